@@ -1,0 +1,1 @@
+//! amd-pstate: active, passive and guided basics (drivers/cpufreq/amd-pstate.c, v6.12).

@@ -1,0 +1,1 @@
+//! The conservative governor (drivers/cpufreq/cpufreq_conservative.c, v6.12).

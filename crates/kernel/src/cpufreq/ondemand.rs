@@ -1,0 +1,1 @@
+//! The ondemand governor (drivers/cpufreq/cpufreq_ondemand.c, v6.12).

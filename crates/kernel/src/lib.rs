@@ -1,0 +1,22 @@
+//! Linux's frequency, utilisation and energy decisions, bit for bit, as a library.
+//!
+//! Integers only, no clock, no I/O, no randomness, no dependencies: `state + facts -> state + request`.
+//! Each file is named after the kernel file that it follows and each function after its kernel function, so that
+//! somebody who knows the kernel finds it; the version and any deviation are written beside it.
+//! Implemented independently from written notes of the algorithms; equality is proven with vectors that were
+//! computed by the real kernel's code (`opplab verify vectors`).
+
+pub mod clock_pelt;
+pub mod cppc;
+pub mod cpufreq;
+pub mod cpuidle;
+pub mod eas;
+pub mod energy_model;
+pub mod freq_invariance;
+pub mod pelt;
+pub mod pelt_scaled;
+pub mod profile;
+pub mod sched;
+pub mod uclamp;
+pub mod unit;
+pub mod util_est;

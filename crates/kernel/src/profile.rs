@@ -1,0 +1,1 @@
+//! Kernel profiles: what differs from version to version.

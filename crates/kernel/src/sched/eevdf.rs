@@ -1,0 +1,1 @@
+//! The EEVDF run queue (kernel/sched/fair.c, v6.12).

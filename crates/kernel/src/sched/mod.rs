@@ -1,0 +1,12 @@
+//! The scheduler's own decisions.
+
+pub mod attach;
+pub mod balance;
+pub mod cfs;
+pub mod deadline;
+pub mod domains;
+pub mod eevdf;
+pub mod find_idlest;
+pub mod newidle;
+pub mod placement;
+pub mod weight;

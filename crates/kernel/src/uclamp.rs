@@ -1,0 +1,1 @@
+//! Utilisation clamps (kernel/sched/core.c, sched.h, v6.12).

@@ -1,0 +1,1 @@
+//! The nouns of opplab: machines, workloads, policies, experiments, events.

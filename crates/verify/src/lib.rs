@@ -1,0 +1,143 @@
+//! Replays golden vectors, computed by the real kernel's code, against crate `kernel`.
+//!
+//! A *family* is one file of vectors (`pelt_se_hl32.csv.gz` is the family `pelt_se_hl32`). Each family has one
+//! function that replays every row and compares every output column for equality; nothing is "close".
+//! The columns are explained in the README that lies beside the vectors.
+
+pub mod families;
+pub mod source;
+
+use std::path::{Path, PathBuf};
+
+pub use source::{Row, Source, Table};
+
+/// What can go wrong before a comparison: the file, not the algorithm, is at fault.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// The file could not be read or unpacked.
+    #[error("failed to read {path}: {reason}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system or the decompressor said.
+        reason: String,
+    },
+    /// A row does not have the form that its family's README describes.
+    #[error("failed to parse {file}:{line}: {reason}")]
+    Parse {
+        /// The file's name.
+        file: String,
+        /// One-based line.
+        line: u64,
+        /// What is missing or malformed.
+        reason: String,
+    },
+}
+
+/// The count of one family: how many rows were replayed and how many differed.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Tally {
+    /// Rows (or steps) compared.
+    pub cases: u64,
+    /// Rows with at least one differing output.
+    pub mismatches: u64,
+    /// The first difference, in words.
+    pub first: Option<String>,
+}
+
+impl Tally {
+    /// Counts one case; `differs` is empty when everything is equal.
+    pub fn case(&mut self, place: impl FnOnce() -> String, differs: Option<String>) {
+        self.cases += 1;
+        if let Some(what) = differs {
+            self.mismatches += 1;
+            if self.first.is_none() {
+                self.first = Some(format!("{}: {what}", place()));
+            }
+        }
+    }
+}
+
+/// Collects the differing fields of one case; `finish` gives what [`Tally::case`] wants.
+#[derive(Debug, Default)]
+pub struct Diff(Option<String>);
+
+impl Diff {
+    /// Compares one output field.
+    pub fn eq<T: PartialEq + std::fmt::Debug>(&mut self, field: &str, expected: T, got: T) -> &mut Self {
+        if expected != got && self.0.is_none() {
+            self.0 = Some(format!("{field}: expected {expected:?}, got {got:?}"));
+        }
+        self
+    }
+
+    /// The first differing field, if any.
+    pub fn finish(self) -> Option<String> {
+        self.0
+    }
+}
+
+/// One family of vectors and the function that replays it.
+pub struct Family {
+    /// The file's name without its extensions.
+    pub name: &'static str,
+    /// Replays every row of the file.
+    pub run: fn(&Source, &mut Tally) -> Result<(), VerifyError>,
+}
+
+/// The result of one vector file.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The family's name.
+    pub family: String,
+    /// The file.
+    pub path: PathBuf,
+    /// `None` when the family is not built here yet.
+    pub tally: Option<Tally>,
+}
+
+/// All families that are built, in the order of the vectors' README.
+pub fn all_families() -> impl Iterator<Item = &'static Family> {
+    families::GROUPS.iter().flat_map(|group| group.iter())
+}
+
+/// The vector files at `path` (a file or a folder), sorted by name.
+///
+/// # Errors
+/// [`VerifyError::Read`] if `path` cannot be listed.
+pub fn find_vectors(path: &Path) -> Result<Vec<PathBuf>, VerifyError> {
+    let read_error = |reason: std::io::Error| VerifyError::Read { path: path.to_owned(), reason: reason.to_string() };
+    if !std::fs::metadata(path).map_err(read_error)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(read_error)? {
+        let file = entry.map_err(read_error)?.path();
+        if Source::family_of(&file).is_some() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Replays one vector file.
+///
+/// # Errors
+/// [`VerifyError`] if the file cannot be read or does not have its family's form.
+pub fn verify_file(path: &Path) -> Result<Outcome, VerifyError> {
+    let family = Source::family_of(path).ok_or_else(|| VerifyError::Read {
+        path: path.to_owned(),
+        reason: "not a vector file (.csv, .csv.gz, .jsonl or .jsonl.gz)".into(),
+    })?;
+    let tally = match all_families().find(|known| known.name == family) {
+        None => None,
+        Some(known) => {
+            let source = Source::open(path)?;
+            let mut tally = Tally::default();
+            (known.run)(&source, &mut tally)?;
+            Some(tally)
+        }
+    };
+    Ok(Outcome { family, path: path.to_owned(), tally })
+}

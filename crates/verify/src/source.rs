@@ -1,0 +1,148 @@
+//! Vector files as tables: CSV with a header line or one JSON value a line, plain or gzip.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::VerifyError;
+
+const EXTENSIONS: [&str; 4] = [".csv", ".csv.gz", ".jsonl", ".jsonl.gz"];
+
+/// One vector file, unpacked.
+pub struct Source {
+    /// The file's name, for messages.
+    pub file: String,
+    text: String,
+}
+
+impl Source {
+    /// The family that a file's name says, if it is a vector file.
+    pub fn family_of(path: &Path) -> Option<String> {
+        let name = path.file_name()?.to_str()?;
+        EXTENSIONS.iter().find_map(|extension| name.strip_suffix(extension)).map(str::to_owned)
+    }
+
+    /// Reads and unpacks `path`.
+    ///
+    /// # Errors
+    /// [`VerifyError::Read`].
+    pub fn open(path: &Path) -> Result<Self, VerifyError> {
+        let error =
+            |reason: std::io::Error| VerifyError::Read { path: PathBuf::from(path), reason: reason.to_string() };
+        let bytes = std::fs::read(path).map_err(error)?;
+        let mut text = String::new();
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            flate2::read::MultiGzDecoder::new(bytes.as_slice()).read_to_string(&mut text).map_err(error)?;
+        } else {
+            bytes.as_slice().read_to_string(&mut text).map_err(error)?;
+        }
+        let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(Self { file, text })
+    }
+
+    /// The rows of a CSV file.
+    ///
+    /// # Errors
+    /// [`VerifyError::Parse`] on a malformed line.
+    pub fn table(&self) -> Result<Table<'_>, VerifyError> {
+        let mut reader = csv::ReaderBuilder::new().from_reader(self.text.as_bytes());
+        let header = reader.headers().map_err(|error| self.error(1, error.to_string()))?.clone();
+        let mut records = Vec::new();
+        for record in reader.into_records() {
+            records.push(record.map_err(|error| {
+                let line = error.position().map_or(0, csv::Position::line);
+                self.error(line, error.to_string())
+            })?);
+        }
+        Ok(Table { source: self, header, records })
+    }
+
+    /// The JSON values of a `.jsonl` file with their one-based lines.
+    ///
+    /// # Errors
+    /// [`VerifyError::Parse`] on a malformed line.
+    pub fn json_lines(&self) -> Result<Vec<(u64, Value)>, VerifyError> {
+        let mut values = Vec::new();
+        for (index, line) in self.text.lines().enumerate() {
+            if line.trim().is_empty() {
+                continue;
+            }
+            let number = index as u64 + 1;
+            let value = serde_json::from_str(line).map_err(|error| self.error(number, error.to_string()))?;
+            values.push((number, value));
+        }
+        Ok(values)
+    }
+
+    /// A parse error at `line`.
+    pub fn error(&self, line: u64, reason: impl Into<String>) -> VerifyError {
+        VerifyError::Parse { file: self.file.clone(), line, reason: reason.into() }
+    }
+}
+
+/// A CSV file in memory.
+pub struct Table<'a> {
+    source: &'a Source,
+    header: csv::StringRecord,
+    records: Vec<csv::StringRecord>,
+}
+
+impl<'a> Table<'a> {
+    /// The rows in file order.
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.records.iter().map(|record| Row { source: self.source, header: &self.header, record })
+    }
+}
+
+/// One row; fields are found by the header's names.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    source: &'a Source,
+    header: &'a csv::StringRecord,
+    record: &'a csv::StringRecord,
+}
+
+impl<'a> Row<'a> {
+    /// One-based line in the file.
+    pub fn line(&self) -> u64 {
+        self.record.position().map_or(0, csv::Position::line)
+    }
+
+    /// `file:line`, for messages.
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.source.file, self.line())
+    }
+
+    /// The text of a column.
+    ///
+    /// # Errors
+    /// [`VerifyError::Parse`] if there is no such column.
+    pub fn str(&self, column: &str) -> Result<&'a str, VerifyError> {
+        let index = self.header.iter().position(|name| name == column);
+        index
+            .and_then(|index| self.record.get(index))
+            .ok_or_else(|| self.source.error(self.line(), format!("no column {column:?}")))
+    }
+
+    /// The number in a column, in any integer type.
+    ///
+    /// # Errors
+    /// [`VerifyError::Parse`] if the column is missing or is not such a number.
+    pub fn num<T>(&self, column: &str) -> Result<T, VerifyError>
+    where
+        T: std::str::FromStr,
+        T::Err: std::fmt::Display,
+    {
+        let text = self.str(column)?;
+        text.parse().map_err(|error| self.source.error(self.line(), format!("column {column:?} is {text:?}: {error}")))
+    }
+
+    /// A column that holds 0 or 1.
+    ///
+    /// # Errors
+    /// As [`Row::num`].
+    pub fn flag(&self, column: &str) -> Result<bool, VerifyError> {
+        Ok(self.num::<u64>(column)? != 0)
+    }
+}
