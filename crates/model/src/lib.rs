@@ -1,1 +1,10 @@
 //! The nouns of opplab: machines, workloads, policies, experiments, events.
+//!
+//! Files parse into `*File` types (serde), which convert into the validated types of this crate. After that nobody
+//! checks again: ids are dense, CPU sets are non-empty where they must be, tables are sorted.
+//! This crate does no I/O; it parses text that somebody else read.
+
+pub mod event;
+pub mod machine;
+pub mod policy;
+pub mod workload;

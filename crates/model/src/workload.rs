@@ -1,0 +1,163 @@
+//! What runs: tasks, each a program of [`Op`]s. rt-app files and the benchmark models both compile to this.
+//!
+//! Work is counted in ns on the biggest CPU at its reference (highest non-boost) frequency.
+
+/// Index of a synchronisation object of one kind, dense from 0.
+pub type ObjectIdx = u32;
+
+/// One step of a program. Times are ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each variant documents its fields")]
+pub enum Op {
+    /// A fixed amount of work; `fixed` of 1024 parts of it do not scale with the core's clock or capacity (memory, uncore).
+    Run { work_ns: u64, fixed: u16 },
+    /// Runs for a fixed wall time on a CPU.
+    Runtime { wall_ns: u64 },
+    /// Sleeps (relative).
+    Sleep { ns: u64 },
+    /// rt-app's timer: sleeps until the next point of a grid of `period_ns`.
+    /// `absolute`: late activations stay on the grid; otherwise the grid restarts at now on overrun.
+    Timer { timer: ObjectIdx, period_ns: u64, absolute: bool },
+    /// Takes a mutex.
+    Lock { mutex: ObjectIdx },
+    /// Gives a mutex back.
+    Unlock { mutex: ObjectIdx },
+    /// Waits on a condition without memory, giving `mutex` back meanwhile.
+    Wait { cond: ObjectIdx, mutex: ObjectIdx },
+    /// Wakes one waiter of a condition.
+    Signal { cond: ObjectIdx },
+    /// Wakes all waiters of a condition.
+    Broadcast { cond: ObjectIdx },
+    /// rt-app's `suspend`: waits on a condition without a mutex.
+    Suspend { cond: ObjectIdx },
+    /// rt-app's `resume`: wakes all that are suspended on a condition.
+    Resume { cond: ObjectIdx },
+    /// Waits for `Barrier` of all its users.
+    Barrier { barrier: ObjectIdx },
+    /// Adds one to a semaphore.
+    SemPost { sem: ObjectIdx },
+    /// Takes one from a semaphore, waiting for it if there is none.
+    SemWait { sem: ObjectIdx },
+    /// Gives the CPU to another runnable task.
+    Yield,
+    /// Starts task template `task` (an index into [`Workload::tasks`]) as a child.
+    Fork { task: u32 },
+    /// Waits until a child has ended (any; counts).
+    WaitChild,
+    /// Restricts (or frees, `None`) the CPUs of the task: an index into [`Workload::cpu_sets`].
+    SetCpus { set: Option<u32> },
+    /// Changes policy and priority.
+    SetPolicy { policy: SchedPolicy },
+    /// Changes utilisation clamps, 0..1024.
+    SetUclamp { min: u16, max: u16 },
+    /// Start of a loop that runs `count` times (`None`: for ever). `slot` is its counter.
+    LoopBegin { slot: u16, count: Option<u32> },
+    /// End of the loop whose `LoopBegin` is at `begin`.
+    LoopEnd { slot: u16, begin: u32 },
+    /// One period of the task ended (written to the rt-app log; missed activations are counted here).
+    Activation,
+    /// Writes `bytes` of a channel (pipe, socket); waits while it is full.
+    Send { channel: ObjectIdx, bytes: u32 },
+    /// Reads a message of a channel; waits while it is empty.
+    Recv { channel: ObjectIdx },
+    /// Reads from (or writes to) a block device and waits in iowait for the completion interrupt.
+    Io { device: ObjectIdx, bytes: u32 },
+    /// One unit of the benchmark's metric is done.
+    Count,
+    /// Ends the task.
+    Exit,
+}
+
+/// Scheduling policy and its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each variant documents its fields")]
+pub enum SchedPolicy {
+    /// SCHED_OTHER with a nice value -20..19.
+    Other { nice: i8 },
+    /// SCHED_BATCH.
+    Batch { nice: i8 },
+    /// SCHED_IDLE.
+    Idle,
+    /// SCHED_FIFO, priority 1..99.
+    Fifo { priority: u8 },
+    /// SCHED_RR, priority 1..99.
+    RoundRobin { priority: u8 },
+    /// SCHED_DEADLINE.
+    Deadline { runtime_ns: u64, deadline_ns: u64, period_ns: u64 },
+}
+
+impl Default for SchedPolicy {
+    fn default() -> Self {
+        Self::Other { nice: 0 }
+    }
+}
+
+/// One task (or a template that `Fork` instantiates).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSpec {
+    /// The comm, e.g. `task0-0`.
+    pub name: String,
+    /// Whether it starts with the run (`false`: only `Fork` starts it).
+    pub initial: bool,
+    /// Start delay in ns.
+    pub delay_ns: u64,
+    /// Policy.
+    pub policy: SchedPolicy,
+    /// Allowed CPUs, an index into [`Workload::cpu_sets`]; `None`: all.
+    pub cpus: Option<u32>,
+    /// CPU on which the task is born (where its parent ran); `None`: CPU 0.
+    pub spawn_cpu: Option<u32>,
+    /// Program.
+    pub ops: Vec<Op>,
+    /// Number of loop counters used.
+    pub loop_slots: u16,
+}
+
+/// A bounded byte channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelSpec {
+    /// Bytes that fit before the writer waits.
+    pub capacity_bytes: u32,
+    /// Whether a write is a synchronous wake-up (WF_SYNC: pipes and loopback sockets).
+    pub sync_wakeup: bool,
+}
+
+/// A block device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceSpec {
+    /// Fixed service time of a request in ns.
+    pub service_ns: u64,
+    /// Additional service time of a KiB in ns.
+    pub per_kib_ns: u64,
+    /// Requests served at one time.
+    pub queue_depth: u32,
+    /// CPU that takes the completion interrupt; `None`: the submitting CPU.
+    pub irq_cpu: Option<u32>,
+}
+
+/// A set of tasks and the objects that they share.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Workload {
+    /// Its name.
+    pub name: String,
+    /// Tasks, in the order in which they are started.
+    pub tasks: Vec<TaskSpec>,
+    /// CPU sets that tasks refer to.
+    pub cpu_sets: Vec<Vec<u32>>,
+    /// Number of mutexes.
+    pub nr_mutexes: u32,
+    /// Number of conditions.
+    pub nr_conds: u32,
+    /// Users of each barrier.
+    pub barriers: Vec<u32>,
+    /// Initial value of each semaphore.
+    pub semaphores: Vec<u32>,
+    /// Number of timers.
+    pub nr_timers: u32,
+    /// Channels.
+    pub channels: Vec<ChannelSpec>,
+    /// Block devices.
+    pub devices: Vec<DeviceSpec>,
+    /// Duration that the workload itself asks for, in ns; `None`: until its tasks end.
+    pub duration_ns: Option<u64>,
+}
