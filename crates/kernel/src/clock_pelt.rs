@@ -1,1 +1,112 @@
-//! Run-queue clocks and PELT's time dilation (kernel/sched/pelt.h, core.c, v6.12).
+//! The run queue's clocks: the scheduler's clock, the time that tasks had, and PELT's dilated time
+//! (kernel/sched/core.c:update_rq_clock(), update_rq_clock_task(); kernel/sched/pelt.h; v6.12; dilation since v5.1).
+//!
+//! ```text
+//!  clock        wall time, as the scheduler's clock gives it
+//!  clock_task   clock without interrupt (and stolen) time
+//!  clock_pelt   clock_task slowed down by capacity and frequency while the CPU is busy, and put level with clock_task
+//!               as soon as it idles: the work done is what counts, not the time that it took
+//!  PELT's now   clock_pelt - lost_idle_time
+//! ```
+//! A run queue that never idles cannot catch up; the idle time that a saturated CPU owes is written off as
+//! `lost_idle_time`. Throttled groups' clocks are not here.
+
+use crate::pelt::{HalfLife, cap_scale, saturated_util_sum};
+
+/// The clocks of one run queue (kernel/sched/sched.h: struct rq, v6.12), all in ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RqClock {
+    /// `rq->clock`.
+    pub clock: u64,
+    /// `rq->clock_task`.
+    pub clock_task: u64,
+    /// `rq->clock_pelt`.
+    pub clock_pelt: u64,
+    /// `rq->lost_idle_time`.
+    pub lost_idle_time: u64,
+    /// `rq->clock_idle`: the clock at the last update while idle.
+    pub clock_idle: u64,
+    /// `rq->clock_pelt_idle`: PELT's now at the last update while idle.
+    pub clock_pelt_idle: u64,
+    /// `rq->prev_irq_time`: the interrupt time that was taken off already.
+    pub prev_irq_time: u64,
+}
+
+impl RqClock {
+    /// All clocks at `now`; interrupt time counts from `irq_time`.
+    pub fn new(now: u64, irq_time: u64) -> Self {
+        Self {
+            clock: now,
+            clock_task: now,
+            clock_pelt: now,
+            lost_idle_time: 0,
+            clock_idle: now,
+            clock_pelt_idle: now,
+            prev_irq_time: irq_time,
+        }
+    }
+
+    /// Brings all clocks up to `sched_clock` (core.c:update_rq_clock(), v6.12).
+    ///
+    /// `irq_time` is the CPU's cumulative interrupt time; `idle` says that the idle task is `curr`;
+    /// `cpu_capacity` and `freq_scale` (0..1024) are what the time since the last update ran at.
+    /// Returns the interrupt time that was taken off `clock_task`: when it is not 0, the caller accounts it with
+    /// [`crate::pelt::update_irq_load_avg`] at [`Self::clock`] (as `u64`). Negative when `irq_time` went back.
+    ///
+    /// A clock that goes back changes nothing. Stolen time (paravirtual clocks) is not accounted.
+    #[inline]
+    pub fn update_rq_clock(
+        &mut self,
+        sched_clock: u64,
+        irq_time: u64,
+        idle: bool,
+        cpu_capacity: u64,
+        freq_scale: u64,
+    ) -> i64 {
+        let mut delta = sched_clock.wrapping_sub(self.clock) as i64;
+        if delta < 0 {
+            return 0;
+        }
+        self.clock = sched_clock;
+        let irq_delta = (irq_time.wrapping_sub(self.prev_irq_time) as i64).min(delta);
+        self.prev_irq_time = self.prev_irq_time.wrapping_add(irq_delta as u64);
+        delta = delta.wrapping_sub(irq_delta);
+        self.clock_task = self.clock_task.wrapping_add(delta as u64);
+        if idle {
+            self.sync_idle();
+        } else {
+            // Two truncations, capacity first.
+            let dilated = cap_scale(cap_scale(delta as u64, cpu_capacity), freq_scale);
+            self.clock_pelt = self.clock_pelt.wrapping_add(dilated);
+        }
+        irq_delta
+    }
+
+    /// The run queue is about to idle; its clocks were updated before, as busy
+    /// (pelt.h:update_idle_rq_clock_pelt(), v6.12).
+    ///
+    /// The arguments are the `util_sum`s of the three classes. If together they show a CPU that was always busy, the
+    /// time by which the dilated clock lags was not idle time and is written off.
+    #[inline]
+    pub fn update_idle_rq_clock_pelt<H: HalfLife>(&mut self, cfs_util_sum: u32, rt_util_sum: u32, dl_util_sum: u32) {
+        let util_sum = cfs_util_sum.wrapping_add(rt_util_sum).wrapping_add(dl_util_sum);
+        if util_sum >= saturated_util_sum::<H>() {
+            self.lost_idle_time = self.lost_idle_time.wrapping_add(self.clock_task.wrapping_sub(self.clock_pelt));
+        }
+        self.sync_idle();
+    }
+
+    /// pelt.h:_update_idle_rq_clock_pelt(), v6.12.
+    #[inline]
+    fn sync_idle(&mut self) {
+        self.clock_pelt = self.clock_task;
+        self.clock_idle = self.clock;
+        self.clock_pelt_idle = self.rq_clock_pelt();
+    }
+
+    /// PELT's now (pelt.h:rq_clock_pelt(), v6.12).
+    #[inline]
+    pub fn rq_clock_pelt(&self) -> u64 {
+        self.clock_pelt.wrapping_sub(self.lost_idle_time)
+    }
+}

@@ -1,1 +1,425 @@
-//! Per-entity load tracking (kernel/sched/pelt.c, pelt.h, v6.12).
+//! Per-entity load tracking (kernel/sched/pelt.c, pelt.h, sched-pelt.h, v6.12).
+//!
+//! A signal is a geometric sum over periods of 1024 units of 1024 ns: what happened one half-life ago counts half.
+//! The sums here know nothing of frequency or capacity: invariance comes from the clock that the caller passes as
+//! `now` ([`crate::clock_pelt`], since v5.1). The older way, scaling each contribution, is
+//! [`crate::pelt_scaled`]. Attaching and detaching entities to run queues and the propagation through groups are
+//! [`crate::sched::attach`].
+//!
+//! ```text
+//!     last_update_time                                    now
+//!        v                                                 v
+//!  |-----d1-----|-----1024-----| ... |-----1024-----|--d3--|        d1 completes the period that was open,
+//!   ^contrib                                                        d3 opens the next one
+//! ```
+//!
+//! Every function is generic over the [`HalfLife`] and compiled once for each, so that the tables are constants.
+
+use crate::unit::{SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
+use crate::util_est::UTIL_AVG_UNCHANGED;
+
+/// log2 of the length of a PELT time unit in ns: 1024 ns, "about a microsecond".
+pub const PELT_UNIT_SHIFT: u32 = 10;
+/// Time units in a PELT period: 1024 units of 1024 ns, 1.048576 ms.
+pub const PELT_PERIOD: u32 = 1024;
+
+/// y^n in 32-bit fixed point, y^32 = 1/2: `runnable_avg_yN_inv` as Documentation/scheduler/sched-pelt.c computes it
+/// (v6.12). Shorter half-lives take every second or fourth entry.
+const YN_INV_32: [u32; 32] = [
+    4294967295, 4202935002, 4112874772, 4024744346, 3938502374, 3854108390, 3771522795, 3690706838, 3611622601,
+    3534232977, 3458501652, 3384393093, 3311872528, 3240905929, 3171459998, 3103502150, 3037000499, 2971923841,
+    2908241641, 2845924020, 2784941737, 2725266178, 2666869343, 2609723833, 2553802832, 2499080104, 2445529971,
+    2393127306, 2341847523, 2291666560, 2242560871, 2194507416,
+];
+
+/// The first 32 / `stride` entries of the table for a half-life of 32 / `stride` periods; the rest repeats them.
+const fn yn_inv(stride: usize) -> [u32; 32] {
+    let mut table = [0; 32];
+    let mut n = 0;
+    while n < 32 {
+        table[n] = YN_INV_32[(n * stride) % 32];
+        n += 1;
+    }
+    table
+}
+
+/// What an entity that always runs converges to (`LOAD_AVG_MAX`): the fixed point of one period's decay plus 1024.
+const fn load_avg_max(y_inv: u32) -> u32 {
+    let mut max: u64 = PELT_PERIOD as u64;
+    loop {
+        let next = ((max * y_inv as u64) >> 32) + PELT_PERIOD as u64;
+        if next == max {
+            return max as u32;
+        }
+        max = next;
+    }
+}
+
+/// How fast history fades: a signal without new contributions halves in `PERIOD` periods of 1.048576 ms.
+///
+/// Upstream compiles one half-life, 32; 16 and 8 are what Android's `sysctl_sched_pelt_multiplier` selects.
+pub trait HalfLife: Copy + Clone + core::fmt::Debug + Default + 'static {
+    /// `LOAD_AVG_PERIOD`: periods in a half-life; a power of two, at most 32.
+    const PERIOD: u32;
+    /// `LOAD_AVG_MAX`: the load sum of an entity that was always runnable, in time units.
+    const MAX: u32;
+    /// `runnable_avg_yN_inv`: y^n in 32-bit fixed point for n < `PERIOD` (larger indices repeat).
+    const INV: &'static [u32; 32];
+}
+
+macro_rules! half_life {
+    ($(#[$doc:meta])* $name:ident, $period:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct $name;
+
+        impl HalfLife for $name {
+            const PERIOD: u32 = $period;
+            const MAX: u32 = load_avg_max(Self::INV[1]);
+            const INV: &'static [u32; 32] = {
+                const TABLE: [u32; 32] = yn_inv(32 / $period);
+                &TABLE
+            };
+        }
+    };
+}
+
+half_life!(
+    /// Upstream's half-life of 32 periods.
+    HalfLife32, 32
+);
+half_life!(
+    /// A half-life of 16 periods (multiplier 2).
+    HalfLife16, 16
+);
+half_life!(
+    /// A half-life of 8 periods (multiplier 4). An entity that always runs settles at `util_avg` 1025, not 1024: the
+    /// rounding of `LOAD_AVG_MAX`, as in the kernel.
+    HalfLife8, 8
+);
+
+/// The load tracking state of an entity or of a run queue (include/linux/sched.h: struct sched_avg, v6.12).
+///
+/// `unsigned long` is `u64`. `period_contrib` is below 1024 in every state that these functions produce; of larger
+/// values only the low ten bits count where a divider is formed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SchedAvg {
+    /// The `now` of the last update, less the part of a time unit that is not accounted yet, in ns.
+    pub last_update_time: u64,
+    /// Decayed runnable time, times the load for run queues, in time units.
+    pub load_sum: u64,
+    /// Decayed runnable time times the number of runnable tasks, in time units << 10.
+    pub runnable_sum: u64,
+    /// Decayed running time, in time units << 10.
+    pub util_sum: u32,
+    /// The part of the open period that is accounted already, in time units (0..1023).
+    pub period_contrib: u32,
+    /// `load_sum` as an average, in units of load weight.
+    pub load_avg: u64,
+    /// `runnable_sum` as an average, 1024 for each task that is always runnable.
+    pub runnable_avg: u64,
+    /// `util_sum` as an average (0..1024; see [`HalfLife8`] for 1025).
+    pub util_avg: u64,
+    /// Estimated utilisation: of a task with the flag [`UTIL_AVG_UNCHANGED`], of a run queue the sum of its tasks'.
+    pub util_est: u32,
+}
+
+/// What a sched_entity's update needs to know about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SeFacts {
+    /// `se->load.weight` at full resolution (1024 << 10 for nice 0).
+    pub weight: u64,
+    /// `se->on_rq`.
+    pub on_rq: bool,
+    /// `se_runnable(se)`, see there.
+    pub runnable: u64,
+    /// The entity is its run queue's `curr`.
+    pub running: bool,
+}
+
+impl SeFacts {
+    /// The facts of a task; `on_rq` for its runnable count too (1 task), as long as it is not `sched_delayed`.
+    #[inline]
+    pub fn task(weight: u64, on_rq: bool, running: bool) -> Self {
+        Self { weight, on_rq, runnable: on_rq as u64, running }
+    }
+}
+
+/// How many tasks an entity stands for in its run queue's runnable signal (sched.h: se_runnable, v6.12): none when it
+/// is only queued because its dequeue was delayed; itself for a task; `runnable_weight` for a group.
+#[inline]
+pub fn se_runnable(is_task: bool, on_rq: bool, sched_delayed: bool, runnable_weight: u64) -> u64 {
+    if sched_delayed {
+        0
+    } else if is_task {
+        on_rq as u64
+    } else {
+        runnable_weight
+    }
+}
+
+/// Load weights are kept << 10 on 64-bit kernels; this takes the user's scale, at least 2 if not 0
+/// (sched.h: scale_load_down, v6.12).
+#[inline]
+pub const fn scale_load_down(weight: u64) -> u64 {
+    if weight == 0 {
+        return 0;
+    }
+    let scaled = weight >> SCHED_CAPACITY_SHIFT;
+    if scaled < 2 { 2 } else { scaled }
+}
+
+/// `val * y^n` by a shift for whole half-lives and a table for the rest.
+///
+/// kernel/sched/pelt.c:decay_load(), v6.12. Truncates; the table's first entry is 2^32 - 1, not 2^32, so that even
+/// n = 0 takes a little away. The product has 96 bits.
+#[inline]
+pub fn decay_load<H: HalfLife>(val: u64, n: u64) -> u64 {
+    match Decay::new::<H>(n) {
+        Some(decay) => decay.of_u64(val),
+        None => 0,
+    }
+}
+
+/// One decay, looked up once and applied to several sums.
+#[derive(Clone, Copy)]
+struct Decay {
+    shift: u32,
+    inv: u32,
+}
+
+impl Decay {
+    /// `None` when everything has faded: after more than 63 half-lives.
+    #[inline(always)]
+    fn new<H: HalfLife>(n: u64) -> Option<Self> {
+        const { assert!(H::PERIOD.is_power_of_two() && H::PERIOD <= 32) };
+        if n > (H::PERIOD * 63) as u64 {
+            return None;
+        }
+        let n = n as u32;
+        Some(Self { shift: n / H::PERIOD, inv: H::INV[(n % H::PERIOD) as usize % 32] })
+    }
+
+    #[inline(always)]
+    fn of_u64(self, val: u64) -> u64 {
+        (((val >> (self.shift & 63)) as u128 * self.inv as u128) >> 32) as u64
+    }
+
+    #[inline(always)]
+    fn of_u32(self, val: u32) -> u32 {
+        // A 32-bit value fits a 64-bit product, and shifts by up to 63.
+        (((val as u64 >> (self.shift & 63)) * self.inv as u64) >> 32) as u32
+    }
+}
+
+/// The contribution of a span that crosses `periods` >= 1 period boundaries, in time units
+/// (kernel/sched/pelt.c:__accumulate_pelt_segments(), v6.12; in `u32`, wrapping).
+///
+/// `d1` units complete the open period, `periods - 1` whole periods follow, `d3` units lie in the new one:
+/// `d1 y^p + 1024 (y^1 + .. + y^(p-1)) + d3`, the sum in the middle as `MAX - MAX y^p - 1024`.
+#[inline]
+pub fn accumulate_pelt_segments<H: HalfLife>(periods: u64, d1: u32, d3: u32) -> u32 {
+    let (c1, rest) = match Decay::new::<H>(periods) {
+        Some(decay) => (decay.of_u32(d1), decay.of_u32(H::MAX)),
+        None => (0, 0),
+    };
+    segments::<H>(c1, rest, d3)
+}
+
+#[inline(always)]
+fn segments<H: HalfLife>(c1: u32, max_decayed: u32, d3: u32) -> u32 {
+    c1.wrapping_add(H::MAX.wrapping_sub(max_decayed).wrapping_sub(PELT_PERIOD)).wrapping_add(d3)
+}
+
+/// Accounts the time since the last update; true when a period boundary was crossed, so that the averages moved.
+///
+/// kernel/sched/pelt.c:___update_load_sum() and accumulate_sum(), v6.12. Time going back only moves the time stamp.
+#[inline(always)]
+fn update_load_sum<H: HalfLife>(now: u64, sa: &mut SchedAvg, load: u64, runnable: u64, running: bool) -> bool {
+    let delta = now.wrapping_sub(sa.last_update_time);
+    if (delta as i64) < 0 {
+        sa.last_update_time = now;
+        return false;
+    }
+    let delta = delta >> PELT_UNIT_SHIFT;
+    if delta == 0 {
+        return false;
+    }
+    sa.last_update_time = sa.last_update_time.wrapping_add(delta << PELT_UNIT_SHIFT);
+
+    // What has no load runs nothing either: a dequeued entity may still be curr (v4.14).
+    let (runnable, running) = if load == 0 { (0, false) } else { (runnable, running) };
+
+    let contrib;
+    let total = delta.wrapping_add(sa.period_contrib as u64);
+    let periods = total / PELT_PERIOD as u64;
+    if periods == 0 {
+        contrib = delta as u32;
+        sa.period_contrib = total as u32;
+    } else {
+        let d3 = total as u32 % PELT_PERIOD;
+        let (mut c1, mut rest) = (0, 0);
+        match Decay::new::<H>(periods) {
+            Some(decay) => {
+                sa.load_sum = decay.of_u64(sa.load_sum);
+                sa.runnable_sum = decay.of_u64(sa.runnable_sum);
+                sa.util_sum = decay.of_u32(sa.util_sum);
+                if load != 0 {
+                    c1 = decay.of_u32(PELT_PERIOD.wrapping_sub(sa.period_contrib));
+                    rest = decay.of_u32(H::MAX);
+                }
+            }
+            None => {
+                sa.load_sum = 0;
+                sa.runnable_sum = 0;
+                sa.util_sum = 0;
+            }
+        }
+        contrib = segments::<H>(c1, rest, d3);
+        sa.period_contrib = d3;
+    }
+    if load != 0 {
+        sa.load_sum = sa.load_sum.wrapping_add(load.wrapping_mul(contrib as u64));
+        sa.runnable_sum = sa.runnable_sum.wrapping_add(runnable.wrapping_mul(contrib as u64) << SCHED_CAPACITY_SHIFT);
+        if running {
+            sa.util_sum = sa.util_sum.wrapping_add(contrib << SCHED_CAPACITY_SHIFT);
+        }
+    }
+    periods != 0
+}
+
+/// What the sums of an entity that was always runnable would be: the divider of the averages, in time units
+/// (kernel/sched/pelt.h:get_pelt_divider(), v6.12).
+#[inline]
+pub fn get_pelt_divider<H: HalfLife>(sa: &SchedAvg) -> u32 {
+    H::MAX - PELT_PERIOD + sa.period_contrib % PELT_PERIOD
+}
+
+/// kernel/sched/pelt.c:___update_load_avg(), v6.12. Divisions truncate.
+#[inline(always)]
+fn update_load_avg<H: HalfLife>(sa: &mut SchedAvg, load: u64) {
+    let divider = get_pelt_divider::<H>(sa);
+    sa.load_avg = load.wrapping_mul(sa.load_sum) / divider as u64;
+    sa.runnable_avg = sa.runnable_sum / divider as u64;
+    sa.util_avg = (sa.util_sum / divider) as u64;
+}
+
+/// Updates an entity that sleeps (kernel/sched/pelt.c:__update_load_avg_blocked_se(), v6.12); true when its averages
+/// were recomputed. `weight` is at full resolution. The mark [`UTIL_AVG_UNCHANGED`] stays.
+#[inline]
+pub fn update_load_avg_blocked_se<H: HalfLife>(now: u64, sa: &mut SchedAvg, weight: u64) -> bool {
+    let decayed = update_load_sum::<H>(now, sa, 0, 0, false);
+    if decayed {
+        update_load_avg::<H>(sa, scale_load_down(weight));
+    }
+    decayed
+}
+
+/// Updates an entity of a run queue (kernel/sched/pelt.c:__update_load_avg_se(), v6.12); true when its averages were
+/// recomputed, which also clears [`UTIL_AVG_UNCHANGED`] (cfs_se_util_change()).
+#[inline]
+pub fn update_load_avg_se<H: HalfLife>(now: u64, sa: &mut SchedAvg, facts: SeFacts) -> bool {
+    let decayed = update_load_sum::<H>(now, sa, facts.on_rq as u64, facts.runnable, facts.running);
+    if decayed {
+        update_load_avg::<H>(sa, scale_load_down(facts.weight));
+        sa.util_est &= !UTIL_AVG_UNCHANGED;
+    }
+    decayed
+}
+
+/// Updates a fair run queue (kernel/sched/pelt.c:__update_load_avg_cfs_rq(), v6.12); true when its averages were
+/// recomputed.
+///
+/// `load_weight` is the sum of its entities' weights at full resolution; `nr_runnable` counts the tasks below it
+/// that are runnable, those with a delayed dequeue excluded; `has_curr` says that one of its entities runs.
+#[inline]
+pub fn update_load_avg_cfs_rq<H: HalfLife>(
+    now: u64,
+    sa: &mut SchedAvg,
+    load_weight: u64,
+    nr_runnable: u64,
+    has_curr: bool,
+) -> bool {
+    let decayed = update_load_sum::<H>(now, sa, scale_load_down(load_weight), nr_runnable, has_curr);
+    if decayed {
+        update_load_avg::<H>(sa, 1);
+    }
+    decayed
+}
+
+#[inline(always)]
+fn update_flag_avg<H: HalfLife>(now: u64, sa: &mut SchedAvg, value: u64) -> bool {
+    let decayed = update_load_sum::<H>(now, sa, value, value, value != 0);
+    if decayed {
+        update_load_avg::<H>(sa, 1);
+    }
+    decayed
+}
+
+/// Updates the real-time class's signal: a real-time task ran since the last update, or not
+/// (kernel/sched/pelt.c:update_rt_rq_load_avg(), v6.12).
+#[inline]
+pub fn update_rt_rq_load_avg<H: HalfLife>(now: u64, sa: &mut SchedAvg, running: bool) -> bool {
+    update_flag_avg::<H>(now, sa, running as u64)
+}
+
+/// Updates the deadline class's signal (kernel/sched/pelt.c:update_dl_rq_load_avg(), v6.12).
+#[inline]
+pub fn update_dl_rq_load_avg<H: HalfLife>(now: u64, sa: &mut SchedAvg, running: bool) -> bool {
+    update_flag_avg::<H>(now, sa, running as u64)
+}
+
+/// Averages the capacity that hardware takes away (kernel/sched/pelt.c:update_hw_load_avg(), v6.12; thermal
+/// pressure before v6.10). The signal is `load_avg`. `now` is the run queue's `clock_task`, not its PELT clock.
+#[inline]
+pub fn update_hw_load_avg<H: HalfLife>(now: u64, sa: &mut SchedAvg, capacity_lost: u64) -> bool {
+    update_flag_avg::<H>(now, sa, capacity_lost)
+}
+
+/// Accounts `irq_ns` of interrupt (and stolen) time that ended at `clock`: scaled to the biggest CPU at its highest
+/// frequency, as if it had been one block just before now (kernel/sched/pelt.c:update_irq_load_avg(), v6.12).
+///
+/// Returns how many of the two updates (idle until the block, running during it) crossed a period.
+#[inline]
+pub fn update_irq_load_avg<H: HalfLife>(
+    clock: u64,
+    sa: &mut SchedAvg,
+    irq_ns: u64,
+    freq_scale: u64,
+    cpu_capacity: u64,
+) -> u32 {
+    let running = cap_scale(cap_scale(irq_ns, freq_scale), cpu_capacity);
+    let before = update_load_sum::<H>(clock.wrapping_sub(running), sa, 0, 0, false);
+    let during = update_load_sum::<H>(clock, sa, 1, 1, true);
+    if before || during {
+        update_load_avg::<H>(sa, 1);
+    }
+    before as u32 + during as u32
+}
+
+/// `v * s / 1024`, truncating, the product wrapping (sched.h: cap_scale, v6.12).
+#[inline]
+pub const fn cap_scale(v: u64, s: u64) -> u64 {
+    v.wrapping_mul(s) >> SCHED_CAPACITY_SHIFT
+}
+
+/// The smallest sum of `util_sum`s that counts as "no idle time was lost": a saturated CPU
+/// (kernel/sched/pelt.h:update_idle_rq_clock_pelt(), v6.12).
+pub const fn saturated_util_sum<H: HalfLife>() -> u32 {
+    ((H::MAX - PELT_PERIOD) << SCHED_CAPACITY_SHIFT) - H::MAX
+}
+
+/// How long an entity that runs without pause needs from 0 until its `util_avg` is at least `util`, in whole periods
+/// of 1.048576 ms; `None` if it never gets there.
+pub fn ramp_up_periods<H: HalfLife>(util: u64) -> Option<u32> {
+    let mut sa = SchedAvg::default();
+    let facts = SeFacts::task(SCHED_CAPACITY_SCALE << SCHED_CAPACITY_SHIFT, true, true);
+    for period in 0..=64 * H::PERIOD {
+        if sa.util_avg >= util {
+            return Some(period);
+        }
+        let now = sa.last_update_time + (1 << (2 * PELT_UNIT_SHIFT));
+        update_load_avg_se::<H>(now, &mut sa, facts);
+    }
+    None
+}

@@ -10,6 +10,7 @@ pub mod energy;
 pub mod fair_queue;
 pub mod intel_pstate;
 pub mod invariance;
+pub mod json;
 pub mod legacy;
 pub mod load_tracking;
 pub mod placement;
