@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod balance;
 pub mod cfs;
+pub mod cpumask;
 pub mod deadline;
 pub mod domains;
 pub mod eevdf;

@@ -1,1 +1,520 @@
-//! Wake-up placement: util_fits_cpu, wake_wide, wake_affine, select_idle_sibling (kernel/sched/fair.c, v6.12).
+//! Where a waking task goes when energy does not decide (kernel/sched/fair.c: `select_task_rq_fair()` and below, v6.12).
+//!
+//! Pure decisions: what the run queues hold comes in through [`SiblingFacts`], which an engine implements over its own state,
+//! so that nothing is copied or allocated in a wake-up. Idle CPUs come as bitmaps; a last-level cache is scanned by words.
+//! The slow path of fork and exec is in [`super::find_idlest`], energy-aware placement in `eas`.
+//! Not followed: L2 clusters as scheduling groups (`sched_cluster_active`), core scheduling, NUMA balancing's preferred nodes.
+
+use super::cpumask::{CpuSet, cpus_of_word};
+
+/// What a CPU can do, as `util_fits_cpu()` and the energy model look at it. All in capacity units, 0 to 1024.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuCapacity {
+    /// At the highest frequency with nothing else to do (`arch_scale_cpu_capacity()`).
+    pub orig: u64,
+    /// What is left for fair tasks after rt, deadline, irq and thermal pressure (`capacity_of()`).
+    pub of: u64,
+    /// Average of hardware pressure (`hw_load_avg()`).
+    pub hw_pressure: u64,
+    /// Capacity lost to a lowered maximum frequency (`cpufreq_get_pressure()`).
+    pub cpufreq_pressure: u64,
+}
+
+impl CpuCapacity {
+    /// The capacity that hardware and limits leave (`get_actual_cpu_capacity()`); wraps below zero as the kernel's does.
+    #[inline]
+    pub fn actual(&self) -> u64 {
+        self.orig.wrapping_sub(self.hw_pressure.max(self.cpufreq_pressure))
+    }
+}
+
+/// Whether `util` leaves a fifth of `capacity` free (`fits_capacity()`): strictly below 80 %.
+#[inline]
+pub fn fits_capacity(util: u64, capacity: u64) -> bool {
+    util.wrapping_mul(1280) < capacity.wrapping_mul(1024)
+}
+
+/// Whether `capacity` exceeds `other` by more than 5 % (`capacity_greater()`).
+#[inline]
+pub fn capacity_greater(capacity: u64, other: u64) -> bool {
+    capacity.wrapping_mul(1024) > other.wrapping_mul(1078)
+}
+
+/// The utilisation clamps that hold for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clamps {
+    /// `uclamp.min`, 0 to 1024.
+    pub min: u64,
+    /// `uclamp.max`, 0 to 1024.
+    pub max: u64,
+}
+
+impl Clamps {
+    /// No clamp.
+    pub const NONE: Self = Self { min: 0, max: 1024 };
+}
+
+/// Does `util` fit the CPU: 1 yes, 0 no, -1 when only the minimum clamp cannot be granted.
+///
+/// `clamps` is `None` when nobody uses clamps (`uclamp_is_used()`). A maximum clamp that lies within the CPU's capacity makes
+/// any utilisation fit, except on the biggest CPU with the clamp fully open, where it would hide overutilisation.
+///
+/// kernel/sched/fair.c:`util_fits_cpu()`, v6.12.
+#[inline]
+pub fn util_fits_cpu(util: u64, clamps: Option<Clamps>, capacity: &CpuCapacity) -> i32 {
+    let fits = fits_capacity(util, capacity.of);
+    let Some(clamps) = clamps else { return i32::from(fits) };
+    let open_on_biggest = capacity.orig == 1024 && clamps.max == 1024;
+    let fits = fits || (!open_on_biggest && clamps.max <= capacity.orig);
+    let clamp_min = clamps.min.min(clamps.max);
+    if fits && util < clamp_min && clamp_min > capacity.actual() {
+        return -1;
+    }
+    i32::from(fits)
+}
+
+/// How often a task wakes different tasks (`task_struct::last_wakee`, `wakee_flips`, `wakee_flip_decay_ts`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeFlips {
+    /// The task woken last.
+    pub last_wakee: Option<u32>,
+    /// Changes of wakee, halved once a second.
+    pub flips: u32,
+    /// When the count was halved last, in jiffies.
+    pub decay_ts: u64,
+}
+
+impl WakeFlips {
+    /// The waker notes whom it wakes.
+    ///
+    /// kernel/sched/fair.c:`record_wakee()`, v6.12: at most one halving however long ago the last one was.
+    #[inline]
+    pub fn record_wakee(&mut self, wakee: u32, jiffies: u64, hz: u64) {
+        if (jiffies.wrapping_sub(self.decay_ts.wrapping_add(hz)) as i64) > 0 {
+            self.flips >>= 1;
+            self.decay_ts = jiffies;
+        }
+        if self.last_wakee != Some(wakee) {
+            self.last_wakee = Some(wakee);
+            self.flips = self.flips.wrapping_add(1);
+        }
+    }
+}
+
+/// Whether waker and wakee form a one-to-many group that is better spread than pulled together.
+///
+/// kernel/sched/fair.c:`wake_wide()`, v6.12; `llc_size` is `sd_llc_size` of the waking CPU.
+#[inline]
+pub fn wake_wide(waker_flips: u32, wakee_flips: u32, llc_size: u32) -> bool {
+    let (slave, master) = (waker_flips.min(wakee_flips), waker_flips.max(wakee_flips));
+    slave >= llc_size && master >= slave.wrapping_mul(llc_size)
+}
+
+/// What `wake_affine()` looks at; `this` is the waking CPU, `prev` the one where the task ran last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeAffineFacts {
+    /// The waking CPU is idle (a wake-up from an interrupt).
+    pub this_idle: bool,
+    /// The previous CPU is idle.
+    pub prev_idle: bool,
+    /// Both share a last-level cache.
+    pub share_cache: bool,
+    /// The waker says that it will sleep at once (`WF_SYNC`).
+    pub sync: bool,
+    /// Runnable tasks on the waking CPU, the waker included.
+    pub nr_running_this: u32,
+    /// Entities among them that sleep with a delayed dequeue (`cfs_h_nr_delayed()`).
+    pub nr_delayed_this: u32,
+    /// `cpu_load()` (cfs `load_avg`) of the waking CPU.
+    pub this_load: u64,
+    /// `cpu_load()` of the previous CPU.
+    pub prev_load: u64,
+    /// `task_h_load()` of the woken task.
+    pub task_load: u64,
+    /// `task_h_load()` of the waker.
+    pub current_load: u64,
+    /// `capacity_of()` the waking CPU.
+    pub this_capacity: u64,
+    /// `capacity_of()` the previous CPU.
+    pub prev_capacity: u64,
+    /// `imbalance_pct` of the domain that holds both CPUs.
+    pub imbalance_pct: u32,
+}
+
+/// Which rule of `wake_affine()` decided, for `explain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeAffineRule {
+    /// The waking CPU is idle and shares the cache: stay on an idle previous CPU, or take the waking one.
+    ThisIdle,
+    /// The waker is alone and about to sleep.
+    SyncAlone,
+    /// The previous CPU is idle.
+    PrevIdle,
+    /// The waker's load is all there is on its CPU and leaves with it.
+    SyncLoad,
+    /// The loads with the task moved were compared.
+    Weight,
+}
+
+/// Whether the search for an idle CPU starts at the waking CPU (`true`) or at the previous one, and why.
+///
+/// The weights are compared as signed 64-bit products that wrap; the load of a task may exceed that of the queue it left.
+///
+/// kernel/sched/fair.c:`wake_affine()`, `wake_affine_idle()`, `wake_affine_weight()`, v6.12 with the features `WA_IDLE`,
+/// `WA_WEIGHT` and `WA_BIAS`.
+#[inline]
+pub fn wake_affine(facts: &WakeAffineFacts) -> (bool, WakeAffineRule) {
+    if facts.this_idle && facts.share_cache {
+        return (!facts.prev_idle, WakeAffineRule::ThisIdle);
+    }
+    if facts.sync && facts.nr_running_this.wrapping_sub(facts.nr_delayed_this) == 1 {
+        return (true, WakeAffineRule::SyncAlone);
+    }
+    if facts.prev_idle {
+        return (false, WakeAffineRule::PrevIdle);
+    }
+
+    let mut this_load = facts.this_load as i64;
+    if facts.sync {
+        if facts.current_load as i64 > this_load {
+            return (true, WakeAffineRule::SyncLoad);
+        }
+        this_load = this_load.wrapping_sub(facts.current_load as i64);
+    }
+    let this_eff =
+        this_load.wrapping_add(facts.task_load as i64).wrapping_mul(100).wrapping_mul(facts.prev_capacity as i64);
+    let bias = 100 + i64::from(facts.imbalance_pct.wrapping_sub(100) / 2);
+    let mut prev_eff = (facts.prev_load as i64)
+        .wrapping_sub(facts.task_load as i64)
+        .wrapping_mul(bias)
+        .wrapping_mul(facts.this_capacity as i64);
+    if facts.sync {
+        prev_eff = prev_eff.wrapping_add(1);
+    }
+    (this_eff < prev_eff, WakeAffineRule::Weight)
+}
+
+/// The machine's state as `select_idle_sibling()` reads it.
+pub trait SiblingFacts {
+    /// CPUs with nothing to run and no wake-up on its way (`available_idle_cpu()`).
+    fn idle(&self) -> CpuSet<'_>;
+    /// [`SiblingFacts::idle`] and the CPUs that run nothing but `SCHED_IDLE` tasks (`sched_idle_cpu()`).
+    fn idle_or_sched_idle(&self) -> CpuSet<'_>;
+    /// The span of `cpu`'s last-level-cache domain (`sd_llc`), `None` if it has no domain.
+    fn llc_span(&self, cpu: usize) -> Option<CpuSet<'_>>;
+    /// `cpus_share_cache()`: equal `sd_llc_id`.
+    fn share_cache(&self, one: usize, other: usize) -> bool;
+    /// The hardware threads of `cpu`'s core, `cpu` included (`cpu_smt_mask()`).
+    fn smt_mask(&self, cpu: usize) -> CpuSet<'_>;
+    /// Whether the machine has more than one hardware thread a core (`sched_smt_active()`).
+    fn smt_active(&self) -> bool;
+    /// Whether `cpu`'s cache is said to hold a fully idle core (`test_idle_cores()`); asked only with SMT.
+    fn has_idle_cores(&self, cpu: usize) -> bool;
+    /// `nr_idle_scan` of `cpu`'s cache; `None` if there is no shared state, which means no limit.
+    fn nr_idle_scan(&self, cpu: usize) -> Option<u32>;
+    /// The span of the lowest domain of `cpu` with CPUs of different capacity (`sd_asym_cpucapacity`), on a machine that
+    /// has such (`sched_asym_cpucap_active()`).
+    fn asym_span(&self, cpu: usize) -> Option<CpuSet<'_>>;
+    /// Whether any CPU of the machine differs in capacity.
+    fn asym_active(&self) -> bool;
+    /// The capacity of `cpu`; asked only if [`SiblingFacts::asym_active`].
+    fn capacity(&self, cpu: usize) -> CpuCapacity;
+}
+
+/// The wake-up that `select_idle_sibling()` serves.
+#[derive(Clone, Copy, Debug)]
+pub struct SiblingQuery<'a> {
+    /// Where the task ran last.
+    pub prev: usize,
+    /// What [`wake_affine`] chose.
+    pub target: usize,
+    /// `task_struct::recent_used_cpu`.
+    pub recent_used_cpu: usize,
+    /// The CPUs that the task may use.
+    pub allowed: CpuSet<'a>,
+    /// `task_util_est()`; used with different capacities.
+    pub util: u64,
+    /// The task's clamps, `None` if nobody uses clamps.
+    pub clamps: Option<Clamps>,
+    /// The CPU on which the wake-up runs.
+    pub this_cpu: usize,
+    /// The waker is a kernel thread bound to one CPU and runs in task context.
+    pub this_is_per_cpu_kthread: bool,
+    /// Runnable tasks on the waking CPU.
+    pub this_nr_running: u32,
+}
+
+/// Which rule of `select_idle_sibling()` decided, for `explain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiblingRule {
+    /// The target was idle.
+    TargetIdle,
+    /// The previous CPU was idle and shares the target's cache.
+    PrevIdle,
+    /// A bound kernel thread wakes the task that waited for it.
+    PerCpuKthread,
+    /// The CPU used before the previous one was idle.
+    RecentIdle,
+    /// The search over CPUs of different capacity answered.
+    Capacity,
+    /// An idle sibling of the previous CPU's core.
+    IdleSmt,
+    /// A fully idle core.
+    IdleCore,
+    /// An idle CPU of the cache.
+    IdleCpu,
+    /// Nothing idle was found: the target itself.
+    Target,
+}
+
+/// What `select_idle_sibling()` decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiblingChoice {
+    /// The CPU.
+    pub cpu: usize,
+    /// The new value of `task_struct::recent_used_cpu`.
+    pub recent_used_cpu: usize,
+    /// The search for an idle core failed: clear the flag of the target's cache (`set_idle_cores(target, false)`).
+    pub clear_idle_cores: bool,
+    /// Why.
+    pub rule: SiblingRule,
+}
+
+/// An idle CPU near `target` for a waking task, or `target` itself.
+///
+/// kernel/sched/fair.c:`select_idle_sibling()`, v6.12, with the feature `SIS_UTIL` and without L2 clusters.
+#[inline]
+pub fn select_idle_sibling<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>) -> SiblingChoice {
+    let SiblingQuery { prev, target, recent_used_cpu: recent, .. } = *query;
+    let asym = facts.asym_active();
+    let idle_like = facts.idle_or_sched_idle();
+    let usable = |cpu: usize| {
+        idle_like.contains(cpu) && (!asym || util_fits_cpu(query.util, query.clamps, &facts.capacity(cpu)) > 0)
+    };
+    let mut choice =
+        SiblingChoice { cpu: target, recent_used_cpu: recent, clear_idle_cores: false, rule: SiblingRule::Target };
+    let chosen = |mut choice: SiblingChoice, cpu: usize, rule: SiblingRule| {
+        choice.cpu = cpu;
+        choice.rule = rule;
+        choice
+    };
+
+    if usable(target) {
+        return chosen(choice, target, SiblingRule::TargetIdle);
+    }
+    if prev != target && facts.share_cache(prev, target) && usable(prev) {
+        return chosen(choice, prev, SiblingRule::PrevIdle);
+    }
+    if query.this_is_per_cpu_kthread
+        && prev == query.this_cpu
+        && query.this_nr_running <= 1
+        && (!asym || util_fits_cpu(query.util, query.clamps, &facts.capacity(prev)) > 0)
+    {
+        return chosen(choice, prev, SiblingRule::PerCpuKthread);
+    }
+    choice.recent_used_cpu = prev;
+    if recent != prev
+        && recent != target
+        && facts.share_cache(recent, target)
+        && query.allowed.contains(recent)
+        && usable(recent)
+    {
+        return chosen(choice, recent, SiblingRule::RecentIdle);
+    }
+    if asym && let Some(span) = facts.asym_span(target) {
+        return match select_idle_capacity(facts, query, span) {
+            Some(cpu) => chosen(choice, cpu, SiblingRule::Capacity),
+            None => choice,
+        };
+    }
+    let Some(span) = facts.llc_span(target) else { return choice };
+    let has_idle_core = facts.smt_active() && facts.has_idle_cores(target);
+    if facts.smt_active() && !has_idle_core && facts.share_cache(prev, target) {
+        let sibling = facts.smt_mask(prev).first_in(|index, _| {
+            let others = if prev / 64 == index { !(1u64 << (prev % 64)) } else { u64::MAX };
+            idle_like.word(index) & span.word(index) & query.allowed.word(index) & others
+        });
+        if let Some(cpu) = sibling {
+            return chosen(choice, cpu, SiblingRule::IdleSmt);
+        }
+    }
+    // An overloaded cache is not worth a scan, whatever the flag of idle cores says.
+    let limit = facts.nr_idle_scan(target);
+    if limit == Some(0) {
+        return choice;
+    }
+    if has_idle_core {
+        let (core, idle_cpu) = select_idle_core(facts, query, span);
+        if let Some(cpu) = core {
+            return chosen(choice, cpu, SiblingRule::IdleCore);
+        }
+        choice.clear_idle_cores = true;
+        if let Some(cpu) = idle_cpu {
+            return chosen(choice, cpu, SiblingRule::IdleCpu);
+        }
+    } else if let Some(cpu) = scan_idle_cpu(span, query.allowed, idle_like, target.wrapping_add(1), limit) {
+        return chosen(choice, cpu, SiblingRule::IdleCpu);
+    }
+    choice
+}
+
+/// The first idle CPU of `span` that is allowed, in wrap order from `start`, if it is among the first `limit` candidates.
+///
+/// kernel/sched/fair.c:`select_idle_cpu()`, v6.12, the loop without idle cores; a busy candidate counts as looked at.
+#[inline]
+pub fn scan_idle_cpu(
+    span: CpuSet<'_>,
+    allowed: CpuSet<'_>,
+    idle: CpuSet<'_>,
+    start: usize,
+    limit: Option<u32>,
+) -> Option<usize> {
+    let mut left = limit.unwrap_or(u32::MAX);
+    for (index, word) in span.wrap_words(start) {
+        let candidates = word & allowed.word(index);
+        let hit = candidates & idle.word(index);
+        if hit != 0 {
+            let bit = hit.trailing_zeros();
+            let looked_at = (candidates & (u64::MAX >> (63 - bit))).count_ones();
+            return (looked_at <= left).then_some(index * 64 + bit as usize);
+        }
+        left = left.saturating_sub(candidates.count_ones());
+        if left == 0 {
+            return None;
+        }
+    }
+    None
+}
+
+/// A fully idle core, named by its first allowed thread in wrap order from the target; else the first idle thread met.
+///
+/// kernel/sched/fair.c:`select_idle_cpu()` with `has_idle_core` and `select_idle_core()`, v6.12. The kernel removes a rejected
+/// core from a scratch mask; here a thread is passed over if a thread of its core came before it, which needs no mask.
+fn select_idle_core<F: SiblingFacts>(
+    facts: &F,
+    query: &SiblingQuery<'_>,
+    span: CpuSet<'_>,
+) -> (Option<usize>, Option<usize>) {
+    let (idle, idle_like) = (facts.idle(), facts.idle_or_sched_idle());
+    let start = query.target.wrapping_add(1);
+    let is_candidate = |cpu: usize| span.contains(cpu) && query.allowed.contains(cpu);
+    let mut idle_cpu = None;
+    for (index, word) in span.wrap_words(start) {
+        for cpu in cpus_of_word(index, word & query.allowed.word(index)) {
+            let threads = facts.smt_mask(cpu);
+            let distance = |other: usize| (other < start, other);
+            if threads.iter().any(|other| other != cpu && is_candidate(other) && distance(other) < distance(cpu)) {
+                continue;
+            }
+            let mut core_idle = true;
+            for thread in threads.iter() {
+                if !idle.contains(thread) {
+                    core_idle = false;
+                    if idle_cpu.is_some() {
+                        break;
+                    }
+                    if idle_like.contains(thread) && is_candidate(thread) {
+                        idle_cpu = Some(thread);
+                        break;
+                    }
+                } else if idle_cpu.is_none() && is_candidate(thread) {
+                    idle_cpu = Some(thread);
+                }
+            }
+            if core_idle {
+                return (Some(cpu), idle_cpu);
+            }
+        }
+    }
+    (None, idle_cpu)
+}
+
+/// The first idle CPU that fits in wrap order from the target; else the best that does not: one where only the minimum clamp
+/// is unmet goes before one that is too small, then the larger capacity.
+///
+/// kernel/sched/fair.c:`select_idle_capacity()`, v6.12.
+fn select_idle_capacity<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>, span: CpuSet<'_>) -> Option<usize> {
+    let idle_like = facts.idle_or_sched_idle();
+    let (mut best_fits, mut best_capacity, mut best_cpu) = (0, 0, None);
+    for (index, word) in span.wrap_words(query.target) {
+        for cpu in cpus_of_word(index, word & query.allowed.word(index) & idle_like.word(index)) {
+            let facts_of_cpu = facts.capacity(cpu);
+            let fits = util_fits_cpu(query.util, query.clamps, &facts_of_cpu);
+            if fits > 0 {
+                return Some(cpu);
+            }
+            let capacity = if fits < 0 { facts_of_cpu.actual() } else { facts_of_cpu.of };
+            if fits < best_fits || (fits == best_fits && capacity > best_capacity) {
+                (best_fits, best_capacity, best_cpu) = (fits, capacity, Some(cpu));
+            }
+        }
+    }
+    best_cpu
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::cpumask::CpuMask;
+    use proptest::prelude::*;
+
+    #[test]
+    fn flips_halve_once_a_second() {
+        let mut flips = WakeFlips { last_wakee: Some(1), flips: 9, decay_ts: 0 };
+        flips.record_wakee(1, 250, 250);
+        assert_eq!(flips.flips, 9, "exactly one second is not yet more than one");
+        flips.record_wakee(2, 251, 250);
+        assert_eq!(flips, WakeFlips { last_wakee: Some(2), flips: 5, decay_ts: 251 });
+    }
+
+    #[test]
+    fn scan_limit_counts_busy_candidates() {
+        let span = CpuMask::all(8);
+        let idle = CpuMask::one(5);
+        let scan = |limit| scan_idle_cpu(span.as_set(), span.as_set(), idle.as_set(), 2, limit);
+        assert_eq!(scan(Some(3)), None);
+        assert_eq!(scan(Some(4)), Some(5));
+        assert_eq!(scan(None), Some(5));
+    }
+
+    fn capacity_of() -> impl Strategy<Value = CpuCapacity> {
+        (0..2048u64, 0..2048u64, 0..1024u64, 0..1024u64).prop_map(|(orig, of, hw_pressure, cpufreq_pressure)| {
+            CpuCapacity { orig, of, hw_pressure, cpufreq_pressure }
+        })
+    }
+
+    proptest! {
+        /// More room never turns a fit into a miss, without clamps.
+        #[test]
+        fn more_capacity_never_costs_fit(capacity in capacity_of(), more in 0..1024u64, util in 0..2048u64) {
+            let bigger = CpuCapacity { of: capacity.of + more, ..capacity };
+            prop_assert!(util_fits_cpu(util, None, &bigger) >= util_fits_cpu(util, None, &capacity));
+        }
+
+        #[test]
+        fn any_wake_affine_has_an_answer(loads: [u64; 6], pct: u32, flags: [bool; 4], nr: [u32; 2]) {
+            let facts = WakeAffineFacts {
+                this_idle: flags[0], prev_idle: flags[1], share_cache: flags[2], sync: flags[3],
+                nr_running_this: nr[0], nr_delayed_this: nr[1],
+                this_load: loads[0], prev_load: loads[1], task_load: loads[2], current_load: loads[3],
+                this_capacity: loads[4], prev_capacity: loads[5], imbalance_pct: pct,
+            };
+            let (_, rule) = wake_affine(&facts);
+            prop_assert_eq!(rule == WakeAffineRule::ThisIdle, flags[0] && flags[2]);
+        }
+
+        /// The scan by words finds what the loop over CPUs finds.
+        #[test]
+        fn scan_agrees_with_the_loop(
+            span: [u64; 3], allowed: [u64; 3], idle: [u64; 3], start in 0usize..193, limit in proptest::option::of(1u32..60),
+        ) {
+            let (span, allowed, idle) = (CpuSet::new(&span), CpuSet::new(&allowed), CpuSet::new(&idle));
+            let mut looked_at = 0;
+            let expected = (start..192).chain(0..start.min(192))
+                .filter(|&cpu| span.contains(cpu) && allowed.contains(cpu))
+                .take_while(|_| { looked_at += 1; limit.is_none_or(|limit| looked_at <= limit) })
+                .find(|&cpu| idle.contains(cpu));
+            prop_assert_eq!(scan_idle_cpu(span, allowed, idle, start, limit), expected);
+        }
+    }
+}

@@ -8,6 +8,7 @@ pub mod dbs;
 pub mod domains;
 pub mod energy;
 pub mod fair_queue;
+mod fields;
 pub mod intel_pstate;
 pub mod invariance;
 pub mod json;
