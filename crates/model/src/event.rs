@@ -83,8 +83,10 @@ pub enum Event {
     SchedOverutilized { overutilized: bool },
     /// Ours: where a task was placed, from where, and by which rule.
     Placement { task: TaskIdx, prev_cpu: CpuIdx, cpu: CpuIdx, rule: PlacementRule },
-    /// Ours: one period of a periodic task ended. `slack_ns` < 0 is a missed activation.
-    Activation { task: TaskIdx, period_ns: u64, run_ns: u64, wu_lat_ns: u64, slack_ns: i64 },
+    /// Ours: one loop of a phase ended (`Op::Activation`). `period_ns` is the time since the loop began, `run_ns` the
+    /// time that its run events took (preemption included), `wu_lat_ns` the lateness of the wake-ups by its timers.
+    /// `slack_ns` < 0 is a missed activation.
+    Activation { task: TaskIdx, phase: u16, period_ns: u64, run_ns: u64, wu_lat_ns: u64, slack_ns: i64 },
 }
 
 /// Who watches a run.
@@ -171,9 +173,12 @@ impl Sink for Fingerprint {
             Event::Placement { task, prev_cpu, cpu, rule } => {
                 (14, task.into(), (u64::from(prev_cpu) << 32) | u64::from(cpu), rule as u64)
             }
-            Event::Activation { task, period_ns, run_ns, wu_lat_ns, slack_ns } => {
-                (15, task.into(), period_ns ^ run_ns.rotate_left(20) ^ wu_lat_ns.rotate_left(40), slack_ns as u64)
-            }
+            Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns } => (
+                15,
+                (u64::from(task) << 16) | u64::from(phase),
+                period_ns ^ run_ns.rotate_left(20) ^ wu_lat_ns.rotate_left(40),
+                slack_ns as u64,
+            ),
         };
         self.word(now_ns);
         self.word(kind);

@@ -62,9 +62,12 @@ pub struct Cluster {
     /// Idle states of a CPU, shallowest first (index 0 is WFI, C1 or POLL).
     pub idle: Vec<IdleState>,
     /// Idle states of the cluster, entered when all its CPUs are in their deepest state long enough.
+    /// Latencies are on top of those of the CPU's state: 0 where the CPU's state already counts them, as with PSCI,
+    /// where the cluster state is also the deepest state of [`Cluster::idle`].
     pub cluster_idle: Vec<IdleState>,
-    /// Power of the cluster while awake is `Opp::cluster_uw`; while all CPUs idle but no cluster state is entered: this.
-    pub cluster_idle_uw: u64,
+    /// Power of the cluster while all its CPUs idle but no cluster state is entered, in uW;
+    /// `None`: `Opp::cluster_uw` of the current OPP, as while awake.
+    pub cluster_idle_uw: Option<u64>,
     /// ACPI processor power efficiency class, for the artificial energy model.
     pub efficiency_class: u32,
     /// CPPC capabilities in abstract performance units, if the machine has CPPC.
@@ -140,6 +143,9 @@ pub struct Cpufreq {
     pub switch_ns: u64,
     /// Whether any CPU may change any policy's frequency.
     pub dvfs_possible_from_any_cpu: bool,
+    /// Whether requests are resolved against a frequency table (the OPPs). Without one (cppc_cpufreq) any frequency
+    /// between the lowest and the highest OPP may be asked for, and the hardware grants the lowest OPP that reaches it.
+    pub freq_table: bool,
 }
 
 /// A machine.
@@ -155,8 +161,10 @@ pub struct Machine {
     pub clusters: Vec<Cluster>,
     /// Distances between NUMA nodes, row by row (10 on the diagonal).
     pub numa_distance: Vec<Vec<u32>>,
-    /// Frequency changes.
+    /// Frequency changes, with the machine's own driver.
     pub cpufreq: Cpufreq,
+    /// What else the machine can be driven with; a policy chooses by name. See [`Machine::driver`].
+    pub other_drivers: Vec<Cpufreq>,
     /// Where invariance comes from.
     pub invariance: InvarianceSource,
     /// Costs of the machine's own actions.
@@ -168,12 +176,22 @@ pub struct Machine {
     /// True for an emulated machine in which k busy CPUs share one instruction stream (each runs at 1/k speed,
     /// whatever its frequency or capacity).
     pub shared_stream: bool,
+    /// Source of its numbers, as (what, source), in the order of the file.
+    pub sources: Vec<(String, String)>,
 }
 
 impl Machine {
     /// Number of CPUs.
     pub fn nr_cpus(&self) -> usize {
         self.cpus.len()
+    }
+
+    /// How frequency changes are made under driver `name`; an empty name is the machine's own driver.
+    pub fn driver(&self, name: &str) -> Option<&Cpufreq> {
+        if name.is_empty() || name == self.cpufreq.driver {
+            return Some(&self.cpufreq);
+        }
+        self.other_drivers.iter().find(|driver| driver.driver == name)
     }
 
     /// The cluster of `cpu`.

@@ -15,9 +15,12 @@ pub enum Op {
     Runtime { wall_ns: u64 },
     /// Sleeps (relative).
     Sleep { ns: u64 },
-    /// rt-app's timer: sleeps until the next point of a grid of `period_ns`.
-    /// `absolute`: late activations stay on the grid; otherwise the grid restarts at now on overrun.
-    Timer { timer: ObjectIdx, period_ns: u64, absolute: bool },
+    /// rt-app's timer: adds `period_ns` to the timer's time and sleeps until then. On its first use the timer's time is
+    /// the start of the task (start of the run plus [`TaskSpec::delay_ns`]). Slack is the time left when the timer is
+    /// reached. On overrun (slack <= 0) there is no sleep, and the timer's time becomes now unless it is `absolute`.
+    /// `own`: the timer belongs to this instance of the task (`timer` < [`TaskSpec::nr_own_timers`]); otherwise all
+    /// tasks share it (`timer` < [`Workload::nr_timers`]).
+    Timer { timer: ObjectIdx, period_ns: u64, absolute: bool, own: bool },
     /// Takes a mutex.
     Lock { mutex: ObjectIdx },
     /// Gives a mutex back.
@@ -54,8 +57,9 @@ pub enum Op {
     LoopBegin { slot: u16, count: Option<u32> },
     /// End of the loop whose `LoopBegin` is at `begin`.
     LoopEnd { slot: u16, begin: u32 },
-    /// One period of the task ended (written to the rt-app log; missed activations are counted here).
-    Activation,
+    /// One loop of phase `phase` (an index into [`TaskSpec::phases`]) ended: a line of the rt-app log.
+    /// `timed`: the loop held a timer, so that it counts as an activation, missed if its slack is negative.
+    Activation { phase: u16, timed: bool },
     /// Writes `bytes` of a channel (pipe, socket); waits while it is full.
     Send { channel: ObjectIdx, bytes: u32 },
     /// Reads a message of a channel; waits while it is empty.
@@ -92,6 +96,17 @@ impl Default for SchedPolicy {
     }
 }
 
+/// A phase of a task, for logs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhaseSpec {
+    /// Its name.
+    pub name: String,
+    /// Work that one loop of it is configured with, in ns.
+    pub run_ns: u64,
+    /// Sum of the periods of the timers in one loop of it, in ns.
+    pub period_ns: u64,
+}
+
 /// One task (or a template that `Fork` instantiates).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskSpec {
@@ -111,6 +126,10 @@ pub struct TaskSpec {
     pub ops: Vec<Op>,
     /// Number of loop counters used.
     pub loop_slots: u16,
+    /// Number of timers that each instance of the task owns.
+    pub nr_own_timers: u32,
+    /// Phases that [`Op::Activation`] names.
+    pub phases: Vec<PhaseSpec>,
 }
 
 /// A bounded byte channel.
@@ -152,8 +171,10 @@ pub struct Workload {
     pub barriers: Vec<u32>,
     /// Initial value of each semaphore.
     pub semaphores: Vec<u32>,
-    /// Number of timers.
+    /// Number of timers that tasks share.
     pub nr_timers: u32,
+    /// Slack of an activation is the sum over its timers; otherwise that of its last timer.
+    pub cumulative_slack: bool,
     /// Channels.
     pub channels: Vec<ChannelSpec>,
     /// Block devices.

@@ -1,0 +1,24 @@
+//! The Python face of opplab: `opplab._opplab`.
+//!
+//! Conversions and error mapping only. What a function computes, it computes in another crate; what it reads from disk
+//! is read by Python, except vector files, which crate `verify` opens itself.
+
+use pyo3::prelude::*;
+
+mod error;
+mod verify;
+
+/// The compiled half of opplab; use the public names of package `opplab` instead.
+#[pymodule]
+mod _opplab {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::verify::{families, find_vectors, verify_file};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::error::install_panic_hook();
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}
