@@ -4,7 +4,7 @@ use opplab_kernel::pelt::SchedAvg;
 use opplab_kernel::sched::placement::WakeFlips;
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::event::TaskIdx;
-use opplab_model::workload::SchedPolicy;
+use opplab_model::workload::{SchedPolicy, TaskSpec};
 
 /// Fraction bits of work and speed: work is ns of the biggest CPU << 20, so that `speed * ns` is exact.
 pub(crate) const WORK_SHIFT: u32 = 20;
@@ -87,7 +87,9 @@ pub(crate) struct Task {
     pub(crate) sugov: Option<u32>,
     pub(crate) woken_ns: u64,
     pub(crate) wu_lat_ns: u64,
-    pub(crate) started_ns: Option<u64>,
+    pub(crate) started_ns: u64,
+    /// Next points of the timers that the task owns.
+    pub(crate) own_timers: Vec<Option<u64>>,
     pub(crate) activation_ns: u64,
     pub(crate) activation_run_ns: u64,
     pub(crate) slack_ns: i64,
@@ -98,12 +100,13 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    pub(crate) fn new(spec: u32, loop_slots: u16, policy: SchedPolicy, allowed: u32, cpu: u32) -> Self {
+    pub(crate) fn new(spec_idx: u32, spec: &TaskSpec, allowed: u32, cpu: u32) -> Self {
+        let policy = spec.policy;
         let (class, weight) = class_and_weight(policy);
         Self {
-            spec,
+            spec: spec_idx,
             pc: 0,
-            loops: vec![0; loop_slots.into()],
+            loops: vec![0; spec.loop_slots.into()],
             doing: Doing::Fresh,
             stage: 0,
             life: Life::New,
@@ -128,7 +131,8 @@ impl Task {
             sugov: None,
             woken_ns: 0,
             wu_lat_ns: 0,
-            started_ns: None,
+            started_ns: 0,
+            own_timers: vec![None; spec.nr_own_timers as usize],
             activation_ns: 0,
             activation_run_ns: 0,
             slack_ns: 0,
