@@ -16,6 +16,7 @@ import click
 
 # Name -> (module that defines it as `command`, one line for --help).
 COMMANDS: dict[str, tuple[str, str]] = {
+    "compare": ("opplab.cli_compare", "Compare runs: mmtests trees, result stores, published tables."),
     "verify": ("opplab.cli_verify", "Prove the build: replay golden vectors from the real kernel."),
 }
 

@@ -1,10 +1,15 @@
 //! The nouns of opplab: machines, workloads, policies, experiments, events.
 //!
-//! Files parse into `*File` types (serde), which convert into the validated types of this crate. After that nobody
-//! checks again: ids are dense, CPU sets are non-empty where they must be, tables are sorted.
+//! Files parse into a [`tree`] whose values know where they stood, which converts into the validated types of this
+//! crate. After that nobody checks again: ids are dense, CPU sets are non-empty where they must be, tables are sorted.
 //! This crate does no I/O; it parses text that somebody else read.
 
+pub mod error;
 pub mod event;
+pub mod file;
 pub mod machine;
 pub mod policy;
+pub mod tree;
 pub mod workload;
+
+pub use error::ModelError;

@@ -137,6 +137,9 @@ pub struct Cpufreq {
     pub driver: String,
     /// cpuinfo_transition_latency in ns (schedutil derives its rate limit from it).
     pub transition_latency_ns: u64,
+    /// policy->transition_delay_us that the driver itself sets (schedutil's rate limit in us); 0: none, so that it is
+    /// derived from the latency.
+    pub transition_delay_us: u32,
     /// Whether the driver can switch from the scheduler's context.
     pub fast_switch: bool,
     /// How long the hardware takes to change the clock, in ns (a slow switch blocks the kthread as long).

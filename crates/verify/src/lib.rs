@@ -5,6 +5,7 @@
 //! The columns are explained in the README that lies beside the vectors.
 
 pub mod families;
+pub mod json;
 pub mod source;
 
 use std::path::{Path, PathBuf};
