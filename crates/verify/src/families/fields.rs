@@ -51,6 +51,18 @@ impl<'a> Fields<'a> {
         Ok(array.iter().map(move |value| Fields { value, ..this }))
     }
 
+    /// The entries of an object.
+    pub(super) fn entries(&self) -> Result<impl Iterator<Item = (&'a str, Fields<'a>)> + use<'a>, VerifyError> {
+        let object = self.value.as_object().ok_or_else(|| self.error(format!("{} is not an object", self.value)))?;
+        let this = *self;
+        Ok(object.iter().map(move |(key, value)| (key.as_str(), Fields { value, ..this })))
+    }
+
+    /// The value as text.
+    pub(super) fn text(&self) -> Result<&'a str, VerifyError> {
+        self.value.as_str().ok_or_else(|| self.error(format!("{} is not a string", self.value)))
+    }
+
     /// The value as an integer of any type that holds it.
     pub(super) fn int<T: TryFrom<i128>>(&self) -> Result<T, VerifyError> {
         let wide = self.value.as_i64().map(i128::from).or_else(|| self.value.as_u64().map(i128::from));

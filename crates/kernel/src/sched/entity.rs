@@ -1,0 +1,92 @@
+//! What a run queue knows about one task: its weight, virtual times and flags (include/linux/sched.h: `struct sched_entity`).
+//!
+//! Entities live in one table, indexed by a dense task number; a run queue refers to them by that number. The same entity serves
+//! [`super::eevdf`] and [`super::cfs`]. Its load average belongs to `pelt` and is kept elsewhere.
+
+use super::weight::LoadWeight;
+
+/// A task's scheduling policy within the fair class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FairPolicy {
+    /// `SCHED_NORMAL`.
+    #[default]
+    Normal,
+    /// `SCHED_BATCH`: does not preempt.
+    Batch,
+    /// `SCHED_IDLE`: yields to everything else.
+    Idle,
+}
+
+/// The fair class's view of one task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchedEntity {
+    /// The weight and its inverse.
+    pub load: LoadWeight,
+    /// Running time scaled by the weight, ns. Compared with wrap-around.
+    pub vruntime: u64,
+    /// EEVDF: the virtual time by which the current slice should be served; a distance while `rel_deadline` is set.
+    pub deadline: u64,
+    /// EEVDF: the lag when the entity left the queue; while it runs, the deadline that protects its slice.
+    pub vlag: i64,
+    /// EEVDF: the request in ns.
+    pub slice: u64,
+    /// `clock_task` up to which the running time is accounted.
+    pub exec_start: u64,
+    /// Total running time, ns.
+    pub sum_exec_runtime: u64,
+    /// `sum_exec_runtime` when the entity was picked last.
+    pub prev_sum_exec_runtime: u64,
+    /// The policy.
+    pub policy: FairPolicy,
+    /// Queued or running.
+    pub on_rq: bool,
+    /// Sleeps, but stays queued until its lag is used up (6.12).
+    pub sched_delayed: bool,
+    /// `deadline` is relative to `vruntime`.
+    pub rel_deadline: bool,
+    /// `slice` was set by the user.
+    pub custom_slice: bool,
+}
+
+impl SchedEntity {
+    /// An entity that was never queued.
+    pub fn new(load: LoadWeight, policy: FairPolicy) -> Self {
+        Self { load, policy, ..Self::default() }
+    }
+
+    /// Whether the policy is `SCHED_IDLE` (`task_has_idle_policy()`).
+    #[inline]
+    pub fn is_idle_policy(&self) -> bool {
+        self.policy == FairPolicy::Idle
+    }
+
+    /// Accounts the running time up to `now`; `None` if no time passed (`update_curr_se()`).
+    #[inline]
+    pub(crate) fn run_until(&mut self, now: u64) -> Option<u64> {
+        let delta_exec = now.wrapping_sub(self.exec_start);
+        if delta_exec as i64 <= 0 {
+            return None;
+        }
+        self.exec_start = now;
+        self.sum_exec_runtime = self.sum_exec_runtime.wrapping_add(delta_exec);
+        Some(delta_exec)
+    }
+}
+
+/// Whether the virtual time `one` is before `other`, as a signed distance.
+#[inline]
+pub(crate) fn is_before(one: u64, other: u64) -> bool {
+    (one.wrapping_sub(other) as i64) < 0
+}
+
+/// The later of two virtual times (`max_vruntime()`).
+#[inline]
+pub(crate) fn later(one: u64, other: u64) -> u64 {
+    if is_before(one, other) { other } else { one }
+}
+
+/// The earlier of two virtual times (`min_vruntime()`).
+#[inline]
+pub(crate) fn earlier(one: u64, other: u64) -> u64 {
+    if is_before(other, one) { other } else { one }
+}

@@ -1,0 +1,206 @@
+//! The order of waiting entities: sorted by a virtual time, with the smallest of a second one at hand.
+//!
+//! Takes the place of the kernel's augmented red-black tree (`cfs_rq->tasks_timeline`). Entries lie in blocks of at most
+//! [`BLOCK`], each sorted, so that a short queue is one contiguous array and a queue of thousands is searched block by block.
+//! An entry equal to others goes behind them, as in the tree. In a steady state nothing is allocated.
+
+use super::entity::{earlier, is_before};
+
+/// The largest number of entries in a block; it is split in two when it would have more.
+const BLOCK: usize = 64;
+
+/// One waiting entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What the queue is sorted by: the deadline with EEVDF, the vruntime with CFS.
+    pub key: u64,
+    /// The entity's vruntime.
+    pub vruntime: u64,
+    /// The task's number.
+    pub id: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    entries: Vec<Entry>,
+    min_vruntime: u64,
+}
+
+impl Block {
+    fn refresh(&mut self) {
+        let mut vruntimes = self.entries.iter().map(|entry| entry.vruntime);
+        if let Some(first) = vruntimes.next() {
+            self.min_vruntime = vruntimes.fold(first, earlier);
+        }
+    }
+
+    fn last_key(&self) -> u64 {
+        // A block in the timeline is never empty.
+        self.entries[self.entries.len() - 1].key
+    }
+}
+
+/// The waiting entities of one run queue.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// Not empty blocks in order.
+    blocks: Vec<Block>,
+    /// Buffers to use again.
+    spare: Vec<Vec<Entry>>,
+    len: usize,
+}
+
+impl Timeline {
+    /// How many entities wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first entity in order (`__pick_first_entity()`).
+    #[inline]
+    pub fn first(&self) -> Option<&Entry> {
+        self.blocks.first().map(|block| &block.entries[0])
+    }
+
+    /// The second entity in order.
+    #[inline]
+    pub fn second(&self) -> Option<&Entry> {
+        self.iter().nth(1)
+    }
+
+    /// The last entity in order (`__pick_last_entity()`).
+    pub fn last(&self) -> Option<&Entry> {
+        self.blocks.last().and_then(|block| block.entries.last())
+    }
+
+    /// The entities in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.blocks.iter().flat_map(|block| block.entries.iter())
+    }
+
+    /// Adds an entity behind those of an equal key.
+    #[inline]
+    pub fn insert(&mut self, entry: Entry) {
+        self.len += 1;
+        let n_blocks = self.blocks.len();
+        if n_blocks == 0 {
+            let mut entries = self.spare.pop().unwrap_or_default();
+            entries.push(entry);
+            self.blocks.push(Block { entries, min_vruntime: entry.vruntime });
+            return;
+        }
+        let at = if n_blocks == 1 {
+            0
+        } else {
+            self.blocks.partition_point(|block| !is_before(entry.key, block.last_key())).min(n_blocks - 1)
+        };
+        let block = &mut self.blocks[at];
+        let place = block.entries.partition_point(|other| !is_before(entry.key, other.key));
+        block.entries.insert(place, entry);
+        block.min_vruntime = earlier(block.min_vruntime, entry.vruntime);
+        if block.entries.len() > BLOCK {
+            let mut upper = self.spare.pop().unwrap_or_default();
+            upper.extend(block.entries.drain(BLOCK / 2..));
+            block.refresh();
+            let mut upper = Block { entries: upper, min_vruntime: 0 };
+            upper.refresh();
+            self.blocks.insert(at + 1, upper);
+        }
+    }
+
+    /// Takes out the entity `id` that was added with `key`.
+    ///
+    /// # Panics
+    /// If it is not there: the run queue and its entities disagree.
+    #[inline]
+    pub fn remove(&mut self, key: u64, id: u32) {
+        let mut at = if self.blocks.len() <= 1 {
+            0
+        } else {
+            self.blocks.partition_point(|block| is_before(block.last_key(), key))
+        };
+        while let Some(block) = self.blocks.get_mut(at) {
+            let from = block.entries.partition_point(|other| is_before(other.key, key));
+            let found =
+                block.entries[from..].iter().take_while(|other| other.key == key).position(|other| other.id == id);
+            if let Some(place) = found {
+                let entry = block.entries.remove(from + place);
+                self.len -= 1;
+                if block.entries.is_empty() {
+                    let block = self.blocks.remove(at);
+                    self.spare.push(block.entries);
+                } else {
+                    if entry.vruntime == block.min_vruntime {
+                        block.refresh();
+                    }
+                    self.merge(at);
+                }
+                return;
+            }
+            at += 1;
+        }
+        panic!("task {id} is not in the timeline at {key}");
+    }
+
+    /// Joins a block that became small with its right neighbour.
+    fn merge(&mut self, at: usize) {
+        let Some([left, right]) = self.blocks.get_mut(at..at.saturating_add(2)) else { return };
+        if left.entries.len() + right.entries.len() > BLOCK / 2 {
+            return;
+        }
+        left.entries.append(&mut right.entries);
+        left.min_vruntime = earlier(left.min_vruntime, right.min_vruntime);
+        let right = self.blocks.remove(at + 1);
+        self.spare.push(right.entries);
+    }
+
+    /// The first entity in order whose vruntime satisfies `eligible`, which must hold for every vruntime before one for which
+    /// it holds.
+    #[inline]
+    pub fn first_eligible(&self, eligible: impl Fn(u64) -> bool) -> Option<&Entry> {
+        self.blocks
+            .iter()
+            .filter(|block| eligible(block.min_vruntime))
+            .find_map(|block| block.entries.iter().find(|entry| eligible(entry.vruntime)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The timeline is a sorted list, whatever is added and removed; the keys wrap around zero.
+        #[test]
+        fn is_a_sorted_list(ops in proptest::collection::vec((0u64..300, 0u64..1000, any::<bool>()), 0..600), limit in 0u64..1000) {
+            let mut timeline = Timeline::default();
+            let mut model: Vec<Entry> = Vec::new();
+            for (number, (key, vruntime, add)) in ops.into_iter().enumerate() {
+                if add || model.is_empty() {
+                    let (key, vruntime) = (key.wrapping_sub(100), vruntime.wrapping_sub(500));
+                    let entry = Entry { key, vruntime, id: number as u32 };
+                    let place = model.iter().position(|other| is_before(key, other.key)).unwrap_or(model.len());
+                    model.insert(place, entry);
+                    timeline.insert(entry);
+                } else {
+                    let entry = model.remove(key as usize % model.len());
+                    timeline.remove(entry.key, entry.id);
+                }
+                prop_assert_eq!(timeline.len(), model.len());
+                prop_assert_eq!(timeline.first(), model.first());
+                prop_assert_eq!(timeline.last(), model.last());
+                let eligible = |vruntime: u64| is_before(vruntime, limit.wrapping_sub(500));
+                prop_assert_eq!(timeline.first_eligible(eligible), model.iter().find(|entry| eligible(entry.vruntime)));
+            }
+            prop_assert_eq!(timeline.iter().copied().collect::<Vec<_>>(), model);
+        }
+    }
+}
