@@ -1,5 +1,7 @@
 //! The deterministic discrete-event engine.
 
+pub mod sink;
+
 use opplab_model::event::Sink;
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
