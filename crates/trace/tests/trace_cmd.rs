@@ -42,10 +42,9 @@ fn events_per_name_equal_those_of_trace_cmd() {
 fn writes(value: i128, token: &str) -> bool {
     let token = token.trim();
     let unsigned = if value < 0 { value as i64 as u64 } else { value as u64 };
-    if let Ok(number) = token.parse::<i128>() {
-        if number == value || number == i128::from(unsigned) || number == i128::from(unsigned as u32) {
-            return true;
-        }
+    let decimal = token.parse::<i128>();
+    if decimal.is_ok_and(|n| n == value || n == i128::from(unsigned) || n == i128::from(unsigned as u32)) {
+        return true;
     }
     let hex = token.strip_prefix("0x").unwrap_or(token);
     u64::from_str_radix(hex, 16).is_ok_and(|number| number == unsigned || number == u64::from(unsigned as u32))
