@@ -108,7 +108,7 @@ pub struct PhaseSpec {
 }
 
 /// One task (or a template that `Fork` instantiates).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TaskSpec {
     /// The comm, e.g. `task0-0`.
     pub name: String,

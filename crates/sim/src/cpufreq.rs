@@ -5,7 +5,7 @@
 
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovFacts, SugovGates, SugovPolicy, SugovRequest,
+    CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
     cpufreq_policy_transition_delay_us, cpufreq_policy_transition_delay_us_v5_10,
 };
 use opplab_kernel::pelt::HalfLife;
@@ -298,7 +298,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn slow_switch_done(&mut self, policy: u32, khz: u32) {
+    pub(crate) fn slow_switch_done(&mut self, policy: u32, khz: u32) {
         self.policies[policy as usize].cur_khz = khz;
         self.set_freq_scale(policy, khz);
         self.grant(policy, khz);
@@ -357,6 +357,3 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The tick reads the counters of an x86 CPU.
     pub(crate) fn scale_freq_tick(&mut self, _cpu: u32) {}
 }
-
-/// The gates of schedutil for kernel profiles that have none of their own.
-pub(crate) const DEFAULT_SUGOV: SugovGates = SugovGates::V6_12;

@@ -9,8 +9,10 @@ use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::cpuidle::{IdleGovernor, IdleState};
 use opplab_kernel::pelt::{HalfLife, SchedAvg};
 use opplab_kernel::sched::cpumask::CpuMask;
+use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::event::{Event, Fingerprint, IDLE_TASK, Sink, TaskIdx};
+use opplab_model::machine::Cpufreq;
 use rand_pcg::Pcg64;
 
 use crate::cpufreq::FreqPolicy;
@@ -59,6 +61,8 @@ pub(crate) enum Interrupt {
     Tick,
     /// A device's request of a task is complete.
     IoDone(TaskIdx),
+    /// The hardware answers a slow frequency switch.
+    SwitchDone(TaskIdx),
     /// Balance on behalf of idle CPUs.
     NohzBalance,
 }
@@ -123,7 +127,6 @@ pub(crate) struct Cpu {
     pub(crate) busy_ns_by_opp: Vec<u64>,
     pub(crate) time_ns_by_opp: Vec<u64>,
     pub(crate) opp_since_ns: u64,
-    pub(crate) busy_since_ns: u64,
     pub(crate) idle_ns_by_state: Vec<u64>,
 }
 
@@ -137,8 +140,6 @@ impl Cpu {
 /// Shared state of a cluster.
 pub(crate) struct ClusterRun {
     pub(crate) idle_states: Vec<IdleState>,
-    /// Number of the states above that are the CPU's own; the rest are the cluster's.
-    pub(crate) nr_cpu_states: usize,
     /// Entered cluster state.
     pub(crate) entered: Option<usize>,
     pub(crate) meter: Meter,
@@ -162,8 +163,18 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) clusters: Vec<ClusterRun>,
     pub(crate) policies: Vec<FreqPolicy>,
     pub(crate) tasks: Vec<Task>,
+    /// The fair class's view of each task.
+    pub(crate) entities: Vec<SchedEntity>,
     /// Sets of CPUs by index: 0 is all, then the workload's, then the kthreads'.
     pub(crate) masks: Vec<CpuMask>,
+    /// Whether each of the masks has one CPU only.
+    pub(crate) single_cpu: Vec<bool>,
+    /// The cpufreq driver of the policy.
+    pub(crate) driver: Cpufreq,
+    /// Of each last-level cache: an idle core may be found there.
+    pub(crate) has_idle_cores: Vec<bool>,
+    /// Of each last-level cache: how many CPUs a wake-up may look at (`None`: all).
+    pub(crate) nr_idle_scan: Vec<Option<u32>>,
     pub(crate) objects: Objects,
     pub(crate) resched: VecDeque<u32>,
     pub(crate) timer_seq: u64,
@@ -173,7 +184,7 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) nr_busy_streams: u32,
     pub(crate) overutilized: bool,
     pub(crate) overutilized_since_ns: u64,
-    pub(crate) eas: Option<crate::placement::EasState>,
+    pub(crate) eas: Option<crate::eas::EasState>,
     pub(crate) nohz_next_blocked_ns: u64,
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<CaseError>,
@@ -294,7 +305,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         match what {
             Interrupt::Timers => self.run_timers(cpu),
             Interrupt::Tick => self.tick(cpu),
-            Interrupt::IoDone(task) => self.try_to_wake_up(task, false),
+            Interrupt::IoDone(task) | Interrupt::SwitchDone(task) => self.try_to_wake_up(task, false),
             Interrupt::NohzBalance => self.nohz_idle_balance(cpu),
         }
         self.in_interrupt = was;

@@ -6,7 +6,7 @@ use opplab_kernel::pelt::{
     HalfLife, SchedAvg, SeFacts, get_pelt_divider, scale_load_down, update_load_avg_blocked_se, update_load_avg_cfs_rq,
     update_load_avg_se,
 };
-use opplab_kernel::sched::cfs::CfsRq;
+use opplab_kernel::sched::cfs::{CfsRq, Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
 use opplab_kernel::sched::eevdf::{Dequeue, Enqueue as EevdfEnqueue, EevdfRq};
 use opplab_kernel::sched::entity::{FairPolicy, SchedEntity};
 use opplab_kernel::util_est::{task_util_est, util_est_dequeue, util_est_enqueue, util_est_update};
@@ -38,7 +38,7 @@ impl FairRq {
     pub(crate) fn nr_queued(&self) -> u32 {
         match self {
             Self::Eevdf(rq) => rq.nr_queued,
-            Self::Cfs(rq) => rq.nr_running,
+            Self::Cfs(rq) => rq.nr_queued,
         }
     }
 
@@ -371,10 +371,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             FairRq::Cfs(rq) => {
                 if kind == Enqueue::New {
-                    let vruntime = rq.curr.map_or(rq.min_vruntime, |curr| self.entities[curr as usize].vruntime);
-                    rq.task_fork(&mut self.entities, now, task, vruntime);
+                    rq.task_fork(&mut self.entities, now, task);
                 }
-                rq.enqueue(&mut self.entities, now, task, wakeup, migrated);
+                rq.enqueue(&mut self.entities, now, task, CfsEnqueue { wakeup, migrated });
             }
         }
         self.propagate_resched(cpu);
@@ -396,7 +395,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 // A task that never comes back may not stay delayed.
                 rq.dequeue(&mut self.entities, now, task, Dequeue { sleep, special: dead, delayed: false });
             }
-            FairRq::Cfs(rq) => rq.dequeue(&mut self.entities, now, task, sleep),
+            FairRq::Cfs(rq) => rq.dequeue(&mut self.entities, now, task, CfsDequeue { sleep, save: false }),
         }
         self.util_est_update(cpu, task, sleep);
         self.propagate_resched(cpu);
@@ -445,7 +444,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let c = cpu as usize;
         let now = self.cpus[c].clk.clock_task;
         match &mut self.cpus[c].fair {
-            FairRq::Eevdf(rq) => rq.pick_task(&mut self.entities, now, &mut |_| {}),
+            FairRq::Eevdf(rq) => rq.pick_task(&mut self.entities, now, |_, _| {}),
             FairRq::Cfs(rq) => rq.pick_task(&mut self.entities, now),
         }
     }
@@ -512,7 +511,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.cpus[c].clk.clock_task;
         match &mut self.cpus[c].fair {
             FairRq::Eevdf(rq) => rq.check_preempt_wakeup(&mut self.entities, now, task),
-            FairRq::Cfs(rq) => rq.check_preempt_wakeup(&mut self.entities, now, task, false),
+            FairRq::Cfs(rq) => rq.check_preempt_wakeup(&mut self.entities, now, task),
         }
         self.cpus[c].fair.take_resched()
     }
@@ -527,8 +526,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// A sleeping CFS task leaves its queue: its vruntime becomes relative (migrate_task_rq_fair(), v5.10).
     fn cfs_migrated_wakeup(&mut self, task: TaskIdx, orig: u32) {
         if let FairRq::Cfs(rq) = &self.cpus[orig as usize].fair {
-            let entity = &mut self.entities[task as usize];
-            entity.vruntime = entity.vruntime.wrapping_sub(rq.min_vruntime);
+            rq.migrate_sleeping(&mut self.entities[task as usize]);
         }
     }
 }

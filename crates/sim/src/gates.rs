@@ -12,3 +12,56 @@ pub(crate) enum UtilEst {
     /// Last activation and average (before v6.8).
     Pair(UtilEstForm),
 }
+
+use opplab_kernel::cpufreq::schedutil::SugovGates;
+use opplab_model::policy::Policy;
+
+use crate::CaseError;
+
+/// Behaviour by kernel version that the engine asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gates {
+    /// EEVDF (from v6.6) instead of CFS.
+    pub(crate) eevdf: bool,
+    pub(crate) util_est: UtilEst,
+    pub(crate) sugov: SugovGates,
+    /// schedutil's default rate limit as in v6.12.
+    pub(crate) rate_limit_v6_12: bool,
+    /// The 6 % margin of find_energy_efficient_cpu() (up to v5.19).
+    pub(crate) feec_margin: bool,
+    /// Whether the kernel knows the frequency's share of the highest (arch_scale_freq_invariant()).
+    pub(crate) freq_invariant: bool,
+}
+
+/// Kernel profiles that the engine knows, oldest first.
+pub const KERNELS: [&str; 8] = ["4.17", "5.0", "5.9", "5.18", "6.1", "6.6", "6.12", "6.13"];
+
+impl Gates {
+    pub(crate) fn new(policy: &Policy) -> Result<Self, CaseError> {
+        let Some(index) = KERNELS.iter().position(|&name| name == policy.kernel.trim_start_matches('v')) else {
+            return Err(CaseError(format!("unknown kernel profile {:?}; known: {}", policy.kernel, KERNELS.join(", "))));
+        };
+        let util_est = match index {
+            0 | 1 => UtilEst::Pair(UtilEstForm::V4_17),
+            2 => UtilEst::Pair(UtilEstForm::V5_5),
+            3 | 4 => UtilEst::Pair(UtilEstForm::V5_12),
+            5 => UtilEst::Pair(UtilEstForm::V6_5),
+            _ => UtilEst::Single,
+        };
+        let sugov = match index {
+            0 => SugovGates::V4_17,
+            1 | 2 => SugovGates::V5_10,
+            3 | 4 => SugovGates::V5_18,
+            5 => SugovGates::V6_6,
+            _ => SugovGates::V6_12,
+        };
+        Ok(Self {
+            eevdf: index >= 5,
+            util_est,
+            sugov,
+            rate_limit_v6_12: index >= 6,
+            feec_margin: index <= 3,
+            freq_invariant: policy.invariance != "none",
+        })
+    }
+}

@@ -1,6 +1,29 @@
-//! The deterministic discrete-event engine.
+//! The deterministic discrete-event engine: a machine runs programs under the kernel's policies.
+//!
+//! Single-threaded and integer-only: the same case gives the same events on every machine. See `engine` for the loop,
+//! `sched` for the core scheduler, `fair` for the fair class, `placement` and `balance` for where tasks go, `cpufreq`
+//! and `cpuidle` for what the hardware is asked for, `program` for what tasks do.
 
+mod balance;
+mod cpufreq;
+mod cpuidle;
+mod eas;
+mod energy;
+mod engine;
+mod fair;
+mod gates;
+mod objects;
+mod placement;
+mod program;
+mod queue;
+mod sched;
+mod setup;
 pub mod sink;
+mod task;
+mod topology;
+
+pub use cpufreq::GOVERNORS;
+pub use gates::KERNELS;
 
 use opplab_model::event::Sink;
 use opplab_model::machine::Machine;
@@ -49,6 +72,10 @@ pub struct Outcome {
     pub task_ns_by_cluster: Vec<Vec<u64>>,
     /// Names of the tasks that lived, by task index.
     pub task_names: Vec<String>,
+    /// Work that ops asked for, over all tasks, in the unit of `work_done`.
+    pub work_given: u128,
+    /// Work of ops that had not ended, in the unit of `work_done`.
+    pub work_left: u128,
     /// Work done over all tasks, in ns of the biggest CPU << 20.
     pub work_done: u128,
     /// Context switches.
@@ -72,6 +99,11 @@ pub struct CaseError(pub String);
 /// # Errors
 /// [`CaseError`] if the policy names something that does not exist or the workload does not fit the machine.
 pub fn run<S: Sink>(case: &Case, sink: &mut S) -> Result<Outcome, CaseError> {
-    let _ = (case, sink);
-    Err(CaseError(String::from("the engine is not built yet")))
+    use opplab_kernel::pelt::{HalfLife8, HalfLife16, HalfLife32};
+    match case.policy.pelt_half_life_ms {
+        8 => engine::Engine::<S, HalfLife8>::new(case, sink)?.run(),
+        16 => engine::Engine::<S, HalfLife16>::new(case, sink)?.run(),
+        32 => engine::Engine::<S, HalfLife32>::new(case, sink)?.run(),
+        other => Err(CaseError(format!("pelt_half_life_ms is {other}; the kernel has 8, 16 and 32"))),
+    }
 }

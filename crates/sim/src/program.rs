@@ -4,6 +4,7 @@
 //! (wake-ups) is added to the CPU's overhead, which is burnt before the next op that takes time or blocks.
 
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::sched::entity::SchedEntity;
 use opplab_model::event::{Event, Sink, TaskIdx};
 use opplab_model::workload::{ObjectIdx, Op};
 
@@ -107,13 +108,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 Step::Busy
             }
             Op::LoopBegin { slot, count } => {
-                let state = &mut self.tasks[t];
-                state.loops[slot as usize] = 0;
-                state.pc += 1;
-                if count == Some(0) {
-                    let begin = state.pc - 1;
-                    state.pc = self.loop_end_of(t, begin) + 1;
-                }
+                let begin = self.tasks[t].pc;
+                self.tasks[t].loops[slot as usize] = 0;
+                self.tasks[t].pc = if count == Some(0) { self.loop_end_of(t, begin) } else { begin } + 1;
                 Step::Next
             }
             Op::LoopEnd { slot, begin } => {
@@ -473,6 +470,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let mut state = Task::new(template, spec, allowed, cpu);
         state.parent = Some(parent);
         self.tasks.push(state);
+        self.entities.push(SchedEntity::default());
         self.outcome.task_ns_by_cluster.push(vec![0; self.clusters.len()]);
         self.tasks[parent as usize].live_children += 1;
         self.cpus[cpu as usize].overhead_ns += self.case.machine.costs.wakeup_ns;
