@@ -16,6 +16,8 @@ import click
 
 # Name -> (module that defines it as `command`, one line for --help).
 COMMANDS: dict[str, tuple[str, str]] = {
+    "list": ("opplab.cli_list", "List machines, governors, benchmarks, experiments, idle governors, kernels."),
+    "machine": ("opplab.cli_machine", "Show a machine."),
     "compare": ("opplab.cli_compare", "Compare runs: mmtests trees, result stores, published tables."),
     "verify": ("opplab.cli_verify", "Prove the build: replay golden vectors from the real kernel."),
 }

@@ -26,15 +26,15 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(b, a, 1 - x)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
     tiny = 1e-300
     c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), tiny)
     value = d
     for m in range(1, 500):
-        for number in (m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-                       -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))):
+        for number in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
             d = 1 / (1 + number * d or tiny)
             c = 1 + number / c or tiny
             value *= c * d
@@ -205,7 +205,9 @@ def pair_blocks(
                 lost = [estimate(missed[key]).mean if key in missed else None for key in keys]
                 found = [_published(published, benchmark, policy, param, unit) for policy in (base, variant)]
                 both = [estimate(values[key]) for key in keys]
-                lines.append(Line(param.partition("=")[2] or param, *both, *lost, *found))
+                lines.append(
+                    Line(param.partition("=")[2] or param, both[0], both[1], lost[0], lost[1], found[0], found[1])
+                )
             if lines:
                 name = param.partition("=")[0]
                 blocks.append(Block(benchmark, base, variant, unit, name, tuple(lines)))

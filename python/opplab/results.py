@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-__all__ = ["SCHEMA", "from_published", "frame", "read", "write"]
+__all__ = ["SCHEMA", "frame", "from_published", "read", "write"]
 
 SCHEMA: dict[str, type[pl.DataType]] = {
     "experiment": pl.String,
@@ -72,7 +72,8 @@ def from_published(path: str | Path) -> pl.DataFrame:
     """Read a table of published values: one row a mean, with its spread.
 
     The file's columns are ``seed,table,machine,kernel,benchmark,metric,unit,better,parameter,variant,value,spread,
-    spread_kind,published_ratio_pct,note``. A spread becomes a row of its own, whose metric ends in `` ci``, and a published ratio one that ends in `` ratio``.
+    spread_kind,published_ratio_pct,note``. A spread becomes a row of its own, whose metric ends in `` ci``, and a
+    published ratio one that ends in `` ratio``.
     """
     text = pl.read_csv(path, infer_schema=False)
     rows: list[dict[str, Any]] = []

@@ -6,8 +6,9 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use opplab_model::ModelError;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyDict, PyType};
 
 thread_local! {
     /// Message and place of the last panic on this thread, written by the hook, taken by [`guard`].
@@ -46,6 +47,25 @@ fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
 pub(crate) fn raise(py: Python<'_>, name: &str, message: String) -> PyErr {
     match class(py, name) {
         Ok(kind) => PyErr::from_type(kind, (message,)),
+        Err(error) => error,
+    }
+}
+
+/// A [`ModelError`] as `FormatError` (with its place) or `InputError`.
+pub(crate) fn model_error(py: Python<'_>, error: ModelError) -> PyErr {
+    let message = error.to_string();
+    let ModelError::Input { file, line, column, .. } = error else {
+        return raise(py, "InputError", message);
+    };
+    let make = || {
+        let kwargs = PyDict::new(py);
+        kwargs.set_item("file", file)?;
+        kwargs.set_item("line", line)?;
+        kwargs.set_item("column", column)?;
+        class(py, "FormatError")?.call((message,), Some(&kwargs))
+    };
+    match make() {
+        Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }
 }

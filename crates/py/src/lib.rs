@@ -6,6 +6,8 @@
 use pyo3::prelude::*;
 
 mod error;
+mod machine;
+mod names;
 mod verify;
 
 /// The compiled half of opplab; use the public names of package `opplab` instead.
@@ -13,6 +15,10 @@ mod verify;
 mod _opplab {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::machine::PyMachine;
+    #[pymodule_export]
+    use super::names::names;
     #[pymodule_export]
     use super::verify::{families, find_vectors, verify_file};
 

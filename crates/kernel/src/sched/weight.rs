@@ -4,6 +4,8 @@
 //! The inverse of a weight is kept beside it so that a division becomes a multiplication and a shift; it is computed when it
 //! is first needed. What a run queue does with weights is in [`super::eevdf`] and [`super::cfs`].
 
+pub use crate::pelt::scale_load_down;
+
 /// Weights are stored shifted left by this much (`SCHED_FIXEDPOINT_SHIFT`, 64-bit).
 pub const LOAD_SHIFT: u32 = 10;
 /// The weight of a nice-0 task.
@@ -32,16 +34,6 @@ pub const SCHED_PRIO_TO_WMULT: [u32; 40] = [
     4194304, 5237765, 6557202, 8165337, 10153587, 12820798, 15790321, 19976592, 24970740, 31350126,
     39045157, 49367440, 61356676, 76695844, 95443717, 119304647, 148102320, 186737708, 238609294, 286331153,
 ];
-
-/// A weight without its scale, at least 2 unless it is 0 (`scale_load_down()`).
-#[inline]
-pub const fn scale_load_down(weight: u64) -> u64 {
-    if weight == 0 {
-        return 0;
-    }
-    let scaled = weight >> LOAD_SHIFT;
-    if scaled < 2 { 2 } else { scaled }
-}
 
 /// A weight with its scale (`scale_load()`); wraps as the kernel's shift does.
 #[inline]

@@ -2,6 +2,7 @@
 
 use crate::Family;
 
+pub mod attach;
 pub mod balance;
 pub mod cpuidle;
 pub mod dbs;
@@ -29,6 +30,7 @@ pub const GROUPS: &[&[Family]] = &[
     cpuidle::FAMILIES,
     legacy::FAMILIES,
     fair_queue::FAMILIES,
+    attach::FAMILIES,
     balance::FAMILIES,
     domains::FAMILIES,
 ];

@@ -1,0 +1,22 @@
+//! What there is to choose from.
+
+use opplab_kernel::cpuidle::IDLE_GOVERNORS;
+use opplab_sim::sink::TABLES;
+use pyo3::prelude::*;
+
+use crate::error::raise;
+
+/// Names and one-line descriptions of a kind: `governors`, `idle-governors`, `kernels`, `benchmarks`, `events`.
+#[pyfunction]
+pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)>> {
+    let list = match kind {
+        "idle-governors" => IDLE_GOVERNORS
+            .iter()
+            .map(|entry| (entry.name.to_owned(), format!("rating {rating}", rating = entry.rating)))
+            .collect(),
+        "events" => TABLES.iter().map(|name| ((*name).to_owned(), String::new())).collect(),
+        "governors" | "kernels" | "benchmarks" => Vec::new(),
+        _ => return Err(raise(py, "InputError", format!("unknown kind of names `{kind}`"))),
+    };
+    Ok(list)
+}
