@@ -7,7 +7,7 @@ use opplab_kernel::pelt::{
     update_load_avg_se,
 };
 use opplab_kernel::sched::cfs::{CfsRq, Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
-use opplab_kernel::sched::eevdf::{Dequeue, Enqueue as EevdfEnqueue, EevdfRq};
+use opplab_kernel::sched::eevdf::{Dequeue, EevdfRq, Enqueue as EevdfEnqueue};
 use opplab_kernel::sched::entity::{FairPolicy, SchedEntity};
 use opplab_kernel::util_est::{task_util_est, util_est_dequeue, util_est_enqueue, util_est_update};
 use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
@@ -240,8 +240,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let sa = &mut self.tasks[task as usize].sa;
         if cap > 0 {
             let cap = cap as u64;
-            sa.util_avg =
-                if cfs.util_avg != 0 { (cfs.util_avg * weight / (cfs.load_avg + 1)).min(cap) } else { cap };
+            sa.util_avg = if cfs.util_avg != 0 { (cfs.util_avg * weight / (cfs.load_avg + 1)).min(cap) } else { cap };
         }
         sa.runnable_avg = sa.util_avg;
         // attach_entity_cfs_rq() happens at the enqueue: last_update_time is 0.
@@ -305,8 +304,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         }
         if S::ENABLED && sleep {
-            let event =
-                Event::UtilEstSe { cpu, task, util_est: self.task_util_est(task) as u32, util_avg: self.tasks[task as usize].sa.util_avg as u32 };
+            let event = Event::UtilEstSe {
+                cpu,
+                task,
+                util_est: self.task_util_est(task) as u32,
+                util_avg: self.tasks[task as usize].sa.util_avg as u32,
+            };
             self.emit_signal(event);
         }
     }

@@ -39,7 +39,11 @@ pub const KERNELS: [&str; 8] = ["4.17", "5.0", "5.9", "5.18", "6.1", "6.6", "6.1
 impl Gates {
     pub(crate) fn new(policy: &Policy) -> Result<Self, CaseError> {
         let Some(index) = KERNELS.iter().position(|&name| name == policy.kernel.trim_start_matches('v')) else {
-            return Err(CaseError(format!("unknown kernel profile {:?}; known: {}", policy.kernel, KERNELS.join(", "))));
+            return Err(CaseError(format!(
+                "unknown kernel profile {:?}; known: {}",
+                policy.kernel,
+                KERNELS.join(", ")
+            )));
         };
         let util_est = match index {
             0 | 1 => UtilEst::Pair(UtilEstForm::V4_17),

@@ -5,6 +5,7 @@
 //! and `cpuidle` for what the hardware is asked for, `program` for what tasks do.
 
 mod balance;
+pub mod check;
 mod cpufreq;
 mod cpuidle;
 mod eas;

@@ -75,7 +75,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         }
         let name = &case.workload.tasks[self.tasks[task as usize].spec as usize].name;
-        self.fail(format!("task {name:?} runs {OPS_AT_ONE_INSTANT_MAX} ops without using any time: its loop is endless"));
+        self.fail(format!(
+            "task {name:?} runs {OPS_AT_ONE_INSTANT_MAX} ops without using any time: its loop is endless"
+        ));
         self.tasks[task as usize].life = Life::Dead;
         self.resched_cpu(cpu);
     }

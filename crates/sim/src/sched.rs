@@ -222,11 +222,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &mut self.cpus[cpu as usize];
         let max = state.capacity;
         let used = state.rt.util_avg + state.dl.util_avg;
-        let free = if state.irq.util_avg >= max || used >= max {
-            1
-        } else {
-            (max - used) * (max - state.irq.util_avg) / max
-        };
+        let free =
+            if state.irq.util_avg >= max || used >= max { 1 } else { (max - used) * (max - state.irq.util_avg) / max };
         state.capacity_of = free.max(1);
     }
 

@@ -54,7 +54,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 .chain(&machine.other_drivers)
                 .map(|driver| driver.driver.as_str())
                 .collect();
-            CaseError(format!("machine {} has no driver {:?}; it has {}", machine.name, policy.driver, known.join(", ")))
+            CaseError(format!(
+                "machine {} has no driver {:?}; it has {}",
+                machine.name,
+                policy.driver,
+                known.join(", ")
+            ))
         })?;
         let idle = idle_governor(&policy.idle_governor).ok_or_else(|| {
             let known: Vec<&str> = IDLE_GOVERNORS.iter().map(|entry| entry.name).collect();
@@ -70,7 +75,15 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             }
             let governor = governor_of(machine, &driver, policy, &gates, cluster, cpus.len(), tick_ns)?;
             let cur_khz = machine.clusters[cluster as usize].opps[0].khz;
-            policies.push(FreqPolicy { cluster, cpus, governor, cur_khz, switching_khz: None, kthread: None, changes: 0 });
+            policies.push(FreqPolicy {
+                cluster,
+                cpus,
+                governor,
+                cur_khz,
+                switching_khz: None,
+                kthread: None,
+                changes: 0,
+            });
         }
         let clusters: Vec<ClusterRun> = machine
             .clusters
@@ -326,9 +339,7 @@ fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {
                 }
                 Op::Barrier { barrier } => barrier as usize >= workload.barriers.len(),
                 Op::SemPost { sem } | Op::SemWait { sem } => sem as usize >= workload.semaphores.len(),
-                Op::Timer { timer, own, .. } => {
-                    timer >= if own { task.nr_own_timers } else { workload.nr_timers }
-                }
+                Op::Timer { timer, own, .. } => timer >= if own { task.nr_own_timers } else { workload.nr_timers },
                 Op::Send { channel, .. } | Op::Recv { channel } => channel as usize >= workload.channels.len(),
                 Op::Io { device, .. } => device as usize >= workload.devices.len(),
                 Op::Fork { task } => task as usize >= workload.tasks.len(),
