@@ -135,13 +135,12 @@ struct View<'a> {
 
 /// fair.c:cpu_util_cfs() and, with `boost`, cpu_util_cfs_boost(): the fair class's utilisation or its estimate.
 pub(crate) fn cpu_util_cfs(cpu: &Cpu, gates: &Gates, boost: bool) -> u64 {
-    let mut util = cpu.cfs.util_avg;
+    let mut util = cpu.cfs.avg.util_avg;
     if boost {
-        util = util.max(cpu.cfs.runnable_avg);
+        util = util.max(cpu.cfs.avg.runnable_avg);
     }
     let estimate = match gates.util_est {
-        UtilEst::None => 0,
-        UtilEst::Single => cpu.cfs.util_est.into(),
+        UtilEst::Single => cpu.cfs.avg.util_est.into(),
         UtilEst::Pair(_) => cpu.cfs_util_est.enqueued.into(),
     };
     util.max(estimate).min(cpu.capacity)

@@ -5,8 +5,6 @@ use opplab_kernel::util_est::UtilEstForm;
 /// How a task's utilisation is estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UtilEst {
-    /// Not at all.
-    None,
     /// One value a task (from v6.8).
     Single,
     /// Last activation and average (before v6.8).
@@ -29,6 +27,8 @@ pub(crate) struct Gates {
     pub(crate) rate_limit_v6_12: bool,
     /// The 6 % margin of find_energy_efficient_cpu() (up to v5.19).
     pub(crate) feec_margin: bool,
+    /// A task that leaves an idle CPU decays for the time that its queue was not updated (v5.19).
+    pub(crate) migrate_pelt_lag: bool,
     /// Whether the kernel knows the frequency's share of the highest (arch_scale_freq_invariant()).
     pub(crate) freq_invariant: bool,
 }
@@ -65,6 +65,7 @@ impl Gates {
             sugov,
             rate_limit_v6_12: index >= 6,
             feec_margin: index <= 3,
+            migrate_pelt_lag: index >= 4,
             freq_invariant: policy.invariance != "none",
         })
     }

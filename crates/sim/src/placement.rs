@@ -143,8 +143,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             sync,
             nr_running_this: this.nr_running,
             nr_delayed_this: 0,
-            this_load: this.cfs.load_avg,
-            prev_load: old.cfs.load_avg,
+            this_load: this.cfs.avg.load_avg,
+            prev_load: old.cfs.avg.load_avg,
             task_load: self.tasks[task as usize].sa.load_avg,
             current_load: curr_load,
             this_capacity: this.capacity_of,
@@ -182,7 +182,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let state = &self.cpus[cpu];
             let idle = self.idle_mask.as_set().contains(cpu);
             let other_llc = !self.topology.share_cache(cpu as u32, parent_cpu);
-            (!idle, state.nr_running, std::cmp::Reverse(state.capacity), other_llc, state.cfs.util_avg, cpu)
+            (!idle, state.nr_running, std::cmp::Reverse(state.capacity), other_llc, state.cfs.avg.util_avg, cpu)
         };
         allowed.iter().min_by_key(|&cpu| key(cpu)).map_or(parent_cpu, |cpu| cpu as u32)
     }

@@ -374,7 +374,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if next == IDLE_TASK {
                 let state = &mut self.cpus[c];
                 // The old task is still current for update_idle_rq_clock_pelt(); its sums decide.
-                state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.util_sum, state.rt.util_sum, state.dl.util_sum);
+                state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.avg.util_sum, state.rt.util_sum, state.dl.util_sum);
             } else {
                 self.set_next_task(cpu, next);
                 self.tasks[next as usize].on_cpu = true;

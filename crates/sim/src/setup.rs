@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, IdleState, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg};
+use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
@@ -19,7 +20,7 @@ use rand_pcg::Pcg64;
 use crate::cpufreq::{FreqPolicy, Governor, governor_of, policies_of};
 use crate::cpuidle::IdleRun;
 use crate::energy::Meter;
-use crate::engine::{BOOT_NS, ClusterRun, Cpu, Engine, Removed, SLOTS_A_CPU};
+use crate::engine::{BOOT_NS, ClusterRun, Cpu, Engine, SLOTS_A_CPU};
 use crate::fair::FairRq;
 use crate::gates::Gates;
 use crate::objects::Objects;
@@ -118,12 +119,14 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     cluster,
                     policy: policy_of[cpu],
                     clk: RqClock::new(BOOT_NS, 0),
-                    cfs: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
+                    cfs: CfsAvg {
+                        avg: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
+                        ..CfsAvg::default()
+                    },
                     cfs_util_est: UtilEstPair::default(),
                     rt: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
                     dl: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
                     irq: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
-                    removed: Removed::default(),
                     fair: if gates.eevdf {
                         FairRq::Eevdf(EevdfRq::new(slice_ns, tick_ns))
                     } else {
