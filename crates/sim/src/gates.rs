@@ -12,6 +12,8 @@ pub(crate) enum UtilEst {
 }
 
 use opplab_kernel::cpufreq::schedutil::SugovGates;
+use opplab_kernel::eas::EasGates;
+use opplab_kernel::energy_model::EmForm;
 use opplab_model::policy::Policy;
 
 use crate::CaseError;
@@ -25,8 +27,10 @@ pub(crate) struct Gates {
     pub(crate) sugov: SugovGates,
     /// schedutil's default rate limit as in v6.12.
     pub(crate) rate_limit_v6_12: bool,
-    /// The 6 % margin of find_energy_efficient_cpu() (up to v5.19).
-    pub(crate) feec_margin: bool,
+    /// Which find_energy_efficient_cpu(); up to v5.19 with the 6 % margin.
+    pub(crate) eas: EasGates,
+    /// How energies are computed.
+    pub(crate) em: EmForm,
     /// A task that leaves an idle CPU decays for the time that its queue was not updated (v5.19).
     pub(crate) migrate_pelt_lag: bool,
     /// Whether the kernel knows the frequency's share of the highest (arch_scale_freq_invariant()).
@@ -59,12 +63,20 @@ impl Gates {
             5 => SugovGates::V6_6,
             _ => SugovGates::V6_12,
         };
+        let (eas, em) = match index {
+            0..=2 => (EasGates::V5_10, EmForm::V5_10),
+            3 => (EasGates::V5_18, EmForm::V5_16),
+            4 => (EasGates::V6_1, EmForm::V6_0),
+            5 => (EasGates::V6_6, EmForm::V6_6),
+            _ => (EasGates::V6_12, EmForm::V6_9),
+        };
         Ok(Self {
             eevdf: index >= 5,
             util_est,
             sugov,
             rate_limit_v6_12: index >= 6,
-            feec_margin: index <= 3,
+            eas,
+            em,
             migrate_pelt_lag: index >= 4,
             freq_invariant: policy.invariance != "none",
         })

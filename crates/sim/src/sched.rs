@@ -48,7 +48,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         let siblings = &self.topology.siblings[cpu as usize];
         if siblings.iter().any(|&other| other != cpu && self.cpus[other as usize].curr != IDLE_TASK) {
-            speed = speed * u64::from(self.case.machine.smt_yield) >> 10;
+            speed = (speed * u64::from(self.case.machine.smt_yield)) >> 10;
         }
         self.cpus[cpu as usize].speed = speed.max(1);
     }

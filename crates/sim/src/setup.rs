@@ -19,6 +19,7 @@ use rand_pcg::Pcg64;
 
 use crate::cpufreq::{FreqPolicy, Governor, governor_of, policies_of};
 use crate::cpuidle::IdleRun;
+use crate::eas::EasState;
 use crate::energy::Meter;
 use crate::engine::{BOOT_NS, ClusterRun, Cpu, Engine, SLOTS_A_CPU};
 use crate::fair::FairRq;
@@ -168,6 +169,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         masks.extend(case.workload.cpu_sets.iter().map(|set| set.iter().map(|&cpu| cpu as usize).collect()));
         let nr_slots = nr * SLOTS_A_CPU as usize + policies.len() + case.workload.devices.len();
         let single_cpu = masks.iter().map(|mask: &CpuMask| mask.as_set().weight() == 1).collect();
+        let eas = EasState::new(machine, &driver, policy, &gates, &topology)?;
         let nr_llcs = topology.llc_masks.len();
         Ok(Self {
             case,
@@ -198,7 +200,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             nr_busy_streams: 0,
             overutilized: false,
             overutilized_since_ns: BOOT_NS,
-            eas: None,
+            eas,
             nohz_next_blocked_ns: BOOT_NS,
             outcome: Outcome::default(),
             error: None,
