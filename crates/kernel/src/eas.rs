@@ -236,10 +236,11 @@ pub fn cpu_util(cpu: usize, facts: &EasCpu, task: Option<&EasTask>, dst_cpu: Opt
             util = util.wrapping_add(task.util_avg);
             runnable = runnable.wrapping_add(task.runnable_avg);
         }
-        // A waking task is in no run queue's estimate.
+        // A waking task is in no run queue's estimate. That of a queued one is taken off everywhere, as in the kernel,
+        // not only where it is.
         if here {
             util_est = util_est.wrapping_add(task.util_est_masked());
-        } else if task.queued && task.prev_cpu == cpu {
+        } else if task.queued {
             util_est = util_est.saturating_sub(task.util_est_masked());
         }
     }
