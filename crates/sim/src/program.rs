@@ -336,8 +336,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Op::SetUclamp { min, max } => {
                 self.tasks[t].pc += 1;
-                self.tasks[t].uclamp_min = min.min(1024);
-                self.tasks[t].uclamp_max = max.min(1024);
+                self.tasks[t].uclamp_min = min.map_or(self.tasks[t].uclamp_min, |min| min.min(1024));
+                self.tasks[t].uclamp_max = max.map_or(self.tasks[t].uclamp_max, |max| max.min(1024));
                 self.cpufreq_update_util(cpu, 0);
                 Step::Next
             }
