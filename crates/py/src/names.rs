@@ -1,8 +1,9 @@
 //! What there is to choose from.
 
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
+use opplab_kernel::profile::profile_names;
+use opplab_sim::GOVERNORS;
 use opplab_sim::sink::TABLES;
-use opplab_sim::{GOVERNORS, KERNELS};
 use pyo3::prelude::*;
 
 use crate::error::raise;
@@ -21,7 +22,7 @@ pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)
             .collect(),
         "events" => plain(TABLES),
         "governors" => plain(&GOVERNORS),
-        "kernels" => plain(&KERNELS),
+        "kernels" => profile_names().map(|name| (name.to_owned(), String::new())).collect(),
         "benchmarks" => Vec::new(),
         _ => return Err(raise(py, "InputError", format!("unknown kind of names `{kind}`"))),
     };

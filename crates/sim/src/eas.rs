@@ -39,6 +39,7 @@ impl EasState {
             && topology.asym.is_some()
             && !topology.smt_active
             && gates.freq_invariant
+            && gates.eas.is_some()
             && policy.governor == "schedutil";
         if !possible || policy.energy_model == EnergyModelSource::None {
             return Ok(None);
@@ -145,9 +146,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         let facts =
             Facts { cpus: &self.cpus, gates: &self.gates, allowed: self.masks[state.allowed as usize].as_set() };
-        let domains = &self.eas.as_ref()?.domains;
-        find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, self.gates.eas, &mut ())
-            .map(|cpu| cpu as u32)
+        let (domains, gates) = (&self.eas.as_ref()?.domains, self.gates.eas?);
+        find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, gates, &mut ()).map(|cpu| cpu as u32)
     }
 
     /// fair.c:cpu_overutilized().

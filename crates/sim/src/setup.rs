@@ -30,8 +30,6 @@ use crate::task::{Doing, Life, Task};
 use crate::topology::Topology;
 use crate::{Case, CaseError, Outcome};
 
-/// sysctl_sched_base_slice of v6.6 to v6.12.0 on one CPU, in ns.
-const BASE_SLICE_NS: u64 = 750_000;
 /// The seed's stream of the engine itself; programs have their own.
 const RNG_STREAM: u128 = 0x6f70_706c_6162;
 
@@ -50,7 +48,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             return Err(CaseError(format!("hz is {}; a kernel has 100, 250, 300 or 1000", policy.hz)));
         }
         check_workload(&case.workload, nr as u32)?;
-        let gates = Gates::new(policy)?;
+        let gates = Gates::new(policy, machine)?;
         let driver = machine.driver(&policy.driver).cloned().ok_or_else(|| {
             let known: Vec<&str> = std::iter::once(&machine.cpufreq)
                 .chain(&machine.other_drivers)
@@ -108,7 +106,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 }
             })
             .collect();
-        let slice_ns = BASE_SLICE_NS * (1 + u64::from(nr.ilog2().min(3)));
+        let slice_ns = gates.profile.base_slice_ns() * (1 + u64::from(nr.ilog2().min(3)));
         let cpus = (0..nr)
             .map(|cpu| {
                 let cluster = machine.cpus[cpu].cluster;
