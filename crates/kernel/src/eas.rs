@@ -307,7 +307,8 @@ struct Call<'a, F: ?Sized> {
 /// Chooses the CPU on which the waking task costs the least energy (fair.c:find_energy_efficient_cpu()).
 ///
 /// `domains` are the root domain's performance domains in the kernel's order. `rd_overutilized` is the root domain's
-/// flag. `None` (the kernel's -1): no answer, the task is placed as without energy.
+/// flag. `None` (the kernel's -1): no answer, the task is placed as without energy. The kernel gives none either where no
+/// asymmetric scheduling domain holds the previous CPU; the caller sees to that, as it knows the domains.
 pub fn find_energy_efficient_cpu<F: EasFacts + ?Sized, R: EasRecorder>(
     domains: &[EmPerfDomain],
     task: &EasTask,

@@ -13,6 +13,7 @@
 //! [`SugovPolicy::work`] is a task of the engine.
 
 use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolve_freq};
+use crate::cpufreq::request::{TunableError, parse_u32};
 use crate::uclamp::{uclamp_rq_is_capped, uclamp_util};
 use crate::unit::{NSEC_PER_USEC, SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
 
@@ -566,6 +567,9 @@ pub struct SugovPolicy {
 }
 
 impl SugovPolicy {
+    /// The tunables' sysfs names.
+    pub const TUNABLES: &[&str] = &["rate_limit_us"];
+
     /// A governor that just started (cpufreq_schedutil.c:sugov_start(), v6.12).
     pub fn new(config: SugovConfig) -> Self {
         let path = if config.n_cpus > 1 {
@@ -600,6 +604,23 @@ impl SugovPolicy {
     /// The tunable `rate_limit_us` (cpufreq_schedutil.c:rate_limit_us_store(), v6.12).
     pub fn set_rate_limit_us(&mut self, rate_limit_us: u32) {
         self.freq_update_delay_ns = rate_limit_us as i64 * NSEC_PER_USEC as i64;
+    }
+
+    /// The tunable of this sysfs name.
+    pub fn show(&self, name: &str) -> Option<u32> {
+        (name == Self::TUNABLES[0]).then_some((self.freq_update_delay_ns / NSEC_PER_USEC as i64) as u32)
+    }
+
+    /// Changes a tunable by its sysfs name.
+    ///
+    /// # Errors
+    /// [`TunableError`].
+    pub fn store(&mut self, name: &str, value: &str) -> Result<(), TunableError> {
+        if !Self::TUNABLES.contains(&name) {
+            return Err(TunableError::Unknown(Self::TUNABLES));
+        }
+        self.set_rate_limit_us(parse_u32(value)?);
+        Ok(())
     }
 
     /// Which update function runs.
@@ -1050,6 +1071,14 @@ mod tests {
         use SugovOutcome::{Held, RateLimited, Requested};
         assert_eq!(outcomes, [Requested, RateLimited, Held, Requested]);
         assert_eq!(seen[0].util, 1000);
+    }
+
+    #[test]
+    fn tunables_by_name() {
+        let mut governor = SugovPolicy::new(config(1, SugovGates::V6_12));
+        assert_eq!(governor.store("rate_limit_us", "2000\n"), Ok(()));
+        assert_eq!((governor.show("rate_limit_us"), governor.show("rate")), (Some(2000), None));
+        assert_eq!(governor.store("rate", "1"), Err(TunableError::Unknown(&["rate_limit_us"])));
     }
 
     #[test]
