@@ -17,6 +17,7 @@ import click
 # Name -> (module that defines it as `command`, one line for --help).
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("opplab.cli_list", "List machines, governors, benchmarks, experiments, idle governors, kernels."),
+    "workload": ("opplab.cli_workload", "Show an rt-app workload file as it is understood."),
     "machine": ("opplab.cli_machine", "Show a machine."),
     "compare": ("opplab.cli_compare", "Compare runs: mmtests trees, result stores, published tables."),
     "verify": ("opplab.cli_verify", "Prove the build: replay golden vectors from the real kernel."),

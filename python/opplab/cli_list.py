@@ -37,7 +37,10 @@ def rows_of(kind: str) -> list[dict[str, Any]]:
         from opplab.experiments import summaries
 
         return summaries()
-    return [{"name": name, "description": text} for name, text in _opplab.names(kind)]
+    found = _opplab.names(kind)
+    if not any(text for _, text in found):
+        return [{"name": name} for name, _ in found]
+    return [{"name": name, "description": text} for name, text in found]
 
 
 @click.command(name="list")

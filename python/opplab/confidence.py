@@ -147,7 +147,9 @@ class Block:
     lines: tuple[Line, ...]
 
 
-def _published(published: pl.DataFrame | None, benchmark: str, policy: str, param: str, unit: str) -> Estimate | None:
+def find_published(
+    published: pl.DataFrame | None, benchmark: str, policy: str, param: str, unit: str
+) -> Estimate | None:
     """Find a published mean: same variant, parameters and unit, and a benchmark whose name ends with ours."""
     if published is None:
         return None
@@ -203,7 +205,7 @@ def pair_blocks(
                 if not all(key in values for key in keys):
                     continue
                 lost = [estimate(missed[key]).mean if key in missed else None for key in keys]
-                found = [_published(published, benchmark, policy, param, unit) for policy in (base, variant)]
+                found = [find_published(published, benchmark, policy, param, unit) for policy in (base, variant)]
                 both = [estimate(values[key]) for key in keys]
                 lines.append(
                     Line(param.partition("=")[2] or param, both[0], both[1], lost[0], lost[1], found[0], found[1])

@@ -208,7 +208,8 @@ def stacked(title: str, groups: Sequence[tuple[str, Sequence[Bar]]]) -> str:
     for percent in (0, 25, 50, 75, 100):
         x = left + percent * scale
         out.append(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid"))
-        body.append(text(x, bottom + 14, f"{percent} %" if percent == 100 else str(percent), "middle", "tiny"))
+        ends = ("end" if percent == 100 else "middle", "tiny")
+        body.append(text(x, bottom + 14, f"{percent} %" if percent == 100 else str(percent), *ends))
     return document(bottom + 20, title, [*out, *body])
 
 
@@ -283,6 +284,7 @@ def timeline(
     for tick in ticks(start_ms, end_ms, 6):
         if start_ms <= tick <= end_ms:
             out.append(element("line", x1=at(tick), x2=at(tick), y1=y, y2=y + 4, class_="axis"))
-            out.append(text(at(tick), y + 15, _plain(tick), "middle", "tiny"))
-    out.append(text(left - 6, y + 15, "ms", "end", "tiny"))
+            anchor = "end" if at(tick) > WIDTH - 24 else "middle"
+            out.append(text(at(tick), y + 15, _plain(tick), anchor, "tiny"))
+    out.append(text(2, y + 15, "time, ms", "start", "tiny"))
     return document(y + 20, title, out)

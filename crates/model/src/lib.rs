@@ -7,8 +7,10 @@
 pub mod error;
 pub mod event;
 pub mod file;
+pub mod json;
 pub mod machine;
 pub mod policy;
+pub mod rtapp;
 pub mod tree;
 pub mod workload;
 

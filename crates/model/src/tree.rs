@@ -29,6 +29,8 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "they are what they are called")]
 pub enum Value {
+    /// A key without a value (`"suspend",`), which only rt-app's workgen accepts.
+    Missing,
     Null,
     Bool(bool),
     Int(i128),
@@ -42,6 +44,7 @@ impl Value {
     /// What to call such a value in a message.
     pub fn kind(&self) -> &'static str {
         match self {
+            Self::Missing => "nothing",
             Self::Null => "null",
             Self::Bool(_) => "a boolean",
             Self::Int(_) => "a whole number",
@@ -338,7 +341,7 @@ pub fn to_json(node: &Node) -> String {
 
 fn write_json(out: &mut String, node: &Node) {
     match &node.value {
-        Value::Null => out.push_str("null"),
+        Value::Missing | Value::Null => out.push_str("null"),
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Value::Int(value) => write!(out, "{value}").expect("infallible"),
         Value::Float(value) => {

@@ -51,8 +51,8 @@ pub enum Op {
     SetCpus { set: Option<u32> },
     /// Changes policy and priority.
     SetPolicy { policy: SchedPolicy },
-    /// Changes utilisation clamps, 0..1024.
-    SetUclamp { min: u16, max: u16 },
+    /// Changes utilisation clamps, 0..1024; `None` leaves one as it is.
+    SetUclamp { min: Option<u16>, max: Option<u16> },
     /// Start of a loop that runs `count` times (`None`: for ever). `slot` is its counter.
     LoopBegin { slot: u16, count: Option<u32> },
     /// End of the loop whose `LoopBegin` is at `begin`.

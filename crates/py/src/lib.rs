@@ -9,6 +9,7 @@ mod error;
 mod machine;
 mod names;
 mod verify;
+mod workload;
 
 /// The compiled half of opplab; use the public names of package `opplab` instead.
 #[pymodule]
@@ -21,6 +22,8 @@ mod _opplab {
     use super::names::names;
     #[pymodule_export]
     use super::verify::{families, find_vectors, verify_file};
+    #[pymodule_export]
+    use super::workload::PyWorkload;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

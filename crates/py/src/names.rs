@@ -1,10 +1,16 @@
 //! What there is to choose from.
 
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
+use opplab_kernel::profile::profile_names;
+use opplab_sim::GOVERNORS;
 use opplab_sim::sink::TABLES;
 use pyo3::prelude::*;
 
 use crate::error::raise;
+
+fn plain(names: &[&str]) -> Vec<(String, String)> {
+    names.iter().map(|name| ((*name).to_owned(), String::new())).collect()
+}
 
 /// Names and one-line descriptions of a kind: `governors`, `idle-governors`, `kernels`, `benchmarks`, `events`.
 #[pyfunction]
@@ -14,8 +20,10 @@ pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)
             .iter()
             .map(|entry| (entry.name.to_owned(), format!("rating {rating}", rating = entry.rating)))
             .collect(),
-        "events" => TABLES.iter().map(|name| ((*name).to_owned(), String::new())).collect(),
-        "governors" | "kernels" | "benchmarks" => Vec::new(),
+        "events" => plain(TABLES),
+        "governors" => plain(&GOVERNORS),
+        "kernels" => profile_names().map(|name| (name.to_owned(), String::new())).collect(),
+        "benchmarks" => Vec::new(),
         _ => return Err(raise(py, "InputError", format!("unknown kind of names `{kind}`"))),
     };
     Ok(list)

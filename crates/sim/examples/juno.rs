@@ -14,7 +14,8 @@ fn main() {
     let seconds: u64 = args[4].parse().expect("seconds");
     let period = 16_000_000;
     let biggest = machine.clusters.iter().map(|cluster| cluster.capacity).max().unwrap_or(0);
-    let big: Vec<u32> = (0..machine.nr_cpus() as u32).filter(|&cpu| machine.cluster_of(cpu).capacity == biggest).collect();
+    let big: Vec<u32> =
+        (0..machine.nr_cpus() as u32).filter(|&cpu| machine.cluster_of(cpu).capacity == biggest).collect();
     let workload = Workload {
         name: "periodic".into(),
         tasks: (0..tasks)
@@ -52,7 +53,13 @@ fn main() {
     };
     let case = Case { machine, workload, policy, seed: 1, duration_ns: seconds * 1_000_000_000 };
     let started = std::time::Instant::now();
-    let outcome = run(&case, &mut NullSink).unwrap_or_else(|error| panic!("{error:?}"));
+    let outcome = {
+        let mut check = opplab_sim::check::Check::new(case.machine.nr_cpus());
+        let outcome = run(&case, &mut check).unwrap_or_else(|error| panic!("{error:?}"));
+        check.finish(&case, &outcome).unwrap_or_else(|violations| panic!("{violations:#?}"));
+        run(&case, &mut NullSink)
+    }
+    .unwrap_or_else(|error| panic!("{error:?}"));
     let wall = started.elapsed().as_secs_f64();
     let joules: Vec<f64> = outcome.cluster_energy_fj.iter().map(|&fj| fj as f64 / 1e15).collect();
     println!(
@@ -69,7 +76,12 @@ fn main() {
     );
     for (cpu, idle) in outcome.idle_ns_by_state.iter().enumerate() {
         let ms = |ns: &Vec<u64>| ns.iter().map(|ns| ns / 1_000_000).collect::<Vec<_>>();
-        println!("cpu{cpu} idle {:?} busy {:?} time {:?}", ms(idle), ms(&outcome.busy_ns_by_opp[cpu]), ms(&outcome.time_ns_by_opp[cpu]));
+        println!(
+            "cpu{cpu} idle {:?} busy {:?} time {:?}",
+            ms(idle),
+            ms(&outcome.busy_ns_by_opp[cpu]),
+            ms(&outcome.time_ns_by_opp[cpu])
+        );
     }
     println!("work given {} done {} left {}", outcome.work_given, outcome.work_done, outcome.work_left);
 }

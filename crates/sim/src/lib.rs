@@ -5,6 +5,7 @@
 //! and `cpuidle` for what the hardware is asked for, `program` for what tasks do.
 
 mod balance;
+pub mod check;
 mod cpufreq;
 mod cpuidle;
 mod eas;
@@ -23,7 +24,6 @@ mod task;
 mod topology;
 
 pub use cpufreq::GOVERNORS;
-pub use gates::KERNELS;
 
 use opplab_model::event::Sink;
 use opplab_model::machine::Machine;

@@ -75,7 +75,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         }
         let name = &case.workload.tasks[self.tasks[task as usize].spec as usize].name;
-        self.fail(format!("task {name:?} runs {OPS_AT_ONE_INSTANT_MAX} ops without using any time: its loop is endless"));
+        self.fail(format!(
+            "task {name:?} runs {OPS_AT_ONE_INSTANT_MAX} ops without using any time: its loop is endless"
+        ));
         self.tasks[task as usize].life = Life::Dead;
         self.resched_cpu(cpu);
     }
@@ -334,8 +336,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Op::SetUclamp { min, max } => {
                 self.tasks[t].pc += 1;
-                self.tasks[t].uclamp_min = min.min(1024);
-                self.tasks[t].uclamp_max = max.min(1024);
+                self.tasks[t].uclamp_min = min.map_or(self.tasks[t].uclamp_min, |min| min.min(1024));
+                self.tasks[t].uclamp_max = max.map_or(self.tasks[t].uclamp_max, |max| max.min(1024));
                 self.cpufreq_update_util(cpu, 0);
                 Step::Next
             }

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, IdleState, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg};
+use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
@@ -18,8 +19,9 @@ use rand_pcg::Pcg64;
 
 use crate::cpufreq::{FreqPolicy, Governor, governor_of, policies_of};
 use crate::cpuidle::IdleRun;
+use crate::eas::EasState;
 use crate::energy::Meter;
-use crate::engine::{BOOT_NS, ClusterRun, Cpu, Engine, Removed, SLOTS_A_CPU};
+use crate::engine::{BOOT_NS, ClusterRun, Cpu, Engine, SLOTS_A_CPU};
 use crate::fair::FairRq;
 use crate::gates::Gates;
 use crate::objects::Objects;
@@ -28,8 +30,6 @@ use crate::task::{Doing, Life, Task};
 use crate::topology::Topology;
 use crate::{Case, CaseError, Outcome};
 
-/// sysctl_sched_base_slice of v6.6 to v6.12.0 on one CPU, in ns.
-const BASE_SLICE_NS: u64 = 750_000;
 /// The seed's stream of the engine itself; programs have their own.
 const RNG_STREAM: u128 = 0x6f70_706c_6162;
 
@@ -48,13 +48,18 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             return Err(CaseError(format!("hz is {}; a kernel has 100, 250, 300 or 1000", policy.hz)));
         }
         check_workload(&case.workload, nr as u32)?;
-        let gates = Gates::new(policy)?;
+        let gates = Gates::new(policy, machine)?;
         let driver = machine.driver(&policy.driver).cloned().ok_or_else(|| {
             let known: Vec<&str> = std::iter::once(&machine.cpufreq)
                 .chain(&machine.other_drivers)
                 .map(|driver| driver.driver.as_str())
                 .collect();
-            CaseError(format!("machine {} has no driver {:?}; it has {}", machine.name, policy.driver, known.join(", ")))
+            CaseError(format!(
+                "machine {} has no driver {:?}; it has {}",
+                machine.name,
+                policy.driver,
+                known.join(", ")
+            ))
         })?;
         let idle = idle_governor(&policy.idle_governor).ok_or_else(|| {
             let known: Vec<&str> = IDLE_GOVERNORS.iter().map(|entry| entry.name).collect();
@@ -70,7 +75,15 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             }
             let governor = governor_of(machine, &driver, policy, &gates, cluster, cpus.len(), tick_ns)?;
             let cur_khz = machine.clusters[cluster as usize].opps[0].khz;
-            policies.push(FreqPolicy { cluster, cpus, governor, cur_khz, switching_khz: None, kthread: None, changes: 0 });
+            policies.push(FreqPolicy {
+                cluster,
+                cpus,
+                governor,
+                cur_khz,
+                switching_khz: None,
+                kthread: None,
+                changes: 0,
+            });
         }
         let clusters: Vec<ClusterRun> = machine
             .clusters
@@ -93,7 +106,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 }
             })
             .collect();
-        let slice_ns = BASE_SLICE_NS * (1 + u64::from(nr.ilog2().min(3)));
+        let slice_ns = gates.profile.base_slice_ns() * (1 + u64::from(nr.ilog2().min(3)));
         let cpus = (0..nr)
             .map(|cpu| {
                 let cluster = machine.cpus[cpu].cluster;
@@ -105,12 +118,14 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     cluster,
                     policy: policy_of[cpu],
                     clk: RqClock::new(BOOT_NS, 0),
-                    cfs: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
+                    cfs: CfsAvg {
+                        avg: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
+                        ..CfsAvg::default()
+                    },
                     cfs_util_est: UtilEstPair::default(),
                     rt: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
                     dl: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
                     irq: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
-                    removed: Removed::default(),
                     fair: if gates.eevdf {
                         FairRq::Eevdf(EevdfRq::new(slice_ns, tick_ns))
                     } else {
@@ -152,6 +167,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         masks.extend(case.workload.cpu_sets.iter().map(|set| set.iter().map(|&cpu| cpu as usize).collect()));
         let nr_slots = nr * SLOTS_A_CPU as usize + policies.len() + case.workload.devices.len();
         let single_cpu = masks.iter().map(|mask: &CpuMask| mask.as_set().weight() == 1).collect();
+        let eas = EasState::new(machine, &driver, policy, &gates, &topology)?;
         let nr_llcs = topology.llc_masks.len();
         Ok(Self {
             case,
@@ -182,7 +198,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             nr_busy_streams: 0,
             overutilized: false,
             overutilized_since_ns: BOOT_NS,
-            eas: None,
+            eas,
             nohz_next_blocked_ns: BOOT_NS,
             outcome: Outcome::default(),
             error: None,
@@ -326,9 +342,7 @@ fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {
                 }
                 Op::Barrier { barrier } => barrier as usize >= workload.barriers.len(),
                 Op::SemPost { sem } | Op::SemWait { sem } => sem as usize >= workload.semaphores.len(),
-                Op::Timer { timer, own, .. } => {
-                    timer >= if own { task.nr_own_timers } else { workload.nr_timers }
-                }
+                Op::Timer { timer, own, .. } => timer >= if own { task.nr_own_timers } else { workload.nr_timers },
                 Op::Send { channel, .. } | Op::Recv { channel } => channel as usize >= workload.channels.len(),
                 Op::Io { device, .. } => device as usize >= workload.devices.len(),
                 Op::Fork { task } => task as usize >= workload.tasks.len(),

@@ -29,7 +29,9 @@ impl Topology {
     pub(crate) fn new(machine: &Machine) -> Self {
         let nr = machine.nr_cpus();
         let siblings: Vec<Vec<u32>> = (0..nr)
-            .map(|cpu| (0..nr as u32).filter(|&other| machine.cpus[other as usize].core == machine.cpus[cpu].core).collect())
+            .map(|cpu| {
+                (0..nr as u32).filter(|&other| machine.cpus[other as usize].core == machine.cpus[cpu].core).collect()
+            })
             .collect();
         let smt_masks = siblings.iter().map(|cpus| cpus.iter().map(|&cpu| cpu as usize).collect()).collect();
         let nr_llcs = machine.cpus.iter().map(|cpu| cpu.llc + 1).max().unwrap_or(0);
