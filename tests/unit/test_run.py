@@ -4,10 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from wire import fields, many, one
 
 from opplab import _opplab
 from opplab.errors import InputError
+
+from wire import fields, many, one
 
 
 def test_counters_add_up(small_case: _opplab.Case) -> None:
