@@ -9,22 +9,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opplab.errors import CaseError, FormatError, InputError, InternalError, OpplabError
+    from opplab.api import Machine, Policy, Run, Workload, simulate
+    from opplab.errors import CaseError, CheckError, FormatError, InputError, InternalError, OpplabError
+    from opplab.results import SCHEMA
 
+# Public name -> the module that defines it.
 _HOME = {
     "CaseError": "errors",
+    "CheckError": "errors",
     "FormatError": "errors",
     "InputError": "errors",
     "InternalError": "errors",
+    "Machine": "api",
     "OpplabError": "errors",
+    "Policy": "api",
+    "Run": "api",
+    "SCHEMA": "results",
+    "Workload": "api",
+    "simulate": "api",
 }
 
 __all__ = [
+    "SCHEMA",
     "CaseError",
+    "CheckError",
     "FormatError",
     "InputError",
     "InternalError",
+    "Machine",
     "OpplabError",
+    "Policy",
+    "Run",
+    "Workload",
+    "simulate",
 ]
 
 

@@ -5,7 +5,7 @@ What the operating system refuses stays `FileNotFoundError`, `PermissionError` a
 
 from __future__ import annotations
 
-__all__ = ["CaseError", "FormatError", "InputError", "InternalError", "OpplabError"]
+__all__ = ["CaseError", "CheckError", "FormatError", "InputError", "InternalError", "OpplabError"]
 
 
 class OpplabError(Exception):
@@ -46,6 +46,10 @@ class FormatError(InputError):
 
 class CaseError(InputError):
     """A case cannot run: the policy and the workload do not fit the machine."""
+
+
+class CheckError(OpplabError):
+    """A check did not hold: an invariant of a run, or the equality of two runs of one case."""
 
 
 class InternalError(OpplabError):

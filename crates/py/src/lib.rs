@@ -5,9 +5,12 @@
 
 use pyo3::prelude::*;
 
+mod case;
 mod error;
 mod machine;
 mod names;
+mod perfetto;
+mod run;
 mod verify;
 mod workload;
 
@@ -16,6 +19,8 @@ mod workload;
 mod _opplab {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::case::PyCase;
     #[pymodule_export]
     use super::machine::PyMachine;
     #[pymodule_export]

@@ -2,6 +2,7 @@
 
 use numpy::IntoPyArray;
 use opplab_model::event::{NullSink, Sink};
+use opplab_sim::check::Check;
 use opplab_sim::sink::{Column, Columns, TABLES};
 use opplab_sim::{Case, Outcome};
 use pyo3::prelude::*;
@@ -50,9 +51,18 @@ pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &Case, outcome: &Outcome)
     Ok(dict)
 }
 
-/// Runs a case; see `opplab.cases`.
-pub(crate) fn metrics<'py>(py: Python<'py>, case: &Case) -> PyResult<Bound<'py, PyDict>> {
-    let outcome = simulate(py, case, &mut NullSink)?;
+/// Runs a case, with the invariant checks if `check`.
+pub(crate) fn metrics<'py>(py: Python<'py>, case: &Case, check: bool) -> PyResult<Bound<'py, PyDict>> {
+    let outcome = if check {
+        let mut sink = Check::new(case.machine.nr_cpus());
+        let outcome = simulate(py, case, &mut sink)?;
+        if let Err(violations) = guard(py, || sink.finish(case, &outcome))? {
+            return Err(raise(py, "CheckError", format!("invariants do not hold: {}", violations.join("; "))));
+        }
+        outcome
+    } else {
+        simulate(py, case, &mut NullSink)?
+    };
     outcome_dict(py, case, &outcome)
 }
 
