@@ -1,6 +1,7 @@
 //! What there is to choose from.
 
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
+use opplab_model::benchmark::BENCHMARKS;
 use opplab_sim::sink::TABLES;
 use opplab_sim::{GOVERNORS, KERNELS};
 use pyo3::prelude::*;
@@ -22,7 +23,9 @@ pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)
         "events" => plain(TABLES),
         "governors" => plain(&GOVERNORS),
         "kernels" => plain(&KERNELS),
-        "benchmarks" => Vec::new(),
+        "benchmarks" => {
+            BENCHMARKS.iter().map(|benchmark| (benchmark.name.to_owned(), benchmark.about.to_owned())).collect()
+        }
         _ => return Err(raise(py, "InputError", format!("unknown kind of names `{kind}`"))),
     };
     Ok(list)
