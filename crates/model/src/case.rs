@@ -4,6 +4,9 @@
 //! Equal cases have equal bytes: keys stand in one order, numbers are whole, nothing is left to chance. A program is a
 //! list of steps, each a list of a word and its numbers, e.g. `["run",800000,0]`.
 
+use opplab_kernel::freq_invariance::FreqMax;
+use opplab_kernel::profile::{GATES, Invariance, KernelProfile, gate_names, profile_names};
+
 use crate::error::{Fault, ModelError, Pos};
 use crate::file::{DRIVERS, check_format, cpus_from, machine_from, machine_node};
 use crate::json::parse_json;
@@ -161,6 +164,23 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
     let idle_governor = text("idle_governor", &base.idle_governor)?;
     let idle_names: Vec<&str> = opplab_kernel::cpuidle::IDLE_GOVERNORS.iter().map(|entry| entry.name).collect();
     known("idle_governor", &idle_governor, &idle_names)?;
+    if let Some(node) = table.get("kernel") {
+        let kernel = node.as_str("kernel")?;
+        if KernelProfile::named(kernel).is_none() {
+            return Err(Fault::unknown(node.at, "kernel profile", kernel, profile_names()));
+        }
+    }
+    let invariance = text("invariance", &base.invariance)?;
+    if !invariance.is_empty() {
+        known("invariance", &invariance, &Invariance::ALL.iter().map(|value| value.name()).collect::<Vec<_>>())?;
+    }
+    let freq_max = text("freq_max", &base.freq_max)?;
+    if !freq_max.is_empty() {
+        known("freq_max", &freq_max, &FreqMax::ALL.map(FreqMax::name))?;
+    }
+    if let Some(node) = table.get("gates") {
+        check_gates(node)?;
+    }
     let hz = table.int_or("hz", base.hz, 1, 10_000)?;
     if ![100, 250, 300, 1000].contains(&hz) {
         let at = table.get("hz").map_or(table.at, |node| node.at);
@@ -185,8 +205,8 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         idle_governor,
         eas: table.bool_or("eas", base.eas)?,
         energy_model: table.choice("energy_model", Some(base.energy_model), ENERGY_MODELS)?,
-        freq_max: text("freq_max", &base.freq_max)?,
-        invariance: text("invariance", &base.invariance)?,
+        freq_max,
+        invariance,
         gates: merge_pairs(&table, "gates", &base.gates)?,
         hz,
         pelt_half_life_ms,
@@ -195,6 +215,24 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         reversed_energy_model: table.bool_or("reversed_energy_model", base.reversed_energy_model)?,
         placement: table.choice("placement", Some(base.placement), PLACEMENTS)?,
     })
+}
+
+/// Refuses gates and values that the kernel profiles do not have.
+fn check_gates(node: &Node) -> Result<(), Fault> {
+    // Whatever is no table is refused by the caller.
+    let Value::Table(entries) = &node.value else { return Ok(()) };
+    for (key, node) in entries {
+        let gate = GATES
+            .iter()
+            .find(|gate| gate.name == key.name)
+            .ok_or_else(|| Fault::unknown(key.at, "gate", &key.name, gate_names()))?;
+        let value = node.as_str(&key.name)?;
+        if !gate.values.iter().any(|known| known.name == value) {
+            let known = gate.values.iter().map(|known| known.name);
+            return Err(Fault::unknown(node.at, &format!("value of gate {}", gate.name), value, known));
+        }
+    }
+    Ok(())
 }
 
 /// A table of scalars on top of that of the base.

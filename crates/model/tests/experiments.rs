@@ -238,6 +238,26 @@ fn errors_name_the_place_and_the_nearest_name() {
         "\"intel_pstate\"",
         "e.toml:13:10: unknown driver of machine juno-r2 `intel_pstate` (known: scmi, cppc_cpufreq)",
     );
+    check(
+        "\"5.18\"",
+        "\"5.17\"",
+        "e.toml:7:10: unknown kernel profile `5.17` (known: 4.17, 5.0, 5.9, 5.18, 6.1, 6.6, 6.12, 6.13)",
+    );
+    check(
+        "label = \"b\"",
+        "label = \"b\"\ngates = { feec_margn = \"none\" }",
+        "e.toml:13:11: unknown gate `feec_margn`; did you mean `feec_margin`?",
+    );
+    check(
+        "label = \"b\"",
+        "label = \"b\"\ngates = { feec_margin = \"non\" }",
+        "e.toml:13:25: unknown value of gate feec_margin `non`; did you mean `none`?",
+    );
+    check(
+        "label = \"b\"",
+        "label = \"b\"\nfreq_max = \"max_p\"",
+        "e.toml:13:12: unknown freq_max `max_p`; did you mean `max_P`?",
+    );
     check("\"periodic\"", "\"periodc\"", "e.toml:15:13: unknown benchmark `periodc`; did you mean `periodic`?");
     check("tasks = [2, 4]", "task = [2, 4]", "e.toml:16:1: unknown key `task`; did you mean `tasks`?");
     check("tasks = [2, 4]\n", "", "e.toml:14:1: `tasks` (number of tasks) is missing");
