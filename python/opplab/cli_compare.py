@@ -21,7 +21,9 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.argument("source", nargs=-1, required=True)
 @click.option("--runs", callback=_names, metavar="A,B,...", help="Runs to compare, in order (default: all).")
 @click.option("--baseline", help="The run that the others are compared with (default: the first).")
-@click.option("-b", "--benchmark", "benchmarks", multiple=True, metavar="NAME[:METRIC]", help="May be given repeatedly.")
+@click.option(
+    "-b", "--benchmark", "benchmarks", multiple=True, metavar="NAME[:METRIC]", help="May be given repeatedly."
+)
 @click.option("--metric", default="", help="Only this metric of the benchmark, e.g. tput.")
 @click.option("--report", default="", help="A second view of the same logs, e.g. latency for fio.")
 @click.option("--method", type=click.Choice(["default", "mmtests"]), default="default", show_default=True)

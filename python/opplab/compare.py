@@ -75,7 +75,7 @@ def mmtests_table(
         with_change = False
     else:
         bench = find(benchmark, report)
-        runs = [read_run(directory, name, benchmark, metric, report) for name in names]
+        runs = [read_run(directory, name, benchmark, metric, report, literal=True) for name in names]
     problems = [problem for run in runs for problem in run.problems]
     if not runs[0].series:
         raise InputError(_nothing(directory, names[0], benchmark, metric, problems))

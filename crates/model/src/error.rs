@@ -72,7 +72,9 @@ impl Fault {
     /// `what` `name` is none of `valid`.
     pub fn unknown<'a>(at: Pos, what: &str, name: &str, valid: impl IntoIterator<Item = &'a str>) -> Self {
         let valid: Vec<&str> = valid.into_iter().collect();
-        let suggestion = nearest(name, valid.iter().copied()).map(String::from);
+        // Of numbers, such as versions, none is near in spelling: list them all.
+        let is_number = !name.is_empty() && name.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'v'));
+        let suggestion = if is_number { None } else { nearest(name, valid.iter().copied()).map(String::from) };
         let mut message = format!("unknown {what} `{}`", shorten(name));
         if suggestion.is_none() && !valid.is_empty() && valid.len() <= 12 {
             message.push_str(&format!(" (known: {})", valid.join(", ")));

@@ -4,8 +4,11 @@
 //! crate. After that nobody checks again: ids are dense, CPU sets are non-empty where they must be, tables are sorted.
 //! This crate does no I/O; it parses text that somebody else read.
 
+pub mod benchmark;
+pub mod case;
 pub mod error;
 pub mod event;
+pub mod experiment;
 pub mod file;
 pub mod json;
 pub mod machine;

@@ -182,3 +182,93 @@ pub struct Workload {
     /// Duration that the workload itself asks for, in ns; `None`: until its tasks end.
     pub duration_ns: Option<u64>,
 }
+
+impl Workload {
+    /// What no interpreter of programs checks again: every index is in range, every loop is closed in its own order,
+    /// every program ends, every CPU exists.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in words.
+    pub fn check(&self, nr_cpus: usize) -> Result<(), String> {
+        if self.tasks.is_empty() {
+            return Err(String::from("there are no tasks"));
+        }
+        for cpus in &self.cpu_sets {
+            if cpus.is_empty() || !cpus.is_sorted_by(|a, b| a < b) {
+                return Err(String::from("a CPU set is empty or not in ascending order"));
+            }
+            if let Some(cpu) = cpus.iter().find(|&&cpu| cpu as usize >= nr_cpus) {
+                return Err(format!("CPU {cpu} does not exist: the machine has {nr_cpus} CPUs, 0-{}", nr_cpus - 1));
+            }
+        }
+        for task in &self.tasks {
+            self.check_task(task, nr_cpus).map_err(|why| format!("task {}: {why}", task.name))?;
+        }
+        Ok(())
+    }
+
+    fn check_task(&self, task: &TaskSpec, nr_cpus: usize) -> Result<(), String> {
+        let within = |what: &str, index: u32, len: usize| -> Result<(), String> {
+            if (index as usize) < len { Ok(()) } else { Err(format!("{what} {index} of {len}")) }
+        };
+        if let Some(cpu) = task.spawn_cpu {
+            within("spawn CPU", cpu, nr_cpus)?;
+        }
+        if let Some(set) = task.cpus {
+            within("CPU set", set, self.cpu_sets.len())?;
+        }
+        if task.ops.last() != Some(&Op::Exit) {
+            return Err(String::from("the program does not end in an exit"));
+        }
+        let (mutexes, conds) = (self.nr_mutexes as usize, self.nr_conds as usize);
+        let mut open: Vec<(u16, u32)> = Vec::new();
+        for (index, op) in task.ops.iter().enumerate() {
+            match *op {
+                Op::Run { fixed, .. } => within("fixed share", fixed.into(), 1025)?,
+                Op::Timer { timer, own, .. } => {
+                    within("timer", timer, if own { task.nr_own_timers } else { self.nr_timers } as usize)?;
+                }
+                Op::Lock { mutex } | Op::Unlock { mutex } => within("mutex", mutex, mutexes)?,
+                Op::Wait { cond, mutex } => {
+                    within("condition", cond, conds)?;
+                    within("mutex", mutex, mutexes)?;
+                }
+                Op::Signal { cond } | Op::Broadcast { cond } | Op::Suspend { cond } | Op::Resume { cond } => {
+                    within("condition", cond, conds)?;
+                }
+                Op::Barrier { barrier } => within("barrier", barrier, self.barriers.len())?,
+                Op::SemPost { sem } | Op::SemWait { sem } => within("semaphore", sem, self.semaphores.len())?,
+                Op::Fork { task } => within("task", task, self.tasks.len())?,
+                Op::SetCpus { set: Some(set) } => within("CPU set", set, self.cpu_sets.len())?,
+                Op::SetUclamp { min, max } => {
+                    within("clamp", min.unwrap_or(0).into(), 1025)?;
+                    within("clamp", max.unwrap_or(0).into(), 1025)?;
+                }
+                Op::LoopBegin { slot, .. } => {
+                    within("loop counter", slot.into(), task.loop_slots.into())?;
+                    if open.iter().any(|&(other, _)| other == slot) {
+                        return Err(format!("loop counter {slot} is used twice at one time"));
+                    }
+                    open.push((slot, index as u32));
+                }
+                Op::LoopEnd { slot, begin } => {
+                    if open.pop() != Some((slot, begin)) {
+                        return Err(format!("op {index} closes a loop that is not the innermost"));
+                    }
+                }
+                Op::Activation { phase, .. } => within("phase", phase.into(), task.phases.len())?,
+                Op::Send { channel, .. } | Op::Recv { channel } => within("channel", channel, self.channels.len())?,
+                Op::Io { device, .. } => within("device", device, self.devices.len())?,
+                Op::Runtime { .. }
+                | Op::Sleep { .. }
+                | Op::Yield
+                | Op::WaitChild
+                | Op::SetCpus { set: None }
+                | Op::SetPolicy { .. }
+                | Op::Count
+                | Op::Exit => {}
+            }
+        }
+        if open.is_empty() { Ok(()) } else { Err(String::from("a loop is not closed")) }
+    }
+}

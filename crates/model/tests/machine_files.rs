@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use opplab_kernel::cppc::{CppcPerfCaps, artificial_em, artificial_em_cost};
 use opplab_model::ModelError;
 use opplab_model::file::{machine_to_toml, parse_machine};
 use opplab_model::machine::Machine;
@@ -49,18 +50,29 @@ fn juno_r2_is_the_board_of_the_text() {
     assert!(!cppc.freq_table);
     assert_eq!(juno.driver("").map(|driver| driver.driver.as_str()), Some("scmi"));
     assert_eq!(juno.driver("acpi-cpufreq"), None);
-    // The artificial energy model's states: one a 20 units of capacity (kernel/notes section 8).
-    let states: Vec<u32> = juno
+    // The artificial energy model as the kernel builds it from the capabilities: (class, states, first and last cost).
+    let models: Vec<(u32, usize, u64, u64)> = juno
         .clusters
         .iter()
         .map(|cluster| {
             let caps = cluster.cppc.expect("both clusters have CPPC");
-            // No fraction is lost, so that the kernel's search for the states ends.
-            assert_eq!(20 * caps.highest_perf % cluster.capacity, 0);
-            1 + cluster.capacity / 20 - cluster.capacity * caps.lowest_perf / caps.highest_perf / 20
+            let caps = CppcPerfCaps {
+                lowest_perf: caps.lowest_perf,
+                nominal_perf: caps.nominal_perf,
+                highest_perf: caps.highest_perf,
+                lowest_freq_mhz: caps.lowest_freq_mhz,
+                nominal_freq_mhz: caps.nominal_freq_mhz,
+                dmi_max_khz: 0,
+            };
+            let model = artificial_em(&caps, cluster.capacity, cluster.efficiency_class).expect("there is a model");
+            assert!(!model.spun);
+            let cost = |khz| artificial_em_cost(&caps, cluster.capacity, cluster.efficiency_class, khz).expect("not 0");
+            let opps = &cluster.opps;
+            let ends = [opps[0].khz, opps[opps.len() - 1].khz].map(|khz| cost(khz.into()));
+            (cluster.efficiency_class, model.states.len(), ends[0], ends[1])
         })
         .collect();
-    assert_eq!(states, [11, 27]);
+    assert_eq!(models, [(0, 11, 9, 19), (1, 27, 229, 255)]);
 }
 
 /// A small valid machine, for errors to be made in.

@@ -99,7 +99,7 @@ fn every_shared_file_is_read_in_order_or_refused_for_a_reason() {
                 match rtapp.compile(&name, &CompileOptions { name: &name, capacities: &[1024; 8] }) {
                     Ok(workload) => {
                         compiled += 1;
-                        check_workload(&workload);
+                        check_workload(&workload, 8);
                         println!("read     {name}: {} events, {} notes", got.len(), rtapp.notes.len());
                     }
                     Err(error) => println!("read     {name}: {} events; cannot run: {error}", got.len()),
@@ -120,32 +120,11 @@ fn every_shared_file_is_read_in_order_or_refused_for_a_reason() {
 }
 
 /// What every compiled workload keeps to.
-fn check_workload(workload: &Workload) {
-    for task in &workload.tasks {
-        assert!(matches!(task.ops.last(), Some(Op::Exit)));
-        for (index, op) in task.ops.iter().enumerate() {
-            match *op {
-                Op::LoopEnd { slot, begin } => {
-                    assert!((begin as usize) < index);
-                    assert!(matches!(task.ops[begin as usize], Op::LoopBegin { slot: s, .. } if s == slot));
-                    assert!(slot < task.loop_slots);
-                }
-                Op::Timer { timer, own, .. } => {
-                    assert!(timer < if own { task.nr_own_timers } else { workload.nr_timers });
-                }
-                Op::Lock { mutex } | Op::Unlock { mutex } => assert!(mutex < workload.nr_mutexes),
-                Op::Wait { cond, mutex } => {
-                    assert!(cond < workload.nr_conds);
-                    assert!(mutex < workload.nr_mutexes);
-                }
-                Op::Signal { cond } | Op::Broadcast { cond } => assert!(cond < workload.nr_conds),
-                Op::Barrier { barrier } => assert!((barrier as usize) < workload.barriers.len()),
-                Op::SemPost { sem } | Op::SemWait { sem } => assert!((sem as usize) < workload.semaphores.len()),
-                Op::Fork { task } => assert!(!workload.tasks[task as usize].initial),
-                Op::SetCpus { set: Some(set) } => assert!((set as usize) < workload.cpu_sets.len()),
-                Op::Activation { phase, .. } => assert!((phase as usize) < task.phases.len()),
-                _ => {}
-            }
+fn check_workload(workload: &Workload, nr_cpus: usize) {
+    workload.check(nr_cpus).unwrap_or_else(|why| panic!("{}: {why}", workload.name));
+    for op in workload.tasks.iter().flat_map(|task| &task.ops) {
+        if let Op::Fork { task } = op {
+            assert!(!workload.tasks[*task as usize].initial);
         }
     }
 }
@@ -157,7 +136,7 @@ fn read(text: &str, options: ParseOptions) -> RtApp {
 fn compile(text: &str, capacities: &[u32]) -> Workload {
     let options = CompileOptions { name: "w", capacities };
     let workload = load("w.json", text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
-    check_workload(&workload);
+    check_workload(&workload, capacities.len());
     workload
 }
 
@@ -360,7 +339,7 @@ proptest! {
             for repeats in [Repeats::JsonC, Repeats::Workgen] {
                 let options = CompileOptions { name: "w", capacities: &[512, 1024] };
                 match load("w.json", &text, ParseOptions { repeats, ..ParseOptions::default() }, &options) {
-                    Ok(workload) => check_workload(&workload),
+                    Ok(workload) => check_workload(&workload, 2),
                     Err(error) => {
                         let ModelError::Input { line, column, message, .. } = error else { panic!("{error}") };
                         prop_assert!(line >= 1);

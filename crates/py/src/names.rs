@@ -1,9 +1,10 @@
 //! What there is to choose from.
 
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
+use opplab_kernel::profile::profile_names;
 use opplab_model::benchmark::BENCHMARKS;
+use opplab_sim::GOVERNORS;
 use opplab_sim::sink::TABLES;
-use opplab_sim::{GOVERNORS, KERNELS};
 use pyo3::prelude::*;
 
 use crate::error::raise;
@@ -22,7 +23,7 @@ pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)
             .collect(),
         "events" => plain(TABLES),
         "governors" => plain(&GOVERNORS),
-        "kernels" => plain(&KERNELS),
+        "kernels" => profile_names().map(|name| (name.to_owned(), String::new())).collect(),
         "benchmarks" => {
             BENCHMARKS.iter().map(|benchmark| (benchmark.name.to_owned(), benchmark.about.to_owned())).collect()
         }

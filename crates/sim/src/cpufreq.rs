@@ -6,7 +6,6 @@
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
-    cpufreq_policy_transition_delay_us, cpufreq_policy_transition_delay_us_v5_10,
 };
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::{Event, Sink, TaskIdx};
@@ -91,8 +90,7 @@ pub(crate) fn governor_of(
             let delay_us = driver.transition_delay_us;
             let rate_limit_us = match tunable(policy, "rate_limit_us")? {
                 Some(value) => value,
-                None if gates.rate_limit_v6_12 => cpufreq_policy_transition_delay_us(delay_us, latency_ns),
-                None => cpufreq_policy_transition_delay_us_v5_10(delay_us, latency_ns),
+                None => gates.profile.rate_limit_us(delay_us, latency_ns),
             };
             let limits = FreqLimits { min_khz, max_khz };
             let khz: Vec<u32> = opps.iter().map(|opp| opp.khz).collect();
@@ -135,13 +133,12 @@ struct View<'a> {
 
 /// fair.c:cpu_util_cfs() and, with `boost`, cpu_util_cfs_boost(): the fair class's utilisation or its estimate.
 pub(crate) fn cpu_util_cfs(cpu: &Cpu, gates: &Gates, boost: bool) -> u64 {
-    let mut util = cpu.cfs.util_avg;
+    let mut util = cpu.cfs.avg.util_avg;
     if boost {
-        util = util.max(cpu.cfs.runnable_avg);
+        util = util.max(cpu.cfs.avg.runnable_avg);
     }
     let estimate = match gates.util_est {
-        UtilEst::None => 0,
-        UtilEst::Single => cpu.cfs.util_est.into(),
+        UtilEst::Single => cpu.cfs.avg.util_est.into(),
         UtilEst::Pair(_) => cpu.cfs_util_est.enqueued.into(),
     };
     util.max(estimate).min(cpu.capacity)

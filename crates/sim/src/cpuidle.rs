@@ -37,12 +37,11 @@ pub(crate) struct IdleRun {
     since_ns: u64,
     entry_done_ns: u64,
     exit_since_ns: u64,
-    got_tick: bool,
 }
 
 impl Default for IdleRun {
     fn default() -> Self {
-        Self { phase: Phase::Awake, state: 0, since_ns: 0, entry_done_ns: 0, exit_since_ns: 0, got_tick: false }
+        Self { phase: Phase::Awake, state: 0, since_ns: 0, entry_done_ns: 0, exit_since_ns: 0 }
     }
 }
 
@@ -92,7 +91,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             since_ns: now,
             entry_done_ns: now + entry_ns,
             exit_since_ns: 0,
-            got_tick: false,
         };
         self.emit(Event::CpuIdle { cpu, state: choice.index as i32 });
         self.refresh_power(cpu);

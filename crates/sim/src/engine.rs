@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::cpuidle::{IdleGovernor, IdleState};
 use opplab_kernel::pelt::{HalfLife, SchedAvg};
+use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::util_est::UtilEstPair;
@@ -67,26 +68,16 @@ pub(crate) enum Interrupt {
     NohzBalance,
 }
 
-/// What migrated away and is to be subtracted at the next update (struct cfs_rq: removed).
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Removed {
-    pub(crate) nr: u32,
-    pub(crate) load_avg: u64,
-    pub(crate) util_avg: u64,
-    pub(crate) runnable_avg: u64,
-}
-
 /// One CPU: its run queue, its clock, its idle state.
 pub(crate) struct Cpu {
     pub(crate) cluster: u32,
     pub(crate) policy: u32,
     pub(crate) clk: RqClock,
-    pub(crate) cfs: SchedAvg,
+    pub(crate) cfs: CfsAvg,
     pub(crate) cfs_util_est: UtilEstPair,
     pub(crate) rt: SchedAvg,
     pub(crate) dl: SchedAvg,
     pub(crate) irq: SchedAvg,
-    pub(crate) removed: Removed,
     pub(crate) fair: FairRq,
     /// Queued deadline tasks, running one included, in order.
     pub(crate) dl_queue: Vec<TaskIdx>,

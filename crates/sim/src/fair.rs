@@ -2,9 +2,10 @@
 //!
 //! The queue's own order (CFS or EEVDF) and the averages' arithmetic are crate `kernel`'s; here is when they are called.
 
-use opplab_kernel::pelt::{
-    HalfLife, SchedAvg, SeFacts, get_pelt_divider, scale_load_down, update_load_avg_blocked_se, update_load_avg_cfs_rq,
-    update_load_avg_se,
+use opplab_kernel::pelt::{HalfLife, SeFacts, update_load_avg_se};
+use opplab_kernel::sched::attach::{
+    CfsFacts, LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg,
+    sync_entity_load_avg,
 };
 use opplab_kernel::sched::cfs::{CfsRq, Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
 use opplab_kernel::sched::eevdf::{Dequeue, EevdfRq, Enqueue as EevdfEnqueue};
@@ -13,7 +14,7 @@ use opplab_kernel::util_est::{task_util_est, util_est_dequeue, util_est_enqueue,
 use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
 use opplab_model::workload::SchedPolicy;
 
-use crate::engine::{Engine, Removed};
+use crate::engine::Engine;
 use crate::gates::UtilEst;
 use crate::sched::Enqueue;
 use crate::task::{Class, Life};
@@ -92,23 +93,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn update_cfs_rq_load_avg(&mut self, cpu: u32) -> bool {
         let state = &mut self.cpus[cpu as usize];
         let now = state.clk.rq_clock_pelt();
-        let mut decayed = false;
-        if state.removed.nr > 0 {
-            let removed = std::mem::take(&mut state.removed);
-            let divider = u64::from(get_pelt_divider::<H>(&state.cfs));
-            subtract(&mut state.cfs, removed.load_avg, removed.util_avg, removed.runnable_avg, divider);
-            decayed = true;
-        }
-        let nr_runnable = u64::from(state.fair.nr_queued() - state.fair.nr_delayed());
-        decayed |= update_load_avg_cfs_rq::<H>(
-            now,
-            &mut state.cfs,
-            state.fair.load_weight(),
-            nr_runnable,
-            state.fair.curr().is_some(),
-        );
+        let facts = CfsFacts {
+            load_weight: state.fair.load_weight(),
+            nr_runnable: u64::from(state.fair.nr_queued() - state.fair.nr_delayed()),
+            has_curr: state.fair.curr().is_some(),
+        };
+        let decayed = state.cfs.update::<H>(now, facts);
         if S::ENABLED && decayed {
-            let cfs = &self.cpus[cpu as usize].cfs;
+            let cfs = &self.cpus[cpu as usize].cfs.avg;
             let event = Event::PeltCfs {
                 cpu,
                 load_avg: cfs.load_avg as u32,
@@ -159,37 +151,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:attach_entity_load_avg().
-    pub(crate) fn attach_entity_load_avg(&mut self, cpu: u32, task: TaskIdx) {
-        let cfs = &mut self.cpus[cpu as usize].cfs;
-        let sa = &mut self.tasks[task as usize].sa;
-        let weight = scale_load_down(self.entities[task as usize].load.weight);
-        let divider = u64::from(get_pelt_divider::<H>(cfs));
-        sa.last_update_time = cfs.last_update_time;
-        sa.period_contrib = cfs.period_contrib;
-        sa.util_sum = (sa.util_avg * divider) as u32;
-        sa.runnable_sum = sa.runnable_avg * divider;
-        let load_sum = sa.load_avg * divider;
-        sa.load_sum = if weight < load_sum { load_sum / weight } else { 1 };
-        cfs.load_avg += sa.load_avg;
-        cfs.load_sum += weight * sa.load_sum;
-        cfs.util_avg += sa.util_avg;
-        cfs.util_sum = cfs.util_sum.wrapping_add(sa.util_sum);
-        cfs.runnable_avg += sa.runnable_avg;
-        cfs.runnable_sum += sa.runnable_sum;
+    fn attach_entity_load_avg(&mut self, cpu: u32, task: TaskIdx) {
+        let weight = self.entities[task as usize].load.weight;
+        self.cpus[cpu as usize].cfs.attach::<H>(&mut self.tasks[task as usize].sa, weight);
     }
 
     /// fair.c:detach_entity_load_avg().
     fn detach_entity_load_avg(&mut self, cpu: u32, task: TaskIdx) {
-        let cfs = &mut self.cpus[cpu as usize].cfs;
-        let sa = &self.tasks[task as usize].sa;
-        let weight = scale_load_down(self.entities[task as usize].load.weight);
-        let min_divider = H::MAX as u64 - 1024;
-        cfs.load_avg = cfs.load_avg.saturating_sub(sa.load_avg);
-        cfs.load_sum = cfs.load_sum.saturating_sub(weight * sa.load_sum).max(cfs.load_avg * min_divider);
-        cfs.util_avg = cfs.util_avg.saturating_sub(sa.util_avg);
-        cfs.util_sum = cfs.util_sum.saturating_sub(sa.util_sum).max((cfs.util_avg * min_divider) as u32);
-        cfs.runnable_avg = cfs.runnable_avg.saturating_sub(sa.runnable_avg);
-        cfs.runnable_sum = cfs.runnable_sum.saturating_sub(sa.runnable_sum).max(cfs.runnable_avg * min_divider);
+        let weight = self.entities[task as usize].load.weight;
+        self.cpus[cpu as usize].cfs.detach::<H>(&self.tasks[task as usize].sa, weight);
     }
 
     /// fair.c:migrate_task_rq_fair(): the averages leave `orig`; a new queue attaches them.
@@ -199,14 +169,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         if matches!(self.tasks[t].life, Life::Sleeping | Life::Io | Life::Waking) {
-            // remove_entity_load_avg(): the sleeping task decays to its queue's time, then is subtracted later.
-            self.sync_entity_load_avg(task, orig);
-            let sa = self.tasks[t].sa;
-            let Removed { nr, load_avg, util_avg, runnable_avg } = &mut self.cpus[orig as usize].removed;
-            *nr += 1;
-            *load_avg += sa.load_avg;
-            *util_avg += sa.util_avg;
-            *runnable_avg += sa.runnable_avg;
+            let weight = self.entities[t].load.weight;
+            let state = &mut self.cpus[orig as usize];
+            state.cfs.remove::<H>(&mut self.tasks[t].sa, weight);
+            if self.gates.migrate_pelt_lag {
+                let facts = LagFacts {
+                    is_idle: state.curr == IDLE_TASK,
+                    throttled_pelt_idle: 0,
+                    clock_pelt_idle: state.clk.clock_pelt_idle,
+                    clock_idle: state.clk.clock_idle,
+                    sched_clock: self.now,
+                    cfs_last_update_time: state.cfs.avg.last_update_time,
+                };
+                migrate_se_pelt_lag::<H>(&mut self.tasks[t].sa, weight, &facts);
+            }
             self.cfs_migrated_wakeup(task, orig);
         }
         self.tasks[t].sa.last_update_time = 0;
@@ -215,35 +191,27 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// fair.c:sync_entity_load_avg(): decays a sleeping task to the last update of its queue.
     pub(crate) fn sync_entity_load_avg(&mut self, task: TaskIdx, cpu: u32) {
-        let now = self.cpus[cpu as usize].cfs.last_update_time;
         let t = task as usize;
-        update_load_avg_blocked_se::<H>(now, &mut self.tasks[t].sa, self.entities[t].load.weight);
+        let cfs = &self.cpus[cpu as usize].cfs.avg;
+        sync_entity_load_avg::<H>(&mut self.tasks[t].sa, self.entities[t].load.weight, cfs);
     }
 
     /// fair.c:init_entity_runnable_average().
     pub(crate) fn init_entity_runnable_average(&mut self, task: TaskIdx) {
         let t = task as usize;
         self.entities[t] = entity_of(self.tasks[t].policy, self.tasks[t].weight);
-        self.tasks[t].sa = SchedAvg::default();
-        self.tasks[t].sa.load_avg = scale_load_down(self.entities[t].load.weight);
+        self.tasks[t].sa = init_entity_runnable_average(self.entities[t].load.weight, true);
     }
 
-    /// fair.c:post_init_entity_util_avg().
+    /// fair.c:post_init_entity_util_avg(); the averages are attached at the enqueue.
     pub(crate) fn post_init_entity_util_avg(&mut self, cpu: u32, task: TaskIdx) {
-        if self.tasks[task as usize].class != Class::Fair {
+        let t = task as usize;
+        if self.tasks[t].class != Class::Fair {
             return;
         }
         self.update_cfs_rq_load_avg(cpu);
-        let cfs = &self.cpus[cpu as usize].cfs;
-        let cap = (self.cpus[cpu as usize].capacity as i64 - cfs.util_avg as i64) / 2;
-        let weight = scale_load_down(self.entities[task as usize].load.weight);
-        let sa = &mut self.tasks[task as usize].sa;
-        if cap > 0 {
-            let cap = cap as u64;
-            sa.util_avg = if cfs.util_avg != 0 { (cfs.util_avg * weight / (cfs.load_avg + 1)).min(cap) } else { cap };
-        }
-        sa.runnable_avg = sa.util_avg;
-        // attach_entity_cfs_rq() happens at the enqueue: last_update_time is 0.
+        let state = &self.cpus[cpu as usize];
+        post_init_entity_util_avg(&mut self.tasks[t].sa, self.entities[t].load.weight, &state.cfs.avg, state.capacity);
     }
 
     /// fair.c:update_blocked_averages(): decays what sleeps on `cpu`; returns whether anything is left.
@@ -255,7 +223,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.cpufreq_update_util(cpu, 0);
         }
         let state = &self.cpus[cpu as usize];
-        state.cfs.util_avg != 0 || state.cfs.load_avg != 0 || state.rt.util_avg != 0 || state.dl.util_avg != 0
+        state.cfs.avg.util_avg != 0 || state.cfs.avg.load_avg != 0 || state.rt.util_avg != 0 || state.dl.util_avg != 0
     }
 
     /// pelt.h:update_other_load_avgs().
@@ -278,8 +246,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn util_est_enqueue(&mut self, cpu: u32, task: TaskIdx) {
         let (state, t) = (&mut self.cpus[cpu as usize], task as usize);
         match self.gates.util_est {
-            UtilEst::None => {}
-            UtilEst::Single => util_est_enqueue(&mut state.cfs, &self.tasks[t].sa),
+            UtilEst::Single => util_est_enqueue(&mut state.cfs.avg, &self.tasks[t].sa),
             UtilEst::Pair(form) => state.cfs_util_est.enqueue(form, &self.tasks[t].util_est),
         }
     }
@@ -287,8 +254,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn util_est_dequeue(&mut self, cpu: u32, task: TaskIdx) {
         let (state, t) = (&mut self.cpus[cpu as usize], task as usize);
         match self.gates.util_est {
-            UtilEst::None => {}
-            UtilEst::Single => util_est_dequeue(&mut state.cfs, &self.tasks[t].sa),
+            UtilEst::Single => util_est_dequeue(&mut state.cfs.avg, &self.tasks[t].sa),
             UtilEst::Pair(form) => state.cfs_util_est.dequeue(form, &self.tasks[t].util_est),
         }
     }
@@ -297,7 +263,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let capacity = self.cpus[cpu as usize].capacity;
         let state = &mut self.tasks[task as usize];
         match self.gates.util_est {
-            UtilEst::None => return,
             UtilEst::Single => util_est_update(&mut state.sa, sleep, capacity),
             UtilEst::Pair(form) => {
                 state.util_est.update(form, sleep, state.sa.util_avg, state.sa.runnable_avg, capacity);
@@ -318,40 +283,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn task_util_est(&self, task: TaskIdx) -> u64 {
         let state = &self.tasks[task as usize];
         match self.gates.util_est {
-            UtilEst::None => state.sa.util_avg,
             UtilEst::Single => task_util_est(&state.sa),
             UtilEst::Pair(form) => state.util_est.task_util_est(form, state.sa.util_avg),
         }
-    }
-
-    /// fair.c:_task_util_est(): the estimate alone.
-    pub(crate) fn task_util_est_only(&self, task: TaskIdx) -> u64 {
-        let state = &self.tasks[task as usize];
-        match self.gates.util_est {
-            UtilEst::None => 0,
-            UtilEst::Single => u64::from(opplab_kernel::util_est::task_util_est_masked(&state.sa)),
-            UtilEst::Pair(form) => u64::from(state.util_est.task_util_est_masked(form)),
-        }
-    }
-
-    /// Estimated utilisation of a run queue.
-    pub(crate) fn cfs_util_est(&self, cpu: u32) -> u64 {
-        let state = &self.cpus[cpu as usize];
-        match self.gates.util_est {
-            UtilEst::None => 0,
-            UtilEst::Single => u64::from(state.cfs.util_est),
-            UtilEst::Pair(_) => u64::from(state.cfs_util_est.enqueued),
-        }
-    }
-
-    /// fair.c:cpu_util_cfs() / cpu_util_cfs_boost(): what the governor takes as the fair class's utilisation.
-    pub(crate) fn cpu_util_cfs(&self, cpu: u32, boost: bool) -> u64 {
-        let state = &self.cpus[cpu as usize];
-        let mut util = state.cfs.util_avg;
-        if boost {
-            util = util.max(state.cfs.runnable_avg);
-        }
-        util.max(self.cfs_util_est(cpu)).min(state.capacity)
     }
 
     // ---- queue ----
@@ -532,17 +466,4 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             rq.migrate_sleeping(&mut self.entities[task as usize]);
         }
     }
-}
-
-/// Subtracts with the floor that keeps sums consistent with averages (update_cfs_rq_load_avg()).
-fn subtract(cfs: &mut SchedAvg, load: u64, util: u64, runnable: u64, divider: u64) {
-    cfs.load_avg = cfs.load_avg.saturating_sub(load);
-    cfs.load_sum = cfs.load_sum.saturating_sub(load * divider);
-    cfs.util_avg = cfs.util_avg.saturating_sub(util);
-    let sum = u64::from(cfs.util_sum).saturating_sub(util * divider);
-    let min_divider = divider - u64::from(cfs.period_contrib);
-    cfs.util_sum = (sum as u32).max((cfs.util_avg * min_divider) as u32);
-    cfs.load_sum = cfs.load_sum.max(cfs.load_avg * min_divider);
-    cfs.runnable_avg = cfs.runnable_avg.saturating_sub(runnable);
-    cfs.runnable_sum = cfs.runnable_sum.saturating_sub(runnable * divider).max(cfs.runnable_avg * min_divider);
 }

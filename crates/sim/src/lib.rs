@@ -24,7 +24,6 @@ mod task;
 mod topology;
 
 pub use cpufreq::GOVERNORS;
-pub use gates::KERNELS;
 
 use opplab_model::event::Sink;
 use opplab_model::machine::Machine;

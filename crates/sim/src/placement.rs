@@ -4,13 +4,12 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::placement::{
     CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, fits_capacity, select_idle_sibling,
-    util_fits_cpu, wake_affine, wake_wide,
+    wake_affine, wake_wide,
 };
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
 use opplab_model::policy::Placement;
 use rand_core::Rng;
 
-use crate::cpufreq::cpu_util_cfs;
 use crate::engine::{BOOT_NS, Engine};
 use crate::task::Class;
 
@@ -100,7 +99,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.sync_entity_load_avg(task, prev);
         if self.eas.is_some()
             && !self.overutilized
-            && let Some(cpu) = self.find_energy_efficient_cpu(task, prev, sync)
+            && let Some(cpu) = self.find_energy_efficient_cpu(task, prev)
         {
             return (cpu, PlacementRule::Eas);
         }
@@ -143,8 +142,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             sync,
             nr_running_this: this.nr_running,
             nr_delayed_this: 0,
-            this_load: this.cfs.load_avg,
-            prev_load: old.cfs.load_avg,
+            this_load: this.cfs.avg.load_avg,
+            prev_load: old.cfs.avg.load_avg,
             task_load: self.tasks[task as usize].sa.load_avg,
             current_load: curr_load,
             this_capacity: this.capacity_of,
@@ -182,17 +181,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let state = &self.cpus[cpu];
             let idle = self.idle_mask.as_set().contains(cpu);
             let other_llc = !self.topology.share_cache(cpu as u32, parent_cpu);
-            (!idle, state.nr_running, std::cmp::Reverse(state.capacity), other_llc, state.cfs.util_avg, cpu)
+            (!idle, state.nr_running, std::cmp::Reverse(state.capacity), other_llc, state.cfs.avg.util_avg, cpu)
         };
         allowed.iter().min_by_key(|&cpu| key(cpu)).map_or(parent_cpu, |cpu| cpu as u32)
-    }
-
-    /// Whether the fair tasks of `cpu` need more than it has (fair.c:cpu_overutilized()).
-    pub(crate) fn cpu_overutilized(&self, cpu: u32) -> bool {
-        let state = &self.cpus[cpu as usize];
-        let util = cpu_util_cfs(state, &self.gates, self.gates.sugov.runnable_boost);
-        let capacity = CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 };
-        util_fits_cpu(util, None, &capacity) <= 0
     }
 
     /// fair.c:check_update_overutilized_status(): sets the state of the root domain, never clears it.

@@ -30,13 +30,6 @@ impl Queue {
         Self { heap: Vec::with_capacity(nr_slots), place: vec![ABSENT; nr_slots], seq: 0, now_ns: 0 }
     }
 
-    /// Adds slots until there are `nr_slots`.
-    pub(crate) fn grow(&mut self, nr_slots: usize) {
-        if nr_slots > self.place.len() {
-            self.place.resize(nr_slots, ABSENT);
-        }
-    }
-
     /// Sets (or moves) the event of `slot` to `time_ns`.
     pub(crate) fn set(&mut self, slot: u32, time_ns: u64, rank: u8) {
         assert!(time_ns >= self.now_ns, "an event may not lie in the past");

@@ -48,7 +48,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         let siblings = &self.topology.siblings[cpu as usize];
         if siblings.iter().any(|&other| other != cpu && self.cpus[other as usize].curr != IDLE_TASK) {
-            speed = speed * u64::from(self.case.machine.smt_yield) >> 10;
+            speed = (speed * u64::from(self.case.machine.smt_yield)) >> 10;
         }
         self.cpus[cpu as usize].speed = speed.max(1);
     }
@@ -374,7 +374,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if next == IDLE_TASK {
                 let state = &mut self.cpus[c];
                 // The old task is still current for update_idle_rq_clock_pelt(); its sums decide.
-                state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.util_sum, state.rt.util_sum, state.dl.util_sum);
+                state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.avg.util_sum, state.rt.util_sum, state.dl.util_sum);
             } else {
                 self.set_next_task(cpu, next);
                 self.tasks[next as usize].on_cpu = true;

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, IdleState, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg};
+use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
@@ -18,8 +19,9 @@ use rand_pcg::Pcg64;
 
 use crate::cpufreq::{FreqPolicy, Governor, governor_of, policies_of};
 use crate::cpuidle::IdleRun;
+use crate::eas::EasState;
 use crate::energy::Meter;
-use crate::engine::{BOOT_NS, ClusterRun, Cpu, Engine, Removed, SLOTS_A_CPU};
+use crate::engine::{BOOT_NS, ClusterRun, Cpu, Engine, SLOTS_A_CPU};
 use crate::fair::FairRq;
 use crate::gates::Gates;
 use crate::objects::Objects;
@@ -28,8 +30,6 @@ use crate::task::{Doing, Life, Task};
 use crate::topology::Topology;
 use crate::{Case, CaseError, Outcome};
 
-/// sysctl_sched_base_slice of v6.6 to v6.12.0 on one CPU, in ns.
-const BASE_SLICE_NS: u64 = 750_000;
 /// The seed's stream of the engine itself; programs have their own.
 const RNG_STREAM: u128 = 0x6f70_706c_6162;
 
@@ -48,7 +48,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             return Err(CaseError(format!("hz is {}; a kernel has 100, 250, 300 or 1000", policy.hz)));
         }
         check_workload(&case.workload, nr as u32)?;
-        let gates = Gates::new(policy)?;
+        let gates = Gates::new(policy, machine)?;
         let driver = machine.driver(&policy.driver).cloned().ok_or_else(|| {
             let known: Vec<&str> = std::iter::once(&machine.cpufreq)
                 .chain(&machine.other_drivers)
@@ -106,7 +106,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 }
             })
             .collect();
-        let slice_ns = BASE_SLICE_NS * (1 + u64::from(nr.ilog2().min(3)));
+        let slice_ns = gates.profile.base_slice_ns() * (1 + u64::from(nr.ilog2().min(3)));
         let cpus = (0..nr)
             .map(|cpu| {
                 let cluster = machine.cpus[cpu].cluster;
@@ -118,12 +118,14 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     cluster,
                     policy: policy_of[cpu],
                     clk: RqClock::new(BOOT_NS, 0),
-                    cfs: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
+                    cfs: CfsAvg {
+                        avg: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
+                        ..CfsAvg::default()
+                    },
                     cfs_util_est: UtilEstPair::default(),
                     rt: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
                     dl: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
                     irq: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
-                    removed: Removed::default(),
                     fair: if gates.eevdf {
                         FairRq::Eevdf(EevdfRq::new(slice_ns, tick_ns))
                     } else {
@@ -165,6 +167,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         masks.extend(case.workload.cpu_sets.iter().map(|set| set.iter().map(|&cpu| cpu as usize).collect()));
         let nr_slots = nr * SLOTS_A_CPU as usize + policies.len() + case.workload.devices.len();
         let single_cpu = masks.iter().map(|mask: &CpuMask| mask.as_set().weight() == 1).collect();
+        let eas = EasState::new(machine, &driver, policy, &gates, &topology)?;
         let nr_llcs = topology.llc_masks.len();
         Ok(Self {
             case,
@@ -195,7 +198,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             nr_busy_streams: 0,
             overutilized: false,
             overutilized_since_ns: BOOT_NS,
-            eas: None,
+            eas,
             nohz_next_blocked_ns: BOOT_NS,
             outcome: Outcome::default(),
             error: None,

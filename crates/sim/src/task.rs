@@ -141,10 +141,6 @@ impl Task {
             exec_start_ns: 0,
         }
     }
-
-    pub(crate) fn is_idle_policy(&self) -> bool {
-        matches!(self.policy, SchedPolicy::Idle)
-    }
 }
 
 /// The class of a policy and the load weight (<< 10) that PELT and the fair class use for it.

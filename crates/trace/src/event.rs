@@ -49,7 +49,6 @@ pub(crate) enum Loc {
     Rest { off: u32, each: u8, signed: bool },
     /// Not in the record: a text that the reader made ([`Event::text`]).
     Computed,
-    #[expect(dead_code, reason = "for the readers of text and protobuf")]
     /// Not in a binary record; `index` into the values of a [`Body::Values`].
     Value,
 }
@@ -127,7 +126,6 @@ impl RawList<'_> {
 pub(crate) enum Body<'a> {
     /// A binary record, laid out as the schema says.
     Record { bytes: &'a [u8], big_endian: bool },
-    #[expect(dead_code, reason = "for the readers of text and protobuf")]
     /// Values by field index; shorter than the schema if the last fields are absent.
     Values(&'a [Value<'a>]),
 }

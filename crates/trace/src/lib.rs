@@ -23,6 +23,7 @@ mod format;
 mod input;
 mod reader;
 mod ring;
+mod text;
 mod tracedat;
 
 use std::borrow::Cow;
@@ -47,8 +48,10 @@ struct Format {
 }
 
 /// All formats, the ones with the surest marks first.
-const READERS: &[Format] =
-    &[Format { sniff: tracedat::sniff, open: |data, options| Ok(Box::new(tracedat::TraceDat::open(data, options)?)) }];
+const READERS: &[Format] = &[
+    Format { sniff: tracedat::sniff, open: |data, options| Ok(Box::new(tracedat::TraceDat::open(data, options)?)) },
+    Format { sniff: text::sniff, open: |data, _| Ok(Box::new(text::Text::open(data))) },
+];
 
 /// A trace file that is mapped (or unpacked into memory) and waits to be read.
 pub struct TraceFile {

@@ -35,7 +35,9 @@ __all__ = [
 ]
 
 
-def read_run(directory: str, name: str, benchmark_name: str, metric: str = "", report: str = "") -> Run:
+def read_run(
+    directory: str, name: str, benchmark_name: str, metric: str = "", report: str = "", literal: bool = False
+) -> Run:
     """Read all iterations of one benchmark of one run.
 
     Parameters
@@ -50,6 +52,8 @@ def read_run(directory: str, name: str, benchmark_name: str, metric: str = "", r
         Keep only operations whose name begins with it (mmtests' sub-heading).
     report : str
         A second view of the same logs that some benchmarks have, e.g. ``latency`` for fio.
+    literal : bool
+        Follow mmtests even where it misreads its own logs.
 
     Returns
     -------
@@ -61,7 +65,7 @@ def read_run(directory: str, name: str, benchmark_name: str, metric: str = "", r
     ratio_labels: dict[str, None] = {}
     higher = bench.is_higher(metric)
     for place in iteration_dirs(directory, name):
-        logs = Logs(place.logs(benchmark_name), run.problems)
+        logs = Logs(place.logs(benchmark_name), run.problems, literal)
         _collect(run, bench, bench.parse(logs), metric, higher, ratio_labels)
     if ratio_labels:
         run.ratio_labels = [label for label in ratio_labels if label.startswith(metric)]

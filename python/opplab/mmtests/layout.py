@@ -58,7 +58,7 @@ class Format:
         """The number as C prints it, NaN and infinity as Perl does."""
         text = self.spec % value
         if value != value or value in (_INFINITY, -_INFINITY):
-            text = text.replace("nan", "NaN").replace("inf", "Inf")
+            text = text.replace("+nan", "NaN").replace("nan", "NaN").replace("inf", "Inf")
         return text
 
     def __call__(self, value: float) -> str:
@@ -66,6 +66,9 @@ class Format:
 
 
 _INFINITY = float("inf")
+
+# What mmtests prints a cell with when it has no format for it.
+_PLAIN = Format(FIELD_LENGTH, 2)
 
 
 class Comparison:
@@ -177,8 +180,7 @@ def detail(comparison: Comparison, compare: bool = True, significance: bool = Fa
                     row.append(None)
                     continue
                 marked = marks[operation][column][0] if index == main else None
-                # mmtests passes the change through a string of 15 digits.
-                row.append(Cell(float(f"{change:.15g}"), change_format, marked))
+                row.append(Cell(_through_string(change), change_format, marked))
             rows.append(row)
     if significance and compare:
         for operation in operations:
@@ -189,6 +191,13 @@ def detail(comparison: Comparison, compare: bool = True, significance: bool = Fa
             row.append(Cell(None, value_format))
             rows.append(row)
     return rows, name_width + operation_width + 1
+
+
+def _through_string(value: float) -> float:
+    """The number as it is after mmtests made it a string and back: 15 digits, unless it is a 64-bit integer."""
+    if abs(value) < 2.0**63 and value == int(value):
+        return value
+    return float(f"{value:.15g}")
 
 
 def ratio(comparison: Comparison, compare: bool = True) -> tuple[list[Row], int]:
@@ -235,14 +244,19 @@ def ratio(comparison: Comparison, compare: bool = True) -> tuple[list[Row], int]
     # No width here: mmtests has not set it yet when it builds these two.
     change_format = Format(0, 2, " (", "%)")
     distance_format = Format(0, 2, " (", "s)", sign="+")
+    # mmtests makes as many formats as there are operations, not runs; what is beyond falls back to a plain number.
+    formats = [
+        (value_format, change_format, distance_format) if column <= len(operations) else (_PLAIN,) * 3
+        for column in range(len(runs))
+    ]
     rows: list[Row] = []
     for index, operation in enumerate(operations):
         row: Row = [f"{'Ratio ' + operation:<{width}}"]
         for column in range(len(runs)):
-            row.append(Cell(ratios[column][index], value_format))
+            row.append(Cell(ratios[column][index], formats[column][0]))
             if compare:
-                row.append(Cell(changes[column][index], change_format))
-                row.append(Cell(distances[column][index] if with_intervals else NAN, distance_format))
+                row.append(Cell(changes[column][index], formats[column][1]))
+                row.append(Cell(distances[column][index] if with_intervals else NAN, formats[column][2]))
         rows.append(row)
     preferred = "Higher" if higher else "Lower"
     footers: list[tuple[str, Callable[[int], float]]] = [
@@ -257,10 +271,9 @@ def ratio(comparison: Comparison, compare: bool = True) -> tuple[list[Row], int]
     for name, function in footers:
         row = [f"{name + ' ' + preferred:<{width}}"]
         for column in range(len(runs)):
-            row.append(Cell(function(column), value_format))
+            row.append(Cell(function(column), formats[column][0]))
             if compare:
-                row.append(Cell(None, change_format))
-                row.append(Cell(None, distance_format))
+                row += [Cell(None, one) for one in formats[column][1:]]
         rows.append(row)
     return rows, width
 
@@ -283,7 +296,9 @@ def header(runs: list[Run], compare: bool = True) -> tuple[tuple[list[str], list
             first.append(run.name[:-1])
             second.append(run.name)
             continue
-        if run.name[split : split + 3] == "-rc" and run.name[split + 3 : split + 4].isdigit():
+        # mmtests looks for it in as many letters as the part before has, and three.
+        behind = run.name[split : 2 * split + 3].partition("-rc")[2]
+        if behind and behind[0] in "0123456789":
             split += 4
         first.append(run.name[:split])
         second.append(run.name[split + 1 :])
@@ -331,7 +346,8 @@ def html(rows: list[Row], name_width: int, runs: list[Run], compare: bool = True
                 colour = ""
                 if cell.significant:
                     colour = f'bgcolor="{_BETTER if (cell.value or 0) > 0 else _WORSE}"'
-                out.append(f"<td {colour}>{cell.format(cell.value or 0.0)}</td>")
+                space = "" if cell.format is _PLAIN else " "
+                out.append(f"<td{space}{colour}>{cell.format(cell.value or 0.0)}</td>")
         out.append("</tr>\n")
     out.append("</table>\n")
     return "".join(out)

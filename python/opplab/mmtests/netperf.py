@@ -39,10 +39,10 @@ def parse(logs: Logs) -> Iterator[Row]:
                 continue
             yield metric, "send", size, send, False
             if protocol == "UDP_STREAM":
-                # mmtests lists the sender's number as received, too (extract-report.pl), and tables follow it.
-                yield metric, "recv", size, send, False
-                if receive is not None and send - receive > send / 10:
-                    yield metric, "loss", size, send, False
+                # mmtests lists the sender's number as received, too (netperf/extract-report.pl, 638401e).
+                yield metric, "recv", size, send if logs.literal else receive, False
+                if not logs.literal and receive is not None and send - receive > send / 10:
+                    yield metric, "loss", size, send - receive, False
 
 
 def _throughput(logs: Logs, name: str, datagram: bool) -> tuple[float | None, float | None]:

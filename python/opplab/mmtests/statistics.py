@@ -41,11 +41,13 @@ def hmean(values: list[float]) -> float:
 
 
 def gmean(values: list[float]) -> float:
-    """Geometric mean as the root of the plain product, which overflows for long lists as mmtests' does."""
+    """Geometric mean as the root of the plain product, which overflows for long lists as mmtests' does; NaN for a negative product."""
     product = 1.0
     for value in values:
         product *= value
-    return float(product ** (1 / len(values))) if values else NAN
+    if not values or product < 0:
+        return NAN
+    return float(product ** (1 / len(values)))
 
 
 def stddev(values: list[float], mean: float, harmonic: bool) -> float:
@@ -73,8 +75,10 @@ def stddev(values: list[float], mean: float, harmonic: bool) -> float:
 
 def coeffvar(deviation: float, mean: float) -> float:
     """Coefficient of variation in percent; 0 when either cannot be said."""
-    if deviation != deviation or mean != mean or not mean:
+    if mean != mean or not mean:
         return 0.0
+    if deviation != deviation:
+        deviation = 0.0
     return deviation * 100 / mean
 
 

@@ -24,13 +24,15 @@ _SUFFIXES = (".gz", ".xz")
 class Logs:
     """One folder of log files.
 
-    Names are those of the uncompressed files: ``benchlog-tput-1.xz`` is `benchlog-tput-1`.
+    Names are those of the uncompressed files: ``benchlog-tput-1.xz`` is `benchlog-tput-1`. `literal` asks a parser to follow
+    mmtests even where mmtests reads its own logs wrongly.
     """
 
-    __slots__ = ("directory", "files", "problems")
+    __slots__ = ("directory", "files", "literal", "problems")
 
-    def __init__(self, directory: str, problems: list[Problem]) -> None:
+    def __init__(self, directory: str, problems: list[Problem], literal: bool = False) -> None:
         self.directory = directory
+        self.literal = literal
         self.problems = problems
         self.files: dict[str, str] = {}
         files = self.files

@@ -299,7 +299,7 @@ pub enum PstatePolicy {
 /// How fast waiting for I/O boosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IowaitBoostForm {
-    /// From 1/8 on, doubling (since v5.1, commit b8bd1581aa61).
+    /// From 1/8 on, doubling (v6.12; since v5.1 from memory).
     #[default]
     Doubling,
     /// At once to the full, a sample is taken at once, and each sample halves (v4.12 to v5.0). From memory.

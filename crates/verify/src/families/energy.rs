@@ -1,7 +1,14 @@
 //! Families of vectors: energy models, CPPC and energy-aware placement.
 
 use opplab_kernel::cppc::{self, ArtificialEmError, CppcPerfCaps, CppcPerfFbCtrs};
+use opplab_kernel::cpufreq::schedutil::RqFacts;
+use opplab_kernel::eas::{
+    EasCpu, EasExplanation, EasFacts, EasGates, EasTask, cpu_overutilized, find_energy_efficient_cpu,
+};
 use opplab_kernel::energy_model::{EmForm, EmPerfDomain, EmPerfState, em_create_perf_table, em_pd_get_efficient_state};
+
+use opplab_kernel::sched::placement::CpuCapacity;
+use opplab_kernel::util_est::{UtilEstForm, UtilEstPair};
 
 use crate::json::Json;
 use crate::{Diff, Family, Source, Tally, VerifyError};
@@ -13,6 +20,8 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "cppc_efficiency_class", run: cppc_efficiency_class },
     Family { name: "cppc_artificial_em", run: cppc_artificial_em },
     Family { name: "cppc_fie", run: cppc_fie },
+    Family { name: "feec", run: feec },
+    Family { name: "v510_feec", run: v510_feec },
 ];
 
 /// The bit of a domain's flags that lets inefficient states be passed over.
@@ -161,6 +170,235 @@ fn cppc_fie(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             scale.map_or(-1, |scale| scale as i64),
         );
         tally.case(|| row.place(), diff.finish());
+    }
+    Ok(())
+}
+
+/// One placement case's facts; CPU sets are bitmaps.
+struct Case {
+    cpus: Vec<EasCpu>,
+    online: u64,
+    affinity: u64,
+    uclamp_used: bool,
+}
+
+impl EasFacts for Case {
+    fn cpu(&self, cpu: usize) -> EasCpu {
+        self.cpus[cpu]
+    }
+    fn allowed(&self, cpu: usize) -> bool {
+        (self.affinity & self.online) >> cpu & 1 != 0
+    }
+    fn online(&self, cpu: usize) -> bool {
+        self.online >> cpu & 1 != 0
+    }
+    fn uclamp_used(&self) -> bool {
+        self.uclamp_used
+    }
+}
+
+fn cpus_of(mask: u64) -> Vec<usize> {
+    (0..64).filter(|cpu| mask >> cpu & 1 != 0).collect()
+}
+
+fn check_cpus(json: Json<'_>, case: &Case, domains: &[EmPerfDomain], prev_cpu: usize) -> Result<(), VerifyError> {
+    let count = case.cpus.len();
+    let known = domains.iter().flat_map(|domain| &domain.cpus).all(|&cpu| cpu < count);
+    if known && prev_cpu < count { Ok(()) } else { Err(json.error(format!("a CPU is not below {count}"))) }
+}
+
+fn feec(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    for (line, value) in source.json_lines()? {
+        let json = Json::new(source, line, &value);
+        let uclamp_used = json.get("uclamp_used")?.flag()?;
+        let mut domains = Vec::new();
+        for pd in json.get("pds")?.items()? {
+            let mut states = Vec::new();
+            for state in pd.get("states")?.items()? {
+                states.push(EmPerfState {
+                    freq_khz: state.at(0)?.num()?,
+                    performance: state.at(1)?.num()?,
+                    cost: state.at(2)?.num()?,
+                    inefficient: state.at(3)?.flag()?,
+                    power_uw: 0,
+                });
+            }
+            domains.push(EmPerfDomain {
+                states,
+                cpus: cpus_of(pd.get("cpus")?.num()?),
+                skip_inefficient: pd.get("flags")?.num::<u64>()? & EM_PERF_DOMAIN_SKIP_INEFFICIENCIES != 0,
+                form: EmForm::V6_9,
+            });
+        }
+        if json.get("no_pd")?.flag()? {
+            domains.clear();
+        }
+        let mut cpus = Vec::new();
+        for cpu in json.get("cpus")?.items()? {
+            let columns = cpu.list::<u64>()?;
+            let &[
+                orig,
+                of,
+                util_avg,
+                runnable_avg,
+                util_est,
+                util_rt,
+                util_dl,
+                util_irq,
+                dl_running_bw,
+                uclamp_min,
+                uclamp_max,
+                uclamp_idle,
+                hw_pressure,
+                cpufreq_pressure,
+                rt_runnable,
+            ] = columns.as_slice()
+            else {
+                return Err(cpu.error("a CPU has not 15 columns"));
+            };
+            let rq = RqFacts {
+                capacity: orig,
+                util_rt,
+                util_dl,
+                util_irq,
+                dl_running_bw,
+                uclamp_min,
+                uclamp_max,
+                uclamp_used,
+                rt_runnable: rt_runnable != 0,
+            };
+            let capacity = CpuCapacity { orig, of, hw_pressure, cpufreq_pressure };
+            cpus.push(EasCpu { rq, capacity, util_avg, runnable_avg, util_est, uclamp_idle: uclamp_idle != 0 });
+        }
+        let task_json = json.get("task")?;
+        let task = EasTask {
+            prev_cpu: task_json.get("prev_cpu")?.num()?,
+            util_avg: task_json.get("util_avg")?.num()?,
+            runnable_avg: task_json.get("runnable_avg")?.num()?,
+            util_est: task_json.get("util_est")?.num()?,
+            uclamp_min: task_json.get("uclamp_min")?.num()?,
+            uclamp_max: task_json.get("uclamp_max")?.num()?,
+            queued: task_json.get("queued")?.flag()?,
+        };
+        let (online, affinity) = (json.get("online")?.num()?, task_json.get("affinity")?.num()?);
+        let case = Case { cpus, online, affinity, uclamp_used };
+        check_cpus(json, &case, &domains, task.prev_cpu)?;
+
+        let mut seen = EasExplanation::default();
+        let target = find_energy_efficient_cpu(&domains, &task, false, &case, EasGates::V6_12, &mut seen);
+        let calls: Vec<Vec<i64>> = seen
+            .energies
+            .iter()
+            .map(|energy| {
+                let dst = energy.dst_cpu.map_or(-1, |cpu| cpu as i64);
+                vec![dst, energy.energy as i64, energy.max_util as i64, energy.busy_time as i64]
+            })
+            .collect();
+        let expected = json.get("energy_calls")?.items()?.map(|call| call.list()).collect::<Result<Vec<_>, _>>()?;
+        let overutilized = case.cpus.iter().map(|cpu| cpu_overutilized(cpu, uclamp_used) as u64).collect();
+        let mut diff = Diff::default();
+        diff.eq("energy_calls", expected, calls)
+            .eq("overutilized", json.get("overutilized")?.list::<u64>()?, overutilized)
+            .eq("target", json.get("target")?.num()?, target.map_or(-1, |cpu| cpu as i64));
+        tally.case(|| json.place(), diff.finish());
+    }
+    Ok(())
+}
+
+fn v510_feec(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    for (line, value) in source.json_lines()? {
+        let json = Json::new(source, line, &value);
+        let uclamp_used = json.get("uclamp_used")?.flag()?;
+        let mut domains = Vec::new();
+        let mut online = 0;
+        for pd in json.get("pds")?.items()? {
+            let mut states = Vec::new();
+            for state in pd.get("states")?.items()? {
+                states.push(EmPerfState {
+                    freq_khz: state.at(0)?.num()?,
+                    power_uw: state.at(1)?.num::<u32>()? as u64 * 1_000,
+                    cost: state.at(2)?.num()?,
+                    performance: 0,
+                    inefficient: false,
+                });
+            }
+            let mask = pd.get("cpus")?.num::<u64>()?;
+            online |= mask;
+            let mut diff = Diff::default();
+            let points: Vec<_> = states.iter().map(|state| (state.freq_khz, state.power_uw)).collect();
+            if let Ok(built) = em_create_perf_table(&points, 1024, EmForm::V5_10) {
+                let costs = |states: &[EmPerfState]| states.iter().map(|state| state.cost).collect::<Vec<_>>();
+                diff.eq("cost", costs(&states), costs(&built));
+            }
+            tally.case(|| json.place(), diff.finish());
+            domains.push(EmPerfDomain { states, cpus: cpus_of(mask), skip_inefficient: false, form: EmForm::V5_10 });
+        }
+        let mut cpus = Vec::new();
+        for cpu in json.get("cpus")?.items()? {
+            let columns = cpu.list::<u64>()?;
+            let &[
+                orig,
+                of,
+                util_avg,
+                util_est,
+                util_rt,
+                util_dl,
+                util_irq,
+                dl_running_bw,
+                uclamp_min,
+                uclamp_max,
+                rt_runnable,
+            ] = columns.as_slice()
+            else {
+                return Err(cpu.error("a CPU has not 11 columns"));
+            };
+            let rq = RqFacts {
+                capacity: orig,
+                util_rt,
+                util_dl,
+                util_irq,
+                dl_running_bw,
+                uclamp_min,
+                uclamp_max,
+                uclamp_used,
+                rt_runnable: rt_runnable != 0,
+            };
+            let capacity = CpuCapacity { orig, of, hw_pressure: 0, cpufreq_pressure: 0 };
+            cpus.push(EasCpu { rq, capacity, util_avg, runnable_avg: 0, util_est, uclamp_idle: false });
+        }
+        let task_json = json.get("task")?;
+        let pair = UtilEstPair {
+            enqueued: task_json.get("util_est_enqueued")?.num()?,
+            ewma: task_json.get("util_est_ewma")?.num()?,
+        };
+        let task = EasTask {
+            prev_cpu: task_json.get("prev_cpu")?.num()?,
+            util_avg: task_json.get("util_avg")?.num()?,
+            runnable_avg: 0,
+            util_est: pair.task_util_est_masked(UtilEstForm::V5_5),
+            uclamp_min: task_json.get("uclamp_min")?.num()?,
+            uclamp_max: task_json.get("uclamp_max")?.num()?,
+            queued: false,
+        };
+        let case = Case { cpus, online, affinity: task_json.get("affinity")?.num()?, uclamp_used };
+        check_cpus(json, &case, &domains, task.prev_cpu)?;
+
+        let overutilized = json.get("rd_overutilized")?.flag()?;
+        let mut seen = EasExplanation::default();
+        let target = find_energy_efficient_cpu(&domains, &task, overutilized, &case, EasGates::V5_10, &mut seen);
+        let calls: Vec<Vec<i64>> = seen
+            .energies
+            .iter()
+            .map(|energy| vec![energy.dst_cpu.map_or(-1, |cpu| cpu as i64), energy.energy as i64])
+            .collect();
+        let expected = json.get("energy_calls")?.items()?.map(|call| call.list()).collect::<Result<Vec<_>, _>>()?;
+        let mut diff = Diff::default();
+        diff.eq("energy_calls", expected, calls).eq(
+            "target",
+            json.get("target")?.num()?,
+            target.map_or(-1, |cpu| cpu as i64),
+        );
+        tally.case(|| json.place(), diff.finish());
     }
     Ok(())
 }
