@@ -3,7 +3,7 @@
 //!
 //! Reading the registers, and writing the performance that is wanted, is not here.
 
-use crate::energy_model::{EM_MAX_POWER, EmError, EmForm, EmPerfState, em_init_performance, mark_inefficient};
+use crate::energy_model::{EM_MAX_POWER, EmError, EmPerfState, em_init_performance, mark_inefficient};
 use crate::unit::{SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
 
 /// An artificial performance state every 20 units of capacity (cppc_cpufreq.c: CPPC_EM_CAP_STEP).
@@ -207,7 +207,8 @@ pub struct ArtificialEm {
 /// The kernel looks for a level whose frequency, converted back, falls into the wanted step, by trying one level after
 /// the other. Where 20 * highest_perf / capacity is not a whole number the step may not be reachable, and the loop ends
 /// only after the frequency wrapped modulo 2^32, with a plausible value. The same value is computed here in closed
-/// form, and [`ArtificialEm::spun`] says so.
+/// form, and [`ArtificialEm::spun`] says so. The costs do not depend on the version; which
+/// [`crate::energy_model::EmForm`] uses them does.
 ///
 /// # Errors
 /// [`ArtificialEmError`].
@@ -253,9 +254,6 @@ pub fn artificial_em(
     mark_inefficient(&mut em.states);
     Ok(em)
 }
-
-/// The form of energies that goes with an artificial model registered by v6.12.
-pub const ARTIFICIAL_EM_FORM: EmForm = EmForm::V6_9;
 
 /// The facts of one CPU's walk through its states.
 struct Walk {

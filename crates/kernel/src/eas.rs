@@ -307,7 +307,8 @@ struct Call<'a, F: ?Sized> {
 /// Chooses the CPU on which the waking task costs the least energy (fair.c:find_energy_efficient_cpu()).
 ///
 /// `domains` are the root domain's performance domains in the kernel's order. `rd_overutilized` is the root domain's
-/// flag. `None` (the kernel's -1): no answer, the task is placed as without energy.
+/// flag. `None` (the kernel's -1): no answer, the task is placed as without energy. The kernel gives none either where no
+/// asymmetric scheduling domain holds the previous CPU; the caller sees to that, as it knows the domains.
 pub fn find_energy_efficient_cpu<F: EasFacts + ?Sized, R: EasRecorder>(
     domains: &[EmPerfDomain],
     task: &EasTask,
@@ -702,6 +703,184 @@ impl Margin {
             (self.best_cpu, EasRule::LessEnergy)
         } else {
             (self.prev_cpu, EasRule::Stay)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::energy_model::{EmForm, em_create_perf_table};
+    use proptest::prelude::*;
+
+    struct Cpus {
+        cpus: Vec<EasCpu>,
+        forbidden: u64,
+        uclamp_used: bool,
+    }
+
+    impl EasFacts for Cpus {
+        fn cpu(&self, cpu: usize) -> EasCpu {
+            self.cpus[cpu]
+        }
+        fn allowed(&self, cpu: usize) -> bool {
+            self.forbidden >> cpu & 1 == 0
+        }
+        fn uclamp_used(&self) -> bool {
+            self.uclamp_used
+        }
+    }
+
+    fn cpu(capacity: u64, util_avg: u64) -> EasCpu {
+        EasCpu {
+            rq: RqFacts { capacity, ..RqFacts::default() },
+            capacity: CpuCapacity { orig: capacity, of: capacity, hw_pressure: 0, cpufreq_pressure: 0 },
+            util_avg,
+            runnable_avg: util_avg,
+            util_est: 0,
+            uclamp_idle: false,
+        }
+    }
+
+    fn task(prev_cpu: usize, util: u64) -> EasTask {
+        EasTask {
+            prev_cpu,
+            util_avg: util,
+            runnable_avg: util,
+            util_est: util as u32,
+            uclamp_min: 0,
+            uclamp_max: 1024,
+            queued: false,
+        }
+    }
+
+    /// Two little CPUs (0, 1) at a third of the energy of two big ones (2, 3).
+    fn big_little(form: EmForm) -> Vec<EmPerfDomain> {
+        let table = |uw: u64, cap| {
+            em_create_perf_table(&[(500_000, uw), (1_000_000, 3 * uw)], cap, form).expect("a valid table")
+        };
+        vec![
+            EmPerfDomain { states: table(300_000, 1024), cpus: vec![2, 3], skip_inefficient: false, form },
+            EmPerfDomain { states: table(40_000, 400), cpus: vec![0, 1], skip_inefficient: false, form },
+        ]
+    }
+
+    fn choose(cpus: Vec<EasCpu>, task: &EasTask, gates: EasGates, form: EmForm) -> (Option<usize>, EasExplanation) {
+        let facts = Cpus { cpus, forbidden: 0, uclamp_used: false };
+        let mut seen = EasExplanation::default();
+        let target = find_energy_efficient_cpu(&big_little(form), task, false, &facts, gates, &mut seen);
+        (target, seen)
+    }
+
+    /// Goal: a small task goes from big to the emptier little CPU, one that does not fit there stays big.
+    #[test]
+    fn small_tasks_go_little() {
+        let cpus = || vec![cpu(400, 100), cpu(400, 50), cpu(1024, 60), cpu(1024, 0)];
+        for (gates, form) in [
+            (EasGates::V6_12, EmForm::V6_9),
+            (EasGates::V6_6, EmForm::V6_6),
+            (EasGates::V5_18, EmForm::V5_16),
+            (EasGates::V5_10, EmForm::V5_10),
+        ] {
+            let (target, seen) = choose(cpus(), &task(2, 50), gates, form);
+            assert_eq!((target, seen.decided), (Some(1), Some((Some(1), EasRule::LessEnergy))), "{gates:?}");
+            assert_eq!(seen.candidates.iter().map(|seen| seen.cpu).collect::<Vec<_>>(), [2, 3, 1]);
+            let (target, _) = choose(cpus(), &task(2, 500), gates, form);
+            assert!(matches!(target, Some(2 | 3)), "{gates:?}");
+        }
+    }
+
+    #[test]
+    fn no_answer_when_overutilized_or_without_a_model() {
+        let facts = Cpus { cpus: vec![cpu(1024, 0); 4], forbidden: 0, uclamp_used: false };
+        let domains = big_little(EmForm::V6_9);
+        let waking = task(0, 10);
+        assert_eq!(find_energy_efficient_cpu(&domains, &waking, true, &facts, EasGates::V6_12, &mut ()), None);
+        assert_eq!(find_energy_efficient_cpu(&[], &waking, false, &facts, EasGates::V6_12, &mut ()), None);
+        let nothing = task(0, 0);
+        assert_eq!(find_energy_efficient_cpu(&domains, &nothing, false, &facts, EasGates::V6_12, &mut ()), Some(0));
+    }
+
+    /// Goal: the margin keeps a task where the saving is small and lets it go where it is large.
+    #[test]
+    fn the_margin_needs_more_than_a_sixteenth() {
+        let mut margin = Margin::new(&task(0, 100));
+        margin.base_energy = 1_500;
+        margin.prev(100);
+        margin.best(1, 1);
+        assert_eq!(margin.decide(), (0, EasRule::Stay));
+        margin.base_energy = 1_483;
+        assert_eq!(margin.decide(), (1, EasRule::LessEnergy));
+    }
+
+    fn any_cpu() -> impl Strategy<Value = EasCpu> {
+        (0..1100u64, any::<[u16; 10]>(), any::<[bool; 2]>(), any::<u64>(), 0..3u32).prop_map(
+            |(capacity, n, flags, wide, kind)| {
+                let n = n.map(|n| (n >> 5) as u64);
+                let wild = |n: u64| if kind == 0 { wide.rotate_left(n as u32) } else { n };
+                EasCpu {
+                    rq: RqFacts {
+                        capacity,
+                        util_rt: wild(n[0] / 8),
+                        util_dl: n[1] / 8,
+                        util_irq: n[2] / 8,
+                        dl_running_bw: wild(n[3]),
+                        uclamp_min: n[4],
+                        uclamp_max: n[5],
+                        uclamp_used: true,
+                        rt_runnable: flags[0],
+                    },
+                    capacity: CpuCapacity {
+                        orig: capacity,
+                        of: capacity.saturating_sub(n[6] / 16),
+                        hw_pressure: wild(n[7] / 32),
+                        cpufreq_pressure: 0,
+                    },
+                    util_avg: wild(n[8] / 2),
+                    runnable_avg: wild(n[8]),
+                    util_est: n[9] / 2,
+                    uclamp_idle: flags[1],
+                }
+            },
+        )
+    }
+
+    proptest! {
+        /// Goal: any facts have an answer, which the task may use or is where it was.
+        #[test]
+        fn any_facts_have_a_choice(
+            cpus in proptest::collection::vec(any_cpu(), 4), forbidden in 0..16u64, uclamp_used: bool,
+            prev_cpu in 0..4usize, numbers: [u16; 5], queued: bool, wild: bool, wide: u64,
+            version in prop_oneof![
+                Just((EasGates::V6_12, EmForm::V6_9)), Just((EasGates::V6_1, EmForm::V6_0)),
+                Just((EasGates::V5_18, EmForm::V5_16)), Just((EasGates::V5_10, EmForm::V5_10)),
+            ],
+        ) {
+            let n = numbers.map(|n| (n >> 5) as u64);
+            let task = EasTask {
+                prev_cpu, util_avg: if wild { wide } else { n[0] }, runnable_avg: n[1], util_est: n[2] as u32,
+                uclamp_min: n[3], uclamp_max: n[4], queued,
+            };
+            let facts = Cpus { cpus, forbidden, uclamp_used };
+            let domains = big_little(version.1);
+            let target = find_energy_efficient_cpu(&domains, &task, false, &facts, version.0, &mut ());
+            prop_assert!(target.is_some_and(|cpu| cpu == prev_cpu || facts.allowed(cpu)));
+        }
+
+        /// Goal: the utilisation without the task, looked at once, and one CPU's change are what a walk over all gives.
+        #[test]
+        fn one_share_differs(cpus in proptest::collection::vec(any_cpu(), 1..9), dst in 0..9usize, prev_cpu in 0..9usize) {
+            let count = cpus.len();
+            let (dst, prev_cpu) = (dst % count, prev_cpu % count);
+            let facts = Cpus { cpus, forbidden: 0, uclamp_used: true };
+            let task = task(prev_cpu, 120);
+            let call = Call { facts: &facts, task: &task, gates: EasGates::V6_12, uclamp_used: true };
+            let mut domain = big_little(EmForm::V6_9).remove(0);
+            domain.cpus = (0..count).collect();
+            let without = call.domain_share(&domain, None);
+            let walked = (0..count).map(|cpu| call.perf(cpu, Some(dst), None)).max();
+            let composed = without.max_perf_without(dst).max(call.perf(dst, Some(dst), None));
+            prop_assert_eq!(walked, Some(composed));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! for versions between the named ones ([`KernelProfile::at`]).
 //!
 //! Each value cites a commit, whose title was checked in public history, or a section of the project's kernel notes.
-//! "\[mem\]" marks what the notes or this table know from memory only. Orthogonal to all gates and not here: which f_max
+//! "From memory" marks what the notes or this table did not check. Orthogonal to all gates and not here: which f_max
 //! is taken ([`crate::freq_invariance::FreqMax`]), the drivers, tunables, CONFIG_HZ and the PELT half-life.
 
 use crate::cpufreq::intel_pstate::IowaitBoostForm;
@@ -197,7 +197,7 @@ gates! {
     }
     runnable_signal: RunnableSignal, "What PELT keeps beside load and utilisation." {
         Load = "load" since (4, 17), "the runnable load, runnable_load_avg", "notes 2b";
-        Runnable = "runnable" since (5, 7), "the number of runnable tasks, runnable_avg", "notes 1 [mem]";
+        Runnable = "runnable" since (5, 7), "the number of runnable tasks, runnable_avg", "notes 1, from memory";
     }
     util_est: UtilEst, "How a task's utilisation is estimated at wake-up." {
         Quarter = "quarter" since (4, 17), "last activation and an average that moves by a quarter both ways", "commit 7f65ea42eb00, notes 4";
@@ -213,7 +213,7 @@ gates! {
     }
     headroom: HeadroomPlace, "Where schedutil's headroom of 1.25 is applied." {
         InFrequency = "in-frequency" since (4, 17), "on the reference frequency", "notes 5";
-        InClampedUtil = "in-clamped-util" since (5, 14), "on the clamped utilisation", "notes 5 [mem]";
+        InClampedUtil = "in-clamped-util" since (5, 14), "on the clamped utilisation", "notes 5, from memory";
         InEffectivePerf = "in-effective-perf" since (6, 8), "on the utilisation, before it is bounded", "commit 9c0b4bb7f630";
     }
     noninvariant_headroom: NoninvariantHeadroom, "How often the headroom counts without frequency invariance." {
@@ -229,11 +229,11 @@ gates! {
         On = "on" since (6, 5), "a larger runnable signal counts instead", "commit 7d0583cf9ec7";
     }
     shared_stale_cpus: SharedStaleCpus, "CPUs of a shared policy that did not report for a tick." {
-        Counted = "counted" since (4, 17), "count with their decayed utilisation", "notes 5 [mem]";
-        Ignored = "ignored" since NEVER, "are left out (to v4.16)", "notes 5 [mem]";
+        Counted = "counted" since (4, 17), "count with their decayed utilisation", "notes 5, from memory";
+        Ignored = "ignored" since NEVER, "are left out (to v4.16)", "notes 5, from memory";
     }
     sugov_iowait_boost: SugovIowaitBoost, "The unit of schedutil's boost for I/O." {
-        Frequency = "frequency" since (4, 17), "kHz, from the lowest frequency on", "notes 5 [mem]";
+        Frequency = "frequency" since (4, 17), "kHz, from the lowest frequency on", "notes 5, from memory";
         Capacity = "capacity" since (5, 1), "capacity, from 128 on", "notes 5";
     }
     rate_limit: RateLimit, "schedutil's default rate limit if the driver suggests none." {
@@ -259,7 +259,7 @@ gates! {
         MilliWatt = "mW" since (4, 17), "fmax * mW / freq", "notes 8";
         MilliWattEfficient = "mW-efficient" since (5, 16), "the same in 1/1000, inefficient states passed over", "notes 8, public history";
         MicroWatt = "uW" since (6, 0), "fmax * uW / freq", "notes 8, public history";
-        TenthMicroWatt = "uW-x10" since (6, 6), "fmax * uW * 10 / freq", "notes 8 [mem]";
+        TenthMicroWatt = "uW-x10" since (6, 6), "fmax * uW * 10 / freq", "notes 8, from memory";
         Performance = "performance" since (6, 9), "uW * 10 / performance", "notes 8";
     }
     // The fair class and placement.
@@ -269,14 +269,14 @@ gates! {
     }
     base_slice: BaseSlice, "The base slice before scaling by the number of CPUs (CFS: the minimal granularity)." {
         Us750 = "0.75ms" since (4, 17), "0.75 ms", "notes 12";
-        Us700 = "0.70ms" since (6, 12), "0.70 ms, a backport in v6.12.117", "notes 12 [bp]";
+        Us700 = "0.70ms" since (6, 12), "0.70 ms, a backport in v6.12.117", "notes 12";
     }
     delay_dequeue: DelayDequeue, "Whether a task that sleeps while not eligible stays queued." {
         Off = "off" since (4, 17), "no", "notes 12";
         On = "on" since (6, 12), "until it is eligible", "commit 152e11f6df29";
     }
     select_idle_scan: SelectIdleScan, "What limits the search for an idle CPU at wake-up." {
-        SisProp = "sis-prop" since (4, 17), "average idle time against the cost of scanning", "notes 10 [mem]";
+        SisProp = "sis-prop" since (4, 17), "average idle time against the cost of scanning", "notes 10, from memory";
         SisUtil = "sis-util" since (5, 19), "the utilisation of the cache domain", "commit 70fb5ccf2ebb";
     }
     // intel_pstate.
@@ -286,8 +286,8 @@ gates! {
         Everywhere = "everywhere" since NEVER, "on every machine", "text 001";
     }
     intel_iowait_boost: IntelIowaitBoost, "How intel_pstate's active mode without HWP boosts for I/O." {
-        Full = "full" since (4, 17), "to the full at once", "[mem]";
-        Doubling = "doubling" since (5, 1), "from an eighth on, doubling", "notes 7; the version [mem]";
+        Full = "full" since (4, 17), "to the full at once", "from memory";
+        Doubling = "doubling" since (5, 1), "from an eighth on, doubling", "notes 7; the version from memory";
     }
 }
 

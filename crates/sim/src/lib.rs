@@ -82,6 +82,8 @@ pub struct Outcome {
     pub switches: u64,
     /// Migrations.
     pub migrations: u64,
+    /// Scheduler events: context switches and wake-ups.
+    pub sched_events: u64,
     /// Events processed by the engine.
     pub engine_events: u64,
     /// Time during which the system was overutilised, in ns.

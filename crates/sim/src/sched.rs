@@ -243,6 +243,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             // The flag stays for the enqueue of this wake-up (p->in_iowait).
             self.tasks[t].in_iowait = true;
         }
+        self.outcome.sched_events += 1;
         self.emit(Event::SchedWaking { cpu: here, task, target_cpu: prev });
         if self.wake_delayed(task) {
             return;
@@ -387,6 +388,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 }
             }
             self.outcome.switches += 1;
+            self.outcome.sched_events += 1;
             self.emit(Event::SchedSwitch { cpu, prev, prev_state, next });
             if prev == IDLE_TASK {
                 self.restart_tick(cpu);

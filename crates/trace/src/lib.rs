@@ -21,10 +21,12 @@ mod error;
 mod event;
 mod format;
 mod input;
+mod perfetto;
 mod reader;
 mod ring;
 mod text;
 mod tracedat;
+mod wire;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -50,6 +52,7 @@ struct Format {
 /// All formats, the ones with the surest marks first.
 const READERS: &[Format] = &[
     Format { sniff: tracedat::sniff, open: |data, options| Ok(Box::new(tracedat::TraceDat::open(data, options)?)) },
+    Format { sniff: perfetto::sniff, open: |data, options| Ok(Box::new(perfetto::Perfetto::open(data, options))) },
     Format { sniff: text::sniff, open: |data, _| Ok(Box::new(text::Text::open(data))) },
 ];
 

@@ -13,6 +13,7 @@
 //! [`SugovPolicy::work`] is a task of the engine.
 
 use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolve_freq};
+use crate::cpufreq::request::{TunableError, parse_u32};
 use crate::uclamp::{uclamp_rq_is_capped, uclamp_util};
 use crate::unit::{NSEC_PER_USEC, SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
 
@@ -566,6 +567,9 @@ pub struct SugovPolicy {
 }
 
 impl SugovPolicy {
+    /// The tunables' sysfs names.
+    pub const TUNABLES: &[&str] = &["rate_limit_us"];
+
     /// A governor that just started (cpufreq_schedutil.c:sugov_start(), v6.12).
     pub fn new(config: SugovConfig) -> Self {
         let path = if config.n_cpus > 1 {
@@ -600,6 +604,23 @@ impl SugovPolicy {
     /// The tunable `rate_limit_us` (cpufreq_schedutil.c:rate_limit_us_store(), v6.12).
     pub fn set_rate_limit_us(&mut self, rate_limit_us: u32) {
         self.freq_update_delay_ns = rate_limit_us as i64 * NSEC_PER_USEC as i64;
+    }
+
+    /// The tunable of this sysfs name.
+    pub fn show(&self, name: &str) -> Option<u32> {
+        (name == Self::TUNABLES[0]).then_some((self.freq_update_delay_ns / NSEC_PER_USEC as i64) as u32)
+    }
+
+    /// Changes a tunable by its sysfs name.
+    ///
+    /// # Errors
+    /// [`TunableError`].
+    pub fn store(&mut self, name: &str, value: &str) -> Result<(), TunableError> {
+        if !Self::TUNABLES.contains(&name) {
+            return Err(TunableError::Unknown(Self::TUNABLES));
+        }
+        self.set_rate_limit_us(parse_u32(value)?);
+        Ok(())
     }
 
     /// Which update function runs.
@@ -977,5 +998,207 @@ impl SugovPolicy {
         self.next_freq_khz = next_khz;
         self.last_freq_update_time = time;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: FreqLimits = FreqLimits { min_khz: 500_000, max_khz: 2_000_000 };
+
+    fn config(n_cpus: usize, gates: SugovGates) -> SugovConfig {
+        SugovConfig {
+            n_cpus,
+            cpuinfo: LIMITS,
+            limits: LIMITS,
+            table: None,
+            fast_switch: true,
+            need_update_limits: false,
+            adjust_perf: false,
+            rate_limit_us: 1_000,
+            tick_ns: 4_000_000,
+            gates,
+        }
+    }
+
+    fn policy(freq_invariant: bool) -> PolicyFacts {
+        PolicyFacts { cur_khz: 1_000_000, freq_ref_khz: 0, freq_invariant, can_update: true }
+    }
+
+    fn busy(util: u64, idle_calls: u64) -> CpuFacts {
+        CpuFacts { util_cfs: util, util_cfs_boost: util, idle_calls, ..CpuFacts::default() }
+    }
+
+    fn first_freq(gates: SugovGates, invariant: bool, util: u64) -> Option<u32> {
+        let mut governor = SugovPolicy::new(config(1, gates));
+        match governor.update(1_000_000_000, 0, 0, &policy(invariant), [busy(util, 1)].as_slice()) {
+            Some(SugovRequest::FastSwitch { freq_khz }) => Some(freq_khz),
+            _ => None,
+        }
+    }
+
+    /// Goal: the tipping point is 80 % of the capacity; without invariance v6.12 has the headroom twice, v5.10 once.
+    #[test]
+    fn headroom() {
+        let check = |gates, invariant, util, khz| assert_eq!(first_freq(gates, invariant, util), Some(khz), "{util}");
+        check(SugovGates::V6_12, true, 512, 1_250_000);
+        check(SugovGates::V6_12, true, 820, 2_000_000);
+        check(SugovGates::V6_12, false, 512, 781_250);
+        check(SugovGates::V5_10, true, 512, 1_250_000);
+        check(SugovGates::V5_10, false, 512, 625_000);
+        check(SugovGates::V5_18, false, 512, 625_000);
+    }
+
+    /// Goal: within the rate limit only new limits get through; a busy CPU keeps its frequency; the record says so.
+    #[test]
+    fn outcomes() {
+        let mut governor = SugovPolicy::new(config(1, SugovGates::V6_12));
+        let mut seen = Vec::new();
+        let mut update = |governor: &mut SugovPolicy, time, facts: CpuFacts| {
+            governor.update_recorded(time, 0, 0, &policy(true), [facts].as_slice(), &mut seen)
+        };
+        assert!(update(&mut governor, 10_000_000, busy(800, 1)).is_some());
+        assert_eq!(update(&mut governor, 10_500_000, busy(100, 2)), None);
+        assert_eq!(update(&mut governor, 12_000_000, busy(100, 1)), None);
+        governor.set_limits(FreqLimits { max_khz: 900_000, ..LIMITS }, 1_000_000);
+        assert_eq!(
+            update(&mut governor, 12_000_001, busy(800, 1)),
+            Some(SugovRequest::FastSwitch { freq_khz: 900_000 })
+        );
+        let outcomes: Vec<_> = seen.iter().map(|decision| decision.outcome).collect();
+        use SugovOutcome::{Held, RateLimited, Requested};
+        assert_eq!(outcomes, [Requested, RateLimited, Held, Requested]);
+        assert_eq!(seen[0].util, 1000);
+    }
+
+    #[test]
+    fn tunables_by_name() {
+        let mut governor = SugovPolicy::new(config(1, SugovGates::V6_12));
+        assert_eq!(governor.store("rate_limit_us", "2000\n"), Ok(()));
+        assert_eq!((governor.show("rate_limit_us"), governor.show("rate")), (Some(2000), None));
+        assert_eq!(governor.store("rate", "1"), Err(TunableError::Unknown(&["rate_limit_us"])));
+    }
+
+    #[test]
+    fn the_kthread_is_woken_once() {
+        let mut governor = SugovPolicy::new(SugovConfig { fast_switch: false, ..config(2, SugovGates::V6_12) });
+        let facts = |a, b| [busy(a, 0), busy(b, 0)];
+        let request = governor.update(1_000_000_000, 1, 0, &policy(true), facts(10, 600).as_slice());
+        assert_eq!(request, Some(SugovRequest::QueueWork));
+        assert_eq!(governor.update(1_002_000_000, 0, 0, &policy(true), facts(10, 300).as_slice()), None);
+        assert_eq!(governor.work(1_000_000), Some(732_421));
+    }
+
+    /// Goal: the old boost doubles from the lowest to the highest frequency and halves again.
+    #[test]
+    fn iowait_boost_by_frequency() {
+        let mut governor = SugovPolicy::new(config(1, SugovGates::V4_17));
+        let mut freqs = Vec::new();
+        for step in 0..6 {
+            let flags = if step < 4 { SCHED_CPUFREQ_IOWAIT } else { 0 };
+            let time = 1_000_000_000 + step * 2_000_000;
+            governor.update(time, 0, flags, &policy(true), [busy(0, step)].as_slice());
+            freqs.push(governor.next_freq_khz());
+        }
+        assert_eq!(freqs, [625_000, 1_250_000, 2_000_000, 2_000_000, 1_250_000, 625_000]);
+    }
+
+    fn any_facts() -> impl Strategy<Value = CpuFacts> {
+        let bound = 0..1100u64;
+        (
+            (1..1025u64, bound.clone(), bound.clone(), bound.clone(), 0..(1u64 << 20)),
+            (bound.clone(), bound.clone(), any::<[bool; 2]>()),
+            (bound.clone(), bound, 0..3u64),
+        )
+            .prop_map(|((capacity, util_rt, util_dl, util_irq, dl_running_bw), clamps, cfs)| CpuFacts {
+                rq: RqFacts {
+                    capacity,
+                    util_rt,
+                    util_dl,
+                    util_irq,
+                    dl_running_bw,
+                    uclamp_min: clamps.0,
+                    uclamp_max: clamps.1,
+                    uclamp_used: clamps.2[0],
+                    rt_runnable: clamps.2[1],
+                },
+                util_cfs: cfs.0,
+                util_cfs_boost: cfs.0.max(cfs.1),
+                idle_calls: cfs.2,
+            })
+    }
+
+    fn any_gates() -> impl Strategy<Value = SugovGates> {
+        prop_oneof![
+            Just(SugovGates::V6_12),
+            Just(SugovGates::V6_6),
+            Just(SugovGates::V5_18),
+            Just(SugovGates::V5_10),
+            Just(SugovGates::V4_17),
+        ]
+    }
+
+    proptest! {
+        /// Goal: at equal state, a higher utilisation never asks for a lower frequency.
+        #[test]
+        fn frequency_is_monotonic(
+            facts in proptest::collection::vec(any_facts(), 1..4), more in 0..600u64, gates in any_gates(),
+            invariant: bool, flags in 0..2u32, slow: bool,
+        ) {
+            let decide = |more: u64| {
+                let mut facts = facts.clone();
+                facts[0].util_cfs += more;
+                facts[0].util_cfs_boost += more;
+                let mut governor = SugovPolicy::new(SugovConfig { fast_switch: !slow, ..config(facts.len(), gates) });
+                governor.update(1_000_000_000, 0, flags, &policy(invariant), facts.as_slice());
+                governor.next_freq_khz()
+            };
+            let (low, high) = (decide(0), decide(more));
+            prop_assert!(low <= high);
+            prop_assert!(LIMITS.contains(low) && LIMITS.contains(high));
+        }
+
+        /// Goal: no sequence of any inputs panics, and every request is within the limits.
+        #[test]
+        fn any_sequence_has_requests(
+            steps in proptest::collection::vec((any::<u64>(), 0..3usize, 0..4u32, any_facts(), any::<[u32; 3]>()), 1..30),
+            n_cpus in 1..4usize, gates in any_gates(), flags: [bool; 4],
+        ) {
+            let [fast_switch, need_update_limits, adjust_perf, freq_invariant] = flags;
+            let mut governor =
+                SugovPolicy::new(SugovConfig { fast_switch, need_update_limits, adjust_perf, ..config(n_cpus, gates) });
+            let mut facts = vec![CpuFacts::default(); n_cpus];
+            let mut time = 0u64;
+            for (delta, cpu, op, own, numbers) in steps {
+                time = time.wrapping_add(if op == 0 { delta } else { delta >> 40 });
+                let cpu = cpu % n_cpus;
+                facts[cpu] = own;
+                let policy =
+                    PolicyFacts { cur_khz: numbers[0], freq_ref_khz: numbers[1], freq_invariant, can_update: op != 1 };
+                if op == 3 {
+                    let (a, b) = (numbers[1], numbers[2]);
+                    governor.set_limits(FreqLimits { min_khz: a.min(b), max_khz: a.max(b) }, numbers[0]);
+                }
+                if let Some(SugovRequest::FastSwitch { freq_khz }) =
+                    governor.update(time, cpu, numbers[2] & 1, &policy, facts.as_slice())
+                {
+                    prop_assert!(governor.policy_limits().contains(freq_khz));
+                }
+                let _ = governor.work(numbers[0]);
+            }
+        }
+
+        #[test]
+        fn any_facts_have_a_utilisation(wide: [u64; 8], flags: [bool; 2], p in proptest::option::of((any::<u64>(), any::<u64>()))) {
+            let facts = RqFacts {
+                capacity: wide[0], util_rt: wide[1], util_dl: wide[2], util_irq: wide[3], dl_running_bw: wide[4],
+                uclamp_min: wide[5], uclamp_max: wide[6], uclamp_used: flags[0], rt_runnable: flags[1],
+            };
+            prop_assert!(effective_cpu_util(&facts, wide[7]).util <= wide[0]);
+            prop_assert!(schedutil_cpu_util(&facts, wide[7], UtilType::Frequency, p) <= wide[0]);
+            prop_assert!(schedutil_cpu_util(&facts, wide[7], UtilType::Energy, p) <= wide[0]);
+        }
     }
 }

@@ -249,6 +249,13 @@ impl CpuMask {
         }
     }
 
+    /// Becomes the intersection of two sets, in the window of the first; allocates only if it never was that large.
+    pub fn assign_and(&mut self, one: CpuSet<'_>, other: CpuSet<'_>) {
+        self.first_word = one.first_word;
+        self.words.clear();
+        self.words.extend(one.words.iter().enumerate().map(|(at, word)| word & other.word(one.first_word + at)));
+    }
+
     /// Narrows the window to the words that hold CPUs, so that scans of a small set on a big machine are short.
     pub fn trim(&mut self) {
         while self.words.last() == Some(&0) {

@@ -1,1 +1,313 @@
-//! Slow-path placement on fork and exec (kernel/sched/fair.c:sched_balance_find_dst_cpu(), v6.12).
+//! The slow path: where a new task starts and where an exec goes (kernel/sched/fair.c: `sched_balance_find_dst_cpu()`, named
+//! `find_idlest_cpu()` up to v6.9; followed as of v6.12).
+//!
+//! From the widest domain down, the group with the most room is chosen, then a CPU in it. The task's own load is left out of
+//! what it looks at. Not followed: core scheduling and NUMA balancing.
+
+use super::cpumask::CpuSet;
+use super::domains::{SD_ASYM_CPUCAPACITY, SD_NUMA};
+use super::group::{CpuLoad, DomainView, GroupCapacity, GroupType, SchedGroup, SgLbStats, adjust_numa_imbalance};
+use super::placement::{Clamps, util_fits_cpu};
+
+/// How an idle CPU sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IdleInfo {
+    /// When it became idle (`rq->idle_stamp`), 0 if that is not known.
+    pub idle_stamp: u64,
+    /// The exit latency of its idle state in us; `None` if it is in none that is known.
+    pub exit_latency_us: Option<u32>,
+}
+
+/// The machine's state as the slow path reads it.
+pub trait IdlestFacts {
+    /// The run queue of `cpu`.
+    fn cpu(&self, cpu: usize) -> CpuLoad;
+    /// Nothing to run and no wake-up on its way (`available_idle_cpu()`).
+    fn is_idle(&self, cpu: usize) -> bool;
+    /// Only `SCHED_IDLE` tasks (`sched_idle_cpu()`).
+    fn is_sched_idle(&self, cpu: usize) -> bool;
+    /// Would be idle without the task: the idle task or the task itself is running, and no wake-up is on its way
+    /// (`idle_cpu_without()`).
+    fn is_idle_without_task(&self, cpu: usize) -> bool;
+    /// How the CPU, which is idle, sleeps.
+    fn idle_info(&self, cpu: usize) -> IdleInfo;
+    /// The capacity of a group.
+    fn group_capacity(&self, sgc: usize) -> GroupCapacity;
+    /// The domain of `cpu` at `level`, 0 the lowest; `None` if it has none there.
+    fn domain(&self, cpu: usize, level: usize) -> Option<DomainView<'_>>;
+    /// How many levels any CPU has.
+    fn n_levels(&self) -> usize;
+}
+
+/// The task that is placed.
+#[derive(Clone, Copy, Debug)]
+pub struct IdlestTask<'a> {
+    /// The CPU that it belongs to.
+    pub cpu: usize,
+    /// It is queued (`task_on_rq_queued()`).
+    pub on_rq: bool,
+    /// It is the current task: an exec.
+    pub is_current: bool,
+    /// It was attached to a run queue (`last_update_time` is not 0); a new task was not.
+    pub is_attached: bool,
+    /// `util_avg`.
+    pub util_avg: u64,
+    /// The estimated utilisation without its flag (`_task_util_est()`).
+    pub util_est: u64,
+    /// `runnable_avg`.
+    pub runnable_avg: u64,
+    /// `task_h_load()`.
+    pub h_load: u64,
+    /// The CPUs that it may use.
+    pub allowed: CpuSet<'a>,
+    /// It may use every CPU that the kernel was built for.
+    pub is_unrestricted: bool,
+    /// Its clamps, `None` if nobody uses clamps.
+    pub clamps: Option<Clamps>,
+}
+
+impl IdlestTask<'_> {
+    /// Its contribution is in the averages of `cpu`.
+    #[inline]
+    fn contributes_to(&self, cpu: usize) -> bool {
+        self.cpu == cpu && self.is_attached
+    }
+
+    /// kernel/sched/fair.c:`cpu_util_without()`, v6.12.
+    fn util_without(&self, cpu: usize, load: &CpuLoad) -> u64 {
+        if !self.contributes_to(cpu) {
+            return load.util_cfs();
+        }
+        let mut without = *load;
+        without.util = load.util.saturating_sub(self.util_avg);
+        if self.on_rq || self.is_current {
+            without.util_est = load.util_est.saturating_sub(self.util_est);
+        }
+        without.util_cfs()
+    }
+}
+
+/// The statistics of a group for the slow path, over the CPUs that the task may use.
+///
+/// kernel/sched/fair.c:`update_sg_wakeup_stats()`, v6.12.
+pub fn update_sg_wakeup_stats<F: IdlestFacts>(
+    facts: &F,
+    domain: &DomainView<'_>,
+    group: &SchedGroup,
+    task: &IdlestTask<'_>,
+) -> SgLbStats {
+    let asym = domain.has(SD_ASYM_CPUCAPACITY);
+    let mut stats = SgLbStats { group_misfit_task_load: u64::from(asym), ..SgLbStats::default() };
+    let span = group.span.as_set();
+    for cpu in span.iter().filter(|&cpu| task.allowed.contains(cpu)) {
+        let load = facts.cpu(cpu);
+        let (mut own_load, mut own_runnable) = (0, 0);
+        let mut running = 0;
+        if task.contributes_to(cpu) {
+            (own_load, own_runnable) = (task.h_load, task.runnable_avg);
+            running = u32::from(task.on_rq);
+        }
+        stats.group_load = stats.group_load.wrapping_add(load.load.saturating_sub(own_load));
+        stats.group_util = stats.group_util.wrapping_add(task.util_without(cpu, &load));
+        stats.group_runnable = stats.group_runnable.wrapping_add(load.runnable.saturating_sub(own_runnable));
+        stats.sum_h_nr_running = stats.sum_h_nr_running.wrapping_add(load.h_nr_queued.wrapping_sub(running));
+        let nr_running = load.nr_running.wrapping_sub(running);
+        stats.sum_nr_running = stats.sum_nr_running.wrapping_add(nr_running);
+        if nr_running == 0 && facts.is_idle_without_task(cpu) {
+            stats.idle_cpus += 1;
+        }
+        if stats.group_misfit_task_load != 0
+            && util_fits_cpu(task.util_avg.max(task.util_est), task.clamps, &load.capacity) > 0
+        {
+            stats.group_misfit_task_load = 0;
+        }
+    }
+    let sgc = facts.group_capacity(group.sgc);
+    stats.group_capacity = sgc.capacity;
+    stats.group_weight = group.weight;
+    stats.group_type = stats.classify(domain.imbalance_pct, sgc.imbalance);
+    if matches!(stats.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
+        stats.avg_load = stats.load_by_capacity();
+    }
+    stats
+}
+
+/// Whether a candidate beats the best group so far (`update_pick_idlest()`, v6.12).
+fn is_idler(best: &(SgLbStats, GroupCapacity), candidate: &(SgLbStats, GroupCapacity)) -> bool {
+    if candidate.0.group_type != best.0.group_type {
+        return candidate.0.group_type < best.0.group_type;
+    }
+    match candidate.0.group_type {
+        GroupType::Overloaded | GroupType::FullyBusy => candidate.0.avg_load < best.0.avg_load,
+        GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance => false,
+        GroupType::MisfitTask => candidate.1.max_capacity > best.1.max_capacity,
+        GroupType::HasSpare => {
+            candidate.0.idle_cpus > best.0.idle_cpus
+                || (candidate.0.idle_cpus == best.0.idle_cpus && candidate.0.group_util < best.0.group_util)
+        }
+    }
+}
+
+/// The group to go to, `None` to stay in the local one.
+///
+/// kernel/sched/fair.c:`sched_balance_find_dst_group()`, v6.12.
+pub fn sched_balance_find_dst_group<'a, F: IdlestFacts>(
+    facts: &F,
+    domain: &DomainView<'a>,
+    task: &IdlestTask<'_>,
+    this_cpu: usize,
+) -> Option<&'a SchedGroup> {
+    let nothing_yet =
+        SgLbStats { avg_load: u32::MAX.into(), group_type: GroupType::Overloaded, ..SgLbStats::default() };
+    let mut best_stats = (nothing_yet, GroupCapacity::default());
+    let mut best = None;
+    let mut local = None;
+    for group in domain.ring() {
+        let span = group.span.as_set();
+        if !span.intersects(task.allowed) {
+            continue;
+        }
+        let stats = (update_sg_wakeup_stats(facts, domain, group, task), facts.group_capacity(group.sgc));
+        if span.contains(this_cpu) {
+            local = Some((group, stats));
+        } else if is_idler(&best_stats, &stats) {
+            best = Some(group);
+            best_stats = stats;
+        }
+    }
+    let best = best?;
+    let Some((local_group, local)) = local else { return Some(best) };
+    if local.0.group_type != best_stats.0.group_type {
+        return (local.0.group_type > best_stats.0.group_type).then_some(best);
+    }
+    let goes = match local.0.group_type {
+        GroupType::Overloaded | GroupType::FullyBusy => {
+            let (local_load, best_load) = (local.0.avg_load, best_stats.0.avg_load);
+            let pct = u64::from(domain.imbalance_pct);
+            let imbalance = 1024 * u64::from(domain.imbalance_pct.wrapping_sub(100)) / 100;
+            let stays_for_numa = domain.has(SD_NUMA) && best_load.wrapping_add(imbalance) >= local_load;
+            !stays_for_numa
+                && best_load < local_load.wrapping_add(imbalance)
+                && local_load.wrapping_mul(100) > pct.wrapping_mul(best_load)
+        }
+        GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance => false,
+        GroupType::MisfitTask => best_stats.1.max_capacity > local.1.max_capacity,
+        GroupType::HasSpare => {
+            let (local_idle, best_idle) = (local.0.idle_cpus, best_stats.0.idle_cpus);
+            let stays_for_numa = domain.has(SD_NUMA) && {
+                let mut imb_numa_nr = domain.imb_numa_nr;
+                if !task.is_unrestricted {
+                    imb_numa_nr = imb_numa_nr.min(local_group.span.as_set().weight_and(task.allowed));
+                }
+                let difference = local_idle.wrapping_sub(best_idle) as i32;
+                let running = local.0.sum_nr_running.wrapping_add(1);
+                adjust_numa_imbalance(difference.wrapping_abs(), running, imb_numa_nr as i32) == 0
+            };
+            !stays_for_numa && local_idle < best_idle
+        }
+    };
+    goes.then_some(best)
+}
+
+/// The CPU to take in a group: a CPU with nothing but `SCHED_IDLE` tasks at once; else the idle one that wakes fastest, of
+/// equals the one that became idle last; else the least loaded. `this_cpu` if the task may use none.
+///
+/// kernel/sched/fair.c:`sched_balance_find_dst_group_cpu()`, v6.12.
+pub fn sched_balance_find_dst_group_cpu<F: IdlestFacts>(
+    facts: &F,
+    group: &SchedGroup,
+    task: &IdlestTask<'_>,
+    this_cpu: usize,
+) -> usize {
+    let span = group.span.as_set();
+    if group.weight == 1 {
+        return span.first().unwrap_or(this_cpu);
+    }
+    let (mut min_load, mut min_exit_latency, mut latest_stamp) = (u64::MAX, u32::MAX, 0);
+    let mut least_loaded = this_cpu;
+    let mut shallowest = None;
+    for cpu in span.iter().filter(|&cpu| task.allowed.contains(cpu)) {
+        if facts.is_sched_idle(cpu) {
+            return cpu;
+        }
+        if facts.is_idle(cpu) {
+            let info = facts.idle_info(cpu);
+            let is_faster = info.exit_latency_us.is_some_and(|latency| latency < min_exit_latency);
+            let is_as_fast = info.exit_latency_us.is_none_or(|latency| latency == min_exit_latency);
+            if is_faster || (is_as_fast && info.idle_stamp > latest_stamp) {
+                if is_faster {
+                    min_exit_latency = info.exit_latency_us.unwrap_or(min_exit_latency);
+                }
+                latest_stamp = info.idle_stamp;
+                shallowest = Some(cpu);
+            }
+        } else if shallowest.is_none() {
+            let load = facts.cpu(cpu).load;
+            if load < min_load {
+                (min_load, least_loaded) = (load, cpu);
+            }
+        }
+    }
+    shallowest.unwrap_or(least_loaded)
+}
+
+/// The level at which the search starts: the widest domain of `this_cpu` below the first one without `sd_flag`
+/// (`SD_BALANCE_FORK` or `SD_BALANCE_EXEC`); `None` if the lowest has no such flag.
+///
+/// kernel/sched/fair.c:`select_task_rq_fair()`, v6.12, without `WF_TTWU`.
+pub fn top_level<F: IdlestFacts>(facts: &F, this_cpu: usize, sd_flag: u32) -> Option<usize> {
+    let mut top = None;
+    for level in 0..facts.n_levels() {
+        match facts.domain(this_cpu, level) {
+            None => {}
+            Some(domain) if domain.has(sd_flag) => top = Some(level),
+            Some(_) => break,
+        }
+    }
+    top
+}
+
+/// The CPU for a new task (`SD_BALANCE_FORK`) or for an exec (`SD_BALANCE_EXEC`), from the domain of `this_cpu` at `level` down.
+///
+/// A task that sleeps elsewhere must be in step with its queue (`sync_entity_load_avg()`) before an exec.
+/// kernel/sched/fair.c:`sched_balance_find_dst_cpu()`, v6.12.
+pub fn sched_balance_find_dst_cpu<F: IdlestFacts>(
+    facts: &F,
+    task: &IdlestTask<'_>,
+    level: usize,
+    this_cpu: usize,
+    prev_cpu: usize,
+    sd_flag: u32,
+) -> usize {
+    let (mut cpu, mut new_cpu) = (this_cpu, this_cpu);
+    let mut at = Some(level);
+    let mut is_first = true;
+    while let Some(level) = at {
+        let below = level.checked_sub(1);
+        let Some(domain) = facts.domain(cpu, level) else {
+            at = below;
+            continue;
+        };
+        if std::mem::take(&mut is_first) && !domain.span.intersects(task.allowed) {
+            return prev_cpu;
+        }
+        at = below;
+        if !domain.has(sd_flag) {
+            continue;
+        }
+        let Some(group) = sched_balance_find_dst_group(facts, &domain, task, cpu) else { continue };
+        new_cpu = sched_balance_find_dst_group_cpu(facts, group, task, cpu);
+        if new_cpu == cpu {
+            continue;
+        }
+        // Go on below, in the domains of the CPU that was found.
+        cpu = new_cpu;
+        let is_below =
+            |level: &usize| facts.domain(cpu, *level).is_none_or(|smaller| smaller.span_weight < domain.span_weight);
+        at = (0..facts.n_levels())
+            .take_while(is_below)
+            .filter(|&level| facts.domain(cpu, level).is_some_and(|smaller| smaller.has(sd_flag)))
+            .last();
+    }
+    new_cpu
+}

@@ -8,7 +8,7 @@
 use super::cpumask::{CpuSet, cpus_of_word};
 
 /// What a CPU can do, as `util_fits_cpu()` and the energy model look at it. All in capacity units, 0 to 1024.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuCapacity {
     /// At the highest frequency with nothing else to do (`arch_scale_cpu_capacity()`).
     pub orig: u64,
