@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opplab.api import Machine, Policy, Run, Workload, simulate
     from opplab.errors import CaseError, CheckError, FormatError, InputError, InternalError, OpplabError
+    from opplab.experiments import Experiment
     from opplab.results import SCHEMA
 
 # Public name -> the module that defines it.
 _HOME = {
     "CaseError": "errors",
     "CheckError": "errors",
+    "Experiment": "experiments",
     "FormatError": "errors",
     "InputError": "errors",
     "InternalError": "errors",
@@ -33,6 +35,7 @@ __all__ = [
     "SCHEMA",
     "CaseError",
     "CheckError",
+    "Experiment",
     "FormatError",
     "InputError",
     "InternalError",

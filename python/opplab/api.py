@@ -5,13 +5,14 @@ Thin and keyword-only: what they hold are the extension's objects and plain valu
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab, catalog
 from opplab.cases import Case, rows_of
-from opplab.errors import InputError
+from opplab.errors import FormatError, InputError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -134,8 +135,6 @@ class Workload:
         >>> opplab.Workload.periodic(3, run_us=800, period_us=16000)
         Workload('periodic', events=6)
         """
-        import json
-
         timer = {"ref": "unique", "period": period_us}
         each = {f"{name}{number}": {"run": run_us, "timer": timer} for number in range(tasks)}
         return cls.parse(json.dumps({"tasks": each}), name=name, file=f"<{name}>")
@@ -211,10 +210,14 @@ class Policy:
     hz: int = 250
     pelt_half_life_ms: int = 32
 
-    def _fields(self) -> dict[str, Any]:
+    def _toml(self) -> str:
+        """Give it as TOML with the keys of an experiment's ``[[policy]]``."""
         fields = asdict(self)
         fields["label"] = self.label or self.governor
-        return fields
+        tunables = ", ".join(f"{json.dumps(key)} = {json.dumps(str(value))}" for key, value in self.tunables.items())
+        fields.pop("tunables")
+        lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items() if value != ""]
+        return "\n".join([*lines, f"tunables = {{ {tunables} }}", ""])
 
 
 class Run:
@@ -263,6 +266,16 @@ class Run:
 
         tables = {name: pl.DataFrame(columns) for name, columns in self._inner.events(list(names)).items()}
         return tables[names[0]] if len(names) == 1 else tables
+
+    def rtapp_logs(self, folder: str | Path) -> list[Path]:
+        """Write rt-app's own log of each task (one line a loop) into a folder; gives the files."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = []
+        for name, text in self._inner.rtapp_logs():
+            files.append(folder / name)
+            files[-1].write_text(text, encoding="utf-8")
+        return files
 
     def to_perfetto(self, path: str | Path) -> None:
         """Write the run as a trace for https://ui.perfetto.dev."""
@@ -321,7 +334,18 @@ def simulate(
     >>> run.events("cpu_frequency").columns
     ['time_ns', 'cpu', 'khz']
     """
-    inner = _opplab.Case.build(machine._inner, workload._inner, policy._fields(), seed, duration_ns(seconds))
-    label = policy.label or policy.governor
-    case = Case("", "", machine.name, policy.kernel, label, workload.name, "", 0, seed, "")
-    return Run(case, inner, inner.run(check))
+    inner = build_case(machine, workload, policy, seconds=seconds, seed=seed)
+    return Run(Case.of(inner), inner, inner.run(check))
+
+
+def build_case(
+    machine: Machine, workload: Workload, policy: Policy, *, seconds: float = 10.0, seed: int = 1
+) -> _opplab.Case:
+    """Put a case together; wrong names in the policy are refused with the nearest valid one."""
+    try:
+        return _opplab.Case.build(machine._inner, workload._inner, policy._toml(), seed, duration_ns(seconds))
+    except FormatError as error:
+        if error.file != "policy":
+            raise
+        # The policy was not read from a file: a place in it would mislead.
+        raise InputError(str(error).split(": ", 1)[1]) from None

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opplab import _opplab
+
 __all__ = ["Case", "rows_of"]
 
 
@@ -42,6 +44,22 @@ class Case:
     seed: int
     json: str
 
+    @classmethod
+    def of(cls, inner: _opplab.Case) -> Case:
+        """Give the plain form of an extension's case, which can be sent to another process."""
+        return cls(
+            hash=inner.hash(),
+            experiment=inner.experiment,
+            machine=inner.machine,
+            kernel=inner.kernel,
+            policy=inner.policy,
+            benchmark=inner.benchmark,
+            param=inner.param,
+            iteration=inner.iteration,
+            seed=inner.seed,
+            json=inner.to_json(),
+        )
+
     @property
     def label(self) -> str:
         """Words for messages: policy, benchmark, parameters, iteration."""
@@ -55,7 +73,7 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
     ----------
     case : Case
     outcome : mapping
-        What ``_opplab.run_case`` gave: counters, energies in fJ, times in ns.
+        What ``_opplab.Case.run`` gave: counters, energies in fJ, times in ns.
 
     Returns
     -------

@@ -16,6 +16,8 @@ import click
 
 # Name -> (module that defines it as `command`, one line for --help).
 COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("opplab.cli_run", "Run an experiment, or a workload on a machine under a policy."),
+    "status": ("opplab.cli_status", "Say how far a sweep is and what failed."),
     "list": ("opplab.cli_list", "List machines, governors, benchmarks, experiments, idle governors, kernels."),
     "workload": ("opplab.cli_workload", "Show an rt-app workload file as it is understood."),
     "machine": ("opplab.cli_machine", "Show a machine."),

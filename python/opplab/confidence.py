@@ -150,12 +150,12 @@ class Block:
 def find_published(
     published: pl.DataFrame | None, benchmark: str, policy: str, param: str, unit: str
 ) -> Estimate | None:
-    """Find a published mean: same variant, parameters and unit, and a benchmark whose name ends with ours."""
+    """Find a published mean: its table is named like our benchmark; variant, parameters and unit are the same."""
     if published is None:
         return None
     mean = half = ratio = None
     for row in published.iter_rows(named=True):
-        if (row["policy"], row["param"]) == (policy, param) and benchmark in row["benchmark"].split():
+        if (row["policy"], row["param"]) == (policy, param) and row["experiment"] == benchmark:
             if row["metric"].endswith(" ci"):
                 half = row["value"] if row["unit"] == unit else half
             elif row["metric"].endswith(" ratio"):

@@ -77,7 +77,10 @@ class Report:
             loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True
         )
         means = _Means(self.results)
-        panel = lambda title, picture, **more: {"title": title, "svg": Markup(picture), **more}  # noqa: E731, S704
+
+        def panel(title: str, picture: str, class_: str = "") -> dict[str, Any]:
+            return {"title": title, "svg": Markup(picture), "class": class_}
+
         unit = self.blocks[0].unit if self.blocks else "J"
         has_published = any(line.published_base is not None for block in self.blocks for line in block.lines)
         return environment.get_template("report.html").render(
@@ -101,9 +104,7 @@ class Report:
                 {"legend": keys, "panels": [panel(*made) for made in panels]}
                 for keys, panels in _residency(means, classes)
             ],
-            timelines=[
-                panel(one.policy, _timeline(one), **{"class": classes.get(one.policy, "v0")}) for one in self.timelines
-            ],
+            timelines=[panel(one.policy, _timeline(one), classes.get(one.policy, "v0")) for one in self.timelines],
             timeline_note=self.timeline_note,
         )
 
@@ -172,13 +173,17 @@ def findings(blocks: Sequence[Block]) -> list[str]:
             f"percentage points, largest {errors[-1]:.1f}; where the published change exceeds its own interval "
             f"({len(clear)} cells), its sign is met in {same}."
         )
-        absolute = [
-            100 * abs(ours.mean / theirs.mean - 1)
+        shares = [
+            ours.mean / theirs.mean
             for line, _ in known
             for ours, theirs in ((line.base, line.published_base), (line.variant, line.published_variant))
             if theirs is not None
         ]
-        out.append(f"Distance to the published energies themselves: median {statistics.median(absolute):.0f} %.")
+        out.append(
+            f"Simulated energies are {min(shares):.2f} to {max(shares):.2f} times the published ones (median "
+            f"{statistics.median(shares):.2f}); a constant factor could be the length of the run alone, the spread "
+            "around it is error of the model and of the measurement."
+        )
     missed = [value for line, _ in pairs for value in (line.base_missed, line.variant_missed) if value is not None]
     if missed:
         text = "none" if max(missed) == 0 else f"at most {max(missed):.2f} % in a cell"

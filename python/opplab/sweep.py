@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from opplab.errors import OpplabError
+from opplab.errors import CheckError, OpplabError
 
 if TYPE_CHECKING:
     from opplab.cases import Case
@@ -42,12 +42,13 @@ def run_one(case_json: str, check: bool, check_determinism: bool) -> dict[str, A
     """Run a case; what a worker does."""
     from opplab import _opplab
 
-    outcome = _opplab.run_case(case_json, check=check)
+    case = _opplab.Case.from_json(case_json)
+    outcome = case.run(check)
     if check_determinism:
-        again = _opplab.run_case(case_json, check=check)
+        again = _opplab.Case.from_json(case_json).run(False)
         if again != outcome:
             different = [key for key in outcome if outcome[key] != again[key]]
-            raise OpplabError(f"two runs of the same case differ in {', '.join(different)}")
+            raise CheckError(f"two runs of the same case differ in {', '.join(different)}")
     return outcome
 
 

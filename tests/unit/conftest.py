@@ -22,4 +22,4 @@ def juno() -> _opplab.Machine:
 @pytest.fixture
 def small_case(juno: _opplab.Machine) -> _opplab.Case:
     workload = _opplab.Workload.parse("four", "four.json", rtapp(), "workgen")
-    return _opplab.Case.build(juno, workload, {"kernel": "5.18", "governor": "schedutil"}, 1, 200_000_000)
+    return _opplab.Case.build(juno, workload, 'kernel = "5.18"', 1, 200_000_000)

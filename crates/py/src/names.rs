@@ -2,6 +2,7 @@
 
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::profile_names;
+use opplab_model::benchmark::BENCHMARKS;
 use opplab_sim::GOVERNORS;
 use opplab_sim::sink::TABLES;
 use pyo3::prelude::*;
@@ -23,7 +24,9 @@ pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)
         "events" => plain(TABLES),
         "governors" => plain(&GOVERNORS),
         "kernels" => profile_names().map(|name| (name.to_owned(), String::new())).collect(),
-        "benchmarks" => Vec::new(),
+        "benchmarks" => {
+            BENCHMARKS.iter().map(|benchmark| (benchmark.name.to_owned(), benchmark.about.to_owned())).collect()
+        }
         _ => return Err(raise(py, "InputError", format!("unknown kind of names `{kind}`"))),
     };
     Ok(list)

@@ -1,7 +1,8 @@
 //! Runs: a case in, what was measured out; events as columns, or as a Perfetto trace.
 
 use numpy::IntoPyArray;
-use opplab_model::event::{NullSink, Sink};
+use opplab_model::event::{Event, NullSink, Sink};
+use opplab_model::rtapp::{LOG_HEADER, LoopRecord, log_file_name, log_line};
 use opplab_sim::check::Check;
 use opplab_sim::sink::{Column, Columns, TABLES};
 use opplab_sim::{Case, Outcome};
@@ -100,4 +101,46 @@ pub(crate) fn perfetto<'py>(py: Python<'py>, case: &Case) -> PyResult<Bound<'py,
     let mut sink = Perfetto::new(&case.workload.name, case.machine.nr_cpus(), names);
     simulate(py, case, &mut sink)?;
     Ok(PyBytes::new(py, &sink.finish()))
+}
+
+/// rt-app's own log of every task that logged a loop, by file name.
+///
+/// The log's calibration is that of a loop of 1 ns: `perf` is the configured run time in us.
+pub(crate) fn rtapp_logs(py: Python<'_>, case: &Case) -> PyResult<Vec<(String, String)>> {
+    let mut sink = Loops::default();
+    let outcome = simulate(py, case, &mut sink)?;
+    guard(py, || {
+        let mut logs: Vec<Option<String>> = vec![None; outcome.task_names.len()];
+        for (end_ns, task, phase, mut record) in sink.0 {
+            let Some(name) = outcome.task_names.get(task as usize) else { continue };
+            let Some(spec) = case.workload.tasks.iter().find(|spec| spec.name == *name) else { continue };
+            if let Some(phase) = spec.phases.get(usize::from(phase)) {
+                record.run_config_ns = phase.run_ns;
+                record.period_config_ns = phase.period_ns;
+            }
+            record.end_ns = end_ns;
+            record.start_ns = end_ns.saturating_sub(record.period_ns);
+            record.rel_start_ns = record.start_ns;
+            let log = logs[task as usize].get_or_insert_with(|| {
+                let policy = "# Policy : SCHED_OTHER priority : 0";
+                format!("{policy}\n{LOG_HEADER}\n")
+            });
+            log.push_str(&log_line(&record, 1));
+        }
+        let named = outcome.task_names.iter().zip(logs);
+        named.filter_map(|(name, log)| log.map(|text| (log_file_name("rt-app", name), text))).collect()
+    })
+}
+
+/// Keeps the loops that rt-app would log: (end, task, phase, what the event says).
+#[derive(Default)]
+struct Loops(Vec<(u64, u32, u16, LoopRecord)>);
+
+impl Sink for Loops {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        if let Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns } = *event {
+            let record = LoopRecord { idx: task, run_ns, period_ns, slack_ns, wu_lat_ns, ..LoopRecord::default() };
+            self.0.push((now_ns, task, phase, record));
+        }
+    }
 }
