@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 mod error;
 mod machine;
 mod names;
+mod stats;
 mod verify;
 mod workload;
 
@@ -28,6 +29,7 @@ mod _opplab {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::error::install_panic_hook();
+        super::stats::register(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }
