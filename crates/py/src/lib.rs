@@ -5,13 +5,10 @@
 
 use pyo3::prelude::*;
 
-mod case;
 mod error;
-mod experiment;
 mod machine;
 mod names;
-mod perfetto;
-mod run;
+mod stats;
 mod verify;
 mod workload;
 
@@ -20,10 +17,6 @@ mod workload;
 mod _opplab {
     use pyo3::prelude::*;
 
-    #[pymodule_export]
-    use super::case::PyCase;
-    #[pymodule_export]
-    use super::experiment::PyExperiment;
     #[pymodule_export]
     use super::machine::PyMachine;
     #[pymodule_export]
@@ -36,6 +29,7 @@ mod _opplab {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::error::install_panic_hook();
+        super::stats::register(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }
