@@ -5,9 +5,13 @@
 
 use pyo3::prelude::*;
 
+mod case;
 mod error;
+mod experiment;
 mod machine;
 mod names;
+mod perfetto;
+mod run;
 mod stats;
 mod verify;
 mod workload;
@@ -17,6 +21,10 @@ mod workload;
 mod _opplab {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::case::PyCase;
+    #[pymodule_export]
+    use super::experiment::PyExperiment;
     #[pymodule_export]
     use super::machine::PyMachine;
     #[pymodule_export]
