@@ -110,3 +110,71 @@ impl RqClock {
         self.clock_pelt.wrapping_sub(self.lost_idle_time)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pelt::HalfLife32;
+    use proptest::prelude::*;
+
+    /// Goal: at half capacity and half speed a quarter of the time passes, and idling catches up.
+    #[test]
+    fn time_dilates_and_catches_up() {
+        let mut clock = RqClock::new(0, 0);
+        clock.update_rq_clock(4_096_000, 0, false, 512, 512);
+        assert_eq!(clock.rq_clock_pelt(), 1_024_000);
+        clock.update_idle_rq_clock_pelt::<HalfLife32>(0, 0, 0);
+        assert_eq!(clock.rq_clock_pelt(), 4_096_000);
+    }
+
+    #[test]
+    fn a_saturated_cpu_has_no_idle_time_to_catch_up() {
+        let mut clock = RqClock::new(0, 0);
+        clock.update_rq_clock(4_096_000, 0, false, 512, 512);
+        let saturated = saturated_util_sum::<HalfLife32>();
+        clock.update_idle_rq_clock_pelt::<HalfLife32>(saturated - 2, 1, 1);
+        assert_eq!((clock.rq_clock_pelt(), clock.lost_idle_time), (1_024_000, 3_072_000));
+    }
+
+    #[test]
+    fn interrupts_take_task_time() {
+        let mut clock = RqClock::new(1_000, 10);
+        assert_eq!(clock.update_rq_clock(2_000, 310, false, 1024, 1024), 300);
+        assert_eq!((clock.clock, clock.clock_task, clock.rq_clock_pelt()), (2_000, 1_700, 1_700));
+        assert_eq!(clock.update_rq_clock(1_500, 400, false, 1024, 1024), 0);
+        assert_eq!(clock.clock, 2_000);
+    }
+
+    proptest! {
+        /// Goal: for clocks that go forward, PELT's now never goes back and never overtakes the tasks' time.
+        #[test]
+        fn pelt_time_is_monotonic(
+            steps in proptest::collection::vec((0..50_000_000u64, 0..1025u64, 0..1025u64, 0..4u32), 1..80),
+        ) {
+            let mut clock = RqClock::new(0, 0);
+            let (mut now, mut idle) = (0, true);
+            for (ns, capacity, freq_scale, op) in steps {
+                now += ns;
+                let before = clock.rq_clock_pelt();
+                clock.update_rq_clock(now, now / 10, idle, capacity, freq_scale);
+                if op == 0 && !idle {
+                    clock.update_idle_rq_clock_pelt::<HalfLife32>((ns as u32) << 4, 0, 0);
+                }
+                idle = op == 0;
+                prop_assert!(before <= clock.rq_clock_pelt());
+                prop_assert!(clock.rq_clock_pelt() <= clock.clock_task);
+                prop_assert!(clock.clock_task <= clock.clock);
+            }
+        }
+
+        #[test]
+        fn any_clock_has_a_successor(n: [u64; 11], idle: bool, sums: [u32; 3]) {
+            let mut clock = RqClock {
+                clock: n[0], clock_task: n[1], clock_pelt: n[2], lost_idle_time: n[3], clock_idle: n[4],
+                clock_pelt_idle: n[5], prev_irq_time: n[6],
+            };
+            clock.update_rq_clock(n[7], n[8], idle, n[9], n[10]);
+            clock.update_idle_rq_clock_pelt::<HalfLife32>(sums[0], sums[1], sums[2]);
+        }
+    }
+}

@@ -1,1 +1,276 @@
-//! Energy model tables (kernel/power/energy_model.c, include/linux/energy_model.h, v6.12).
+//! Energy model tables (kernel/power/energy_model.c, include/linux/energy_model.h; v6.12, and v5.10 to v6.8 as forms).
+//!
+//! A performance domain is a set of CPUs with one frequency. For each of its performance states the table holds a cost:
+//! the energy of a unit of work. The energy of a domain over a while is the cost of the state that its busiest CPU needs
+//! times the sum of its CPUs' utilisation. Idle power is not in the model. The artificial tables that CPPC platforms
+//! register are built by [`crate::cppc::artificial_em`].
+
+use crate::cpufreq::schedutil::{map_util_freq, map_util_perf, next_raw_freq_v5_10};
+
+/// The highest power that a state may have, 64 W in uW (include/linux/energy_model.h, v6.12).
+pub const EM_MAX_POWER: u64 = 64_000_000;
+
+/// How costs are computed and used; each name is the first version of its form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EmForm {
+    /// v5.10: `cost = fmax * mW / freq`; the state is found by a frequency with the headroom of 1.25.
+    V5_10,
+    /// v5.16 to v5.19: mW in 1/1000, inefficient states passed over, utilisation limited to the allowed capacity.
+    /// From public history, without vectors.
+    V5_16,
+    /// v6.0 to v6.5: as v5.16 from uW.
+    V6_0,
+    /// v6.6 to v6.8: as v6.0, in 1/10 uW (\[mem\] in the notes).
+    V6_6,
+    /// v6.9 and later: `cost = uW * 10 / performance`; the state is found by performance, the headroom is the caller's.
+    V6_9,
+}
+
+/// One state (include/linux/energy_model.h: struct em_perf_state, v6.12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EmPerfState {
+    /// The capacity at this frequency, 0..1024.
+    pub performance: u64,
+    /// The frequency, in kHz.
+    pub freq_khz: u64,
+    /// The power of one busy CPU at this frequency, in uW (of an artificial model: a number without a unit).
+    pub power_uw: u64,
+    /// The energy of a unit of work, in a unit that only compares.
+    pub cost: u64,
+    /// `EM_PERF_STATE_INEFFICIENT`: a higher state costs no more.
+    pub inefficient: bool,
+}
+
+/// Why a table is refused; the index counts its states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmError {
+    /// There is no state.
+    Empty,
+    /// The frequency of this state is not above the one before.
+    NonIncreasingFreq(usize),
+    /// The power of this state is 0 or above [`EM_MAX_POWER`].
+    InvalidPower(usize),
+    /// The cost of this state is 0 or above [`EM_MAX_POWER`] (artificial models only).
+    InvalidCost(usize),
+    /// The performance of this state rounds to 0: the kernel would divide by it.
+    ZeroPerformance(usize),
+}
+
+impl core::fmt::Display for EmError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Empty => write!(f, "the energy model has no state"),
+            Self::NonIncreasingFreq(at) => write!(f, "state {at}: the frequency does not increase"),
+            Self::InvalidPower(at) => write!(f, "state {at}: the power is not within 1..{EM_MAX_POWER} uW"),
+            Self::InvalidCost(at) => write!(f, "state {at}: the cost is not within 1..{EM_MAX_POWER}"),
+            Self::ZeroPerformance(at) => write!(f, "state {at}: the performance rounds to 0"),
+        }
+    }
+}
+
+impl core::error::Error for EmError {}
+
+/// Builds the table of (kHz, uW) pairs for CPUs of capacity `cpu_cap`
+/// (energy_model.c:em_create_perf_table(), em_init_performance(), em_compute_costs(); v6.12).
+///
+/// # Errors
+/// [`EmError`] where the kernel refuses the table (or would divide by 0).
+pub fn em_create_perf_table(points: &[(u64, u64)], cpu_cap: u64, form: EmForm) -> Result<Vec<EmPerfState>, EmError> {
+    let mut states = Vec::with_capacity(points.len());
+    let mut previous_khz = 0;
+    for (at, &(freq_khz, power_uw)) in points.iter().enumerate() {
+        if freq_khz <= previous_khz {
+            return Err(EmError::NonIncreasingFreq(at));
+        }
+        if power_uw == 0 || power_uw > EM_MAX_POWER {
+            return Err(EmError::InvalidPower(at));
+        }
+        states.push(EmPerfState { performance: 0, freq_khz, power_uw, cost: 0, inefficient: false });
+        previous_khz = freq_khz;
+    }
+    if states.is_empty() {
+        return Err(EmError::Empty);
+    }
+    em_init_performance(&mut states, cpu_cap);
+    em_compute_costs(&mut states, form)?;
+    Ok(states)
+}
+
+/// The performance of each state: `cap * freq / fmax` (energy_model.c:em_init_performance(), v6.12).
+pub fn em_init_performance(states: &mut [EmPerfState], cpu_cap: u64) {
+    let fmax_khz = states.last().map_or(1, |state| state.freq_khz.max(1));
+    for state in states {
+        state.performance = cpu_cap.wrapping_mul(state.freq_khz) / fmax_khz;
+    }
+}
+
+/// The cost of each state, and which states are inefficient (energy_model.c:em_compute_costs(), v6.12).
+///
+/// # Errors
+/// [`EmError::ZeroPerformance`].
+pub fn em_compute_costs(states: &mut [EmPerfState], form: EmForm) -> Result<(), EmError> {
+    let fmax_khz = states.last().map_or(1, |state| state.freq_khz);
+    for (at, state) in states.iter_mut().enumerate() {
+        let per_freq = |power: u64| fmax_khz.wrapping_mul(power) / state.freq_khz.max(1);
+        state.cost = match form {
+            EmForm::V5_10 => per_freq(state.power_uw / 1_000),
+            EmForm::V5_16 => per_freq((state.power_uw / 1_000).wrapping_mul(1_000)),
+            EmForm::V6_0 => per_freq(state.power_uw),
+            EmForm::V6_6 => per_freq(state.power_uw.wrapping_mul(10)),
+            EmForm::V6_9 => {
+                let power = state.power_uw.wrapping_mul(10);
+                power.checked_div(state.performance).ok_or(EmError::ZeroPerformance(at))?
+            }
+        };
+    }
+    mark_inefficient(states);
+    Ok(())
+}
+
+/// From the top: a state that costs as much as a higher one, or more, is inefficient.
+pub(crate) fn mark_inefficient(states: &mut [EmPerfState]) {
+    let mut least = u64::MAX;
+    for state in states.iter_mut().rev() {
+        state.inefficient = state.cost >= least;
+        least = least.min(state.cost);
+    }
+}
+
+/// The index of the state that gives `max_util`: the first with enough performance, inefficient ones passed over if
+/// `skip_inefficient`; the last if there is none (include/linux/energy_model.h:em_pd_get_efficient_state(), v6.12).
+///
+/// `None` only for an empty table.
+#[inline]
+pub fn em_pd_get_efficient_state(states: &[EmPerfState], max_util: u64, skip_inefficient: bool) -> Option<usize> {
+    let enough = |state: &EmPerfState| state.performance >= max_util && !(skip_inefficient && state.inefficient);
+    states.iter().position(enough).or(states.len().checked_sub(1))
+}
+
+/// The same by a frequency, in kHz (em_pd_get_efficient_state(), v5.16).
+#[inline]
+pub fn em_pd_get_efficient_state_by_freq(
+    states: &[EmPerfState],
+    freq_khz: u64,
+    skip_inefficient: bool,
+) -> Option<usize> {
+    let enough = |state: &EmPerfState| state.freq_khz >= freq_khz && !(skip_inefficient && state.inefficient);
+    states.iter().position(enough).or(states.len().checked_sub(1))
+}
+
+/// A performance domain (include/linux/energy_model.h: struct em_perf_domain, v6.12).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmPerfDomain {
+    /// The states by ascending frequency.
+    pub states: Vec<EmPerfState>,
+    /// The domain's CPUs, ascending.
+    pub cpus: Vec<usize>,
+    /// `EM_PERF_DOMAIN_SKIP_INEFFICIENCIES`: the cpufreq driver took the marks of inefficient states, so these
+    /// frequencies will not be set.
+    pub skip_inefficient: bool,
+    /// How energies are computed.
+    pub form: EmForm,
+}
+
+impl EmPerfDomain {
+    /// The energy of the domain, in a unit that only compares (include/linux/energy_model.h:em_cpu_energy(), v6.12;
+    /// em_cpu_energy() v5.16, em_pd_energy() v5.10).
+    ///
+    /// `max_util` is the utilisation of the busiest CPU, `sum_util` that of all; `allowed_cpu_cap` the capacity that
+    /// limits leave; `scale_cpu` the CPUs' capacity, which only the forms before v6.9 look at.
+    #[inline]
+    pub fn em_cpu_energy(&self, max_util: u64, sum_util: u64, allowed_cpu_cap: u64, scale_cpu: u64) -> u64 {
+        let Some(fmax_khz) = self.states.last().map(|state| state.freq_khz) else { return 0 };
+        if sum_util == 0 {
+            return 0;
+        }
+        if self.form == EmForm::V6_9 {
+            let max_util = max_util.min(allowed_cpu_cap);
+            return em_pd_get_efficient_state(&self.states, max_util, self.skip_inefficient)
+                .map_or(0, |at| self.states[at].cost.wrapping_mul(sum_util));
+        }
+        let at = if self.form == EmForm::V5_10 {
+            let freq_khz = next_raw_freq_v5_10(max_util, fmax_khz, scale_cpu);
+            em_pd_get_efficient_state_by_freq(&self.states, freq_khz, false)
+        } else {
+            let max_util = map_util_perf(max_util).min(allowed_cpu_cap);
+            let freq_khz = map_util_freq(max_util, fmax_khz, scale_cpu);
+            em_pd_get_efficient_state_by_freq(&self.states, freq_khz, self.skip_inefficient)
+        };
+        at.map_or(0, |at| self.states[at].cost.wrapping_mul(sum_util) / scale_cpu.max(1))
+    }
+
+    /// The frequencies of the inefficient states, in kHz, as they are offered to the cpufreq driver
+    /// (energy_model.c:em_cpufreq_update_efficiencies(), v6.12; see
+    /// [`crate::cpufreq::freq_table::FreqTable::set_inefficient`]).
+    pub fn inefficient_freqs_khz(&self) -> impl Iterator<Item = u64> + '_ {
+        self.states.iter().filter(|state| state.inefficient).map(|state| state.freq_khz)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn domain(points: &[(u64, u64)], cpu_cap: u64, form: EmForm) -> EmPerfDomain {
+        let states = em_create_perf_table(points, cpu_cap, form).expect("a valid table");
+        EmPerfDomain { states, cpus: vec![0], skip_inefficient: true, form }
+    }
+
+    #[test]
+    fn refusals() {
+        let check = |points: &[(u64, u64)], expected| {
+            assert_eq!(em_create_perf_table(points, 1024, EmForm::V6_9), Err(expected));
+        };
+        check(&[], EmError::Empty);
+        check(&[(1_000, 1), (1_000, 2)], EmError::NonIncreasingFreq(1));
+        check(&[(1_000, 0)], EmError::InvalidPower(0));
+        check(&[(1_000, EM_MAX_POWER + 1)], EmError::InvalidPower(0));
+        check(&[(1, 5), (5_000, 6)], EmError::ZeroPerformance(0));
+    }
+
+    /// Goal: a state that is dearer per work than a higher one is never chosen.
+    #[test]
+    fn dear_states_are_passed_over() {
+        let domain = domain(&[(1_000, 900), (2_000, 1_000), (3_000, 3_000)], 600, EmForm::V6_9);
+        assert_eq!(domain.states.iter().map(|state| state.inefficient).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(domain.em_cpu_energy(100, 10, 600, 600), domain.states[1].cost * 10);
+        assert_eq!(domain.inefficient_freqs_khz().collect::<Vec<_>>(), [1_000]);
+    }
+
+    #[test]
+    fn v5_10_costs_are_in_milliwatts_and_headroom_is_inside() {
+        let domain = domain(&[(1_000, 50_000), (2_000, 200_000)], 1024, EmForm::V5_10);
+        assert_eq!(domain.states.iter().map(|state| state.cost).collect::<Vec<_>>(), [100, 200]);
+        assert_eq!(domain.em_cpu_energy(400, 1024, 1024, 1024), 100);
+        assert_eq!(domain.em_cpu_energy(420, 1024, 1024, 1024), 200);
+    }
+
+    proptest! {
+        /// Goal: no input panics; at equal state more work never costs less energy.
+        #[test]
+        fn energy_grows_with_work(
+            steps in proptest::collection::vec((1..500_000u64, 1..EM_MAX_POWER), 1..20), cap in 1..1025u64,
+            form in prop_oneof![Just(EmForm::V5_10), Just(EmForm::V5_16), Just(EmForm::V6_6), Just(EmForm::V6_9)],
+            max_util in 0..2048u64, sums in (0..16_384u64, 0..16_384u64), allowed in 0..2048u64, skip: bool,
+        ) {
+            let mut khz = 0;
+            let points: Vec<_> = steps.iter().map(|&(step, uw)| { khz += step; (khz, uw) }).collect();
+            let Ok(states) = em_create_perf_table(&points, cap, form) else { return Ok(()) };
+            let domain = EmPerfDomain { states, cpus: vec![0], skip_inefficient: skip, form };
+            let (less, more) = (sums.0.min(sums.1), sums.0.max(sums.1));
+            prop_assert!(domain.em_cpu_energy(max_util, less, allowed, cap)
+                <= domain.em_cpu_energy(max_util, more, allowed, cap));
+        }
+
+        #[test]
+        fn any_table_has_an_answer(points: Vec<(u64, u64)>, cap: u64, numbers: [u64; 4]) {
+            for form in [EmForm::V5_10, EmForm::V5_16, EmForm::V6_0, EmForm::V6_6, EmForm::V6_9] {
+                if let Ok(states) = em_create_perf_table(&points, cap, form) {
+                    let domain = EmPerfDomain { states, cpus: vec![], skip_inefficient: true, form };
+                    let _ = domain.em_cpu_energy(numbers[0], numbers[1], numbers[2], numbers[3]);
+                }
+            }
+        }
+    }
+}

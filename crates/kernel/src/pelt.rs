@@ -423,3 +423,148 @@ pub fn ramp_up_periods<H: HalfLife>(util: u64) -> Option<u32> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NICE_0: u64 = 1024 << 10;
+    /// One period in ns.
+    const PERIOD_NS: u64 = 1 << 20;
+
+    fn run<H: HalfLife>(sa: &mut SchedAvg, periods: u64, running: bool) {
+        for _ in 0..periods {
+            let now = sa.last_update_time + PERIOD_NS;
+            update_load_avg_se::<H>(now, sa, SeFacts::task(NICE_0, running, running));
+        }
+    }
+
+    /// Goal: the sum of a geometric row is what always running converges to, and half of it is gone in a half-life.
+    #[test]
+    fn half_lives() {
+        fn check<H: HalfLife>(settled: u64) {
+            let mut sa = SchedAvg::default();
+            run::<H>(&mut sa, 40 * H::PERIOD as u64, true);
+            assert_eq!(sa.util_avg, settled);
+            run::<H>(&mut sa, H::PERIOD as u64, false);
+            assert!(sa.util_avg.abs_diff(512) <= 1, "{}", sa.util_avg);
+        }
+        check::<HalfLife32>(1024);
+        check::<HalfLife16>(1024);
+        check::<HalfLife8>(1025);
+    }
+
+    #[test]
+    fn maxima_are_the_published_ones() {
+        assert_eq!((HalfLife32::MAX, HalfLife16::MAX, HalfLife8::MAX), (47742, 24130, 12326));
+        assert_eq!(HalfLife16::INV[1], YN_INV_32[2]);
+        assert_eq!(saturated_util_sum::<HalfLife32>(), (46718 << 10) - 47742);
+    }
+
+    #[test]
+    fn weights_scale_down_to_at_least_two() {
+        let check = |weight, expected| assert_eq!(scale_load_down(weight), expected, "{weight}");
+        check(0, 0);
+        check(1, 2);
+        check(NICE_0, 1024);
+        check(3072, 3);
+    }
+
+    /// Goal: a clock that goes back changes the time stamp only; a unit that is not full stays open.
+    #[test]
+    fn time_that_does_not_pass() {
+        let mut sa = SchedAvg { last_update_time: 5000, util_sum: 77, period_contrib: 3, ..SchedAvg::default() };
+        let facts = SeFacts::task(NICE_0, true, true);
+        assert!(!update_load_avg_se::<HalfLife32>(4000, &mut sa, facts));
+        assert_eq!((sa.last_update_time, sa.util_sum), (4000, 77));
+        assert!(!update_load_avg_se::<HalfLife32>(5023, &mut sa, facts));
+        assert_eq!((sa.last_update_time, sa.util_sum), (4000, 77));
+        assert!(!update_load_avg_se::<HalfLife32>(5024, &mut sa, facts));
+        assert_eq!((sa.last_update_time, sa.util_sum, sa.period_contrib), (5024, 77 + 1024, 4));
+    }
+
+    #[test]
+    fn ramps() {
+        assert_eq!(ramp_up_periods::<HalfLife32>(512), Some(32));
+        assert_eq!(ramp_up_periods::<HalfLife8>(512), Some(8));
+        assert_eq!(ramp_up_periods::<HalfLife32>(0), Some(0));
+        assert_eq!(ramp_up_periods::<HalfLife32>(1025), None);
+        assert!(ramp_up_periods::<HalfLife16>(900) < ramp_up_periods::<HalfLife32>(900));
+    }
+
+    fn any_avg() -> impl Strategy<Value = SchedAvg> {
+        (any::<[u64; 6]>(), any::<[u32; 3]>()).prop_map(|(wide, narrow)| SchedAvg {
+            last_update_time: wide[0],
+            load_sum: wide[1],
+            runnable_sum: wide[2],
+            util_sum: narrow[0],
+            period_contrib: narrow[1],
+            load_avg: wide[3],
+            runnable_avg: wide[4],
+            util_avg: wide[5],
+            util_est: narrow[2],
+        })
+    }
+
+    fn any_update<H: HalfLife>(sa: SchedAvg, now: u64, numbers: [u64; 3], flags: [bool; 2]) {
+        let [weight, runnable, irq_ns] = numbers;
+        let facts = SeFacts { weight, on_rq: flags[0], runnable, running: flags[1] };
+        for mut sa in [sa, SchedAvg { last_update_time: now.wrapping_sub(irq_ns), ..sa }] {
+            update_load_avg_se::<H>(now, &mut sa, facts);
+            update_load_avg_blocked_se::<H>(now, &mut sa, weight);
+            update_load_avg_cfs_rq::<H>(now.wrapping_add(runnable), &mut sa, weight, runnable, flags[1]);
+            update_hw_load_avg::<H>(now, &mut sa, weight);
+            update_irq_load_avg::<H>(now, &mut sa, irq_ns, weight, runnable);
+        }
+    }
+
+    proptest! {
+        /// Goal: no state and no input panics.
+        #[test]
+        fn any_state_has_a_successor(sa in any_avg(), now: u64, numbers: [u64; 3], flags: [bool; 2]) {
+            any_update::<HalfLife32>(sa, now, numbers, flags);
+            any_update::<HalfLife16>(sa, now, numbers, flags);
+            any_update::<HalfLife8>(sa, now, numbers, flags);
+            let _ = decay_load::<HalfLife32>(numbers[0], numbers[1]);
+            let _ = accumulate_pelt_segments::<HalfLife8>(numbers[0], numbers[1] as u32, numbers[2] as u32);
+        }
+
+        /// Goal: from any history of a task, signals stay within their bounds, and running instead of waiting, or
+        /// waiting instead of sleeping, never lowers one.
+        #[test]
+        fn more_activity_never_lowers_a_signal(
+            history in proptest::collection::vec((1..40_000_000u64, 0..3u32), 0..60), last_ns in 0..100_000_000u64,
+        ) {
+            let mut sa = SchedAvg::default();
+            let step = |sa: &mut SchedAvg, ns: u64, activity: u32| {
+                let facts = SeFacts::task(NICE_0, activity > 0, activity > 1);
+                update_load_avg_se::<HalfLife32>(sa.last_update_time + ns, sa, facts);
+            };
+            for (ns, activity) in history {
+                step(&mut sa, ns, activity);
+                prop_assert!(sa.util_avg <= 1024 && sa.runnable_avg <= 1024 && sa.load_avg <= 1024);
+                prop_assert!(sa.util_avg <= sa.runnable_avg && sa.period_contrib < 1024);
+            }
+            let [sleeping, waiting, running] = [0, 1, 2].map(|activity| {
+                let mut sa = sa;
+                step(&mut sa, last_ns, activity);
+                sa
+            });
+            prop_assert!(sleeping.util_avg <= waiting.util_avg && waiting.util_avg <= running.util_avg);
+            prop_assert!(sleeping.runnable_avg <= waiting.runnable_avg);
+            prop_assert!(sleeping.load_avg <= waiting.load_avg);
+        }
+
+        /// Goal: decay never grows, neither with the value nor with time.
+        #[test]
+        fn decay_is_monotonic(a: u64, b: u64, n in 0..3000u64) {
+            let (low, high) = (a.min(b), a.max(b));
+            prop_assert!(decay_load::<HalfLife32>(low, n) <= decay_load::<HalfLife32>(high, n));
+            prop_assert!(decay_load::<HalfLife32>(high, n) <= high);
+            if n >= 32 {
+                prop_assert!(decay_load::<HalfLife32>(high, n) <= decay_load::<HalfLife32>(high, n - 32));
+            }
+        }
+    }
+}

@@ -1,1 +1,518 @@
-//! Kernel profiles: what differs from version to version.
+//! Kernel profiles: what differs between versions, in one table of gates.
+//!
+//! A policy names a profile ("5.18"), never single gates; for an experiment each gate can be overridden by name. A
+//! gate's value in a profile is the last one whose version is not above the profile's, so that the table also answers
+//! for versions between the named ones ([`KernelProfile::at`]).
+//!
+//! Each value cites a commit, whose title was checked in public history, or a section of the project's kernel notes.
+//! "From memory" marks what the notes or this table did not check. Orthogonal to all gates and not here: which f_max
+//! is taken ([`crate::freq_invariance::FreqMax`]), the drivers, tunables, CONFIG_HZ and the PELT half-life.
+
+use crate::cpufreq::intel_pstate::IowaitBoostForm;
+use crate::cpufreq::schedutil::{
+    Headroom, IowaitForm, SugovGates, UtilForm, cpufreq_policy_transition_delay_us,
+    cpufreq_policy_transition_delay_us_v5_10,
+};
+use crate::energy_model::EmForm;
+use crate::freq_invariance::FreqMax;
+use crate::util_est::UtilEstForm;
+
+/// A kernel version: major and minor number.
+pub type Version = (u16, u16);
+
+/// In no profile; for overriding only.
+const NEVER: Version = (u16::MAX, 0);
+
+/// One possible value of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GateValue {
+    /// The value's name in policy files.
+    pub name: &'static str,
+    /// The first version with it; `None`: in no profile, for overriding only.
+    pub since: Option<Version>,
+    /// What it means.
+    pub what: &'static str,
+    /// Where that is known from.
+    pub source: &'static str,
+}
+
+/// One row of the table: a thing that kernels do differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gate {
+    /// The gate's name in policy files.
+    pub name: &'static str,
+    /// What differs.
+    pub what: &'static str,
+    /// Its values by the version that brought them.
+    pub values: &'static [GateValue],
+}
+
+/// Why a gate was not overridden.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateError {
+    /// There is no gate of that name; the list is [`gate_names`].
+    UnknownGate(String),
+    /// The gate has no such value.
+    UnknownValue {
+        /// The gate.
+        gate: &'static str,
+        /// What was asked for.
+        value: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+}
+
+impl core::fmt::Display for GateError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::UnknownGate(name) => {
+                write!(f, "unknown gate {name:?} (there are {})", gate_names().collect::<Vec<_>>().join(", "))
+            }
+            Self::UnknownValue { gate, value, known } => {
+                write!(f, "gate {gate:?} has no value {value:?} (it has {})", known.join(", "))
+            }
+        }
+    }
+}
+
+impl core::error::Error for GateError {}
+
+macro_rules! gates {
+    ($(
+        $field:ident: $type:ident, $what:literal {
+            $($variant:ident = $name:literal since $since:expr, $meaning:literal, $source:literal;)+
+        }
+    )+) => {
+        $(
+            #[doc = $what]
+            #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+            pub enum $type {
+                $(
+                    #[doc = concat!("`", $name, "`: ", $meaning, " (", $source, ").")]
+                    $variant,
+                )+
+            }
+
+            impl $type {
+                /// All values, in the order of the versions that brought them.
+                pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+                const SINCE: &'static [Version] = &[$($since),+];
+
+                /// The name in policy files.
+                pub const fn name(self) -> &'static str {
+                    match self {
+                        $(Self::$variant => $name,)+
+                    }
+                }
+
+                /// The value called `name`.
+                pub fn from_name(name: &str) -> Option<Self> {
+                    Self::ALL.iter().copied().find(|value| value.name() == name)
+                }
+
+                fn at(version: Version) -> Self {
+                    let last = Self::SINCE.iter().rposition(|&since| since <= version);
+                    Self::ALL[last.unwrap_or(0)]
+                }
+            }
+        )+
+
+        /// The table: every gate with its values, versions and sources.
+        pub const GATES: &[Gate] = &[
+            $(Gate {
+                name: stringify!($field),
+                what: $what,
+                values: &[
+                    $(GateValue {
+                        name: $name,
+                        since: if $since.0 == NEVER.0 { None } else { Some($since) },
+                        what: $meaning,
+                        source: $source,
+                    },)+
+                ],
+            },)+
+        ];
+
+        /// How a kernel of some version behaves: the value of every gate.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct KernelProfile {
+            /// The version whose values were taken.
+            pub version: Version,
+            $(
+                #[doc = $what]
+                pub $field: $type,
+            )+
+        }
+
+        impl KernelProfile {
+            /// The gates as they are in `version`; versions before v4.17 count as that.
+            pub fn at(version: Version) -> Self {
+                Self { version, $($field: $type::at(version)),+ }
+            }
+
+            /// Overrides one gate by name.
+            ///
+            /// # Errors
+            /// [`GateError`], with the names that there are.
+            pub fn set(&mut self, gate: &str, value: &str) -> Result<(), GateError> {
+                match gate {
+                    $(
+                        stringify!($field) => match $type::from_name(value) {
+                            Some(value) => self.$field = value,
+                            None => return Err(GateError::UnknownValue {
+                                gate: stringify!($field),
+                                value: value.to_owned(),
+                                known: $type::ALL.iter().map(|value| value.name()).collect(),
+                            }),
+                        },
+                    )+
+                    _ => return Err(GateError::UnknownGate(gate.to_owned())),
+                }
+                Ok(())
+            }
+
+            /// The name of a gate's value; `None` if there is no such gate.
+            pub fn show(&self, gate: &str) -> Option<&'static str> {
+                match gate {
+                    $(stringify!($field) => Some(self.$field.name()),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+gates! {
+    // Utilisation.
+    invariance: Invariance, "How PELT follows the CPU's speed." {
+        ScaledContribution = "scaled-contribution" since (4, 17), "each contribution is multiplied by frequency and capacity", "notes 2b";
+        TimeDilated = "time-dilated" since (5, 1), "the clock runs slower on slow CPUs", "commit 23127296889f, notes 2";
+        None = "none" since NEVER, "busy time is taken as it is", "text 002";
+    }
+    x86_invariance: X86Invariance, "Which x86 machines know their speed relative to f_max." {
+        Absent = "absent" since (4, 17), "none: the frequency scale is always 1024", "notes 3 and 14";
+        Intel = "intel" since (5, 7), "Intel, with four-core turbo as f_max", "commit 1567c3e3467c";
+        IntelAmd = "intel-amd" since (5, 11), "AMD too, with the midpoint of max_boost and max_P as f_max", "commits 41ea667227ba and 976df7e5730e";
+    }
+    runnable_signal: RunnableSignal, "What PELT keeps beside load and utilisation." {
+        Load = "load" since (4, 17), "the runnable load, runnable_load_avg", "notes 2b";
+        Runnable = "runnable" since (5, 7), "the number of runnable tasks, runnable_avg", "notes 1, from memory";
+    }
+    util_est: UtilEst, "How a task's utilisation is estimated at wake-up." {
+        Quarter = "quarter" since (4, 17), "last activation and an average that moves by a quarter both ways", "commit 7f65ea42eb00, notes 4";
+        FastUp = "fast-up" since (5, 5), "the average goes up at once", "commit b8c96361402a";
+        Filtered = "filtered" since (5, 12), "small changes of the average still store the last activation", "commit b89997aa88f0";
+        Runnable = "filtered-runnable" since (6, 5), "no decay while the task was kept waiting", "notes 4, public history";
+        Single = "single" since (6, 8), "one value", "commit 11137d384996";
+    }
+    // schedutil.
+    sugov_util: SugovUtil, "Which utilisation schedutil computes." {
+        Clamped = "clamped" since (4, 17), "one number, clamped by uclamp", "notes 5";
+        Bounded = "bounded" since (6, 8), "the utilisation and its bounds apart", "commit 9c0b4bb7f630";
+    }
+    headroom: HeadroomPlace, "Where schedutil's headroom of 1.25 is applied." {
+        InFrequency = "in-frequency" since (4, 17), "on the reference frequency", "notes 5";
+        InClampedUtil = "in-clamped-util" since (5, 14), "on the clamped utilisation", "notes 5, from memory";
+        InEffectivePerf = "in-effective-perf" since (6, 8), "on the utilisation, before it is bounded", "commit 9c0b4bb7f630";
+    }
+    noninvariant_headroom: NoninvariantHeadroom, "How often the headroom counts without frequency invariance." {
+        Once = "once" since (4, 17), "1.25 * f_curr * util", "text 002, notes 5";
+        Twice = "twice" since (6, 8), "1.25 * f_curr * 1.25 * util", "commit b3edde44e5d4, notes 5";
+    }
+    freq_ref: FreqRef, "The frequency of which an invariant utilisation is a share." {
+        CpuinfoMax = "cpuinfo-max" since (4, 17), "the policy's hardware maximum", "notes 5";
+        Arch = "arch" since (6, 8), "arch_scale_freq_ref() where the architecture has one", "commit b3edde44e5d4";
+    }
+    runnable_boost: RunnableBoost, "Whether waiting tasks raise the utilisation that the governor sees." {
+        Off = "off" since (4, 17), "no", "notes 5";
+        On = "on" since (6, 5), "a larger runnable signal counts instead", "commit 7d0583cf9ec7";
+    }
+    shared_stale_cpus: SharedStaleCpus, "CPUs of a shared policy that did not report for a tick." {
+        Counted = "counted" since (4, 17), "count with their decayed utilisation", "notes 5, from memory";
+        Ignored = "ignored" since NEVER, "are left out (to v4.16)", "notes 5, from memory";
+    }
+    sugov_iowait_boost: SugovIowaitBoost, "The unit of schedutil's boost for I/O." {
+        Frequency = "frequency" since (4, 17), "kHz, from the lowest frequency on", "notes 5, from memory";
+        Capacity = "capacity" since (5, 1), "capacity, from 128 on", "notes 5";
+    }
+    rate_limit: RateLimit, "schedutil's default rate limit if the driver suggests none." {
+        Latency1000Max10ms = "latency-x1000-10ms" since (4, 17), "a thousand transition latencies, at most 10 ms", "notes 5";
+        Latency1000Max2ms = "latency-x1000-2ms" since (6, 9), "a thousand transition latencies, at most 2 ms", "commit e13aa799c2a6";
+        Latency1_5 = "latency-x1.5" since (6, 12), "one and a half transition latencies", "commit 37c6dccd6837, notes 5";
+    }
+    sugov_affinity: SugovAffinity, "Whether user space may move schedutil's threads." {
+        Bound = "bound" since (4, 17), "no: bound to the policy's CPUs", "notes 5";
+        Free = "free" since (6, 13), "yes, where any CPU may change the frequency", "text 004, notes 5";
+    }
+    // Energy-aware scheduling.
+    eas: Eas, "Energy-aware task placement." {
+        Absent = "absent" since (4, 17), "does not exist", "commit 732cd75b8c92";
+        Present = "present" since (5, 0), "find_energy_efficient_cpu()", "commit 732cd75b8c92";
+    }
+    feec_margin: FeecMargin, "What another CPU must save for a task to leave its previous one." {
+        SixPercentPrev = "6-percent-of-prev" since (4, 17), "a sixteenth of the energy with the task on its previous CPU", "commit eb92692b2544 (what it replaced)";
+        SixPercentTotal = "6-percent-of-total" since (5, 4), "a sixteenth of all energy", "commit eb92692b2544, notes 9";
+        None = "none" since (6, 0), "anything", "commit b812fc9768e0";
+    }
+    em_cost: EmCost, "How the energy model's costs are formed." {
+        MilliWatt = "mW" since (4, 17), "fmax * mW / freq", "notes 8";
+        MilliWattEfficient = "mW-efficient" since (5, 16), "the same in 1/1000, inefficient states passed over", "notes 8, public history";
+        MicroWatt = "uW" since (6, 0), "fmax * uW / freq", "notes 8, public history";
+        TenthMicroWatt = "uW-x10" since (6, 6), "fmax * uW * 10 / freq", "notes 8, from memory";
+        Performance = "performance" since (6, 9), "uW * 10 / performance", "notes 8";
+    }
+    // The fair class and placement.
+    fair_class: FairClass, "How the fair class picks." {
+        Cfs = "cfs" since (4, 17), "the smallest virtual run time", "notes 12, notes-scheduler B";
+        Eevdf = "eevdf" since (6, 6), "the earliest virtual deadline of those eligible", "commit 147f3efaa241";
+    }
+    base_slice: BaseSlice, "The base slice before scaling by the number of CPUs (CFS: the minimal granularity)." {
+        Us750 = "0.75ms" since (4, 17), "0.75 ms", "notes 12";
+        Us700 = "0.70ms" since (6, 12), "0.70 ms, a backport in v6.12.117", "notes 12";
+    }
+    delay_dequeue: DelayDequeue, "Whether a task that sleeps while not eligible stays queued." {
+        Off = "off" since (4, 17), "no", "notes 12";
+        On = "on" since (6, 12), "until it is eligible", "commit 152e11f6df29";
+    }
+    select_idle_scan: SelectIdleScan, "What limits the search for an idle CPU at wake-up." {
+        SisProp = "sis-prop" since (4, 17), "average idle time against the cost of scanning", "notes 10, from memory";
+        SisUtil = "sis-util" since (5, 19), "the utilisation of the cache domain", "commit 70fb5ccf2ebb";
+    }
+    // intel_pstate.
+    hwp_dynamic_boost: HwpDynamicBoost, "Whether intel_pstate raises HWP's lower limit after I/O." {
+        Absent = "absent" since (4, 17), "does not exist", "commit e0efd5be63e8, text 001";
+        Servers = "servers" since (4, 18), "by default on servers only", "commit e0efd5be63e8, notes 7";
+        Everywhere = "everywhere" since NEVER, "on every machine", "text 001";
+    }
+    intel_iowait_boost: IntelIowaitBoost, "How intel_pstate's active mode without HWP boosts for I/O." {
+        Full = "full" since (4, 17), "to the full at once", "from memory";
+        Doubling = "doubling" since (5, 1), "from an eighth on, doubling", "notes 7; the version from memory";
+    }
+}
+
+/// The profiles that policies may name, oldest first.
+pub const PROFILES: &[(&str, Version)] = &[
+    ("4.17", (4, 17)),
+    ("5.0", (5, 0)),
+    ("5.9", (5, 9)),
+    ("5.18", (5, 18)),
+    ("6.1", (6, 1)),
+    ("6.6", (6, 6)),
+    ("6.12", (6, 12)),
+    ("6.13", (6, 13)),
+];
+
+/// The names of all gates, in the order of the table.
+pub fn gate_names() -> impl Iterator<Item = &'static str> {
+    GATES.iter().map(|gate| gate.name)
+}
+
+/// The names of all profiles, oldest first.
+pub fn profile_names() -> impl Iterator<Item = &'static str> {
+    PROFILES.iter().map(|&(name, _)| name)
+}
+
+/// Kinds of machine that tell their speed in different ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Platform {
+    /// ARM: the driver reports each change of the frequency.
+    Arm,
+    /// Intel: APERF and MPERF.
+    Intel,
+    /// AMD with CPPC: APERF and MPERF.
+    Amd,
+}
+
+impl KernelProfile {
+    /// The profile called `name` (a leading `v` is allowed), one of [`PROFILES`].
+    pub fn named(name: &str) -> Option<Self> {
+        let bare = name.strip_prefix('v').unwrap_or(name);
+        PROFILES.iter().find(|(known, _)| *known == bare).map(|&(_, version)| Self::at(version))
+    }
+
+    /// `arch_scale_freq_invariant()`: whether utilisation is relative to f_max on such a machine.
+    pub fn freq_invariant(&self, platform: Platform) -> bool {
+        let arch_knows = match platform {
+            Platform::Arm => true,
+            Platform::Intel => self.x86_invariance != X86Invariance::Absent,
+            Platform::Amd => self.x86_invariance == X86Invariance::IntelAmd,
+        };
+        arch_knows && self.invariance != Invariance::None
+    }
+
+    /// The f_max that the kernel takes on such a machine, where it is invariant.
+    pub fn freq_max(&self, platform: Platform) -> FreqMax {
+        match platform {
+            Platform::Arm => FreqMax::MaxBoost,
+            Platform::Intel => FreqMax::Turbo4Cores,
+            Platform::Amd => FreqMax::Mid,
+        }
+    }
+
+    /// The gates of schedutil, as the governor takes them.
+    pub fn sugov_gates(&self) -> SugovGates {
+        SugovGates {
+            util: match self.sugov_util {
+                SugovUtil::Clamped => UtilForm::Clamped,
+                SugovUtil::Bounded => UtilForm::Bounded,
+            },
+            headroom: match self.headroom {
+                HeadroomPlace::InFrequency => Headroom::InFrequency,
+                HeadroomPlace::InClampedUtil => Headroom::InClampedUtil,
+                HeadroomPlace::InEffectivePerf => Headroom::InEffectivePerf,
+            },
+            freq_ref: self.freq_ref == FreqRef::Arch,
+            margin_on_current: self.noninvariant_headroom == NoninvariantHeadroom::Twice,
+            runnable_boost: self.runnable_boost == RunnableBoost::On,
+            shared_skips_stale: self.shared_stale_cpus == SharedStaleCpus::Ignored,
+            iowait: match self.sugov_iowait_boost {
+                SugovIowaitBoost::Frequency => IowaitForm::Frequency,
+                SugovIowaitBoost::Capacity => IowaitForm::Capacity,
+            },
+        }
+    }
+
+    /// The form of the estimate's pair of values; `None` where it is a single one.
+    pub fn util_est_form(&self) -> Option<UtilEstForm> {
+        match self.util_est {
+            UtilEst::Quarter => Some(UtilEstForm::V4_17),
+            UtilEst::FastUp => Some(UtilEstForm::V5_5),
+            UtilEst::Filtered => Some(UtilEstForm::V5_12),
+            UtilEst::Runnable => Some(UtilEstForm::V6_5),
+            UtilEst::Single => None,
+        }
+    }
+
+    /// The form of the energy model.
+    pub fn em_form(&self) -> EmForm {
+        match self.em_cost {
+            EmCost::MilliWatt => EmForm::V5_10,
+            EmCost::MilliWattEfficient => EmForm::V5_16,
+            EmCost::MicroWatt => EmForm::V6_0,
+            EmCost::TenthMicroWatt => EmForm::V6_6,
+            EmCost::Performance => EmForm::V6_9,
+        }
+    }
+
+    /// schedutil's default `rate_limit_us` for a driver with these transition delay (0: none suggested) and latency.
+    pub fn rate_limit_us(&self, transition_delay_us: u32, transition_latency_ns: u32) -> u32 {
+        match self.rate_limit {
+            RateLimit::Latency1000Max10ms => {
+                cpufreq_policy_transition_delay_us_v5_10(transition_delay_us, transition_latency_ns)
+            }
+            RateLimit::Latency1000Max2ms if transition_delay_us == 0 => {
+                cpufreq_policy_transition_delay_us_v5_10(0, transition_latency_ns).min(2_000)
+            }
+            RateLimit::Latency1000Max2ms => transition_delay_us,
+            RateLimit::Latency1_5 => cpufreq_policy_transition_delay_us(transition_delay_us, transition_latency_ns),
+        }
+    }
+
+    /// The I/O boost of intel_pstate's active mode.
+    pub fn intel_iowait_form(&self) -> IowaitBoostForm {
+        match self.intel_iowait_boost {
+            IntelIowaitBoost::Full => IowaitBoostForm::Full,
+            IntelIowaitBoost::Doubling => IowaitBoostForm::Doubling,
+        }
+    }
+
+    /// Whether HWP's dynamic boost is on by default.
+    pub fn hwp_boost_default(&self, server: bool) -> bool {
+        match self.hwp_dynamic_boost {
+            HwpDynamicBoost::Absent => false,
+            HwpDynamicBoost::Servers => server,
+            HwpDynamicBoost::Everywhere => true,
+        }
+    }
+
+    /// The base slice before scaling, ns.
+    pub fn base_slice_ns(&self) -> u64 {
+        match self.base_slice {
+            BaseSlice::Us750 => 750_000,
+            BaseSlice::Us700 => 700_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> KernelProfile {
+        KernelProfile::named(name).unwrap_or_else(|| panic!("no profile {name}"))
+    }
+
+    /// What the texts say of their kernels.
+    #[test]
+    fn kernels_of_the_texts() {
+        let check = |name, gate, value| assert_eq!(named(name).show(gate), Some(value), "{gate} of {name}");
+        // 001: before and after the HWP boost.
+        check("4.17", "hwp_dynamic_boost", "absent");
+        check("5.0", "hwp_dynamic_boost", "servers");
+        // 002: v5.0 has neither x86 invariance nor time dilation.
+        check("5.0", "x86_invariance", "absent");
+        check("5.0", "invariance", "scaled-contribution");
+        check("5.0", "noninvariant_headroom", "once");
+        // 000: v5.9 without AMD.
+        assert!(named("5.9").freq_invariant(Platform::Intel));
+        assert!(!named("5.9").freq_invariant(Platform::Amd));
+        // 003: a kernel with the margin.
+        check("5.18", "feec_margin", "6-percent-of-total");
+        check("6.1", "feec_margin", "none");
+        // 004: the affinity comes after v6.12.
+        check("6.12", "sugov_affinity", "bound");
+        check("6.13", "sugov_affinity", "free");
+        check("6.1", "fair_class", "cfs");
+        check("6.6", "fair_class", "eevdf");
+        check("6.6", "delay_dequeue", "off");
+    }
+
+    /// The governor's own constants and the table say the same.
+    #[test]
+    fn schedutil_agrees() {
+        assert_eq!(named("5.0").sugov_gates(), SugovGates::V4_17);
+        assert_eq!(named("5.9").sugov_gates(), SugovGates::V5_10);
+        assert_eq!(named("5.18").sugov_gates(), SugovGates::V5_18);
+        assert_eq!(named("6.6").sugov_gates(), SugovGates::V6_6);
+        assert_eq!(named("v6.12").sugov_gates(), SugovGates::V6_12);
+    }
+
+    /// acpi-cpufreq's 10 us: 10 ms in old kernels, 15 us today.
+    #[test]
+    fn rate_limits() {
+        assert_eq!(named("5.9").rate_limit_us(0, 10_000), 10_000);
+        assert_eq!(KernelProfile::at((6, 10)).rate_limit_us(0, 10_000), 2_000);
+        assert_eq!(named("6.12").rate_limit_us(0, 10_000), 15);
+        for (name, _) in PROFILES {
+            assert_eq!(named(name).rate_limit_us(500, 20_000), 500, "{name}");
+        }
+    }
+
+    /// Every gate can be listed, shown and set to each of its values; values come in the order of versions and each
+    /// has a source.
+    #[test]
+    fn table_is_whole() {
+        for gate in GATES {
+            let mut profile = named("6.12");
+            for value in gate.values {
+                assert_eq!(profile.set(gate.name, value.name), Ok(()), "{} = {}", gate.name, value.name);
+                assert_eq!(profile.show(gate.name), Some(value.name));
+                assert!(!value.source.is_empty() && !value.what.is_empty(), "{} = {}", gate.name, value.name);
+            }
+            let since: Vec<Version> = gate.values.iter().filter_map(|value| value.since).collect();
+            assert_eq!(since.first(), Some(&(4, 17)), "{}", gate.name);
+            assert!(since.windows(2).all(|pair| pair[0] < pair[1]), "{}", gate.name);
+        }
+    }
+
+    #[test]
+    fn wrong_names_are_told_the_right_ones() {
+        let mut profile = named("6.12");
+        assert!(KernelProfile::named("6.11").is_none());
+        assert_eq!(profile.set("feec", "none"), Err(GateError::UnknownGate("feec".into())));
+        let error = profile.set("feec_margin", "5-percent").expect_err("no such value").to_string();
+        assert!(error.contains("6-percent-of-total"), "{error}");
+        assert_eq!(profile, named("6.12"));
+    }
+}

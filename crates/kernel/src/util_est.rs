@@ -173,3 +173,74 @@ impl UtilEstPair {
         *self = Self { enqueued: enqueued | mark, ewma };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slept(util_est: u32, util_avg: u64, runnable_avg: u64, capacity: u64) -> u32 {
+        let mut p = SchedAvg { util_est, util_avg, runnable_avg, ..SchedAvg::default() };
+        util_est_update(&mut p, true, capacity);
+        p.util_est
+    }
+
+    #[test]
+    fn up_at_once_and_down_by_a_quarter() {
+        let check = |before, util_avg, runnable_avg, capacity, after: u32| {
+            assert_eq!(slept(before, util_avg, runnable_avg, capacity), after);
+        };
+        check(100, 400, 400, 1024, 400 | UTIL_AVG_UNCHANGED);
+        check(400, 100, 100, 1024, 325 | UTIL_AVG_UNCHANGED);
+        // Within the margin, or crowded out: kept, and not counted again.
+        check(400, 391, 391, 1024, 400 | UTIL_AVG_UNCHANGED);
+        check(400, 100, 111, 1024, 400 | UTIL_AVG_UNCHANGED);
+        // More than the CPU has: nothing learnt.
+        check(400, 300, 300, 250, 400);
+        // The activation was counted already.
+        check(400 | UTIL_AVG_UNCHANGED, 100, 100, 1024, 400 | UTIL_AVG_UNCHANGED);
+    }
+
+    #[test]
+    fn without_fast_up_the_average_climbs_by_a_quarter() {
+        let mut pair = UtilEstPair { enqueued: 0, ewma: 100 };
+        pair.update(UtilEstForm::V4_17, true, 500, 500, 1024);
+        assert_eq!(pair, UtilEstPair { enqueued: 501, ewma: 200 });
+        let mut pair = UtilEstPair { enqueued: 0, ewma: 100 };
+        pair.update(UtilEstForm::V5_5, true, 500, 500, 1024);
+        assert_eq!(pair, UtilEstPair { enqueued: 501, ewma: 501 });
+    }
+
+    proptest! {
+        /// Goal: no input panics; an estimate lies between the old one and the activation.
+        #[test]
+        fn estimates_are_between(old in 0..1025u32, util_avg in 0..1025u64, runnable_avg in 0..4096u64, cap in 0..1025u64) {
+            let new = slept(old, util_avg, runnable_avg, cap) & !UTIL_AVG_UNCHANGED;
+            prop_assert!(new >= old.min(util_avg as u32) && new <= old.max(util_avg as u32));
+        }
+
+        #[test]
+        fn any_estimate_has_a_successor(wide: [u64; 3], narrow: [u32; 4]) {
+            slept(narrow[0], wide[0], wide[1], wide[2]);
+            for form in [UtilEstForm::V4_17, UtilEstForm::V5_5, UtilEstForm::V5_12, UtilEstForm::V6_5] {
+                let mut p = UtilEstPair { enqueued: narrow[0], ewma: narrow[1] };
+                let mut cfs = UtilEstPair { enqueued: narrow[2], ewma: narrow[3] };
+                cfs.enqueue(form, &p);
+                cfs.dequeue(form, &p);
+                p.update(form, true, wide[0], wide[1], wide[2]);
+                p.util_change(form);
+            }
+        }
+
+        /// Goal: what enqueue adds, dequeue takes off.
+        #[test]
+        fn enqueue_and_dequeue_cancel(estimates in proptest::collection::vec(0..2048u32, 0..20)) {
+            let mut cfs = SchedAvg::default();
+            let tasks = estimates.iter().map(|&util_est| SchedAvg { util_est, ..SchedAvg::default() });
+            tasks.clone().for_each(|p| util_est_enqueue(&mut cfs, &p));
+            prop_assert_eq!(cfs.util_est, estimates.iter().sum::<u32>());
+            tasks.for_each(|p| util_est_dequeue(&mut cfs, &p));
+            prop_assert_eq!(cfs.util_est, 0);
+        }
+    }
+}

@@ -1,1 +1,22 @@
 //! The nouns of opplab: machines, workloads, policies, experiments, events.
+//!
+//! Files parse into a [`tree`] whose values know where they stood, which converts into the validated types of this
+//! crate. After that nobody checks again: ids are dense, CPU sets are non-empty where they must be, tables are sorted.
+//! This crate does no I/O; it parses text that somebody else read.
+
+pub mod benchmark;
+pub mod case;
+pub mod error;
+pub mod event;
+pub mod experiment;
+pub mod file;
+pub mod json;
+pub mod machine;
+pub mod policy;
+pub mod rtapp;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod tree;
+pub mod workload;
+
+pub use error::ModelError;

@@ -1,1 +1,231 @@
 //! The conservative governor (drivers/cpufreq/cpufreq_conservative.c, v6.12).
+//!
+//! One step up while the load is above `up_threshold`, one step down while it is below `down_threshold`, a step being
+//! `freq_step` percent of the highest frequency. What was asked for is tracked apart from the real frequency, so that
+//! steps smaller than the distance between two table entries add up.
+//!
+//! The condition on deferred steps down (only when the sample's own load is below `down_threshold`) is a stable
+//! backport that v6.12.0 does not have.
+
+use super::dbs::{CpuTimes, DbsPolicy, DbsTunables, PolicyDbs};
+use super::freq_table::Relation;
+use super::request::{FreqRequest, TunableError, parse_u32};
+
+/// A step of 0 kHz is replaced by this.
+pub const DEF_FREQUENCY_STEP: u32 = 5;
+
+/// conservative's tunables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConservativeTunables {
+    /// Those shared with ondemand.
+    pub dbs: DbsTunables,
+    /// Load in percent below which the frequency is lowered.
+    pub down_threshold: u32,
+    /// Size of a step in percent of the highest frequency; 0 freezes the frequency.
+    pub freq_step: u32,
+}
+
+impl ConservativeTunables {
+    /// The sysfs names.
+    pub const NAMES: &'static [&'static str] =
+        &["sampling_rate", "sampling_down_factor", "up_threshold", "down_threshold", "ignore_nice_load", "freq_step"];
+
+    /// The defaults (cpufreq_conservative.c:cs_init(), v6.12).
+    pub const fn new(sampling_rate_us: u32) -> Self {
+        Self {
+            dbs: DbsTunables {
+                sampling_rate: sampling_rate_us,
+                up_threshold: 80,
+                sampling_down_factor: 1,
+                ignore_nice_load: false,
+                io_is_busy: false,
+            },
+            down_threshold: 20,
+            freq_step: DEF_FREQUENCY_STEP,
+        }
+    }
+
+    /// Reads a tunable.
+    pub fn show(&self, name: &str) -> Option<u32> {
+        Some(match name {
+            "sampling_rate" => self.dbs.sampling_rate,
+            "sampling_down_factor" => self.dbs.sampling_down_factor,
+            "up_threshold" => self.dbs.up_threshold,
+            "down_threshold" => self.down_threshold,
+            "ignore_nice_load" => u32::from(self.dbs.ignore_nice_load),
+            "freq_step" => self.freq_step,
+            _ => return None,
+        })
+    }
+}
+
+/// conservative's state for one policy (`struct cs_policy_dbs_info`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conservative {
+    /// The tunables.
+    pub tunables: ConservativeTunables,
+    /// The sampling state.
+    pub policy_dbs: PolicyDbs,
+    /// Samples without an increase since the last decrease.
+    pub down_skip: u32,
+    /// The frequency that was asked for, kHz; the driver may have set another.
+    pub requested_khz: u32,
+}
+
+impl Conservative {
+    /// Takes up work at `cur_khz` with each CPU's cumulative times (cpufreq_conservative.c:cs_start(), v6.12).
+    pub fn start(tunables: ConservativeTunables, cur_khz: u32, times: &[CpuTimes]) -> Self {
+        let policy_dbs = PolicyDbs::start(times, tunables.dbs.sampling_rate);
+        Self { tunables, policy_dbs, down_skip: 0, requested_khz: cur_khz }
+    }
+
+    /// Changes a tunable by its sysfs name, with sysfs's limits; see [`super::ondemand::Ondemand::store`].
+    ///
+    /// # Errors
+    /// [`TunableError`].
+    pub fn store(&mut self, name: &str, value: &str, min_sampling_rate_us: u32) -> Result<(), TunableError> {
+        if !ConservativeTunables::NAMES.contains(&name) {
+            return Err(TunableError::Unknown(ConservativeTunables::NAMES));
+        }
+        let input = parse_u32(value)?;
+        let check = |good: bool| if good { Ok(input) } else { Err(TunableError::Invalid) };
+        let tunables = &mut self.tunables;
+        match name {
+            "sampling_rate" => {
+                tunables.dbs.sampling_rate = input.max(min_sampling_rate_us);
+                self.policy_dbs.set_sample_delay(0);
+            }
+            "sampling_down_factor" => tunables.dbs.sampling_down_factor = check((1..=10).contains(&input))?,
+            "up_threshold" => tunables.dbs.up_threshold = check(input <= 100 && input > tunables.down_threshold)?,
+            "down_threshold" => tunables.down_threshold = check(input >= 1 && input < tunables.dbs.up_threshold)?,
+            "ignore_nice_load" => tunables.dbs.ignore_nice_load = input != 0,
+            _ => tunables.freq_step = input.min(100),
+        }
+        Ok(())
+    }
+
+    /// The limits changed: what to ask at once. After it is carried out, [`Self::limits_applied`] has to be told the
+    /// frequency (cpufreq_governor.c:cpufreq_dbs_governor_limits(), v6.12).
+    pub fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<FreqRequest> {
+        self.policy_dbs.set_sample_delay(0);
+        self.requested_khz = policy.cur_khz;
+        FreqRequest::apply_limits(policy.cur_khz, policy.limits)
+    }
+
+    /// Steps continue from the frequency that the driver set (cpufreq_conservative.c:cs_limits(), v6.12).
+    pub fn limits_applied(&mut self, cur_khz: u32) {
+        self.requested_khz = cur_khz;
+    }
+
+    /// The size of a step in kHz (cpufreq_conservative.c:get_freq_step(), v6.12), in `unsigned int`.
+    fn step_khz(&self, max_khz: u32) -> u32 {
+        match self.tunables.freq_step.wrapping_mul(max_khz) / 100 {
+            0 => DEF_FREQUENCY_STEP,
+            step_khz => step_khz,
+        }
+    }
+
+    /// Takes a sample: the request, and the time to the next sample in us, which the caller passes to
+    /// [`PolicyDbs::sampled`] (cpufreq_conservative.c:cs_dbs_update(), v6.12).
+    pub fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32) {
+        let load = self.policy_dbs.update(&self.tunables.dbs, times);
+        let request = if self.tunables.freq_step == 0 { None } else { self.step(policy, load) };
+        (request, self.tunables.dbs.sampling_rate)
+    }
+
+    fn step(&mut self, policy: &DbsPolicy<'_>, load: u32) -> Option<FreqRequest> {
+        let (min_khz, max_khz) = (policy.limits.min_khz, policy.limits.max_khz);
+        if self.requested_khz > max_khz || self.requested_khz < min_khz {
+            self.requested_khz = policy.cur_khz;
+        }
+        let step_khz = self.step_khz(max_khz);
+        let lowered = |khz: u32, by: u32| if khz > min_khz.wrapping_add(by) { khz.wrapping_sub(by) } else { min_khz };
+
+        // Steps down that sleeping CPUs missed. They count only if this sample changes the frequency, too.
+        let mut requested = self.requested_khz;
+        if self.policy_dbs.max_sample_load < self.tunables.down_threshold
+            && let Some(periods) = self.policy_dbs.idle_periods.take()
+        {
+            requested = lowered(requested, periods.wrapping_mul(step_khz));
+        }
+
+        if load > self.tunables.dbs.up_threshold {
+            self.down_skip = 0;
+            self.requested_khz = requested.wrapping_add(step_khz).min(max_khz);
+            return Some(FreqRequest::efficient(self.requested_khz, Relation::H));
+        }
+        self.down_skip = self.down_skip.wrapping_add(1);
+        if self.down_skip < self.tunables.dbs.sampling_down_factor {
+            return None;
+        }
+        self.down_skip = 0;
+        if load < self.tunables.down_threshold {
+            self.requested_khz = lowered(requested, step_khz);
+            return Some(FreqRequest::efficient(self.requested_khz, Relation::L));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cpufreq::freq_table::FreqLimits;
+
+    const LIMITS: FreqLimits = FreqLimits { min_khz: 1_000_000, max_khz: 2_000_000 };
+
+    fn policy(cur_khz: u32) -> DbsPolicy<'static> {
+        DbsPolicy { cur_khz, limits: LIMITS, cpuinfo: LIMITS, table: None }
+    }
+
+    /// Steps of 5% of the maximum, up from 80% load, down below 20%.
+    #[test]
+    fn steps() {
+        let times = |wall_us, idle_us| [CpuTimes { wall_us, idle_us, nice_ns: 0 }];
+        let mut governor = Conservative::start(ConservativeTunables::new(10_000), 1_500_000, &times(0, 0));
+        let mut check = |wall_us, idle_us, requested_khz| {
+            governor.update(&policy(1_500_000), &times(wall_us, idle_us));
+            assert_eq!(governor.requested_khz, requested_khz, "at {wall_us} us");
+        };
+        check(10_000, 0, 1_600_000);
+        check(20_000, 5_000, 1_600_000);
+        check(30_000, 14_000, 1_500_000);
+        // Ten idle periods missed, and the load of before is carried over: nothing yet; then the rest at once.
+        check(130_000, 114_000, 1_000_000);
+    }
+
+    #[test]
+    fn tunables_by_name() {
+        let mut governor = Conservative::start(ConservativeTunables::new(10_000), 1_500_000, &[]);
+        for name in ConservativeTunables::NAMES {
+            assert!(governor.tunables.show(name).is_some(), "{name}");
+        }
+        assert_eq!(governor.store("down_threshold", "80", 8_000), Err(TunableError::Invalid));
+        assert_eq!(governor.store("down_threshold", "79", 8_000), Ok(()));
+        assert_eq!(governor.store("up_threshold", "79", 8_000), Err(TunableError::Invalid));
+        assert_eq!(governor.store("freq_step", "500", 8_000), Ok(()));
+        assert_eq!(governor.tunables.show("freq_step"), Some(100));
+    }
+
+    proptest! {
+        #[test]
+        fn any_input(
+            sampling_rate: u32, thresholds: (u32, u32), sampling_down_factor: u32, freq_step: u32, cur_khz: u32,
+            samples in proptest::collection::vec((any::<(u64, u64)>(), any::<(u32, u32, u32)>()), 0..20),
+        ) {
+            let mut tunables = ConservativeTunables::new(sampling_rate);
+            tunables.dbs.up_threshold = thresholds.0;
+            tunables.dbs.sampling_down_factor = sampling_down_factor;
+            tunables.down_threshold = thresholds.1;
+            tunables.freq_step = freq_step;
+            let mut governor = Conservative::start(tunables, cur_khz, &[CpuTimes::default()]);
+            for ((wall_us, idle_us), (cur_khz, min_khz, max_khz)) in samples {
+                let limits = FreqLimits { min_khz, max_khz };
+                let policy = DbsPolicy { cur_khz, limits, cpuinfo: limits, table: None };
+                governor.update(&policy, &[CpuTimes { wall_us, idle_us, nice_ns: 0 }]);
+            }
+        }
+    }
+}

@@ -1,1 +1,268 @@
-//! Load sampling for demand-based switching (drivers/cpufreq/cpufreq_governor.c, v6.12).
+//! Demand-based switching: the load sampling that ondemand and conservative share
+//! (drivers/cpufreq/cpufreq_governor.c, v6.12).
+//!
+//! From time to time a policy compares, for each of its CPUs, how much time passed and how much of it was idle. The
+//! load is the busiest CPU's share in percent. It is *not* frequency invariant: 50% at half the frequency is the same
+//! as 50% at full speed.
+//!
+//! ```text
+//!   scheduler ── update_util ──► (sample_delay passed?) ──► work ──► dbs_update: load ──► governor ──► request
+//!                                     ^                                                       │
+//!                                     └──────────────── next delay ───────────────────────────┘
+//! ```
+//!
+//! Not here: where the idle and nice times come from, the work queue's latency, and the decisions.
+
+use super::freq_table::{FreqLimits, FreqTable};
+use crate::unit::{NSEC_PER_USEC, tick_nsec};
+
+/// Cumulative times of one CPU, as `get_cpu_idle_time()` and `kcpustat` give them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTimes {
+    /// Wall-clock time, us.
+    pub wall_us: u64,
+    /// Idle time, us; with I/O wait unless `io_is_busy`.
+    pub idle_us: u64,
+    /// Time spent in tasks with positive nice values, ns.
+    pub nice_ns: u64,
+}
+
+/// What a demand-based governor sees of its policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DbsPolicy<'a> {
+    /// Present frequency, kHz.
+    pub cur_khz: u32,
+    /// The policy's limits.
+    pub limits: FreqLimits,
+    /// The hardware's limits.
+    pub cpuinfo: FreqLimits,
+    /// The frequency table, if the driver has one.
+    pub table: Option<&'a FreqTable>,
+}
+
+/// Tunables that both governors have (`struct dbs_data`), by their sysfs names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DbsTunables {
+    /// Time between samples, us; at least [`min_sampling_interval_us`].
+    pub sampling_rate: u32,
+    /// Load in percent above which the frequency is raised.
+    pub up_threshold: u32,
+    /// ondemand: at the highest frequency, sample so many times less often. conservative: go down only at every so
+    /// many-th sample.
+    pub sampling_down_factor: u32,
+    /// Count niced tasks as idle time.
+    pub ignore_nice_load: bool,
+    /// Count I/O wait as busy; whoever fills [`CpuTimes::idle_us`] has to obey.
+    pub io_is_busy: bool,
+}
+
+/// The shortest time between samples: two ticks, us (`CPUFREQ_DBS_MIN_SAMPLING_INTERVAL`).
+pub const fn min_sampling_interval_us(hz: u64) -> u32 {
+    (2 * tick_nsec(hz) / NSEC_PER_USEC) as u32
+}
+
+/// The default time between samples, us: not below two ticks nor the driver's transition delay
+/// (cpufreq_governor.c:cpufreq_dbs_governor_init(), v6.12).
+///
+/// Before v4.12 it was `max(10 ms, 1000 * transition latency)`.
+pub fn default_sampling_rate_us(hz: u64, transition_delay_us: u32) -> u32 {
+    min_sampling_interval_us(hz).max(transition_delay_us)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct CpuDbs {
+    prev: CpuTimes,
+    prev_load: u32,
+}
+
+/// The sampling state of one policy (`struct policy_dbs_info` and each CPU's `struct cpu_dbs_info`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PolicyDbs {
+    cpus: Vec<CpuDbs>,
+    /// Factor on the sampling rate; above 1 only while ondemand stays at the highest frequency.
+    pub rate_mult: u32,
+    /// The fewest whole sampling periods that a CPU was idle for, of those idle for more than two; `None` if none was.
+    pub idle_periods: Option<u32>,
+    /// The highest load of this sample in percent, without the loads that were carried over a long idle time.
+    pub max_sample_load: u32,
+    /// Time to the next sample, ns.
+    pub sample_delay_ns: i64,
+    last_sample_time_ns: u64,
+    work_in_progress: bool,
+}
+
+impl PolicyDbs {
+    /// Takes up work (cpufreq_governor.c:cpufreq_dbs_governor_start(), v6.12): one `times` a CPU.
+    pub fn start(times: &[CpuTimes], sampling_rate_us: u32) -> Self {
+        let mut policy = Self {
+            cpus: times.iter().map(|&prev| CpuDbs { prev, prev_load: 0 }).collect(),
+            rate_mult: 1,
+            ..Self::default()
+        };
+        policy.set_sample_delay(sampling_rate_us);
+        policy
+    }
+
+    /// The load that CPU `index` of the policy was last found to have, percent; 0 once it was carried over.
+    pub fn prev_load(&self, index: usize) -> u32 {
+        self.cpus.get(index).map_or(0, |cpu| cpu.prev_load)
+    }
+
+    /// Schedules the next sample (cpufreq_governor.c:gov_update_sample_delay(), v6.12).
+    pub fn set_sample_delay(&mut self, delay_us: u32) {
+        self.sample_delay_ns = i64::from(delay_us) * NSEC_PER_USEC as i64;
+    }
+
+    /// The scheduler reports: is it time for a sample? If so, whoever asked runs the governor in process context (after
+    /// the work queue's latency) and calls [`Self::sampled`].
+    ///
+    /// cpufreq_governor.c:dbs_update_util_handler(), v6.12; the caller has checked `cpufreq_this_cpu_can_update()`.
+    pub fn update_util(&mut self, time_ns: u64) -> bool {
+        let since_ns = time_ns.wrapping_sub(self.last_sample_time_ns) as i64;
+        if self.work_in_progress || since_ns < self.sample_delay_ns {
+            return false;
+        }
+        self.last_sample_time_ns = time_ns;
+        self.work_in_progress = true;
+        true
+    }
+
+    /// Ends a sample (cpufreq_governor.c:dbs_work_handler(), v6.12) with the delay that the governor returned.
+    pub fn sampled(&mut self, delay_us: u32) {
+        self.set_sample_delay(delay_us);
+        self.work_in_progress = false;
+    }
+
+    /// Restarts the measurement after `ignore_nice_load` or `io_is_busy` changed
+    /// (cpufreq_governor.c:gov_update_cpu_data(), v6.12).
+    pub fn update_cpu_data(&mut self, tunables: &DbsTunables, times: &[CpuTimes]) {
+        for (cpu, now) in self.cpus.iter_mut().zip(times) {
+            let nice_ns = if tunables.ignore_nice_load { now.nice_ns } else { cpu.prev.nice_ns };
+            cpu.prev = CpuTimes { nice_ns, ..*now };
+        }
+    }
+
+    /// Takes a sample and returns the policy's load in percent (cpufreq_governor.c:dbs_update(), v6.12).
+    ///
+    /// Times are `unsigned int` us: elapsed times beyond 2^32 us wrap, and 100 times a busy time beyond 42.9 s does.
+    /// CPUs without an entry in `times` keep their state and do not count.
+    pub fn update(&mut self, tunables: &DbsTunables, times: &[CpuTimes]) -> u32 {
+        let sampling_rate = tunables.sampling_rate.wrapping_mul(self.rate_mult);
+        let long_idle = sampling_rate.wrapping_mul(2);
+        let mut max_load = 0;
+        self.max_sample_load = 0;
+        self.idle_periods = None;
+        for (cpu, now) in self.cpus.iter_mut().zip(times) {
+            let elapsed = now.wall_us.wrapping_sub(cpu.prev.wall_us) as u32;
+            // A jiffies-based idle time may go back a little; that counts as no idle time.
+            let mut idle = if now.idle_us > cpu.prev.idle_us { (now.idle_us - cpu.prev.idle_us) as u32 } else { 0 };
+            let mut nice_ns = cpu.prev.nice_ns;
+            if tunables.ignore_nice_load {
+                idle = idle.wrapping_add((now.nice_ns.wrapping_sub(nice_ns) / NSEC_PER_USEC) as u32);
+                nice_ns = now.nice_ns;
+            }
+            cpu.prev = CpuTimes { nice_ns, ..*now };
+
+            let sample_load = if elapsed == 0 {
+                cpu.prev_load
+            } else if elapsed > idle {
+                (elapsed - idle).wrapping_mul(100) / elapsed
+            } else {
+                0
+            };
+            let load = if elapsed != 0 && idle > long_idle && cpu.prev_load != 0 {
+                // Just woken up after a long idle time: carry the load from before over, once.
+                std::mem::take(&mut cpu.prev_load)
+            } else {
+                cpu.prev_load = sample_load;
+                sample_load
+            };
+            if idle > long_idle {
+                // A rate that wrapped to 0 makes the kernel trap; here it tells nothing.
+                let periods = idle.checked_div(sampling_rate).unwrap_or(u32::MAX);
+                self.idle_periods = Some(self.idle_periods.unwrap_or(u32::MAX).min(periods)).filter(|&p| p != u32::MAX);
+            }
+            max_load = max_load.max(load);
+            self.max_sample_load = self.max_sample_load.max(sample_load);
+        }
+        max_load
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TUNABLES: DbsTunables = DbsTunables {
+        sampling_rate: 10_000,
+        up_threshold: 95,
+        sampling_down_factor: 1,
+        ignore_nice_load: false,
+        io_is_busy: false,
+    };
+
+    fn at(wall_us: u64, idle_us: u64) -> [CpuTimes; 1] {
+        [CpuTimes { wall_us, idle_us, nice_ns: 0 }]
+    }
+
+    /// A long idle time carries the last load over once, then counts.
+    #[test]
+    fn load_survives_one_long_idle_time() {
+        let mut policy = PolicyDbs::start(&at(0, 0), 10_000);
+        let mut check = |times: [CpuTimes; 1], load, sample_load, periods| {
+            assert_eq!(policy.update(&TUNABLES, &times), load);
+            assert_eq!((policy.max_sample_load, policy.idle_periods), (sample_load, periods));
+        };
+        check(at(10_000, 2_000), 80, 80, None);
+        check(at(110_000, 97_000), 80, 5, Some(9));
+        check(at(210_000, 195_000), 2, 2, Some(9));
+        check(at(210_000, 195_000), 2, 2, None);
+    }
+
+    /// Samples are due when the delay has passed, and not while one is being taken.
+    #[test]
+    fn one_sample_at_a_time() {
+        let mut policy = PolicyDbs::start(&at(0, 0), 10_000);
+        assert!(!policy.update_util(9_999_999));
+        assert!(policy.update_util(10_000_000));
+        assert!(!policy.update_util(30_000_000));
+        policy.sampled(20_000);
+        assert!(!policy.update_util(29_999_999));
+        assert!(policy.update_util(30_000_000));
+    }
+
+    #[test]
+    fn default_rate() {
+        assert_eq!(default_sampling_rate_us(250, 1_000), 8_000);
+        assert_eq!(default_sampling_rate_us(250, 10_000), 10_000);
+        assert_eq!(min_sampling_interval_us(300), 6_666);
+    }
+
+    proptest! {
+        /// No times panic; loads are percentages unless 100 times the busy time wraps, idle time never raises a load.
+        #[test]
+        fn any_times(
+            rate in any::<u32>(), mult in any::<u32>(), nice: bool,
+            samples in proptest::collection::vec(proptest::array::uniform2(any::<(u64, u64, u64)>()), 0..20),
+        ) {
+            let tunables = DbsTunables { sampling_rate: rate, ignore_nice_load: nice, ..TUNABLES };
+            let mut policy = PolicyDbs::start(&[CpuTimes::default(); 2], rate);
+            policy.rate_mult = mult;
+            for sample in samples {
+                let times = sample.map(|(wall_us, idle_us, nice_ns)| CpuTimes { wall_us, idle_us, nice_ns });
+                policy.update(&tunables, &times);
+                policy.update_util(times[0].nice_ns);
+                policy.sampled(rate);
+            }
+        }
+
+        #[test]
+        fn idle_lowers_load(elapsed in 1..40_000_000u64, idle in 0..40_000_000u64, more in 0..40_000_000u64) {
+            let load = |idle| PolicyDbs::start(&at(0, 0), 10_000).update(&TUNABLES, &at(elapsed, idle));
+            prop_assert!(load(idle) <= 100);
+            prop_assert!(load(idle + more) <= load(idle));
+        }
+    }
+}

@@ -6,5 +6,6 @@ pub mod dbs;
 pub mod freq_table;
 pub mod intel_pstate;
 pub mod ondemand;
+pub mod request;
 pub mod schedutil;
 pub mod static_;

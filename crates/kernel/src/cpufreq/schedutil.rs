@@ -1,1 +1,1204 @@
-//! The schedutil governor (kernel/sched/cpufreq_schedutil.c, v6.12 and v5.10).
+//! The schedutil governor (kernel/sched/cpufreq_schedutil.c, kernel/sched/syscalls.c:effective_cpu_util(); v6.12, with
+//! the differences of v4.17 to v6.7 as gates).
+//!
+//! The governor is driven with plain facts and answers with plain requests: the same code serves a simulation, the
+//! replay of a trace and a live host.
+//!
+//! ```text
+//!  scheduler -- update(time, cpu, flags) --> rate limit --> utilisation --> frequency --> FastSwitch(khz)
+//!                                                |                               |-----> QueueWork ... work() -> khz
+//!                                                no: None                        '-----> AdjustPerf(min, target)
+//! ```
+//! What calls it and when is the scheduler's matter; setting the frequency is the driver's. The kthread that runs
+//! [`SugovPolicy::work`] is a task of the engine.
+
+use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolve_freq};
+use crate::cpufreq::request::{TunableError, parse_u32};
+use crate::uclamp::{uclamp_rq_is_capped, uclamp_util};
+use crate::unit::{NSEC_PER_USEC, SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
+
+/// The smallest boost for a task that waits for I/O (cpufreq_schedutil.c: IOWAIT_BOOST_MIN, v6.12).
+pub const IOWAIT_BOOST_MIN: u32 = (SCHED_CAPACITY_SCALE / 8) as u32;
+/// The flag of an update that a waking task which waited for I/O causes (include/linux/sched/cpufreq.h).
+pub const SCHED_CPUFREQ_IOWAIT: u32 = 1;
+/// Deadline bandwidths have 20 fractional bits (kernel/sched/sched.h: BW_SHIFT).
+pub const BW_SHIFT: u32 = 20;
+
+/// `freq * util / cap`, truncating (include/linux/sched/cpufreq.h:map_util_freq(), v6.12). A capacity of 0, which no
+/// kernel has, counts as 1.
+#[inline]
+pub const fn map_util_freq(util: u64, freq: u64, cap: u64) -> u64 {
+    let cap = if cap == 0 { 1 } else { cap };
+    freq.wrapping_mul(util) / cap
+}
+
+/// The 1.25 of headroom: `util + util / 4` (include/linux/sched/cpufreq.h:map_util_perf(), v6.12).
+#[inline]
+pub const fn map_util_perf(util: u64) -> u64 {
+    util.wrapping_add(util >> 2)
+}
+
+/// The performance that `actual` utilisation asks for: with headroom, but the headroom does not reach over `max`, and
+/// at least `min` (cpufreq_schedutil.c:sugov_effective_cpu_perf(), v6.12).
+#[inline]
+pub fn sugov_effective_cpu_perf(actual: u64, min: u64, max: u64) -> u64 {
+    min.max(max.min(map_util_perf(actual)))
+}
+
+/// The deadline class's running bandwidth on the capacity scale (kernel/sched/sched.h:cpu_bw_dl(), v6.12).
+#[inline]
+pub const fn cpu_bw_dl(running_bw: u64) -> u64 {
+    running_bw.wrapping_mul(SCHED_CAPACITY_SCALE) >> BW_SHIFT
+}
+
+/// What interrupts leave: `util * (max - irq) / max` (kernel/sched/sched.h:scale_irq_capacity(), v6.12).
+#[inline]
+pub const fn scale_irq_capacity(util: u64, irq: u64, max: u64) -> u64 {
+    let divider = if max == 0 { 1 } else { max };
+    util.wrapping_mul(max.wrapping_sub(irq)) / divider
+}
+
+/// How long a driver's transitions suggest to wait between two, in us: what the driver says; else one and a half times
+/// the transition latency; else 1000 (drivers/cpufreq/cpufreq.c:cpufreq_policy_transition_delay_us(), v6.12).
+pub const fn cpufreq_policy_transition_delay_us(transition_delay_us: u32, transition_latency_ns: u32) -> u32 {
+    if transition_delay_us != 0 {
+        return transition_delay_us;
+    }
+    let latency_us = transition_latency_ns / NSEC_PER_USEC as u32;
+    if latency_us != 0 { latency_us.wrapping_add(latency_us >> 1) } else { 1_000 }
+}
+
+/// The same in v5.10: a thousand times the latency, at most 10 ms.
+pub const fn cpufreq_policy_transition_delay_us_v5_10(transition_delay_us: u32, transition_latency_ns: u32) -> u32 {
+    if transition_delay_us != 0 {
+        return transition_delay_us;
+    }
+    let latency_us = transition_latency_ns / NSEC_PER_USEC as u32;
+    if latency_us == 0 {
+        1_000
+    } else if latency_us >= 10 {
+        10_000
+    } else {
+        latency_us * 1_000
+    }
+}
+
+/// What a CPU's run queue says beside its fair class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RqFacts {
+    /// `arch_scale_cpu_capacity()`, 1..1024.
+    pub capacity: u64,
+    /// `cpu_util_rt()`.
+    pub util_rt: u64,
+    /// `cpu_util_dl()`.
+    pub util_dl: u64,
+    /// `cpu_util_irq()`.
+    pub util_irq: u64,
+    /// `rq->dl.running_bw`, 20 fractional bits.
+    pub dl_running_bw: u64,
+    /// `uclamp_rq_get(rq, UCLAMP_MIN)`; 0 without uclamp.
+    pub uclamp_min: u64,
+    /// `uclamp_rq_get(rq, UCLAMP_MAX)`; 1024 without uclamp.
+    pub uclamp_max: u64,
+    /// `uclamp_is_used()`: some task of the system has a request.
+    pub uclamp_used: bool,
+    /// `rt_rq_is_runnable()`.
+    pub rt_runnable: bool,
+}
+
+impl Default for RqFacts {
+    fn default() -> Self {
+        Self {
+            capacity: SCHED_CAPACITY_SCALE,
+            util_rt: 0,
+            util_dl: 0,
+            util_irq: 0,
+            dl_running_bw: 0,
+            uclamp_min: 0,
+            uclamp_max: SCHED_CAPACITY_SCALE,
+            uclamp_used: false,
+            rt_runnable: false,
+        }
+    }
+}
+
+/// Everything that the governor wants to know about one CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuFacts {
+    /// The other classes, interrupts and clamps.
+    pub rq: RqFacts,
+    /// `cpu_util_cfs()`: the fair class's utilisation or its estimate, whichever is larger.
+    pub util_cfs: u64,
+    /// `cpu_util_cfs_boost()`: `util_cfs`, or the runnable signal if that is larger (since v6.5).
+    pub util_cfs_boost: u64,
+    /// `tick_nohz_get_idle_calls_cpu()`: grows each time the CPU goes idle.
+    pub idle_calls: u64,
+}
+
+/// Where the governor finds the facts of its policy's CPUs; only those that a decision needs are asked for.
+pub trait SugovFacts {
+    /// The facts of the policy's CPU number `index` (0 is the policy's first CPU).
+    fn cpu(&self, index: usize) -> CpuFacts;
+
+    /// `rq->dl.running_bw` alone: it is wanted on every call, also when the rate limit then ends it.
+    #[inline]
+    fn dl_running_bw(&self, index: usize) -> u64 {
+        self.cpu(index).rq.dl_running_bw
+    }
+}
+
+impl SugovFacts for [CpuFacts] {
+    #[inline]
+    fn cpu(&self, index: usize) -> CpuFacts {
+        self[index]
+    }
+
+    #[inline]
+    fn dl_running_bw(&self, index: usize) -> u64 {
+        self[index].rq.dl_running_bw
+    }
+}
+
+/// A CPU's utilisation and what bounds its performance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EffectiveUtil {
+    /// The utilisation, at most the capacity.
+    pub util: u64,
+    /// The performance below which deadlines or a boost would suffer.
+    pub min: u64,
+    /// The performance that suffices: capacity or the cap.
+    pub max: u64,
+}
+
+/// The utilisation of all classes and of interrupts, and the bounds (kernel/sched/syscalls.c:effective_cpu_util(),
+/// v6.12).
+#[inline]
+pub fn effective_cpu_util(facts: &RqFacts, util_cfs: u64) -> EffectiveUtil {
+    let scale = facts.capacity;
+    let irq = facts.util_irq;
+    if irq >= scale {
+        return EffectiveUtil { util: scale, min: scale, max: scale };
+    }
+    let mut min = irq.wrapping_add(cpu_bw_dl(facts.dl_running_bw)).max(facts.uclamp_min);
+    if !facts.uclamp_used && facts.rt_runnable {
+        min = min.max(scale);
+    }
+    let max = scale.min(facts.uclamp_max);
+    let util = util_cfs.wrapping_add(facts.util_rt).wrapping_add(facts.util_dl);
+    let util = if util >= scale { scale } else { scale.min(scale_irq_capacity(util, irq, scale).wrapping_add(irq)) };
+    EffectiveUtil { util, min, max }
+}
+
+/// What v5.10 asks the utilisation for (kernel/sched/sched.h: enum schedutil_type, v5.10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UtilType {
+    /// `FREQUENCY_UTIL`: clamped, with the deadline class's bandwidth; real-time tasks ask for everything unless
+    /// clamps are in use.
+    Frequency,
+    /// `ENERGY_UTIL`: the time that will be busy.
+    Energy,
+}
+
+/// The CPU's utilisation in v4.20 to v6.7 (kernel/sched/cpufreq_schedutil.c:schedutil_cpu_util(), v5.10).
+///
+/// `p_uclamp` are the effective requests of a task that is looked at as if it ran here, for
+/// [`UtilType::Frequency`].
+#[inline]
+pub fn schedutil_cpu_util(facts: &RqFacts, util_cfs: u64, kind: UtilType, p_uclamp: Option<(u64, u64)>) -> u64 {
+    let max = facts.capacity;
+    let frequency = kind == UtilType::Frequency;
+    if frequency && !facts.uclamp_used && facts.rt_runnable {
+        return max;
+    }
+    let irq = facts.util_irq;
+    if irq >= max {
+        return max;
+    }
+    let mut util = util_cfs.wrapping_add(facts.util_rt);
+    if frequency && facts.uclamp_used {
+        let (p_min, p_max) = p_uclamp.unwrap_or((0, 0));
+        util = uclamp_util(util, facts.uclamp_min.max(p_min), facts.uclamp_max.max(p_max));
+    }
+    if util.wrapping_add(facts.util_dl) >= max {
+        return max;
+    }
+    if !frequency {
+        util = util.wrapping_add(facts.util_dl);
+    }
+    util = scale_irq_capacity(util, irq, max).wrapping_add(irq);
+    if frequency {
+        util = util.wrapping_add(cpu_bw_dl(facts.dl_running_bw));
+    }
+    max.min(util)
+}
+
+/// The raw next frequency in v5.10, in kHz: `1.25 * ref * util / cap`, the 1.25 applied to the frequency
+/// (cpufreq_schedutil.c:get_next_freq() and map_util_freq(), v5.10).
+#[inline]
+pub const fn next_raw_freq_v5_10(util: u64, ref_khz: u64, cap: u64) -> u64 {
+    map_util_freq(util, ref_khz.wrapping_add(ref_khz >> 2), cap)
+}
+
+/// Which utilisation the governor computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UtilForm {
+    /// v4.20 to v6.7: one number, [`schedutil_cpu_util`].
+    Clamped,
+    /// v6.8 and later: [`effective_cpu_util`] with its bounds.
+    Bounded,
+}
+
+/// Where the 1.25 of headroom is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Headroom {
+    /// To v5.13: on the frequency, `(f + f / 4) * util / cap`.
+    InFrequency,
+    /// v5.14 to v6.7: on the clamped utilisation, `f * (util + util / 4) / cap` (\[mem\] in the notes).
+    InClampedUtil,
+    /// v6.8 and later: on the utilisation before it is bounded, [`sugov_effective_cpu_perf`].
+    InEffectivePerf,
+}
+
+/// In which unit the boost for I/O is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IowaitForm {
+    /// v4.17 to v5.0: kHz, from the policy's lowest to the hardware's highest frequency (\[mem\] in the notes; from
+    /// public history, without vectors).
+    Frequency,
+    /// Later: capacity, from 128 to 1024.
+    Capacity,
+}
+
+/// What differs between kernel versions in this governor. A kernel profile names one of the constants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SugovGates {
+    /// Which utilisation.
+    pub util: UtilForm,
+    /// Where the headroom is.
+    pub headroom: Headroom,
+    /// The reference is `arch_scale_freq_ref()` if the architecture has one (v6.8); else only the highest frequency
+    /// (invariant) or the current one.
+    pub freq_ref: bool,
+    /// Without invariance the reference is the current frequency and a quarter (v6.8); with
+    /// [`Headroom::InEffectivePerf`] that is headroom twice.
+    pub margin_on_current: bool,
+    /// A runnable signal above the utilisation raises it (v6.5).
+    pub runnable_boost: bool,
+    /// In a shared policy a CPU without an update for a tick is left out (to v4.16 and, by the notes' memory, later; no
+    /// profile sets it).
+    pub shared_skips_stale: bool,
+    /// The unit of the boost for I/O.
+    pub iowait: IowaitForm,
+}
+
+impl SugovGates {
+    /// v6.8 to v6.12.
+    pub const V6_12: Self = Self {
+        util: UtilForm::Bounded,
+        headroom: Headroom::InEffectivePerf,
+        freq_ref: true,
+        margin_on_current: true,
+        runnable_boost: true,
+        shared_skips_stale: false,
+        iowait: IowaitForm::Capacity,
+    };
+    /// v6.5 to v6.7.
+    pub const V6_6: Self = Self {
+        util: UtilForm::Clamped,
+        headroom: Headroom::InClampedUtil,
+        freq_ref: false,
+        margin_on_current: false,
+        ..Self::V6_12
+    };
+    /// v5.14 to v6.4.
+    pub const V5_18: Self = Self { runnable_boost: false, ..Self::V6_6 };
+    /// v5.1 to v5.13.
+    pub const V5_10: Self = Self { headroom: Headroom::InFrequency, ..Self::V5_18 };
+    /// v4.17 to v5.0.
+    pub const V4_17: Self = Self { iowait: IowaitForm::Frequency, ..Self::V5_10 };
+}
+
+impl Default for SugovGates {
+    fn default() -> Self {
+        Self::V6_12
+    }
+}
+
+/// How a governor for one policy is set up.
+#[derive(Debug, Clone)]
+pub struct SugovConfig {
+    /// CPUs of the policy.
+    pub n_cpus: usize,
+    /// The hardware's limits.
+    pub cpuinfo: FreqLimits,
+    /// The policy's limits.
+    pub limits: FreqLimits,
+    /// The driver's table, if it has one.
+    pub table: Option<FreqTable>,
+    /// `policy->fast_switch_enabled`: the driver sets the frequency in the scheduler's context.
+    pub fast_switch: bool,
+    /// `CPUFREQ_NEED_UPDATE_LIMITS`: the driver wants to hear of new limits even if the frequency is the same.
+    pub need_update_limits: bool,
+    /// `cpufreq_driver_has_adjust_perf()`.
+    pub adjust_perf: bool,
+    /// The tunable `rate_limit_us`.
+    pub rate_limit_us: u32,
+    /// The length of a tick, see [`crate::unit::tick_nsec`].
+    pub tick_ns: u64,
+    /// The kernel's version.
+    pub gates: SugovGates,
+}
+
+/// What may change between two calls without the governor's doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicyFacts {
+    /// `policy->cur`.
+    pub cur_khz: u32,
+    /// `arch_scale_freq_ref()`, 0 if the architecture has none.
+    pub freq_ref_khz: u32,
+    /// `arch_scale_freq_invariant()`.
+    pub freq_invariant: bool,
+    /// `cpufreq_this_cpu_can_update()`: the CPU that runs this may change this policy's frequency.
+    pub can_update: bool,
+}
+
+/// What the governor wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SugovRequest {
+    /// Set this frequency now; it is within the limits.
+    FastSwitch {
+        /// kHz.
+        freq_khz: u32,
+    },
+    /// Wake the policy's kthread to run [`SugovPolicy::work`].
+    QueueWork,
+    /// Tell the driver the performance levels, on the scale of `capacity`
+    /// (drivers/cpufreq/cpufreq.c:cpufreq_driver_adjust_perf()).
+    AdjustPerf {
+        /// Index of the CPU in the policy.
+        cpu: usize,
+        /// The least that is needed.
+        min_perf: u64,
+        /// What is wanted.
+        target_perf: u64,
+        /// The CPU's capacity.
+        capacity: u64,
+    },
+}
+
+/// Which of the three update functions a policy has (sugov_start(), v6.12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SugovPath {
+    /// sugov_update_single_freq().
+    SingleFreq,
+    /// sugov_update_single_perf().
+    SinglePerf,
+    /// sugov_update_shared().
+    Shared,
+}
+
+/// The state of one CPU (cpufreq_schedutil.c: struct sugov_cpu, v6.12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SugovCpu {
+    /// The boost for I/O: 0, or 128 to 1024 (with [`IowaitForm::Frequency`] kHz).
+    pub iowait_boost: u32,
+    /// A wake-up asked for the boost since it was last applied.
+    pub iowait_boost_pending: bool,
+    /// The time of the last update, in ns.
+    pub last_update: u64,
+    /// The performance wanted at the last computation.
+    pub util: u64,
+    /// The least performance at the last computation; before v6.8 the deadline class's bandwidth.
+    pub bw_min: u64,
+    /// `idle_calls` when the utilisation was last looked at.
+    pub saved_idle_calls: u64,
+}
+
+impl SugovCpu {
+    /// Notes that a task which waited for I/O woke, or that it did not (cpufreq_schedutil.c:sugov_iowait_boost(),
+    /// v6.12). Called before `last_update` takes the new time.
+    #[inline]
+    pub fn sugov_iowait_boost(&mut self, time: u64, iowait: bool, tick_ns: u64) {
+        self.iowait_boost_between(time, iowait, tick_ns, IOWAIT_BOOST_MIN, SCHED_CAPACITY_SCALE as u32, true);
+    }
+
+    #[inline]
+    fn iowait_boost_between(&mut self, time: u64, iowait: bool, tick_ns: u64, min: u32, max: u32, restart: bool) {
+        if self.iowait_boost != 0 && self.idle_longer_than_tick(time, tick_ns) {
+            self.iowait_boost = if iowait && restart { min } else { 0 };
+            self.iowait_boost_pending = iowait && restart;
+            if restart {
+                return;
+            }
+        }
+        if !iowait || self.iowait_boost_pending {
+            return;
+        }
+        self.iowait_boost_pending = true;
+        self.iowait_boost = if self.iowait_boost != 0 { self.iowait_boost.saturating_mul(2).min(max) } else { min };
+    }
+
+    /// The boost as a utilisation; it halves each time it is applied without a new request
+    /// (cpufreq_schedutil.c:sugov_iowait_apply(), v6.12).
+    #[inline]
+    pub fn sugov_iowait_apply(&mut self, time: u64, max_cap: u64, tick_ns: u64) -> u64 {
+        if self.iowait_boost == 0 {
+            return 0;
+        }
+        if self.idle_longer_than_tick(time, tick_ns) {
+            self.iowait_boost = 0;
+            self.iowait_boost_pending = false;
+            return 0;
+        }
+        if !self.iowait_boost_halve(IOWAIT_BOOST_MIN) {
+            return 0;
+        }
+        (self.iowait_boost as u64).wrapping_mul(max_cap) >> SCHED_CAPACITY_SHIFT
+    }
+
+    /// False if nothing is left of the boost.
+    #[inline]
+    fn iowait_boost_halve(&mut self, min: u32) -> bool {
+        if !self.iowait_boost_pending {
+            self.iowait_boost >>= 1;
+            if self.iowait_boost < min {
+                self.iowait_boost = 0;
+                return false;
+            }
+        }
+        self.iowait_boost_pending = false;
+        true
+    }
+
+    #[inline]
+    fn idle_longer_than_tick(&self, time: u64, tick_ns: u64) -> bool {
+        time.wrapping_sub(self.last_update) as i64 > tick_ns as i64
+    }
+}
+
+/// Why an update had the outcome that it had; the answer to "why did this CPU run at that frequency?".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SugovOutcome {
+    /// The CPU that ran the update may not change this policy.
+    CannotUpdate,
+    /// The last change is less than the rate limit ago.
+    RateLimited,
+    /// The frequency is the requested one already.
+    Unchanged,
+    /// A lower frequency was not asked for because the CPU did not idle since the last look.
+    Held,
+    /// A request was made (or is under way to the kthread).
+    Requested,
+}
+
+/// What went into one decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SugovDecision {
+    /// When, in ns.
+    pub time: u64,
+    /// The policy's CPU that reported.
+    pub cpu: usize,
+    /// The policy's CPU whose utilisation decided.
+    pub deciding_cpu: usize,
+    /// The utilisation that decided (with headroom since v6.8), on the scale of `max_cap`.
+    pub util: u64,
+    /// The part of the utilisation that the boost for I/O asked for.
+    pub iowait: u64,
+    /// The capacity that stands for the reference frequency.
+    pub max_cap: u64,
+    /// The reference frequency, in kHz.
+    pub ref_khz: u64,
+    /// The frequency before it was resolved, in kHz.
+    pub raw_khz: u32,
+    /// The frequency that the policy wants after the decision, in kHz.
+    pub next_khz: u32,
+    /// What became of it.
+    pub outcome: SugovOutcome,
+}
+
+/// Takes note of decisions; `()` takes none and costs nothing.
+pub trait SugovRecorder {
+    /// False if [`Self::decision`] need not be called.
+    const ENABLED: bool = true;
+    /// A decision was made.
+    fn decision(&mut self, decision: &SugovDecision);
+}
+
+impl SugovRecorder for () {
+    const ENABLED: bool = false;
+    #[inline]
+    fn decision(&mut self, _decision: &SugovDecision) {}
+}
+
+impl SugovRecorder for Vec<SugovDecision> {
+    fn decision(&mut self, decision: &SugovDecision) {
+        self.push(*decision);
+    }
+}
+
+/// A utilisation and the capacity that it is a part of: these differ between CPUs only for
+/// [`IowaitForm::Frequency`].
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    util: u64,
+    max: u64,
+    iowait: u64,
+}
+
+/// The governor of one policy (cpufreq_schedutil.c: struct sugov_policy, v6.12).
+#[derive(Debug, Clone)]
+pub struct SugovPolicy {
+    gates: SugovGates,
+    path: SugovPath,
+    table: Option<FreqTable>,
+    cpuinfo: FreqLimits,
+    limits: FreqLimits,
+    fast_switch: bool,
+    need_update_limits: bool,
+    freq_update_delay_ns: i64,
+    tick_ns: u64,
+    cpus: Vec<SugovCpu>,
+    next_freq_khz: u32,
+    cached_raw_freq_khz: u32,
+    last_freq_update_time: u64,
+    work_in_progress: bool,
+    limits_changed: bool,
+    need_freq_update: bool,
+}
+
+impl SugovPolicy {
+    /// The tunables' sysfs names.
+    pub const TUNABLES: &[&str] = &["rate_limit_us"];
+
+    /// A governor that just started (cpufreq_schedutil.c:sugov_start(), v6.12).
+    pub fn new(config: SugovConfig) -> Self {
+        let path = if config.n_cpus > 1 {
+            SugovPath::Shared
+        } else if config.fast_switch && config.adjust_perf {
+            SugovPath::SinglePerf
+        } else {
+            SugovPath::SingleFreq
+        };
+        let mut policy = Self {
+            gates: config.gates,
+            path,
+            table: config.table,
+            cpuinfo: config.cpuinfo,
+            limits: config.limits,
+            fast_switch: config.fast_switch,
+            need_update_limits: config.need_update_limits,
+            freq_update_delay_ns: 0,
+            tick_ns: config.tick_ns,
+            cpus: vec![SugovCpu::default(); config.n_cpus],
+            next_freq_khz: 0,
+            cached_raw_freq_khz: 0,
+            last_freq_update_time: 0,
+            work_in_progress: false,
+            limits_changed: false,
+            need_freq_update: config.need_update_limits,
+        };
+        policy.set_rate_limit_us(config.rate_limit_us);
+        policy
+    }
+
+    /// The tunable `rate_limit_us` (cpufreq_schedutil.c:rate_limit_us_store(), v6.12).
+    pub fn set_rate_limit_us(&mut self, rate_limit_us: u32) {
+        self.freq_update_delay_ns = rate_limit_us as i64 * NSEC_PER_USEC as i64;
+    }
+
+    /// The tunable of this sysfs name.
+    pub fn show(&self, name: &str) -> Option<u32> {
+        (name == Self::TUNABLES[0]).then_some((self.freq_update_delay_ns / NSEC_PER_USEC as i64) as u32)
+    }
+
+    /// Changes a tunable by its sysfs name.
+    ///
+    /// # Errors
+    /// [`TunableError`].
+    pub fn store(&mut self, name: &str, value: &str) -> Result<(), TunableError> {
+        if !Self::TUNABLES.contains(&name) {
+            return Err(TunableError::Unknown(Self::TUNABLES));
+        }
+        self.set_rate_limit_us(parse_u32(value)?);
+        Ok(())
+    }
+
+    /// Which update function runs.
+    pub fn path(&self) -> SugovPath {
+        self.path
+    }
+
+    /// The state of the policy's CPUs.
+    pub fn cpus(&self) -> &[SugovCpu] {
+        &self.cpus
+    }
+
+    /// The frequency that was last decided, in kHz.
+    pub fn next_freq_khz(&self) -> u32 {
+        self.next_freq_khz
+    }
+
+    /// The frequency before it was resolved, of the last decision that looked, in kHz.
+    pub fn cached_raw_freq_khz(&self) -> u32 {
+        self.cached_raw_freq_khz
+    }
+
+    /// When the frequency last changed, in ns.
+    pub fn last_freq_update_time(&self) -> u64 {
+        self.last_freq_update_time
+    }
+
+    /// The kthread was woken and did not take the frequency yet.
+    pub fn work_in_progress(&self) -> bool {
+        self.work_in_progress
+    }
+
+    /// The limits changed (or a deadline task needs more) and no update saw it yet.
+    pub fn limits_changed(&self) -> bool {
+        self.limits_changed
+    }
+
+    /// The next decision goes to the driver even if nothing changed.
+    pub fn need_freq_update(&self) -> bool {
+        self.need_freq_update
+    }
+
+    /// The policy's limits.
+    pub fn policy_limits(&self) -> FreqLimits {
+        self.limits
+    }
+
+    /// The scheduler reports on the policy's CPU number `cpu`: sugov_update_single_freq(),
+    /// sugov_update_single_perf() or sugov_update_shared(), v6.12. `flags` is 0 or [`SCHED_CPUFREQ_IOWAIT`].
+    ///
+    /// # Panics
+    /// If the policy has no such CPU.
+    #[inline]
+    pub fn update<F: SugovFacts + ?Sized>(
+        &mut self,
+        time: u64,
+        cpu: usize,
+        flags: u32,
+        policy: &PolicyFacts,
+        facts: &F,
+    ) -> Option<SugovRequest> {
+        self.update_recorded(time, cpu, flags, policy, facts, &mut ())
+    }
+
+    /// As [`Self::update`]; the recorder is told what went into the decision.
+    ///
+    /// # Panics
+    /// If the policy has no such CPU.
+    pub fn update_recorded<F: SugovFacts + ?Sized, R: SugovRecorder>(
+        &mut self,
+        time: u64,
+        cpu: usize,
+        flags: u32,
+        policy: &PolicyFacts,
+        facts: &F,
+        recorder: &mut R,
+    ) -> Option<SugovRequest> {
+        self.iowait_boost(time, cpu, flags & SCHED_CPUFREQ_IOWAIT != 0);
+        self.cpus[cpu].last_update = time;
+        // sugov's ignore_dl_rate_limit(): a deadline task that needs more than it was given does not wait.
+        if cpu_bw_dl(facts.dl_running_bw(cpu)) > self.cpus[cpu].bw_min {
+            self.limits_changed = true;
+        }
+        if let Some(outcome) = self.should_not_update_freq(time, policy.can_update) {
+            if R::ENABLED {
+                recorder.decision(&self.no_decision(time, cpu, policy, outcome));
+            }
+            return None;
+        }
+        if self.path == SugovPath::SinglePerf && policy.freq_invariant {
+            return Some(self.update_single_perf(time, cpu, policy, &facts.cpu(cpu), recorder));
+        }
+
+        let cached_raw_freq_khz = self.cached_raw_freq_khz;
+        let own = facts.cpu(cpu);
+        let (deciding_cpu, share) = if self.path == SugovPath::Shared {
+            self.next_share_shared(time, cpu, &own, facts)
+        } else {
+            (cpu, self.get_util(time, cpu, &own, own.rq.capacity))
+        };
+        let raw_khz = self.get_raw_freq(policy, share);
+        let mut next_khz = self.get_next_freq(raw_khz);
+        let mut held = false;
+        if self.path != SugovPath::Shared
+            && self.hold_freq(cpu, &own)
+            && next_khz < self.next_freq_khz
+            && !self.need_freq_update
+        {
+            held = true;
+            next_khz = self.next_freq_khz;
+            self.cached_raw_freq_khz = cached_raw_freq_khz;
+        }
+        let changed = self.update_next_freq(time, next_khz);
+        if R::ENABLED {
+            recorder.decision(&SugovDecision {
+                time,
+                cpu,
+                deciding_cpu,
+                util: share.util,
+                iowait: share.iowait,
+                max_cap: share.max,
+                ref_khz: self.capacity_ref_freq(policy),
+                raw_khz,
+                next_khz: self.next_freq_khz,
+                outcome: match (changed, held) {
+                    (true, _) => SugovOutcome::Requested,
+                    (false, true) => SugovOutcome::Held,
+                    (false, false) => SugovOutcome::Unchanged,
+                },
+            });
+        }
+        if !changed {
+            return None;
+        }
+        if self.fast_switch {
+            // cpufreq_driver_fast_switch(): within the limits.
+            return Some(SugovRequest::FastSwitch { freq_khz: self.limits.clamp(next_khz) });
+        }
+        // sugov_deferred_update(): one work at a time.
+        (!core::mem::replace(&mut self.work_in_progress, true)).then_some(SugovRequest::QueueWork)
+    }
+
+    fn no_decision(&self, time: u64, cpu: usize, policy: &PolicyFacts, outcome: SugovOutcome) -> SugovDecision {
+        SugovDecision {
+            time,
+            cpu,
+            deciding_cpu: cpu,
+            util: self.cpus[cpu].util,
+            iowait: 0,
+            max_cap: 0,
+            ref_khz: self.capacity_ref_freq(policy),
+            raw_khz: self.cached_raw_freq_khz,
+            next_khz: self.next_freq_khz,
+            outcome,
+        }
+    }
+
+    /// The rest of sugov_update_single_perf(), v6.12: no frequency, but levels.
+    fn update_single_perf<R: SugovRecorder>(
+        &mut self,
+        time: u64,
+        cpu: usize,
+        policy: &PolicyFacts,
+        own: &CpuFacts,
+        recorder: &mut R,
+    ) -> SugovRequest {
+        let previous = self.cpus[cpu].util;
+        let share = self.get_util(time, cpu, own, own.rq.capacity);
+        let held = self.hold_freq(cpu, own) && self.cpus[cpu].util < previous;
+        if held {
+            self.cpus[cpu].util = previous;
+        }
+        self.last_freq_update_time = time;
+        if R::ENABLED {
+            recorder.decision(&SugovDecision {
+                time,
+                cpu,
+                deciding_cpu: cpu,
+                util: self.cpus[cpu].util,
+                iowait: share.iowait,
+                max_cap: own.rq.capacity,
+                ref_khz: self.capacity_ref_freq(policy),
+                raw_khz: 0,
+                next_khz: 0,
+                outcome: if held { SugovOutcome::Held } else { SugovOutcome::Requested },
+            });
+        }
+        let SugovCpu { bw_min, util, .. } = self.cpus[cpu];
+        SugovRequest::AdjustPerf { cpu, min_perf: bw_min, target_perf: util, capacity: own.rq.capacity }
+    }
+
+    /// The kthread runs (cpufreq_schedutil.c:sugov_work(), v6.12): the frequency to set, if the driver is to be
+    /// called (drivers/cpufreq/cpufreq.c:__cpufreq_driver_target()).
+    pub fn work(&mut self, cur_khz: u32) -> Option<u32> {
+        self.work_in_progress = false;
+        self.driver_target(self.next_freq_khz, cur_khz, Relation::L, false)
+    }
+
+    /// The policy has new limits (cpufreq_schedutil.c:sugov_limits(), v6.12). Without fast switching a current
+    /// frequency outside of them is corrected at once: the frequency to set, if any. The next update decides anew.
+    pub fn set_limits(&mut self, limits: FreqLimits, cur_khz: u32) -> Option<u32> {
+        self.limits = limits;
+        self.limits_changed = true;
+        if self.fast_switch {
+            None
+        } else if limits.max_khz < cur_khz {
+            self.driver_target(limits.max_khz, cur_khz, Relation::H, true)
+        } else if limits.min_khz > cur_khz {
+            self.driver_target(limits.min_khz, cur_khz, Relation::L, true)
+        } else {
+            None
+        }
+    }
+
+    fn driver_target(&self, target_khz: u32, cur_khz: u32, relation: Relation, efficient: bool) -> Option<u32> {
+        let khz = resolve_freq(self.table.as_ref(), target_khz, self.limits, relation, efficient);
+        (khz != cur_khz || self.need_update_limits).then_some(khz)
+    }
+
+    /// sugov_should_update_freq(), v6.12; `None` means yes.
+    #[inline]
+    fn should_not_update_freq(&mut self, time: u64, can_update: bool) -> Option<SugovOutcome> {
+        if !can_update {
+            return Some(SugovOutcome::CannotUpdate);
+        }
+        if self.limits_changed {
+            self.limits_changed = false;
+            self.need_freq_update = true;
+            return None;
+        }
+        let delta_ns = time.wrapping_sub(self.last_freq_update_time) as i64;
+        (delta_ns < self.freq_update_delay_ns).then_some(SugovOutcome::RateLimited)
+    }
+
+    #[inline]
+    fn iowait_boost(&mut self, time: u64, cpu: usize, iowait: bool) {
+        let tick_ns = self.tick_ns;
+        let (min, max) = (self.limits.min_khz.max(1), self.cpuinfo.max_khz);
+        match self.gates.iowait {
+            IowaitForm::Capacity => self.cpus[cpu].sugov_iowait_boost(time, iowait, tick_ns),
+            IowaitForm::Frequency => self.cpus[cpu].iowait_boost_between(time, iowait, tick_ns, min, max, false),
+        }
+    }
+
+    /// sugov_get_util() with the boost for I/O, v6.12.
+    #[inline]
+    fn get_util(&mut self, time: u64, cpu: usize, facts: &CpuFacts, max_cap: u64) -> Share {
+        let tick_ns = self.tick_ns;
+        let state = &mut self.cpus[cpu];
+        let boost = match self.gates.iowait {
+            IowaitForm::Capacity => state.sugov_iowait_apply(time, max_cap, tick_ns),
+            IowaitForm::Frequency => 0,
+        };
+        let util_cfs = if self.gates.runnable_boost { facts.util_cfs_boost } else { facts.util_cfs };
+        match self.gates.util {
+            UtilForm::Bounded => {
+                let EffectiveUtil { util, min, max } = effective_cpu_util(&facts.rq, util_cfs);
+                state.bw_min = min;
+                state.util = sugov_effective_cpu_perf(util.max(boost), min, max);
+            }
+            UtilForm::Clamped => {
+                state.bw_min = cpu_bw_dl(facts.rq.dl_running_bw);
+                state.util = schedutil_cpu_util(&facts.rq, util_cfs, UtilType::Frequency, None).max(boost);
+            }
+        }
+        let share = Share { util: state.util, max: max_cap, iowait: boost };
+        if self.gates.iowait == IowaitForm::Frequency { self.iowait_raise(cpu, share) } else { share }
+    }
+
+    /// The boost for I/O as a share of the highest frequency (cpufreq_schedutil.c:sugov_iowait_boost(), v4.17).
+    fn iowait_raise(&mut self, cpu: usize, share: Share) -> Share {
+        let (min, max) = (self.limits.min_khz, self.cpuinfo.max_khz as u64);
+        let state = &mut self.cpus[cpu];
+        if state.iowait_boost == 0 || !state.iowait_boost_halve(min) {
+            return share;
+        }
+        let boost = state.iowait_boost as u64;
+        if share.util.wrapping_mul(max) < share.max.wrapping_mul(boost) {
+            Share { util: boost, max, iowait: boost }
+        } else {
+            share
+        }
+    }
+
+    /// sugov_next_freq_shared(), v6.12: the largest utilisation of all CPUs, on the scale of the one that reported.
+    fn next_share_shared<F: SugovFacts + ?Sized>(
+        &mut self,
+        time: u64,
+        cpu: usize,
+        own: &CpuFacts,
+        facts: &F,
+    ) -> (usize, Share) {
+        let max_cap = own.rq.capacity;
+        let mut best = (cpu, Share { util: 0, max: max_cap.max(1), iowait: 0 });
+        for other in 0..self.cpus.len() {
+            if self.gates.shared_skips_stale && self.cpus[other].idle_longer_than_tick(time, self.tick_ns) {
+                self.cpus[other].iowait_boost = 0;
+                self.cpus[other].iowait_boost_pending = false;
+                continue;
+            }
+            let share = if other == cpu {
+                self.get_util(time, other, own, max_cap)
+            } else {
+                self.get_util(time, other, &facts.cpu(other), max_cap)
+            };
+            if share.util.wrapping_mul(best.1.max) > share.max.wrapping_mul(best.1.util) {
+                best = (other, share);
+            }
+        }
+        best
+    }
+
+    /// sugov_hold_freq(), v6.12: true if the CPU did not idle since the last look. Not where a cap holds the
+    /// frequency down.
+    #[inline]
+    fn hold_freq(&mut self, cpu: usize, facts: &CpuFacts) -> bool {
+        let rq = &facts.rq;
+        if uclamp_rq_is_capped(rq.uclamp_used, facts.util_cfs, rq.util_rt, rq.uclamp_max) {
+            return false;
+        }
+        let saved = core::mem::replace(&mut self.cpus[cpu].saved_idle_calls, facts.idle_calls);
+        saved == facts.idle_calls
+    }
+
+    /// The frequency at which the capacity is reached, in kHz (cpufreq_schedutil.c:get_capacity_ref_freq(), v6.12).
+    #[inline]
+    fn capacity_ref_freq(&self, policy: &PolicyFacts) -> u64 {
+        if self.gates.freq_ref && policy.freq_ref_khz != 0 {
+            return policy.freq_ref_khz as u64;
+        }
+        let khz = if policy.freq_invariant {
+            self.cpuinfo.max_khz
+        } else if self.gates.margin_on_current {
+            policy.cur_khz.wrapping_add(policy.cur_khz >> 2)
+        } else {
+            policy.cur_khz
+        };
+        khz as u64
+    }
+
+    /// The first half of get_next_freq(), truncated to 32 bits as there.
+    #[inline]
+    fn get_raw_freq(&self, policy: &PolicyFacts, share: Share) -> u32 {
+        let khz = self.capacity_ref_freq(policy);
+        let raw = match self.gates.headroom {
+            Headroom::InEffectivePerf => map_util_freq(share.util, khz, share.max),
+            Headroom::InClampedUtil => map_util_freq(map_util_perf(share.util), khz, share.max),
+            Headroom::InFrequency => next_raw_freq_v5_10(share.util, khz, share.max),
+        };
+        raw as u32
+    }
+
+    /// The second half of get_next_freq(), v6.12: the raw frequency is only resolved when it changed.
+    #[inline]
+    fn get_next_freq(&mut self, raw_khz: u32) -> u32 {
+        if raw_khz == self.cached_raw_freq_khz && !self.need_freq_update {
+            return self.next_freq_khz;
+        }
+        self.cached_raw_freq_khz = raw_khz;
+        // cpufreq_driver_resolve_freq().
+        resolve_freq(self.table.as_ref(), raw_khz, self.limits, Relation::L, true)
+    }
+
+    /// sugov_update_next_freq(), v6.12. The time of the last change moves only on real changes.
+    #[inline]
+    fn update_next_freq(&mut self, time: u64, next_khz: u32) -> bool {
+        if self.need_freq_update {
+            self.need_freq_update = false;
+            if self.next_freq_khz == next_khz && !self.need_update_limits {
+                return false;
+            }
+        } else if self.next_freq_khz == next_khz {
+            return false;
+        }
+        self.next_freq_khz = next_khz;
+        self.last_freq_update_time = time;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: FreqLimits = FreqLimits { min_khz: 500_000, max_khz: 2_000_000 };
+
+    fn config(n_cpus: usize, gates: SugovGates) -> SugovConfig {
+        SugovConfig {
+            n_cpus,
+            cpuinfo: LIMITS,
+            limits: LIMITS,
+            table: None,
+            fast_switch: true,
+            need_update_limits: false,
+            adjust_perf: false,
+            rate_limit_us: 1_000,
+            tick_ns: 4_000_000,
+            gates,
+        }
+    }
+
+    fn policy(freq_invariant: bool) -> PolicyFacts {
+        PolicyFacts { cur_khz: 1_000_000, freq_ref_khz: 0, freq_invariant, can_update: true }
+    }
+
+    fn busy(util: u64, idle_calls: u64) -> CpuFacts {
+        CpuFacts { util_cfs: util, util_cfs_boost: util, idle_calls, ..CpuFacts::default() }
+    }
+
+    fn first_freq(gates: SugovGates, invariant: bool, util: u64) -> Option<u32> {
+        let mut governor = SugovPolicy::new(config(1, gates));
+        match governor.update(1_000_000_000, 0, 0, &policy(invariant), [busy(util, 1)].as_slice()) {
+            Some(SugovRequest::FastSwitch { freq_khz }) => Some(freq_khz),
+            _ => None,
+        }
+    }
+
+    /// Goal: the tipping point is 80 % of the capacity; without invariance v6.12 has the headroom twice, v5.10 once.
+    #[test]
+    fn headroom() {
+        let check = |gates, invariant, util, khz| assert_eq!(first_freq(gates, invariant, util), Some(khz), "{util}");
+        check(SugovGates::V6_12, true, 512, 1_250_000);
+        check(SugovGates::V6_12, true, 820, 2_000_000);
+        check(SugovGates::V6_12, false, 512, 781_250);
+        check(SugovGates::V5_10, true, 512, 1_250_000);
+        check(SugovGates::V5_10, false, 512, 625_000);
+        check(SugovGates::V5_18, false, 512, 625_000);
+    }
+
+    /// Goal: within the rate limit only new limits get through; a busy CPU keeps its frequency; the record says so.
+    #[test]
+    fn outcomes() {
+        let mut governor = SugovPolicy::new(config(1, SugovGates::V6_12));
+        let mut seen = Vec::new();
+        let mut update = |governor: &mut SugovPolicy, time, facts: CpuFacts| {
+            governor.update_recorded(time, 0, 0, &policy(true), [facts].as_slice(), &mut seen)
+        };
+        assert!(update(&mut governor, 10_000_000, busy(800, 1)).is_some());
+        assert_eq!(update(&mut governor, 10_500_000, busy(100, 2)), None);
+        assert_eq!(update(&mut governor, 12_000_000, busy(100, 1)), None);
+        governor.set_limits(FreqLimits { max_khz: 900_000, ..LIMITS }, 1_000_000);
+        assert_eq!(
+            update(&mut governor, 12_000_001, busy(800, 1)),
+            Some(SugovRequest::FastSwitch { freq_khz: 900_000 })
+        );
+        let outcomes: Vec<_> = seen.iter().map(|decision| decision.outcome).collect();
+        use SugovOutcome::{Held, RateLimited, Requested};
+        assert_eq!(outcomes, [Requested, RateLimited, Held, Requested]);
+        assert_eq!(seen[0].util, 1000);
+    }
+
+    #[test]
+    fn tunables_by_name() {
+        let mut governor = SugovPolicy::new(config(1, SugovGates::V6_12));
+        assert_eq!(governor.store("rate_limit_us", "2000\n"), Ok(()));
+        assert_eq!((governor.show("rate_limit_us"), governor.show("rate")), (Some(2000), None));
+        assert_eq!(governor.store("rate", "1"), Err(TunableError::Unknown(&["rate_limit_us"])));
+    }
+
+    #[test]
+    fn the_kthread_is_woken_once() {
+        let mut governor = SugovPolicy::new(SugovConfig { fast_switch: false, ..config(2, SugovGates::V6_12) });
+        let facts = |a, b| [busy(a, 0), busy(b, 0)];
+        let request = governor.update(1_000_000_000, 1, 0, &policy(true), facts(10, 600).as_slice());
+        assert_eq!(request, Some(SugovRequest::QueueWork));
+        assert_eq!(governor.update(1_002_000_000, 0, 0, &policy(true), facts(10, 300).as_slice()), None);
+        assert_eq!(governor.work(1_000_000), Some(732_421));
+    }
+
+    /// Goal: the old boost doubles from the lowest to the highest frequency and halves again.
+    #[test]
+    fn iowait_boost_by_frequency() {
+        let mut governor = SugovPolicy::new(config(1, SugovGates::V4_17));
+        let mut freqs = Vec::new();
+        for step in 0..6 {
+            let flags = if step < 4 { SCHED_CPUFREQ_IOWAIT } else { 0 };
+            let time = 1_000_000_000 + step * 2_000_000;
+            governor.update(time, 0, flags, &policy(true), [busy(0, step)].as_slice());
+            freqs.push(governor.next_freq_khz());
+        }
+        assert_eq!(freqs, [625_000, 1_250_000, 2_000_000, 2_000_000, 1_250_000, 625_000]);
+    }
+
+    fn any_facts() -> impl Strategy<Value = CpuFacts> {
+        let bound = 0..1100u64;
+        (
+            (1..1025u64, bound.clone(), bound.clone(), bound.clone(), 0..(1u64 << 20)),
+            (bound.clone(), bound.clone(), any::<[bool; 2]>()),
+            (bound.clone(), bound, 0..3u64),
+        )
+            .prop_map(|((capacity, util_rt, util_dl, util_irq, dl_running_bw), clamps, cfs)| CpuFacts {
+                rq: RqFacts {
+                    capacity,
+                    util_rt,
+                    util_dl,
+                    util_irq,
+                    dl_running_bw,
+                    uclamp_min: clamps.0,
+                    uclamp_max: clamps.1,
+                    uclamp_used: clamps.2[0],
+                    rt_runnable: clamps.2[1],
+                },
+                util_cfs: cfs.0,
+                util_cfs_boost: cfs.0.max(cfs.1),
+                idle_calls: cfs.2,
+            })
+    }
+
+    fn any_gates() -> impl Strategy<Value = SugovGates> {
+        prop_oneof![
+            Just(SugovGates::V6_12),
+            Just(SugovGates::V6_6),
+            Just(SugovGates::V5_18),
+            Just(SugovGates::V5_10),
+            Just(SugovGates::V4_17),
+        ]
+    }
+
+    proptest! {
+        /// Goal: at equal state, a higher utilisation never asks for a lower frequency.
+        #[test]
+        fn frequency_is_monotonic(
+            facts in proptest::collection::vec(any_facts(), 1..4), more in 0..600u64, gates in any_gates(),
+            invariant: bool, flags in 0..2u32, slow: bool,
+        ) {
+            let decide = |more: u64| {
+                let mut facts = facts.clone();
+                facts[0].util_cfs += more;
+                facts[0].util_cfs_boost += more;
+                let mut governor = SugovPolicy::new(SugovConfig { fast_switch: !slow, ..config(facts.len(), gates) });
+                governor.update(1_000_000_000, 0, flags, &policy(invariant), facts.as_slice());
+                governor.next_freq_khz()
+            };
+            let (low, high) = (decide(0), decide(more));
+            prop_assert!(low <= high);
+            prop_assert!(LIMITS.contains(low) && LIMITS.contains(high));
+        }
+
+        /// Goal: no sequence of any inputs panics, and every request is within the limits.
+        #[test]
+        fn any_sequence_has_requests(
+            steps in proptest::collection::vec((any::<u64>(), 0..3usize, 0..4u32, any_facts(), any::<[u32; 3]>()), 1..30),
+            n_cpus in 1..4usize, gates in any_gates(), flags: [bool; 4],
+        ) {
+            let [fast_switch, need_update_limits, adjust_perf, freq_invariant] = flags;
+            let mut governor =
+                SugovPolicy::new(SugovConfig { fast_switch, need_update_limits, adjust_perf, ..config(n_cpus, gates) });
+            let mut facts = vec![CpuFacts::default(); n_cpus];
+            let mut time = 0u64;
+            for (delta, cpu, op, own, numbers) in steps {
+                time = time.wrapping_add(if op == 0 { delta } else { delta >> 40 });
+                let cpu = cpu % n_cpus;
+                facts[cpu] = own;
+                let policy =
+                    PolicyFacts { cur_khz: numbers[0], freq_ref_khz: numbers[1], freq_invariant, can_update: op != 1 };
+                if op == 3 {
+                    let (a, b) = (numbers[1], numbers[2]);
+                    governor.set_limits(FreqLimits { min_khz: a.min(b), max_khz: a.max(b) }, numbers[0]);
+                }
+                if let Some(SugovRequest::FastSwitch { freq_khz }) =
+                    governor.update(time, cpu, numbers[2] & 1, &policy, facts.as_slice())
+                {
+                    prop_assert!(governor.policy_limits().contains(freq_khz));
+                }
+                let _ = governor.work(numbers[0]);
+            }
+        }
+
+        #[test]
+        fn any_facts_have_a_utilisation(wide: [u64; 8], flags: [bool; 2], p in proptest::option::of((any::<u64>(), any::<u64>()))) {
+            let facts = RqFacts {
+                capacity: wide[0], util_rt: wide[1], util_dl: wide[2], util_irq: wide[3], dl_running_bw: wide[4],
+                uclamp_min: wide[5], uclamp_max: wide[6], uclamp_used: flags[0], rt_runnable: flags[1],
+            };
+            prop_assert!(effective_cpu_util(&facts, wide[7]).util <= wide[0]);
+            prop_assert!(schedutil_cpu_util(&facts, wide[7], UtilType::Frequency, p) <= wide[0]);
+            prop_assert!(schedutil_cpu_util(&facts, wide[7], UtilType::Energy, p) <= wide[0]);
+        }
+    }
+}

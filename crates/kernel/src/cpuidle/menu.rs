@@ -1,1 +1,303 @@
 //! The menu idle governor (drivers/cpuidle/governors/menu.c, v6.12).
+//!
+//! It predicts the idle time as the smaller of two guesses and takes the deepest state whose target residency fits:
+//! the time to the next timer, corrected by how early wake-ups came in the past for timers of that magnitude; and the
+//! typical one of the last eight idle intervals, if they were alike.
+//!
+//! This version has no I/O-wait performance multiplier (older kernels had twelve buckets and one).
+
+use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, IdleState, KTIME_MAX, RESIDENCY_THRESHOLD_NS};
+use crate::unit::NSEC_PER_USEC;
+
+/// Classes of expected idle time: up to 10 us, 100 us, 1 ms, 10 ms, 100 ms, and longer.
+pub const BUCKETS: usize = 6;
+/// Number of recent intervals that the pattern detector looks at.
+pub const INTERVALS: usize = 8;
+/// A correction factor of 1 is `RESOLUTION * DECAY`.
+pub const RESOLUTION: u32 = 1024;
+/// A new sample has the weight 1/8 in a correction factor.
+pub const DECAY: u32 = 8;
+/// Longer sleeps count as perfectly predicted, ns.
+pub const MAX_INTERESTING_NS: u64 = 50_000 * NSEC_PER_USEC;
+/// "No typical interval".
+const NO_INTERVAL: u32 = u32::MAX;
+
+/// Menu's state for one CPU (`struct menu_device`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Menu {
+    /// Time to the next timer as known at the last selection, ns.
+    pub next_timer_ns: u64,
+    /// The class of [`Self::next_timer_ns`].
+    pub bucket: usize,
+    /// Moving averages of measured/expected idle time, in 1/8192.
+    pub correction_factor: [u32; BUCKETS],
+    /// The last eight idle intervals in us, a ring; `u32::MAX` where the driver refused.
+    pub intervals: [u32; INTERVALS],
+    /// Where the next interval goes.
+    pub interval_ptr: usize,
+    /// The outcome that the next selection has to digest.
+    pending: Option<IdleOutcome>,
+    last_residency_ns: u64,
+}
+
+impl Default for Menu {
+    /// `menu_enable_device()`: all factors 1, no history.
+    fn default() -> Self {
+        Self {
+            next_timer_ns: 0,
+            bucket: 0,
+            correction_factor: [RESOLUTION * DECAY; BUCKETS],
+            intervals: [0; INTERVALS],
+            interval_ptr: 0,
+            pending: None,
+            last_residency_ns: 0,
+        }
+    }
+}
+
+/// The class of an expected idle time (menu.c:which_bucket(), v6.12).
+pub fn which_bucket(duration_ns: u64) -> usize {
+    const LIMITS_US: [u64; BUCKETS - 1] = [10, 100, 1_000, 10_000, 100_000];
+    LIMITS_US.iter().take_while(|&&limit_us| duration_ns >= limit_us * NSEC_PER_USEC).count()
+}
+
+/// The typical interval in us, or `u32::MAX` if there is none (menu.c:get_typical_interval(), v6.12).
+///
+/// Takes the mean of all samples if their variance is small, relative to the mean (`mean^2 > 36 * variance`, at least
+/// six samples) or absolute (`variance <= 400 us^2`); otherwise drops the largest value and tries again, until six or
+/// fewer samples are left.
+pub fn get_typical_interval(intervals: &[u32; INTERVALS]) -> u32 {
+    let mut threshold = i32::MAX as u32;
+    loop {
+        let kept = || intervals.iter().copied().filter(move |&value| value <= threshold);
+        let count = kept().count();
+        let Some(max) = kept().max().filter(|&max| max > 0) else { return NO_INTERVAL };
+        let mean = kept().map(u64::from).sum::<u64>() / count as u64;
+        // At most 8 * 2^60: the sum of squares about the mean cannot overflow.
+        let variance = kept().map(|value| u64::from(value).abs_diff(mean).pow(2)).sum::<u64>() / count as u64;
+        if variance <= u64::MAX / 36 {
+            let relative = mean * mean > variance * 36 && count * 4 >= INTERVALS * 3;
+            if relative || variance <= 400 {
+                return mean as u32;
+            }
+        }
+        if count * 4 <= INTERVALS * 3 {
+            return NO_INTERVAL;
+        }
+        threshold = max - 1;
+    }
+}
+
+impl Menu {
+    /// menu.c:menu_update_intervals(), v6.12.
+    fn update_intervals(&mut self, interval_us: u32) {
+        self.intervals[self.interval_ptr] = interval_us;
+        self.interval_ptr = (self.interval_ptr + 1) % INTERVALS;
+    }
+
+    /// Digests the last idle period (menu.c:menu_update(), v6.12).
+    fn update(&mut self, outcome: &IdleOutcome, facts: &IdleFacts<'_>) {
+        let state = facts.states.get(outcome.index).copied().unwrap_or_default();
+        let measured_ns = self.measured_ns(outcome, &state, facts.tick_ns).min(self.next_timer_ns);
+
+        let mut factor = self.correction_factor[self.bucket];
+        factor -= factor / DECAY;
+        factor += if self.next_timer_ns > 0 && measured_ns < MAX_INTERESTING_NS {
+            // At most 1024, as the measured time was limited to the timer's.
+            (u64::from(RESOLUTION) * measured_ns / self.next_timer_ns) as u32
+        } else {
+            RESOLUTION
+        };
+        self.correction_factor[self.bucket] = factor;
+        // Truncates to 32 bits of us, as the kernel's function argument does.
+        self.update_intervals((measured_ns / NSEC_PER_USEC) as u32);
+    }
+
+    /// How long the CPU was idle, or would have been had the governor not been wrong, ns.
+    fn measured_ns(&self, outcome: &IdleOutcome, state: &IdleState, tick_ns: u64) -> u64 {
+        if outcome.got_tick && self.next_timer_ns > tick_ns {
+            // The tick was left running by mistake; the sleep could have been long.
+            9 * MAX_INTERESTING_NS / 10
+        } else if state.polling && outcome.poll_time_limit {
+            self.next_timer_ns
+        } else if outcome.residency_ns > state.exit_latency_ns.wrapping_mul(2) {
+            outcome.residency_ns.wrapping_sub(state.exit_latency_ns)
+        } else {
+            outcome.residency_ns / 2
+        }
+    }
+
+    /// The predicted idle time in ns, the time to the next tick or timer in ns, and whether the timers were asked.
+    fn predict(&mut self, facts: &IdleFacts<'_>) -> (u64, i64, bool) {
+        let typical_ns = u64::from(get_typical_interval(&self.intervals)) * NSEC_PER_USEC;
+        if typical_ns <= RESIDENCY_THRESHOLD_NS && !facts.tick_stopped {
+            self.next_timer_ns = KTIME_MAX;
+            self.bucket = which_bucket(KTIME_MAX);
+            return (typical_ns, (facts.tick_ns / 2) as i64, false);
+        }
+        let (sleep_length_ns, delta_tick_ns) =
+            if facts.sleep_length_ns < 0 { (0, 0) } else { (facts.sleep_length_ns as u64, facts.delta_tick_ns) };
+        self.next_timer_ns = sleep_length_ns;
+        self.bucket = which_bucket(sleep_length_ns);
+
+        // Rounded to the nearest us; the product wraps at 64 bits and the result is cut to 32, as in C.
+        const UNIT: u64 = (RESOLUTION * DECAY) as u64 * NSEC_PER_USEC;
+        let corrected = sleep_length_ns.wrapping_mul(u64::from(self.correction_factor[self.bucket]));
+        let timer_us = ((UNIT / 2).wrapping_add(corrected) / UNIT) as u32;
+        let mut predicted_ns = typical_ns.min(u64::from(timer_us) * NSEC_PER_USEC);
+        if facts.tick_stopped && predicted_ns < facts.tick_ns {
+            // No tick will correct a state that is too shallow: rather believe the timer.
+            predicted_ns = sleep_length_ns;
+        }
+        (predicted_ns, delta_tick_ns, true)
+    }
+}
+
+impl IdleGovernor for Menu {
+    fn name(&self) -> &'static str {
+        "menu"
+    }
+
+    /// menu.c:menu_select(), v6.12.
+    fn select(&mut self, facts: &IdleFacts<'_>) -> IdleChoice {
+        match self.pending.take() {
+            Some(outcome) => self.update(&outcome, facts),
+            None if self.last_residency_ns == 0 => self.update_intervals(NO_INTERVAL),
+            None => {}
+        }
+        let (mut predicted_ns, delta_tick_ns, queried_sleep_length) = self.predict(facts);
+        let states = facts.states;
+        let choice = |index: usize, stop_tick: bool| IdleChoice { index, stop_tick, queried_sleep_length };
+
+        let only_state_0 = states.len() <= 1 || facts.latency_req_ns == 0 || {
+            let too_deep =
+                self.next_timer_ns < states[1].target_residency_ns || facts.latency_req_ns < states[1].exit_latency_ns;
+            too_deep && !facts.is_disabled(0)
+        };
+        if only_state_0 {
+            return choice(0, !facts.is_polling(0));
+        }
+
+        let mut index = None;
+        for (i, state) in states.iter().enumerate() {
+            if facts.is_disabled(i) {
+                continue;
+            }
+            let so_far = *index.get_or_insert(i);
+            if state.exit_latency_ns > facts.latency_req_ns {
+                break;
+            }
+            if state.target_residency_ns <= predicted_ns {
+                index = Some(i);
+                continue;
+            }
+            // A short real sleep is better than polling.
+            if states[so_far].polling
+                && state.target_residency_ns < RESIDENCY_THRESHOLD_NS
+                && state.target_residency_ns <= self.next_timer_ns
+                && state.exit_latency_ns <= predicted_ns
+            {
+                predicted_ns = state.target_residency_ns;
+                index = Some(i);
+                break;
+            }
+            if predicted_ns < facts.tick_ns {
+                break;
+            }
+            if !facts.tick_stopped {
+                // Shallow, with the tick kept: the tick gives another chance to go deeper.
+                predicted_ns = states[so_far].target_residency_ns;
+                break;
+            }
+            // No tick is coming: take this one if the timer lies behind its residency, not to be stuck in a shallow one.
+            let stuck = states[so_far].target_residency_ns < facts.tick_ns
+                && super::within(state.target_residency_ns, delta_tick_ns);
+            return choice(if stuck { i } else { so_far }, true);
+        }
+        let mut index = index.unwrap_or(0);
+
+        let keep_tick = (states[index].polling || predicted_ns < facts.tick_ns) && !facts.tick_stopped;
+        if keep_tick && !super::within(states[index].target_residency_ns, delta_tick_ns) {
+            // The tick will come before the residency is reached: go up to the deepest state that fits before it,
+            // or else to the shallowest enabled one.
+            for i in (0..index).rev().filter(|&i| !facts.is_disabled(i)) {
+                index = i;
+                if super::within(states[i].target_residency_ns, delta_tick_ns) {
+                    break;
+                }
+            }
+        }
+        choice(index, !keep_tick)
+    }
+
+    /// menu.c:menu_reflect(), v6.12.
+    fn reflect(&mut self, outcome: &IdleOutcome) {
+        self.pending = Some(*outcome);
+        self.last_residency_ns = outcome.residency_ns;
+    }
+
+    fn reject(&mut self) {
+        self.last_residency_ns = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_decades() {
+        let check = |duration_ns, bucket| assert_eq!(which_bucket(duration_ns), bucket, "{duration_ns}");
+        check(0, 0);
+        check(9_999, 0);
+        check(10_000, 1);
+        check(999_999, 2);
+        check(1_000_000, 3);
+        check(99_999_999, 4);
+        check(100_000_000, 5);
+        check(u64::MAX, 5);
+    }
+
+    /// The detector takes the mean of alike samples, forgives two outliers upward, and gives up otherwise.
+    #[test]
+    fn typical_interval() {
+        let check = |intervals, typical| assert_eq!(get_typical_interval(&intervals), typical, "{intervals:?}");
+        check([0; 8], NO_INTERVAL);
+        check([100; 8], 100);
+        check([100, 101, 99, 100, 100, 100, 5000, 9000], 100);
+        check([100, 101, 99, 100, 100, 4000, 5000, 9000], NO_INTERVAL);
+        check([10, 30, 10, 30, 10, 30, 10, 30], 20);
+        check([u32::MAX; 8], NO_INTERVAL);
+        check([0, 0, 0, 0, i32::MAX as u32, i32::MAX as u32, i32::MAX as u32, i32::MAX as u32], NO_INTERVAL);
+    }
+
+    /// Timers that always hit keep the factor at 1; wake-ups at half the time pull it towards 1/2.
+    #[test]
+    fn correction_learns_early_wakeups() {
+        let states = [
+            IdleState { exit_latency_ns: 0, target_residency_ns: 0, polling: true },
+            IdleState { exit_latency_ns: 1_000, target_residency_ns: 1_000, polling: false },
+        ];
+        let mut menu = Menu::default();
+        let mut now_ns = 0;
+        for round in 0..200u64 {
+            let facts = IdleFacts {
+                states: &states,
+                disabled: 0,
+                latency_req_ns: 1_000_000,
+                sleep_length_ns: 20_000_000,
+                delta_tick_ns: 1_000_000,
+                tick_stopped: false,
+                tick_ns: 1_000_000,
+                now_ns,
+            };
+            let choice = menu.select(&facts);
+            // Alternating spans keep the pattern detector quiet.
+            let residency_ns = 10_001_000 + if round % 2 == 0 { 9_000_000 } else { 0 } - 4_500_000;
+            now_ns += residency_ns;
+            menu.reflect(&IdleOutcome { index: choice.index, residency_ns, now_ns, ..IdleOutcome::default() });
+        }
+        let factor = menu.correction_factor[4];
+        assert!((3_700..=4_500).contains(&factor), "{factor}");
+    }
+}

@@ -1,6 +1,263 @@
-//! cpuidle governors: plain facts in, a state and the fate of the tick out.
+//! cpuidle governors: plain facts in, a state and the fate of the tick out (drivers/cpuidle/governors/, v6.12).
+//!
+//! A governor is one CPU's state machine. Whoever drives it (simulator, replay, a notebook) reads the clock, the
+//! timers and the idle-state table, hands them over as [`IdleFacts`], obeys the [`IdleChoice`], and tells afterwards
+//! what happened with [`IdleGovernor::reflect`] or [`IdleGovernor::reject`].
+//!
+//! ```text
+//!   select ──► enter state ──► wake-up ──► reflect ──► (work) ──► select ...
+//!          └─► driver refuses ───────────► reject  ──► (work) ──► select ...
+//! ```
+//!
+//! Not here: entering the state, stopping the tick, PM QoS aggregation, the idle-state tables themselves.
 
 pub mod haltpoll;
 pub mod ladder;
 pub mod menu;
 pub mod teo;
+
+pub use haltpoll::Haltpoll;
+pub use ladder::Ladder;
+pub use menu::Menu;
+pub use teo::Teo;
+
+/// Below this target residency or predicted idle time the timers are not asked, because asking costs more than the
+/// answer is worth; ns (drivers/cpuidle/governors/gov.h, v6.12).
+pub const RESIDENCY_THRESHOLD_NS: u64 = 15_000;
+
+/// "No timer at all", the largest `ktime_t`; ns.
+pub const KTIME_MAX: u64 = i64::MAX as u64;
+
+/// One idle state of the driver's table (`struct cpuidle_state`), shallowest first in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IdleState {
+    /// Worst-case time from the wake-up event to the first instruction, ns.
+    pub exit_latency_ns: u64,
+    /// Time that must be spent in the state for it to save energy, ns.
+    pub target_residency_ns: u64,
+    /// The CPU spins instead of sleeping (`CPUIDLE_FLAG_POLLING`).
+    pub polling: bool,
+}
+
+/// What a governor needs to know when a CPU goes idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleFacts<'a> {
+    /// The table, shallowest state first.
+    pub states: &'a [IdleState],
+    /// Bit `i` set: state `i` is disabled (by the driver or in sysfs).
+    pub disabled: u64,
+    /// Longest acceptable exit latency (PM QoS), ns; 0 allows state 0 only.
+    pub latency_req_ns: u64,
+    /// Time until the closest timer if the tick were stopped, ns; negative when it has expired already.
+    pub sleep_length_ns: i64,
+    /// Time until the closest event with the tick running, ns.
+    pub delta_tick_ns: i64,
+    /// The tick is stopped already.
+    pub tick_stopped: bool,
+    /// Length of a tick, ns.
+    pub tick_ns: u64,
+    /// The CPU's clock (`local_clock()`), ns.
+    pub now_ns: u64,
+}
+
+impl IdleFacts<'_> {
+    /// Whether state `index` may not be used.
+    pub fn is_disabled(&self, index: usize) -> bool {
+        index < 64 && self.disabled >> index & 1 != 0
+    }
+
+    fn is_polling(&self, index: usize) -> bool {
+        self.states.get(index).is_some_and(|state| state.polling)
+    }
+}
+
+/// A governor's decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleChoice {
+    /// Index of the state to enter.
+    pub index: usize,
+    /// Whether the tick may be stopped before entering.
+    pub stop_tick: bool,
+    /// Whether the governor looked at the timers (`tick_nohz_get_sleep_length()`), which costs time on a real CPU.
+    pub queried_sleep_length: bool,
+}
+
+/// What happened after a choice: the CPU idled and woke up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IdleOutcome {
+    /// The state that was entered; usually, but not always, the chosen one.
+    pub index: usize,
+    /// Measured time in the state including the exit latency (`last_residency_ns`), ns.
+    pub residency_ns: u64,
+    /// The tick woke the CPU up (`tick_nohz_idle_got_tick()`).
+    pub got_tick: bool,
+    /// The polling state ended because its time limit was reached.
+    pub poll_time_limit: bool,
+    /// The CPU's clock after the wake-up, ns.
+    pub now_ns: u64,
+}
+
+/// A cpuidle governor for one CPU (`struct cpuidle_governor` with the per-CPU data inside).
+pub trait IdleGovernor: Send + std::fmt::Debug {
+    /// The governor's sysfs name.
+    fn name(&self) -> &'static str;
+    /// Chooses the state for the idle period that begins. The index is always inside the table (0 if it is empty).
+    fn select(&mut self, facts: &IdleFacts<'_>) -> IdleChoice;
+    /// Records how the idle period ended; kept cheap, the statistics are updated by the next [`Self::select`].
+    fn reflect(&mut self, outcome: &IdleOutcome);
+    /// Records that the driver refused the chosen state: no time was spent idle and nothing is learnt.
+    fn reject(&mut self);
+}
+
+/// An idle governor that can be named in a policy.
+#[derive(Clone, Copy)]
+pub struct IdleGovernorEntry {
+    /// The name in `/sys/devices/system/cpu/cpuidle/available_governors`.
+    pub name: &'static str,
+    /// The kernel takes the registered governor with the highest rating.
+    pub rating: u32,
+    /// Makes the state of one CPU.
+    pub new: fn() -> Box<dyn IdleGovernor>,
+}
+
+/// Every idle governor, highest rating first.
+/// ladder's rating becomes 25 on a kernel whose tick never stops (`nohz=off`).
+pub const IDLE_GOVERNORS: &[IdleGovernorEntry] = &[
+    IdleGovernorEntry { name: "menu", rating: 20, new: || Box::new(Menu::default()) },
+    IdleGovernorEntry { name: "teo", rating: 19, new: || Box::new(Teo::default()) },
+    IdleGovernorEntry { name: "ladder", rating: 10, new: || Box::new(Ladder::default()) },
+    IdleGovernorEntry { name: "haltpoll", rating: 9, new: || Box::new(Haltpoll::default()) },
+];
+
+/// The governor called `name`, if there is one.
+pub fn idle_governor(name: &str) -> Option<&'static IdleGovernorEntry> {
+    IDLE_GOVERNORS.iter().find(|entry| entry.name == name)
+}
+
+/// `a <= b` as the kernel's signed 64-bit comparison means it, for a table value and a possibly negative time.
+fn within(residency_ns: u64, duration_ns: i64) -> bool {
+    i128::from(residency_ns) <= i128::from(duration_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_state() -> impl Strategy<Value = IdleState> {
+        (prop_oneof![0..2_000_000u64, any::<u64>()], prop_oneof![0..20_000_000u64, any::<u64>()], any::<bool>())
+            .prop_map(|(exit_latency_ns, target_residency_ns, polling)| IdleState {
+                exit_latency_ns,
+                target_residency_ns,
+                polling,
+            })
+    }
+
+    #[derive(Debug, Clone)]
+    struct Step {
+        disabled: u64,
+        latency_req_ns: u64,
+        sleep_length_ns: i64,
+        delta_tick_ns: i64,
+        tick_stopped: bool,
+        now_ns: u64,
+        outcome: Option<IdleOutcome>,
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        let outcome = (any::<usize>(), any::<u64>(), any::<bool>(), any::<bool>(), any::<u64>()).prop_map(
+            |(index, residency_ns, got_tick, poll_time_limit, now_ns)| IdleOutcome {
+                index,
+                residency_ns,
+                got_tick,
+                poll_time_limit,
+                now_ns,
+            },
+        );
+        (
+            any::<u64>(),
+            any::<u64>(),
+            any::<i64>(),
+            any::<i64>(),
+            any::<bool>(),
+            any::<u64>(),
+            proptest::option::of(outcome),
+        )
+            .prop_map(
+                |(disabled, latency_req_ns, sleep_length_ns, delta_tick_ns, tick_stopped, now_ns, outcome)| Step {
+                    disabled,
+                    latency_req_ns,
+                    sleep_length_ns,
+                    delta_tick_ns,
+                    tick_stopped,
+                    now_ns,
+                    outcome,
+                },
+            )
+    }
+
+    proptest! {
+        /// No governor panics or points outside its table, whatever it is told.
+        #[test]
+        fn any_facts_give_a_state_of_the_table(
+            states in proptest::collection::vec(any_state(), 0..12),
+            steps in proptest::collection::vec(any_step(), 1..40),
+            tick_ns in any::<u64>(),
+        ) {
+            for entry in IDLE_GOVERNORS {
+                let mut governor = (entry.new)();
+                for step in &steps {
+                    let facts = IdleFacts {
+                        states: &states,
+                        disabled: step.disabled,
+                        latency_req_ns: step.latency_req_ns,
+                        sleep_length_ns: step.sleep_length_ns,
+                        delta_tick_ns: step.delta_tick_ns,
+                        tick_stopped: step.tick_stopped,
+                        tick_ns,
+                        now_ns: step.now_ns,
+                    };
+                    let choice = governor.select(&facts);
+                    prop_assert!(choice.index < states.len().max(1), "{} chose {}", entry.name, choice.index);
+                    match &step.outcome {
+                        Some(outcome) => governor.reflect(outcome),
+                        None => governor.reject(),
+                    }
+                }
+            }
+        }
+
+        /// Without PM QoS latency and with a well-formed table only state 0 is left.
+        #[test]
+        fn no_latency_allowed_means_state_0(sleep_length_ns in 0..100_000_000i64) {
+            let states = [
+                IdleState { exit_latency_ns: 0, target_residency_ns: 0, polling: true },
+                IdleState { exit_latency_ns: 2_000, target_residency_ns: 2_000, polling: false },
+                IdleState { exit_latency_ns: 133_000, target_residency_ns: 600_000, polling: false },
+            ];
+            for entry in IDLE_GOVERNORS {
+                let mut governor = (entry.new)();
+                let facts = IdleFacts {
+                    states: &states,
+                    disabled: 0,
+                    latency_req_ns: 0,
+                    sleep_length_ns,
+                    delta_tick_ns: sleep_length_ns.min(1_000_000),
+                    tick_stopped: false,
+                    tick_ns: 4_000_000,
+                    now_ns: 1_000,
+                };
+                prop_assert_eq!(governor.select(&facts).index, 0, "{}", entry.name);
+            }
+        }
+    }
+
+    #[test]
+    fn governors_are_found_by_name() {
+        for entry in IDLE_GOVERNORS {
+            assert_eq!(idle_governor(entry.name).map(|found| (found.new)().name()), Some(entry.name));
+        }
+        assert!(idle_governor("menuu").is_none());
+    }
+}

@@ -1,1 +1,282 @@
 //! The timer-events-oriented idle governor (drivers/cpuidle/governors/teo.c, v6.12).
+//!
+//! It trusts the next timer unless wake-ups before it were frequent lately. Each state has a bin with two decaying
+//! counts: *hits*, when the wake-up came in the bin that the timer promised, and *intercepts*, when something else
+//! woke the CPU so early that the idle time fell in this bin. If intercepts below the deepest candidate outweigh the
+//! rest, a shallower state is chosen.
+//!
+//! This version neither keeps "recent" intercepts nor looks at the CPU's utilisation (v6.3 to v6.10 did).
+
+use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, within};
+
+/// What one event adds to a count.
+pub const PULSE: u32 = 1024;
+/// Each update takes 1/8 off every count.
+pub const DECAY_SHIFT: u32 = 3;
+
+/// The counts of one state's bin (`struct teo_bin`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TeoBin {
+    /// Wake-ups by something else than the timer, with an idle time in this bin.
+    pub intercepts: u32,
+    /// Wake-ups in the bin that the timer promised.
+    pub hits: u32,
+}
+
+/// Teo's state for one CPU (`struct teo_cpu`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Teo {
+    /// The clock at selection; after the wake-up the time in between, ns.
+    pub time_span_ns: i64,
+    /// Time to the closest timer at selection, ns; `i64::MAX` if it was not asked.
+    pub sleep_length_ns: i64,
+    /// One bin a state.
+    pub bins: Vec<TeoBin>,
+    /// Sum over all bins.
+    pub total: u32,
+    /// Hits beyond a tick, where the deepest state's residency is below one.
+    pub tick_hits: u32,
+    /// The tick's length as told at the last selection, for the reflection that follows.
+    tick_ns: u64,
+    /// The last outcome, not digested yet. A new CPU has none; the kernel's zeroed data would count one hit.
+    pending: Option<(usize, u64)>,
+}
+
+fn decay(count: &mut u32) {
+    *count -= *count >> DECAY_SHIFT;
+}
+
+impl Teo {
+    /// Digests the last idle period (teo.c:teo_update(), v6.12).
+    fn update(&mut self, last_index: usize, residency_ns: u64, facts: &IdleFacts<'_>) {
+        let Some(deepest) = facts.states.last() else { return };
+        let measured_ns = if self.time_span_ns >= self.sleep_length_ns {
+            u64::MAX
+        } else {
+            let exit_latency_ns = facts.states.get(last_index).map_or(0, |state| state.exit_latency_ns);
+            // Half of the worst-case exit latency is taken for the real one.
+            if residency_ns >= exit_latency_ns { residency_ns - exit_latency_ns / 2 } else { residency_ns / 2 }
+        };
+
+        self.total = 0;
+        let mut index_timer = 0;
+        let mut index_duration = 0;
+        for (i, (state, bin)) in facts.states.iter().zip(&mut self.bins).enumerate() {
+            decay(&mut bin.hits);
+            decay(&mut bin.intercepts);
+            self.total = self.total.wrapping_add(bin.hits).wrapping_add(bin.intercepts);
+            if within(state.target_residency_ns, self.sleep_length_ns) {
+                index_timer = i;
+                if state.target_residency_ns <= measured_ns {
+                    index_duration = i;
+                }
+            }
+        }
+        if deepest.target_residency_ns < facts.tick_ns {
+            decay(&mut self.tick_hits);
+            self.total = self.total.wrapping_add(self.tick_hits);
+            if within(facts.tick_ns, self.sleep_length_ns) {
+                // A bin of its own beyond the last state's; it cannot be intercepted.
+                index_timer = facts.states.len();
+            }
+        }
+        let count = if index_timer == facts.states.len() && facts.tick_ns <= measured_ns {
+            &mut self.tick_hits
+        } else if index_timer == index_duration {
+            &mut self.bins[index_duration].hits
+        } else {
+            &mut self.bins[index_duration].intercepts
+        };
+        *count = count.wrapping_add(PULSE);
+        self.total = self.total.wrapping_add(PULSE);
+    }
+
+    /// The state below `index` that more than half of the intercepts say, if it is deep enough for a stopped tick
+    /// (the second part of teo.c:teo_select(), v6.12).
+    fn intercepted(&self, index: usize, intercept_sum: u32, facts: &IdleFacts<'_>) -> usize {
+        let state_ok = |i: usize| !facts.tick_stopped || facts.states[i].target_residency_ns >= facts.tick_ns;
+        let mut first_suitable = index;
+        let mut sum = 0u32;
+        for i in (0..index).rev() {
+            sum = sum.wrapping_add(self.bins[i].intercepts);
+            let usable = !facts.is_disabled(i);
+            if sum.wrapping_mul(2) > intercept_sum {
+                return if state_ok(i) && usable { i } else { first_suitable };
+            }
+            if !usable {
+                continue;
+            }
+            if state_ok(i) {
+                first_suitable = i;
+            } else if first_suitable == index {
+                break;
+            }
+        }
+        index
+    }
+
+    /// The deepest enabled state above `index` with a residency within `duration_ns`, or else the shallowest enabled
+    /// one (teo.c:teo_find_shallower_state(), v6.12).
+    fn find_shallower_state(index: usize, duration_ns: i64, facts: &IdleFacts<'_>) -> usize {
+        let mut found = index;
+        for i in (0..index).rev().filter(|&i| !facts.is_disabled(i)) {
+            found = i;
+            if within(facts.states[i].target_residency_ns, duration_ns) {
+                break;
+            }
+        }
+        found
+    }
+}
+
+impl IdleGovernor for Teo {
+    fn name(&self) -> &'static str {
+        "teo"
+    }
+
+    /// teo.c:teo_select(), v6.12.
+    fn select(&mut self, facts: &IdleFacts<'_>) -> IdleChoice {
+        let states = facts.states;
+        self.bins.resize(states.len(), TeoBin::default());
+        self.tick_ns = facts.tick_ns;
+        if let Some((last_index, residency_ns)) = self.pending.take() {
+            self.update(last_index, residency_ns, facts);
+        }
+        self.time_span_ns = facts.now_ns as i64;
+        self.sleep_length_ns = KTIME_MAX as i64;
+
+        let mut queried_sleep_length = false;
+        let keep_tick = |index, queried_sleep_length| IdleChoice { index, stop_tick: false, queried_sleep_length };
+        if states.len() < 2 {
+            return keep_tick(0, false);
+        }
+
+        // The deepest and the shallowest enabled state, and the deepest that PM QoS allows.
+        let mut index = if facts.is_disabled(0) { None } else { Some(0) };
+        let mut index0 = 0;
+        let mut constraint_index = 0;
+        let (mut intercept_sum, mut hit_sum) = (0u32, 0u32);
+        let (mut index_intercept_sum, mut index_hit_sum) = (0u32, 0u32);
+        for (i, state) in states.iter().enumerate().skip(1) {
+            intercept_sum = intercept_sum.wrapping_add(self.bins[i - 1].intercepts);
+            hit_sum = hit_sum.wrapping_add(self.bins[i - 1].hits);
+            if facts.is_disabled(i) {
+                continue;
+            }
+            if index.is_none() {
+                index0 = i;
+            }
+            index = Some(i);
+            if state.exit_latency_ns <= facts.latency_req_ns {
+                constraint_index = i;
+            }
+            index_intercept_sum = intercept_sum;
+            index_hit_sum = hit_sum;
+        }
+        let Some(mut index) = index else { return keep_tick(0, false) };
+
+        // Half a tick is assumed to the next tick unless the timers are asked.
+        let mut delta_tick_ns = (facts.tick_ns / 2) as i64;
+        let duration_ns;
+        if index == index0 {
+            duration_ns = i128::from(states[index].target_residency_ns);
+        } else {
+            let tick_intercept_sum = intercept_sum.wrapping_add(self.bins[states.len() - 1].intercepts);
+            if index_intercept_sum.wrapping_mul(2) > self.total.wrapping_sub(index_hit_sum) {
+                index = self.intercepted(index, index_intercept_sum, facts);
+                if index == 0 {
+                    // Asked only to know after the wake-up whether the guess was right.
+                    self.sleep_length_ns = facts.sleep_length_ns;
+                    return keep_tick(0, true);
+                }
+            }
+            index = index.min(constraint_index);
+            if index == 0 {
+                return keep_tick(0, false);
+            }
+            if states[0].polling && states[index].target_residency_ns < RESIDENCY_THRESHOLD_NS {
+                return keep_tick(index, false);
+            }
+            queried_sleep_length = true;
+            delta_tick_ns = facts.delta_tick_ns;
+            self.sleep_length_ns = facts.sleep_length_ns;
+            if !within(states[index].target_residency_ns, facts.sleep_length_ns) {
+                index = Self::find_shallower_state(index, facts.sleep_length_ns, facts);
+            }
+            let mostly_before_tick = states[index].target_residency_ns < facts.tick_ns
+                && tick_intercept_sum > self.total / 2 + self.total / 8;
+            duration_ns =
+                if mostly_before_tick { i128::from(facts.tick_ns / 2) } else { i128::from(facts.sleep_length_ns) };
+        }
+
+        let long_sleep = !states[index].polling && duration_ns >= i128::from(facts.tick_ns);
+        if long_sleep || facts.tick_stopped {
+            return IdleChoice { index, stop_tick: true, queried_sleep_length };
+        }
+        if index > index0 && !within(states[index].target_residency_ns, delta_tick_ns) {
+            index = Self::find_shallower_state(index, delta_tick_ns, facts);
+        }
+        keep_tick(index, queried_sleep_length)
+    }
+
+    /// teo.c:teo_reflect(), v6.12.
+    fn reflect(&mut self, outcome: &IdleOutcome) {
+        self.pending = Some((outcome.index, outcome.residency_ns));
+        let by_tick = outcome.got_tick && i128::from(self.sleep_length_ns) > i128::from(self.tick_ns);
+        self.time_span_ns = if outcome.poll_time_limit || by_tick {
+            // A safety net ended the sleep; it might have lasted until the timer.
+            self.sleep_length_ns
+        } else {
+            (outcome.now_ns as i64).wrapping_sub(self.time_span_ns)
+        };
+    }
+
+    fn reject(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpuidle::IdleState;
+
+    const STATES: [IdleState; 4] = [
+        IdleState { exit_latency_ns: 0, target_residency_ns: 0, polling: true },
+        IdleState { exit_latency_ns: 2_000, target_residency_ns: 2_000, polling: false },
+        IdleState { exit_latency_ns: 10_000, target_residency_ns: 20_000, polling: false },
+        IdleState { exit_latency_ns: 133_000, target_residency_ns: 600_000, polling: false },
+    ];
+
+    fn sleep(teo: &mut Teo, now_ns: &mut u64, residency_ns: u64) -> IdleChoice {
+        let facts = IdleFacts {
+            states: &STATES,
+            disabled: 0,
+            latency_req_ns: 1_000_000_000,
+            sleep_length_ns: 50_000_000,
+            delta_tick_ns: 3_000_000,
+            tick_stopped: false,
+            tick_ns: 4_000_000,
+            now_ns: *now_ns,
+        };
+        let choice = teo.select(&facts);
+        *now_ns += residency_ns;
+        teo.reflect(&IdleOutcome { index: choice.index, residency_ns, now_ns: *now_ns, ..IdleOutcome::default() });
+        choice
+    }
+
+    /// Far timers that are met lead to the deepest state without tick; early interrupts lead to a shallower one.
+    #[test]
+    fn intercepts_lead_to_shallower_states() {
+        let mut teo = Teo::default();
+        let mut now_ns = 1;
+        for _ in 0..20 {
+            assert_eq!(sleep(&mut teo, &mut now_ns, 50_000_000).index, 3);
+        }
+        assert!(sleep(&mut teo, &mut now_ns, 50_000_000).stop_tick);
+        for _ in 0..20 {
+            sleep(&mut teo, &mut now_ns, 60_000);
+        }
+        let choice = sleep(&mut teo, &mut now_ns, 60_000);
+        assert_eq!(choice.index, 2);
+        assert!(!choice.stop_tick);
+    }
+}

@@ -12,6 +12,7 @@ pub mod fair_queue;
 mod fields;
 pub mod intel_pstate;
 pub mod invariance;
+pub mod json;
 pub mod legacy;
 pub mod load_tracking;
 pub mod placement;

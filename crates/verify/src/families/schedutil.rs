@@ -2,11 +2,241 @@
 
 use opplab_kernel::cpufreq::freq_table::{self, FreqEntry, FreqLimits, FreqTable, Relation, TableOrder};
 
+use opplab_kernel::cpufreq::schedutil::{
+    self, CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovCpu, SugovGates, SugovPath, SugovPolicy, SugovRequest,
+    UtilType,
+};
+use opplab_kernel::uclamp;
+
 use crate::json::Json;
-use crate::{Diff, Family, Source, Tally, VerifyError};
+use crate::{Diff, Family, Row, Source, Tally, VerifyError};
 
 /// The families of this module.
-pub const FAMILIES: &[Family] = &[Family { name: "freq_table", run: freq_table }];
+pub const FAMILIES: &[Family] = &[
+    Family { name: "schedutil_map", run: schedutil_map },
+    Family { name: "effective_cpu_util", run: effective_cpu_util },
+    Family { name: "sugov_iowait", run: sugov_iowait },
+    Family { name: "sugov_seq", run: sugov_seq },
+    Family { name: "freq_table", run: freq_table },
+    Family { name: "v510_schedutil_cpu_util", run: v510_schedutil_cpu_util },
+];
+
+fn schedutil_map(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    for row in source.table()?.rows() {
+        let (a, b, c) = (row.num::<u64>("a")?, row.num::<u64>("b")?, row.num::<u64>("c")?);
+        let name = row.str("fn")?;
+        let got = match name {
+            "map_util_freq" => schedutil::map_util_freq(a, b, c),
+            "map_util_perf" => schedutil::map_util_perf(a),
+            "sugov_effective_cpu_perf" => schedutil::sugov_effective_cpu_perf(a, b, c),
+            "uclamp_bucket_id_5" => uclamp::uclamp_bucket_id(a, uclamp::UCLAMP_BUCKETS as u64),
+            "cpufreq_policy_transition_delay_us" => {
+                schedutil::cpufreq_policy_transition_delay_us(a as u32, b as u32) as u64
+            }
+            other => return Err(source.error(row.line(), format!("unknown function {other:?}"))),
+        };
+        let mut diff = Diff::default();
+        diff.eq(name, row.num("out")?, got);
+        tally.case(|| row.place(), diff.finish());
+    }
+    Ok(())
+}
+
+fn rq_facts(row: &Row<'_>) -> Result<RqFacts, VerifyError> {
+    Ok(RqFacts {
+        capacity: row.num("cap")?,
+        util_rt: row.num("util_rt")?,
+        util_dl: row.num("util_dl")?,
+        util_irq: row.num("util_irq")?,
+        dl_running_bw: row.num("dl_running_bw")?,
+        uclamp_min: row.num("uclamp_min")?,
+        uclamp_max: row.num("uclamp_max")?,
+        uclamp_used: row.flag("uclamp_used")?,
+        rt_runnable: row.flag("rt_runnable")?,
+    })
+}
+
+fn effective_cpu_util(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    for row in source.table()?.rows() {
+        let facts = rq_facts(&row)?;
+        let got = schedutil::effective_cpu_util(&facts, row.num("util_cfs_in")?);
+        let mut diff = Diff::default();
+        diff.eq("bw_dl", row.num("bw_dl")?, schedutil::cpu_bw_dl(facts.dl_running_bw))
+            .eq("out_util", row.num("out_util")?, got.util)
+            .eq("out_min", row.num("out_min")?, got.min)
+            .eq("out_max", row.num("out_max")?, got.max)
+            .eq("eff_perf", row.num("eff_perf")?, schedutil::sugov_effective_cpu_perf(got.util, got.min, got.max));
+        tally.case(|| row.place(), diff.finish());
+    }
+    Ok(())
+}
+
+fn v510_schedutil_cpu_util(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    for row in source.table()?.rows() {
+        let facts = rq_facts(&row)?;
+        let util_cfs = row.num("util_cfs")?;
+        let frequency = schedutil::schedutil_cpu_util(&facts, util_cfs, UtilType::Frequency, None);
+        let energy = schedutil::schedutil_cpu_util(&facts, util_cfs, UtilType::Energy, None);
+        let raw = schedutil::next_raw_freq_v5_10(frequency, row.num("ref_freq")?, facts.capacity);
+        let mut diff = Diff::default();
+        diff.eq("frequency_util", row.num("frequency_util")?, frequency)
+            .eq("energy_util", row.num("energy_util")?, energy)
+            .eq("next_raw_freq", row.num("next_raw_freq")?, raw);
+        tally.case(|| row.place(), diff.finish());
+    }
+    Ok(())
+}
+
+fn sugov_iowait(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    let mut cpu = SugovCpu::default();
+    for row in source.table()?.rows() {
+        if row.num::<i64>("step")? == 0 {
+            cpu = SugovCpu::default();
+        }
+        let (time, arg, tick_ns) = (row.num("time")?, row.num::<u64>("arg")?, row.num("tick_ns")?);
+        let ret = match row.str("op")? {
+            "boost" => {
+                cpu.sugov_iowait_boost(time, arg != 0, tick_ns);
+                cpu.last_update = time;
+                0
+            }
+            "apply" => cpu.sugov_iowait_apply(time, arg, tick_ns),
+            other => return Err(source.error(row.line(), format!("unknown op {other:?}"))),
+        };
+        let mut diff = Diff::default();
+        diff.eq("iowait_boost", row.num("iowait_boost")?, cpu.iowait_boost)
+            .eq("pending", row.flag("pending")?, cpu.iowait_boost_pending)
+            .eq("last_update", row.num("last_update")?, cpu.last_update)
+            .eq("ret", row.num("ret")?, ret);
+        tally.case(|| row.place(), diff.finish());
+    }
+    Ok(())
+}
+
+fn sugov_table(init: Json<'_>) -> Result<Option<FreqTable>, VerifyError> {
+    let inefficient = init.get("inefficient")?.list::<u64>()?;
+    let mut entries = Vec::new();
+    for (index, freq_khz) in init.get("freqs")?.list()?.into_iter().enumerate() {
+        let inefficient = inefficient.get(index).is_some_and(|&flag| flag != 0);
+        entries.push(FreqEntry { freq_khz, inefficient, boost: false });
+    }
+    if entries.is_empty() {
+        return Ok(None);
+    }
+    let available = entries.iter().any(|entry| entry.inefficient);
+    FreqTable::new(entries, available).map(Some).map_err(|error| init.error(error.to_string()))
+}
+
+fn sugov_seq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    for (line, value) in source.json_lines()? {
+        let json = Json::new(source, line, &value);
+        let init = json.get("init")?;
+        let n_cpus: usize = init.get("ncpus")?.num()?;
+        let mut governor = SugovPolicy::new(SugovConfig {
+            n_cpus,
+            cpuinfo: FreqLimits { min_khz: init.get("cpuinfo_min")?.num()?, max_khz: init.get("cpuinfo_max")?.num()? },
+            limits: FreqLimits { min_khz: init.get("min")?.num()?, max_khz: init.get("max")?.num()? },
+            table: sugov_table(init)?,
+            fast_switch: init.get("fast_switch")?.flag()?,
+            need_update_limits: init.get("need_update_limits")?.flag()?,
+            adjust_perf: init.get("adjust_perf")?.flag()?,
+            rate_limit_us: init.get("rate_limit_us")?.num()?,
+            tick_ns: init.get("tick_ns")?.num()?,
+            gates: SugovGates::V6_12,
+        });
+        let path = match governor.path() {
+            SugovPath::SingleFreq => "single_freq",
+            SugovPath::SinglePerf => "single_perf",
+            SugovPath::Shared => "shared",
+        };
+        if path != init.get("path")?.str()? {
+            return Err(init.error(format!("path {path} from the driver's features is not the one given")));
+        }
+        let mut policy = PolicyFacts {
+            cur_khz: init.get("cur")?.num()?,
+            freq_ref_khz: init.get("freq_ref")?.num()?,
+            freq_invariant: init.get("freq_invariant")?.flag()?,
+            can_update: true,
+        };
+        let rq = RqFacts {
+            capacity: init.get("cpu_cap")?.num()?,
+            uclamp_used: init.get("uclamp_used")?.flag()?,
+            ..RqFacts::default()
+        };
+        let mut facts = vec![CpuFacts { rq, ..CpuFacts::default() }; n_cpus];
+        for (number, step) in json.get("steps")?.items()?.enumerate() {
+            let mut fast_switch_calls = 0;
+            let mut irq_work_queued = 0;
+            let mut adjust_perf = [0; 4];
+            match step.get("op")?.str()? {
+                "update" => {
+                    let cpu: usize = step.get("cpu")?.num()?;
+                    let own = facts.get_mut(cpu).ok_or_else(|| step.error(format!("no CPU {cpu}")))?;
+                    own.util_cfs = step.get("util_cfs")?.num()?;
+                    own.util_cfs_boost = step.get("util_cfs_boost")?.num()?;
+                    own.idle_calls = step.get("idle_calls")?.num()?;
+                    own.rq.util_rt = step.get("util_rt")?.num()?;
+                    own.rq.util_dl = step.get("util_dl")?.num()?;
+                    own.rq.util_irq = step.get("util_irq")?.num()?;
+                    own.rq.dl_running_bw = step.get("dl_running_bw")?.num()?;
+                    own.rq.uclamp_min = step.get("uclamp_min")?.num()?;
+                    own.rq.uclamp_max = step.get("uclamp_max")?.num()?;
+                    own.rq.rt_runnable = step.get("rt_runnable")?.flag()?;
+                    policy.can_update = step.get("can_update")?.flag()?;
+                    let (time, flags) = (step.get("time")?.num()?, step.get("flags")?.num()?);
+                    match governor.update(time, cpu, flags, &policy, facts.as_slice()) {
+                        None => {}
+                        Some(SugovRequest::FastSwitch { freq_khz }) => {
+                            fast_switch_calls = 1;
+                            policy.cur_khz = freq_khz;
+                        }
+                        Some(SugovRequest::QueueWork) => irq_work_queued = 1,
+                        Some(SugovRequest::AdjustPerf { min_perf, target_perf, capacity, .. }) => {
+                            adjust_perf = [1, min_perf, target_perf, capacity];
+                        }
+                    }
+                }
+                "limits" => {
+                    let limits = FreqLimits { min_khz: step.get("min")?.num()?, max_khz: step.get("max")?.num()? };
+                    if let Some(khz) = governor.set_limits(limits, policy.cur_khz) {
+                        policy.cur_khz = khz;
+                    }
+                }
+                "kthread" => {
+                    if let Some(khz) = governor.work(policy.cur_khz) {
+                        policy.cur_khz = khz;
+                    }
+                }
+                other => return Err(step.error(format!("unknown op {other:?}"))),
+            }
+            let out = step.get("out")?;
+            let mut diff = Diff::default();
+            diff.eq("next_freq", out.get("next_freq")?.num()?, governor.next_freq_khz())
+                .eq("cached_raw_freq", out.get("cached_raw_freq")?.num()?, governor.cached_raw_freq_khz())
+                .eq("last_freq_update_time", out.get("last_freq_update_time")?.num()?, governor.last_freq_update_time())
+                .eq("work_in_progress", out.get("work_in_progress")?.flag()?, governor.work_in_progress())
+                .eq("limits_changed", out.get("limits_changed")?.flag()?, governor.limits_changed())
+                .eq("need_freq_update", out.get("need_freq_update")?.flag()?, governor.need_freq_update())
+                .eq("cur", out.get("cur")?.num()?, policy.cur_khz)
+                .eq("fast_switch_calls", out.get("fast_switch_calls")?.num()?, fast_switch_calls)
+                .eq("irq_work_queued", out.get("irq_work_queued")?.num()?, irq_work_queued)
+                .eq("adjust_perf", out.get("adjust_perf")?.list::<u64>()?, adjust_perf.to_vec());
+            for (cpu, expected) in governor.cpus().iter().zip(out.get("cpus")?.items()?) {
+                let got = vec![
+                    cpu.iowait_boost as u64,
+                    cpu.iowait_boost_pending as u64,
+                    cpu.last_update,
+                    cpu.util,
+                    cpu.bw_min,
+                    cpu.saved_idle_calls,
+                ];
+                diff.eq("cpus", expected.list::<u64>()?, got);
+            }
+            tally.case(|| format!("{} step {number}", json.place()), diff.finish());
+        }
+    }
+    Ok(())
+}
 
 fn freq_table(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     for (line, value) in source.json_lines()? {

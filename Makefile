@@ -1,0 +1,76 @@
+# The front door. Everything is made inside this folder: .venv, target, out.
+# Needs: make, a C linker (cc), rustc and cargo, Python >= 3.11. Python packages come from pip's index, crates from cargo's.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export VIRTUAL_ENV := $(abspath $(VENV))
+export PYTHONDONTWRITEBYTECODE := 1
+unexport PYTHONHOME
+unexport PYTHONPATH
+unexport CONDA_PREFIX
+
+RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml -o -name clippy.toml) Cargo.toml Cargo.lock
+JOBS ?= $(shell nproc)
+
+.DEFAULT_GOAL := help
+.PHONY: help dev run test test-rust test-python lint format bench agreement swarm clean
+
+help: ## Show this list.
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+dev: $(VENV)/.dev ## Build into .venv: afterwards .venv/bin/opplab works.
+
+run: dev ## Simulate the experiment juno-eas and write its tables and report to out/juno-eas.
+	$(BIN)/opplab run juno-eas --jobs $(JOBS) -o out/juno-eas
+
+test: test-rust test-python ## Run all tests.
+
+test-rust: $(VENV)/.pip ## Run the tests of the crates.
+	cargo test --workspace --locked --quiet
+
+test-python: $(VENV)/.dev $(VENV)/.tools ## Run the tests of the Python package.
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev $(VENV)/.tools ## Check form, lints, types and licences.
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+	$(BIN)/ruff format --check python tests tools
+	$(BIN)/ruff check python tests tools
+	$(BIN)/mypy
+	$(BIN)/python tools/licences.py opplab-py
+
+format: $(VENV)/.tools ## Bring all sources into form.
+	cargo fmt --all
+	$(BIN)/ruff format python tests tools
+	$(BIN)/ruff check --fix python tests tools
+
+bench: ## Measure: ns per PELT update, scheduler events per second, simulated seconds per second.
+	cargo bench --workspace --locked --quiet
+
+agreement: dev ## Compare with the published tables and report the distance.
+	$(BIN)/opplab run juno-eas --jobs $(JOBS) -o out/juno-eas
+
+swarm: ## Random machines and workloads under the invariant checks; OPPLAB_SEED=... replays one.
+	cargo test --release --locked -p opplab-sim -- --ignored --nocapture swarm
+
+clean: ## Remove everything that was built (not out/).
+	rm -rf target $(VENV) python/opplab/_opplab*.so .ruff_cache .mypy_cache .pytest_cache
+	find python tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps: a second `make run` rebuilds nothing.
+$(VENV)/.pip: tools/make_venv.py
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found: install Python 3.11 or newer, or make PYTHON=/path/to/python3" >&2; exit 2; }
+	@$(PYTHON) tools/make_venv.py $(VENV) 'maturin>=1.8,<2'
+	@touch $@
+
+$(VENV)/.tools: $(VENV)/.pip pyproject.toml
+	@$(BIN)/python tools/make_venv.py $(VENV) --extra dev
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.pip pyproject.toml $(RUST)
+	@command -v cargo >/dev/null || { echo "make: cargo not found: install Rust 1.88 or newer (rustc, cargo)" >&2; exit 2; }
+	@command -v cc >/dev/null || { echo "make: cc not found: rustc needs a C linker (Debian: apt-get install gcc libc6-dev)" >&2; exit 2; }
+	@$(BIN)/python tools/make_venv.py $(VENV) --project
+	$(BIN)/maturin develop --release --locked >/dev/null
+	@touch $@

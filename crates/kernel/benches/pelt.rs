@@ -1,0 +1,221 @@
+//! Nanoseconds per load tracking update, schedutil update and energy-aware placement: `cargo bench -p opplab-kernel`.
+//!
+//! With the argument `one=CLASS-DELTAS:COUNT` (`one=se-Across:20`) one case runs COUNT times without a timer, to count its
+//! instructions: run the bench's executable under `valgrind --tool=callgrind` and divide those of `se_update` or
+//! `cfs_update` by COUNT * 4096.
+
+use std::hint::black_box;
+
+use divan::Bencher;
+use opplab_kernel::clock_pelt::RqClock;
+use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovGates, SugovPolicy};
+use opplab_kernel::eas::{EasCpu, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
+use opplab_kernel::energy_model::{EmForm, EmPerfDomain, em_create_perf_table};
+use opplab_kernel::pelt::{HalfLife32, SchedAvg, SeFacts, update_load_avg_cfs_rq, update_load_avg_se};
+use opplab_kernel::sched::placement::CpuCapacity;
+
+const NICE_0: u64 = 1024 << 10;
+/// Updates in one timed batch.
+const BATCH: u64 = 4096;
+
+/// Time steps between updates.
+#[derive(Debug, Clone, Copy)]
+enum Deltas {
+    /// 20 us: most updates stay within a period.
+    Within,
+    /// 1.1 ms: each crosses one boundary, some two.
+    Across,
+    /// 1 ns to 16 ms.
+    Random,
+    /// 1 to 4 ms, as between the enqueues of a busy machine.
+    Enqueue,
+}
+
+impl std::fmt::Display for Deltas {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The steps of a batch, in ns.
+fn deltas(kind: Deltas) -> Vec<u64> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    (0..BATCH)
+        .map(|_| {
+            // xorshift64.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            match kind {
+                Deltas::Within => 20_000,
+                Deltas::Across => 1_100_000,
+                Deltas::Random => 1 + (state >> 16) % 16_000_000,
+                Deltas::Enqueue => 1_000_000 + (state >> 16) % 3_000_000,
+            }
+        })
+        .collect()
+}
+
+#[inline(never)]
+fn se_update(now: u64, sa: &mut SchedAvg, facts: SeFacts) -> bool {
+    update_load_avg_se::<HalfLife32>(now, sa, facts)
+}
+
+#[inline(never)]
+fn cfs_update(now: u64, sa: &mut SchedAvg, weight: u64, nr_runnable: u64, has_curr: bool) -> bool {
+    update_load_avg_cfs_rq::<HalfLife32>(now, sa, weight, nr_runnable, has_curr)
+}
+
+fn se_batch(deltas: &[u64], sa: &mut SchedAvg) {
+    let facts = black_box(SeFacts::task(NICE_0, true, true));
+    for &delta in deltas {
+        black_box(se_update(sa.last_update_time + delta, sa, facts));
+    }
+}
+
+fn cfs_batch(deltas: &[u64], sa: &mut SchedAvg) {
+    for &delta in deltas {
+        black_box(cfs_update(sa.last_update_time + delta, sa, black_box(3 * NICE_0), 3, true));
+    }
+}
+
+fn enqueue_batch(deltas: &[u64], clock: &mut RqClock, se: &mut SchedAvg, cfs: &mut SchedAvg) {
+    let facts = black_box(SeFacts::task(NICE_0, true, true));
+    for &delta in deltas {
+        clock.update_rq_clock(clock.clock + delta, 0, false, black_box(1024), black_box(700));
+        let now = clock.rq_clock_pelt();
+        black_box(se_update(now, se, facts));
+        black_box(cfs_update(now, cfs, 3 * NICE_0, 3, true));
+    }
+}
+
+#[divan::bench(args = [Deltas::Within, Deltas::Across, Deltas::Random])]
+fn se(bencher: Bencher, kind: Deltas) {
+    let deltas = deltas(kind);
+    let mut sa = SchedAvg::default();
+    bencher.counter(BATCH).bench_local(|| se_batch(&deltas, &mut sa));
+}
+
+#[divan::bench(args = [Deltas::Within, Deltas::Across, Deltas::Random])]
+fn cfs(bencher: Bencher, kind: Deltas) {
+    let deltas = deltas(kind);
+    let mut sa = SchedAvg::default();
+    bencher.counter(BATCH).bench_local(|| cfs_batch(&deltas, &mut sa));
+}
+
+#[divan::bench]
+fn clock_se_cfs(bencher: Bencher) {
+    let deltas = deltas(Deltas::Enqueue);
+    let (mut clock, mut se, mut cfs) = (RqClock::default(), SchedAvg::default(), SchedAvg::default());
+    bencher.counter(BATCH).bench_local(|| enqueue_batch(&deltas, &mut clock, &mut se, &mut cfs));
+}
+
+#[divan::bench(args = [1, 8])]
+fn schedutil_update(bencher: Bencher, n_cpus: usize) {
+    let limits = FreqLimits { min_khz: 400_000, max_khz: 3_000_000 };
+    let freqs: Vec<u32> = (4..=30).map(|step| step * 100_000).collect();
+    let mut governor = SugovPolicy::new(SugovConfig {
+        n_cpus,
+        cpuinfo: limits,
+        limits,
+        table: Some(FreqTable::from_khz(&freqs).expect("a valid table")),
+        fast_switch: true,
+        need_update_limits: false,
+        adjust_perf: false,
+        rate_limit_us: 0,
+        tick_ns: 4_000_000,
+        gates: SugovGates::V6_12,
+    });
+    let mut facts = vec![CpuFacts::default(); n_cpus];
+    let policy = PolicyFacts { cur_khz: 1_000_000, freq_ref_khz: 0, freq_invariant: true, can_update: true };
+    let mut time = 1_000_000_000;
+    bencher.counter(BATCH).bench_local(|| {
+        for step in 0..BATCH {
+            time += 500_000;
+            let cpu = step as usize % n_cpus;
+            facts[cpu].util_cfs_boost = step % 900;
+            facts[cpu].idle_calls = step;
+            black_box(governor.update(time, cpu, 0, &policy, facts.as_slice()));
+        }
+    });
+}
+
+struct Cpus(Vec<EasCpu>);
+
+impl EasFacts for Cpus {
+    #[inline]
+    fn cpu(&self, cpu: usize) -> EasCpu {
+        self.0[cpu]
+    }
+    #[inline]
+    fn allowed(&self, _cpu: usize) -> bool {
+        true
+    }
+}
+
+#[divan::bench(args = [6, 64])]
+fn feec(bencher: Bencher, n_cpus: usize) {
+    let n_little = n_cpus * 2 / 3;
+    let points: Vec<(u64, u64)> = (1..=8).map(|step| (step * 250_000, step * step * 40_000)).collect();
+    let domain = |cpus: std::ops::Range<usize>, cap| EmPerfDomain {
+        states: em_create_perf_table(&points, cap, EmForm::V6_9).expect("a valid table"),
+        cpus: cpus.collect(),
+        skip_inefficient: true,
+        form: EmForm::V6_9,
+    };
+    let domains = [domain(n_little..n_cpus, 1024), domain(0..n_little, 400)];
+    let cpu = |cpu: usize| {
+        let capacity = if cpu < n_little { 400 } else { 1024 };
+        let util = (cpu as u64 * 37) % 200;
+        EasCpu {
+            rq: RqFacts { capacity, ..RqFacts::default() },
+            capacity: CpuCapacity { orig: capacity, of: capacity, hw_pressure: 0, cpufreq_pressure: 0 },
+            util_avg: util,
+            runnable_avg: util,
+            util_est: util / 2,
+            uclamp_idle: false,
+        }
+    };
+    let facts = Cpus((0..n_cpus).map(cpu).collect());
+    let task = EasTask {
+        prev_cpu: n_cpus - 1,
+        util_avg: 60,
+        runnable_avg: 60,
+        util_est: 70,
+        uclamp_min: 0,
+        uclamp_max: 1024,
+        queued: false,
+    };
+    bencher
+        .bench_local(|| find_energy_efficient_cpu(&domains, black_box(&task), false, &facts, EasGates::V6_12, &mut ()));
+}
+
+/// Runs one case without a timer.
+fn run_one(case: &str) {
+    let (name, count) = case.split_once(':').unwrap_or((case, "1"));
+    let count: u64 = count.parse().expect("NAME:COUNT");
+    let (class, kind) = name.split_once('-').unwrap_or((name, "Within"));
+    let deltas = deltas(match kind {
+        "Within" => Deltas::Within,
+        "Across" => Deltas::Across,
+        "Random" => Deltas::Random,
+        _ => Deltas::Enqueue,
+    });
+    let (mut clock, mut se, mut cfs) = (RqClock::default(), SchedAvg::default(), SchedAvg::default());
+    for _ in 0..count {
+        match class {
+            "se" => se_batch(&deltas, &mut se),
+            "cfs" => cfs_batch(&deltas, &mut cfs),
+            _ => enqueue_batch(&deltas, &mut clock, &mut se, &mut cfs),
+        }
+    }
+    black_box((se, cfs));
+}
+
+fn main() {
+    match std::env::args().find_map(|argument| argument.strip_prefix("one=").map(str::to_owned)) {
+        Some(case) => run_one(&case),
+        None => divan::main(),
+    }
+}

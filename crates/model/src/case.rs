@@ -1,0 +1,630 @@
+//! A case as a file: everything that a run depends on, as one line of canonical JSON, so that it can be sent to another
+//! process, run there, and be named by its hash.
+//!
+//! Equal cases have equal bytes: keys stand in one order, numbers are whole, nothing is left to chance. A program is a
+//! list of steps, each a list of a word and its numbers, e.g. `["run",800000,0]`.
+
+use opplab_kernel::freq_invariance::FreqMax;
+use opplab_kernel::profile::{GATES, Invariance, KernelProfile, gate_names, profile_names};
+
+use crate::error::{Fault, ModelError, Pos};
+use crate::file::{DRIVERS, check_format, cpus_from, machine_from, machine_node};
+use crate::json::parse_json;
+use crate::machine::Machine;
+use crate::policy::{EnergyModelSource, GOVERNORS, Placement, Policy};
+use crate::tree::{Node, TIME_NS_MAX, Table, Value, to_json};
+use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
+
+/// One run, and the labels that its results carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaseFile {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the benchmark: the label of the workload.
+    pub benchmark: String,
+    /// Its parameters, e.g. `tasks=10`.
+    pub param: String,
+    /// Iteration, from 0.
+    pub iteration: u32,
+    /// Seed of all random draws.
+    pub seed: u64,
+    /// Simulated time in ns.
+    pub duration_ns: u64,
+    /// What it runs on.
+    pub machine: Machine,
+    /// What runs.
+    pub workload: Workload,
+    /// Under which policy.
+    pub policy: Policy,
+}
+
+const CASE_KEYS: &[&str] = &[
+    "format",
+    "experiment",
+    "benchmark",
+    "param",
+    "iteration",
+    "seed",
+    "duration_ns",
+    "machine",
+    "policy",
+    "workload",
+];
+
+impl CaseFile {
+    /// The case as canonical JSON.
+    pub fn to_json(&self) -> String {
+        to_json(&Node::table([
+            ("format", Some(Node::from(1))),
+            ("experiment", Some(Node::str(&self.experiment))),
+            ("benchmark", Some(Node::str(&self.benchmark))),
+            ("param", Some(Node::str(&self.param))),
+            ("iteration", Some(Node::from(self.iteration))),
+            ("seed", Some(Node::from(self.seed))),
+            ("duration_ns", Some(Node::from(self.duration_ns))),
+            ("machine", Some(machine_node(&self.machine))),
+            ("policy", Some(policy_node(&self.policy))),
+            ("workload", Some(workload_node(&self.workload))),
+        ]))
+    }
+
+    /// Reads a case. `file` is its name for messages.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place.
+    pub fn from_json(file: &str, text: &str) -> Result<Self, ModelError> {
+        parse_json(text).and_then(|root| Self::from_node(&root)).map_err(|fault| fault.in_file(file))
+    }
+
+    fn from_node(root: &Node) -> Result<Self, Fault> {
+        let table = root.as_table("case", CASE_KEYS)?;
+        check_format(&table)?;
+        let machine = machine_from(table.need("machine")?)?;
+        let workload_node = table.need("workload")?;
+        let workload = workload_from(workload_node)?;
+        workload.check(machine.nr_cpus()).map_err(|why| Fault::new(workload_node.at, format!("workload: {why}")))?;
+        Ok(Self {
+            experiment: table.str_or_empty("experiment")?.to_owned(),
+            benchmark: table.str_or_empty("benchmark")?.to_owned(),
+            param: table.str_or_empty("param")?.to_owned(),
+            iteration: table.need_int("iteration", 0, i128::from(u32::MAX))?,
+            seed: table.need_int("seed", 0, i128::from(u64::MAX))?,
+            duration_ns: table.need_int("duration_ns", 1, TIME_NS_MAX)?,
+            policy: policy_from(table.need("policy")?, &Policy::default())?,
+            machine,
+            workload,
+        })
+    }
+
+    /// The name of the case's results: 32 hexadecimal digits of the hash of its text and of the version of opplab.
+    pub fn hash(&self) -> String {
+        hash_text(&self.to_json())
+    }
+}
+
+/// The hash that names the results of the case whose canonical JSON `text` is: FNV-1a, 128 bits, over the version of
+/// opplab and the text, so that another version does not take over its results.
+pub fn hash_text(text: &str) -> String {
+    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let version = env!("CARGO_PKG_VERSION").bytes().chain(*b"\0");
+    let hash = version.chain(text.bytes()).fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    format!("{hash:032x}")
+}
+
+pub(crate) const POLICY_KEYS: &[&str] = &[
+    "label",
+    "kernel",
+    "driver",
+    "governor",
+    "tunables",
+    "idle_governor",
+    "eas",
+    "energy_model",
+    "freq_max",
+    "invariance",
+    "gates",
+    "hz",
+    "pelt_half_life_ms",
+    "sugov_cpus",
+    "no_overutilized",
+    "reversed_energy_model",
+    "placement",
+];
+
+const ENERGY_MODELS: &[(&str, EnergyModelSource)] = &[
+    ("none", EnergyModelSource::None),
+    ("registered", EnergyModelSource::Registered),
+    ("artificial", EnergyModelSource::Artificial),
+];
+const PLACEMENTS: &[(&str, Placement)] = &[("kernel", Placement::Kernel), ("random", Placement::Random)];
+
+fn name_of<T: PartialEq>(names: &[(&str, T)], value: &T) -> Node {
+    Node::str(names.iter().find(|(_, candidate)| candidate == value).map_or("", |(name, _)| name))
+}
+
+/// Reads a policy; what it does not say is as in `base`.
+pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
+    let table = node.as_table("policy", POLICY_KEYS)?;
+    let text = |key: &str, base: &str| -> Result<String, Fault> {
+        table.get(key).map_or(Ok(base.to_owned()), |node| node.as_str(key).map(str::to_owned))
+    };
+    let known = |key: &str, value: &str, names: &[&str]| -> Result<(), Fault> {
+        match table.get(key) {
+            Some(node) if !names.contains(&value) => Err(Fault::unknown(node.at, key, value, names.iter().copied())),
+            _ => Ok(()),
+        }
+    };
+    let driver = text("driver", &base.driver)?;
+    if !driver.is_empty() {
+        known("driver", &driver, DRIVERS)?;
+    }
+    let governor = text("governor", &base.governor)?;
+    known("governor", &governor, GOVERNORS)?;
+    let idle_governor = text("idle_governor", &base.idle_governor)?;
+    let idle_names: Vec<&str> = opplab_kernel::cpuidle::IDLE_GOVERNORS.iter().map(|entry| entry.name).collect();
+    known("idle_governor", &idle_governor, &idle_names)?;
+    if let Some(node) = table.get("kernel") {
+        let kernel = node.as_str("kernel")?;
+        if KernelProfile::named(kernel).is_none() {
+            return Err(Fault::unknown(node.at, "kernel profile", kernel, profile_names()));
+        }
+    }
+    let invariance = text("invariance", &base.invariance)?;
+    if !invariance.is_empty() {
+        known("invariance", &invariance, &Invariance::ALL.iter().map(|value| value.name()).collect::<Vec<_>>())?;
+    }
+    let freq_max = text("freq_max", &base.freq_max)?;
+    if !freq_max.is_empty() {
+        known("freq_max", &freq_max, &FreqMax::ALL.map(FreqMax::name))?;
+    }
+    if let Some(node) = table.get("gates") {
+        check_gates(node)?;
+    }
+    let hz = table.int_or("hz", base.hz, 1, 10_000)?;
+    if ![100, 250, 300, 1000].contains(&hz) {
+        let at = table.get("hz").map_or(table.at, |node| node.at);
+        return Err(Fault::new(at, format!("`hz` must be 100, 250, 300 or 1000, not {hz}")));
+    }
+    let pelt_half_life_ms = table.int_or("pelt_half_life_ms", base.pelt_half_life_ms, 1, 1000)?;
+    if ![8, 16, 32].contains(&pelt_half_life_ms) {
+        let at = table.get("pelt_half_life_ms").map_or(table.at, |node| node.at);
+        return Err(Fault::new(at, format!("`pelt_half_life_ms` must be 8, 16 or 32, not {pelt_half_life_ms}")));
+    }
+    let sugov_cpus = match table.get("sugov_cpus") {
+        None => base.sugov_cpus.clone(),
+        Some(Node { value: Value::List(items), .. }) if items.is_empty() => Vec::new(),
+        Some(node) => cpus_from(node, "sugov_cpus")?,
+    };
+    Ok(Policy {
+        label: text("label", &base.label)?,
+        kernel: text("kernel", &base.kernel)?,
+        driver,
+        governor,
+        tunables: merge_pairs(&table, "tunables", &base.tunables)?,
+        idle_governor,
+        eas: table.bool_or("eas", base.eas)?,
+        energy_model: table.choice("energy_model", Some(base.energy_model), ENERGY_MODELS)?,
+        freq_max,
+        invariance,
+        gates: merge_pairs(&table, "gates", &base.gates)?,
+        hz,
+        pelt_half_life_ms,
+        sugov_cpus,
+        no_overutilized: table.bool_or("no_overutilized", base.no_overutilized)?,
+        reversed_energy_model: table.bool_or("reversed_energy_model", base.reversed_energy_model)?,
+        placement: table.choice("placement", Some(base.placement), PLACEMENTS)?,
+    })
+}
+
+/// Refuses gates and values that the kernel profiles do not have.
+fn check_gates(node: &Node) -> Result<(), Fault> {
+    // Whatever is no table is refused by the caller.
+    let Value::Table(entries) = &node.value else { return Ok(()) };
+    for (key, node) in entries {
+        let gate = GATES
+            .iter()
+            .find(|gate| gate.name == key.name)
+            .ok_or_else(|| Fault::unknown(key.at, "gate", &key.name, gate_names()))?;
+        let value = node.as_str(&key.name)?;
+        if !gate.values.iter().any(|known| known.name == value) {
+            let known = gate.values.iter().map(|known| known.name);
+            return Err(Fault::unknown(node.at, &format!("value of gate {}", gate.name), value, known));
+        }
+    }
+    Ok(())
+}
+
+/// A table of scalars on top of that of the base.
+fn merge_pairs(table: &Table<'_>, key: &str, base: &[(String, String)]) -> Result<Vec<(String, String)>, Fault> {
+    let mut pairs = base.to_vec();
+    let Some(node) = table.get(key) else { return Ok(pairs) };
+    let Value::Table(entries) = &node.value else {
+        return Err(Fault::new(node.at, format!("`{key}` must be a table, not {}", node.value.kind())));
+    };
+    for (name, node) in entries {
+        let value = match &node.value {
+            Value::Str(text) => text.clone(),
+            Value::Int(number) => number.to_string(),
+            Value::Bool(value) => u8::from(*value).to_string(),
+            other => {
+                let message = format!("`{}` must be a string or a whole number, not {}", name.name, other.kind());
+                return Err(Fault::new(node.at, message));
+            }
+        };
+        match pairs.iter_mut().find(|(known, _)| *known == name.name) {
+            Some(pair) => pair.1 = value,
+            None => pairs.push((name.name.clone(), value)),
+        }
+    }
+    Ok(pairs)
+}
+
+/// The tree of a policy, with all its keys.
+pub(crate) fn policy_node(policy: &Policy) -> Node {
+    let pairs = |pairs: &[(String, String)]| {
+        Some(Node::table(pairs.iter().map(|(name, value)| (name.clone(), Some(Node::str(value))))))
+    };
+    Node::table([
+        ("label", Some(Node::str(&policy.label))),
+        ("kernel", Some(Node::str(&policy.kernel))),
+        ("driver", Some(Node::str(&policy.driver))),
+        ("governor", Some(Node::str(&policy.governor))),
+        ("tunables", pairs(&policy.tunables)),
+        ("idle_governor", Some(Node::str(&policy.idle_governor))),
+        ("eas", Some(Node::bool(policy.eas))),
+        ("energy_model", Some(name_of(ENERGY_MODELS, &policy.energy_model))),
+        ("freq_max", Some(Node::str(&policy.freq_max))),
+        ("invariance", Some(Node::str(&policy.invariance))),
+        ("gates", pairs(&policy.gates)),
+        ("hz", Some(Node::from(policy.hz))),
+        ("pelt_half_life_ms", Some(Node::from(policy.pelt_half_life_ms))),
+        ("sugov_cpus", Some(Node::list(policy.sugov_cpus.iter().map(|&cpu| Node::from(cpu))))),
+        ("no_overutilized", Some(Node::bool(policy.no_overutilized))),
+        ("reversed_energy_model", Some(Node::bool(policy.reversed_energy_model))),
+        ("placement", Some(name_of(PLACEMENTS, &policy.placement))),
+    ])
+}
+
+fn opt(value: Option<impl Into<i128>>) -> Node {
+    value.map_or(Node { value: Value::Null, at: Pos::default() }, Node::from)
+}
+
+fn sched_node(policy: &SchedPolicy) -> Node {
+    let (word, numbers): (&str, Vec<i128>) = match *policy {
+        SchedPolicy::Other { nice } => ("other", vec![nice.into()]),
+        SchedPolicy::Batch { nice } => ("batch", vec![nice.into()]),
+        SchedPolicy::Idle => ("idle", vec![]),
+        SchedPolicy::Fifo { priority } => ("fifo", vec![priority.into()]),
+        SchedPolicy::RoundRobin { priority } => ("rr", vec![priority.into()]),
+        SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } => {
+            ("deadline", vec![runtime_ns.into(), deadline_ns.into(), period_ns.into()])
+        }
+    };
+    Node::list(std::iter::once(Node::str(word)).chain(numbers.into_iter().map(Node::from)))
+}
+
+fn op_node(op: &Op) -> Node {
+    let n = |value: u64| Node::from(value);
+    let (word, args): (&str, Vec<Node>) = match *op {
+        Op::Run { work_ns, fixed } => ("run", vec![n(work_ns), n(fixed.into())]),
+        Op::Runtime { wall_ns } => ("runtime", vec![n(wall_ns)]),
+        Op::Sleep { ns } => ("sleep", vec![n(ns)]),
+        Op::Timer { timer, period_ns, absolute, own } => {
+            ("timer", vec![n(timer.into()), n(period_ns), Node::bool(absolute), Node::bool(own)])
+        }
+        Op::Lock { mutex } => ("lock", vec![n(mutex.into())]),
+        Op::Unlock { mutex } => ("unlock", vec![n(mutex.into())]),
+        Op::Wait { cond, mutex } => ("wait", vec![n(cond.into()), n(mutex.into())]),
+        Op::Signal { cond } => ("signal", vec![n(cond.into())]),
+        Op::Broadcast { cond } => ("broadcast", vec![n(cond.into())]),
+        Op::Suspend { cond } => ("suspend", vec![n(cond.into())]),
+        Op::Resume { cond } => ("resume", vec![n(cond.into())]),
+        Op::Barrier { barrier } => ("barrier", vec![n(barrier.into())]),
+        Op::SemPost { sem } => ("sem_post", vec![n(sem.into())]),
+        Op::SemWait { sem } => ("sem_wait", vec![n(sem.into())]),
+        Op::Yield => ("yield", vec![]),
+        Op::Fork { task } => ("fork", vec![n(task.into())]),
+        Op::WaitChild => ("wait_child", vec![]),
+        Op::SetCpus { set } => ("set_cpus", vec![opt(set)]),
+        Op::SetPolicy { policy } => ("set_policy", vec![sched_node(&policy)]),
+        Op::SetUclamp { min, max } => ("set_uclamp", vec![opt(min), opt(max)]),
+        Op::LoopBegin { slot, count } => ("loop_begin", vec![n(slot.into()), opt(count)]),
+        Op::LoopEnd { slot, begin } => ("loop_end", vec![n(slot.into()), n(begin.into())]),
+        Op::Activation { phase, timed } => ("activation", vec![n(phase.into()), Node::bool(timed)]),
+        Op::Send { channel, bytes } => ("send", vec![n(channel.into()), n(bytes.into())]),
+        Op::Recv { channel } => ("recv", vec![n(channel.into())]),
+        Op::Io { device, bytes } => ("io", vec![n(device.into()), n(bytes.into())]),
+        Op::Count => ("count", vec![]),
+        Op::Exit => ("exit", vec![]),
+    };
+    Node::list(std::iter::once(Node::str(word)).chain(args))
+}
+
+/// The tree of a workload.
+pub(crate) fn workload_node(workload: &Workload) -> Node {
+    let task = |task: &TaskSpec| {
+        Node::table([
+            ("name", Some(Node::str(&task.name))),
+            ("initial", Some(Node::bool(task.initial))),
+            ("delay_ns", Some(Node::from(task.delay_ns))),
+            ("policy", Some(sched_node(&task.policy))),
+            ("cpus", Some(opt(task.cpus))),
+            ("spawn_cpu", Some(opt(task.spawn_cpu))),
+            ("loop_slots", Some(Node::from(task.loop_slots))),
+            ("nr_own_timers", Some(Node::from(task.nr_own_timers))),
+            (
+                "phases",
+                Some(Node::list(task.phases.iter().map(|phase| {
+                    Node::list([Node::str(&phase.name), Node::from(phase.run_ns), Node::from(phase.period_ns)])
+                }))),
+            ),
+            ("ops", Some(Node::list(task.ops.iter().map(op_node)))),
+        ])
+    };
+    let numbers = |list: &[u32]| Node::list(list.iter().map(|&number| Node::from(number)));
+    Node::table([
+        ("name", Some(Node::str(&workload.name))),
+        ("duration_ns", Some(opt(workload.duration_ns))),
+        ("cpu_sets", Some(Node::list(workload.cpu_sets.iter().map(|set| numbers(set))))),
+        ("nr_mutexes", Some(Node::from(workload.nr_mutexes))),
+        ("nr_conds", Some(Node::from(workload.nr_conds))),
+        ("nr_timers", Some(Node::from(workload.nr_timers))),
+        ("cumulative_slack", Some(Node::bool(workload.cumulative_slack))),
+        ("barriers", Some(numbers(&workload.barriers))),
+        ("semaphores", Some(numbers(&workload.semaphores))),
+        (
+            "channels",
+            Some(Node::list(
+                workload
+                    .channels
+                    .iter()
+                    .map(|channel| Node::list([Node::from(channel.capacity_bytes), Node::bool(channel.sync_wakeup)])),
+            )),
+        ),
+        (
+            "devices",
+            Some(Node::list(workload.devices.iter().map(|device| {
+                Node::list([
+                    Node::from(device.service_ns),
+                    Node::from(device.per_kib_ns),
+                    Node::from(device.queue_depth),
+                    opt(device.irq_cpu),
+                ])
+            }))),
+        ),
+        ("tasks", Some(Node::list(workload.tasks.iter().map(task)))),
+    ])
+}
+
+/// The arguments of a step: a word, then values in a fixed order.
+struct Args<'a> {
+    at: Pos,
+    word: &'a str,
+    rest: &'a [Node],
+}
+
+impl<'a> Args<'a> {
+    fn new(node: &'a Node, what: &str) -> Result<Self, Fault> {
+        let items = node.as_list(what)?;
+        let (word, rest) = items.split_first().ok_or_else(|| Fault::new(node.at, format!("`{what}` is empty")))?;
+        Ok(Self { at: node.at, word: word.as_str(what)?, rest })
+    }
+
+    /// A list without a leading word.
+    fn plain(node: &'a Node, what: &'a str) -> Result<Self, Fault> {
+        Ok(Self { at: node.at, word: what, rest: node.as_list(what)? })
+    }
+
+    fn next(&mut self) -> Result<&'a Node, Fault> {
+        let (first, rest) =
+            self.rest.split_first().ok_or_else(|| Fault::new(self.at, format!("`{}` lacks a value", self.word)))?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    fn int<T: TryFrom<i128>>(&mut self, max: i128) -> Result<T, Fault> {
+        self.next()?.as_int(self.word, 0, max)
+    }
+
+    fn index(&mut self) -> Result<u32, Fault> {
+        self.int(i128::from(u32::MAX))
+    }
+
+    fn time(&mut self) -> Result<u64, Fault> {
+        self.int(TIME_NS_MAX)
+    }
+
+    fn bool(&mut self) -> Result<bool, Fault> {
+        self.next()?.as_bool(self.word)
+    }
+
+    fn opt<T: TryFrom<i128>>(&mut self, max: i128) -> Result<Option<T>, Fault> {
+        let node = self.next()?;
+        if node.value == Value::Null { Ok(None) } else { node.as_int(self.word, 0, max).map(Some) }
+    }
+
+    fn end(self) -> Result<(), Fault> {
+        match self.rest.first() {
+            None => Ok(()),
+            Some(node) => Err(Fault::new(node.at, format!("`{}` has a value too many", self.word))),
+        }
+    }
+}
+
+fn sched_from(node: &Node) -> Result<SchedPolicy, Fault> {
+    let mut args = Args::new(node, "policy")?;
+    let policy = match args.word {
+        "other" => SchedPolicy::Other { nice: args.next()?.as_int("nice", -20, 19)? },
+        "batch" => SchedPolicy::Batch { nice: args.next()?.as_int("nice", -20, 19)? },
+        "idle" => SchedPolicy::Idle,
+        "fifo" => SchedPolicy::Fifo { priority: args.next()?.as_int("priority", 1, 99)? },
+        "rr" => SchedPolicy::RoundRobin { priority: args.next()?.as_int("priority", 1, 99)? },
+        "deadline" => {
+            SchedPolicy::Deadline { runtime_ns: args.time()?, deadline_ns: args.time()?, period_ns: args.time()? }
+        }
+        other => {
+            let known = ["other", "batch", "idle", "fifo", "rr", "deadline"];
+            return Err(Fault::unknown(args.at, "policy", other, known));
+        }
+    };
+    args.end()?;
+    Ok(policy)
+}
+
+const OPS: &[&str] = &[
+    "run",
+    "runtime",
+    "sleep",
+    "timer",
+    "lock",
+    "unlock",
+    "wait",
+    "signal",
+    "broadcast",
+    "suspend",
+    "resume",
+    "barrier",
+    "sem_post",
+    "sem_wait",
+    "yield",
+    "fork",
+    "wait_child",
+    "set_cpus",
+    "set_policy",
+    "set_uclamp",
+    "loop_begin",
+    "loop_end",
+    "activation",
+    "send",
+    "recv",
+    "io",
+    "count",
+    "exit",
+];
+
+fn op_from(node: &Node) -> Result<Op, Fault> {
+    let mut args = Args::new(node, "op")?;
+    let u16_max = i128::from(u16::MAX);
+    let op = match args.word {
+        "run" => Op::Run { work_ns: args.int(1 << 60)?, fixed: args.int(1024)? },
+        "runtime" => Op::Runtime { wall_ns: args.time()? },
+        "sleep" => Op::Sleep { ns: args.time()? },
+        "timer" => {
+            Op::Timer { timer: args.index()?, period_ns: args.time()?, absolute: args.bool()?, own: args.bool()? }
+        }
+        "lock" => Op::Lock { mutex: args.index()? },
+        "unlock" => Op::Unlock { mutex: args.index()? },
+        "wait" => Op::Wait { cond: args.index()?, mutex: args.index()? },
+        "signal" => Op::Signal { cond: args.index()? },
+        "broadcast" => Op::Broadcast { cond: args.index()? },
+        "suspend" => Op::Suspend { cond: args.index()? },
+        "resume" => Op::Resume { cond: args.index()? },
+        "barrier" => Op::Barrier { barrier: args.index()? },
+        "sem_post" => Op::SemPost { sem: args.index()? },
+        "sem_wait" => Op::SemWait { sem: args.index()? },
+        "yield" => Op::Yield,
+        "fork" => Op::Fork { task: args.index()? },
+        "wait_child" => Op::WaitChild,
+        "set_cpus" => Op::SetCpus { set: args.opt(i128::from(u32::MAX))? },
+        "set_policy" => Op::SetPolicy { policy: sched_from(args.next()?)? },
+        "set_uclamp" => Op::SetUclamp { min: args.opt(1024)?, max: args.opt(1024)? },
+        "loop_begin" => Op::LoopBegin { slot: args.int(u16_max)?, count: args.opt(i128::from(u32::MAX))? },
+        "loop_end" => Op::LoopEnd { slot: args.int(u16_max)?, begin: args.index()? },
+        "activation" => Op::Activation { phase: args.int(u16_max)?, timed: args.bool()? },
+        "send" => Op::Send { channel: args.index()?, bytes: args.index()? },
+        "recv" => Op::Recv { channel: args.index()? },
+        "io" => Op::Io { device: args.index()?, bytes: args.index()? },
+        "count" => Op::Count,
+        "exit" => Op::Exit,
+        other => return Err(Fault::unknown(args.at, "op", other, OPS.iter().copied())),
+    };
+    args.end()?;
+    Ok(op)
+}
+
+fn list_of<T>(table: &Table<'_>, key: &str, item: impl FnMut(&Node) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
+    table.need(key)?.as_list(key)?.iter().map(item).collect()
+}
+
+fn opt_int<T: TryFrom<i128>>(table: &Table<'_>, key: &str, max: i128) -> Result<Option<T>, Fault> {
+    let node = table.need(key)?;
+    if node.value == Value::Null { Ok(None) } else { node.as_int(key, 0, max).map(Some) }
+}
+
+fn task_from(node: &Node) -> Result<TaskSpec, Fault> {
+    let table = node.as_table(
+        "task",
+        &["name", "initial", "delay_ns", "policy", "cpus", "spawn_cpu", "loop_slots", "nr_own_timers", "phases", "ops"],
+    )?;
+    let u32_max = i128::from(u32::MAX);
+    Ok(TaskSpec {
+        name: table.str_or_empty("name")?.to_owned(),
+        initial: table.need("initial")?.as_bool("initial")?,
+        delay_ns: table.need_int("delay_ns", 0, TIME_NS_MAX)?,
+        policy: sched_from(table.need("policy")?)?,
+        cpus: opt_int(&table, "cpus", u32_max)?,
+        spawn_cpu: opt_int(&table, "spawn_cpu", u32_max)?,
+        ops: list_of(&table, "ops", op_from)?,
+        loop_slots: table.need_int("loop_slots", 0, i128::from(u16::MAX))?,
+        nr_own_timers: table.need_int("nr_own_timers", 0, u32_max)?,
+        phases: list_of(&table, "phases", |node| {
+            let mut args = Args::new(node, "phase")?;
+            let phase =
+                PhaseSpec { name: args.word.to_owned(), run_ns: args.int(1 << 62)?, period_ns: args.int(1 << 62)? };
+            args.end()?;
+            Ok(phase)
+        })?,
+    })
+}
+
+fn workload_from(node: &Node) -> Result<Workload, Fault> {
+    let table = node.as_table(
+        "workload",
+        &[
+            "name",
+            "duration_ns",
+            "cpu_sets",
+            "nr_mutexes",
+            "nr_conds",
+            "nr_timers",
+            "cumulative_slack",
+            "barriers",
+            "semaphores",
+            "channels",
+            "devices",
+            "tasks",
+        ],
+    )?;
+    let u32_max = i128::from(u32::MAX);
+    let number = |what: &'static str| move |node: &Node| node.as_int::<u32>(what, 0, u32_max);
+    Ok(Workload {
+        name: table.str_or_empty("name")?.to_owned(),
+        tasks: list_of(&table, "tasks", task_from)?,
+        cpu_sets: list_of(&table, "cpu_sets", |node| cpus_from(node, "cpu_sets"))?,
+        nr_mutexes: table.need_int("nr_mutexes", 0, u32_max)?,
+        nr_conds: table.need_int("nr_conds", 0, u32_max)?,
+        barriers: list_of(&table, "barriers", number("barriers"))?,
+        semaphores: list_of(&table, "semaphores", number("semaphores"))?,
+        nr_timers: table.need_int("nr_timers", 0, u32_max)?,
+        cumulative_slack: table.need("cumulative_slack")?.as_bool("cumulative_slack")?,
+        channels: list_of(&table, "channels", |node| {
+            let mut args = Args::plain(node, "channel")?;
+            let channel = ChannelSpec { capacity_bytes: args.index()?, sync_wakeup: args.bool()? };
+            args.end()?;
+            Ok(channel)
+        })?,
+        devices: list_of(&table, "devices", |node| {
+            let mut args = Args::plain(node, "device")?;
+            let device = DeviceSpec {
+                service_ns: args.time()?,
+                per_kib_ns: args.time()?,
+                queue_depth: args.index()?,
+                irq_cpu: args.opt(u32_max)?,
+            };
+            args.end()?;
+            Ok(device)
+        })?,
+        duration_ns: opt_int(&table, "duration_ns", TIME_NS_MAX)?,
+    })
+}

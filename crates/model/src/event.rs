@@ -1,0 +1,189 @@
+//! The events hub: what happens in a simulated run, under the kernel's own tracepoint names
+//! (include/trace/events/sched.h, power.h, v6.12), plus a few of ours.
+//!
+//! A run is generic over its [`Sink`], so that a run without observers costs nothing.
+
+/// Index of a CPU, dense from 0.
+pub type CpuIdx = u32;
+/// Index of a task, dense from 0. [`IDLE_TASK`] stands for the idle task of any CPU.
+pub type TaskIdx = u32;
+
+/// The idle task ("swapper") in events.
+pub const IDLE_TASK: TaskIdx = u32::MAX;
+
+/// Why a task left its CPU, as `sched_switch` prints it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum TaskState {
+    /// `R`: preempted or yielded, still runnable.
+    Running = 0,
+    /// `S`: interruptible sleep.
+    Interruptible = 1,
+    /// `D`: uninterruptible sleep (I/O).
+    Uninterruptible = 2,
+    /// `X`: gone.
+    Dead = 16,
+}
+
+/// Which rule decided a placement or a frequency; carried by the decision events for `explain`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum PlacementRule {
+    /// find_energy_efficient_cpu() chose it.
+    Eas = 0,
+    /// select_idle_sibling() found an idle CPU.
+    IdleSibling = 1,
+    /// wake_affine() target without an idle CPU.
+    Target = 2,
+    /// sched_balance_find_dst_cpu(): fork or exec.
+    Idlest = 3,
+    /// The task may run on one CPU only.
+    Pinned = 4,
+    /// A load balance moved it.
+    Balance = 5,
+    /// An active or misfit balance moved it.
+    Misfit = 6,
+    /// A policy for tests, or a user's policy in Python.
+    Custom = 7,
+    /// CPU selection of deadline tasks.
+    Deadline = 8,
+    /// CPU selection of real-time tasks.
+    RealTime = 9,
+}
+
+/// One thing that happened. Times are in the stream, not in the event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each variant documents its fields")]
+pub enum Event {
+    /// `sched_switch` on `cpu`.
+    SchedSwitch { cpu: CpuIdx, prev: TaskIdx, prev_state: TaskState, next: TaskIdx },
+    /// `sched_waking`, seen on the waker's `cpu`.
+    SchedWaking { cpu: CpuIdx, task: TaskIdx, target_cpu: CpuIdx },
+    /// `sched_wakeup_new`: a task starts its life.
+    SchedWakeupNew { cpu: CpuIdx, task: TaskIdx, target_cpu: CpuIdx },
+    /// `sched_migrate_task`.
+    SchedMigrateTask { task: TaskIdx, orig_cpu: CpuIdx, dest_cpu: CpuIdx },
+    /// `sched_process_exit`.
+    SchedProcessExit { task: TaskIdx },
+    /// `cpu_frequency`: the clock of `cpu` is now `khz` (what the hardware grants).
+    CpuFrequency { cpu: CpuIdx, khz: u32 },
+    /// Ours: the governor of the policy that `cpu` leads asked for `khz`.
+    FreqRequest { cpu: CpuIdx, khz: u32, util: u32, max: u32 },
+    /// `cpu_idle`: `state` >= 0 entered, -1 left.
+    CpuIdle { cpu: CpuIdx, state: i32 },
+    /// Ours: the CPUs of a cluster entered (>= 0) or left (-1) a cluster idle state.
+    ClusterIdle { cluster: u32, state: i32 },
+    /// `pelt_se_tp`: a task's signal crossed a period.
+    PeltSe { cpu: CpuIdx, task: TaskIdx, load_avg: u32, runnable_avg: u32, util_avg: u32 },
+    /// `pelt_cfs_tp` of the root run queue.
+    PeltCfs { cpu: CpuIdx, load_avg: u32, runnable_avg: u32, util_avg: u32 },
+    /// `sched_util_est_se_tp`.
+    UtilEstSe { cpu: CpuIdx, task: TaskIdx, util_est: u32, util_avg: u32 },
+    /// `sched_overutilized_tp`.
+    SchedOverutilized { overutilized: bool },
+    /// Ours: where a task was placed, from where, and by which rule.
+    Placement { task: TaskIdx, prev_cpu: CpuIdx, cpu: CpuIdx, rule: PlacementRule },
+    /// Ours: one loop of a phase ended (`Op::Activation`). `period_ns` is the time since the loop began, `run_ns` the
+    /// time that its run events took (preemption included), `wu_lat_ns` the lateness of the wake-ups by its timers.
+    /// `slack_ns` < 0 is a missed activation.
+    Activation { task: TaskIdx, phase: u16, period_ns: u64, run_ns: u64, wu_lat_ns: u64, slack_ns: i64 },
+}
+
+/// Who watches a run.
+pub trait Sink {
+    /// Whether [`Sink::event`] does anything; `false` lets the compiler drop the events.
+    const ENABLED: bool = true;
+    /// Takes one event. Events come in time order.
+    fn event(&mut self, now_ns: u64, event: &Event);
+}
+
+/// Watches nothing.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct NullSink;
+
+impl Sink for NullSink {
+    const ENABLED: bool = false;
+    fn event(&mut self, _now_ns: u64, _event: &Event) {}
+}
+
+/// Two sinks on one run.
+#[derive(Debug, Default)]
+pub struct Tee<A, B>(pub A, pub B);
+
+impl<A: Sink, B: Sink> Sink for Tee<A, B> {
+    const ENABLED: bool = A::ENABLED || B::ENABLED;
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        self.0.event(now_ns, event);
+        self.1.event(now_ns, event);
+    }
+}
+
+/// A 64-bit FNV-1a hash over all events: equal runs have equal fingerprints on every platform and worker count.
+#[derive(Debug, Clone, Copy)]
+pub struct Fingerprint(u64);
+
+impl Default for Fingerprint {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fingerprint {
+    /// The hash so far.
+    pub fn value(&self) -> u64 {
+        self.0
+    }
+
+    /// Mixes one word.
+    pub fn word(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+        self.0 ^= self.0 >> 29;
+    }
+}
+
+impl Sink for Fingerprint {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        let (kind, a, b, c): (u64, u64, u64, u64) = match *event {
+            Event::SchedSwitch { cpu, prev, prev_state, next } => {
+                (1, cpu.into(), (u64::from(prev) << 32) | u64::from(next), prev_state as u64)
+            }
+            Event::SchedWaking { cpu, task, target_cpu } => (2, cpu.into(), task.into(), target_cpu.into()),
+            Event::SchedWakeupNew { cpu, task, target_cpu } => (3, cpu.into(), task.into(), target_cpu.into()),
+            Event::SchedMigrateTask { task, orig_cpu, dest_cpu } => (4, task.into(), orig_cpu.into(), dest_cpu.into()),
+            Event::SchedProcessExit { task } => (5, task.into(), 0, 0),
+            Event::CpuFrequency { cpu, khz } => (6, cpu.into(), khz.into(), 0),
+            Event::FreqRequest { cpu, khz, util, max } => {
+                (7, cpu.into(), khz.into(), (u64::from(util) << 32) | u64::from(max))
+            }
+            Event::CpuIdle { cpu, state } => (8, cpu.into(), state as u64, 0),
+            Event::ClusterIdle { cluster, state } => (9, cluster.into(), state as u64, 0),
+            Event::PeltSe { cpu, task, load_avg, runnable_avg, util_avg } => (
+                10,
+                (u64::from(cpu) << 32) | u64::from(task),
+                (u64::from(load_avg) << 32) | u64::from(runnable_avg),
+                util_avg.into(),
+            ),
+            Event::PeltCfs { cpu, load_avg, runnable_avg, util_avg } => {
+                (11, cpu.into(), (u64::from(load_avg) << 32) | u64::from(runnable_avg), util_avg.into())
+            }
+            Event::UtilEstSe { cpu, task, util_est, util_avg } => {
+                (12, (u64::from(cpu) << 32) | u64::from(task), util_est.into(), util_avg.into())
+            }
+            Event::SchedOverutilized { overutilized } => (13, overutilized.into(), 0, 0),
+            Event::Placement { task, prev_cpu, cpu, rule } => {
+                (14, task.into(), (u64::from(prev_cpu) << 32) | u64::from(cpu), rule as u64)
+            }
+            Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns } => (
+                15,
+                (u64::from(task) << 16) | u64::from(phase),
+                period_ns ^ run_ns.rotate_left(20) ^ wu_lat_ns.rotate_left(40),
+                slack_ns as u64,
+            ),
+        };
+        self.word(now_ns);
+        self.word(kind);
+        self.word(a);
+        self.word(b);
+        self.word(c);
+    }
+}

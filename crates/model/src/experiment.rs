@@ -1,0 +1,511 @@
+//! Experiments: a TOML file that names machines, policies and workloads, expanded to the cases of their matrix.
+//!
+//! Iteration i of every policy runs with seed + i, so that all policies see the same workload and the same random draws
+//! (common random numbers), and a ratio between them needs fewer iterations. A parameter that is a list is an axis of
+//! the matrix; the label of a case names the axes only (`tasks=10`).
+//!
+//! This module reads no files: [`Experiment::machines`] and [`Experiment::rtapp_files`] say what is needed, the caller
+//! brings the texts to [`Experiment::expand`].
+
+use std::collections::BTreeMap;
+
+use crate::benchmark::{BENCHMARKS, Benchmark, ParamKind, ParamValue, Params, benchmark};
+use crate::case::{CaseFile, POLICY_KEYS, policy_from};
+use crate::error::{Fault, ModelError, Pos, shorten};
+use crate::file::{check_format, parse_machine};
+use crate::machine::Machine;
+use crate::policy::Policy;
+use crate::rtapp::{CompileOptions, ParseOptions, Repeats, SuspendOn};
+use crate::tree::{Node, TIME_NS_MAX, Table, Value, parse_toml};
+use crate::workload::Workload;
+
+/// Most cases of an experiment.
+const NR_CASES_MAX: u64 = 1_000_000;
+
+/// A text that somebody read, and its name for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceText {
+    /// Name of the file.
+    pub file: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// An experiment as it was written.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// What it shows, in a sentence.
+    pub about: String,
+    /// Stem of the table of published values that belongs to it; empty if there is none.
+    pub published: String,
+    /// Label of the policy to which the others are compared; empty if there is none.
+    pub baseline: String,
+    /// Seed of iteration 0.
+    pub seed: u64,
+    /// Number of iterations.
+    pub iterations: u32,
+    /// Labels of the policies, in order.
+    pub labels: Vec<String>,
+    file: String,
+    machines: Vec<(String, Pos)>,
+    policies: Vec<PolicyEntry>,
+    workloads: Vec<WorkloadEntry>,
+    duration_ns: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+struct PolicyEntry {
+    policy: Policy,
+    at: Pos,
+}
+
+#[derive(Debug, Clone)]
+struct WorkloadEntry {
+    label: String,
+    at: Pos,
+    duration_ns: Option<u64>,
+    form: Form,
+}
+
+#[derive(Debug, Clone)]
+enum Form {
+    Benchmark { benchmark: &'static Benchmark, params: Vec<Axis> },
+    RtApp { path: String, path_at: Pos, options: ParseOptions },
+}
+
+/// A parameter and its values; an axis of the matrix if it was written as a list.
+#[derive(Debug, Clone)]
+struct Axis {
+    name: &'static str,
+    values: Vec<ParamValue>,
+    is_axis: bool,
+}
+
+const EXPERIMENT_KEYS: &[&str] = &[
+    "format",
+    "name",
+    "about",
+    "published",
+    "machine",
+    "seed",
+    "iterations",
+    "baseline",
+    "duration",
+    "defaults",
+    "policy",
+    "workload",
+];
+
+/// Reads an experiment file. `file` is its name for messages.
+///
+/// # Errors
+/// The first thing that is wrong, with its place and the nearest valid name.
+pub fn parse_experiment(file: &str, text: &str) -> Result<Experiment, ModelError> {
+    parse_toml(text).and_then(|root| experiment_from(file, &root)).map_err(|fault| fault.in_file(file))
+}
+
+/// Reads a policy that stands alone: TOML with the keys of `[[policy]]`.
+///
+/// # Errors
+/// The first thing that is wrong, with its place and the nearest valid name.
+pub fn parse_policy(file: &str, text: &str) -> Result<Policy, ModelError> {
+    parse_toml(text).and_then(|root| policy_from(&root, &Policy::default())).map_err(|fault| fault.in_file(file))
+}
+
+/// Reads a duration such as `10s`, `250ms` or `2min`, in ns.
+///
+/// # Errors
+/// What is wrong with it, at `at`.
+pub fn parse_duration(text: &str, at: Pos) -> Result<u64, Fault> {
+    const UNITS: [(&str, u64); 6] = [
+        ("ns", 1),
+        ("us", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("min", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+    ];
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = text[split..].trim_start();
+    let bad = |why: &str| Fault::new(at, format!("`{}` is no duration: {why}", shorten(text)));
+    let number: u64 = text[..split].parse().map_err(|_| bad("write it like `10s` or `250ms`"))?;
+    let (_, factor) =
+        UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(|| bad("write it like `10s` or `250ms`"))?;
+    let ns = number.checked_mul(*factor).filter(|&ns| i128::from(ns) <= TIME_NS_MAX).ok_or_else(|| bad("too long"))?;
+    if ns == 0 { Err(bad("it must be longer than nothing")) } else { Ok(ns) }
+}
+
+fn duration_from(table: &Table<'_>) -> Result<Option<u64>, Fault> {
+    table.get("duration").map(|node| parse_duration(node.as_str("duration")?, node.at)).transpose()
+}
+
+fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
+    let table = root.as_table("experiment", EXPERIMENT_KEYS)?;
+    check_format(&table)?;
+    let machine_node = table.need("machine")?;
+    let machines = match &machine_node.value {
+        Value::List(items) => items
+            .iter()
+            .map(|item| Ok((item.as_str("machine")?.to_owned(), item.at)))
+            .collect::<Result<Vec<_>, Fault>>()?,
+        _ => vec![(machine_node.as_str("machine")?.to_owned(), machine_node.at)],
+    };
+    if machines.is_empty() {
+        return Err(Fault::new(machine_node.at, "`machine` is empty"));
+    }
+    let base = match table.get("defaults") {
+        Some(node) => {
+            node.as_table("defaults", &POLICY_KEYS[1..])?;
+            policy_from(node, &Policy::default())?
+        }
+        None => Policy::default(),
+    };
+    let policy_nodes = table.need("policy").map_err(|_| Fault::new(table.at, "there is no `[[policy]]`"))?;
+    let mut policies: Vec<PolicyEntry> = Vec::new();
+    for node in policy_nodes.as_list("policy")? {
+        let policy = policy_from(node, &base)?;
+        let entry = node.as_table("policy", POLICY_KEYS)?;
+        entry.need_str("label")?;
+        if policies.iter().any(|earlier| earlier.policy.label == policy.label) {
+            return Err(Fault::new(node.at, format!("two policies are called `{}`", shorten(&policy.label))));
+        }
+        policies.push(PolicyEntry { policy, at: entry.get("driver").map_or(node.at, |node| node.at) });
+    }
+    let workload_nodes = table.need("workload").map_err(|_| Fault::new(table.at, "there is no `[[workload]]`"))?;
+    let workloads =
+        workload_nodes.as_list("workload")?.iter().map(workload_entry_from).collect::<Result<Vec<_>, _>>()?;
+    if policies.is_empty() || workloads.is_empty() {
+        return Err(Fault::new(table.at, "there are no policies or no workloads, so there is nothing to run"));
+    }
+    let labels: Vec<String> = policies.iter().map(|entry| entry.policy.label.clone()).collect();
+    let baseline = table.str_or_empty("baseline")?.to_owned();
+    if !baseline.is_empty() && !labels.contains(&baseline) {
+        let at = table.get("baseline").map_or(table.at, |node| node.at);
+        return Err(Fault::unknown(at, "policy", &baseline, labels.iter().map(String::as_str)));
+    }
+    let iterations: u32 = table.int_or("iterations", 1, 1, 1_000_000)?;
+    let grid = |entry: &WorkloadEntry| match &entry.form {
+        Form::Benchmark { params, .. } => {
+            params.iter().fold(1u64, |size, axis| size.saturating_mul(axis.values.len() as u64))
+        }
+        Form::RtApp { .. } => 1,
+    };
+    let nr_cases = workloads
+        .iter()
+        .map(grid)
+        .fold(0u64, u64::saturating_add)
+        .saturating_mul(policies.len() as u64)
+        .saturating_mul(machines.len() as u64)
+        .saturating_mul(iterations.into());
+    if nr_cases > NR_CASES_MAX {
+        return Err(Fault::new(table.at, format!("{nr_cases} cases; at most {NR_CASES_MAX} are expanded")));
+    }
+    Ok(Experiment {
+        name: table.need_str("name")?.to_owned(),
+        about: table.str_or_empty("about")?.to_owned(),
+        published: table.str_or_empty("published")?.to_owned(),
+        baseline,
+        // Iterations count up from it.
+        seed: table.int_or("seed", 1, 0, i128::from(u64::MAX >> 1))?,
+        iterations,
+        labels,
+        file: file.to_owned(),
+        machines,
+        policies,
+        workloads,
+        duration_ns: duration_from(&table)?,
+    })
+}
+
+fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
+    let Value::Table(entries) = &node.value else {
+        return Err(Fault::new(node.at, format!("`workload` must be a table, not {}", node.value.kind())));
+    };
+    if entries.iter().any(|(key, _)| key.name == "rtapp") {
+        let table = node.as_table("workload", &["label", "rtapp", "repeats", "suspend", "duration"])?;
+        let path = table.need_str("rtapp")?.to_owned();
+        let stem = path.rsplit('/').next().unwrap_or(&path);
+        let label = match table.str_or_empty("label")? {
+            "" => stem.strip_suffix(".json").unwrap_or(stem).to_owned(),
+            label => label.to_owned(),
+        };
+        let repeats = [("workgen", Repeats::Workgen), ("json-c", Repeats::JsonC)];
+        let suspend = [("value", SuspendOn::Value), ("own-name", SuspendOn::OwnName)];
+        return Ok(WorkloadEntry {
+            label,
+            at: node.at,
+            duration_ns: duration_from(&table)?,
+            form: Form::RtApp {
+                path,
+                path_at: table.need("rtapp")?.at,
+                options: ParseOptions {
+                    repeats: table.choice("repeats", Some(Repeats::Workgen), &repeats)?,
+                    suspend: table.choice("suspend", Some(SuspendOn::Value), &suspend)?,
+                },
+            },
+        });
+    }
+    let name_node = entries
+        .iter()
+        .find(|(key, _)| key.name == "benchmark")
+        .map(|(_, node)| node)
+        .ok_or_else(|| Fault::new(node.at, "the workload has neither `benchmark` nor `rtapp`"))?;
+    let name = name_node.as_str("benchmark")?;
+    let benchmark = benchmark(name).ok_or_else(|| {
+        Fault::unknown(name_node.at, "benchmark", name, BENCHMARKS.iter().map(|benchmark| benchmark.name))
+    })?;
+    let keys: Vec<&str> =
+        ["label", "benchmark", "duration"].into_iter().chain(benchmark.params.iter().map(|param| param.name)).collect();
+    let table = node.as_table("workload", &keys)?;
+    let mut params = Vec::new();
+    for param in benchmark.params {
+        let (values, is_axis) = match table.get(param.name) {
+            Some(node) => axis_from(node, param.name, param.kind)?,
+            None if param.default.is_empty() => {
+                return Err(Fault::new(node.at, format!("`{}` ({}) is missing", param.name, param.about)));
+            }
+            None => {
+                let default = default_node(param.default);
+                (vec![value_from(&default, param.name, param.kind)?], false)
+            }
+        };
+        params.push(Axis { name: param.name, values, is_axis });
+    }
+    // Axes vary in the order of the file, the last one fastest.
+    let place = |axis: &Axis| entries.iter().position(|(key, _)| key.name == axis.name);
+    params.sort_by_key(|axis| place(axis).unwrap_or(usize::MAX));
+    Ok(WorkloadEntry {
+        label: match table.str_or_empty("label")? {
+            "" => benchmark.name.to_owned(),
+            label => label.to_owned(),
+        },
+        at: node.at,
+        duration_ns: duration_from(&table)?,
+        form: Form::Benchmark { benchmark, params },
+    })
+}
+
+/// The default of a parameter as a node: a number or a word.
+fn default_node(text: &str) -> Node {
+    text.parse::<u64>().map_or_else(|_| Node::str(text), Node::from)
+}
+
+/// The values of a parameter, and whether they are an axis.
+fn axis_from(node: &Node, name: &str, kind: ParamKind) -> Result<(Vec<ParamValue>, bool), Fault> {
+    let Value::List(items) = &node.value else { return Ok((vec![value_from(node, name, kind)?], false)) };
+    if items.is_empty() {
+        return Err(Fault::new(node.at, format!("`{name}` is an empty list")));
+    }
+    let is_list = |item: &Node| matches!(item.value, Value::List(_));
+    if matches!(kind, ParamKind::Ints { .. }) && !items.iter().any(is_list) {
+        return Ok((vec![value_from(node, name, kind)?], false));
+    }
+    let values = items.iter().map(|item| value_from(item, name, kind)).collect::<Result<Vec<_>, _>>()?;
+    Ok((values, true))
+}
+
+fn value_from(node: &Node, name: &str, kind: ParamKind) -> Result<ParamValue, Fault> {
+    match kind {
+        ParamKind::Int { min, max } => Ok(ParamValue::Int(node.as_int(name, min.into(), max.into())?)),
+        ParamKind::Ints { min, max } => {
+            let items = match &node.value {
+                Value::List(items) => items.as_slice(),
+                _ => std::slice::from_ref(node),
+            };
+            if items.is_empty() {
+                return Err(Fault::new(node.at, format!("`{name}` is an empty list")));
+            }
+            let values =
+                items.iter().map(|item| item.as_int(name, min.into(), max.into())).collect::<Result<_, _>>()?;
+            Ok(ParamValue::Ints(values))
+        }
+        ParamKind::Word(words) => {
+            let word = node.as_str(name)?;
+            if words.contains(&word) {
+                Ok(ParamValue::Word(word.to_owned()))
+            } else {
+                Err(Fault::unknown(node.at, name, word, words.iter().copied()))
+            }
+        }
+    }
+}
+
+fn value_text(value: &ParamValue) -> String {
+    match value {
+        ParamValue::Int(value) => value.to_string(),
+        ParamValue::Ints(values) => values.iter().map(u64::to_string).collect::<Vec<_>>().join("|"),
+        ParamValue::Word(word) => word.clone(),
+    }
+}
+
+/// All points of the grid: the parameters, and the label that names the axes.
+fn grid(params: &[Axis]) -> Vec<(Params, String)> {
+    let mut points: Vec<(Params, Vec<String>)> = vec![(Params::default(), Vec::new())];
+    for axis in params {
+        points = points
+            .into_iter()
+            .flat_map(|(params, labels)| {
+                axis.values.iter().map(move |value| {
+                    let mut point = (params.clone(), labels.clone());
+                    point.0.0.push((axis.name.to_owned(), value.clone()));
+                    if axis.is_axis {
+                        point.1.push(format!("{}={}", axis.name, value_text(value)));
+                    }
+                    point
+                })
+            })
+            .collect();
+    }
+    points.into_iter().map(|(params, labels)| (params, labels.join(" "))).collect()
+}
+
+impl Experiment {
+    /// Names of the machines whose files are needed.
+    pub fn machines(&self) -> impl Iterator<Item = &str> {
+        self.machines.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Paths of the rt-app files that are needed, as written (relative to the experiment's own folder).
+    pub fn rtapp_files(&self) -> impl Iterator<Item = &str> {
+        self.workloads.iter().filter_map(|entry| match &entry.form {
+            Form::RtApp { path, .. } => Some(path.as_str()),
+            Form::Benchmark { .. } => None,
+        })
+    }
+
+    /// Replaces the number of iterations, the first seed and the duration, where given.
+    pub fn adjust(&mut self, iterations: Option<u32>, seed: Option<u64>, duration_ns: Option<u64>) {
+        self.iterations = iterations.unwrap_or(self.iterations).max(1);
+        self.seed = seed.unwrap_or(self.seed);
+        if duration_ns.is_some() {
+            self.duration_ns = duration_ns;
+            for workload in &mut self.workloads {
+                workload.duration_ns = None;
+            }
+        }
+    }
+
+    /// The cases, in the order workload, parameters, machine, policy, iteration. `machines` and `rtapp_files` hold the
+    /// texts of what [`Experiment::machines`] and [`Experiment::rtapp_files`] name.
+    ///
+    /// # Errors
+    /// The first thing that is wrong in any of the files, or does not fit together.
+    pub fn expand(
+        &self,
+        machines: &BTreeMap<String, SourceText>,
+        rtapp_files: &BTreeMap<String, SourceText>,
+    ) -> Result<Vec<CaseFile>, ModelError> {
+        let here = |fault: Fault| fault.in_file(&self.file);
+        let mut parsed: Vec<Machine> = Vec::new();
+        for (name, at) in &self.machines {
+            let source = machines
+                .get(name)
+                .ok_or_else(|| here(Fault::unknown(*at, "machine", name, machines.keys().map(String::as_str))))?;
+            let machine = parse_machine(&source.file, &source.text)?;
+            for entry in &self.policies {
+                check_policy(entry, &machine).map_err(here)?;
+            }
+            parsed.push(machine);
+        }
+        let mut cases = Vec::new();
+        for workload in &self.workloads {
+            let points = match &workload.form {
+                Form::Benchmark { params, .. } => grid(params),
+                Form::RtApp { .. } => vec![(Params::default(), String::new())],
+            };
+            for (params, param) in &points {
+                for machine in &parsed {
+                    self.expand_point(workload, params, param, machine, rtapp_files, &mut cases)?;
+                }
+            }
+        }
+        Ok(cases)
+    }
+
+    /// The cases of one workload on one machine. Each iteration's workload is built once for all policies.
+    fn expand_point(
+        &self,
+        entry: &WorkloadEntry,
+        params: &Params,
+        param: &str,
+        machine: &Machine,
+        rtapp_files: &BTreeMap<String, SourceText>,
+        cases: &mut Vec<CaseFile>,
+    ) -> Result<(), ModelError> {
+        let here = |fault: Fault| fault.in_file(&self.file);
+        let workloads = (0..self.iterations)
+            .map(|iteration| self.build(entry, params, machine, rtapp_files, self.seed.wrapping_add(iteration.into())))
+            .collect::<Result<Vec<Workload>, ModelError>>()?;
+        for policy in &self.policies {
+            for (iteration, workload) in (0..).zip(&workloads) {
+                let duration_ns = entry.duration_ns.or(self.duration_ns).or(workload.duration_ns).ok_or_else(|| {
+                    here(Fault::new(entry.at, "neither the experiment nor the workload has a `duration`"))
+                })?;
+                cases.push(CaseFile {
+                    experiment: self.name.clone(),
+                    benchmark: entry.label.clone(),
+                    param: param.to_owned(),
+                    iteration,
+                    seed: self.seed.wrapping_add(iteration.into()),
+                    duration_ns,
+                    machine: machine.clone(),
+                    workload: workload.clone(),
+                    policy: policy.policy.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn build(
+        &self,
+        entry: &WorkloadEntry,
+        params: &Params,
+        machine: &Machine,
+        rtapp_files: &BTreeMap<String, SourceText>,
+        seed: u64,
+    ) -> Result<Workload, ModelError> {
+        let here = |at: Pos, message: String| Fault::new(at, message).in_file(&self.file);
+        let workload = match &entry.form {
+            Form::Benchmark { benchmark, .. } => {
+                (benchmark.build)(params, machine, seed).map_err(|why| here(entry.at, why))?
+            }
+            Form::RtApp { path, path_at, options } => {
+                let source = rtapp_files
+                    .get(path)
+                    .ok_or_else(|| here(*path_at, format!("there is no file `{}`", shorten(path))))?;
+                let capacities = capacities(machine);
+                let compile = CompileOptions { name: &entry.label, capacities: &capacities };
+                crate::rtapp::load(&source.file, &source.text, *options, &compile)?
+            }
+        };
+        if let Err(why) = workload.check(machine.nr_cpus()) {
+            panic!("{} made a workload that is wrong: {why}", entry.label);
+        }
+        Ok(workload)
+    }
+}
+
+/// Capacity of each CPU of a machine, for [`CompileOptions`].
+pub fn capacities(machine: &Machine) -> Vec<u32> {
+    (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).capacity).collect()
+}
+
+/// Refuses a policy that does not fit the machine.
+fn check_policy(entry: &PolicyEntry, machine: &Machine) -> Result<(), Fault> {
+    let policy = &entry.policy;
+    if machine.driver(&policy.driver).is_none() {
+        let drivers = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers);
+        let what = format!("driver of machine {}", machine.name);
+        return Err(Fault::unknown(entry.at, &what, &policy.driver, drivers.map(|driver| driver.driver.as_str())));
+    }
+    if let Some(cpu) = policy.sugov_cpus.iter().find(|&&cpu| cpu as usize >= machine.nr_cpus()) {
+        let nr = machine.nr_cpus();
+        let message = format!("`sugov_cpus`: CPU {cpu} does not exist: machine {} has {nr} CPUs", machine.name);
+        return Err(Fault::new(entry.at, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! A described machine: topology, frequencies, idle states, power. Validated; see `file` for the TOML form.
+//!
+//! Units: kHz, mV, uW, ns. Capacity is 0..1024, 1024 being the biggest CPU at its highest non-boost frequency.
+
+/// A set of CPUs by index, in ascending order without repeats.
+pub type CpuList = Vec<u32>;
+
+/// One operating performance point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opp {
+    /// Frequency in kHz.
+    pub khz: u32,
+    /// Supply voltage in mV; 0 if unknown.
+    pub mv: u32,
+    /// What the registered energy model says one fully busy CPU draws here, in uW (what the kernel sees).
+    pub power_uw: u64,
+    /// What one fully busy CPU really draws here, in uW (what the meter sees). Equal to `power_uw` unless given.
+    pub busy_uw: u64,
+    /// What the cluster (shared cache, interconnect) draws while any of its CPUs is awake, in uW.
+    pub cluster_uw: u64,
+}
+
+/// One idle state, of a CPU or of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleState {
+    /// The kernel's name, e.g. `WFI`, `cpu-sleep-0`, `C6`.
+    pub name: String,
+    /// Time from the decision to the state, in ns. A wake-up during entry waits for the rest of it.
+    pub entry_latency_ns: u64,
+    /// Time from the wake-up to the first instruction, in ns.
+    pub exit_latency_ns: u64,
+    /// Shortest stay that is worth it, in ns (the kernel's target_residency).
+    pub target_residency_ns: u64,
+    /// Power of the CPU (or cluster) in this state, in uW.
+    pub power_uw: u64,
+}
+
+/// How frequencies of a cluster's CPUs are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyShare {
+    /// One cpufreq policy for the cluster.
+    Shared,
+    /// One policy a core (all its threads).
+    Core,
+    /// One policy a CPU.
+    Cpu,
+}
+
+/// CPUs of one kind: same core, same OPPs, same idle states, one voltage rail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    /// E.g. `A53`.
+    pub name: String,
+    /// Its CPUs.
+    pub cpus: CpuList,
+    /// Capacity of each of its CPUs at the highest non-boost OPP.
+    pub capacity: u32,
+    /// How frequency is shared.
+    pub policy: PolicyShare,
+    /// OPPs by ascending frequency.
+    pub opps: Vec<Opp>,
+    /// Idle states of a CPU, shallowest first (index 0 is WFI, C1 or POLL).
+    pub idle: Vec<IdleState>,
+    /// Idle states of the cluster, entered when all its CPUs are in their deepest state long enough.
+    /// Latencies are on top of those of the CPU's state: 0 where the CPU's state already counts them, as with PSCI,
+    /// where the cluster state is also the deepest state of [`Cluster::idle`].
+    pub cluster_idle: Vec<IdleState>,
+    /// Power of the cluster while all its CPUs idle but no cluster state is entered, in uW;
+    /// `None`: `Opp::cluster_uw` of the current OPP, as while awake.
+    pub cluster_idle_uw: Option<u64>,
+    /// ACPI processor power efficiency class, for the artificial energy model.
+    pub efficiency_class: u32,
+    /// CPPC capabilities in abstract performance units, if the machine has CPPC.
+    pub cppc: Option<CppcCaps>,
+}
+
+/// CPPC registers of a CPU (ACPI 6.4 s8.4.7.1), abstract performance units and MHz.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CppcCaps {
+    /// Highest performance (boost).
+    pub highest_perf: u32,
+    /// Nominal performance.
+    pub nominal_perf: u32,
+    /// Lowest nonlinear performance.
+    pub lowest_nonlinear_perf: u32,
+    /// Lowest performance.
+    pub lowest_perf: u32,
+    /// Frequency at lowest performance in MHz; 0 if unknown.
+    pub lowest_freq_mhz: u32,
+    /// Frequency at nominal performance in MHz; 0 if unknown.
+    pub nominal_freq_mhz: u32,
+}
+
+/// Where one CPU sits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuPlace {
+    /// Index into [`Machine::clusters`].
+    pub cluster: u32,
+    /// Physical core, dense over the machine; SMT siblings share it.
+    pub core: u32,
+    /// Last-level cache, dense over the machine.
+    pub llc: u32,
+    /// NUMA node.
+    pub node: u32,
+    /// Package (socket).
+    pub package: u32,
+}
+
+/// How the running kernel learns the current frequency for invariance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InvarianceSource {
+    /// `arch_set_freq_scale` at each frequency change (arm64 without counters).
+    FreqChange,
+    /// APERF/MPERF (or AMU) read at the tick.
+    CountersAtTick,
+}
+
+/// Costs of the machine's own actions, in ns of the running CPU (at any frequency) unless said otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Costs {
+    /// A context switch.
+    pub context_switch_ns: u64,
+    /// A wake-up: what the waker spends.
+    pub wakeup_ns: u64,
+    /// An inter-processor interrupt, from send to receive.
+    pub ipi_ns: u64,
+    /// A periodic tick.
+    pub tick_ns: u64,
+    /// The work of one slow frequency switch in the sugov kthread, on top of `transition_latency_ns` of waiting.
+    pub sugov_work_ns: u64,
+}
+
+/// How frequency changes are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cpufreq {
+    /// Driver name: `scmi`, `cppc_cpufreq`, `acpi-cpufreq`, `intel_pstate`, `intel_cpufreq`, ...
+    pub driver: String,
+    /// cpuinfo_transition_latency in ns (schedutil derives its rate limit from it).
+    pub transition_latency_ns: u64,
+    /// policy->transition_delay_us that the driver itself sets (schedutil's rate limit in us); 0: none, so that it is
+    /// derived from the latency.
+    pub transition_delay_us: u32,
+    /// Whether the driver can switch from the scheduler's context.
+    pub fast_switch: bool,
+    /// How long the hardware takes to change the clock, in ns (a slow switch blocks the kthread as long).
+    pub switch_ns: u64,
+    /// Whether any CPU may change any policy's frequency.
+    pub dvfs_possible_from_any_cpu: bool,
+    /// Whether requests are resolved against a frequency table (the OPPs). Without one (cppc_cpufreq) any frequency
+    /// between the lowest and the highest OPP may be asked for, and the hardware grants the lowest OPP that reaches it.
+    pub freq_table: bool,
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// Where its numbers come from, for reports.
+    pub provenance: String,
+    /// Place of each CPU.
+    pub cpus: Vec<CpuPlace>,
+    /// Its clusters.
+    pub clusters: Vec<Cluster>,
+    /// Distances between NUMA nodes, row by row (10 on the diagonal).
+    pub numa_distance: Vec<Vec<u32>>,
+    /// Frequency changes, with the machine's own driver.
+    pub cpufreq: Cpufreq,
+    /// What else the machine can be driven with; a policy chooses by name. See [`Machine::driver`].
+    pub other_drivers: Vec<Cpufreq>,
+    /// Where invariance comes from.
+    pub invariance: InvarianceSource,
+    /// Costs of the machine's own actions.
+    pub costs: Costs,
+    /// Power of everything else that is always on and metered, in uW.
+    pub floor_uw: u64,
+    /// Speed of a hardware thread while its sibling is busy, in 1/1024 of its speed alone.
+    pub smt_yield: u32,
+    /// True for an emulated machine in which k busy CPUs share one instruction stream (each runs at 1/k speed,
+    /// whatever its frequency or capacity).
+    pub shared_stream: bool,
+    /// Source of its numbers, as (what, source), in the order of the file.
+    pub sources: Vec<(String, String)>,
+}
+
+impl Machine {
+    /// Number of CPUs.
+    pub fn nr_cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// How frequency changes are made under driver `name`; an empty name is the machine's own driver.
+    pub fn driver(&self, name: &str) -> Option<&Cpufreq> {
+        if name.is_empty() || name == self.cpufreq.driver {
+            return Some(&self.cpufreq);
+        }
+        self.other_drivers.iter().find(|driver| driver.driver == name)
+    }
+
+    /// The cluster of `cpu`.
+    pub fn cluster_of(&self, cpu: u32) -> &Cluster {
+        &self.clusters[self.cpus[cpu as usize].cluster as usize]
+    }
+}

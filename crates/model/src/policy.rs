@@ -1,0 +1,87 @@
+//! What is compared: kernel profile, governor and its tunables, energy-aware scheduling, idle governor.
+
+/// cpufreq governors by name. Under intel_pstate's active mode `performance` and `powersave` are that driver's own.
+pub const GOVERNORS: &[&str] = &["schedutil", "ondemand", "conservative", "performance", "powersave", "userspace"];
+
+/// Which energy model the kernel is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EnergyModelSource {
+    /// None: EAS cannot run.
+    None,
+    /// The one that the machine's firmware or device tree registers (the OPPs' `power_uw`).
+    Registered,
+    /// The artificial one from CPPC efficiency classes.
+    Artificial,
+}
+
+/// How tasks are placed on wake-up; all but the first are for tests and comparisons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// As the kernel does.
+    Kernel,
+    /// A random allowed CPU.
+    Random,
+}
+
+/// A policy: everything that the user may change on a given machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// What the user calls it; also the column of the table.
+    pub label: String,
+    /// Kernel profile, e.g. `5.18`.
+    pub kernel: String,
+    /// cpufreq driver; empty: the machine's own.
+    pub driver: String,
+    /// cpufreq governor, e.g. `schedutil`.
+    pub governor: String,
+    /// Governor tunables by sysfs name.
+    pub tunables: Vec<(String, String)>,
+    /// Idle governor: `menu`, `teo`, `ladder`, ...
+    pub idle_governor: String,
+    /// Whether energy-aware scheduling is switched on (it still needs an energy model).
+    pub eas: bool,
+    /// The energy model that the kernel is given.
+    pub energy_model: EnergyModelSource,
+    /// f_max of frequency invariance on x86: `max_P`, `mid`, `max_boost`, ...; empty: the profile's choice.
+    pub freq_max: String,
+    /// Frequency invariance: `none`, `scaled-contribution`, `time-dilated`; empty: the profile's choice.
+    pub invariance: String,
+    /// Gates of the kernel profile that are overridden, by name.
+    pub gates: Vec<(String, String)>,
+    /// Timer frequency (CONFIG_HZ).
+    pub hz: u32,
+    /// PELT half-life in ms: 8, 16 or 32.
+    pub pelt_half_life_ms: u32,
+    /// Affinity of the sugov kthreads, one CPU list a policy CPU; empty: the kernel's own.
+    pub sugov_cpus: Vec<u32>,
+    /// Test switch: overutilised state is never set.
+    pub no_overutilized: bool,
+    /// Test switch: costs of the energy model are reversed.
+    pub reversed_energy_model: bool,
+    /// Test switch: how tasks are placed.
+    pub placement: Placement,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            label: String::from("schedutil"),
+            kernel: String::from("6.12"),
+            driver: String::new(),
+            governor: String::from("schedutil"),
+            tunables: Vec::new(),
+            idle_governor: String::from("menu"),
+            eas: true,
+            energy_model: EnergyModelSource::Registered,
+            freq_max: String::new(),
+            invariance: String::new(),
+            gates: Vec::new(),
+            hz: 250,
+            pelt_half_life_ms: 32,
+            sugov_cpus: Vec::new(),
+            no_overutilized: false,
+            reversed_energy_model: false,
+            placement: Placement::Kernel,
+        }
+    }
+}

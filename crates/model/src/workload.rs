@@ -1,0 +1,274 @@
+//! What runs: tasks, each a program of [`Op`]s. rt-app files and the benchmark models both compile to this.
+//!
+//! Work is counted in ns on the biggest CPU at its reference (highest non-boost) frequency.
+
+/// Index of a synchronisation object of one kind, dense from 0.
+pub type ObjectIdx = u32;
+
+/// One step of a program. Times are ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each variant documents its fields")]
+pub enum Op {
+    /// A fixed amount of work; `fixed` of 1024 parts of it do not scale with the core's clock or capacity (memory, uncore).
+    Run { work_ns: u64, fixed: u16 },
+    /// Runs for a fixed wall time on a CPU.
+    Runtime { wall_ns: u64 },
+    /// Sleeps (relative).
+    Sleep { ns: u64 },
+    /// rt-app's timer: adds `period_ns` to the timer's time and sleeps until then. On its first use the timer's time is
+    /// the start of the task (start of the run plus [`TaskSpec::delay_ns`]). Slack is the time left when the timer is
+    /// reached. On overrun (slack <= 0) there is no sleep, and the timer's time becomes now unless it is `absolute`.
+    /// `own`: the timer belongs to this instance of the task (`timer` < [`TaskSpec::nr_own_timers`]); otherwise all
+    /// tasks share it (`timer` < [`Workload::nr_timers`]).
+    Timer { timer: ObjectIdx, period_ns: u64, absolute: bool, own: bool },
+    /// Takes a mutex.
+    Lock { mutex: ObjectIdx },
+    /// Gives a mutex back.
+    Unlock { mutex: ObjectIdx },
+    /// Waits on a condition without memory, giving `mutex` back meanwhile.
+    Wait { cond: ObjectIdx, mutex: ObjectIdx },
+    /// Wakes one waiter of a condition.
+    Signal { cond: ObjectIdx },
+    /// Wakes all waiters of a condition.
+    Broadcast { cond: ObjectIdx },
+    /// rt-app's `suspend`: waits on a condition without a mutex.
+    Suspend { cond: ObjectIdx },
+    /// rt-app's `resume`: wakes all that are suspended on a condition.
+    Resume { cond: ObjectIdx },
+    /// Waits for `Barrier` of all its users.
+    Barrier { barrier: ObjectIdx },
+    /// Adds one to a semaphore.
+    SemPost { sem: ObjectIdx },
+    /// Takes one from a semaphore, waiting for it if there is none.
+    SemWait { sem: ObjectIdx },
+    /// Gives the CPU to another runnable task.
+    Yield,
+    /// Starts task template `task` (an index into [`Workload::tasks`]) as a child.
+    Fork { task: u32 },
+    /// Waits until a child has ended (any; counts).
+    WaitChild,
+    /// Restricts (or frees, `None`) the CPUs of the task: an index into [`Workload::cpu_sets`].
+    SetCpus { set: Option<u32> },
+    /// Changes policy and priority.
+    SetPolicy { policy: SchedPolicy },
+    /// Changes utilisation clamps, 0..1024; `None` leaves one as it is.
+    SetUclamp { min: Option<u16>, max: Option<u16> },
+    /// Start of a loop that runs `count` times (`None`: for ever). `slot` is its counter.
+    LoopBegin { slot: u16, count: Option<u32> },
+    /// End of the loop whose `LoopBegin` is at `begin`.
+    LoopEnd { slot: u16, begin: u32 },
+    /// One loop of phase `phase` (an index into [`TaskSpec::phases`]) ended: a line of the rt-app log.
+    /// `timed`: the loop held a timer, so that it counts as an activation, missed if its slack is negative.
+    Activation { phase: u16, timed: bool },
+    /// Writes `bytes` of a channel (pipe, socket); waits while it is full.
+    Send { channel: ObjectIdx, bytes: u32 },
+    /// Reads a message of a channel; waits while it is empty.
+    Recv { channel: ObjectIdx },
+    /// Reads from (or writes to) a block device and waits in iowait for the completion interrupt.
+    Io { device: ObjectIdx, bytes: u32 },
+    /// One unit of the benchmark's metric is done.
+    Count,
+    /// Ends the task.
+    Exit,
+}
+
+/// Scheduling policy and its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each variant documents its fields")]
+pub enum SchedPolicy {
+    /// SCHED_OTHER with a nice value -20..19.
+    Other { nice: i8 },
+    /// SCHED_BATCH.
+    Batch { nice: i8 },
+    /// SCHED_IDLE.
+    Idle,
+    /// SCHED_FIFO, priority 1..99.
+    Fifo { priority: u8 },
+    /// SCHED_RR, priority 1..99.
+    RoundRobin { priority: u8 },
+    /// SCHED_DEADLINE.
+    Deadline { runtime_ns: u64, deadline_ns: u64, period_ns: u64 },
+}
+
+impl Default for SchedPolicy {
+    fn default() -> Self {
+        Self::Other { nice: 0 }
+    }
+}
+
+/// A phase of a task, for logs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhaseSpec {
+    /// Its name.
+    pub name: String,
+    /// Work that one loop of it is configured with, in ns.
+    pub run_ns: u64,
+    /// Sum of the periods of the timers in one loop of it, in ns.
+    pub period_ns: u64,
+}
+
+/// One task (or a template that `Fork` instantiates).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TaskSpec {
+    /// The comm, e.g. `task0-0`.
+    pub name: String,
+    /// Whether it starts with the run (`false`: only `Fork` starts it).
+    pub initial: bool,
+    /// Start delay in ns.
+    pub delay_ns: u64,
+    /// Policy.
+    pub policy: SchedPolicy,
+    /// Allowed CPUs, an index into [`Workload::cpu_sets`]; `None`: all.
+    pub cpus: Option<u32>,
+    /// CPU on which the task is born (where its parent ran); `None`: CPU 0.
+    pub spawn_cpu: Option<u32>,
+    /// Program.
+    pub ops: Vec<Op>,
+    /// Number of loop counters used.
+    pub loop_slots: u16,
+    /// Number of timers that each instance of the task owns.
+    pub nr_own_timers: u32,
+    /// Phases that [`Op::Activation`] names.
+    pub phases: Vec<PhaseSpec>,
+}
+
+/// A bounded byte channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelSpec {
+    /// Bytes that fit before the writer waits.
+    pub capacity_bytes: u32,
+    /// Whether a write is a synchronous wake-up (WF_SYNC: pipes and loopback sockets).
+    pub sync_wakeup: bool,
+}
+
+/// A block device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceSpec {
+    /// Fixed service time of a request in ns.
+    pub service_ns: u64,
+    /// Additional service time of a KiB in ns.
+    pub per_kib_ns: u64,
+    /// Requests served at one time.
+    pub queue_depth: u32,
+    /// CPU that takes the completion interrupt; `None`: the submitting CPU.
+    pub irq_cpu: Option<u32>,
+}
+
+/// A set of tasks and the objects that they share.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Workload {
+    /// Its name.
+    pub name: String,
+    /// Tasks, in the order in which they are started.
+    pub tasks: Vec<TaskSpec>,
+    /// CPU sets that tasks refer to.
+    pub cpu_sets: Vec<Vec<u32>>,
+    /// Number of mutexes.
+    pub nr_mutexes: u32,
+    /// Number of conditions.
+    pub nr_conds: u32,
+    /// Users of each barrier.
+    pub barriers: Vec<u32>,
+    /// Initial value of each semaphore.
+    pub semaphores: Vec<u32>,
+    /// Number of timers that tasks share.
+    pub nr_timers: u32,
+    /// Slack of an activation is the sum over its timers; otherwise that of its last timer.
+    pub cumulative_slack: bool,
+    /// Channels.
+    pub channels: Vec<ChannelSpec>,
+    /// Block devices.
+    pub devices: Vec<DeviceSpec>,
+    /// Duration that the workload itself asks for, in ns; `None`: until its tasks end.
+    pub duration_ns: Option<u64>,
+}
+
+impl Workload {
+    /// What no interpreter of programs checks again: every index is in range, every loop is closed in its own order,
+    /// every program ends, every CPU exists.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in words.
+    pub fn check(&self, nr_cpus: usize) -> Result<(), String> {
+        if self.tasks.is_empty() {
+            return Err(String::from("there are no tasks"));
+        }
+        for cpus in &self.cpu_sets {
+            if cpus.is_empty() || !cpus.is_sorted_by(|a, b| a < b) {
+                return Err(String::from("a CPU set is empty or not in ascending order"));
+            }
+            if let Some(cpu) = cpus.iter().find(|&&cpu| cpu as usize >= nr_cpus) {
+                return Err(format!("CPU {cpu} does not exist: the machine has {nr_cpus} CPUs, 0-{}", nr_cpus - 1));
+            }
+        }
+        for task in &self.tasks {
+            self.check_task(task, nr_cpus).map_err(|why| format!("task {}: {why}", task.name))?;
+        }
+        Ok(())
+    }
+
+    fn check_task(&self, task: &TaskSpec, nr_cpus: usize) -> Result<(), String> {
+        let within = |what: &str, index: u32, len: usize| -> Result<(), String> {
+            if (index as usize) < len { Ok(()) } else { Err(format!("{what} {index} of {len}")) }
+        };
+        if let Some(cpu) = task.spawn_cpu {
+            within("spawn CPU", cpu, nr_cpus)?;
+        }
+        if let Some(set) = task.cpus {
+            within("CPU set", set, self.cpu_sets.len())?;
+        }
+        if task.ops.last() != Some(&Op::Exit) {
+            return Err(String::from("the program does not end in an exit"));
+        }
+        let (mutexes, conds) = (self.nr_mutexes as usize, self.nr_conds as usize);
+        let mut open: Vec<(u16, u32)> = Vec::new();
+        for (index, op) in task.ops.iter().enumerate() {
+            match *op {
+                Op::Run { fixed, .. } => within("fixed share", fixed.into(), 1025)?,
+                Op::Timer { timer, own, .. } => {
+                    within("timer", timer, if own { task.nr_own_timers } else { self.nr_timers } as usize)?;
+                }
+                Op::Lock { mutex } | Op::Unlock { mutex } => within("mutex", mutex, mutexes)?,
+                Op::Wait { cond, mutex } => {
+                    within("condition", cond, conds)?;
+                    within("mutex", mutex, mutexes)?;
+                }
+                Op::Signal { cond } | Op::Broadcast { cond } | Op::Suspend { cond } | Op::Resume { cond } => {
+                    within("condition", cond, conds)?;
+                }
+                Op::Barrier { barrier } => within("barrier", barrier, self.barriers.len())?,
+                Op::SemPost { sem } | Op::SemWait { sem } => within("semaphore", sem, self.semaphores.len())?,
+                Op::Fork { task } => within("task", task, self.tasks.len())?,
+                Op::SetCpus { set: Some(set) } => within("CPU set", set, self.cpu_sets.len())?,
+                Op::SetUclamp { min, max } => {
+                    within("clamp", min.unwrap_or(0).into(), 1025)?;
+                    within("clamp", max.unwrap_or(0).into(), 1025)?;
+                }
+                Op::LoopBegin { slot, .. } => {
+                    within("loop counter", slot.into(), task.loop_slots.into())?;
+                    if open.iter().any(|&(other, _)| other == slot) {
+                        return Err(format!("loop counter {slot} is used twice at one time"));
+                    }
+                    open.push((slot, index as u32));
+                }
+                Op::LoopEnd { slot, begin } => {
+                    if open.pop() != Some((slot, begin)) {
+                        return Err(format!("op {index} closes a loop that is not the innermost"));
+                    }
+                }
+                Op::Activation { phase, .. } => within("phase", phase.into(), task.phases.len())?,
+                Op::Send { channel, .. } | Op::Recv { channel } => within("channel", channel, self.channels.len())?,
+                Op::Io { device, .. } => within("device", device, self.devices.len())?,
+                Op::Runtime { .. }
+                | Op::Sleep { .. }
+                | Op::Yield
+                | Op::WaitChild
+                | Op::SetCpus { set: None }
+                | Op::SetPolicy { .. }
+                | Op::Count
+                | Op::Exit => {}
+            }
+        }
+        if open.is_empty() { Ok(()) } else { Err(String::from("a loop is not closed")) }
+    }
+}

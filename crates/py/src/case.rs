@@ -1,0 +1,152 @@
+//! Cases: what `opplab_sim::run` takes, and what it gives, as Python objects.
+
+use opplab_model::case::CaseFile;
+use opplab_model::experiment::parse_policy;
+use opplab_sim::Case;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::error::{guard, model_error};
+use crate::machine::PyMachine;
+use crate::run;
+use crate::workload::PyWorkload;
+
+/// One run to be made, with the labels that its results carry.
+#[pyclass(frozen, name = "Case", module = "opplab._opplab")]
+pub(crate) struct PyCase {
+    file: CaseFile,
+}
+
+impl PyCase {
+    pub(crate) fn new(file: CaseFile) -> Self {
+        Self { file }
+    }
+
+    fn case(&self) -> Case {
+        let CaseFile { machine, workload, policy, seed, duration_ns, .. } = self.file.clone();
+        Case { machine, workload, policy, seed, duration_ns }
+    }
+}
+
+#[pymethods]
+impl PyCase {
+    /// Puts a case together; `policy` is TOML with the keys of an experiment's `[[policy]]`.
+    #[staticmethod]
+    fn build(
+        py: Python<'_>,
+        machine: &PyMachine,
+        workload: &PyWorkload,
+        policy: &str,
+        seed: u64,
+        duration_ns: u64,
+    ) -> PyResult<Self> {
+        let machine = machine.inner.clone();
+        let workload = workload.compile(py, &machine)?;
+        let policy = guard(py, || parse_policy("policy", policy))?.map_err(|error| model_error(py, error))?;
+        Ok(Self::new(CaseFile {
+            experiment: String::new(),
+            benchmark: workload.name.clone(),
+            param: String::new(),
+            iteration: 0,
+            seed,
+            duration_ns,
+            machine,
+            workload,
+            policy,
+        }))
+    }
+
+    /// Reads a case from its canonical JSON.
+    #[staticmethod]
+    fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
+        let file = guard(py, || CaseFile::from_json("case", text))?.map_err(|error| model_error(py, error))?;
+        Ok(Self::new(file))
+    }
+
+    /// The case as canonical JSON.
+    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
+        guard(py, || self.file.to_json())
+    }
+
+    /// The name of the case's results: a hash of its JSON and of the version of opplab.
+    fn hash(&self, py: Python<'_>) -> PyResult<String> {
+        guard(py, || self.file.hash())
+    }
+
+    #[getter]
+    fn experiment(&self) -> &str {
+        &self.file.experiment
+    }
+
+    #[getter]
+    fn benchmark(&self) -> &str {
+        &self.file.benchmark
+    }
+
+    #[getter]
+    fn param(&self) -> &str {
+        &self.file.param
+    }
+
+    #[getter]
+    fn iteration(&self) -> u32 {
+        self.file.iteration
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.file.seed
+    }
+
+    #[getter]
+    fn duration_ns(&self) -> u64 {
+        self.file.duration_ns
+    }
+
+    #[getter]
+    fn machine(&self) -> &str {
+        &self.file.machine.name
+    }
+
+    #[getter]
+    fn kernel(&self) -> &str {
+        &self.file.policy.kernel
+    }
+
+    #[getter]
+    fn policy(&self) -> &str {
+        &self.file.policy.label
+    }
+
+    /// The cpufreq driver that the run uses.
+    #[getter]
+    fn driver(&self) -> &str {
+        let chosen = &self.file.policy.driver;
+        if chosen.is_empty() { &self.file.machine.cpufreq.driver } else { chosen }
+    }
+
+    #[getter]
+    fn eas(&self) -> bool {
+        self.file.policy.eas
+    }
+
+    /// Runs it, with the invariant checks if `check`; see `opplab.cases` for what comes back.
+    fn run<'py>(&self, py: Python<'py>, check: bool) -> PyResult<Bound<'py, PyDict>> {
+        run::metrics(py, &self.case(), check)
+    }
+
+    /// Runs it and gives the events of `tables` (all, if there is none): `{table: {column: array}}`.
+    fn events<'py>(&self, py: Python<'py>, tables: Vec<String>) -> PyResult<Bound<'py, PyDict>> {
+        run::events(py, &self.case(), &tables)
+    }
+
+    /// Runs it and gives its events as a Perfetto trace.
+    fn perfetto<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        run::perfetto(py, &self.case())
+    }
+
+    /// Runs it and gives rt-app's log of each task that has one: `[(file name, text)]`.
+    fn rtapp_logs(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        run::rtapp_logs(py, &self.case())
+    }
+}

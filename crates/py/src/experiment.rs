@@ -1,0 +1,93 @@
+//! Experiment files, expanded to cases.
+
+use std::collections::BTreeMap;
+
+use opplab_model::case::CaseFile;
+use opplab_model::experiment::{Experiment, SourceText, parse_experiment};
+use pyo3::prelude::*;
+
+use crate::case::PyCase;
+use crate::error::{guard, model_error};
+
+/// An experiment as it was written.
+#[pyclass(name = "Experiment", module = "opplab._opplab")]
+pub(crate) struct PyExperiment {
+    inner: Experiment,
+}
+
+#[pymethods]
+impl PyExperiment {
+    /// Reads the text of an experiment file; `file` is its name for messages.
+    #[staticmethod]
+    fn parse(py: Python<'_>, file: &str, text: &str) -> PyResult<Self> {
+        let inner = guard(py, || parse_experiment(file, text))?.map_err(|error| model_error(py, error))?;
+        Ok(Self { inner })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    #[getter]
+    fn about(&self) -> &str {
+        &self.inner.about
+    }
+
+    #[getter]
+    fn published(&self) -> &str {
+        &self.inner.published
+    }
+
+    #[getter]
+    fn baseline(&self) -> &str {
+        &self.inner.baseline
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.inner.seed
+    }
+
+    #[getter]
+    fn iterations(&self) -> u32 {
+        self.inner.iterations
+    }
+
+    #[getter]
+    fn labels(&self) -> Vec<String> {
+        self.inner.labels.clone()
+    }
+
+    /// Names of the machines whose files are needed.
+    fn machines(&self) -> Vec<String> {
+        self.inner.machines().map(str::to_owned).collect()
+    }
+
+    /// Paths of the rt-app files that are needed, relative to the experiment's own folder.
+    fn rtapp_files(&self) -> Vec<String> {
+        self.inner.rtapp_files().map(str::to_owned).collect()
+    }
+
+    /// Replaces the number of iterations, the first seed and the duration, where given.
+    #[pyo3(signature = (iterations=None, seed=None, duration_ns=None))]
+    fn adjust(&mut self, iterations: Option<u32>, seed: Option<u64>, duration_ns: Option<u64>) {
+        self.inner.adjust(iterations, seed, duration_ns);
+    }
+
+    /// The cases; both arguments are `{name: (file, text)}`.
+    fn expand(
+        &self,
+        py: Python<'_>,
+        machines: BTreeMap<String, (String, String)>,
+        rtapp_files: BTreeMap<String, (String, String)>,
+    ) -> PyResult<Vec<PyCase>> {
+        let sources = |texts: BTreeMap<String, (String, String)>| -> BTreeMap<String, SourceText> {
+            texts.into_iter().map(|(name, (file, text))| (name, SourceText { file, text })).collect()
+        };
+        let (machines, rtapp_files) = (sources(machines), sources(rtapp_files));
+        let cases: Vec<CaseFile> =
+            guard(py, || self.inner.expand(&machines, &rtapp_files))?.map_err(|error| model_error(py, error))?;
+        Ok(cases.into_iter().map(PyCase::new).collect())
+    }
+}

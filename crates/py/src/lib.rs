@@ -1,0 +1,43 @@
+//! The Python face of opplab: `opplab._opplab`.
+//!
+//! Conversions and error mapping only. What a function computes, it computes in another crate; what it reads from disk
+//! is read by Python, except vector files, which crate `verify` opens itself.
+
+use pyo3::prelude::*;
+
+mod case;
+mod error;
+mod experiment;
+mod machine;
+mod names;
+mod perfetto;
+mod run;
+mod stats;
+mod verify;
+mod workload;
+
+/// The compiled half of opplab; use the public names of package `opplab` instead.
+#[pymodule]
+mod _opplab {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::case::PyCase;
+    #[pymodule_export]
+    use super::experiment::PyExperiment;
+    #[pymodule_export]
+    use super::machine::PyMachine;
+    #[pymodule_export]
+    use super::names::names;
+    #[pymodule_export]
+    use super::verify::{families, find_vectors, verify_file};
+    #[pymodule_export]
+    use super::workload::PyWorkload;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::error::install_panic_hook();
+        super::stats::register(module)?;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

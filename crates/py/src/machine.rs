@@ -1,0 +1,147 @@
+//! Machine files.
+
+use opplab_model::file::{format_cpu_list, machine_to_toml, parse_machine};
+use opplab_model::machine::{Cluster, Cpufreq, IdleState, InvarianceSource, Machine, PolicyShare};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::error::{guard, model_error};
+
+/// A validated machine.
+#[pyclass(frozen, name = "Machine", module = "opplab._opplab")]
+pub(crate) struct PyMachine {
+    pub(crate) inner: Machine,
+}
+
+#[pymethods]
+impl PyMachine {
+    /// Reads the text of a machine file; `file` is its name for messages.
+    #[staticmethod]
+    fn parse(py: Python<'_>, file: &str, text: &str) -> PyResult<Self> {
+        let machine = guard(py, || parse_machine(file, text))?.map_err(|error| model_error(py, error))?;
+        Ok(Self { inner: machine })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    #[getter]
+    fn provenance(&self) -> &str {
+        &self.inner.provenance
+    }
+
+    #[getter]
+    fn nr_cpus(&self) -> usize {
+        self.inner.nr_cpus()
+    }
+
+    #[getter]
+    fn drivers(&self) -> Vec<&str> {
+        let others = self.inner.other_drivers.iter();
+        std::iter::once(&self.inner.cpufreq).chain(others).map(|driver| driver.driver.as_str()).collect()
+    }
+
+    /// The machine as a machine file.
+    fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
+        guard(py, || machine_to_toml(&self.inner))
+    }
+
+    /// Everything that the machine says, as dicts and lists.
+    fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let machine = &self.inner;
+        let dict = PyDict::new(py);
+        dict.set_item("name", &machine.name)?;
+        dict.set_item("provenance", &machine.provenance)?;
+        dict.set_item("nr_cpus", machine.nr_cpus())?;
+        let invariance = match machine.invariance {
+            InvarianceSource::FreqChange => "freq-change",
+            InvarianceSource::CountersAtTick => "counters-at-tick",
+        };
+        dict.set_item("invariance", invariance)?;
+        dict.set_item("floor_uw", machine.floor_uw)?;
+        let drivers = PyList::empty(py);
+        for driver in std::iter::once(&machine.cpufreq).chain(&machine.other_drivers) {
+            drivers.append(describe_driver(py, driver)?)?;
+        }
+        dict.set_item("drivers", drivers)?;
+        let clusters = PyList::empty(py);
+        for cluster in &machine.clusters {
+            clusters.append(describe_cluster(py, cluster)?)?;
+        }
+        dict.set_item("clusters", clusters)?;
+        let places = PyList::empty(py);
+        for (cpu, place) in machine.cpus.iter().enumerate() {
+            let entry = PyDict::new(py);
+            entry.set_item("cpu", cpu)?;
+            entry.set_item("cluster", place.cluster)?;
+            entry.set_item("core", place.core)?;
+            entry.set_item("llc", place.llc)?;
+            entry.set_item("node", place.node)?;
+            entry.set_item("package", place.package)?;
+            places.append(entry)?;
+        }
+        dict.set_item("cpus", places)?;
+        let sources = PyDict::new(py);
+        for (what, source) in &machine.sources {
+            sources.set_item(what, source)?;
+        }
+        dict.set_item("sources", sources)?;
+        Ok(dict)
+    }
+}
+
+fn describe_driver<'py>(py: Python<'py>, driver: &Cpufreq) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("driver", &driver.driver)?;
+    dict.set_item("transition_latency_ns", driver.transition_latency_ns)?;
+    dict.set_item("fast_switch", driver.fast_switch)?;
+    dict.set_item("switch_ns", driver.switch_ns)?;
+    dict.set_item("dvfs_possible_from_any_cpu", driver.dvfs_possible_from_any_cpu)?;
+    dict.set_item("freq_table", driver.freq_table)?;
+    Ok(dict)
+}
+
+fn describe_idle<'py>(py: Python<'py>, states: &[IdleState]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for state in states {
+        let dict = PyDict::new(py);
+        dict.set_item("name", &state.name)?;
+        dict.set_item("entry_latency_ns", state.entry_latency_ns)?;
+        dict.set_item("exit_latency_ns", state.exit_latency_ns)?;
+        dict.set_item("target_residency_ns", state.target_residency_ns)?;
+        dict.set_item("power_uw", state.power_uw)?;
+        list.append(dict)?;
+    }
+    Ok(list)
+}
+
+fn describe_cluster<'py>(py: Python<'py>, cluster: &Cluster) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("name", &cluster.name)?;
+    dict.set_item("cpus", format_cpu_list(&cluster.cpus))?;
+    dict.set_item("nr_cpus", cluster.cpus.len())?;
+    dict.set_item("capacity", cluster.capacity)?;
+    let policy = match cluster.policy {
+        PolicyShare::Shared => "shared",
+        PolicyShare::Core => "core",
+        PolicyShare::Cpu => "cpu",
+    };
+    dict.set_item("policy", policy)?;
+    let opps = PyList::empty(py);
+    for opp in &cluster.opps {
+        let entry = PyDict::new(py);
+        entry.set_item("khz", opp.khz)?;
+        entry.set_item("mv", opp.mv)?;
+        entry.set_item("power_uw", opp.power_uw)?;
+        entry.set_item("busy_uw", opp.busy_uw)?;
+        entry.set_item("cluster_uw", opp.cluster_uw)?;
+        opps.append(entry)?;
+    }
+    dict.set_item("opps", opps)?;
+    dict.set_item("idle", describe_idle(py, &cluster.idle)?)?;
+    dict.set_item("cluster_idle", describe_idle(py, &cluster.cluster_idle)?)?;
+    dict.set_item("efficiency_class", cluster.efficiency_class)?;
+    Ok(dict)
+}

@@ -1,0 +1,146 @@
+//! Runs: a case in, what was measured out; events as columns, or as a Perfetto trace.
+
+use numpy::IntoPyArray;
+use opplab_model::event::{Event, NullSink, Sink};
+use opplab_model::rtapp::{LOG_HEADER, LoopRecord, log_file_name, log_line};
+use opplab_sim::check::Check;
+use opplab_sim::sink::{Column, Columns, TABLES};
+use opplab_sim::{Case, Outcome};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use crate::error::{guard, raise};
+use crate::perfetto::Perfetto;
+
+/// Runs a case without the interpreter's lock.
+pub(crate) fn simulate<S: Sink + Send>(py: Python<'_>, case: &Case, sink: &mut S) -> PyResult<Outcome> {
+    guard(py, || py.detach(|| opplab_sim::run(case, sink)))?.map_err(|error| raise(py, "CaseError", error.0))
+}
+
+/// What a run measured, as a dict of integers and lists of integers; beside it, what the indexes mean.
+pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &Case, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
+    let clusters = PyList::empty(py);
+    for cluster in &case.machine.clusters {
+        let entry = PyDict::new(py);
+        entry.set_item("name", &cluster.name)?;
+        entry.set_item("cpus", &cluster.cpus)?;
+        entry.set_item("capacity", cluster.capacity)?;
+        entry.set_item("opps_khz", cluster.opps.iter().map(|opp| opp.khz).collect::<Vec<_>>())?;
+        entry.set_item("idle_states", cluster.idle.iter().map(|state| state.name.as_str()).collect::<Vec<_>>())?;
+        clusters.append(entry)?;
+    }
+    let dict = PyDict::new(py);
+    dict.set_item("clusters", clusters)?;
+    dict.set_item("wall_ns", outcome.wall_ns)?;
+    dict.set_item("cluster_energy_fj", &outcome.cluster_energy_fj)?;
+    dict.set_item("floor_energy_fj", outcome.floor_energy_fj)?;
+    dict.set_item("activations", outcome.activations)?;
+    dict.set_item("missed_activations", outcome.missed_activations)?;
+    dict.set_item("counts", outcome.counts)?;
+    dict.set_item("busy_ns_by_opp", &outcome.busy_ns_by_opp)?;
+    dict.set_item("idle_ns_by_state", &outcome.idle_ns_by_state)?;
+    dict.set_item("time_ns_by_opp", &outcome.time_ns_by_opp)?;
+    dict.set_item("freq_changes", &outcome.freq_changes)?;
+    dict.set_item("task_ns_by_cluster", &outcome.task_ns_by_cluster)?;
+    dict.set_item("task_names", &outcome.task_names)?;
+    dict.set_item("work_done", outcome.work_done)?;
+    dict.set_item("switches", outcome.switches)?;
+    dict.set_item("migrations", outcome.migrations)?;
+    dict.set_item("engine_events", outcome.engine_events)?;
+    dict.set_item("overutilized_ns", outcome.overutilized_ns)?;
+    dict.set_item("fingerprint", outcome.fingerprint)?;
+    Ok(dict)
+}
+
+/// Runs a case, with the invariant checks if `check`.
+pub(crate) fn metrics<'py>(py: Python<'py>, case: &Case, check: bool) -> PyResult<Bound<'py, PyDict>> {
+    let outcome = if check {
+        let mut sink = Check::new(case.machine.nr_cpus());
+        let outcome = simulate(py, case, &mut sink)?;
+        if let Err(violations) = guard(py, || sink.finish(case, &outcome))? {
+            return Err(raise(py, "CheckError", format!("invariants do not hold: {}", violations.join("; "))));
+        }
+        outcome
+    } else {
+        simulate(py, case, &mut NullSink)?
+    };
+    outcome_dict(py, case, &outcome)
+}
+
+/// Runs a case and gives the events of `tables` (all, if there is none): `{table: {column: array}}`.
+pub(crate) fn events<'py>(py: Python<'py>, case: &Case, tables: &[String]) -> PyResult<Bound<'py, PyDict>> {
+    let names: Vec<&str> = tables.iter().map(String::as_str).collect();
+    let mut sink = Columns::new(&names).map_err(|unknown| {
+        let near = opplab_model::error::nearest(&unknown, TABLES.iter().copied());
+        let hint = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+        raise(py, "InputError", format!("unknown event `{unknown}`{hint}"))
+    })?;
+    simulate(py, case, &mut sink)?;
+    let all = PyDict::new(py);
+    for table in sink.tables() {
+        let columns = PyDict::new(py);
+        for (name, column) in table.columns {
+            match column {
+                Column::U8(values) => columns.set_item(name, values.into_pyarray(py))?,
+                Column::U32(values) => columns.set_item(name, values.into_pyarray(py))?,
+                Column::I32(values) => columns.set_item(name, values.into_pyarray(py))?,
+                Column::U64(values) => columns.set_item(name, values.into_pyarray(py))?,
+                Column::I64(values) => columns.set_item(name, values.into_pyarray(py))?,
+            }
+        }
+        all.set_item(table.name, columns)?;
+    }
+    Ok(all)
+}
+
+/// Runs a case and gives its events as a Perfetto trace.
+///
+/// It runs twice: the tasks' names are known when the first run ends.
+pub(crate) fn perfetto<'py>(py: Python<'py>, case: &Case) -> PyResult<Bound<'py, PyBytes>> {
+    let names = simulate(py, case, &mut NullSink)?.task_names;
+    let mut sink = Perfetto::new(&case.workload.name, case.machine.nr_cpus(), names);
+    simulate(py, case, &mut sink)?;
+    Ok(PyBytes::new(py, &sink.finish()))
+}
+
+/// rt-app's own log of every task that logged a loop, by file name.
+///
+/// The log's calibration is that of a loop of 1 ns: `perf` is the configured run time in us.
+pub(crate) fn rtapp_logs(py: Python<'_>, case: &Case) -> PyResult<Vec<(String, String)>> {
+    let mut sink = Loops::default();
+    let outcome = simulate(py, case, &mut sink)?;
+    guard(py, || {
+        let mut logs: Vec<Option<String>> = vec![None; outcome.task_names.len()];
+        for (end_ns, task, phase, mut record) in sink.0 {
+            let Some(name) = outcome.task_names.get(task as usize) else { continue };
+            let Some(spec) = case.workload.tasks.iter().find(|spec| spec.name == *name) else { continue };
+            if let Some(phase) = spec.phases.get(usize::from(phase)) {
+                record.run_config_ns = phase.run_ns;
+                record.period_config_ns = phase.period_ns;
+            }
+            record.end_ns = end_ns;
+            record.start_ns = end_ns.saturating_sub(record.period_ns);
+            record.rel_start_ns = record.start_ns;
+            let log = logs[task as usize].get_or_insert_with(|| {
+                let policy = "# Policy : SCHED_OTHER priority : 0";
+                format!("{policy}\n{LOG_HEADER}\n")
+            });
+            log.push_str(&log_line(&record, 1));
+        }
+        let named = outcome.task_names.iter().zip(logs);
+        named.filter_map(|(name, log)| log.map(|text| (log_file_name("rt-app", name), text))).collect()
+    })
+}
+
+/// Keeps the loops that rt-app would log: (end, task, phase, what the event says).
+#[derive(Default)]
+struct Loops(Vec<(u64, u32, u16, LoopRecord)>);
+
+impl Sink for Loops {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        if let Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns } = *event {
+            let record = LoopRecord { idx: task, run_ns, period_ns, slack_ns, wu_lat_ns, ..LoopRecord::default() };
+            self.0.push((now_ns, task, phase, record));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The invariant sink: watches a run and says what can not be.
+//!
+//! During the run: time does not go back; a task runs on one CPU at a time and only while it lives; a CPU switches from
+//! the task that it ran; idle states are entered and left in turn; utilisation stays within its scale. At the end:
+//! residencies sum to wall time x CPUs, energy is what the residencies draw, work done + work left = work given.
+
+use std::collections::BTreeMap;
+
+use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
+
+use crate::{Case, Outcome};
+
+/// util_avg may pass 1024 by the rounding of LOAD_AVG_MAX at short half-lives (see crate `kernel`).
+const UTIL_AVG_MAX: u32 = 1026;
+/// Violations that are kept in words; more are only counted.
+const KEPT: usize = 20;
+
+/// Collects violations.
+#[derive(Debug, Default)]
+pub struct Check {
+    last_ns: u64,
+    curr: Vec<TaskIdx>,
+    idle: Vec<i32>,
+    running_on: BTreeMap<TaskIdx, u32>,
+    violations: Vec<String>,
+    nr_violations: u64,
+    nr_switches: u64,
+    nr_migrations: u64,
+}
+
+impl Check {
+    /// A check of a run on `nr_cpus` CPUs.
+    pub fn new(nr_cpus: usize) -> Self {
+        Self { curr: vec![IDLE_TASK; nr_cpus], idle: vec![-1; nr_cpus], ..Self::default() }
+    }
+
+    fn violation(&mut self, now_ns: u64, what: impl FnOnce() -> String) {
+        self.nr_violations += 1;
+        if self.violations.len() < KEPT {
+            self.violations.push(format!("at {now_ns} ns: {}", what()));
+        }
+    }
+
+    /// Checks the outcome and gives all violations.
+    ///
+    /// # Errors
+    /// The violations, in words.
+    pub fn finish(mut self, case: &Case, outcome: &Outcome) -> Result<(), Vec<String>> {
+        let end = outcome.wall_ns;
+        let (nr_switches, nr_migrations) = (self.nr_switches, self.nr_migrations);
+        let mut expect = |what: String, left: u128, right: u128| {
+            if left != right {
+                self.violation(end, || format!("{what}: {left} is not {right}"));
+            }
+        };
+        let wall = u128::from(end);
+        let sum = |values: &[u64]| values.iter().map(|&value| u128::from(value)).sum::<u128>();
+        let mut busy = 0;
+        for cpu in 0..case.machine.nr_cpus() {
+            let busy_here = sum(&outcome.busy_ns_by_opp[cpu]);
+            busy += busy_here;
+            expect(format!("busy and idle time of CPU {cpu}"), busy_here + sum(&outcome.idle_ns_by_state[cpu]), wall);
+            expect(format!("time at the OPPs of CPU {cpu}"), sum(&outcome.time_ns_by_opp[cpu]), wall);
+        }
+        let ran = outcome.task_ns_by_cluster.iter().map(|times| sum(times)).sum();
+        expect(String::from("time of all tasks and of all CPUs"), ran, busy);
+        expect(
+            String::from("work done + work left, and work given"),
+            outcome.work_done + outcome.work_left,
+            outcome.work_given,
+        );
+        expect(String::from("switches counted and seen"), outcome.switches.into(), nr_switches.into());
+        expect(String::from("migrations counted and seen"), outcome.migrations.into(), nr_migrations.into());
+        for (index, cluster) in case.machine.clusters.iter().enumerate() {
+            let mut cpus = 0;
+            for &cpu in &cluster.cpus {
+                let cpu = cpu as usize;
+                for (opp, &ns) in cluster.opps.iter().zip(&outcome.busy_ns_by_opp[cpu]) {
+                    cpus += u128::from(opp.busy_uw) * u128::from(ns);
+                }
+                let states = &outcome.idle_ns_by_state[cpu];
+                for (state, &ns) in cluster.idle.iter().zip(states) {
+                    cpus += u128::from(state.power_uw) * u128::from(ns);
+                }
+                let shallow = cluster.idle.first().map_or(0, |state| state.power_uw);
+                cpus += u128::from(shallow) * states.last().map_or(0, |&ns| u128::from(ns));
+            }
+            let shared = || {
+                let awake = cluster.opps.iter().map(|opp| opp.cluster_uw);
+                awake.chain(cluster.cluster_idle.iter().map(|state| state.power_uw)).chain(cluster.cluster_idle_uw)
+            };
+            let (least, most) = (shared().min().unwrap_or(0), shared().max().unwrap_or(0));
+            let energy = outcome.cluster_energy_fj[index];
+            let (least, most) = (cpus + u128::from(least) * wall, cpus + u128::from(most) * wall);
+            if energy < least || energy > most {
+                self.violation(end, || {
+                    format!("energy of {}: {energy} fJ is not within {least}..{most}", cluster.name)
+                });
+            }
+        }
+        if self.nr_violations as usize > self.violations.len() {
+            self.violations.push(format!("and {} more", self.nr_violations as usize - self.violations.len()));
+        }
+        if self.violations.is_empty() { Ok(()) } else { Err(self.violations) }
+    }
+}
+
+impl Sink for Check {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        if now_ns < self.last_ns {
+            let last = self.last_ns;
+            self.violation(now_ns, || format!("time goes back from {last} ns"));
+        }
+        self.last_ns = now_ns;
+        match *event {
+            Event::SchedSwitch { cpu, prev, next, .. } => {
+                self.nr_switches += 1;
+                let curr = self.curr[cpu as usize];
+                if curr != prev {
+                    self.violation(now_ns, || format!("CPU {cpu} switches from task {prev}, but ran {curr}"));
+                }
+                if prev == next {
+                    self.violation(now_ns, || format!("CPU {cpu} switches from task {prev} to itself"));
+                }
+                if curr != IDLE_TASK {
+                    self.running_on.remove(&curr);
+                }
+                self.curr[cpu as usize] = next;
+                if next != IDLE_TASK
+                    && let Some(other) = self.running_on.insert(next, cpu)
+                {
+                    self.violation(now_ns, || format!("task {next} runs on CPU {other} and on CPU {cpu}"));
+                }
+                if next != IDLE_TASK && self.idle[cpu as usize] >= 0 {
+                    self.violation(now_ns, || format!("CPU {cpu} runs task {next} in an idle state"));
+                }
+            }
+            Event::SchedMigrateTask { task, orig_cpu, dest_cpu } => {
+                self.nr_migrations += 1;
+                if orig_cpu == dest_cpu {
+                    self.violation(now_ns, || format!("task {task} migrates to CPU {dest_cpu}, where it is"));
+                }
+            }
+            Event::CpuIdle { cpu, state } => {
+                if (state >= 0) == (self.idle[cpu as usize] >= 0) {
+                    self.violation(now_ns, || format!("CPU {cpu} enters or leaves idle twice"));
+                }
+                self.idle[cpu as usize] = state;
+            }
+            Event::PeltSe { cpu, task, util_avg, .. } if util_avg > UTIL_AVG_MAX => {
+                self.violation(now_ns, || format!("util_avg of task {task} on CPU {cpu} is {util_avg}"));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! cpufreq in the engine: policies, governors, fast and slow switches, the sugov kthreads.
+//!
+//! A fast switch is made where the governor decides. A slow switch wakes the policy's kthread, a special deadline
+//! task: it runs, asks the hardware, sleeps until the hardware has answered, and the new clock holds from then on.
+
+use opplab_kernel::cpufreq::conservative::{Conservative, ConservativeTunables};
+use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, PolicyDbs, default_sampling_rate_us, min_sampling_interval_us};
+use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables};
+use opplab_kernel::cpufreq::request::TunableError;
+use opplab_kernel::cpufreq::schedutil::{
+    CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
+};
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
+use opplab_model::machine::{Cpufreq, Machine, PolicyShare};
+use opplab_model::policy::Policy;
+
+use crate::CaseError;
+use crate::engine::{Cpu, Engine};
+use crate::gates::{Gates, UtilEst};
+use crate::task::{Class, Doing, Life};
+
+/// Who decides the frequency of a policy.
+pub(crate) enum Governor {
+    /// schedutil; taken out while it runs.
+    Schedutil(Option<Box<SugovPolicy>>),
+    /// ondemand or conservative; taken out while it runs.
+    Dbs(Option<Box<Dbs>>),
+    /// Always one frequency, in kHz.
+    Fixed(u32),
+}
+
+/// A governor that samples idle time (drivers/cpufreq/cpufreq_governor.c).
+pub(crate) struct Dbs {
+    kind: DbsKind,
+    cpuinfo: FreqLimits,
+    table: Option<FreqTable>,
+    /// Started at the first report, when there are times to start from.
+    started: bool,
+}
+
+enum DbsKind {
+    Ondemand(Ondemand),
+    Conservative(Conservative),
+}
+
+impl Dbs {
+    fn policy_dbs(&mut self) -> &mut PolicyDbs {
+        match &mut self.kind {
+            DbsKind::Ondemand(governor) => &mut governor.policy_dbs,
+            DbsKind::Conservative(governor) => &mut governor.policy_dbs,
+        }
+    }
+}
+
+/// A cpufreq policy: CPUs with one clock.
+pub(crate) struct FreqPolicy {
+    pub(crate) cluster: u32,
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) governor: Governor,
+    /// policy->cur.
+    pub(crate) cur_khz: u32,
+    /// What the hardware is on its way to.
+    pub(crate) switching_khz: Option<u32>,
+    pub(crate) kthread: Option<TaskIdx>,
+    pub(crate) changes: u64,
+}
+
+/// The CPUs of `machine` by cpufreq policy: (cluster, CPUs).
+pub(crate) fn policies_of(machine: &Machine) -> Vec<(u32, Vec<u32>)> {
+    let mut policies = Vec::new();
+    for (index, cluster) in machine.clusters.iter().enumerate() {
+        let index = index as u32;
+        match cluster.policy {
+            PolicyShare::Shared => policies.push((index, cluster.cpus.clone())),
+            PolicyShare::Cpu => policies.extend(cluster.cpus.iter().map(|&cpu| (index, vec![cpu]))),
+            PolicyShare::Core => {
+                let mut cores: Vec<u32> = cluster.cpus.iter().map(|&cpu| machine.cpus[cpu as usize].core).collect();
+                cores.sort_unstable();
+                cores.dedup();
+                for core in cores {
+                    let cpus = cluster.cpus.iter().copied().filter(|&cpu| machine.cpus[cpu as usize].core == core);
+                    policies.push((index, cpus.collect()));
+                }
+            }
+        }
+    }
+    policies
+}
+
+/// Builds the governor that `policy` names.
+///
+/// # Errors
+/// [`CaseError`] if there is no such governor or a tunable's value is not one.
+pub(crate) fn governor_of(
+    machine: &Machine,
+    driver: &Cpufreq,
+    policy: &Policy,
+    gates: &Gates,
+    cluster: u32,
+    nr_cpus: usize,
+    tick_ns: u64,
+) -> Result<Governor, CaseError> {
+    let opps = &machine.clusters[cluster as usize].opps;
+    let (min_khz, max_khz) = (opps[0].khz, opps[opps.len() - 1].khz);
+    let limits = FreqLimits { min_khz, max_khz };
+    let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
+    let khz: Vec<u32> = opps.iter().map(|opp| opp.khz).collect();
+    let table = if driver.freq_table {
+        Some(FreqTable::from_khz(&khz).map_err(|error| CaseError(format!("frequency table: {error}")))?)
+    } else {
+        None
+    };
+    match policy.governor.as_str() {
+        "performance" => Ok(Governor::Fixed(max_khz)),
+        "powersave" => Ok(Governor::Fixed(min_khz)),
+        "userspace" => {
+            let wanted = match tunable(policy, "scaling_setspeed")? {
+                Some(khz) => khz,
+                None => max_khz,
+            };
+            Ok(Governor::Fixed(opps.iter().map(|opp| opp.khz).find(|&khz| khz >= wanted).unwrap_or(max_khz)))
+        }
+        "ondemand" | "conservative" => {
+            let delay_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
+            let rate_us = default_sampling_rate_us(policy.hz.into(), delay_us);
+            let least_us = min_sampling_interval_us(policy.hz.into());
+            let zero = vec![CpuTimes::default(); nr_cpus];
+            let kind = if policy.governor == "ondemand" {
+                let mut governor = Ondemand::start(OndemandTunables::new(rate_us, false), &zero);
+                for (name, value) in &policy.tunables {
+                    governor.store(name, value, least_us).map_err(|error| bad_tunable(name, value, &error))?;
+                }
+                DbsKind::Ondemand(governor)
+            } else {
+                let mut governor = Conservative::start(ConservativeTunables::new(rate_us), min_khz, &zero);
+                for (name, value) in &policy.tunables {
+                    governor.store(name, value, least_us).map_err(|error| bad_tunable(name, value, &error))?;
+                }
+                DbsKind::Conservative(governor)
+            };
+            Ok(Governor::Dbs(Some(Box::new(Dbs { kind, cpuinfo: limits, table, started: false }))))
+        }
+        "schedutil" => {
+            let delay_us = driver.transition_delay_us;
+            let rate_limit_us = match tunable(policy, "rate_limit_us")? {
+                Some(value) => value,
+                None => gates.profile.rate_limit_us(delay_us, latency_ns),
+            };
+            Ok(Governor::Schedutil(Some(Box::new(SugovPolicy::new(SugovConfig {
+                n_cpus: nr_cpus,
+                cpuinfo: limits,
+                limits,
+                table,
+                fast_switch: driver.fast_switch,
+                need_update_limits: false,
+                adjust_perf: false,
+                rate_limit_us,
+                tick_ns,
+                gates: gates.sugov,
+            })))))
+        }
+        other => Err(CaseError(format!("the engine has no governor {other:?}; it has {}", GOVERNORS.join(", ")))),
+    }
+}
+
+/// Governors that the engine runs.
+pub const GOVERNORS: [&str; 6] = ["conservative", "ondemand", "performance", "powersave", "schedutil", "userspace"];
+
+fn bad_tunable(name: &str, value: &str, error: &TunableError) -> CaseError {
+    CaseError(format!("tunable {name} = {value:?}: {error}"))
+}
+
+fn tunable(policy: &Policy, name: &str) -> Result<Option<u32>, CaseError> {
+    let Some((_, text)) = policy.tunables.iter().find(|(key, _)| key == name) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| CaseError(format!("tunable {name} is {text:?}, not a number")))
+}
+
+/// The governor's view of a policy's CPUs.
+struct View<'a> {
+    cpus: &'a [Cpu],
+    members: &'a [u32],
+    gates: &'a Gates,
+}
+
+/// fair.c:cpu_util_cfs() and, with `boost`, cpu_util_cfs_boost(): the fair class's utilisation or its estimate.
+pub(crate) fn cpu_util_cfs(cpu: &Cpu, gates: &Gates, boost: bool) -> u64 {
+    let mut util = cpu.cfs.avg.util_avg;
+    if boost {
+        util = util.max(cpu.cfs.avg.runnable_avg);
+    }
+    let estimate = match gates.util_est {
+        UtilEst::Single => cpu.cfs.avg.util_est.into(),
+        UtilEst::Pair(_) => cpu.cfs_util_est.enqueued.into(),
+    };
+    util.max(estimate).min(cpu.capacity)
+}
+
+/// What the other classes and the clamps of `cpu` tell.
+pub(crate) fn rq_facts(cpu: &Cpu) -> RqFacts {
+    RqFacts {
+        capacity: cpu.capacity,
+        util_rt: cpu.rt.util_avg,
+        util_dl: cpu.dl.util_avg,
+        util_irq: cpu.irq.util_avg,
+        rt_runnable: !cpu.rt_queue.is_empty(),
+        ..RqFacts::default()
+    }
+}
+
+impl SugovFacts for View<'_> {
+    fn cpu(&self, index: usize) -> CpuFacts {
+        let cpu = &self.cpus[self.members[index] as usize];
+        CpuFacts {
+            rq: rq_facts(cpu),
+            util_cfs: cpu_util_cfs(cpu, self.gates, false),
+            util_cfs_boost: cpu_util_cfs(cpu, self.gates, true),
+            idle_calls: cpu.idle_calls,
+        }
+    }
+
+    fn dl_running_bw(&self, _index: usize) -> u64 {
+        0
+    }
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// kernel/sched/sched.h:cpufreq_update_util(): the scheduler reports a change of `cpu`'s utilisation.
+    pub(crate) fn cpufreq_update_util(&mut self, cpu: u32, flags: u32) {
+        let index = self.cpus[cpu as usize].policy as usize;
+        let slot = match &mut self.policies[index].governor {
+            Governor::Schedutil(slot) => slot,
+            Governor::Dbs(_) => return self.dbs_update_util(index, cpu),
+            Governor::Fixed(_) => return,
+        };
+        let Some(mut sugov) = slot.take() else { return };
+        let policy = &self.policies[index];
+        let can_update = self.driver.dvfs_possible_from_any_cpu || policy.cpus.contains(&self.here);
+        let member = policy.cpus.iter().position(|&other| other == cpu).unwrap_or(0);
+        let facts = PolicyFacts {
+            cur_khz: policy.cur_khz,
+            freq_ref_khz: self.topology.reference_khz[policy.cluster as usize],
+            freq_invariant: self.gates.freq_invariant,
+            can_update,
+        };
+        let view = View { cpus: &self.cpus, members: &policy.cpus, gates: &self.gates };
+        let time = self.cpus[cpu as usize].clk.clock;
+        let request = sugov.update(time, member, flags, &facts, &view);
+        let (util, max) = match request {
+            None => (0, 0),
+            Some(_) => (cpu_util_cfs(&self.cpus[cpu as usize], &self.gates, true), self.cpus[cpu as usize].capacity),
+        };
+        let next_khz = sugov.next_freq_khz();
+        if let Governor::Schedutil(slot) = &mut self.policies[index].governor {
+            *slot = Some(sugov);
+        }
+        match request {
+            None => {}
+            Some(SugovRequest::FastSwitch { freq_khz }) => {
+                self.emit(Event::FreqRequest { cpu, khz: freq_khz, util: util as u32, max: max as u32 });
+                self.policies[index].cur_khz = freq_khz;
+                self.set_freq_scale(index as u32, freq_khz);
+                self.begin_switch(index as u32, freq_khz);
+            }
+            Some(SugovRequest::QueueWork) => {
+                self.emit(Event::FreqRequest { cpu, khz: next_khz, util: util as u32, max: max as u32 });
+                self.queue_sugov_work(index as u32);
+            }
+            Some(SugovRequest::AdjustPerf { .. }) => {}
+        }
+    }
+
+    /// cpufreq_governor.c:dbs_update_util_handler() and, when a sample is due, dbs_work_handler(): the work runs at
+    /// once on this CPU and costs it the time of a frequency change.
+    fn dbs_update_util(&mut self, index: usize, cpu: u32) {
+        let Governor::Dbs(slot) = &mut self.policies[index].governor else { return };
+        let Some(mut dbs) = slot.take() else { return };
+        let time = self.cpus[cpu as usize].clk.clock;
+        if dbs.policy_dbs().update_util(time) {
+            let times: Vec<CpuTimes> = self.policies[index].cpus.iter().map(|&member| self.cpu_times(member)).collect();
+            let state = &self.policies[index];
+            let limits = dbs.cpuinfo;
+            let facts = DbsPolicy { cur_khz: state.cur_khz, limits, cpuinfo: limits, table: dbs.table.as_ref() };
+            let (request, delay_us) = match &mut dbs.kind {
+                DbsKind::Ondemand(governor) if !dbs.started => {
+                    *governor = Ondemand::start(governor.tunables, &times);
+                    (None, governor.tunables.dbs.sampling_rate)
+                }
+                DbsKind::Conservative(governor) if !dbs.started => {
+                    *governor = Conservative::start(governor.tunables, state.cur_khz, &times);
+                    (None, governor.tunables.dbs.sampling_rate)
+                }
+                DbsKind::Ondemand(governor) => governor.update(&facts, &times),
+                DbsKind::Conservative(governor) => governor.update(&facts, &times),
+            };
+            dbs.started = true;
+            dbs.policy_dbs().sampled(delay_us);
+            let khz = request.map(|request| request.resolve(dbs.table.as_ref(), limits));
+            if let Some(khz) = khz.filter(|&khz| khz != self.policies[index].cur_khz) {
+                self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
+                let here = self.here as usize;
+                self.cpus[here].overhead_ns += self.case.machine.costs.sugov_work_ns;
+                self.policies[index].cur_khz = khz;
+                self.set_freq_scale(index as u32, khz);
+                self.begin_switch(index as u32, khz);
+            }
+        }
+        if let Governor::Dbs(slot) = &mut self.policies[index].governor {
+            *slot = Some(dbs);
+        }
+    }
+
+    /// get_cpu_idle_time() of a CPU that counts idle time exactly.
+    fn cpu_times(&self, cpu: u32) -> CpuTimes {
+        let state = &self.cpus[cpu as usize];
+        let now_idle = if state.curr == IDLE_TASK { self.now - state.idle_since_ns } else { 0 };
+        CpuTimes { wall_us: self.now / 1000, idle_us: (state.idle_total_ns + now_idle) / 1000, nice_ns: 0 }
+    }
+
+    /// irq_work and kthread_queue_work(): wakes the policy's kthread.
+    fn queue_sugov_work(&mut self, policy: u32) {
+        let Some(kthread) = self.policies[policy as usize].kthread else { return };
+        let state = &mut self.tasks[kthread as usize];
+        state.dead_children += 1;
+        if matches!(state.life, Life::Sleeping) && state.stage == 0 {
+            self.try_to_wake_up(kthread, false);
+        }
+    }
+
+    /// One step of a sugov kthread; `true` when it now takes time or sleeps. `dead_children` counts queued work.
+    pub(crate) fn sugov_step(&mut self, kthread: TaskIdx, policy: u32) -> bool {
+        let t = kthread as usize;
+        match self.tasks[t].stage {
+            0 if self.tasks[t].dead_children == 0 => {
+                self.tasks[t].life = Life::Sleeping;
+                let cpu = self.tasks[t].cpu;
+                self.resched_cpu(cpu);
+                true
+            }
+            0 => {
+                self.tasks[t].dead_children = 0;
+                self.tasks[t].stage = 1;
+                let work_ns = self.case.machine.costs.sugov_work_ns;
+                self.tasks[t].doing = Doing::Wall { left_ns: work_ns };
+                work_ns > 0
+            }
+            1 => {
+                let state = &mut self.policies[policy as usize];
+                let cur = state.cur_khz;
+                let next = match &mut state.governor {
+                    Governor::Schedutil(Some(sugov)) => sugov.work(cur),
+                    _ => None,
+                };
+                self.tasks[t].stage = 0;
+                let Some(khz) = next else { return false };
+                if self.driver.switch_ns == 0 {
+                    self.slow_switch_done(policy, khz);
+                    return false;
+                }
+                self.tasks[t].stage = 2;
+                self.tasks[t].life = Life::Sleeping;
+                self.begin_switch(policy, khz);
+                let cpu = self.tasks[t].cpu;
+                self.resched_cpu(cpu);
+                true
+            }
+            _ => {
+                self.tasks[t].stage = 0;
+                false
+            }
+        }
+    }
+
+    /// Tells the hardware; the clock changes after the driver's switch time.
+    pub(crate) fn begin_switch(&mut self, policy: u32, khz: u32) {
+        self.policies[policy as usize].switching_khz = Some(khz);
+        let switch_ns = self.driver.switch_ns;
+        if switch_ns == 0 {
+            self.grant(policy, khz);
+        } else {
+            self.arm_switch(policy, self.now + switch_ns);
+        }
+    }
+
+    /// The hardware's clock has changed.
+    pub(crate) fn switch_done(&mut self, policy: u32) {
+        let Some(khz) = self.policies[policy as usize].switching_khz.take() else { return };
+        let kthread = self.policies[policy as usize].kthread.filter(|&task| self.tasks[task as usize].stage == 2);
+        match kthread {
+            None => self.grant(policy, khz),
+            Some(task) => {
+                self.slow_switch_done(policy, khz);
+                // The answer is an interrupt where the kthread slept.
+                self.here = self.tasks[task as usize].cpu;
+                let cpu = self.here;
+                self.interrupt(cpu, crate::engine::Interrupt::SwitchDone(task));
+            }
+        }
+    }
+
+    pub(crate) fn slow_switch_done(&mut self, policy: u32, khz: u32) {
+        self.policies[policy as usize].cur_khz = khz;
+        self.set_freq_scale(policy, khz);
+        self.grant(policy, khz);
+    }
+
+    /// arch_set_freq_scale() / topology_set_freq_scale().
+    fn set_freq_scale(&mut self, policy: u32, khz: u32) {
+        use opplab_model::machine::InvarianceSource;
+        if !self.gates.freq_invariant || self.case.machine.invariance != InvarianceSource::FreqChange {
+            return;
+        }
+        let state = &self.policies[policy as usize];
+        let max = u64::from(self.topology.reference_khz[state.cluster as usize]);
+        let scale = (u64::from(khz) << 10) / max;
+        for index in 0..self.policies[policy as usize].cpus.len() {
+            let cpu = self.policies[policy as usize].cpus[index];
+            self.cpus[cpu as usize].freq_scale = scale;
+        }
+    }
+
+    /// The hardware runs the policy's CPUs at the lowest OPP that reaches `khz`.
+    pub(crate) fn grant(&mut self, policy: u32, khz: u32) {
+        self.policies[policy as usize].switching_khz = None;
+        let cluster = self.policies[policy as usize].cluster;
+        let opps = &self.case.machine.clusters[cluster as usize].opps;
+        let opp = opps.iter().position(|opp| opp.khz >= khz).unwrap_or(opps.len() - 1) as u32;
+        let first = self.policies[policy as usize].cpus[0];
+        if self.cpus[first as usize].opp == opp {
+            return;
+        }
+        self.policies[policy as usize].changes += 1;
+        let granted = opps[opp as usize].khz;
+        for index in 0..self.policies[policy as usize].cpus.len() {
+            let cpu = self.policies[policy as usize].cpus[index];
+            self.account(cpu);
+            let now = self.now;
+            let state = &mut self.cpus[cpu as usize];
+            state.time_ns_by_opp[state.opp as usize] += now - state.opp_since_ns;
+            state.opp_since_ns = now;
+            state.opp = opp;
+            self.refresh_speed(cpu);
+            self.refresh_power(cpu);
+            self.reprogram(cpu);
+            self.emit(Event::CpuFrequency { cpu, khz: granted });
+        }
+    }
+
+    /// Where a sugov kthread wakes: its last CPU while that is allowed (deadline.c:select_task_rq_dl()).
+    pub(crate) fn select_kthread_cpu(&self, task: TaskIdx) -> u32 {
+        let state = &self.tasks[task as usize];
+        debug_assert!(state.class == Class::Deadline);
+        let allowed = self.masks[state.allowed as usize].as_set();
+        if allowed.contains(state.cpu as usize) { state.cpu } else { allowed.first().unwrap_or(0) as u32 }
+    }
+
+    /// The tick reads the counters of an x86 CPU.
+    pub(crate) fn scale_freq_tick(&mut self, _cpu: u32) {}
+}

@@ -1,0 +1,228 @@
+//! Idle: which state a CPU enters, when its cluster follows, what an exit costs.
+//!
+//! ```text
+//!   schedule() -> idle   entry latency      resident        exit latency   awake
+//!   |---- enter_idle ----|=================|---- leave_idle ---|--- idle_exit ---> handlers, schedule() or idle again
+//! ```
+//! A wake-up during the entry waits for the rest of it. A cluster state is entered when all CPUs of the cluster are
+//! resident in their deepest state.
+
+use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome};
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::event::{Event, IDLE_TASK, Sink};
+
+use crate::engine::{Engine, Interrupt, Wait};
+
+/// What is told to an idle governor when no timer is armed at all.
+const NO_TIMER_NS: i64 = i64::MAX / 2;
+/// PM QoS does not limit the exit latency.
+const LATENCY_REQ_NS: u64 = u64::MAX >> 1;
+
+/// Whether a CPU executes, sleeps, or is on its way back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Executes tasks or interrupts.
+    Awake,
+    /// In an idle state (or entering it until `entry_done_ns`).
+    Resident,
+    /// Wakes up.
+    Exiting,
+}
+
+/// The idle state of a CPU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IdleRun {
+    phase: Phase,
+    pub(crate) state: usize,
+    since_ns: u64,
+    entry_done_ns: u64,
+    exit_since_ns: u64,
+}
+
+impl Default for IdleRun {
+    fn default() -> Self {
+        Self { phase: Phase::Awake, state: 0, since_ns: 0, entry_done_ns: 0, exit_since_ns: 0 }
+    }
+}
+
+impl IdleRun {
+    pub(crate) fn is_awake(&self) -> bool {
+        self.phase == Phase::Awake
+    }
+
+    fn is_resident(&self) -> bool {
+        self.phase == Phase::Resident
+    }
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// The idle loop of an awake CPU with nothing to run (kernel/sched/idle.c:cpuidle_idle_call()).
+    pub(crate) fn enter_idle(&mut self, cpu: u32) {
+        let c = cpu as usize;
+        let cl = self.cpus[c].cluster as usize;
+        let now = self.now;
+        let next_tick = self.next_tick_ns();
+        let next_timer = self.cpus[c].timers.last().map(|&(time, _, _)| time.max(now) - now);
+        let delta_tick = (next_tick - now) as i64;
+        let sleep_length = next_timer.map_or(NO_TIMER_NS, |ns| ns as i64);
+        let states = &self.clusters[cl].idle_states;
+        let state = &mut self.cpus[c];
+        state.idle_calls += 1;
+        let facts = IdleFacts {
+            states,
+            disabled: 0,
+            latency_req_ns: LATENCY_REQ_NS,
+            sleep_length_ns: sleep_length,
+            delta_tick_ns: if state.tick_stopped { sleep_length } else { delta_tick.min(sleep_length) },
+            tick_stopped: state.tick_stopped,
+            tick_ns: self.tick_ns,
+            now_ns: now,
+        };
+        let choice = state.idle_governor.select(&facts);
+        let entry_ns = self.case.machine.clusters[cl].idle.get(choice.index).map_or(0, |idle| idle.entry_latency_ns);
+        if choice.stop_tick && !state.tick_stopped {
+            state.tick_stopped = true;
+            self.disarm(cpu, Wait::Tick);
+        }
+        let state = &mut self.cpus[c];
+        state.idle = IdleRun {
+            phase: Phase::Resident,
+            state: choice.index,
+            since_ns: now,
+            entry_done_ns: now + entry_ns,
+            exit_since_ns: 0,
+        };
+        self.emit(Event::CpuIdle { cpu, state: choice.index as i32 });
+        self.refresh_power(cpu);
+        self.cluster_may_sleep(cl as u32);
+    }
+
+    /// Begins the exit from idle, `delay_ns` from now at the earliest.
+    pub(crate) fn leave_idle(&mut self, cpu: u32, delay_ns: u64) {
+        let c = cpu as usize;
+        if !self.cpus[c].idle.is_resident() {
+            return;
+        }
+        let cl = self.cpus[c].cluster as usize;
+        let now = self.now;
+        let cluster = &self.case.machine.clusters[cl];
+        let index = self.cpus[c].idle.state;
+        let mut exit_ns = cluster.idle.get(index).map_or(0, |idle| idle.exit_latency_ns);
+        if let Some(entered) = self.clusters[cl].entered.take() {
+            exit_ns += cluster.cluster_idle[entered].exit_latency_ns;
+            self.emit(Event::ClusterIdle { cluster: cl as u32, state: -1 });
+            self.refresh_cluster_power(cl as u32);
+        }
+        let state = &mut self.cpus[c];
+        let start = (now + delay_ns).max(state.idle.entry_done_ns);
+        state.idle.phase = Phase::Exiting;
+        state.idle.exit_since_ns = now;
+        state.idle_ns_by_state[index] += now - state.idle.since_ns;
+        self.refresh_power(cpu);
+        if start + exit_ns == now {
+            self.idle_exit(cpu);
+        } else {
+            self.arm(cpu, Wait::IdleExit, start + exit_ns);
+        }
+    }
+
+    /// The CPU executes again: it handles what woke it, then schedules or sleeps again.
+    pub(crate) fn idle_exit(&mut self, cpu: u32) {
+        let c = cpu as usize;
+        let now = self.now;
+        let got_tick = self.cpus[c].pending.contains(&Interrupt::Tick);
+        let state = &mut self.cpus[c];
+        state.idle.phase = Phase::Awake;
+        let outside = state.idle_ns_by_state.len() - 1;
+        state.idle_ns_by_state[outside] += now - state.idle.exit_since_ns;
+        state.account_ns = now;
+        let outcome = IdleOutcome {
+            index: state.idle.state,
+            residency_ns: now - state.idle.since_ns,
+            got_tick,
+            poll_time_limit: false,
+            now_ns: now,
+        };
+        state.idle_governor.reflect(&outcome);
+        self.emit(Event::CpuIdle { cpu, state: -1 });
+        self.refresh_power(cpu);
+        let mut pending = std::mem::take(&mut self.cpus[c].pending);
+        for what in pending.drain(..) {
+            self.handle(cpu, what);
+        }
+        if self.cpus[c].pending.is_empty() {
+            self.cpus[c].pending = pending;
+        }
+        self.run_wake_list(cpu);
+        if self.cpus[c].nr_running > 0 || self.cpus[c].need_resched {
+            self.cpus[c].need_resched = true;
+            self.resched.push_back(cpu);
+        } else {
+            self.enter_idle(cpu);
+        }
+    }
+
+    /// Enters the deepest cluster state if all CPUs of the cluster are in their deepest state.
+    fn cluster_may_sleep(&mut self, cluster: u32) {
+        let cl = cluster as usize;
+        let described = &self.case.machine.clusters[cl];
+        if described.cluster_idle.is_empty() || self.clusters[cl].entered.is_some() {
+            return;
+        }
+        let deepest = described.idle.len().saturating_sub(1);
+        let all_down = described.cpus.iter().all(|&cpu| {
+            let idle = &self.cpus[cpu as usize].idle;
+            idle.is_resident() && idle.state == deepest
+        });
+        if all_down {
+            let index = described.cluster_idle.len() - 1;
+            self.clusters[cl].entered = Some(index);
+            self.emit(Event::ClusterIdle { cluster, state: index as i32 });
+        }
+        self.refresh_cluster_power(cluster);
+    }
+
+    /// Sets the meter of `cpu` to what its state draws.
+    pub(crate) fn refresh_power(&mut self, cpu: u32) {
+        let c = cpu as usize;
+        let cl = self.cpus[c].cluster;
+        let described = &self.case.machine.clusters[cl as usize];
+        let state = &mut self.cpus[c];
+        let power_uw = match state.idle.phase {
+            Phase::Awake if state.curr != IDLE_TASK => described.opps[state.opp as usize].busy_uw,
+            Phase::Resident => described.idle.get(state.idle.state).map_or(0, |idle| idle.power_uw),
+            // Awake in the idle loop, or on the way: as in the shallowest state.
+            _ => described.idle.first().map_or(0, |idle| idle.power_uw),
+        };
+        state.meter.set(self.now, power_uw);
+        self.refresh_cluster_power(cl);
+    }
+
+    /// Sets the meter of a cluster's shared logic.
+    pub(crate) fn refresh_cluster_power(&mut self, cluster: u32) {
+        let cl = cluster as usize;
+        let described = &self.case.machine.clusters[cl];
+        let power_uw = match self.clusters[cl].entered {
+            Some(index) => described.cluster_idle[index].power_uw,
+            None => {
+                let first = described.cpus[0] as usize;
+                let awake = described.opps[self.cpus[first].opp as usize].cluster_uw;
+                let all_idle = described.cpus.iter().all(|&cpu| self.cpus[cpu as usize].idle.is_resident());
+                if all_idle { described.cluster_idle_uw.unwrap_or(awake) } else { awake }
+            }
+        };
+        self.clusters[cl].meter.set(self.now, power_uw);
+    }
+
+    /// Adds the present idle periods to the residencies, at the end of the run.
+    pub(crate) fn close_idle(&mut self, cpu: u32) {
+        let now = self.now;
+        let state = &mut self.cpus[cpu as usize];
+        let outside = state.idle_ns_by_state.len() - 1;
+        match state.idle.phase {
+            Phase::Awake => {}
+            Phase::Resident => state.idle_ns_by_state[state.idle.state] += now - state.idle.since_ns,
+            Phase::Exiting => state.idle_ns_by_state[outside] += now - state.idle.exit_since_ns,
+        }
+    }
+}

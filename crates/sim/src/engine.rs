@@ -1,0 +1,405 @@
+//! The engine: pops the next event, advances the clock, hands the event to whom it concerns.
+//!
+//! Everything that can wait has one slot in the queue (see `queue`). Handlers change state and mark CPUs that must
+//! reschedule; `settle` then runs the scheduler on those CPUs until nothing is left to do at this instant.
+
+use std::collections::VecDeque;
+
+use opplab_kernel::clock_pelt::RqClock;
+use opplab_kernel::cpuidle::{IdleGovernor, IdleState};
+use opplab_kernel::pelt::{HalfLife, SchedAvg};
+use opplab_kernel::sched::attach::CfsAvg;
+use opplab_kernel::sched::cpumask::CpuMask;
+use opplab_kernel::sched::entity::SchedEntity;
+use opplab_kernel::util_est::UtilEstPair;
+use opplab_model::event::{Event, Fingerprint, IDLE_TASK, Sink, TaskIdx};
+use opplab_model::machine::Cpufreq;
+use rand_pcg::Pcg64;
+
+use crate::cpufreq::FreqPolicy;
+use crate::cpuidle::IdleRun;
+use crate::energy::Meter;
+use crate::fair::FairRq;
+use crate::gates::Gates;
+use crate::objects::Objects;
+use crate::queue::Queue;
+use crate::task::Task;
+use crate::topology::Topology;
+use crate::{Case, CaseError, Outcome};
+
+/// The simulated clock starts here: PELT reads 0 as "never".
+pub(crate) const BOOT_NS: u64 = 1 << 30;
+
+/// What a CPU's slots wait for. The order of the variants is the order of events at one instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Wait {
+    /// The earliest timer armed on the CPU.
+    Timer = 0,
+    /// The end of the running task's op.
+    Op = 1,
+    /// The end of an idle state's exit.
+    IdleExit = 2,
+    /// An interrupt from another CPU.
+    Ipi = 3,
+    /// The tick.
+    Tick = 4,
+}
+
+/// Slots a CPU has.
+pub(crate) const SLOTS_A_CPU: u32 = 5;
+/// Rank of a finished frequency switch, after the CPUs' slots.
+const RANK_SWITCH: u8 = 5;
+/// Rank of a device completion.
+const RANK_DEVICE: u8 = 6;
+
+/// What an idle CPU has to do when it is awake again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// Run the timers that are due.
+    Timers,
+    /// The tick.
+    Tick,
+    /// A device's request of a task is complete.
+    IoDone(TaskIdx),
+    /// The hardware answers a slow frequency switch.
+    SwitchDone(TaskIdx),
+    /// Balance on behalf of idle CPUs.
+    NohzBalance,
+}
+
+/// One CPU: its run queue, its clock, its idle state.
+pub(crate) struct Cpu {
+    pub(crate) cluster: u32,
+    pub(crate) policy: u32,
+    pub(crate) clk: RqClock,
+    pub(crate) cfs: CfsAvg,
+    pub(crate) cfs_util_est: UtilEstPair,
+    pub(crate) rt: SchedAvg,
+    pub(crate) dl: SchedAvg,
+    pub(crate) irq: SchedAvg,
+    pub(crate) fair: FairRq,
+    /// Queued deadline tasks, running one included, in order.
+    pub(crate) dl_queue: Vec<TaskIdx>,
+    /// Queued real-time tasks by descending priority, then order of arrival.
+    pub(crate) rt_queue: Vec<(u8, TaskIdx)>,
+    /// Runnable tasks of all classes.
+    pub(crate) nr_running: u32,
+    pub(crate) nr_iowait: u32,
+    pub(crate) curr: TaskIdx,
+    /// Up to when the running task's work is accounted.
+    pub(crate) account_ns: u64,
+    /// Time that the CPU still spends on its own actions before the task goes on.
+    pub(crate) overhead_ns: u64,
+    /// Capacity at the highest frequency (arch_scale_cpu_capacity()).
+    pub(crate) capacity: u64,
+    /// What rt, dl, irq leave for the fair class (capacity_of()).
+    pub(crate) capacity_of: u64,
+    /// arch_scale_freq_capacity().
+    pub(crate) freq_scale: u64,
+    /// Index of the granted OPP in the cluster's table.
+    pub(crate) opp: u32,
+    /// Work a ns, << 20.
+    pub(crate) speed: u64,
+    pub(crate) idle: IdleRun,
+    pub(crate) idle_calls: u64,
+    /// Time that the idle task ran, up to its last start.
+    pub(crate) idle_total_ns: u64,
+    /// When the idle task started last.
+    pub(crate) idle_since_ns: u64,
+    pub(crate) idle_governor: Box<dyn IdleGovernor>,
+    pub(crate) tick_stopped: bool,
+    pub(crate) pending: Vec<Interrupt>,
+    pub(crate) wake_list: Vec<TaskIdx>,
+    /// Armed timers, latest first: (time, sequence, task).
+    pub(crate) timers: Vec<(u64, u64, TaskIdx)>,
+    pub(crate) need_resched: bool,
+    pub(crate) misfit_task_load: u64,
+    pub(crate) avg_idle: u64,
+    pub(crate) idle_stamp: u64,
+    pub(crate) next_balance_ns: u64,
+    pub(crate) meter: Meter,
+    pub(crate) busy_ns_by_opp: Vec<u64>,
+    pub(crate) time_ns_by_opp: Vec<u64>,
+    pub(crate) opp_since_ns: u64,
+    pub(crate) idle_ns_by_state: Vec<u64>,
+}
+
+impl Cpu {
+    /// Whether the idle task runs here and nothing is about to change that (idle_cpu()).
+    pub(crate) fn is_idle(&self) -> bool {
+        self.curr == IDLE_TASK && self.nr_running == 0 && self.wake_list.is_empty()
+    }
+}
+
+/// Shared state of a cluster.
+pub(crate) struct ClusterRun {
+    pub(crate) idle_states: Vec<IdleState>,
+    /// Entered cluster state.
+    pub(crate) entered: Option<usize>,
+    pub(crate) meter: Meter,
+}
+
+/// A run in progress.
+pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
+    pub(crate) case: &'c Case,
+    pub(crate) sink: &'c mut S,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) gates: Gates,
+    pub(crate) topology: Topology,
+    pub(crate) now: u64,
+    pub(crate) tick_ns: u64,
+    pub(crate) queue: Queue,
+    /// CPU on which the code that runs at this instant runs.
+    pub(crate) here: u32,
+    /// Whether that code is an interrupt (not the current task's own doing).
+    pub(crate) in_interrupt: bool,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) clusters: Vec<ClusterRun>,
+    pub(crate) policies: Vec<FreqPolicy>,
+    pub(crate) tasks: Vec<Task>,
+    /// The fair class's view of each task.
+    pub(crate) entities: Vec<SchedEntity>,
+    /// Sets of CPUs by index: 0 is all, then the workload's, then the kthreads'.
+    pub(crate) masks: Vec<CpuMask>,
+    /// Whether each of the masks has one CPU only.
+    pub(crate) single_cpu: Vec<bool>,
+    /// The cpufreq driver of the policy.
+    pub(crate) driver: Cpufreq,
+    /// Of each last-level cache: an idle core may be found there.
+    pub(crate) has_idle_cores: Vec<bool>,
+    /// Of each last-level cache: how many CPUs a wake-up may look at (`None`: all).
+    pub(crate) nr_idle_scan: Vec<Option<u32>>,
+    pub(crate) objects: Objects,
+    pub(crate) resched: VecDeque<u32>,
+    pub(crate) timer_seq: u64,
+    pub(crate) rng: Pcg64,
+    /// CPUs that run the idle task with nothing queued (idle_cpu()).
+    pub(crate) idle_mask: CpuMask,
+    pub(crate) nr_busy_streams: u32,
+    pub(crate) overutilized: bool,
+    pub(crate) overutilized_since_ns: u64,
+    pub(crate) eas: Option<crate::eas::EasState>,
+    pub(crate) nohz_next_blocked_ns: u64,
+    pub(crate) outcome: Outcome,
+    pub(crate) error: Option<CaseError>,
+    pub(crate) half_life: std::marker::PhantomData<H>,
+}
+
+impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
+    /// Runs to the end of the case.
+    pub(crate) fn run(mut self) -> Result<Outcome, CaseError> {
+        let end = BOOT_NS + self.case.duration_ns;
+        self.start();
+        self.settle();
+        while let Some(time) = self.queue.peek() {
+            if time > end || self.error.is_some() {
+                break;
+            }
+            let Some((time, slot)) = self.queue.pop() else { break };
+            self.now = time;
+            self.outcome.engine_events += 1;
+            self.dispatch(slot);
+            self.settle();
+        }
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        self.now = end;
+        Ok(self.finish())
+    }
+
+    fn dispatch(&mut self, slot: u32) {
+        let nr_cpu_slots = self.cpus.len() as u32 * SLOTS_A_CPU;
+        if slot >= nr_cpu_slots {
+            let index = slot - nr_cpu_slots;
+            let nr_policies = self.policies.len() as u32;
+            if index < nr_policies {
+                self.switch_done(index);
+            } else {
+                self.device_done(index - nr_policies);
+            }
+            return;
+        }
+        let cpu = slot / SLOTS_A_CPU;
+        match slot % SLOTS_A_CPU {
+            0 => self.interrupt(cpu, Interrupt::Timers),
+            1 => self.op_end(cpu),
+            2 => self.idle_exit(cpu),
+            3 => self.ipi(cpu),
+            _ => self.interrupt(cpu, Interrupt::Tick),
+        }
+    }
+
+    /// Schedules on every CPU that was asked to, until none is left.
+    pub(crate) fn settle(&mut self) {
+        while let Some(cpu) = self.resched.pop_front() {
+            if std::mem::take(&mut self.cpus[cpu as usize].need_resched) {
+                self.schedule(cpu);
+            }
+        }
+    }
+
+    pub(crate) fn emit(&mut self, event: Event) {
+        self.fingerprint.event(self.now - BOOT_NS, &event);
+        if S::ENABLED {
+            self.sink.event(self.now - BOOT_NS, &event);
+        }
+    }
+
+    /// Tells the sink only: events that follow from others.
+    pub(crate) fn emit_signal(&mut self, event: Event) {
+        if S::ENABLED {
+            self.sink.event(self.now - BOOT_NS, &event);
+        }
+    }
+
+    pub(crate) fn slot(&self, cpu: u32, wait: Wait) -> u32 {
+        cpu * SLOTS_A_CPU + wait as u32
+    }
+
+    pub(crate) fn arm(&mut self, cpu: u32, wait: Wait, time_ns: u64) {
+        let slot = self.slot(cpu, wait);
+        self.queue.set(slot, time_ns, wait as u8);
+    }
+
+    pub(crate) fn disarm(&mut self, cpu: u32, wait: Wait) {
+        let slot = self.slot(cpu, wait);
+        self.queue.clear(slot);
+    }
+
+    pub(crate) fn arm_switch(&mut self, policy: u32, time_ns: u64) {
+        let slot = self.cpus.len() as u32 * SLOTS_A_CPU + policy;
+        self.queue.set(slot, time_ns, RANK_SWITCH);
+    }
+
+    pub(crate) fn arm_device(&mut self, device: u32, time_ns: u64) {
+        let slot = self.cpus.len() as u32 * SLOTS_A_CPU + self.policies.len() as u32 + device;
+        self.queue.set(slot, time_ns, RANK_DEVICE);
+    }
+
+    /// Runs `what` on `cpu`: at once if it is awake, else after its exit from idle.
+    pub(crate) fn interrupt(&mut self, cpu: u32, what: Interrupt) {
+        if self.cpus[cpu as usize].idle.is_awake() {
+            self.account(cpu);
+            self.handle(cpu, what);
+            self.reprogram(cpu);
+        } else {
+            let pending = &mut self.cpus[cpu as usize].pending;
+            if !pending.contains(&what) {
+                pending.push(what);
+            }
+            self.leave_idle(cpu, 0);
+        }
+    }
+
+    /// The interrupt's work itself; the CPU is awake.
+    pub(crate) fn handle(&mut self, cpu: u32, what: Interrupt) {
+        self.here = cpu;
+        let was = std::mem::replace(&mut self.in_interrupt, true);
+        match what {
+            Interrupt::Timers => self.run_timers(cpu),
+            Interrupt::Tick => self.tick(cpu),
+            Interrupt::IoDone(task) | Interrupt::SwitchDone(task) => self.try_to_wake_up(task, false),
+            Interrupt::NohzBalance => self.nohz_idle_balance(cpu),
+        }
+        self.in_interrupt = was;
+    }
+
+    fn run_timers(&mut self, cpu: u32) {
+        while let Some(&(time, _, task)) = self.cpus[cpu as usize].timers.last() {
+            if time > self.now {
+                break;
+            }
+            self.cpus[cpu as usize].timers.pop();
+            if self.tasks[task as usize].life == crate::task::Life::New {
+                self.wake_up_new_task(task);
+            } else {
+                self.tasks[task as usize].due_ns = Some(time);
+                self.try_to_wake_up(task, false);
+            }
+        }
+        self.rearm_timer(cpu);
+    }
+
+    /// Arms a timer of `task` on `cpu`.
+    pub(crate) fn add_timer(&mut self, cpu: u32, time_ns: u64, task: TaskIdx) {
+        self.timer_seq += 1;
+        let entry = (time_ns, self.timer_seq, task);
+        let timers = &mut self.cpus[cpu as usize].timers;
+        let place = timers.partition_point(|other| *other > entry);
+        timers.insert(place, entry);
+        self.rearm_timer(cpu);
+    }
+
+    fn rearm_timer(&mut self, cpu: u32) {
+        match self.cpus[cpu as usize].timers.last() {
+            Some(&(time, _, _)) => {
+                let time = time.max(self.now);
+                if self.queue.time_of(self.slot(cpu, Wait::Timer)) != Some(time) {
+                    self.arm(cpu, Wait::Timer, time);
+                }
+            }
+            None => self.disarm(cpu, Wait::Timer),
+        }
+    }
+
+    fn ipi(&mut self, cpu: u32) {
+        self.here = cpu;
+        if !self.cpus[cpu as usize].idle.is_awake() {
+            self.leave_idle(cpu, 0);
+            return;
+        }
+        self.account(cpu);
+        self.run_wake_list(cpu);
+        if self.cpus[cpu as usize].need_resched {
+            self.resched.push_back(cpu);
+        }
+        self.reprogram(cpu);
+    }
+
+    /// Queues the tasks that other CPUs woke on `cpu`.
+    pub(crate) fn run_wake_list(&mut self, cpu: u32) {
+        self.here = cpu;
+        let mut list = std::mem::take(&mut self.cpus[cpu as usize].wake_list);
+        let was = std::mem::replace(&mut self.in_interrupt, true);
+        for task in list.drain(..) {
+            self.activate(task, cpu);
+        }
+        self.in_interrupt = was;
+        // Keeps the allocation.
+        self.cpus[cpu as usize].wake_list = list;
+    }
+
+    /// Asks `cpu` to reschedule; from another CPU by an interrupt.
+    pub(crate) fn resched_cpu(&mut self, cpu: u32) {
+        if std::mem::replace(&mut self.cpus[cpu as usize].need_resched, true) {
+            return;
+        }
+        self.kick(cpu);
+    }
+
+    /// Makes `cpu` look at its run queue and wake list.
+    pub(crate) fn kick(&mut self, cpu: u32) {
+        let remote = cpu != self.here;
+        let ipi_ns = if remote { self.case.machine.costs.ipi_ns } else { 0 };
+        if !self.cpus[cpu as usize].idle.is_awake() {
+            self.leave_idle(cpu, ipi_ns);
+        } else if remote && ipi_ns > 0 {
+            if self.queue.time_of(self.slot(cpu, Wait::Ipi)).is_none() {
+                self.arm(cpu, Wait::Ipi, self.now + ipi_ns);
+            }
+        } else if !remote {
+            self.resched.push_back(cpu);
+        } else {
+            self.arm(cpu, Wait::Ipi, self.now);
+        }
+    }
+
+    /// Emits a fatal error of the case: the run stops after this event.
+    pub(crate) fn fail(&mut self, message: String) {
+        if self.error.is_none() {
+            self.error = Some(CaseError(message));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the kernel profile and the policy mean for the engine, decided once.
+
+use opplab_kernel::cpufreq::schedutil::SugovGates;
+use opplab_kernel::eas::{EasForm, EasGates};
+use opplab_kernel::energy_model::EmForm;
+use opplab_kernel::profile::{self, Eas, FairClass, FeecMargin, KernelProfile, Platform, RunnableBoost};
+use opplab_kernel::util_est::UtilEstForm;
+use opplab_model::machine::{InvarianceSource, Machine};
+use opplab_model::policy::Policy;
+
+use crate::CaseError;
+
+/// How a task's utilisation is estimated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UtilEst {
+    /// One value a task (from v6.8).
+    Single,
+    /// Last activation and average (before v6.8).
+    Pair(UtilEstForm),
+}
+
+/// The profile's gates in the forms that the engine asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gates {
+    pub(crate) profile: KernelProfile,
+    /// EEVDF (from v6.6) instead of CFS.
+    pub(crate) eevdf: bool,
+    pub(crate) util_est: UtilEst,
+    pub(crate) sugov: SugovGates,
+    /// Which find_energy_efficient_cpu(), if the kernel has one.
+    pub(crate) eas: Option<EasGates>,
+    /// How energies are computed.
+    pub(crate) em: EmForm,
+    /// A task that leaves an idle CPU decays for the time that its queue was not updated (v5.19).
+    pub(crate) migrate_pelt_lag: bool,
+    /// Whether the kernel knows the frequency's share of the highest (arch_scale_freq_invariant()).
+    pub(crate) freq_invariant: bool,
+}
+
+impl Gates {
+    pub(crate) fn new(policy: &Policy, machine: &Machine) -> Result<Self, CaseError> {
+        let mut profile = KernelProfile::named(&policy.kernel).ok_or_else(|| {
+            let known: Vec<&str> = profile::profile_names().collect();
+            CaseError(format!("unknown kernel profile {:?}; known: {}", policy.kernel, known.join(", ")))
+        })?;
+        for (gate, value) in &policy.gates {
+            profile.set(gate, value).map_err(|error| CaseError(error.to_string()))?;
+        }
+        let platform = match machine.invariance {
+            InvarianceSource::FreqChange => Platform::Arm,
+            InvarianceSource::CountersAtTick => Platform::Intel,
+        };
+        let freq_invariant = match policy.invariance.as_str() {
+            "" => profile.freq_invariant(platform),
+            "none" => false,
+            "time-dilated" => true,
+            other => {
+                return Err(CaseError(format!(
+                    "the engine has no invariance {other:?}; it has none, time-dilated (scaled-contribution is in crate kernel only)"
+                )));
+            }
+        };
+        let eas = (profile.eas == Eas::Present).then(|| {
+            let boost = profile.runnable_boost == RunnableBoost::On;
+            let form = match profile.feec_margin {
+                FeecMargin::None if profile.version >= (6, 8) => EasForm::V6_8,
+                FeecMargin::None => EasForm::V6_0,
+                _ if profile.version >= (5, 14) => EasForm::V5_14,
+                _ => EasForm::V5_10,
+            };
+            EasGates { form, runnable_boost: boost }
+        });
+        Ok(Self {
+            eevdf: profile.fair_class == FairClass::Eevdf,
+            util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),
+            sugov: profile.sugov_gates(),
+            eas,
+            em: profile.em_form(),
+            migrate_pelt_lag: profile.version >= (5, 19),
+            freq_invariant,
+            profile,
+        })
+    }
+}

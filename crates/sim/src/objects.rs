@@ -1,0 +1,112 @@
+//! What programs share: mutexes, conditions, barriers, semaphores, timers, channels, devices.
+
+use std::collections::VecDeque;
+
+use opplab_model::event::TaskIdx;
+use opplab_model::workload::Workload;
+
+#[derive(Debug, Default)]
+pub(crate) struct Mutex {
+    pub(crate) owner: Option<TaskIdx>,
+    pub(crate) waiters: VecDeque<TaskIdx>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Cond {
+    pub(crate) waiters: VecDeque<TaskIdx>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Barrier {
+    pub(crate) users: u32,
+    pub(crate) waiters: Vec<TaskIdx>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Semaphore {
+    pub(crate) value: u32,
+    pub(crate) waiters: VecDeque<TaskIdx>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) capacity: u32,
+    pub(crate) sync_wakeup: bool,
+    pub(crate) used: u32,
+    pub(crate) messages: VecDeque<u32>,
+    pub(crate) readers: VecDeque<TaskIdx>,
+    pub(crate) writers: VecDeque<TaskIdx>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) service_ns: u64,
+    pub(crate) per_kib_ns: u64,
+    pub(crate) queue_depth: u32,
+    pub(crate) irq_cpu: Option<u32>,
+    /// Requests in service: (completion time, sequence, task, CPU of the interrupt), earliest first.
+    pub(crate) in_service: Vec<(u64, u64, TaskIdx, u32)>,
+    /// Requests that wait for a place: (task, bytes, submitting CPU).
+    pub(crate) waiting: VecDeque<(TaskIdx, u32, u32)>,
+    pub(crate) seq: u64,
+}
+
+impl Device {
+    pub(crate) fn service_time_ns(&self, bytes: u32) -> u64 {
+        self.service_ns + self.per_kib_ns * u64::from(bytes.div_ceil(1024))
+    }
+}
+
+/// All shared objects of a run.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    pub(crate) mutexes: Vec<Mutex>,
+    pub(crate) conds: Vec<Cond>,
+    pub(crate) barriers: Vec<Barrier>,
+    pub(crate) semaphores: Vec<Semaphore>,
+    /// Next point of each timer's grid.
+    pub(crate) timers: Vec<Option<u64>>,
+    pub(crate) channels: Vec<Channel>,
+    pub(crate) devices: Vec<Device>,
+}
+
+impl Objects {
+    pub(crate) fn new(workload: &Workload) -> Self {
+        Self {
+            mutexes: (0..workload.nr_mutexes).map(|_| Mutex::default()).collect(),
+            conds: (0..workload.nr_conds).map(|_| Cond::default()).collect(),
+            barriers: workload.barriers.iter().map(|&users| Barrier { users, waiters: Vec::new() }).collect(),
+            semaphores: workload
+                .semaphores
+                .iter()
+                .map(|&value| Semaphore { value, waiters: VecDeque::new() })
+                .collect(),
+            timers: vec![None; workload.nr_timers as usize],
+            channels: workload
+                .channels
+                .iter()
+                .map(|spec| Channel {
+                    capacity: spec.capacity_bytes,
+                    sync_wakeup: spec.sync_wakeup,
+                    used: 0,
+                    messages: VecDeque::new(),
+                    readers: VecDeque::new(),
+                    writers: VecDeque::new(),
+                })
+                .collect(),
+            devices: workload
+                .devices
+                .iter()
+                .map(|spec| Device {
+                    service_ns: spec.service_ns,
+                    per_kib_ns: spec.per_kib_ns,
+                    queue_depth: spec.queue_depth.max(1),
+                    irq_cpu: spec.irq_cpu,
+                    in_service: Vec::new(),
+                    waiting: VecDeque::new(),
+                    seq: 0,
+                })
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Wake-up placement (fair.c:select_task_rq_fair()).
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::sched::cpumask::CpuSet;
+use opplab_kernel::sched::placement::{
+    CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, fits_capacity, select_idle_sibling,
+    wake_affine, wake_wide,
+};
+use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
+use opplab_model::policy::Placement;
+use rand_core::Rng;
+
+use crate::engine::{BOOT_NS, Engine};
+use crate::task::Class;
+
+/// imbalance_pct of the domains above SMT (topology.c:sd_init()).
+const IMBALANCE_PCT: u32 = 117;
+
+/// The engine as select_idle_sibling() sees it.
+struct Siblings<'a, 'c, S: Sink, H: HalfLife>(&'a Engine<'c, S, H>);
+
+impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
+    fn idle(&self) -> CpuSet<'_> {
+        self.0.idle_mask.as_set()
+    }
+    fn idle_or_sched_idle(&self) -> CpuSet<'_> {
+        self.0.idle_mask.as_set()
+    }
+    fn llc_span(&self, cpu: usize) -> Option<CpuSet<'_>> {
+        let topology = &self.0.topology;
+        let llc = topology.llc_of[cpu] as usize;
+        (topology.llc_size[llc] > 1).then(|| topology.llc_masks[llc].as_set())
+    }
+    fn share_cache(&self, one: usize, other: usize) -> bool {
+        self.0.topology.share_cache(one as u32, other as u32)
+    }
+    fn smt_mask(&self, cpu: usize) -> CpuSet<'_> {
+        self.0.topology.smt_masks[cpu].as_set()
+    }
+    fn smt_active(&self) -> bool {
+        self.0.topology.smt_active
+    }
+    fn has_idle_cores(&self, cpu: usize) -> bool {
+        self.0.has_idle_cores[self.0.topology.llc_of[cpu] as usize]
+    }
+    fn nr_idle_scan(&self, cpu: usize) -> Option<u32> {
+        self.0.nr_idle_scan[self.0.topology.llc_of[cpu] as usize]
+    }
+    fn asym_span(&self, _cpu: usize) -> Option<CpuSet<'_>> {
+        self.0.topology.asym.as_ref().map(|mask| mask.as_set())
+    }
+    fn asym_active(&self) -> bool {
+        self.0.topology.asym.is_some()
+    }
+    fn capacity(&self, cpu: usize) -> CpuCapacity {
+        let state = &self.0.cpus[cpu];
+        CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 }
+    }
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// core.c:select_task_rq() on a wake-up: where, and by which rule.
+    pub(crate) fn select_task_rq(&mut self, task: TaskIdx, prev: u32, sync: bool) -> (u32, PlacementRule) {
+        match self.tasks[task as usize].class {
+            Class::Deadline => return (self.select_kthread_cpu(task), PlacementRule::Deadline),
+            Class::RealTime => return (self.select_task_rq_rt(task, prev), PlacementRule::RealTime),
+            Class::Fair => {}
+        }
+        let allowed_idx = self.tasks[task as usize].allowed as usize;
+        if self.single_cpu[allowed_idx] {
+            return (self.masks[allowed_idx].as_set().first().unwrap_or(0) as u32, PlacementRule::Pinned);
+        }
+        if self.case.policy.placement == Placement::Random {
+            let allowed = self.masks[allowed_idx].as_set();
+            let nth = self.rng.next_u32() % allowed.weight();
+            let cpu = allowed.iter().nth(nth as usize).unwrap_or(0);
+            return (cpu as u32, PlacementRule::Custom);
+        }
+        let (cpu, rule) = self.select_task_rq_fair(task, prev, sync);
+        let allowed = self.masks[allowed_idx].as_set();
+        if allowed.contains(cpu as usize) {
+            (cpu, rule)
+        } else {
+            // select_fallback_rq().
+            (allowed.first().unwrap_or(0) as u32, PlacementRule::Pinned)
+        }
+    }
+
+    fn select_task_rq_fair(&mut self, task: TaskIdx, prev: u32, sync: bool) -> (u32, PlacementRule) {
+        let t = task as usize;
+        let here = self.here;
+        let waker = self.cpus[here as usize].curr;
+        // sync is only believed from a task that is about to sleep, not from an interrupt.
+        let sync = sync && !self.in_interrupt;
+        if waker != IDLE_TASK {
+            let (jiffies, hz) = (self.jiffies(), u64::from(self.case.policy.hz));
+            self.tasks[waker as usize].flips.record_wakee(task, jiffies, hz);
+        }
+        self.sync_entity_load_avg(task, prev);
+        if self.eas.is_some()
+            && !self.overutilized
+            && let Some(cpu) = self.find_energy_efficient_cpu(task, prev)
+        {
+            return (cpu, PlacementRule::Eas);
+        }
+        let allowed = self.masks[self.tasks[t].allowed as usize].as_set();
+        let wakee_flips = self.tasks[t].flips.flips;
+        let waker_flips = if waker == IDLE_TASK { 0 } else { self.tasks[waker as usize].flips.flips };
+        let llc_size = self.topology.llc_size[self.topology.llc_of[here as usize] as usize];
+        let want_affine = !wake_wide(waker_flips, wakee_flips, llc_size) && allowed.contains(here as usize);
+        let mut target = prev;
+        if want_affine && here != prev && self.wake_affine_to_here(task, here, prev, sync) {
+            target = here;
+        }
+        let query = SiblingQuery {
+            prev: prev as usize,
+            target: target as usize,
+            recent_used_cpu: self.tasks[t].recent_used_cpu as usize,
+            allowed,
+            util: self.task_util_est(task),
+            clamps: None,
+            this_cpu: here as usize,
+            this_is_per_cpu_kthread: false,
+            this_nr_running: self.cpus[here as usize].nr_running,
+        };
+        let choice = select_idle_sibling(&Siblings(self), &query);
+        self.tasks[t].recent_used_cpu = choice.recent_used_cpu as u32;
+        if choice.clear_idle_cores {
+            self.has_idle_cores[self.topology.llc_of[target as usize] as usize] = false;
+        }
+        let rule = if choice.rule == SiblingRule::Target { PlacementRule::Target } else { PlacementRule::IdleSibling };
+        (choice.cpu as u32, rule)
+    }
+
+    fn wake_affine_to_here(&self, task: TaskIdx, here: u32, prev: u32, sync: bool) -> bool {
+        let (this, old) = (&self.cpus[here as usize], &self.cpus[prev as usize]);
+        let curr_load = if this.curr == IDLE_TASK { 0 } else { self.tasks[this.curr as usize].sa.load_avg };
+        let facts = WakeAffineFacts {
+            this_idle: this.is_idle(),
+            prev_idle: old.is_idle(),
+            share_cache: self.topology.share_cache(here, prev),
+            sync,
+            nr_running_this: this.nr_running,
+            nr_delayed_this: 0,
+            this_load: this.cfs.avg.load_avg,
+            prev_load: old.cfs.avg.load_avg,
+            task_load: self.tasks[task as usize].sa.load_avg,
+            current_load: curr_load,
+            this_capacity: this.capacity_of,
+            prev_capacity: old.capacity_of,
+            imbalance_pct: IMBALANCE_PCT,
+        };
+        wake_affine(&facts).0
+    }
+
+    /// rt.c:select_task_rq_rt(): the previous CPU unless a task of at least its priority runs there.
+    fn select_task_rq_rt(&self, task: TaskIdx, prev: u32) -> u32 {
+        let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
+        let priority = self.rt_priority(task);
+        let level = |cpu: usize| {
+            let curr = self.cpus[cpu].curr;
+            if curr == IDLE_TASK {
+                return 0;
+            }
+            match self.tasks[curr as usize].class {
+                Class::Fair => 1,
+                Class::RealTime => 1 + u32::from(self.rt_priority(curr)),
+                Class::Deadline => u32::MAX,
+            }
+        };
+        if allowed.contains(prev as usize) && level(prev as usize) < 1 + u32::from(priority) {
+            return prev;
+        }
+        allowed.iter().min_by_key(|&cpu| level(cpu)).map_or(prev, |cpu| cpu as u32)
+    }
+
+    /// Placement of a new task: the idlest allowed CPU.
+    pub(crate) fn select_task_rq_fork(&mut self, task: TaskIdx, parent_cpu: u32) -> u32 {
+        let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
+        let key = |cpu: usize| {
+            let state = &self.cpus[cpu];
+            let idle = self.idle_mask.as_set().contains(cpu);
+            let other_llc = !self.topology.share_cache(cpu as u32, parent_cpu);
+            (!idle, state.nr_running, std::cmp::Reverse(state.capacity), other_llc, state.cfs.avg.util_avg, cpu)
+        };
+        allowed.iter().min_by_key(|&cpu| key(cpu)).map_or(parent_cpu, |cpu| cpu as u32)
+    }
+
+    /// fair.c:check_update_overutilized_status(): sets the state of the root domain, never clears it.
+    pub(crate) fn check_update_overutilized(&mut self, cpu: u32) {
+        if self.eas.is_some() && !self.overutilized && self.cpu_overutilized(cpu) {
+            self.set_overutilized(true);
+        }
+    }
+
+    pub(crate) fn set_overutilized(&mut self, overutilized: bool) {
+        if overutilized == self.overutilized || (overutilized && self.case.policy.no_overutilized) {
+            return;
+        }
+        self.overutilized = overutilized;
+        if overutilized {
+            self.overutilized_since_ns = self.now;
+        } else {
+            self.outcome.overutilized_ns += self.now - self.overutilized_since_ns.max(BOOT_NS);
+        }
+        self.emit(Event::SchedOverutilized { overutilized });
+    }
+
+    /// fair.c:update_misfit_status().
+    pub(crate) fn update_misfit_status(&mut self, cpu: u32, task: Option<TaskIdx>) {
+        if self.topology.asym.is_none() {
+            return;
+        }
+        let load = match task {
+            Some(task) => {
+                let util = self.task_util_est(task);
+                let state = &self.cpus[cpu as usize];
+                let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
+                let bigger = allowed.iter().any(|other| self.cpus[other].capacity > state.capacity);
+                let fits = fits_capacity(util, state.capacity_of);
+                if fits || !bigger { 0 } else { self.tasks[task as usize].sa.load_avg.max(1) }
+            }
+            None => 0,
+        };
+        self.cpus[cpu as usize].misfit_task_load = load;
+    }
+}

@@ -1,0 +1,589 @@
+//! The core scheduler: run queues, wake-ups, switches, ticks, accounting of work (kernel/sched/core.c).
+
+use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
+use opplab_kernel::pelt::{HalfLife, update_dl_rq_load_avg, update_rt_rq_load_avg};
+use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx, TaskState};
+use opplab_model::machine::InvarianceSource;
+use opplab_model::workload::SchedPolicy;
+
+use crate::engine::{Engine, Wait};
+use crate::task::{Class, Doing, Life, WORK_SHIFT};
+
+/// Why a task is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enqueue {
+    /// A new task.
+    New,
+    /// A wake-up on the CPU where it slept.
+    Wakeup,
+    /// A wake-up on another CPU.
+    WakeupMigrated,
+    /// A queued task arrives from another CPU.
+    Migrated,
+    /// Back on the same queue after a change of its parameters.
+    Restore,
+}
+
+/// Round-robin time slice in ns (RR_TIMESLICE, include/linux/sched/rt.h).
+const RR_TIMESLICE_NS: u64 = 100_000_000;
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    // ---- work and time ----
+
+    /// Speed of `cpu` in work a ns, << [`WORK_SHIFT`], without the effect of busy siblings.
+    fn base_speed(&self, cpu: u32) -> u64 {
+        let state = &self.cpus[cpu as usize];
+        let opps = &self.case.machine.clusters[state.cluster as usize].opps;
+        let khz = u64::from(opps[state.opp as usize].khz);
+        let reference = u64::from(self.topology.reference_khz[state.cluster as usize]);
+        ((state.capacity * khz) << (WORK_SHIFT - 10)) / reference
+    }
+
+    /// Computes the speed of `cpu` again; its work must be accounted up to now.
+    pub(crate) fn refresh_speed(&mut self, cpu: u32) {
+        let mut speed = if self.case.machine.shared_stream {
+            (1 << WORK_SHIFT) / u64::from(self.nr_busy_streams.max(1))
+        } else {
+            self.base_speed(cpu)
+        };
+        let siblings = &self.topology.siblings[cpu as usize];
+        if siblings.iter().any(|&other| other != cpu && self.cpus[other as usize].curr != IDLE_TASK) {
+            speed = (speed * u64::from(self.case.machine.smt_yield)) >> 10;
+        }
+        self.cpus[cpu as usize].speed = speed.max(1);
+    }
+
+    /// The speed at which work with `fixed`/1024 of unscaled time proceeds.
+    fn speed_of_work(speed: u64, fixed: u16) -> u64 {
+        if fixed == 0 {
+            return speed;
+        }
+        let fixed = u64::from(fixed.min(1024));
+        // 1 / ((1 - b) / speed + b), all << WORK_SHIFT.
+        let ns_a_work = (((1024 - fixed) << (2 * WORK_SHIFT)) / speed) + (fixed << WORK_SHIFT);
+        ((1024u64 << (2 * WORK_SHIFT)) / ns_a_work.max(1)).max(1)
+    }
+
+    /// Brings the running task's work, run time and residencies of `cpu` up to now.
+    pub(crate) fn account(&mut self, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        let delta = self.now - state.account_ns;
+        if delta == 0 {
+            return;
+        }
+        state.account_ns = self.now;
+        if state.curr == IDLE_TASK {
+            return;
+        }
+        state.busy_ns_by_opp[state.opp as usize] += delta;
+        let burnt = delta.min(state.overhead_ns);
+        state.overhead_ns -= burnt;
+        let ran = delta - burnt;
+        let t = state.curr as usize;
+        let cluster = state.cluster as usize;
+        let speed = state.speed;
+        let task = &mut self.tasks[t];
+        task.exec_ns += delta;
+        self.outcome.task_ns_by_cluster[t][cluster] += delta;
+        match &mut task.doing {
+            Doing::Work { left, fixed } => {
+                let done = (ran * Self::speed_of_work(speed, *fixed)).min(*left);
+                *left -= done;
+                self.outcome.work_done += u128::from(done);
+                task.activation_run_ns += delta;
+            }
+            Doing::Wall { left_ns } => {
+                *left_ns -= ran.min(*left_ns);
+                task.activation_run_ns += delta;
+            }
+            Doing::Fresh => {}
+        }
+    }
+
+    /// Time until the op of the running task of `cpu` ends; `None` if nothing runs.
+    pub(crate) fn time_to_op_end(&self, cpu: u32) -> Option<u64> {
+        let state = &self.cpus[cpu as usize];
+        if state.curr == IDLE_TASK || state.need_resched {
+            return None;
+        }
+        let left = match self.tasks[state.curr as usize].doing {
+            Doing::Work { left, fixed } => left.div_ceil(Self::speed_of_work(state.speed, fixed)),
+            Doing::Wall { left_ns } => left_ns,
+            Doing::Fresh => 0,
+        };
+        Some(state.overhead_ns + left)
+    }
+
+    /// `cpu` starts or stops running tasks: siblings' speed and power follow.
+    fn set_busy(&mut self, cpu: u32, busy: bool) {
+        if self.case.machine.shared_stream {
+            for other in 0..self.cpus.len() as u32 {
+                self.account(other);
+            }
+            self.nr_busy_streams = if busy { self.nr_busy_streams + 1 } else { self.nr_busy_streams - 1 };
+            for other in 0..self.cpus.len() as u32 {
+                if self.cpus[other as usize].curr != IDLE_TASK {
+                    self.refresh_speed(other);
+                    if other != cpu {
+                        self.reprogram(other);
+                    }
+                }
+            }
+        } else if self.topology.siblings[cpu as usize].len() > 1 {
+            for index in 0..self.topology.siblings[cpu as usize].len() {
+                let other = self.topology.siblings[cpu as usize][index];
+                if other != cpu && self.cpus[other as usize].curr != IDLE_TASK {
+                    self.account(other);
+                    self.refresh_speed(other);
+                    self.reprogram(other);
+                }
+            }
+        }
+        let now = self.now;
+        let state = &mut self.cpus[cpu as usize];
+        if busy {
+            state.idle_total_ns += now - state.idle_since_ns;
+            state.account_ns = now;
+            self.refresh_speed(cpu);
+        } else {
+            state.idle_since_ns = now;
+        }
+        self.refresh_power(cpu);
+    }
+
+    // ---- clocks ----
+
+    /// core.c:update_rq_clock().
+    pub(crate) fn update_rq_clock(&mut self, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        state.clk.update_rq_clock(self.now, 0, state.curr == IDLE_TASK, state.capacity, state.freq_scale);
+    }
+
+    // ---- queues ----
+
+    /// core.c:enqueue_task(). The clock must be up to date.
+    pub(crate) fn enqueue_task(&mut self, cpu: u32, task: TaskIdx, kind: Enqueue) {
+        let c = cpu as usize;
+        self.cpus[c].nr_running += 1;
+        self.idle_mask.remove(cpu as usize);
+        self.tasks[task as usize].life = Life::Queued;
+        match self.tasks[task as usize].class {
+            Class::Deadline => self.cpus[c].dl_queue.push(task),
+            Class::RealTime => {
+                let priority = self.rt_priority(task);
+                let queue = &mut self.cpus[c].rt_queue;
+                let place = queue.partition_point(|&(other, _)| other >= priority);
+                queue.insert(place, (priority, task));
+                self.cpufreq_update_util(cpu, 0);
+            }
+            Class::Fair => self.enqueue_task_fair(cpu, task, kind),
+        }
+    }
+
+    /// core.c:dequeue_task(). The clock must be up to date.
+    pub(crate) fn dequeue_task(&mut self, cpu: u32, task: TaskIdx, sleep: bool) {
+        let c = cpu as usize;
+        match self.tasks[task as usize].class {
+            Class::Deadline => {
+                self.update_dl_avg(cpu);
+                self.cpus[c].dl_queue.retain(|&other| other != task);
+            }
+            Class::RealTime => {
+                self.update_rt_avg(cpu);
+                self.cpus[c].rt_queue.retain(|&(_, other)| other != task);
+                self.cpufreq_update_util(cpu, 0);
+            }
+            Class::Fair => self.dequeue_task_fair(cpu, task, sleep),
+        }
+        self.cpus[c].nr_running -= 1;
+    }
+
+    pub(crate) fn rt_priority(&self, task: TaskIdx) -> u8 {
+        match self.tasks[task as usize].policy {
+            SchedPolicy::Fifo { priority } | SchedPolicy::RoundRobin { priority } => priority,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn curr_class(&self, cpu: u32) -> Option<Class> {
+        let curr = self.cpus[cpu as usize].curr;
+        (curr != IDLE_TASK).then(|| self.tasks[curr as usize].class)
+    }
+
+    fn update_rt_avg(&mut self, cpu: u32) {
+        let running = self.curr_class(cpu) == Some(Class::RealTime);
+        let state = &mut self.cpus[cpu as usize];
+        update_rt_rq_load_avg::<H>(state.clk.rq_clock_pelt(), &mut state.rt, running);
+    }
+
+    fn update_dl_avg(&mut self, cpu: u32) {
+        let running = self.curr_class(cpu) == Some(Class::Deadline);
+        let state = &mut self.cpus[cpu as usize];
+        update_dl_rq_load_avg::<H>(state.clk.rq_clock_pelt(), &mut state.dl, running);
+    }
+
+    /// What real-time, deadline and interrupt time leave of the capacity (fair.c:scale_rt_capacity()).
+    pub(crate) fn update_cpu_capacity(&mut self, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        let max = state.capacity;
+        let used = state.rt.util_avg + state.dl.util_avg;
+        let free =
+            if state.irq.util_avg >= max || used >= max { 1 } else { (max - used) * (max - state.irq.util_avg) / max };
+        state.capacity_of = free.max(1);
+    }
+
+    // ---- wake-ups ----
+
+    /// core.c:try_to_wake_up(), from the code that runs on `here`.
+    pub(crate) fn try_to_wake_up(&mut self, task: TaskIdx, sync: bool) {
+        let t = task as usize;
+        if !matches!(self.tasks[t].life, Life::Sleeping | Life::Io) {
+            return;
+        }
+        let here = self.here;
+        let prev = self.tasks[t].cpu;
+        self.tasks[t].woken_ns = self.tasks[t].due_ns.unwrap_or(self.now);
+        if std::mem::take(&mut self.tasks[t].in_iowait) {
+            self.cpus[prev as usize].nr_iowait -= 1;
+            // The flag stays for the enqueue of this wake-up (p->in_iowait).
+            self.tasks[t].in_iowait = true;
+        }
+        self.outcome.sched_events += 1;
+        self.emit(Event::SchedWaking { cpu: here, task, target_cpu: prev });
+        if self.wake_delayed(task) {
+            return;
+        }
+        let (cpu, rule) = self.select_task_rq(task, prev, sync);
+        if cpu != prev {
+            self.migrate_task_rq_fair(task, prev);
+            self.tasks[t].cpu = cpu;
+            self.outcome.migrations += 1;
+            self.emit(Event::SchedMigrateTask { task, orig_cpu: prev, dest_cpu: cpu });
+        }
+        self.emit(Event::Placement { task, prev_cpu: prev, cpu, rule });
+        self.tasks[t].life = Life::Waking;
+        // ttwu_queue_cond(): an idle CPU, or one that does not share a cache, queues the task itself.
+        let remote = cpu != here;
+        let target_idle = self.cpus[cpu as usize].curr == IDLE_TASK && self.cpus[cpu as usize].nr_running == 0;
+        if remote && (target_idle || !self.topology.share_cache(here, cpu)) {
+            self.cpus[cpu as usize].wake_list.push(task);
+            self.idle_mask.remove(cpu as usize);
+            self.kick(cpu);
+            return;
+        }
+        self.activate(task, cpu);
+    }
+
+    /// core.c:ttwu_do_activate(): queues a waking task and checks preemption.
+    pub(crate) fn activate(&mut self, task: TaskIdx, cpu: u32) {
+        self.update_rq_clock(cpu);
+        let migrated = self.tasks[task as usize].sa.last_update_time == 0;
+        let kind = if migrated { Enqueue::WakeupMigrated } else { Enqueue::Wakeup };
+        self.enqueue_task(cpu, task, kind);
+        self.tasks[task as usize].in_iowait = false;
+        let state = &mut self.cpus[cpu as usize];
+        if state.idle_stamp != 0 {
+            let delta = state.clk.clock - state.idle_stamp;
+            let max = 2 * self.topology.max_newidle_lb_cost_ns;
+            let diff = delta as i64 - state.avg_idle as i64;
+            state.avg_idle = ((state.avg_idle as i64 + diff / 8).max(0) as u64).min(max);
+            state.idle_stamp = 0;
+        }
+        self.wakeup_preempt(cpu, task);
+    }
+
+    /// core.c:wake_up_new_task().
+    pub(crate) fn wake_up_new_task(&mut self, task: TaskIdx) {
+        let t = task as usize;
+        let spec = &self.case.workload.tasks[self.tasks[t].spec as usize];
+        let parent_cpu = self.tasks[t].cpu;
+        self.tasks[t].started_ns = self.now;
+        self.tasks[t].activation_ns = self.now;
+        self.tasks[t].woken_ns = self.now;
+        self.init_entity_runnable_average(task);
+        let cpu = match spec.spawn_cpu {
+            Some(cpu) if self.masks[self.tasks[t].allowed as usize].as_set().contains(cpu as usize) => cpu,
+            _ => self.select_task_rq_fork(task, parent_cpu),
+        };
+        self.tasks[t].cpu = cpu;
+        self.tasks[t].recent_used_cpu = cpu;
+        self.emit(Event::SchedWakeupNew { cpu: self.here, task, target_cpu: cpu });
+        self.update_rq_clock(cpu);
+        self.post_init_entity_util_avg(cpu, task);
+        self.enqueue_task(cpu, task, Enqueue::New);
+        self.wakeup_preempt(cpu, task);
+    }
+
+    /// core.c:wakeup_preempt(): asks `cpu` to reschedule if `task` should run now.
+    fn wakeup_preempt(&mut self, cpu: u32, task: TaskIdx) {
+        let curr = self.cpus[cpu as usize].curr;
+        let preempt = if curr == IDLE_TASK {
+            true
+        } else {
+            let (mine, theirs) = (self.tasks[task as usize].class, self.tasks[curr as usize].class);
+            match (mine, theirs) {
+                (Class::Deadline, Class::Deadline) => self.deadline_preempts(task, curr),
+                (Class::RealTime, Class::RealTime) => self.rt_priority(task) > self.rt_priority(curr),
+                (Class::Fair, Class::Fair) => self.check_preempt_wakeup_fair(cpu, task),
+                (mine, theirs) => mine < theirs,
+            }
+        };
+        if preempt {
+            self.resched_cpu(cpu);
+        }
+    }
+
+    /// A special (sugov) entity preempts every other deadline entity; otherwise the earlier deadline wins.
+    fn deadline_preempts(&self, task: TaskIdx, curr: TaskIdx) -> bool {
+        let deadline = |task: TaskIdx| match self.tasks[task as usize].policy {
+            SchedPolicy::Deadline { deadline_ns, .. } => self.tasks[task as usize].woken_ns + deadline_ns,
+            _ => u64::MAX,
+        };
+        self.tasks[task as usize].sugov.is_some() || deadline(task) < deadline(curr)
+    }
+
+    // ---- switching ----
+
+    /// core.c:__schedule().
+    pub(crate) fn schedule(&mut self, cpu: u32) {
+        let c = cpu as usize;
+        if !self.cpus[c].idle.is_awake() {
+            // Its exit from idle will do it.
+            self.cpus[c].need_resched = true;
+            self.leave_idle(cpu, 0);
+            return;
+        }
+        self.here = cpu;
+        self.in_interrupt = false;
+        self.account(cpu);
+        self.update_rq_clock(cpu);
+        let prev = self.cpus[c].curr;
+        let mut prev_state = TaskState::Running;
+        if prev != IDLE_TASK {
+            prev_state = match self.tasks[prev as usize].life {
+                Life::Sleeping => TaskState::Interruptible,
+                Life::Io => TaskState::Uninterruptible,
+                Life::Dead => TaskState::Dead,
+                _ => TaskState::Running,
+            };
+            if prev_state != TaskState::Running {
+                self.dequeue_task(cpu, prev, true);
+            }
+        }
+        let next = self.pick_next_task(cpu, prev);
+        if next != prev {
+            if prev != IDLE_TASK {
+                self.put_prev_task(cpu, prev);
+                self.tasks[prev as usize].on_cpu = false;
+            }
+            self.cpus[c].curr = next;
+            if next == IDLE_TASK {
+                let state = &mut self.cpus[c];
+                // The old task is still current for update_idle_rq_clock_pelt(); its sums decide.
+                state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.avg.util_sum, state.rt.util_sum, state.dl.util_sum);
+            } else {
+                self.set_next_task(cpu, next);
+                self.tasks[next as usize].on_cpu = true;
+                self.cpus[c].overhead_ns += self.case.machine.costs.context_switch_ns;
+                let state = &mut self.tasks[next as usize];
+                if state.woken_ns != 0 {
+                    state.wu_lat_ns += self.now - state.woken_ns.min(self.now);
+                    state.woken_ns = 0;
+                    state.due_ns = None;
+                }
+            }
+            self.outcome.switches += 1;
+            self.outcome.sched_events += 1;
+            self.emit(Event::SchedSwitch { cpu, prev, prev_state, next });
+            if prev == IDLE_TASK {
+                self.restart_tick(cpu);
+                self.set_busy(cpu, true);
+            }
+        }
+        if next == IDLE_TASK {
+            if prev != IDLE_TASK {
+                self.cpus[c].overhead_ns = 0;
+                self.set_busy(cpu, false);
+            }
+            if self.cpus[c].is_idle() {
+                self.idle_mask.insert(c);
+            }
+            self.disarm(cpu, Wait::Op);
+            self.enter_idle(cpu);
+            return;
+        }
+        if self.cpus[c].overhead_ns == 0 || matches!(self.tasks[next as usize].doing, Doing::Fresh) {
+            self.advance(cpu);
+        }
+        self.reprogram(cpu);
+    }
+
+    fn pick_next_task(&mut self, cpu: u32, prev: TaskIdx) -> TaskIdx {
+        let c = cpu as usize;
+        loop {
+            if let Some(&task) = self.cpus[c].dl_queue.last() {
+                return task;
+            }
+            if let Some(&(_, task)) = self.cpus[c].rt_queue.first() {
+                return task;
+            }
+            if let Some(task) = self.pick_next_task_fair(cpu) {
+                return task;
+            }
+            let state = &mut self.cpus[c];
+            state.idle_stamp = state.clk.clock;
+            if !self.newidle_balance(cpu, prev) {
+                return IDLE_TASK;
+            }
+            self.cpus[c].idle_stamp = 0;
+        }
+    }
+
+    fn put_prev_task(&mut self, cpu: u32, prev: TaskIdx) {
+        match self.tasks[prev as usize].class {
+            Class::Deadline => self.update_dl_avg(cpu),
+            Class::RealTime => self.update_rt_avg(cpu),
+            Class::Fair => self.put_prev_task_fair(cpu, prev),
+        }
+    }
+
+    /// The clock must be up to date and `curr` be set.
+    pub(crate) fn set_next_task(&mut self, cpu: u32, next: TaskIdx) {
+        let state = &mut self.cpus[cpu as usize];
+        let now = state.clk.rq_clock_pelt();
+        match self.tasks[next as usize].class {
+            // The class did not run until now: its signal decays up to here.
+            Class::Deadline => {
+                update_dl_rq_load_avg::<H>(now, &mut state.dl, false);
+            }
+            Class::RealTime => {
+                update_rt_rq_load_avg::<H>(now, &mut state.rt, false);
+            }
+            Class::Fair => self.set_next_task_fair(cpu, next),
+        }
+        self.tasks[next as usize].exec_start_ns = self.now;
+    }
+
+    pub(crate) fn yield_task(&mut self, cpu: u32, task: TaskIdx) {
+        self.update_rq_clock(cpu);
+        match self.tasks[task as usize].class {
+            Class::Fair => self.yield_task_fair(cpu),
+            Class::RealTime => {
+                let priority = self.rt_priority(task);
+                let queue = &mut self.cpus[cpu as usize].rt_queue;
+                queue.retain(|&(_, other)| other != task);
+                let place = queue.partition_point(|&(other, _)| other >= priority);
+                queue.insert(place, (priority, task));
+            }
+            Class::Deadline => {}
+        }
+        self.resched_cpu(cpu);
+    }
+
+    /// The running task may no longer stay on `cpu` (its affinity changed): it moves at once.
+    pub(crate) fn push_away(&mut self, cpu: u32, task: TaskIdx) {
+        let Some(dest) = self.masks[self.tasks[task as usize].allowed as usize].as_set().first() else { return };
+        self.account(cpu);
+        self.update_rq_clock(cpu);
+        self.dequeue_task(cpu, task, false);
+        self.put_prev_task(cpu, task);
+        self.detached_current(cpu);
+        self.move_queued(task, cpu, dest as u32, PlacementRule::Pinned);
+        self.resched_cpu(cpu);
+    }
+
+    /// The running task, already dequeued, leaves `cpu` for another CPU; the idle task stands in until `cpu` schedules.
+    pub(crate) fn detached_current(&mut self, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        let task = std::mem::replace(&mut state.curr, IDLE_TASK);
+        if state.nr_running == 0 {
+            state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.avg.util_sum, state.rt.util_sum, state.dl.util_sum);
+        }
+        self.tasks[task as usize].on_cpu = false;
+        self.outcome.switches += 1;
+        self.outcome.sched_events += 1;
+        self.emit(Event::SchedSwitch { cpu, prev: task, prev_state: TaskState::Running, next: IDLE_TASK });
+        self.set_busy(cpu, false);
+        self.disarm(cpu, Wait::Op);
+    }
+
+    /// A dequeued task arrives on `dest`.
+    pub(crate) fn move_queued(&mut self, task: TaskIdx, orig: u32, dest: u32, rule: PlacementRule) {
+        self.migrate_task_rq_fair(task, orig);
+        self.tasks[task as usize].cpu = dest;
+        self.outcome.migrations += 1;
+        self.emit(Event::SchedMigrateTask { task, orig_cpu: orig, dest_cpu: dest });
+        self.emit(Event::Placement { task, prev_cpu: orig, cpu: dest, rule });
+        if self.cpus[dest as usize].idle.is_awake() {
+            self.account(dest);
+        }
+        self.update_rq_clock(dest);
+        self.enqueue_task(dest, task, Enqueue::Migrated);
+        self.wakeup_preempt(dest, task);
+    }
+
+    // ---- the tick ----
+
+    /// core.c:sched_tick(); the CPU is awake.
+    pub(crate) fn tick(&mut self, cpu: u32) {
+        let c = cpu as usize;
+        self.arm_tick(cpu);
+        self.update_rq_clock(cpu);
+        if self.case.machine.invariance == InvarianceSource::CountersAtTick {
+            self.scale_freq_tick(cpu);
+        }
+        let curr = self.cpus[c].curr;
+        if curr != IDLE_TASK {
+            self.cpus[c].overhead_ns += self.case.machine.costs.tick_ns;
+            match self.tasks[curr as usize].class {
+                Class::Fair => self.task_tick_fair(cpu, curr),
+                Class::Deadline => self.update_dl_avg(cpu),
+                Class::RealTime => {
+                    self.update_rt_avg(cpu);
+                    self.task_tick_rt(cpu, curr);
+                }
+            }
+        }
+        self.trigger_load_balance(cpu);
+    }
+
+    fn task_tick_rt(&mut self, cpu: u32, curr: TaskIdx) {
+        if !matches!(self.tasks[curr as usize].policy, SchedPolicy::RoundRobin { .. }) {
+            return;
+        }
+        let used = self.now - self.tasks[curr as usize].exec_start_ns;
+        let priority = self.rt_priority(curr);
+        let others = self.cpus[cpu as usize].rt_queue.iter().any(|&(other, task)| other == priority && task != curr);
+        if used >= RR_TIMESLICE_NS && others {
+            self.yield_task(cpu, curr);
+        }
+    }
+
+    /// The next point of the tick's grid after now.
+    pub(crate) fn next_tick_ns(&self) -> u64 {
+        (self.now / self.tick_ns + 1) * self.tick_ns
+    }
+
+    pub(crate) fn arm_tick(&mut self, cpu: u32) {
+        if !self.cpus[cpu as usize].tick_stopped {
+            let time = self.next_tick_ns();
+            self.arm(cpu, Wait::Tick, time);
+        }
+    }
+
+    fn restart_tick(&mut self, cpu: u32) {
+        if std::mem::take(&mut self.cpus[cpu as usize].tick_stopped) {
+            self.arm_tick(cpu);
+        }
+    }
+
+    /// jiffies of the simulated clock.
+    pub(crate) fn jiffies(&self) -> u64 {
+        self.now / self.tick_ns
+    }
+
+    /// Flag of a wake-up from iowait, for the governor.
+    pub(crate) fn iowait_flag(&self, task: TaskIdx) -> u32 {
+        if self.tasks[task as usize].in_iowait { SCHED_CPUFREQ_IOWAIT } else { 0 }
+    }
+}

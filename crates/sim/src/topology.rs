@@ -1,0 +1,62 @@
+//! What the scheduler knows about the machine's shape, computed once.
+
+use opplab_kernel::sched::cpumask::CpuMask;
+use opplab_model::machine::Machine;
+
+/// Topology in the forms that the hot paths want.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    /// Hardware threads of each CPU's core, itself included, ascending.
+    pub(crate) siblings: Vec<Vec<u32>>,
+    pub(crate) smt_masks: Vec<CpuMask>,
+    pub(crate) smt_active: bool,
+    /// Last-level cache of each CPU.
+    pub(crate) llc_of: Vec<u32>,
+    /// CPUs of each last-level cache.
+    pub(crate) llc_masks: Vec<CpuMask>,
+    pub(crate) llc_size: Vec<u32>,
+    /// All CPUs, if their capacities differ (the SD_ASYM_CPUCAPACITY domain).
+    pub(crate) asym: Option<CpuMask>,
+    /// Highest non-boost frequency of each cluster, at which it has its capacity.
+    pub(crate) reference_khz: Vec<u32>,
+    pub(crate) max_newidle_lb_cost_ns: u64,
+}
+
+/// Cost of a newidle balance that avg_idle is capped by (sysctl_sched_migration_cost, 500 us).
+const MIGRATION_COST_NS: u64 = 500_000;
+
+impl Topology {
+    pub(crate) fn new(machine: &Machine) -> Self {
+        let nr = machine.nr_cpus();
+        let siblings: Vec<Vec<u32>> = (0..nr)
+            .map(|cpu| {
+                (0..nr as u32).filter(|&other| machine.cpus[other as usize].core == machine.cpus[cpu].core).collect()
+            })
+            .collect();
+        let smt_masks = siblings.iter().map(|cpus| cpus.iter().map(|&cpu| cpu as usize).collect()).collect();
+        let nr_llcs = machine.cpus.iter().map(|cpu| cpu.llc + 1).max().unwrap_or(0);
+        let llc_masks: Vec<CpuMask> =
+            (0..nr_llcs).map(|llc| (0..nr).filter(|&cpu| machine.cpus[cpu].llc == llc).collect()).collect();
+        let capacities: Vec<u32> = (0..nr as u32).map(|cpu| machine.cluster_of(cpu).capacity).collect();
+        let asym = capacities.iter().any(|&capacity| capacity != capacities[0]).then(|| CpuMask::all(nr));
+        Self {
+            smt_active: siblings.iter().any(|cpus| cpus.len() > 1),
+            siblings,
+            smt_masks,
+            llc_of: machine.cpus.iter().map(|cpu| cpu.llc).collect(),
+            llc_size: llc_masks.iter().map(|mask| mask.as_set().weight()).collect(),
+            llc_masks,
+            asym,
+            reference_khz: machine
+                .clusters
+                .iter()
+                .map(|cluster| cluster.opps.last().map_or(1, |opp| opp.khz.max(1)))
+                .collect(),
+            max_newidle_lb_cost_ns: MIGRATION_COST_NS,
+        }
+    }
+
+    pub(crate) fn share_cache(&self, one: u32, other: u32) -> bool {
+        self.llc_of[one as usize] == self.llc_of[other as usize]
+    }
+}

@@ -1,0 +1,108 @@
+//! Whole runs: invariants, determinism, directions that the published experiment shows.
+
+mod common;
+
+use common::{juno_r2, periodic, ping_pong};
+use opplab_model::event::NullSink;
+use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_sim::check::Check;
+use opplab_sim::{Case, Outcome, run};
+
+fn policy(energy_model: EnergyModelSource) -> Policy {
+    Policy { kernel: String::from("5.18"), energy_model, ..Policy::default() }
+}
+
+fn juno(nr: u32, duty_permille: u64, policy: Policy, seconds: u64) -> Case {
+    let machine = juno_r2();
+    let workload = periodic(&machine, nr, duty_permille);
+    Case { machine, workload, policy, seed: 1, duration_ns: seconds * 1_000_000_000 }
+}
+
+/// Runs under the invariant sink.
+fn checked(case: &Case) -> Outcome {
+    let mut check = Check::new(case.machine.nr_cpus());
+    let outcome = run(case, &mut check).unwrap_or_else(|error| panic!("{error:?}"));
+    check.finish(case, &outcome).unwrap_or_else(|violations| panic!("{violations:#?}"));
+    outcome
+}
+
+fn energy(outcome: &Outcome) -> u128 {
+    outcome.cluster_energy_fj.iter().sum()
+}
+
+#[test]
+fn periodic_tasks_keep_the_invariants_on_every_kernel() {
+    for kernel in ["4.17", "5.0", "5.9", "5.18", "6.1", "6.6", "6.12", "6.13"] {
+        for governor in opplab_sim::GOVERNORS {
+            let policy =
+                Policy { kernel: kernel.into(), governor: governor.into(), ..policy(EnergyModelSource::Registered) };
+            let outcome = checked(&juno(20, 50, policy, 2));
+            assert!(outcome.activations > 2_300, "{kernel} {governor}: {}", outcome.activations);
+        }
+    }
+}
+
+#[test]
+fn the_same_case_gives_the_same_events_and_another_seed_of_phases_does_not() {
+    let case = juno(10, 50, policy(EnergyModelSource::Registered), 2);
+    let (one, two) = (checked(&case), checked(&case));
+    assert_eq!(one, two);
+    let mut other = case.clone();
+    other.workload.tasks[3].delay_ns += 100_000;
+    assert_ne!(checked(&other).fingerprint, one.fingerprint);
+}
+
+#[test]
+fn observers_do_not_change_a_run() {
+    let case = juno(10, 50, policy(EnergyModelSource::Registered), 1);
+    let silent = run(&case, &mut NullSink).unwrap_or_else(|error| panic!("{error:?}"));
+    assert_eq!(silent, checked(&case));
+}
+
+#[test]
+fn energy_awareness_saves_at_small_loads() {
+    for (energy_model, driver) in
+        [(EnergyModelSource::Registered, "scmi"), (EnergyModelSource::Artificial, "cppc_cpufreq")]
+    {
+        let with = checked(&juno(10, 50, Policy { driver: driver.into(), ..policy(energy_model) }, 10));
+        let without = checked(&juno(10, 50, Policy { driver: driver.into(), ..policy(EnergyModelSource::None) }, 10));
+        assert!(energy(&with) < energy(&without), "{energy_model:?}: {} {}", energy(&with), energy(&without));
+    }
+}
+
+#[test]
+fn more_load_than_capacity_misses_activations() {
+    let light = checked(&juno(50, 50, policy(EnergyModelSource::None), 5));
+    let heavy = checked(&juno(90, 50, policy(EnergyModelSource::None), 5));
+    assert_eq!(light.missed_activations, 0);
+    assert!(heavy.missed_activations * 10 > heavy.activations, "{}", heavy.missed_activations);
+}
+
+#[test]
+fn pairs_of_messages_keep_the_invariants() {
+    for kernel in ["5.18", "6.12"] {
+        let machine = juno_r2();
+        let policy = Policy { kernel: kernel.into(), ..policy(EnergyModelSource::Registered) };
+        let case = Case { machine, workload: ping_pong(12, 20_000), policy, seed: 1, duration_ns: 500_000_000 };
+        let outcome = checked(&case);
+        assert!(outcome.counts > 10_000, "{kernel}: {}", outcome.counts);
+    }
+}
+
+#[test]
+fn a_program_without_time_is_refused() {
+    use opplab_model::workload::Op;
+    let mut case = juno(1, 50, policy(EnergyModelSource::None), 1);
+    case.workload.tasks[0].ops = vec![Op::LoopBegin { slot: 0, count: None }, Op::LoopEnd { slot: 0, begin: 0 }];
+    let error = run(&case, &mut NullSink).err().map(|error| error.0).unwrap_or_default();
+    assert!(error.contains("task-0") && error.contains("endless"), "{error}");
+}
+
+#[test]
+fn a_cpu_that_does_not_exist_is_refused() {
+    let mut case = juno(1, 50, policy(EnergyModelSource::None), 1);
+    case.workload.cpu_sets = vec![vec![7]];
+    case.workload.tasks[0].cpus = Some(0);
+    let error = run(&case, &mut NullSink).err().map(|error| error.0).unwrap_or_default();
+    assert!(error.contains("CPU 7") && error.contains("0 to 5"), "{error}");
+}

@@ -1,0 +1,59 @@
+//! Student-t confidence intervals of a mean.
+
+use crate::quantile::t_quantile;
+use crate::{Interval, Mean, mean};
+
+/// Student-t interval of the mean of `values` at `confidence` (e.g. 0.95); unknown for fewer than two values.
+///
+/// For [`Mean::Harmonic`] the interval of the mean reciprocal, turned back: it is not symmetric about the harmonic mean, and
+/// its upper end is infinite when the reciprocal's lower end is not positive.
+pub fn t_interval(values: &[f64], mean: Mean, confidence: f64) -> Interval {
+    match mean {
+        Mean::Arithmetic => arithmetic(values, confidence),
+        Mean::Harmonic => {
+            let inverse = arithmetic(&mean::reciprocals(values), confidence);
+            if inverse.low.is_nan() {
+                return Interval::UNKNOWN;
+            }
+            let high = if inverse.low > 0.0 { 1.0 / inverse.low } else { f64::INFINITY };
+            Interval { low: 1.0 / inverse.high, high }
+        }
+    }
+}
+
+fn arithmetic(values: &[f64], confidence: f64) -> Interval {
+    let n = values.len();
+    let spread = mean::stddev(values);
+    if n < 2 || spread.is_nan() {
+        return Interval::UNKNOWN;
+    }
+    let center = mean::amean(values);
+    let half = t_quantile(f64::midpoint(1.0, confidence), (n - 1) as f64) * spread / (n as f64).sqrt();
+    Interval { low: center - half, high: center + half }
+}
+
+/// Interval of the ratio of two independent means, mean(`new`) / mean(`base`), by the delta method on the logarithm with
+/// Welch's degrees of freedom: for samples too large to resample. Unknown for fewer than two values a side.
+pub fn ratio_interval(base: &[f64], new: &[f64], mean: Mean, confidence: f64) -> Interval {
+    let (base, new, inverted) = match mean {
+        Mean::Arithmetic => (base.to_vec(), new.to_vec(), false),
+        Mean::Harmonic => (mean::reciprocals(base), mean::reciprocals(new), true),
+    };
+    let (n, m) = (base.len() as f64, new.len() as f64);
+    let (mean_base, mean_new) = (mean::amean(&base), mean::amean(&new));
+    if base.len() < 2 || new.len() < 2 || !(mean_base > 0.0 && mean_new > 0.0) {
+        return Interval::UNKNOWN;
+    }
+    // Relative variances of the two means.
+    let u = mean::variance(&base) / n / (mean_base * mean_base);
+    let v = mean::variance(&new) / m / (mean_new * mean_new);
+    let center = (mean_new / mean_base).ln();
+    let half = if u + v > 0.0 {
+        let df = (u + v) * (u + v) / (u * u / (n - 1.0) + v * v / (m - 1.0));
+        t_quantile(f64::midpoint(1.0, confidence), df) * (u + v).sqrt()
+    } else {
+        0.0
+    };
+    let (low, high) = ((center - half).exp(), (center + half).exp());
+    if inverted { Interval { low: 1.0 / high, high: 1.0 / low } } else { Interval { low, high } }
+}

@@ -1,0 +1,63 @@
+//! Statistics of benchmark results.
+//!
+//! Two families live side by side and are named in every table:
+//!
+//! * [`mmtests`]: what mmtests computes, quirks included, so that a table can be compared with one that mmtests printed;
+//! * the default: Student-t intervals of the mean ([`interval`]), Welch's and the paired t-test, BCa bootstrap intervals of
+//!   the mean and of the ratio ([`bootstrap`]), Holm's correction over a table and Hedges' g ([`test`](mod@test)).
+//!
+//! Rates (MB/s, transactions/s) are averaged harmonically: the default family then works on the reciprocals, which are
+//! times, where an arithmetic mean, a variance and a t interval mean what they say, and turns the ends back.
+//!
+//! What the crate does not do: read or print anything, keep state, or draw randomness that the caller did not seed. The
+//! same seed and stream give the same numbers on every machine.
+
+pub mod bootstrap;
+pub mod interval;
+pub mod mean;
+pub mod mmtests;
+pub mod quantile;
+pub mod test;
+
+/// A confidence interval. `low <= high` unless an end is NaN.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// The interval that says nothing.
+    pub const UNKNOWN: Self = Self { low: f64::NAN, high: f64::NAN };
+
+    /// Half the width.
+    pub fn half_width(self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+
+    /// Whether `value` lies inside or on an end; false when an end is NaN.
+    pub fn contains(self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
+}
+
+/// Which mean a metric is summarised by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mean {
+    /// For quantities that add up: seconds, joules, milliseconds of latency.
+    Arithmetic,
+    /// For rates: MB/s, transactions/s.
+    Harmonic,
+}
+
+impl Mean {
+    /// The mean of `values`; NaN for none, and for a harmonic mean of values that are not all positive.
+    pub fn of(self, values: &[f64]) -> f64 {
+        match self {
+            Self::Arithmetic => mean::amean(values),
+            Self::Harmonic => mean::hmean(values),
+        }
+    }
+}

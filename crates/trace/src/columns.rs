@@ -1,0 +1,381 @@
+//! The sink that turns events into tables.
+//!
+//! Binary records are gathered a batch at a time and decoded column by column, so that the inner loops know the type and the
+//! place of what they read; everything else is appended value by value.
+
+use std::ops::ControlFlow;
+
+use crate::bytes::{read_int, read_uint, until_nul};
+use crate::column::{Column, Field, IntColumn, Strings, Table};
+use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value, record_value};
+
+/// Rows that are decoded at once: small enough for a batch of each event to stay in the second-level cache.
+const BATCH: usize = 256;
+
+/// Makes tables of all events that it gets.
+#[derive(Default)]
+pub struct Columns {
+    strings: Strings,
+    tables: Vec<Option<Box<Builder>>>,
+    several_buffers: bool,
+}
+
+struct Builder {
+    table: Table,
+    /// Which fields are decoded by batch, and from where.
+    fixed: Vec<(usize, Loc)>,
+    /// Which fields are appended at once.
+    loose: Vec<usize>,
+    stride: usize,
+    big_endian: bool,
+    rows: usize,
+    records: Vec<u8>,
+    cpu: Vec<i64>,
+    pid: Vec<i64>,
+    scratch: Vec<i64>,
+}
+
+impl Columns {
+    /// `several_buffers`: whether to keep each event's buffer.
+    pub fn new(several_buffers: bool) -> Self {
+        Self { several_buffers, ..Self::default() }
+    }
+
+    /// The tables in order of their schemas (events that never came have none), and the strings that they refer to.
+    pub fn finish(mut self) -> (Vec<Table>, Strings) {
+        let strings = &mut self.strings;
+        let tables = self
+            .tables
+            .into_iter()
+            .flatten()
+            .map(|mut builder| {
+                builder.flush(strings);
+                builder.table
+            })
+            .collect();
+        (tables, self.strings)
+    }
+
+    #[cold]
+    fn start(&mut self, event: &Event<'_>) {
+        let schema = event.schema;
+        if self.tables.len() <= schema.index {
+            self.tables.resize_with(schema.index + 1, || None);
+        }
+        let several = self.several_buffers;
+        self.tables[schema.index].get_or_insert_with(|| Box::new(Builder::new(event, several)));
+    }
+}
+
+impl Sink for Columns {
+    #[inline]
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        let index = event.schema.index;
+        if self.tables.get(index).is_none_or(Option::is_none) {
+            self.start(event);
+        }
+        if let Some(builder) = self.tables[index].as_deref_mut() {
+            match event.body {
+                Body::Record { bytes, .. } => builder.push_record(event, bytes, &mut self.strings),
+                Body::Values(values) => builder.push_values(event, values, &mut self.strings),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn new_field(def: &FieldDef, rows: usize) -> Field {
+    let mut field = Field { name: def.name.clone(), kind: def.kind, column: Column::new(def.kind), valid: None };
+    if rows > 0 {
+        field.valid = Some(vec![false; rows]);
+        for _ in 0..rows {
+            push_empty(&mut field.column);
+        }
+    }
+    field
+}
+
+fn push_empty(column: &mut Column) {
+    match column {
+        Column::Int(values) => values.push_i64(0),
+        // Number 0 is always the empty string of a value table, see `Builder::new`.
+        Column::Str(numbers) => numbers.push(0),
+        Column::Text(texts) | Column::Bytes(texts) => texts.push(&[]),
+        Column::List { ends, values } => ends.push(values.len() as u64),
+    }
+}
+
+impl Builder {
+    fn new(event: &Event<'_>, several_buffers: bool) -> Self {
+        let schema = event.schema;
+        let (mut fixed, mut loose, mut big_endian) = (Vec::new(), Vec::new(), false);
+        if let Body::Record { big_endian: big, .. } = event.body {
+            big_endian = big;
+            for (place, field) in schema.fields.iter().enumerate() {
+                match field.loc {
+                    Loc::Int { .. } | Loc::FixedStr { .. } => fixed.push((place, field.loc)),
+                    _ => loose.push(place),
+                }
+            }
+        }
+        let table = Table {
+            name: schema.name.clone(),
+            system: schema.system.clone(),
+            time_ns: Vec::new(),
+            cpu: IntColumn::new(false),
+            pid: IntColumn::new(true),
+            comm: event.comm.map(|_| Vec::new()),
+            buffer: several_buffers.then(|| IntColumn::new(false)),
+            fields: schema.fields.iter().map(|def| new_field(def, 0)).collect(),
+        };
+        Self {
+            table,
+            fixed,
+            loose,
+            stride: schema.fixed_size,
+            big_endian,
+            rows: 0,
+            records: Vec::new(),
+            cpu: Vec::new(),
+            pid: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn push_record(&mut self, event: &Event<'_>, bytes: &[u8], strings: &mut Strings) {
+        self.table.time_ns.push(event.time_ns);
+        self.cpu.push(i64::from(event.cpu));
+        self.pid.push(i64::from(event.pid));
+        if let Some(buffer) = &mut self.table.buffer {
+            buffer.push_u64(u64::from(event.buffer));
+        }
+        if !self.loose.is_empty() {
+            self.push_loose(event, bytes, strings);
+        }
+        let have = bytes.len().min(self.stride);
+        self.records.extend_from_slice(&bytes[..have]);
+        if have < self.stride {
+            // A short record: what is not there reads as 0.
+            self.records.resize(self.records.len() + self.stride - have, 0);
+        }
+        self.rows += 1;
+        if self.rows == BATCH {
+            self.flush(strings);
+        }
+    }
+
+    fn push_loose(&mut self, event: &Event<'_>, bytes: &[u8], strings: &mut Strings) {
+        for &place in &self.loose {
+            let value = record_value(bytes, self.big_endian, &event.schema.fields[place], event.text);
+            push_value(&mut self.table.fields[place].column, value, strings);
+        }
+    }
+
+    /// Decodes the gathered rows.
+    fn flush(&mut self, strings: &mut Strings) {
+        if self.rows == 0 {
+            return;
+        }
+        self.table.cpu.extend(&self.cpu);
+        self.table.pid.extend(&self.pid);
+        self.cpu.clear();
+        self.pid.clear();
+        for &(place, loc) in &self.fixed {
+            let column = &mut self.table.fields[place].column;
+            match (loc, column) {
+                (Loc::Int { off, size, signed }, Column::Int(values)) => {
+                    self.scratch.clear();
+                    ints(&self.records, self.stride, off as usize, size, signed, self.big_endian, &mut self.scratch);
+                    values.extend(&self.scratch);
+                }
+                (Loc::FixedStr { off, size }, Column::Str(numbers)) => {
+                    fixed_strings(&self.records, self.stride, off as usize, size as usize, strings, numbers);
+                }
+                _ => unreachable!("the builder chose these fields for their kind"),
+            }
+        }
+        self.records.clear();
+        self.rows = 0;
+    }
+
+    fn push_values(&mut self, event: &Event<'_>, values: &[Value<'_>], strings: &mut Strings) {
+        let rows = self.table.len();
+        self.grow_fields(event.schema, rows, strings);
+        self.table.time_ns.push(event.time_ns);
+        self.table.cpu.push_u64(u64::from(event.cpu));
+        self.table.pid.push_i64(i64::from(event.pid));
+        if let Some(buffer) = &mut self.table.buffer {
+            buffer.push_u64(u64::from(event.buffer));
+        }
+        if let Some(comm) = &mut self.table.comm {
+            comm.push(strings.intern(event.comm.unwrap_or(b"")));
+        }
+        for (place, field) in self.table.fields.iter_mut().enumerate() {
+            let value = values.get(place).copied().unwrap_or(Value::Null);
+            if value == Value::Null {
+                field.valid.get_or_insert_with(|| vec![true; rows]).push(false);
+                push_empty(&mut field.column);
+                continue;
+            }
+            if let Some(valid) = &mut field.valid {
+                valid.push(true);
+            }
+            push_checked(field, value, strings);
+        }
+    }
+
+    /// Formats that learn their fields may have learnt some since the last row.
+    fn grow_fields(&mut self, schema: &Schema, rows: usize, strings: &mut Strings) {
+        if strings.is_empty() {
+            // Rows without a value point at string 0, which must exist.
+            strings.intern(b"");
+        }
+        for def in &schema.fields[self.table.fields.len().min(schema.fields.len())..] {
+            self.table.fields.push(new_field(def, rows));
+        }
+    }
+}
+
+/// Reads one integer of each record; the loops are specialised by size, sign and order.
+fn ints(records: &[u8], stride: usize, off: usize, size: u8, signed: bool, big_endian: bool, out: &mut Vec<i64>) {
+    macro_rules! each {
+        ($type:ty, $from:ident) => {{
+            const SIZE: usize = size_of::<$type>();
+            assert!(off + SIZE <= stride);
+            out.extend(records.chunks_exact(stride).map(|record| {
+                let mut raw = [0u8; SIZE];
+                raw.copy_from_slice(&record[off..off + SIZE]);
+                <$type>::$from(raw) as i64
+            }));
+        }};
+    }
+    match (size, signed, big_endian) {
+        (1, false, _) => each!(u8, from_le_bytes),
+        (1, true, _) => each!(i8, from_le_bytes),
+        (2, false, false) => each!(u16, from_le_bytes),
+        (2, true, false) => each!(i16, from_le_bytes),
+        (4, false, false) => each!(u32, from_le_bytes),
+        (4, true, false) => each!(i32, from_le_bytes),
+        (8, _, false) => each!(u64, from_le_bytes),
+        _ => out.extend(records.chunks_exact(stride).map(|record| {
+            let raw = &record[off..off + usize::from(size)];
+            if signed { read_int(raw, big_endian) } else { read_uint(raw, big_endian) as i64 }
+        })),
+    }
+}
+
+fn fixed_strings(records: &[u8], stride: usize, off: usize, size: usize, strings: &mut Strings, out: &mut Vec<u32>) {
+    if size == 16 {
+        out.extend(records.chunks_exact(stride).map(|record| {
+            let mut raw = [0u8; 16];
+            raw.copy_from_slice(&record[off..off + 16]);
+            strings.intern_comm(raw)
+        }));
+    } else {
+        out.extend(records.chunks_exact(stride).map(|record| strings.intern(until_nul(&record[off..off + size]))));
+    }
+}
+
+/// Appends a value of the column's own kind; one of another kind counts as absent (0 or empty).
+fn push_value(column: &mut Column, value: Value<'_>, strings: &mut Strings) {
+    match (column, value) {
+        (Column::Int(values), Value::I64(v)) => values.push_i64(v),
+        (Column::Int(values), Value::U64(v)) => values.push_u64(v),
+        (Column::Str(numbers), Value::Str(text)) => numbers.push(strings.intern(text)),
+        (Column::Text(texts), Value::Str(text)) => texts.push(text),
+        (Column::Bytes(all), Value::Bytes(bytes)) => all.push(bytes),
+        (Column::List { ends, values }, Value::Raw(list)) => {
+            list.iter().for_each(|v| values.push_i64(v));
+            ends.push(values.len() as u64);
+        }
+        (Column::List { ends, values }, Value::List(list)) => {
+            list.iter().for_each(|&v| values.push_i64(v));
+            ends.push(values.len() as u64);
+        }
+        (column, _) => push_empty(column),
+    }
+}
+
+/// As [`push_value`], but a string that meets an integer column turns the column into strings (text formats have no types),
+/// and a negative number that meets an unsigned column turns it into a signed one.
+fn push_checked(field: &mut Field, value: Value<'_>, strings: &mut Strings) {
+    match (&mut field.column, value) {
+        (Column::Int(values), Value::Str(_)) => {
+            let hex = matches!(field.kind, Kind::Int { hex: true, .. });
+            let numbers = (0..values.len())
+                .map(|row| {
+                    if field.valid.as_ref().is_some_and(|valid| !valid[row]) {
+                        return 0;
+                    }
+                    let text =
+                        if hex { format!("{:#x}", values.get_u64(row)) } else { values.get_i128(row).to_string() };
+                    strings.intern(text.as_bytes())
+                })
+                .collect();
+            field.column = Column::Str(numbers);
+            field.kind = Kind::Str;
+        }
+        (Column::Int(values), Value::I64(v)) if v < 0 && !values.is_signed() => {
+            let mut signed = IntColumn::new(true);
+            signed.extend(&values.to_i64());
+            *values = signed;
+            field.kind = Kind::Int { signed: true, hex: false };
+        }
+        (Column::Int(values), Value::U64(v))
+            if v > i64::MAX as u64 && values.is_signed() && is_non_negative(values) =>
+        {
+            let mut unsigned = IntColumn::new(false);
+            unsigned.extend(&values.to_i64());
+            *values = unsigned;
+            field.kind = Kind::Int { signed: false, hex: matches!(field.kind, Kind::Int { hex: true, .. }) };
+        }
+        _ => {}
+    }
+    if let Column::Str(numbers) = &mut field.column {
+        let number = match value {
+            Value::I64(v) => strings.intern(v.to_string().as_bytes()),
+            Value::U64(v) => strings.intern(v.to_string().as_bytes()),
+            Value::Str(text) => strings.intern(text),
+            _ => 0,
+        };
+        numbers.push(number);
+        return;
+    }
+    push_value(&mut field.column, value, strings);
+}
+
+fn is_non_negative(values: &IntColumn) -> bool {
+    (0..values.len()).all(|row| values.get(row) >= 0)
+}
+
+/// Counts events by name, and their first and last time.
+#[derive(Clone, Debug, Default)]
+pub struct Counter {
+    /// Number of events by schema index, with the name.
+    pub counts: Vec<(String, u64)>,
+    /// Time of the first and of the last event.
+    pub span_ns: Option<(u64, u64)>,
+    /// Highest CPU number seen.
+    pub cpu_max: u32,
+}
+
+impl Sink for Counter {
+    #[inline]
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        let index = event.schema.index;
+        if self.counts.len() <= index {
+            self.counts.resize(index + 1, (String::new(), 0));
+        }
+        let (name, count) = &mut self.counts[index];
+        if *count == 0 {
+            name.clone_from(&event.schema.name);
+        }
+        *count += 1;
+        self.cpu_max = self.cpu_max.max(event.cpu);
+        let (first, last) = self.span_ns.get_or_insert((event.time_ns, event.time_ns));
+        *first = (*first).min(event.time_ns);
+        *last = (*last).max(event.time_ns);
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,190 @@
+//! Kernel traces in and out: `trace.dat`, ftrace text, systrace HTML, Perfetto protobuf and raw ring-buffer pages become typed
+//! columns, or a stream of events in time order, without any other program.
+//!
+//! ```no_run
+//! use opplab_trace::{ReadOptions, TraceFile};
+//! let trace = TraceFile::open("trace.dat".as_ref())?.read(&ReadOptions::default())?;
+//! for table in &trace.tables {
+//!     println!("{}: {} rows", table.name, table.len());
+//! }
+//! # Ok::<(), opplab_trace::Error>(())
+//! ```
+//!
+//! The only crate that knows the wire formats of traces; it does not interpret what the events mean, except in the renderers.
+//! Input is untrusted: any bytes give a result or an error, never a panic.
+
+mod bprint;
+mod bytes;
+mod column;
+mod columns;
+mod error;
+mod event;
+mod format;
+mod input;
+mod perfetto;
+mod reader;
+mod ring;
+mod text;
+mod tracedat;
+mod wire;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+pub use column::{Column, Field, IntColumn, Strings, Table, VarBytes};
+pub use columns::{Columns, Counter};
+pub use error::{Error, Result, nearest_name};
+pub use event::{Event, FieldDef, Kind, RawList, Schema, Sink, Value};
+pub use input::Data;
+pub use reader::{Meta, Outcome, ReadOptions, Reader};
+pub use ring::Missed;
+
+/// An open reader, or why there is none.
+type Opened<'a> = Result<Box<dyn Reader + 'a>>;
+
+/// How a format is recognised and opened.
+struct Format {
+    sniff: fn(&[u8]) -> bool,
+    open: for<'a> fn(&'a [u8], &ReadOptions) -> Opened<'a>,
+}
+
+/// All formats, the ones with the surest marks first.
+const READERS: &[Format] = &[
+    Format { sniff: tracedat::sniff, open: |data, options| Ok(Box::new(tracedat::TraceDat::open(data, options)?)) },
+    Format { sniff: perfetto::sniff, open: |data, options| Ok(Box::new(perfetto::Perfetto::open(data, options))) },
+    Format { sniff: text::sniff, open: |data, _| Ok(Box::new(text::Text::open(data))) },
+];
+
+/// A trace file that is mapped (or unpacked into memory) and waits to be read.
+pub struct TraceFile {
+    data: Data,
+    problem: Option<Error>,
+}
+
+/// A trace as columns.
+#[derive(Debug)]
+pub struct Trace {
+    /// What the trace says about itself.
+    pub meta: Meta,
+    /// One table an event that occurred, by name.
+    pub tables: Vec<Table>,
+    /// The strings that the tables refer to.
+    pub strings: Strings,
+    /// Names of tasks by pid, as far as the format has such a list.
+    pub tasks: BTreeMap<i32, Vec<u8>>,
+    /// Where the kernel lost events.
+    pub missed: Vec<Missed>,
+    /// What was damaged; the tables hold everything that could be read.
+    pub problems: Vec<Error>,
+}
+
+/// Number of events by name, and the time that they cover.
+#[derive(Debug)]
+pub struct Info {
+    /// What the trace says about itself.
+    pub meta: Meta,
+    /// Number of events by name.
+    pub events: BTreeMap<String, u64>,
+    /// Time from the first to the last event.
+    pub duration_ns: u64,
+    /// Where the kernel lost events.
+    pub missed: Vec<Missed>,
+    /// What was damaged.
+    pub problems: Vec<Error>,
+}
+
+impl TraceFile {
+    /// Opens the file at `path`; nothing is decoded yet, but a compressed file is unpacked.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, &ReadOptions::default())
+    }
+
+    /// As [`TraceFile::open`], with a limit on what an outer compression may expand to.
+    pub fn open_with(path: &Path, options: &ReadOptions) -> Result<Self> {
+        let (data, problem) = input::unpack(input::map(path)?, options.max_decompressed_bytes)?;
+        Ok(Self { data, problem })
+    }
+
+    /// Takes the content of a trace file.
+    pub fn from_bytes(bytes: Vec<u8>, options: &ReadOptions) -> Result<Self> {
+        let (data, problem) = input::unpack(Data::Owned(bytes), options.max_decompressed_bytes)?;
+        Ok(Self { data, problem })
+    }
+
+    /// The reader for this content: for streaming, and for metadata without events.
+    pub fn reader(&self, options: &ReadOptions) -> Result<Box<dyn Reader + '_>> {
+        let data: &[u8] = &self.data;
+        match READERS.iter().find(|format| (format.sniff)(data)) {
+            Some(format) => (format.open)(data, options),
+            None => {
+                let start = data[..data.len().min(16)].escape_ascii().to_string();
+                Err(Error::NotATrace { start: if start.is_empty() { "nothing: it is empty".into() } else { start } })
+            }
+        }
+    }
+
+    /// Delivers events in time order to `sink`, in bounded memory.
+    pub fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {
+        let problem = self.problem.take();
+        let mut outcome = self.reader(options)?.stream(options, sink)?;
+        outcome.problems.extend(problem);
+        Ok(outcome)
+    }
+
+    /// Reads the events that `options` ask for into columns.
+    pub fn read(mut self, options: &ReadOptions) -> Result<Trace> {
+        let problem = self.problem.take();
+        let mut reader = self.reader(options)?;
+        let mut columns = Columns::new(reader.meta().buffers.len() > 1);
+        let Outcome { mut problems, missed, .. } = reader.stream(options, &mut columns)?;
+        problems.extend(problem);
+        let (mut tables, strings) = columns.finish();
+        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        let (meta, tasks) = (reader.meta().clone(), reader.tasks().clone());
+        Ok(Trace { meta, tables, strings, tasks, missed, problems })
+    }
+
+    /// Counts the events that `options` ask for.
+    pub fn info(mut self, options: &ReadOptions) -> Result<Info> {
+        let problem = self.problem.take();
+        let mut reader = self.reader(options)?;
+        let mut counter = Counter::default();
+        let Outcome { mut problems, missed, .. } = reader.stream(options, &mut counter)?;
+        problems.extend(problem);
+        let events = counter.counts.into_iter().filter(|(_, count)| *count > 0).collect();
+        let duration_ns = counter.span_ns.map_or(0, |(first, last)| last - first);
+        Ok(Info { meta: reader.meta().clone(), events, duration_ns, missed, problems })
+    }
+}
+
+impl Trace {
+    /// The table of event `name`.
+    pub fn table(&self, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+
+    /// The name of the task with this pid: from the trace's list, `<idle>` for 0, `<...>` if unknown, as trace-cmd says.
+    pub fn comm_of(&self, pid: i32) -> Cow<'_, str> {
+        match self.tasks.get(&pid) {
+            Some(name) => String::from_utf8_lossy(name),
+            None if pid == 0 => "<idle>".into(),
+            None => "<...>".into(),
+        }
+    }
+
+    /// The task's name at `row` of `table`.
+    pub fn comm<'a>(&'a self, table: &'a Table, row: usize) -> Cow<'a, str> {
+        match &table.comm {
+            Some(numbers) => self.strings.text(numbers[row]),
+            None => self.comm_of(table.pid.get(row) as i32),
+        }
+    }
+
+    /// Time from the first to the last event.
+    pub fn duration_ns(&self) -> u64 {
+        let first = self.tables.iter().filter_map(|t| t.time_ns.iter().min()).min();
+        let last = self.tables.iter().filter_map(|t| t.time_ns.iter().max()).max();
+        first.zip(last).map_or(0, |(first, last)| last - first)
+    }
+}

@@ -1,0 +1,836 @@
+//! Perfetto protobuf: the kernel events in `FtraceEventBundle`s, also in compact scheduling form and in compressed packets.
+//!
+//! Only kernel events, process names and the system's description are read; track events and all else are skipped.
+//! Field numbers come from `perfetto_events.txt`; events that are missing there are kept, with fields named by number.
+//! Of a compact `sched_switch` the previous task is the one before on that CPU; it is absent in a CPU's first.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::io::Read;
+use std::ops::ControlFlow;
+
+use crate::error::{Error, Result};
+use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
+use crate::reader::{Meta, Outcome, ReadOptions, Reader};
+use crate::ring::{MAX_PROBLEMS, Missed};
+use crate::wire::{Message, Wire, repeated};
+
+const EVENTS: &str = include_str!("perfetto_events.txt");
+
+/// Field numbers of the messages around the events.
+mod packet {
+    pub(super) const FTRACE_EVENTS: u32 = 1;
+    pub(super) const PROCESS_TREE: u32 = 2;
+    pub(super) const SYSTEM_INFO: u32 = 45;
+    pub(super) const COMPRESSED: u32 = 50;
+}
+mod bundle {
+    pub(super) const CPU: u32 = 1;
+    pub(super) const EVENT: u32 = 2;
+    pub(super) const LOST: u32 = 3;
+    pub(super) const COMPACT: u32 = 4;
+    pub(super) const CLOCK: u32 = 5;
+    pub(super) const DESCRIPTORS: u32 = 11;
+}
+/// `FtraceEvent` fields that are not events.
+const GENERIC: u32 = 327;
+const KPROBE: u32 = 542;
+
+/// True if `data` are a sequence of plausible trace packets.
+pub(crate) fn sniff(data: &[u8]) -> bool {
+    let mut trace = Message::new(data, 0);
+    let mut packets = 0;
+    while packets < 8 {
+        let start = trace.clone();
+        match trace.next() {
+            Some(Ok((1, Wire::Bytes(inner)))) => {
+                let mut packet = Message::new(inner, 0);
+                while let Some(field) = packet.next() {
+                    if !field.is_ok_and(|(number, _)| number < 3000) {
+                        return false;
+                    }
+                }
+                packets += 1;
+            }
+            None => break,
+            // A file that was cut inside of a packet, behind whole ones.
+            Some(Err(_)) => return packets > 0 && start.offset() < data.len() as u64,
+            Some(Ok(_)) => return false,
+        }
+    }
+    packets > 0
+}
+
+/// How an event's fields are numbered.
+#[derive(Clone, Debug)]
+struct Numbered {
+    schema: usize,
+    /// Place + 1 of each field number, for the low numbers that events use.
+    places: Vec<u16>,
+}
+
+/// Field numbers beyond this are not kept.
+const MAX_FIELD_NUMBER: u32 = 256;
+
+impl Numbered {
+    fn place(&self, field: u32) -> Option<usize> {
+        self.places.get(field as usize).filter(|&&place| place != 0).map(|&place| usize::from(place) - 1)
+    }
+
+    fn set(&mut self, field: u32, place: usize) {
+        if field < MAX_FIELD_NUMBER && place < usize::from(u16::MAX) {
+            if self.places.len() <= field as usize {
+                self.places.resize(field as usize + 1, 0);
+            }
+            self.places[field as usize] = place as u16 + 1;
+        }
+    }
+}
+
+/// Packets, decompressed where they were not plain.
+struct Packet<'a> {
+    data: Cow<'a, [u8]>,
+    base: u64,
+}
+
+/// A bundle of one CPU's events: which packet, and where in it.
+#[derive(Clone, Copy, Debug)]
+struct Bundle {
+    packet: usize,
+    start: usize,
+    len: usize,
+}
+
+/// A Perfetto trace that is open for reading.
+pub(crate) struct Perfetto<'a> {
+    packets: Vec<Packet<'a>>,
+    bundles: BTreeMap<u32, Vec<Bundle>>,
+    meta: Meta,
+    schemas: Vec<Schema>,
+    numbered: Vec<Numbered>,
+    /// Place in `numbered`, by event number.
+    by_number: HashMap<u32, usize>,
+    /// The same + 1 for low numbers, which all but generic events have.
+    low_numbers: Vec<u32>,
+    by_name: HashMap<Vec<u8>, usize>,
+    tasks: BTreeMap<i32, Vec<u8>>,
+    problems: Vec<Error>,
+}
+
+/// Where `part` lies in `whole`; both are slices of one allocation.
+fn range_in(whole: &[u8], part: &[u8]) -> (usize, usize) {
+    let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+    if start <= whole.len() && part.len() <= whole.len() - start { (start, part.len()) } else { (0, 0) }
+}
+
+impl<'a> Perfetto<'a> {
+    pub(crate) fn open(data: &'a [u8], options: &ReadOptions) -> Self {
+        let mut this = Self {
+            packets: Vec::new(),
+            bundles: BTreeMap::new(),
+            meta: Meta { format: "perfetto", clock: "boot".into(), buffers: vec![String::new()], ..Meta::default() },
+            schemas: Vec::new(),
+            numbered: Vec::new(),
+            by_number: HashMap::new(),
+            low_numbers: vec![0; 1024],
+            by_name: HashMap::new(),
+            tasks: BTreeMap::new(),
+            problems: Vec::new(),
+        };
+        let mut budget = options.max_decompressed_bytes;
+        this.packets.push(Packet { data: Cow::Borrowed(data), base: 0 });
+        let mut at = 0;
+        // Compressed packets are appended as sequences of packets of their own.
+        while at < this.packets.len() {
+            this.index(at, &mut budget);
+            at += 1;
+        }
+        let cpus = this.bundles.keys().next_back().map_or(0, |cpu| cpu + 1);
+        this.meta.cpus = this.meta.cpus.max(cpus);
+        this
+    }
+
+    fn problem(&mut self, error: Error) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(error);
+        }
+    }
+
+    /// Finds the bundles in one sequence of packets.
+    fn index(&mut self, place: usize, budget: &mut u64) {
+        let base = self.packets[place].base;
+        // Out of `self` while `self` learns from it.
+        let data = std::mem::replace(&mut self.packets[place].data, Cow::Borrowed(&[]));
+        let whole: &[u8] = &data;
+        let mut trace = Message::new(whole, base);
+        while let Some(field) = trace.next() {
+            let inner = match field {
+                Ok((1, Wire::Bytes(inner))) => inner,
+                Ok(_) => continue,
+                Err(error) => {
+                    self.problem(error);
+                    break;
+                }
+            };
+            let offset = base + range_in(whole, inner).0 as u64;
+            let mut message = Message::new(inner, offset);
+            while let Some(field) = message.next() {
+                match field {
+                    Ok((packet::FTRACE_EVENTS, Wire::Bytes(bytes))) => self.index_bundle(place, whole, bytes),
+                    Ok((packet::PROCESS_TREE, Wire::Bytes(bytes))) => self.read_process_tree(bytes),
+                    Ok((packet::SYSTEM_INFO, Wire::Bytes(bytes))) => self.read_system_info(bytes),
+                    Ok((packet::COMPRESSED, Wire::Bytes(bytes))) => self.inflate(bytes, offset, budget),
+                    Ok(_) => {}
+                    Err(error) => self.problem(error),
+                }
+            }
+        }
+        self.packets[place].data = data;
+    }
+
+    fn inflate(&mut self, bytes: &[u8], offset: u64, budget: &mut u64) {
+        let mut out = Vec::new();
+        let limit = *budget;
+        let result = flate2::read::ZlibDecoder::new(bytes).take(limit + 1).read_to_end(&mut out);
+        if out.len() as u64 > limit {
+            let what = "decompressed packets are larger than allowed".into();
+            self.problem(Error::Compression { offset, codec: "zlib", what });
+            return;
+        }
+        if let Err(error) = result {
+            self.problem(Error::Compression { offset, codec: "zlib", what: error.to_string() });
+        }
+        *budget -= out.len() as u64;
+        self.meta.compression = "zlib".into();
+        self.packets.push(Packet { data: Cow::Owned(out), base: offset });
+    }
+
+    fn index_bundle(&mut self, packet: usize, whole: &[u8], bytes: &[u8]) {
+        let (mut cpu, mut events) = (0, false);
+        let (start, len) = range_in(whole, bytes);
+        let mut message = Message::new(bytes, 0);
+        while let Some(Ok((number, value))) = message.next() {
+            match number {
+                bundle::CPU => cpu = value.uint() as u32 & 0xffff,
+                bundle::EVENT | bundle::COMPACT | bundle::LOST => events = true,
+                bundle::CLOCK => {
+                    let clocks = ["boot", "boot", "global", "local", "mono_raw"];
+                    self.meta.clock = (*clocks.get(value.uint() as usize).unwrap_or(&"unknown")).to_string();
+                }
+                bundle::DESCRIPTORS => self.read_descriptor(value.bytes()),
+                _ => {}
+            }
+        }
+        if events {
+            self.bundles.entry(cpu).or_default().push(Bundle { packet, start, len });
+        }
+    }
+
+    /// `GenericEventDescriptor`: number, protobuf descriptor and group of an event without a message of its own.
+    fn read_descriptor(&mut self, bytes: &[u8]) {
+        let (mut number, mut descriptor, mut group) = (0, &bytes[..0], &bytes[..0]);
+        let mut message = Message::new(bytes, 0);
+        while let Some(Ok((field, value))) = message.next() {
+            match field {
+                1 => number = value.uint() as u32,
+                2 => descriptor = value.bytes(),
+                3 => group = value.bytes(),
+                _ => {}
+            }
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (mut name, mut fields) = (String::new(), Vec::new());
+        // google.protobuf.DescriptorProto: 1 name, 2 field {1 name, 3 number, 5 type}.
+        let mut message = Message::new(descriptor, 0);
+        while let Some(Ok((field, value))) = message.next() {
+            match field {
+                1 => name = text(value.bytes()),
+                2 => {
+                    let (mut field_name, mut field_number, mut ty) = (String::new(), 0, 0);
+                    let mut inner = Message::new(value.bytes(), 0);
+                    while let Some(Ok((field, value))) = inner.next() {
+                        match field {
+                            1 => field_name = text(value.bytes()),
+                            3 => field_number = value.uint() as u32,
+                            5 => ty = value.uint(),
+                            _ => {}
+                        }
+                    }
+                    let kind = match ty {
+                        9 => Kind::Str,
+                        12 => Kind::Bytes,
+                        3 | 5 | 15..=18 => Kind::Int { signed: true, hex: false },
+                        _ => Kind::Int { signed: false, hex: false },
+                    };
+                    fields.push((field_number, field_name, kind));
+                }
+                _ => {}
+            }
+        }
+        if number != 0 && !name.is_empty() && !self.by_number.contains_key(&number) {
+            self.define(number, &name, &text(group), fields);
+        }
+    }
+
+    /// Makes a schema; a name that exists gets its fields together.
+    fn define(&mut self, number: u32, name: &str, system: &str, fields: Vec<(u32, String, Kind)>) -> usize {
+        let index = self.named(name.as_bytes(), system);
+        let schema = &mut self.schemas[index];
+        let mut numbered = Numbered { schema: index, places: Vec::new() };
+        for (field_number, field_name, kind) in fields {
+            let place = schema.field_index(&field_name).unwrap_or_else(|| {
+                schema.fields.push(FieldDef { name: field_name, kind, loc: Loc::Value });
+                schema.fields.len() - 1
+            });
+            numbered.set(field_number, place);
+        }
+        let slot = self.numbered.len();
+        self.numbered.push(numbered);
+        self.by_number.insert(number, slot);
+        if let Some(low) = self.low_numbers.get_mut(number as usize) {
+            *low = slot as u32 + 1;
+        }
+        slot
+    }
+
+    /// The schema called `name`, new or known.
+    fn named(&mut self, name: &[u8], system: &str) -> usize {
+        if let Some(&index) = self.by_name.get(name) {
+            return index;
+        }
+        let index = self.schemas.len();
+        self.schemas.push(Schema {
+            index,
+            name: String::from_utf8_lossy(name).into_owned(),
+            system: system.to_string(),
+            fields: Vec::new(),
+            fixed_size: 0,
+        });
+        self.by_name.insert(name.to_vec(), index);
+        index
+    }
+
+    /// Where in `numbered` the event with this number is; it is defined from the table when it is first met.
+    #[inline]
+    fn slot(&mut self, number: u32) -> usize {
+        match self.low_numbers.get(number as usize) {
+            Some(&slot) if slot != 0 => slot as usize - 1,
+            _ => self.find_slot(number),
+        }
+    }
+
+    #[cold]
+    fn find_slot(&mut self, number: u32) -> usize {
+        if let Some(&slot) = self.by_number.get(&number) {
+            return slot;
+        }
+        let key = number.to_string();
+        let line = EVENTS.lines().find(|line| line.split(' ').next() == Some(&key));
+        let mut words = line.unwrap_or("").split(' ').skip(1);
+        let name = words.next().map_or_else(|| format!("ftrace_event_{number}"), str::to_string);
+        let fields = words.filter_map(parse_field).collect();
+        self.define(number, &name, "", fields)
+    }
+
+    fn read_process_tree(&mut self, bytes: &[u8]) {
+        let mut message = Message::new(bytes, 0);
+        while let Some(Ok((field, value))) = message.next() {
+            let (mut pid, mut name) = (None, &bytes[..0]);
+            let mut inner = Message::new(value.bytes(), 0);
+            match field {
+                // Process {1 pid, 3 cmdline}: the name is what the first word ends with.
+                1 => {
+                    while let Some(Ok((field, value))) = inner.next() {
+                        match field {
+                            1 => pid = Some(value.uint() as i32),
+                            3 if name.is_empty() => name = value.bytes().rsplit(|&b| b == b'/').next().unwrap_or(&[]),
+                            _ => {}
+                        }
+                    }
+                }
+                // Thread {1 tid, 2 name}.
+                2 => {
+                    while let Some(Ok((field, value))) = inner.next() {
+                        match field {
+                            1 => pid = Some(value.uint() as i32),
+                            2 => name = value.bytes(),
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+            if let Some(pid) = pid.filter(|_| !name.is_empty()) {
+                self.tasks.entry(pid).or_insert_with(|| name.to_vec());
+            }
+        }
+    }
+
+    fn read_system_info(&mut self, bytes: &[u8]) {
+        let mut message = Message::new(bytes, 0);
+        let mut uname = Vec::new();
+        while let Some(Ok((field, value))) = message.next() {
+            match field {
+                // Utsname {1 sysname, 2 version, 3 release, 4 machine}.
+                1 => {
+                    let mut inner = Message::new(value.bytes(), 0);
+                    while let Some(Ok((number, value))) = inner.next() {
+                        uname.push((number, String::from_utf8_lossy(value.bytes()).into_owned()));
+                    }
+                }
+                4 => self.meta.writer = format!("perfetto {}", String::from_utf8_lossy(value.bytes())),
+                8 => self.meta.cpus = (value.uint() as u32).min(1 << 16),
+                _ => {}
+            }
+        }
+        if !uname.is_empty() {
+            uname.sort_by_key(|&(number, _)| [0, 0, 2, 1, 3].get(number as usize).copied().unwrap_or(9));
+            self.meta.uname = uname.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ");
+        }
+    }
+}
+
+/// `3s:name` of the table.
+fn parse_field(word: &str) -> Option<(u32, String, Kind)> {
+    let (head, name) = word.split_once(':')?;
+    let (number, ty) = head.split_at(head.len().checked_sub(1)?);
+    let kind = match ty {
+        "s" if matches!(name, "buf" | "trace_name") => Kind::Text,
+        "s" => Kind::Str,
+        "b" => Kind::Bytes,
+        _ => Kind::Int { signed: ty == "i", hex: matches!(name, "ip" | "function" | "work" | "caller" | "func") },
+    };
+    Some((number.parse().ok()?, name.to_string(), kind))
+}
+
+/// One event of a bundle before it is decoded.
+#[derive(Clone, Copy)]
+enum Item {
+    /// `FtraceEvent` at this place of the bundle.
+    Event(usize, usize),
+    /// Row of the compact switches.
+    Switch(usize),
+    /// Row of the compact wake-ups.
+    Waking(usize),
+}
+
+/// Columns of `CompactSched`.
+#[derive(Default)]
+struct Compact {
+    names: Vec<(usize, usize)>,
+    columns: [Vec<u64>; 13],
+}
+
+/// The task that a CPU runs, as far as compact switches tell.
+#[derive(Clone, Copy, Default)]
+struct Running {
+    pid: i64,
+    prio: i64,
+    /// Packet of the name, and where in it.
+    comm: Option<(usize, usize, usize)>,
+}
+
+/// One CPU's bundles as a stream.
+struct CpuBundles<'b> {
+    cpu: u32,
+    bundles: std::slice::Iter<'b, Bundle>,
+    current: Option<Bundle>,
+    items: Vec<(u64, Item)>,
+    next: usize,
+    compact: Compact,
+    running: Option<Running>,
+    lost: bool,
+}
+
+impl CpuBundles<'_> {
+    /// Loads bundles until one has events; gives the time of the next event.
+    fn peek(&mut self, packets: &[Packet<'_>], problems: &mut Vec<Error>) -> Option<u64> {
+        while self.next >= self.items.len() {
+            let bundle = *self.bundles.next()?;
+            self.load(bundle, packets, problems);
+        }
+        Some(self.items[self.next].0)
+    }
+
+    fn load(&mut self, place: Bundle, packets: &[Packet<'_>], problems: &mut Vec<Error>) {
+        let packet = &packets[place.packet];
+        let bytes = &packet.data[place.start..place.start + place.len];
+        self.items.clear();
+        self.next = 0;
+        self.current = Some(place);
+        self.compact = Compact::default();
+        let mut message = Message::new(bytes, packet.base + place.start as u64);
+        while let Some(field) = message.next() {
+            match field {
+                Ok((bundle::EVENT, Wire::Bytes(event))) => {
+                    let (start, len) = range_in(bytes, event);
+                    let mut inner = Message::new(event, 0);
+                    let mut time = 0;
+                    while let Some(Ok((number, value))) = inner.next() {
+                        if number == 1 {
+                            time = value.uint();
+                            break;
+                        }
+                    }
+                    self.items.push((time, Item::Event(start, len)));
+                }
+                Ok((bundle::LOST, value)) => self.lost |= value.uint() != 0,
+                Ok((bundle::COMPACT, Wire::Bytes(compact))) => {
+                    let mut inner = Message::new(compact, 0);
+                    while let Some(Ok((number, value))) = inner.next() {
+                        match number {
+                            5 => self.compact.names.push(range_in(bytes, value.bytes())),
+                            1..=12 => repeated(value, &mut self.compact.columns[number as usize]),
+                            _ => {}
+                        }
+                    }
+                }
+                Ok(_) => {}
+                Err(error) if problems.len() < MAX_PROBLEMS => problems.push(error),
+                Err(_) => {}
+            }
+        }
+        // Times are differences, the first is whole.
+        for (column, item) in [(1, Item::Switch as fn(usize) -> Item), (7, Item::Waking)] {
+            let mut time = 0u64;
+            for (row, delta) in self.compact.columns[column].iter().enumerate() {
+                time = time.wrapping_add(*delta);
+                self.items.push((time, item(row)));
+            }
+        }
+        self.items.sort_by_key(|&(time, _)| time);
+    }
+}
+
+impl Reader for Perfetto<'_> {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn schemas(&self) -> &[Schema] {
+        &self.schemas
+    }
+
+    fn tasks(&self) -> &BTreeMap<i32, Vec<u8>> {
+        &self.tasks
+    }
+
+    fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {
+        let mut outcome = Outcome { problems: std::mem::take(&mut self.problems), ..Outcome::default() };
+        let packets = std::mem::take(&mut self.packets);
+        let bundles = std::mem::take(&mut self.bundles);
+        let mut cpus: Vec<CpuBundles<'_>> = bundles
+            .iter()
+            .map(|(&cpu, bundles)| CpuBundles {
+                cpu,
+                bundles: bundles.iter(),
+                current: None,
+                items: Vec::new(),
+                next: 0,
+                compact: Compact::default(),
+                running: None,
+                lost: false,
+            })
+            .collect();
+        let mut heap = BinaryHeap::new();
+        for (place, cpu) in cpus.iter_mut().enumerate() {
+            if let Some(time) = cpu.peek(&packets, &mut outcome.problems) {
+                heap.push(Reverse((time, place)));
+            }
+        }
+        let (mut wanted, mut values) = (Wanted::default(), Vec::new());
+        while let Some(Reverse((time, place))) = heap.pop() {
+            let cpu = &mut cpus[place];
+            if std::mem::take(&mut cpu.lost) {
+                outcome.missed.push(Missed { cpu: cpu.cpu, time_ns: time, count: None });
+            }
+            let decoded = self.decode_next(cpu, &packets, &mut values);
+            let delivered = match decoded {
+                Ok(Some((index, pid))) if wanted.wants(&self.schemas[index], options) && options.in_range(time) => {
+                    let body = Body::Values(&values);
+                    let (schema, cpu) = (&self.schemas[index], cpu.cpu);
+                    sink.event(&Event { schema, time_ns: time, cpu, pid, comm: None, buffer: 0, text: &[], body })
+                }
+                Ok(_) => ControlFlow::Continue(()),
+                Err(error) => {
+                    if outcome.problems.len() < MAX_PROBLEMS {
+                        outcome.problems.push(error);
+                    }
+                    ControlFlow::Continue(())
+                }
+            };
+            if delivered.is_break() {
+                outcome.stopped = true;
+                break;
+            }
+            cpu.next += 1;
+            if let Some(time) = cpu.peek(&packets, &mut outcome.problems) {
+                heap.push(Reverse((time, place)));
+            }
+        }
+        drop(cpus);
+        (self.packets, self.bundles) = (packets, bundles);
+        if !outcome.stopped {
+            options.check_names(&self.schemas)?;
+        }
+        Ok(outcome)
+    }
+}
+
+/// Which schemas the options want, asked once each.
+#[derive(Default)]
+struct Wanted {
+    by_schema: Vec<Option<bool>>,
+}
+
+impl Wanted {
+    fn wants(&mut self, schema: &Schema, options: &ReadOptions) -> bool {
+        if self.by_schema.len() <= schema.index {
+            self.by_schema.resize(schema.index + 1, None);
+        }
+        *self.by_schema[schema.index].get_or_insert_with(|| options.wants(schema))
+    }
+}
+
+fn int(value: Option<u64>) -> Value<'static> {
+    value.map_or(Value::Null, |value| Value::I64(value as i64))
+}
+
+/// Puts `value` at `place`, making room.
+fn put<'v>(values: &mut Vec<Value<'v>>, place: usize, value: Value<'v>) {
+    if values.len() <= place {
+        values.resize(place + 1, Value::Null);
+    }
+    values[place] = value;
+}
+
+/// Number of `sched_switch` and of `sched_waking` in the table.
+const SCHED_SWITCH: u32 = 4;
+const SCHED_WAKING: u32 = 20;
+
+impl Perfetto<'_> {
+    /// Decodes the next event of `cpu` into `values`; gives its schema and pid, or `None` if it is no event.
+    fn decode_next<'p>(
+        &mut self,
+        cpu: &mut CpuBundles<'_>,
+        packets: &'p [Packet<'_>],
+        values: &mut Vec<Value<'p>>,
+    ) -> Result<Option<(usize, i32)>> {
+        values.clear();
+        let (_, item) = cpu.items[cpu.next];
+        let Some(place) = cpu.current else { return Ok(None) };
+        let packet = &packets[place.packet];
+        let bytes = &packet.data[place.start..place.start + place.len];
+        match item {
+            Item::Event(start, len) => {
+                let base = packet.base + (place.start + start) as u64;
+                let decoded = self.decode(&bytes[start..start + len], base, values)?;
+                if let Some((index, _)) = decoded
+                    && let Some(running) = switched_to(&self.schemas[index], values)
+                {
+                    cpu.running = Some(running);
+                }
+                Ok(decoded)
+            }
+            Item::Switch(row) => {
+                let column = |n: usize| cpu.compact.columns[n].get(row).copied();
+                let name = column(6).and_then(|i| cpu.compact.names.get(i as usize)).copied();
+                let next_comm = name.map(|(start, len)| &bytes[start..start + len]);
+                let (next_pid, next_prio) = (column(3), column(4));
+                let before = cpu.running;
+                let next = Running {
+                    pid: next_pid.unwrap_or(0) as i64,
+                    prio: next_prio.unwrap_or(0) as i64,
+                    comm: name.map(|(start, len)| (place.packet, place.start + start, len)),
+                };
+                let prev_state = column(2);
+                cpu.running = Some(next);
+                if let Some(name) = next_comm
+                    && next.pid != 0
+                    && !self.tasks.contains_key(&(next.pid as i32))
+                {
+                    self.tasks.insert(next.pid as i32, name.to_vec());
+                }
+                let prev_comm =
+                    before.and_then(|b| b.comm).map(|(packet, at, len)| &packets[packet].data[at..at + len]);
+                let row = [
+                    prev_comm.map_or(Value::Null, Value::Str),
+                    before.map_or(Value::Null, |b| Value::I64(b.pid)),
+                    before.map_or(Value::Null, |b| Value::I64(b.prio)),
+                    int(prev_state),
+                    next_comm.map_or(Value::Null, Value::Str),
+                    int(next_pid),
+                    int(next_prio),
+                ];
+                Ok(Some((self.numbered_row(SCHED_SWITCH, row, values), before.map_or(0, |b| b.pid as i32))))
+            }
+            Item::Waking(row) => {
+                let column = |n: usize| cpu.compact.columns[n].get(row).copied();
+                let name = column(11).and_then(|i| cpu.compact.names.get(i as usize));
+                let comm = name.map_or(Value::Null, |&(start, len)| Value::Str(&bytes[start..start + len]));
+                let row = [comm, int(column(8)), int(column(10)), Value::Null, int(column(9))];
+                Ok(Some((self.numbered_row(SCHED_WAKING, row, values), cpu.running.map_or(0, |b| b.pid as i32))))
+            }
+        }
+    }
+
+    /// Puts the values of fields 1, 2, … of event `number` at their places; gives the schema.
+    fn numbered_row<'v, const N: usize>(
+        &mut self,
+        number: u32,
+        row: [Value<'v>; N],
+        values: &mut Vec<Value<'v>>,
+    ) -> usize {
+        let slot = self.slot(number);
+        let numbered = &self.numbered[slot];
+        for (field, value) in (1..).zip(row) {
+            if let Some(place) = numbered.place(field) {
+                put(values, place, value);
+            }
+        }
+        numbered.schema
+    }
+
+    /// Decodes an `FtraceEvent`; `None` if it holds no event.
+    fn decode<'v>(&mut self, bytes: &'v [u8], base: u64, values: &mut Vec<Value<'v>>) -> Result<Option<(usize, i32)>> {
+        let (mut pid, mut found) = (0, None);
+        let mut message = Message::new(bytes, base);
+        while let Some(field) = message.next() {
+            match field? {
+                (1 | 5, _) => {}
+                (2, value) => pid = value.uint() as i32,
+                (number, Wire::Bytes(inner)) => found = Some((number, inner)),
+                _ => {}
+            }
+        }
+        let Some((number, inner)) = found else { return Ok(None) };
+        let index = match number {
+            GENERIC => self.generic(inner, values),
+            KPROBE => self.kprobe(inner, values),
+            _ => self.fields(number, inner, base, values)?,
+        };
+        Ok(Some((index, pid)))
+    }
+
+    fn fields<'v>(&mut self, number: u32, inner: &'v [u8], base: u64, values: &mut Vec<Value<'v>>) -> Result<usize> {
+        let slot = self.slot(number);
+        let index = self.numbered[slot].schema;
+        let mut message = Message::new(inner, base);
+        while let Some(field) = message.next() {
+            let (field_number, value) = field?;
+            let place = match self.numbered[slot].place(field_number) {
+                Some(place) => place,
+                None => match self.unknown_field(slot, field_number, value) {
+                    Some(place) => place,
+                    None => continue,
+                },
+            };
+            let value = match (self.schemas[index].fields[place].kind, value) {
+                (Kind::Str | Kind::Text, Wire::Bytes(text)) => Value::Str(text.strip_suffix(b"\n").unwrap_or(text)),
+                (_, Wire::Bytes(bytes)) => Value::Bytes(bytes),
+                (Kind::Int { signed: true, .. }, value) => Value::I64(value.uint() as i64),
+                (_, value) => Value::U64(value.uint()),
+            };
+            put(values, place, value);
+        }
+        Ok(index)
+    }
+
+    /// A field that the table does not have: named by its number.
+    #[cold]
+    fn unknown_field(&mut self, slot: usize, field: u32, value: Wire<'_>) -> Option<usize> {
+        if field >= MAX_FIELD_NUMBER {
+            return None;
+        }
+        let schema = &mut self.schemas[self.numbered[slot].schema];
+        let kind = match value {
+            Wire::Bytes(_) => Kind::Str,
+            _ => Kind::Int { signed: false, hex: false },
+        };
+        schema.fields.push(FieldDef { name: format!("field_{field}"), kind, loc: Loc::Value });
+        let place = schema.fields.len() - 1;
+        self.numbered[slot].set(field, place);
+        Some(place)
+    }
+
+    /// `GenericFtraceEvent {1 event_name, 2 field {1 name, 3 string, 4 signed, 5 unsigned}}`.
+    fn generic<'v>(&mut self, inner: &'v [u8], values: &mut Vec<Value<'v>>) -> usize {
+        let mut message = Message::new(inner, 0);
+        let mut name = &inner[..0];
+        while let Some(Ok((field, value))) = message.next() {
+            if field == 1 {
+                name = value.bytes();
+                break;
+            }
+        }
+        let index = self.named(name, "");
+        let mut message = Message::new(inner, 0);
+        let mut nth = 0;
+        while let Some(Ok((field, value))) = message.next() {
+            if field != 2 {
+                continue;
+            }
+            let (mut key, mut content, mut kind) = (&inner[..0], Value::Null, Kind::Str);
+            let mut pair = Message::new(value.bytes(), 0);
+            while let Some(Ok((field, value))) = pair.next() {
+                match field {
+                    1 => key = value.bytes(),
+                    3 => content = Value::Str(value.bytes()),
+                    4 => (content, kind) = (Value::I64(value.uint() as i64), Kind::Int { signed: true, hex: false }),
+                    5 => (content, kind) = (Value::U64(value.uint()), Kind::Int { signed: false, hex: false }),
+                    _ => {}
+                }
+            }
+            let fields = &mut self.schemas[index].fields;
+            // Fields come in the order in which they came before.
+            let place = match fields.get(nth) {
+                Some(field) if field.name.as_bytes() == key => nth,
+                _ => match fields.iter().position(|field| field.name.as_bytes() == key) {
+                    Some(place) => place,
+                    None if fields.len() >= MAX_FIELD_NUMBER as usize => continue,
+                    None => {
+                        let name = String::from_utf8_lossy(key).into_owned();
+                        fields.push(FieldDef { name, kind, loc: Loc::Value });
+                        fields.len() - 1
+                    }
+                },
+            };
+            nth = place + 1;
+            put(values, place, content);
+        }
+        index
+    }
+
+    /// `KprobeEvent {1 name, 2 type}`.
+    fn kprobe<'v>(&mut self, inner: &'v [u8], values: &mut Vec<Value<'v>>) -> usize {
+        let mut name = &inner[..0];
+        let mut message = Message::new(inner, 0);
+        while let Some(Ok((field, value))) = message.next() {
+            match field {
+                1 => name = value.bytes(),
+                2 => put(values, 0, Value::U64(value.uint())),
+                _ => {}
+            }
+        }
+        let index = self.named(name, "kprobes");
+        let schema = &mut self.schemas[index];
+        if schema.fields.is_empty() {
+            let kind = Kind::Int { signed: false, hex: false };
+            schema.fields.push(FieldDef { name: "type".into(), kind, loc: Loc::Value });
+        }
+        index
+    }
+}
+
+/// The task that a plain `sched_switch` event starts; its name is not needed before the next compact one, and then unknown.
+fn switched_to(schema: &Schema, values: &[Value<'_>]) -> Option<Running> {
+    if schema.name != "sched_switch" {
+        return None;
+    }
+    let get = |place: usize| match values.get(place) {
+        Some(Value::I64(value)) => *value,
+        _ => 0,
+    };
+    Some(Running { pid: get(5), prio: get(6), comm: None })
+}

@@ -1,0 +1,881 @@
+//! ftrace text: the kernel's `trace` file, `trace-cmd report` in its forms, `perf script`'s likeness of it, and atrace/systrace HTML.
+//!
+//! A line is `TASK-PID ( TGID ) [CPU] FLAGS TIME: EVENT: FIELDS`, where the group and the flags may be absent, the CPU may stand
+//! in front of the flags (latency format), and the time has any number of digits.
+//! Fields are `key=value` pairs; the short forms of trace-cmd's scheduler plugin and of probes are understood, and get the names of
+//! the format files. What has no pairs is kept whole as field `text`.
+//!
+//! Lines that are nothing known are reported, not guessed at; in HTML they are simply not part of the trace.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+
+use crate::error::{Error, Result};
+use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
+use crate::reader::{Meta, Outcome, ReadOptions, Reader};
+use crate::ring::{MAX_PROBLEMS, Missed};
+
+/// Bytes that are searched for a first event line.
+const SNIFF_BYTES: usize = 1 << 18;
+
+fn looks_like_html(data: &[u8]) -> bool {
+    let start = data[..data.len().min(512)].trim_ascii_start().to_ascii_lowercase();
+    start.starts_with(b"<!doctype html") || start.starts_with(b"<html")
+}
+
+/// True if `data` are text with an ftrace header or an event line near the start.
+pub(crate) fn sniff(data: &[u8]) -> bool {
+    let head = &data[..data.len().min(SNIFF_BYTES)];
+    if looks_like_html(data) {
+        return has(head, b"# tracer:") || has(data, b"trace-data") || has(data, b"linuxPerfData");
+    }
+    let mut events = 0;
+    for (at, line) in head.split(|&b| b == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.starts_with(b"# tracer:")
+            || (at == 0 && (line.starts_with(b"version = ") || line.starts_with(b"cpus=")))
+        {
+            return true;
+        }
+        events += usize::from(parse_line(line).is_some());
+        if events > 0 {
+            return true;
+        }
+        if at > 2000 || line.contains(&0) {
+            return false;
+        }
+    }
+    false
+}
+
+fn has(haystack: &[u8], needle: &[u8]) -> bool {
+    find(haystack, needle).is_some()
+}
+
+/// Where `needle` first occurs.
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    let first = *needle.first()?;
+    let mut from = 0;
+    while let Some(at) = haystack.get(from..)?.iter().position(|&b| b == first) {
+        if haystack[from + at..].starts_with(needle) {
+            return Some(from + at);
+        }
+        from += at + 1;
+    }
+    None
+}
+
+/// The parts of an event line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    comm: &'a [u8],
+    pid: i32,
+    cpu: u32,
+    time_ns: u64,
+    system: &'a [u8],
+    event: &'a [u8],
+    rest: &'a [u8],
+}
+
+fn digits(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() || bytes.len() > 20 {
+        return None;
+    }
+    let mut value = 0u64;
+    for &byte in bytes {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(value)
+}
+
+/// `comm-pid`, with an optional `( tgid)` behind it.
+fn split_task(task: &[u8]) -> Option<(&[u8], i32)> {
+    let mut task = task.trim_ascii();
+    if task.last() == Some(&b')') {
+        let open = task.iter().rposition(|&b| b == b'(')?;
+        task = task[..open].trim_ascii_end();
+    }
+    // `comm-pid`, or `comm  pid` as perf prints it.
+    let dash = task.iter().rposition(|b| !b.is_ascii_digit())?;
+    let pid = i32::try_from(digits(&task[dash + 1..])?).ok()?;
+    match task[dash] {
+        b'-' => Some((&task[..dash], pid)),
+        b' ' | b'\t' => Some((task[..dash].trim_ascii_end(), pid)),
+        _ => None,
+    }
+}
+
+/// Nanoseconds of `12.345678`, `12345us` or a bare counter.
+fn parse_time(token: &[u8]) -> Option<u64> {
+    if let Some(us) = token.strip_suffix(b"us") {
+        return digits(us)?.checked_mul(1000);
+    }
+    match token.iter().position(|&b| b == b'.') {
+        None => digits(token),
+        Some(dot) => {
+            let (seconds, fraction) = (digits(&token[..dot])?, &token[dot + 1..]);
+            let mut ns = digits(&fraction[..fraction.len().min(9)])?;
+            if fraction.len() > 9 {
+                digits(&fraction[9..])?;
+            }
+            for _ in fraction.len()..9 {
+                ns *= 10;
+            }
+            seconds.checked_mul(1_000_000_000)?.checked_add(ns)
+        }
+    }
+}
+
+fn next_token(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let bytes = bytes.trim_ascii_start();
+    let end = bytes.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(bytes.len());
+    (&bytes[..end], &bytes[end..])
+}
+
+/// Splits an event line; `None` if it is none.
+pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
+    // The CPU in brackets, behind something that ends as a task does.
+    let mut from = 0;
+    let (comm, pid, cpu, mut rest) = loop {
+        let Some(open) = line[from..].iter().position(|&b| b == b'[').map(|at| at + from) else {
+            break latency_head(line)?;
+        };
+        from = open + 1;
+        let Some(close) = line[from..].iter().take(7).position(|&b| b == b']').map(|at| at + from) else { continue };
+        let Some(cpu) = digits(&line[from..close]) else { continue };
+        let Some((comm, pid)) = split_task(&line[..open]) else { continue };
+        break (comm, pid, cpu as u32, &line[close + 1..]);
+    };
+    // Flags and time differences may stand in front of the time, differences also behind it.
+    let mut time_ns = None;
+    for _ in 0..4 {
+        let (token, tail) = next_token(rest);
+        if let Some(time) = token.strip_suffix(b":").and_then(parse_time) {
+            (time_ns, rest) = (Some(time), tail);
+            break;
+        }
+        // `123us :` and `123us+:` of latency tracers.
+        if let Some(time) =
+            token.split(|b| b"+!#*@$:".contains(b)).next().filter(|t| t.ends_with(b"us")).and_then(parse_time)
+        {
+            let tail = tail.trim_ascii_start();
+            (time_ns, rest) = (Some(time), tail.strip_prefix(b":").unwrap_or(tail));
+            break;
+        }
+        rest = tail;
+    }
+    let time_ns = time_ns?;
+    rest = rest.trim_ascii_start();
+    if rest.starts_with(b"(+") {
+        let close = rest.iter().position(|&b| b == b')')?;
+        rest = rest[close + 1..].trim_ascii_start();
+    }
+    // The name ends at a colon with a blank behind it; `group:name:` keeps its group.
+    let mut colon = 0;
+    loop {
+        let Some(at) = rest[colon..].iter().position(|&b| b == b':' || b == b' ').map(|at| at + colon) else {
+            return function_line(comm, pid, cpu, time_ns, rest);
+        };
+        if rest[at] == b' ' {
+            return function_line(comm, pid, cpu, time_ns, rest);
+        }
+        if rest.get(at + 1).is_none_or(|b| b.is_ascii_whitespace()) {
+            colon = at;
+            break;
+        }
+        colon = at + 1;
+    }
+    let full = &rest[..colon];
+    let (system, event) = match full.iter().rposition(|&b| b == b':') {
+        Some(at) => (&full[..at], &full[at + 1..]),
+        None => (&full[..0], full),
+    };
+    if event.is_empty() || !event.iter().all(|&b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) {
+        return None;
+    }
+    Some(Line { comm, pid, cpu, time_ns, system, event, rest: rest[colon + 1..].trim_ascii() })
+}
+
+/// A line of the function tracer: `callee <-caller`.
+fn function_line<'a>(comm: &'a [u8], pid: i32, cpu: u32, time_ns: u64, rest: &'a [u8]) -> Option<Line<'a>> {
+    has(rest, b" <-").then_some(Line { comm, pid, cpu, time_ns, system: b"ftrace", event: b"function", rest })
+}
+
+/// `comm-pid  CPUflags time: …`, the latency format.
+fn latency_head(line: &[u8]) -> Option<(&[u8], i32, u32, &[u8])> {
+    let mut from = 0;
+    while let Some(dash) = line[from..].iter().position(|&b| b == b'-').map(|at| at + from) {
+        from = dash + 1;
+        let len = line[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let behind = &line[from + len..];
+        if len == 0 || !behind.first().is_some_and(|b| b.is_ascii_whitespace()) {
+            continue;
+        }
+        let (token, tail) = next_token(behind);
+        let cpu_len = token.iter().take_while(|b| b.is_ascii_digit()).count();
+        let flags = &token[cpu_len..];
+        if cpu_len == 0 || flags.is_empty() || !flags.iter().all(|b| b.is_ascii_alphanumeric() || b".#".contains(b)) {
+            continue;
+        }
+        let (pid, cpu) = (digits(&line[from..from + len])?, digits(&token[..cpu_len])?);
+        return Some((line[..dash].trim_ascii(), i32::try_from(pid).ok()?, u32::try_from(cpu).ok()?, tail));
+    }
+    None
+}
+
+/// Names that differ between an event's text and its format file.
+const RENAMED: &[(&str, &str, &str)] = &[
+    ("sched_process_fork", "comm", "parent_comm"),
+    ("sched_process_fork", "pid", "parent_pid"),
+    ("cpu_frequency_limits", "min", "min_freq"),
+    ("cpu_frequency_limits", "max", "max_freq"),
+    ("clock_enable", "text", "name"),
+    ("clock_disable", "text", "name"),
+    ("clock_set_rate", "text", "name"),
+];
+
+/// One schema with what the parser needs to find its fields fast.
+struct Known {
+    /// Place of each key, as written.
+    keys: HashMap<Vec<u8>, usize>,
+    /// Keys in the order of the last line.
+    order: Vec<(Vec<u8>, usize)>,
+    wanted: bool,
+}
+
+/// A number as text formats write it.
+fn number(token: &[u8]) -> Option<(Value<'static>, bool)> {
+    if let Some(hex) = token.strip_prefix(b"0x") {
+        return hex_number(hex).map(|value| (Value::U64(value), true));
+    }
+    if let Some(negative) = token.strip_prefix(b"-") {
+        let value = digits(negative).filter(|&v| v <= 1 << 63)?;
+        return Some((Value::I64((value as i64).wrapping_neg()), false));
+    }
+    digits(token).map(|value| (i64::try_from(value).map_or(Value::U64(value), Value::I64), false))
+}
+
+fn hex_number(hex: &[u8]) -> Option<u64> {
+    if hex.is_empty() || hex.len() > 16 {
+        return None;
+    }
+    hex.iter().try_fold(0u64, |value, &b| Some(value << 4 | u64::from((b as char).to_digit(16)?)))
+}
+
+/// What a line gives: key, value.
+type Pair<'a> = (&'a [u8], Value<'a>, Kind);
+
+const INT: Kind = Kind::Int { signed: true, hex: false };
+const HEX: Kind = Kind::Int { signed: false, hex: true };
+
+fn typed<'a>(key: &'a [u8], text: &'a [u8]) -> Pair<'a> {
+    let mut text = text;
+    // `15833 [ns]`: a unit behind a number.
+    if let Some(at) = text.iter().position(|&b| b == b' ')
+        && text[at + 1..].first() == Some(&b'[')
+        && number(&text[..at]).is_some()
+    {
+        text = &text[..at];
+    }
+    match number(text) {
+        // A task may be called `123`.
+        Some((value, hex)) if !key.ends_with(b"comm") => (key, value, if hex { HEX } else { INT }),
+        _ => (key, Value::Str(text), Kind::Str),
+    }
+}
+
+fn key_start(rest: &[u8], equals: usize) -> Option<usize> {
+    let start = rest[..equals].iter().rposition(|&b| !(b.is_ascii_alphanumeric() || b == b'_')).map_or(0, |at| at + 1);
+    let valid = start < equals && !rest[start].is_ascii_digit();
+    let separated = start == 0 || rest[start - 1].is_ascii_whitespace() || b"[({,".contains(&rest[start - 1]);
+    (valid && separated).then_some(start)
+}
+
+/// Finds `key=value` pairs; true if there is at least one.
+fn pairs<'a>(rest: &'a [u8], out: &mut Vec<Pair<'a>>) -> bool {
+    let mut at = 0;
+    let mut current: Option<(&[u8], usize)> = None;
+    while let Some(equals) = rest[at..].iter().position(|&b| b == b'=').map(|i| i + at) {
+        at = equals + 1;
+        let Some(start) = key_start(rest, equals) else { continue };
+        match current {
+            Some((_, from)) if start < from => continue,
+            Some((key, from)) => out.push(typed(key, clean_value(&rest[from..start]))),
+            None if out.is_empty() && start > 0 => {
+                // What stands in front of the first pair, as a clock's name.
+                let head = rest[..start].trim_ascii_end();
+                let head = clean_value(head.strip_suffix(b":").unwrap_or(head));
+                if !head.is_empty() {
+                    out.push((b"text", Value::Str(head), Kind::Str));
+                }
+            }
+            None => {}
+        }
+        let key = &rest[start..equals];
+        current = Some((key, equals + 1));
+        // A task's name may hold anything: it ends where its pid begins.
+        if let Some(prefix) = key.strip_suffix(b"comm")
+            && let Some(end) = find_pid(&rest[equals + 1..], prefix)
+        {
+            out.push(typed(key, &rest[equals + 1..equals + 1 + end]));
+            current = None;
+            at = equals + 1 + end + 1;
+        }
+    }
+    if let Some((key, from)) = current {
+        out.push(typed(key, clean_value(&rest[from..])));
+    }
+    !out.is_empty()
+}
+
+/// Where ` <prefix>pid=` begins.
+fn find_pid(rest: &[u8], prefix: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while let Some(at) = rest[from..].iter().position(|&b| b == b' ').map(|i| i + from) {
+        if rest[at + 1..].strip_prefix(prefix).is_some_and(|r| r.starts_with(b"pid=")) {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+    None
+}
+
+/// Cuts what belongs to the next pair: blanks, commas, an arrow, an opening bracket.
+fn clean_value(value: &[u8]) -> &[u8] {
+    let mut value = value.trim_ascii();
+    loop {
+        let before = value;
+        for tail in [&b"==>"[..], b","] {
+            value = value.strip_suffix(tail).unwrap_or(value).trim_ascii_end();
+        }
+        for (open, close) in [(b'[', b']'), (b'(', b')')] {
+            // `vec=1 [action=` leaves the bracket on one value and its end on the other.
+            if value.last() == Some(&open) || (value.last() == Some(&close) && !value.contains(&open)) {
+                value = value[..value.len() - 1].trim_ascii_end();
+            }
+        }
+        if value == before {
+            return value;
+        }
+    }
+}
+
+/// `comm:pid [prio]` and what follows.
+fn short_task(text: &[u8]) -> Option<(&[u8], Value<'static>, Value<'static>, &[u8])> {
+    let text = text.trim_ascii();
+    // The name may hold brackets: the priority is the first `[number]` behind `:number `.
+    let mut from = 0;
+    while let Some(open) = text[from..].iter().position(|&b| b == b'[').map(|i| i + from) {
+        from = open + 1;
+        let Some(close) = text[from..].iter().position(|&b| b == b']').map(|i| i + from) else { break };
+        let Some((prio, _)) = number(&text[from..close]) else { continue };
+        let task = text[..open].trim_ascii_end();
+        let Some(colon) = task.iter().rposition(|&b| b == b':') else { continue };
+        let Some((pid, _)) = number(&task[colon + 1..]) else { continue };
+        return Some((&task[..colon], pid, prio, text[close + 1..].trim_ascii()));
+    }
+    None
+}
+
+/// Forms of trace-cmd's plugins that have no pairs. True if understood.
+fn special<'a>(event: &[u8], rest: &'a [u8], out: &mut Vec<Pair<'a>>) -> bool {
+    match event {
+        b"sched_switch" if !rest.starts_with(b"prev_comm=") => {
+            let Some(arrow) = find(rest, b" ==> ") else { return false };
+            let Some((prev, prev_pid, prev_prio, state)) = short_task(&rest[..arrow]) else { return false };
+            let Some((next, next_pid, next_prio, _)) = short_task(&rest[arrow + 5..]) else { return false };
+            out.extend([
+                (&b"prev_comm"[..], Value::Str(prev), Kind::Str),
+                (b"prev_pid", prev_pid, INT),
+                (b"prev_prio", prev_prio, INT),
+                (b"prev_state", Value::Str(state), Kind::Str),
+                (b"next_comm", Value::Str(next), Kind::Str),
+                (b"next_pid", next_pid, INT),
+                (b"next_prio", next_prio, INT),
+            ]);
+            true
+        }
+        b"sched_wakeup" | b"sched_waking" | b"sched_wakeup_new" if !rest.starts_with(b"comm=") => {
+            let Some((comm, pid, prio, tail)) = short_task(rest) else { return false };
+            out.extend([(&b"comm"[..], Value::Str(comm), Kind::Str), (b"pid", pid, INT), (b"prio", prio, INT)]);
+            for word in tail.split(|b| b.is_ascii_whitespace()) {
+                if let Some(value) = word.strip_prefix(b"success=").and_then(number) {
+                    out.push((b"success", value.0, INT));
+                }
+                if let Some(value) = word.strip_prefix(b"CPU:").and_then(number) {
+                    out.push((b"target_cpu", value.0, INT));
+                }
+            }
+            true
+        }
+        b"function" => {
+            let Some(arrow) = find(rest, b" <-") else { return false };
+            out.push((b"ip", Value::Str(rest[..arrow].trim_ascii()), Kind::Str));
+            out.push((b"parent_ip", Value::Str(rest[arrow + 3..].trim_ascii()), Kind::Str));
+            true
+        }
+        b"tracing_mark_write" => {
+            out.push((b"buf", Value::Str(rest), Kind::Text));
+            true
+        }
+        b"print" | b"bprint" | b"bputs" => {
+            let text: &[u8] = if event == b"print" { b"buf" } else { b"text" };
+            // `where: text`; the address of the caller or its symbol.
+            match find(rest, b": ").filter(|&at| !rest[..at].contains(&b' ')) {
+                Some(at) => {
+                    out.push((b"ip", Value::Str(&rest[..at]), Kind::Str));
+                    out.push((text, Value::Str(&rest[at + 2..]), Kind::Text));
+                }
+                None => out.push((text, Value::Str(rest), Kind::Text)),
+            }
+            true
+        }
+        _ => false,
+    }
+}
+
+/// `(address)` or `(function <- return address)` in front of a probe's fields.
+fn probe_head<'a>(rest: &'a [u8], out: &mut Vec<Pair<'a>>) -> &'a [u8] {
+    let Some(inner) = rest.strip_prefix(b"(") else { return rest };
+    let Some(close) = inner.iter().position(|&b| b == b')') else { return rest };
+    let (head, tail) = (&inner[..close], inner[close + 1..].trim_ascii_start());
+    let address = |text: &'a [u8]| {
+        let text = text.trim_ascii();
+        match hex_number(text.strip_prefix(b"0x").unwrap_or(text)) {
+            Some(value) => (Value::U64(value), HEX),
+            None => (Value::Str(text), Kind::Str),
+        }
+    };
+    match find(head, b" <- ") {
+        Some(arrow) => {
+            // A return probe: first where it returned to, as the kernel prints it, then the function.
+            let (function, from) = (address(&head[..arrow]), address(&head[arrow + 4..]));
+            out.push((b"__probe_func", function.0, function.1));
+            out.push((b"__probe_ret_ip", from.0, from.1));
+        }
+        None if !head.is_empty() && !head.contains(&b' ') => {
+            let place = address(head);
+            out.push((b"__probe_ip", place.0, place.1));
+        }
+        None => return rest,
+    }
+    tail
+}
+
+/// All fields of a line.
+fn fields<'a>(event: &[u8], rest: &'a [u8], out: &mut Vec<Pair<'a>>) {
+    out.clear();
+    let rest = rest.strip_prefix(b"[FAILED TO PARSE]").unwrap_or(rest).trim_ascii();
+    if special(event, rest, out) {
+        return;
+    }
+    let tail = probe_head(rest, out);
+    let heads = out.len();
+    if pairs(tail, out) && out.len() > heads || tail.is_empty() && heads > 0 {
+        return;
+    }
+    out.clear();
+    if !rest.is_empty() {
+        out.push((b"text", Value::Str(rest), Kind::Text));
+    }
+}
+
+/// A text trace that is open for reading.
+pub(crate) struct Text<'a> {
+    /// The parts that hold the trace, with the number of the first line of each.
+    parts: Vec<(&'a [u8], u64)>,
+    html: bool,
+    meta: Meta,
+    schemas: Vec<Schema>,
+    names: HashMap<Vec<u8>, usize>,
+    known: Vec<Known>,
+    tasks: BTreeMap<i32, Vec<u8>>,
+}
+
+/// The pieces of an HTML page that hold a trace; the whole page if none is marked.
+fn html_parts(data: &[u8]) -> Vec<(&[u8], u64)> {
+    let mut parts = Vec::new();
+    let (mut at, mut line) = (0, 1u64);
+    while let Some(found) = find(&data[at..], b"trace-data") {
+        let start = at + found;
+        let Some(open) = data[start..].iter().position(|&b| b == b'>').map(|i| start + i + 1) else { break };
+        let end = find(&data[open..], b"</script>").map_or(data.len(), |i| open + i);
+        line += data[at..open].iter().filter(|&&b| b == b'\n').count() as u64;
+        parts.push((&data[open..end], line));
+        line += data[open..end].iter().filter(|&&b| b == b'\n').count() as u64;
+        at = end;
+    }
+    if parts.is_empty() { vec![(data, 1)] } else { parts }
+}
+
+impl<'a> Text<'a> {
+    pub(crate) fn open(data: &'a [u8]) -> Self {
+        let html = looks_like_html(data);
+        let parts = if html { html_parts(data) } else { vec![(data, 1)] };
+        let format = if html { "systrace HTML" } else { "ftrace text" };
+        let mut this = Self {
+            parts,
+            html,
+            meta: Meta { format, buffers: vec![String::new()], ..Meta::default() },
+            schemas: Vec::new(),
+            names: HashMap::new(),
+            known: Vec::new(),
+            tasks: BTreeMap::new(),
+        };
+        this.read_header();
+        this
+    }
+
+    /// What stands in front of the first event.
+    fn read_header(&mut self) {
+        for (part, _) in self.parts.clone() {
+            for line in part.split(|&b| b == b'\n').take(200) {
+                let line = strip_line(line);
+                if parse_line(line).is_some() {
+                    return;
+                }
+                let Ok(line) = std::str::from_utf8(line) else { continue };
+                let line = line.trim();
+                if let Some(version) = line.strip_prefix("version = ") {
+                    self.meta.version = version.trim().parse().unwrap_or(0);
+                } else if let Some(cpus) = line.strip_prefix("cpus=") {
+                    self.meta.cpus = cpus.trim().parse().unwrap_or(0);
+                } else if let Some((_, cpus)) = line.split_once("#P:") {
+                    self.meta.cpus = cpus.trim().parse().unwrap_or(0);
+                } else if let Some(clock) = line.strip_prefix("# clock:") {
+                    self.meta.clock = clock.trim().to_string();
+                }
+            }
+        }
+    }
+
+    /// The schema for the line's event, new or known.
+    fn schema_of(&mut self, line: &Line<'_>, options: &ReadOptions) -> usize {
+        if let Some(&index) = self.names.get(line.event) {
+            return index;
+        }
+        let schema = Schema {
+            index: self.schemas.len(),
+            name: String::from_utf8_lossy(line.event).into_owned(),
+            system: String::from_utf8_lossy(line.system).into_owned(),
+            fields: Vec::new(),
+            fixed_size: 0,
+        };
+        let wanted = options.wants(&schema);
+        self.names.insert(line.event.to_vec(), schema.index);
+        self.known.push(Known { keys: HashMap::new(), order: Vec::new(), wanted });
+        self.schemas.push(schema);
+        self.schemas.len() - 1
+    }
+
+    /// Puts the pairs at the places of their fields, making new fields as needed.
+    fn place<'v>(&mut self, index: usize, pairs: &[Pair<'v>], values: &mut Vec<Value<'v>>) {
+        let (schema, known) = (&mut self.schemas[index], &mut self.known[index]);
+        values.clear();
+        values.resize(schema.fields.len(), Value::Null);
+        for (nth, &(key, value, kind)) in pairs.iter().enumerate() {
+            let place = match known.order.get(nth) {
+                Some((expected, place)) if expected == key => *place,
+                _ => place_of(schema, known, key, kind, nth),
+            };
+            if values.len() <= place {
+                values.resize(place + 1, Value::Null);
+            }
+            // Of a key that comes twice the first counts, as its place in the text is the format's.
+            if values[place] == Value::Null {
+                values[place] = value;
+            }
+        }
+    }
+
+    /// Delivers one line; counts problems.
+    fn deliver<'v>(
+        &mut self,
+        line: &Line<'v>,
+        options: &ReadOptions,
+        scratch: &mut Scratch<'v>,
+        sink: &mut dyn Sink,
+    ) -> ControlFlow<()> {
+        self.meta.cpus = self.meta.cpus.max(line.cpu + 1);
+        let index = self.schema_of(line, options);
+        if !self.known[index].wanted || !options.in_range(line.time_ns) {
+            return ControlFlow::Continue(());
+        }
+        fields(line.event, line.rest, &mut scratch.pairs);
+        self.place(index, &scratch.pairs, &mut scratch.values);
+        let event = Event {
+            schema: &self.schemas[index],
+            time_ns: line.time_ns,
+            cpu: line.cpu,
+            pid: line.pid,
+            comm: Some(line.comm),
+            buffer: 0,
+            text: &[],
+            body: Body::Values(&scratch.values),
+        };
+        sink.event(&event)
+    }
+}
+
+#[derive(Default)]
+struct Scratch<'v> {
+    pairs: Vec<Pair<'v>>,
+    values: Vec<Value<'v>>,
+}
+
+/// More fields than any event has: the keys are accidents of free text.
+const MAX_FIELDS: usize = 256;
+
+#[cold]
+fn place_of(schema: &mut Schema, known: &mut Known, key: &[u8], kind: Kind, nth: usize) -> usize {
+    let place = match known.keys.get(key) {
+        Some(&place) => place,
+        None if schema.fields.len() >= MAX_FIELDS => return MAX_FIELDS - 1,
+        None => {
+            let plain = String::from_utf8_lossy(key).into_owned();
+            let renamed = RENAMED.iter().find(|(event, from, _)| *event == schema.name && *from == plain);
+            let name = renamed.map_or(plain, |(.., to)| to.to_string());
+            let place = schema.field_index(&name).unwrap_or_else(|| {
+                schema.fields.push(FieldDef { name, kind, loc: Loc::Value });
+                schema.fields.len() - 1
+            });
+            known.keys.insert(key.to_vec(), place);
+            place
+        }
+    };
+    if known.order.len() <= nth {
+        known.order.resize(nth + 1, (Vec::new(), 0));
+    }
+    known.order[nth] = (key.to_vec(), place);
+    place
+}
+
+/// Cuts line ends: `\r`, and the `\n\` of a page that keeps the trace in a JavaScript string.
+fn strip_line(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    line.strip_suffix(b"\\n\\").unwrap_or(line)
+}
+
+/// Lines that belong to a text trace but are no events.
+fn is_header(line: &[u8]) -> bool {
+    line.is_empty()
+        || line[0] == b'#'
+        || line.starts_with(b"version = ")
+        || line.starts_with(b"cpus=")
+        || line.starts_with(b"CPU") && (line.ends_with(b" is empty") || line.ends_with(b"]"))
+        || line.starts_with(b"TRACE:")
+        || line.starts_with(b"trace.dat:")
+        || line.starts_with(b"=> ")
+        || line.starts_with(b"<stack trace>")
+}
+
+/// `CPU:2 [LOST 12 EVENTS]`, `CPU:2 [12 EVENTS DROPPED]`, `CPU:2 [EVENTS DROPPED]`.
+fn lost_events(line: &[u8]) -> Option<(u32, Option<u64>)> {
+    let rest = line.strip_prefix(b"CPU:")?;
+    let (cpu, tail) = next_token(rest);
+    if !has(tail, b"LOST") && !has(tail, b"DROPPED") {
+        return None;
+    }
+    let count = tail.split(|b| !b.is_ascii_digit()).find_map(digits);
+    Some((digits(cpu)? as u32, count))
+}
+
+impl Reader for Text<'_> {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn schemas(&self) -> &[Schema] {
+        &self.schemas
+    }
+
+    fn tasks(&self) -> &BTreeMap<i32, Vec<u8>> {
+        &self.tasks
+    }
+
+    fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let parts = self.parts.clone();
+        for (schema, known) in self.schemas.iter().zip(&mut self.known) {
+            known.wanted = options.wants(schema);
+        }
+        let mut scratch = Scratch::default();
+        let sorted = is_sorted(&parts);
+        let mut late: Vec<Line<'_>> = Vec::new();
+        let mut last_time = 0;
+        'parts: for &(part, first) in &parts {
+            for (nth, raw) in part.split(|&b| b == b'\n').enumerate() {
+                let line = strip_line(raw);
+                match parse_line(line) {
+                    Some(line) => {
+                        last_time = line.time_ns;
+                        if !sorted {
+                            late.push(line);
+                        } else if self.deliver(&line, options, &mut scratch, sink).is_break() {
+                            outcome.stopped = true;
+                            break 'parts;
+                        }
+                    }
+                    None => {
+                        let line = line.trim_ascii();
+                        if let Some((cpu, count)) = lost_events(line) {
+                            outcome.missed.push(Missed { cpu, time_ns: last_time, count });
+                        } else if !self.html && !is_header(line) && outcome.problems.len() < MAX_PROBLEMS {
+                            let shown: String = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
+                            let what = format!("neither an event nor a header: {shown:?}");
+                            outcome.problems.push(Error::Line { line: first + nth as u64, what });
+                        }
+                    }
+                }
+            }
+        }
+        late.sort_by_key(|line| line.time_ns);
+        for line in &late {
+            if self.deliver(line, options, &mut scratch, sink).is_break() {
+                outcome.stopped = true;
+                break;
+            }
+        }
+        if !outcome.stopped {
+            options.check_names(&self.schemas)?;
+        }
+        Ok(outcome)
+    }
+}
+
+/// True if the lines are in time order (then nothing needs to be kept to sort them).
+fn is_sorted(parts: &[(&[u8], u64)]) -> bool {
+    let mut last = 0;
+    parts
+        .iter()
+        .flat_map(|(part, _)| part.split(|&b| b == b'\n'))
+        .filter_map(|line| parse_line(strip_line(line)))
+        .all(|line| std::mem::replace(&mut last, line.time_ns) <= line.time_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parses a line into `comm pid cpu ns event` and `key=value` of each field.
+    fn check(line: &str, head: &str, expected: &[&str]) {
+        let parsed = parse_line(line.as_bytes()).unwrap_or_else(|| panic!("not an event: {line}"));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let got =
+            format!("{} {} {} {} {}", text(parsed.comm), parsed.pid, parsed.cpu, parsed.time_ns, text(parsed.event));
+        assert_eq!(got, head, "{line}");
+        let mut out = Vec::new();
+        fields(parsed.event, parsed.rest, &mut out);
+        let got: Vec<String> = out
+            .iter()
+            .map(|(key, value, _)| match value {
+                Value::I64(v) => format!("{}={v}", text(key)),
+                Value::U64(v) => format!("{}={v:#x}", text(key)),
+                Value::Str(v) => format!("{}={:?}", text(key), text(v)),
+                other => format!("{}={other:?}", text(key)),
+            })
+            .collect();
+        assert_eq!(got, expected, "{line}");
+    }
+
+    #[test]
+    fn heads_of_all_forms() {
+        let state = &["state=2", "cpu_id=5"];
+        let head = "<idle> 0 5 162534215764000 cpu_idle";
+        check("          <idle>-0     [005] 162534.215764: cpu_idle:             state=2 cpu_id=5", head, state);
+        check("<idle>-0     [005] 162534.215764000: cpu_idle: state=2 cpu_id=5", head, state);
+        check("<idle>-0     [005] d..2 162534.215764: cpu_idle: state=2 cpu_id=5", head, state);
+        check("<idle>-0     (-----) [005] d..2. 162534.215764: cpu_idle: state=2 cpu_id=5", head, state);
+        check("<idle>-0     (  123) [005] d..2 162534.215764: cpu_idle: state=2 cpu_id=5", head, state);
+        check("  <idle>-0       5d..2. 162534.215764: cpu_idle:             state=2 cpu_id=5", head, state);
+        check("<idle>-0     [005] 162534.215764: (+22400) cpu_idle:             state=2 cpu_id=5", head, state);
+        check("<idle>     0 [005] 162534.215764: power:cpu_idle: state=2 cpu_id=5", head, state);
+        check("  <idle>-0       5d..2.  215764us : cpu_idle: state=2 cpu_id=5", "<idle> 0 5 215764000 cpu_idle", state);
+        check("a-b c [x]-12 [013] 1.5: cpu_idle: state=2 cpu_id=5", "a-b c [x] 12 13 1500000000 cpu_idle", state);
+        check("x-1 [000] 12345: cpu_idle: state=2 cpu_id=5", "x 1 0 12345 cpu_idle", state);
+        for line in
+            ["", "# tracer: nop", "version = 6", "cpus=8", "CPU 3 is empty", "x-1 [000] foo", "some = 000, other = 0x4"]
+        {
+            assert_eq!(parse_line(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn fields_of_all_forms() {
+        let with = |rest: &str| format!("sh-7 [001] 1.000000: {rest}");
+        let head = |event: &str| format!("sh 7 1 1000000000 {event}");
+        let check = |rest: &str, event: &str, expected: &[&str]| check(&with(rest), &head(event), expected);
+        let switch = [
+            "prev_comm=\"a b=c\"",
+            "prev_pid=1",
+            "prev_prio=120",
+            "prev_state=\"R+\"",
+            "next_comm=\"m/0\"",
+            "next_pid=21",
+            "next_prio=0",
+        ];
+        check("sched_switch: a b=c:1 [120] R+ ==> m/0:21 [0]", "sched_switch", &switch);
+        check(
+            "sched_switch: prev_comm=a b=c prev_pid=1 prev_prio=120 prev_state=R+ ==> next_comm=m/0 next_pid=21 next_prio=0",
+            "sched_switch",
+            &switch,
+        );
+        check(
+            "sched_wakeup: m:0:21 [0] success=1 CPU:003",
+            "sched_wakeup",
+            &["comm=\"m:0\"", "pid=21", "prio=0", "success=1", "target_cpu=3"],
+        );
+        check(
+            "sched_wakeup: comm=Binder 5 pid=679 prio=120 success=1 target_cpu=001 state=W",
+            "sched_wakeup",
+            &["comm=\"Binder 5\"", "pid=679", "prio=120", "success=1", "target_cpu=1", "state=\"W\""],
+        );
+        check(
+            "sched_stat_runtime: comm=rs:main Q:Reg pid=1769 runtime=15833 [ns] vruntime=6078986236 [ns]",
+            "sched_stat_runtime",
+            &["comm=\"rs:main Q:Reg\"", "pid=1769", "runtime=15833", "vruntime=6078986236"],
+        );
+        check("softirq_entry: vec=1 [action=TIMER]", "softirq_entry", &["vec=1", "action=\"TIMER\""]);
+        check(
+            "upd: (ffffffff810fe540) se=0xff1100 n=-5",
+            "upd",
+            &["__probe_ip=0xffffffff810fe540", "se=0xff1100", "n=-5"],
+        );
+        check(
+            "ret: (ffffffff81102930 <- ffffffff81108a4e) ret=12",
+            "ret",
+            &["__probe_func=0xffffffff81102930", "__probe_ret_ip=0xffffffff81108a4e", "ret=12"],
+        );
+        check(
+            "print: tracing_mark_write: rtapp_main: event=start",
+            "print",
+            &["ip=\"tracing_mark_write\"", "buf=\"rtapp_main: event=start\""],
+        );
+        check("tracing_mark_write: B|598|some event", "tracing_mark_write", &["buf=\"B|598|some event\""]);
+        check(
+            "bprint: 0xc04: cpu_load: cpu: 3 freq: 800000",
+            "bprint",
+            &["ip=\"0xc04\"", "text=\"cpu_load: cpu: 3 freq: 800000\""],
+        );
+        check("x: [FAILED TO PARSE] mask=ARRAY[0f, 00] freq=0x10", "x", &["mask=\"ARRAY[0f, 00]\"", "freq=0x10"]);
+        check("ext4_sync: dev 8,13 ino 5 ret 0", "ext4_sync", &["text=\"dev 8,13 ino 5 ret 0\""]);
+        check(
+            "clock_enable: gcc_apps_clk state=1 cpu_id=0",
+            "clock_enable",
+            &["text=\"gcc_apps_clk\"", "state=1", "cpu_id=0"],
+        );
+        check("schedule <-do_idle", "function", &["ip=\"schedule\"", "parent_ip=\"do_idle\""]);
+    }
+
+    #[test]
+    fn lost_events_are_found() {
+        assert_eq!(lost_events(b"CPU:2 [LOST 12 EVENTS]"), Some((2, Some(12))));
+        assert_eq!(lost_events(b"CPU:12 [7 EVENTS DROPPED]"), Some((12, Some(7))));
+        assert_eq!(lost_events(b"CPU:1 [EVENTS DROPPED]"), Some((1, None)));
+        assert_eq!(lost_events(b"CPU 3 is empty"), None);
+    }
+}

@@ -1,0 +1,185 @@
+//! The protobuf wire format: numbered fields of varints, fixed words and byte strings. No schema, no code generation.
+
+use crate::error::{Error, Result};
+
+/// The value of one field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire<'a> {
+    Varint(u64),
+    Fixed(u64),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Wire<'a> {
+    pub(crate) fn uint(self) -> u64 {
+        match self {
+            Wire::Varint(value) | Wire::Fixed(value) => value,
+            Wire::Bytes(_) => 0,
+        }
+    }
+
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        if let Wire::Bytes(bytes) = self { bytes } else { &[] }
+    }
+}
+
+/// The fields of a message in the order in which they lie.
+#[derive(Clone)]
+pub(crate) struct Message<'a> {
+    data: &'a [u8],
+    pos: usize,
+    /// Where `data` starts in the file.
+    base: u64,
+}
+
+impl<'a> Message<'a> {
+    pub(crate) fn new(data: &'a [u8], base: u64) -> Self {
+        Self { data, pos: 0, base }
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        self.base + self.pos as u64
+    }
+
+    #[inline]
+    pub(crate) fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let &byte = self.data.get(self.pos)?;
+            self.pos += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// The next field; `None` at the end.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Result<(u32, Wire<'a>)>> {
+        if self.pos >= self.data.len() {
+            return None;
+        }
+        let start = self.pos;
+        Some(self.field().ok_or_else(|| {
+            let offset = self.base + start as u64;
+            self.pos = self.data.len();
+            Error::Invalid { offset, what: "a protobuf field is damaged or cut off".into() }
+        }))
+    }
+
+    #[inline]
+    fn field(&mut self) -> Option<(u32, Wire<'a>)> {
+        let key = self.varint()?;
+        let number = u32::try_from(key >> 3).ok().filter(|&n| n > 0)?;
+        let value = match key & 7 {
+            0 => Wire::Varint(self.varint()?),
+            1 => {
+                let raw = self.data.get(self.pos..self.pos + 8)?;
+                self.pos += 8;
+                Wire::Fixed(u64::from_le_bytes(raw.try_into().ok()?))
+            }
+            2 => {
+                let len = usize::try_from(self.varint()?).ok()?;
+                let end = self.pos.checked_add(len)?;
+                let bytes = self.data.get(self.pos..end)?;
+                self.pos = end;
+                Wire::Bytes(bytes)
+            }
+            5 => {
+                let raw = self.data.get(self.pos..self.pos + 4)?;
+                self.pos += 4;
+                Wire::Fixed(u64::from(u32::from_le_bytes(raw.try_into().ok()?)))
+            }
+            _ => return None,
+        };
+        Some((number, value))
+    }
+}
+
+/// Appends the numbers of a repeated field, packed or single.
+pub(crate) fn repeated(value: Wire<'_>, out: &mut Vec<u64>) {
+    match value {
+        Wire::Bytes(bytes) => {
+            let mut packed = Message::new(bytes, 0);
+            while let Some(value) = packed.varint() {
+                out.push(value);
+            }
+        }
+        other => out.push(other.uint()),
+    }
+}
+
+/// Builds a message.
+#[cfg(test)]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Encoder {
+    pub(crate) bytes: Vec<u8>,
+}
+
+#[cfg(test)]
+impl Encoder {
+    pub(crate) fn raw_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    pub(crate) fn uint(&mut self, number: u32, value: u64) -> &mut Self {
+        self.raw_varint(u64::from(number) << 3);
+        self.raw_varint(value);
+        self
+    }
+
+    pub(crate) fn bytes(&mut self, number: u32, value: &[u8]) -> &mut Self {
+        self.raw_varint(u64::from(number) << 3 | 2);
+        self.raw_varint(value.len() as u64);
+        self.bytes.extend_from_slice(value);
+        self
+    }
+
+    pub(crate) fn message(&mut self, number: u32, inner: &Encoder) -> &mut Self {
+        self.bytes(number, &inner.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let mut inner = Encoder::default();
+        inner.uint(1, 300).bytes(2, b"abc").uint(1000, u64::MAX);
+        let mut outer = Encoder::default();
+        outer.message(7, &inner);
+        let mut message = Message::new(&outer.bytes, 0);
+        let (number, value) = message.next().unwrap().unwrap();
+        assert_eq!(number, 7);
+        let mut message = Message::new(value.bytes(), 2);
+        assert_eq!(message.next().unwrap().unwrap(), (1, Wire::Varint(300)));
+        assert_eq!(message.next().unwrap().unwrap(), (2, Wire::Bytes(b"abc")));
+        assert_eq!(message.next().unwrap().unwrap(), (1000, Wire::Varint(u64::MAX)));
+        assert!(message.next().is_none());
+    }
+
+    #[test]
+    fn damage_is_an_error_with_its_place() {
+        for damaged in [
+            &[0x0a, 5, 1][..],
+            &[0x08],
+            &[0x07],
+            &[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+        ] {
+            let mut message = Message::new(damaged, 100);
+            assert_eq!(
+                message.next().unwrap().unwrap_err().to_string(),
+                "offset 100: a protobuf field is damaged or cut off"
+            );
+            assert!(message.next().is_none());
+        }
+    }
+}

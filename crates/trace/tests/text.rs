@@ -1,0 +1,161 @@
+//! Text traces: every shared one opens, and `trace-cmd report`'s text of a trace.dat gives the tables of the trace.dat.
+
+mod common;
+
+use opplab_trace::{Column, Kind, ReadOptions, Trace, TraceFile};
+
+fn value(trace: &Trace, column: &Column, row: usize) -> String {
+    match column {
+        Column::Int(values) => values.get_i128(row).to_string(),
+        Column::Str(numbers) => trace.strings.text(numbers[row]).into_owned(),
+        Column::Text(texts) => String::from_utf8_lossy(texts.get(row)).into_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_text_of_a_trace_dat_gives_its_tables() {
+    let Some(shared) = common::shared() else { return };
+    let (mut values, mut rows, mut columns_absent) = (0u64, 0u64, 0u64);
+    for file in common::trace_dats(&shared) {
+        let Some(report) = common::trace_cmd(&["report", "-t", file.to_str().unwrap()]) else { return };
+        let binary = TraceFile::open(&file).unwrap().read(&ReadOptions::default()).unwrap();
+        let text = TraceFile::from_bytes(report.into_bytes(), &ReadOptions::default()).unwrap();
+        let text = text.read(&ReadOptions::default()).unwrap();
+        let name = file.display();
+        // Printed texts that hold line ends continue on lines that are no events, in one of the files.
+        assert!(text.problems.len() <= 2, "{name}: {:?}", text.problems);
+        assert_eq!(text.meta.cpus, binary.meta.cpus, "{name}");
+        for table in &binary.tables {
+            let other = text.table(&table.name).unwrap_or_else(|| panic!("{name}: no {} in the text", table.name));
+            assert_eq!(table.time_ns, other.time_ns, "{name}: {}", table.name);
+            assert_eq!(table.cpu.to_u64(), other.cpu.to_u64(), "{name}: {}", table.name);
+            assert_eq!(table.pid.to_i64(), other.pid.to_i64(), "{name}: {}", table.name);
+            rows += table.len() as u64;
+            for field in &table.fields {
+                // The states of tasks are letters in the text, and printed texts and addresses have their own form.
+                if matches!(field.name.as_str(), "prev_state" | "ip" | "text" | "buf" | "fmt") {
+                    continue;
+                }
+                let Some(same) = other.field(&field.name) else {
+                    columns_absent += 1;
+                    continue;
+                };
+                for row in 0..table.len() {
+                    let (ours, theirs) = (value(&binary, &field.column, row), value(&text, &same.column, row));
+                    let equal = ours == theirs
+                        // An unsigned field that is printed with %d, and the other way round.
+                        || ours.parse::<i128>().ok().zip(theirs.parse::<i128>().ok()).is_some_and(|(a, b)| {
+                            a as i64 == b as i64 || a as i32 as i64 == b as i64 || a as i64 == b as i32 as i64
+                        });
+                    assert!(
+                        equal,
+                        "{name}: {}.{} row {row}: {ours} in the file, {theirs} in the text",
+                        table.name, field.name
+                    );
+                    values += 1;
+                }
+            }
+        }
+    }
+    println!("{rows} events, {values} values equal; {columns_absent} columns are not in the text");
+}
+
+#[test]
+fn every_shared_text_trace_opens() {
+    let Some(shared) = common::shared() else { return };
+    let data = shared.join("data");
+    let is_text = |path: &std::path::Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let parent = path.to_string_lossy().into_owned();
+        (parent.contains("trappy")
+            || parent.contains("bart")
+            || parent.contains("lisa")
+            || parent.contains("diff_tests"))
+            && (name.ends_with(".txt") || name.ends_with(".html") || name.ends_with(".systrace"))
+    };
+    let files = common::files(&data, &is_text);
+    assert!(files.len() >= 15, "{files:?}");
+    for file in &files {
+        let info = TraceFile::open(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let info = info.info(&ReadOptions::default()).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let lines = std::fs::read(file).unwrap();
+        let lines =
+            lines.split(|&b| b == b'\n').filter(|l| l.windows(2).any(|w| w == b": ") && l.contains(&b']')).count();
+        let events: u64 = info.events.values().sum();
+        assert!(events as usize <= lines && events > 0, "{}: {events} events, {lines} lines", file.display());
+        println!("{}: {events} events, {} problems", file.file_name().unwrap().to_string_lossy(), info.problems.len());
+    }
+}
+
+/// Counts of one shared file by hand.
+fn check_counts(file: &str, expected: &[(&str, u64)]) {
+    let Some(shared) = common::shared() else { return };
+    let info = TraceFile::open(&shared.join("data").join(file)).unwrap().info(&ReadOptions::default()).unwrap();
+    let got: Vec<(&str, u64)> = info.events.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+    assert_eq!(got, expected, "{file}");
+}
+
+#[test]
+fn counts_of_known_files() {
+    check_counts(
+        "lisa/trace_txt/trace.txt",
+        &[("print", 14), ("sched_overutilized", 3), ("sched_switch", 1856), ("sched_wakeup", 1068)],
+    );
+    check_counts(
+        "perfetto/test/trace_processor/diff_tests/parser/sched/cpu_frequency_limits.systrace",
+        &[("cpu_frequency_limits", 12)],
+    );
+    check_counts(
+        "perfetto/test/trace_processor/diff_tests/parser/atrace/bad_print.systrace",
+        &[("event", 1), ("tracing_mark_write", 2)],
+    );
+}
+
+#[test]
+fn old_and_new_field_names_meet_in_one_column() {
+    let text = b"a-1 [000] 1.0: cpu_frequency_limits: min=5 max=9 cpu_id=6\n\
+        a-1 [000] 2.0: cpu_frequency_limits: min_freq=6 max_freq=8 cpu_id=6\n";
+    let trace = TraceFile::from_bytes(text.to_vec(), &ReadOptions::default()).unwrap();
+    let trace = trace.read(&ReadOptions::default()).unwrap();
+    let table = trace.table("cpu_frequency_limits").unwrap();
+    assert_eq!(table.int("min_freq").unwrap().to_i64(), [5, 6]);
+    assert_eq!(table.int("max_freq").unwrap().to_i64(), [9, 8]);
+    assert_eq!(table.fields.len(), 3);
+}
+
+#[test]
+fn absent_and_mixed_values_are_kept_apart() {
+    let text =
+        b"a-1 [000] 1.0: x: n=5\na-1 [000] 2.0: x: m=7\na-1 [000] 3.0: x: n=six m=8\na-1 [000] 4.0: x: n=-1 m=-8\n";
+    let trace = TraceFile::from_bytes(text.to_vec(), &ReadOptions::default()).unwrap();
+    let trace = trace.read(&ReadOptions::default()).unwrap();
+    let table = trace.table("x").unwrap();
+    let n = table.field("n").unwrap();
+    assert_eq!(n.kind, Kind::Str);
+    assert_eq!((0..4).map(|row| value(&trace, &n.column, row)).collect::<Vec<_>>(), ["5", "", "six", "-1"]);
+    assert_eq!(n.valid, Some(vec![true, false, true, true]));
+    let m = table.field("m").unwrap();
+    assert_eq!(m.column.as_int().unwrap().to_i64(), [0, 7, 8, -8]);
+    assert_eq!(m.valid, Some(vec![false, true, true, true]));
+}
+
+#[test]
+fn lines_out_of_order_are_put_in_order() {
+    let text = b"a-1 [000] 2.0: x: n=2\na-1 [001] 1.0: x: n=1\na-1 [000] 3.0: x: n=3\nnonsense\n";
+    let trace = TraceFile::from_bytes(text.to_vec(), &ReadOptions::default()).unwrap();
+    let trace = trace.read(&ReadOptions::default()).unwrap();
+    assert_eq!(trace.table("x").unwrap().int("n").unwrap().to_i64(), [1, 2, 3]);
+    assert_eq!(
+        trace.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["line 4: neither an event nor a header: \"nonsense\""]
+    );
+}
+
+#[test]
+fn an_unknown_event_is_an_error_with_the_nearest_name() {
+    let text = b"a-1 [000] 2.0: sched_switch: n=2\n".to_vec();
+    let file = TraceFile::from_bytes(text, &ReadOptions::default()).unwrap();
+    let error = file.read(&ReadOptions::only(&["sched_swich"])).unwrap_err();
+    assert_eq!(error.to_string(), "event \"sched_swich\" is not in this trace; nearest name: \"sched_switch\"");
+}

@@ -1,0 +1,62 @@
+"""opplab: a laboratory for Linux CPU frequency, frequency-invariant utilisation and energy-aware scheduling.
+
+The public names are loaded when they are first used, so that ``import opplab`` and ``opplab --help`` are quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opplab.api import Machine, Policy, Run, Workload, simulate
+    from opplab.errors import CaseError, CheckError, FormatError, InputError, InternalError, OpplabError
+    from opplab.experiments import Experiment
+    from opplab.results import SCHEMA
+
+# Public name -> the module that defines it.
+_HOME = {
+    "CaseError": "errors",
+    "CheckError": "errors",
+    "Experiment": "experiments",
+    "FormatError": "errors",
+    "InputError": "errors",
+    "InternalError": "errors",
+    "Machine": "api",
+    "OpplabError": "errors",
+    "Policy": "api",
+    "Run": "api",
+    "SCHEMA": "results",
+    "Workload": "api",
+    "simulate": "api",
+}
+
+__all__ = [
+    "SCHEMA",
+    "CaseError",
+    "CheckError",
+    "Experiment",
+    "FormatError",
+    "InputError",
+    "InternalError",
+    "Machine",
+    "OpplabError",
+    "Policy",
+    "Run",
+    "Workload",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("opplab._opplab").__version__
+    if name in _HOME:
+        value = getattr(import_module(f"opplab.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'opplab' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,135 @@
+"""Cases and what is measured in them.
+
+A `Case` is one cell of an experiment's matrix: machine, workload, policy, seed and length as one string of JSON, with
+the labels that its results carry.  `rows_of` turns what the engine counted (integers) into result rows (SI units).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opplab import _opplab
+
+__all__ = ["Case", "rows_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run to be made.
+
+    Attributes
+    ----------
+    hash : str
+        Hash of `json`; the name of the case's file in a results folder.
+    experiment, machine, kernel, policy, benchmark, param : str
+        Labels of its results.
+    iteration : int
+        From 0.
+    seed : int
+        Seed of all its random draws.
+    json : str
+        Everything that the run depends on.
+    """
+
+    hash: str
+    experiment: str
+    machine: str
+    kernel: str
+    policy: str
+    benchmark: str
+    param: str
+    iteration: int
+    seed: int
+    json: str
+
+    @classmethod
+    def of(cls, inner: _opplab.Case) -> Case:
+        """Give the plain form of an extension's case, which can be sent to another process."""
+        return cls(
+            hash=inner.hash(),
+            experiment=inner.experiment,
+            machine=inner.machine,
+            kernel=inner.kernel,
+            policy=inner.policy,
+            benchmark=inner.benchmark,
+            param=inner.param,
+            iteration=inner.iteration,
+            seed=inner.seed,
+            json=inner.to_json(),
+        )
+
+    @property
+    def label(self) -> str:
+        """Words for messages: policy, benchmark, parameters, iteration."""
+        return " ".join(filter(None, (self.policy, self.benchmark, self.param, f"#{self.iteration}")))
+
+
+def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Give the result rows of a finished case.
+
+    Parameters
+    ----------
+    case : Case
+    outcome : mapping
+        What ``_opplab.Case.run`` gave: counters, energies in fJ, times in ns.
+
+    Returns
+    -------
+    list of dict
+        Rows of `opplab.results.SCHEMA`.
+
+    Notes
+    -----
+    ``energy`` is the sum of the clusters, as the Juno's meters are summed in the tables; the rest of the machine is
+    ``energy:rest``.  Residencies are shares of the cluster's CPU time in percent.
+    """
+    common = {
+        "experiment": case.experiment,
+        "source": "sim",
+        "machine": case.machine,
+        "kernel": case.kernel,
+        "policy": case.policy,
+        "benchmark": case.benchmark,
+        "param": case.param,
+        "iteration": case.iteration,
+        "seed": case.seed,
+        "fingerprint": f"{outcome['fingerprint']:016x}",
+    }
+    rows: list[dict[str, Any]] = []
+
+    def put(metric: str, unit: str, value: float, better: str = "") -> None:
+        rows.append({**common, "metric": metric, "unit": unit, "better": better, "value": float(value)})
+
+    wall_ns = outcome["wall_ns"]
+    energies = outcome["cluster_energy_fj"]
+    put("energy", "J", sum(energies) / 1e15, "lower")
+    for cluster, energy in zip(outcome["clusters"], energies, strict=True):
+        put(f"energy:{cluster['name']}", "J", energy / 1e15, "lower")
+    put("energy:rest", "J", outcome["floor_energy_fj"] / 1e15, "lower")
+    put("activations", "1", outcome["activations"])
+    missed = 100 * outcome["missed_activations"] / outcome["activations"] if outcome["activations"] else 0.0
+    put("missed_activations", "%", missed, "lower")
+    if outcome["counts"]:
+        put("rate", "1/s", outcome["counts"] * 1e9 / wall_ns, "higher")
+    for number, cluster in enumerate(outcome["clusters"]):
+        name, cpus = cluster["name"], cluster["cpus"]
+        cpu_ns = wall_ns * len(cpus)
+        for column, khz in enumerate(cluster["opps_khz"]):
+            total = sum(outcome["time_ns_by_opp"][cpu][column] for cpu in cpus)
+            busy = sum(outcome["busy_ns_by_opp"][cpu][column] for cpu in cpus)
+            put(f"freq_residency:{name}@{khz}", "%", 100 * total / cpu_ns)
+            put(f"busy:{name}@{khz}", "%", 100 * busy / cpu_ns)
+        for column, state in enumerate([*cluster["idle_states"], "none"]):
+            idle = sum(outcome["idle_ns_by_state"][cpu][column] for cpu in cpus)
+            put(f"idle_residency:{name}@{state}", "%", 100 * idle / cpu_ns)
+        put(f"task_time:{name}", "s", sum(times[number] for times in outcome["task_ns_by_cluster"]) / 1e9)
+    for policy, changes in enumerate(outcome["freq_changes"]):
+        put(f"freq_changes:policy{policy}", "1", changes)
+    put("overutilized", "%", 100 * outcome["overutilized_ns"] / wall_ns, "lower")
+    put("migrations", "1", outcome["migrations"])
+    put("switches", "1", outcome["switches"])
+    put("work_done", "s", outcome["work_done"] / (1 << 20) / 1e9)
+    put("engine_events", "1", outcome["engine_events"])
+    return rows

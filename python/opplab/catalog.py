@@ -1,0 +1,88 @@
+"""What is built in: machines and experiments, found by name or by path.
+
+The folder is the list: a file ``data/machines/NAME.toml`` is the machine NAME.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from opplab.errors import InputError
+
+__all__ = ["DATA", "find", "names", "published"]
+
+DATA = Path(__file__).parent / "data"
+"""The folder of the built-in files."""
+
+_FOLDERS = {"machine": "machines", "experiment": "experiments"}
+
+
+def names(kind: str) -> list[str]:
+    """Give the built-in names of a kind, ``machine`` or ``experiment``.
+
+    Examples
+    --------
+    >>> "juno-r2" in names("machine")
+    True
+    """
+    return sorted(file.stem for file in (DATA / _FOLDERS[kind]).glob("*.toml"))
+
+
+def nearest(name: str, valid: list[str]) -> str:
+    """Give the end of a message that tells the nearest valid name, or all of a few.
+
+    Examples
+    --------
+    >>> nearest("juno-r3", ["juno-r0", "juno-r2", "pixel6"])
+    '; did you mean `juno-r2`?'
+    """
+    near = difflib.get_close_matches(name, sorted(valid, reverse=True), n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean `{near[0]}`?"
+    return f" (known: {', '.join(valid)})" if 0 < len(valid) <= 12 else ""
+
+
+def find(kind: str, name: str | Path) -> Path:
+    """Give the file of a machine or experiment: a built-in name, or a path to a ``.toml``.
+
+    Raises
+    ------
+    InputError
+        With the nearest built-in name.
+
+    Examples
+    --------
+    >>> find("machine", "juno-r2").name
+    'juno-r2.toml'
+    """
+    words = str(name)
+    path = Path(words)
+    if path.suffix == ".toml" or "/" in words:
+        if not path.is_file():
+            raise InputError(f"failed to open {words}: no such {kind} file")
+        return path
+    builtin = DATA / _FOLDERS[kind] / f"{words}.toml"
+    if words in names(kind):
+        return builtin
+    raise InputError(f"unknown {kind} `{words}`{nearest(words, names(kind))}")
+
+
+def published(stem: str) -> Path | None:
+    """Give the table of published values of that name, if there is one."""
+    path = DATA / "published" / f"{stem}.csv"
+    return path if path.is_file() else None
+
+
+def read_text(path: Path, what: str) -> str:
+    """Read a text file; what is not text is refused with its position."""
+    from opplab.errors import FormatError
+
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
+        message = f"failed to read {path}:{line}:{column}: {what} is not UTF-8 text"
+        raise FormatError(message, file=str(path), line=line, column=column) from None

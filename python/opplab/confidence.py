@@ -1,0 +1,295 @@
+"""Means with confidence intervals, and tables of them in the layout of the kernel patch sets that use them.
+
+The interval is Student's t at 95 % over the iterations; it covers what the seeds vary (phases of the tasks, random
+draws), not the error of the model.  Where published values exist they stand under the simulated ones with the
+difference, good or bad.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.text import Text
+
+__all__ = ["Block", "Estimate", "Line", "estimate", "pair_blocks", "render", "student_t"]
+
+
+def _incomplete_beta(a: float, b: float, x: float) -> float:
+    """Regularised incomplete beta function by its continued fraction (Lentz's method)."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(b, a, 1 - x)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    tiny = 1e-300
+    c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), tiny)
+    value = d
+    for m in range(1, 500):
+        for number in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / (1 + number * d or tiny)
+            c = 1 + number / c or tiny
+            value *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return front * value / a
+
+
+@cache
+def student_t(probability: float, freedom: int) -> float:
+    """Give the quantile of Student's t distribution.
+
+    Parameters
+    ----------
+    probability : float
+        Between 0.5 and 1.
+    freedom : int
+        Degrees of freedom, at least 1.
+
+    Examples
+    --------
+    >>> round(student_t(0.975, 4), 6)
+    2.776445
+    """
+    low, high = 0.0, 1e6
+    for _ in range(200):
+        middle = (low + high) / 2
+        tail = 0.5 * _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + middle * middle))
+        if 1 - tail < probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean and the half-width of its interval.
+
+    Attributes
+    ----------
+    mean : float
+    half : float or None
+        Half-width of the 95 % interval; None if it is not known.
+    n : int
+        Number of values; 0 for a published mean.
+    ratio : float or None
+        Change against the baseline in percent as it was published, if it was.
+    """
+
+    mean: float
+    half: float | None
+    n: int = 0
+    ratio: float | None = None
+
+
+def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
+    """Give the mean of `values` and its Student-t interval.
+
+    Examples
+    --------
+    >>> e = estimate([1.0, 2.0, 3.0])
+    >>> f"{e.mean:.2f} +- {e.half:.3f}"
+    '2.00 +- 2.484'
+    """
+    n = len(values)
+    mean = math.fsum(values) / n
+    if n < 2:
+        return Estimate(mean, None, n)
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
+    return Estimate(mean, student_t((1 + level) / 2, n - 1) * deviation / math.sqrt(n), n)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of a table: baseline and variant, simulated and published."""
+
+    param: str
+    base: Estimate
+    variant: Estimate
+    base_missed: float | None
+    variant_missed: float | None
+    published_base: Estimate | None = None
+    published_variant: Estimate | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Simulated change of the variant against the baseline in percent."""
+        return 100 * (self.variant.mean / self.base.mean - 1) if self.base.mean else math.nan
+
+    @property
+    def published_ratio(self) -> float | None:
+        """Published change in percent: as printed, or else from the published means."""
+        if self.published_base is None or self.published_variant is None:
+            return None
+        if self.published_variant.ratio is not None:
+            return self.published_variant.ratio
+        return 100 * (self.published_variant.mean / self.published_base.mean - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One table: a benchmark, a baseline and a variant."""
+
+    benchmark: str
+    base: str
+    variant: str
+    unit: str
+    param_name: str
+    lines: tuple[Line, ...]
+
+
+def find_published(
+    published: pl.DataFrame | None, benchmark: str, policy: str, param: str, unit: str
+) -> Estimate | None:
+    """Find a published mean: its table is named like our benchmark; variant, parameters and unit are the same."""
+    if published is None:
+        return None
+    mean = half = ratio = None
+    for row in published.iter_rows(named=True):
+        if (row["policy"], row["param"]) == (policy, param) and row["experiment"] == benchmark:
+            if row["metric"].endswith(" ci"):
+                half = row["value"] if row["unit"] == unit else half
+            elif row["metric"].endswith(" ratio"):
+                ratio = row["value"]
+            elif row["unit"] == unit:
+                mean = row["value"]
+    return None if mean is None else Estimate(mean, half, 0, ratio)
+
+
+def pair_blocks(
+    results: pl.DataFrame,
+    pairs: Sequence[tuple[str, str]],
+    metric: str = "energy",
+    published: pl.DataFrame | None = None,
+) -> list[Block]:
+    """Make one table for each benchmark and (baseline, variant).
+
+    Parameters
+    ----------
+    results : polars.DataFrame
+        Results table; a parameter is one ``name=value``, ordered as it first appears.
+    pairs : sequence of (str, str)
+        Policies to compare.
+    metric : str
+        What to compare.
+    published : polars.DataFrame, optional
+        Published values of one machine, see `opplab.results.from_published`.
+    """
+    import polars as pl
+
+    values: dict[tuple[str, str, str], list[float]] = {}
+    missed: dict[tuple[str, str, str], list[float]] = {}
+    unit = ""
+    table = results.filter(pl.col("metric").is_in([metric, "missed_activations"]))
+    columns = table.select("benchmark", "param", "policy", "metric", "unit", "value")
+    for benchmark, param, policy, what, row_unit, value in columns.iter_rows():
+        into = values if what == metric else missed
+        into.setdefault((benchmark, param, policy), []).append(value)
+        if what == metric:
+            unit = row_unit
+    blocks = []
+    for benchmark in dict.fromkeys(key[0] for key in values):
+        for base, variant in pairs:
+            lines = []
+            for param in dict.fromkeys(key[1] for key in values if key[0] == benchmark):
+                keys = (benchmark, param, base), (benchmark, param, variant)
+                if not all(key in values for key in keys):
+                    continue
+                lost = [estimate(missed[key]).mean if key in missed else None for key in keys]
+                found = [find_published(published, benchmark, policy, param, unit) for policy in (base, variant)]
+                both = [estimate(values[key]) for key in keys]
+                lines.append(
+                    Line(param.partition("=")[2] or param, both[0], both[1], lost[0], lost[1], found[0], found[1])
+                )
+            if lines:
+                name = param.partition("=")[0]
+                blocks.append(Block(benchmark, base, variant, unit, name, tuple(lines)))
+    return blocks
+
+
+def _number(value: float | None, form: str, width: int) -> str:
+    return ("" if value is None else format(value, form)).rjust(width)
+
+
+def _missed(value: float | None) -> str:
+    return "-".rjust(3) if value is None else f"{value:3.1f}" if value < 9.95 else f"{value:3.0f}"
+
+
+def _with_percent(mean: str, percent: float | None, unit: str = "%") -> str:
+    return f"{mean} ({percent:+7.2f}{unit})" if percent is not None else mean + " " * (10 + len(unit))
+
+
+def render(block: Block) -> Text:
+    """Draw a table in the layout of the text, published values and differences under the simulated ones.
+
+    Returns
+    -------
+    rich.text.Text
+        Prints with colours on a terminal; ``.plain`` is the bare text. 79 columns wide.
+    """
+    from rich.text import Text
+
+    rule = "+--------+-------+---------+---------+---------------------+---------+---------+\n"
+    text = Text()
+    text.append("+--------+-------+-------------------+-------------------------------+---------+\n")
+    text.append(f"|        |       |{block.base:>18} |{block.variant:>30} | missed% |\n")
+    text.append(rule)
+    label = f"#{block.param_name.capitalize()}"
+    text.append(f"| {label:<6} | {block.unit:<5} |    Mean | ci(+/-) |                Mean | ci(+/-) |   L / R |\n")
+    text.append(rule)
+    for line in block.lines:
+        _render_line(text, line)
+        text.append(rule)
+    return text
+
+
+def _render_line(text: Text, line: Line) -> None:
+    def row(style: str, *cells: str) -> None:
+        text.append("|")
+        for cell in cells:
+            text.append(f" {cell} ", style=style)
+            text.append("|")
+        text.append("\n")
+
+    row(
+        "bold",
+        f"{line.param:^6}",
+        "sim  ",
+        _number(line.base.mean, ".2f", 7),
+        _number(line.base.half, ".2f", 7),
+        _with_percent(_number(line.variant.mean, ".2f", 8), line.ratio),
+        _number(line.variant.half, ".2f", 7),
+        "/".join(_missed(value) for value in (line.base_missed, line.variant_missed)),
+    )
+    old_base, old_variant, old_ratio = line.published_base, line.published_variant, line.published_ratio
+    if old_base is None or old_variant is None or old_ratio is None:
+        return
+    row(
+        "dim",
+        " " * 6,
+        "publ.",
+        _number(old_base.mean, ".2f", 7),
+        _number(old_base.half, ".2f", 7),
+        _with_percent(_number(old_variant.mean, ".2f", 8), old_ratio),
+        _number(old_variant.half, ".2f", 7),
+        " " * 7,
+    )
+    row(
+        "italic",
+        " " * 6,
+        "diff.",
+        f"{100 * (line.base.mean / old_base.mean - 1):+6.1f}%",
+        " " * 7,
+        f"{100 * (line.variant.mean / old_variant.mean - 1):+7.1f}% ({line.ratio - old_ratio:+6.2f}pp)",
+        " " * 7,
+        " " * 7,
+    )

@@ -1,0 +1,56 @@
+"""The exceptions of opplab: one tree under `OpplabError`.
+
+What the operating system refuses stays `FileNotFoundError`, `PermissionError` and so on.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CaseError", "CheckError", "FormatError", "InputError", "InternalError", "OpplabError"]
+
+
+class OpplabError(Exception):
+    """What opplab raises; its text is one clear line."""
+
+
+class InputError(OpplabError):
+    """Something that was asked for does not exist or does not fit."""
+
+
+class FormatError(InputError):
+    """A file does not have the form that it should have.
+
+    Parameters
+    ----------
+    message : str
+        The whole line, which begins with ``file:line:column:`` as far as they are known.
+    file : str, optional
+        The file's name.
+    line, column : int, optional
+        Place in the file, from 1.
+
+    Examples
+    --------
+    >>> error = FormatError("m.toml:3:1: unknown key `opps`", file="m.toml", line=3, column=1)
+    >>> error.line
+    3
+    """
+
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, column: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.file = file
+        self.line = line
+        self.column = column
+
+
+class CaseError(InputError):
+    """A case cannot run: the policy and the workload do not fit the machine."""
+
+
+class CheckError(OpplabError):
+    """A check did not hold: an invariant of a run, or the equality of two runs of one case."""
+
+
+class InternalError(OpplabError):
+    """A mistake in opplab itself."""

@@ -1,0 +1,65 @@
+"""fio: bandwidth from terse output (``fio.log``), or from JSON (``fio*.json``); report `latency`: ``fio_lat.*.log``.
+
+Terse fields, separated by ``;``: 2 job name, 5 KiB read, 44 mean read bandwidth, 46 KiB written, 85 mean write bandwidth
+(KiB/s).
+"""
+
+from __future__ import annotations
+
+from opplab.mmtests.registry import benchmark
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opplab.mmtests.registry import Row
+    from opplab.mmtests.tree import Logs
+
+_DIRECTIONS = (("read", 5, 44), ("write", 46, 85))
+
+
+@benchmark("fio", higher=True, decimal_places=6, units={"": "KiB/sec"}, default_metric="kb/sec")
+def parse(logs: Logs) -> Iterator[Row]:
+    """Rows by job."""
+    for number, line in enumerate(logs.lines("fio.log"), 1):
+        fields = line.split(";")
+        if len(fields) < 3:
+            continue
+        if len(fields) < 86:
+            logs.skip("fio.log", f"terse line with {len(fields)} fields, at least 86 expected", number)
+            continue
+        for direction, amount, bandwidth in _DIRECTIONS:
+            try:
+                if float(fields[amount]) > 0:
+                    yield "kb/sec", fields[2], direction, float(fields[bandwidth]), True
+            except ValueError:
+                logs.skip("fio.log", f"no number for {direction}", number)
+    for name in logs.names("fio", ".json"):
+        yield from _from_json(logs, name)
+
+
+def _from_json(logs: Logs, name: str) -> Iterator[Row]:
+    from opplab.formats.fio_json import jobs
+
+    text = logs.read(name)
+    try:
+        for job, direction, values in jobs(text):
+            yield "kb/sec", job, direction, values["bw_mean"], True
+    except ValueError as error:
+        logs.skip(name, str(error))
+
+
+@benchmark("fio", report="latency", decimal_places=4, units={"": "usec"}, default_metric="latency")
+def parse_latency(logs: Logs) -> Iterator[Row]:
+    """Rows by direction; each line is ``time_ms, latency, direction, size``."""
+    for name in logs.names("fio_lat."):
+        if ".log" not in name:
+            continue
+        for number, line in enumerate(logs.lines(name), 1):
+            fields = line.split(", ")
+            try:
+                direction = ("read", "write")[int(fields[2])]
+                yield f"latency-{direction}", "_", "_", float(fields[1]), False
+            except (IndexError, ValueError):
+                if len(fields) < 3:
+                    logs.skip(name, "line without time, latency and direction", number)

@@ -1,0 +1,102 @@
+"""Results: one tidy row a measured value, whether simulated, measured by mmtests, published or live.
+
+The columns are those of `SCHEMA`; `param` names the benchmark's parameters (``tasks=10``), `better` is ``higher`` or
+``lower`` or empty where neither is meant, `fingerprint` is the hash of all events of a simulated run in hexadecimal.
+Tables on disk are Parquet, written to a temporary name and renamed, so that a reader never sees half a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+__all__ = ["SCHEMA", "frame", "from_published", "read", "write"]
+
+SCHEMA: dict[str, type[pl.DataType]] = {
+    "experiment": pl.String,
+    "source": pl.String,
+    "machine": pl.String,
+    "kernel": pl.String,
+    "policy": pl.String,
+    "benchmark": pl.String,
+    "param": pl.String,
+    "metric": pl.String,
+    "unit": pl.String,
+    "better": pl.String,
+    "iteration": pl.Int32,
+    "seed": pl.UInt64,
+    "value": pl.Float64,
+    "fingerprint": pl.String,
+}
+"""Names and types of the columns of a results table, in order."""
+
+
+def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """Make a results table of rows; a column that a row lacks is null.
+
+    Examples
+    --------
+    >>> frame([{"metric": "energy", "unit": "J", "value": 7.89}])["value"].to_list()
+    [7.89]
+    """
+    return pl.DataFrame([dict(row) for row in rows], schema=SCHEMA)
+
+
+def write(table: pl.DataFrame, path: str | Path) -> None:
+    """Write a table as Parquet under a temporary name beside `path`, then rename it.
+
+    The bytes depend on nothing but the table and the version of polars.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        table.write_parquet(temporary, compression="zstd", compression_level=3, statistics=True)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | Path) -> pl.DataFrame:
+    """Read a results table: a Parquet file, or the ``results.parquet`` of a results folder."""
+    path = Path(path)
+    return pl.read_parquet(path / "results.parquet" if path.is_dir() else path)
+
+
+def from_published(path: str | Path) -> pl.DataFrame:
+    """Read a table of published values: one row a mean, with its spread.
+
+    The file's columns are ``seed,table,machine,kernel,benchmark,metric,unit,better,parameter,variant,value,spread,
+    spread_kind,published_ratio_pct,note``. A spread becomes a row of its own, whose metric ends in `` ci``, and a
+    published ratio one that ends in `` ratio``.
+    """
+    text = pl.read_csv(path, infer_schema=False)
+    rows: list[dict[str, Any]] = []
+    for line in text.iter_rows(named=True):
+        if line["value"] in (None, "") or line["variant"] in (None, ""):
+            continue
+        row = {
+            "experiment": line["table"],
+            "source": "published",
+            "machine": line["machine"],
+            "kernel": line["kernel"],
+            "policy": line["variant"],
+            "benchmark": line["benchmark"],
+            "param": re.sub(";", " ", line["parameter"] or ""),
+            "metric": line["metric"],
+            "unit": line["unit"],
+            "better": line["better"],
+            "value": float(line["value"]),
+        }
+        rows.append(row)
+        if line["spread"]:
+            rows.append({**row, "metric": f"{line['metric']} ci", "better": "", "value": float(line["spread"])})
+        if line["published_ratio_pct"]:
+            ratio = float(line["published_ratio_pct"])
+            rows.append({**row, "metric": f"{line['metric']} ratio", "unit": "%", "better": "", "value": ratio})
+    return frame(rows)

@@ -1,0 +1,103 @@
+"""Samples in memory: what every reader produces and every comparison consumes.
+
+A `Run` is one column of a comparison (a kernel, a governor, a policy); it holds one `Series` for each operation, and a
+series keeps its values grouped by iteration of the whole benchmark. The module is deliberately free of imports: it is on
+the path from a cold command line to a printed table.
+"""
+
+from __future__ import annotations
+
+
+class Series:
+    """All values of one operation in one run.
+
+    Attributes
+    ----------
+    label : str
+        The operation as tables print it, e.g. ``Elapsed-16``.
+    metric, param : str
+        The two halves of the label: ``Elapsed`` and ``16``.
+    unit : str
+        Unit of the values as the benchmark states it, e.g. ``seconds``.
+    higher : bool
+        Whether a larger value is the better one.
+    iterations : list of list of float
+        Values, one inner list for each iteration of the benchmark. An iteration without a value is absent.
+    seeds : list or None
+        One seed for each iteration when the values come from a simulation; the same seed in two runs marks a pair.
+    """
+
+    __slots__ = ("higher", "iterations", "label", "metric", "param", "seeds", "unit")
+
+    def __init__(
+        self,
+        label: str,
+        metric: str = "",
+        param: str = "",
+        unit: str = "",
+        higher: bool = False,
+        iterations: list[list[float]] | None = None,
+        seeds: list[int] | None = None,
+    ) -> None:
+        self.label = label
+        self.metric = metric
+        self.param = param
+        self.unit = unit
+        self.higher = higher
+        self.iterations: list[list[float]] = [] if iterations is None else iterations
+        self.seeds = seeds
+
+    def values(self) -> list[float]:
+        """All values of all iterations, in the order in which they were read."""
+        if len(self.iterations) == 1:
+            return self.iterations[0]
+        return [value for iteration in self.iterations for value in iteration]
+
+    def __repr__(self) -> str:
+        return f"Series({self.label!r}, n={sum(map(len, self.iterations))})"
+
+
+class Run:
+    """One column of a comparison.
+
+    Attributes
+    ----------
+    name : str
+        What the column is called.
+    benchmark : str
+    series : dict of str to Series
+        In the order in which tables list the operations.
+    ratio_labels : list of str or None
+        The operations that count for a ratio summary; None means all of them.
+    problems : list of Problem
+        Files and lines that were skipped.
+    """
+
+    __slots__ = ("benchmark", "name", "problems", "ratio_labels", "series")
+
+    def __init__(self, name: str, benchmark: str) -> None:
+        self.name = name
+        self.benchmark = benchmark
+        self.series: dict[str, Series] = {}
+        self.ratio_labels: list[str] | None = None
+        self.problems: list[Problem] = []
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r}, {self.benchmark!r}, {len(self.series)} operations)"
+
+
+class Problem:
+    """A file, or a line of one, that a reader skipped, and why."""
+
+    __slots__ = ("line", "path", "what")
+
+    def __init__(self, path: str, what: str, line: int | None = None) -> None:
+        self.path = path
+        self.what = what
+        self.line = line
+
+    def __str__(self) -> str:
+        place = self.path if self.line is None else f"{self.path}:{self.line}"
+        return f"{place}: {self.what}"
+
+    __repr__ = __str__

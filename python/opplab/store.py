@@ -1,0 +1,148 @@
+"""A results store: a folder that a sweep fills and that survives every crash.
+
+::
+
+    DIR/
+      manifest.json        what the sweep consists of: every case and its label, the version and build that run it
+      cases/HASH.parquet   one file a finished case, written under a temporary name and renamed
+      failed/HASH.json     one file a failed case, with its error
+      results.parquet      all finished cases in the order of the experiment, written when the sweep ends
+
+Resuming a sweep means skipping the cases that are there.  There is no lock and no server: two workers that finish the
+same case write the same bytes.  The store says nothing about when or where a case ran, so equal sweeps are equal files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab import _opplab
+from opplab.errors import FormatError, InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MANIFEST_FORMAT = 1
+
+
+@cache
+def build_id() -> str:
+    """Give a short hash of the extension: results of another build are not reused.
+
+    Examples
+    --------
+    >>> len(build_id())
+    12
+    """
+    return hashlib.sha256(Path(str(_opplab.__file__)).read_bytes()).hexdigest()[:12]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file under a temporary name, then rename it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+class Store:
+    """A results folder.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder; it need not exist.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._cases = self.path / "cases"
+        self._failed = self.path / "failed"
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r})"
+
+    def create(self, manifest: Mapping[str, Any]) -> bool:
+        """Make the folder ready for the cases of `manifest`.
+
+        Finished cases of another build or version are removed, because the case's hash does not cover the program.
+
+        Returns
+        -------
+        bool
+            Whether such cases were removed.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"failed to write results to {self.path}: it is not a folder")
+        foreign = self.path.is_dir() and not (self.path / "manifest.json").exists() and any(self.path.iterdir())
+        if foreign:
+            raise InputError(f"failed to write results to {self.path}: it holds other files and is no results folder")
+        self._cases.mkdir(parents=True, exist_ok=True)
+        self._failed.mkdir(exist_ok=True)
+        stale = False
+        if (self.path / "manifest.json").exists() and self.manifest().get("build") != build_id():
+            for file in [*self._cases.glob("*.parquet"), *self._failed.glob("*.json")]:
+                stale = True
+                file.unlink()
+        for leftover in self._cases.glob(".*.tmp"):
+            leftover.unlink(missing_ok=True)
+        whole = {"format": MANIFEST_FORMAT, "version": _opplab.__version__, "build": build_id(), **manifest}
+        write_text(self.path / "manifest.json", json.dumps(whole, indent=1) + "\n")
+        return stale
+
+    def manifest(self) -> dict[str, Any]:
+        """Read what the sweep consists of."""
+        file = self.path / "manifest.json"
+        try:
+            value: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"failed to open {self.path}: no results folder (it has no manifest.json)") from None
+        except ValueError as error:
+            line, column = getattr(error, "lineno", 0), getattr(error, "colno", 0)
+            raise FormatError(
+                f"failed to read {file}:{line}:{column}: {error}", file=str(file), line=line, column=column
+            ) from None
+        if value.get("format") != MANIFEST_FORMAT:
+            raise FormatError(f"failed to read {file}:1:1: format {value.get('format')!r} is not {MANIFEST_FORMAT}")
+        return value
+
+    def finished(self) -> set[str]:
+        """Give the hashes of the cases that are done."""
+        return {file.stem for file in self._cases.glob("*.parquet")}
+
+    def failures(self) -> dict[str, dict[str, Any]]:
+        """Give the failed cases: hash -> ``{"label": ..., "error": ...}``."""
+        return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(self._failed.glob("*.json"))}
+
+    def put(self, case_hash: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Keep the results of a finished case."""
+        from opplab import results
+
+        results.write(results.frame(rows), self._cases / f"{case_hash}.parquet")
+        (self._failed / f"{case_hash}.json").unlink(missing_ok=True)
+
+    def put_failure(self, case_hash: str, label: str, error: str) -> None:
+        """Keep the error of a failed case."""
+        text = json.dumps({"label": label, "error": error}, indent=1) + "\n"
+        write_text(self._failed / f"{case_hash}.json", text)
+
+    def merge(self, hashes: Sequence[str]) -> pl.DataFrame:
+        """Write ``results.parquet``: the finished cases among `hashes`, in that order.  Gives the table, too."""
+        import polars as pl
+
+        from opplab import results
+
+        done = self.finished()
+        files = [self._cases / f"{case_hash}.parquet" for case_hash in hashes if case_hash in done]
+        table = pl.concat([pl.read_parquet(file) for file in files]) if files else results.frame([])
+        results.write(table, self.path / "results.parquet")
+        return table

@@ -1,0 +1,290 @@
+"""Small charts as inline SVG: text in, text out, no script and no request.
+
+Colours are CSS classes (``v0`` ... for variants, ``s0`` ... for steps of a scale), so that light, dark and print are
+the page's business.  All panels share one width, so that a page can put them in a grid that folds on a phone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+__all__ = ["Series", "lines", "stacked", "ticks", "timeline"]
+
+WIDTH = 460
+CLOCK_HEIGHT = 20
+
+
+def _attributes(values: dict[str, object]) -> str:
+    parts = []
+    for name, value in values.items():
+        text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else escape(str(value), quote=True)
+        parts.append(f'{name.rstrip("_").replace("_", "-")}="{text}"')
+    return " ".join(parts)
+
+
+def element(name: str, content: str = "", **attributes: object) -> str:
+    """Give one element; ``class_`` stands for ``class``.
+
+    Examples
+    --------
+    >>> element("line", x1=0, x2=1.50, class_="axis")
+    '<line x1="0" x2="1.5" class="axis"/>'
+    """
+    start = f"<{name} {_attributes(attributes)}" if attributes else f"<{name}"
+    return f"{start}>{content}</{name}>" if content else f"{start}/>"
+
+
+def text(x: float, y: float, words: str, anchor: str = "start", class_: str = "label") -> str:
+    """Give one line of text."""
+    return element("text", escape(words), x=x, y=y, text_anchor=anchor, class_=class_)
+
+
+def tip(words: str) -> str:
+    """Give the words that a pointer shows over an element."""
+    return element("title", escape(words))
+
+
+def document(height: float, title: str, content: Iterable[str]) -> str:
+    """Give a whole picture of the common width."""
+    label = element("title", escape(title))
+    return element(
+        "svg",
+        label + "".join(content),
+        viewBox=f"0 0 {WIDTH} {height:.0f}",
+        role="img",
+        aria_label=title,
+        xmlns="http://www.w3.org/2000/svg",
+    )
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Give round numbers that cover [low, high].
+
+    Examples
+    --------
+    >>> ticks(0, 43)
+    [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]
+    """
+    if not high > low:
+        high = low + 1
+    raw = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def _plain(value: float) -> str:
+    return f"{value:g}".replace("-", "\u2212")
+
+
+@dataclass
+class Series:
+    """A line of points with intervals.
+
+    Attributes
+    ----------
+    label : str
+    class_ : str
+        CSS class that gives the colour.
+    points : list of (float, float, float or None)
+        x, y, half-width of the interval.
+    hollow : bool
+        Whether the points are hollow and not joined, as published values are.
+    """
+
+    label: str
+    class_: str
+    points: list[tuple[float, float, float | None]] = field(default_factory=list)
+    hollow: bool = False
+
+
+def lines(
+    title: str, series: Sequence[Series], x_label: str, y_label: str, *, zero: bool = True, height: int = 300
+) -> str:
+    """Draw points with intervals against a number, joined by lines."""
+    left, right, top, bottom = 50, 12, 12, 44
+    xs = [x for one in series for x, _, _ in one.points]
+    ends = [y + sign * (half or 0) for one in series for _, y, half in one.points for sign in (-1, 1)]
+    y_ticks = ticks(min([*ends, *([0.0] if zero else [])]), max(ends), 5)
+    span = (max(xs) - min(xs)) or 1.0
+    x_low, x_high = min(xs) - 0.07 * span, max(xs) + 0.07 * span
+
+    def at_x(x: float) -> float:
+        return left + (x - x_low) / (x_high - x_low) * (WIDTH - left - right)
+
+    def at_y(y: float) -> float:
+        return height - bottom - (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0]) * (height - top - bottom)
+
+    out = []
+    for tick in y_ticks:
+        strong = " zero" if tick == 0 and y_ticks[0] < 0 else ""
+        out.append(element("line", x1=left, x2=WIDTH - right, y1=at_y(tick), y2=at_y(tick), class_="grid" + strong))
+        out.append(text(left - 6, at_y(tick) + 4, _plain(tick), "end"))
+    for x in sorted(set(xs)):
+        out.append(element("line", x1=at_x(x), x2=at_x(x), y1=height - bottom, y2=height - bottom + 4, class_="axis"))
+        out.append(text(at_x(x), height - bottom + 17, _plain(x), "middle"))
+    out.append(text((left + WIDTH - right) / 2, height - 8, x_label, "middle"))
+    out.append(
+        element(
+            "text",
+            escape(y_label),
+            transform=f"translate(13 {(top + height - bottom) / 2:.0f}) rotate(-90)",
+            text_anchor="middle",
+            class_="label",
+        )
+    )
+    for number, one in enumerate(series):
+        # Points at one x stand side by side, so that intervals do not hide each other.
+        shift = (number - (len(series) - 1) / 2) * 2.4
+        marks = []
+        if not one.hollow and len(one.points) > 1:
+            path = "M" + "L".join(f"{at_x(x) + shift:.1f} {at_y(y):.1f}" for x, y, _ in one.points)
+            marks.append(element("path", d=path, class_="line"))
+        for x, y, half in one.points:
+            px, py = at_x(x) + shift, at_y(y)
+            if half is not None:
+                marks.append(element("line", x1=px, x2=px, y1=at_y(y - half), y2=at_y(y + half), class_="whisker"))
+            words = f"{one.label}, {x_label} {_plain(x)}: {y:.2f}" + (f" \u00b1 {half:.2f}" if half is not None else "")
+            marks.append(
+                element(
+                    "circle",
+                    tip(words),
+                    cx=px,
+                    cy=py,
+                    r=4 if one.hollow else 3.2,
+                    class_="hollow" if one.hollow else "dot",
+                )
+            )
+        out.append(element("g", "".join(marks), class_=one.class_, data_series=one.label))
+    return document(height, title, out)
+
+
+@dataclass
+class Bar:
+    """One horizontal bar of parts that sum to 100."""
+
+    label: str
+    class_: str
+    parts: list[tuple[str, str, float]]
+    """Name, CSS class and percent of each part."""
+
+
+def stacked(title: str, groups: Sequence[tuple[str, Sequence[Bar]]]) -> str:
+    """Draw groups of stacked horizontal bars, 0 to 100 %."""
+    left, right, top, thick, gap = 118, 12, 4, 11, 9
+    out = []
+    y: float = top
+    scale = (WIDTH - left - right) / 100
+    body = []
+    for name, bars in groups:
+        body.append(text(2, y + thick * len(bars) / 2 + 4, name))
+        for bar in bars:
+            body.append(text(left - 5, y + thick - 2.2, bar.label, "end", f"tiny {bar.class_}"))
+            x: float = left
+            marks = []
+            for part, class_, percent in bar.parts:
+                if percent < 0.05:
+                    continue
+                marks.append(
+                    element(
+                        "rect",
+                        tip(f"{bar.label}, {name}: {part} {percent:.1f} %"),
+                        x=x,
+                        y=y,
+                        width=percent * scale,
+                        height=thick - 1.5,
+                        class_=class_,
+                    )
+                )
+                x += percent * scale
+            body.append(element("g", "".join(marks), data_series=bar.label))
+            y += thick
+        y += gap
+    bottom = y - gap + 2
+    for percent in (0, 25, 50, 75, 100):
+        x = left + percent * scale
+        out.append(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid"))
+        ends = ("end" if percent == 100 else "middle", "tiny")
+        body.append(text(x, bottom + 14, f"{percent} %" if percent == 100 else str(percent), *ends))
+    return document(bottom + 20, title, [*out, *body])
+
+
+@dataclass
+class Lane:
+    """What one CPU did: slices of (start, end, task, words), in ms."""
+
+    label: str
+    slices: list[tuple[float, float, int, str]]
+
+
+@dataclass
+class Clock:
+    """The clock of a cluster: steps of (start in ms, MHz), and its range."""
+
+    label: str
+    steps: list[tuple[float, float]]
+    low: float
+    high: float
+
+
+def timeline(
+    title: str,
+    start_ms: float,
+    end_ms: float,
+    rows: Sequence[Lane | Clock],
+    color: Callable[[int], str],
+) -> str:
+    """Draw what ran where and at which clock between two times."""
+    left, right, top = 66, 6, 4
+    scale = (WIDTH - left - right) / (end_ms - start_ms)
+
+    def at(ms: float) -> float:
+        return left + (min(max(ms, start_ms), end_ms) - start_ms) * scale
+
+    out = []
+    y: float = top
+    for row in rows:
+        if isinstance(row, Lane):
+            out.append(text(left - 6, y + 11, row.label, "end", "tiny"))
+            out.append(element("rect", x=left, y=y, width=WIDTH - left - right, height=14, class_="lane"))
+            for begin, end, task, words in row.slices:
+                out.append(
+                    element(
+                        "rect",
+                        tip(words),
+                        x=at(begin),
+                        y=y + 0.5,
+                        width=max(at(end) - at(begin), 0.4),
+                        height=13,
+                        style=f"fill:{color(task)}",
+                    )
+                )
+            y += 17
+            continue
+        span = (row.high - row.low) or 1
+
+        def level(mhz: float, row: Clock = row, y: float = y, span: float = span) -> float:
+            return y + CLOCK_HEIGHT - 3 - (mhz - row.low) / span * (CLOCK_HEIGHT - 6)
+
+        points = []
+        for number, (begin, mhz) in enumerate(row.steps):
+            end = row.steps[number + 1][0] if number + 1 < len(row.steps) else end_ms
+            points.append(f"{at(begin):.1f} {level(mhz):.1f}L{at(end):.1f} {level(mhz):.1f}")
+        out.append(text(left - 6, y + 13, row.label, "end", "tiny"))
+        out.append(
+            element(
+                "path", tip(f"{row.label}: {row.low:g} to {row.high:g} MHz"), d="M" + "L".join(points), class_="clock"
+            )
+        )
+        y += CLOCK_HEIGHT + 4
+    for tick in ticks(start_ms, end_ms, 6):
+        if start_ms <= tick <= end_ms:
+            out.append(element("line", x1=at(tick), x2=at(tick), y1=y, y2=y + 4, class_="axis"))
+            anchor = "end" if at(tick) > WIDTH - 24 else "middle"
+            out.append(text(at(tick), y + 15, _plain(tick), anchor, "tiny"))
+    out.append(text(2, y + 15, "time, ms", "start", "tiny"))
+    return document(y + 20, title, out)

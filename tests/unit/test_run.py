@@ -1,0 +1,84 @@
+"""Runs through the extension: counters, columns, Perfetto."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from opplab import _opplab
+from opplab.errors import InputError
+
+from wire import fields, many, one
+
+
+def test_counters_add_up(small_case: _opplab.Case) -> None:
+    outcome = small_case.run(check=True)
+    assert outcome["wall_ns"] == 200_000_000
+    for cpu in range(6):
+        assert sum(outcome["time_ns_by_opp"][cpu]) == outcome["wall_ns"]
+        idle = sum(outcome["idle_ns_by_state"][cpu])
+        assert sum(outcome["busy_ns_by_opp"][cpu]) + idle == outcome["wall_ns"]
+    assert outcome["activations"] > 4 * 10
+    assert [cluster["name"] for cluster in outcome["clusters"]] == ["A53", "A72"]
+    assert {"task0-0", "task3-3"} <= set(outcome["task_names"])
+    assert small_case.run(check=False) == outcome
+
+
+def test_columns(small_case: _opplab.Case) -> None:
+    outcome = small_case.run(check=False)
+    tables = small_case.events([])
+    assert set(tables) == {name for name, _ in _opplab.names("events")}
+    for columns in tables.values():
+        times = columns["time_ns"]
+        assert times.dtype == np.uint64
+        assert all(len(column) == len(times) for column in columns.values())
+        assert (np.diff(times.astype(np.int64)) >= 0).all()
+    assert len(tables["sched_switch"]["cpu"]) == outcome["switches"]
+    assert len(tables["activation"]["slack_ns"]) >= outcome["activations"]
+    assert list(small_case.events(["cpu_idle"])) == ["cpu_idle"]
+    with pytest.raises(InputError, match="unknown event `cpu_idel`; did you mean `cpu_idle`"):
+        small_case.events(["cpu_idel"])
+
+
+def test_perfetto(small_case: _opplab.Case) -> None:
+    """Every event that Perfetto draws is in the file, on its CPU, under the numbers of Perfetto's protos."""
+    tables = small_case.events([])
+    packets = many(small_case.perfetto(), 1)
+    kinds: Counter[int] = Counter()
+    counters: Counter[int] = Counter()
+    names: dict[int, str] = {}
+    threads: dict[int, str] = {}
+    switches: list[tuple[int, int, int]] = []
+    for packet in packets:
+        assert one(packet, 10) == 1
+        if (tree := one(packet, 2)) is not None:
+            threads = {one(thread, 1): one(thread, 2).decode() for thread in many(tree, 2)}
+        if (bundle := one(packet, 1)) is not None:
+            cpu = one(bundle, 1)
+            for event in many(bundle, 2):
+                (kind,) = [number for number, _ in fields(event) if number > 2]
+                kinds[kind] += 1
+                if kind == 4:
+                    switches.append((one(event, 1), cpu, one(one(event, 4), 6)))
+        if (descriptor := one(packet, 60)) is not None:
+            names[one(descriptor, 1)] = one(descriptor, 2).decode()
+            assert one(descriptor, 8) == b""
+        if (event := one(packet, 11)) is not None:
+            assert one(event, 9) == 4
+            assert one(event, 11) in names
+            counters[names[one(event, 11)].split()[0]] += 1
+    sizes = {name: len(columns["time_ns"]) for name, columns in tables.items()}
+    assert kinds == {
+        4: sizes["sched_switch"],
+        11: sizes["cpu_frequency"],
+        13: sizes["cpu_idle"],
+        20: sizes["sched_waking"],
+        114: sizes["sched_wakeup_new"],
+    }
+    assert counters["util_avg"] == sizes["pelt_se_tp"] + sizes["pelt_cfs_tp"]
+    assert counters["requested"] == sizes["freq_request"]
+    assert {"task0-0", "sugov:0"} <= set(threads.values())
+    table = tables["sched_switch"]
+    tids = {**dict.fromkeys([2**32 - 1], 0), **{number: number + 1001 for number in range(64)}}
+    rows = zip(table["time_ns"].tolist(), table["cpu"].tolist(), table["next"].tolist(), strict=True)
+    assert sorted(switches) == sorted((time, cpu, tids[task]) for time, cpu, task in rows)
