@@ -95,3 +95,35 @@ class Case:
     def events(self, tables: list[str]) -> dict[str, dict[str, npt.NDArray[Any]]]: ...
     def perfetto(self) -> bytes: ...
     def rtapp_logs(self) -> list[tuple[str, str]]: ...
+
+def stats_mean(
+    values: list[float],
+    *,
+    harmonic: bool = False,
+    confidence: float = 0.95,
+    resamples: int = 0,
+    seed: int = 1,
+    stream: int = 0,
+) -> tuple[float, tuple[float, float], tuple[float, float]]: ...
+def stats_ratio(
+    base: list[float],
+    new: list[float],
+    *,
+    harmonic: bool = False,
+    paired: bool = False,
+    confidence: float = 0.95,
+    resamples: int = 9999,
+    seed: int = 1,
+    stream: int = 0,
+) -> dict[str, float]: ...
+def stats_holm(p_values: list[float]) -> list[float]: ...
+def stats_submean(
+    iterations: list[list[float]],
+    *,
+    harmonic: bool = False,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 1,
+    stream: int = 0,
+) -> tuple[float, float]: ...
+def stats_mmtests(values: list[float], harmonic: bool) -> tuple[float, float, float, float]: ...

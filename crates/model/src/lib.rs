@@ -14,6 +14,8 @@ pub mod json;
 pub mod machine;
 pub mod policy;
 pub mod rtapp;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod tree;
 pub mod workload;
 

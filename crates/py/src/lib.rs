@@ -12,6 +12,7 @@ mod machine;
 mod names;
 mod perfetto;
 mod run;
+mod stats;
 mod verify;
 mod workload;
 
@@ -36,6 +37,7 @@ mod _opplab {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::error::install_panic_hook();
+        super::stats::register(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -134,9 +134,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.account(cpu);
         self.update_rq_clock(cpu);
         self.put_prev_task_fair(cpu, curr);
-        self.tasks[curr as usize].on_cpu = false;
-        self.detached_current(cpu);
         self.detach_queued(cpu, curr);
+        self.detached_current(cpu);
         self.move_queued(curr, cpu, dest as u32, PlacementRule::Misfit);
         self.resched_cpu(cpu);
         true

@@ -3,12 +3,16 @@
 //! A fast switch is made where the governor decides. A slow switch wakes the policy's kthread, a special deadline
 //! task: it runs, asks the hardware, sleeps until the hardware has answered, and the new clock holds from then on.
 
+use opplab_kernel::cpufreq::conservative::{Conservative, ConservativeTunables};
+use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, PolicyDbs, default_sampling_rate_us, min_sampling_interval_us};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables};
+use opplab_kernel::cpufreq::request::TunableError;
 use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
 };
 use opplab_kernel::pelt::HalfLife;
-use opplab_model::event::{Event, Sink, TaskIdx};
+use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
 use opplab_model::machine::{Cpufreq, Machine, PolicyShare};
 use opplab_model::policy::Policy;
 
@@ -21,8 +25,33 @@ use crate::task::{Class, Doing, Life};
 pub(crate) enum Governor {
     /// schedutil; taken out while it runs.
     Schedutil(Option<Box<SugovPolicy>>),
+    /// ondemand or conservative; taken out while it runs.
+    Dbs(Option<Box<Dbs>>),
     /// Always one frequency, in kHz.
     Fixed(u32),
+}
+
+/// A governor that samples idle time (drivers/cpufreq/cpufreq_governor.c).
+pub(crate) struct Dbs {
+    kind: DbsKind,
+    cpuinfo: FreqLimits,
+    table: Option<FreqTable>,
+    /// Started at the first report, when there are times to start from.
+    started: bool,
+}
+
+enum DbsKind {
+    Ondemand(Ondemand),
+    Conservative(Conservative),
+}
+
+impl Dbs {
+    fn policy_dbs(&mut self) -> &mut PolicyDbs {
+        match &mut self.kind {
+            DbsKind::Ondemand(governor) => &mut governor.policy_dbs,
+            DbsKind::Conservative(governor) => &mut governor.policy_dbs,
+        }
+    }
 }
 
 /// A cpufreq policy: CPUs with one clock.
@@ -75,6 +104,14 @@ pub(crate) fn governor_of(
 ) -> Result<Governor, CaseError> {
     let opps = &machine.clusters[cluster as usize].opps;
     let (min_khz, max_khz) = (opps[0].khz, opps[opps.len() - 1].khz);
+    let limits = FreqLimits { min_khz, max_khz };
+    let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
+    let khz: Vec<u32> = opps.iter().map(|opp| opp.khz).collect();
+    let table = if driver.freq_table {
+        Some(FreqTable::from_khz(&khz).map_err(|error| CaseError(format!("frequency table: {error}")))?)
+    } else {
+        None
+    };
     match policy.governor.as_str() {
         "performance" => Ok(Governor::Fixed(max_khz)),
         "powersave" => Ok(Governor::Fixed(min_khz)),
@@ -85,19 +122,31 @@ pub(crate) fn governor_of(
             };
             Ok(Governor::Fixed(opps.iter().map(|opp| opp.khz).find(|&khz| khz >= wanted).unwrap_or(max_khz)))
         }
+        "ondemand" | "conservative" => {
+            let delay_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
+            let rate_us = default_sampling_rate_us(policy.hz.into(), delay_us);
+            let least_us = min_sampling_interval_us(policy.hz.into());
+            let zero = vec![CpuTimes::default(); nr_cpus];
+            let kind = if policy.governor == "ondemand" {
+                let mut governor = Ondemand::start(OndemandTunables::new(rate_us, false), &zero);
+                for (name, value) in &policy.tunables {
+                    governor.store(name, value, least_us).map_err(|error| bad_tunable(name, value, &error))?;
+                }
+                DbsKind::Ondemand(governor)
+            } else {
+                let mut governor = Conservative::start(ConservativeTunables::new(rate_us), min_khz, &zero);
+                for (name, value) in &policy.tunables {
+                    governor.store(name, value, least_us).map_err(|error| bad_tunable(name, value, &error))?;
+                }
+                DbsKind::Conservative(governor)
+            };
+            Ok(Governor::Dbs(Some(Box::new(Dbs { kind, cpuinfo: limits, table, started: false }))))
+        }
         "schedutil" => {
-            let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
             let delay_us = driver.transition_delay_us;
             let rate_limit_us = match tunable(policy, "rate_limit_us")? {
                 Some(value) => value,
                 None => gates.profile.rate_limit_us(delay_us, latency_ns),
-            };
-            let limits = FreqLimits { min_khz, max_khz };
-            let khz: Vec<u32> = opps.iter().map(|opp| opp.khz).collect();
-            let table = if driver.freq_table {
-                Some(FreqTable::from_khz(&khz).map_err(|error| CaseError(format!("frequency table: {error}")))?)
-            } else {
-                None
             };
             Ok(Governor::Schedutil(Some(Box::new(SugovPolicy::new(SugovConfig {
                 n_cpus: nr_cpus,
@@ -117,7 +166,11 @@ pub(crate) fn governor_of(
 }
 
 /// Governors that the engine runs.
-pub const GOVERNORS: [&str; 4] = ["performance", "powersave", "schedutil", "userspace"];
+pub const GOVERNORS: [&str; 6] = ["conservative", "ondemand", "performance", "powersave", "schedutil", "userspace"];
+
+fn bad_tunable(name: &str, value: &str, error: &TunableError) -> CaseError {
+    CaseError(format!("tunable {name} = {value:?}: {error}"))
+}
 
 fn tunable(policy: &Policy, name: &str) -> Result<Option<u32>, CaseError> {
     let Some((_, text)) = policy.tunables.iter().find(|(key, _)| key == name) else { return Ok(None) };
@@ -176,7 +229,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// kernel/sched/sched.h:cpufreq_update_util(): the scheduler reports a change of `cpu`'s utilisation.
     pub(crate) fn cpufreq_update_util(&mut self, cpu: u32, flags: u32) {
         let index = self.cpus[cpu as usize].policy as usize;
-        let Governor::Schedutil(slot) = &mut self.policies[index].governor else { return };
+        let slot = match &mut self.policies[index].governor {
+            Governor::Schedutil(slot) => slot,
+            Governor::Dbs(_) => return self.dbs_update_util(index, cpu),
+            Governor::Fixed(_) => return,
+        };
         let Some(mut sugov) = slot.take() else { return };
         let policy = &self.policies[index];
         let can_update = self.driver.dvfs_possible_from_any_cpu || policy.cpus.contains(&self.here);
@@ -212,6 +269,53 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Some(SugovRequest::AdjustPerf { .. }) => {}
         }
+    }
+
+    /// cpufreq_governor.c:dbs_update_util_handler() and, when a sample is due, dbs_work_handler(): the work runs at
+    /// once on this CPU and costs it the time of a frequency change.
+    fn dbs_update_util(&mut self, index: usize, cpu: u32) {
+        let Governor::Dbs(slot) = &mut self.policies[index].governor else { return };
+        let Some(mut dbs) = slot.take() else { return };
+        let time = self.cpus[cpu as usize].clk.clock;
+        if dbs.policy_dbs().update_util(time) {
+            let times: Vec<CpuTimes> = self.policies[index].cpus.iter().map(|&member| self.cpu_times(member)).collect();
+            let state = &self.policies[index];
+            let limits = dbs.cpuinfo;
+            let facts = DbsPolicy { cur_khz: state.cur_khz, limits, cpuinfo: limits, table: dbs.table.as_ref() };
+            let (request, delay_us) = match &mut dbs.kind {
+                DbsKind::Ondemand(governor) if !dbs.started => {
+                    *governor = Ondemand::start(governor.tunables, &times);
+                    (None, governor.tunables.dbs.sampling_rate)
+                }
+                DbsKind::Conservative(governor) if !dbs.started => {
+                    *governor = Conservative::start(governor.tunables, state.cur_khz, &times);
+                    (None, governor.tunables.dbs.sampling_rate)
+                }
+                DbsKind::Ondemand(governor) => governor.update(&facts, &times),
+                DbsKind::Conservative(governor) => governor.update(&facts, &times),
+            };
+            dbs.started = true;
+            dbs.policy_dbs().sampled(delay_us);
+            let khz = request.map(|request| request.resolve(dbs.table.as_ref(), limits));
+            if let Some(khz) = khz.filter(|&khz| khz != self.policies[index].cur_khz) {
+                self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
+                let here = self.here as usize;
+                self.cpus[here].overhead_ns += self.case.machine.costs.sugov_work_ns;
+                self.policies[index].cur_khz = khz;
+                self.set_freq_scale(index as u32, khz);
+                self.begin_switch(index as u32, khz);
+            }
+        }
+        if let Governor::Dbs(slot) = &mut self.policies[index].governor {
+            *slot = Some(dbs);
+        }
+    }
+
+    /// get_cpu_idle_time() of a CPU that counts idle time exactly.
+    fn cpu_times(&self, cpu: u32) -> CpuTimes {
+        let state = &self.cpus[cpu as usize];
+        let now_idle = if state.curr == IDLE_TASK { self.now - state.idle_since_ns } else { 0 };
+        CpuTimes { wall_us: self.now / 1000, idle_us: (state.idle_total_ns + now_idle) / 1000, nice_ns: 0 }
     }
 
     /// irq_work and kthread_queue_work(): wakes the policy's kthread.

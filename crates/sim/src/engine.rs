@@ -103,6 +103,10 @@ pub(crate) struct Cpu {
     pub(crate) speed: u64,
     pub(crate) idle: IdleRun,
     pub(crate) idle_calls: u64,
+    /// Time that the idle task ran, up to its last start.
+    pub(crate) idle_total_ns: u64,
+    /// When the idle task started last.
+    pub(crate) idle_since_ns: u64,
     pub(crate) idle_governor: Box<dyn IdleGovernor>,
     pub(crate) tick_stopped: bool,
     pub(crate) pending: Vec<Interrupt>,

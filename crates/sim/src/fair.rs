@@ -409,11 +409,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.update_misfit_status(cpu, Some(next));
     }
 
-    /// The queue forgets its running task, which leaves for another CPU.
-    pub(crate) fn detached_current(&mut self, cpu: u32) {
-        self.cpus[cpu as usize].curr = IDLE_TASK;
-    }
-
     pub(crate) fn yield_task_fair(&mut self, cpu: u32) {
         let state = &mut self.cpus[cpu as usize];
         let now = state.clk.clock_task;

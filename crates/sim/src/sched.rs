@@ -139,9 +139,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 }
             }
         }
+        let now = self.now;
+        let state = &mut self.cpus[cpu as usize];
         if busy {
+            state.idle_total_ns += now - state.idle_since_ns;
+            state.account_ns = now;
             self.refresh_speed(cpu);
-            self.cpus[cpu as usize].account_ns = self.now;
+        } else {
+            state.idle_since_ns = now;
         }
         self.refresh_power(cpu);
     }
@@ -482,11 +487,24 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.update_rq_clock(cpu);
         self.dequeue_task(cpu, task, false);
         self.put_prev_task(cpu, task);
-        // The CPU has no current task until it has scheduled.
-        self.tasks[task as usize].on_cpu = false;
         self.detached_current(cpu);
         self.move_queued(task, cpu, dest as u32, PlacementRule::Pinned);
         self.resched_cpu(cpu);
+    }
+
+    /// The running task, already dequeued, leaves `cpu` for another CPU; the idle task stands in until `cpu` schedules.
+    pub(crate) fn detached_current(&mut self, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        let task = std::mem::replace(&mut state.curr, IDLE_TASK);
+        if state.nr_running == 0 {
+            state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.avg.util_sum, state.rt.util_sum, state.dl.util_sum);
+        }
+        self.tasks[task as usize].on_cpu = false;
+        self.outcome.switches += 1;
+        self.outcome.sched_events += 1;
+        self.emit(Event::SchedSwitch { cpu, prev: task, prev_state: TaskState::Running, next: IDLE_TASK });
+        self.set_busy(cpu, false);
+        self.disarm(cpu, Wait::Op);
     }
 
     /// A dequeued task arrives on `dest`.

@@ -145,6 +145,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     speed: 1,
                     idle: IdleRun::default(),
                     idle_calls: 0,
+                    idle_total_ns: 0,
+                    idle_since_ns: BOOT_NS,
                     idle_governor: (idle.new)(),
                     tick_stopped: false,
                     pending: Vec::new(),
@@ -234,7 +236,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     fn start_policy(&mut self, policy: u32) {
         let fixed = match self.policies[policy as usize].governor {
             Governor::Fixed(khz) => Some(khz),
-            Governor::Schedutil(_) => None,
+            Governor::Schedutil(_) | Governor::Dbs(_) => None,
         };
         let khz = fixed.unwrap_or(self.policies[policy as usize].cur_khz);
         self.slow_switch_done(policy, khz);
@@ -243,7 +245,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             let khz = self.case.machine.cluster_of(cpu).opps[self.cpus[cpu as usize].opp as usize].khz;
             self.emit(Event::CpuFrequency { cpu, khz });
         }
-        if fixed.is_some() || self.driver.fast_switch {
+        let slow =
+            matches!(self.policies[policy as usize].governor, Governor::Schedutil(_)) && !self.driver.fast_switch;
+        if !slow {
             return;
         }
         // The kthread "sugov:N" of the slow path: SCHED_DEADLINE with SCHED_FLAG_SUGOV.

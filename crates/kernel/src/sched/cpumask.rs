@@ -83,6 +83,17 @@ impl<'a> CpuSet<'a> {
         None
     }
 
+    /// The lowest CPU that is not below `start` (`cpumask_next()`).
+    #[inline]
+    pub fn first_from(self, start: usize) -> Option<usize> {
+        let (start_word, upper_bits) = (start / BITS, u64::MAX << (start % BITS));
+        let from = start_word.max(self.first_word);
+        (from..self.word_range().end).find_map(|index| {
+            let word = self.word(index) & if index == start_word { upper_bits } else { u64::MAX };
+            (word != 0).then(|| index * BITS + word.trailing_zeros() as usize)
+        })
+    }
+
     /// The lowest CPU that is in both sets (`cpumask_first_and()`).
     #[inline]
     pub fn first_and(self, other: CpuSet<'_>) -> Option<usize> {
@@ -299,6 +310,7 @@ mod tests {
             prop_assert_eq!(set.weight() as usize, cpus.len());
             prop_assert_eq!(set.first(), cpus.first().copied());
             prop_assert_eq!(set.first_and(set_other), cpus.intersection(&other).next().copied());
+            prop_assert_eq!(set.first_from(start), cpus.range(start..).next().copied());
             prop_assert_eq!(set.weight_and(set_other) as usize, cpus.intersection(&other).count());
             prop_assert_eq!(set.is_subset(set_other), cpus.is_subset(&other));
             let wrapped: Vec<usize> =

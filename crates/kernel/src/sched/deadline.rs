@@ -1,1 +1,226 @@
-//! CPU selection of deadline tasks and sugov entities (kernel/sched/deadline.c, cpudeadline.c, v6.12).
+//! Where a waking deadline task goes, and what schedutil's worker has of a deadline task (kernel/sched/deadline.c,
+//! cpudeadline.c, v6.12).
+//!
+//! The worker (`sugov:N`) is a deadline task by name only: it preempts every other one, its running is charged to no budget and
+//! throttled by none, it has no part in the bandwidth, and admission is not asked ([`SUGOV_RUNTIME_NS`]).
+//! Not here: budgets, replenishment, pushing and pulling.
+
+use super::cpumask::{CpuMask, CpuSet};
+use super::domains::SD_WAKE_AFFINE;
+
+/// Bandwidths and densities are fractions of `1 << BW_SHIFT`.
+pub const BW_SHIFT: u32 = 20;
+/// The runtime that schedutil's worker pretends to need, ns (kernel/sched/cpufreq_schedutil.c:`sugov_kthread_create()`).
+pub const SUGOV_RUNTIME_NS: u64 = 1_000_000;
+/// The deadline and period that go with [`SUGOV_RUNTIME_NS`], ns.
+pub const SUGOV_DEADLINE_NS: u64 = 10_000_000;
+
+/// Whether deadline `one` comes before `other`, as a signed distance (`dl_time_before()`).
+#[inline]
+pub fn dl_time_before(one: u64, other: u64) -> bool {
+    (one.wrapping_sub(other) as i64) < 0
+}
+
+/// Runtime by period, in parts of `1 << BW_SHIFT`, truncated (`to_ratio()`); a period of 0 gives 0.
+#[inline]
+pub fn to_ratio(period_ns: u64, runtime_ns: u64) -> u64 {
+    runtime_ns.wrapping_shl(BW_SHIFT).checked_div(period_ns).unwrap_or(0)
+}
+
+/// A deadline entity's claim to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DlClaim {
+    /// The absolute deadline, ns.
+    pub deadline: u64,
+    /// It is schedutil's worker (`SCHED_FLAG_SUGOV`).
+    pub is_sugov: bool,
+}
+
+impl DlClaim {
+    /// Whether this entity preempts the other one: the worker always does (`dl_entity_preempt()`, v6.12).
+    #[inline]
+    pub fn preempts(&self, other: &DlClaim) -> bool {
+        self.is_sugov || dl_time_before(self.deadline, other.deadline)
+    }
+}
+
+/// The deadline task that wakes.
+#[derive(Clone, Copy, Debug)]
+pub struct DlTask<'a> {
+    /// The CPU that it belongs to.
+    pub cpu: usize,
+    /// The CPUs that it may use.
+    pub allowed: CpuSet<'a>,
+    /// How many those are.
+    pub nr_cpus_allowed: u32,
+    /// Its claim.
+    pub claim: DlClaim,
+    /// Runtime by deadline, in parts of `1 << BW_SHIFT` (`dl_density`).
+    pub density: u64,
+}
+
+/// A deadline task that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DlCurr {
+    /// Its claim.
+    pub claim: DlClaim,
+    /// On how many CPUs it may run.
+    pub nr_cpus_allowed: u32,
+}
+
+/// The machine's state as the deadline class reads it.
+pub trait DeadlineFacts {
+    /// The CPUs without a deadline task (`cpudl.free_cpus`).
+    fn free(&self) -> CpuSet<'_>;
+    /// Of the CPUs with deadline tasks, the one whose earliest deadline is latest, and that deadline (`cpudl_maximum()`).
+    fn latest(&self) -> Option<(usize, u64)>;
+    /// The earliest deadline on `cpu`, `None` without deadline tasks.
+    fn earliest_deadline(&self, cpu: usize) -> Option<u64>;
+    /// The deadline task that runs on `cpu`.
+    fn curr(&self, cpu: usize) -> Option<DlCurr>;
+    /// `arch_scale_cpu_capacity()`.
+    fn capacity_orig(&self, cpu: usize) -> u64;
+    /// Whether any CPU of the machine differs in capacity.
+    fn asym_active(&self) -> bool;
+    /// The span and flags of the domain of `cpu` at `level`, 0 the lowest.
+    fn domain(&self, cpu: usize, level: usize) -> Option<(CpuSet<'_>, u32)>;
+}
+
+impl DlTask<'_> {
+    /// Whether the CPU at its highest frequency can serve the task's density (`dl_task_fits_capacity()`).
+    #[inline]
+    pub fn fits(&self, capacity_orig: u64) -> bool {
+        capacity_orig >= self.density >> (BW_SHIFT - 10)
+    }
+}
+
+/// Fills `later_mask` with the CPUs that the task could go to; whether there are any.
+///
+/// Free ones that it fits, or if it fits none the biggest of them; without free CPUs the one with the latest deadline.
+/// kernel/sched/cpudeadline.c:`cpudl_find()`, v6.12.
+pub fn cpudl_find<F: DeadlineFacts>(facts: &F, task: &DlTask<'_>, later_mask: &mut CpuMask) -> bool {
+    later_mask.assign_and(facts.free(), task.allowed);
+    if !later_mask.as_set().is_empty() {
+        if facts.asym_active() {
+            keep_fitting(facts, task, later_mask);
+        }
+        return true;
+    }
+    match facts.latest() {
+        Some((cpu, deadline)) if task.allowed.contains(cpu) && dl_time_before(task.claim.deadline, deadline) => {
+            later_mask.insert(cpu);
+            true
+        }
+        _ => false,
+    }
+}
+
+fn keep_fitting<F: DeadlineFacts>(facts: &F, task: &DlTask<'_>, later_mask: &mut CpuMask) {
+    let (mut max_capacity, mut max_cpu) = (0, None);
+    let mut at = later_mask.as_set().first();
+    while let Some(cpu) = at {
+        let capacity = facts.capacity_orig(cpu);
+        if !task.fits(capacity) {
+            later_mask.remove(cpu);
+            if capacity > max_capacity || (cpu == task.cpu && capacity == max_capacity) {
+                (max_capacity, max_cpu) = (capacity, Some(cpu));
+            }
+        }
+        at = later_mask.as_set().first_from(cpu.wrapping_add(1));
+    }
+    if later_mask.as_set().is_empty()
+        && let Some(cpu) = max_cpu
+    {
+        later_mask.insert(cpu);
+    }
+}
+
+/// The next CPU of both sets after the one that the cursor gave last, around the machine, and the cursor moves there
+/// (`cpumask_any_and_distribute()`).
+fn any_distribute(set: CpuSet<'_>, other: CpuSet<'_>, cursor: &mut usize) -> Option<usize> {
+    let found = set.first_wrap(cursor.wrapping_add(1), |index, word| word & other.word(index));
+    if let Some(cpu) = found {
+        *cursor = cpu;
+    }
+    found
+}
+
+/// A CPU where the task would run earlier: its own, the waking one if that is near, any near one; `None` if there is none.
+///
+/// `distribute` is the waking CPU's cursor over CPUs (`distribute_cpu_mask_prev`), `later_mask` a scratch mask.
+/// kernel/sched/deadline.c:`find_later_rq()`, v6.12.
+pub fn find_later_rq<F: DeadlineFacts>(
+    facts: &F,
+    task: &DlTask<'_>,
+    this_cpu: usize,
+    distribute: &mut usize,
+    later_mask: &mut CpuMask,
+) -> Option<usize> {
+    if task.nr_cpus_allowed == 1 || !cpudl_find(facts, task, later_mask) {
+        return None;
+    }
+    let later = later_mask.as_set();
+    if later.contains(task.cpu) {
+        return Some(task.cpu);
+    }
+    let this_cpu = Some(this_cpu).filter(|&cpu| later.contains(cpu));
+    let mut level = 0;
+    while let Some((span, flags)) = facts.domain(task.cpu, level) {
+        level += 1;
+        if flags & SD_WAKE_AFFINE == 0 {
+            continue;
+        }
+        if let Some(cpu) = this_cpu.filter(|&cpu| span.contains(cpu)) {
+            return Some(cpu);
+        }
+        if let Some(cpu) = any_distribute(later, span, distribute) {
+            return Some(cpu);
+        }
+    }
+    this_cpu.or_else(|| any_distribute(later, later, distribute))
+}
+
+/// The CPU for a waking deadline task, whose CPU is `task.cpu`: it stays unless a deadline task runs there that it does not
+/// preempt or that is pinned, or (with different capacities) the CPU is too small, and a better place is found.
+///
+/// kernel/sched/deadline.c:`select_task_rq_dl()`, v6.12, for a wake-up (`WF_TTWU`); otherwise the task stays.
+pub fn select_task_rq_dl<F: DeadlineFacts>(
+    facts: &F,
+    task: &DlTask<'_>,
+    this_cpu: usize,
+    distribute: &mut usize,
+    later_mask: &mut CpuMask,
+) -> usize {
+    let moves = facts.curr(task.cpu).is_some_and(|curr| {
+        (curr.nr_cpus_allowed < 2 || !task.claim.preempts(&curr.claim)) && task.nr_cpus_allowed > 1
+    });
+    let too_small = facts.asym_active() && !task.fits(facts.capacity_orig(task.cpu));
+    if !moves && !too_small {
+        return task.cpu;
+    }
+    let is_earliest = |cpu: &usize| {
+        facts.earliest_deadline(*cpu).is_none_or(|earliest| dl_time_before(task.claim.deadline, earliest))
+    };
+    find_later_rq(facts, task, this_cpu, distribute, later_mask).filter(is_earliest).unwrap_or(task.cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worker_preempts_everyone() {
+        let worker = DlClaim { deadline: 100, is_sugov: true };
+        let urgent = DlClaim { deadline: 1, is_sugov: false };
+        assert!(worker.preempts(&urgent));
+        assert!(worker.preempts(&worker));
+        assert!(urgent.preempts(&worker), "a later deadline gives way, special or not");
+        assert!(!urgent.preempts(&urgent));
+    }
+
+    #[test]
+    fn ratio_of_the_worker() {
+        assert_eq!(to_ratio(SUGOV_DEADLINE_NS, SUGOV_RUNTIME_NS), (1 << BW_SHIFT) / 10);
+        assert_eq!(to_ratio(0, 1), 0);
+    }
+}

@@ -3,7 +3,8 @@
 use opplab_kernel::sched::balance::{
     BalanceFacts, BalanceHost, BalanceScratch, BalanceTask, BalanceTunables, IdleType, Jiffies, LbEnv, LbFlags,
     MigrationType, PassState, RootDomain, detach_one_task, detach_tasks, need_active_balance,
-    sched_balance_find_src_group, sched_balance_find_src_rq, sched_balance_rq, should_we_balance, update_sd_lb_stats,
+    sched_balance_find_src_group, sched_balance_find_src_rq, sched_balance_rq, should_we_balance, update_idle_cpu_scan,
+    update_sd_lb_stats,
 };
 use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
 use opplab_kernel::sched::find_idlest::{
@@ -11,6 +12,10 @@ use opplab_kernel::sched::find_idlest::{
     sched_balance_find_dst_group_cpu, top_level, update_sg_wakeup_stats,
 };
 use opplab_kernel::sched::group::{CpuLoad, DomainView, GroupCapacity, SchedGroup, SgLbStats, scale_rt_capacity};
+use opplab_kernel::sched::newidle::{
+    BalanceClock, DomainBalance, Newidle, NewidleFacts, NewidleHost, Pulled, RqBalance, sched_balance_domains,
+    sched_balance_newidle,
+};
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::sched::task_list::TaskLists;
 
@@ -21,6 +26,11 @@ use crate::{Diff, Family, Source, Tally, VerifyError};
 pub const FAMILIES: &[Family] = &[
     Family { name: "lb_pass", run: run_pass },
     Family { name: "lb_detach", run: run_detach },
+    Family { name: "lb_interval", run: run_interval },
+    Family { name: "lb_idle_scan", run: run_idle_scan },
+    Family { name: "lb_newidle_cost", run: run_newidle_cost },
+    Family { name: "lb_newidle", run: run_newidle },
+    Family { name: "lb_domains", run: run_domains },
     Family { name: "find_idlest", run: run_find_idlest },
 ];
 
@@ -749,6 +759,223 @@ fn run_find_idlest(source: &Source, tally: &mut Tally) -> Result<(), VerifyError
         let dst_cpu = sched_balance_find_dst_cpu(&machine, &task, top, this_cpu, prev_cpu, sd_flag);
         diff.eq("dst_cpu", line.num("dst_cpu")?, dst_cpu);
         tally.case(|| line.place(), diff.finish());
+    }
+    Ok(())
+}
+
+fn run_interval(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    for row in source.table()?.rows() {
+        let (hz, n_cpus) = (row.num("hz")?, row.num("nr_cpus_online")?);
+        let max_interval = opplab_kernel::sched::newidle::max_load_balance_interval(hz, n_cpus);
+        let clock = BalanceClock { hz, jiffies: 0, max_interval };
+        let interval =
+            clock.balance_interval(row.num("balance_interval_ms")?, row.num("busy_factor")?, row.flag("cpu_busy")?);
+        let mut diff = Diff::default();
+        diff.eq("max_load_balance_interval", row.num("max_load_balance_interval")?, max_interval);
+        diff.eq("jiffies_out", row.num("jiffies_out")?, interval);
+        tally.case(|| row.place(), diff.finish());
+    }
+    Ok(())
+}
+
+fn run_idle_scan(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    for row in source.table()?.rows() {
+        let nr = update_idle_cpu_scan(
+            idle_type(row.num("idle_type")?),
+            row.num("llc_size")?,
+            row.num("sd_span_weight")?,
+            row.num("imbalance_pct")?,
+            row.num("sum_util")?,
+        );
+        let mut diff = Diff::default();
+        diff.eq("after", row.num("after")?, nr.unwrap_or(row.num("before")?));
+        tally.case(|| row.place(), diff.finish());
+    }
+    Ok(())
+}
+
+fn run_newidle_cost(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    let mut domain = DomainBalance::default();
+    for row in source.table()?.rows() {
+        let expected = DomainBalance {
+            newidle_call: row.num("newidle_call")?,
+            newidle_success: row.num("newidle_success")?,
+            newidle_ratio: row.num("newidle_ratio")?,
+            max_newidle_lb_cost: row.num("max_newidle_lb_cost")?,
+            last_decay_max_lb_cost: row.num("last_decay")?,
+            ..DomainBalance::default()
+        };
+        let mut diff = Diff::default();
+        if row.num::<i64>("step")? < 0 {
+            domain = expected;
+        } else {
+            let (cost, success) = (row.num("cost")?, row.num("success")?);
+            let decayed = domain.update_newidle_cost(cost, success, row.num("jiffies")?, row.num("hz")?);
+            diff.eq("ret", row.flag("ret")?, decayed);
+        }
+        diff.eq("domain", expected, domain);
+        tally.case(|| row.place(), diff.finish());
+    }
+    Ok(())
+}
+
+/// The CPU of a line of `lb_newidle` or `lb_domains`: each pass does what the line says.
+struct NewidleLine {
+    clock: u64,
+    update_blocked_cost: u64,
+    results: Vec<[u64; 5]>,
+    rng: Vec<u32>,
+    rng_used: usize,
+    levels_balanced: Vec<usize>,
+    nr_running: u32,
+    h_nr_queued: u32,
+    idle_h_nr: u32,
+    is_idle: bool,
+    serialize_busy: bool,
+}
+
+impl NewidleHost for NewidleLine {
+    fn balance(&mut self, level: usize, _domain: &mut DomainBalance, _idle: IdleType) -> Pulled {
+        let [pulled, continue_balancing, cost, other, rt] = self.results[level];
+        self.levels_balanced.push(level);
+        self.clock += cost;
+        // The vectors leave the tasks that a pass pulled out of the counts.
+        self.h_nr_queued += other as u32;
+        self.nr_running += other as u32 + rt as u32;
+        self.is_idle &= self.nr_running == 0;
+        Pulled { ld_moved: pulled as u32, continue_balancing: continue_balancing != 0 }
+    }
+    fn sched_clock(&mut self) -> u64 {
+        self.clock
+    }
+    fn update_blocked_averages(&mut self) {
+        self.clock += self.update_blocked_cost;
+    }
+    fn sched_rng(&mut self) -> u32 {
+        self.rng_used += 1;
+        self.rng[self.rng_used - 1]
+    }
+    fn nr_running(&self) -> u32 {
+        self.nr_running
+    }
+    fn h_nr_queued(&self) -> u32 {
+        self.h_nr_queued
+    }
+    fn is_sched_idle(&self) -> bool {
+        self.nr_running != 0 && self.nr_running == self.idle_h_nr
+    }
+    fn is_idle(&self) -> bool {
+        self.is_idle
+    }
+    fn try_serialize(&mut self) -> bool {
+        !self.serialize_busy
+    }
+    fn end_serialize(&mut self) {}
+}
+
+/// The fields of a domain in the order of the vectors.
+fn domain_fields(domain: &DomainBalance) -> [u64; 9] {
+    [
+        domain.pass.balance_interval,
+        domain.busy_factor.into(),
+        domain.last_balance,
+        domain.flags.into(),
+        domain.newidle_call.into(),
+        domain.newidle_success.into(),
+        domain.newidle_ratio.into(),
+        domain.max_newidle_lb_cost,
+        domain.last_decay_max_lb_cost,
+    ]
+}
+
+fn run_newidle(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    run_when(source, tally, true)
+}
+
+fn run_domains(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    run_when(source, tally, false)
+}
+
+fn run_when(source: &Source, tally: &mut Tally, newidle: bool) -> Result<(), VerifyError> {
+    for (number, value) in source.json_lines()? {
+        let line = Fields::new(source, number, &value);
+        let mut diff = Diff::default();
+        compare_when(&line, newidle, &mut diff)?;
+        tally.case(|| line.place(), diff.finish());
+    }
+    Ok(())
+}
+
+fn compare_when(line: &Fields<'_>, newidle: bool, diff: &mut Diff) -> Result<(), VerifyError> {
+    const UNTOUCHED: u64 = 123;
+    let mut domains = Vec::new();
+    for domain in line.get("domains")?.items()? {
+        domains.push(DomainBalance {
+            pass: PassState { balance_interval: domain.nth(0)?, ..PassState::default() },
+            busy_factor: domain.nth(1)?,
+            last_balance: domain.nth(2)?,
+            flags: domain.nth(3)?,
+            newidle_call: domain.nth(4)?,
+            newidle_success: domain.nth(5)?,
+            newidle_ratio: domain.nth(6)?,
+            max_newidle_lb_cost: domain.nth(7)?,
+            last_decay_max_lb_cost: domain.nth(8)?,
+        });
+    }
+    let mut results = Vec::new();
+    for result in line.get("balance_result")?.items()? {
+        let mut fields = [0; 5];
+        for (place, field) in result.items()?.take(5).enumerate() {
+            fields[place] = field.int()?;
+        }
+        results.push(fields);
+    }
+    let nr_running = line.num("nr_running")?;
+    let mut host = NewidleLine {
+        clock: line.num("clock")?,
+        update_blocked_cost: line.num("update_blocked_cost")?,
+        results,
+        rng: line.nums("rng")?,
+        rng_used: 0,
+        levels_balanced: Vec::new(),
+        nr_running,
+        h_nr_queued: nr_running,
+        idle_h_nr: line.num("idle_h_nr")?,
+        is_idle: nr_running == 0,
+        serialize_busy: line.flag("serialize_busy")?,
+    };
+    let mut rq = RqBalance {
+        next_balance: line.num("next_balance")?,
+        idle_stamp: UNTOUCHED,
+        avg_idle: line.num("avg_idle")?,
+        max_idle_balance_cost: line.num("max_idle_balance_cost")?,
+    };
+    let clock =
+        BalanceClock { hz: line.num("hz")?, jiffies: line.num("jiffies")?, max_interval: line.num("max_lb_interval")? };
+    let result = if newidle {
+        let facts = NewidleFacts {
+            ttwu_pending: line.flag("ttwu_pending")?,
+            cpu_active: line.flag("cpu_active")?,
+            rd_overloaded: line.flag("rd_overloaded")?,
+            rq_clock: host.clock,
+            ni_random: true,
+        };
+        sched_balance_newidle(&mut host, &mut rq, &mut domains, &facts, &clock)
+    } else {
+        let idle = idle_type(line.num("idle")?);
+        sched_balance_domains(&mut host, &mut rq, &mut domains, idle, &clock, line.num("migration_cost")?);
+        Newidle::default()
+    };
+    let out = line.get("out")?;
+    diff.eq("ret", out.num("ret")?, result.pulled);
+    diff.eq("levels_balanced", out.nums("levels_balanced")?, host.levels_balanced);
+    diff.eq("rng_used", out.num("rng_used")?, host.rng_used);
+    diff.eq("next_balance", out.num("next_balance")?, rq.next_balance);
+    diff.eq("idle_stamp", out.num("idle_stamp")?, rq.idle_stamp);
+    diff.eq("max_idle_balance_cost", out.num("max_idle_balance_cost")?, rq.max_idle_balance_cost);
+    diff.eq("nohz_newidle", out.flag("nohz_newidle")?, result.nohz_newidle);
+    for (level, (expected, got)) in out.get("domains")?.items()?.zip(&domains).enumerate() {
+        diff.eq(&format!("domain {level}"), expected.ints()?, domain_fields(got).to_vec());
     }
     Ok(())
 }

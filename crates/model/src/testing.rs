@@ -1,0 +1,526 @@
+//! Random machines, workloads and policies for swarm tests (feature `testing`): anything that files can say, drawn from
+//! a seed, so that a failing case is named by one number.
+//!
+//! What is drawn is valid: every machine survives the round trip as TOML, every workload passes
+//! [`Workload::check`]. Every loop takes time, every lock is given back, and a condition is waited for with its mutex
+//! held; tasks may still wait for ever, because the one that would wake them has ended.
+
+use rand_core::Rng;
+use rand_pcg::Pcg64;
+
+use opplab_kernel::cpuidle::IDLE_GOVERNORS;
+use opplab_kernel::profile::PROFILES;
+
+use crate::case::CaseFile;
+use crate::machine::{
+    Cluster, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare,
+};
+use crate::policy::{EnergyModelSource, GOVERNORS, Placement, Policy};
+use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
+
+/// What may be drawn; narrow it to what is to be tested.
+#[derive(Debug, Clone)]
+pub struct Swarm {
+    /// Most CPUs.
+    pub nr_cpus_max: u32,
+    /// Most tasks that start with the run.
+    pub nr_tasks_max: u32,
+    /// Governors to draw from.
+    pub governors: Vec<&'static str>,
+    /// Kernel profiles to draw from.
+    pub kernels: Vec<&'static str>,
+    /// Idle governors to draw from.
+    pub idle_governors: Vec<&'static str>,
+    /// Whether tasks are drawn of classes other than the fair one.
+    pub classes: bool,
+    /// Whether channels and block devices are drawn.
+    pub io: bool,
+    /// Shortest and longest simulated time in ns.
+    pub duration_ns: (u64, u64),
+}
+
+impl Default for Swarm {
+    fn default() -> Self {
+        Self {
+            nr_cpus_max: 256,
+            nr_tasks_max: 200,
+            governors: GOVERNORS.to_vec(),
+            kernels: PROFILES.iter().map(|&(name, _)| name).collect(),
+            idle_governors: IDLE_GOVERNORS.iter().map(|entry| entry.name).collect(),
+            classes: true,
+            io: true,
+            duration_ns: (1_000_000, 200_000_000),
+        }
+    }
+}
+
+/// Draws from one stream of a seed.
+struct Draw(Pcg64);
+
+impl Draw {
+    fn new(seed: u64, stream: u128) -> Self {
+        Self(Pcg64::new(seed.into(), stream))
+    }
+
+    /// A number `min..=max`.
+    fn int(&mut self, min: u64, max: u64) -> u64 {
+        assert!(min <= max);
+        let span = u128::from(max - min) + 1;
+        min + (u128::from(self.0.next_u64()) % span) as u64
+    }
+
+    fn u32(&mut self, min: u32, max: u32) -> u32 {
+        self.int(min.into(), max.into()) as u32
+    }
+
+    /// A number `min..=max`, each power of two as likely as the next: small ones come often, large ones come.
+    fn skewed(&mut self, min: u64, max: u64) -> u64 {
+        let bits = self.int(0, u64::from(u64::BITS - (max - min).leading_zeros()));
+        min + self.int(0, (1u64 << bits).wrapping_sub(1).min(max - min))
+    }
+
+    /// True in `percent` of all draws.
+    fn chance(&mut self, percent: u64) -> bool {
+        self.int(1, 100) <= percent
+    }
+
+    fn pick<T: Clone>(&mut self, items: &[T]) -> T {
+        items[self.int(0, items.len() as u64 - 1) as usize].clone()
+    }
+}
+
+impl Swarm {
+    /// A whole case.
+    pub fn case(&self, seed: u64) -> CaseFile {
+        let machine = self.machine(seed);
+        CaseFile {
+            experiment: String::from("swarm"),
+            benchmark: String::from("random"),
+            param: format!("seed={seed}"),
+            iteration: 0,
+            seed,
+            duration_ns: Draw::new(seed, 1).int(self.duration_ns.0, self.duration_ns.1),
+            workload: self.workload(seed, &machine),
+            policy: self.policy(seed, &machine),
+            machine,
+        }
+    }
+
+    /// A machine.
+    pub fn machine(&self, seed: u64) -> Machine {
+        let draw = &mut Draw::new(seed, 2);
+        let nr_cpus = draw.skewed(1, self.nr_cpus_max.max(1).into()) as u32;
+        let nr_clusters = draw.skewed(1, u64::from(nr_cpus.min(8))) as u32;
+        // Threads of a core are numbered as on x86: all first threads before all second ones, or side by side.
+        let smt = nr_cpus.is_multiple_of(2 * nr_clusters) && draw.chance(30);
+        let interleaved = draw.chance(30);
+        let mut cluster_of: Vec<u32> = (0..nr_cpus).map(|cpu| cpu % nr_clusters).collect();
+        if !interleaved {
+            cluster_of.sort_unstable();
+        }
+        let mut cpus_of: Vec<Vec<u32>> = vec![Vec::new(); nr_clusters as usize];
+        for (cpu, &cluster) in cluster_of.iter().enumerate() {
+            cpus_of[cluster as usize].push(cpu as u32);
+        }
+        let biggest = draw.u32(0, nr_clusters - 1);
+        let symmetric = draw.chance(30);
+        let clusters: Vec<Cluster> = (0..nr_clusters)
+            .map(|index| {
+                let capacity = if index == biggest || symmetric { 1024 } else { draw.u32(64, 1024) };
+                random_cluster(draw, index, cpus_of[index as usize].clone(), capacity)
+            })
+            .collect();
+        // The two threads of a core are neighbours within their cluster's list.
+        let mut core: Vec<u32> = (0..nr_cpus).collect();
+        if smt {
+            for (next, pair) in cpus_of.iter().flat_map(|cpus| cpus.chunks(2)).enumerate() {
+                for &cpu in pair {
+                    core[cpu as usize] = next as u32;
+                }
+            }
+        }
+        let nr_nodes = if draw.chance(20) { draw.u32(1, nr_clusters) } else { 1 };
+        let one_llc = nr_nodes == 1 && draw.chance(30);
+        let cpus = (0..nr_cpus as usize)
+            .map(|cpu| {
+                let cluster = cluster_of[cpu];
+                let node = cluster % nr_nodes;
+                let llc = if one_llc { 0 } else { cluster };
+                CpuPlace { cluster, core: core[cpu], llc, node, package: node }
+            })
+            .collect();
+        let distance = |a: u32, b: u32| if a == b { 10 } else { 10 + 10 * a.abs_diff(b) };
+        let invariance = if draw.chance(50) { InvarianceSource::FreqChange } else { InvarianceSource::CountersAtTick };
+        let drivers = ["scmi", "cppc_cpufreq"].map(|name| random_driver(draw, name));
+        let [cpufreq, cppc] = drivers;
+        let cost = |draw: &mut Draw| if draw.chance(30) { 0 } else { draw.skewed(0, 20_000) };
+        Machine {
+            name: format!("random-{seed}"),
+            provenance: String::from("drawn at random"),
+            cpus,
+            clusters,
+            numa_distance: (0..nr_nodes).map(|a| (0..nr_nodes).map(|b| distance(a, b)).collect()).collect(),
+            cpufreq,
+            other_drivers: vec![cppc],
+            invariance,
+            costs: Costs {
+                context_switch_ns: cost(draw),
+                wakeup_ns: cost(draw),
+                ipi_ns: cost(draw),
+                tick_ns: cost(draw),
+                sugov_work_ns: cost(draw),
+            },
+            floor_uw: draw.skewed(0, 100_000_000),
+            smt_yield: if smt { draw.u32(256, 1024) } else { 1024 },
+            shared_stream: draw.chance(5),
+            sources: Vec::new(),
+        }
+    }
+
+    /// A policy that fits the machine.
+    pub fn policy(&self, seed: u64, machine: &Machine) -> Policy {
+        let draw = &mut Draw::new(seed, 3);
+        let models = [EnergyModelSource::None, EnergyModelSource::Registered, EnergyModelSource::Artificial];
+        let nr_cpus = machine.nr_cpus() as u32;
+        Policy {
+            label: String::from("random"),
+            kernel: draw.pick(&self.kernels).to_owned(),
+            driver: draw.pick(&["", "scmi", "cppc_cpufreq"]).to_owned(),
+            governor: draw.pick(&self.governors).to_owned(),
+            idle_governor: draw.pick(&self.idle_governors).to_owned(),
+            eas: draw.chance(60),
+            energy_model: draw.pick(&models),
+            hz: draw.pick(&[100, 250, 300, 1000]),
+            pelt_half_life_ms: draw.pick(&[8, 16, 32, 32, 32]),
+            sugov_cpus: if draw.chance(10) { vec![draw.u32(0, nr_cpus - 1)] } else { Vec::new() },
+            no_overutilized: draw.chance(10),
+            reversed_energy_model: draw.chance(10),
+            placement: if draw.chance(10) { Placement::Random } else { Placement::Kernel },
+            ..Policy::default()
+        }
+    }
+
+    /// A workload that fits the machine.
+    pub fn workload(&self, seed: u64, machine: &Machine) -> Workload {
+        let draw = &mut Draw::new(seed, 4);
+        let nr_cpus = machine.nr_cpus() as u32;
+        let nr_tasks = draw.skewed(1, self.nr_tasks_max.max(1).into()) as u32;
+        let nr_templates = if draw.chance(30) { draw.u32(1, 2) } else { 0 };
+        let cpu_sets: Vec<Vec<u32>> = (0..draw.int(0, 3)).map(|_| random_cpus(draw, nr_cpus)).collect();
+        let io = if self.io { draw.int(0, 2) } else { 0 };
+        let mut workload = Workload {
+            name: String::from("random"),
+            cpu_sets,
+            nr_mutexes: draw.u32(0, 3),
+            nr_conds: draw.u32(0, 3),
+            barriers: (0..draw.int(0, 2)).map(|_| draw.skewed(1, nr_tasks.into()) as u32).collect(),
+            semaphores: (0..draw.int(0, 2)).map(|_| draw.u32(0, 3)).collect(),
+            nr_timers: draw.u32(0, 2),
+            cumulative_slack: draw.chance(20),
+            channels: (0..io)
+                .map(|_| ChannelSpec { capacity_bytes: draw.skewed(1, 65_536) as u32, sync_wakeup: draw.chance(50) })
+                .collect(),
+            devices: (0..io)
+                .map(|_| DeviceSpec {
+                    service_ns: draw.skewed(1, 10_000_000),
+                    per_kib_ns: draw.skewed(0, 10_000),
+                    queue_depth: draw.skewed(1, 256) as u32,
+                    irq_cpu: draw.chance(50).then(|| draw.u32(0, nr_cpus - 1)),
+                })
+                .collect(),
+            ..Workload::default()
+        };
+        for index in 0..nr_tasks + nr_templates {
+            let initial = index < nr_tasks;
+            let template = (initial && nr_templates > 0).then_some(nr_tasks);
+            let task = self.task(draw, &workload, nr_cpus, index, initial, template);
+            workload.tasks.push(task);
+        }
+        workload.check(nr_cpus as usize).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        workload
+    }
+
+    /// A task. `template` is what it may fork.
+    fn task(
+        &self,
+        draw: &mut Draw,
+        shared: &Workload,
+        nr_cpus: u32,
+        index: u32,
+        initial: bool,
+        template: Option<u32>,
+    ) -> TaskSpec {
+        let nr_own_timers = draw.u32(0, 2);
+        let mut ops: Vec<Op> = Vec::new();
+        let mut phases: Vec<PhaseSpec> = Vec::new();
+        // What is forked must end, or there would be ever more of them.
+        let outer = if initial && draw.chance(60) { None } else { Some(draw.u32(1, 4)) };
+        ops.push(Op::LoopBegin { slot: 0, count: outer });
+        for _ in 0..draw.int(1, 3) {
+            let begin = ops.len() as u32;
+            let inner = draw.chance(60);
+            if inner {
+                ops.push(Op::LoopBegin { slot: 1, count: Some(draw.skewed(1, 200) as u32) });
+            }
+            // Every loop takes time.
+            ops.push(Op::Run { work_ns: draw.skewed(1_000, 30_000_000), fixed: random_fixed(draw) });
+            let mut timed = false;
+            for _ in 0..draw.int(0, 6) {
+                timed |= self.step(draw, &mut ops, shared, nr_own_timers, template);
+            }
+            ops.push(Op::Activation { phase: phases.len() as u16, timed });
+            phases.push(PhaseSpec { name: format!("p{}", phases.len()), run_ns: 0, period_ns: 0 });
+            if inner {
+                ops.push(Op::LoopEnd { slot: 1, begin });
+            }
+        }
+        ops.push(Op::LoopEnd { slot: 0, begin: 0 });
+        ops.push(Op::Exit);
+        TaskSpec {
+            name: format!("task{index}"),
+            initial,
+            delay_ns: draw.skewed(0, 30_000_000),
+            policy: self.sched_policy(draw),
+            cpus: random_set(draw, shared),
+            spawn_cpu: draw.chance(50).then(|| draw.u32(0, nr_cpus - 1)),
+            ops,
+            loop_slots: 2,
+            nr_own_timers,
+            phases,
+        }
+    }
+
+    /// One step, or a few that belong together; whether it was a timer.
+    fn step(
+        &self,
+        draw: &mut Draw,
+        ops: &mut Vec<Op>,
+        shared: &Workload,
+        nr_own_timers: u32,
+        template: Option<u32>,
+    ) -> bool {
+        let index = |draw: &mut Draw, len: usize| draw.u32(0, len as u32 - 1);
+        match draw.int(0, 17) {
+            0..=2 => ops.push(Op::Sleep { ns: draw.skewed(0, 20_000_000) }),
+            3 => ops.push(Op::Run { work_ns: draw.skewed(0, 20_000_000), fixed: random_fixed(draw) }),
+            4 => ops.push(Op::Runtime { wall_ns: draw.skewed(0, 5_000_000) }),
+            5..=7 => {
+                let own = nr_own_timers > 0 && (shared.nr_timers == 0 || draw.chance(70));
+                let nr = if own { nr_own_timers } else { shared.nr_timers };
+                if nr > 0 {
+                    let timer = draw.u32(0, nr - 1);
+                    let period_ns = draw.skewed(0, 32_000_000);
+                    ops.push(Op::Timer { timer, period_ns, absolute: draw.chance(30), own });
+                    return true;
+                }
+            }
+            8 if shared.nr_mutexes > 0 => {
+                let mutex = index(draw, shared.nr_mutexes as usize);
+                let inside = Op::Run { work_ns: draw.skewed(0, 2_000_000), fixed: 0 };
+                ops.extend([Op::Lock { mutex }, inside, Op::Unlock { mutex }]);
+            }
+            9 if shared.nr_mutexes > 0 && shared.nr_conds > 0 => {
+                let mutex = index(draw, shared.nr_mutexes as usize);
+                let cond = index(draw, shared.nr_conds as usize);
+                ops.extend([Op::Lock { mutex }, Op::Wait { cond, mutex }, Op::Unlock { mutex }]);
+            }
+            10 if shared.nr_conds > 0 => {
+                let cond = index(draw, shared.nr_conds as usize);
+                let wakes = [Op::Signal { cond }, Op::Broadcast { cond }, Op::Resume { cond }, Op::Suspend { cond }];
+                ops.push(draw.pick(&wakes));
+            }
+            11 if !shared.barriers.is_empty() => {
+                ops.push(Op::Barrier { barrier: index(draw, shared.barriers.len()) });
+            }
+            12 if !shared.semaphores.is_empty() => {
+                let sem = index(draw, shared.semaphores.len());
+                ops.push(draw.pick(&[Op::SemPost { sem }, Op::SemWait { sem }]));
+            }
+            13 => ops.push(draw.pick(&[Op::Yield, Op::Count])),
+            14 => match draw.int(0, 2) {
+                0 => ops.push(Op::SetCpus { set: random_set(draw, shared) }),
+                1 => ops.push(Op::SetPolicy { policy: self.sched_policy(draw) }),
+                _ => {
+                    let clamp = |draw: &mut Draw| draw.chance(60).then(|| draw.int(0, 1024) as u16);
+                    ops.push(Op::SetUclamp { min: clamp(draw), max: clamp(draw) });
+                }
+            },
+            15 => {
+                if let Some(task) = template {
+                    ops.push(Op::Fork { task });
+                    if draw.chance(70) {
+                        ops.push(Op::WaitChild);
+                    }
+                }
+            }
+            16 if !shared.channels.is_empty() => {
+                let channel = index(draw, shared.channels.len());
+                // A message that is larger than its channel would never fit.
+                let most = shared.channels[channel as usize].capacity_bytes;
+                let bytes = draw.skewed(1, most.into()) as u32;
+                ops.push(draw.pick(&[Op::Send { channel, bytes }, Op::Recv { channel }]));
+            }
+            17 if !shared.devices.is_empty() => {
+                let device = index(draw, shared.devices.len());
+                ops.push(Op::Io { device, bytes: draw.skewed(1, 1 << 20) as u32 });
+            }
+            _ => {}
+        }
+        false
+    }
+
+    fn sched_policy(&self, draw: &mut Draw) -> SchedPolicy {
+        let nice = draw.int(0, 39) as i8 - 20;
+        if !self.classes || draw.chance(80) {
+            return draw.pick(&[SchedPolicy::Other { nice }, SchedPolicy::default(), SchedPolicy::Batch { nice }]);
+        }
+        match draw.int(0, 3) {
+            0 => SchedPolicy::Idle,
+            1 => SchedPolicy::Fifo { priority: draw.int(1, 99) as u8 },
+            2 => SchedPolicy::RoundRobin { priority: draw.int(1, 99) as u8 },
+            _ => {
+                let period_ns = draw.int(2_000_000, 50_000_000);
+                let deadline_ns = draw.int(1_500_000, period_ns);
+                SchedPolicy::Deadline { runtime_ns: draw.int(1_000_000, deadline_ns), deadline_ns, period_ns }
+            }
+        }
+    }
+}
+
+fn random_fixed(draw: &mut Draw) -> u16 {
+    if draw.chance(70) { 0 } else { draw.int(0, 1024) as u16 }
+}
+
+fn random_set(draw: &mut Draw, shared: &Workload) -> Option<u32> {
+    (!shared.cpu_sets.is_empty() && draw.chance(30)).then(|| draw.u32(0, shared.cpu_sets.len() as u32 - 1))
+}
+
+fn random_cpus(draw: &mut Draw, nr_cpus: u32) -> Vec<u32> {
+    let percent = draw.int(10, 90);
+    let mut cpus: Vec<u32> = (0..nr_cpus).filter(|_| draw.chance(percent)).collect();
+    if cpus.is_empty() {
+        cpus.push(draw.u32(0, nr_cpus - 1));
+    }
+    cpus
+}
+
+fn random_driver(draw: &mut Draw, name: &str) -> Cpufreq {
+    let transition_latency_ns = draw.skewed(0, 10_000_000);
+    Cpufreq {
+        driver: name.to_owned(),
+        transition_latency_ns,
+        transition_delay_us: if draw.chance(70) { 0 } else { draw.skewed(0, 20_000) as u32 },
+        fast_switch: draw.chance(50),
+        switch_ns: if draw.chance(50) { transition_latency_ns } else { draw.skewed(0, 5_000_000) },
+        dvfs_possible_from_any_cpu: draw.chance(50),
+        freq_table: name != "cppc_cpufreq",
+    }
+}
+
+fn random_cluster(draw: &mut Draw, index: u32, cpus: Vec<u32>, capacity: u32) -> Cluster {
+    let nr_opps = draw.skewed(1, 16);
+    let mut opps: Vec<Opp> = Vec::new();
+    let mut khz = draw.u32(100, 1000) * 1000;
+    let mut power_uw = draw.skewed(1_000, 500_000);
+    let mut cluster_uw = draw.skewed(0, 50_000);
+    for _ in 0..nr_opps {
+        let busy_uw = if draw.chance(50) { power_uw } else { power_uw * draw.int(50, 150) / 100 };
+        opps.push(Opp {
+            khz,
+            mv: if draw.chance(50) { 0 } else { draw.u32(500, 1200) },
+            power_uw,
+            busy_uw,
+            cluster_uw,
+        });
+        khz += draw.u32(1, 400) * 1000;
+        // Not every energy model is monotonic; some states are inefficient.
+        power_uw += draw.skewed(1, 1_000_000);
+        cluster_uw += draw.skewed(0, 20_000);
+    }
+    let (lowest_khz, highest_khz) = (opps[0].khz, opps[opps.len() - 1].khz);
+    let highest_perf = 100 * capacity;
+    let lowest_perf = ((u64::from(highest_perf) * u64::from(lowest_khz) / u64::from(highest_khz)) as u32).max(1);
+    let (nr_idle, nr_cluster_idle) = (draw.int(0, 4), draw.int(0, 1));
+    let mut states = |nr: u64, prefix: &str, latencies: bool| -> Vec<IdleState> {
+        let mut residency_ns = 0;
+        let mut power_uw = draw.skewed(0, 100_000);
+        (0..nr)
+            .map(|state| {
+                residency_ns += draw.skewed(0, 3_000_000);
+                power_uw = draw.int(0, power_uw);
+                IdleState {
+                    name: format!("{prefix}{state}"),
+                    entry_latency_ns: if latencies { draw.skewed(0, 500_000) } else { 0 },
+                    exit_latency_ns: if latencies { draw.skewed(0, 2_000_000) } else { 0 },
+                    target_residency_ns: residency_ns,
+                    power_uw,
+                }
+            })
+            .collect()
+    };
+    let idle = states(nr_idle, "C", true);
+    let cluster_idle = states(nr_cluster_idle, "cluster", false);
+    Cluster {
+        name: format!("cluster{index}"),
+        cpus,
+        capacity,
+        policy: draw.pick(&[PolicyShare::Shared, PolicyShare::Shared, PolicyShare::Core, PolicyShare::Cpu]),
+        opps,
+        idle,
+        cluster_idle,
+        cluster_idle_uw: draw.chance(30).then(|| draw.skewed(0, 50_000)),
+        efficiency_class: draw.skewed(0, 255) as u32,
+        cppc: Some(CppcCaps {
+            highest_perf,
+            nominal_perf: highest_perf,
+            lowest_nonlinear_perf: lowest_perf,
+            lowest_perf,
+            lowest_freq_mhz: lowest_khz / 1000,
+            nominal_freq_mhz: highest_khz / 1000,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{machine_to_toml, parse_machine};
+
+    #[test]
+    fn what_is_drawn_is_valid_and_of_many_kinds() {
+        let swarm = Swarm::default();
+        let mut most_cpus = 0;
+        let mut steps = std::collections::BTreeSet::new();
+        for seed in 0..300 {
+            let case = swarm.case(seed);
+            most_cpus = most_cpus.max(case.machine.nr_cpus());
+            let text = machine_to_toml(&case.machine);
+            let machine =
+                parse_machine("random.toml", &text).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
+            assert_eq!(machine, case.machine, "seed {seed}");
+            let text = case.to_json();
+            let back = CaseFile::from_json("random.json", &text).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_eq!(back, case, "seed {seed}");
+            assert_eq!(swarm.case(seed), case, "seed {seed}");
+            for op in case.workload.tasks.iter().flat_map(|task| &task.ops) {
+                steps.insert(format!("{op:?}").split([' ', '(']).next().unwrap_or_default().to_owned());
+            }
+        }
+        assert!(most_cpus > 100);
+        // Every kind of step is drawn.
+        assert_eq!(steps.len(), 28, "{steps:?}");
+    }
+
+    #[test]
+    fn limits_hold() {
+        let swarm = Swarm { nr_cpus_max: 4, nr_tasks_max: 3, classes: false, io: false, ..Swarm::default() };
+        for seed in 0..100 {
+            let case = swarm.case(seed);
+            assert!(case.machine.nr_cpus() <= 4);
+            assert!(case.workload.tasks.iter().filter(|task| task.initial).count() <= 3);
+            assert!(case.workload.channels.is_empty());
+            let fair = |policy: &SchedPolicy| matches!(policy, SchedPolicy::Other { .. } | SchedPolicy::Batch { .. });
+            assert!(case.workload.tasks.iter().all(|task| fair(&task.policy)));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+"""Statistics of results: means with intervals, comparisons of two samples, and mmtests' bootstrap.
+
+Computed by the crate `opplab-stats`; see its documentation for definitions and sources. Rates (`harmonic=True`) are averaged
+harmonically, and their intervals and tests are those of the reciprocals, which are times.
+"""
+
+from __future__ import annotations
+
+from opplab._opplab import stats_holm, stats_mean, stats_mmtests, stats_ratio, stats_submean
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["compare", "holm", "mean", "mmtests", "stream_of", "submean"]
+
+
+def mean(
+    values: Sequence[float],
+    *,
+    harmonic: bool = False,
+    confidence: float = 0.95,
+    resamples: int = 0,
+    seed: int = 1,
+    stream: int = 0,
+) -> tuple[float, tuple[float, float], tuple[float, float]]:
+    """Mean, Student-t interval, and BCa bootstrap interval (NaN unless `resamples` says how many).
+
+    Examples
+    --------
+    >>> center, (low, high), _ = mean([10.2, 11.1, 9.8, 10.9])
+    >>> f"{center:.2f} {low:.2f} {high:.2f}"
+    '10.50 9.54 11.46'
+    """
+    return stats_mean(
+        list(values), harmonic=harmonic, confidence=confidence, resamples=resamples, seed=seed, stream=stream
+    )
+
+
+def compare(
+    base: Sequence[float],
+    new: Sequence[float],
+    *,
+    harmonic: bool = False,
+    paired: bool = False,
+    confidence: float = 0.95,
+    resamples: int = 9999,
+    seed: int = 1,
+    stream: int = 0,
+) -> dict[str, float]:
+    """Compare two samples.
+
+    Parameters
+    ----------
+    base, new : sequence of float
+    harmonic : bool
+        The values are rates.
+    paired : bool
+        Values of equal index belong together (the same seed in both runs): the t-test and the interval are of the pairs'
+        ratios.
+    confidence : float
+    resamples : int
+        Of the BCa bootstrap; 0 asks for the delta method, which is as good for hundreds of values and much quicker.
+    seed, stream : int
+        Of the bootstrap; each cell of a table has a stream of its own.
+
+    Returns
+    -------
+    dict
+        ``ratio`` of the means with its interval ``low`` to ``high``; ``t``, ``df`` and two-sided ``p`` of Welch's (or the
+        paired) t-test; ``hedges_g``, the difference in standard deviations.
+
+    Examples
+    --------
+    >>> found = compare([10.2, 11.1, 9.8, 10.9], [12.1, 13.3, 11.9, 12.8])
+    >>> f"{found['ratio']:.3f} {found['p']:.4f} {found['hedges_g']:.1f}"
+    '1.193 0.0038 2.8'
+    """
+    return stats_ratio(
+        list(base),
+        list(new),
+        harmonic=harmonic,
+        paired=paired,
+        confidence=confidence,
+        resamples=resamples,
+        seed=seed,
+        stream=stream,
+    )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction; NaN stays NaN and does not count.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    return stats_holm(list(p_values))
+
+
+def submean(
+    iterations: Sequence[Sequence[float]],
+    *,
+    harmonic: bool = False,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 1,
+    stream: int = 0,
+) -> tuple[float, float]:
+    """mmtests' SubAmean (SubHmean) and half the width of its interval, with a seed that mmtests lacks."""
+    return stats_submean(
+        [list(iteration) for iteration in iterations],
+        harmonic=harmonic,
+        confidence=confidence,
+        resamples=resamples,
+        seed=seed,
+        stream=stream,
+    )
+
+
+def mmtests(values: Sequence[float], *, harmonic: bool = False) -> tuple[float, float, float, float]:
+    """mmtests' mean, standard deviation, coefficient of variation and half interval of best-first values."""
+    return stats_mmtests(list(values), harmonic)
+
+
+def stream_of(*names: str) -> int:
+    """A bootstrap stream from names: adding a cell to a table does not change the draws of another.
+
+    Examples
+    --------
+    >>> stream_of("tbench", "tput-1") != stream_of("tbench", "tput-2")
+    True
+    """
+    # FNV-1a, 64 bits.
+    state = 0xCBF29CE484222325
+    for byte in "\0".join(names).encode():
+        state = (state ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return state
