@@ -7,6 +7,7 @@ use opplab_model::testing::Swarm;
 use opplab_sim::check::Check;
 use opplab_sim::{Case, GOVERNORS, run};
 
+/// Cases of a test run; `OPPLAB_SWARM=N` runs N.
 const NR_CASES: u64 = 60;
 
 fn swarm() -> Swarm {
@@ -55,10 +56,15 @@ fn check(seed: u64) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test may be told what to run")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
 #[test]
 fn random_cases_keep_the_invariants() {
-    match std::env::var("OPPLAB_SEED").ok().and_then(|seed| seed.parse().ok()) {
+    match number("OPPLAB_SEED") {
         Some(seed) => check(seed),
-        None => (0..NR_CASES).for_each(check),
+        None => (0..number("OPPLAB_SWARM").unwrap_or(NR_CASES)).for_each(check),
     }
 }
