@@ -119,6 +119,8 @@ class Line:
     variant_missed: float | None
     published_base: Estimate | None = None
     published_variant: Estimate | None = None
+    ratio_half: float | None = None
+    """Half-width of the interval of `ratio`, from the changes of the single iterations (which share their seeds)."""
 
     @property
     def ratio(self) -> float:
@@ -165,6 +167,13 @@ def find_published(
     return None if mean is None else Estimate(mean, half, 0, ratio)
 
 
+def _paired_half(base: Sequence[float], variant: Sequence[float]) -> float | None:
+    """Half-width of the mean change in percent; iterations of one seed are a pair."""
+    if len(base) != len(variant) or len(base) < 2 or not all(base):
+        return None
+    return estimate([100 * (ours / theirs - 1) for theirs, ours in zip(base, variant, strict=True)]).half
+
+
 def pair_blocks(
     results: pl.DataFrame,
     pairs: Sequence[tuple[str, str]],
@@ -207,13 +216,30 @@ def pair_blocks(
                 lost = [estimate(missed[key]).mean if key in missed else None for key in keys]
                 found = [find_published(published, benchmark, policy, param, unit) for policy in (base, variant)]
                 both = [estimate(values[key]) for key in keys]
-                lines.append(
-                    Line(param.partition("=")[2] or param, both[0], both[1], lost[0], lost[1], found[0], found[1])
-                )
+                paired = _paired_half(values[keys[0]], values[keys[1]])
+                name = param.partition("=")[2] or param
+                lines.append(Line(name, both[0], both[1], lost[0], lost[1], found[0], found[1], paired))
             if lines:
                 name = param.partition("=")[0]
                 blocks.append(Block(benchmark, base, variant, unit, name, tuple(lines)))
     return blocks
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Give names without the words that all of them begin with.
+
+    Examples
+    --------
+    >>> short_names(["juno-energy-homogeneous", "juno-energy-heterogeneous"])
+    {'juno-energy-homogeneous': 'homogeneous', 'juno-energy-heterogeneous': 'heterogeneous'}
+    """
+    unique = list(dict.fromkeys(names))
+    words = [name.split("-") for name in unique]
+    common = 0
+    if len(unique) > 1:
+        while all(len(one) > common + 1 for one in words) and len({one[common] for one in words}) == 1:
+            common += 1
+    return {name: "-".join(one[common:]) for name, one in zip(unique, words, strict=True)}
 
 
 def _number(value: float | None, form: str, width: int) -> str:

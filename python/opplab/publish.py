@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opplab import _opplab
-from opplab.confidence import Block, pair_blocks, render
+from opplab.confidence import Block, pair_blocks, render, short_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +26,8 @@ def blocks_of(experiment: Experiment, results: pl.DataFrame) -> list[Block]:
 
 def tables_text(blocks: list[Block]) -> list[tuple[str, object]]:
     """Give title and table of each comparison; tables are rich texts."""
-    return [(f"{block.benchmark}: energy ({block.unit})", render(block)) for block in blocks]
+    short = short_names([block.benchmark for block in blocks])
+    return [(f"{short[block.benchmark]}: energy ({block.unit})", render(block)) for block in blocks]
 
 
 def _examples(experiment: Experiment, results: pl.DataFrame) -> list[_opplab.Case]:

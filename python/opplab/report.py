@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import svg
-from opplab.confidence import Block, Estimate, Line, estimate, find_published
+from opplab.confidence import Block, Estimate, Line, estimate, find_published, short_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -96,8 +96,8 @@ class Report:
             has_published=has_published,
             energy=[panel(*made) for made in _energy_panels(means, classes, self.published, self.metric, unit)],
             change=[panel(*made) for made in _change_panels(self.blocks, classes)],
-            columns=[name for name, _ in _columns(has_published)],
-            groups=[(group, len(list(run))) for group, run in groupby(_columns(has_published), lambda one: one[1])],
+            columns=[name for name, _ in _columns(self.blocks, has_published)],
+            groups=[(group, len(list(run))) for group, run in groupby(_columns(self.blocks, has_published), lambda one: one[1])],
             rows=_rows(self.blocks, has_published),
             unit=unit,
             residency=[
@@ -122,6 +122,7 @@ class _Means:
         for metric, benchmark, param, policy, value in columns.iter_rows():
             self.values.setdefault((metric, benchmark, param, policy), []).append(value)
         self.benchmarks = _unique(results, "benchmark")
+        self.short = short_names(self.benchmarks)
         self.policies = _unique(results, "policy")
         self.metrics = _unique(results, "metric")
         self.params = {
@@ -151,6 +152,7 @@ def _split(param: str) -> tuple[str, float | None]:
 def findings(blocks: Sequence[Block]) -> list[str]:
     """Say in sentences what the comparison comes to, good or bad."""
     out = []
+    short = short_names([block.benchmark for block in blocks])
     for block in blocks:
         first, last = block.lines[0], block.lines[-1]
 
@@ -159,7 +161,7 @@ def findings(blocks: Sequence[Block]) -> list[str]:
             return f"{line.ratio:+.1f} %" + ("" if published is None else f" (published {published:+.1f} %)")
 
         out.append(
-            f"{block.benchmark}: {block.variant} against {block.base} changes the energy by {words(first)} at "
+            f"{short[block.benchmark]}: {block.variant} against {block.base} changes the energy by {words(first)} at "
             f"{first.param} {block.param_name} and by {words(last)} at {last.param}."
         )
     pairs = [(line, line.published_ratio) for block in blocks for line in block.lines]
@@ -186,7 +188,7 @@ def findings(blocks: Sequence[Block]) -> list[str]:
         )
     missed = [value for line, _ in pairs for value in (line.base_missed, line.variant_missed) if value is not None]
     if missed:
-        text = "none" if max(missed) == 0 else f"at most {max(missed):.2f} % in a cell"
+        text = "none" if max(missed) == 0 else f"at most {max(missed):.2g} % in a cell"
         out.append(f"Missed activations: {text}.")
     return out
 
@@ -222,14 +224,15 @@ def _energy_panels(
             if ring.points:
                 theirs.append(ring)
         if ours:
-            title = f"{benchmark}: energy ({unit}) against number of {name}"
+            title = f"{means.short[benchmark]}: energy ({unit}) against number of {name}"
             panels.append((title, svg.lines(title, [*theirs, *ours], f"number of {name}", f"energy ({unit})")))
     return panels
 
 
 def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[tuple[str, str]]:
     panels = []
-    for benchmark in dict.fromkeys(block.benchmark for block in blocks):
+    short = short_names([block.benchmark for block in blocks])
+    for benchmark in short:
         series, rings = [], []
         chosen = [block for block in blocks if block.benchmark == benchmark]
         for block in chosen:
@@ -240,7 +243,7 @@ def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[
                     x = float(line.param)
                 except ValueError:
                     continue
-                ours.points.append((x, line.ratio, _ratio_half(line.base, line.variant)))
+                ours.points.append((x, line.ratio, line.ratio_half))
                 if (ratio := line.published_ratio) is not None:
                     assert line.published_base is not None
                     assert line.published_variant is not None
@@ -250,7 +253,7 @@ def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[
                 rings.append(theirs)
         if any(one.points for one in series):
             pairs = ", ".join(f"{block.variant} against {block.base}" for block in chosen)
-            title = f"{benchmark}: {pairs}"
+            title = f"{short[benchmark]}: {pairs}"
             label = f"number of {chosen[0].param_name}"
             panels.append((title, svg.lines(title, [*rings, *series], label, "change of energy (%)")))
     return panels
@@ -263,9 +266,10 @@ def _ratio_half(base: Estimate, variant: Estimate) -> float | None:
     return 100 * variant.mean / base.mean * math.hypot(base.half / base.mean, variant.half / variant.mean)
 
 
-def _columns(has_published: bool) -> list[tuple[str, str]]:
+def _columns(blocks: Sequence[Block], has_published: bool) -> list[tuple[str, str]]:
     """Heading and group of each column of the table."""
-    columns = [("set", ""), ("load", ""), ("variant vs baseline", "")]
+    loads = {block.param_name for block in blocks}
+    columns = [("set", ""), (loads.pop() if len(loads) == 1 else "load", ""), ("variant vs baseline", "")]
     columns += [("baseline", "energy, simulated"), ("variant", "energy, simulated")]
     columns += [("simulated", "change of energy, %")]
     if has_published:
@@ -289,16 +293,17 @@ def _estimate_cell(value: Estimate | None, class_: str = "") -> dict[str, Any]:
 
 def _rows(blocks: Sequence[Block], has_published: bool) -> list[list[dict[str, Any]]]:
     rows = []
+    short = short_names([block.benchmark for block in blocks])
     for block in blocks:
         for line in block.lines:
             ratio = line.published_ratio
             row = [
-                {"text": block.benchmark, "value": block.benchmark, "class": ""},
-                {"text": f"{line.param} {block.param_name}", "value": line.param, "class": "left"},
+                {"text": short[block.benchmark], "value": block.benchmark, "class": ""},
+                {"text": line.param, "value": line.param, "class": ""},
                 {"text": f"{block.variant} vs {block.base}", "value": block.variant, "class": "left"},
                 _estimate_cell(line.base),
                 _estimate_cell(line.variant),
-                _cell(line.ratio, "+.2f", _ratio_half(line.base, line.variant)),
+                _cell(line.ratio, "+.2f", line.ratio_half),
             ]
             if has_published:
                 row += [
@@ -308,7 +313,7 @@ def _rows(blocks: Sequence[Block], has_published: bool) -> list[list[dict[str, A
                     _estimate_cell(line.published_variant, "pub"),
                 ]
             row += [
-                _cell(missed, ".2f", None, "miss" if missed else "")
+                _cell(missed, ".2f", None, "miss" if missed and missed >= 0.005 else "")
                 for missed in (line.base_missed, line.variant_missed)
             ]
             rows.append(row)
@@ -355,7 +360,7 @@ def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tup
                             ]
                         group.append(svg.Bar(policy, classes[policy], parts))
                     bars.append((param.partition("=")[2] or param, group))
-                title = f"{cluster}, {benchmark}: {words} by number of {name}"
+                title = f"{cluster}, {means.short[benchmark]}: {words} by number of {name}"
                 panels.append((title, svg.stacked(title, bars)))
         groups.append((keys, panels))
     return groups

@@ -1,0 +1,195 @@
+"""Sweeps: equal results whatever the workers, the order, and what interrupts them."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import opplab
+from opplab import results, sweep
+from opplab.errors import CheckError, InputError
+from opplab.store import Store
+
+SHORT = ("--iterations", "2", "--seconds", "0.2")
+
+
+def run(folder: Path, *options: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "opplab.cli", "run", "juno-eas", "-o", str(folder), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == expect, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sweep") / "one"
+    run(folder, *SHORT, "--jobs", "1", "--check")
+    return folder
+
+
+def test_files_and_tables(undisturbed: Path) -> None:
+    table = results.read(undisturbed)
+    assert dict(table.schema) == {name: kind() for name, kind in results.SCHEMA.items()}
+    assert table["policy"].n_unique() == 4
+    assert table.select("policy", "benchmark", "param", "iteration").n_unique() == 72
+    assert len(list((undisturbed / "cases").iterdir())) == 72
+    assert (undisturbed / "tables.txt").read_text().count("| sim   |") == 18
+    assert max(map(len, (undisturbed / "tables.txt").read_text().splitlines())) <= 80
+    energy = table.filter(pl.col("metric") == "energy")["value"]
+    assert (energy > 0).all()
+    parts = table.filter(pl.col("metric").is_in(["energy:A53", "energy:A72"]))
+    assert parts["value"].sum() == pytest.approx(energy.sum())
+    assert sorted(file.suffix for file in (undisturbed / "traces").iterdir()) == [".pftrace"] * 4
+
+
+def test_same_bytes_with_any_number_of_jobs(undisturbed: Path, tmp_path: Path) -> None:
+    run(tmp_path / "two", *SHORT, "--jobs", "2", "--check-determinism")
+    for name in ("results.parquet", "report.html", "tables.txt"):
+        assert (tmp_path / "two" / name).read_bytes() == (undisturbed / name).read_bytes(), name
+
+
+def test_same_results_with_processes(undisturbed: Path) -> None:
+    experiment = opplab.Experiment.load("juno-eas", iterations=2, seconds=0.2)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        table = experiment.run(executor=pool, jobs=2)
+    assert table.equals(results.read(undisturbed))
+
+
+def test_another_seed_is_another_run(undisturbed: Path) -> None:
+    table = opplab.Experiment.load("juno-eas", iterations=1, seed=77, seconds=0.2).run()
+    assert not set(table["fingerprint"]) & set(results.read(undisturbed)["fingerprint"])
+
+
+def test_iterations_share_seeds(undisturbed: Path) -> None:
+    seeds = results.read(undisturbed).group_by("iteration").agg(pl.col("seed").unique()).sort("iteration")
+    assert seeds["seed"].to_list() == [[1], [2]]
+
+
+def test_resume(undisturbed: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "resumed"
+    run(folder, *SHORT, "--no-report")
+    for file in sorted((folder / "cases").iterdir())[::3]:
+        file.unlink()
+    (folder / "results.parquet").unlink()
+    done = run(folder, *SHORT, "--no-report")
+    assert "24 cases in" in done.stderr
+    assert "48 were there" in done.stderr
+    assert (folder / "results.parquet").read_bytes() == (undisturbed / "results.parquet").read_bytes()
+
+
+def interrupted(folder: Path, signal_number: int, after_s: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "opplab.cli", "run", "juno-eas", "-o", str(folder), *SHORT, "--no-report"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 20
+    while not (folder / "cases").is_dir() and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.001)
+    time.sleep(after_s)
+    process.send_signal(signal_number)
+    return process
+
+
+def test_kill_and_resume(undisturbed: Path, tmp_path: Path) -> None:
+    """Killed at random moments, the next run goes on and the results are those of an undisturbed one."""
+    draw = random.Random(os.environ.get("OPPLAB_SEED", "1"))
+    folder = tmp_path / "killed"
+    for _ in range(4):
+        interrupted(folder, signal.SIGKILL, draw.uniform(0, 0.15)).communicate()
+        for file in (folder / "cases").glob("*.parquet"):
+            assert results.read(file).height > 0
+    run(folder, *SHORT, "--no-report")
+    assert (folder / "results.parquet").read_bytes() == (undisturbed / "results.parquet").read_bytes()
+    assert not list((folder / "cases").glob(".*"))
+
+
+def test_interrupt_keeps_finished_cases(tmp_path: Path) -> None:
+    folder = tmp_path / "interrupted"
+    process = interrupted(folder, signal.SIGINT, 0.05)
+    _, errors = process.communicate(timeout=30)
+    # A quick machine may be done by then.
+    assert process.returncode in (0, 130), errors
+    assert "Traceback" not in errors
+    kept = len(list((folder / "cases").glob("*.parquet")))
+    if process.returncode == 130:
+        assert f"{kept} of 72 cases are kept" in errors
+
+
+class Failing(Executor):
+    """Runs at once; every third case fails."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def submit(self, function, /, *args, **kwargs):  # type: ignore[no-untyped-def]
+        future: Future = Future()
+        self.calls += 1
+        if self.calls % 3 == 0:
+            future.set_exception(CheckError("the lamp is out"))
+        else:
+            future.set_result(function(*args, **kwargs))
+        return future
+
+
+def test_failures_are_recorded_and_retried(tmp_path: Path) -> None:
+    experiment = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.05)
+    store = Store(tmp_path / "store")
+    store.create(experiment.manifest())
+    tally = sweep.run_cases(experiment.cases, store, executor=Failing())
+    assert (tally.done, tally.failed) == (24, 12)
+    assert {value["error"] for value in store.failures().values()} == {"the lamp is out"}
+    status = [sys.executable, "-m", "opplab.cli", "status", str(store.path)]
+    done = subprocess.run(status, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "24 of 36 cases finished, 0 left, 12 failed" in done.stdout
+    assert done.stdout.count("the lamp is out") == 12
+    again = sweep.run_cases(experiment.cases, store)
+    assert (again.done, again.skipped, again.failed) == (0, 24, 12)
+    retried = sweep.run_cases(experiment.cases, store, retry_failed=True)
+    assert (retried.done, retried.skipped, retried.failed) == (12, 24, 0)
+    assert store.failures() == {}
+
+
+def test_results_of_another_build_are_not_reused(tmp_path: Path) -> None:
+    experiment = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.05)
+    store = Store(tmp_path / "store")
+    assert not store.create(experiment.manifest())
+    store.put("0" * 32, [])
+    assert not store.create(experiment.manifest())
+    assert store.finished() == {"0" * 32}
+    manifest = json.loads((store.path / "manifest.json").read_text())
+    (store.path / "manifest.json").write_text(json.dumps({**manifest, "build": "another"}))
+    assert store.create(experiment.manifest())
+    assert store.finished() == set()
+
+
+def test_folders_that_are_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="not a folder"):
+        Store(tmp_path / "file").create({})
+    with pytest.raises(InputError, match="holds other files"):
+        Store(tmp_path).create({})
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+    with pytest.raises(InputError, match="no results folder"):
+        Store(tmp_path).manifest()
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
+    """A write that fails leaves neither half a case nor a temporary file."""
+    script = (
+        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000));"
+        "from opplab.cli import main; main(['run', 'juno-eas', '-o', 'out', '--iterations', '40', '--seconds', '0.01'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "File too large" in done.stderr
+    assert not list(tmp_path.rglob(".*"))
