@@ -52,7 +52,7 @@ agreement: dev ## Compare with the published tables and report the distance.
 	$(BIN)/opplab run juno-eas --jobs $(JOBS) -o out/juno-eas
 
 swarm: ## Random machines and workloads under the invariant checks; OPPLAB_SEED=... replays one.
-	cargo test --release --locked -p opplab-sim -- --ignored --nocapture swarm
+	OPPLAB_SWARM=$(or $(OPPLAB_SWARM),5000) cargo test --release --locked -p opplab-sim --test swarm -- --nocapture
 
 clean: ## Remove everything that was built (not out/).
 	rm -rf target $(VENV) python/opplab/_opplab*.so .ruff_cache .mypy_cache .pytest_cache

@@ -341,6 +341,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    /// fair.c:switched_from_fair(): the averages leave the queue with the task; a return attaches them again.
+    pub(crate) fn switched_from_fair(&mut self, cpu: u32, task: TaskIdx) {
+        self.detach_entity_load_avg(cpu, task);
+        self.tasks[task as usize].sa.last_update_time = 0;
+    }
+
     /// A queued task leaves for another CPU (detach_task(), TASK_ON_RQ_MIGRATING).
     pub(crate) fn detach_queued(&mut self, cpu: u32, task: TaskIdx) {
         self.dequeue_task(cpu, task, false);

@@ -9,6 +9,7 @@ use opplab_model::event::{Event, Sink, TaskIdx};
 use opplab_model::workload::{ObjectIdx, Op};
 
 use crate::engine::{BOOT_NS, Engine, Interrupt, Wait};
+use crate::fair::entity_of;
 use crate::task::{Class, Doing, Life, Task, WORK_SHIFT, class_and_weight};
 
 /// Ops without any time between them before the program counts as stuck.
@@ -501,11 +502,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let (class, weight) = class_and_weight(policy);
         self.update_rq_clock(cpu);
         self.dequeue_task(cpu, task, false);
-        let state = &mut self.tasks[task as usize];
-        if class == Class::Fair && state.class != Class::Fair {
-            // switched_to_fair(): the averages join the new run queue.
-            state.sa.last_update_time = 0;
+        self.put_prev_task(cpu, task);
+        let old = self.tasks[task as usize].class;
+        if old == Class::Fair && class != Class::Fair {
+            self.switched_from_fair(cpu, task);
         }
+        if class == Class::Fair {
+            let fresh = entity_of(policy, weight);
+            let entity = &mut self.entities[task as usize];
+            (entity.load, entity.policy) = (fresh.load, fresh.policy);
+        }
+        let state = &mut self.tasks[task as usize];
         state.policy = policy;
         state.class = class;
         state.weight = weight;

@@ -439,7 +439,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn put_prev_task(&mut self, cpu: u32, prev: TaskIdx) {
+    pub(crate) fn put_prev_task(&mut self, cpu: u32, prev: TaskIdx) {
         match self.tasks[prev as usize].class {
             Class::Deadline => self.update_dl_avg(cpu),
             Class::RealTime => self.update_rt_avg(cpu),

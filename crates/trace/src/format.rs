@@ -59,7 +59,8 @@ fn split_declaration(declaration: &str) -> Option<(&str, &str, Option<&str>)> {
         None => (declaration, None),
     };
     let head = head.trim_end();
-    let start = head.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map_or(0, |i| i + 1);
+    let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let start = head.trim_end_matches(name).len();
     let name = &head[start..];
     (!name.is_empty()).then_some((head[..start].trim(), name, dimension))
 }
@@ -132,10 +133,12 @@ fn printed_hex(print_fmt: &str, name: &str) -> bool {
 }
 
 /// Parses one format file; `None` if it has no name or no ID. Lines that make no sense are skipped.
-pub(crate) fn parse_format(text: &str, system: &str, long_size: u8) -> Option<EventFormat> {
+///
+/// `common`: whether to keep `common_flags` and `common_preempt_count`, behind the event's own fields.
+pub(crate) fn parse_format(text: &str, system: &str, long_size: u8, common: bool) -> Option<EventFormat> {
     let (mut name, mut id) = (None, None);
     let (mut pid, mut kind) = (None, None);
-    let mut fields = Vec::new();
+    let (mut fields, mut common_fields) = (Vec::new(), Vec::new());
     let mut fixed_size = 0u32;
     let print_fmt = text.find("print fmt:").map_or("", |at| &text[at..]);
     for line in text.lines() {
@@ -162,15 +165,18 @@ pub(crate) fn parse_format(text: &str, system: &str, long_size: u8) -> Option<Ev
             "common_type" => kind = Some((field.offset, size_byte)),
             _ => {}
         }
-        if field_name.starts_with("common_") {
+        let is_common = field_name.starts_with("common_");
+        if is_common && !(common && matches!(field_name, "common_flags" | "common_preempt_count")) {
             continue;
         }
         let (field_kind, loc) = classify(&field, ty, field_name, dimension, print_fmt, long_size);
         if !matches!(loc, Loc::Rest { .. }) {
             fixed_size = fixed_size.max(field.offset + field.size);
         }
-        fields.push(FieldDef { name: field_name.to_string(), kind: field_kind, loc });
+        let list = if is_common { &mut common_fields } else { &mut fields };
+        list.push(FieldDef { name: field_name.to_string(), kind: field_kind, loc });
     }
+    fields.append(&mut common_fields);
     let name = name.filter(|n: &String| !n.is_empty())?;
     if system == "ftrace" && (name == "bprint" || name == "bputs") {
         fields.push(FieldDef { name: "text".into(), kind: Kind::Text, loc: Loc::Computed });
@@ -289,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_format_file_gives_places_and_kinds() {
-        let format = parse_format(SWITCH, "sched", 8).unwrap();
+        let format = parse_format(SWITCH, "sched", 8, false).unwrap();
         assert_eq!((format.id, format.pid, format.kind), (297, Some((4, 4)), Some((0, 2))));
         assert_eq!(format.schema.fixed_size, 40);
         let names: Vec<_> = format.schema.fields.iter().map(|f| f.name.as_str()).collect();
@@ -301,7 +307,7 @@ mod tests {
     /// Classifies one `field:` line of a 64-bit machine.
     fn check(line: &str, print_fmt: &str, name: &str, kind: Kind, loc: Loc) {
         let text = format!("name: x\nID: 1\nformat:\n\tfield:{line}\n\nprint fmt: {print_fmt}\n");
-        let format = parse_format(&text, "s", 8).unwrap();
+        let format = parse_format(&text, "s", 8, false).unwrap();
         assert_eq!(format.schema.fields, [FieldDef { name: name.into(), kind, loc }], "{line}");
     }
 

@@ -101,3 +101,30 @@ pub(crate) fn map(path: &Path) -> Result<Data> {
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
     Ok(Data::Mapped(map))
 }
+
+/// Deepest folder that is looked into: `formats/<group>/<event>/format` needs three.
+const MAX_DEPTH: usize = 6;
+
+/// Maps the files below `path` whose names (relative to it) `wanted` accepts, in order of their names.
+pub(crate) fn map_folder(path: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<(String, Data)>> {
+    let io = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| Error::Io { path, source }
+    };
+    let (mut files, mut open) = (Vec::new(), vec![(path.to_path_buf(), String::new(), 0)]);
+    while let Some((folder, prefix, depth)) = open.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(io(&folder))? {
+            let entry = entry.map_err(io(&folder))?;
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            // Not following links keeps the walk inside of the folder.
+            let kind = entry.file_type().map_err(io(&entry.path()))?;
+            if kind.is_dir() && depth < MAX_DEPTH {
+                open.push((entry.path(), format!("{name}/"), depth + 1));
+            } else if kind.is_file() && wanted(&name) {
+                files.push((name, map(&entry.path())?));
+            }
+        }
+    }
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(files)
+}

@@ -21,6 +21,7 @@ mod error;
 mod event;
 mod format;
 mod input;
+mod pages;
 mod perfetto;
 mod reader;
 mod ring;
@@ -53,12 +54,19 @@ struct Format {
 const READERS: &[Format] = &[
     Format { sniff: tracedat::sniff, open: |data, options| Ok(Box::new(tracedat::TraceDat::open(data, options)?)) },
     Format { sniff: perfetto::sniff, open: |data, options| Ok(Box::new(perfetto::Perfetto::open(data, options))) },
+    Format {
+        sniff: pages::sniff_tar,
+        open: |data, options| Ok(Box::new(pages::Pages::open(&pages::tar_files(data), options)?)),
+    },
     Format { sniff: text::sniff, open: |data, _| Ok(Box::new(text::Text::open(data))) },
+    Format { sniff: pages::sniff_pages, open: |data, options| Ok(Box::new(pages::Pages::open_single(data, options)?)) },
 ];
 
 /// A trace file that is mapped (or unpacked into memory) and waits to be read.
 pub struct TraceFile {
     data: Data,
+    /// The files of a folder of ring-buffer pages, instead of `data`.
+    folder: Vec<(String, Data)>,
     problem: Option<Error>,
 }
 
@@ -95,26 +103,35 @@ pub struct Info {
 }
 
 impl TraceFile {
-    /// Opens the file at `path`; nothing is decoded yet, but a compressed file is unpacked.
+    /// Opens the file at `path`, or the folder of ring-buffer pages and their formats; nothing is decoded yet, but a compressed file is unpacked.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, &ReadOptions::default())
     }
 
     /// As [`TraceFile::open`], with a limit on what an outer compression may expand to.
     pub fn open_with(path: &Path, options: &ReadOptions) -> Result<Self> {
+        if path.is_dir() {
+            let folder = input::map_folder(path, &pages::is_used)?;
+            return Ok(Self { data: Data::Owned(Vec::new()), folder, problem: None });
+        }
         let (data, problem) = input::unpack(input::map(path)?, options.max_decompressed_bytes)?;
-        Ok(Self { data, problem })
+        Ok(Self { data, folder: Vec::new(), problem })
     }
 
     /// Takes the content of a trace file.
     pub fn from_bytes(bytes: Vec<u8>, options: &ReadOptions) -> Result<Self> {
         let (data, problem) = input::unpack(Data::Owned(bytes), options.max_decompressed_bytes)?;
-        Ok(Self { data, problem })
+        Ok(Self { data, folder: Vec::new(), problem })
     }
 
     /// The reader for this content: for streaming, and for metadata without events.
     pub fn reader(&self, options: &ReadOptions) -> Result<Box<dyn Reader + '_>> {
         let data: &[u8] = &self.data;
+        if !self.folder.is_empty() {
+            let files: Vec<(String, &[u8])> =
+                self.folder.iter().map(|(name, data)| (name.clone(), &data[..])).collect();
+            return Ok(Box::new(pages::Pages::open(&files, options)?));
+        }
         match READERS.iter().find(|format| (format.sniff)(data)) {
             Some(format) => (format.open)(data, options),
             None => {

@@ -19,6 +19,8 @@ pub struct ReadOptions {
     pub time_range_ns: Option<(u64, u64)>,
     /// Also make columns of `common_flags` and `common_preempt_count` (trace.dat and raw pages).
     pub common_fields: bool,
+    /// Format files for raw pages that come without: event group and content.
+    pub formats: Vec<(String, String)>,
     /// Largest size that an outer compression (gzip, xz, zstd) or a compressed section may expand to.
     pub max_decompressed_bytes: u64,
 }
@@ -30,6 +32,7 @@ impl Default for ReadOptions {
             missing_ok: false,
             time_range_ns: None,
             common_fields: false,
+            formats: Vec::new(),
             max_decompressed_bytes: 8 << 30,
         }
     }

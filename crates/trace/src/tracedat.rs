@@ -146,12 +146,15 @@ pub(crate) struct TraceDat<'a> {
     tsc: Option<TscToNsec>,
     problems: Vec<Error>,
     max_bytes: u64,
+    common_fields: bool,
     /// Schemas of the text reader, once latency text has been read.
     text_schemas: Vec<Schema>,
 }
 
 /// Section and option numbers (trace-cmd.dat.v7(5)).
 mod id {
+    /// The section of options.
+    pub(super) const OPTIONS: u16 = 0;
     pub(super) const DONE: u16 = 0;
     pub(super) const DATE: u16 = 1;
     pub(super) const CPUSTAT: u16 = 2;
@@ -212,6 +215,7 @@ impl<'a> TraceDat<'a> {
             tsc: None,
             problems: Vec::new(),
             max_bytes: options.max_decompressed_bytes,
+            common_fields: options.common_fields,
             text_schemas: Vec::new(),
         };
         let result = if version == 6 { this.read_v6(c) } else { this.read_v7(c) };
@@ -318,29 +322,29 @@ impl<'a> TraceDat<'a> {
         };
         self.meta.compression = self.codec.map_or(String::new(), |codec| codec.name().to_string());
         let mut next = c.u64("where the options are")?;
+        let first = c.offset();
         let mut sections: Vec<(u16, u64)> = Vec::new();
         let mut visited = Vec::new();
+        let mut whole = true;
         while next != 0 {
             // A chain that comes back to itself is damage.
             if visited.contains(&next) || visited.len() > 1000 {
                 self.problem(Error::Invalid { offset: next, what: "the chain of option sections is a circle".into() });
+                whole = false;
                 break;
             }
             visited.push(next);
-            let (_, body, offset) = match self.section(next) {
-                Ok(section) => section,
-                Err(error) => {
-                    self.problem(error);
-                    break;
-                }
-            };
-            match self.read_v7_options(&body, offset, &mut sections) {
+            match self.section(next).and_then(|(body, offset)| self.read_v7_options(&body, offset, &mut sections)) {
                 Ok(following) => next = following,
                 Err(error) => {
                     self.problem(error);
+                    whole = false;
                     break;
                 }
             }
+        }
+        if !whole {
+            self.find_options(first, &visited, &mut sections);
         }
         // Formats need the header, and buffers need both: read in a fixed order.
         for wanted in [id::HEADER_INFO, id::FTRACE_EVENTS, id::EVENT_FORMATS, id::PRINTK, id::CMDLINES, id::BUFFER_TEXT]
@@ -355,8 +359,26 @@ impl<'a> TraceDat<'a> {
         Ok(())
     }
 
+    /// Walks all sections from the start of the file and reads the options that the broken chain did not lead to.
+    fn find_options(&mut self, first: u64, visited: &[u64], sections: &mut Vec<(u16, u64)>) {
+        let mut at = first;
+        for _ in 0..10_000 {
+            let Ok(mut c) = Cursor::at(self.data, at, self.meta.big_endian, "a section") else { return };
+            let (Ok(kind), Ok(_), Ok(_), Ok(size)) = (c.u16(""), c.u16(""), c.u32(""), c.u64("")) else { return };
+            if kind == id::OPTIONS
+                && !visited.contains(&at)
+                && let Ok((body, offset)) = self.section(at)
+            {
+                // What is broken here has been told by the chain.
+                let _ = self.read_v7_options(&body, offset, sections);
+            }
+            let Some(next) = c.offset().checked_add(size).filter(|&next| next > at) else { return };
+            at = next;
+        }
+    }
+
     /// The body of the section at `offset`, decompressed, and where it starts for messages.
-    fn section(&self, offset: u64) -> Result<(bool, std::borrow::Cow<'a, [u8]>, u64)> {
+    fn section(&self, offset: u64) -> Result<(std::borrow::Cow<'a, [u8]>, u64)> {
         let mut c = Cursor::at(self.data, offset, self.meta.big_endian, "a section")?;
         c.u16("a section's number")?;
         let compressed = c.u16("a section's flags")? & 1 != 0;
@@ -366,7 +388,7 @@ impl<'a> TraceDat<'a> {
         // Buffers may end with the file while their pages are still there: take what there is.
         let mut body = Cursor::new(c.take(size.min(c.left() as u64), "a section")?, start, self.meta.big_endian);
         match self.codec.filter(|_| compressed) {
-            None => Ok((compressed, body.take(body.left() as u64, "a section")?.into(), start)),
+            None => Ok((body.take(body.left() as u64, "a section")?.into(), start)),
             Some(codec) => {
                 let packed = body.u32("the size of a compressed section")?;
                 let unpacked = u64::from(body.u32("the size of a decompressed section")?);
@@ -377,7 +399,7 @@ impl<'a> TraceDat<'a> {
                 }
                 let mut out = Vec::new();
                 codec.decompress(input, unpacked as usize, &mut out, start)?;
-                Ok((compressed, out.into(), start))
+                Ok((out.into(), start))
             }
         }
     }
@@ -441,7 +463,7 @@ impl<'a> TraceDat<'a> {
     }
 
     fn read_v7_section(&mut self, kind: u16, offset: u64) -> Result<()> {
-        let (_, body, base) = self.section(offset)?;
+        let (body, base) = self.section(offset)?;
         let mut c = Cursor::new(&body, base, self.meta.big_endian);
         match kind {
             id::HEADER_INFO => self.read_header_info(&mut c),
@@ -535,7 +557,9 @@ impl<'a> TraceDat<'a> {
     fn read_format(&mut self, c: &mut Cursor<'_>, system: &str) -> Result<()> {
         let size = c.u64("the size of an event's format")?;
         let text = c.take(size, "an event's format")?;
-        if let Some(format) = parse_format(&String::from_utf8_lossy(text), system, self.meta.long_size) {
+        if let Some(format) =
+            parse_format(&String::from_utf8_lossy(text), system, self.meta.long_size, self.common_fields)
+        {
             self.events.add(format);
         }
         Ok(())

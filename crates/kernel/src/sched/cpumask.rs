@@ -240,6 +240,13 @@ impl CpuMask {
         self.words[at] |= 1 << (cpu % BITS);
     }
 
+    /// Adds the CPUs of `other` that lie in the window.
+    pub fn insert_within(&mut self, other: CpuSet<'_>) {
+        for (at, word) in self.words.iter_mut().enumerate() {
+            *word |= other.word(self.first_word + at);
+        }
+    }
+
     /// Removes `cpu` if it is there.
     #[inline]
     pub fn remove(&mut self, cpu: usize) {
@@ -324,6 +331,11 @@ mod tests {
             }
             trimmed.trim();
             prop_assert_eq!(&trimmed, &mask);
+            let mut both = trimmed.clone();
+            both.insert_within(set_other);
+            let window: BTreeSet<usize> = both.as_set().word_range().flat_map(|word| word * 64..word * 64 + 64).collect();
+            let expected: BTreeSet<usize> = cpus.union(&(&other & &window)).copied().collect();
+            prop_assert_eq!(both.as_set().iter().collect::<BTreeSet<_>>(), expected);
             for &cpu in &other {
                 trimmed.remove(cpu);
             }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
+pub mod build;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

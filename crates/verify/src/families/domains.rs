@@ -4,13 +4,14 @@ use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
 use opplab_kernel::sched::deadline::{
     DeadlineFacts, DlClaim, DlCurr, DlTask, cpudl_find, dl_time_before, find_later_rq, select_task_rq_dl,
 };
-use opplab_kernel::sched::domains::SD_WAKE_AFFINE;
+use opplab_kernel::sched::domains::{RECLAIM_DISTANCE, SD_WAKE_AFFINE, SchedDomains, Topology};
 
 use super::fields::Fields;
-use crate::{Diff, Family, Source, Tally, VerifyError};
+use crate::{Diff, Family, Row, Source, Tally, VerifyError};
 
 /// The families of this module.
-pub const FAMILIES: &[Family] = &[Family { name: "dl_select", run: run_dl_select }];
+pub const FAMILIES: &[Family] =
+    &[Family { name: "dl_select", run: run_dl_select }, Family { name: "sched_domains", run: run_sched_domains }];
 
 struct DlCpu {
     capacity: u64,
@@ -122,6 +123,73 @@ fn run_dl_select(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> 
         diff.eq("select", line.num("select")?, select);
         diff.eq("distribute_after", line.num("distribute_after")?, distribute);
         tally.case(|| line.place(), diff.finish());
+    }
+    Ok(())
+}
+
+/// The topology of a row: threads, cores, clusters, caches, nodes and packages nest, and are counted in this order. The CPUs of
+/// the second half are bigger on an asymmetric machine.
+fn topology_of(row: &Row<'_>) -> Result<Topology, VerifyError> {
+    let size = |column: &str| Ok::<u32, VerifyError>(row.num::<u32>(column)?.max(1));
+    let (smt, cores, clusters) = (size("smt")?, size("cores_per_cluster")?, size("clusters_per_llc")?);
+    let (llcs, packages, nodes) = (size("llcs_per_pkg")?, size("packages")?, size("numa_nodes_per_pkg")?);
+    let per_cluster = smt * cores;
+    let per_llc = per_cluster * clusters;
+    let per_package = per_llc * llcs;
+    let per_node = (per_package / nodes).max(1);
+    let n_cpus = per_package * packages;
+    let n_nodes = packages * nodes;
+    let outer = row.num("numa_distance")?;
+    let by = |divisor: u32| (0..n_cpus).map(|cpu| cpu / divisor).collect::<Vec<u32>>();
+    let distance = |from: u32, to: u32| match (from == to, from / nodes == to / nodes) {
+        (true, _) => 10,
+        // Nodes of one package are near each other, whatever the exact number.
+        (false, true) => 11,
+        (false, false) => outer,
+    };
+    let pairs = (0..n_nodes).flat_map(|from| (0..n_nodes).map(move |to| (from, to)));
+    let asym = row.flag("asym")?;
+    Ok(Topology {
+        core: by(smt),
+        cluster: by(per_cluster),
+        llc: by(per_llc),
+        node: by(per_node),
+        node_distance: pairs.map(|(from, to)| distance(from, to)).collect(),
+        numa_in_package: nodes > 1,
+        capacity: (0..n_cpus).map(|cpu| if asym && cpu < n_cpus / 2 { 512 } else { 1024 }).collect(),
+        asym_priority: row.flag("itmt")?.then(|| (0..n_cpus as i32).collect()),
+        node_reclaim_distance: RECLAIM_DISTANCE,
+    })
+}
+
+fn run_sched_domains(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    for row in source.table()?.rows() {
+        let domains = SchedDomains::build(&topology_of(&row)?);
+        let (cpu, level) = (row.num("cpu")?, row.num("level_index")?);
+        let mut diff = Diff::default();
+        let view = domains.view(cpu, level);
+        diff.eq("level exists", true, view.is_some());
+        if let (Some(domain), Some(view)) = (domains.domain(cpu, level), view) {
+            let hex = |flags: u32| format!("{flags:x}");
+            diff.eq("name", row.str("name")?, domain.name);
+            diff.eq("span_weight", row.num("span_weight")?, domain.span_weight);
+            diff.eq("groups", row.num("groups")?, domain.groups.len());
+            diff.eq("flags_hex", row.str("flags_hex")?, &hex(domain.flags));
+            let group_flags = view.ring().next().map_or(0, |group| group.flags);
+            diff.eq("group_flags_hex", row.str("group_flags_hex")?, &hex(group_flags));
+            diff.eq("imbalance_pct", row.num("imbalance_pct")?, domain.imbalance_pct);
+            diff.eq("cache_nice_tries", row.num("cache_nice_tries")?, domain.cache_nice_tries);
+            diff.eq("imb_numa_nr", row.num("imb_numa_nr")?, domain.imb_numa_nr);
+            let balance = SchedDomains::initial_balance(domain, 0);
+            diff.eq("busy_factor", row.num("busy_factor")?, balance.busy_factor);
+            diff.eq("min_interval_ms", row.num("min_interval_ms")?, balance.pass.min_interval);
+            diff.eq("max_interval_ms", row.num("max_interval_ms")?, balance.pass.max_interval);
+            diff.eq("balance_interval_ms", row.num("balance_interval_ms")?, balance.pass.balance_interval);
+            diff.eq("newidle_call", row.num("newidle_call")?, balance.newidle_call);
+            diff.eq("newidle_success", row.num("newidle_success")?, balance.newidle_success);
+            diff.eq("newidle_ratio", row.num("newidle_ratio")?, balance.newidle_ratio);
+        }
+        tally.case(|| row.place(), diff.finish());
     }
     Ok(())
 }

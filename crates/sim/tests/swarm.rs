@@ -1,0 +1,70 @@
+//! Swarm test: random machines, workloads and policies run without breaking an invariant, and twice the same way.
+//!
+//! The seed of a failing case is printed; `OPPLAB_SEED=N cargo test -p opplab-sim --test swarm` runs it alone.
+
+use opplab_model::event::{Fingerprint, Tee};
+use opplab_model::testing::Swarm;
+use opplab_sim::check::Check;
+use opplab_sim::{Case, GOVERNORS, run};
+
+/// Cases of a test run; `OPPLAB_SWARM=N` runs N.
+const NR_CASES: u64 = 60;
+
+fn swarm() -> Swarm {
+    // Small enough for a test, large enough for every path.
+    Swarm {
+        nr_cpus_max: 24,
+        nr_tasks_max: 40,
+        governors: GOVERNORS.to_vec(),
+        duration_ns: (1_000_000, 60_000_000),
+        ..Swarm::default()
+    }
+}
+
+fn check(seed: u64) {
+    let file = swarm().case(seed);
+    println!(
+        "seed {seed}: {} CPUs, {} tasks, {} on {}, {} ns",
+        file.machine.nr_cpus(),
+        file.workload.tasks.len(),
+        file.policy.governor,
+        file.policy.kernel,
+        file.duration_ns
+    );
+    let case = Case {
+        machine: file.machine,
+        workload: file.workload,
+        policy: file.policy,
+        seed: file.seed,
+        duration_ns: file.duration_ns,
+    };
+    let once = || {
+        let mut sink = Tee(Check::new(case.machine.nr_cpus()), Fingerprint::default());
+        let outcome = run(&case, &mut sink).map_err(|error| error.0)?;
+        let fingerprint = sink.1.value();
+        sink.0.finish(&case, &outcome).map_err(|violations| violations.join("\n"))?;
+        Ok::<_, String>((outcome, fingerprint))
+    };
+    match (once(), once()) {
+        (Ok(first), Ok(second)) => assert_eq!(first, second, "seed {seed} runs in two ways"),
+        // Some draws ask for what the engine does not have; it says so, each time alike.
+        (Err(first), Err(second)) => {
+            assert_eq!(first, second);
+            println!("seed {seed} is refused: {first}");
+        }
+        (first, second) => panic!("seed {seed}: {first:?} and {second:?}"),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test may be told what to run")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+#[test]
+fn random_cases_keep_the_invariants() {
+    match number("OPPLAB_SEED") {
+        Some(seed) => check(seed),
+        None => (0..number("OPPLAB_SWARM").unwrap_or(NR_CASES)).for_each(check),
+    }
+}

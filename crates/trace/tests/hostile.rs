@@ -1,0 +1,215 @@
+//! No bytes make a reader panic or take memory without limit; damage leaves what stands before it readable.
+
+mod common;
+
+use common::build::{self, Kind};
+use opplab_trace::{ReadOptions, Trace, TraceFile};
+use proptest::prelude::*;
+
+const TEXT: &[u8] = b"# tracer: nop\n#\n# entries-in-buffer/entries-written: 3/3   #P:6\n\
+    <idle>-0     (-----) [005] d..2. 162.215764: cpu_idle: state=2 cpu_id=5\n\
+    a b-12 [000] 163.000001: sched_switch: a b:12 [120] R+ ==> m/0:21 [0]\n\
+    CPU:2 [LOST 12 EVENTS]\n\
+    sh-7 [001] d..2 164.5: sched_wakeup: comm=Binder 5 pid=679 prio=120 success=1 target_cpu=001\n\
+    sh-7 [001] 165.5: upd: (ffffffff810fe540) se=0xff1100 n=-5\n\
+    sh-7       1d..2. 166.5: print: tracing_mark_write: rtapp_main: event=start\n";
+
+fn html() -> Vec<u8> {
+    [b"<!DOCTYPE html><script class=\"trace-data\" type=\"application/text\">\n", TEXT, b"</script></html>"].concat()
+}
+
+/// A small tar with the pages of two CPUs and the formats.
+fn tar() -> Vec<u8> {
+    let kind = Kind::PLAIN;
+    let mut out = Vec::new();
+    let mut add = |name: String, content: Vec<u8>| {
+        let mut header = [0u8; 512];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+        header[156] = b'0';
+        header[257..263].copy_from_slice(b"ustar\0");
+        out.extend_from_slice(&header);
+        out.extend_from_slice(&content);
+        out.resize(out.len().next_multiple_of(512), 0);
+    };
+    add("formats/header_page".into(), build::header_page(kind).into_bytes());
+    for (system, text) in build::formats() {
+        let name = text.lines().next().unwrap().trim_start_matches("name: ").to_string();
+        add(format!("formats/{system}/{name}/format"), text.into_bytes());
+    }
+    for (cpu, pages) in build::sample_pages(kind, 0).iter().enumerate() {
+        add(format!("traces/cpu{cpu}"), pages.iter().flat_map(|p| build::page(kind, p)).collect());
+    }
+    out.resize(out.len() + 1024, 0);
+    out
+}
+
+fn raw_pages() -> Vec<u8> {
+    let kind = Kind { big_endian: true, ..Kind::PLAIN };
+    build::sample_pages(kind, 0)[0].iter().flat_map(|p| build::page(kind, p)).collect()
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let kind =
+        |version, big_endian, long_size, codec, instances| Kind { version, big_endian, long_size, codec, instances };
+    vec![
+        build::file(kind(6, false, 8, "none", 1)),
+        build::file(kind(6, true, 4, "none", 0)),
+        build::file(kind(7, false, 8, "none", 1)),
+        build::file(kind(7, false, 8, "zstd", 0)),
+        build::file(kind(7, true, 4, "zlib", 0)),
+        TEXT.to_vec(),
+        html(),
+        include_bytes!("data/perfetto_small.pftrace").to_vec(),
+        tar(),
+        raw_pages(),
+        zstd::bulk::compress(&build::file(Kind::PLAIN), 1).unwrap(),
+    ]
+}
+
+/// Reads in all ways; gives the number of events, or `None` if nothing could be opened.
+fn try_all(bytes: &[u8]) -> Option<usize> {
+    let options = ReadOptions { max_decompressed_bytes: 1 << 24, common_fields: true, ..ReadOptions::default() };
+    let open = || TraceFile::from_bytes(bytes.to_vec(), &options);
+    let trace: Trace = open().ok()?.read(&options).ok()?;
+    let rows: usize = trace.tables.iter().map(|t| t.len()).sum();
+    for table in &trace.tables {
+        assert_eq!(table.cpu.len(), table.len());
+        assert_eq!(table.pid.len(), table.len());
+        for field in &table.fields {
+            assert_eq!(field.column.len(), table.len(), "{}.{}", table.name, field.name);
+            assert!(field.valid.as_ref().is_none_or(|valid| valid.len() == table.len()));
+        }
+    }
+    assert!(trace.problems.len() <= 130, "{}", trace.problems.len());
+    let info = open().ok()?.info(&options).ok()?;
+    assert_eq!(info.events.values().sum::<u64>(), rows as u64);
+    let some = ReadOptions { missing_ok: true, ..ReadOptions::only(&["wake", "sched_switch"]) };
+    open().ok()?.read(&some).ok()?;
+    Some(rows)
+}
+
+#[test]
+fn the_seeds_are_good() {
+    let rows: Vec<_> = seeds().iter().map(|seed| try_all(seed)).collect();
+    assert_eq!(rows, [20, 10, 20, 10, 10, 5, 5, 12, 10, 7, 10].map(Some));
+}
+
+#[test]
+fn every_cut_gives_an_error_or_a_part() {
+    for seed in seeds() {
+        let whole = try_all(&seed).unwrap();
+        let step = (seed.len() / 700).max(1);
+        for len in (0..seed.len()).step_by(step) {
+            let rows = try_all(&seed[..len]).unwrap_or(0);
+            assert!(rows <= whole, "{rows} of {whole} after a cut at {len}");
+        }
+        // Without its last byte a file that is not compressed as a whole still gives most of its events.
+        let packed = seed.starts_with(b"\x28\xb5") || seed.windows(4).any(|w| w == b"zstd" || w == b"zlib");
+        let rows = try_all(&seed[..seed.len() - 1]).unwrap_or(0);
+        let raw = seed.len().is_multiple_of(4096) && !seed.starts_with(b"\x17");
+        assert!(2 * rows >= whole || packed || raw, "{} bytes: {rows} of {whole}", seed.len());
+    }
+}
+
+#[test]
+fn a_damaged_format_leaves_the_others() {
+    let mut bytes = build::file(Kind::PLAIN);
+    let at = bytes.windows(10).position(|w| w == b"name: wake").unwrap();
+    bytes[at] = b'X';
+    let options = ReadOptions::default();
+    let trace = TraceFile::from_bytes(bytes, &options).unwrap().read(&options).unwrap();
+    let names: Vec<(&str, usize)> = trace.tables.iter().map(|t| (t.name.as_str(), t.len())).collect();
+    assert_eq!(names, [("listed", 1), ("named", 4), ("unknown_301", 5)]);
+}
+
+#[test]
+fn a_page_that_lies_about_its_length_is_told_and_the_rest_read() {
+    let mut bytes = build::file(Kind::PLAIN);
+    let page = bytes.len() - 3 * 4096;
+    bytes[page + 8..page + 12].copy_from_slice(&5000u32.to_le_bytes());
+    let options = ReadOptions::default();
+    let trace = TraceFile::from_bytes(bytes, &options).unwrap().read(&options).unwrap();
+    assert_eq!(
+        trace.problems[0].to_string(),
+        format!("offset {page}: a ring-buffer page of CPU 0 says that 5000 bytes of it are used, it has 4080")
+    );
+    assert_eq!(trace.table("wake").unwrap().len(), 5);
+}
+
+#[test]
+fn what_is_no_trace_is_said_so() {
+    for (bytes, start) in [
+        (&b""[..], "nothing: it is empty"),
+        (b"\x7fELF\x02\x01", "\\x7fELF\\x02\\x01"),
+        (b"hello world\n", "hello world\\n"),
+    ] {
+        let error = TraceFile::from_bytes(bytes.to_vec(), &ReadOptions::default())
+            .unwrap()
+            .read(&ReadOptions::default())
+            .unwrap_err();
+        assert!(error.to_string().ends_with(&format!("it begins with {start}")), "{error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn changed_bytes_never_panic(
+        seed in 0..11usize,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+        cut in any::<prop::sample::Index>(),
+        cuts in any::<bool>(),
+    ) {
+        let mut bytes = seeds().swap_remove(seed);
+        for (place, value) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        if cuts {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        try_all(&bytes);
+    }
+
+    #[test]
+    fn changed_words_never_panic(
+        seed in 0..11usize,
+        place in any::<prop::sample::Index>(),
+        value in prop_oneof![Just(u64::MAX), Just(1 << 63), Just(0x7fff_ffff), Just(0xffff_ffff), Just(0), any::<u64>()],
+        size in prop_oneof![Just(2usize), Just(4), Just(8)],
+    ) {
+        let mut bytes = seeds().swap_remove(seed);
+        let place = place.index(bytes.len() - size);
+        bytes[place..place + size].copy_from_slice(&value.to_le_bytes()[..size]);
+        try_all(&bytes);
+    }
+
+    #[test]
+    fn two_files_in_a_row_never_panic(a in 0..11usize, b in 0..11usize, cut in any::<prop::sample::Index>()) {
+        let mut all = seeds();
+        let second = all[b].clone();
+        let mut bytes = all.swap_remove(a);
+        bytes.truncate(cut.index(bytes.len() + 1));
+        bytes.extend_from_slice(&second);
+        try_all(&bytes);
+    }
+}
+
+/// `OPPLAB_FUZZ_SEEDS=DIR cargo test -p opplab-trace --test hostile write_seeds` writes the seeds as a start for the fuzz targets.
+#[test]
+fn write_seeds() {
+    let Ok(dir) = std::env::var("OPPLAB_FUZZ_SEEDS") else { return };
+    std::fs::create_dir_all(&dir).unwrap();
+    let dir = std::path::Path::new(&dir);
+    for (number, seed) in seeds().into_iter().enumerate() {
+        std::fs::write(dir.join(format!("seed{number}")), seed).unwrap();
+    }
+    std::fs::write(dir.join("plain_v6.dat"), build::file(Kind::PLAIN)).unwrap();
+}
+
+#[test]
+fn the_fuzz_seed_is_the_built_file() {
+    assert_eq!(include_bytes!("../fuzz/seeds/plain_v6.dat").to_vec(), build::file(Kind::PLAIN));
+}
