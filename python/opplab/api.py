@@ -149,6 +149,11 @@ class Workload:
         """Duration that the file asks for, if it does."""
         return self._inner.duration_s
 
+    @property
+    def notes(self) -> list[str]:
+        """What rt-app would silently read over, each with its place."""
+        return [f"{self._source['file']}:{line}:{column}: {text}" for line, column, text in self._inner.notes()]
+
     def describe(self) -> str:
         """Give the tree for people: one event a line, in file order."""
         return self._inner.describe()

@@ -111,6 +111,8 @@ def _run_one(
 
     machine = Machine.load(str(given.pop("machine")))
     workload = Workload.load(Path(str(given.pop("workload"))), repeats=repeats)
+    for note in workload.notes:
+        click.echo(f"opplab: {note}", err=True)
     policy = Policy(**given)  # type: ignore[arg-type]
     length = seconds if seconds is not None else workload.duration_s
     if length is None:

@@ -58,6 +58,11 @@ impl PyWorkload {
         self.tree.nr_events()
     }
 
+    /// What rt-app would read over, with its place: line, column, message.
+    fn notes(&self) -> Vec<(u32, u32, String)> {
+        self.tree.notes.iter().map(|note| (note.at.line, note.at.column, note.message.clone())).collect()
+    }
+
     /// The tree for people: one event a line, in file order, with its place.
     fn describe(&self) -> String {
         self.tree.describe()

@@ -1,0 +1,35 @@
+"""The README's commands and code work as they are written."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from opplab.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def test_commands_exist() -> None:
+    named = set(re.findall(r"^opplab (\w+)", README, re.MULTILINE))
+    assert named
+    assert named <= set(COMMANDS)
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`?make ([a-z]+)\b", README)) - {"alone"} <= targets
+
+
+def test_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    quick = code.replace('load("juno-eas")', 'load("juno-eas", iterations=1, seconds=0.05)')
+    assert quick != code
+    names: dict[str, object] = {}
+    exec(compile(quick, "README.md", "exec"), names)
+    assert (tmp_path / "run.pftrace").stat().st_size > 0
+    assert names["results"]["source"].unique().to_list() == ["sim"]  # type: ignore[index]
+
+
+def test_files_that_it_names_are_there() -> None:
+    for name in re.findall(r"\]\((\w+\.md)\)", README):
+        assert (ROOT / name).is_file(), name
