@@ -185,7 +185,7 @@ def compare_runs(
                     confidence=confidence,
                     resamples=resamples,
                     seed=seed,
-                    stream=stats.stream_of(base.benchmark, label, run.name),
+                    stream=stats.stream_of(base.benchmark, label, run.name) if resamples else 0,
                 )
                 paired = paired or pairs is not None
                 _compared(cell, found, series.higher)

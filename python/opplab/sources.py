@@ -14,7 +14,7 @@ any other file                      one run a file, read by the first of `opplab
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
 from opplab.mmtests.problems import UnknownName
@@ -116,44 +116,57 @@ class Frame(Source):
         import polars as pl
 
         several = [name for name in ("machine", "kernel") if table[name].drop_nulls().n_unique() > 1]
-        parts = [pl.col(name).fill_null("") for name in (*several, "policy")]
-        self.table = table.with_columns(pl.concat_str(parts, separator=" ").str.strip_chars().alias("run"))
+        if several:
+            parts = [pl.col(name).fill_null("") for name in (*several, "policy")]
+            name = pl.concat_str(parts, separator=" ").str.strip_chars()
+        else:
+            name = pl.col("policy").fill_null("")
+        self.table = table.with_columns(name.alias("run"))
+        self._groups: dict[tuple[str, str], list[Any]] | None = None
+
+    def _grouped(self) -> dict[tuple[str, str], list[Any]]:
+        """For each run and benchmark its operations: metric, parameter, unit, sense, iterations, seeds, values."""
+        import polars as pl
+
+        if self._groups is None:
+            keys = ["run", "benchmark", "metric", "param", "unit", "better"]
+            groups = self.table.filter(pl.col("benchmark").is_not_null()).group_by(keys, maintain_order=True)
+            found: dict[tuple[str, str], list[Any]] = {}
+            for run, benchmark, *rest in groups.agg("iteration", "seed", "value").iter_rows():
+                found.setdefault((run, benchmark), []).append(rest)
+            self._groups = found
+        return self._groups
 
     def runs(self) -> list[str]:
         """Names of the runs, in order of appearance."""
-        return [str(name) for name in self.table["run"].unique(maintain_order=True)]
+        return list(dict.fromkeys(run for run, _ in self._grouped()))
 
     def benchmarks(self, run: str) -> list[str]:
         """Names of the benchmarks of a run."""
-        import polars as pl
-
-        own = self.table.filter(pl.col("run") == run)["benchmark"].drop_nulls().unique(maintain_order=True)
-        return [str(name) for name in own]
+        return [benchmark for name, benchmark in self._grouped() if name == run]
 
     def load(self, run: str, benchmark: str, metric: str = "", report: str = "") -> Run:
         """One run of one benchmark."""
-        import polars as pl
-
-        if run not in self.runs():
-            raise UnknownName("run", run, self.runs())
-        own = self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark))
-        if metric:
-            own = own.filter(pl.col("metric") == metric)
+        groups = self._grouped()
+        if (run, benchmark) not in groups:
+            if run not in self.runs():
+                raise UnknownName("run", run, self.runs())
+            raise UnknownName("benchmark", benchmark, self.benchmarks(run))
         found = Run(run, benchmark)
-        keys = ["metric", "param", "unit", "better"]
-        by_iteration = own.group_by([*keys, "iteration", "seed"], maintain_order=True).agg("value")
-        for name, param, unit, better, _iteration, seed, values in by_iteration.iter_rows():
+        for name, param, unit, better, iterations, seeds, values in groups[run, benchmark]:
+            if metric and name != metric:
+                continue
             label = f"{name}-{param}" if param else str(name)
-            series = found.series.get(label)
-            if series is None:
-                series = Series(label, name or "", param or "", unit or "", better == "higher")
-                series.seeds = []
-                found.series[label] = series
-            series.iterations.append(values)
-            if series.seeds is not None and seed is not None:
-                series.seeds.append(seed)
+            series = Series(label, name or "", param or "", unit or "", better == "higher")
+            if len(values) == 1 or len(set(iterations)) == len(values):
+                series.iterations = [[value] for value in values]
+                series.seeds = seeds if None not in seeds else None
             else:
-                series.seeds = None
+                by_iteration: dict[int | None, list[float]] = {}
+                for iteration, value in zip(iterations, values, strict=True):
+                    by_iteration.setdefault(iteration, []).append(value)
+                series.iterations = list(by_iteration.values())
+            found.series[label] = series
         return found
 
     def watts(self, run: str, benchmark: str) -> float | None:
