@@ -10,9 +10,7 @@ Values arrive best first: ascending when lower is better, descending when higher
 
 from __future__ import annotations
 
-from functools import reduce
 from math import isnan, sqrt
-from operator import add
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +24,11 @@ Z_975 = 1.959963984540054
 
 def amean(values: list[float]) -> float:
     """Arithmetic mean, summed in the order given."""
-    # reduce, not sum(): newer Pythons compensate in sum() and would differ in the last digit.
-    return reduce(add, values, 0.0) / len(values) if values else NAN
+    # Not sum(): newer Pythons compensate in it and would differ in the last digit.
+    total = 0.0
+    for value in values:
+        total += value
+    return total / len(values) if values else NAN
 
 
 def hmean(values: list[float]) -> float:
