@@ -8,6 +8,7 @@ import click
 
 from opplab.compare import TABLES, mmtests_table, order_runs
 from opplab.errors import InputError
+from opplab.mmtests.summary import SUMMARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--metric", default="", help="Only this metric of the benchmark, e.g. tput.")
 @click.option("--report", default="", help="A second view of the same logs, e.g. latency for fio.")
 @click.option("--method", type=click.Choice(["default", "mmtests"]), default="default", show_default=True)
+@click.option("--summary", type=click.Choice(SUMMARIES), help="Another of mmtests' summaries than the benchmark's own.")
 @click.option("--table", type=TableName(), default="detail", show_default=True, help=_TABLES_HELP)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True)
@@ -84,6 +86,7 @@ class Request:
         self.form = str(options["form"])
         self.metric = str(options["metric"])
         self.report = str(options["report"])
+        self.summary = str(options["summary"] or "")
         self.broken: list[str] = []
         self.problems: list[Problem] = []
 
@@ -144,6 +147,7 @@ class Request:
                 table=self.table,
                 form=self.form,
                 seed=int(str(self.options["seed"])),
+                summary=self.summary,
             )
             self.problems += skipped
             sys.stdout.write(text)
@@ -199,7 +203,7 @@ class Request:
             if self.options["method"] == "mmtests":
                 from opplab.compare import mmtests_comparison
 
-                found.append(mmtests_comparison(runs, metric, self.report, self.table, seed))
+                found.append(mmtests_comparison(runs, metric, self.report, self.table, seed, self.summary))
                 continue
             kind = "nocompare" if self.table.startswith("monitor:") else self.table
             found.append(compare_runs(runs, kind=kind, confidence=confidence, seed=seed, overview_rule=rule))

@@ -44,6 +44,7 @@ def mmtests_table(
     table: str = "detail",
     form: str = "text",
     seed: int = 0,
+    summary: str = "",
 ) -> tuple[str, list[Problem]]:
     """Compare runs of an mmtests result tree as mmtests itself would.
 
@@ -61,6 +62,8 @@ def mmtests_table(
         ``text`` or ``html``.
     seed : int
         Of the bootstrap that mmtests leaves unseeded (SubAmean, SubHmean).
+    summary : str
+        Another of mmtests' summaries than the benchmark's own, e.g. ``subselection``.
 
     Returns
     -------
@@ -82,7 +85,7 @@ def mmtests_table(
     problems = [problem for run in runs for problem in run.problems]
     if not runs[0].series:
         raise InputError(_nothing(directory, names[0], benchmark, metric, problems))
-    comparison = layout.Comparison(runs, bench, metric, seed)
+    comparison = layout.Comparison(runs, bench, metric, seed, summary)
     if table == "ratio":
         rows, width = layout.ratio(comparison)
     else:
@@ -410,7 +413,7 @@ def overview(
     return table
 
 
-def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str, seed: int) -> Table:
+def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str, seed: int, summary: str = "") -> Table:
     """Give mmtests' statistics and significance as a `Table`: for formats that mmtests lacks and for `opplab.gate`.
 
     Parameters
@@ -422,6 +425,7 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
     kind : str
         ``detail`` and ``significance`` have changes, ``nocompare`` has none.
     seed : int
+    summary : str
         See `mmtests_table`.
     """
     from opplab.mmtests import find, layout
@@ -437,7 +441,7 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
         # Results that are not mmtests' own: its summary for repeated measurements.
         higher = next(iter(runs[0].series.values())).higher
         bench = Benchmark(name, lambda: (), higher=higher)
-    comparison = layout.Comparison(list(runs), bench, metric, seed)
+    comparison = layout.Comparison(list(runs), bench, metric, seed, summary)
     main = comparison.main_index()
     rows = []
     for index, stat in enumerate(comparison.stats):

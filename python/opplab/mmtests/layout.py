@@ -84,12 +84,14 @@ class Comparison:
         The metric that the runs were restricted to, '' for none.
     seed : int
         See `summarise`.
+    summary : str
+        Another summary than the benchmark's own, '' for that.
     """
 
-    def __init__(self, runs: list[Run], bench: Benchmark, metric: str = "", seed: int = 0) -> None:
+    def __init__(self, runs: list[Run], bench: Benchmark, metric: str = "", seed: int = 0, summary: str = "") -> None:
         self.runs = runs
         self.bench = bench
-        self.summary = bench.summary_of(metric)
+        self.summary = summary or bench.summary_of(metric)
         self.higher = bench.is_higher(metric)
         self.stats = SUMMARIES[self.summary]
         self.precision = bench.decimal_places or 2
