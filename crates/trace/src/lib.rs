@@ -10,7 +10,7 @@
 //! # Ok::<(), opplab_trace::Error>(())
 //! ```
 //!
-//! The only crate that knows the wire formats of traces; it does not interpret what the events mean, except in the renderers.
+//! The only crate that knows the wire formats of traces; it does not interpret what the events mean, except in [`render`].
 //! Input is untrusted: any bytes give a result or an error, never a panic.
 
 mod bprint;
@@ -24,10 +24,12 @@ mod input;
 mod pages;
 mod perfetto;
 mod reader;
+pub mod render;
 mod ring;
 mod text;
 mod tracedat;
 mod wire;
+pub mod write;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
