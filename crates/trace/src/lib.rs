@@ -49,18 +49,21 @@ type Opened<'a> = Result<Box<dyn Reader + 'a>>;
 /// How a format is recognised and opened.
 struct Format {
     sniff: fn(&[u8]) -> bool,
-    open: for<'a> fn(&'a [u8], &ReadOptions) -> Opened<'a>,
+    open: for<'a> fn(&'a Data, &ReadOptions) -> Opened<'a>,
 }
 
 /// All formats, the ones with the surest marks first.
 const READERS: &[Format] = &[
-    Format { sniff: tracedat::sniff, open: |data, options| Ok(Box::new(tracedat::TraceDat::open(data, options)?)) },
+    Format {
+        sniff: tracedat::sniff,
+        open: |data, options| Ok(Box::new(tracedat::TraceDat::open(data, Some(data), options)?)),
+    },
     Format { sniff: perfetto::sniff, open: |data, options| Ok(Box::new(perfetto::Perfetto::open(data, options))) },
     Format {
         sniff: pages::sniff_tar,
         open: |data, options| Ok(Box::new(pages::Pages::open(&pages::tar_files(data), options)?)),
     },
-    Format { sniff: text::sniff, open: |data, _| Ok(Box::new(text::Text::open(data))) },
+    Format { sniff: text::sniff, open: |data, _| Ok(Box::new(text::Text::open(data, Some(data)))) },
     Format { sniff: pages::sniff_pages, open: |data, options| Ok(Box::new(pages::Pages::open_single(data, options)?)) },
 ];
 
@@ -135,7 +138,7 @@ impl TraceFile {
             return Ok(Box::new(pages::Pages::open(&files, options)?));
         }
         match READERS.iter().find(|format| (format.sniff)(data)) {
-            Some(format) => (format.open)(data, options),
+            Some(format) => (format.open)(&self.data, options),
             None => {
                 let start = data[..data.len().min(16)].escape_ascii().to_string();
                 Err(Error::NotATrace { start: if start.is_empty() { "nothing: it is empty".into() } else { start } })

@@ -9,6 +9,7 @@ use crate::bytes::{Cursor, read_int, read_uint, until_nul};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::format::{EventFormat, PageLayout, parse_format, parse_header_page};
+use crate::input::Data;
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{Chunk, Codec, CpuStream, MAX_PROBLEMS, Missed, Wanted, merge};
 
@@ -140,6 +141,8 @@ impl EventTable {
 /// A trace.dat that is open for reading.
 pub(crate) struct TraceDat<'a> {
     data: &'a [u8],
+    /// The file behind `data`, if it is told what has been read.
+    file: Option<&'a Data>,
     meta: Meta,
     events: EventTable,
     tasks: BTreeMap<i32, Vec<u8>>,
@@ -186,7 +189,7 @@ const MAX_CPUS: u32 = 1 << 16;
 
 impl<'a> TraceDat<'a> {
     /// Reads the metadata. Fails only if not even the header makes sense.
-    pub(crate) fn open(data: &'a [u8], options: &ReadOptions) -> Result<Self> {
+    pub(crate) fn open(data: &'a [u8], file: Option<&'a Data>, options: &ReadOptions) -> Result<Self> {
         let mut c = Cursor::new(data, 0, false);
         c.take(MAGIC.len() as u64, "the trace.dat magic")?;
         let version = std::str::from_utf8(c.cstr("the file version")?).ok().and_then(|v| v.parse().ok());
@@ -212,6 +215,7 @@ impl<'a> TraceDat<'a> {
         let meta = Meta { format: "trace.dat", version, long_size, big_endian, page_size, ..Meta::default() };
         let mut this = Self {
             data,
+            file,
             meta,
             events: EventTable::new(),
             tasks: BTreeMap::new(),
@@ -660,7 +664,7 @@ impl<'a> TraceDat<'a> {
                     cpu.cpu,
                     number,
                     data,
-                    cpu.offset,
+                    (cpu.offset, self.file),
                     self.layout,
                     buffer.page_size,
                     big_endian,
