@@ -6,9 +6,12 @@ The public names are loaded when they are first used, so that ``import opplab`` 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# As good as typing's for a type checker; importing typing takes longer than `opplab compare` does.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from opplab.api import Machine, Policy, Run, Workload, simulate
     from opplab.errors import CaseError, CheckError, FormatError, InputError, InternalError, OpplabError
     from opplab.experiments import Experiment

@@ -7,14 +7,39 @@ import sys
 import click
 
 from opplab.compare import TABLES, mmtests_table, order_runs
-from opplab.mmtests import runs_of
-from opplab.runs import Problem
+from opplab.errors import InputError
+from opplab.mmtests.summary import SUMMARIES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from opplab.runs import Problem, Run
+    from opplab.sources import Source
+    from opplab.tables import Table
 
 FORMATS = ("text", "markdown", "html", "csv", "json", "latex")
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[str]:
     return [name for name in (value or "").split(",") if name]
+
+
+_TABLES_HELP = f"{', '.join(TABLES)} or monitor:NAME."
+
+
+class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """One of the tables, or ``monitor:NAME``."""
+
+    name = "table"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the name."""
+        if value in TABLES or value.startswith("monitor:"):
+            return value
+        from opplab.mmtests.problems import nearest
+
+        near = nearest(value, TABLES)
+        hint = f"; did you mean '{near}'?" if near else f"; there is: {', '.join(TABLES)}, monitor:NAME"
+        raise click.BadParameter(f"no table named '{value}'{hint}", ctx, param)
 
 
 @click.command(name="compare")
@@ -27,36 +52,176 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--metric", default="", help="Only this metric of the benchmark, e.g. tput.")
 @click.option("--report", default="", help="A second view of the same logs, e.g. latency for fio.")
 @click.option("--method", type=click.Choice(["default", "mmtests"]), default="default", show_default=True)
-@click.option("--table", default="detail", show_default=True, help=f"{', '.join(TABLES)} or monitor:NAME.")
+@click.option("--summary", type=click.Choice(SUMMARIES), help="Another of mmtests' summaries than the benchmark's own.")
+@click.option("--table", type=TableName(), default="detail", show_default=True, help=_TABLES_HELP)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the bootstrap.")
-def command(
-    source: tuple[str, ...],
-    runs: list[str],
-    baseline: str | None,
-    benchmarks: tuple[str, ...],
-    metric: str,
-    report: str,
-    method: str,
-    table: str,
-    form: str,
-    seed: int,
-) -> None:
-    """Compare the runs in SOURCE: an mmtests result tree."""
-    problems: list[Problem] = []
-    for one in benchmarks:
-        name, _, own_metric = one.partition(":")
-        text, skipped = mmtests_table(
-            source[0],
-            order_runs(runs or runs_of(source[0]), baseline),
-            name,
-            metric=own_metric or metric,
-            report=report,
-            table=table,
-            form=form,
-            seed=seed,
-        )
-        problems += skipped
-        sys.stdout.write(text)
-    for problem in dict.fromkeys(map(str, problems)):
-        click.echo(f"opplab: skipped {problem}", err=True)
+@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True)
+@click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as the EPYC overview does.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the bootstrap.")
+@click.option("--fail-if", "rules", multiple=True, metavar="EXPR", help="E.g. 'tbench < -2% significant'; then exit 1.")
+@click.option("--junit", type=click.Path(dir_okay=False), help="Write the checks as JUnit XML.")
+def command(source: tuple[str, ...], **options: object) -> None:
+    """Compare the runs in SOURCE.
+
+    SOURCE is an mmtests results folder, a results folder of `opplab run`, Parquet or CSV tables with our columns, raw
+    outputs of benchmarks (one run a file), or published:SEED for the tables of a published text (000 to 004).
+
+    A change is positive when it is an improvement. Exit codes: 0 ok, 1 a rule of --fail-if holds, 2 usage or bad input.
+    """
+    request = Request(source, options)
+    request.print()
+    if request.broken:
+        for line in request.broken:
+            click.echo(f"opplab: {line}", err=True)
+        raise click.exceptions.Exit(1)
+
+
+class Request:
+    """One call of the command."""
+
+    def __init__(self, source: tuple[str, ...], options: dict[str, object]) -> None:
+        self.source = source
+        self.options = options
+        self.table = str(options["table"])
+        self.form = str(options["form"])
+        self.metric = str(options["metric"])
+        self.report = str(options["report"])
+        self.summary = str(options["summary"] or "")
+        self.broken: list[str] = []
+        self.problems: list[Problem] = []
+
+    def print(self) -> None:
+        """Write the tables, then what was skipped, then check the rules."""
+        if self.source[0].startswith("published:"):
+            tables = self._published()
+        elif self._by_mmtests():
+            tables = []
+        else:
+            tables = self._tables()
+        for number, table in enumerate(tables):
+            from opplab.tables import render
+
+            if number and self.form in ("text", "markdown"):
+                sys.stdout.write("\n")
+            sys.stdout.write(render(table, self.form))
+        for problem in dict.fromkeys(map(str, self.problems)):
+            click.echo(f"opplab: skipped {problem}", err=True)
+        if self.options["rules"] or self.options["junit"]:
+            self._check(tables)
+
+    def _names(self, runs: list[str]) -> list[str]:
+        asked = self.options["runs"]
+        baseline = self.options["baseline"]
+        names = [str(name) for name in asked] if isinstance(asked, list) and asked else runs
+        return order_runs(names, None if baseline is None else str(baseline))
+
+    def _asked(self) -> list[tuple[str, str]]:
+        """(benchmark, metric) as asked for."""
+        asked = self.options["benchmarks"]
+        pairs = [one.partition(":") for one in (asked if isinstance(asked, tuple) else ())]
+        return [(name, metric or self.metric) for name, _, metric in pairs]
+
+    def _by_mmtests(self) -> bool:
+        """The quick way: mmtests' own tables of a result tree."""
+        if self.options["method"] != "mmtests" or self.options["rules"] or self.options["junit"]:
+            return False
+        if self.form not in ("text", "html") or self.table in ("overview", "ppw", "power"):
+            return False
+        from os.path import isdir
+
+        if len(self.source) > 1 or not isdir(self.source[0]) or not self._asked():  # noqa: PTH112
+            return False
+        from opplab.mmtests import runs_of
+
+        asked = self.options["runs"]
+        names = self._names([] if asked else runs_of(self.source[0]))
+        if not names:
+            return False
+        for benchmark, metric in self._asked():
+            text, skipped = mmtests_table(
+                self.source[0],
+                names,
+                benchmark,
+                metric=metric,
+                report=self.report,
+                table=self.table,
+                form=self.form,
+                seed=int(str(self.options["seed"])),
+                summary=self.summary,
+            )
+            self.problems += skipped
+            sys.stdout.write(text)
+        return True
+
+    def _published(self) -> list[Table]:
+        from opplab import published
+
+        found = []
+        for source in self.source:
+            tables = published.tables(source.removeprefix("published:"))
+            wanted = {name for name, _ in self._asked()}
+            found += [table for table in tables if self._wanted(table, wanted)]
+        if not found:
+            raise InputError(f"{self.source[0]} has no such table ({self.table})")
+        return found
+
+    def _wanted(self, table: Table, benchmarks: set[str]) -> bool:
+        if self.table in ("overview", "ppw") and table.layout not in ("overview", "grid"):
+            return False
+        if self.table == "power" and table.layout not in ("power", "listing"):
+            return False
+        return not benchmarks or any(table.benchmark.startswith(name) for name in benchmarks)
+
+    def _tables(self) -> list[Table]:
+        from opplab.compare import compare_runs, overview
+        from opplab.sources import open_source
+
+        place = open_source(self.source)
+        names = self._names(place.runs())
+        if not names:
+            raise InputError(f"no runs in {self.source[0]}")
+        asked = self._asked() or [(name, self.metric) for name in place.benchmarks(names[0])]
+        if not asked:
+            raise InputError(f"no benchmark that can be read in run '{names[0]}' of {self.source[0]}")
+        confidence = float(str(self.options["confidence"]))
+        rule = bool(self.options["overview_rule"])
+        if self.table in ("overview", "ppw", "power"):
+            loaded = []
+            for name, own_metric in asked:
+                metric = own_metric or place.default_metric(name, self.report)
+                runs = [self._load(place, run, name, metric) for run in names]
+                if not runs[0].series:
+                    raise InputError(f"run '{names[0]}' has no values of {name}" + (f" {metric}" if metric else ""))
+                loaded.append((name, runs, [place.watts(run, name) for run in names]))
+            return [overview(loaded, kind=self.table, confidence=confidence, overview_rule=rule)]
+        found = []
+        seed = int(str(self.options["seed"]))
+        for name, metric in asked:
+            runs = [self._load(place, run, name, metric) for run in names]
+            if not runs[0].series:
+                raise InputError(f"run '{names[0]}' has no values of {name}" + (f" {metric}" if metric else ""))
+            if self.options["method"] == "mmtests":
+                from opplab.compare import mmtests_comparison
+
+                found.append(mmtests_comparison(runs, metric, self.report, self.table, seed, self.summary))
+                continue
+            kind = "nocompare" if self.table.startswith("monitor:") else self.table
+            found.append(compare_runs(runs, kind=kind, confidence=confidence, seed=seed, overview_rule=rule))
+        return found
+
+    def _load(self, place: Source, run: str, benchmark: str, metric: str) -> Run:
+        if self.table.startswith("monitor:"):
+            found = place.monitor(run, self.table[8:], benchmark, metric)
+        else:
+            found = place.load(run, benchmark, metric, self.report)
+        self.problems += found.problems
+        return found
+
+    def _check(self, tables: list[Table]) -> None:
+        from opplab import gate
+
+        rules = self.options["rules"]
+        checks = gate.check(tables, [str(rule) for rule in (rules if isinstance(rules, tuple) else ())])
+        self.broken = [one.message for one in checks if one.failed]
+        if self.options["junit"]:
+            gate.write_junit(str(self.options["junit"]), checks)

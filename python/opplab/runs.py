@@ -1,8 +1,8 @@
 """Samples in memory: what every reader produces and every comparison consumes.
 
 A `Run` is one column of a comparison (a kernel, a governor, a policy); it holds one `Series` for each operation, and a
-series keeps its values grouped by iteration of the whole benchmark. The module is deliberately free of imports: it is on
-the path from a cold command line to a printed table.
+series keeps its values grouped by iteration of the whole benchmark. The module is deliberately free of imports: it is
+on the path from a cold command line to a printed table.
 """
 
 from __future__ import annotations

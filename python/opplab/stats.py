@@ -1,7 +1,7 @@
 """Statistics of results: means with intervals, comparisons of two samples, and mmtests' bootstrap.
 
-Computed by the crate `opplab-stats`; see its documentation for definitions and sources. Rates (`harmonic=True`) are averaged
-harmonically, and their intervals and tests are those of the reciprocals, which are times.
+Computed by the crate `opplab-stats`; see its documentation for definitions and sources. Rates (`harmonic=True`) are
+averaged harmonically, and their intervals and tests are those of the reciprocals, which are times.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def compare(
     harmonic : bool
         The values are rates.
     paired : bool
-        Values of equal index belong together (the same seed in both runs): the t-test and the interval are of the pairs'
-        ratios.
+        Values of equal index belong together (the same seed in both runs): the t-test and the interval are of the
+        pairs' ratios.
     confidence : float
     resamples : int
         Of the BCa bootstrap; 0 asks for the delta method, which is as good for hundreds of values and much quicker.
@@ -67,8 +67,8 @@ def compare(
     Returns
     -------
     dict
-        ``ratio`` of the means with its interval ``low`` to ``high``; ``t``, ``df`` and two-sided ``p`` of Welch's (or the
-        paired) t-test; ``hedges_g``, the difference in standard deviations.
+        ``ratio`` of the means with its interval ``low`` to ``high``; ``t``, ``df`` and two-sided ``p`` of Welch's (or
+        the paired) t-test; ``hedges_g``, the difference in standard deviations.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def submean(
     seed: int = 1,
     stream: int = 0,
 ) -> tuple[float, float]:
-    """mmtests' SubAmean (SubHmean) and half the width of its interval, with a seed that mmtests lacks."""
+    """Give mmtests' SubAmean (SubHmean) and half the width of its interval, with a seed that mmtests lacks."""
     return stats_submean(
         [list(iteration) for iteration in iterations],
         harmonic=harmonic,
@@ -120,7 +120,7 @@ def submean(
 
 
 def mmtests(values: Sequence[float], *, harmonic: bool = False) -> tuple[float, float, float, float]:
-    """mmtests' mean, standard deviation, coefficient of variation and half interval of best-first values."""
+    """Give mmtests' mean, standard deviation, coefficient of variation and half interval of best-first values."""
     return stats_mmtests(list(values), harmonic)
 
 

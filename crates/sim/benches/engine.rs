@@ -44,7 +44,7 @@ fn ping_pong_events(bencher: Bencher, nr_cpus: u32) {
 #[divan::bench(args = [10, 50], sample_count = 5)]
 fn juno_eas_simulated_ns(bencher: Bencher, nr_tasks: u32) {
     let machine = juno_r2();
-    let workload = periodic(&machine, nr_tasks, 50);
+    let workload = periodic(&machine, nr_tasks, 50, 1);
     let policy =
         Policy { kernel: String::from("5.18"), energy_model: EnergyModelSource::Registered, ..Policy::default() };
     let case = Case { machine, workload, policy, seed: 1, duration_ns: 10_000_000_000 };

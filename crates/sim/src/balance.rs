@@ -1,143 +1,424 @@
-//! Load balance: periodic, newly idle, on behalf of idle CPUs, and the push of misfit tasks.
+//! Load balance: when the engine calls the kernel's balancer, and what the balancer may do to the engine.
+//!
+//! The passes themselves are crate `kernel`'s (`sched::balance`, `sched::newidle`). A pass takes no simulated time of its
+//! own; its modelled cost only enters the kernel's own bookkeeping of what balancing costs.
+
+use std::rc::Rc;
 
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::sched::balance::{
+    BalanceFacts, BalanceHost, BalanceScratch, BalanceTask, BalanceTunables, IdleType, Jiffies, RootDomain,
+    sched_balance_rq,
+};
+use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
+use opplab_kernel::sched::domains::SchedDomains;
+use opplab_kernel::sched::group::{CpuLoad, GroupCapacity, scale_rt_capacity};
+use opplab_kernel::sched::newidle::{
+    BalanceClock, DomainBalance, NewidleFacts, NewidleHost, Pulled, max_load_balance_interval, msecs_to_jiffies,
+    sched_balance_domains, sched_balance_newidle,
+};
+use opplab_kernel::sched::placement::CpuCapacity;
+use opplab_kernel::sched::task_list::TaskLists;
 use opplab_model::event::{IDLE_TASK, PlacementRule, Sink, TaskIdx};
+use rand_core::Rng;
 
 use crate::engine::{Engine, Interrupt};
 use crate::task::Class;
 
 /// Period of updates of the blocked load of idle CPUs (fair.c: LOAD_AVG_PERIOD ms).
 const BLOCKED_PERIOD_NS: u64 = 32_000_000;
+/// sysctl_sched_migration_cost.
+const MIGRATION_COST_NS: u64 = 500_000;
+/// Modelled cost of one pass, and of each CPU that it looks at, in ns.
+const PASS_COST_NS: u64 = 300;
+const PASS_COST_NS_A_CPU: u64 = 40;
 
-impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    /// fair.c:sched_balance_newidle(): pulls a task for a CPU that runs out of work; returns whether it did.
-    pub(crate) fn newidle_balance(&mut self, cpu: u32, _prev: TaskIdx) -> bool {
-        self.update_misfit_status(cpu, None);
-        self.update_blocked_averages(cpu);
-        self.update_cpu_capacity(cpu);
-        self.update_overutilized();
-        if self.eas.is_some() && !self.overutilized {
+/// State of the balancer that is not one CPU's.
+pub(crate) struct Balancer {
+    pub(crate) domains: Rc<SchedDomains>,
+    /// Of each CPU, its domains from the lowest up.
+    state: Vec<Vec<DomainBalance>>,
+    pub(crate) sgc: Vec<GroupCapacity>,
+    /// Some CPU has more than one task (rd->overloaded).
+    pub(crate) rd_overloaded: bool,
+    /// Fair tasks in the order in which the balancer looks at them.
+    pub(crate) lists: TaskLists,
+    active: CpuMask,
+    scratch: BalanceScratch,
+    tunables: BalanceTunables,
+    /// Running tasks that a stopper is to push: (from, to).
+    pushes: Vec<(u32, u32)>,
+    serialized: bool,
+    /// Earliest jiffy at which some idle CPU wants to balance (nohz.next_balance).
+    nohz_next_balance: u64,
+    nohz_next_blocked_ns: u64,
+    clock_max_interval: u64,
+    hz: u64,
+}
+
+impl Balancer {
+    pub(crate) fn new(domains: Rc<SchedDomains>, capacities: &[u64], hz: u64, jiffies: u64) -> Self {
+        let nr = capacities.len();
+        let state = (0..nr)
+            .map(|cpu| {
+                let levels = (0..domains.n_levels(cpu)).filter_map(|level| domains.domain(cpu, level));
+                levels.map(|domain| SchedDomains::initial_balance(domain, jiffies)).collect()
+            })
+            .collect();
+        Self {
+            sgc: domains.group_capacities(|cpu| capacities[cpu]),
+            state,
+            domains,
+            rd_overloaded: false,
+            lists: TaskLists::new(nr),
+            active: CpuMask::all(nr),
+            scratch: BalanceScratch::default(),
+            tunables: BalanceTunables { migration_cost_ns: MIGRATION_COST_NS as i64, ..BalanceTunables::default() },
+            pushes: Vec::new(),
+            serialized: false,
+            nohz_next_balance: jiffies,
+            nohz_next_blocked_ns: 0,
+            clock_max_interval: max_load_balance_interval(hz, nr as u64),
+            hz,
+        }
+    }
+
+    fn clock(&self, jiffies: u64) -> BalanceClock {
+        BalanceClock { hz: self.hz, jiffies, max_interval: self.clock_max_interval }
+    }
+}
+
+/// The engine as the balancer sees it, while `cpu` balances.
+struct Host<'e, 'c, S: Sink, H: HalfLife> {
+    engine: &'e mut Engine<'c, S, H>,
+    cpu: u32,
+    /// The modelled clock that passes move on.
+    clock_ns: u64,
+}
+
+/// What the balancer is told of a CPU.
+pub(crate) fn cpu_load<S: Sink, H: HalfLife>(engine: &Engine<'_, S, H>, cpu: usize) -> CpuLoad {
+    let state = &engine.cpus[cpu];
+    CpuLoad {
+        load: state.cfs.avg.load_avg,
+        util: state.cfs.avg.util_avg,
+        runnable: state.cfs.avg.runnable_avg,
+        util_est: crate::cpufreq::cfs_util_est(state, &engine.gates),
+        nr_running: state.nr_running,
+        h_nr_queued: state.fair.nr_queued() - state.fair.nr_delayed(),
+        capacity: CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
+        misfit_task_load: state.misfit_task_load,
+        clamps: None,
+    }
+}
+
+impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
+    fn cpu(&self, cpu: usize) -> CpuLoad {
+        cpu_load(self.engine, cpu)
+    }
+    fn idle(&self) -> CpuSet<'_> {
+        self.engine.idle_mask.as_set()
+    }
+    fn ttwu_pending(&self, cpu: usize) -> bool {
+        !self.engine.cpus[cpu].wake_list.is_empty()
+    }
+    fn smt_mask(&self, cpu: usize) -> CpuSet<'_> {
+        self.engine.topology.smt_masks[cpu].as_set()
+    }
+    fn smt_active(&self) -> bool {
+        self.engine.topology.smt_active
+    }
+    fn asym_priority(&self, _cpu: usize) -> i32 {
+        0
+    }
+    fn energy_aware(&self) -> bool {
+        self.engine.eas.is_some()
+    }
+    fn llc_size(&self, cpu: usize) -> Option<u32> {
+        Some(self.engine.topology.llc_size[self.engine.topology.llc_of[cpu] as usize])
+    }
+}
+
+impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
+    fn task(&self, task: u32) -> BalanceTask<'_> {
+        let state = &self.engine.tasks[task as usize];
+        BalanceTask {
+            h_load: state.sa.load_avg,
+            util: self.engine.task_util_est(task),
+            clamps: None,
+            exec_start: self.engine.entities[task as usize].exec_start,
+            allowed: self.engine.masks[state.allowed as usize].as_set(),
+            is_running: state.on_cpu,
+            is_idle_policy: self.engine.entities[task as usize].is_idle_policy(),
+            is_fair: state.class == Class::Fair,
+            is_per_cpu_kthread: false,
+            is_next_buddy: false,
+        }
+    }
+    fn last_task(&self, cpu: usize) -> Option<u32> {
+        self.engine.balancer.lists.last(cpu)
+    }
+    fn task_before(&self, task: u32) -> Option<u32> {
+        self.engine.balancer.lists.before(task)
+    }
+    fn move_to_head(&mut self, cpu: usize, task: u32) {
+        self.engine.balancer.lists.move_to_head(cpu, task);
+    }
+    fn clock_task(&mut self, cpu: usize) -> u64 {
+        self.engine.update_rq_clock(cpu as u32);
+        self.engine.cpus[cpu].clk.clock_task
+    }
+    fn detach_task(&mut self, task: u32, src: usize, _dst: usize) {
+        let src = src as u32;
+        if self.engine.cpus[src as usize].idle.is_awake() {
+            self.engine.account(src);
+        }
+        self.engine.update_rq_clock(src);
+        self.engine.detach_queued(src, task);
+    }
+    fn attach_task(&mut self, task: u32, dst: usize) {
+        let src = self.engine.tasks[task as usize].cpu;
+        self.engine.move_queued(task, src, dst as u32, PlacementRule::Balance);
+    }
+    fn curr_may_run_on(&self, src: usize, dst: usize) -> bool {
+        let curr = self.engine.cpus[src].curr;
+        curr != IDLE_TASK && self.engine.masks[self.engine.tasks[curr as usize].allowed as usize].as_set().contains(dst)
+    }
+    fn start_active_balance(&mut self, src: usize, dst: usize) -> bool {
+        let pushes = &mut self.engine.balancer.pushes;
+        if pushes.iter().any(|&(from, _)| from == src as u32) {
             return false;
         }
-        self.pull_one(cpu)
+        pushes.push((src as u32, dst as u32));
+        true
     }
-
-    /// Clears (or sets) the overutilised state from all CPUs, as the statistics of the top domain do.
-    fn update_overutilized(&mut self) {
-        if self.eas.is_some() {
-            let any = (0..self.cpus.len() as u32).any(|cpu| self.cpu_overutilized(cpu));
-            self.set_overutilized(any);
+    fn update_cpu_capacity(&mut self, cpu: usize) -> u64 {
+        self.engine.update_cpu_capacity(cpu as u32);
+        self.engine.cpus[cpu].capacity_of
+    }
+    fn set_nr_idle_scan(&mut self, cpu: usize, nr_idle_scan: u32) {
+        if self.engine.gates.sis_util {
+            let llc = self.engine.topology.llc_of[cpu] as usize;
+            self.engine.nr_idle_scan[llc] = Some(nr_idle_scan);
         }
     }
+}
 
-    /// Pulls one waiting fair task from the CPU with most of them.
-    fn pull_one(&mut self, cpu: u32) -> bool {
-        let mut busiest = None;
-        let mut most = 1;
-        for other in 0..self.cpus.len() as u32 {
-            let nr = self.cpus[other as usize].fair.nr_queued();
-            if other != cpu && nr > most {
-                most = nr;
-                busiest = Some(other);
-            }
+impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
+    fn balance(&mut self, level: usize, domain: &mut DomainBalance, idle: IdleType) -> Pulled {
+        let domains = Rc::clone(&self.engine.balancer.domains);
+        let Some(view) = domains.view(self.cpu as usize, level) else {
+            return Pulled { ld_moved: 0, continue_balancing: false };
+        };
+        self.clock_ns += PASS_COST_NS + PASS_COST_NS_A_CPU * u64::from(view.span_weight);
+        let balancer = &mut self.engine.balancer;
+        let mut sgc = std::mem::take(&mut balancer.sgc);
+        let mut scratch = std::mem::take(&mut balancer.scratch);
+        let active = std::mem::take(&mut balancer.active);
+        let tunables = balancer.tunables;
+        let was_overutilized = self.engine.overutilized;
+        let mut rd = RootDomain { overloaded: balancer.rd_overloaded, overutilized: was_overutilized };
+        let interval = msecs_to_jiffies(domain.pass.balance_interval as u32, balancer.hz);
+        let jiffies = Jiffies {
+            now: self.engine.jiffies(),
+            interval: interval.clamp(1, self.engine.balancer.clock_max_interval),
+        };
+        let cpu = self.cpu as usize;
+        let pass = sched_balance_rq(
+            self,
+            view,
+            &mut domain.pass,
+            &mut sgc,
+            &mut rd,
+            active.as_set(),
+            cpu,
+            idle,
+            jiffies,
+            &tunables,
+            &mut scratch,
+        );
+        let balancer = &mut self.engine.balancer;
+        (balancer.sgc, balancer.scratch, balancer.active) = (sgc, scratch, active);
+        balancer.rd_overloaded = rd.overloaded;
+        // A task that arrived in this pass may have set the state again.
+        if was_overutilized || !self.engine.overutilized {
+            self.engine.set_overutilized(rd.overutilized);
         }
-        let Some(src) = busiest else { return false };
-        let curr = self.cpus[src as usize].curr;
-        for task in self.cpus[src as usize].fair.waiting() {
-            let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
-            if task == curr || !allowed.contains(cpu as usize) || self.entities[task as usize].sched_delayed {
-                continue;
-            }
-            self.pull(task, src, cpu, PlacementRule::Balance);
-            return true;
-        }
-        false
+        self.engine.run_pushes();
+        Pulled { ld_moved: pass.ld_moved, continue_balancing: pass.continue_balancing }
+    }
+    fn sched_clock(&mut self) -> u64 {
+        self.clock_ns
+    }
+    fn update_blocked_averages(&mut self) {
+        self.engine.update_blocked_averages(self.cpu);
+    }
+    fn sched_rng(&mut self) -> u32 {
+        self.engine.rng.next_u32()
+    }
+    fn nr_running(&self) -> u32 {
+        self.engine.cpus[self.cpu as usize].nr_running
+    }
+    fn h_nr_queued(&self) -> u32 {
+        let fair = &self.engine.cpus[self.cpu as usize].fair;
+        fair.nr_queued() - fair.nr_delayed()
+    }
+    fn is_sched_idle(&self) -> bool {
+        let state = &self.engine.cpus[self.cpu as usize];
+        state.nr_running > 0 && state.nr_running == state.fair.idle_h_nr()
+    }
+    fn is_idle(&self) -> bool {
+        self.engine.cpus[self.cpu as usize].is_idle()
+    }
+    fn try_serialize(&mut self) -> bool {
+        !std::mem::replace(&mut self.engine.balancer.serialized, true)
+    }
+    fn end_serialize(&mut self) {
+        self.engine.balancer.serialized = false;
+    }
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// fair.c:update_cpu_capacity().
+    pub(crate) fn update_cpu_capacity(&mut self, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        let capacity = CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 };
+        state.capacity_of =
+            scale_rt_capacity(&capacity, state.rt.util_avg, state.dl.util_avg, state.irq.util_avg).max(1);
     }
 
-    fn pull(&mut self, task: TaskIdx, src: u32, dest: u32, rule: PlacementRule) {
-        if self.cpus[src as usize].idle.is_awake() {
-            self.account(src);
-        }
-        self.update_rq_clock(src);
-        self.detach_queued(src, task);
-        self.move_queued(task, src, dest, rule);
-    }
-
-    /// fair.c:sched_balance_trigger(): at each tick.
-    pub(crate) fn trigger_load_balance(&mut self, cpu: u32) {
+    /// fair.c:sched_balance_newidle(): pulls a task for a CPU that runs out of work; returns whether to pick again.
+    pub(crate) fn newidle_balance(&mut self, cpu: u32) -> bool {
         let c = cpu as usize;
-        self.update_cpu_capacity(cpu);
-        if self.cpus[c].curr != IDLE_TASK && self.now >= self.nohz_next_blocked_ns {
-            self.nohz_next_blocked_ns = self.now + BLOCKED_PERIOD_NS;
-            self.update_idle_blocked();
+        self.update_misfit_status(cpu, None);
+        let facts = NewidleFacts {
+            ttwu_pending: !self.cpus[c].wake_list.is_empty(),
+            cpu_active: true,
+            rd_overloaded: self.balancer.rd_overloaded,
+            rq_clock: self.cpus[c].clk.clock,
+            ni_random: self.gates.newidle_random,
+        };
+        let clock = self.balancer.clock(self.jiffies());
+        let mut rq = self.cpus[c].balance;
+        let mut domains = std::mem::take(&mut self.balancer.state[c]);
+        let clock_ns = self.now;
+        let mut host = Host { engine: self, cpu, clock_ns };
+        let newidle = sched_balance_newidle(&mut host, &mut rq, &mut domains, &facts, &clock);
+        self.balancer.state[c] = domains;
+        self.cpus[c].balance = rq;
+        if newidle.nohz_newidle && self.now >= self.balancer.nohz_next_blocked_ns {
+            self.update_idle_blocked(cpu);
         }
-        if self.now >= self.cpus[c].next_balance_ns {
-            let busy = self.cpus[c].curr != IDLE_TASK;
-            let weight = self.cpus.len() as u64;
-            self.cpus[c].next_balance_ns = self.now + weight * 1_000_000 * if busy { 16 } else { 1 };
-            self.update_overutilized();
-            if !busy && (self.eas.is_none() || self.overutilized) {
-                self.pull_one(cpu);
-            }
+        newidle.pulled != 0 || self.cpus[c].nr_running > 0
+    }
+
+    /// fair.c:sched_balance_trigger() at each tick, and the softirq that it raises.
+    pub(crate) fn trigger_load_balance(&mut self, cpu: u32) {
+        let jiffies = self.jiffies();
+        if jiffies >= self.cpus[cpu as usize].balance.next_balance {
+            let idle = if self.cpus[cpu as usize].is_idle() { IdleType::Idle } else { IdleType::NotIdle };
+            self.update_blocked_averages(cpu);
+            self.balance_domains(cpu, idle);
         }
-        // nohz_balancer_kick().
-        let busy = self.cpus[c].nr_running >= 2 || self.cpus[c].misfit_task_load > 0;
-        if busy && (self.eas.is_none() || self.overutilized) {
-            let ilb = self.idle_mask.as_set().iter().next();
-            if self.cpus[c].misfit_task_load > 0 && self.push_misfit(cpu) {
-                return;
-            }
-            if let Some(ilb) = ilb {
-                let here = self.here;
-                self.interrupt(ilb as u32, Interrupt::NohzBalance);
-                self.here = here;
-            }
+        self.nohz_balancer_kick(cpu, jiffies);
+    }
+
+    /// fair.c:sched_balance_domains() of `cpu`.
+    fn balance_domains(&mut self, cpu: u32, idle: IdleType) {
+        let c = cpu as usize;
+        let clock = self.balancer.clock(self.jiffies());
+        let mut rq = self.cpus[c].balance;
+        let mut domains = std::mem::take(&mut self.balancer.state[c]);
+        let clock_ns = self.now;
+        let mut host = Host { engine: self, cpu, clock_ns };
+        sched_balance_domains(&mut host, &mut rq, &mut domains, idle, &clock, MIGRATION_COST_NS);
+        self.balancer.state[c] = domains;
+        // A push may have ended an idle period meanwhile.
+        let state = &mut self.cpus[c].balance;
+        (state.next_balance, state.max_idle_balance_cost) = (rq.next_balance, rq.max_idle_balance_cost);
+    }
+
+    /// fair.c:nohz_balancer_kick(): asks an idle CPU without a tick to balance for all of them.
+    fn nohz_balancer_kick(&mut self, cpu: u32, jiffies: u64) {
+        if self.cpus[cpu as usize].curr == IDLE_TASK {
+            return;
+        }
+        let Some(ilb) = self.nohz_idle.as_set().first() else { return };
+        if self.now >= self.balancer.nohz_next_blocked_ns {
+            self.update_idle_blocked(cpu);
+        }
+        if jiffies < self.balancer.nohz_next_balance {
+            return;
+        }
+        let state = &self.cpus[cpu as usize];
+        let misfit = self.topology.asym.is_some() && state.misfit_task_load > 0;
+        let shared_busy = self.topology.asym.is_none() && {
+            let llc = self.topology.llc_of[cpu as usize] as usize;
+            let span = self.topology.llc_masks[llc].as_set();
+            let busy = self.topology.llc_size[llc] - span.weight_and(self.idle_mask.as_set());
+            self.topology.llc_size[llc] > 1 && busy > 1
+        };
+        if state.nr_running >= 2 || misfit || shared_busy {
+            let here = self.here;
+            self.interrupt(ilb as u32, Interrupt::NohzBalance);
+            self.here = here;
         }
     }
 
     /// fair.c:nohz_idle_balance(): an idle CPU balances for itself and the other idle ones.
     pub(crate) fn nohz_idle_balance(&mut self, cpu: u32) {
-        self.update_idle_blocked();
-        self.update_overutilized();
-        if self.eas.is_some() && !self.overutilized {
+        if !self.cpus[cpu as usize].is_idle() {
             return;
         }
-        if self.cpus[cpu as usize].nr_running == 0 {
-            self.pull_one(cpu);
+        let jiffies = self.jiffies();
+        let mut next = jiffies + 60 * self.balancer.hz;
+        let idle: Vec<usize> = self.nohz_idle.as_set().iter().filter(|&other| other != cpu as usize).collect();
+        let (before, after): (Vec<usize>, Vec<usize>) = idle.into_iter().partition(|&other| other <= cpu as usize);
+        for other in after.into_iter().chain(before).chain([cpu as usize]) {
+            if !self.cpus[other].is_idle() {
+                continue;
+            }
+            self.update_blocked_averages(other as u32);
+            if jiffies >= self.cpus[other].balance.next_balance {
+                self.balance_domains(other as u32, IdleType::Idle);
+            }
+            next = next.min(self.cpus[other].balance.next_balance);
         }
+        self.balancer.nohz_next_balance = next;
+        self.balancer.nohz_next_blocked_ns = self.now + BLOCKED_PERIOD_NS;
     }
 
-    /// Decays what sleeps on idle CPUs (fair.c:update_nohz_stats()).
-    fn update_idle_blocked(&mut self) {
+    /// Decays what sleeps on idle CPUs other than `cpu` (fair.c:_nohz_idle_balance(), NOHZ_STATS_KICK).
+    fn update_idle_blocked(&mut self, cpu: u32) {
+        self.balancer.nohz_next_blocked_ns = self.now + BLOCKED_PERIOD_NS;
         for other in 0..self.cpus.len() as u32 {
-            if self.cpus[other as usize].is_idle() {
+            if other != cpu && self.cpus[other as usize].is_idle() {
                 self.update_blocked_averages(other);
             }
         }
     }
 
-    /// Active balance of a misfit task to a bigger idle CPU (stopper thread: the running task is pushed).
-    fn push_misfit(&mut self, cpu: u32) -> bool {
-        let curr = self.cpus[cpu as usize].curr;
-        if curr == IDLE_TASK || self.tasks[curr as usize].class != Class::Fair {
-            return false;
+    /// The stopper threads' work: pushes running tasks that a pass asked for (active_load_balance_cpu_stop()).
+    fn run_pushes(&mut self) {
+        for (src, dst) in std::mem::take(&mut self.balancer.pushes) {
+            self.push_running(src, dst);
         }
-        let capacity = self.cpus[cpu as usize].capacity_of;
+    }
+
+    fn push_running(&mut self, src: u32, dst: u32) {
+        let curr: TaskIdx = self.cpus[src as usize].curr;
+        if curr == IDLE_TASK || self.tasks[curr as usize].class != Class::Fair {
+            return;
+        }
         let allowed = self.masks[self.tasks[curr as usize].allowed as usize].as_set();
-        let dest = self
-            .idle_mask
-            .as_set()
-            .iter()
-            .filter(|&other| allowed.contains(other) && self.cpus[other].capacity_of * 1024 > capacity * 1078)
-            .max_by_key(|&other| (self.cpus[other].capacity_of, std::cmp::Reverse(other)));
-        let Some(dest) = dest else { return false };
-        self.account(cpu);
-        self.update_rq_clock(cpu);
-        self.put_prev_task_fair(cpu, curr);
-        self.detach_queued(cpu, curr);
-        self.detached_current(cpu);
-        self.move_queued(curr, cpu, dest as u32, PlacementRule::Misfit);
-        self.resched_cpu(cpu);
-        true
+        if !allowed.contains(dst as usize) || !self.entities[curr as usize].on_rq {
+            return;
+        }
+        self.account(src);
+        self.update_rq_clock(src);
+        self.put_prev_task_fair(src, curr);
+        self.detach_queued(src, curr);
+        self.detached_current(src);
+        self.move_queued(curr, src, dst, PlacementRule::Misfit);
     }
 }

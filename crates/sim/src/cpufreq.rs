@@ -190,11 +190,15 @@ pub(crate) fn cpu_util_cfs(cpu: &Cpu, gates: &Gates, boost: bool) -> u64 {
     if boost {
         util = util.max(cpu.cfs.avg.runnable_avg);
     }
-    let estimate = match gates.util_est {
+    util.max(cfs_util_est(cpu, gates)).min(cpu.capacity)
+}
+
+/// The sum of the estimates of a queue's tasks.
+pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
+    match gates.util_est {
         UtilEst::Single => cpu.cfs.avg.util_est.into(),
         UtilEst::Pair(_) => cpu.cfs_util_est.enqueued.into(),
-    };
-    util.max(estimate).min(cpu.capacity)
+    }
 }
 
 /// What the other classes and the clamps of `cpu` tell.

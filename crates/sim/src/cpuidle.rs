@@ -82,6 +82,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let entry_ns = self.case.machine.clusters[cl].idle.get(choice.index).map_or(0, |idle| idle.entry_latency_ns);
         if choice.stop_tick && !state.tick_stopped {
             state.tick_stopped = true;
+            self.nohz_idle.insert(c);
             self.disarm(cpu, Wait::Tick);
         }
         let state = &mut self.cpus[c];

@@ -11,7 +11,7 @@ use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 
 use crate::CaseError;
-use crate::cpufreq::rq_facts;
+use crate::cpufreq::{cfs_util_est, rq_facts};
 use crate::engine::{Cpu, Engine};
 use crate::gates::{Gates, UtilEst};
 use crate::topology::Topology;
@@ -111,10 +111,7 @@ fn eas_cpu(cpu: &Cpu, gates: &Gates) -> EasCpu {
         capacity: CpuCapacity { orig: cpu.capacity, of: cpu.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
         util_avg: cpu.cfs.avg.util_avg,
         runnable_avg: cpu.cfs.avg.runnable_avg,
-        util_est: match gates.util_est {
-            UtilEst::Single => cpu.cfs.avg.util_est.into(),
-            UtilEst::Pair(_) => cpu.cfs_util_est.enqueued.into(),
-        },
+        util_est: cfs_util_est(cpu, gates),
         uclamp_idle: false,
     }
 }

@@ -11,11 +11,13 @@ use opplab_kernel::pelt::{HalfLife, SchedAvg};
 use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::entity::SchedEntity;
+use opplab_kernel::sched::newidle::RqBalance;
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::event::{Event, Fingerprint, IDLE_TASK, Sink, TaskIdx};
 use opplab_model::machine::Cpufreq;
 use rand_pcg::Pcg64;
 
+use crate::balance::Balancer;
 use crate::cpufreq::FreqPolicy;
 use crate::cpuidle::IdleRun;
 use crate::energy::Meter;
@@ -115,9 +117,7 @@ pub(crate) struct Cpu {
     pub(crate) timers: Vec<(u64, u64, TaskIdx)>,
     pub(crate) need_resched: bool,
     pub(crate) misfit_task_load: u64,
-    pub(crate) avg_idle: u64,
-    pub(crate) idle_stamp: u64,
-    pub(crate) next_balance_ns: u64,
+    pub(crate) balance: RqBalance,
     pub(crate) meter: Meter,
     pub(crate) busy_ns_by_opp: Vec<u64>,
     pub(crate) time_ns_by_opp: Vec<u64>,
@@ -180,7 +180,9 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) overutilized: bool,
     pub(crate) overutilized_since_ns: u64,
     pub(crate) eas: Option<crate::eas::EasState>,
-    pub(crate) nohz_next_blocked_ns: u64,
+    pub(crate) balancer: Balancer,
+    /// Idle CPUs whose tick is stopped (nohz.idle_cpus_mask).
+    pub(crate) nohz_idle: CpuMask,
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<CaseError>,
     pub(crate) half_life: std::marker::PhantomData<H>,

@@ -58,11 +58,11 @@ impl FairRq {
         }
     }
 
-    /// Waiting (not running) tasks in the order of the queue.
-    pub(crate) fn waiting(&self) -> Vec<u32> {
+    /// Queued tasks of the policy SCHED_IDLE.
+    pub(crate) fn idle_h_nr(&self) -> u32 {
         match self {
-            Self::Eevdf(rq) => rq.waiting().collect(),
-            Self::Cfs(rq) => rq.waiting().collect(),
+            Self::Eevdf(rq) => rq.idle_h_nr,
+            Self::Cfs(rq) => rq.idle_h_nr,
         }
     }
 
@@ -313,6 +313,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 rq.enqueue(&mut self.entities, now, task, CfsEnqueue { wakeup, migrated });
             }
         }
+        self.balancer.lists.add(c, task);
         self.propagate_resched(cpu);
         if kind != Enqueue::New {
             self.check_update_overutilized(cpu);
@@ -325,6 +326,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.util_est_dequeue(cpu, task);
         }
         self.update_load_avg(cpu, task, false);
+        self.balancer.lists.remove(c, task);
         let now = self.cpus[c].clk.clock_task;
         let dead = self.tasks[t].life == Life::Dead;
         match &mut self.cpus[c].fair {
@@ -371,6 +373,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if let FairRq::Eevdf(rq) = &mut self.cpus[cpu as usize].fair {
             rq.requeue_delayed(&mut self.entities, task);
         }
+        self.balancer.lists.add(cpu as usize, task);
         self.tasks[t].life = Life::Queued;
         self.tasks[t].in_iowait = false;
         self.cpus[cpu as usize].nr_running += 1;
@@ -406,6 +409,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     pub(crate) fn set_next_task_fair(&mut self, cpu: u32, next: TaskIdx) {
+        self.balancer.lists.move_to_head(cpu as usize, next);
         self.update_load_avg(cpu, next, false);
         let now = self.cpus[cpu as usize].clk.clock_task;
         match &mut self.cpus[cpu as usize].fair {

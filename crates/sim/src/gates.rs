@@ -3,7 +3,9 @@
 use opplab_kernel::cpufreq::schedutil::SugovGates;
 use opplab_kernel::eas::{EasForm, EasGates};
 use opplab_kernel::energy_model::EmForm;
-use opplab_kernel::profile::{self, Eas, FairClass, FeecMargin, KernelProfile, Platform, RunnableBoost};
+use opplab_kernel::profile::{
+    self, Eas, FairClass, FeecMargin, KernelProfile, Platform, RunnableBoost, SelectIdleScan,
+};
 use opplab_kernel::util_est::UtilEstForm;
 use opplab_model::machine::{InvarianceSource, Machine};
 use opplab_model::policy::Policy;
@@ -31,6 +33,10 @@ pub(crate) struct Gates {
     pub(crate) eas: Option<EasGates>,
     /// How energies are computed.
     pub(crate) em: EmForm,
+    /// Wake-ups look at a number of CPUs that follows utilisation (SIS_UTIL, v5.19).
+    pub(crate) sis_util: bool,
+    /// Newidle balance skips levels by chance (v6.12.117).
+    pub(crate) newidle_random: bool,
     /// A task that leaves an idle CPU decays for the time that its queue was not updated (v5.19).
     pub(crate) migrate_pelt_lag: bool,
     /// Whether the kernel knows the frequency's share of the highest (arch_scale_freq_invariant()).
@@ -76,6 +82,8 @@ impl Gates {
             sugov: profile.sugov_gates(),
             eas,
             em: profile.em_form(),
+            sis_util: profile.select_idle_scan == SelectIdleScan::SisUtil,
+            newidle_random: profile.version >= (6, 12),
             migrate_pelt_lag: profile.version >= (5, 19),
             freq_invariant,
             profile,

@@ -2,6 +2,9 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cpumask::CpuSet;
+use opplab_kernel::sched::domains::{SD_BALANCE_FORK, SD_WAKE_AFFINE};
+use opplab_kernel::sched::find_idlest::{IdleInfo, IdlestFacts, IdlestTask, sched_balance_find_dst_cpu, top_level};
+use opplab_kernel::sched::group::{CpuLoad, DomainView, GroupCapacity};
 use opplab_kernel::sched::placement::{
     CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, fits_capacity, select_idle_sibling,
     wake_affine, wake_wide,
@@ -10,6 +13,7 @@ use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
 use opplab_model::policy::Placement;
 use rand_core::Rng;
 
+use crate::balance::cpu_load;
 use crate::engine::{BOOT_NS, Engine};
 use crate::task::Class;
 
@@ -55,6 +59,41 @@ impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
     fn capacity(&self, cpu: usize) -> CpuCapacity {
         let state = &self.0.cpus[cpu];
         CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 }
+    }
+}
+
+impl<S: Sink, H: HalfLife> IdlestFacts for Siblings<'_, '_, S, H> {
+    fn cpu(&self, cpu: usize) -> CpuLoad {
+        cpu_load(self.0, cpu)
+    }
+    fn is_idle(&self, cpu: usize) -> bool {
+        self.0.cpus[cpu].is_idle()
+    }
+    fn is_sched_idle(&self, cpu: usize) -> bool {
+        let state = &self.0.cpus[cpu];
+        state.nr_running > 0 && state.nr_running == state.fair.idle_h_nr()
+    }
+    fn is_idle_without_task(&self, cpu: usize) -> bool {
+        self.0.cpus[cpu].is_idle()
+    }
+    fn idle_info(&self, cpu: usize) -> IdleInfo {
+        let state = &self.0.cpus[cpu];
+        let states = &self.0.clusters[state.cluster as usize].idle_states;
+        let resident = !state.idle.is_awake();
+        let exit = states.get(state.idle.state).filter(|_| resident);
+        IdleInfo {
+            idle_stamp: state.balance.idle_stamp,
+            exit_latency_us: exit.map(|idle| (idle.exit_latency_ns / 1000) as u32),
+        }
+    }
+    fn group_capacity(&self, sgc: usize) -> GroupCapacity {
+        self.0.balancer.sgc[sgc]
+    }
+    fn domain(&self, cpu: usize, level: usize) -> Option<DomainView<'_>> {
+        self.0.topology.domains.view(cpu, level)
+    }
+    fn n_levels(&self) -> usize {
+        (0..self.0.cpus.len()).map(|cpu| self.0.topology.domains.n_levels(cpu)).max().unwrap_or(0)
     }
 }
 
@@ -109,7 +148,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let llc_size = self.topology.llc_size[self.topology.llc_of[here as usize] as usize];
         let want_affine = !wake_wide(waker_flips, wakee_flips, llc_size) && allowed.contains(here as usize);
         let mut target = prev;
-        if want_affine && here != prev && self.wake_affine_to_here(task, here, prev, sync) {
+        // The lowest domain with SD_WAKE_AFFINE that holds both CPUs decides; without one the task stays near its CPU.
+        let affine = want_affine && here != prev && self.has_affine_domain(here, prev);
+        if affine && self.wake_affine_to_here(task, here, prev, sync) {
             target = here;
         }
         let query = SiblingQuery {
@@ -130,6 +171,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let rule = if choice.rule == SiblingRule::Target { PlacementRule::Target } else { PlacementRule::IdleSibling };
         (choice.cpu as u32, rule)
+    }
+
+    fn has_affine_domain(&self, here: u32, prev: u32) -> bool {
+        let domains = &self.topology.domains;
+        (0..domains.n_levels(here as usize))
+            .filter_map(|level| domains.domain(here as usize, level))
+            .any(|domain| domain.flags & SD_WAKE_AFFINE != 0 && domain.span.as_set().contains(prev as usize))
     }
 
     fn wake_affine_to_here(&self, task: TaskIdx, here: u32, prev: u32, sync: bool) -> bool {
@@ -174,16 +222,34 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         allowed.iter().min_by_key(|&cpu| level(cpu)).map_or(prev, |cpu| cpu as u32)
     }
 
-    /// Placement of a new task: the idlest allowed CPU.
-    pub(crate) fn select_task_rq_fork(&mut self, task: TaskIdx, parent_cpu: u32) -> u32 {
-        let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
-        let key = |cpu: usize| {
-            let state = &self.cpus[cpu];
-            let idle = self.idle_mask.as_set().contains(cpu);
-            let other_llc = !self.topology.share_cache(cpu as u32, parent_cpu);
-            (!idle, state.nr_running, std::cmp::Reverse(state.capacity), other_llc, state.cfs.avg.util_avg, cpu)
+    /// Placement of a new task (fair.c:select_task_rq_fair() with SD_BALANCE_FORK): the slow path.
+    pub(crate) fn select_task_rq_fork(&self, task: TaskIdx, parent_cpu: u32) -> u32 {
+        let state = &self.tasks[task as usize];
+        let allowed = self.masks[state.allowed as usize].as_set();
+        if self.single_cpu[state.allowed as usize] || state.class != Class::Fair {
+            let stay = allowed.contains(parent_cpu as usize);
+            return if stay { parent_cpu } else { allowed.first().unwrap_or(0) as u32 };
+        }
+        let facts = Siblings(self);
+        let idlest = IdlestTask {
+            cpu: parent_cpu as usize,
+            on_rq: false,
+            is_current: false,
+            is_attached: false,
+            util_avg: state.sa.util_avg,
+            util_est: 0,
+            runnable_avg: state.sa.runnable_avg,
+            h_load: state.sa.load_avg,
+            allowed,
+            is_unrestricted: state.allowed == 0,
+            clamps: None,
         };
-        allowed.iter().min_by_key(|&cpu| key(cpu)).map_or(parent_cpu, |cpu| cpu as u32)
+        let this = parent_cpu as usize;
+        let cpu = match top_level(&facts, this, SD_BALANCE_FORK) {
+            Some(level) => sched_balance_find_dst_cpu(&facts, &idlest, level, this, this, SD_BALANCE_FORK),
+            None => this,
+        };
+        if allowed.contains(cpu) { cpu as u32 } else { allowed.first().unwrap_or(0) as u32 }
     }
 
     /// fair.c:check_update_overutilized_status(): sets the state of the root domain, never clears it.

@@ -165,6 +165,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn enqueue_task(&mut self, cpu: u32, task: TaskIdx, kind: Enqueue) {
         let c = cpu as usize;
         self.cpus[c].nr_running += 1;
+        if self.cpus[c].nr_running >= 2 {
+            self.balancer.rd_overloaded = true;
+        }
         self.idle_mask.remove(cpu as usize);
         self.tasks[task as usize].life = Life::Queued;
         match self.tasks[task as usize].class {
@@ -222,16 +225,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         update_dl_rq_load_avg::<H>(state.clk.rq_clock_pelt(), &mut state.dl, running);
     }
 
-    /// What real-time, deadline and interrupt time leave of the capacity (fair.c:scale_rt_capacity()).
-    pub(crate) fn update_cpu_capacity(&mut self, cpu: u32) {
-        let state = &mut self.cpus[cpu as usize];
-        let max = state.capacity;
-        let used = state.rt.util_avg + state.dl.util_avg;
-        let free =
-            if state.irq.util_avg >= max || used >= max { 1 } else { (max - used) * (max - state.irq.util_avg) / max };
-        state.capacity_of = free.max(1);
-    }
-
     // ---- wake-ups ----
 
     /// core.c:try_to_wake_up(), from the code that runs on `here`.
@@ -282,12 +275,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.enqueue_task(cpu, task, kind);
         self.tasks[task as usize].in_iowait = false;
         let state = &mut self.cpus[cpu as usize];
-        if state.idle_stamp != 0 {
-            let delta = state.clk.clock - state.idle_stamp;
-            let max = 2 * self.topology.max_newidle_lb_cost_ns;
-            let diff = delta as i64 - state.avg_idle as i64;
-            state.avg_idle = ((state.avg_idle as i64 + diff / 8).max(0) as u64).min(max);
-            state.idle_stamp = 0;
+        if state.balance.idle_stamp != 0 {
+            let delta = state.clk.clock.saturating_sub(state.balance.idle_stamp);
+            state.balance.update_avg_idle(delta);
+            state.balance.idle_stamp = 0;
         }
         self.wakeup_preempt(cpu, task);
     }
@@ -407,6 +398,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             if self.cpus[c].is_idle() {
                 self.idle_mask.insert(c);
+                self.update_idle_core(cpu);
             }
             self.disarm(cpu, Wait::Op);
             self.enter_idle(cpu);
@@ -416,6 +408,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.advance(cpu);
         }
         self.reprogram(cpu);
+    }
+
+    /// fair.c:__update_idle_core(): an idle CPU whose siblings are idle makes an idle core known.
+    fn update_idle_core(&mut self, cpu: u32) {
+        if !self.topology.smt_active {
+            return;
+        }
+        let llc = self.topology.llc_of[cpu as usize] as usize;
+        let core = self.topology.smt_masks[cpu as usize].as_set();
+        if !self.has_idle_cores[llc] && core.is_subset(self.idle_mask.as_set()) {
+            self.has_idle_cores[llc] = true;
+        }
     }
 
     fn pick_next_task(&mut self, cpu: u32, prev: TaskIdx) -> TaskIdx {
@@ -430,12 +434,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if let Some(task) = self.pick_next_task_fair(cpu) {
                 return task;
             }
-            let state = &mut self.cpus[c];
-            state.idle_stamp = state.clk.clock;
-            if !self.newidle_balance(cpu, prev) {
+            // An idle CPU that found nothing before does not look again: only the switch to idle is newly idle.
+            if prev == IDLE_TASK || !self.newidle_balance(cpu) {
                 return IDLE_TASK;
             }
-            self.cpus[c].idle_stamp = 0;
         }
     }
 
@@ -489,7 +491,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.put_prev_task(cpu, task);
         self.detached_current(cpu);
         self.move_queued(task, cpu, dest as u32, PlacementRule::Pinned);
-        self.resched_cpu(cpu);
     }
 
     /// The running task, already dequeued, leaves `cpu` for another CPU; the idle task stands in until `cpu` schedules.
@@ -505,6 +506,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.emit(Event::SchedSwitch { cpu, prev: task, prev_state: TaskState::Running, next: IDLE_TASK });
         self.set_busy(cpu, false);
         self.disarm(cpu, Wait::Op);
+        // The CPU itself does this: no interrupt delays it.
+        self.cpus[cpu as usize].need_resched = true;
+        self.resched.push_back(cpu);
     }
 
     /// A dequeued task arrives on `dest`.
@@ -573,6 +577,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     fn restart_tick(&mut self, cpu: u32) {
         if std::mem::take(&mut self.cpus[cpu as usize].tick_stopped) {
+            self.nohz_idle.remove(cpu as usize);
             self.arm_tick(cpu);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
+use std::rc::Rc;
 
 use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, IdleState, idle_governor};
@@ -11,12 +12,14 @@ use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::SchedEntity;
+use opplab_kernel::sched::newidle::RqBalance;
 use opplab_kernel::unit::tick_nsec;
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::event::{Event, Fingerprint, IDLE_TASK, Sink};
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use rand_pcg::Pcg64;
 
+use crate::balance::Balancer;
 use crate::cpufreq::{FreqPolicy, Governor, governor_of, policies_of};
 use crate::cpuidle::IdleRun;
 use crate::eas::EasState;
@@ -154,9 +157,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     timers: Vec::new(),
                     need_resched: false,
                     misfit_task_load: 0,
-                    avg_idle: 0,
-                    idle_stamp: 0,
-                    next_balance_ns: BOOT_NS,
+                    balance: RqBalance {
+                        next_balance: BOOT_NS / tick_ns,
+                        max_idle_balance_cost: 500_000,
+                        avg_idle: 2 * 500_000,
+                        ..RqBalance::default()
+                    },
                     meter,
                     busy_ns_by_opp: vec![0; described.opps.len()],
                     time_ns_by_opp: vec![0; described.opps.len()],
@@ -170,6 +176,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let nr_slots = nr * SLOTS_A_CPU as usize + policies.len() + case.workload.devices.len();
         let single_cpu = masks.iter().map(|mask: &CpuMask| mask.as_set().weight() == 1).collect();
         let eas = EasState::new(machine, &driver, policy, &gates, &topology)?;
+        let capacities: Vec<u64> = (0..nr as u32).map(|cpu| machine.cluster_of(cpu).capacity.into()).collect();
+        let balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, policy.hz.into(), BOOT_NS / tick_ns);
         let nr_llcs = topology.llc_masks.len();
         Ok(Self {
             case,
@@ -201,7 +209,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             overutilized: false,
             overutilized_since_ns: BOOT_NS,
             eas,
-            nohz_next_blocked_ns: BOOT_NS,
+            balancer,
+            nohz_idle: CpuMask::with_room(nr),
             outcome: Outcome::default(),
             error: None,
             half_life: PhantomData,

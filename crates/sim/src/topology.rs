@@ -1,6 +1,9 @@
 //! What the scheduler knows about the machine's shape, computed once.
 
+use std::rc::Rc;
+
 use opplab_kernel::sched::cpumask::CpuMask;
+use opplab_kernel::sched::domains::{self, RECLAIM_DISTANCE, SchedDomains};
 use opplab_model::machine::Machine;
 
 /// Topology in the forms that the hot paths want.
@@ -19,11 +22,29 @@ pub(crate) struct Topology {
     pub(crate) asym: Option<CpuMask>,
     /// Highest non-boost frequency of each cluster, at which it has its capacity.
     pub(crate) reference_khz: Vec<u32>,
-    pub(crate) max_newidle_lb_cost_ns: u64,
+    pub(crate) domains: Rc<SchedDomains>,
 }
 
-/// Cost of a newidle balance that avg_idle is capped by (sysctl_sched_migration_cost, 500 us).
-const MIGRATION_COST_NS: u64 = 500_000;
+/// The scheduling domains that the kernel builds for `machine`.
+fn sched_domains(machine: &Machine) -> SchedDomains {
+    let nr = machine.nr_cpus() as u32;
+    let of = |what: fn(&opplab_model::machine::CpuPlace) -> u32| machine.cpus.iter().map(what).collect::<Vec<u32>>();
+    let (package, node) = (of(|cpu| cpu.package), of(|cpu| cpu.node));
+    let numa_in_package =
+        (0..nr as usize).any(|one| (0..one).any(|other| package[one] == package[other] && node[one] != node[other]));
+    SchedDomains::build(&domains::Topology {
+        core: of(|cpu| cpu.core),
+        // No level-2 cache is shared by cores: it is the core's own.
+        cluster: of(|cpu| cpu.core),
+        llc: of(|cpu| cpu.llc),
+        node,
+        node_distance: machine.numa_distance.iter().flatten().copied().collect(),
+        numa_in_package,
+        capacity: (0..nr).map(|cpu| machine.cluster_of(cpu).capacity.into()).collect(),
+        asym_priority: None,
+        node_reclaim_distance: RECLAIM_DISTANCE,
+    })
+}
 
 impl Topology {
     pub(crate) fn new(machine: &Machine) -> Self {
@@ -52,7 +73,7 @@ impl Topology {
                 .iter()
                 .map(|cluster| cluster.opps.last().map_or(1, |opp| opp.khz.max(1)))
                 .collect(),
-            max_newidle_lb_cost_ns: MIGRATION_COST_NS,
+            domains: Rc::new(sched_domains(machine)),
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! The seed of a failing case is printed; `OPPLAB_SEED=N cargo test -p opplab-sim --test swarm` runs it alone.
 
+#![expect(clippy::print_stdout, reason = "the seed of a failing case is for the reader")]
+
 use opplab_model::event::{Fingerprint, Tee};
 use opplab_model::testing::Swarm;
 use opplab_sim::check::Check;

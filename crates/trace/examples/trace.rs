@@ -1,4 +1,5 @@
-//! `trace info FILE [--format json]`, `trace events FILE NAME` (CSV), `trace bench FILE [NAME...]`.
+//! `trace info FILE [--format json]`, `trace events FILE NAME` (CSV), `trace export FILE OUT` (.dat, .txt or .pftrace),
+//! `trace repeat FILE TIMES OUT`, `trace bench FILE [NAME...]`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,9 +16,14 @@ fn main() -> ExitCode {
         ["info", file] => info(file, false),
         ["info", file, "--format", "json"] | ["info", "--format", "json", file] => info(file, true),
         ["events", file, name] => events(file, name),
+        ["export", file, out] => export(file, out),
+        ["repeat", file, times, out] => repeat(file, times, out),
         ["bench", file, ref names @ ..] => bench(file, names),
         _ => {
-            eprintln!("usage: trace info FILE [--format json] | trace events FILE NAME | trace bench FILE [NAME...]");
+            eprintln!(
+                "usage: trace info FILE [--format json] | events FILE NAME | export FILE OUT.(dat|txt|pftrace) | \
+                 repeat FILE TIMES OUT.dat | bench FILE [NAME...]"
+            );
             return ExitCode::from(2);
         }
     };
@@ -103,6 +109,28 @@ fn events(file: &str, name: &str) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+fn io_error(path: &str) -> impl Fn(std::io::Error) -> Error {
+    move |source| Error::Io { path: path.into(), source }
+}
+
+fn export(file: &str, out: &str) -> Result<(), Error> {
+    let trace = TraceFile::open(file.as_ref())?.read(&ReadOptions::default())?;
+    report(&trace.problems);
+    let mut target = std::io::BufWriter::new(std::fs::File::create(out).map_err(io_error(out))?);
+    let written = match out.rsplit('.').next() {
+        Some("dat") => opplab_trace::write::trace_dat(&trace, &mut target),
+        Some("pftrace") => opplab_trace::write::perfetto(&trace, &mut target),
+        _ => opplab_trace::write::ftrace_text(&trace, &mut target),
+    };
+    written.and_then(|()| target.flush()).map_err(io_error(out))
+}
+
+fn repeat(file: &str, times: &str, out: &str) -> Result<(), Error> {
+    let bytes = std::fs::read(file).map_err(io_error(file))?;
+    let repeated = opplab_trace::write::repeat_trace_dat(&bytes, times.parse().unwrap_or(1))?;
+    std::fs::write(out, repeated).map_err(io_error(out))
 }
 
 fn bench(file: &str, names: &[&str]) -> Result<(), Error> {

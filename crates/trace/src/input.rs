@@ -15,6 +15,23 @@ pub enum Data {
     Owned(Vec<u8>),
 }
 
+impl Data {
+    /// Tells the system that a part of a mapped file has been read and need not stay in memory; reading it again still works.
+    #[expect(unsafe_code, reason = "the advice is unsafe for writable maps, this one is read-only and of a file")]
+    pub(crate) fn release(&self, start: usize, end: usize) {
+        let Data::Mapped(map) = self else { return };
+        let (start, end) = (start.next_multiple_of(RELEASE_ALIGN), end.min(map.len()) / RELEASE_ALIGN * RELEASE_ALIGN);
+        if start < end {
+            // SAFETY: the pages are clean pages of a file; the next access maps them again with the same content.
+            // A refusal changes nothing.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
+        }
+    }
+}
+
+/// No system has larger pages than this.
+const RELEASE_ALIGN: usize = 1 << 16;
+
 impl Deref for Data {
     type Target = [u8];
 

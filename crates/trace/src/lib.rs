@@ -10,7 +10,7 @@
 //! # Ok::<(), opplab_trace::Error>(())
 //! ```
 //!
-//! The only crate that knows the wire formats of traces; it does not interpret what the events mean, except in the renderers.
+//! The only crate that knows the wire formats of traces; it does not interpret what the events mean, except in [`render`].
 //! Input is untrusted: any bytes give a result or an error, never a panic.
 
 mod bprint;
@@ -24,10 +24,12 @@ mod input;
 mod pages;
 mod perfetto;
 mod reader;
+pub mod render;
 mod ring;
 mod text;
 mod tracedat;
 mod wire;
+pub mod write;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -47,18 +49,21 @@ type Opened<'a> = Result<Box<dyn Reader + 'a>>;
 /// How a format is recognised and opened.
 struct Format {
     sniff: fn(&[u8]) -> bool,
-    open: for<'a> fn(&'a [u8], &ReadOptions) -> Opened<'a>,
+    open: for<'a> fn(&'a Data, &ReadOptions) -> Opened<'a>,
 }
 
 /// All formats, the ones with the surest marks first.
 const READERS: &[Format] = &[
-    Format { sniff: tracedat::sniff, open: |data, options| Ok(Box::new(tracedat::TraceDat::open(data, options)?)) },
+    Format {
+        sniff: tracedat::sniff,
+        open: |data, options| Ok(Box::new(tracedat::TraceDat::open(data, Some(data), options)?)),
+    },
     Format { sniff: perfetto::sniff, open: |data, options| Ok(Box::new(perfetto::Perfetto::open(data, options))) },
     Format {
         sniff: pages::sniff_tar,
         open: |data, options| Ok(Box::new(pages::Pages::open(&pages::tar_files(data), options)?)),
     },
-    Format { sniff: text::sniff, open: |data, _| Ok(Box::new(text::Text::open(data))) },
+    Format { sniff: text::sniff, open: |data, _| Ok(Box::new(text::Text::open(data, Some(data)))) },
     Format { sniff: pages::sniff_pages, open: |data, options| Ok(Box::new(pages::Pages::open_single(data, options)?)) },
 ];
 
@@ -133,7 +138,7 @@ impl TraceFile {
             return Ok(Box::new(pages::Pages::open(&files, options)?));
         }
         match READERS.iter().find(|format| (format.sniff)(data)) {
-            Some(format) => (format.open)(data, options),
+            Some(format) => (format.open)(&self.data, options),
             None => {
                 let start = data[..data.len().min(16)].escape_ascii().to_string();
                 Err(Error::NotATrace { start: if start.is_empty() { "nothing: it is empty".into() } else { start } })

@@ -214,7 +214,7 @@ impl Reader for Pages<'_> {
         let mut streams: Vec<CpuStream<'_>> = self
             .cpus
             .iter()
-            .map(|&(cpu, data)| CpuStream::plain(cpu, 0, data, 0, layout, page_size, big_endian))
+            .map(|&(cpu, data)| CpuStream::plain(cpu, 0, data, (0, None), layout, page_size, big_endian))
             .collect();
         let (stopped, missed, problems) = deliver(
             &mut streams,

@@ -34,7 +34,7 @@ mod bundle {
     pub(super) const DESCRIPTORS: u32 = 11;
 }
 /// `FtraceEvent` fields that are not events.
-const GENERIC: u32 = 327;
+pub(crate) const GENERIC: u32 = 327;
 const KPROBE: u32 = 542;
 
 /// True if `data` are a sequence of plausible trace packets.
@@ -402,6 +402,27 @@ fn parse_field(word: &str) -> Option<(u32, String, Kind)> {
         _ => Kind::Int { signed: ty == "i", hex: matches!(name, "ip" | "function" | "work" | "caller" | "func") },
     };
     Some((number.parse().ok()?, name.to_string(), kind))
+}
+
+/// Perfetto's numbers of one event, for the writer.
+pub(crate) struct EventNumbers {
+    pub(crate) number: u32,
+    fields: Vec<(u32, String, Kind)>,
+}
+
+impl EventNumbers {
+    /// The numbers of event `name`, if Perfetto has a message for it whose fields are known here.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let line = EVENTS.lines().find(|line| line.split(' ').nth(1) == Some(name) && !line.starts_with('#'))?;
+        let mut words = line.split(' ');
+        let number = words.next()?.parse().ok()?;
+        let fields: Vec<_> = words.skip(1).filter_map(parse_field).collect();
+        (!fields.is_empty()).then_some(Self { number, fields })
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<u32> {
+        self.fields.iter().find(|(_, field, _)| field == name).map(|(number, ..)| *number)
+    }
 }
 
 /// One event of a bundle before it is decoded.

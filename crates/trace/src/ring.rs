@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use crate::bytes::{read_uint, u32_at, u64_at};
 use crate::error::{Error, Result};
 use crate::format::PageLayout;
+use crate::input::Data;
 
 /// A page whose commit counter has this bit follows a loss of events.
 const MISSED_EVENTS: u64 = 1 << 31;
@@ -84,8 +85,8 @@ impl Codec {
 }
 
 enum Source<'a> {
-    /// Pages as they lie in the file.
-    Plain { data: &'a [u8], base: u64 },
+    /// Pages as they lie in the file; `file` is told which of them have been read.
+    Plain { data: &'a [u8], base: u64, file: Option<&'a Data>, released: usize },
     /// Pages that are decompressed a chunk at a time into `buffer`.
     Chunked { file: &'a [u8], codec: Codec, chunks: Vec<Chunk>, next: usize, buffer: Vec<u8> },
 }
@@ -123,21 +124,24 @@ pub(crate) struct Wanted<'w> {
 
 /// Problems beyond this many are counted by nobody: the file is damaged and that has been said.
 pub(crate) const MAX_PROBLEMS: usize = 64;
+/// How much of a mapped file is read before it is given back: little memory, few calls.
+const RELEASE_BYTES: usize = 1 << 20;
 /// Gaps kept; a buffer that loses events on every page still has its first ones told.
 const MAX_MISSED: usize = 1 << 16;
 
 impl<'a> CpuStream<'a> {
-    /// Uncompressed pages; `base` is where they start in the file.
+    /// Uncompressed pages; `base` is where they start in the file, which is told what has been read.
     pub(crate) fn plain(
         cpu: u32,
         buffer: u32,
         data: &'a [u8],
-        base: u64,
+        (base, file): (u64, Option<&'a Data>),
         layout: PageLayout,
         page_size: usize,
         big_endian: bool,
     ) -> Self {
-        Self::new(cpu, buffer, Source::Plain { data, base }, layout, page_size, big_endian)
+        let source = Source::Plain { data, base, file, released: 0 };
+        Self::new(cpu, buffer, source, layout, page_size, big_endian)
     }
 
     /// Pages in compressed chunks of `file`.
@@ -222,6 +226,12 @@ impl<'a> CpuStream<'a> {
                 continue;
             }
             let start = self.next_page;
+            if let Source::Plain { base, file: Some(file), released, .. } = &mut self.source
+                && start >= *released + RELEASE_BYTES
+            {
+                file.release(*base as usize + *released, *base as usize + start);
+                *released = start;
+            }
             let layout = self.layout;
             let data_len = self.data().len();
             self.next_page = (start + self.page_size).min(data_len);

@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
+use crate::input::Data;
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
 
@@ -486,6 +487,9 @@ fn fields<'a>(event: &[u8], rest: &'a [u8], out: &mut Vec<Pair<'a>>) {
 
 /// A text trace that is open for reading.
 pub(crate) struct Text<'a> {
+    whole: &'a [u8],
+    /// The file behind `whole`, if it is told what has been read.
+    file: Option<&'a Data>,
     /// The parts that hold the trace, with the number of the first line of each.
     parts: Vec<(&'a [u8], u64)>,
     html: bool,
@@ -513,11 +517,13 @@ fn html_parts(data: &[u8]) -> Vec<(&[u8], u64)> {
 }
 
 impl<'a> Text<'a> {
-    pub(crate) fn open(data: &'a [u8]) -> Self {
+    pub(crate) fn open(data: &'a [u8], file: Option<&'a Data>) -> Self {
         let html = looks_like_html(data);
         let parts = if html { html_parts(data) } else { vec![(data, 1)] };
         let format = if html { "systrace HTML" } else { "ftrace text" };
         let mut this = Self {
+            whole: data,
+            file,
             parts,
             html,
             meta: Meta { format, buffers: vec![String::new()], ..Meta::default() },
@@ -704,12 +710,15 @@ impl Reader for Text<'_> {
             known.wanted = options.wants(schema);
         }
         let mut scratch = Scratch::default();
-        let sorted = is_sorted(&parts);
+        let sorted = self.is_sorted(&parts);
         let mut late: Vec<Line<'_>> = Vec::new();
         let mut last_time = 0;
         'parts: for &(part, first) in &parts {
             for (nth, raw) in part.split(|&b| b == b'\n').enumerate() {
                 let line = strip_line(raw);
+                if nth & 0x3fff == 0x3fff {
+                    self.release(raw);
+                }
                 match parse_line(line) {
                     Some(line) => {
                         last_time = line.time_ns;
@@ -747,14 +756,33 @@ impl Reader for Text<'_> {
     }
 }
 
-/// True if the lines are in time order (then nothing needs to be kept to sort them).
-fn is_sorted(parts: &[(&[u8], u64)]) -> bool {
-    let mut last = 0;
-    parts
-        .iter()
-        .flat_map(|(part, _)| part.split(|&b| b == b'\n'))
-        .filter_map(|line| parse_line(strip_line(line)))
-        .all(|line| std::mem::replace(&mut last, line.time_ns) <= line.time_ns)
+impl Text<'_> {
+    /// True if the lines are in time order (then nothing needs to be kept to sort them).
+    fn is_sorted(&self, parts: &[(&[u8], u64)]) -> bool {
+        let mut last = 0;
+        let lines = parts.iter().flat_map(|(part, _)| part.split(|&b| b == b'\n'));
+        for (nth, line) in lines.enumerate() {
+            if nth & 0x3fff == 0x3fff {
+                self.release(line);
+            }
+            if let Some(line) = parse_line(strip_line(line))
+                && std::mem::replace(&mut last, line.time_ns) > line.time_ns
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives back what stands in front of `line` in a mapped file.
+    fn release(&self, line: &[u8]) {
+        let end = (line.as_ptr() as usize).wrapping_sub(self.whole.as_ptr() as usize);
+        if let Some(file) = self.file
+            && end <= self.whole.len()
+        {
+            file.release(0, end);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::bytes::{Cursor, read_int, read_uint, until_nul};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::format::{EventFormat, PageLayout, parse_format, parse_header_page};
+use crate::input::Data;
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{Chunk, Codec, CpuStream, MAX_PROBLEMS, Missed, Wanted, merge};
 
@@ -34,6 +35,12 @@ struct Buffer {
     page_size: usize,
     compressed: bool,
     cpus: Vec<CpuData>,
+}
+
+/// What [`TraceDat::raw_parts`] gives.
+pub(crate) struct RawParts {
+    pub(crate) metadata: Vec<u8>,
+    pub(crate) cpus: Vec<Vec<u8>>,
 }
 
 /// `tsc2nsec` conversion: ns = (tsc * mult) >> shift.
@@ -134,6 +141,8 @@ impl EventTable {
 /// A trace.dat that is open for reading.
 pub(crate) struct TraceDat<'a> {
     data: &'a [u8],
+    /// The file behind `data`, if it is told what has been read.
+    file: Option<&'a Data>,
     meta: Meta,
     events: EventTable,
     tasks: BTreeMap<i32, Vec<u8>>,
@@ -147,6 +156,8 @@ pub(crate) struct TraceDat<'a> {
     problems: Vec<Error>,
     max_bytes: u64,
     common_fields: bool,
+    /// Number and place of the metadata sections (version 7).
+    sections: Vec<(u16, u64)>,
     /// Schemas of the text reader, once latency text has been read.
     text_schemas: Vec<Schema>,
 }
@@ -178,7 +189,7 @@ const MAX_CPUS: u32 = 1 << 16;
 
 impl<'a> TraceDat<'a> {
     /// Reads the metadata. Fails only if not even the header makes sense.
-    pub(crate) fn open(data: &'a [u8], options: &ReadOptions) -> Result<Self> {
+    pub(crate) fn open(data: &'a [u8], file: Option<&'a Data>, options: &ReadOptions) -> Result<Self> {
         let mut c = Cursor::new(data, 0, false);
         c.take(MAGIC.len() as u64, "the trace.dat magic")?;
         let version = std::str::from_utf8(c.cstr("the file version")?).ok().and_then(|v| v.parse().ok());
@@ -204,6 +215,7 @@ impl<'a> TraceDat<'a> {
         let meta = Meta { format: "trace.dat", version, long_size, big_endian, page_size, ..Meta::default() };
         let mut this = Self {
             data,
+            file,
             meta,
             events: EventTable::new(),
             tasks: BTreeMap::new(),
@@ -216,6 +228,7 @@ impl<'a> TraceDat<'a> {
             problems: Vec::new(),
             max_bytes: options.max_decompressed_bytes,
             common_fields: options.common_fields,
+            sections: Vec::new(),
             text_schemas: Vec::new(),
         };
         let result = if version == 6 { this.read_v6(c) } else { this.read_v7(c) };
@@ -346,6 +359,7 @@ impl<'a> TraceDat<'a> {
         if !whole {
             self.find_options(first, &visited, &mut sections);
         }
+        self.sections.clone_from(&sections);
         // Formats need the header, and buffers need both: read in a fixed order.
         for wanted in [id::HEADER_INFO, id::FTRACE_EVENTS, id::EVENT_FORMATS, id::PRINTK, id::CMDLINES, id::BUFFER_TEXT]
         {
@@ -650,7 +664,7 @@ impl<'a> TraceDat<'a> {
                     cpu.cpu,
                     number,
                     data,
-                    cpu.offset,
+                    (cpu.offset, self.file),
                     self.layout,
                     buffer.page_size,
                     big_endian,
@@ -658,6 +672,78 @@ impl<'a> TraceDat<'a> {
             }
         }
         streams
+    }
+
+    /// The metadata as version 6 has them, and the pages of the top-level buffer: what a copy of the file needs.
+    pub(crate) fn raw_parts(&self) -> Result<RawParts> {
+        let unsupported = |what: &str| Err(Error::Unsupported { what: format!("repeating a trace.dat {what}") });
+        if self.meta.big_endian || self.meta.long_size != 8 || self.meta.page_size != 4096 {
+            return unsupported("that is not little-endian, 64-bit and of 4096-byte pages");
+        }
+        let mut metadata = Vec::new();
+        if self.meta.version == 6 {
+            // Everything from behind the page size up to the number of CPUs.
+            let mut c = Cursor::at(self.data, MAGIC.len() as u64 + 8, false, "the metadata")?;
+            let start = c.offset() as usize;
+            for name in [12, 13] {
+                c.take(name, "a header")?;
+                let size = c.u64("a header")?;
+                c.take(size, "a header")?;
+            }
+            let skip_formats = |c: &mut Cursor<'_>| -> Result<()> {
+                for _ in 0..c.u32("formats")? {
+                    let size = c.u64("a format")?;
+                    c.take(size, "a format")?;
+                }
+                Ok(())
+            };
+            skip_formats(&mut c)?;
+            for _ in 0..c.u32("systems")? {
+                c.cstr("a system")?;
+                skip_formats(&mut c)?;
+            }
+            for _ in 0..2 {
+                let size = c.u32("kallsyms or printk")?;
+                c.take(u64::from(size), "kallsyms or printk")?;
+            }
+            let size = c.u64("command lines")?;
+            c.take(size, "command lines")?;
+            metadata.extend_from_slice(&self.data[start..c.offset() as usize]);
+        } else {
+            for wanted in [id::HEADER_INFO, id::FTRACE_EVENTS, id::EVENT_FORMATS, 0, id::PRINTK, id::CMDLINES] {
+                match self.sections.iter().find(|(kind, _)| *kind == wanted && wanted != 0) {
+                    Some(&(_, offset)) => metadata.extend_from_slice(&self.section(offset)?.0),
+                    // Kallsyms and printk formats may be empty: a size of 4 bytes; command lines have 8.
+                    None if wanted == id::CMDLINES => metadata.extend_from_slice(&[0; 8]),
+                    None => metadata.extend_from_slice(&[0; 4]),
+                }
+            }
+        }
+        let Some(buffer) = self.buffers.first() else { return unsupported("without pages") };
+        let count = buffer.cpus.iter().map(|c| c.cpu as usize + 1).max().unwrap_or(0).max(self.meta.cpus as usize);
+        let mut cpus = vec![Vec::new(); count];
+        let mut problems = Vec::new();
+        for &cpu in &buffer.cpus {
+            let pages = &mut cpus[cpu.cpu as usize];
+            match self.codec.filter(|_| buffer.compressed) {
+                Some(codec) => {
+                    let mut chunk_bytes = Vec::new();
+                    for chunk in self.chunks(cpu, &mut problems) {
+                        let input = &self.data[chunk.offset..chunk.offset + chunk.compressed];
+                        codec.decompress(input, chunk.size, &mut chunk_bytes, chunk.offset as u64)?;
+                        pages.extend_from_slice(&chunk_bytes);
+                    }
+                }
+                None => {
+                    let mut c = Cursor::at(self.data, cpu.offset, false, "a CPU's data")?;
+                    pages.extend_from_slice(c.take(cpu.size, "a CPU's data")?);
+                }
+            }
+        }
+        match problems.into_iter().next() {
+            Some(error) => Err(error),
+            None => Ok(RawParts { metadata, cpus }),
+        }
     }
 
     fn time_ns(&self, time: u64) -> u64 {

@@ -112,13 +112,11 @@ pub(crate) fn repeated(value: Wire<'_>, out: &mut Vec<u64>) {
 }
 
 /// Builds a message.
-#[cfg(test)]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Encoder {
     pub(crate) bytes: Vec<u8>,
 }
 
-#[cfg(test)]
 impl Encoder {
     pub(crate) fn raw_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
@@ -138,6 +136,12 @@ impl Encoder {
         self.raw_varint(u64::from(number) << 3 | 2);
         self.raw_varint(value.len() as u64);
         self.bytes.extend_from_slice(value);
+        self
+    }
+
+    pub(crate) fn fixed64(&mut self, number: u32, bits: u64) -> &mut Self {
+        self.raw_varint(u64::from(number) << 3 | 1);
+        self.bytes.extend_from_slice(&bits.to_le_bytes());
         self
     }
 

@@ -1,8 +1,8 @@
 """Reading mmtests result trees.
 
 One small module for each benchmark log format; a module registers its parser with `@benchmark` (or `@monitor`) and is
-found by its name, so adding a format means adding one file. Nothing here imports more than it needs: the way from a cold
-command line to a printed table goes through this package.
+found by its name, so adding a format means adding one file. Nothing here imports more than it needs: the way from a
+cold command line to a printed table goes through this package.
 
 What it does not do: run benchmarks, or change a result tree.
 
@@ -63,10 +63,9 @@ def read_run(
     bench = find(benchmark_name, report)
     run = Run(name, benchmark_name)
     ratio_labels: dict[str, None] = {}
-    higher = bench.is_higher(metric)
     for place in iteration_dirs(directory, name):
         logs = Logs(place.logs(benchmark_name), run.problems, literal)
-        _collect(run, bench, bench.parse(logs), metric, higher, ratio_labels)
+        _collect(run, bench, bench.parse(logs), metric, ratio_labels)
     if ratio_labels:
         run.ratio_labels = [label for label in ratio_labels if label.startswith(metric)]
     return run
@@ -79,7 +78,7 @@ def read_monitor(directory: str, name: str, monitor_name: str, benchmark_name: s
     for place in iteration_dirs(directory, name):
         logs = Logs(place.monitors, run.problems)
         rows = mon.parse(logs, place.monitor_name(monitor_name, benchmark_name), benchmark_name)
-        _collect(run, mon, rows, heading, False, {}, exact=True)
+        _collect(run, mon, rows, heading, {}, exact=True)
     return run
 
 
@@ -91,7 +90,6 @@ def _collect(
     bench: Benchmark,
     rows: Iterable[Row],
     metric: str,
-    higher: bool,
     ratio_labels: dict[str, None],
     exact: bool = False,
 ) -> None:
@@ -120,7 +118,7 @@ def _collect(
             one = series.get(label)
             if one is None:
                 unit = bench.unit_of(row_metric)
-                one = series[label] = Series(label, row_metric, param, unit, higher)
+                one = series[label] = Series(label, row_metric, param, unit, bench.is_higher(row_metric))
             one.iterations.append(values)
         if values is not None and value is not None:
             values.append(value)

@@ -1,7 +1,7 @@
 """fio: bandwidth from terse output (``fio.log``), or from JSON (``fio*.json``); report `latency`: ``fio_lat.*.log``.
 
-Terse fields, separated by ``;``: 2 job name, 5 KiB read, 44 mean read bandwidth, 46 KiB written, 85 mean write bandwidth
-(KiB/s).
+Terse fields, separated by ``;``: 2 job name, 5 KiB read, 44 mean read bandwidth, 46 KiB written, 85 mean write
+bandwidth (KiB/s).
 """
 
 from __future__ import annotations

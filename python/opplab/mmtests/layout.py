@@ -1,10 +1,12 @@
 """mmtests' comparison tables, byte for byte: detail, no-compare, significance and ratio, as text and as HTML.
 
-The layout is that of mmtests' `Compare.pm`, `PrintGeneric.pm` and `PrintHtml.pm` (commit 638401e). A table is first laid
-out as rows of cells and formats, then printed, because the HTML form prints the same formats.
+The layout is that of mmtests' `Compare.pm`, `PrintGeneric.pm` and `PrintHtml.pm` (commit 638401e). A table is first
+laid out as rows of cells and formats, then printed, because the HTML form prints the same formats.
 """
 
 from __future__ import annotations
+
+from math import isinf, isnan
 
 from opplab.mmtests.statistics import NAN, amean, cidiff, gmean, pdiff, pndiff, rdiff
 from opplab.mmtests.summary import (
@@ -34,7 +36,7 @@ _WORSE = "#FFA0A0"
 
 
 class Cell:
-    """A printed number: its format, and whether it marks a significant change (None: the row is not one that is marked)."""
+    """A printed number: its format, and whether it marks a significant change (None: its row has no marks)."""
 
     __slots__ = ("format", "significant", "value")
 
@@ -57,15 +59,14 @@ class Format:
     def number(self, value: float) -> str:
         """The number as C prints it, NaN and infinity as Perl does."""
         text = self.spec % value
-        if value != value or value in (_INFINITY, -_INFINITY):
+        if isnan(value) or isinf(value):
             text = text.replace("+nan", "NaN").replace("nan", "NaN").replace("inf", "Inf")
         return text
 
     def __call__(self, value: float) -> str:
+        """The number with what is around it."""
         return f"{self.before}{self.number(value)}{self.after}"
 
-
-_INFINITY = float("inf")
 
 # What mmtests prints a cell with when it has no format for it.
 _PLAIN = Format(FIELD_LENGTH, 2)
@@ -83,12 +84,14 @@ class Comparison:
         The metric that the runs were restricted to, '' for none.
     seed : int
         See `summarise`.
+    summary : str
+        Another summary than the benchmark's own, '' for that.
     """
 
-    def __init__(self, runs: list[Run], bench: Benchmark, metric: str = "", seed: int = 0) -> None:
+    def __init__(self, runs: list[Run], bench: Benchmark, metric: str = "", seed: int = 0, summary: str = "") -> None:
         self.runs = runs
         self.bench = bench
-        self.summary = bench.summary_of(metric)
+        self.summary = summary or bench.summary_of(metric)
         self.higher = bench.is_higher(metric)
         self.stats = SUMMARIES[self.summary]
         self.precision = bench.decimal_places or 2
@@ -124,7 +127,7 @@ class Comparison:
         value = self.value(column, operation, index)
         base = self.value(0, operation, index)
         # -1 is mmtests' old mark for "missing" and is still treated so.
-        if value != value or value == -1 or base == -1:
+        if isnan(value) or value == -1 or base == -1:
             return 0.0, 0.0
         difference = pdiff if prefers_higher(self.stats[index], self.higher) else pndiff
         return value, difference(value, base)
@@ -225,12 +228,12 @@ def ratio(comparison: Comparison, compare: bool = True) -> tuple[list[Row], int]
             value, interval = values[column].get(operation, (NAN, None))
             base, base_interval = values[0].get(operation, (NAN, None))
             quotient, change, distance = 1.0, 0.0, 0.0
-            if value == value and base == base and value != -1 and base != -1:
+            if not isnan(value) and not isnan(base) and -1 not in (value, base):
                 quotient = rdiff(value, base)
                 change = difference(quotient, 1)
                 if with_intervals:
                     distance = cidiff(value, interval or (0.0, 0.0), base, base_interval or (0.0, 0.0))
-                    if distance != distance:
+                    if isnan(distance):
                         distance = 0.0
             one_ratios.append(quotient)
             one_changes.append(change)

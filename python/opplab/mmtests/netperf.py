@@ -1,7 +1,7 @@
 """netperf: throughput by message size, ``PROTOCOL-SIZE.ITERATION``; the protocol is in the file ``protocols``.
 
-netperf prints a table of numbers under headings of words; the last number of the table's row counts. UDP_STREAM has a second,
-shorter row for the receiving side.
+netperf prints a table of numbers under headings of words; the last number of the table's row counts. UDP_STREAM has a
+second, shorter row for the receiving side.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """pgbench: transactions a second from ``pgbench-transactions-CLIENTS.log``; report `exectime`: GNU time's numbers.
 
-A line of the log is one aggregation interval: its start in seconds, the number of transactions, sums of latencies. Rates are
-taken over four intervals at a time after a warm-up of two batches, as mmtests does; the first batch after that is dropped too.
+A line of the log is one aggregation interval: its start in seconds, the number of transactions, sums of latencies.
+Rates are taken over four intervals at a time after a warm-up of two batches, as mmtests does; the first batch after
+that is dropped too.
 """
 
 from __future__ import annotations

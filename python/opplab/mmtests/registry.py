@@ -4,8 +4,6 @@ A benchmark is found by the name of the module that registers it: ``hackbench-pr
 ``hackbench_process_pipes``, then ``hackbench_process``, then ``hackbench``, as mmtests itself shortens the name.
 """
 
-# ruff: noqa: PTH - pathlib takes longer to import than all of this takes to run.
-
 from __future__ import annotations
 
 from opplab.mmtests.problems import UnknownName
@@ -14,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
-
-    from opplab.mmtests.tree import Logs
 
     # metric, factor A, factor B, value (None: the operation exists, the value does not), enters the ratio summary
     Row = tuple[str, str, str, float | None, bool]
@@ -95,8 +91,8 @@ class Benchmark:
 def benchmark(name: str, report: str = "", **description: Any) -> Callable[[Parser], Parser]:
     """Register the decorated generator as the reader of a benchmark's ``logs`` folder.
 
-    The generator takes a `Logs` and yields ``(metric, factor_a, factor_b, value, counts)`` in the order in which mmtests
-    lists the operations; `counts` marks operations that enter the ratio summary.
+    The generator takes a `Logs` and yields ``(metric, factor_a, factor_b, value, counts)`` in the order in which
+    mmtests lists the operations; `counts` marks operations that enter the ratio summary.
     """
 
     def register(parse: Parser) -> Parser:

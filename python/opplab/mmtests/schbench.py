@@ -1,8 +1,8 @@
 """schbench: wake-up and request latency percentiles and requests a second, ``schbench-WORKERS.log``.
 
 The log repeats blocks of ``Wakeup Latencies percentiles (usec) runtime 10 (s)`` and percentile lines such as
-``* 99.0th: 11056 (120 samples)``; a block counts once the ``current rps`` line after it is there, as in mmtests, so a block
-that the end of the run cut short is left out, and so is the summary at the end.
+``* 99.0th: 11056 (120 samples)``; a block counts once the ``current rps`` line after it is there, as in mmtests, so a
+block that the end of the run cut short is left out, and so is the summary at the end.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
 """mmtests' statistics, with mmtests' own definitions.
 
-The definitions are those of mmtests' `Stat.pm` (commit 638401e), quirks included, because the tables are compared byte for
-byte; where a quirk is not what a statistician would do, the function says so. `opplab-stats` (Rust) computes the same
-numbers; this module repeats the arithmetic because a cold ``opplab compare`` must not wait for anything to be loaded, and
-a test holds the two equal to the last bit.
+The definitions are those of mmtests' `Stat.pm` (commit 638401e), quirks included, because the tables are compared
+byte for byte; where a quirk is not what a statistician would do, the function says so. `opplab-stats` (Rust) computes
+the same numbers; this module repeats the arithmetic because a cold ``opplab compare`` must not wait for anything to
+be loaded, and a test holds the two equal to the last bit.
 
 Values arrive best first: ascending when lower is better, descending when higher is. NaN stands for "cannot be said".
 """
 
 from __future__ import annotations
 
-from functools import reduce
-from math import sqrt
-from operator import add
+from math import isnan, sqrt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +24,11 @@ Z_975 = 1.959963984540054
 
 def amean(values: list[float]) -> float:
     """Arithmetic mean, summed in the order given."""
-    # reduce, not sum(): newer Pythons compensate in sum() and would differ in the last digit.
-    return reduce(add, values, 0.0) / len(values) if values else NAN
+    # Not sum(): newer Pythons compensate in it and would differ in the last digit.
+    total = 0.0
+    for value in values:
+        total += value
+    return total / len(values) if values else NAN
 
 
 def hmean(values: list[float]) -> float:
@@ -41,7 +42,7 @@ def hmean(values: list[float]) -> float:
 
 
 def gmean(values: list[float]) -> float:
-    """Geometric mean as the root of the plain product, which overflows for long lists as mmtests' does; NaN for a negative product."""
+    """Geometric mean as the root of the plain product, which overflows for long lists as mmtests' does."""
     product = 1.0
     for value in values:
         product *= value
@@ -57,7 +58,7 @@ def stddev(values: list[float], mean: float, harmonic: bool) -> float:
     ``sqrt(sum((1/x - 1/m)^2) * m^4 / n)``, with n.
     """
     n = len(values)
-    if mean != mean or n <= 1:
+    if isnan(mean) or n <= 1:
         return NAN
     total = 0.0
     try:
@@ -75,9 +76,9 @@ def stddev(values: list[float], mean: float, harmonic: bool) -> float:
 
 def coeffvar(deviation: float, mean: float) -> float:
     """Coefficient of variation in percent; 0 when either cannot be said."""
-    if mean != mean or not mean:
+    if isnan(mean) or not mean:
         return 0.0
-    if deviation != deviation:
+    if isnan(deviation):
         deviation = 0.0
     return deviation * 100 / mean
 
@@ -109,9 +110,9 @@ def mean_interval(deviation: float) -> float:
 
 def pdiff(new: float, base: float) -> float:
     """Change in percent, positive when `new` is larger."""
-    if new == base or new == 0:
+    if new in (base, 0):
         return 0.0
-    if base == 0 or base != base:
+    if base == 0 or isnan(base):
         return 100.0
     return new * 100 / base - 100
 
@@ -129,9 +130,9 @@ def pndiff(new: float, base: float) -> float:
 
 def rdiff(new: float, base: float) -> float:
     """Ratio of `new` to `base`; 0 over nothing, 1 for nothing over something."""
-    if base == 0 or base != base:
+    if base == 0 or isnan(base):
         return 0.0
-    if new == 0 or new != new:
+    if new == 0 or isnan(new):
         return 1.0
     return new / base
 

@@ -1,11 +1,13 @@
 """mmtests' summaries: which statistics a benchmark's table shows, and their values for one run.
 
-A statistic is written as mmtests writes it: ``min``, ``_mean``, ``_mean-95`` (mean of the best 95 %), ``percentile-95``,
-``stddev``, ``coeffvar``, ``max``, ``_value`` (the best value). `_mean` is the harmonic mean where higher is better and the
-arithmetic mean where lower is.
+A statistic is written as mmtests writes it: ``min``, ``_mean``, ``_mean-95`` (mean of the best 95 %),
+``percentile-95``, ``stddev``, ``coeffvar``, ``max``, ``_value`` (the best value). `_mean` is the harmonic mean where
+higher is better and the arithmetic mean where lower is.
 """
 
 from __future__ import annotations
+
+from math import isnan
 
 from opplab.mmtests.statistics import (
     NAN,
@@ -139,7 +141,7 @@ def summarise(series: Series, summary: str, higher: bool, seed: int = 0) -> tupl
     if interval is None and main_statistic(summary) == ("_mean", True):
         if deviation is None:
             deviation = stddev(values, mean, higher)
-        if deviation == deviation:
+        if not isnan(deviation):
             width = mean_interval(deviation)
             interval = (mean - width, mean + width)
     return found, interval

@@ -9,8 +9,6 @@ Three layouts are read:
 A file may be plain, ``.gz`` or ``.xz``. A file that cannot be read to its end is reported and skipped; the rest stays.
 """
 
-# ruff: noqa: PTH - pathlib takes longer to import than all of this takes to run.
-
 from __future__ import annotations
 
 from os import listdir, scandir
@@ -24,8 +22,8 @@ _SUFFIXES = (".gz", ".xz")
 class Logs:
     """One folder of log files.
 
-    Names are those of the uncompressed files: ``benchlog-tput-1.xz`` is `benchlog-tput-1`. `literal` asks a parser to follow
-    mmtests even where mmtests reads its own logs wrongly.
+    Names are those of the uncompressed files: ``benchlog-tput-1.xz`` is `benchlog-tput-1`. `literal` asks a parser to
+    follow mmtests even where mmtests reads its own logs wrongly.
     """
 
     __slots__ = ("directory", "files", "literal", "problems")

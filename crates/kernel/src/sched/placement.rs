@@ -6,6 +6,8 @@
 //! Not followed: L2 clusters as scheduling groups (`sched_cluster_active`), core scheduling, NUMA balancing's preferred nodes.
 
 use super::cpumask::{CpuSet, cpus_of_word};
+use super::domains::SD_WAKE_AFFINE;
+use super::group::DomainView;
 
 /// What a CPU can do, as `util_fits_cpu()` and the energy model look at it. All in capacity units, 0 to 1024.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -194,6 +196,34 @@ pub fn wake_affine(facts: &WakeAffineFacts) -> (bool, WakeAffineRule) {
     (this_eff < prev_eff, WakeAffineRule::Weight)
 }
 
+/// The domain whose `imbalance_pct` compares the loads in [`wake_affine`]: of the waking CPU's domains, the lowest first, the
+/// first one that allows it and holds `prev`. `None` means that the task stays with `prev`.
+///
+/// kernel/sched/fair.c:`select_task_rq_fair()`, v6.12, the walk for a task that may be pulled to the waking CPU.
+#[inline]
+pub fn affine_domain<'a>(mut domains: impl Iterator<Item = DomainView<'a>>, prev: usize) -> Option<DomainView<'a>> {
+    domains.find(|domain| domain.has(SD_WAKE_AFFINE) && domain.span.contains(prev))
+}
+
+/// The load of a task that does not fit its CPU although a bigger one is allowed, 0 if it fits or nothing runs; at least 1.
+///
+/// `max_allowed_capacity` is the biggest capacity among the CPUs that the task may use.
+/// kernel/sched/fair.c:`update_misfit_status()`, v6.12, on a machine with different capacities.
+#[inline]
+pub fn misfit_task_load(
+    util: u64,
+    clamps: Option<Clamps>,
+    capacity: &CpuCapacity,
+    max_allowed_capacity: u64,
+    nr_cpus_allowed: u32,
+    h_load: u64,
+) -> u64 {
+    if nr_cpus_allowed == 1 || capacity.orig == max_allowed_capacity || util_fits_cpu(util, clamps, capacity) > 0 {
+        return 0;
+    }
+    h_load.max(1)
+}
+
 /// The machine's state as `select_idle_sibling()` reads it.
 pub trait SiblingFacts {
     /// CPUs with nothing to run and no wake-up on its way (`available_idle_cpu()`).
@@ -344,7 +374,7 @@ pub fn select_idle_sibling<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>)
         return choice;
     }
     if has_idle_core {
-        let (core, idle_cpu) = select_idle_core(facts, query, span);
+        let (core, idle_cpu) = select_idle_core(facts, query, span, target.wrapping_add(1));
         if let Some(cpu) = core {
             return chosen(choice, cpu, SiblingRule::IdleCore);
         }
@@ -356,6 +386,89 @@ pub fn select_idle_sibling<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>)
         return chosen(choice, cpu, SiblingRule::IdleCpu);
     }
     choice
+}
+
+/// What limits the scan of a 5.10 kernel for an idle CPU (`SIS_PROP`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SisProp {
+    /// How long idle periods of the waking CPU are, ns (`rq->avg_idle`).
+    pub avg_idle_ns: u64,
+    /// What a scan cost on average, ns (`sd_llc->avg_scan_cost` of the waking CPU).
+    pub avg_scan_cost_ns: u64,
+}
+
+impl SisProp {
+    /// How many CPUs of a cache with `span_weight` may be looked at: a 512th of the expected idle time may be spent on scanning
+    /// them, at least 3.
+    ///
+    /// kernel/sched/fair.c:`select_idle_cpu()`, v5.10 (the counter starts at 4 and stops before the last).
+    pub fn limit(&self, span_weight: u32) -> u32 {
+        let cost = self.avg_scan_cost_ns.wrapping_add(1);
+        let span_avg = u64::from(span_weight).wrapping_mul(self.avg_idle_ns / 512);
+        let nr = if span_avg > cost.wrapping_mul(4) { span_avg.checked_div(cost).unwrap_or(4) as i32 } else { 4 };
+        // A counter that starts at 0 or below does not meet 0 before it wraps.
+        if nr <= 0 { u32::MAX } else { nr as u32 - 1 }
+    }
+
+    /// A scan took `cost_ns`: the average moves by an eighth of the difference.
+    pub fn update_scan_cost(&mut self, cost_ns: u64) {
+        let diff = cost_ns.wrapping_sub(self.avg_scan_cost_ns) as i64;
+        self.avg_scan_cost_ns = self.avg_scan_cost_ns.wrapping_add((diff / 8) as u64);
+    }
+}
+
+/// `select_idle_sibling()` as 5.10 has it: an idle core, then an idle CPU of the cache within the limit of [`SisProp`], then an
+/// idle thread of the target's core. The scans start at the target.
+///
+/// [`SiblingFacts::nr_idle_scan`] is not asked. The task's `recent_used_cpu` changes only when it was used; 5.10 also sets the
+/// waker's when a wake-up may pull, which is the caller's. Clamps limit the task's utilisation, which the caller does.
+/// kernel/sched/fair.c:`select_idle_sibling()`, v5.10. From public source, without vectors.
+pub fn select_idle_sibling_v510<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>, prop: &SisProp) -> SiblingChoice {
+    let SiblingQuery { prev, target, recent_used_cpu: recent, allowed, .. } = *query;
+    let asym = facts.asym_active();
+    let idle_like = facts.idle_or_sched_idle();
+    let usable = |cpu: usize| idle_like.contains(cpu) && (!asym || fits_capacity(query.util, facts.capacity(cpu).of));
+    let choose =
+        |cpu: usize, rule: SiblingRule| SiblingChoice { cpu, recent_used_cpu: recent, clear_idle_cores: false, rule };
+    if usable(target) {
+        return choose(target, SiblingRule::TargetIdle);
+    }
+    if prev != target && facts.share_cache(prev, target) && usable(prev) {
+        return choose(prev, SiblingRule::PrevIdle);
+    }
+    if query.this_is_per_cpu_kthread && prev == query.this_cpu && query.this_nr_running <= 1 {
+        return choose(prev, SiblingRule::PerCpuKthread);
+    }
+    let is_recent = recent != prev && recent != target && facts.share_cache(recent, target);
+    if is_recent && allowed.contains(recent) && usable(recent) {
+        return SiblingChoice { recent_used_cpu: prev, ..choose(recent, SiblingRule::RecentIdle) };
+    }
+    if asym && let Some(span) = facts.asym_span(target) {
+        let without_clamps = SiblingQuery { clamps: None, ..*query };
+        return match select_idle_capacity(facts, &without_clamps, span) {
+            Some(cpu) => choose(cpu, SiblingRule::Capacity),
+            None => choose(target, SiblingRule::Target),
+        };
+    }
+    let Some(span) = facts.llc_span(target) else { return choose(target, SiblingRule::Target) };
+    let mut clear_idle_cores = false;
+    if facts.smt_active() && facts.has_idle_cores(target) {
+        if let (Some(cpu), _) = select_idle_core(facts, query, span, target) {
+            return choose(cpu, SiblingRule::IdleCore);
+        }
+        clear_idle_cores = true;
+    }
+    let found = |cpu: usize, rule: SiblingRule| SiblingChoice { clear_idle_cores, ..choose(cpu, rule) };
+    if let Some(cpu) = scan_idle_cpu(span, allowed, idle_like, target, Some(prop.limit(span.weight()))) {
+        return found(cpu, SiblingRule::IdleCpu);
+    }
+    if facts.smt_active() {
+        let keep = |index: usize, _| idle_like.word(index) & span.word(index) & allowed.word(index);
+        if let Some(cpu) = facts.smt_mask(target).first_in(keep) {
+            return found(cpu, SiblingRule::IdleSmt);
+        }
+    }
+    found(target, SiblingRule::Target)
 }
 
 /// The first idle CPU of `span` that is allowed, in wrap order from `start`, if it is among the first `limit` candidates.
@@ -386,7 +499,7 @@ pub fn scan_idle_cpu(
     None
 }
 
-/// A fully idle core, named by its first allowed thread in wrap order from the target; else the first idle thread met.
+/// A fully idle core, named by its first allowed thread in wrap order from `start`; else the first idle thread met.
 ///
 /// kernel/sched/fair.c:`select_idle_cpu()` with `has_idle_core` and `select_idle_core()`, v6.12. The kernel removes a rejected
 /// core from a scratch mask; here a thread is passed over if a thread of its core came before it, which needs no mask.
@@ -394,9 +507,9 @@ fn select_idle_core<F: SiblingFacts>(
     facts: &F,
     query: &SiblingQuery<'_>,
     span: CpuSet<'_>,
+    start: usize,
 ) -> (Option<usize>, Option<usize>) {
     let (idle, idle_like) = (facts.idle(), facts.idle_or_sched_idle());
-    let start = query.target.wrapping_add(1);
     let is_candidate = |cpu: usize| span.contains(cpu) && query.allowed.contains(cpu);
     let mut idle_cpu = None;
     for (index, word) in span.wrap_words(start) {
@@ -475,6 +588,105 @@ mod tests {
         assert_eq!(scan(Some(3)), None);
         assert_eq!(scan(Some(4)), Some(5));
         assert_eq!(scan(None), Some(5));
+    }
+
+    /// Eight CPUs that share a cache, threads n and n + 4 of a core.
+    struct Cache {
+        idle: [u64; 1],
+        smt: [[u64; 1]; 8],
+        has_idle_cores: bool,
+    }
+
+    impl Cache {
+        fn with_idle(idle: u64, has_idle_cores: bool) -> Self {
+            let smt = std::array::from_fn(|cpu| [0x11 << (cpu % 4)]);
+            Self { idle: [idle], smt, has_idle_cores }
+        }
+    }
+
+    impl SiblingFacts for Cache {
+        fn idle(&self) -> CpuSet<'_> {
+            CpuSet::new(&self.idle)
+        }
+        fn idle_or_sched_idle(&self) -> CpuSet<'_> {
+            CpuSet::new(&self.idle)
+        }
+        fn llc_span(&self, _cpu: usize) -> Option<CpuSet<'_>> {
+            Some(CpuSet::new(&[0xff]))
+        }
+        fn share_cache(&self, _one: usize, _other: usize) -> bool {
+            true
+        }
+        fn smt_mask(&self, cpu: usize) -> CpuSet<'_> {
+            CpuSet::new(&self.smt[cpu])
+        }
+        fn smt_active(&self) -> bool {
+            true
+        }
+        fn has_idle_cores(&self, _cpu: usize) -> bool {
+            self.has_idle_cores
+        }
+        fn nr_idle_scan(&self, _cpu: usize) -> Option<u32> {
+            Some(8)
+        }
+        fn asym_span(&self, _cpu: usize) -> Option<CpuSet<'_>> {
+            None
+        }
+        fn asym_active(&self) -> bool {
+            false
+        }
+        fn capacity(&self, _cpu: usize) -> CpuCapacity {
+            CpuCapacity::default()
+        }
+    }
+
+    fn wake(target: usize) -> SiblingQuery<'static> {
+        SiblingQuery {
+            prev: target,
+            target,
+            recent_used_cpu: target,
+            allowed: CpuSet::new(&[0xff]),
+            util: 0,
+            clamps: None,
+            this_cpu: target,
+            this_is_per_cpu_kthread: false,
+            this_nr_running: 2,
+        }
+    }
+
+    #[test]
+    fn versions_look_in_different_orders() {
+        let check = |idle, has_idle_cores, expected, expected_v510| {
+            let cache = Cache::with_idle(idle, has_idle_cores);
+            // An idle time that allows only the shortest scan.
+            let v510 = select_idle_sibling_v510(&cache, &wake(0), &SisProp::default());
+            assert_eq!(select_idle_sibling(&cache, &wake(0)).cpu, expected, "6.12, idle {idle:#x}");
+            assert_eq!(v510.cpu, expected_v510, "5.10, idle {idle:#x}");
+        };
+        check(0b0100_0100, true, 2, 2); // Core 2 is idle.
+        check(0b0001_0010, false, 4, 1); // 6.12 takes the sibling of the previous CPU before it scans.
+        check(0b0010_0000, false, 5, 0); // Beyond the short scan of 5.10: 0, 1 and 2.
+        check(0b0001_0000, false, 4, 4); // 5.10 looks at the sibling last.
+        check(0, false, 0, 0);
+    }
+
+    #[test]
+    fn limit_of_5_10() {
+        assert_eq!(SisProp::default().limit(8), 3);
+        assert_eq!(SisProp { avg_idle_ns: 512_000, avg_scan_cost_ns: 999 }.limit(8), 7);
+        let mut prop = SisProp { avg_idle_ns: 0, avg_scan_cost_ns: 80 };
+        prop.update_scan_cost(0);
+        assert_eq!(prop.avg_scan_cost_ns, 70);
+    }
+
+    #[test]
+    fn misfits_need_a_bigger_cpu() {
+        let little = CpuCapacity { orig: 400, of: 400, ..CpuCapacity::default() };
+        let check = |util, max, nr, expected| assert_eq!(misfit_task_load(util, None, &little, max, nr, 0), expected);
+        check(390, 1024, 8, 1);
+        check(300, 1024, 8, 0);
+        check(390, 400, 8, 0);
+        check(390, 1024, 1, 0);
     }
 
     fn capacity_of() -> impl Strategy<Value = CpuCapacity> {

@@ -23,6 +23,7 @@ pub struct Entry {
 #[derive(Clone, Debug)]
 struct Block {
     entries: Vec<Entry>,
+    /// The earliest vruntime; kept only while there is more than one block.
     min_vruntime: u64,
 }
 
@@ -136,7 +137,8 @@ impl Timeline {
                 if block.entries.is_empty() {
                     let block = self.blocks.remove(at);
                     self.spare.push(block.entries);
-                } else {
+                } else if self.blocks.len() > 1 {
+                    let block = &mut self.blocks[at];
                     if entry.vruntime == block.min_vruntime {
                         block.refresh();
                     }
@@ -165,10 +167,9 @@ impl Timeline {
     /// it holds.
     #[inline]
     pub fn first_eligible(&self, eligible: impl Fn(u64) -> bool) -> Option<&Entry> {
-        self.blocks
-            .iter()
-            .filter(|block| eligible(block.min_vruntime))
-            .find_map(|block| block.entries.iter().find(|entry| eligible(entry.vruntime)))
+        let is_short = self.blocks.len() == 1;
+        let mut blocks = self.blocks.iter().filter(|block| is_short || eligible(block.min_vruntime));
+        blocks.find_map(|block| block.entries.iter().find(|entry| eligible(entry.vruntime)))
     }
 }
 

@@ -10,15 +10,16 @@ pub(crate) fn juno_r2() -> Machine {
     parse_machine("juno-r2.toml", text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// `nr` tasks of `duty_permille` of the biggest CPU every 16 ms, born alternately on the biggest CPUs.
-pub(crate) fn periodic(machine: &Machine, nr: u32, duty_permille: u64) -> Workload {
+/// `nr` tasks of `duty_permille` of the biggest CPU every 16 ms, born alternately on the biggest CPUs at points of their
+/// first period that `seed` scatters.
+pub(crate) fn periodic(machine: &Machine, nr: u32, duty_permille: u64, seed: u64) -> Workload {
     const PERIOD_NS: u64 = 16_000_000;
     let most = machine.clusters.iter().map(|cluster| cluster.capacity).max().unwrap_or(0);
     let big: Vec<u32> = (0..machine.nr_cpus() as u32).filter(|&cpu| machine.cluster_of(cpu).capacity == most).collect();
     let task = |index: u32| TaskSpec {
         name: format!("task-{index}"),
         initial: true,
-        delay_ns: u64::from(index) * 377_000,
+        delay_ns: scatter(seed, index.into()) % PERIOD_NS,
         spawn_cpu: Some(big[index as usize % big.len()]),
         ops: vec![
             Op::LoopBegin { slot: 0, count: None },
@@ -33,6 +34,13 @@ pub(crate) fn periodic(machine: &Machine, nr: u32, duty_permille: u64) -> Worklo
         ..TaskSpec::default()
     };
     Workload { name: String::from("periodic"), tasks: (0..nr).map(task).collect(), ..Workload::default() }
+}
+
+/// A number that looks random (splitmix64).
+fn scatter(seed: u64, index: u64) -> u64 {
+    let mut x = seed.wrapping_mul(0xd1b5_4a32_d192_ed03).wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^ (x >> 27)
 }
 
 /// `pairs` of tasks that send each other a message in turn, with `work_ns` of work a message.

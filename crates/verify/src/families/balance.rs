@@ -852,8 +852,9 @@ impl NewidleHost for NewidleLine {
         self.clock += self.update_blocked_cost;
     }
     fn sched_rng(&mut self) -> u32 {
+        let number = self.rng.get(self.rng_used).copied().unwrap_or(0);
         self.rng_used += 1;
-        self.rng[self.rng_used - 1]
+        number
     }
     fn nr_running(&self) -> u32 {
         self.nr_running

@@ -1,0 +1,131 @@
+//! Traces out: ftrace text, a `trace.dat` that trace-cmd opens, and Perfetto protobuf.
+//!
+//! Writers take a [`Trace`], wherever it came from: read from a file, or made by a simulation with [`TraceBuilder`].
+
+mod perfetto;
+mod text;
+mod tracedat;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+pub use perfetto::{Annotation, PerfettoWriter, TrackId, perfetto};
+pub use text::ftrace_text;
+pub use tracedat::{repeat_trace_dat, trace_dat};
+
+use crate::columns::Columns;
+use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
+use crate::reader::Meta;
+use crate::{Table, Trace};
+
+/// A row of a trace: table and row in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Place in [`Trace::tables`].
+    pub table: usize,
+    /// Row of that table.
+    pub row: usize,
+}
+
+/// All rows of a trace in order of (time, CPU).
+pub fn rows_in_order(trace: &Trace) -> Vec<Row> {
+    let total = trace.tables.iter().map(Table::len).sum();
+    let mut keys: Vec<(u64, u32, u32, u32)> = Vec::with_capacity(total);
+    for (place, table) in trace.tables.iter().enumerate() {
+        let times = table.time_ns.iter().enumerate();
+        keys.extend(times.map(|(row, &time)| (time, table.cpu.get(row) as u32, place as u32, row as u32)));
+    }
+    keys.sort_unstable();
+    keys.into_iter().map(|(.., table, row)| Row { table: table as usize, row: row as usize }).collect()
+}
+
+/// The value at `row` of the field at `place`, as writers and renderers take it.
+pub(crate) fn value_at<'t>(trace: &'t Trace, table: &'t Table, place: usize, row: usize) -> Value<'t> {
+    let field = &table.fields[place];
+    if !field.is_valid(row) {
+        return Value::Null;
+    }
+    match &field.column {
+        crate::Column::Int(values) if values.is_signed() => Value::I64(values.get(row)),
+        crate::Column::Int(values) => Value::U64(values.get_u64(row)),
+        crate::Column::Str(numbers) => Value::Str(trace.strings.get(numbers[row])),
+        crate::Column::Text(texts) => Value::Str(texts.get(row)),
+        crate::Column::Bytes(bytes) => Value::Bytes(bytes.get(row)),
+        crate::Column::List { .. } => Value::Null,
+    }
+}
+
+/// Names of tasks by pid: the trace's list, and the names written beside events.
+pub(crate) fn all_tasks(trace: &Trace) -> BTreeMap<i32, Vec<u8>> {
+    let mut tasks = trace.tasks.clone();
+    for table in &trace.tables {
+        for (row, &number) in table.comm.iter().flatten().enumerate() {
+            let (pid, name) = (table.pid.get(row) as i32, trace.strings.get(number));
+            if pid != 0 && !name.starts_with(b"<") && !tasks.contains_key(&pid) {
+                tasks.insert(pid, name.to_vec());
+            }
+        }
+    }
+    tasks
+}
+
+/// Makes a [`Trace`] event by event; what a simulation uses.
+///
+/// ```
+/// use opplab_trace::{Kind, Value, write::TraceBuilder};
+/// let mut builder = TraceBuilder::new(2);
+/// let unsigned = Kind::Int { signed: false, hex: false };
+/// let freq = builder.event("power", "cpu_frequency", &[("state", unsigned), ("cpu_id", unsigned)]);
+/// builder.push(freq, 1_000_000, 0, 0, &[Value::U64(1_800_000), Value::U64(0)]);
+/// let trace = builder.finish();
+/// assert_eq!(trace.table("cpu_frequency").unwrap().int("state").unwrap().to_u64(), [1_800_000]);
+/// ```
+pub struct TraceBuilder {
+    schemas: Vec<Schema>,
+    columns: Columns,
+    meta: Meta,
+    tasks: BTreeMap<i32, Vec<u8>>,
+}
+
+/// An event of a [`TraceBuilder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventId(usize);
+
+impl TraceBuilder {
+    /// A trace of `cpus` CPUs.
+    pub fn new(cpus: u32) -> Self {
+        let meta =
+            Meta { format: "built", cpus, clock: "global".into(), buffers: vec![String::new()], ..Meta::default() };
+        Self { schemas: Vec::new(), columns: Columns::new(false), meta, tasks: BTreeMap::new() }
+    }
+
+    /// Declares an event with its fields.
+    pub fn event(&mut self, system: &str, name: &str, fields: &[(&str, Kind)]) -> EventId {
+        let index = self.schemas.len();
+        let fields = fields.iter().map(|&(name, kind)| FieldDef { name: name.into(), kind, loc: Loc::Value }).collect();
+        self.schemas.push(Schema { index, name: name.into(), system: system.into(), fields, fixed_size: 0 });
+        EventId(index)
+    }
+
+    /// Names a task.
+    pub fn task(&mut self, pid: i32, name: &str) {
+        self.tasks.insert(pid, name.as_bytes().to_vec());
+    }
+
+    /// Appends an event; the values are those of its fields in order. Time must not go back.
+    pub fn push(&mut self, event: EventId, time_ns: u64, cpu: u32, pid: i32, values: &[Value<'_>]) {
+        let schema = &self.schemas[event.0];
+        assert!(values.len() <= schema.fields.len(), "{} has {} fields", schema.name, schema.fields.len());
+        let body = Body::Values(values);
+        let event = Event { schema, time_ns, cpu, pid, comm: None, buffer: 0, text: &[], body };
+        let flow = self.columns.event(&event);
+        assert!(flow == ControlFlow::Continue(()));
+    }
+
+    /// The trace.
+    pub fn finish(self) -> Trace {
+        let (mut tables, strings) = self.columns.finish();
+        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        Trace { meta: self.meta, tables, strings, tasks: self.tasks, missed: Vec::new(), problems: Vec::new() }
+    }
+}

@@ -1,0 +1,57 @@
+//! ftrace text, in the form of the kernel's own `trace` file.
+
+use std::io::{self, Write};
+
+use super::rows_in_order;
+use crate::{Trace, render};
+
+const HEADER: &str = "#\n\
+    #                                _-----=> irqs-off\n\
+    #                               / _----=> need-resched\n\
+    #                              | / _---=> hardirq/softirq\n\
+    #                              || / _--=> preempt-depth\n\
+    #                              ||| /     delay\n\
+    #           TASK-PID     CPU#  ||||   TIMESTAMP  FUNCTION\n\
+    #              | |         |   ||||      |         |\n";
+
+/// Writes `trace` as ftrace text. Times keep all nine digits, as `trace-cmd report -t` prints them.
+pub fn ftrace_text(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
+    let rows = rows_in_order(trace);
+    let mut missed = trace.missed.iter().peekable();
+    writeln!(
+        out,
+        "# tracer: nop\n#\n# entries-in-buffer/entries-written: {0}/{0}   #P:{1}",
+        rows.len(),
+        trace.meta.cpus
+    )?;
+    out.write_all(HEADER.as_bytes())?;
+    let tasks = super::all_tasks(trace);
+    let mut line = Vec::new();
+    for place in rows {
+        let table = &trace.tables[place.table];
+        let (time, cpu, pid) = (table.time_ns[place.row], table.cpu.get(place.row), table.pid.get(place.row));
+        while let Some(gap) = missed.next_if(|gap| gap.time_ns <= time) {
+            match gap.count {
+                Some(count) => writeln!(out, "CPU:{} [LOST {count} EVENTS]", gap.cpu)?,
+                None => writeln!(out, "CPU:{} [LOST EVENTS]", gap.cpu)?,
+            }
+        }
+        let comm = match (&table.comm, tasks.get(&(pid as i32))) {
+            (Some(numbers), _) => trace.strings.text(numbers[place.row]),
+            (None, Some(name)) => String::from_utf8_lossy(name),
+            (None, None) if pid == 0 => "<idle>".into(),
+            (None, None) => "<...>".into(),
+        };
+        line.clear();
+        // A printed text is shown under the name of the function that takes it.
+        let event = if table.name == "print" { "tracing_mark_write" } else { &table.name };
+        let (seconds, ns) = (time / 1_000_000_000, time % 1_000_000_000);
+        write!(line, "{comm:>16}-{pid:<7} [{cpu:03}] ..... {seconds:>5}.{ns:09}: {event}: ")?;
+        render::fields(trace, table, place.row, &mut line);
+        // A line end inside of a text would start a new line that is no event.
+        line.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+        line.push(b'\n');
+        out.write_all(&line)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+"""``python -m opplab`` and the ``opplab`` command: the short way where there is one, else the command line."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    if len(sys.argv) > 2 and sys.argv[1] == "compare":
+        from opplab.quick import compare
+
+        try:
+            code = compare(sys.argv[2:])
+        except BrokenPipeError:
+            sys.stderr.close()
+            code = 141
+        if code is not None:
+            sys.exit(code)
+    from opplab.cli import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

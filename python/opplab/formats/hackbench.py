@@ -1,0 +1,38 @@
+"""hackbench's own output: ``Running in process mode with 10 groups ...`` and ``Time: 0.421``, any number of times."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from opplab.runs import Run, Series
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HEAD = re.compile(r"Running in (process|thread|threaded) mode with (\d+) groups")
+_TIME = re.compile(r"^(?:Total time|Time): *([0-9.]+)")
+
+
+def sniff(head: str, name: str) -> bool:
+    """Whether a file has hackbench's first line."""
+    return bool(_HEAD.search(head)) and "# Running" not in head
+
+
+def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
+    """One run: seconds by number of groups."""
+    run = Run(name, "hackbench")
+    groups = "_"
+    for number, line in enumerate(text.splitlines(), 1):
+        head = _HEAD.search(line)
+        if head:
+            groups = head[2]
+        found = _TIME.match(line)
+        if found:
+            label = f"time-{groups}"
+            series = run.series.setdefault(label, Series(label, "time", groups, "seconds"))
+            try:
+                series.iterations.append([float(found[1])])
+            except ValueError:
+                problem(f"no number in {line!r}", number)
+    return [run] if run.series else []

@@ -1,0 +1,52 @@
+"""``perf bench``: ``# Running 'sched/pipe' benchmark:`` and its results, any number of times."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from opplab.runs import Run, Series
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HEAD = re.compile(r"^# Running '?([a-z0-9-]+/[a-z0-9-]+)'? benchmark")
+_GROUPS = re.compile(r"^# (\d+) groups")
+_LINES = (
+    # pattern, metric, unit, higher is better
+    (re.compile(r"^\s*Total time: *([0-9.]+)"), "time", "seconds", False),
+    (re.compile(r"^\s*([0-9.]+) usecs/op"), "usecs/op", "usec", False),
+    (re.compile(r"^\s*([0-9]+) ops/sec"), "ops/sec", "ops/sec", True),
+)
+
+
+def sniff(head: str, name: str) -> bool:
+    """Whether a file has perf bench's head line."""
+    return any(_HEAD.match(line) for line in head.splitlines())
+
+
+def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
+    """One run a benchmark: ``perf-sched/pipe``; sched/messaging by number of groups."""
+    runs: dict[str, Run] = {}
+    run: Run | None = None
+    groups = ""
+    for line in text.splitlines():
+        head = _HEAD.match(line)
+        if head:
+            run = runs.setdefault(head[1], Run(name, f"perf-{head[1]}"))
+            groups = ""
+        if run is None:
+            continue
+        count = _GROUPS.match(line)
+        if count:
+            groups = count[1]
+        for pattern, metric, unit, higher in _LINES:
+            found = pattern.match(line)
+            if found:
+                label = f"{metric}-{groups}" if groups else metric
+                series = run.series.setdefault(label, Series(label, metric, groups, unit, higher))
+                series.iterations.append([float(found[1])])
+    for one in runs.values():
+        if not one.series:
+            problem(f"no result of {one.benchmark}")
+    return [one for one in runs.values() if one.series]

@@ -1,0 +1,325 @@
+"""Where results come from: one way in, whatever the source.
+
+==================================  =================================================================
+source                              runs
+==================================  =================================================================
+a folder of mmtests results         its runs, e.g. ``5.9.0-ondemand``
+a results folder, ``.parquet``,     the policies in it (with kernel and machine where there are several)
+``.csv`` with our columns
+``published:SEED``                  drawn by `opplab.published` instead
+any other file                      one run a file, read by the first of `opplab.formats` that knows it
+==================================  =================================================================
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab.errors import InputError
+from opplab.mmtests.problems import UnknownName
+from opplab.runs import Run, Series
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+
+    from opplab.runs import Problem
+
+
+class Source:
+    """Results of one or more runs."""
+
+    def runs(self) -> list[str]:
+        """Names of the runs."""
+        raise NotImplementedError
+
+    def benchmarks(self, run: str) -> list[str]:
+        """Names of the benchmarks of a run."""
+        raise NotImplementedError
+
+    def load(self, run: str, benchmark: str, metric: str = "", report: str = "") -> Run:
+        """One run of one benchmark; a metric keeps the operations whose names begin with it."""
+        raise NotImplementedError
+
+    def default_metric(self, benchmark: str, report: str = "") -> str:
+        """What to show of a benchmark in an overview, '' for everything."""
+        return ""
+
+    def watts(self, run: str, benchmark: str) -> float | None:
+        """Average power in watts, None when it was not recorded."""
+        return None
+
+    def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
+        """What a monitor recorded."""
+        raise InputError(f"this source has no monitors (asked for {monitor} of {benchmark})")
+
+
+class Tree(Source):
+    """An mmtests results folder."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+
+    def runs(self) -> list[str]:
+        """Names of the runs."""
+        from opplab.mmtests import runs_of
+
+        return runs_of(self.directory)
+
+    def benchmarks(self, run: str) -> list[str]:
+        """Names of the benchmarks of a run that can be read."""
+        from opplab.mmtests import benchmarks_of, find
+
+        found = []
+        for name in benchmarks_of(self.directory, run):
+            try:
+                find(name)
+            except UnknownName:
+                continue
+            found.append(name)
+        return found
+
+    def load(self, run: str, benchmark: str, metric: str = "", report: str = "") -> Run:
+        """One run of one benchmark."""
+        from opplab.mmtests import read_run
+
+        return read_run(self.directory, run, benchmark, metric, report)
+
+    def default_metric(self, benchmark: str, report: str = "") -> str:
+        """Mmtests' own choice."""
+        from opplab.mmtests import find
+
+        return find(benchmark, report).default_metric
+
+    def watts(self, run: str, benchmark: str) -> float | None:
+        """Mean of turbostat's PkgWatt."""
+        from opplab.mmtests import read_monitor
+        from opplab.mmtests.statistics import amean
+
+        found = read_monitor(self.directory, run, "turbostat", benchmark, "PkgWatt").series.get("PkgWatt")
+        values = found.values() if found else []
+        return amean(values) if values else None
+
+    def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
+        """What a monitor recorded."""
+        from opplab.mmtests import read_monitor
+
+        return read_monitor(self.directory, run, monitor, benchmark, heading)
+
+
+class Frame(Source):
+    """A results table (`opplab.results.SCHEMA`)."""
+
+    def __init__(self, table: pl.DataFrame) -> None:
+        import polars as pl
+
+        several = [name for name in ("machine", "kernel") if table[name].drop_nulls().n_unique() > 1]
+        if several:
+            parts = [pl.col(name).fill_null("") for name in (*several, "policy")]
+            name = pl.concat_str(parts, separator=" ").str.strip_chars()
+        else:
+            name = pl.col("policy").fill_null("")
+        self.table = table.with_columns(name.alias("run"))
+        self._groups: dict[tuple[str, str], list[Any]] | None = None
+
+    def _grouped(self) -> dict[tuple[str, str], list[Any]]:
+        """For each run and benchmark its operations: metric, parameter, unit, sense, iterations, seeds, values."""
+        import polars as pl
+
+        if self._groups is None:
+            keys = ["run", "benchmark", "metric", "param", "unit", "better"]
+            groups = self.table.filter(pl.col("benchmark").is_not_null()).group_by(keys, maintain_order=True)
+            found: dict[tuple[str, str], list[Any]] = {}
+            for run, benchmark, *rest in groups.agg("iteration", "seed", "value").iter_rows():
+                found.setdefault((run, benchmark), []).append(rest)
+            self._groups = found
+        return self._groups
+
+    def runs(self) -> list[str]:
+        """Names of the runs, in order of appearance."""
+        return list(dict.fromkeys(run for run, _ in self._grouped()))
+
+    def benchmarks(self, run: str) -> list[str]:
+        """Names of the benchmarks of a run."""
+        return [benchmark for name, benchmark in self._grouped() if name == run]
+
+    def load(self, run: str, benchmark: str, metric: str = "", report: str = "") -> Run:
+        """One run of one benchmark."""
+        groups = self._grouped()
+        if (run, benchmark) not in groups:
+            if run not in self.runs():
+                raise UnknownName("run", run, self.runs())
+            raise UnknownName("benchmark", benchmark, self.benchmarks(run))
+        found = Run(run, benchmark)
+        for name, param, unit, better, iterations, seeds, values in groups[run, benchmark]:
+            if metric and name != metric:
+                continue
+            label = f"{name}-{param}" if param else str(name)
+            series = Series(label, name or "", param or "", unit or "", better == "higher")
+            if len(values) == 1 or len(set(iterations)) == len(values):
+                series.iterations = [[value] for value in values]
+                series.seeds = seeds if None not in seeds else None
+            else:
+                by_iteration: dict[int | None, list[float]] = {}
+                for iteration, value in zip(iterations, values, strict=True):
+                    by_iteration.setdefault(iteration, []).append(value)
+                series.iterations = list(by_iteration.values())
+            found.series[label] = series
+        return found
+
+    def watts(self, run: str, benchmark: str) -> float | None:
+        """Mean of the metric ``power`` (W), or of ``energy`` (J) over ``duration`` (s)."""
+        import polars as pl
+
+        own = self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark))
+        mean = own.filter(pl.col("unit") == "W")["value"].mean()
+        if isinstance(mean, float):
+            return mean
+        energy = own.filter(pl.col("metric") == "energy")["value"].mean()
+        seconds = own.filter(pl.col("metric").is_in(["duration", "elapsed"]) & (pl.col("unit") == "s"))["value"].mean()
+        return energy / seconds if isinstance(energy, float) and isinstance(seconds, float) and seconds else None
+
+
+class Files(Source):
+    """Raw outputs of single programs, one run a file."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        from opplab.formats import read
+
+        self._runs: dict[str, list[Run]] = {}
+        self.problems: list[Problem] = []
+        for path in paths:
+            name = Path(path).name.split(".")[0]
+            while name in self._runs:
+                name += "+"
+            self._runs[name] = read(path, name, self.problems)
+
+    def runs(self) -> list[str]:
+        """The files' names without ending."""
+        return list(self._runs)
+
+    def benchmarks(self, run: str) -> list[str]:
+        """What the file holds."""
+        if run not in self._runs:
+            raise UnknownName("run", run, self._runs)
+        return [one.benchmark for one in self._runs[run]]
+
+    def load(self, run: str, benchmark: str, metric: str = "", report: str = "") -> Run:
+        """One file."""
+        for one in self._runs.get(run, []):
+            if one.benchmark == benchmark:
+                if metric:
+                    kept = Run(run, benchmark)
+                    kept.series = {label: series for label, series in one.series.items() if label.startswith(metric)}
+                    return kept
+                return one
+        raise UnknownName("benchmark", benchmark, self.benchmarks(run))
+
+    def watts(self, run: str, benchmark: str) -> float | None:
+        """Mean package power of a turbostat log."""
+        from opplab.mmtests.statistics import amean
+
+        for one in self._runs.get(run, []):
+            series = one.series.get("PkgWatt")
+            if series is not None and series.values():
+                return amean(series.values())
+        return None
+
+
+def open_source(paths: Sequence[str]) -> Source:
+    """Find out what kind of source the paths are.
+
+    Raises
+    ------
+    InputError
+        When nothing readable is there.
+    """
+    first = Path(paths[0])
+    if not first.exists():
+        raise FileNotFoundError(2, "No such file or directory", str(first))
+    tables = [path for path in paths if Path(path).suffix == ".parquet" or (Path(path) / "cases").is_dir()]
+    tables += [path for path in paths if (Path(path) / "results.parquet").is_file() and path not in tables]
+    csv = [path for path in paths if Path(path).suffix == ".csv"]
+    if tables or csv:
+        if len(tables) + len(csv) != len(paths):
+            raise InputError("result tables cannot be mixed with other sources in one comparison")
+        import polars as pl
+
+        from opplab import results
+
+        found = [_read_table(path) for path in tables] + [_read_csv(path) for path in csv]
+        return Frame(pl.concat([one.select(list(results.SCHEMA)) for one in found]))
+    if first.is_dir():
+        if len(paths) > 1:
+            raise InputError("one mmtests results folder at a time")
+        return Tree(str(first))
+    return Files(paths)
+
+
+def _read_table(path: str) -> pl.DataFrame:
+    import polars as pl
+
+    from opplab import results
+
+    place = Path(path)
+    if place.is_dir() and not (place / "results.parquet").is_file():
+        files = sorted((place / "cases").glob("*.parquet"))
+        return pl.concat([pl.read_parquet(file) for file in files]) if files else results.frame([])
+    return results.read(place)
+
+
+def _read_csv(path: str) -> pl.DataFrame:
+    """A CSV with our columns; those that it lacks are null, others are refused."""
+    import polars as pl
+
+    from opplab import results
+    from opplab.mmtests.problems import nearest
+
+    table = pl.read_csv(path, infer_schema=False)
+    for column in table.columns:
+        if column not in results.SCHEMA:
+            near = nearest(column, results.SCHEMA)
+            raise InputError(f"{path}:1: unknown column '{column}'" + (f"; did you mean '{near}'?" if near else ""))
+    if "value" not in table.columns:
+        raise InputError(f"{path}:1: no column 'value'")
+    try:
+        return table.select(
+            (pl.col(name) if name in table.columns else pl.lit(None)).cast(kind).alias(name)
+            for name, kind in results.SCHEMA.items()
+        )
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+def to_frame(runs: Sequence[Run], *, experiment: str = "", source: str = "mmtests", machine: str = "") -> pl.DataFrame:
+    """Runs as a results table, one row a value.
+
+    Examples
+    --------
+    >>> run = Run("5.9.0", "kernbench")
+    >>> run.series["Elapsed-2"] = Series("Elapsed-2", "Elapsed", "2", "seconds", False, [[1.5, 2.5]])
+    >>> to_frame([run]).select("policy", "param", "iteration", "value").rows()
+    [('5.9.0', '2', 0, 1.5), ('5.9.0', '2', 0, 2.5)]
+    """
+    from opplab import results
+
+    rows = []
+    for run in runs:
+        for series in run.series.values():
+            for iteration, values in enumerate(series.iterations):
+                common = {
+                    "experiment": experiment,
+                    "source": source,
+                    "machine": machine,
+                    "policy": run.name,
+                    "benchmark": run.benchmark,
+                    "param": series.param,
+                    "metric": series.metric,
+                    "unit": series.unit,
+                    "better": "higher" if series.higher else "lower",
+                    "iteration": iteration,
+                }
+                rows += [{**common, "value": value} for value in values]
+    return results.frame(rows)
