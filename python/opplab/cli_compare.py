@@ -177,6 +177,7 @@ class Request:
         from opplab.sources import open_source
 
         place = open_source(self.source)
+        self.problems += place.problems
         names = self._names(place.runs())
         if not names:
             raise InputError(f"no runs in {self.source[0]}")
@@ -190,16 +191,14 @@ class Request:
             for name, own_metric in asked:
                 metric = own_metric or place.default_metric(name, self.report)
                 runs = [self._load(place, run, name, metric) for run in names]
-                if not runs[0].series:
-                    raise InputError(f"run '{names[0]}' has no values of {name}" + (f" {metric}" if metric else ""))
+                self._need(place, runs[0], metric)
                 loaded.append((name, runs, [place.watts(run, name) for run in names]))
             return [overview(loaded, kind=self.table, confidence=confidence, overview_rule=rule)]
         found = []
         seed = int(str(self.options["seed"]))
         for name, metric in asked:
             runs = [self._load(place, run, name, metric) for run in names]
-            if not runs[0].series:
-                raise InputError(f"run '{names[0]}' has no values of {name}" + (f" {metric}" if metric else ""))
+            self._need(place, runs[0], metric)
             if self.options["method"] == "mmtests":
                 from opplab.compare import mmtests_comparison
 
@@ -216,6 +215,23 @@ class Request:
             found = place.load(run, benchmark, metric, self.report)
         self.problems += found.problems
         return found
+
+    def _need(self, place: Source, baseline: Run, metric: str) -> None:
+        """A comparison needs a baseline; say what there is instead."""
+        if baseline.series:
+            return
+        from opplab.mmtests.problems import UnknownName
+
+        there = place.benchmarks(baseline.name)
+        if baseline.benchmark not in there and not self.table.startswith("monitor:"):
+            raise InputError(f"{UnknownName('benchmark', baseline.benchmark, there)} in run '{baseline.name}'")
+        if metric and not self.table.startswith("monitor:"):
+            everything = place.load(baseline.name, baseline.benchmark, "", self.report).series.values()
+            unknown = UnknownName("metric", metric, sorted({one.metric for one in everything}))
+            raise InputError(f"{unknown} in benchmark '{baseline.benchmark}'")
+        what = self.table.removeprefix("monitor:") if self.table.startswith("monitor:") else "values"
+        why = "".join(f" ({problem})" for problem in baseline.problems[:1])
+        raise InputError(f"run '{baseline.name}' has no {what} of {baseline.benchmark}{why}")
 
     def _check(self, tables: list[Table]) -> None:
         from opplab import gate

@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
 from opplab.mmtests.problems import UnknownName
-from opplab.runs import Run, Series
+from opplab.runs import Problem, Run, Series
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import polars as pl
 
-    from opplab.runs import Problem
-
 
 class Source:
     """Results of one or more runs."""
+
+    # What could not be read.
+    problems: list[Problem]
 
     def runs(self) -> list[str]:
         """Names of the runs."""
@@ -61,6 +62,7 @@ class Tree(Source):
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
+        self.problems = []
 
     def runs(self) -> list[str]:
         """Names of the runs."""
@@ -115,6 +117,7 @@ class Frame(Source):
     def __init__(self, table: pl.DataFrame) -> None:
         import polars as pl
 
+        self.problems = []
         several = [name for name in ("machine", "kernel") if table[name].drop_nulls().n_unique() > 1]
         if several:
             parts = [pl.col(name).fill_null("") for name in (*several, "policy")]
@@ -151,7 +154,7 @@ class Frame(Source):
         if (run, benchmark) not in groups:
             if run not in self.runs():
                 raise UnknownName("run", run, self.runs())
-            raise UnknownName("benchmark", benchmark, self.benchmarks(run))
+            return _nothing_of(run, benchmark)
         found = Run(run, benchmark)
         for name, param, unit, better, iterations, seeds, values in groups[run, benchmark]:
             if metric and name != metric:
@@ -189,12 +192,16 @@ class Files(Source):
         from opplab.formats import read
 
         self._runs: dict[str, list[Run]] = {}
-        self.problems: list[Problem] = []
+        self.problems = []
         for path in paths:
             name = Path(path).name.split(".")[0]
             while name in self._runs:
                 name += "+"
-            self._runs[name] = read(path, name, self.problems)
+            found = read(path, name, self.problems)
+            if found:
+                self._runs[name] = found
+        if not self._runs:
+            raise InputError("; ".join(map(str, self.problems)))
 
     def runs(self) -> list[str]:
         """The files' names without ending."""
@@ -215,7 +222,9 @@ class Files(Source):
                     kept.series = {label: series for label, series in one.series.items() if label.startswith(metric)}
                     return kept
                 return one
-        raise UnknownName("benchmark", benchmark, self.benchmarks(run))
+        if run not in self._runs:
+            raise UnknownName("run", run, self._runs)
+        return _nothing_of(run, benchmark)
 
     def watts(self, run: str, benchmark: str) -> float | None:
         """Mean package power of a turbostat log."""
@@ -226,6 +235,13 @@ class Files(Source):
             if series is not None and series.values():
                 return amean(series.values())
         return None
+
+
+def _nothing_of(run: str, benchmark: str) -> Run:
+    """A run without a benchmark that others have."""
+    found = Run(run, benchmark)
+    found.problems.append(Problem(run, f"no values of {benchmark}"))
+    return found
 
 
 def open_source(paths: Sequence[str]) -> Source:
