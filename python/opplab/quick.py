@@ -56,7 +56,7 @@ def _print(directory: str, found: dict[str, list[str]], table: str, form: str) -
     from os.path import isdir
     from sys import stderr, stdout
 
-    from opplab.compare import mmtests_table, order_runs
+    from opplab.comparison import mmtests_table, order_runs
     from opplab.errors import InputError
 
     names = [name for name in found["runs"][-1].split(",") if name]

@@ -22,7 +22,7 @@ layout          as in
 contains 1, or when its ratio rounds to 1.00. With the overview rule it is the same when the ratio is within 2.5 % of
 1, which is what the published EPYC overview hides. A table that uses ``~`` says which rule it follows.
 
-What the module does not do: compute (see `opplab.compare`), or know where values come from.
+What the module does not do: compute (see `opplab.comparison`), or know where values come from.
 """
 
 from __future__ import annotations

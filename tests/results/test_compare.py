@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from opplab import gate, results, stats
 from opplab.cli import opplab
-from opplab.compare import compare_runs, overall
+from opplab.comparison import compare_runs, overall
 from opplab.errors import InputError
 from opplab.mmtests import statistics
 from opplab.runs import Run, Series
@@ -225,9 +225,30 @@ def test_raw_outputs_one_run_a_file(tmp_path):
     assert "broken.json: line 1, column" in result.stderr and "what.bin: unknown format" in result.stderr
 
 
+def test_a_folder_of_logs_is_a_run_and_its_files_are_iterations(tmp_path):
+    for run, factor in (("old", 1.0), ("new", 2.0)):
+        (tmp_path / run).mkdir()
+        for index in range(3):
+            text = f"Running in process mode with 10 groups\nTime: {factor * (1 + index / 100)}\n"
+            (tmp_path / run / f"{index}.txt").write_text(text)
+    table = json.loads(cli(tmp_path / "old", tmp_path / "new", "--format", "json").stdout)
+    assert [(one["run"], one["n"]) for one in table["cells"]] == [("old", 3), ("new", 3)]
+    assert table["cells"][1]["change_pct"] == pytest.approx(-100.0)
+
+
+def test_public_names():
+    import opplab as ol
+
+    frame = ol.read_mmtests(GIVEN / "results", runs=[ONDEMAND, PERF])
+    assert frame.columns == list(ol.SCHEMA) and frame["benchmark"].n_unique() == 5
+    tables = ol.compare(frame, baseline=PERF, benchmarks=["gitsource:Elapsed"])
+    assert [row.operation for row in tables[0].rows] == ["Elapsed"] and tables.to_frame().height == 2
+    assert "Elapsed" in str(tables) and "<table" in tables._repr_html_()
+
+
 def test_recorded_logs_are_read():
     turbostat = sorted((SHARED / "data/stats-collect").rglob("turbostat.raw.txt"))
-    logs = sorted((SHARED / "data").rglob("*.log"))
+    logs = sorted((SHARED / "traces").rglob("rtlog/*.log"))
     rt_app = [file for file in logs if "#idx" in file.read_text("utf-8", "replace")[:200]]
     if not turbostat or not rt_app:
         pytest.skip("skipped: no recorded logs beside the repository (../shared/data)")
