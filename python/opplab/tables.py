@@ -22,7 +22,7 @@ layout          as in
 contains 1, or when its ratio rounds to 1.00. With the overview rule it is the same when the ratio is within 2.5 % of
 1, which is what the published EPYC overview hides. A table that uses ``~`` says which rule it follows.
 
-What the module does not do: compute (see `opplab.compare`), or know where values come from.
+What the module does not do: compute (see `opplab.comparison`), or know where values come from.
 """
 
 from __future__ import annotations
@@ -190,7 +190,8 @@ def _spread_cell(table: Table, row: Row, column: int) -> str:
         parts.append(f"+-{cell.spread:6.2f}{percent}" if math.isfinite(cell.spread) else f"+-{'?':>6}{percent}")
     elif any(one is not None and one.spread is not None for one in row.cells):
         parts.append(" " * (9 if row.spread_kind == "percent" else 8))
-    if column == 0 or cell.change is not None or cell.change_text is not None:
+    others = any(one is not None and one.change is not None for one in row.cells[1:])
+    if (column == 0 and others) or cell.change is not None or cell.change_text is not None:
         left, right = "**" if cell.significant else "()"
         parts.append(f"{left}{_change(cell):>9}{right}")
     return " ".join(parts)
