@@ -117,6 +117,8 @@ pub struct Events {
     fields: Vec<Vec<String>>,
     /// Events that the kernel lost, as far as the trace says.
     pub lost: u64,
+    /// Names of tasks by thread id, as far as the trace lists them.
+    pub names: BTreeMap<i64, String>,
 }
 
 /// One event.
@@ -170,8 +172,12 @@ impl Events {
         let mut file = TraceFile::open(path).map_err(fail)?;
         let options =
             ReadOptions { missing_ok: true, ..ReadOptions::only(&KINDS.iter().map(|k| k.0).collect::<Vec<_>>()) };
-        let offset_ns = file.reader(&options).map_err(fail)?.meta().time_offset_ns;
-        let mut events = Self { records: Vec::new(), values: Vec::new(), fields: Vec::new(), lost: 0 };
+        let reader = file.reader(&options).map_err(fail)?;
+        let offset_ns = reader.meta().time_offset_ns;
+        let names = reader.tasks().iter().map(|(&pid, name)| (pid.into(), String::from_utf8_lossy(name).into_owned()));
+        let names = names.collect();
+        drop(reader);
+        let mut events = Self { records: Vec::new(), values: Vec::new(), fields: Vec::new(), lost: 0, names };
         // For each schema of the reader: ours, and which fields are integers.
         let mut known: Vec<Option<(Kind, usize, Vec<usize>)>> = Vec::new();
         let mut sink = |event: &Event<'_>| {
@@ -366,6 +372,12 @@ impl Machine {
             machine.imbalance_pct = pct;
         }
         machine
+    }
+
+    /// The kernel is at least this version.
+    pub fn at_least(&self, major: u32, minor: u32) -> bool {
+        let mut numbers = self.release.split(['.', '-', '+']).map(|part| part.parse::<u32>().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
     }
 
     /// The policy of a CPU.

@@ -127,6 +127,8 @@ fn upd_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> O
             "its weight was changed in between"
         } else if group {
             "a group's entity: changes in the group were propagated"
+        } else if !state.has_pelt_events {
+            "it joined another queue, which was not recorded (no probe)"
         } else {
             UNEXPLAINED
         };
@@ -159,12 +161,13 @@ fn upd_blk(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     let group = ev.u("myq").is_some_and(|myq| myq != 0);
     let mut found = SchedAvg { util_avg: ev.u("util_avg")?, ..sums(ev)? };
     let known = state.tasks.get(&addr).filter(|task| task.pid == pid && task.group == group);
-    let (mut weight, mut averages_known, mut cpu) = (0, false, ev.cpu());
+    let left = state.cpus[ev.cpu()].context.left_cpu;
+    let (mut weight, mut averages_known, mut cpu) = (0, false, left.unwrap_or(ev.cpu()));
     if let Some(task) = known {
         report.compare("carry_se", ev.time_ns(), carried(&found), carried(&task.avg), UNEXPLAINED);
         found = SchedAvg { load_avg: task.avg.load_avg, runnable_avg: task.avg.runnable_avg, ..found };
         found.util_est = task.avg.util_est;
-        (weight, averages_known, cpu) = (task.weight, task.averages_known, task.cpu);
+        (weight, averages_known, cpu) = (task.weight, task.averages_known, left.unwrap_or(task.cpu));
     }
     let facts = UpdateFacts { now: ev.u("now")?, weight, ..UpdateFacts::default() };
     let mut avg = found;
@@ -180,8 +183,9 @@ fn upd_blk(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     // A task that sleeps and is to wake elsewhere: what it leaves is taken out at the old queue's next update.
     // So is what a task that died leaves. A look before the placement (sync_entity_load_avg()) removes nothing.
     let context = &mut state.cpus[ev.cpu()].context;
-    if context.removing == Some(pid) || context.waking != Some(pid) && !context.placing {
+    if context.removing == Some(pid) || context.waking != Some(pid) && !context.placing && ev.current() != pid {
         context.removing = None;
+        let cfs = cfs.or_else(|| state.root.get(cpu).copied().flatten());
         if let Some(queue) = cfs.and_then(|cfs| state.queues.get_mut(&cfs)) {
             let removed = &mut queue.avg.removed;
             removed.nr += 1;
@@ -210,13 +214,21 @@ fn upd_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     };
     let mut found = SchedAvg { util_avg: ev.u("util_avg")?, ..sums(ev)? };
     let root = state.group_queues.binary_search(&addr).is_err();
+    let mut before_update = found;
     let mut queue = state.queues.remove(&addr).unwrap_or_else(|| Queue { cpu, root, ..Queue::default() });
     if queue.avg.avg.last_update_time != 0 {
+        before_update = SchedAvg { ..queue.avg.avg };
         // Takes out what left, without any time passing.
         let facts = opplab_kernel::sched::attach::CfsFacts::default();
         let now = queue.avg.avg.last_update_time;
         queue.avg.update::<HalfLife32>(now, facts);
-        let cause = if !queue.averages_known || !root { "what left it is not known" } else { UNEXPLAINED };
+        let cause = if !state.has_pelt_events {
+            "what joined or left was not recorded (no probe)"
+        } else if !queue.averages_known || !root {
+            "what joined or left is not known"
+        } else {
+            UNEXPLAINED
+        };
         report.compare("carry_cfs", ev.time_ns(), carried(&found), carried(&queue.avg.avg), cause);
     }
     found.load_avg = queue.avg.avg.load_avg;
@@ -224,7 +236,7 @@ fn upd_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     found.util_est = queue.avg.avg.util_est;
     let mut avg = found;
     let crossed = run(Kind::UpdCfs, &mut avg, &facts);
-    queue.before_update = found;
+    queue.before_update = before_update;
     queue.avg.avg = avg;
     queue.averages_known |= crossed;
     queue.h_nr_queued = queued;
@@ -343,7 +355,8 @@ fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr:
                 let mut matching = state.migrating.iter().filter(|(_, d)| **d == cpu).map(|(&p, _)| p).filter(fits);
                 matching.next()
             }
-            _ => None,
+            // sched_move_task(): out of one group and into another, on the spot.
+            (None, _) => state.cpus[ev.cpu()].context.detached,
         };
         let Some(pid) = pid else {
             report.without_input("attach", "which task joined");
@@ -386,6 +399,7 @@ fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr:
             let mut after = queue.avg;
             after.detach::<HalfLife32>(&task.avg, task.weight);
             compare(report, "detach", &after.avg, UNEXPLAINED);
+            state.cpus[ev.cpu()].context.detached = Some(task.pid);
         }
         None => report.without_input("detach", "which entity left"),
     }
@@ -512,6 +526,7 @@ fn other(ev: &Ev<'_>, state: &mut State<'_>) -> Option<()> {
             }
             cpu.context.forking = None;
             cpu.context.last_se = None;
+            cpu.context.left_cpu = None;
         }
         Kind::SchedWaking => state.cpus[ev.cpu()].context.waking = ev.get("pid"),
         Kind::SchedWakeup | Kind::SchedWakeupNew => {
@@ -524,8 +539,10 @@ fn other(ev: &Ev<'_>, state: &mut State<'_>) -> Option<()> {
                 cpu.rt_queued.push(pid);
             }
             state.migrating.remove(&pid);
-            state.cpus[ev.cpu()].context.waking = None;
-            state.cpus[ev.cpu()].context.forking = None;
+            let context = &mut state.cpus[ev.cpu()].context;
+            context.waking = None;
+            context.forking = None;
+            context.left_cpu = None;
         }
         Kind::SchedProcessFork => {
             let child = ev.get("child_pid")?;
@@ -539,10 +556,10 @@ fn other(ev: &Ev<'_>, state: &mut State<'_>) -> Option<()> {
             let (pid, dest) = (ev.get("pid")?, ev.cpu_field("dest_cpu")?);
             state.migrating.insert(pid, dest);
             let sleeping = state.cpus[ev.cpu()].context.waking == Some(pid);
-            state.cpus[ev.cpu()].context.removing = sleeping.then_some(pid);
-            if let Some(task) = state.by_pid.get(&pid).and_then(|se| state.tasks.get_mut(se)) {
-                task.cpu = dest;
-            }
+            let orig = ev.cpu_field("orig_cpu");
+            let context = &mut state.cpus[ev.cpu()].context;
+            context.removing = sleeping.then_some(pid);
+            context.left_cpu = orig.filter(|_| sleeping);
         }
         Kind::StrfIn => state.cpus[ev.cpu()].context.placing = true,
         Kind::StrfRet => state.cpus[ev.cpu()].context.placing = false,

@@ -62,6 +62,10 @@ pub(super) struct Context {
     pub(super) last_se: Option<u64>,
     /// The task that is being woken.
     pub(super) waking: Option<i64>,
+    /// The CPU that the waking task leaves.
+    pub(super) left_cpu: Option<usize>,
+    /// The task that was detached last.
+    pub(super) detached: Option<i64>,
     /// Between entry and exit of select_task_rq_fair().
     pub(super) placing: bool,
 }
