@@ -22,6 +22,7 @@ struct Seen {
 /// What was seen of the clocks.
 pub(super) struct Clock {
     invariant: bool,
+    counter_scale: bool,
     /// By CPU: the last record of update_rq_clock().
     entries: Vec<Option<Seen>>,
     /// By CPU: the last update of the root queue.
@@ -31,7 +32,12 @@ pub(super) struct Clock {
 impl Clock {
     /// Nothing yet.
     pub(super) fn new(machine: &Machine) -> Self {
-        Self { invariant: machine.freq_ref, entries: vec![None; machine.n_cpus], updates: vec![None; machine.n_cpus] }
+        Self {
+            invariant: machine.freq_ref,
+            counter_scale: machine.counter_scale,
+            entries: vec![None; machine.n_cpus],
+            updates: vec![None; machine.n_cpus],
+        }
     }
 
     /// Looks at one event.
@@ -66,7 +72,13 @@ impl Clock {
 
     fn seen(&self, clock: RqClock, cpu: usize, state: &State<'_>) -> Option<Seen> {
         let of = state.cpus.get(cpu)?;
-        let scale = if self.invariant { of.freq_scale } else { Some(1024) };
+        let scale = if self.counter_scale {
+            None
+        } else if self.invariant {
+            of.freq_scale
+        } else {
+            Some(1024)
+        };
         Some(Seen { clock, idle: of.curr? == 0, scale, idled: false, changed: false })
     }
 
@@ -88,7 +100,7 @@ impl Clock {
             return None;
         };
         let Some(scale) = last.scale else {
-            report.without_input("clock_pelt", "the frequency before its first change");
+            report.without_input("clock_pelt", "the frequency scale (before its first change, or from counters)");
             return None;
         };
         let mut computed = last.clock;
@@ -128,7 +140,7 @@ impl Clock {
             return None;
         }
         let Some(scale) = last.scale else {
-            report.without_input("clock_pelt_span", "the frequency before its first change");
+            report.without_input("clock_pelt_span", "the frequency scale (before its first change, or from counters)");
             return None;
         };
         let dilated = cap_scale(cap_scale(task, state.machine.capacity[cpu]), scale);

@@ -42,6 +42,8 @@ struct PolicyState {
     asked_khz: Option<u32>,
     /// The CPU idled since the governor looked last.
     idled: bool,
+    /// `cached_raw_freq` after the last decision.
+    cached_khz: Option<u32>,
 }
 
 /// What was seen of the decisions.
@@ -108,8 +110,14 @@ impl Freq {
 
     fn util_in(&mut self, ev: &Ev<'_>, state: &State<'_>) -> Option<()> {
         let cpu = ev.cpu_field("cpu")?;
-        let util = sugov_util(state, cpu, ev.u("boost")?, state.cpus.get(cpu)?.bw_min).ok();
-        self.contexts[ev.cpu()].utils.push(util);
+        // Whether the fair server is active is not recorded: only a result that does not depend on it counts.
+        let of = state.cpus.get(cpu)?;
+        let util = |bw_min: u64| {
+            let bw_min = if of.rt_queued.is_empty() { bw_min } else { state.machine.capacity[cpu] };
+            sugov_util(state, cpu, ev.u("boost")?, Some(bw_min)).ok()
+        };
+        let (with, without) = (util(state.machine.fair_server), util(0));
+        self.contexts[ev.cpu()].utils.push(if of.bw_min.is_some() || with == without { with } else { None });
         Some(())
     }
 
@@ -128,6 +136,16 @@ impl Freq {
 
     /// The next frequency as the governor computes it (get_next_freq(), v6.12; before v6.8 the headroom is added there).
     fn compute_next(&self, input: &NextIn, machine: &Machine) -> u32 {
+        let raw_khz = self.raw_freq(input, machine);
+        if raw_khz == input.cached_khz && !input.need {
+            return input.next_khz;
+        }
+        let policy = &machine.policies[input.policy];
+        resolve_freq(policy.table.as_ref(), raw_khz, input.limits, Relation::L, true)
+    }
+
+    /// The frequency before it is resolved: the reference, times the utilisation.
+    fn raw_freq(&self, input: &NextIn, machine: &Machine) -> u32 {
         let policy = &machine.policies[input.policy];
         let util = if self.bounded { input.util } else { map_util_perf(input.util) };
         let reference = if machine.freq_ref {
@@ -137,15 +155,12 @@ impl Freq {
         } else {
             input.cur_khz
         };
-        let raw_khz = map_util_freq(util, reference.into(), input.max) as u32;
-        if raw_khz == input.cached_khz && !input.need {
-            return input.next_khz;
-        }
-        resolve_freq(policy.table.as_ref(), raw_khz, input.limits, Relation::L, true)
+        map_util_freq(util, reference.into(), input.max) as u32
     }
 
     fn decided(&mut self, ev: &Ev<'_>, input: &NextIn, ret_khz: u32, state: &State<'_>, report: &mut RecordingReport) {
         report.compare("next_freq", ev.time_ns(), ret_khz, self.compute_next(input, state.machine), UNEXPLAINED);
+        let raw_khz = self.raw_freq(input, state.machine);
         let policy = &mut self.policies[input.policy];
         if let Some((next_khz, uncertain)) = policy.next_khz {
             let cause =
@@ -154,13 +169,21 @@ impl Freq {
         }
         let lower = ret_khz < input.next_khz && !input.need && self.contexts[ev.cpu()].single;
         let hold = lower && !policy.idled;
+        if !hold {
+            policy.cached_khz = Some(raw_khz);
+        }
         policy.next_khz = Some((if hold { input.next_khz } else { ret_khz }, lower));
         policy.idled = false;
         self.contexts[ev.cpu()].ret_khz = Some(ret_khz);
     }
 
+    /// The exit of get_next_freq(): `cached` is what the call left there, so the one before is that of the last decision.
     fn next(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) -> Option<()> {
-        let input = self.read_next(ev, state)?;
+        let mut input = self.read_next(ev, state)?;
+        let raw_khz = self.raw_freq(&input, state.machine);
+        report.compare("raw_freq", ev.time_ns(), input.cached_khz, raw_khz, UNEXPLAINED);
+        // Without a decision before, the table answers; a frequency of 0 is never asked for.
+        input.cached_khz = self.policies[input.policy].cached_khz.unwrap_or(0);
         self.decided(ev, &input, ev.get("ret")? as u32, state, report);
         Some(())
     }

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use opplab_kernel::cpufreq::freq_table::FreqTable;
+use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, cpu_bw_dl};
 use opplab_kernel::energy_model::{EmForm, EmPerfDomain, EmPerfState};
 use opplab_trace::{Event, ReadOptions, TraceFile, Value};
 
@@ -133,7 +134,7 @@ impl Ev<'_> {
     pub fn kind(&self) -> Kind {
         self.record.kind
     }
-    /// When, on the trace clock (of the recordings: the scheduler's clock), in ns.
+    /// When, in ns, as `trace-cmd report` shows it.
     pub fn time_ns(&self) -> u64 {
         self.record.time_ns
     }
@@ -173,7 +174,6 @@ impl Events {
         let options =
             ReadOptions { missing_ok: true, ..ReadOptions::only(&KINDS.iter().map(|k| k.0).collect::<Vec<_>>()) };
         let reader = file.reader(&options).map_err(fail)?;
-        let offset_ns = reader.meta().time_offset_ns;
         let names = reader.tasks().iter().map(|(&pid, name)| (pid.into(), String::from_utf8_lossy(name).into_owned()));
         let names = names.collect();
         drop(reader);
@@ -196,7 +196,7 @@ impl Events {
             }
             if let Some((kind, schema, integers)) = &known[index] {
                 events.records.push(Record {
-                    time_ns: event.time_ns.wrapping_sub(offset_ns as u64),
+                    time_ns: event.time_ns,
                     cpu: event.cpu as usize,
                     pid: event.pid.into(),
                     kind: *kind,
@@ -258,8 +258,12 @@ pub struct Machine {
     pub llc: Vec<u64>,
     /// Kernel release, as `uname -r` says.
     pub release: String,
-    /// `CONFIG_HZ` of the recordings' kernels.
+    /// `CONFIG_HZ`; no snapshot tells it, Debian's is taken.
     pub hz: u64,
+    /// The frequency scale follows counters (cppc_cpufreq's), which no event shows.
+    pub counter_scale: bool,
+    /// The bandwidth of each CPU's fair server as a performance, 0 if there is none.
+    pub fair_server: u64,
 }
 
 /// "0,3-5" as numbers.
@@ -366,6 +370,15 @@ impl Machine {
                     form: EmForm::V6_9,
                 },
             );
+        }
+        let cmdline = std::fs::read_to_string(dir.join("cmdline.txt")).unwrap_or_default();
+        let cppc = machine.policies.iter().any(|policy| policy.driver.contains("cppc"));
+        machine.counter_scale = cppc && !cmdline.contains("fie_disabled=1");
+        let server =
+            |name: &str| debugfs.get(&format!("sched/fair_server/cpu0/{name}")).and_then(|v| v.parse::<u64>().ok());
+        if let (Some(runtime), Some(period)) = (server("runtime"), server("period")) {
+            // to_ratio(), then cpu_bw_dl().
+            machine.fair_server = cpu_bw_dl((runtime << BW_SHIFT).checked_div(period).unwrap_or(0));
         }
         if let Some(pct) = debugfs.get("sched/domains/cpu0/domain0/imbalance_pct").and_then(|value| value.parse().ok())
         {

@@ -66,6 +66,19 @@ fn carried(avg: &SchedAvg) -> (u64, u64, u64, u32, u32, u64) {
     (avg.last_update_time, avg.load_sum, avg.runnable_sum, avg.util_sum, avg.period_contrib, avg.util_avg)
 }
 
+/// Why two states of a queue or an entity differ where no record says so.
+fn load_cause(found: &SchedAvg, known: &SchedAvg, otherwise: &'static str) -> &'static str {
+    let but_load = |avg: &SchedAvg| SchedAvg { load_sum: 0, load_avg: 0, ..*avg };
+    let (mut found, known) = (but_load(found), but_load(known));
+    found.runnable_avg = known.runnable_avg;
+    found.util_est = known.util_est;
+    if found == known {
+        "only the load: a task's attributes were set, which renews its load_avg (no probe)"
+    } else {
+        otherwise
+    }
+}
+
 fn run(from: Kind, avg: &mut SchedAvg, facts: &UpdateFacts) -> bool {
     match from {
         Kind::UpdSe => {
@@ -132,6 +145,7 @@ fn upd_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> O
         } else {
             UNEXPLAINED
         };
+        let cause = load_cause(&found, &task.avg, cause);
         report.compare("carry_se", ev.time_ns(), carried(&found), carried(&task.avg), cause);
         found.load_avg = task.avg.load_avg;
         found.runnable_avg = task.avg.runnable_avg;
@@ -229,6 +243,7 @@ fn upd_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
         } else {
             UNEXPLAINED
         };
+        let cause = load_cause(&found, &queue.avg.avg, cause);
         report.compare("carry_cfs", ev.time_ns(), carried(&found), carried(&queue.avg.avg), cause);
     }
     found.load_avg = queue.avg.avg.load_avg;
@@ -318,8 +333,9 @@ fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr:
         || got.runnable_sum > queue.avg.avg.runnable_sum
         || got.load_sum > queue.avg.avg.load_sum;
     let fork = context.forking;
-    let compare = |report: &mut RecordingReport, kind, computed: &SchedAvg, cause: &str| {
+    let compare = |report: &mut RecordingReport, kind, computed: &SchedAvg| {
         let computed = SchedAvg { util_est: got.util_est, ..*computed };
+        let cause = load_cause(got, &computed, UNEXPLAINED);
         report.compare(kind, ev.time_ns(), *got, computed, cause);
     };
     if let Some(child) = fork.filter(|_| joins) {
@@ -332,7 +348,7 @@ fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr:
         post_init_entity_util_avg(&mut avg, weight, &queue.before_update, state.machine.capacity[cpu]);
         let mut after = queue.avg;
         after.attach::<HalfLife32>(&mut avg, weight);
-        compare(report, "attach_new", &after.avg, UNEXPLAINED);
+        compare(report, "attach_new", &after.avg);
         state.new_tasks.insert(child, (avg, cpu, addr));
         return;
     }
@@ -341,21 +357,18 @@ fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr:
         let mut candidates = state.migrating.iter().filter(|(_, dest)| **dest == cpu).map(|(&pid, _)| pid);
         let (first, second) = (candidates.next(), candidates.next());
         let of_waking = state.cpus[ev.cpu()].context.waking.filter(|pid| state.migrating.get(pid) == Some(&cpu));
+        // Several may be under way: the one whose averages explain the change.
+        let fits = |pid: &i64| {
+            state.task(*pid).is_some_and(|task| {
+                queue.avg.avg.util_avg.wrapping_add(task.avg.util_avg) == got.util_avg
+                    && queue.avg.avg.runnable_avg.wrapping_add(task.avg.runnable_avg) == got.runnable_avg
+            })
+        };
+        let matching = state.migrating.iter().filter(|(_, d)| **d == cpu).map(|(&pid, _)| pid).find(fits);
+        // The last resort is sched_move_task(): out of one group and into another, on the spot.
         let pid = match (first, second) {
-            _ if of_waking.is_some() => of_waking,
             (Some(pid), None) => Some(pid),
-            (Some(_), Some(_)) => {
-                // Several are under way: the one whose averages explain the change.
-                let fits = |pid: &i64| {
-                    state.task(*pid).is_some_and(|task| {
-                        queue.avg.avg.util_avg.wrapping_add(task.avg.util_avg) == got.util_avg
-                            && queue.avg.avg.runnable_avg.wrapping_add(task.avg.runnable_avg) == got.runnable_avg
-                    })
-                };
-                let mut matching = state.migrating.iter().filter(|(_, d)| **d == cpu).map(|(&p, _)| p).filter(fits);
-                matching.next()
-            }
-            // sched_move_task(): out of one group and into another, on the spot.
+            (Some(_), Some(_)) => matching.or(of_waking),
             (None, _) => state.cpus[ev.cpu()].context.detached,
         };
         let Some(pid) = pid else {
@@ -374,7 +387,7 @@ fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr:
         let masked = task_util_est_masked(&avg);
         let mut after = queue.avg;
         after.attach::<HalfLife32>(&mut avg, weight);
-        compare(report, "attach", &after.avg, UNEXPLAINED);
+        compare(report, "attach", &after.avg);
         if let Some(task) = state.tasks.get_mut(&se) {
             task.avg = avg;
             task.cfs = Some(addr);
@@ -398,7 +411,7 @@ fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr:
         Some((_, task)) => {
             let mut after = queue.avg;
             after.detach::<HalfLife32>(&task.avg, task.weight);
-            compare(report, "detach", &after.avg, UNEXPLAINED);
+            compare(report, "detach", &after.avg);
             state.cpus[ev.cpu()].context.detached = Some(task.pid);
         }
         None => report.without_input("detach", "which entity left"),
