@@ -28,6 +28,9 @@ struct Context {
     single: bool,
     /// Since the last update began: the largest utilisation of the policy's CPUs, `None` if one could not be computed.
     utils: Vec<Option<u64>>,
+    /// The averages (`util_avg`, `runnable_avg`) of a CPU's queue that an entity just joined or left: the governor is told
+    /// before that change is recorded.
+    moved: Option<(usize, u64, u64)>,
     next_in: Option<NextIn>,
     /// What get_next_freq() answered, not yet passed on.
     ret_khz: Option<u32>,
@@ -42,8 +45,8 @@ struct PolicyState {
     asked_khz: Option<u32>,
     /// The CPU idled since the governor looked last.
     idled: bool,
-    /// `cached_raw_freq` after the last decision.
-    cached_khz: Option<u32>,
+    /// `cached_raw_freq` before and after the last decision, if that was not held, and `next_freq` before it.
+    cached_khz: Option<(u32, u32, u32)>,
 }
 
 /// What was seen of the decisions.
@@ -72,7 +75,7 @@ impl Freq {
         let known = match ev.kind() {
             Kind::SgSingle | Kind::SgShared => {
                 let single = ev.kind() == Kind::SgSingle;
-                self.contexts[ev.cpu()] = Context { single, ..Context::default() };
+                self.contexts[ev.cpu()] = Context { single, moved: moved(ev), ..Context::default() };
                 Some(())
             }
             Kind::SgUtil => self.util_out(ev, state, report),
@@ -101,7 +104,8 @@ impl Freq {
 
     fn util_out(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) -> Option<()> {
         let cpu = ev.cpu_field("cpu")?;
-        match sugov_util(state, cpu, ev.u("boost")?, Some(ev.u("bw_min")?)) {
+        let moved = self.contexts[ev.cpu()].moved;
+        match sugov_util(state, cpu, moved, ev.u("boost")?, Some(ev.u("bw_min")?)) {
             Ok(util) => report.compare("sugov_util", ev.time_ns(), ev.u("util")?, util, UNEXPLAINED),
             Err(reason) => report.without_input("sugov_util", reason),
         }
@@ -112,9 +116,10 @@ impl Freq {
         let cpu = ev.cpu_field("cpu")?;
         // Whether the fair server is active is not recorded: only a result that does not depend on it counts.
         let of = state.cpus.get(cpu)?;
+        let (moved, boost) = (self.contexts[ev.cpu()].moved, ev.u("boost")?);
         let util = |bw_min: u64| {
             let bw_min = if of.rt_queued.is_empty() { bw_min } else { state.machine.capacity[cpu] };
-            sugov_util(state, cpu, ev.u("boost")?, Some(bw_min)).ok()
+            sugov_util(state, cpu, moved, boost, Some(bw_min)).ok()
         };
         let (with, without) = (util(state.machine.fair_server), util(0));
         self.contexts[ev.cpu()].utils.push(if of.bw_min.is_some() || with == without { with } else { None });
@@ -169,9 +174,7 @@ impl Freq {
         }
         let lower = ret_khz < input.next_khz && !input.need && self.contexts[ev.cpu()].single;
         let hold = lower && !policy.idled;
-        if !hold {
-            policy.cached_khz = Some(raw_khz);
-        }
+        policy.cached_khz = Some((if lower { input.cached_khz } else { raw_khz }, raw_khz, input.next_khz));
         policy.next_khz = Some((if hold { input.next_khz } else { ret_khz }, lower));
         policy.idled = false;
         self.contexts[ev.cpu()].ret_khz = Some(ret_khz);
@@ -183,7 +186,12 @@ impl Freq {
         let raw_khz = self.raw_freq(&input, state.machine);
         report.compare("raw_freq", ev.time_ns(), input.cached_khz, raw_khz, UNEXPLAINED);
         // Without a decision before, the table answers; a frequency of 0 is never asked for.
-        input.cached_khz = self.policies[input.policy].cached_khz.unwrap_or(0);
+        // A decision that was held restores it; that it was held shows in `next`.
+        input.cached_khz = match self.policies[input.policy].cached_khz {
+            Some((before_khz, _, next_khz)) if input.next_khz == next_khz => before_khz,
+            Some((_, after_khz, _)) => after_khz,
+            None => 0,
+        };
         self.decided(ev, &input, ev.get("ret")? as u32, state, report);
         Some(())
     }
@@ -267,6 +275,22 @@ impl Freq {
     }
 }
 
+/// The governor runs because an entity joins or leaves a queue (attach_entity_load_avg(), detach_entity_load_avg()): the
+/// queue's record follows the governor's at once, without an update of its own.
+fn moved(ev: &Ev<'_>) -> Option<(usize, u64, u64)> {
+    let mut next = ev.next_on_cpu();
+    while let Some(ev) = next {
+        match ev.kind() {
+            Kind::SgUtil | Kind::SgUtilIn | Kind::SgNext | Kind::SgNextIn | Kind::SgNextRet => {}
+            Kind::Fsw | Kind::Setscale | Kind::CpuFrequency | Kind::SgEff => {}
+            Kind::PeltCfs => return Some((ev.cpu_field("cpu")?, ev.u("util_avg")?, ev.u("runnable_avg")?)),
+            _ => return None,
+        }
+        next = ev.next_on_cpu();
+    }
+    None
+}
+
 fn policy_of(machine: &Machine, cpu: usize) -> Option<usize> {
     machine.policies.iter().position(|policy| policy.cpus.contains(&cpu))
 }
@@ -288,14 +312,25 @@ pub(super) fn rq_facts(state: &State<'_>, cpu: usize, bw_min: Option<u64>) -> Re
 }
 
 /// sugov_get_util(), v6.12. The recorded lower bound stands for bandwidth and real-time tasks alike.
-fn sugov_util(state: &State<'_>, cpu: usize, boost: u64, bw_min: Option<u64>) -> Result<u64, &'static str> {
+fn sugov_util(
+    state: &State<'_>,
+    cpu: usize,
+    moved: Option<(usize, u64, u64)>,
+    boost: u64,
+    bw_min: Option<u64>,
+) -> Result<u64, &'static str> {
     let Some(queue) = state.root(cpu).filter(|queue| queue.averages_known) else {
         return Err("the run queue's averages before their first record");
     };
     if !queue.util_est_known {
         return Err("the run queue's estimate before its first record");
     }
-    let avg = &queue.avg.avg;
+    let mut avg = queue.avg.avg;
+    if let Some((of, util_avg, runnable_avg)) = moved
+        && of == cpu
+    {
+        (avg.util_avg, avg.runnable_avg) = (util_avg, runnable_avg);
+    }
     let rq = rq_facts(state, cpu, bw_min)?;
     let cfs = avg.util_avg.max(avg.runnable_avg).max(avg.util_est.into()).min(rq.capacity);
     let effective = effective_cpu_util(&rq, cfs);

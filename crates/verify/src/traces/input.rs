@@ -108,6 +108,8 @@ struct Record {
     kind: Kind,
     schema: usize,
     at: usize,
+    /// The next record of the same CPU.
+    next: Option<usize>,
 }
 
 /// All events of a recording in time order.
@@ -129,7 +131,15 @@ pub struct Ev<'a> {
     record: &'a Record,
 }
 
-impl Ev<'_> {
+impl<'a> Ev<'a> {
+    /// What the same CPU did next.
+    pub fn next_on_cpu(&self) -> Option<Ev<'a>> {
+        self.record.next.map(|at| Ev { events: self.events, record: &self.events.records[at] })
+    }
+    /// The name of a task, if the trace lists it.
+    pub fn name_of(&self, pid: i64) -> Option<&'a str> {
+        self.events.names.get(&pid).map(String::as_str)
+    }
     /// What it is.
     pub fn kind(&self) -> Kind {
         self.record.kind
@@ -202,6 +212,7 @@ impl Events {
                     kind: *kind,
                     schema: *schema,
                     at: events.values.len(),
+                    next: None,
                 });
                 events.values.extend(integers.iter().map(|&at| match event.value(at) {
                     Value::U64(value) => value as i64,
@@ -214,6 +225,12 @@ impl Events {
         let outcome = file.stream(&options, &mut sink).map_err(fail)?;
         if let Some(problem) = outcome.problems.first() {
             return Err(VerifyError::Read { path: path.to_owned(), reason: problem.to_string() });
+        }
+        let mut last: BTreeMap<usize, usize> = BTreeMap::new();
+        for at in 0..events.records.len() {
+            if let Some(before) = last.insert(events.records[at].cpu, at) {
+                events.records[before].next = Some(at);
+            }
         }
         events.lost = outcome.missed.len() as u64;
         Ok(events)

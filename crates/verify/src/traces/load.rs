@@ -140,6 +140,8 @@ fn upd_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> O
             "its weight was changed in between"
         } else if group {
             "a group's entity: changes in the group were propagated"
+        } else if state.stale.contains(&pid) {
+            "it joined a queue whose averages were not known yet"
         } else if !state.has_pelt_events {
             "it joined another queue, which was not recorded (no probe)"
         } else {
@@ -161,6 +163,7 @@ fn upd_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> O
     if !group {
         state.by_pid.insert(pid, addr);
         state.migrating.remove(&pid);
+        state.stale.remove(&pid);
     }
     state.cpus[ev.cpu()].context.last_se = Some(addr);
     Some(())
@@ -252,6 +255,7 @@ fn upd_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     let mut avg = found;
     let crossed = run(Kind::UpdCfs, &mut avg, &facts);
     queue.before_update = before_update;
+    queue.before_known = queue.averages_known;
     queue.avg.avg = avg;
     queue.averages_known |= crossed;
     queue.h_nr_queued = queued;
@@ -326,6 +330,8 @@ fn pelt_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) ->
 fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr: u64, cpu: usize, got: &SchedAvg) {
     let Some(queue) = state.queues.get(&addr).filter(|queue| queue.averages_known).cloned() else {
         report.without_input("attach", "the averages of the queue before");
+        let joining: Vec<i64> = state.migrating.iter().filter(|(_, d)| **d == cpu).map(|(&pid, _)| pid).collect();
+        state.stale.extend(joining.into_iter().chain(state.cpus[ev.cpu()].context.forking));
         return;
     };
     let context = &state.cpus[ev.cpu()].context;
@@ -345,6 +351,11 @@ fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr:
         };
         let mut avg = init_entity_runnable_average(weight, true);
         // wake_up_new_task() looks at the queue before it is brought up to date for the newcomer.
+        if !queue.before_known {
+            report.without_input("attach_new", "the averages of the queue before");
+            state.stale.insert(child);
+            return;
+        }
         post_init_entity_util_avg(&mut avg, weight, &queue.before_update, state.machine.capacity[cpu]);
         let mut after = queue.avg;
         after.attach::<HalfLife32>(&mut avg, weight);
@@ -517,6 +528,11 @@ fn pelt_hw(ev: &Ev<'_>, report: &mut RecordingReport) -> Option<()> {
     Some(())
 }
 
+/// A real-time task; those of the stop class show a priority of 0 too.
+fn is_rt(ev: &Ev<'_>, pid: i64, prio: i64) -> bool {
+    (0..100).contains(&prio) && !ev.name_of(pid).is_some_and(|name| name.starts_with("migration/"))
+}
+
 /// Scheduling events: who runs where.
 fn other(ev: &Ev<'_>, state: &mut State<'_>) -> Option<()> {
     match ev.kind() {
@@ -524,8 +540,7 @@ fn other(ev: &Ev<'_>, state: &mut State<'_>) -> Option<()> {
             let (next, prio) = (ev.get("next_pid")?, ev.get("next_prio")?);
             let (prev, prev_state) = (ev.get("prev_pid")?, ev.get("prev_state")?);
             let cpu = &mut state.cpus[ev.cpu()];
-            // A task of the stop class shows a priority of 0 too, which is taken for a real-time one here.
-            let (rt, dl) = ((0..100).contains(&prio), prio < 0);
+            let (rt, dl) = (is_rt(ev, next, prio), prio < 0);
             cpu.rt.mixed |= rt != cpu.curr_rt || cpu.curr.is_none();
             cpu.dl.mixed |= dl != cpu.curr_dl || cpu.curr.is_none();
             cpu.curr = Some(next);
@@ -545,7 +560,7 @@ fn other(ev: &Ev<'_>, state: &mut State<'_>) -> Option<()> {
         Kind::SchedWakeup | Kind::SchedWakeupNew => {
             let (pid, prio) = (ev.get("pid")?, ev.get("prio")?);
             let target = ev.cpu_field("target_cpu")?;
-            if (0..100).contains(&prio)
+            if is_rt(ev, pid, prio)
                 && let Some(cpu) = state.cpus.get_mut(target)
                 && !cpu.rt_queued.contains(&pid)
             {

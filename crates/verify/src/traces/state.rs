@@ -1,6 +1,6 @@
 //! What the records have shown so far: tasks, run queues, CPUs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use opplab_kernel::pelt::SchedAvg;
 use opplab_kernel::sched::attach::CfsAvg;
@@ -37,6 +37,8 @@ pub(super) struct Queue {
     pub(super) avg: CfsAvg,
     /// The averages at the entry of the last update.
     pub(super) before_update: SchedAvg,
+    /// Those were known.
+    pub(super) before_known: bool,
     /// `load_avg` and `runnable_avg` were recorded (or computed) once.
     pub(super) averages_known: bool,
     /// `util_est` was recorded once.
@@ -161,6 +163,8 @@ pub(super) struct State<'a> {
     pub(super) overutilized: Option<bool>,
     /// Tasks that were attached when they were made, before their first update: averages, CPU, queue.
     pub(super) new_tasks: BTreeMap<i64, (SchedAvg, usize, u64)>,
+    /// Tasks that joined a queue in a way that could not be followed, until their next update.
+    pub(super) stale: BTreeSet<i64>,
     /// The recording holds `pelt_*` records.
     pub(super) has_pelt_events: bool,
 }
@@ -195,6 +199,7 @@ impl<'a> State<'a> {
             migrating: BTreeMap::new(),
             overutilized: None,
             new_tasks: BTreeMap::new(),
+            stale: BTreeSet::new(),
             has_pelt_events: recording.events.iter().any(|event| event.kind() == Kind::PeltCfs),
         }
     }
