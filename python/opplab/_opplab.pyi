@@ -3,6 +3,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from opplab import _opplab_kernel as kernel  # noqa: F401
+
 __version__: str
 
 def names(kind: str) -> list[tuple[str, str]]: ...
@@ -38,9 +40,7 @@ class Workload:
 
 class Case:
     @staticmethod
-    def build(
-        machine: Machine, workload: Workload, policy: dict[str, Any], seed: int, duration_ns: int
-    ) -> Case: ...
+    def build(machine: Machine, workload: Workload, policy: dict[str, Any], seed: int, duration_ns: int) -> Case: ...
     def run(self, check: bool) -> dict[str, Any]: ...
     def events(self, tables: list[str]) -> dict[str, dict[str, npt.NDArray[Any]]]: ...
     def perfetto(self) -> bytes: ...

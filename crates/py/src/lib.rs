@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 mod case;
 mod error;
+mod kernel;
 mod machine;
 mod names;
 mod perfetto;
@@ -21,6 +22,8 @@ mod _opplab {
 
     #[pymodule_export]
     use super::case::PyCase;
+    #[pymodule_export]
+    use super::kernel::bindings;
     #[pymodule_export]
     use super::machine::PyMachine;
     #[pymodule_export]
