@@ -53,6 +53,7 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--method", type=click.Choice(["default", "mmtests"]), default="default", show_default=True)
 @click.option("--summary", type=click.Choice(SUMMARIES), help="Another of mmtests' summaries than the benchmark's own.")
 @click.option("--table", type=TableName(), default="detail", show_default=True, help=_TABLES_HELP)
+@click.option("--layout", default="", help="Of detail: blocks, slides, boxes; of overview: overview, grid.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True)
 @click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as the EPYC overview does.")
@@ -122,6 +123,9 @@ class Request:
 
     def _by_mmtests(self) -> bool:
         """The quick way: mmtests' own tables of a result tree."""
+        from opplab.comparison import check_layout
+
+        check_layout(str(self.options["layout"]), self.table, str(self.options["method"]))
         if self.options["method"] != "mmtests" or self.options["rules"] or self.options["junit"]:
             return False
         if self.form not in ("text", "html") or self.table in ("overview", "ppw", "power"):
@@ -189,6 +193,7 @@ class Request:
             confidence=float(str(self.options["confidence"])),
             overview_rule=bool(self.options["overview_rule"]),
             seed=int(str(self.options["seed"])),
+            layout=str(self.options["layout"]),
         )
         self.problems += tables.problems
         return tables

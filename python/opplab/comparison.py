@@ -399,7 +399,9 @@ def overview(
             near = abs(value - 1) <= (OVERVIEW_SAME if overview_rule else 0.005)
             per_watt.append(Cell(value, ratio=value, change=gain, same=column > 0 and near))
         better = "higher" if higher else "lower"
-        performance.append(Row("", name, cells, "", better, group="PERFORMANCE RATIOS"))
+        units = dict.fromkeys(series.unit for series in runs[0].series.values())
+        unit = next(iter(units)) if len(units) == 1 else ""
+        performance.append(Row("", name, cells, unit, better, group="PERFORMANCE RATIOS"))
         if any(cell is not None for cell in per_watt):
             efficiency.append(Row("", name, per_watt, "", "higher", group="PERFORMANCE-PER-WATT RATIOS"))
         if any(value is not None for value in watts):
@@ -503,6 +505,7 @@ def compare(
     confidence: float = 0.95,
     overview_rule: bool = False,
     seed: int = 1,
+    layout: str = "",
 ) -> Tables:
     """Compare runs.
 
@@ -526,6 +529,10 @@ def compare(
         Another of mmtests' summaries than the benchmark's own.
     confidence, overview_rule, seed
         See `compare_runs`.
+    layout : str
+        Of the default method's ``detail`` and ``nocompare``: ``blocks``, ``slides`` or ``boxes``. Of ``overview``:
+        ``overview``, or ``grid``, which sets machines side by side: several mmtests folders, or the machines of a
+        results table.
 
     Returns
     -------
@@ -544,8 +551,28 @@ def compare(
     >>> f"{table.rows[0].cells[1].change:.1f}% {table.rows[0].cells[1].significant}"
     '20.3% True'
     """
-    from opplab.sources import Source, open_source
+    from opplab.sources import Source, by_machine, open_source
+    from opplab.tables import laid_out
 
+    check_layout(layout, table, method)
+    if layout == "grid":
+        parts = []
+        for machine, part in by_machine(source):
+            one = compare(
+                part,
+                runs=runs,
+                baseline=baseline,
+                benchmarks=benchmarks,
+                metric=metric,
+                report=report,
+                table=table,
+                confidence=confidence,
+                overview_rule=overview_rule,
+            )
+            parts.append((machine, one))
+        return Tables(
+            [_grid([(machine, one[0]) for machine, one in parts])], [p for _, one in parts for p in one.problems]
+        )
     place = source if isinstance(source, Source) else open_source(source)
     names = order_runs(list(runs) or place.runs(), baseline)
     if not names:
@@ -576,8 +603,48 @@ def compare(
             tables.append(mmtests_comparison(found, wanted, report, table, seed, summary))
         else:
             kind = "nocompare" if monitor else table
-            tables.append(compare_runs(found, kind=kind, confidence=confidence, seed=seed, overview_rule=overview_rule))
+            done = compare_runs(found, kind=kind, confidence=confidence, seed=seed, overview_rule=overview_rule)
+            tables.append(laid_out(done, layout) if layout else done)
     return Tables(tables, problems)
+
+
+LAYOUTS = {
+    "detail": ("blocks", "slides", "boxes"),
+    "nocompare": ("blocks", "boxes"),
+    "overview": ("overview", "grid"),
+}
+
+
+def check_layout(layout: str, table: str, method: str) -> None:
+    """Refuse a layout that the table does not have."""
+    if not layout:
+        return
+    known = LAYOUTS.get(table, ()) if method == "default" else ()
+    if layout not in known:
+        there = f"it has {', '.join(known)}" if known else "it has only one"
+        raise InputError(f"table '{table}' of method {method} has no layout '{layout}'; {there}")
+
+
+def _grid(parts: Sequence[tuple[str, Table]]) -> Table:
+    """Overviews of several machines side by side, without their baselines."""
+    from opplab.tables import Row, Table
+
+    rows: dict[tuple[str, str], Row] = {}
+    heads: list[str] = []
+    for machine, table in parts:
+        own = [f"{machine}\t{run}" for run in table.runs[1:]]
+        for row in table.rows:
+            known = rows.setdefault(
+                (row.group, row.operation), Row("", row.operation, [], row.unit, row.better, "", row.group)
+            )
+            known.cells += [None] * (len(heads) - len(known.cells)) + row.cells[1:]
+        heads += own
+    for row in rows.values():
+        row.cells += [None] * (len(heads) - len(row.cells))
+    runs = list(dict.fromkeys(head.partition("\t")[2] for head in heads))
+    table = Table("grid", runs, list(rows.values()), "Overview", "overview", heads=heads)
+    table.method = f"{parts[0][1].method}; columns of a machine: {', '.join(runs)}"
+    return table
 
 
 def _missing(place: Source, baseline: Run, metric: str, report: str, monitor: str) -> str:

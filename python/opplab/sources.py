@@ -243,6 +243,34 @@ class Files(Source):
         return None
 
 
+def by_machine(source: object) -> list[tuple[str, Source]]:
+    """Sources of one machine each: several result folders, or the machines of a results table."""
+    import polars as pl
+
+    if isinstance(source, list | tuple) and len(source) > 1 and all(Path(path).is_dir() for path in source):
+        found: dict[str, Source] = {}
+        for path in source:
+            name = _folder_name(Path(path))
+            while name in found:
+                name += "+"
+            found[name] = open_source(path)
+        if all(isinstance(one, Tree) for one in found.values()):
+            return list(found.items())
+    place = source if isinstance(source, Source) else open_source(source)  # type: ignore[arg-type]
+    if not isinstance(place, Frame):
+        return [("", place)]
+    machines = place.table["machine"].unique(maintain_order=True)
+    return [(name or "", Frame(place.table.filter(pl.col("machine").eq_missing(name)))) for name in machines]
+
+
+def _folder_name(path: Path) -> str:
+    """The name that tells result folders apart: mmtests calls them all ``work/log``."""
+    path = path.absolute()
+    while path.name in ("log", "work", "results") and path.parent != path:
+        path = path.parent
+    return path.name
+
+
 def _merge(into: Run, run: Run) -> None:
     """Add the values of another file as further iterations."""
     for label, series in run.series.items():

@@ -236,6 +236,29 @@ def test_a_folder_of_logs_is_a_run_and_its_files_are_iterations(tmp_path):
     assert table["cells"][1]["change_pct"] == pytest.approx(-100.0)
 
 
+def test_layouts_of_slides_boxes_and_grid(tmp_path):
+    tree = GIVEN / "results"
+    slides = cli(tree, "--baseline", ONDEMAND, "-b", "kernbench:Elapsed", "--layout", "slides").stdout
+    assert "212.1 ±0.5%  191.4 ±0.9% (   9.8%)" in slides
+    boxes = cli(tree, "--baseline", ONDEMAND, "-b", "kernbench:Elapsed", "--layout", "boxes").stdout
+    assert "|  Elapsed-4 | 212.06 |    1.06 | 191.38 *  9.75%*" in boxes
+    for name in ("big", "small"):
+        (tmp_path / name / "work").mkdir(parents=True)
+        (tmp_path / name / "work/log").symlink_to(tree.absolute())
+    folders = [tmp_path / name / "work/log" for name in ("big", "small")]
+    overview = ["--table", "overview", "-b", "tbench:tput", "--baseline", ONDEMAND]
+    grid = cli(*folders, *overview, "--layout", "grid").stdout.splitlines()
+    assert grid[0].split() == ["BENCHMARK", "big", "small", "UNIT", "BETTER", "IF"]
+    assert grid[2].split() == ["tbench", "1.11", "1.03", "1.11", "1.03", "MB/sec", "higher"]
+    runs = [open_source(tree).load(name, "kernbench") for name in (ONDEMAND, PERF)]
+    results.write(pl.concat(to_frame(runs, machine=name) for name in ("m1", "m2")), tmp_path / "two.parquet")
+    grid = cli(tmp_path / "two.parquet", "--table", "overview", "--metric", "Elapsed", "--layout", "grid").stdout
+    assert grid.splitlines()[1].split() == ["kernbench", "0.90", "0.90", "seconds", "lower"]
+    for wrong in ("--table ratio --layout boxes", "--layout grid", "--method mmtests --layout slides"):
+        result = CliRunner().invoke(opplab, ["compare", str(tree), "-b", "kernbench", *wrong.split()])
+        assert "has no layout" in str(result.exception)
+
+
 def test_public_names():
     import opplab as ol
 
