@@ -161,7 +161,7 @@ def compare_runs(
     from opplab.tables import Row, Table
 
     base = runs[0]
-    total = sum(sum(map(len, series.iterations)) for run in runs for series in run.series.values())
+    total = sum(series.count() for run in runs for series in run.series.values())
     resamples = min(_RESAMPLES, _DRAWS // max(1, total))
     if resamples < _FEWEST:
         resamples = 0
@@ -230,7 +230,7 @@ def _same_rule(overview_rule: bool) -> str:
 
 
 def _independent(series: Series) -> bool:
-    return len(series.iterations) >= _ITERATIONS and any(len(iteration) > 1 for iteration in series.iterations)
+    return series.is_grouped() and len(series.iterations) >= _ITERATIONS
 
 
 def _observations(series: Series, by_iteration: bool) -> list[float]:

@@ -135,8 +135,15 @@ class Frame(Source):
         if self._groups is None:
             keys = ["run", "benchmark", "metric", "param", "unit", "better"]
             groups = self.table.filter(pl.col("benchmark").is_not_null()).group_by(keys, maintain_order=True)
+            # Lists of iterations and seeds are only made when somebody will look at them.
+            grouped = groups.agg((pl.col("iteration").n_unique() < pl.len()).alias("grouped"))["grouped"].any()
+            seeded = self.table["seed"].null_count() < self.table.height
+            wanted = [
+                pl.col(name) if use else pl.lit(None).alias(name)
+                for name, use in (("iteration", grouped), ("seed", seeded))
+            ]
             found: dict[tuple[str, str], list[Any]] = {}
-            for run, benchmark, *rest in groups.agg("iteration", "seed", "value").iter_rows():
+            for run, benchmark, *rest in groups.agg(*wanted, "value").iter_rows():
                 found.setdefault((run, benchmark), []).append(rest)
             self._groups = found
         return self._groups
@@ -161,16 +168,20 @@ class Frame(Source):
             if metric and name != metric:
                 continue
             label = f"{name}-{param}" if param else str(name)
-            series = Series(label, name or "", param or "", unit or "", better == "higher")
-            if len(values) == 1 or len(set(iterations)) == len(values):
-                series.iterations = [[value] for value in values]
-                series.seeds = seeds if None not in seeds else None
-            else:
-                by_iteration: dict[int | None, list[float]] = {}
+            by_iteration: dict[int | None, list[float]] = {}
+            if iterations is not None and len(set(iterations)) < len(values):
                 for iteration, value in zip(iterations, values, strict=True):
                     by_iteration.setdefault(iteration, []).append(value)
-                series.iterations = list(by_iteration.values())
-            found.series[label] = series
+            found.series[label] = Series(
+                label,
+                name or "",
+                param or "",
+                unit or "",
+                better == "higher",
+                list(by_iteration.values()),
+                seeds if seeds is not None and None not in seeds and not by_iteration else None,
+                None if by_iteration else values,
+            )
         return found
 
     def watts(self, run: str, benchmark: str) -> float | None:
@@ -276,7 +287,7 @@ def _merge(into: Run, run: Run) -> None:
     for label, series in run.series.items():
         known = into.series.setdefault(label, series)
         if known is not series:
-            known.iterations += series.iterations
+            known.iterations.extend(series.iterations)
 
 
 def _nothing_of(run: str, benchmark: str) -> Run:
