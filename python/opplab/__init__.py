@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from opplab.api import Machine, Policy, Run, Workload, simulate
+    from opplab.comparison import compare
     from opplab.errors import CaseError, CheckError, FormatError, InputError, InternalError, OpplabError
     from opplab.experiments import Experiment
     from opplab.results import SCHEMA
+    from opplab.sources import read_mmtests
 
 # Public name -> the module that defines it.
 _HOME = {
@@ -31,6 +33,8 @@ _HOME = {
     "Run": "api",
     "SCHEMA": "results",
     "Workload": "api",
+    "compare": "comparison",
+    "read_mmtests": "sources",
     "simulate": "api",
 }
 
@@ -47,6 +51,8 @@ __all__ = [
     "Policy",
     "Run",
     "Workload",
+    "compare",
+    "read_mmtests",
     "simulate",
 ]
 

@@ -6,14 +6,13 @@ import sys
 
 import click
 
-from opplab.compare import TABLES, mmtests_table, order_runs
+from opplab.comparison import TABLES, mmtests_table, order_runs
 from opplab.errors import InputError
 from opplab.mmtests.summary import SUMMARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from opplab.runs import Problem, Run
-    from opplab.sources import Source
+    from opplab.runs import Problem
     from opplab.tables import Table
 
 FORMATS = ("text", "markdown", "html", "csv", "json", "latex")
@@ -54,6 +53,7 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--method", type=click.Choice(["default", "mmtests"]), default="default", show_default=True)
 @click.option("--summary", type=click.Choice(SUMMARIES), help="Another of mmtests' summaries than the benchmark's own.")
 @click.option("--table", type=TableName(), default="detail", show_default=True, help=_TABLES_HELP)
+@click.option("--layout", default="", help="Of detail: blocks, slides, boxes; of overview: overview, grid.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True)
 @click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as the EPYC overview does.")
@@ -123,6 +123,9 @@ class Request:
 
     def _by_mmtests(self) -> bool:
         """The quick way: mmtests' own tables of a result tree."""
+        from opplab.comparison import check_layout
+
+        check_layout(str(self.options["layout"]), self.table, str(self.options["method"]))
         if self.options["method"] != "mmtests" or self.options["rules"] or self.options["junit"]:
             return False
         if self.form not in ("text", "html") or self.table in ("overview", "ppw", "power"):
@@ -173,49 +176,27 @@ class Request:
         return not benchmarks or any(table.benchmark.startswith(name) for name in benchmarks)
 
     def _tables(self) -> list[Table]:
-        from opplab.compare import compare_runs, overview
-        from opplab.sources import open_source
+        from opplab.comparison import compare
 
-        place = open_source(self.source)
-        names = self._names(place.runs())
-        if not names:
-            raise InputError(f"no runs in {self.source[0]}")
-        asked = self._asked() or [(name, self.metric) for name in place.benchmarks(names[0])]
-        if not asked:
-            raise InputError(f"no benchmark that can be read in run '{names[0]}' of {self.source[0]}")
-        confidence = float(str(self.options["confidence"]))
-        rule = bool(self.options["overview_rule"])
-        if self.table in ("overview", "ppw", "power"):
-            loaded = []
-            for name, own_metric in asked:
-                metric = own_metric or place.default_metric(name, self.report)
-                runs = [self._load(place, run, name, metric) for run in names]
-                if not runs[0].series:
-                    raise InputError(f"run '{names[0]}' has no values of {name}" + (f" {metric}" if metric else ""))
-                loaded.append((name, runs, [place.watts(run, name) for run in names]))
-            return [overview(loaded, kind=self.table, confidence=confidence, overview_rule=rule)]
-        found = []
-        seed = int(str(self.options["seed"]))
-        for name, metric in asked:
-            runs = [self._load(place, run, name, metric) for run in names]
-            if not runs[0].series:
-                raise InputError(f"run '{names[0]}' has no values of {name}" + (f" {metric}" if metric else ""))
-            if self.options["method"] == "mmtests":
-                from opplab.compare import mmtests_comparison
-
-                found.append(mmtests_comparison(runs, metric, self.report, self.table, seed, self.summary))
-                continue
-            kind = "nocompare" if self.table.startswith("monitor:") else self.table
-            found.append(compare_runs(runs, kind=kind, confidence=confidence, seed=seed, overview_rule=rule))
-        return found
-
-    def _load(self, place: Source, run: str, benchmark: str, metric: str) -> Run:
-        if self.table.startswith("monitor:"):
-            found = place.monitor(run, self.table[8:], benchmark, metric)
-        else:
-            found = place.load(run, benchmark, metric, self.report)
-        self.problems += found.problems
-        return found
+        asked = self.options["runs"]
+        baseline = self.options["baseline"]
+        tables = compare(
+            self.source,
+            runs=[str(name) for name in asked] if isinstance(asked, list) else [],
+            baseline=None if baseline is None else str(baseline),
+            benchmarks=[f"{name}:{metric}" for name, metric in self._asked()],
+            metric=self.metric,
+            report=self.report,
+            table=self.table,
+            method=str(self.options["method"]),
+            summary=self.summary,
+            confidence=float(str(self.options["confidence"])),
+            overview_rule=bool(self.options["overview_rule"]),
+            seed=int(str(self.options["seed"])),
+            layout=str(self.options["layout"]),
+        )
+        self.problems += tables.problems
+        return tables
 
     def _check(self, tables: list[Table]) -> None:
         from opplab import gate

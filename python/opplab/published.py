@@ -79,7 +79,7 @@ class Published:
     @property
     def param(self) -> str:
         """The parameter's value: ``2`` of ``clients=2``."""
-        return "/".join(part.partition("=")[2] for part in self.parameter.split(";")) or ""
+        return "\t".join(part.partition("=")[2] for part in self.parameter.split(";")) or ""
 
 
 def _step(text: str) -> float:
@@ -206,7 +206,7 @@ def _check_percentages(seed: str) -> list[Finding]:
             continue
         candidates = bases[cell.table, cell.metric, cell.parameter]
         if not any(_explains(cell, base) for base in candidates):
-            name = " ".join(part for part in (cell.benchmark, cell.param, cell.variant) if part)
+            name = " ".join(part for part in (cell.benchmark, cell.param, cell.variant) if part).replace("\t", "/")
             computed = [_change_of(cell, cell.value, base.value) for base in candidates]
             more = "".join(
                 f" {value:.4g} against {base.value:g} and"

@@ -1,8 +1,8 @@
 """The short way from a cold command line to mmtests' own tables.
 
-``opplab compare TREE --runs A,B -b NAME --method mmtests`` needs neither click nor polars nor the extension, and importing
-them would take longer than the table. What is not exactly of that form is left to `opplab.cli`, which also says what is
-wrong with it; so this module has no errors of its own.
+``opplab compare TREE --runs A,B -b NAME --method mmtests`` needs neither click nor polars nor the extension, and
+importing them would take longer than the table. What is not exactly of that form is left to `opplab.cli`, which also
+says what is wrong with it; so this module has no errors of its own.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _print(directory: str, found: dict[str, list[str]], table: str, form: str) -
     from os.path import isdir
     from sys import stderr, stdout
 
-    from opplab.compare import mmtests_table, order_runs
+    from opplab.comparison import mmtests_table, order_runs
     from opplab.errors import InputError
 
     names = [name for name in found["runs"][-1].split(",") if name]

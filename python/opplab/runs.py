@@ -22,12 +22,13 @@ class Series:
     higher : bool
         Whether a larger value is the better one.
     iterations : list of list of float
-        Values, one inner list for each iteration of the benchmark. An iteration without a value is absent.
+        Values, one inner list for each iteration of the benchmark. An iteration without a value is absent. A million
+        values of one each are kept flat until somebody asks for the lists.
     seeds : list or None
         One seed for each iteration when the values come from a simulation; the same seed in two runs marks a pair.
     """
 
-    __slots__ = ("higher", "iterations", "label", "metric", "param", "seeds", "unit")
+    __slots__ = ("_flat", "_iterations", "higher", "label", "metric", "param", "seeds", "unit")
 
     def __init__(
         self,
@@ -38,23 +39,44 @@ class Series:
         higher: bool = False,
         iterations: list[list[float]] | None = None,
         seeds: list[int] | None = None,
+        flat: list[float] | None = None,
     ) -> None:
         self.label = label
         self.metric = metric
         self.param = param
         self.unit = unit
         self.higher = higher
-        self.iterations: list[list[float]] = [] if iterations is None else iterations
+        self._iterations: list[list[float]] = [] if iterations is None else iterations
+        # Values of iterations of one value each; then `_iterations` is empty.
+        self._flat = flat
         self.seeds = seeds
+
+    @property
+    def iterations(self) -> list[list[float]]:
+        """Values by iteration."""
+        if self._flat is not None:
+            self._iterations = [[value] for value in self._flat]
+            self._flat = None
+        return self._iterations
+
+    def count(self) -> int:
+        """How many values there are."""
+        return sum(map(len, self._iterations)) if self._flat is None else len(self._flat)
+
+    def is_grouped(self) -> bool:
+        """Whether an iteration has more than one value."""
+        return self._flat is None and any(len(iteration) > 1 for iteration in self._iterations)
 
     def values(self) -> list[float]:
         """All values of all iterations, in the order in which they were read."""
+        if self._flat is not None:
+            return self._flat
         if len(self.iterations) == 1:
             return self.iterations[0]
         return [value for iteration in self.iterations for value in iteration]
 
     def __repr__(self) -> str:
-        return f"Series({self.label!r}, n={sum(map(len, self.iterations))})"
+        return f"Series({self.label!r}, n={self.count()})"
 
 
 class Run:

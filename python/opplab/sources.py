@@ -7,29 +7,31 @@ a folder of mmtests results         its runs, e.g. ``5.9.0-ondemand``
 a results folder, ``.parquet``,     the policies in it (with kernel and machine where there are several)
 ``.csv`` with our columns
 ``published:SEED``                  drawn by `opplab.published` instead
-any other file                      one run a file, read by the first of `opplab.formats` that knows it
+any other file or folder            one run a file, read by the first of `opplab.formats` that knows it; a folder
+                                    of such files is one run, each file an iteration
 ==================================  =================================================================
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
 from opplab.mmtests.problems import UnknownName
-from opplab.runs import Run, Series
+from opplab.runs import Problem, Run, Series
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import polars as pl
-
-    from opplab.runs import Problem
 
 
 class Source:
     """Results of one or more runs."""
+
+    # What could not be read.
+    problems: list[Problem]
 
     def runs(self) -> list[str]:
         """Names of the runs."""
@@ -61,6 +63,7 @@ class Tree(Source):
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
+        self.problems = []
 
     def runs(self) -> list[str]:
         """Names of the runs."""
@@ -115,6 +118,7 @@ class Frame(Source):
     def __init__(self, table: pl.DataFrame) -> None:
         import polars as pl
 
+        self.problems = []
         several = [name for name in ("machine", "kernel") if table[name].drop_nulls().n_unique() > 1]
         if several:
             parts = [pl.col(name).fill_null("") for name in (*several, "policy")]
@@ -131,8 +135,15 @@ class Frame(Source):
         if self._groups is None:
             keys = ["run", "benchmark", "metric", "param", "unit", "better"]
             groups = self.table.filter(pl.col("benchmark").is_not_null()).group_by(keys, maintain_order=True)
+            # Lists of iterations and seeds are only made when somebody will look at them.
+            grouped = groups.agg((pl.col("iteration").n_unique() < pl.len()).alias("grouped"))["grouped"].any()
+            seeded = self.table["seed"].null_count() < self.table.height
+            wanted = [
+                pl.col(name) if use else pl.lit(None).alias(name)
+                for name, use in (("iteration", grouped), ("seed", seeded))
+            ]
             found: dict[tuple[str, str], list[Any]] = {}
-            for run, benchmark, *rest in groups.agg("iteration", "seed", "value").iter_rows():
+            for run, benchmark, *rest in groups.agg(*wanted, "value").iter_rows():
                 found.setdefault((run, benchmark), []).append(rest)
             self._groups = found
         return self._groups
@@ -151,22 +162,26 @@ class Frame(Source):
         if (run, benchmark) not in groups:
             if run not in self.runs():
                 raise UnknownName("run", run, self.runs())
-            raise UnknownName("benchmark", benchmark, self.benchmarks(run))
+            return _nothing_of(run, benchmark)
         found = Run(run, benchmark)
         for name, param, unit, better, iterations, seeds, values in groups[run, benchmark]:
             if metric and name != metric:
                 continue
             label = f"{name}-{param}" if param else str(name)
-            series = Series(label, name or "", param or "", unit or "", better == "higher")
-            if len(values) == 1 or len(set(iterations)) == len(values):
-                series.iterations = [[value] for value in values]
-                series.seeds = seeds if None not in seeds else None
-            else:
-                by_iteration: dict[int | None, list[float]] = {}
+            by_iteration: dict[int | None, list[float]] = {}
+            if iterations is not None and len(set(iterations)) < len(values):
                 for iteration, value in zip(iterations, values, strict=True):
                     by_iteration.setdefault(iteration, []).append(value)
-                series.iterations = list(by_iteration.values())
-            found.series[label] = series
+            found.series[label] = Series(
+                label,
+                name or "",
+                param or "",
+                unit or "",
+                better == "higher",
+                list(by_iteration.values()),
+                seeds if seeds is not None and None not in seeds and not by_iteration else None,
+                None if by_iteration else values,
+            )
         return found
 
     def watts(self, run: str, benchmark: str) -> float | None:
@@ -183,18 +198,27 @@ class Frame(Source):
 
 
 class Files(Source):
-    """Raw outputs of single programs, one run a file."""
+    """Raw outputs of single programs: one run a file, or a folder of files."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         from opplab.formats import read
 
         self._runs: dict[str, list[Run]] = {}
-        self.problems: list[Problem] = []
+        self.problems = []
         for path in paths:
-            name = Path(path).name.split(".")[0]
+            place = Path(path)
+            name = place.resolve().name if place.is_dir() else place.name.split(".")[0]
             while name in self._runs:
                 name += "+"
-            self._runs[name] = read(path, name, self.problems)
+            files = sorted(file for file in place.iterdir() if file.is_file()) if place.is_dir() else [place]
+            found: dict[str, Run] = {}
+            for file in files:
+                for run in read(str(file), name, self.problems):
+                    _merge(found.setdefault(run.benchmark, Run(name, run.benchmark)), run)
+            if found:
+                self._runs[name] = list(found.values())
+        if not self._runs:
+            raise InputError("; ".join(map(str, self.problems)))
 
     def runs(self) -> list[str]:
         """The files' names without ending."""
@@ -215,7 +239,9 @@ class Files(Source):
                     kept.series = {label: series for label, series in one.series.items() if label.startswith(metric)}
                     return kept
                 return one
-        raise UnknownName("benchmark", benchmark, self.benchmarks(run))
+        if run not in self._runs:
+            raise UnknownName("run", run, self._runs)
+        return _nothing_of(run, benchmark)
 
     def watts(self, run: str, benchmark: str) -> float | None:
         """Mean package power of a turbostat log."""
@@ -228,14 +254,62 @@ class Files(Source):
         return None
 
 
-def open_source(paths: Sequence[str]) -> Source:
-    """Find out what kind of source the paths are.
+def by_machine(source: object) -> list[tuple[str, Source]]:
+    """Sources of one machine each: several result folders, or the machines of a results table."""
+    import polars as pl
+
+    if isinstance(source, list | tuple) and len(source) > 1 and all(Path(path).is_dir() for path in source):
+        found: dict[str, Source] = {}
+        for path in source:
+            name = _folder_name(Path(path))
+            while name in found:
+                name += "+"
+            found[name] = open_source(path)
+        if all(isinstance(one, Tree) for one in found.values()):
+            return list(found.items())
+    place = source if isinstance(source, Source) else open_source(source)  # type: ignore[arg-type]
+    if not isinstance(place, Frame):
+        return [("", place)]
+    machines = place.table["machine"].unique(maintain_order=True)
+    return [(name or "", Frame(place.table.filter(pl.col("machine").eq_missing(name)))) for name in machines]
+
+
+def _folder_name(path: Path) -> str:
+    """The name that tells result folders apart: mmtests calls them all ``work/log``."""
+    path = path.absolute()
+    while path.name in ("log", "work", "results") and path.parent != path:
+        path = path.parent
+    return path.name
+
+
+def _merge(into: Run, run: Run) -> None:
+    """Add the values of another file as further iterations."""
+    for label, series in run.series.items():
+        known = into.series.setdefault(label, series)
+        if known is not series:
+            known.iterations.extend(series.iterations)
+
+
+def _nothing_of(run: str, benchmark: str) -> Run:
+    """A run without a benchmark that others have."""
+    found = Run(run, benchmark)
+    found.problems.append(Problem(run, f"no values of {benchmark}"))
+    return found
+
+
+def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl.DataFrame) -> Source:
+    """Find out what kind of source a path, several paths or a results table are.
 
     Raises
     ------
     InputError
         When nothing readable is there.
     """
+    if isinstance(source, str | PathLike):
+        source = [source]
+    elif not isinstance(source, Sequence):
+        return Frame(source)
+    paths = [str(path) for path in source]
     first = Path(paths[0])
     if not first.exists():
         raise FileNotFoundError(2, "No such file or directory", str(first))
@@ -252,9 +326,12 @@ def open_source(paths: Sequence[str]) -> Source:
         found = [_read_table(path) for path in tables] + [_read_csv(path) for path in csv]
         return Frame(pl.concat([one.select(list(results.SCHEMA)) for one in found]))
     if first.is_dir():
-        if len(paths) > 1:
-            raise InputError("one mmtests results folder at a time")
-        return Tree(str(first))
+        from opplab.mmtests import runs_of
+
+        if runs_of(str(first)):
+            if len(paths) > 1:
+                raise InputError("one mmtests results folder at a time")
+            return Tree(str(first))
     return Files(paths)
 
 
@@ -323,3 +400,23 @@ def to_frame(runs: Sequence[Run], *, experiment: str = "", source: str = "mmtest
                 }
                 rows += [{**common, "value": value} for value in values]
     return results.frame(rows)
+
+
+def read_mmtests(directory: str | PathLike[str], *, runs: Sequence[str] = ()) -> pl.DataFrame:
+    """Read an mmtests results folder: every benchmark that is known, one row a value.
+
+    Parameters
+    ----------
+    directory : path
+        The folder that holds the runs (mmtests' ``work/log``).
+    runs : sequence of str
+        Which runs; all when empty.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns as in `opplab.results.SCHEMA`; a run's name is its ``policy``. Damaged files are left out.
+    """
+    tree = Tree(str(directory))
+    found = [tree.load(run, benchmark) for run in runs or tree.runs() for benchmark in tree.benchmarks(run)]
+    return to_frame(found, experiment=Path(directory).name)

@@ -22,7 +22,7 @@ layout          as in
 contains 1, or when its ratio rounds to 1.00. With the overview rule it is the same when the ratio is within 2.5 % of
 1, which is what the published EPYC overview hides. A table that uses ``~`` says which rule it follows.
 
-What the module does not do: compute (see `opplab.compare`), or know where values come from.
+What the module does not do: compute (see `opplab.comparison`), or know where values come from.
 """
 
 from __future__ import annotations
@@ -121,6 +121,23 @@ class Table:
         return render(self, "html")
 
 
+def laid_out(table: Table, layout: str) -> Table:
+    """A detailed table in another of the detailed layouts: ``blocks``, ``slides`` or ``boxes``."""
+    table.layout = layout
+    if layout == "slides":
+        table.digits = 1
+        table.title = table.title or table.benchmark
+    if layout == "boxes":
+        table.heads = ["Operation"]
+        for row in table.rows:
+            row.spread_kind = "absolute"
+            for cell in row.cells:
+                if cell is not None and cell.low is not None and cell.high is not None:
+                    half = (cell.high - cell.low) / 2
+                    cell.spread = half if math.isfinite(half) else None
+    return table
+
+
 def render(table: Table, form: str = "text") -> str:
     """The table in one of `FORMATS`."""
     return _FORMATTERS[form](table)
@@ -190,7 +207,8 @@ def _spread_cell(table: Table, row: Row, column: int) -> str:
         parts.append(f"+-{cell.spread:6.2f}{percent}" if math.isfinite(cell.spread) else f"+-{'?':>6}{percent}")
     elif any(one is not None and one.spread is not None for one in row.cells):
         parts.append(" " * (9 if row.spread_kind == "percent" else 8))
-    if column == 0 or cell.change is not None or cell.change_text is not None:
+    others = any(one is not None and one.change is not None for one in row.cells[1:])
+    if (column == 0 and others) or cell.change is not None or cell.change_text is not None:
         left, right = "**" if cell.significant else "()"
         parts.append(f"{left}{_change(cell):>9}{right}")
     return " ".join(parts)
@@ -268,18 +286,27 @@ def _sections(table: Table, heads: Sequence[str], cells: list[list[str]]) -> lis
 
 def _grid(table: Table) -> list[str]:
     """Tab-aligned: benchmark, ratios by machine, unit, better."""
-    machines = list(dict.fromkeys(head.partition("\t")[0] for head in table.heads))
+    machines = list(dict.fromkeys(head.partition("\t")[0] for head in table.heads)) or [""]
     cells = [[_ratio(cell) for cell in row.cells] for row in table.rows]
     label = max([len("BENCHMARK"), *(len(row.operation) for row in table.rows)])
     width = max([4, *(len(text) for line in cells for text in line)])
     unit = max([4, *(len(row.unit) for row in table.rows)])
-    count = len(table.heads) // len(machines)
-    head = f"{'BENCHMARK':<{label}}" + "".join(f"  {machine:<{count * (width + 1) - 1}}" for machine in machines)
+    counts = [sum(head.partition("\t")[0] == machine for head in table.heads) for machine in machines]
+    sizes = [max(len(machine), count * (width + 1) - 1) for machine, count in zip(machines, counts, strict=True)]
+    head = f"{'BENCHMARK':<{label}}" + "".join(f"  {one:<{size}}" for one, size in zip(machines, sizes, strict=True))
     lines = [f"{head}  {'UNIT':<{unit}}  BETTER IF"]
+    groups = {row.group for row in table.rows}
+    group = ""
     for row, line in zip(table.rows, cells, strict=True):
+        if len(groups) > 1 and row.group != group:
+            lines.append(row.group)
+            group = row.group
         text = f"{row.operation:<{label}}"
-        for start in range(0, len(line), count):
-            text += "  " + " ".join(f"{part:>{width}}" for part in line[start : start + count])
+        start = 0
+        for count, size in zip(counts, sizes, strict=True):
+            part = " ".join(f"{one:>{width}}" for one in line[start : start + count])
+            text += f"  {part:<{size}}"
+            start += count
         lines.append(f"{text}  {row.unit:<{unit}}  {row.better}")
     return lines
 
@@ -308,12 +335,12 @@ def _boxes(table: Table) -> list[str]:
     """Mean and interval of each run in a box of dashes."""
     body: list[list[str]] = []
     for row in table.rows:
-        line = [f"{name:^4}" for name in row.operation.split("/") if row.operation]
+        line = [f"{name:^4}" for name in row.operation.split("\t") if row.operation]
         for at, cell in enumerate(row.cells):
             known = cell or Cell()
             value = _number(known, table.digits)
             if at:
-                change = "~" if known.same else _change(known)
+                change = _change(known)
                 value += (
                     f" {'*' if known.significant else '('}{change:>7}{'*' if known.significant else ')'}"
                     if change

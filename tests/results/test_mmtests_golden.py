@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
 from opplab.cli import opplab
 
 GIVEN = Path(__file__).parent.parent / "data/mmtests-golden/given"

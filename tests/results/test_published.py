@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
 from opplab import published
 from opplab.cli import opplab
 from opplab.tables import FORMATS, render

@@ -1,5 +1,7 @@
 //! Nanoseconds per load tracking update, schedutil update and energy-aware placement: `cargo bench -p opplab-kernel`.
 //!
+//! `batch` is the structure of arrays: its times are for one update of one entity, as `se`'s are.
+//!
 //! With the argument `one=CLASS-DELTAS:COUNT` (`one=se-Across:20`) one case runs COUNT times without a timer, to count its
 //! instructions: run the bench's executable under `valgrind --tool=callgrind` and divide those of `se_update` or
 //! `cfs_update` by COUNT * 4096.
@@ -13,6 +15,7 @@ use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, RqFacts, SugovCon
 use opplab_kernel::eas::{EasCpu, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
 use opplab_kernel::energy_model::{EmForm, EmPerfDomain, em_create_perf_table};
 use opplab_kernel::pelt::{HalfLife32, SchedAvg, SeFacts, update_load_avg_cfs_rq, update_load_avg_se};
+use opplab_kernel::pelt_batch::{ON_RQ, PeltBatch, RUNNING};
 use opplab_kernel::sched::placement::CpuCapacity;
 
 const NICE_0: u64 = 1024 << 10;
@@ -102,6 +105,39 @@ fn cfs(bencher: Bencher, kind: Deltas) {
     let deltas = deltas(kind);
     let mut sa = SchedAvg::default();
     bencher.counter(BATCH).bench_local(|| cfs_batch(&deltas, &mut sa));
+}
+
+/// Entities of a batch: as many as tasks of a busy machine.
+const ENTITIES: usize = 256;
+
+/// What the entities of a batch do: a third each sleeps, waits and runs.
+fn activity() -> Vec<u8> {
+    (0..ENTITIES).map(|entity| [0, ON_RQ, ON_RQ | RUNNING][entity * 7 % 3]).collect()
+}
+
+fn batch_rounds(deltas: &[u64], batch: &mut PeltBatch<HalfLife32>, activity: &[u8], now: &mut u64) {
+    for &delta in &deltas[..BATCH as usize / ENTITIES] {
+        *now += delta;
+        black_box(batch.update_load_avg_se(*now, black_box(activity)));
+    }
+}
+
+#[divan::bench(args = [Deltas::Within, Deltas::Across, Deltas::Random])]
+fn batch(bencher: Bencher, kind: Deltas) {
+    let (deltas, activity) = (deltas(kind), activity());
+    let (mut batch, mut now) = (PeltBatch::<HalfLife32>::new(ENTITIES, 0, NICE_0), 0);
+    bencher.counter(BATCH).bench_local(|| batch_rounds(&deltas, &mut batch, &activity, &mut now));
+}
+
+/// No two neighbours share their open period, so that nothing is computed once for several.
+#[divan::bench(args = [Deltas::Within, Deltas::Across, Deltas::Random])]
+fn batch_apart(bencher: Bencher, kind: Deltas) {
+    let (deltas, activity) = (deltas(kind), activity());
+    let (mut batch, mut now) = (PeltBatch::<HalfLife32>::new(ENTITIES, 0, NICE_0), 0);
+    for entity in 0..ENTITIES {
+        batch.set(entity, &SchedAvg { period_contrib: entity as u32 * 5 % 1024, ..SchedAvg::default() }, NICE_0);
+    }
+    bencher.counter(BATCH).bench_local(|| batch_rounds(&deltas, &mut batch, &activity, &mut now));
 }
 
 #[divan::bench]

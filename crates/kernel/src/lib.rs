@@ -14,6 +14,7 @@ pub mod eas;
 pub mod energy_model;
 pub mod freq_invariance;
 pub mod pelt;
+pub mod pelt_batch;
 pub mod pelt_scaled;
 pub mod profile;
 pub mod sched;

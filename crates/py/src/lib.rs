@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 mod case;
 mod error;
 mod experiment;
+mod kernel;
 mod machine;
 mod names;
 mod run;
@@ -25,6 +26,7 @@ mod _opplab {
     use super::case::PyCase;
     #[pymodule_export]
     use super::experiment::PyExperiment;
+    use super::kernel::bindings;
     #[pymodule_export]
     use super::machine::PyMachine;
     #[pymodule_export]

@@ -7,6 +7,7 @@
 pub mod families;
 pub mod json;
 pub mod source;
+pub mod traces;
 
 use std::path::{Path, PathBuf};
 

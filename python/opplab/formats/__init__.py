@@ -39,7 +39,7 @@ def read(path: str, name: str, problems: list[Problem]) -> list[Run]:
         return []
     for module_name in _MODULES:
         module = import_module(f"{__name__}.{module_name}")
-        if not module.sniff(text[:4096], place.name):
+        if not module.sniff(text[:65536], place.name):
             continue
         before = len(problems)
         found: list[Run] = module.read(text, name, lambda what, line=None: problems.append(Problem(path, what, line)))

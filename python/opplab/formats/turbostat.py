@@ -15,7 +15,7 @@ _UNITS = (("Watt", "W"), ("_J", "J"), ("MHz", "MHz"), ("%", "percent"), ("Tmp", 
 
 def sniff(head: str, name: str) -> bool:
     """Whether a file has a header line of turbostat."""
-    return any(_is_header(line.split()) for line in head.splitlines())
+    return head.startswith("turbostat version") or any(_is_header(line.split()) for line in head.splitlines())
 
 
 def _is_header(words: list[str]) -> bool:

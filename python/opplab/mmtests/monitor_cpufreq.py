@@ -1,7 +1,7 @@
-"""A cpufreq monitor, ``cpufreq-BENCHMARK``: what ``grep . /sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq`` prints.
+"""A cpufreq monitor, ``cpufreq-BENCHMARK``: the current frequency of each CPU, sampled.
 
-mmtests (638401e) records no frequencies but turbostat's; this is the plain form that scripts on machines without turbostat
-record, one line a CPU (or a ``policyN``) and sample, with or without a time stamp in front.
+The form is what ``grep . /sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq`` prints, with or without a time stamp
+in front of a line; ``policyN`` serves as well. mmtests itself (638401e) records no frequencies but turbostat's.
 """
 
 from __future__ import annotations

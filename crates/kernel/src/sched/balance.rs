@@ -1114,3 +1114,202 @@ pub fn sched_balance_rq<H: BalanceHost>(
     }
     pass
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::domains::{SchedDomains, Topology};
+    use crate::sched::placement::CpuCapacity;
+    use crate::sched::task_list::TaskLists;
+    use proptest::prelude::*;
+
+    /// Eight CPUs with some tasks; a task's fields follow from its number and the seed.
+    struct Machine {
+        domains: SchedDomains,
+        lists: TaskLists,
+        home: Vec<Option<usize>>,
+        idle: CpuMask,
+        allowed: Vec<[u64; 1]>,
+        seed: u64,
+        pushed: Vec<(usize, usize)>,
+    }
+
+    impl Machine {
+        fn new(smt: bool, homes: &[usize], allowed: &[u64], seed: u64) -> Self {
+            let mut topology = Topology::flat(8);
+            if smt {
+                topology.core = (0..8).map(|cpu| cpu / 2).collect();
+                topology.cluster = topology.core.clone();
+            }
+            topology.llc = (0..8).map(|cpu| cpu / 4).collect();
+            let mut machine = Self {
+                domains: SchedDomains::build(&topology),
+                lists: TaskLists::new(8),
+                home: vec![None; homes.len()],
+                idle: CpuMask::all(8),
+                allowed: allowed.iter().map(|mask| [mask | 1]).collect(),
+                seed,
+                pushed: Vec::new(),
+            };
+            for (task, &cpu) in homes.iter().enumerate() {
+                machine.attach_task(task as u32, cpu);
+            }
+            machine
+        }
+
+        fn draw(&self, of: u64) -> u64 {
+            (self.seed ^ of).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+                >> 44
+        }
+
+        fn count(&self, cpu: usize) -> u32 {
+            self.home.iter().filter(|home| **home == Some(cpu)).count() as u32
+        }
+    }
+
+    impl BalanceFacts for Machine {
+        fn cpu(&self, cpu: usize) -> CpuLoad {
+            let n = self.count(cpu);
+            CpuLoad {
+                load: u64::from(n) * 1024,
+                util: self.draw(cpu as u64) % 1200,
+                runnable: u64::from(n) * 700,
+                util_est: 0,
+                nr_running: n,
+                h_nr_queued: n,
+                capacity: CpuCapacity {
+                    orig: 1024,
+                    of: 1 + self.draw(cpu as u64 + 99) % 1024,
+                    ..CpuCapacity::default()
+                },
+                misfit_task_load: 0,
+                clamps: None,
+            }
+        }
+        fn idle(&self) -> CpuSet<'_> {
+            self.idle.as_set()
+        }
+        fn ttwu_pending(&self, _cpu: usize) -> bool {
+            false
+        }
+        fn smt_mask(&self, cpu: usize) -> CpuSet<'_> {
+            self.domains.smt_mask(cpu)
+        }
+        fn smt_active(&self) -> bool {
+            self.domains.smt_active()
+        }
+        fn asym_priority(&self, cpu: usize) -> i32 {
+            cpu as i32
+        }
+        fn energy_aware(&self) -> bool {
+            false
+        }
+        fn llc_size(&self, cpu: usize) -> Option<u32> {
+            Some(self.domains.llc_size(cpu))
+        }
+    }
+
+    impl BalanceHost for Machine {
+        fn task(&self, task: u32) -> BalanceTask<'_> {
+            let draw = self.draw(u64::from(task) + 1000);
+            BalanceTask {
+                h_load: 1024,
+                util: draw % 1024,
+                clamps: None,
+                exec_start: draw,
+                allowed: CpuSet::new(&self.allowed[task as usize]),
+                is_running: self.home[task as usize].and_then(|cpu| self.lists.first(cpu)) == Some(task),
+                is_idle_policy: false,
+                is_fair: true,
+                is_per_cpu_kthread: draw.is_multiple_of(16),
+                is_next_buddy: false,
+            }
+        }
+        fn last_task(&self, cpu: usize) -> Option<u32> {
+            self.lists.last(cpu)
+        }
+        fn task_before(&self, task: u32) -> Option<u32> {
+            self.lists.before(task)
+        }
+        fn move_to_head(&mut self, cpu: usize, task: u32) {
+            self.lists.move_to_head(cpu, task);
+        }
+        fn clock_task(&mut self, _cpu: usize) -> u64 {
+            700_000
+        }
+        fn detach_task(&mut self, task: u32, src: usize, dst: usize) {
+            assert_eq!(self.home[task as usize], Some(src));
+            assert!(!self.task(task).is_running && CpuSet::new(&self.allowed[task as usize]).contains(dst));
+            self.lists.remove(src, task);
+            self.home[task as usize] = None;
+            self.idle.set(src, self.count(src) == 0);
+        }
+        fn attach_task(&mut self, task: u32, dst: usize) {
+            assert_eq!(self.home[task as usize], None);
+            self.lists.add(dst, task);
+            self.home[task as usize] = Some(dst);
+            self.idle.set(dst, false);
+        }
+        fn curr_may_run_on(&self, src: usize, dst: usize) -> bool {
+            let curr = self.lists.first(src);
+            curr.is_none_or(|task| CpuSet::new(&self.allowed[task as usize]).contains(dst))
+        }
+        fn start_active_balance(&mut self, src: usize, dst: usize) -> bool {
+            self.pushed.push((src, dst));
+            true
+        }
+        fn update_cpu_capacity(&mut self, cpu: usize) -> u64 {
+            self.cpu(cpu).capacity.of
+        }
+        fn set_nr_idle_scan(&mut self, cpu: usize, nr_idle_scan: u32) {
+            assert!(nr_idle_scan <= self.domains.llc_size(cpu));
+        }
+    }
+
+    proptest! {
+        /// Passes of every CPU over every domain lose no task, move only what may move, and never empty an idle CPU's source.
+        #[test]
+        fn passes_keep_the_tasks(
+            smt: bool,
+            tasks in proptest::collection::vec((0usize..8, prop_oneof![Just(0xffu64), 0u64..256]), 0..40),
+            seed: u64,
+            idle_type in 0u8..3,
+            failed in 0u32..8,
+        ) {
+            let (homes, allowed): (Vec<usize>, Vec<u64>) = tasks.into_iter().unzip();
+            let mut machine = Machine::new(smt, &homes, &allowed, seed);
+            let mut sgc = machine.domains.group_capacities(|cpu| machine.cpu(cpu).capacity.of);
+            let domains = machine.domains.clone();
+            let mut scratch = BalanceScratch::default();
+            let mut rd = RootDomain::default();
+            let active = CpuMask::all(8);
+            for cpu in 0..8 {
+                let idle = match (machine.idle.as_set().contains(cpu), idle_type) {
+                    (false, _) => IdleType::NotIdle,
+                    (true, 0) => IdleType::NewlyIdle,
+                    (true, _) => IdleType::Idle,
+                };
+                for level in 0..domains.n_levels(cpu) {
+                    let sd = domains.view(cpu, level).expect("the level exists");
+                    let mut state = PassState { nr_balance_failed: failed, balance_interval: 8, min_interval: 8, max_interval: 16 };
+                    let before = machine.home.clone();
+                    let pass = sched_balance_rq(
+                        &mut machine, sd, &mut state, &mut sgc, &mut rd, active.as_set(), cpu, idle, Jiffies::default(),
+                        &BalanceTunables::default(), &mut scratch,
+                    );
+                    prop_assert!(machine.home.iter().all(Option::is_some), "no task is lost");
+                    let moved = machine.home.iter().zip(&before).filter(|(now, before)| now != before).count();
+                    prop_assert_eq!(moved, pass.ld_moved as usize);
+                    if let (Some(src), true) = (pass.src_cpu, moved != 0 && idle.is_idle()) {
+                        prop_assert!(machine.count(src) >= 1);
+                    }
+                    if idle == IdleType::NewlyIdle {
+                        prop_assert!(moved <= 1, "a preemptible kernel takes one");
+                        prop_assert!(state.nr_balance_failed <= failed);
+                    }
+                    prop_assert!(machine.pushed.iter().all(|&(src, dst)| src != dst));
+                }
+            }
+        }
+    }
+}

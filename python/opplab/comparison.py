@@ -1,8 +1,8 @@
 """Comparisons of runs: from a source and a few names to a table.
 
-`mmtests_table` is the quick way: mmtests' result trees, mmtests' statistics, mmtests' layout. The default method
-(`compare_runs`, `overview`) loads what it needs when it is called. What the module does not do: read files (see
-`opplab.sources`) or decide how a table looks (see `opplab.tables`).
+`compare` is the way in. `mmtests_table` is the quick way: mmtests' result trees, mmtests' statistics, mmtests' layout.
+The default method (`compare_runs`, `overview`) loads what it needs when it is called. What the module does not do: read
+files (see `opplab.sources`) or decide how a table looks (see `opplab.tables`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from opplab.errors import InputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from os import PathLike
+
+    import polars as pl
 
     from opplab.runs import Problem, Run, Series
+    from opplab.sources import Source
     from opplab.tables import Cell, Row, Table
 
 TABLES = ("detail", "ratio", "significance", "nocompare", "overview", "ppw", "power")
@@ -157,7 +161,7 @@ def compare_runs(
     from opplab.tables import Row, Table
 
     base = runs[0]
-    total = sum(sum(map(len, series.iterations)) for run in runs for series in run.series.values())
+    total = sum(series.count() for run in runs for series in run.series.values())
     resamples = min(_RESAMPLES, _DRAWS // max(1, total))
     if resamples < _FEWEST:
         resamples = 0
@@ -226,7 +230,7 @@ def _same_rule(overview_rule: bool) -> str:
 
 
 def _independent(series: Series) -> bool:
-    return len(series.iterations) >= _ITERATIONS and any(len(iteration) > 1 for iteration in series.iterations)
+    return series.is_grouped() and len(series.iterations) >= _ITERATIONS
 
 
 def _observations(series: Series, by_iteration: bool) -> list[float]:
@@ -395,7 +399,9 @@ def overview(
             near = abs(value - 1) <= (OVERVIEW_SAME if overview_rule else 0.005)
             per_watt.append(Cell(value, ratio=value, change=gain, same=column > 0 and near))
         better = "higher" if higher else "lower"
-        performance.append(Row("", name, cells, "", better, group="PERFORMANCE RATIOS"))
+        units = dict.fromkeys(series.unit for series in runs[0].series.values())
+        unit = next(iter(units)) if len(units) == 1 else ""
+        performance.append(Row("", name, cells, unit, better, group="PERFORMANCE RATIOS"))
         if any(cell is not None for cell in per_watt):
             efficiency.append(Row("", name, per_watt, "", "higher", group="PERFORMANCE-PER-WATT RATIOS"))
         if any(value is not None for value in watts):
@@ -460,3 +466,198 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
     table = Table("blocks", [run.name for run in runs], rows, name, name, digits=comparison.precision)
     table.method = "mmtests (commit 638401e): * where the intervals of two standard deviations do not overlap"
     return table
+
+
+# --- the way in -------------------------------------------------------------------------------------------------------
+
+
+class Tables(list["Table"]):
+    """Tables of one call, and what was skipped while reading; prints as text, shows as HTML in a notebook."""
+
+    def __init__(self, tables: Iterable[Table] = (), problems: Iterable[Problem] = ()) -> None:
+        super().__init__(tables)
+        self.problems = list(problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+    def _repr_html_(self) -> str:
+        return "".join(table._repr_html_() for table in self)
+
+    def to_frame(self) -> pl.DataFrame:
+        """All cells as one polars DataFrame."""
+        import polars as pl
+
+        return pl.concat([table.to_frame() for table in self])
+
+
+def compare(
+    source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl.DataFrame | Source,
+    *,
+    runs: Sequence[str] = (),
+    baseline: str | None = None,
+    benchmarks: Sequence[str] = (),
+    metric: str = "",
+    report: str = "",
+    table: str = "detail",
+    method: str = "default",
+    summary: str = "",
+    confidence: float = 0.95,
+    overview_rule: bool = False,
+    seed: int = 1,
+    layout: str = "",
+) -> Tables:
+    """Compare runs.
+
+    Parameters
+    ----------
+    source : path, sequence of paths, DataFrame or Source
+        An mmtests results folder, result tables, raw outputs (see `opplab.sources`), or results in memory.
+    runs : sequence of str
+        Which runs, in order; all when empty.
+    baseline : str, optional
+        The run that the others are compared with; the first when None.
+    benchmarks : sequence of str
+        ``NAME`` or ``NAME:METRIC``; all that the baseline has when empty.
+    metric, report : str
+        For the benchmarks that name none.
+    table : str
+        One of `TABLES` or ``monitor:NAME``.
+    method : str
+        ``default`` or ``mmtests``.
+    summary : str
+        Another of mmtests' summaries than the benchmark's own.
+    confidence, overview_rule, seed
+        See `compare_runs`.
+    layout : str
+        Of the default method's ``detail`` and ``nocompare``: ``blocks``, ``slides`` or ``boxes``. Of ``overview``:
+        ``overview``, or ``grid``, which sets machines side by side: several mmtests folders, or the machines of a
+        results table.
+
+    Returns
+    -------
+    Tables
+        One table a benchmark; one in all for ``overview``, ``ppw`` and ``power``.
+
+    Examples
+    --------
+    >>> from opplab import results
+    >>> rows = [
+    ...     {"policy": policy, "benchmark": "b", "metric": "time", "unit": "s", "better": "lower", "value": value}
+    ...     for policy, values in (("old", (10.0, 10.2, 9.9)), ("new", (8.0, 8.1, 7.9)))
+    ...     for value in values
+    ... ]
+    >>> (table,) = compare(results.frame(rows), baseline="old")
+    >>> f"{table.rows[0].cells[1].change:.1f}% {table.rows[0].cells[1].significant}"
+    '20.3% True'
+    """
+    from opplab.sources import Source, by_machine, open_source
+    from opplab.tables import laid_out
+
+    check_layout(layout, table, method)
+    if layout == "grid":
+        parts = []
+        for machine, part in by_machine(source):
+            one = compare(
+                part,
+                runs=runs,
+                baseline=baseline,
+                benchmarks=benchmarks,
+                metric=metric,
+                report=report,
+                table=table,
+                confidence=confidence,
+                overview_rule=overview_rule,
+            )
+            parts.append((machine, one))
+        return Tables(
+            [_grid([(machine, one[0]) for machine, one in parts])], [p for _, one in parts for p in one.problems]
+        )
+    place = source if isinstance(source, Source) else open_source(source)
+    names = order_runs(list(runs) or place.runs(), baseline)
+    if not names:
+        raise InputError("the source has no runs")
+    asked = [one.partition(":")[::2] for one in benchmarks] or [(name, "") for name in place.benchmarks(names[0])]
+    if not asked:
+        raise InputError(f"run '{names[0]}' has no benchmark that can be read")
+    problems = list(place.problems)
+    monitor = table[8:] if table.startswith("monitor:") else ""
+    several = table in ("overview", "ppw", "power")
+    loaded: list[tuple[str, list[Run], str]] = []
+    for name, own_metric in asked:
+        wanted = own_metric or metric or (place.default_metric(name, report) if several else "")
+        found = [
+            place.monitor(run, monitor, name, wanted) if monitor else place.load(run, name, wanted, report)
+            for run in names
+        ]
+        if not found[0].series:
+            raise InputError(_missing(place, found[0], wanted, report, monitor))
+        problems += [problem for run in found for problem in run.problems]
+        loaded.append((name, found, wanted))
+    if several:
+        rows = [(name, found, [place.watts(run, name) for run in names]) for name, found, _ in loaded]
+        return Tables([overview(rows, kind=table, confidence=confidence, overview_rule=overview_rule)], problems)
+    tables = []
+    for _, found, wanted in loaded:
+        if method == "mmtests" and not monitor:
+            tables.append(mmtests_comparison(found, wanted, report, table, seed, summary))
+        else:
+            kind = "nocompare" if monitor else table
+            done = compare_runs(found, kind=kind, confidence=confidence, seed=seed, overview_rule=overview_rule)
+            tables.append(laid_out(done, layout) if layout else done)
+    return Tables(tables, problems)
+
+
+LAYOUTS = {
+    "detail": ("blocks", "slides", "boxes"),
+    "nocompare": ("blocks", "boxes"),
+    "overview": ("overview", "grid"),
+}
+
+
+def check_layout(layout: str, table: str, method: str) -> None:
+    """Refuse a layout that the table does not have."""
+    if not layout:
+        return
+    known = LAYOUTS.get(table, ()) if method == "default" else ()
+    if layout not in known:
+        there = f"it has {', '.join(known)}" if known else "it has only one"
+        raise InputError(f"table '{table}' of method {method} has no layout '{layout}'; {there}")
+
+
+def _grid(parts: Sequence[tuple[str, Table]]) -> Table:
+    """Overviews of several machines side by side, without their baselines."""
+    from opplab.tables import Row, Table
+
+    rows: dict[tuple[str, str], Row] = {}
+    heads: list[str] = []
+    for machine, table in parts:
+        own = [f"{machine}\t{run}" for run in table.runs[1:]]
+        for row in table.rows:
+            known = rows.setdefault(
+                (row.group, row.operation), Row("", row.operation, [], row.unit, row.better, "", row.group)
+            )
+            known.cells += [None] * (len(heads) - len(known.cells)) + row.cells[1:]
+        heads += own
+    for row in rows.values():
+        row.cells += [None] * (len(heads) - len(row.cells))
+    runs = list(dict.fromkeys(head.partition("\t")[2] for head in heads))
+    table = Table("grid", runs, list(rows.values()), "Overview", "overview", heads=heads)
+    table.method = f"{parts[0][1].method}; columns of a machine: {', '.join(runs)}"
+    return table
+
+
+def _missing(place: Source, baseline: Run, metric: str, report: str, monitor: str) -> str:
+    """Say why the baseline has nothing to compare, naming the nearest thing that exists."""
+    from opplab.mmtests.problems import UnknownName
+
+    if not monitor:
+        there = place.benchmarks(baseline.name)
+        if baseline.benchmark not in there:
+            return f"{UnknownName('benchmark', baseline.benchmark, there)} in run '{baseline.name}'"
+        if metric:
+            everything = place.load(baseline.name, baseline.benchmark, "", report).series.values()
+            unknown = UnknownName("metric", metric, sorted({one.metric for one in everything}))
+            return f"{unknown} in benchmark '{baseline.benchmark}'"
+    why = "".join(f" ({problem})" for problem in baseline.problems[:1])
+    return f"run '{baseline.name}' has no {monitor or 'values'} of {baseline.benchmark}{why}"

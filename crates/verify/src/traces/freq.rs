@@ -1,0 +1,346 @@
+//! Frequency decisions: schedutil's utilisation, next frequency, what is asked of the driver, and the frequency table.
+
+use opplab_kernel::cpufreq::freq_table::{FreqLimits, Relation, resolve_freq};
+use opplab_kernel::cpufreq::schedutil::{
+    RqFacts, effective_cpu_util, map_util_freq, map_util_perf, sugov_effective_cpu_perf,
+};
+
+use super::input::{Ev, Kind, Machine};
+use super::report::{RecordingReport, UNEXPLAINED};
+use super::state::State;
+
+/// The inputs of get_next_freq().
+#[derive(Debug, Clone, Copy)]
+struct NextIn {
+    util: u64,
+    max: u64,
+    cur_khz: u32,
+    limits: FreqLimits,
+    next_khz: u32,
+    cached_khz: u32,
+    need: bool,
+    policy: usize,
+}
+
+/// On a CPU that executes the governor.
+#[derive(Debug, Clone, Default)]
+struct Context {
+    single: bool,
+    /// Since the last update began: the largest utilisation of the policy's CPUs, `None` if one could not be computed.
+    utils: Vec<Option<u64>>,
+    /// The averages (`util_avg`, `runnable_avg`) of a CPU's queue that an entity just joined or left: the governor is told
+    /// before that change is recorded.
+    moved: Option<(usize, u64, u64)>,
+    next_in: Option<NextIn>,
+    /// What get_next_freq() answered, not yet passed on.
+    ret_khz: Option<u32>,
+}
+
+/// One policy.
+#[derive(Debug, Clone, Default)]
+struct PolicyState {
+    /// `next_freq` after the last decision, and whether it depends on whether the CPU idled.
+    next_khz: Option<(u32, bool)>,
+    /// What the driver was asked to set, resolved.
+    asked_khz: Option<u32>,
+    /// The CPU idled since the governor looked last.
+    idled: bool,
+    /// `cached_raw_freq` before and after the last decision, if that was not held, and `next_freq` before it.
+    cached_khz: Option<(u32, u32, u32)>,
+}
+
+/// What was seen of the decisions.
+pub(super) struct Freq {
+    contexts: Vec<Context>,
+    policies: Vec<PolicyState>,
+    /// v6.8 and later.
+    bounded: bool,
+}
+
+impl Freq {
+    /// Nothing yet.
+    pub(super) fn new(machine: &Machine) -> Self {
+        Self {
+            contexts: vec![Context::default(); machine.n_cpus],
+            policies: vec![PolicyState::default(); machine.policies.len()],
+            bounded: machine.at_least(6, 8),
+        }
+    }
+
+    /// Looks at one event.
+    pub(super) fn event(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) {
+        if ev.cpu() >= self.contexts.len() {
+            return;
+        }
+        let known = match ev.kind() {
+            Kind::SgSingle | Kind::SgShared => {
+                let single = ev.kind() == Kind::SgSingle;
+                self.contexts[ev.cpu()] = Context { single, moved: moved(ev), ..Context::default() };
+                Some(())
+            }
+            Kind::SgUtil => self.util_out(ev, state, report),
+            Kind::SgUtilIn => self.util_in(ev, state),
+            Kind::SgNext => self.next(ev, state, report),
+            Kind::SgNextIn => self.next_in(ev, state, report),
+            Kind::SgNextRet => self.next_ret(ev, state, report),
+            Kind::Fsw => self.fast_switch(ev, state, report),
+            Kind::Drvt => self.driver_target(ev, state, report),
+            Kind::CpuFrequency => self.frequency(ev, state, report),
+            Kind::Setscale => set_scale(ev, state, report),
+            Kind::CpuIdle => {
+                if ev.get("state").is_some_and(|state| state != -1 && state != 0xffff_ffff)
+                    && let Some(policy) = ev.cpu_field("cpu_id").and_then(|cpu| policy_of(state.machine, cpu))
+                {
+                    self.policies[policy].idled = true;
+                }
+                Some(())
+            }
+            _ => Some(()),
+        };
+        if known.is_none() {
+            report.without_input("frequency", "a field that the probe does not have");
+        }
+    }
+
+    fn util_out(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) -> Option<()> {
+        let cpu = ev.cpu_field("cpu")?;
+        let moved = self.contexts[ev.cpu()].moved;
+        match sugov_util(state, cpu, moved, ev.u("boost")?, Some(ev.u("bw_min")?)) {
+            Ok(util) => report.compare("sugov_util", ev.time_ns(), ev.u("util")?, util, UNEXPLAINED),
+            Err(reason) => report.without_input("sugov_util", reason),
+        }
+        Some(())
+    }
+
+    fn util_in(&mut self, ev: &Ev<'_>, state: &State<'_>) -> Option<()> {
+        let cpu = ev.cpu_field("cpu")?;
+        // Whether the fair server is active is not recorded: only a result that does not depend on it counts.
+        let of = state.cpus.get(cpu)?;
+        let (moved, boost) = (self.contexts[ev.cpu()].moved, ev.u("boost")?);
+        let util = |bw_min: u64| {
+            let bw_min = if of.rt_queued.is_empty() { bw_min } else { state.machine.capacity[cpu] };
+            sugov_util(state, cpu, moved, boost, Some(bw_min)).ok()
+        };
+        let (with, without) = (util(state.machine.fair_server), util(0));
+        self.contexts[ev.cpu()].utils.push(if of.bw_min.is_some() || with == without { with } else { None });
+        Some(())
+    }
+
+    fn read_next(&self, ev: &Ev<'_>, state: &State<'_>) -> Option<NextIn> {
+        Some(NextIn {
+            util: ev.u("util")?,
+            max: ev.u("max")?,
+            cur_khz: ev.get("cur")? as u32,
+            limits: FreqLimits { min_khz: ev.get("pmin")? as u32, max_khz: ev.get("pmax")? as u32 },
+            next_khz: ev.get("next")? as u32,
+            cached_khz: ev.get("cached")? as u32,
+            need: ev.get("need").unwrap_or(0) != 0,
+            policy: policy_of(state.machine, ev.cpu_field("pcpu")?)?,
+        })
+    }
+
+    /// The next frequency as the governor computes it (get_next_freq(), v6.12; before v6.8 the headroom is added there).
+    fn compute_next(&self, input: &NextIn, machine: &Machine) -> u32 {
+        let raw_khz = self.raw_freq(input, machine);
+        if raw_khz == input.cached_khz && !input.need {
+            return input.next_khz;
+        }
+        let policy = &machine.policies[input.policy];
+        resolve_freq(policy.table.as_ref(), raw_khz, input.limits, Relation::L, true)
+    }
+
+    /// The frequency before it is resolved: the reference, times the utilisation.
+    fn raw_freq(&self, input: &NextIn, machine: &Machine) -> u32 {
+        let policy = &machine.policies[input.policy];
+        let util = if self.bounded { input.util } else { map_util_perf(input.util) };
+        let reference = if machine.freq_ref {
+            policy.max_khz
+        } else if self.bounded {
+            input.cur_khz + (input.cur_khz >> 2)
+        } else {
+            input.cur_khz
+        };
+        map_util_freq(util, reference.into(), input.max) as u32
+    }
+
+    fn decided(&mut self, ev: &Ev<'_>, input: &NextIn, ret_khz: u32, state: &State<'_>, report: &mut RecordingReport) {
+        report.compare("next_freq", ev.time_ns(), ret_khz, self.compute_next(input, state.machine), UNEXPLAINED);
+        let raw_khz = self.raw_freq(input, state.machine);
+        let policy = &mut self.policies[input.policy];
+        if let Some((next_khz, uncertain)) = policy.next_khz {
+            let cause =
+                if uncertain { "whether the CPU idled in between (idle_calls is not recorded)" } else { UNEXPLAINED };
+            report.compare("next_freq_kept", ev.time_ns(), input.next_khz, next_khz, cause);
+        }
+        let lower = ret_khz < input.next_khz && !input.need && self.contexts[ev.cpu()].single;
+        let hold = lower && !policy.idled;
+        policy.cached_khz = Some((if lower { input.cached_khz } else { raw_khz }, raw_khz, input.next_khz));
+        policy.next_khz = Some((if hold { input.next_khz } else { ret_khz }, lower));
+        policy.idled = false;
+        self.contexts[ev.cpu()].ret_khz = Some(ret_khz);
+    }
+
+    /// The exit of get_next_freq(): `cached` is what the call left there, so the one before is that of the last decision.
+    fn next(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) -> Option<()> {
+        let mut input = self.read_next(ev, state)?;
+        let raw_khz = self.raw_freq(&input, state.machine);
+        report.compare("raw_freq", ev.time_ns(), input.cached_khz, raw_khz, UNEXPLAINED);
+        // Without a decision before, the table answers; a frequency of 0 is never asked for.
+        // A decision that was held restores it; that it was held shows in `next`.
+        input.cached_khz = match self.policies[input.policy].cached_khz {
+            Some((before_khz, _, next_khz)) if input.next_khz == next_khz => before_khz,
+            Some((_, after_khz, _)) => after_khz,
+            None => 0,
+        };
+        self.decided(ev, &input, ev.get("ret")? as u32, state, report);
+        Some(())
+    }
+
+    fn next_in(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) -> Option<()> {
+        let input = self.read_next(ev, state)?;
+        let context = &mut self.contexts[ev.cpu()];
+        context.next_in = Some(input);
+        let utils = std::mem::take(&mut context.utils);
+        if !utils.is_empty() {
+            match utils.into_iter().collect::<Option<Vec<u64>>>() {
+                Some(utils) => {
+                    let max = utils.into_iter().max().unwrap_or(0);
+                    report.compare("sugov_util", ev.time_ns(), input.util, max, UNEXPLAINED);
+                }
+                None => report.without_input("sugov_util", "an average of one of the CPUs before its first record"),
+            }
+        }
+        Some(())
+    }
+
+    fn next_ret(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) -> Option<()> {
+        match self.contexts[ev.cpu()].next_in.take() {
+            Some(input) => self.decided(ev, &input, ev.get("ret")? as u32, state, report),
+            None => report.without_input("next_freq", "the entry record"),
+        }
+        Some(())
+    }
+
+    fn asked(&mut self, ev: &Ev<'_>, policy: usize, cur_khz: u32, asked_khz: u32, report: &mut RecordingReport) {
+        let asked = self.policies[policy].asked_khz.replace(asked_khz);
+        // No frequency was reported since: it must have been the current one already.
+        if let Some(asked_khz) = asked {
+            report.compare("freq_table", ev.time_ns(), cur_khz, asked_khz, UNEXPLAINED);
+        }
+    }
+
+    fn fast_switch(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) -> Option<()> {
+        let (target_khz, cur_khz) = (ev.get("target")? as u32, ev.get("cur")? as u32);
+        let policy = policy_of(state.machine, ev.cpu_field("cpu")?)?;
+        match self.contexts[ev.cpu()].ret_khz.take() {
+            Some(ret_khz) => report.compare("switch_target", ev.time_ns(), target_khz, ret_khz, UNEXPLAINED),
+            None => report.without_input("switch_target", "the decision before it"),
+        }
+        let of = &state.machine.policies[policy];
+        let limits = FreqLimits { min_khz: of.min_khz, max_khz: of.max_khz };
+        let asked_khz = resolve_freq(of.table.as_ref(), limits.clamp(target_khz), limits, Relation::L, false);
+        self.asked(ev, policy, cur_khz, asked_khz, report);
+        Some(())
+    }
+
+    fn driver_target(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) -> Option<()> {
+        let (target_khz, cur_khz) = (ev.get("target")? as u32, ev.get("cur")? as u32);
+        let policy = policy_of(state.machine, ev.cpu_field("cpu")?)?;
+        let of = &state.machine.policies[policy];
+        if let Some((next_khz, uncertain)) = self.policies[policy].next_khz {
+            let cause =
+                if uncertain { "whether the CPU idled in between (idle_calls is not recorded)" } else { UNEXPLAINED };
+            report.compare("switch_target", ev.time_ns(), target_khz, next_khz, cause);
+        } else {
+            report.without_input("switch_target", "the governor's decision");
+        }
+        let limits = FreqLimits { min_khz: of.min_khz, max_khz: of.max_khz };
+        let rel = ev.get("rel")?;
+        let relation = match rel & 3 {
+            0 => Relation::L,
+            1 => Relation::H,
+            _ => Relation::C,
+        };
+        let asked_khz = resolve_freq(of.table.as_ref(), target_khz, limits, relation, rel & 4 != 0);
+        self.asked(ev, policy, cur_khz, asked_khz, report);
+        Some(())
+    }
+
+    fn frequency(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) -> Option<()> {
+        let policy = policy_of(state.machine, ev.cpu_field("cpu_id")?)?;
+        if let Some(asked_khz) = self.policies[policy].asked_khz.take() {
+            report.compare("freq_table", ev.time_ns(), ev.get("state")? as u32, asked_khz, UNEXPLAINED);
+        }
+        Some(())
+    }
+}
+
+/// The governor runs because an entity joins or leaves a queue (attach_entity_load_avg(), detach_entity_load_avg()): the
+/// queue's record follows the governor's at once, without an update of its own.
+fn moved(ev: &Ev<'_>) -> Option<(usize, u64, u64)> {
+    let mut next = ev.next_on_cpu();
+    while let Some(ev) = next {
+        match ev.kind() {
+            Kind::SgUtil | Kind::SgUtilIn | Kind::SgNext | Kind::SgNextIn | Kind::SgNextRet => {}
+            Kind::Fsw | Kind::Setscale | Kind::CpuFrequency | Kind::SgEff => {}
+            Kind::PeltCfs => return Some((ev.cpu_field("cpu")?, ev.u("util_avg")?, ev.u("runnable_avg")?)),
+            _ => return None,
+        }
+        next = ev.next_on_cpu();
+    }
+    None
+}
+
+fn policy_of(machine: &Machine, cpu: usize) -> Option<usize> {
+    machine.policies.iter().position(|policy| policy.cpus.contains(&cpu))
+}
+
+/// The other classes' utilisation of a CPU, and its bandwidth; `Err` says what is missing.
+pub(super) fn rq_facts(state: &State<'_>, cpu: usize, bw_min: Option<u64>) -> Result<RqFacts, &'static str> {
+    let of = &state.cpus[cpu];
+    if !of.rt.known || !of.dl.known {
+        return Err("the real-time and deadline classes' averages before their first record");
+    }
+    let Some(bw_min) = bw_min else { return Err("the deadline bandwidth before its first record") };
+    Ok(RqFacts {
+        capacity: state.machine.capacity[cpu],
+        util_rt: of.rt.avg.util_avg,
+        util_dl: of.dl.avg.util_avg,
+        dl_running_bw: bw_min << 10,
+        ..RqFacts::default()
+    })
+}
+
+/// sugov_get_util(), v6.12. The recorded lower bound stands for bandwidth and real-time tasks alike.
+fn sugov_util(
+    state: &State<'_>,
+    cpu: usize,
+    moved: Option<(usize, u64, u64)>,
+    boost: u64,
+    bw_min: Option<u64>,
+) -> Result<u64, &'static str> {
+    let Some(queue) = state.root(cpu).filter(|queue| queue.averages_known) else {
+        return Err("the run queue's averages before their first record");
+    };
+    if !queue.util_est_known {
+        return Err("the run queue's estimate before its first record");
+    }
+    let mut avg = queue.avg.avg;
+    if let Some((of, util_avg, runnable_avg)) = moved
+        && of == cpu
+    {
+        (avg.util_avg, avg.runnable_avg) = (util_avg, runnable_avg);
+    }
+    let rq = rq_facts(state, cpu, bw_min)?;
+    let cfs = avg.util_avg.max(avg.runnable_avg).max(avg.util_est.into()).min(rq.capacity);
+    let effective = effective_cpu_util(&rq, cfs);
+    Ok(sugov_effective_cpu_perf(effective.util.max(boost), effective.min, effective.max))
+}
+
+/// topology_set_freq_scale(): the reference is the policy's highest frequency.
+fn set_scale(ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) -> Option<()> {
+    let cpu = ev.u("cpus")?.trailing_zeros() as usize;
+    let policy = &state.machine.policies[policy_of(state.machine, cpu)?];
+    report.compare("freq_scale_ref", ev.time_ns(), ev.u("max")?, policy.max_khz.into(), UNEXPLAINED);
+    Some(())
+}

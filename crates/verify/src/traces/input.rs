@@ -1,0 +1,463 @@
+//! Reads a recording's folder: the events of `trace.dat` in time order, and what the snapshots say about the machine.
+//!
+//! Events are kept generic (names and integers), as the probes of a recording decide which fields there are. Nothing is
+//! interpreted here.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use opplab_kernel::cpufreq::freq_table::FreqTable;
+use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, cpu_bw_dl};
+use opplab_kernel::energy_model::{EmForm, EmPerfDomain, EmPerfState};
+use opplab_trace::{Event, ReadOptions, TraceFile, Value};
+
+use crate::VerifyError;
+
+/// The events that the checks look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the event of the same name in the recordings' README or in the kernel")]
+pub enum Kind {
+    UpdSe,
+    UpdCfs,
+    UpdBlk,
+    PeltSe,
+    PeltCfs,
+    PeltRt,
+    PeltDl,
+    PeltHw,
+    UtilEstSe,
+    UtilEstCfs,
+    SgSingle,
+    SgShared,
+    SgUtil,
+    SgUtilIn,
+    SgNext,
+    SgNextIn,
+    SgNextRet,
+    SgEff,
+    SgEffIn,
+    SgEffRet,
+    Fsw,
+    Drvt,
+    Setscale,
+    StrfIn,
+    StrfRet,
+    Cenergy,
+    Overutil,
+    Cap,
+    NrRunning,
+    Rqclk,
+    SchedSwitch,
+    SchedWaking,
+    SchedWakeup,
+    SchedWakeupNew,
+    SchedMigrateTask,
+    SchedProcessFork,
+    SchedProcessExit,
+    CpuFrequency,
+    CpuIdle,
+}
+
+const KINDS: &[(&str, Kind)] = &[
+    ("upd_se", Kind::UpdSe),
+    ("upd_cfs", Kind::UpdCfs),
+    ("upd_blk", Kind::UpdBlk),
+    ("pelt_se", Kind::PeltSe),
+    ("pelt_cfs", Kind::PeltCfs),
+    ("pelt_rt", Kind::PeltRt),
+    ("pelt_dl", Kind::PeltDl),
+    ("pelt_hw", Kind::PeltHw),
+    ("util_est_se", Kind::UtilEstSe),
+    ("util_est_cfs", Kind::UtilEstCfs),
+    ("sg_single", Kind::SgSingle),
+    ("sg_shared", Kind::SgShared),
+    ("sg_util", Kind::SgUtil),
+    ("sg_util_in", Kind::SgUtilIn),
+    ("sg_next", Kind::SgNext),
+    ("sg_next_in", Kind::SgNextIn),
+    ("sg_next_ret", Kind::SgNextRet),
+    ("sg_eff", Kind::SgEff),
+    ("sg_eff_in", Kind::SgEffIn),
+    ("sg_eff_ret", Kind::SgEffRet),
+    ("fsw", Kind::Fsw),
+    ("drvt", Kind::Drvt),
+    ("setscale", Kind::Setscale),
+    ("strf_in", Kind::StrfIn),
+    ("strf_ret", Kind::StrfRet),
+    ("cenergy", Kind::Cenergy),
+    ("overutil", Kind::Overutil),
+    ("cap", Kind::Cap),
+    ("nr_running", Kind::NrRunning),
+    ("rqclk", Kind::Rqclk),
+    ("sched_switch", Kind::SchedSwitch),
+    ("sched_waking", Kind::SchedWaking),
+    ("sched_wakeup", Kind::SchedWakeup),
+    ("sched_wakeup_new", Kind::SchedWakeupNew),
+    ("sched_migrate_task", Kind::SchedMigrateTask),
+    ("sched_process_fork", Kind::SchedProcessFork),
+    ("sched_process_exit", Kind::SchedProcessExit),
+    ("cpu_frequency", Kind::CpuFrequency),
+    ("cpu_idle", Kind::CpuIdle),
+];
+
+struct Record {
+    time_ns: u64,
+    cpu: usize,
+    pid: i64,
+    kind: Kind,
+    schema: usize,
+    at: usize,
+    /// The next record of the same CPU.
+    next: Option<usize>,
+}
+
+/// All events of a recording in time order.
+pub struct Events {
+    records: Vec<Record>,
+    values: Vec<i64>,
+    /// Names of the integer fields, by schema.
+    fields: Vec<Vec<String>>,
+    /// Events that the kernel lost, as far as the trace says.
+    pub lost: u64,
+    /// Names of tasks by thread id, as far as the trace lists them.
+    pub names: BTreeMap<i64, String>,
+}
+
+/// One event.
+#[derive(Clone, Copy)]
+pub struct Ev<'a> {
+    events: &'a Events,
+    record: &'a Record,
+}
+
+impl<'a> Ev<'a> {
+    /// What the same CPU did next.
+    pub fn next_on_cpu(&self) -> Option<Ev<'a>> {
+        self.record.next.map(|at| Ev { events: self.events, record: &self.events.records[at] })
+    }
+    /// The name of a task, if the trace lists it.
+    pub fn name_of(&self, pid: i64) -> Option<&'a str> {
+        self.events.names.get(&pid).map(String::as_str)
+    }
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.record.kind
+    }
+    /// When, in ns, as `trace-cmd report` shows it.
+    pub fn time_ns(&self) -> u64 {
+        self.record.time_ns
+    }
+    /// The CPU that executed it.
+    pub fn cpu(&self) -> usize {
+        self.record.cpu
+    }
+    /// The task that executed it.
+    pub fn current(&self) -> i64 {
+        self.record.pid
+    }
+    /// The integer field `name`; `None` if this recording's probe does not have it.
+    pub fn get(&self, name: &str) -> Option<i64> {
+        let place = self.events.fields[self.record.schema].iter().position(|field| field == name)?;
+        Some(self.events.values[self.record.at + place])
+    }
+    /// The same as an unsigned number.
+    pub fn u(&self, name: &str) -> Option<u64> {
+        self.get(name).map(|value| value as u64)
+    }
+    /// The same as a CPU's number.
+    pub fn cpu_field(&self, name: &str) -> Option<usize> {
+        self.get(name).and_then(|value| usize::try_from(value).ok())
+    }
+}
+
+impl Events {
+    /// The events in time order.
+    pub fn iter(&self) -> impl Iterator<Item = Ev<'_>> {
+        self.records.iter().map(|record| Ev { events: self, record })
+    }
+
+    /// Reads `trace.dat`.
+    fn read(path: &Path) -> Result<Self, VerifyError> {
+        let fail = |error: opplab_trace::Error| VerifyError::Read { path: path.to_owned(), reason: error.to_string() };
+        let mut file = TraceFile::open(path).map_err(fail)?;
+        let options =
+            ReadOptions { missing_ok: true, ..ReadOptions::only(&KINDS.iter().map(|k| k.0).collect::<Vec<_>>()) };
+        let reader = file.reader(&options).map_err(fail)?;
+        let names = reader.tasks().iter().map(|(&pid, name)| (pid.into(), String::from_utf8_lossy(name).into_owned()));
+        let names = names.collect();
+        drop(reader);
+        let mut events = Self { records: Vec::new(), values: Vec::new(), fields: Vec::new(), lost: 0, names };
+        // For each schema of the reader: ours, and which fields are integers.
+        let mut known: Vec<Option<(Kind, usize, Vec<usize>)>> = Vec::new();
+        let mut sink = |event: &Event<'_>| {
+            let index = event.schema.index;
+            if known.len() <= index {
+                known.resize(index + 1, None);
+            }
+            if known[index].is_none() {
+                let Some(&(_, kind)) = KINDS.iter().find(|(name, _)| *name == event.schema.name) else {
+                    return ControlFlow::Continue(());
+                };
+                let integers: Vec<usize> =
+                    (0..event.schema.fields.len()).filter(|&at| event.int(at).is_some()).collect();
+                events.fields.push(integers.iter().map(|&at| event.schema.fields[at].name.clone()).collect());
+                known[index] = Some((kind, events.fields.len() - 1, integers));
+            }
+            if let Some((kind, schema, integers)) = &known[index] {
+                events.records.push(Record {
+                    time_ns: event.time_ns,
+                    cpu: event.cpu as usize,
+                    pid: event.pid.into(),
+                    kind: *kind,
+                    schema: *schema,
+                    at: events.values.len(),
+                    next: None,
+                });
+                events.values.extend(integers.iter().map(|&at| match event.value(at) {
+                    Value::U64(value) => value as i64,
+                    Value::I64(value) => value,
+                    _ => 0,
+                }));
+            }
+            ControlFlow::Continue(())
+        };
+        let outcome = file.stream(&options, &mut sink).map_err(fail)?;
+        if let Some(problem) = outcome.problems.first() {
+            return Err(VerifyError::Read { path: path.to_owned(), reason: problem.to_string() });
+        }
+        let mut last: BTreeMap<usize, usize> = BTreeMap::new();
+        for at in 0..events.records.len() {
+            if let Some(before) = last.insert(events.records[at].cpu, at) {
+                events.records[before].next = Some(at);
+            }
+        }
+        events.lost = outcome.missed.len() as u64;
+        Ok(events)
+    }
+}
+
+/// A cpufreq policy of the snapshot.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// Its CPUs.
+    pub cpus: Vec<usize>,
+    /// `scaling_driver`.
+    pub driver: String,
+    /// `scaling_governor` before the workload.
+    pub governor: String,
+    /// `cpuinfo_max_freq` in kHz.
+    pub max_khz: u32,
+    /// `cpuinfo_min_freq` in kHz.
+    pub min_khz: u32,
+    /// The driver's table, if it has one.
+    pub table: Option<FreqTable>,
+}
+
+/// What the snapshots say about the machine.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    /// Number of CPUs (the highest one's number and 1).
+    pub n_cpus: usize,
+    /// `arch_scale_cpu_capacity()` of each CPU.
+    pub capacity: Vec<u64>,
+    /// The policies.
+    pub policies: Vec<Policy>,
+    /// Performance domains in the order of the kernel's list: the last one built comes first.
+    pub domains: Vec<EmPerfDomain>,
+    /// `kernel.sched_energy_aware` is 1.
+    pub energy_aware: bool,
+    /// The architecture scales by frequency and knows a reference frequency (arm64 here).
+    pub freq_ref: bool,
+    /// `imbalance_pct` of the CPUs' lowest domain.
+    pub imbalance_pct: u32,
+    /// The CPUs that share each CPU's last-level cache, as a mask.
+    pub llc: Vec<u64>,
+    /// Kernel release, as `uname -r` says.
+    pub release: String,
+    /// `CONFIG_HZ`; no snapshot tells it, Debian's is taken.
+    pub hz: u64,
+    /// The frequency scale follows counters (cppc_cpufreq's), which no event shows.
+    pub counter_scale: bool,
+    /// The bandwidth of each CPU's fair server as a performance, 0 if there is none.
+    pub fair_server: u64,
+}
+
+/// "0,3-5" as numbers.
+fn cpu_list(text: &str) -> Vec<usize> {
+    let mut cpus = Vec::new();
+    for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>())
+            && last < 4096
+        {
+            cpus.extend(first..=last);
+        }
+    }
+    cpus
+}
+
+/// The lines `path: content|` of a snapshot.
+fn snapshot(path: &Path) -> BTreeMap<String, String> {
+    let text = std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.split_once(": "))
+        .map(|(key, value)| (key.to_owned(), value.trim_end_matches('|').trim().to_owned()))
+        .collect()
+}
+
+impl Machine {
+    fn read(dir: &Path) -> Self {
+        let sysfs = snapshot(&dir.join("sysfs_before.txt"));
+        let debugfs = snapshot(&dir.join("debugfs_before.txt"));
+        let uname = std::fs::read_to_string(dir.join("uname.txt")).unwrap_or_default();
+        let release = uname.split_whitespace().nth(2).unwrap_or_default().to_owned();
+        let mut machine = Self {
+            release,
+            freq_ref: uname.contains("aarch64"),
+            energy_aware: sysfs.get("/proc/sys/kernel/sched_energy_aware").is_some_and(|value| value == "1"),
+            imbalance_pct: 117,
+            hz: 250,
+            ..Self::default()
+        };
+        const CPU: &str = "/sys/devices/system/cpu/cpu";
+        for (key, value) in &sysfs {
+            if let Some((cpu, "topology/core_siblings_list")) =
+                key.strip_prefix(CPU).and_then(|rest| rest.split_once('/'))
+                && let Ok(cpu) = cpu.parse::<usize>()
+                && cpu < 64
+            {
+                machine.n_cpus = machine.n_cpus.max(cpu + 1);
+                machine.llc.resize(machine.n_cpus, 0);
+                machine.llc[cpu] =
+                    cpu_list(value).iter().filter(|&&cpu| cpu < 64).fold(0, |mask, &cpu| mask | 1 << cpu);
+            }
+        }
+        machine.capacity = (0..machine.n_cpus)
+            .map(|cpu| sysfs.get(&format!("{CPU}{cpu}/cpu_capacity")).and_then(|v| v.parse().ok()).unwrap_or(1024))
+            .collect();
+        for cpu in 0..machine.n_cpus {
+            let at = |name: &str| sysfs.get(&format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/{name}")).cloned();
+            let Some(cpus) = at("affected_cpus").or_else(|| at("related_cpus")) else { continue };
+            let khz = |name: &str| at(name).and_then(|value| value.parse().ok()).unwrap_or(0);
+            let table: Vec<u32> = at("scaling_available_frequencies")
+                .map(|list| list.split_whitespace().filter_map(|khz| khz.parse().ok()).collect())
+                .unwrap_or_default();
+            machine.policies.push(Policy {
+                cpus: cpu_list(&cpus),
+                driver: at("scaling_driver").unwrap_or_default(),
+                governor: at("scaling_governor").unwrap_or_default(),
+                max_khz: khz("cpuinfo_max_freq"),
+                min_khz: khz("cpuinfo_min_freq"),
+                table: FreqTable::from_khz(&table).ok(),
+            });
+        }
+        for cpu in 0..machine.n_cpus {
+            let prefix = format!("energy_model/cpu{cpu}/");
+            let Some(cpus) = debugfs.get(&format!("{prefix}cpus")) else { continue };
+            let mut states: BTreeMap<u64, EmPerfState> = BTreeMap::new();
+            for (key, value) in debugfs.range(format!("{prefix}ps:")..format!("{prefix}ps;")) {
+                let Some((khz, name)) = key[prefix.len() + 3..].split_once('/') else { continue };
+                let (Ok(khz), Ok(value)) = (khz.parse::<u64>(), value.parse::<u64>()) else { continue };
+                let state = states.entry(khz).or_insert(EmPerfState {
+                    performance: 0,
+                    freq_khz: khz,
+                    power_uw: 0,
+                    cost: 0,
+                    inefficient: false,
+                });
+                match name {
+                    "cost" => state.cost = value,
+                    "frequency" => state.freq_khz = value,
+                    "inefficient" => state.inefficient = value != 0,
+                    "performance" => state.performance = value,
+                    "power" => state.power_uw = value,
+                    _ => {}
+                }
+            }
+            let flags = debugfs.get(&format!("{prefix}flags"));
+            let flags =
+                flags.and_then(|flags| u32::from_str_radix(flags.trim_start_matches("0x"), 16).ok()).unwrap_or(0);
+            machine.domains.insert(
+                0,
+                EmPerfDomain {
+                    states: states.into_values().collect(),
+                    cpus: cpu_list(cpus),
+                    skip_inefficient: flags & 2 != 0,
+                    form: EmForm::V6_9,
+                },
+            );
+        }
+        let cmdline = std::fs::read_to_string(dir.join("cmdline.txt")).unwrap_or_default();
+        let cppc = machine.policies.iter().any(|policy| policy.driver.contains("cppc"));
+        machine.counter_scale = cppc && !cmdline.contains("fie_disabled=1");
+        let server =
+            |name: &str| debugfs.get(&format!("sched/fair_server/cpu0/{name}")).and_then(|v| v.parse::<u64>().ok());
+        if let (Some(runtime), Some(period)) = (server("runtime"), server("period")) {
+            // to_ratio(), then cpu_bw_dl().
+            machine.fair_server = cpu_bw_dl((runtime << BW_SHIFT).checked_div(period).unwrap_or(0));
+        }
+        if let Some(pct) = debugfs.get("sched/domains/cpu0/domain0/imbalance_pct").and_then(|value| value.parse().ok())
+        {
+            machine.imbalance_pct = pct;
+        }
+        machine
+    }
+
+    /// The kernel is at least this version.
+    pub fn at_least(&self, major: u32, minor: u32) -> bool {
+        let mut numbers = self.release.split(['.', '-', '+']).map(|part| part.parse::<u32>().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
+    }
+
+    /// The policy of a CPU.
+    pub fn policy(&self, cpu: usize) -> Option<&Policy> {
+        self.policies.iter().find(|policy| policy.cpus.contains(&cpu))
+    }
+
+    /// The performance domain of a CPU.
+    pub fn domain(&self, cpu: usize) -> Option<&EmPerfDomain> {
+        self.domains.iter().find(|domain| domain.cpus.contains(&cpu))
+    }
+}
+
+/// A recording's folder.
+pub struct Recording {
+    /// The folder's name.
+    pub name: String,
+    /// The machine.
+    pub machine: Machine,
+    /// The events.
+    pub events: Events,
+}
+
+impl Recording {
+    /// Reads the folder `dir`.
+    ///
+    /// # Errors
+    /// [`VerifyError::Read`] if there is no readable `trace.dat` or no snapshot of the machine.
+    pub fn read(dir: &Path) -> Result<Self, VerifyError> {
+        let name =
+            dir.file_name().map_or_else(|| dir.display().to_string(), |name| name.to_string_lossy().into_owned());
+        let machine = Machine::read(dir);
+        if machine.n_cpus == 0 {
+            let reason = "no CPU found: sysfs_before.txt is missing or has no topology".to_owned();
+            return Err(VerifyError::Read { path: dir.join("sysfs_before.txt"), reason });
+        }
+        Ok(Self { name, machine, events: Events::read(&dir.join("trace.dat"))? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_of_sysfs() {
+        let check = |text: &str, expected: &[usize]| assert_eq!(cpu_list(text), expected, "{text}");
+        check("0,3-5", &[0, 3, 4, 5]);
+        check("0 1", &[0, 1]);
+        check("", &[]);
+        check("x-y", &[]);
+    }
+}

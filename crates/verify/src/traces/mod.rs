@@ -1,0 +1,71 @@
+//! Agreement with recordings of real kernels: every decision whose inputs a recording holds is computed anew with crate
+//! `kernel` and compared with what the kernel did.
+//!
+//! A recording is a folder: `trace.dat` with the kernel's tracepoints and probes at the entry and exit of the functions
+//! that matter, and snapshots of sysfs and debugfs. One pass over the events keeps the state that the records
+//! show (run queues, tasks, policies) and counts, kind by kind, how many recomputed results are equal. What cannot be compared
+//! because an input was not recorded is counted apart, with the reason; what differs is counted by cause.
+//! Nothing here knows a recording by its name.
+
+mod clock;
+mod freq;
+pub mod input;
+mod load;
+mod place;
+mod report;
+mod state;
+
+use std::path::Path;
+
+pub use report::{KindCount, RecordingReport};
+
+use crate::VerifyError;
+use input::Recording;
+
+/// Recomputes every decision of the recording in folder `dir`.
+///
+/// # Errors
+/// [`VerifyError`] if the folder has no readable trace or no snapshot of the machine.
+pub fn verify_recording(dir: &Path) -> Result<RecordingReport, VerifyError> {
+    Ok(verify(&Recording::read(dir)?))
+}
+
+/// As [`verify_recording`], of a recording in memory.
+pub fn verify(recording: &Recording) -> RecordingReport {
+    let mut report = RecordingReport::new(&recording.name, &recording.machine.release, recording.events.lost);
+    let mut state = state::State::new(recording);
+    let mut clock = clock::Clock::new(&recording.machine);
+    let mut freq = freq::Freq::new(&recording.machine);
+    let mut place = place::Place::new(&recording.machine);
+    for event in recording.events.iter() {
+        clock.event(&event, &state, &mut report);
+        freq.event(&event, &state, &mut report);
+        place.event(&event, &state, &mut report);
+        load::event(&event, &mut state, &mut report);
+    }
+    report
+}
+
+/// The folders at `path` that hold a recording: itself, or those in it, by name.
+///
+/// # Errors
+/// [`VerifyError::Read`] if `path` cannot be listed or holds no recording.
+pub fn find_recordings(path: &Path) -> Result<Vec<std::path::PathBuf>, VerifyError> {
+    let is_recording = |dir: &Path| dir.join("trace.dat").is_file();
+    if is_recording(path) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let fail = |reason: String| VerifyError::Read { path: path.to_owned(), reason };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(|error| fail(error.to_string()))? {
+        let dir = entry.map_err(|error| fail(error.to_string()))?.path();
+        if is_recording(&dir) {
+            found.push(dir);
+        }
+    }
+    if found.is_empty() {
+        return Err(fail("no recording: neither it nor a folder in it has a trace.dat".into()));
+    }
+    found.sort();
+    Ok(found)
+}

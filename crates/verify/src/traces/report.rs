@@ -1,0 +1,102 @@
+//! What a comparison counts.
+
+use std::collections::BTreeMap;
+
+/// The count of one kind of decision.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KindCount {
+    /// Results that are equal in every compared field.
+    pub exact: u64,
+    /// Results that were compared.
+    pub total: u64,
+    /// Those that differ, by cause.
+    pub misses: BTreeMap<String, u64>,
+    /// Records that were not compared, by the input that is missing.
+    pub without_input: BTreeMap<String, u64>,
+    /// The first difference without a known cause, in words.
+    pub first: Option<String>,
+}
+
+/// The cause of a difference that nothing explains.
+pub(super) const UNEXPLAINED: &str = "unexplained";
+
+impl KindCount {
+    /// The part that is equal, in parts of a hundred thousand (100 000: all).
+    pub fn share_per_100k(&self) -> u64 {
+        (self.exact * 100_000).checked_div(self.total).unwrap_or(100_000)
+    }
+
+    /// Causes of misses and missing inputs in words.
+    pub fn remark(&self) -> String {
+        let list = |causes: &BTreeMap<String, u64>| {
+            causes.iter().map(|(cause, count)| format!("{count} {cause}")).collect::<Vec<_>>().join(", ")
+        };
+        let mut parts = Vec::new();
+        if !self.misses.is_empty() {
+            parts.push(format!("differ: {}", list(&self.misses)));
+        }
+        if !self.without_input.is_empty() {
+            parts.push(format!("not compared: {}", list(&self.without_input)));
+        }
+        parts.join("; ")
+    }
+}
+
+/// All counts of one recording.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordingReport {
+    /// The recording's name.
+    pub recording: String,
+    /// The kernel's release.
+    pub release: String,
+    /// Gaps where the kernel lost events.
+    pub lost: u64,
+    /// The counts by kind, in alphabetical order.
+    pub kinds: BTreeMap<&'static str, KindCount>,
+}
+
+impl RecordingReport {
+    pub(super) fn new(recording: &str, release: &str, lost: u64) -> Self {
+        Self { recording: recording.to_owned(), release: release.to_owned(), lost, kinds: BTreeMap::new() }
+    }
+
+    pub(super) fn exact(&mut self, kind: &'static str) {
+        let count = self.kinds.entry(kind).or_default();
+        count.exact += 1;
+        count.total += 1;
+    }
+
+    pub(super) fn miss(&mut self, kind: &'static str, cause: &str, words: impl FnOnce() -> String) {
+        let count = self.kinds.entry(kind).or_default();
+        count.total += 1;
+        *count.misses.entry(cause.to_owned()).or_default() += 1;
+        if count.first.is_none() && cause == UNEXPLAINED {
+            count.first = Some(words());
+        }
+    }
+
+    pub(super) fn without_input(&mut self, kind: &'static str, reason: &str) {
+        *self.kinds.entry(kind).or_default().without_input.entry(reason.to_owned()).or_default() += 1;
+    }
+
+    /// Counts a comparison; `Err` holds the difference and its cause.
+    pub(super) fn compare<T: PartialEq + std::fmt::Debug>(
+        &mut self,
+        kind: &'static str,
+        time_ns: u64,
+        expected: T,
+        got: T,
+        cause: &str,
+    ) {
+        if expected == got {
+            self.exact(kind);
+        } else {
+            self.miss(kind, cause, || format!("at {time_ns} ns: recorded {expected:?}, computed {got:?}"));
+        }
+    }
+
+    /// The rows `recording kind exact total share remark`.
+    pub fn rows(&self) -> impl Iterator<Item = (&str, &KindCount)> {
+        self.kinds.iter().map(|(kind, count)| (*kind, count))
+    }
+}

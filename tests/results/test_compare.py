@@ -1,0 +1,355 @@
+"""The default method, its tables, formats, sources and the gate."""
+
+import json
+import math
+import random
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opplab import gate, results, stats
+from opplab.cli import opplab
+from opplab.comparison import compare_runs, overall
+from opplab.errors import InputError
+from opplab.mmtests import statistics
+from opplab.runs import Run, Series
+from opplab.sources import open_source, to_frame
+from opplab.tables import FORMATS, render
+
+GIVEN = Path(__file__).parent.parent / "data/mmtests-golden/given"
+SHARED = Path(__file__).parents[3] / "shared"
+ONDEMAND, MID, PERF = "5.9.0-ondemand", "5.9.0-sugov-mid", "5.9.0-perfgov"
+
+
+def cli(*arguments, code=0):
+    result = CliRunner().invoke(opplab, ["compare", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def run_of(name, values, *, higher=False, seeds=None, benchmark="bench", label="time-1"):
+    run = Run(name, benchmark)
+    series = Series(label, *label.split("-"), "seconds", higher, [[value] for value in values], seeds)
+    run.series[label] = series
+    return run
+
+
+floats = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=40)
+
+
+@given(floats, st.booleans())
+def test_python_and_rust_agree_on_mmtests_to_the_last_bit(values, higher):
+    values = sorted(values, reverse=higher)
+    mean = (statistics.hmean if higher else statistics.amean)(values)
+    deviation = statistics.stddev(values, mean, higher)
+    found = stats.mmtests(values, harmonic=higher)
+    assert found[:3] == pytest.approx(
+        (mean, deviation, statistics.coeffvar(deviation, mean)), rel=0, abs=0, nan_ok=True
+    )
+    if not math.isnan(deviation):
+        assert found[3] == statistics.mean_interval(deviation)
+
+
+def test_default_detail_says_mean_interval_change_and_method():
+    table = compare_runs([run_of("a", [10.2, 11.1, 9.8, 10.9]), run_of("b", [12.1, 13.3, 11.9, 12.8])])
+    base, new = table.rows[0].cells
+    assert base.value == pytest.approx(10.5) and new.value == pytest.approx(12.525)
+    # stats.t.interval(.95, 3, 10.5, sem) and stats.ttest_ind(b, a, equal_var=False) of scipy
+    assert base.low == pytest.approx(9.536466531691154)
+    assert new.p == pytest.approx(0.003814763277727755)
+    assert new.change == pytest.approx(-19.285714) and new.significant and not new.same
+    assert new.ratio_low < new.ratio < new.ratio_high and new.ratio_low > 1
+    text = str(table)
+    assert "*  -19.29%*" in text and "Student-t" in text and "Holm's correction over 1" in text
+
+
+def test_rates_are_averaged_harmonically_and_more_is_better():
+    table = compare_runs([run_of("a", [10.0, 20.0], higher=True), run_of("b", [20.0, 40.0], higher=True)])
+    assert table.rows[0].stat == "Hmean"
+    assert table.rows[0].cells[0].value == pytest.approx(40 / 3)
+    assert table.rows[0].cells[1].change == pytest.approx(100.0)
+
+
+def test_holm_correction_is_over_the_whole_table():
+    generator = random.Random(1)
+    base, new = Run("a", "x"), Run("b", "x")
+    for index in range(200):
+        for run in (base, new):
+            values = [[generator.gauss(100, 5)] for _ in range(6)]
+            run.series[f"t-{index}"] = Series(f"t-{index}", "t", str(index), "s", False, values)
+    cells = [row.cells[1] for row in compare_runs([base, new]).rows]
+    assert sum(cell.p < 0.05 for cell in cells) > 2, "of 200 equal pairs some look different"
+    assert not any(cell.significant for cell in cells), "but not after the correction"
+
+
+def test_shared_seeds_are_paired():
+    seeds = list(range(8))
+    noise = [1.0, 3.0, 0.5, 2.0, 5.0, 1.5, 4.0, 0.7]
+    base = run_of("a", noise, seeds=seeds)
+    new = run_of("b", [1.02 * value for value in noise[::-1]], seeds=seeds[::-1])
+    cell = compare_runs([base, new]).rows[0].cells[1]
+    assert cell.significant and cell.ratio_low == pytest.approx(1.02) and cell.ratio_high == pytest.approx(1.02)
+    unpaired = compare_runs([run_of("a", noise), run_of("b", [1.02 * value for value in noise])]).rows[0].cells[1]
+    assert not unpaired.significant and unpaired.same
+
+
+def test_three_iterations_make_iterations_the_observations():
+    """Samples inside an iteration move together; counting them as independent would find a difference in nothing."""
+    base, new = Run("a", "x"), Run("b", "x")
+    base.series["t"] = Series("t", "t", "", "s", False, [[level + i / 1e3 for i in range(50)] for level in (1, 2, 3)])
+    new.series["t"] = Series("t", "t", "", "s", False, [[level + i / 1e3 for i in range(50)] for level in (2, 3, 2.5)])
+    table = compare_runs([base, new])
+    assert table.rows[0].cells[0].n == 3 and not table.rows[0].cells[1].significant
+    assert "observations are iterations" in table.method
+
+
+def test_tilde_has_two_rules():
+    base, new = [100.0, 101.0, 99.0, 100.5, 99.5] * 4, [102.0, 103.0, 101.0, 102.5, 101.5] * 4
+    runs = [run_of("a", base), run_of("b", new)]
+    assert not compare_runs(runs, kind="ratio").rows[0].cells[1].same
+    table = compare_runs(runs, kind="ratio", overview_rule=True)
+    assert table.rows[0].cells[1].same and "~ ratio within 2.5 % of 1" in table.method
+    assert " ~" in str(table)
+
+
+def test_overall_ratio_is_the_geometric_mean_of_ratios():
+    base, new = Run("a", "x"), Run("b", "x")
+    for label, factor in (("t-1", 2.0), ("t-2", 0.5), ("t-3", 8.0)):
+        base.series[label] = Series(label, "t", "", "s", False, [[1.0], [1.0]])
+        new.series[label] = Series(label, "t", "", "s", False, [[factor], [factor]])
+    assert overall([base, new])[1][0] == pytest.approx(2.0)
+
+
+def test_overview_efficiency_and_power_of_a_tree():
+    tree = GIVEN / "results"
+    text = cli(tree, "--baseline", ONDEMAND, "-b", "tbench:tput", "-b", "kernbench", "--table", "overview").stdout
+    assert "PERFORMANCE RATIOS" in text and "PERFORMANCE-PER-WATT RATIOS" in text
+    lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.startswith(("tbench", "kern"))}
+    assert lines["kernbench"][-1] == "higher"  # the last group is performance per watt
+    power = cli(tree, "--baseline", ONDEMAND, "-b", "kernbench", "--table", "power").stdout
+    assert "kernbench          227.14         251.97           233.32" in power
+    ppw = json.loads(
+        cli(tree, "--baseline", ONDEMAND, "-b", "tbench:tput", "--table", "ppw", "--format", "json").stdout
+    )
+    (cell,) = [one for one in ppw["cells"] if one["run"] == PERF]
+    assert cell["value"] == pytest.approx(1.1108 * 227.1425 / 251.9675, rel=1e-3)
+    result = CliRunner().invoke(opplab, ["compare", str(tree), "-b", "gitsource", "--table", "power"])
+    assert "no power was recorded" in str(result.exception)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("method", ["default", "mmtests"])
+@pytest.mark.parametrize("table", ["detail", "ratio", "significance", "nocompare", "overview", "monitor:turbostat"])
+def test_every_table_in_every_format(table, method, form):
+    arguments = ["-b", "kernbench", "--metric", "" if "monitor" in table else "Elapsed"]
+    out = cli(GIVEN / "results", *arguments, "--table", table, "--method", method, "--format", form).stdout
+    assert len(out) > 200
+    if form == "json":
+        assert json.loads(out)["cells"]
+    if form == "csv":
+        assert pl.read_csv(out.encode())["value"].null_count() == 0
+    if form == "html":
+        assert ET.fromstring("<x>" + out.replace("bgcolor", " bgcolor") + "</x>") is not None
+
+
+def test_sources_parquet_csv_and_store_give_the_same_table(tmp_path):
+    runs = [open_source([str(GIVEN / "results")]).load(name, "kernbench", "Elapsed") for name in (ONDEMAND, PERF)]
+    table = to_frame(runs, experiment="x")
+    assert table.columns == list(results.SCHEMA) and set(table["source"]) == {"mmtests"}
+    results.write(table, tmp_path / "a.parquet")
+    table.write_csv(tmp_path / "a.csv")
+    (tmp_path / "store").mkdir()
+    results.write(table, tmp_path / "store" / "results.parquet")
+    texts = {cli(tmp_path / name, "--format", "csv").stdout for name in ("a.parquet", "a.csv", "store")}
+    assert len(texts) == 1
+    direct = cli(GIVEN / "results", "--runs", f"{ONDEMAND},{PERF}", "-b", "kernbench:Elapsed", "--format", "csv").stdout
+    assert texts == {direct}
+
+    (tmp_path / "bad.csv").write_text("polcy,value\na,1\n")
+    with pytest.raises(InputError, match=r"bad.csv:1: unknown column 'polcy'; did you mean 'policy'\?"):
+        open_source([str(tmp_path / "bad.csv")])
+    (tmp_path / "bad2.csv").write_text("policy,value\na,x\n")
+    with pytest.raises(InputError, match=r"bad2.csv: .*conversion"):
+        open_source([str(tmp_path / "bad2.csv")])
+    result = CliRunner().invoke(opplab, ["compare", str(tmp_path / "nowhere")])
+    assert isinstance(result.exception, FileNotFoundError)
+
+
+FIO = {
+    "fio version": "fio-3.33",
+    "jobs": [
+        {
+            "jobname": "rand",
+            "read": {
+                "total_ios": 5,
+                "bw_mean": 100.5,
+                "iops": 25.0,
+                "clat_ns": {"mean": 9e3, "percentile": {"99.000000": 2e4}},
+            },
+            "write": {"total_ios": 0},
+        }
+    ],
+}
+
+
+def test_raw_outputs_one_run_a_file(tmp_path):
+    (tmp_path / "old.json").write_text("fio: warning\n" + json.dumps(FIO))
+    FIO["jobs"][0]["read"]["bw_mean"] = 201.0
+    (tmp_path / "new.json").write_text(json.dumps(FIO))
+    table = json.loads(cli(tmp_path / "old.json", tmp_path / "new.json", "--format", "json").stdout)
+    cells = {(one["operation"], one["run"]): one for one in table["cells"]}
+    assert cells["bw_mean-rand-read", "new"]["change_pct"] == pytest.approx(100.0)
+    assert cells["clat_p99-rand-read", "old"]["value"] == 20000.0
+
+    (tmp_path / "hack.txt").write_text("Running in process mode with 10 groups using 40 fds\nTime: 0.42\nTime: 0.44\n")
+    assert "time-10" in cli(tmp_path / "hack.txt").stdout
+    perf = "# Running 'sched/pipe' benchmark:\n# Executed 1000 pipe operations\n"
+    perf += "     Total time: 5.5 [sec]\n       5.5 usecs/op\n        181818 ops/sec\n"
+    (tmp_path / "perf.txt").write_text(perf)
+    assert {"time", "usecs/op", "ops/sec"} <= set(cli(tmp_path / "perf.txt").stdout.split())
+    head = "#idx perf run period start end rel_st slack c_duration c_period wu_lat\n"
+    lines = "".join(f"   0  1  800 16000 1 2 3 {slack} 800 16000 5\n" for slack in (500, -20))
+    (tmp_path / "rt.log").write_text("# Policy : SCHED_OTHER priority : 0\n" + head + lines)
+    assert "50.00" in next(line for line in cli(tmp_path / "rt.log").stdout.splitlines() if "missed" in line)
+    (tmp_path / "broken.json").write_text(json.dumps(FIO)[:120])
+    (tmp_path / "what.bin").write_bytes(b"\0\1\2 nothing known")
+    result = cli(tmp_path / "new.json", tmp_path / "broken.json", tmp_path / "what.bin")
+    assert "201.00" in result.stdout
+    assert "broken.json: line 1, column" in result.stderr and "what.bin: unknown format" in result.stderr
+
+
+def test_a_folder_of_logs_is_a_run_and_its_files_are_iterations(tmp_path):
+    for run, factor in (("old", 1.0), ("new", 2.0)):
+        (tmp_path / run).mkdir()
+        for index in range(3):
+            text = f"Running in process mode with 10 groups\nTime: {factor * (1 + index / 100)}\n"
+            (tmp_path / run / f"{index}.txt").write_text(text)
+    table = json.loads(cli(tmp_path / "old", tmp_path / "new", "--format", "json").stdout)
+    assert [(one["run"], one["n"]) for one in table["cells"]] == [("old", 3), ("new", 3)]
+    assert table["cells"][1]["change_pct"] == pytest.approx(-100.0)
+
+
+def test_layouts_of_slides_boxes_and_grid(tmp_path):
+    tree = GIVEN / "results"
+    slides = cli(tree, "--baseline", ONDEMAND, "-b", "kernbench:Elapsed", "--layout", "slides").stdout
+    assert "212.1 ±0.5%  191.4 ±0.9% (   9.8%)" in slides
+    boxes = cli(tree, "--baseline", ONDEMAND, "-b", "kernbench:Elapsed", "--layout", "boxes").stdout
+    assert "|  Elapsed-4 | 212.06 |    1.06 | 191.38 *  9.75%*" in boxes
+    for name in ("big", "small"):
+        (tmp_path / name / "work").mkdir(parents=True)
+        (tmp_path / name / "work/log").symlink_to(tree.absolute())
+    folders = [tmp_path / name / "work/log" for name in ("big", "small")]
+    overview = ["--table", "overview", "-b", "tbench:tput", "--baseline", ONDEMAND]
+    grid = cli(*folders, *overview, "--layout", "grid").stdout.splitlines()
+    assert grid[0].split() == ["BENCHMARK", "big", "small", "UNIT", "BETTER", "IF"]
+    assert grid[2].split() == ["tbench", "1.11", "1.03", "1.11", "1.03", "MB/sec", "higher"]
+    runs = [open_source(tree).load(name, "kernbench") for name in (ONDEMAND, PERF)]
+    results.write(pl.concat(to_frame(runs, machine=name) for name in ("m1", "m2")), tmp_path / "two.parquet")
+    grid = cli(tmp_path / "two.parquet", "--table", "overview", "--metric", "Elapsed", "--layout", "grid").stdout
+    assert grid.splitlines()[1].split() == ["kernbench", "0.90", "0.90", "seconds", "lower"]
+    for wrong in ("--table ratio --layout boxes", "--layout grid", "--method mmtests --layout slides"):
+        result = CliRunner().invoke(opplab, ["compare", str(tree), "-b", "kernbench", *wrong.split()])
+        assert "has no layout" in str(result.exception)
+
+
+def test_public_names():
+    import opplab as ol
+
+    frame = ol.read_mmtests(GIVEN / "results", runs=[ONDEMAND, PERF])
+    assert frame.columns == list(ol.SCHEMA) and frame["benchmark"].n_unique() == 5
+    tables = ol.compare(frame, baseline=PERF, benchmarks=["gitsource:Elapsed"])
+    assert [row.operation for row in tables[0].rows] == ["Elapsed"] and tables.to_frame().height == 2
+    assert "Elapsed" in str(tables) and "<table" in tables._repr_html_()
+
+
+def test_recorded_logs_are_read():
+    turbostat = sorted((SHARED / "data/stats-collect").rglob("turbostat.raw.txt"))
+    logs = sorted((SHARED / "traces").rglob("rtlog/*.log"))
+    rt_app = [file for file in logs if "#idx" in file.read_text("utf-8", "replace")[:200]]
+    if not turbostat or not rt_app:
+        pytest.skip("skipped: no recorded logs beside the repository (../shared/data)")
+    for file in turbostat:
+        source = open_source([str(file)])
+        run = source.load("turbostat", "turbostat")
+        assert {"Avg_MHz", "Busy%", "PkgWatt"} <= set(run.series) and not source.problems, file
+        assert source.watts("turbostat", "turbostat") > 0.1
+    for file in rt_app:
+        source = open_source([str(file)])
+        run = source.load(source.runs()[0], "rt-app")
+        assert {"run", "period", "slack", "missed_activations"} <= set(run.series) and not source.problems, file
+
+
+def test_the_gate_fails_with_exit_code_1_and_says_why(tmp_path):
+    tree = GIVEN / "results"
+    arguments = [tree, "--runs", f"{ONDEMAND},{PERF}", "-b", "kernbench:Elapsed", "--junit", tmp_path / "j.xml"]
+    cli(*arguments, "--fail-if", "kernbench < -2% significant")
+    suite = ET.parse(tmp_path / "j.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "0")
+    result = cli(*arguments, "--fail-if", "Elapsed-2 > 9% significant or any > 10.5%", code=1)
+    assert (
+        "kernbench Amean Elapsed-2 of 5.9.0-perfgov: +9.06% (significant), rule 'Elapsed-2 > 9% significant'"
+        in result.stderr
+    )
+    assert ET.parse(tmp_path / "j.xml").getroot().get("failures") == "2"
+    cli(*arguments, "--method", "mmtests", "--fail-if", "kernbench > 9% significant", code=1)
+
+
+@pytest.mark.parametrize("rule", ["kernbench", "kernbench < 2", "< 2%", "kernbench < 2% significnt", "nothing < 2%"])
+def test_a_rule_that_checks_nothing_is_a_mistake(rule):
+    table = compare_runs(
+        [run_of("a", [1.0, 2.0], benchmark="kernbench"), run_of("b", [1.0, 2.0], benchmark="kernbench")]
+    )
+    with pytest.raises(InputError, match="rule"):
+        gate.check([table], [rule])
+
+
+def test_notebook_face():
+    table = compare_runs([run_of("a", [1.0, 2.0]), run_of("b", [1.0, 2.5])])
+    frame = table.to_frame()
+    assert frame["run"].to_list() == ["a", "b"] and frame.schema["p"] == pl.Float64
+    assert table._repr_html_().startswith('<table class="opplab">')
+    assert render(table, "markdown").count("|") > 6
+
+
+def test_the_short_way_prints_the_same_and_loads_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['opplab', 'compare', *sys.argv[1:]]\n"
+        "from opplab.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "heavy = {'click', 'polars', 'rich', 'jinja2', 'numpy', 'opplab._opplab', 'dataclasses'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    arguments = [GIVEN / "results", "--runs", f"{ONDEMAND},{MID},{PERF}", "--method=mmtests", "-b", "tbench:tput"]
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    short = subprocess.run(command, capture_output=True, check=False)
+    assert short.returncode == 0, short.stderr
+    assert short.stdout == (GIVEN / "expected/tbench.tput.txt").read_bytes()
+    assert short.stdout == cli(*arguments).stdout_bytes
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--method", "mmtests"],
+        ["T", "--runs", "a", "-b", "kernbench"],
+        ["T", "--runs", "a", "-b", "kernbench", "--method", "mmtests", "--bogus"],
+        ["T", "--runs", "a", "-b", "kernbench", "--method", "mmtests", "--table", "overview"],
+        ["T", "--runs", "nowhere", "-b", "kernbench", "--method", "mmtests"],
+        ["T", "--runs", "a", "-b", "kernbench", "--method", "mmtests", "--format", "json"],
+        ["T", "--runs", "a", "-b", "kernbench", "--method"],
+    ],
+)
+def test_what_is_not_for_the_short_way_is_left_alone(arguments, capsys):
+    from opplab.quick import compare
+
+    tree = str(GIVEN / "results")
+    assert compare([tree if word == "T" else word for word in arguments]) is None
+    assert capsys.readouterr().out == ""
