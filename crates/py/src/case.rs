@@ -140,9 +140,9 @@ impl PyCase {
         run::events(py, &self.case(), &tables)
     }
 
-    /// Runs it and gives its events as a Perfetto trace.
-    fn perfetto<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        run::perfetto(py, &self.case())
+    /// Runs it and gives its events as a kernel trace: `perfetto`, `trace.dat` or `text`.
+    fn trace<'py>(&self, py: Python<'py>, form: &str) -> PyResult<Bound<'py, PyBytes>> {
+        run::trace(py, &self.case(), form)
     }
 
     /// Runs it and gives rt-app's log of each task that has one: `[(file name, text)]`.

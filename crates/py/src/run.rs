@@ -6,11 +6,12 @@ use opplab_model::rtapp::{LOG_HEADER, LoopRecord, log_file_name, log_line};
 use opplab_sim::check::Check;
 use opplab_sim::sink::{Column, Columns, TABLES};
 use opplab_sim::{Case, Outcome};
+use opplab_trace::write::{ftrace_text, trace_dat};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::error::{guard, raise};
-use crate::perfetto::Perfetto;
+use crate::simtrace::SimTrace;
 
 /// Runs a case without the interpreter's lock.
 pub(crate) fn simulate<S: Sink + Send>(py: Python<'_>, case: &Case, sink: &mut S) -> PyResult<Outcome> {
@@ -93,14 +94,31 @@ pub(crate) fn events<'py>(py: Python<'py>, case: &Case, tables: &[String]) -> Py
     Ok(all)
 }
 
-/// Runs a case and gives its events as a Perfetto trace.
+/// Runs a case and gives its events as a kernel trace: `perfetto`, `trace.dat` or `text`.
 ///
 /// It runs twice: the tasks' names are known when the first run ends.
-pub(crate) fn perfetto<'py>(py: Python<'py>, case: &Case) -> PyResult<Bound<'py, PyBytes>> {
+pub(crate) fn trace<'py>(py: Python<'py>, case: &Case, form: &str) -> PyResult<Bound<'py, PyBytes>> {
     let names = simulate(py, case, &mut NullSink)?.task_names;
-    let mut sink = Perfetto::new(&case.workload.name, case.machine.nr_cpus(), names);
+    let mut sink = SimTrace::new(case.machine.nr_cpus(), names, form != "perfetto");
     simulate(py, case, &mut sink)?;
-    Ok(PyBytes::new(py, &sink.finish()))
+    let bytes = guard(py, || {
+        py.detach(|| match form {
+            "perfetto" => Ok(Some(sink.into_perfetto())),
+            "trace.dat" => {
+                let mut out = Vec::new();
+                trace_dat(&sink.into_trace(), &mut out).map(|()| Some(out))
+            }
+            "text" => {
+                let mut out = Vec::new();
+                ftrace_text(&sink.into_trace(), &mut out).map(|()| Some(out))
+            }
+            _ => Ok(None),
+        })
+    })??;
+    match bytes {
+        Some(bytes) => Ok(PyBytes::new(py, &bytes)),
+        None => Err(raise(py, "InputError", format!("unknown form of trace `{form}`"))),
+    }
 }
 
 /// rt-app's own log of every task that logged a loop, by file name.
