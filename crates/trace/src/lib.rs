@@ -26,6 +26,7 @@ mod perfetto;
 mod reader;
 pub mod render;
 mod ring;
+pub mod signals;
 mod text;
 mod tracedat;
 mod wire;

@@ -1,0 +1,52 @@
+//! The kernel's signals from a trace: load tracking of tasks and run queues, and how good the reconstruction is.
+//!
+//! [`samples`] replays every update that the kernel itself recorded (with entry state and result) and counts how many come out
+//! the same. [`pelt`] needs no such records: it rebuilds the signals from `sched_switch`, `sched_wakeup`, `sched_migrate_task`
+//! and `cpu_frequency` alone. [`residency`] sums up times: frequencies, idle states, running times, wake-up latencies.
+//!
+//! The arithmetic is that of crate `opplab-kernel`; nothing is computed twice.
+
+pub mod pelt;
+pub mod residency;
+pub mod samples;
+
+use crate::event::{Event, Schema};
+
+/// Places of fields in a schema, looked up once.
+#[derive(Clone, Debug)]
+pub(crate) struct Places<const N: usize> {
+    places: [Option<usize>; N],
+}
+
+impl<const N: usize> Places<N> {
+    pub(crate) fn new(schema: &Schema, names: [&str; N]) -> Self {
+        Self { places: names.map(|name| schema.field_index(name)) }
+    }
+
+    /// True if all of the first `n` fields exist.
+    pub(crate) fn has(&self, n: usize) -> bool {
+        self.places[..n].iter().all(Option::is_some)
+    }
+
+    /// The integer of field `nth`; 0 if there is none.
+    #[inline]
+    pub(crate) fn get(&self, event: &Event<'_>, nth: usize) -> i64 {
+        self.places[nth].and_then(|place| event.int(place)).unwrap_or(0)
+    }
+
+    /// The bytes of field `nth`.
+    #[inline]
+    pub(crate) fn text<'e>(&self, event: &Event<'e>, nth: usize) -> Option<&'e [u8]> {
+        self.places[nth].and_then(|place| event.str(place))
+    }
+}
+
+/// A task's state at `sched_switch`, as a number or in letters.
+#[inline]
+pub(crate) fn prev_state<const N: usize>(places: &Places<N>, event: &Event<'_>, nth: usize) -> u64 {
+    match places.text(event, nth) {
+        // An unknown letter is some sleep.
+        Some(text) => crate::render::task_state_bits(&String::from_utf8_lossy(text)).unwrap_or(1),
+        None => places.get(event, nth) as u64,
+    }
+}

@@ -1,0 +1,683 @@
+//! Load tracking of every task and run queue, rebuilt from scheduling and frequency events.
+//!
+//! ```text
+//!  sched_switch        who ran since the last switch, who waits, who sleeps
+//!  sched_wakeup[_new]  who became runnable, and where
+//!  sched_migrate_task  who moved while runnable
+//!  cpu_frequency       how fast the dilated clock runs (if the kernel knows the frequency)
+//! ```
+//! The clock is the trace clock: the kernel's run-queue clock is read a few microseconds before the event is written, which is
+//! the first source of error. The second is what happened before the trace: a task that was there already has an unknown
+//! history, which [`Sample::error_bound`] carries and which halves every 32 ms that its signal lives. The third: updates at
+//! ticks and load balances are not in these events, so roundings differ by a unit now and then.
+//!
+//! Not followed: task groups (each task counts in its CPU's root queue; its load is that of its own weight), interrupt time
+//! taken off the task clock, delayed dequeues (v6.12: a sleeping task may count as runnable a little longer).
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use opplab_kernel::clock_pelt::RqClock;
+use opplab_kernel::pelt::{
+    HalfLife, HalfLife32, SchedAvg, SeFacts, update_dl_rq_load_avg, update_load_avg_se, update_rt_rq_load_avg,
+};
+use opplab_kernel::sched::attach::{
+    CfsAvg, CfsFacts, LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg,
+    sync_entity_load_avg,
+};
+use opplab_kernel::sched::weight::LoadWeight;
+use opplab_kernel::util_est::{task_util_est_masked, util_est_dequeue, util_est_enqueue, util_est_update};
+
+use super::{Places, prev_state};
+use crate::event::{Event, Sink};
+
+/// A CPU as the replay needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuFacts {
+    /// `arch_scale_cpu_capacity()`: 1024 for the biggest.
+    pub capacity: u64,
+    /// The frequency at which the capacity is reached, in kHz; 0 if the kernel does not follow the frequency (no invariance).
+    pub freq_max_khz: u32,
+    /// The frequency at the start of the trace, in kHz; 0 for the highest.
+    pub freq_khz: u32,
+}
+
+impl Default for CpuFacts {
+    fn default() -> Self {
+        Self { capacity: 1024, freq_max_khz: 0, freq_khz: 0 }
+    }
+}
+
+/// What the replay tells about a task or a run queue after an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Event time.
+    pub time_ns: u64,
+    /// CPU of the run queue, or that the task is on.
+    pub cpu: u32,
+    /// The task; `None` for a run queue.
+    pub pid: Option<i32>,
+    /// 0..1024.
+    pub util_avg: u64,
+    /// 1024 for each task that is always runnable.
+    pub runnable_avg: u64,
+    /// In units of load weight.
+    pub load_avg: u64,
+    /// Estimated utilisation.
+    pub util_est: u32,
+    /// By how much `util_avg` may be wrong for what happened before the trace.
+    pub error_bound: u64,
+}
+
+/// Takes the samples.
+pub trait Samples {
+    /// A signal as it is after an event.
+    fn sample(&mut self, sample: &Sample);
+}
+
+impl<F: FnMut(&Sample)> Samples for F {
+    fn sample(&mut self, sample: &Sample) {
+        self(sample)
+    }
+}
+
+/// Scheduling class, by priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Deadline,
+    RealTime,
+    Fair,
+}
+
+impl Class {
+    fn of_prio(prio: i64) -> Self {
+        match prio {
+            i64::MIN..=-1 => Class::Deadline,
+            0..=99 => Class::RealTime,
+            _ => Class::Fair,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    pid: i32,
+    avg: SchedAvg,
+    /// What remains of a history that is not known, as the signal of a task that always ran until then.
+    unknown: SchedAvg,
+    weight: u64,
+    class: Class,
+    cpu: usize,
+    on_rq: bool,
+    /// Counts in its queue's averages.
+    attached: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Cpu {
+    clock: RqClock,
+    started: bool,
+    cfs: CfsAvg,
+    unknown: SchedAvg,
+    rt: SchedAvg,
+    dl: SchedAvg,
+    /// Place of the running task; `None` for the idle task.
+    curr: Option<usize>,
+    load_weight: u64,
+    nr_runnable: u64,
+    freq_khz: u32,
+    facts: CpuFacts,
+    /// The queue's clocks as the kernel recorded them, and when it did.
+    recorded: Option<(RqClock, u64)>,
+    /// What the run queue's clock is ahead of the trace clock, once a record told.
+    skew_ns: Option<i64>,
+}
+
+/// A recorded clock holds for events that follow within this time: those of the same pass through the scheduler.
+const RECORDED_HOLDS_NS: u64 = 100_000;
+
+/// The signal of something that always ran: the most that an unknown history can be.
+fn always_ran<H: HalfLife>(now: u64, capacity: u64) -> SchedAvg {
+    let util_avg = capacity.min(1024);
+    let util_sum = (u64::from(H::MAX - 1024) * util_avg) as u32;
+    SchedAvg { last_update_time: now, util_sum, util_avg, ..SchedAvg::default() }
+}
+
+const NOT_RUNNING: SeFacts = SeFacts { weight: 1 << 20, on_rq: false, runnable: 0, running: false };
+
+/// How a runnable task is told from a sleeping one: the states are the low eight bits, above are marks.
+const TASK_STATES: u64 = 0xff;
+
+/// Rebuilds the signals; feed it with events in time order, as a [`Sink`] or by its methods.
+pub struct PeltReplay<S, H = HalfLife32> {
+    cpus: Vec<Cpu>,
+    tasks: Vec<Task>,
+    by_pid: HashMap<i32, usize>,
+    /// Place + 1 of small pids, which almost all are.
+    by_small_pid: Vec<u32>,
+    samples: S,
+    offset_ns: i64,
+    roles: Vec<Option<Role>>,
+    half_life: std::marker::PhantomData<H>,
+}
+
+impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
+    /// A machine with these CPUs. `offset_ns` is what was added to the trace clock ([`crate::Meta::time_offset_ns`]).
+    pub fn new(cpus: &[CpuFacts], offset_ns: i64, samples: S) -> Self {
+        let mut this = Self {
+            cpus: Vec::new(),
+            tasks: Vec::new(),
+            by_pid: HashMap::new(),
+            by_small_pid: vec![0; 1 << 16],
+            samples,
+            offset_ns,
+            roles: Vec::new(),
+            half_life: std::marker::PhantomData,
+        };
+        cpus.iter().for_each(|facts| this.add_cpu(*facts));
+        this
+    }
+
+    fn add_cpu(&mut self, facts: CpuFacts) {
+        let freq_khz = if facts.freq_khz == 0 { facts.freq_max_khz } else { facts.freq_khz };
+        self.cpus.push(Cpu {
+            clock: RqClock::default(),
+            started: false,
+            cfs: CfsAvg::default(),
+            unknown: SchedAvg::default(),
+            rt: SchedAvg::default(),
+            dl: SchedAvg::default(),
+            curr: None,
+            load_weight: 0,
+            nr_runnable: 0,
+            freq_khz,
+            facts,
+            recorded: None,
+            skew_ns: None,
+        });
+    }
+
+    /// The samples' taker.
+    pub fn into_samples(self) -> S {
+        self.samples
+    }
+
+    fn cpu_place(&mut self, cpu: u32) -> usize {
+        // A CPU that nobody described is like the last that was, or a plain one.
+        let cpu = (cpu & 0xffff) as usize;
+        while self.cpus.len() <= cpu {
+            let facts = self.cpus.last().map_or_else(CpuFacts::default, |c| c.facts);
+            self.add_cpu(facts);
+        }
+        cpu
+    }
+
+    fn find(&self, pid: i32) -> Option<usize> {
+        match self.by_small_pid.get(pid as usize) {
+            Some(&place) => (place as usize).checked_sub(1),
+            None => self.by_pid.get(&pid).copied(),
+        }
+    }
+
+    /// The task `pid`, made with an unknown history if it was never seen.
+    fn task(&mut self, pid: i32, prio: i64, cpu: usize) -> usize {
+        if let Some(place) = self.find(pid) {
+            let class = Class::of_prio(prio);
+            let weight = LoadWeight::of_prio((prio - 100).clamp(0, 39) as usize).weight;
+            let task = &self.tasks[place];
+            if task.class != class || task.weight != weight {
+                self.change_prio(place, class, weight);
+            }
+            return place;
+        }
+        let now = self.cpus[cpu].clock.rq_clock_pelt();
+        let weight = LoadWeight::of_prio((prio - 100).clamp(0, 39) as usize).weight;
+        let avg = SchedAvg { last_update_time: now, ..init_entity_runnable_average(weight, true) };
+        let capacity = self.cpus[cpu].facts.capacity;
+        let unknown = always_ran::<H>(now, capacity);
+        let class = Class::of_prio(prio);
+        let place = self.tasks.len();
+        self.tasks.push(Task { pid, avg, unknown, weight, class, cpu, on_rq: false, attached: false });
+        match self.by_small_pid.get_mut(pid as usize) {
+            Some(small) => *small = place as u32 + 1,
+            None => {
+                self.by_pid.insert(pid, place);
+            }
+        }
+        place
+    }
+
+    /// A priority that changed (also for a while, by inheritance): the queue's weight follows.
+    fn change_prio(&mut self, place: usize, class: Class, weight: u64) {
+        let task = &mut self.tasks[place];
+        let cpu = &mut self.cpus[task.cpu];
+        if task.on_rq && task.class == Class::Fair {
+            cpu.load_weight = cpu.load_weight.saturating_sub(task.weight);
+            cpu.nr_runnable = cpu.nr_runnable.saturating_sub(1);
+        }
+        task.class = class;
+        task.weight = weight;
+        if task.on_rq && task.class == Class::Fair {
+            cpu.load_weight = cpu.load_weight.saturating_add(task.weight);
+            cpu.nr_runnable += 1;
+        }
+    }
+
+    /// The run queue's clock at an event's time.
+    #[inline]
+    fn clock_ns(&self, cpu: usize, time_ns: u64) -> u64 {
+        time_ns.wrapping_sub(self.offset_ns as u64).wrapping_add(self.cpus[cpu].skew_ns.unwrap_or(0) as u64)
+    }
+
+    /// Brings the CPU's clocks and queue up to `time_ns`; gives PELT's now.
+    #[inline]
+    fn update_cpu(&mut self, cpu: usize, time_ns: u64) -> u64 {
+        let clock_ns = self.clock_ns(cpu, time_ns);
+        let running = self.cpus[cpu].curr.map(|place| self.tasks[place].class);
+        let rq = &mut self.cpus[cpu];
+        if !rq.started {
+            rq.started = true;
+            rq.clock = RqClock::new(clock_ns, 0);
+            for avg in [&mut rq.cfs.avg, &mut rq.rt, &mut rq.dl] {
+                avg.last_update_time = clock_ns;
+            }
+            rq.unknown = always_ran::<H>(clock_ns, rq.facts.capacity);
+        }
+        let freq_scale = match rq.facts.freq_max_khz {
+            0 => 1024,
+            max => (u64::from(rq.freq_khz) << 10).checked_div(u64::from(max)).unwrap_or(1024).min(1024),
+        };
+        match rq.recorded {
+            Some((clock, at)) if time_ns.wrapping_sub(at) < RECORDED_HOLDS_NS => {
+                rq.clock =
+                    RqClock { clock_idle: rq.clock.clock_idle, clock_pelt_idle: rq.clock.clock_pelt_idle, ..clock };
+            }
+            _ => {
+                rq.clock.update_rq_clock(clock_ns, 0, rq.curr.is_none(), rq.facts.capacity, freq_scale);
+            }
+        }
+        let now = rq.clock.rq_clock_pelt();
+        let facts = CfsFacts {
+            load_weight: rq.load_weight,
+            nr_runnable: rq.nr_runnable,
+            has_curr: running == Some(Class::Fair),
+        };
+        rq.cfs.update::<H>(now, facts);
+        update_rt_rq_load_avg::<H>(now, &mut rq.rt, running == Some(Class::RealTime));
+        update_dl_rq_load_avg::<H>(now, &mut rq.dl, running == Some(Class::Deadline));
+        if rq.unknown.util_avg != 0 {
+            update_load_avg_se::<H>(now, &mut rq.unknown, NOT_RUNNING);
+        }
+        now
+    }
+
+    /// Brings a task's signal up to its queue's `now`.
+    #[inline]
+    fn update_task(&mut self, place: usize, now: u64, running: bool) {
+        let task = &mut self.tasks[place];
+        update_load_avg_se::<H>(now, &mut task.avg, SeFacts::task(task.weight, task.on_rq, running));
+        if task.unknown.util_avg != 0 {
+            update_load_avg_se::<H>(now, &mut task.unknown, NOT_RUNNING);
+        }
+    }
+
+    fn enqueue(&mut self, place: usize, cpu: usize) {
+        let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
+        task.cpu = cpu;
+        if task.class == Class::Fair {
+            if !task.attached {
+                rq.cfs.attach::<H>(&mut task.avg, task.weight);
+                task.unknown.last_update_time = task.avg.last_update_time;
+                task.attached = true;
+            }
+            if !task.on_rq {
+                rq.load_weight = rq.load_weight.saturating_add(task.weight);
+                rq.nr_runnable += 1;
+                util_est_enqueue(&mut rq.cfs.avg, &task.avg);
+            }
+        }
+        task.on_rq = true;
+    }
+
+    fn dequeue(&mut self, place: usize, sleeps: bool) {
+        let task = &mut self.tasks[place];
+        let rq = &mut self.cpus[task.cpu];
+        if task.on_rq && task.class == Class::Fair {
+            rq.load_weight = rq.load_weight.saturating_sub(task.weight);
+            rq.nr_runnable = rq.nr_runnable.saturating_sub(1);
+            util_est_dequeue(&mut rq.cfs.avg, &task.avg);
+            util_est_update(&mut task.avg, sleeps, rq.facts.capacity);
+        }
+        task.on_rq = false;
+    }
+
+    /// Takes the task out of its queue's averages; its queue must be up to date.
+    fn detach(&mut self, place: usize, now: u64) {
+        self.update_task(place, now, false);
+        let task = &mut self.tasks[place];
+        if std::mem::take(&mut task.attached) {
+            self.cpus[task.cpu].cfs.detach::<H>(&task.avg, task.weight);
+        }
+    }
+
+    fn tell_task(&mut self, place: usize, time_ns: u64) {
+        let task = &self.tasks[place];
+        let sample = Sample {
+            time_ns,
+            cpu: task.cpu as u32,
+            pid: Some(task.pid),
+            util_avg: task.avg.util_avg,
+            runnable_avg: task.avg.runnable_avg,
+            load_avg: task.avg.load_avg,
+            util_est: task_util_est_masked(&task.avg),
+            error_bound: task.unknown.util_avg,
+        };
+        self.samples.sample(&sample);
+    }
+
+    fn tell_cpu(&mut self, cpu: usize, time_ns: u64) {
+        let rq = &self.cpus[cpu];
+        let sample = Sample {
+            time_ns,
+            cpu: cpu as u32,
+            pid: None,
+            util_avg: rq.cfs.avg.util_avg,
+            runnable_avg: rq.cfs.avg.runnable_avg,
+            load_avg: rq.cfs.avg.load_avg,
+            util_est: rq.cfs.avg.util_est,
+            error_bound: rq.unknown.util_avg,
+        };
+        self.samples.sample(&sample);
+    }
+
+    /// `sched_switch`.
+    pub fn switch(&mut self, time_ns: u64, cpu: u32, prev: (i32, i64), prev_state: u64, next: (i32, i64)) {
+        let cpu = self.cpu_place(cpu);
+        let now = self.update_cpu(cpu, time_ns);
+        if prev.0 != 0 {
+            let place = self.task(prev.0, prev.1, cpu);
+            if self.cpus[cpu].curr != Some(place) {
+                // It ran before the trace, or its switch was lost.
+                self.enqueue(place, cpu);
+            }
+            self.update_task(place, now, true);
+            // A CPU does not idle while a task is runnable on it, whatever an old kernel's state bits mean.
+            if prev_state & TASK_STATES != 0 || (next.0 == 0 && prev_state != 0 && self.cpus[cpu].nr_runnable == 1) {
+                self.dequeue(place, true);
+            }
+            self.tell_task(place, time_ns);
+        }
+        let next_place = (next.0 != 0).then(|| self.task(next.0, next.1, cpu));
+        if let Some(place) = next_place {
+            if self.tasks[place].cpu != cpu && self.tasks[place].attached {
+                // Its migration is not in the trace.
+                self.move_task(place, cpu, time_ns);
+            }
+            self.update_task(place, now, false);
+            // A wake-up that is not in the trace.
+            self.enqueue(place, cpu);
+            self.tell_task(place, time_ns);
+        } else {
+            let rq = &mut self.cpus[cpu];
+            rq.clock.update_idle_rq_clock_pelt::<H>(rq.cfs.avg.util_sum, rq.rt.util_sum, rq.dl.util_sum);
+        }
+        self.cpus[cpu].curr = next_place;
+        self.tell_cpu(cpu, time_ns);
+    }
+
+    /// `sched_wakeup`; `new` for `sched_wakeup_new`.
+    pub fn wakeup(&mut self, time_ns: u64, pid: i32, prio: i64, cpu: u32, new: bool) {
+        let cpu = self.cpu_place(cpu);
+        let now = self.update_cpu(cpu, time_ns);
+        let place = self.task(pid, prio, cpu);
+        if new && !self.tasks[place].on_rq {
+            let rq = &self.cpus[cpu];
+            let task = &mut self.tasks[place];
+            task.avg = init_entity_runnable_average(task.weight, true);
+            post_init_entity_util_avg(&mut task.avg, task.weight, &rq.cfs.avg, rq.facts.capacity);
+            task.attached = false;
+            task.avg.last_update_time = now;
+            // What it starts with depends on the queue of its group, which is not in the trace: up to half of the CPU.
+            task.unknown = always_ran::<H>(now, rq.facts.capacity / 2);
+        } else if self.tasks[place].attached && self.tasks[place].cpu != cpu {
+            // Its migration is not in the trace.
+            self.leave_asleep(place, time_ns);
+        } else if self.tasks[place].attached && self.cpus[cpu].curr != Some(place) {
+            self.update_task(place, now, false);
+        }
+        self.enqueue(place, cpu);
+        self.tell_task(place, time_ns);
+        self.tell_cpu(cpu, time_ns);
+    }
+
+    /// `sched_migrate_task`: a runnable task moves at once, a sleeping one when it wakes there.
+    pub fn migrate(&mut self, time_ns: u64, pid: i32, prio: i64, dest: u32) {
+        let dest = self.cpu_place(dest);
+        let Some(place) = self.find(pid) else { return };
+        let _ = self.task(pid, prio, dest);
+        if self.tasks[place].cpu == dest {
+            return;
+        }
+        if self.tasks[place].on_rq {
+            self.move_task(place, dest, time_ns);
+            self.enqueue(place, dest);
+            self.tell_cpu(dest, time_ns);
+        } else {
+            self.leave_asleep(place, time_ns);
+            self.tasks[place].cpu = dest;
+        }
+    }
+
+    /// A sleeping task leaves its queue: it catches up with the queue's last update only, and with the idle time since if the CPU
+    /// idles; the queue learns of it at its next update (fair.c:migrate_task_rq_fair(), v6.12).
+    fn leave_asleep(&mut self, place: usize, time_ns: u64) {
+        let sched_clock = self.clock_ns(self.tasks[place].cpu, time_ns);
+        let task = &mut self.tasks[place];
+        if !std::mem::take(&mut task.attached) {
+            return;
+        }
+        let rq = &mut self.cpus[task.cpu];
+        let lag = LagFacts {
+            is_idle: rq.curr.is_none(),
+            throttled_pelt_idle: 0,
+            clock_pelt_idle: rq.clock.clock_pelt_idle,
+            clock_idle: rq.clock.clock_idle,
+            sched_clock,
+            cfs_last_update_time: rq.cfs.avg.last_update_time,
+        };
+        rq.cfs.remove::<H>(&mut task.avg, task.weight);
+        migrate_se_pelt_lag::<H>(&mut task.avg, task.weight, &lag);
+        if task.unknown.util_avg != 0 {
+            sync_entity_load_avg::<H>(&mut task.unknown, task.weight, &rq.cfs.avg);
+        }
+    }
+
+    /// Out of the old queue, on the clock of the new one.
+    fn move_task(&mut self, place: usize, dest: usize, time_ns: u64) {
+        let from = self.tasks[place].cpu;
+        let now = self.update_cpu(from, time_ns);
+        self.detach(place, now);
+        if self.tasks[place].on_rq {
+            self.dequeue(place, false);
+        }
+        if self.cpus[from].curr == Some(place) {
+            self.cpus[from].curr = None;
+        }
+        let now = self.update_cpu(dest, time_ns);
+        let task = &mut self.tasks[place];
+        task.cpu = dest;
+        task.avg.last_update_time = now;
+        task.unknown.last_update_time = now;
+    }
+
+    /// A task ends (`sched_process_free`, or a dead task's last switch).
+    pub fn exit(&mut self, time_ns: u64, pid: i32) {
+        let Some(place) = self.find(pid) else { return };
+        let cpu = self.tasks[place].cpu;
+        if self.cpus[cpu].curr == Some(place) {
+            return;
+        }
+        let now = self.update_cpu(cpu, time_ns);
+        self.dequeue(place, false);
+        self.detach(place, now);
+        self.tell_cpu(cpu, time_ns);
+    }
+
+    /// `cpu_frequency`.
+    pub fn frequency(&mut self, time_ns: u64, cpu: u32, freq_khz: u32) {
+        let cpu = self.cpu_place(cpu);
+        // What passed until now passed at the old frequency.
+        self.update_cpu(cpu, time_ns);
+        self.cpus[cpu].freq_khz = freq_khz;
+    }
+
+    /// Moves all signals of a CPU by `delta` ns in PELT's time.
+    fn rebase(&mut self, cpu: usize, delta: u64) {
+        let rq = &mut self.cpus[cpu];
+        for avg in [&mut rq.cfs.avg, &mut rq.rt, &mut rq.dl, &mut rq.unknown] {
+            avg.last_update_time = avg.last_update_time.wrapping_add(delta);
+        }
+        for task in self.tasks.iter_mut().filter(|task| task.cpu == cpu) {
+            task.avg.last_update_time = task.avg.last_update_time.wrapping_add(delta);
+            task.unknown.last_update_time = task.unknown.last_update_time.wrapping_add(delta);
+        }
+    }
+
+    /// The kernel's own clocks of a run queue, where a trace has them (probes on its updates): they replace the trace clock for
+    /// what follows at once, and the queue and its running task are brought up to them.
+    pub fn clocks(
+        &mut self,
+        time_ns: u64,
+        cpu: u32,
+        clock: u64,
+        clock_task: u64,
+        clock_pelt: u64,
+        lost_idle_time: u64,
+    ) {
+        let cpu = self.cpu_place(cpu);
+        let recorded = RqClock { clock, clock_task, clock_pelt, lost_idle_time, ..RqClock::default() };
+        let ahead = clock.wrapping_sub(time_ns.wrapping_sub(self.offset_ns as u64)) as i64;
+        if self.cpus[cpu].skew_ns.is_none() {
+            // The first record: what was on the trace clock until now goes over to the kernel's.
+            let before = self.update_cpu(cpu, time_ns);
+            self.rebase(cpu, recorded.rq_clock_pelt().wrapping_sub(before));
+        }
+        let rq = &mut self.cpus[cpu];
+        // The clock was read before the record was written: the smallest delay is the best guess.
+        rq.skew_ns = Some(rq.skew_ns.unwrap_or(ahead).max(ahead));
+        rq.recorded = Some((recorded, time_ns));
+        let now = self.update_cpu(cpu, time_ns);
+        if let Some(place) = self.cpus[cpu].curr {
+            self.update_task(place, now, true);
+        }
+    }
+
+    /// A task's signal at `time_ns`, without changing anything; `None` if the task was never seen.
+    pub fn peek_task(&self, pid: i32, time_ns: u64) -> Option<Sample> {
+        let task = &self.tasks[self.find(pid)?];
+        let mut copy = task.clone();
+        let rq = &self.cpus[task.cpu];
+        let recorded = rq.recorded.filter(|(_, at)| time_ns.wrapping_sub(*at) < RECORDED_HOLDS_NS);
+        let mut clock = recorded.map_or(rq.clock, |(clock, _)| clock);
+        let freq_scale = match rq.facts.freq_max_khz {
+            0 => 1024,
+            max => (u64::from(rq.freq_khz) << 10) / u64::from(max),
+        };
+        if recorded.is_none() {
+            let clock_ns = self.clock_ns(task.cpu, time_ns);
+            clock.update_rq_clock(clock_ns, 0, rq.curr.is_none(), rq.facts.capacity, freq_scale.min(1024));
+        }
+        let running = rq.curr == self.find(pid);
+        // A task between two queues waits at the time of the one that it left.
+        let now = if copy.attached { clock.rq_clock_pelt() } else { copy.avg.last_update_time };
+        update_load_avg_se::<H>(now, &mut copy.avg, SeFacts::task(copy.weight, copy.on_rq, running));
+        update_load_avg_se::<H>(now, &mut copy.unknown, NOT_RUNNING);
+        Some(Sample {
+            time_ns,
+            cpu: copy.cpu as u32,
+            pid: Some(pid),
+            util_avg: copy.avg.util_avg,
+            runnable_avg: copy.avg.runnable_avg,
+            load_avg: copy.avg.load_avg,
+            util_est: task_util_est_masked(&copy.avg),
+            error_bound: copy.unknown.util_avg,
+        })
+    }
+}
+
+/// What an event is to the replay, with the places of its fields.
+#[derive(Clone)]
+enum Role {
+    Other,
+    /// prev_pid, prev_prio, prev_state, next_pid, next_prio.
+    Switch(Places<5>),
+    /// pid, prio, target_cpu; and whether the task is new.
+    Wakeup(Places<3>, bool),
+    /// pid, prio, dest_cpu.
+    Migrate(Places<3>),
+    /// state, cpu_id.
+    Frequency(Places<2>),
+    /// pid.
+    Free(Places<1>),
+    /// cpu, clock, clock_task, clock_pelt, lost.
+    Clocks(Places<5>),
+}
+
+impl Role {
+    #[cold]
+    fn of(event: &Event<'_>) -> Self {
+        let schema = event.schema;
+        let role = match schema.name.as_str() {
+            "sched_switch" => {
+                Role::Switch(Places::new(schema, ["prev_pid", "prev_prio", "prev_state", "next_pid", "next_prio"]))
+            }
+            "sched_wakeup" => Role::Wakeup(Places::new(schema, ["pid", "prio", "target_cpu"]), false),
+            "sched_wakeup_new" => Role::Wakeup(Places::new(schema, ["pid", "prio", "target_cpu"]), true),
+            "sched_migrate_task" => Role::Migrate(Places::new(schema, ["pid", "prio", "dest_cpu"])),
+            "cpu_frequency" => Role::Frequency(Places::new(schema, ["state", "cpu_id"])),
+            "sched_process_free" => Role::Free(Places::new(schema, ["pid"])),
+            // Any record of a run queue's clocks: probes on __update_load_avg_cfs_rq() and the like.
+            _ => Role::Clocks(Places::new(schema, ["cpu", "clock", "clock_task", "clock_pelt", "lost"])),
+        };
+        let complete = match &role {
+            Role::Switch(places) | Role::Clocks(places) => places.has(5),
+            Role::Wakeup(places, _) | Role::Migrate(places) => places.has(3),
+            Role::Frequency(places) => places.has(2),
+            Role::Free(places) => places.has(1),
+            Role::Other => true,
+        };
+        if complete { role } else { Role::Other }
+    }
+}
+
+impl<S: Samples, H: HalfLife> Sink for PeltReplay<S, H> {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        let index = event.schema.index;
+        if self.roles.len() <= index {
+            self.roles.resize(index + 1, None);
+        }
+        let time = event.time_ns;
+        // Out of the list while the replay works, then back: the places are not copied.
+        let role = self.roles[index].take().unwrap_or_else(|| Role::of(event));
+        match &role {
+            Role::Other => {}
+            Role::Switch(p) => {
+                let prev = (p.get(event, 0) as i32, p.get(event, 1));
+                let next = (p.get(event, 3) as i32, p.get(event, 4));
+                self.switch(time, event.cpu, prev, prev_state(p, event, 2), next);
+            }
+            Role::Wakeup(p, new) => {
+                self.wakeup(time, p.get(event, 0) as i32, p.get(event, 1), p.get(event, 2) as u32, *new);
+            }
+            Role::Migrate(p) => self.migrate(time, p.get(event, 0) as i32, p.get(event, 1), p.get(event, 2) as u32),
+            Role::Frequency(p) => self.frequency(time, p.get(event, 1) as u32, p.get(event, 0) as u32),
+            Role::Free(p) => self.exit(time, p.get(event, 0) as i32),
+            Role::Clocks(p) => {
+                let get = |nth: usize| p.get(event, nth) as u64;
+                self.clocks(time, get(0) as u32, get(1), get(2), get(3), get(4));
+            }
+        }
+        self.roles[index] = Some(role);
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,184 @@
+//! Sums of times: how long each CPU was at each frequency and in each idle state, where and how fast each task ran, and how long
+//! tasks waited for a CPU.
+//!
+//! Times are counted between the first and the last event; what a CPU did before its first event of a kind is unknown and counted
+//! nowhere.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+
+use super::{Places, prev_state};
+use crate::event::{Event, Sink};
+
+/// `cpu_idle` states at or above this mean "not idle" (`(u32)-1`, `PWR_EVENT_EXIT`).
+const IDLE_EXIT: i64 = 0xffff_ffff;
+
+/// A wait for a CPU: from becoming runnable to running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Who waited.
+    pub pid: i32,
+    /// Where it ran then.
+    pub cpu: u32,
+    /// When it began to run.
+    pub time_ns: u64,
+    /// How long it had waited.
+    pub wait_ns: u64,
+    /// After a wake-up; if not, after a preemption.
+    pub woken: bool,
+}
+
+/// Time sums; feed it with events in time order as a [`Sink`], then call [`Residency::finish`].
+#[derive(Debug, Default)]
+pub struct Residency {
+    /// Nanoseconds by CPU and frequency in kHz.
+    pub frequency_ns: BTreeMap<(u32, u32), u64>,
+    /// Nanoseconds by CPU and idle state.
+    pub idle_ns: BTreeMap<(u32, u32), u64>,
+    /// Nanoseconds by pid, CPU and frequency in kHz (0 while the frequency is not known).
+    pub running_ns: BTreeMap<(i32, u32, u32), u64>,
+    /// All waits, in order of their ends.
+    pub waits: Vec<Wait>,
+    cpus: Vec<CpuState>,
+    /// Since when, and whether by a wake-up, a task is runnable without running.
+    runnable: HashMap<i32, (u64, bool)>,
+    sums: HashMap<(i32, u32, u32), u64>,
+    roles: Vec<Option<Role>>,
+    last_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct CpuState {
+    /// Frequency, and since when it is counted.
+    frequency: Option<(u32, u64)>,
+    idle: Option<(u32, u64)>,
+    /// Running task, since when its time is counted.
+    running: Option<(i32, u64)>,
+}
+
+#[derive(Clone, Debug)]
+enum Role {
+    Other,
+    Switch(Places<3>),
+    Wakeup(Places<1>),
+    Frequency(Places<2>),
+    Idle(Places<2>),
+}
+
+impl Residency {
+    fn cpu(&mut self, cpu: u32) -> &mut CpuState {
+        let cpu = (cpu & 0xffff) as usize;
+        if self.cpus.len() <= cpu {
+            self.cpus.resize(cpu + 1, CpuState::default());
+        }
+        &mut self.cpus[cpu]
+    }
+
+    /// Counts the running task's time up to `now`, at the frequency that held.
+    fn settle_running(&mut self, cpu: u32, now: u64) {
+        let state = self.cpu(cpu);
+        let khz = state.frequency.map_or(0, |(khz, _)| khz);
+        if let Some((pid, since)) = &mut state.running {
+            let (pid, ns) = (*pid, now.saturating_sub(std::mem::replace(since, now)));
+            *self.sums.entry((pid, cpu, khz)).or_default() += ns;
+        }
+    }
+
+    fn settle_frequency(&mut self, cpu: u32, now: u64) {
+        if let Some((khz, since)) = &mut self.cpu(cpu).frequency {
+            let (khz, ns) = (*khz, now.saturating_sub(std::mem::replace(since, now)));
+            *self.frequency_ns.entry((cpu, khz)).or_default() += ns;
+        }
+    }
+
+    fn leave_idle(&mut self, cpu: u32, now: u64) {
+        if let Some((state, since)) = self.cpu(cpu).idle.take() {
+            *self.idle_ns.entry((cpu, state)).or_default() += now.saturating_sub(since);
+        }
+    }
+
+    /// Counts what is open up to the last event.
+    pub fn finish(&mut self) {
+        let now = self.last_ns;
+        for cpu in 0..self.cpus.len() as u32 {
+            self.settle_running(cpu, now);
+            self.settle_frequency(cpu, now);
+            if let Some((state, since)) = &mut self.cpu(cpu).idle {
+                let (state, ns) = (*state, now.saturating_sub(std::mem::replace(since, now)));
+                *self.idle_ns.entry((cpu, state)).or_default() += ns;
+            }
+        }
+        for (key, ns) in self.sums.drain() {
+            *self.running_ns.entry(key).or_default() += ns;
+        }
+    }
+
+    /// Waits after wake-ups of one task, or of all, in nanoseconds, sorted.
+    pub fn wakeup_latencies_ns(&self, pid: Option<i32>) -> Vec<u64> {
+        let of_task = |wait: &&Wait| wait.woken && pid.is_none_or(|pid| pid == wait.pid);
+        let mut latencies: Vec<u64> = self.waits.iter().filter(of_task).map(|wait| wait.wait_ns).collect();
+        latencies.sort_unstable();
+        latencies
+    }
+
+    fn switch(&mut self, event: &Event<'_>, places: &Places<3>) {
+        let (cpu, now) = (event.cpu, event.time_ns);
+        let (prev, next) = (places.get(event, 0) as i32, places.get(event, 2) as i32);
+        self.settle_running(cpu, now);
+        // Runnable ones wait for their next turn.
+        if prev != 0 && prev_state(places, event, 1) & 0xff == 0 {
+            self.runnable.insert(prev, (now, false));
+        }
+        self.cpu(cpu).running = (next != 0).then_some((next, now));
+        if next != 0
+            && let Some((since, woken)) = self.runnable.remove(&next)
+        {
+            self.waits.push(Wait { pid: next, cpu, time_ns: now, wait_ns: now.saturating_sub(since), woken });
+        }
+    }
+}
+
+impl Sink for Residency {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        let index = event.schema.index;
+        if self.roles.len() <= index {
+            self.roles.resize(index + 1, None);
+        }
+        self.last_ns = self.last_ns.max(event.time_ns);
+        let role = self.roles[index].take().unwrap_or_else(|| match event.schema.name.as_str() {
+            "sched_switch" => Role::Switch(Places::new(event.schema, ["prev_pid", "prev_state", "next_pid"])),
+            "sched_wakeup" | "sched_wakeup_new" => Role::Wakeup(Places::new(event.schema, ["pid"])),
+            "cpu_frequency" => Role::Frequency(Places::new(event.schema, ["state", "cpu_id"])),
+            "cpu_idle" => Role::Idle(Places::new(event.schema, ["state", "cpu_id"])),
+            _ => Role::Other,
+        });
+        let now = event.time_ns;
+        match &role {
+            Role::Other => {}
+            Role::Switch(places) => self.switch(event, places),
+            Role::Wakeup(places) => {
+                let pid = places.get(event, 0) as i32;
+                // A task that runs is not woken by this: the wake-up only reset its state.
+                let runs = self.cpus.iter().any(|cpu| cpu.running.is_some_and(|(running, _)| running == pid));
+                if !runs {
+                    self.runnable.entry(pid).or_insert((now, true));
+                }
+            }
+            Role::Frequency(places) => {
+                let (khz, cpu) = (places.get(event, 0) as u32, places.get(event, 1) as u32);
+                self.settle_running(cpu, now);
+                self.settle_frequency(cpu, now);
+                self.cpu(cpu).frequency = Some((khz, now));
+            }
+            Role::Idle(places) => {
+                let (state, cpu) = (places.get(event, 0), places.get(event, 1) as u32);
+                self.leave_idle(cpu, now);
+                if (0..IDLE_EXIT).contains(&state) {
+                    self.cpu(cpu).idle = Some((state as u32, now));
+                }
+            }
+        }
+        self.roles[index] = Some(role);
+        ControlFlow::Continue(())
+    }
+}
