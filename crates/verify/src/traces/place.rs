@@ -81,6 +81,9 @@ impl Place {
             Kind::Cenergy => self.energy(ev, state, report),
             Kind::StrfRet => self.end(ev, state, report),
             Kind::PeltCfs | Kind::UtilEstCfs | Kind::PeltRt | Kind::PeltDl | Kind::SchedSwitch | Kind::NrRunning => {
+                if let Some(next) = ev.get("next_pid") {
+                    self.pending.remove(&next);
+                }
                 for (cpu, call) in self.calls.iter_mut().enumerate() {
                     if let Some(call) = call.as_mut().filter(|_| cpu != ev.cpu()) {
                         call.disturbed = true;
@@ -177,7 +180,9 @@ impl Place {
         let chosen = ev.cpu_field("cpu")?;
         self.energies_without_performance(ev, state, report, &call);
         self.decide(ev, state, report, &call, chosen);
-        self.pending.insert(call.pid, chosen);
+        if call.flags & WF_TTWU != 0 {
+            self.pending.insert(call.pid, chosen);
+        }
         Some(())
     }
 
