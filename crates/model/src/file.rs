@@ -8,7 +8,8 @@
 
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::machine::{
-    Cluster, Costs, CppcCaps, CpuList, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare,
+    Cluster, Costs, CppcCaps, CpuList, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
+    PackagePower, PolicyShare, Processor, TurboBin,
 };
 use crate::tree::{Node, POWER_UW_MAX, Table, parse_toml, to_toml};
 
@@ -130,6 +131,8 @@ const MACHINE_KEYS: &[&str] = &[
     "topology",
     "driver",
     "costs",
+    "processor",
+    "package_power",
     "cluster",
     "source",
 ];
@@ -207,7 +210,47 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         floor_uw: table.power_uw("floor")?.unwrap_or(0),
         smt_yield: table.int_or("smt_yield", 1024, 1, 1024)?,
         shared_stream: table.bool_or("shared_stream", false)?,
+        processor: table.get("processor").map(processor_from).transpose()?,
+        package_power: table.get("package_power").map(package_power_from).transpose()?,
         sources: sources_from(&table)?,
+    })
+}
+
+fn processor_from(node: &Node) -> Result<Processor, Fault> {
+    let table = node.as_table("processor", &["vendor", "family", "model", "stepping", "model_name"])?;
+    Ok(Processor {
+        vendor: table.need_str("vendor")?.to_owned(),
+        family: table.need_int("family", 0, 4096)?,
+        model: table.need_int("model", 0, 4096)?,
+        stepping: table.int_or("stepping", 0, 0, 4096)?,
+        model_name: table.str_or_empty("model_name")?.to_owned(),
+    })
+}
+
+fn package_power_from(node: &Node) -> Result<PackagePower, Fault> {
+    let table = node.as_table(
+        "package_power",
+        &[
+            "tdp_uw",
+            "tdp_mw",
+            "pl1_uw",
+            "pl1_mw",
+            "pl1_window_ns",
+            "pl1_window_us",
+            "pl1_window_ms",
+            "pl2_uw",
+            "pl2_mw",
+            "pl2_window_ns",
+            "pl2_window_us",
+            "pl2_window_ms",
+        ],
+    )?;
+    Ok(PackagePower {
+        tdp_uw: table.power_uw("tdp")?.unwrap_or(0),
+        pl1_uw: table.power_uw("pl1")?.unwrap_or(0),
+        pl1_window_ns: table.time_ns("pl1_window")?.unwrap_or(0),
+        pl2_uw: table.power_uw("pl2")?.unwrap_or(0),
+        pl2_window_ns: table.time_ns("pl2_window")?.unwrap_or(0),
     })
 }
 
@@ -374,6 +417,9 @@ fn cluster_from(node: &Node) -> Result<Cluster, Fault> {
             "cluster_idle_uw",
             "cluster_idle_mw",
             "cppc",
+            "base_khz",
+            "turbo",
+            "hwp",
         ],
     )?;
     let opp_node = table.need("opp")?;
@@ -388,6 +434,37 @@ fn cluster_from(node: &Node) -> Result<Cluster, Fault> {
         cluster_idle_uw: table.power_uw("cluster_idle")?,
         efficiency_class: table.int_or("efficiency_class", 0, 0, 255)?,
         cppc: table.get("cppc").map(cppc_from).transpose()?,
+        base_khz: table.int_or("base_khz", 0, 0, 100_000_000)?,
+        turbo: turbo_from(table.get("turbo"))?,
+        hwp: table.get("hwp").map(hwp_from).transpose()?,
+    })
+}
+
+fn turbo_from(node: Option<&Node>) -> Result<Vec<TurboBin>, Fault> {
+    let Some(node) = node else { return Ok(Vec::new()) };
+    let mut bins: Vec<TurboBin> = Vec::new();
+    for item in node.as_list("turbo")? {
+        let table = item.as_table("turbo", &["active_cores", "khz"])?;
+        let bin = TurboBin {
+            active_cores: table.need_int("active_cores", 1, NR_CPUS_MAX as i128)?,
+            khz: table.need_int("khz", 1, 100_000_000)?,
+        };
+        if bins.last().is_some_and(|last| last.active_cores >= bin.active_cores) {
+            return Err(Fault::new(item.at, "turbo bins must be in ascending order of active cores"));
+        }
+        bins.push(bin);
+    }
+    Ok(bins)
+}
+
+fn hwp_from(node: &Node) -> Result<HwpCaps, Fault> {
+    let table = node.as_table("hwp", &["highest", "guaranteed", "most_efficient", "lowest"])?;
+    let level = |key: &str| table.need_int(key, 0, 255);
+    Ok(HwpCaps {
+        highest: level("highest")?,
+        guaranteed: level("guaranteed")?,
+        most_efficient: level("most_efficient")?,
+        lowest: level("lowest")?,
     })
 }
 
@@ -559,12 +636,36 @@ pub fn machine_node(machine: &Machine) -> Node {
                 time("sugov_work", costs.sugov_work_ns),
             ])),
         ),
+        (
+            "processor".to_owned(),
+            machine.processor.as_ref().map(|processor| {
+                Node::table([
+                    text("vendor", &processor.vendor),
+                    int("family", processor.family),
+                    int("model", processor.model),
+                    int("stepping", processor.stepping),
+                    text("model_name", &processor.model_name),
+                ])
+            }),
+        ),
+        ("package_power".to_owned(), machine.package_power.as_ref().map(package_power_node)),
         ("cluster".to_owned(), Some(Node::list(machine.clusters.iter().map(cluster_node)))),
         (
             "source".to_owned(),
             (!machine.sources.is_empty())
                 .then(|| Node::table(machine.sources.iter().map(|(what, source)| (what, Some(Node::str(source)))))),
         ),
+    ])
+}
+
+fn package_power_node(power: &PackagePower) -> Node {
+    let time_unless_0 = |base: &str, ns: u64| if ns == 0 { (base.to_owned(), None) } else { time(base, ns) };
+    Node::table([
+        int_unless("tdp_uw", power.tdp_uw, 0),
+        int_unless("pl1_uw", power.pl1_uw, 0),
+        time_unless_0("pl1_window", power.pl1_window_ns),
+        int_unless("pl2_uw", power.pl2_uw, 0),
+        time_unless_0("pl2_window", power.pl2_window_ns),
     ])
 }
 
@@ -610,6 +711,16 @@ fn cluster_node(cluster: &Cluster) -> Node {
             int("nominal_freq_mhz", caps.nominal_freq_mhz),
         ])
     });
+    let turbo =
+        cluster.turbo.iter().map(|bin| Node::table([int("active_cores", bin.active_cores), int("khz", bin.khz)]));
+    let hwp = cluster.hwp.map(|caps| {
+        Node::table([
+            int("highest", caps.highest),
+            int("guaranteed", caps.guaranteed),
+            int("most_efficient", caps.most_efficient),
+            int("lowest", caps.lowest),
+        ])
+    });
     Node::table([
         text("name", &cluster.name),
         text("cpus", &format_cpu_list(&cluster.cpus)),
@@ -621,6 +732,9 @@ fn cluster_node(cluster: &Cluster) -> Node {
         ("cluster_idle".to_owned(), states(&cluster.cluster_idle)),
         ("cluster_idle_uw".to_owned(), cluster.cluster_idle_uw.map(Node::from)),
         ("cppc".to_owned(), cppc),
+        int_unless("base_khz", cluster.base_khz, 0),
+        ("turbo".to_owned(), (!cluster.turbo.is_empty()).then(|| Node::list(turbo))),
+        ("hwp".to_owned(), hwp),
     ])
 }
 

@@ -72,6 +72,64 @@ pub struct Cluster {
     pub efficiency_class: u32,
     /// CPPC capabilities in abstract performance units, if the machine has CPPC.
     pub cppc: Option<CppcCaps>,
+    /// Highest frequency without turbo in kHz, at which MPERF counts; 0 if unknown.
+    pub base_khz: u32,
+    /// Frequency limits by the number of active cores of the package, ascending in cores; empty if unknown.
+    pub turbo: Vec<TurboBin>,
+    /// What HWP says it can do, if the machine has HWP.
+    pub hwp: Option<HwpCaps>,
+}
+
+/// The highest frequency that is granted while at most a number of cores is active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurboBin {
+    /// The limit holds up to so many active cores of the package.
+    pub active_cores: u32,
+    /// The limit in kHz.
+    pub khz: u32,
+}
+
+/// MSR_HWP_CAPABILITIES (0x771): performance levels of the firmware's own scale, 0..255.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HwpCaps {
+    /// Highest performance, bits 7:0.
+    pub highest: u32,
+    /// Guaranteed performance, bits 15:8.
+    pub guaranteed: u32,
+    /// Most efficient performance, bits 23:16.
+    pub most_efficient: u32,
+    /// Lowest performance, bits 31:24.
+    pub lowest: u32,
+}
+
+/// Which processor it is: kernels choose f_max by model.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Processor {
+    /// `GenuineIntel`, `AuthenticAMD`, ... as CPUID and /proc/cpuinfo spell it.
+    pub vendor: String,
+    /// Family, as /proc/cpuinfo prints it.
+    pub family: u32,
+    /// Model, as /proc/cpuinfo prints it.
+    pub model: u32,
+    /// Stepping.
+    pub stepping: u32,
+    /// The name that the processor gives itself.
+    pub model_name: String,
+}
+
+/// Power limits of one package (RAPL); 0 where unknown. All packages are alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PackagePower {
+    /// Thermal design power in uW.
+    pub tdp_uw: u64,
+    /// Long-term limit in uW.
+    pub pl1_uw: u64,
+    /// Its averaging window in ns.
+    pub pl1_window_ns: u64,
+    /// Short-term limit in uW.
+    pub pl2_uw: u64,
+    /// Its averaging window in ns.
+    pub pl2_window_ns: u64,
 }
 
 /// CPPC registers of a CPU (ACPI 6.4 s8.4.7.1), abstract performance units and MHz.
@@ -179,6 +237,10 @@ pub struct Machine {
     /// True for an emulated machine in which k busy CPUs share one instruction stream (each runs at 1/k speed,
     /// whatever its frequency or capacity).
     pub shared_stream: bool,
+    /// Which processor it is, where that is known.
+    pub processor: Option<Processor>,
+    /// Power limits of a package, where they are known.
+    pub package_power: Option<PackagePower>,
     /// Source of its numbers, as (what, source), in the order of the file.
     pub sources: Vec<(String, String)>,
 }

@@ -163,3 +163,42 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn processor_limits_turbo_and_hwp_survive_the_round_trip() {
+    let text = r#"
+format = 1
+name = "x"
+[[driver]]
+name = "intel_pstate"
+transition_latency_us = 0
+fast_switch = true
+[processor]
+vendor = "GenuineIntel"
+family = 6
+model = 85
+[package_power]
+tdp_mw = 165000
+pl1_mw = 165000
+pl1_window_ms = 1000
+[[cluster]]
+name = "pkg0"
+cpus = "0-3"
+capacity = 1024
+base_khz = 2100000
+opp = [{ khz = 800000 }, { khz = 3700000 }]
+turbo = [{ active_cores = 2, khz = 3700000 }, { active_cores = 4, khz = 3500000 }]
+hwp = { highest = 37, guaranteed = 21, most_efficient = 10, lowest = 8 }
+"#;
+    let machine = parse_machine("x.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(machine.processor.as_ref().map(|processor| processor.model), Some(85));
+    assert_eq!(
+        machine.package_power.map(|power| (power.tdp_uw, power.pl1_window_ns)),
+        Some((165_000_000, 1_000_000_000))
+    );
+    assert_eq!(machine.clusters[0].turbo.len(), 2);
+    assert_eq!(parse_machine("written", &machine_to_toml(&machine)), Ok(machine));
+    let backwards = text.replace("active_cores = 4", "active_cores = 1");
+    let error = parse_machine("x.toml", &backwards).expect_err("the bins run backwards").to_string();
+    assert!(error.contains("x.toml:22:") && error.contains("ascending order of active cores"), "{error}");
+}

@@ -94,11 +94,6 @@ impl Sink for Compare {
                 && let Some(ours) = self.replay.peek_task(pid, event.time_ns)
             {
                 let kernel = get("util_avg") as u64;
-                    println!(
-                        "{} kernel {kernel} ours {} bound {} cpu {} t {}",
-                        event.time_ns, ours.util_avg, ours.error_bound, ours.cpu, event.cpu
-                    );
-                }
                 let difference = ours.util_avg.abs_diff(kernel);
                 if ours.error_bound <= 2 {
                     *self.known.entry(difference).or_default() += 1;

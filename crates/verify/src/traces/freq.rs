@@ -26,8 +26,9 @@ struct NextIn {
 #[derive(Debug, Clone, Default)]
 struct Context {
     single: bool,
-    /// Since the last update began: the largest utilisation of the policy's CPUs, `None` if one could not be computed.
-    utils: Vec<Option<u64>>,
+    /// Since the last update began: the utilisation of the policy's CPUs with and without the bandwidth of their fair servers,
+    /// `None` if it could not be computed.
+    utils: Vec<Option<(u64, u64)>>,
     /// The averages (`util_avg`, `runnable_avg`) of a CPU's queue that an entity just joined or left: the governor is told
     /// before that change is recorded.
     moved: Option<(usize, u64, u64)>,
@@ -106,7 +107,10 @@ impl Freq {
         let cpu = ev.cpu_field("cpu")?;
         let moved = self.contexts[ev.cpu()].moved;
         match sugov_util(state, cpu, moved, ev.u("boost")?, Some(ev.u("bw_min")?)) {
-            Ok(util) => report.compare("sugov_util", ev.time_ns(), ev.u("util")?, util, UNEXPLAINED),
+            Ok(util) => {
+                let cause = if cpu == ev.cpu() { UNEXPLAINED } else { "another CPU was changing its queue meanwhile" };
+                report.compare("sugov_util", ev.time_ns(), ev.u("util")?, util, cause);
+            }
             Err(reason) => report.without_input("sugov_util", reason),
         }
         Some(())
@@ -114,15 +118,15 @@ impl Freq {
 
     fn util_in(&mut self, ev: &Ev<'_>, state: &State<'_>) -> Option<()> {
         let cpu = ev.cpu_field("cpu")?;
-        // Whether the fair server is active is not recorded: only a result that does not depend on it counts.
+        // Whether the fair server is active is recorded at placements only.
         let of = state.cpus.get(cpu)?;
         let (moved, boost) = (self.contexts[ev.cpu()].moved, ev.u("boost")?);
         let util = |bw_min: u64| {
             let bw_min = if of.rt_queued.is_empty() { bw_min } else { state.machine.capacity[cpu] };
             sugov_util(state, cpu, moved, boost, Some(bw_min)).ok()
         };
-        let (with, without) = (util(state.machine.fair_server), util(0));
-        self.contexts[ev.cpu()].utils.push(if of.bw_min.is_some() || with == without { with } else { None });
+        let (with, without) = (util(of.bw_min.unwrap_or(state.machine.fair_server)), util(0));
+        self.contexts[ev.cpu()].utils.push(with.zip(without));
         Some(())
     }
 
@@ -202,10 +206,16 @@ impl Freq {
         context.next_in = Some(input);
         let utils = std::mem::take(&mut context.utils);
         if !utils.is_empty() {
-            match utils.into_iter().collect::<Option<Vec<u64>>>() {
+            match utils.into_iter().collect::<Option<Vec<(u64, u64)>>>() {
                 Some(utils) => {
-                    let max = utils.into_iter().max().unwrap_or(0);
-                    report.compare("sugov_util", ev.time_ns(), input.util, max, UNEXPLAINED);
+                    let with = utils.iter().map(|util| util.0).max().unwrap_or(0);
+                    let without = utils.iter().map(|util| util.1).max().unwrap_or(0);
+                    if with != input.util && (without == input.util || state.deadline_tasks && input.util > with) {
+                        let reason = "the deadline bandwidth (of a server or a task) at that time";
+                        report.without_input("sugov_util", reason);
+                    } else {
+                        report.compare("sugov_util", ev.time_ns(), input.util, with, UNEXPLAINED);
+                    }
                 }
                 None => report.without_input("sugov_util", "an average of one of the CPUs before its first record"),
             }

@@ -265,7 +265,7 @@ pub struct Machine {
     pub policies: Vec<Policy>,
     /// Performance domains in the order of the kernel's list: the last one built comes first.
     pub domains: Vec<EmPerfDomain>,
-    /// `kernel.sched_energy_aware` is 1.
+    /// The kernel's log says that energy-aware placement was started, and not stopped again.
     pub energy_aware: bool,
     /// The architecture scales by frequency and knows a reference frequency (arm64 here).
     pub freq_ref: bool,
@@ -306,6 +306,13 @@ fn snapshot(path: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// What the kernel's log says last about energy-aware placement (topology.c:sched_energy_set()).
+fn energy_aware(dir: &Path) -> bool {
+    let log = |name: &str| std::fs::read(dir.join(name)).map(|log| String::from_utf8_lossy(&log).into_owned());
+    let Ok(log) = log("dmesg1.txt").or_else(|_| log("dmesg0.txt")) else { return false };
+    log.lines().rfind(|line| line.contains("ing EAS")).is_some_and(|line| line.contains("starting EAS"))
+}
+
 impl Machine {
     fn read(dir: &Path) -> Self {
         let sysfs = snapshot(&dir.join("sysfs_before.txt"));
@@ -315,7 +322,7 @@ impl Machine {
         let mut machine = Self {
             release,
             freq_ref: uname.contains("aarch64"),
-            energy_aware: sysfs.get("/proc/sys/kernel/sched_energy_aware").is_some_and(|value| value == "1"),
+            energy_aware: energy_aware(dir),
             imbalance_pct: 117,
             hz: 250,
             ..Self::default()

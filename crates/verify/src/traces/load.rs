@@ -539,6 +539,7 @@ fn other(ev: &Ev<'_>, state: &mut State<'_>) -> Option<()> {
         Kind::SchedSwitch => {
             let (next, prio) = (ev.get("next_pid")?, ev.get("next_prio")?);
             let (prev, prev_state) = (ev.get("prev_pid")?, ev.get("prev_state")?);
+            state.deadline_tasks |= prio < 0 && !ev.name_of(next).is_some_and(|name| name.starts_with("sugov:"));
             let cpu = &mut state.cpus[ev.cpu()];
             let (rt, dl) = (is_rt(ev, next, prio), prio < 0);
             cpu.rt.mixed |= rt != cpu.curr_rt || cpu.curr.is_none();

@@ -32,6 +32,8 @@ struct Call {
     energies: Vec<Energy>,
     /// Performances asked for since the last energy, and the CPUs asked.
     perfs: Vec<(usize, u64)>,
+    /// The performances are recorded.
+    performance_known: bool,
     /// Another CPU changed what the placement looks at meanwhile.
     disturbed: bool,
 }
@@ -53,7 +55,6 @@ pub(super) struct Place {
 impl Place {
     /// Nothing yet.
     pub(super) fn new(machine: &Machine) -> Self {
-        let governed = machine.policies.iter().all(|policy| policy.governor == "schedutil");
         let asymmetric = machine.capacity.iter().any(|&capacity| capacity != machine.capacity[0]);
         Self {
             calls: vec![None; machine.n_cpus],
@@ -62,7 +63,7 @@ impl Place {
             recent: BTreeMap::new(),
             pending: BTreeMap::new(),
             exiting: BTreeSet::new(),
-            eas: machine.energy_aware && !machine.domains.is_empty() && governed && asymmetric,
+            eas: machine.energy_aware && !machine.domains.is_empty() && asymmetric,
             asymmetric,
             all: CpuMask::all(machine.n_cpus),
         }
@@ -80,6 +81,9 @@ impl Place {
             Kind::Cenergy => self.energy(ev, state, report),
             Kind::StrfRet => self.end(ev, state, report),
             Kind::PeltCfs | Kind::UtilEstCfs | Kind::PeltRt | Kind::PeltDl | Kind::SchedSwitch | Kind::NrRunning => {
+                if let Some(next) = ev.get("next_pid") {
+                    self.pending.remove(&next);
+                }
                 for (cpu, call) in self.calls.iter_mut().enumerate() {
                     if let Some(call) = call.as_mut().filter(|_| cpu != ev.cpu()) {
                         call.disturbed = true;
@@ -151,6 +155,10 @@ impl Place {
         call.overutilized = call.overutilized.or(Some(false));
         call.energies.push((ev.get("dst")?, energy, max_util, busy));
         let perfs = std::mem::take(&mut call.perfs);
+        if perfs.is_empty() {
+            return Some(());
+        }
+        call.performance_known = true;
         let domain = perfs.first().and_then(|&(cpu, _)| state.machine.domain(cpu));
         let Some(domain) = domain else {
             report.without_input("compute_energy", "the performance domain");
@@ -170,26 +178,48 @@ impl Place {
             return Some(());
         };
         let chosen = ev.cpu_field("cpu")?;
-        self.pending.insert(call.pid, chosen);
+        self.energies_without_performance(ev, state, report, &call);
+        self.decide(ev, state, report, &call, chosen);
+        if call.flags & WF_TTWU != 0 {
+            self.pending.insert(call.pid, chosen);
+        }
+        Some(())
+    }
+
+    /// Where the performances were not probed, the domain of an energy is that of the CPU that it is for; without the task, that of
+    /// the next one.
+    fn energies_without_performance(&self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport, call: &Call) {
+        if call.performance_known {
+            return;
+        }
+        for (at, &(_, energy, max_util, busy)) in call.energies.iter().enumerate() {
+            let cpu = call.energies[at..].iter().find_map(|&(dst, ..)| usize::try_from(dst).ok());
+            let Some(domain) = cpu.and_then(|cpu| state.machine.domain(cpu)) else {
+                report.without_input("compute_energy", "the performance domain");
+                continue;
+            };
+            let capacity = state.machine.capacity[domain.cpus[0]];
+            let computed = domain.em_cpu_energy(max_util, busy, capacity, capacity);
+            report.compare("compute_energy", ev.time_ns(), energy, computed, UNEXPLAINED);
+        }
+    }
+
+    fn decide(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport, call: &Call, chosen: usize) {
         if call.flags & WF_TTWU == 0 {
             report.without_input("placement_slow", "statistics of the groups (fork or exec)");
-            return Some(());
+            return;
         }
         if self.eas {
             match call.overutilized {
                 None => {
                     report.without_input("placement_eas", "whether a CPU was overutilised, before the first record");
-                    return Some(());
+                    return;
                 }
-                Some(false) => {
-                    self.by_energy(ev, state, report, &call, chosen);
-                    return Some(());
-                }
+                Some(false) => return self.by_energy(ev, state, report, call, chosen),
                 Some(true) => {}
             }
         }
-        self.by_idleness(ev, state, report, &call, chosen);
-        Some(())
+        self.by_idleness(ev, state, report, call, chosen);
     }
 
     fn by_energy(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport, call: &Call, chosen: usize) {

@@ -165,6 +165,8 @@ pub(super) struct State<'a> {
     pub(super) new_tasks: BTreeMap<i64, (SchedAvg, usize, u64)>,
     /// Tasks that joined a queue in a way that could not be followed, until their next update.
     pub(super) stale: BTreeSet<i64>,
+    /// A task of the deadline class ran that has a bandwidth (the governor's threads have none).
+    pub(super) deadline_tasks: bool,
     /// The recording holds `pelt_*` records.
     pub(super) has_pelt_events: bool,
 }
@@ -200,6 +202,7 @@ impl<'a> State<'a> {
             overutilized: None,
             new_tasks: BTreeMap::new(),
             stale: BTreeSet::new(),
+            deadline_tasks: false,
             has_pelt_events: recording.events.iter().any(|event| event.kind() == Kind::PeltCfs),
         }
     }

@@ -1,0 +1,326 @@
+//! What a source told about a machine, before anything is made of it.
+//!
+//! Everything is optional: a turbostat header knows no topology, a device tree knows no turbo. [`Facts::told`] says
+//! where each kind of fact was read; [`crate::machine`] makes a machine of it and reports what is missing.
+
+use std::collections::BTreeMap;
+
+use opplab_kernel::freq_invariance::IntelMsrs;
+use opplab_model::machine::{CppcCaps, CpuList, PackagePower, Processor};
+
+/// What kind of source it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceKind {
+    /// A dump as the pepc project's tests have them (tar.xz of inline sysfs values, /proc and MSRs).
+    Dump,
+    /// A copied `/sys` and `/proc` tree, or the live host.
+    Tree,
+    /// One text with a `path: value|` a line.
+    Snapshot,
+    /// turbostat's header and table.
+    Turbostat,
+    /// The kernel's `energy_model` debugfs folder.
+    EnergyModel,
+    /// A flattened device tree.
+    DeviceTree,
+    /// LISA's `plat_info.yml`.
+    PlatInfo,
+    /// Perfetto Wattson's power curves.
+    Wattson,
+}
+
+impl SourceKind {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dump => "machine dump",
+            Self::Tree => "/sys tree",
+            Self::Snapshot => "sysfs snapshot",
+            Self::Turbostat => "turbostat log",
+            Self::EnergyModel => "energy_model debugfs",
+            Self::DeviceTree => "device tree",
+            Self::PlatInfo => "LISA plat_info",
+            Self::Wattson => "Wattson power curves",
+        }
+    }
+}
+
+/// Kinds of core of a hybrid processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CoreType {
+    /// `cpu_core`: the big cores.
+    Core,
+    /// `cpu_atom`: the small cores.
+    Atom,
+    /// `cpu_lowpower`: the small cores outside the main die.
+    LowPower,
+}
+
+impl CoreType {
+    /// Its name, as perf's event source is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Atom => "atom",
+            Self::LowPower => "lowpower",
+        }
+    }
+}
+
+/// An idle state as cpuidle shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleFacts {
+    /// `POLL`, `C1E`, `cpu-sleep-0`, ...
+    pub name: String,
+    /// Time to enter in ns, where the source tells it apart.
+    pub entry_latency_ns: u64,
+    /// Exit latency in ns.
+    pub latency_ns: u64,
+    /// Target residency in ns.
+    pub residency_ns: u64,
+    /// Switched off by the user or by default.
+    pub disabled: bool,
+}
+
+/// CPPC as `acpi_cppc/` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CppcFacts {
+    /// The registers that machine files keep.
+    pub caps: CppcCaps,
+    /// Level at which the reference counter counts.
+    pub reference_perf: Option<u32>,
+    /// Guaranteed performance.
+    pub guaranteed_perf: Option<u32>,
+}
+
+/// One CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CpuFacts {
+    /// CPUs of its core.
+    pub core: Option<CpuList>,
+    /// CPUs that share its last-level cache.
+    pub llc: Option<CpuList>,
+    /// CPUs of its cluster, as a device tree or the ACPI PPTT tell.
+    pub cluster: Option<CpuList>,
+    /// NUMA node.
+    pub node: Option<u32>,
+    /// Physical package.
+    pub package: Option<u32>,
+    /// `cpu_capacity`, or its like.
+    pub capacity: Option<u32>,
+    /// Kind of core.
+    pub core_type: Option<CoreType>,
+    /// CPPC.
+    pub cppc: Option<CppcFacts>,
+    /// Idle states, shallowest first.
+    pub idle: Vec<IdleFacts>,
+    /// Model-specific registers by address.
+    pub msrs: BTreeMap<u32, u64>,
+    /// Energy/performance bias, 0..15.
+    pub epb: Option<u64>,
+    /// ACPI power efficiency class.
+    pub efficiency_class: Option<u32>,
+}
+
+/// One operating point of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OppFacts {
+    /// Frequency in kHz.
+    pub khz: u32,
+    /// Voltage in uV; 0 if unknown.
+    pub uv: u32,
+    /// Power of one busy CPU in uW; 0 if unknown.
+    pub power_uw: u64,
+    /// Cost, as the kernel's energy model shows it; 0 if unknown.
+    pub cost: u64,
+    /// The kernel marked it inefficient.
+    pub inefficient: bool,
+}
+
+/// One cpufreq policy, or what takes its place (a frequency domain, a performance domain).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PolicyFacts {
+    /// Number in its name, the policy's first CPU.
+    pub id: u32,
+    /// `related_cpus`.
+    pub cpus: CpuList,
+    /// `freqdomain_cpus`: CPUs whose clock really is one.
+    pub freqdomain: Option<CpuList>,
+    /// `scaling_driver`.
+    pub driver: Option<String>,
+    /// `scaling_governor`.
+    pub governor: Option<String>,
+    /// `scaling_available_governors`.
+    pub governors: Vec<String>,
+    /// `cpuinfo_min_freq`.
+    pub min_khz: Option<u32>,
+    /// `cpuinfo_max_freq`.
+    pub max_khz: Option<u32>,
+    /// `scaling_min_freq`.
+    pub scaling_min_khz: Option<u32>,
+    /// `scaling_max_freq`.
+    pub scaling_max_khz: Option<u32>,
+    /// `base_frequency`.
+    pub base_khz: Option<u32>,
+    /// `bios_limit`.
+    pub bios_limit_khz: Option<u32>,
+    /// `cpuinfo_transition_latency`; `None` where the driver says CPUFREQ_ETERNAL.
+    pub transition_latency_ns: Option<u64>,
+    /// The table of frequencies or operating points, ascending.
+    pub opps: Vec<OppFacts>,
+    /// `scaling_boost_frequencies`, ascending.
+    pub boost_khz: Vec<u32>,
+    /// `boost` or `cpb`: whether boost is on.
+    pub boost: Option<bool>,
+    /// `energy_performance_preference`.
+    pub epp: Option<String>,
+    /// Flags of its performance domain in the kernel's energy model.
+    pub em_flags: Option<u32>,
+}
+
+/// Power that a source measured or modelled for a policy's idle and static parts, in uW.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PowerPoint {
+    /// Number of the policy.
+    pub policy: u32,
+    /// Frequency in kHz.
+    pub khz: u32,
+    /// Drawn whatever the CPUs do.
+    pub static_uw: u64,
+    /// One busy CPU.
+    pub active_uw: u64,
+    /// One CPU in the first idle state.
+    pub idle0_uw: u64,
+    /// One CPU in the second idle state.
+    pub idle1_uw: u64,
+}
+
+/// What a source told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Name of the machine: the source's file name without its ending, unless the source says it.
+    pub name: String,
+    /// Kind of source.
+    pub kind: SourceKind,
+    /// The source, as the caller named it.
+    pub source: String,
+    /// The processor.
+    pub processor: Option<Processor>,
+    /// The kernel's version line.
+    pub kernel: Option<String>,
+    /// CPU flags that matter: `aperfmperf`, `hwp`, ...
+    pub flags: Vec<String>,
+    /// CPUs that are online.
+    pub cpus: BTreeMap<u32, CpuFacts>,
+    /// Policies by number.
+    pub policies: BTreeMap<u32, PolicyFacts>,
+    /// `intel_pstate/status` or `amd_pstate/status`.
+    pub pstate_status: Option<String>,
+    /// `intel_pstate/no_turbo`.
+    pub no_turbo: Option<bool>,
+    /// `intel_pstate/hwp_dynamic_boost`.
+    pub hwp_dynamic_boost: Option<bool>,
+    /// `cpufreq/boost`.
+    pub boost: Option<bool>,
+    /// schedutil's `rate_limit_us`, if the global or the first policy's file is there.
+    pub rate_limit_us: Option<u64>,
+    /// `cpuidle/current_driver`.
+    pub idle_driver: Option<String>,
+    /// `cpuidle/current_governor`.
+    pub idle_governor: Option<String>,
+    /// Uncore frequency range in kHz.
+    pub uncore_khz: Option<(u32, u32)>,
+    /// RAPL limits of a package.
+    pub package_power: Option<PackagePower>,
+    /// Distances between nodes.
+    pub numa_distance: Option<Vec<Vec<u32>>>,
+    /// Power curves.
+    pub power: Vec<PowerPoint>,
+    /// Where each kind of fact was read, in the order in which it was.
+    pub told: Vec<(String, String)>,
+    /// What in the source contradicts itself or cannot be used, without being fatal.
+    pub notes: Vec<String>,
+}
+
+impl Facts {
+    /// Nothing told yet.
+    pub fn new(name: &str, kind: SourceKind, source: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            source: source.to_owned(),
+            processor: None,
+            kernel: None,
+            flags: Vec::new(),
+            cpus: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            pstate_status: None,
+            no_turbo: None,
+            hwp_dynamic_boost: None,
+            boost: None,
+            rate_limit_us: None,
+            idle_driver: None,
+            idle_governor: None,
+            uncore_khz: None,
+            package_power: None,
+            numa_distance: None,
+            power: Vec::new(),
+            told: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Notes where a kind of fact was read; the first place stays.
+    pub(crate) fn tell(&mut self, what: &str, place: impl Into<String>) {
+        if !self.knows(what) {
+            self.told.push((what.to_owned(), place.into()));
+        }
+    }
+
+    /// Whether a kind of fact was told.
+    pub fn knows(&self, what: &str) -> bool {
+        self.told.iter().any(|(told, _)| told == what)
+    }
+
+    /// Where a kind of fact was read.
+    pub fn place(&self, what: &str) -> Option<&str> {
+        self.told.iter().find(|(told, _)| told == what).map(|(_, place)| place.as_str())
+    }
+
+    /// A register of the first CPU that has it, as the kernel reads it on the boot CPU.
+    pub fn msr(&self, address: u32) -> Option<u64> {
+        self.cpus.values().find_map(|cpu| cpu.msrs.get(&address).copied())
+    }
+
+    /// The registers from which kernels compute f_max. Registers that the source does not have count as faulting.
+    pub fn intel_msrs(&self) -> IntelMsrs {
+        IntelMsrs {
+            misc_enable: self.msr(0x1a0),
+            atom_core_ratios: self.msr(0x66a),
+            atom_core_turbo_ratios: self.msr(0x66c),
+            platform_info: self.msr(0xce),
+            turbo_ratio_limit: self.msr(0x1ad),
+            turbo_ratio_limit1: self.msr(0x1ae),
+        }
+    }
+
+    /// The driver of the first policy.
+    pub fn driver(&self) -> Option<&str> {
+        self.policies.values().find_map(|policy| policy.driver.as_deref())
+    }
+
+    /// How many cores of the kind of `cpu` its package has; 0 if the CPU is unknown.
+    pub fn cores_like(&self, cpu: u32) -> u32 {
+        let Some(of_cpu) = self.cpus.get(&cpu) else { return 0 };
+        let alike = |other: &CpuFacts| other.package == of_cpu.package && other.core_type == of_cpu.core_type;
+        let mut firsts: Vec<u32> = self
+            .cpus
+            .iter()
+            .filter(|(_, other)| alike(other))
+            .map(|(&cpu, other)| other.core.as_ref().and_then(|core| core.first().copied()).unwrap_or(cpu))
+            .collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        firsts.len() as u32
+    }
+}

@@ -1,0 +1,693 @@
+//! What is f_max here, and what would each choice do?
+//!
+//! Every candidate is given in kHz and as the kernel's ratio to the base frequency in 1/1024; for each kernel profile
+//! the report says which one that kernel takes on this processor and from which register or CPPC field, and for each
+//! candidate what utilisation a fully busy CPU then shows at base and at turbo, and where schedutil tips.
+//!
+//! Integer arithmetic throughout, by the functions of crate `kernel`. Not here: estimates that move while the machine
+//! runs (RAPL, recent past), which have no number before a run.
+
+use opplab_kernel::cpufreq::schedutil::sugov_effective_cpu_perf;
+use opplab_kernel::freq_invariance::{
+    AmdPerfCaps, FreqMax, FreqMaxFacts, IntelMsrs, IntelTurboModel, TurboLevel, midpoint, scale_freq_tick,
+};
+use opplab_kernel::profile::{KernelProfile, PROFILES, Platform, Version};
+use opplab_model::machine::{CppcCaps, Machine, Processor, TurboBin};
+use opplab_model::tree::Node;
+
+use crate::facts::Facts;
+use crate::machine::{Imported, acpi_p0_khz};
+use crate::msr::{self, TurboForm, turbo_form};
+
+/// What f_max depends on, of a dump or of a machine file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FmaxInput {
+    /// The machine's name.
+    pub name: String,
+    /// The processor; `None`: not x86, or not told.
+    pub processor: Option<Processor>,
+    /// Highest frequency without turbo, kHz.
+    pub base_khz: u32,
+    /// Turbo bins of the boot CPU.
+    pub turbo: Vec<TurboBin>,
+    /// Cores of its kind in its package.
+    pub n_cores: u32,
+    /// Registers, if the source has any.
+    pub msrs: Option<IntelMsrs>,
+    /// CPPC of each CPU; empty without CPPC.
+    pub cppc: Vec<CppcCaps>,
+    /// Whether the CPPC limits are abstract on this machine and the table's P0 in kHz, under acpi-cpufreq.
+    pub p0_khz: Option<u32>,
+    /// `cpuinfo_max_freq` of the boot CPU's policy, kHz; 0 if unknown.
+    pub cpuinfo_max_khz: u32,
+    /// Frequencies of the boot CPU's policy, ascending.
+    pub opps_khz: Vec<u32>,
+    /// Driver.
+    pub driver: String,
+    /// Turbo switched off by the user.
+    pub no_turbo: bool,
+    /// Whether the processor has APERF and MPERF; `None` if not told.
+    pub aperfmperf: Option<bool>,
+    /// Base frequency that cpufreq shows, where it differs from what MPERF counts at, kHz.
+    pub base_frequency_khz: Option<u32>,
+    /// Kinds of core: (name, base kHz, highest kHz), more than one on a hybrid processor.
+    pub kinds: Vec<(String, u32, u32)>,
+}
+
+impl FmaxInput {
+    /// Of a dump or another source.
+    pub fn of_facts(facts: &Facts, imported: &Imported) -> Self {
+        let mut input = Self::of_machine(&imported.machine);
+        let first = facts.cpus.keys().next().copied().unwrap_or(0);
+        let policy = facts.policies.values().find(|policy| policy.cpus.contains(&first));
+        let ratio = facts.msr(msr::PLATFORM_INFO).map_or(0, |info| ((info >> 8) & 0xff) as u32);
+        if ratio != 0 {
+            input.base_khz = ratio * 100_000;
+        }
+        input.msrs = facts.msr(msr::TURBO_RATIO_LIMIT).or(facts.msr(msr::PLATFORM_INFO)).map(|_| facts.intel_msrs());
+        input.cppc = facts.cpus.values().filter_map(|cpu| cpu.cppc.map(|cppc| cppc.caps)).collect();
+        input.driver = facts.driver().unwrap_or(&input.driver).to_owned();
+        input.no_turbo = facts.no_turbo.unwrap_or(false) || facts.boost == Some(false);
+        input.aperfmperf = (!facts.flags.is_empty()).then(|| facts.flags.iter().any(|flag| flag == "aperfmperf"));
+        if let Some(policy) = policy {
+            input.cpuinfo_max_khz = policy.max_khz.unwrap_or(input.cpuinfo_max_khz);
+            input.base_frequency_khz = policy.base_khz;
+            input.p0_khz = acpi_p0_khz(policy);
+        }
+        input
+    }
+
+    /// Of a machine file.
+    pub fn of_machine(machine: &Machine) -> Self {
+        let cluster = machine.cluster_of(0);
+        let place = machine.cpus[0];
+        let mut cores: Vec<u32> = cluster
+            .cpus
+            .iter()
+            .map(|&cpu| machine.cpus[cpu as usize])
+            .filter(|other| other.package == place.package)
+            .map(|other| other.core)
+            .collect();
+        cores.sort_unstable();
+        cores.dedup();
+        let opps_khz: Vec<u32> = cluster.opps.iter().map(|opp| opp.khz).collect();
+        let top = opps_khz.last().copied().unwrap_or(0);
+        let base_khz = if cluster.base_khz != 0 { cluster.base_khz } else { top };
+        let p0_khz = (machine.cpufreq.driver == "acpi-cpufreq").then_some(base_khz);
+        let mut kinds: Vec<(String, u32, u32)> = Vec::new();
+        for other in &machine.clusters {
+            let lone = other.turbo.first().map_or(0, |bin| bin.khz);
+            let highest = other.opps.last().map_or(0, |opp| opp.khz).max(lone);
+            if !kinds.iter().any(|(_, base, known)| (*base, *known) == (other.base_khz, highest)) {
+                kinds.push((other.name.clone(), other.base_khz, highest));
+            }
+        }
+        let cppc: Vec<CppcCaps> =
+            (0..machine.nr_cpus() as u32).filter_map(|cpu| machine.cluster_of(cpu).cppc).collect();
+        let numerator = boost_numerator(machine.processor.as_ref(), &cppc);
+        let boost = |caps: &CppcCaps| acpi_max_boost_khz(base_khz, numerator, caps);
+        let with_boost = p0_khz.and(cppc.first()).and_then(boost).unwrap_or(0);
+        let lone = cluster.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0);
+        Self {
+            name: machine.name.clone(),
+            processor: machine.processor.clone(),
+            base_khz,
+            turbo: cluster.turbo.clone(),
+            n_cores: cores.len() as u32,
+            msrs: None,
+            cppc,
+            p0_khz,
+            cpuinfo_max_khz: if with_boost != 0 { with_boost } else { lone.max(top) },
+            opps_khz,
+            driver: machine.cpufreq.driver.clone(),
+            no_turbo: false,
+            aperfmperf: None,
+            base_frequency_khz: None,
+            kinds,
+        }
+    }
+
+    fn platform(&self) -> Platform {
+        match self.processor.as_ref().map(|processor| processor.vendor.as_str()) {
+            Some("GenuineIntel") => Platform::Intel,
+            Some("AuthenticAMD" | "HygonGenuine") => Platform::Amd,
+            _ => Platform::Arm,
+        }
+    }
+
+    fn levels(&self) -> Vec<TurboLevel> {
+        self.turbo.iter().map(|bin| TurboLevel { active_cores: bin.active_cores, freq_khz: bin.khz }).collect()
+    }
+}
+
+/// `cpuinfo_max_freq` as acpi-cpufreq forms it: `freq * (highest_perf * 1024 / nominal_perf) >> 10`, where `freq` is
+/// CPPC's nominal frequency, or P0 of the table if the firmware leaves that out (acpi-cpufreq.c:
+/// acpi_cpufreq_cpu_init(), v6.12; older kernels take P0 always). `highest_perf` is what
+/// [`boost_numerator`] says. `None` without boost.
+pub fn acpi_max_boost_khz(p0_khz: u32, highest_perf: u64, caps: &CppcCaps) -> Option<u32> {
+    let nominal_perf = u64::from(caps.nominal_perf);
+    let ratio = (highest_perf << 10).checked_div(nominal_perf)?;
+    if highest_perf < nominal_perf {
+        return None;
+    }
+    let nominal_khz = u64::from(caps.nominal_freq_mhz) * 1000;
+    let khz = if nominal_khz != 0 { nominal_khz } else { u64::from(p0_khz) };
+    u32::try_from((khz * ratio) >> 10).ok()
+}
+
+/// What the kernel takes as highest performance on an AMD machine (cppc.c:amd_get_boost_ratio_numerator(), v6.12).
+pub fn boost_numerator(processor: Option<&Processor>, cppc: &[CppcCaps]) -> u64 {
+    let highest_perfs: Vec<u32> = cppc.iter().map(|caps| caps.highest_perf).collect();
+    let (family, model) = processor.map_or((0, 0), |processor| (processor.family, processor.model));
+    amd_caps(family, model, cppc.first(), &highest_perfs).boost_ratio_numerator()
+}
+
+fn amd_caps<'a>(family: u32, model: u32, first: Option<&CppcCaps>, highest_perfs: &'a [u32]) -> AmdPerfCaps<'a> {
+    AmdPerfCaps {
+        nominal_perf: first.map(|caps| caps.nominal_perf),
+        highest_perfs,
+        zen4: is_zen4(family, model),
+        model: model as u8,
+    }
+}
+
+/// A candidate for f_max.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// `max_P`, `mid`, `max_boost`, `turbo-1-core`, ... as policy files name it.
+    pub name: String,
+    /// f_max, kHz.
+    pub khz: u32,
+    /// f_max / f_base in 1/1024.
+    pub ratio: u64,
+    /// Where the number comes from.
+    pub source: String,
+    /// Frequency scale (1024 = f_max) of a CPU that is busy at the base frequency.
+    pub scale_at_base: u64,
+    /// The same at the highest turbo frequency.
+    pub scale_at_turbo: u64,
+    /// What schedutil asks for when a CPU is fully busy at the base frequency, kHz.
+    pub asks_at_base_khz: u32,
+}
+
+/// What one kernel takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelChoice {
+    /// The profile's name.
+    pub kernel: &'static str,
+    /// The ratio in use; `None`: not frequency invariant.
+    pub ratio: Option<u64>,
+    /// f_max, kHz.
+    pub khz: Option<u32>,
+    /// Name of the candidate that this is, if it is one.
+    pub candidate: Option<String>,
+    /// Which register or field, which model list.
+    pub why: String,
+}
+
+/// A frequency and the utilisation above which schedutil asks for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TippingPoint {
+    /// The frequency, kHz.
+    pub khz: u32,
+    /// The lowest utilisation (of 1024) for which schedutil asks for more than that; `None`: it never does.
+    pub util: Option<u64>,
+}
+
+/// The report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FmaxReport {
+    /// What it is about.
+    pub input: FmaxInput,
+    /// Every candidate.
+    pub candidates: Vec<Candidate>,
+    /// What each kernel profile takes.
+    pub kernels: Vec<KernelChoice>,
+    /// Where schedutil (6.12) tips, by frequency.
+    pub tipping: Vec<TippingPoint>,
+    /// What to beware of.
+    pub warnings: Vec<String>,
+    /// What the numbers mean where two of them look alike.
+    pub explanations: Vec<String>,
+}
+
+/// Names and models of the lists in aperfmperf.c, v6.12 (family 6).
+pub fn intel_turbo_model(model: u32) -> IntelTurboModel {
+    match model {
+        // INTEL_ATOM_GOLDMONT, _D, _PLUS.
+        0x5c | 0x5f | 0x7a => IntelTurboModel::Glm,
+        // INTEL_XEON_PHI_KNL, _KNM.
+        0x57 | 0x85 => IntelTurboModel::Knl,
+        // INTEL_SKYLAKE_X.
+        0x55 => IntelTurboModel::Skx,
+        _ => IntelTurboModel::Other,
+    }
+}
+
+/// `amd_get_highest_perf()` of v5.13 to v6.11: 166 on two lists of models, 255 elsewhere (commit 3743d55b289c; the
+/// lists as posted with it, the kernel versions from memory).
+fn amd_highest_perf_by_model(family: u32, model: u32) -> u64 {
+    match (family, model) {
+        (0x17, 0x30..=0x3f | 0x70..=0x7f) | (0x19, 0x20..=0x2f | 0x40..=0x6f) => 166,
+        _ => 255,
+    }
+}
+
+/// Kernels with the model lists.
+const MODEL_LISTS: std::ops::Range<Version> = (5, 13)..(6, 12);
+
+/// Zen 4 by family and model (arch/x86/kernel/cpu/amd.c:bsp_init_amd(), v6.12).
+fn is_zen4(family: u32, model: u32) -> bool {
+    family == 0x19 && matches!(model, 0x10..=0x1f | 0x60..=0xaf)
+}
+
+/// Computes the report. `published` are turbo bins of the same processor from another source, such as the catalogue,
+/// with that source's name.
+pub fn fmax(input: &FmaxInput, published: Option<(&str, &[TurboBin])>) -> FmaxReport {
+    let mut report = FmaxReport {
+        input: input.clone(),
+        candidates: Vec::new(),
+        kernels: Vec::new(),
+        tipping: Vec::new(),
+        warnings: Vec::new(),
+        explanations: Vec::new(),
+    };
+    if input.base_khz == 0 {
+        report.warnings.push("the base frequency is not told, so there is no ratio".to_owned());
+        return report;
+    }
+    candidates(&mut report, published);
+    kernels(&mut report);
+    tipping(&mut report);
+    warnings(&mut report);
+    report
+}
+
+fn push(report: &mut FmaxReport, name: &str, khz: u32, ratio: u64, source: String) {
+    let input = &report.input;
+    let base = u64::from(input.base_khz);
+    let turbo_khz = input.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0).max(input.base_khz);
+    let scale = |khz: u32| scale_freq_tick(u64::from(khz), base, ratio).unwrap_or(1024);
+    let scale_at_base = scale(input.base_khz);
+    let reference = if input.cpuinfo_max_khz != 0 { input.cpuinfo_max_khz } else { turbo_khz };
+    report.candidates.push(Candidate {
+        name: name.to_owned(),
+        khz,
+        ratio,
+        source,
+        scale_at_base,
+        scale_at_turbo: scale(turbo_khz),
+        asks_at_base_khz: asks_khz(reference, scale_at_base),
+    });
+}
+
+/// What schedutil (6.12) asks for at a utilisation, before the frequency table.
+fn asks_khz(reference_khz: u32, util: u64) -> u32 {
+    (u64::from(reference_khz) * sugov_effective_cpu_perf(util, 0, 1024) / 1024) as u32
+}
+
+fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
+    let input = report.input.clone();
+    let base = input.base_khz;
+    let by_cppc = input.platform() == Platform::Amd && !input.cppc.is_empty();
+    let base_source = match (by_cppc, &input.msrs) {
+        (_, Some(msrs)) if msrs.platform_info.is_some() => "MSR_PLATFORM_INFO (0xce) bits 15:8".to_owned(),
+        (true, _) => "P0 of the frequency table (CPPC nominal_perf)".to_owned(),
+        _ => "base frequency".to_owned(),
+    };
+    push(report, FreqMax::MaxP.name(), base, 1024, base_source);
+    if by_cppc {
+        let caps = &input.cppc[0];
+        let of = |ratio: u64| ((u64::from(base) * ratio) >> 10) as u32;
+        let boost = (u64::from(caps.highest_perf) * 1024).checked_div(u64::from(caps.nominal_perf)).unwrap_or(1024);
+        let fraction = format!("CPPC highest_perf {} / nominal_perf {}", caps.highest_perf, caps.nominal_perf);
+        push(report, FreqMax::Mid.name(), of(midpoint(boost)), midpoint(boost), format!("({fraction} + 1) / 2"));
+        push(report, FreqMax::MaxBoost.name(), of(boost), boost, fraction);
+    }
+    // What turbo bins say, of the source itself or published elsewhere.
+    let told: &[TurboBin] = &input.turbo;
+    let from_cpuinfo = by_cppc && told.len() == 1 && told[0].khz == input.cpuinfo_max_khz;
+    let (bins, whose) = match published {
+        Some((name, bins)) if told.is_empty() || from_cpuinfo => (bins, format!(", as published ({name})")),
+        _ => (if from_cpuinfo { &[] } else { told }, String::new()),
+    };
+    let levels: Vec<TurboLevel> =
+        bins.iter().map(|bin| TurboLevel { active_cores: bin.active_cores, freq_khz: bin.khz }).collect();
+    let facts = FreqMaxFacts { base_khz: base, turbo: &levels, n_cores: input.n_cores };
+    let variants: &[FreqMax] = if by_cppc {
+        &[FreqMax::Mid, FreqMax::MaxBoost]
+    } else {
+        &[FreqMax::Mid, FreqMax::MaxBoost, FreqMax::Turbo1Core, FreqMax::Turbo4Cores, FreqMax::TurboAllCores]
+    };
+    if levels.is_empty() {
+        return;
+    }
+    let last = levels.last().map_or(0, |level| level.active_cores);
+    for &variant in variants {
+        let Some(ratio) = variant.ratio(&facts) else { continue };
+        let khz = variant.freq_khz(&facts);
+        let name = if by_cppc { format!("{} (MHz)", variant.name()) } else { variant.name().to_owned() };
+        let mut source = match variant {
+            FreqMax::Mid => format!("({} + {}) / 2 MHz", base / 1000, FreqMax::MaxBoost.freq_khz(&facts) / 1000),
+            FreqMax::MaxBoost => "highest turbo bin".to_owned(),
+            FreqMax::Turbo1Core => "turbo bin of 1 core".to_owned(),
+            FreqMax::Turbo4Cores => format!("turbo bin of {} cores", 4.min(input.n_cores.max(1))),
+            _ => format!("turbo bin of {} cores", input.n_cores),
+        };
+        let cores = match variant {
+            FreqMax::Turbo4Cores => 4.min(input.n_cores.max(1)),
+            FreqMax::TurboAllCores => input.n_cores,
+            _ => 1,
+        };
+        if cores > last {
+            source.push_str(&format!("; told only up to {last}, so an upper bound"));
+        }
+        source.push_str(&whose);
+        push(report, &name, khz, ratio, source);
+    }
+    if by_cppc
+        && let (Some(abstract_boost), Some(mhz_boost)) = (
+            report.candidates.iter().find(|candidate| candidate.name == FreqMax::MaxBoost.name()),
+            report.candidates.iter().find(|candidate| candidate.name == "max_boost (MHz)"),
+        )
+        && abstract_boost.khz != mhz_boost.khz
+    {
+        let caps = &input.cppc[0];
+        report.explanations.push(format!(
+            "the kernel never sees {} MHz: it has highest_perf {} and nominal_perf {}, steps of {} MHz, so that \
+             {} * 1024 / {} = {} and {} kHz * {} >> 10 = {} kHz; the midpoint is ({} + 1024) >> 1 = {}, {} kHz, where \
+             the published frequencies give {} MHz",
+            mhz_boost.khz / 1000,
+            caps.highest_perf,
+            caps.nominal_perf,
+            format_args!(
+                "{}.{:02}",
+                base / 1000 / caps.nominal_perf.max(1),
+                base / 10 / caps.nominal_perf.max(1) % 100
+            ),
+            caps.highest_perf,
+            caps.nominal_perf,
+            abstract_boost.ratio,
+            base,
+            abstract_boost.ratio,
+            abstract_boost.khz,
+            abstract_boost.ratio,
+            midpoint(abstract_boost.ratio),
+            (u64::from(base) * midpoint(abstract_boost.ratio)) >> 10,
+            (base / 1000 + mhz_boost.khz / 1000) / 2,
+        ));
+    }
+}
+
+fn kernels(report: &mut FmaxReport) {
+    let choices: Vec<KernelChoice> = PROFILES.iter().map(|&(name, version)| kernel(report, name, version)).collect();
+    report.kernels = choices;
+}
+
+fn kernel(report: &FmaxReport, name: &'static str, version: Version) -> KernelChoice {
+    let input = &report.input;
+    let platform = input.platform();
+    let profile = KernelProfile::at(version);
+    let none = |why: String| KernelChoice { kernel: name, ratio: None, khz: None, candidate: None, why };
+    if input.processor.is_none() {
+        let why = "not x86: the driver reports each change, relative to the policy's highest frequency".to_owned();
+        let khz = Some(input.cpuinfo_max_khz).filter(|&khz| khz != 0);
+        let ratio = khz.and_then(|khz| (u64::from(khz) * 1024).checked_div(u64::from(input.base_khz)));
+        return KernelChoice { kernel: name, ratio, khz, candidate: candidate_of(report, ratio), why };
+    }
+    if !profile.freq_invariant(platform) {
+        let since = if platform == Platform::Amd { "5.11" } else { "5.7" };
+        return none(format!("no frequency invariance on this vendor before {since}: the scale is always 1024"));
+    }
+    if input.aperfmperf == Some(false) {
+        return none("the processor has no APERF and MPERF (flag aperfmperf)".to_owned());
+    }
+    let (turbo_ratio, mut why) = match platform {
+        Platform::Intel => intel_choice(input),
+        _ => amd_choice(input, version),
+    };
+    let Some(turbo_ratio) = turbo_ratio else { return none(why) };
+    let disabled = input.no_turbo || input.msrs.is_some_and(|msrs| msrs.turbo_disabled());
+    let ratio =
+        opplab_kernel::freq_invariance::arch_max_freq_ratio(turbo_ratio, disabled && platform == Platform::Intel);
+    if ratio != turbo_ratio {
+        why = format!("turbo is off, so the base frequency; with turbo: {why}");
+    }
+    let khz = (u64::from(input.base_khz) * ratio) >> 10;
+    KernelChoice {
+        kernel: name,
+        ratio: Some(ratio),
+        khz: u32::try_from(khz).ok(),
+        candidate: candidate_of(report, Some(ratio)),
+        why,
+    }
+}
+
+/// The name of the candidate with that ratio; the kernel's own names first.
+fn candidate_of(report: &FmaxReport, ratio: Option<u64>) -> Option<String> {
+    let preferred = [FreqMax::Turbo4Cores.name(), FreqMax::Mid.name(), FreqMax::MaxP.name()];
+    let with = |name: &str| report.candidates.iter().find(|c| c.name == name && Some(c.ratio) == ratio);
+    let first = preferred.iter().find_map(|name| with(name));
+    first.or_else(|| report.candidates.iter().find(|c| Some(c.ratio) == ratio)).map(|c| c.name.clone())
+}
+
+fn intel_choice(input: &FmaxInput) -> (Option<u64>, String) {
+    let model = input.processor.as_ref().map_or(0, |processor| processor.model);
+    let kind = intel_turbo_model(model);
+    let Some(msrs) = &input.msrs else {
+        let levels = input.levels();
+        let facts = FreqMaxFacts { base_khz: input.base_khz, turbo: &levels, n_cores: input.n_cores };
+        if levels.is_empty() {
+            return (None, "no turbo ratio is told, and the kernel gives up without one".to_owned());
+        }
+        let variant = if kind == IntelTurboModel::Glm { FreqMax::Turbo1Core } else { FreqMax::Turbo4Cores };
+        let why = format!(
+            "{} of the machine file, {} MHz / base {} MHz",
+            variant.name(),
+            variant.freq_khz(&facts) / 1000,
+            input.base_khz / 1000
+        );
+        return (variant.ratio(&facts), why);
+    };
+    let base = msrs.platform_info.map_or(0, |info| (info >> 8) & 0xff);
+    let limit = msrs.turbo_ratio_limit.unwrap_or(0);
+    let ratio = msrs.turbo_freq_ratio(kind);
+    if msrs.atom_core_ratios.is_some() && msrs.atom_core_turbo_ratios.is_some() {
+        return (
+            ratio,
+            "MSR_ATOM_CORE_TURBO_RATIOS (0x66c) / MSR_ATOM_CORE_RATIOS (0x66a): turbo of one core".to_owned(),
+        );
+    }
+    let byte = |shift: u64| (limit >> shift) & 0xff;
+    let why = match (kind, ratio) {
+        (_, None) if msrs.turbo_ratio_limit.is_none() => {
+            "MSR_TURBO_RATIO_LIMIT (0x1ad) cannot be read (or is not in the source): no invariance".to_owned()
+        }
+        (_, None) => "base or turbo ratio is 0 in the registers: no invariance".to_owned(),
+        (IntelTurboModel::Skx, _) => {
+            let counts = msrs.turbo_ratio_limit1.unwrap_or(0);
+            match (0..8u64).find(|index| (counts >> (8 * index)) & 0xff >= 4) {
+                Some(index) => format!(
+                    "model {model:#x} is on the Skylake-X list: first group of 0x1ae with at least 4 cores is byte \
+                     {index} ({}), 0x1ad byte {index} = {} / 0xce base {base}",
+                    (counts >> (8 * index)) & 0xff,
+                    byte(8 * index)
+                ),
+                None => format!(
+                    "model {model:#x} is on the Skylake-X list, but no group of 0x1ae has 4 cores: 0x1ad byte 3 = {} / \
+                     0xce base {base}",
+                    byte(24)
+                ),
+            }
+        }
+        (IntelTurboModel::Glm, _) => {
+            format!("model {model:#x} is on the Goldmont list: first group of 0x1ad = {} / 0xce base {base}", byte(0))
+        }
+        (IntelTurboModel::Knl, _) => {
+            format!(
+                "model {model:#x} is on the Knights Landing list: start {} less the first difference / 0xce base {base}",
+                byte(8)
+            )
+        }
+        (IntelTurboModel::Other, _) if byte(24) == 0 => {
+            format!(
+                "model {model:#x} is on no list: 0x1ad byte 3 (4 cores) is 0, so byte 0 = {} / 0xce base {base}",
+                byte(0)
+            )
+        }
+        (IntelTurboModel::Other, _) => {
+            format!("model {model:#x} is on no list: 0x1ad byte 3 (turbo of 4 cores) = {} / 0xce base {base}", byte(24))
+        }
+    };
+    (ratio, why)
+}
+
+fn amd_choice(input: &FmaxInput, version: Version) -> (Option<u64>, String) {
+    let Some(processor) = &input.processor else { return (None, String::new()) };
+    let Some(first) = input.cppc.first() else {
+        return (None, "no CPPC capabilities (acpi_cppc): no invariance".to_owned());
+    };
+    let nominal = first.nominal_perf;
+    if MODEL_LISTS.contains(&version) {
+        let numerator = amd_highest_perf_by_model(processor.family, processor.model);
+        let ratio = (numerator * 1024).checked_div(u64::from(nominal)).map(midpoint);
+        let why = format!(
+            "amd_get_highest_perf(): family {:#x} model {:#x} {} the list, so {numerator}; midpoint of {numerator} / \
+             nominal_perf {nominal} and 1",
+            processor.family,
+            processor.model,
+            if numerator == 166 { "is on" } else { "is not on" }
+        );
+        return (ratio, why);
+    }
+    let highest_perfs: Vec<u32> = input.cppc.iter().map(|caps| caps.highest_perf).collect();
+    if version < MODEL_LISTS.start {
+        let ratio = (u64::from(first.highest_perf) * 1024).checked_div(u64::from(nominal)).map(midpoint);
+        return (ratio, format!("midpoint of CPPC highest_perf {} / nominal_perf {nominal} and 1", first.highest_perf));
+    }
+    let caps = amd_caps(processor.family, processor.model, Some(first), &highest_perfs);
+    let numerator = caps.boost_ratio_numerator();
+    let why = if caps.prefcore() {
+        format!(
+            "CPUs differ in highest_perf (preferred cores), so {numerator} is taken; midpoint of {numerator} / nominal_perf {nominal} and 1"
+        )
+    } else {
+        format!("all CPUs report highest_perf {numerator}; midpoint of {numerator} / nominal_perf {nominal} and 1")
+    };
+    (caps.max_freq_ratio(), why)
+}
+
+fn tipping(report: &mut FmaxReport) {
+    let input = &report.input;
+    let reference = input.cpuinfo_max_khz;
+    if reference == 0 {
+        return;
+    }
+    let mut points: Vec<u32> = input.opps_khz.clone();
+    if points.len() > 8 {
+        // A table of every 100 MHz says no more than its landmarks.
+        points = points.first().copied().into_iter().chain([input.base_khz]).collect();
+        points.extend(input.turbo.iter().map(|bin| bin.khz));
+    }
+    points.push(reference);
+    points.retain(|&khz| khz <= reference);
+    points.sort_unstable();
+    points.dedup();
+    report.tipping = points
+        .into_iter()
+        .map(|khz| TippingPoint { khz, util: (0..=1024).find(|&util| asks_khz(reference, util) > khz) })
+        .collect();
+}
+
+fn warnings(report: &mut FmaxReport) {
+    let input = report.input.clone();
+    let mut warn = |text: String| report.warnings.push(text);
+    if input.no_turbo || input.msrs.is_some_and(|msrs| msrs.turbo_disabled()) {
+        warn("turbo is switched off: every candidate above max_P is out of reach".to_owned());
+    }
+    if input.driver == "acpi-cpufreq"
+        && let (Some(p0), Some(caps)) = (input.p0_khz, input.cppc.first())
+        && input.platform() == Platform::Amd
+        && let numerator = boost_numerator(input.processor.as_ref(), &input.cppc)
+        && let Some(khz) = acpi_max_boost_khz(p0, numerator, caps)
+        && let Some(older_khz) = acpi_max_boost_khz(p0, numerator, &CppcCaps { nominal_freq_mhz: 0, ..*caps })
+        && ![khz, older_khz].contains(&input.cpuinfo_max_khz)
+    {
+        warn(format!("cpuinfo_max_freq is {} kHz, but P0 and CPPC give {khz} kHz", input.cpuinfo_max_khz));
+    }
+    if let Some(msrs) = &input.msrs {
+        let model = input.processor.as_ref().map_or(0, |processor| processor.model);
+        let groups = turbo_form(model, msrs.turbo_ratio_limit1) == TurboForm::Groups;
+        let levels = input.levels();
+        let facts = FreqMaxFacts { base_khz: input.base_khz, turbo: &levels, n_cores: input.n_cores };
+        let four = FreqMax::Turbo4Cores.ratio(&facts);
+        let taken = msrs.turbo_freq_ratio(intel_turbo_model(model));
+        if groups && taken.is_some() && four.is_some() && taken != four {
+            warn(format!(
+                "the registers hold groups of cores (0x1ae), but the kernel's lists do not know model {model:#x}: it \
+                 takes {} MHz for the turbo of 4 cores, which is {} MHz",
+                taken.map_or(0, |ratio| u64::from(input.base_khz) * ratio / 1024 / 1000),
+                FreqMax::Turbo4Cores.freq_khz(&facts) / 1000
+            ));
+        }
+    }
+    if let Some(shown) = input.base_frequency_khz.filter(|&shown| shown != input.base_khz) {
+        warn(format!(
+            "base_frequency is {} MHz, but MPERF and the kernel's ratio count from {} MHz (0xce): ratios are relative to \
+             the latter",
+            shown / 1000,
+            input.base_khz / 1000
+        ));
+    }
+    if input.kinds.len() > 1 {
+        let list: Vec<String> =
+            input.kinds.iter().map(|(name, base, max)| format!("{name} {}-{} MHz", base / 1000, max / 1000)).collect();
+        warn(format!(
+            "cores differ ({}): without per-CPU ratios (v6.12 has them where SMT is off) the boot CPU's f_max counts for \
+             all, and the others never reach a full scale",
+            list.join(", ")
+        ));
+    }
+    for choice in report.kernels.clone() {
+        if choice.ratio.is_some_and(|ratio| ratio < 1024) {
+            report.warnings.push(format!(
+                "kernel {}: f_max lies below the base frequency (ratio {}), so that everything from {} kHz on counts as \
+                 full speed",
+                choice.kernel,
+                choice.ratio.unwrap_or(0),
+                choice.khz.unwrap_or(0)
+            ));
+        }
+    }
+}
+
+impl FmaxReport {
+    /// The report as a tree, for JSON.
+    pub fn node(&self) -> Node {
+        let int = |value: u64| Some(Node::from(value));
+        let texts = |list: &[String]| Some(Node::list(list.iter().map(Node::str)));
+        let input = &self.input;
+        let bins = input
+            .turbo
+            .iter()
+            .map(|bin| Node::table([("active_cores", int(bin.active_cores.into())), ("khz", int(bin.khz.into()))]));
+        let candidates = self.candidates.iter().map(|c| {
+            Node::table([
+                ("name", Some(Node::str(&c.name))),
+                ("khz", int(c.khz.into())),
+                ("ratio", int(c.ratio)),
+                ("scale_at_base", int(c.scale_at_base)),
+                ("scale_at_turbo", int(c.scale_at_turbo)),
+                ("asks_at_base_khz", int(c.asks_at_base_khz.into())),
+                ("source", Some(Node::str(&c.source))),
+            ])
+        });
+        let kernels = self.kernels.iter().map(|k| {
+            Node::table([
+                ("kernel", Some(Node::str(k.kernel))),
+                ("ratio", k.ratio.map(Node::from)),
+                ("khz", k.khz.map(Node::from)),
+                ("candidate", k.candidate.as_ref().map(Node::str)),
+                ("why", Some(Node::str(&k.why))),
+            ])
+        });
+        let tipping = self
+            .tipping
+            .iter()
+            .map(|point| Node::table([("khz", int(point.khz.into())), ("util", point.util.map(Node::from))]));
+        Node::table([
+            ("name", Some(Node::str(&input.name))),
+            ("processor", input.processor.as_ref().map(|processor| Node::str(&processor.model_name))),
+            ("driver", Some(Node::str(&input.driver))),
+            ("base_khz", int(input.base_khz.into())),
+            ("cpuinfo_max_khz", int(input.cpuinfo_max_khz.into())),
+            ("n_cores", int(input.n_cores.into())),
+            ("turbo", Some(Node::list(bins))),
+            ("candidates", Some(Node::list(candidates))),
+            ("kernels", Some(Node::list(kernels))),
+            ("tipping", Some(Node::list(tipping))),
+            ("warnings", texts(&self.warnings)),
+            ("explanations", texts(&self.explanations)),
+        ])
+    }
+}

@@ -1,0 +1,585 @@
+//! From [`Facts`] to a machine: what the source told is taken as it is, what it did not tell is left out or filled from
+//! a named default, and [`Imported`] says which is which.
+//!
+//! CPUs are grouped into clusters: same package, same kind of core, same frequencies, idle states and CPPC registers.
+
+use std::collections::BTreeMap;
+
+use opplab_model::file::{DRIVERS, format_cpu_list, machine_to_toml, parse_machine};
+use opplab_model::machine::{
+    Cluster, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare, TurboBin,
+};
+
+use crate::error::ImportError;
+use crate::facts::{CoreType, CpuFacts, Facts, PolicyFacts};
+use crate::msr;
+
+/// An imported machine and what it is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// The machine.
+    pub machine: Machine,
+    /// What the source did not tell and nothing was put in its place.
+    pub missing: Vec<String>,
+    /// What the source did not tell and was filled: (what, name of the default and its value).
+    pub defaults: Vec<(String, String)>,
+    /// What is noteworthy beside that.
+    pub notes: Vec<String>,
+}
+
+/// Makes a machine of facts.
+///
+/// # Errors
+/// If the facts name no CPU or contradict each other so that there is no machine.
+pub fn to_machine(facts: &Facts) -> Result<Imported, ImportError> {
+    if facts.cpus.is_empty() {
+        return Err(ImportError::whole(&facts.source, "it names no CPU, so there is no machine in it"));
+    }
+    let mut maker = Maker { facts, missing: Vec::new(), defaults: Vec::new(), notes: facts.notes.clone() };
+    let machine = maker.machine()?;
+    // The reader of machine files is the judge of what a machine is.
+    let checked = parse_machine(&facts.source, &machine_to_toml(&machine)).map_err(|error| {
+        ImportError::whole(&facts.source, format!("what it tells does not make a machine ({error})"))
+    })?;
+    Ok(Imported { machine: checked, missing: maker.missing, defaults: maker.defaults, notes: maker.notes })
+}
+
+/// What makes CPUs belong together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    package: u32,
+    core_type: Option<CoreType>,
+    /// The policy, if it is shared by more than a core.
+    shared_policy: Option<u32>,
+    capacity: Option<u32>,
+    min_khz: Option<u32>,
+    max_khz: Option<u32>,
+    base_khz: Option<u32>,
+    opps: Vec<(u32, u32, u64)>,
+    idle: Vec<(String, u64, u64)>,
+    cppc: Option<[u32; 5]>,
+    efficiency_class: Option<u32>,
+}
+
+struct Maker<'a> {
+    facts: &'a Facts,
+    missing: Vec<String>,
+    defaults: Vec<(String, String)>,
+    notes: Vec<String>,
+}
+
+impl Maker<'_> {
+    fn default(&mut self, what: &str, value: impl Into<String>) {
+        if !self.defaults.iter().any(|(known, _)| known == what) {
+            self.defaults.push((what.to_owned(), value.into()));
+        }
+    }
+
+    fn missing(&mut self, what: &str) {
+        if !self.missing.iter().any(|known| known == what) {
+            self.missing.push(what.to_owned());
+        }
+    }
+
+    fn policy_of(&self, cpu: u32) -> Option<&PolicyFacts> {
+        self.facts.policies.values().find(|policy| policy.cpus.contains(&cpu))
+    }
+
+    fn is_x86(&self) -> bool {
+        self.facts.processor.is_some()
+    }
+
+    fn machine(&mut self) -> Result<Machine, ImportError> {
+        let facts = self.facts;
+        let ids: Vec<u32> = facts.cpus.keys().copied().collect();
+        let dense: BTreeMap<u32, u32> = (0..).zip(&ids).map(|(index, &cpu)| (cpu, index)).collect();
+        if ids.last().is_some_and(|&last| last as usize >= ids.len()) {
+            let list = format_cpu_list(&ids);
+            self.notes.push(format!("online CPUs {list} are numbered 0-{} in the machine", ids.len() - 1));
+        }
+        let policy_at: BTreeMap<u32, u32> =
+            facts.policies.values().flat_map(|policy| policy.cpus.iter().map(move |&cpu| (cpu, policy.id))).collect();
+
+        let mut kinds: BTreeMap<Kind, Vec<u32>> = BTreeMap::new();
+        for (&cpu, of_cpu) in &facts.cpus {
+            let policy = policy_at.get(&cpu).and_then(|id| facts.policies.get(id));
+            kinds.entry(self.kind(of_cpu, policy)).or_default().push(cpu);
+        }
+        // In the order of the first CPU.
+        let mut groups: Vec<(Kind, Vec<u32>)> = kinds.into_iter().collect();
+        groups.sort_by_key(|(_, cpus)| cpus[0]);
+        let cluster_of: BTreeMap<u32, u32> =
+            (0..).zip(&groups).flat_map(|(index, (_, cpus))| cpus.iter().map(move |&cpu| (cpu, index))).collect();
+
+        let capacities = self.capacities(&groups);
+        let mut clusters = Vec::with_capacity(groups.len());
+        for (index, (kind, cpus)) in groups.iter().enumerate() {
+            let name = cluster_name(facts, kind, index, &groups);
+            clusters.push(self.cluster(name, kind, cpus, capacities[index], &dense)?);
+        }
+        if clusters.iter().all(|cluster| cluster.opps.iter().all(|opp| opp.busy_uw == 0)) {
+            self.missing("power of the CPUs at each OPP (simulated energy is 0 until `uw` is given)");
+        }
+        if clusters.iter().any(|cluster| cluster.idle.is_empty()) {
+            self.missing("idle states");
+        }
+        if facts.package_power.is_none() && self.is_x86() {
+            self.missing("package power limits (RAPL)");
+        }
+        if clusters.iter().all(|cluster| cluster.turbo.is_empty()) && self.is_x86() {
+            self.missing("turbo frequencies by active cores");
+        }
+
+        let cpus = self.places(&cluster_of);
+        let threads = facts.cpus.values().any(|cpu| cpu.core.as_ref().is_some_and(|core| core.len() > 1));
+        let smt_yield = if threads {
+            self.default("smt_yield", "smt-0.625: two busy threads do 1.25 times the work of one, assumed");
+            640
+        } else {
+            1024
+        };
+        let nodes = cpus.iter().map(|place| place.node).max().map_or(1, |last| last as usize + 1);
+        let numa_distance = facts.numa_distance.clone().filter(|rows| rows.len() == nodes).unwrap_or_else(|| {
+            (0..nodes).map(|a| (0..nodes).map(|b| if a == b { 10 } else { 20 }).collect()).collect()
+        });
+        if nodes > 1 && !facts.knows("numa_distance") {
+            self.default("numa_distance", "kernel: 10 within a node, 20 between nodes (include/linux/topology.h)");
+        }
+        let costs = self.costs();
+        let cpufreq = self.driver();
+        let invariance = if facts.flags.iter().any(|flag| flag == "aperfmperf") {
+            InvarianceSource::CountersAtTick
+        } else {
+            InvarianceSource::FreqChange
+        };
+        let other_drivers = self.other_drivers(&cpufreq, &clusters);
+        let mut sources = facts.told.clone();
+        sources.extend(self.defaults.iter().map(|(what, value)| (format!("default.{what}"), value.clone())));
+        Ok(Machine {
+            name: file_name(&facts.name),
+            provenance: self.provenance(),
+            cpus,
+            clusters,
+            numa_distance,
+            cpufreq,
+            other_drivers,
+            invariance,
+            costs,
+            floor_uw: 0,
+            smt_yield,
+            shared_stream: false,
+            processor: facts.processor.clone(),
+            package_power: facts.package_power,
+            sources,
+        })
+    }
+
+    fn provenance(&self) -> String {
+        let facts = self.facts;
+        let cpu = facts.processor.as_ref().map_or(String::new(), |processor| format!("{}; ", processor.model_name));
+        // The path is the user's business; the name of the file says enough.
+        let file = facts.source.rsplit('/').find(|part| !part.is_empty()).unwrap_or("/");
+        format!("{cpu}imported from {} {file}", facts.kind.name())
+    }
+
+    fn kind(&self, of_cpu: &CpuFacts, policy: Option<&PolicyFacts>) -> Kind {
+        let core = of_cpu.core.as_deref().unwrap_or(&[]);
+        let shared = policy.filter(|policy| policy.cpus.len() > 1 && policy.cpus.iter().any(|cpu| !core.contains(cpu)));
+        Kind {
+            package: of_cpu.package.unwrap_or(0),
+            core_type: of_cpu.core_type,
+            shared_policy: shared.map(|policy| policy.id),
+            capacity: of_cpu.capacity,
+            min_khz: policy.and_then(|policy| policy.min_khz),
+            max_khz: policy.and_then(|policy| policy.max_khz),
+            base_khz: policy.and_then(|policy| policy.base_khz),
+            opps: policy.map_or_else(Vec::new, |policy| {
+                policy.opps.iter().map(|opp| (opp.khz, opp.uv, opp.power_uw)).collect()
+            }),
+            idle: of_cpu.idle.iter().map(|state| (state.name.clone(), state.latency_ns, state.residency_ns)).collect(),
+            // HWP moves the most efficient level about, so it does not tell kinds of CPU apart.
+            cppc: of_cpu.cppc.map(|cppc| {
+                let caps = cppc.caps;
+                [caps.highest_perf, caps.nominal_perf, caps.lowest_perf, caps.lowest_freq_mhz, caps.nominal_freq_mhz]
+            }),
+            efficiency_class: of_cpu.efficiency_class,
+        }
+    }
+
+    /// Capacity of each group: as told; of a hybrid processor by highest performance; or all alike.
+    fn capacities(&mut self, groups: &[(Kind, Vec<u32>)]) -> Vec<u32> {
+        let told: Vec<u32> = groups.iter().filter_map(|(kind, _)| kind.capacity).filter(|&cap| cap > 0).collect();
+        if told.len() == groups.len() {
+            let max = told.iter().copied().max().unwrap_or(1024);
+            if max != 1024 {
+                self.notes.push(format!("capacities are scaled so that the biggest, {max}, is 1024"));
+            }
+            let scaled = told.iter().map(|&capacity| (u64::from(capacity) * 1024 / u64::from(max)) as u32);
+            return scaled.map(|capacity| capacity.clamp(1, 1024)).collect();
+        }
+        let hybrid = groups.iter().any(|(kind, _)| kind.core_type != groups[0].0.core_type);
+        let highest: Vec<u32> = groups.iter().filter_map(|(kind, _)| Some(kind.cppc?[0])).collect();
+        if hybrid && highest.len() == groups.len() {
+            let max = highest.iter().copied().max().unwrap_or(1).max(1);
+            self.default(
+                "cluster.capacity",
+                "hybrid-by-highest-perf: 1024 * highest_perf / greatest highest_perf (intel_pstate.c, v6.12)",
+            );
+            let scaled = highest.iter().map(|&perf| (u64::from(perf) * 1024 / u64::from(max)) as u32);
+            return scaled.map(|capacity| capacity.clamp(1, 1024)).collect();
+        }
+        if hybrid {
+            self.missing("capacity of the kinds of core (1024 for all)");
+        }
+        vec![1024; groups.len()]
+    }
+
+    fn cluster(
+        &mut self,
+        name: String,
+        kind: &Kind,
+        cpus: &[u32],
+        capacity: u32,
+        dense: &BTreeMap<u32, u32>,
+    ) -> Result<Cluster, ImportError> {
+        let facts = self.facts;
+        let first = cpus[0];
+        let of_cpu = &facts.cpus[&first];
+        let policy = self.policy_of(first).cloned();
+        let share = match &policy {
+            Some(_) if kind.shared_policy.is_some() => PolicyShare::Shared,
+            Some(policy) if policy.cpus.len() > 1 => PolicyShare::Core,
+            Some(_) => PolicyShare::Cpu,
+            None if self.is_x86() => {
+                self.default("cluster.policy", "policy-per-cpu: one policy a CPU, as x86 drivers have");
+                PolicyShare::Cpu
+            }
+            None => PolicyShare::Shared,
+        };
+        if let Some(policy) = &policy
+            && let Some(domain) = policy.freqdomain.as_ref().filter(|domain| domain.len() > policy.cpus.len())
+        {
+            let list = format_cpu_list(domain);
+            let note = format!("CPUs {list} have one clock (freqdomain_cpus) but policies of their own, and so on");
+            if !self.notes.iter().any(|known| known.contains("freqdomain_cpus")) {
+                self.notes.push(note);
+            }
+        }
+        let mut turbo = msr::turbo_of(facts, first);
+        let cppc = of_cpu.cppc.map(|cppc| cppc.caps);
+        let base_khz = self.base_khz(first, policy.as_ref(), cppc);
+        let max_khz = policy.as_ref().and_then(|policy| policy.max_khz).unwrap_or(0);
+        if turbo.is_empty() && base_khz != 0 && max_khz > base_khz {
+            // All that is known is the frequency of a lone core.
+            turbo.push(TurboBin { active_cores: 1, khz: max_khz });
+            self.default(
+                "cluster.turbo",
+                "lone-core-only: cpuinfo_max_freq with one core active; what more cores get is not told",
+            );
+        }
+        // Small cores have bins of their own, of which the registers that were dumped say nothing.
+        if matches!(kind.core_type, Some(CoreType::Atom | CoreType::LowPower)) && max_khz != 0 {
+            turbo.clear();
+            turbo.push(TurboBin { active_cores: 1, khz: max_khz });
+        }
+        let opps = self.opps(policy.as_ref(), cppc, base_khz, &turbo)?;
+        Ok(Cluster {
+            name,
+            cpus: cpus.iter().map(|cpu| dense[cpu]).collect(),
+            capacity,
+            policy: share,
+            opps,
+            idle: self.idle(of_cpu, policy.as_ref()),
+            cluster_idle: Vec::new(),
+            cluster_idle_uw: None,
+            efficiency_class: kind.efficiency_class.unwrap_or(0),
+            cppc: cppc.filter(|caps| {
+                caps.highest_perf > 0 && caps.lowest_perf <= caps.nominal_perf && caps.nominal_perf <= caps.highest_perf
+            }),
+            base_khz,
+            turbo,
+            hwp: msr::hwp_caps_of(facts, first),
+        })
+    }
+
+    /// The highest frequency without turbo: as cpufreq, the registers, CPPC or the table tell, in this order.
+    fn base_khz(&mut self, cpu: u32, policy: Option<&PolicyFacts>, cppc: Option<CppcCaps>) -> u32 {
+        if let Some(khz) = policy.and_then(|policy| policy.base_khz) {
+            return khz;
+        }
+        let ratio = self.facts.cpus[&cpu].msrs.get(&msr::PLATFORM_INFO).map_or(0, |&info| ((info >> 8) & 0xff) as u32);
+        if ratio != 0 {
+            return ratio * 100_000;
+        }
+        if let Some(p0) = policy.and_then(acpi_p0_khz) {
+            return p0;
+        }
+        match cppc {
+            Some(caps) if caps.nominal_freq_mhz != 0 => caps.nominal_freq_mhz.saturating_mul(1000),
+            _ => 0,
+        }
+    }
+
+    fn opps(
+        &mut self,
+        policy: Option<&PolicyFacts>,
+        cppc: Option<CppcCaps>,
+        base_khz: u32,
+        turbo: &[TurboBin],
+    ) -> Result<Vec<Opp>, ImportError> {
+        let plain = |khz: u32| Opp { khz, mv: 0, power_uw: 0, busy_uw: 0, cluster_uw: 0 };
+        if let Some(policy) = policy.filter(|policy| !policy.opps.is_empty()) {
+            let told = policy.opps.iter().map(|opp| {
+                let point = self.facts.power.iter().find(|point| point.policy == policy.id && point.khz == opp.khz);
+                Opp {
+                    khz: opp.khz,
+                    mv: opp.uv / 1000,
+                    power_uw: opp.power_uw,
+                    busy_uw: opp.power_uw,
+                    cluster_uw: point.map_or(0, |point| point.static_uw),
+                }
+            });
+            return Ok(told.filter(|opp| opp.khz != 0).collect());
+        }
+        let lone = turbo.iter().map(|bin| bin.khz).max().unwrap_or(base_khz);
+        let min = policy.and_then(|policy| policy.min_khz).unwrap_or(0);
+        let max = policy.and_then(|policy| policy.max_khz).unwrap_or(lone);
+        if max == 0 {
+            return Err(ImportError::whole(&self.facts.source, "it tells no frequency of any CPU"));
+        }
+        let driver = policy.and_then(|policy| policy.driver.as_deref()).unwrap_or("");
+        let mut khz: Vec<u32> = Vec::new();
+        if driver == "cppc_cpufreq" || driver.starts_with("amd-pstate") {
+            // Performance levels are continuous; the named ones stand for them.
+            khz.extend([min, max, base_khz]);
+            if let Some(caps) = cppc.filter(|caps| caps.nominal_perf != 0) {
+                let nonlinear =
+                    u64::from(base_khz) * u64::from(caps.lowest_nonlinear_perf) / u64::from(caps.nominal_perf);
+                khz.push(nonlinear as u32);
+            }
+            self.default("cluster.opp", "cppc-levels: lowest, lowest nonlinear, nominal and highest performance");
+        } else {
+            if min == 0 {
+                self.missing("the lowest frequency");
+            }
+            let step = 100_000;
+            let low = if min == 0 { max } else { min };
+            khz.extend((low..=max).step_by(step));
+            khz.push(max);
+            self.default("cluster.opp", "ratio-steps: every 100 MHz from cpuinfo_min_freq to cpuinfo_max_freq");
+        }
+        khz.retain(|&khz| khz != 0 && khz <= max);
+        khz.sort_unstable();
+        khz.dedup();
+        Ok(khz.into_iter().map(plain).collect())
+    }
+
+    fn idle(&mut self, of_cpu: &CpuFacts, policy: Option<&PolicyFacts>) -> Vec<IdleState> {
+        let point = policy.and_then(|policy| self.facts.power.iter().find(|point| point.policy == policy.id)).copied();
+        let mut states: Vec<IdleState> = Vec::new();
+        let mut deepest_ns = 0;
+        for (index, state) in of_cpu.idle.iter().enumerate() {
+            if state.disabled {
+                let note = format!("idle state {} is disabled and left out", state.name);
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+                continue;
+            }
+            if state.residency_ns < deepest_ns {
+                let note = format!("idle state {} has a shorter target residency than the one before", state.name);
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+            }
+            deepest_ns = deepest_ns.max(state.residency_ns);
+            states.push(IdleState {
+                name: state.name.clone(),
+                entry_latency_ns: state.entry_latency_ns,
+                exit_latency_ns: state.latency_ns,
+                target_residency_ns: deepest_ns,
+                power_uw: match (point, index) {
+                    (Some(point), 0) => point.idle0_uw,
+                    (Some(point), _) => point.idle1_uw,
+                    (None, _) => 0,
+                },
+            });
+        }
+        if !states.is_empty() && point.is_none() {
+            self.missing("power of the idle states");
+        }
+        states
+    }
+
+    fn places(&mut self, cluster_of: &BTreeMap<u32, u32>) -> Vec<CpuPlace> {
+        let facts = self.facts;
+        for (what, known) in [
+            ("topology.core", facts.knows("core")),
+            ("topology.llc", facts.knows("llc")),
+            ("topology.node", facts.knows("node")),
+            ("topology.package", facts.knows("package")),
+        ] {
+            if !known {
+                let value = match what {
+                    "topology.core" => "core-per-cpu: no SMT",
+                    "topology.llc" => "llc-per-cluster: one last-level cache a cluster",
+                    "topology.node" => "one-node",
+                    _ => "one-package",
+                };
+                self.default(what, value);
+            }
+        }
+        // Groups are told as lists; the first CPU of a list names it.
+        let mut dense: [BTreeMap<u32, u32>; 4] = Default::default();
+        let mut place = |level: usize, key: u32| {
+            let next = dense[level].len() as u32;
+            *dense[level].entry(key).or_insert(next)
+        };
+        let first = |list: &Option<Vec<u32>>, other: u32| {
+            list.as_ref()
+                .and_then(|list| list.iter().copied().find(|cpu| facts.cpus.contains_key(cpu)))
+                .unwrap_or(other)
+        };
+        facts
+            .cpus
+            .iter()
+            .map(|(&cpu, of_cpu)| CpuPlace {
+                cluster: cluster_of[&cpu],
+                core: place(0, first(&of_cpu.core, cpu)),
+                llc: if facts.knows("llc") {
+                    place(1, first(&of_cpu.llc, cpu))
+                } else {
+                    place(1, u32::MAX - cluster_of[&cpu])
+                },
+                node: place(2, of_cpu.node.unwrap_or(0)),
+                package: place(3, of_cpu.package.unwrap_or(0)),
+            })
+            .collect()
+    }
+
+    fn costs(&mut self) -> Costs {
+        if self.is_x86() {
+            self.default("costs", "costs-x86: orders of magnitude of a 2-4 GHz core, assumed");
+            Costs { context_switch_ns: 1_000, wakeup_ns: 500, ipi_ns: 500, tick_ns: 1_000, sugov_work_ns: 10_000 }
+        } else {
+            self.default("costs", "costs-arm: as juno-r2, assumed");
+            Costs { context_switch_ns: 2_000, wakeup_ns: 1_000, ipi_ns: 1_000, tick_ns: 2_000, sugov_work_ns: 20_000 }
+        }
+    }
+
+    fn driver(&mut self) -> Cpufreq {
+        let facts = self.facts;
+        let told = facts.driver().unwrap_or("");
+        let driver = if DRIVERS.contains(&told) {
+            told.to_owned()
+        } else {
+            let vendor = facts.processor.as_ref().map_or("", |processor| processor.vendor.as_str());
+            let name = match vendor {
+                "GenuineIntel" => "intel_pstate",
+                "" => "cpufreq-dt",
+                _ => "acpi-cpufreq",
+            };
+            let why = if told.is_empty() { "not told" } else { "the source's driver is not modelled" };
+            self.default("driver.name", format!("driver-by-vendor: {name} ({why})"));
+            name.to_owned()
+        };
+        let latency = facts.policies.values().find_map(|policy| policy.transition_latency_ns);
+        let transition_latency_ns = latency.unwrap_or_else(|| {
+            self.default("driver.transition_latency", "latency-0: not told");
+            0
+        });
+        let shared = facts.policies.values().any(|policy| policy.cpus.len() > 1);
+        self.default("driver.fast_switch", "by-driver: as the driver's source in v6.12 does on usual hardware");
+        let hwp = facts.flags.iter().any(|flag| flag == "hwp");
+        Cpufreq {
+            transition_latency_ns,
+            // notes 5: intel_cpufreq sets 500 us, with HWP 5000 us; cppc_cpufreq on arm64 its latency.
+            transition_delay_us: match driver.as_str() {
+                "intel_cpufreq" if hwp => 5_000,
+                "intel_cpufreq" => 500,
+                "cppc_cpufreq" => (transition_latency_ns / 1000).min(10_000_000) as u32,
+                _ => 0,
+            },
+            fast_switch: fast_switch(&driver, shared),
+            switch_ns: transition_latency_ns,
+            dvfs_possible_from_any_cpu: matches!(
+                driver.as_str(),
+                "cppc_cpufreq" | "cpufreq-dt" | "qcom-cpufreq-hw" | "scmi" | "scpi"
+            ),
+            freq_table: has_freq_table(&driver),
+            driver,
+        }
+    }
+
+    /// Intel's driver has two modes on the same hardware, of which the source ran one.
+    fn other_drivers(&mut self, own: &Cpufreq, clusters: &[Cluster]) -> Vec<Cpufreq> {
+        let mut others = Vec::new();
+        let hwp = clusters.iter().any(|cluster| cluster.hwp.is_some());
+        let mut add = |driver: &str, transition_latency_ns: u64, transition_delay_us: u32| {
+            if driver != own.driver {
+                others.push(Cpufreq {
+                    driver: driver.to_owned(),
+                    transition_latency_ns,
+                    transition_delay_us,
+                    fast_switch: fast_switch(driver, false),
+                    switch_ns: transition_latency_ns,
+                    dvfs_possible_from_any_cpu: false,
+                    freq_table: has_freq_table(driver),
+                });
+            }
+        };
+        if matches!(own.driver.as_str(), "intel_pstate" | "intel_cpufreq") {
+            add("intel_pstate", 0, 0);
+            // INTEL_CPUFREQ_TRANSITION_LATENCY, as the dumps in passive mode show it too.
+            add("intel_cpufreq", 20_000, if hwp { 5_000 } else { 500 });
+        }
+        if !others.is_empty() {
+            self.default("driver.other", "intel-modes: intel_pstate's other mode on the same hardware");
+        }
+        others
+    }
+}
+
+fn fast_switch(driver: &str, shared: bool) -> bool {
+    match driver {
+        "acpi-cpufreq" => !shared,
+        "intel_pstate" | "intel_cpufreq" | "amd-pstate" | "amd-pstate-epp" | "cppc_cpufreq" | "qcom-cpufreq-hw" => true,
+        _ => false,
+    }
+}
+
+fn has_freq_table(driver: &str) -> bool {
+    matches!(driver, "acpi-cpufreq" | "cpufreq-dt" | "exynos-acme" | "qcom-cpufreq-hw" | "scmi" | "scpi")
+}
+
+/// acpi-cpufreq's P0. Firmware of Intel appends a P-state 1 MHz above the base frequency that stands for turbo.
+pub(crate) fn acpi_p0_khz(policy: &PolicyFacts) -> Option<u32> {
+    let top = policy.opps.last()?.khz;
+    let below = policy.opps.len().checked_sub(2).map(|index| policy.opps[index].khz);
+    Some(match below {
+        Some(below) if below + 1000 == top => below,
+        _ => top,
+    })
+}
+
+fn cluster_name(facts: &Facts, kind: &Kind, index: usize, groups: &[(Kind, Vec<u32>)]) -> String {
+    let one_package = groups.iter().all(|(other, _)| other.package == kind.package);
+    let mut name = match (kind.core_type, facts.processor.is_some()) {
+        (Some(core_type), _) if one_package => core_type.name().to_owned(),
+        (Some(core_type), _) => format!("pkg{}-{}", kind.package, core_type.name()),
+        (None, true) => format!("pkg{}", kind.package),
+        (None, false) => format!("cluster{index}"),
+    };
+    let base = |other: &Kind| (other.package, other.core_type);
+    if groups.iter().filter(|(other, _)| base(other) == base(kind)).count() > 1 && facts.processor.is_some() {
+        name.push_str(&format!("-{index}"));
+    }
+    name
+}
+
+/// A name that is a file name too.
+fn file_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+    let name: String = name.chars().map(plain).collect();
+    if name.is_empty() { "machine".to_owned() } else { name }
+}

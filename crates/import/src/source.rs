@@ -1,0 +1,133 @@
+//! The rim: paths are opened here, and what kind of source something is, is found by looking at it.
+
+use std::io;
+use std::path::Path;
+
+use crate::error::ImportError;
+use crate::facts::{Facts, SourceKind};
+use crate::tree::{CPU, SysTree};
+use crate::{cpuinfo, pepc, sysfs};
+
+/// Why nothing was imported: the file could not be read, or says something wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The system refused.
+    #[error("failed to read {0}: {1}")]
+    Io(String, #[source] io::Error),
+    /// The source is wrong.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+}
+
+/// Most bytes that a single file may have.
+const FILE_MAX: u64 = 256 << 20;
+
+/// Imports a file or a folder. A folder is a copied tree with `sys` (and `proc`) in it; `/` is the live host.
+///
+/// # Errors
+/// [`SourceError`].
+pub fn import(path: &Path) -> Result<Facts, SourceError> {
+    let shown = path.display().to_string();
+    let io = |error| SourceError::Io(shown.clone(), error);
+    let meta = std::fs::metadata(path).map_err(io)?;
+    if meta.is_dir() {
+        return folder(path, &shown);
+    }
+    if meta.len() > FILE_MAX {
+        return Err(ImportError::whole(&shown, format!("larger than {FILE_MAX} bytes")).into());
+    }
+    let bytes = std::fs::read(path).map_err(io)?;
+    Ok(import_bytes(&shown, &bytes)?)
+}
+
+/// Imports the bytes of a file called `file`.
+///
+/// # Errors
+/// What is wrong and where; also if it is of no known kind.
+pub fn import_bytes(file: &str, bytes: &[u8]) -> Result<Facts, ImportError> {
+    let name = stem(file);
+    if pepc::sniff(bytes) {
+        return pepc::import(&name, file, bytes);
+    }
+    Err(ImportError::whole(file, KNOWN))
+}
+
+const KNOWN: &str = "not a kind of source that is known (a machine dump .tar.xz)";
+
+/// The file's name without its ending.
+pub(crate) fn stem(file: &str) -> String {
+    let name = file.rsplit('/').find(|part| !part.is_empty()).unwrap_or("host");
+    let short = name.split_once('.').map_or(name, |(short, _)| short);
+    if short.is_empty() { name.to_owned() } else { short.to_owned() }
+}
+
+/// Folders of `/sys` that are read, relative to the tree's root.
+const SYS_FOLDERS: &[&str] = &[
+    "sys/devices/system/cpu",
+    "sys/devices/system/node",
+    "sys/devices/cpu_core",
+    "sys/devices/cpu_atom",
+    "sys/devices/cpu_lowpower",
+    "sys/class/powercap/intel-rapl:0",
+];
+
+/// Longest text in `/sys` that is read (a page, and some for copied files).
+const TEXT_MAX: u64 = 64 << 10;
+
+fn folder(path: &Path, shown: &str) -> Result<Facts, SourceError> {
+    let mut tree = SysTree::default();
+    if !path.join("sys/devices/system/cpu").is_dir() {
+        return Err(
+            ImportError::whole(shown, "no sys/devices/system/cpu in this folder, so it is no copied tree").into()
+        );
+    }
+    for folder in SYS_FOLDERS {
+        read_folder(&path.join(folder), &format!("/{folder}"), &mut tree, 0)?;
+    }
+    let name = if path == Path::new("/") { host_name() } else { stem(shown) };
+    let mut facts = Facts::new(&name, SourceKind::Tree, shown);
+    sysfs::read(&tree, &mut facts)?;
+    let read = |name: &str| std::fs::read_to_string(path.join(name)).ok();
+    if let Some(text) = read("proc/cpuinfo") {
+        cpuinfo::read(&path.join("proc/cpuinfo").display().to_string(), &text, &mut facts)?;
+    }
+    facts.kernel = read("proc/version").map(|text| text.trim().to_owned());
+    Ok(facts)
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "host".to_owned() } else { name.trim().to_owned() }
+}
+
+/// Reads small texts below `folder`. What cannot be read (write-only, gone, refused) is not there.
+fn read_folder(folder: &Path, shown: &str, tree: &mut SysTree, depth: u32) -> Result<(), SourceError> {
+    // /sys/devices/system/cpu/cpuN/cpuidle/stateM/... is as deep as it gets; links are not followed below the top.
+    if depth > 5 {
+        return Ok(());
+    }
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries.flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let path = entry.path();
+        let child = format!("{shown}/{name}");
+        let Ok(meta) = path.symlink_metadata() else { continue };
+        if meta.is_dir() {
+            read_folder(&path, &child, tree, depth + 1)?;
+        } else if meta.is_file() && is_wanted(&child) && meta.len() <= TEXT_MAX {
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            let file = tree.add_file(&path.display().to_string());
+            tree.add(&child, text.trim_end(), file, 1);
+        }
+    }
+    Ok(())
+}
+
+/// Files that say nothing here and are many.
+fn is_wanted(path: &str) -> bool {
+    let per_cpu = path.strip_prefix(CPU).unwrap_or("");
+    !["/cache/", "/stats/", "/microcode/", "/crash_notes", "/hotplug/", "/thermal_throttle/", "/mce"]
+        .iter()
+        .any(|part| per_cpu.contains(part))
+        || path.ends_with("shared_cpu_list")
+}

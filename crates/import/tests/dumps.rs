@@ -1,0 +1,150 @@
+//! Every dump of the shared data imports: what it told, and that nothing is lost.
+
+use std::path::PathBuf;
+
+use opplab_import::fmax::{FmaxInput, FmaxReport, acpi_max_boost_khz, boost_numerator, fmax};
+use opplab_import::{Imported, import, to_machine};
+use opplab_model::file::{machine_to_toml, parse_machine};
+use opplab_model::machine::TurboBin;
+
+/// The shared dumps, or `None` with a visible line.
+fn dumps() -> Option<Vec<PathBuf>> {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/pepc"));
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        println!("skipped: no ../shared/data/pepc beside the repository");
+        return None;
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    Some(paths)
+}
+
+fn imported(path: &std::path::Path) -> Imported {
+    let facts = import(path).unwrap_or_else(|error| panic!("{error}"));
+    to_machine(&facts).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn every_dump_imports_and_round_trips() {
+    let Some(paths) = dumps() else { return };
+    assert!(paths.len() >= 20);
+    for path in paths {
+        let imported = imported(&path);
+        let machine = &imported.machine;
+        let text = machine_to_toml(machine);
+        assert_eq!(parse_machine("written", &text).as_ref(), Ok(machine), "{}", path.display());
+        println!(
+            "{}: {} CPUs, clusters {:?}, missing {:?}, notes {:?}",
+            machine.name,
+            machine.nr_cpus(),
+            machine
+                .clusters
+                .iter()
+                .map(|c| (&c.name, c.cpus.len(), c.capacity, c.base_khz, &c.turbo))
+                .collect::<Vec<_>>(),
+            imported.missing,
+            imported.notes
+        );
+    }
+}
+
+/// The frequency of P0 of every policy, by CPPC, is what the driver showed.
+#[test]
+fn cpuinfo_max_freq_of_acpi_cpufreq_is_reproduced() {
+    let Some(paths) = dumps() else { return };
+    let mut nr_policies = 0;
+    for path in paths {
+        let facts = import(&path).unwrap_or_else(|error| panic!("{error}"));
+        let amd = facts.processor.as_ref().is_some_and(|processor| processor.vendor == "AuthenticAMD");
+        if facts.driver() != Some("acpi-cpufreq") || !amd {
+            continue;
+        }
+        for policy in facts.policies.values() {
+            let cppc = facts.cpus[&policy.id].cppc.expect("these machines have CPPC");
+            let all: Vec<_> = facts.cpus.values().filter_map(|cpu| cpu.cppc.map(|cppc| cppc.caps)).collect();
+            let p0_khz = policy.opps.last().expect("a table").khz;
+            let numerator = boost_numerator(facts.processor.as_ref(), &all);
+            let khz = acpi_max_boost_khz(p0_khz, numerator, &cppc.caps);
+            assert_eq!(khz, policy.max_khz, "{} policy{}", facts.name, policy.id);
+            nr_policies += 1;
+        }
+    }
+    // rome0 and genoa0.
+    assert_eq!(nr_policies, 256 + 128);
+}
+
+fn report(name: &str, published: Option<(&str, &[TurboBin])>) -> Option<FmaxReport> {
+    let path = dumps()?.into_iter().find(|path| path.ends_with(format!("{name}.tar.xz")))?;
+    let facts = import(&path).unwrap_or_else(|error| panic!("{error}"));
+    let imported = to_machine(&facts).unwrap_or_else(|error| panic!("{error}"));
+    Some(fmax(&FmaxInput::of_facts(&facts, &imported), published))
+}
+
+fn candidate(report: &FmaxReport, name: &str) -> (u32, u64) {
+    let found = report.candidates.iter().find(|candidate| candidate.name == name);
+    let found = found.unwrap_or_else(|| panic!("no candidate {name} in {:?}", report.candidates));
+    (found.khz, found.ratio)
+}
+
+fn kernel(report: &FmaxReport, name: &str) -> (Option<u64>, Option<String>) {
+    let found = report.kernels.iter().find(|kernel| kernel.kernel == name).expect("a profile");
+    (found.ratio, found.candidate.clone())
+}
+
+/// Text 000: 2.25, 2.825 and 3.4 GHz, and the integers that the kernel makes of the same processor's CPPC.
+#[test]
+fn f_max_of_the_epyc() {
+    let published = [TurboBin { active_cores: 1, khz: 3_400_000 }];
+    let Some(report) = report("rome0", Some(("text 000", &published))) else { return };
+    assert_eq!(candidate(&report, "max_P"), (2_250_000, 1024));
+    assert_eq!(candidate(&report, "mid"), (2_832_275, 1289));
+    assert_eq!(candidate(&report, "max_boost"), (3_414_550, 1554));
+    assert_eq!(candidate(&report, "mid (MHz)").0, 2_825_000);
+    assert_eq!(candidate(&report, "max_boost (MHz)"), (3_400_000, 1547));
+    assert!(report.explanations[0].contains("3414550") && report.explanations[0].contains("2832275"));
+    assert_eq!(kernel(&report, "5.9"), (None, None));
+    assert_eq!(kernel(&report, "6.12"), (Some(1289), Some("mid".to_owned())));
+    // Kernels with the list of models give this one 166 of 168.
+    assert_eq!(kernel(&report, "5.18"), (Some(1017), None));
+    assert!(
+        report.warnings.iter().any(|warning| warning.contains("kernel 5.18") && warning.contains("below the base"))
+    );
+    // sugov-P0: at the base frequency a busy CPU is full, with max_boost it shows 674 of 1024.
+    let scale = |name: &str| report.candidates.iter().find(|c| c.name == name).map(|c| c.scale_at_base);
+    assert_eq!(scale("max_P"), Some(1024));
+    assert_eq!(scale("max_boost"), Some(674));
+    // 1.25 * 3414550 kHz * util: above which utilisation each P-state is left.
+    let tips: Vec<(u32, Option<u64>)> = report.tipping.iter().map(|point| (point.khz, point.util)).collect();
+    assert_eq!(tips, [(1_500_000, Some(360)), (2_000_000, Some(480)), (2_250_000, Some(540)), (3_414_550, None)]);
+}
+
+/// Text 002: the choices on the classes of its machines; ratios as its commit computes them.
+#[test]
+fn f_max_of_the_intel_machines() {
+    let check = |name: &str, base: u32, one: (u32, u64), four: (u32, u64), all: (u32, u64), mid: u64| {
+        let Some(report) = report(name, None) else { return };
+        assert_eq!(candidate(&report, "max_P"), (base, 1024), "{name}");
+        assert_eq!(candidate(&report, "turbo-1-core"), one, "{name}");
+        assert_eq!(candidate(&report, "max_boost"), one, "{name}");
+        assert_eq!(candidate(&report, "turbo-4-cores"), four, "{name}");
+        assert_eq!(candidate(&report, "turbo-all-cores"), all, "{name}");
+        assert_eq!(candidate(&report, "mid").1, mid, "{name}");
+        assert_eq!(kernel(&report, "5.0"), (None, None), "{name}");
+        for profile in ["5.9", "5.18", "6.12"] {
+            assert_eq!(kernel(&report, profile), (Some(four.1), Some("turbo-4-cores".to_owned())), "{name}");
+        }
+    };
+    check("hswep0", 2_600_000, (3_600_000, 1417), (3_300_000, 1299), (3_100_000, 1220), 1220);
+    check("bdwep0", 2_400_000, (3_600_000, 1536), (3_300_000, 1408), (3_000_000, 1280), 1280);
+    check("sklep0", 2_100_000, (3_700_000, 1804), (3_500_000, 1706), (2_800_000, 1365), 1414);
+    check("adl0", 2_500_000, (4_700_000, 1925), (3_800_000, 1556), (3_800_000, 1556), 1474);
+}
+
+/// Kernels do not know that later Xeons keep groups in the register.
+#[test]
+fn groups_that_the_kernel_does_not_know_are_warned_of() {
+    let Some(report) = report("spr1", None) else { return };
+    assert_eq!(kernel(&report, "6.12").0, Some(33 * 1024 / 22));
+    assert_eq!(candidate(&report, "turbo-4-cores").0, 3_800_000);
+    assert!(report.warnings.iter().any(|warning| warning.contains("groups of cores")), "{:?}", report.warnings);
+}
