@@ -260,7 +260,7 @@ def render(block: Block) -> Text:
     Returns
     -------
     rich.text.Text
-        Prints with colours on a terminal; ``.plain`` is the bare text. 79 columns wide.
+        Prints with colours on a terminal; ``.plain`` is the bare text. 80 columns wide.
     """
     from rich.text import Text
 

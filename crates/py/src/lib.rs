@@ -26,6 +26,7 @@ mod _opplab {
     use super::case::PyCase;
     #[pymodule_export]
     use super::experiment::PyExperiment;
+    #[pymodule_export]
     use super::kernel::bindings;
     #[pymodule_export]
     use super::machine::PyMachine;

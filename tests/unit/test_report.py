@@ -1,0 +1,163 @@
+"""The report: self-contained, labelled, and saying what it does not know."""
+
+import itertools
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import opplab
+from opplab import confidence, publish, svg
+
+
+class Page(HTMLParser):
+    """Collects what matters; fails on tags that are not closed."""
+
+    VOID = frozenset(("meta", "br", "link", "img"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.outside: list[str] = []
+        self.ids: list[str] = []
+        self.labels: list[str] = []
+        self.headings: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name in ("src", "href", "srcset", "data"):
+            if (value := found.get(name)) and not value.startswith("#"):
+                self.outside.append(value)
+        if "id" in found:
+            self.ids.append(str(found["id"]))
+        if tag == "svg":
+            self.labels.append(str(found.get("aria-label")))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    experiment = opplab.Experiment.load("juno-eas", iterations=2, seconds=0.2)
+    results = experiment.run()
+    path: Path = tmp_path_factory.mktemp("report") / "report.html"
+    publish.write_report(experiment, results, publish.blocks_of(experiment, results), path)
+    return path.read_text()
+
+
+def test_page_is_self_contained_and_well_formed(page: str) -> None:
+    parser = Page()
+    parser.feed(page)
+    assert parser.open == []
+    assert parser.outside == []
+    assert "url(" not in page
+    assert "@import" not in page
+    assert len(page) < 1_000_000
+    assert len(parser.ids) == len(set(parser.ids))
+    assert parser.headings == [
+        "At a glance",
+        "Energy against load",
+        "Change against the baseline",
+        "Every cell",
+        "Where the time went",
+        "Who ran where",
+        "Methods",
+    ]
+    assert len(parser.labels) == len(set(parser.labels)) == 2 + 2 + 8 + 4
+    assert "None" not in parser.labels
+
+
+def test_page_says_what_it_is(page: str) -> None:
+    for fact in ("juno-r2", "5.18", "1 to 2", "0.2 s a case, 72 cases", opplab.__version__):
+        assert f"<dd>{fact}</dd>" in page
+    for words in ("Student", "published", "a narrow interval is no sign of truth", "its sign is met in"):
+        assert words in page
+    assert page.count("<tr><td") == 18
+    # Published values as they were printed: 6.99 (-11.36), 5.64 (-28.23).
+    for value in ("6.99 \u00b1 0.49", "\u221211.36", "5.64 \u00b1 0.05", "\u221228.23"):
+        assert value in page
+    # Coordinates are numbers.
+    assert not re.search(r'="-?(nan|inf)', page)
+
+
+def test_pairs_take_the_baseline_of_their_driver() -> None:
+    experiment = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.1)
+    assert experiment.pairs == [("no-EAS", "EAS"), ("CPPC-no-EAS", "CPPC-EAS")]
+
+
+@pytest.mark.parametrize(
+    ("probability", "freedom", "expected"),
+    # Tables of the distribution (NIST/SEMATECH e-Handbook, 1.3.6.7.2), and closed forms for 1 and 2 degrees.
+    [
+        (0.975, 1, math.tan(math.pi * 0.475)),
+        (0.975, 2, 0.95 * math.sqrt(2 / (1 - 0.95**2))),
+        (0.975, 4, 2.776445105),
+        (0.95, 9, 1.833112933),
+        (0.995, 30, 2.749995654),
+    ],
+)
+def test_student_t(probability: float, freedom: int, expected: float) -> None:
+    assert confidence.student_t(probability, freedom) == pytest.approx(expected, abs=1e-8)
+
+
+def test_paired_interval_uses_the_common_seeds() -> None:
+    """A change that is the same in every iteration has a narrow interval, however much the iterations differ."""
+    rows = [
+        {
+            "benchmark": "b",
+            "param": "n=1",
+            "policy": policy,
+            "metric": "energy",
+            "unit": "J",
+            "iteration": i,
+            "value": v,
+        }
+        for policy, factor in (("base", 1.0), ("half", 0.5))
+        for i, v in enumerate(factor * value for value in (1.0, 2.0, 4.0))
+    ]
+    from opplab.results import frame
+
+    (block,) = confidence.pair_blocks(frame(rows), [("base", "half")])
+    (line,) = block.lines
+    assert line.ratio == pytest.approx(-50)
+    assert line.ratio_half == pytest.approx(0)
+    assert line.base.half is not None
+    assert line.base.half > 1
+    assert line.published_ratio is None
+    text = confidence.render(block).plain
+    assert "( -50.00%)" in text
+    assert "publ." not in text
+    assert {len(row) for row in text.splitlines()} == {80}
+
+
+def test_published_values_keep_what_was_printed() -> None:
+    published = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.1).published
+    assert published is not None
+    mine = published.filter(pl.col("experiment") == "juno-energy-homogeneous")
+    found = confidence.find_published(mine, "juno-energy-homogeneous", "EAS", "tasks=10", "J")
+    assert found == confidence.Estimate(6.99, 0.49, 0, -11.36)
+    assert confidence.find_published(mine, "juno-energy-homogeneous", "EAS", "tasks=11", "J") is None
+
+
+def test_ticks_cover_the_range() -> None:
+    for low, high in ((0, 1), (-3.2, 4.7), (0, 43), (1e-6, 2e-6), (-30, -10), (5, 5)):
+        marks = svg.ticks(low, high)
+        assert marks[0] <= low
+        assert marks[-1] >= high
+        assert 2 <= len(marks) <= 9
+        steps = {round(b - a, 12) for a, b in itertools.pairwise(marks)}
+        assert max(steps) - min(steps) < 1e-9 * max(1.0, abs(high))
