@@ -157,7 +157,7 @@ pub struct PeltReplay<S, H = HalfLife32> {
     by_small_pid: Vec<u32>,
     samples: S,
     offset_ns: i64,
-    roles: Vec<Option<Role>>,
+    roles: Vec<Option<Box<Role>>>,
     half_life: std::marker::PhantomData<H>,
 }
 
@@ -658,8 +658,8 @@ impl<S: Samples, H: HalfLife> Sink for PeltReplay<S, H> {
         }
         let time = event.time_ns;
         // Out of the list while the replay works, then back: the places are not copied.
-        let role = self.roles[index].take().unwrap_or_else(|| Role::of(event));
-        match &role {
+        let role = self.roles[index].take().unwrap_or_else(|| Box::new(Role::of(event)));
+        match &*role {
             Role::Other => {}
             Role::Switch(p) => {
                 let prev = (p.get(event, 0) as i32, p.get(event, 1));
