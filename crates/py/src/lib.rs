@@ -14,6 +14,7 @@ mod names;
 mod run;
 mod simtrace;
 mod stats;
+mod traces;
 mod verify;
 mod workload;
 
@@ -32,6 +33,8 @@ mod _opplab {
     use super::machine::PyMachine;
     #[pymodule_export]
     use super::names::names;
+    #[pymodule_export]
+    use super::traces::{find_recordings, verify_recording};
     #[pymodule_export]
     use super::verify::{families, find_vectors, verify_file};
     #[pymodule_export]
