@@ -9,6 +9,7 @@ mod case;
 mod error;
 mod experiment;
 mod kernel;
+mod import;
 mod machine;
 mod names;
 mod run;
@@ -27,6 +28,7 @@ mod _opplab {
     #[pymodule_export]
     use super::experiment::PyExperiment;
     use super::kernel::bindings;
+    use super::import::{check_machine, fmax, import_machine, machine_checks};
     #[pymodule_export]
     use super::machine::PyMachine;
     #[pymodule_export]
