@@ -37,7 +37,7 @@ def report(source: str) -> dict[str, Any]:
     path, text = source_text(source)
     facts: dict[str, Any] = json.loads(_opplab.fmax(path, text, "", []))
     if text is None:
-        name, bins = published(facts["processor"])
+        name, bins = published(facts.get("processor"))
         if bins:
             facts = json.loads(_opplab.fmax(path, None, name, bins))
     return facts
@@ -48,7 +48,7 @@ def _mhz(khz: int | None) -> str:
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
-    lines = [f"{facts['name']}: {facts['processor'] or 'processor not told'}, driver {facts['driver']}"]
+    lines = [f"{facts['name']}: {facts.get('processor') or 'processor not told'}, driver {facts['driver']}"]
     bins = ", ".join(f"{item['active_cores']}: {_mhz(item['khz'])}" for item in facts["turbo"]) or "not told"
     lines.append(
         f"  base {_mhz(facts['base_khz'])} MHz, cpuinfo_max_freq {_mhz(facts['cpuinfo_max_khz'])} MHz, "

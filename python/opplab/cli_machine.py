@@ -121,6 +121,13 @@ def import_(source: str, output: Path | None, name: str | None, force: bool) -> 
     click.echo("\n".join(lines), err=True)
 
 
+def _list_checks(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        for name, what in _opplab.machine_checks():
+            click.echo(f"{name:<18} {what}")
+        ctx.exit()
+
+
 @command.command(name="check")
 @click.argument("source")
 @click.option(
@@ -131,7 +138,7 @@ def import_(source: str, output: Path | None, name: str | None, force: bool) -> 
     show_default=True,
     help="Form of the output.",
 )
-@click.option("--list", "list_checks", is_flag=True, is_eager=True, expose_value=False, callback=lambda c, p, v: _list(c, v))
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_checks, help="List the checks.")
 def check(source: str, output_format: str) -> None:
     """Look for contradictions and known traps: each finding says what it costs and what to do.
 
@@ -154,9 +161,3 @@ def check(source: str, output_format: str) -> None:
     if any(item["severity"] == "error" for item in found):
         sys.exit(1)
 
-
-def _list(ctx: click.Context, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        for name, what in _opplab.machine_checks():
-            click.echo(f"{name:<18} {what}")
-        ctx.exit()

@@ -15,6 +15,7 @@ from opplab.svg import element, tip
 __all__ = ["page", "picture"]
 
 CELL_WIDTH, CELL_HEIGHT, PAD, TITLE = 26, 18, 4, 14
+WIDE = 520
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ def picture(facts: dict[str, Any]) -> str:
             inner = _grid(caches, _columns(len(caches), 4))
             nodes.append(_frame(inner, "node", f"node {node}") if several_nodes else inner)
         packages.append(_frame(_grid(nodes, 2), "package", f"package {package}"))
-    whole = _grid(packages, 2 if len(packages) > 1 else 1)
+    # Wide packages go below each other, so that a page of usual width shows their numbers.
+    whole = _grid(packages, 2 if len(packages) > 1 and packages[0].width < WIDE else 1)
     label = element("title", escape(f"Topology of {facts['name']}"))
     return element(
         "svg",
