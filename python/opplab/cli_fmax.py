@@ -1,4 +1,4 @@
-"""`opplab fmax`: what is f_max here, and what would each choice do?"""
+"""`opplab fmax`: every candidate for f_max, and what each choice does."""
 
 from __future__ import annotations
 
@@ -58,19 +58,17 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     lines.append(
         f"{'f_max':<18} {'MHz':>9} {'ratio':>6} {'scale at base':>14} {'at turbo':>9} {'asked when full at base':>24}"
     )
-    for item in facts["candidates"]:
-        lines.append(
-            f"{item['name']:<18} {_mhz(item['khz']):>9} {item['ratio']:>6} {item['scale_at_base']:>14} "
-            f"{item['scale_at_turbo']:>9} {_mhz(item['asks_at_base_khz']) + ' MHz':>24}  {item['source']}"
-        )
+    lines += [
+        f"{item['name']:<18} {_mhz(item['khz']):>9} {item['ratio']:>6} {item['scale_at_base']:>14} "
+        f"{item['scale_at_turbo']:>9} {_mhz(item['asks_at_base_khz']) + ' MHz':>24}  {item['source']}"
+        for item in facts["candidates"]
+    ]
     lines.append("")
     lines.append(f"{'kernel':<8} {'takes':<16} {'MHz':>9} {'ratio':>6}  why")
     for item in facts["kernels"]:
-        takes = item.get("candidate") or ("none of these" if item.get("ratio") is not None else "not invariant")
-        ratio = item.get("ratio")
-        lines.append(
-            f"{item['kernel']:<8} {takes:<16} {_mhz(item.get('khz')):>9} {'' if ratio is None else ratio:>6}  {item['why']}"
-        )
+        takes = item.get("candidate") or ("not invariant" if item.get("ratio") is None else "none of these")
+        ratio = "" if item.get("ratio") is None else item["ratio"]
+        lines.append(f"{item['kernel']:<8} {takes:<16} {_mhz(item.get('khz')):>9} {ratio:>6}  {item['why']}")
     if facts["tipping"]:
         lines += ["", "schedutil (6.12, invariant) asks for more than"]
         for item in facts["tipping"]:

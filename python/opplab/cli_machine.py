@@ -160,4 +160,3 @@ def check(source: str, output_format: str) -> None:
             click.echo(f"         remedy: {item['remedy']}")
     if any(item["severity"] == "error" for item in found):
         sys.exit(1)
-

@@ -68,7 +68,14 @@ def _cpu(cpu: dict[str, Any], clusters: list[dict[str, Any]]) -> _Box:
 
     def draw(x: float, y: float) -> str:
         cell = element(
-            "rect", tip(words), x=x, y=y, width=CELL_WIDTH, height=CELL_HEIGHT, rx=2, class_=f"cpu c{cpu['cluster'] % 6}"
+            "rect",
+            tip(words),
+            x=x,
+            y=y,
+            width=CELL_WIDTH,
+            height=CELL_HEIGHT,
+            rx=2,
+            class_=f"cpu c{cpu['cluster'] % 6}",
         )
         number = element(
             "text", str(cpu["cpu"]), x=x + CELL_WIDTH / 2, y=y + CELL_HEIGHT - 5, text_anchor="middle", class_="number"
@@ -155,7 +162,9 @@ text.number { fill: #fff; font-size: 10px; } rect.cpu { stroke: none; }
 
 
 def _clusters(facts: dict[str, Any]) -> str:
-    rows = ["<tr><th>cluster</th><th>CPUs</th><th>capacity</th><th>MHz</th><th>turbo MHz by cores</th><th>idle</th></tr>"]
+    rows = [
+        "<tr><th>cluster</th><th>CPUs</th><th>capacity</th><th>MHz</th><th>turbo MHz by cores</th><th>idle</th></tr>"
+    ]
     for number, cluster in enumerate(facts["clusters"]):
         low, high = cluster["opps"][0]["khz"] / 1000, cluster["opps"][-1]["khz"] / 1000
         base = f", base {cluster['base_khz'] / 1000:g}" if cluster["base_khz"] else ""
