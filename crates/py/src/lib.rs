@@ -9,6 +9,7 @@ mod case;
 mod error;
 mod experiment;
 mod kernel;
+mod import;
 mod machine;
 mod names;
 mod run;
@@ -29,6 +30,7 @@ mod _opplab {
     use super::experiment::PyExperiment;
     #[pymodule_export]
     use super::kernel::bindings;
+    use super::import::{check_machine, fmax, import_machine, machine_checks};
     #[pymodule_export]
     use super::machine::PyMachine;
     #[pymodule_export]
