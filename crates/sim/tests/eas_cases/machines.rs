@@ -4,9 +4,7 @@
 //! one, `power_uw`.
 
 use opplab_model::file::parse_machine;
-use opplab_model::machine::{
-    Cluster, Costs, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare,
-};
+use opplab_model::machine::{Cluster, Machine};
 
 /// The four machines.
 pub(crate) fn machines() -> Vec<Machine> {
@@ -24,72 +22,33 @@ fn board(file: &str, text: &str) -> Machine {
     machine
 }
 
-/// A cluster whose CPUs draw `coefficient` uW/MHz/V^2 between 600 mV at the lowest and `mv` at the highest frequency.
-fn cluster(name: &str, cpus: std::ops::Range<u32>, capacity: u32, coefficient: u64, mv: u32, khz: &[u32]) -> Cluster {
+/// The text of a cluster whose CPUs draw `coefficient` uW/MHz/V^2 between 600 mV at the lowest and `mv` at the highest
+/// frequency.
+fn cluster(name: &str, cpus: &str, capacity: u32, coefficient: u64, mv: u64, khz: &[u32]) -> String {
     let (low, high) = (khz[0], khz[khz.len() - 1]);
-    let opps = khz
-        .iter()
-        .map(|&khz| {
-            let mv = 600 + u64::from(mv - 600) * u64::from(khz - low) / u64::from(high - low);
-            let power_uw = coefficient * u64::from(khz) * mv * mv / 1_000_000_000;
-            Opp { khz, mv: mv as u32, power_uw, busy_uw: power_uw, cluster_uw: 0 }
-        })
-        .collect();
-    let wfi = IdleState {
-        name: String::from("WFI"),
-        entry_latency_ns: 0,
-        exit_latency_ns: 1000,
-        target_residency_ns: 1000,
-        power_uw: 1000,
+    let opp = |khz: &u32| {
+        let mv = 600 + (mv - 600) * u64::from(khz - low) / u64::from(high - low);
+        format!("{{ khz = {khz}, mv = {mv}, uw = {} }}", coefficient * u64::from(*khz) * mv * mv / 1_000_000_000)
     };
-    Cluster {
-        name: name.into(),
-        cpus: cpus.collect(),
-        capacity,
-        policy: PolicyShare::Shared,
-        opps,
-        idle: vec![wfi],
-        cluster_idle: Vec::new(),
-        cluster_idle_uw: None,
-        efficiency_class: 0,
-        cppc: None,
-    }
+    let opps: Vec<String> = khz.iter().map(opp).collect();
+    format!(
+        "[[cluster]]\nname = \"{name}\"\ncpus = \"{cpus}\"\ncapacity = {capacity}\npolicy = \"shared\"\nopp = [{}]\n\
+         idle = [{{ name = \"WFI\", entry_latency_us = 0, exit_latency_us = 1, target_residency_us = 1, uw = 1000 }}]\n",
+        opps.join(", ")
+    )
 }
 
-fn machine(name: &str, clusters: Vec<Cluster>) -> Machine {
-    let nr_cpus: usize = clusters.iter().map(|cluster| cluster.cpus.len()).sum();
-    let place = |cpu: u32| CpuPlace {
-        cluster: clusters.iter().position(|cluster| cluster.cpus.contains(&cpu)).unwrap_or(0) as u32,
-        core: cpu,
-        llc: 0,
-        node: 0,
-        package: 0,
-    };
-    let cpufreq = Cpufreq {
-        driver: String::from("qcom-cpufreq-hw"),
-        transition_latency_ns: 500_000,
-        transition_delay_us: 500,
-        fast_switch: true,
-        switch_ns: 20_000,
-        dvfs_possible_from_any_cpu: true,
-        freq_table: true,
-    };
-    let costs = Costs { context_switch_ns: 1500, wakeup_ns: 800, ipi_ns: 800, tick_ns: 1500, sugov_work_ns: 10_000 };
-    Machine {
-        name: name.into(),
-        provenance: String::from("for the EAS cases"),
-        cpus: (0..nr_cpus as u32).map(place).collect(),
-        clusters,
-        numa_distance: vec![vec![10]],
-        cpufreq,
-        other_drivers: Vec::new(),
-        invariance: InvarianceSource::FreqChange,
-        costs,
-        floor_uw: 0,
-        smt_yield: 1024,
-        shared_stream: false,
-        sources: Vec::new(),
-    }
+/// A machine with one last-level cache and fast frequency switches.
+fn machine(name: &str, cpus: &str, clusters: &[String]) -> Machine {
+    let text = format!(
+        "format = 1\nname = \"{name}\"\ninvariance = \"freq-change\"\n\
+         [[driver]]\nname = \"scmi\"\ntransition_latency_us = 500\nfast_switch = true\nswitch_us = 20\n\
+         dvfs_possible_from_any_cpu = true\n\
+         [costs]\ncontext_switch_ns = 1500\nwakeup_ns = 800\nipi_ns = 800\ntick_ns = 1500\nsugov_work_us = 10\n\
+         [topology]\nllc = [\"{cpus}\"]\n{}",
+        clusters.concat()
+    );
+    board(name, &text)
 }
 
 /// Three classes of capacity 261, 861 and 1024: 4 + 3 + 1 CPUs behind one last-level cache, as the Pixel 4's
@@ -99,20 +58,18 @@ fn phone() -> Machine {
     let silver = [300_000, 499_200, 672_000, 844_800, 1_036_800, 1_209_600, 1_382_400, 1_555_200, 1_785_600];
     let gold = [710_400, 940_800, 1_171_200, 1_401_600, 1_612_800, 1_804_800, 2_016_000, 2_227_200, 2_419_200];
     let prime = [825_600, 1_056_000, 1_286_400, 1_497_600, 1_708_800, 1_920_000, 2_227_200, 2_534_400, 2_841_600];
-    machine(
-        "pixel4-like",
-        vec![
-            cluster("silver", 0..4, 261, 80, 850, &silver),
-            cluster("gold", 4..7, 861, 369, 900, &gold),
-            cluster("prime", 7..8, 1024, 421, 950, &prime),
-        ],
-    )
+    let clusters = [
+        cluster("silver", "0-3", 261, 80, 850, &silver),
+        cluster("gold", "4-6", 861, 369, 900, &gold),
+        cluster("prime", "7", 1024, 421, 950, &prime),
+    ];
+    machine("pixel4-like", "0-7", &clusters)
 }
 
 /// Four equal CPUs: no energy-aware scheduling, by the kernel's rules.
 fn symmetric() -> Machine {
     let khz = [600_000, 900_000, 1_200_000, 1_500_000, 1_800_000];
-    machine("smp4", vec![cluster("cores", 0..4, 1024, 400, 950, &khz)])
+    machine("smp4", "0-3", &[cluster("cores", "0-3", 1024, 400, 950, &khz)])
 }
 
 /// Distinct capacities, ascending.
