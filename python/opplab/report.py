@@ -97,7 +97,10 @@ class Report:
             energy=[panel(*made) for made in _energy_panels(means, classes, self.published, self.metric, unit)],
             change=[panel(*made) for made in _change_panels(self.blocks, classes)],
             columns=[name for name, _ in _columns(self.blocks, has_published)],
-            groups=[(group, len(list(run))) for group, run in groupby(_columns(self.blocks, has_published), lambda one: one[1])],
+            groups=[
+                (group, len(list(run)))
+                for group, run in groupby(_columns(self.blocks, has_published), lambda one: one[1])
+            ],
             rows=_rows(self.blocks, has_published),
             unit=unit,
             residency=[
@@ -318,6 +321,13 @@ def _rows(blocks: Sequence[Block], has_published: bool) -> list[list[dict[str, A
             ]
             rows.append(row)
     return rows
+
+
+def residency_panels(
+    results: pl.DataFrame, classes: Mapping[str, str]
+) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
+    """Draw where the CPUs' time went: one group of panels (legend, then title and picture) a cluster."""
+    return _residency(_Means(results), classes)
 
 
 def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
