@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 mod case;
 mod error;
 mod experiment;
-mod kernel;
 mod import;
+mod kernel;
 mod machine;
 mod names;
 mod run;
@@ -29,8 +29,9 @@ mod _opplab {
     #[pymodule_export]
     use super::experiment::PyExperiment;
     #[pymodule_export]
-    use super::kernel::bindings;
     use super::import::{check_machine, fmax, import_machine, machine_checks};
+    #[pymodule_export]
+    use super::kernel::bindings;
     #[pymodule_export]
     use super::machine::PyMachine;
     #[pymodule_export]
