@@ -59,6 +59,21 @@ def find_energy_efficient_cpu(
     overutilized: bool,
     kernel: str,
 ) -> tuple[int | None, str, list[tuple[int, int, int, int]], list[tuple[int | None, int, int, int, int]]]: ...
+def closed_loop(
+    freqs_khz: Sequence[int],
+    time_ns: _U64,
+    work_ns: _U64,
+    duration_ns: int,
+    *,
+    kernel: str,
+    freq_invariant: bool,
+    rate_limit_us: int,
+    util_est: bool,
+    start_util: int,
+    cur_khz: int,
+    tick_ns: int,
+    half_life: int,
+) -> dict[str, npt.NDArray[Any]]: ...
 def profiles() -> list[str]: ...
 def gates() -> list[tuple[str, str, str, str | None, str, str]]: ...
 

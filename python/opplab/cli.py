@@ -20,7 +20,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("opplab.cli_status", "Say how far a sweep is and what failed."),
     "list": ("opplab.cli_list", "List machines, governors, benchmarks, experiments, idle governors, kernels."),
     "workload": ("opplab.cli_workload", "Show an rt-app workload file as it is understood."),
-    "machine": ("opplab.cli_machine", "Show a machine."),
+    "machine": ("opplab.cli_machine", "Show, import and check machines."),
+    "fmax": ("opplab.cli_fmax", "Show every candidate for f_max, and which kernel takes which."),
     "compare": ("opplab.cli_compare", "Compare runs: mmtests trees, result stores, published tables."),
     "verify": ("opplab.cli_verify", "Prove the build: replay golden vectors from the real kernel."),
 }

@@ -59,6 +59,7 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as the EPYC overview does.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the bootstrap.")
 @click.option("--fail-if", "rules", multiple=True, metavar="EXPR", help="E.g. 'tbench < -2% significant'; then exit 1.")
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a report with plots, one self-contained file.")
 @click.option("--junit", type=click.Path(dir_okay=False), help="Write the checks as JUnit XML.")
 def command(source: tuple[str, ...], **options: object) -> None:
     """Compare the runs in SOURCE.
@@ -106,6 +107,8 @@ class Request:
             sys.stdout.write(render(table, self.form))
         for problem in dict.fromkeys(map(str, self.problems)):
             click.echo(f"opplab: skipped {problem}", err=True)
+        if self.options["html"]:
+            self._report(str(self.options["html"]))
         if self.options["rules"] or self.options["junit"]:
             self._check(tables)
 
@@ -126,7 +129,7 @@ class Request:
         from opplab.comparison import check_layout
 
         check_layout(str(self.options["layout"]), self.table, str(self.options["method"]))
-        if self.options["method"] != "mmtests" or self.options["rules"] or self.options["junit"]:
+        if self.options["method"] != "mmtests" or any(self.options[name] for name in ("rules", "junit", "html")):
             return False
         if self.form not in ("text", "html") or self.table in ("overview", "ppw", "power"):
             return False
@@ -197,6 +200,26 @@ class Request:
         )
         self.problems += tables.problems
         return tables
+
+    def _report(self, path: str) -> None:
+        """Write the page; its numbers are the default method's."""
+        if self.source[0].startswith("published:"):
+            raise InputError("--html is for results; published tables have no samples to plot")
+        from opplab.comparison_report import report
+
+        asked = self.options["runs"]
+        baseline = self.options["baseline"]
+        report(
+            self.source,
+            runs=[str(name) for name in asked] if isinstance(asked, list) else [],
+            baseline=None if baseline is None else str(baseline),
+            benchmarks=[f"{name}:{metric}" for name, metric in self._asked()],
+            metric=self.metric,
+            view=self.report,
+            confidence=float(str(self.options["confidence"])),
+            seed=int(str(self.options["seed"])),
+        ).write(path)
+        click.echo(f"wrote {path}", err=True)
 
     def _check(self, tables: list[Table]) -> None:
         from opplab import gate

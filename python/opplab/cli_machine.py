@@ -1,8 +1,10 @@
-"""`opplab machine`: look at machines."""
+"""`opplab machine`: look at machines, import them, check them."""
 
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +15,7 @@ from opplab.output import print_table
 
 @click.group(name="machine")
 def command() -> None:
-    """Look at machines."""
+    """Look at machines, import them from dumps, check them."""
 
 
 def _us(ns: int) -> str:
@@ -63,11 +65,18 @@ def _text(facts: dict[str, Any]) -> str:
     show_default=True,
     help="Form of the output; csv and markdown give the table of OPPs.",
 )
-def show(name: str, output_format: str) -> None:
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with its topology there.")
+def show(name: str, output_format: str, html: Path | None) -> None:
     """Show a machine: NAME is built in (`opplab list machines`) or a .toml file."""
     path = catalog.find("machine", name)
     machine = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
     facts = machine.describe()
+    if html is not None:
+        from opplab.topology import page
+
+        html.write_text(page(facts), encoding="utf-8")
+        click.echo(f"wrote {html}", err=True)
+        return
     if output_format == "toml":
         click.echo(machine.to_toml(), nl=False)
     elif output_format == "json":
@@ -77,3 +86,77 @@ def show(name: str, output_format: str) -> None:
     else:
         opps = [{"cluster": cluster["name"], **opp} for cluster in facts["clusters"] for opp in cluster["opps"]]
         print_table(opps, output_format)
+
+
+@command.command(name="import")
+@click.argument("source", type=click.Path(exists=True))
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Machine file to write.")
+@click.option("--name", help="Name of the machine; the default is the output's, or the source's own.")
+@click.option("--force", is_flag=True, help="Overwrite the output.")
+def import_(source: str, output: Path | None, name: str | None, force: bool) -> None:
+    """Make a machine file of what a machine says.
+
+    SOURCE is a machine dump (.tar.xz), a copied /sys and /proc tree (or / for this host), a sysfs snapshot, a
+    turbostat log, an energy_model debugfs folder, a device tree (.dtb), LISA's plat_info.yml, or a folder of Wattson
+    power curves.  Without -o the file goes to standard output; what was told, left out and filled goes to standard
+    error.
+    """
+    if output is not None and output.exists() and not force:
+        raise click.UsageError(f"{output} exists; --force overwrites it")
+    machine, told = _opplab.import_machine(source)
+    facts = json.loads(told)
+    wanted = name or (output.stem if output is not None else None)
+    if wanted is not None and wanted != machine.name:
+        machine = machine.renamed(wanted)
+    text = machine.to_toml()
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+    lines = [f"{machine.name}: {machine.nr_cpus} CPUs from a {facts['source']}"]
+    lines += [f"  told     {what}: {place}" for what, place in facts["told"]]
+    lines += [f"  default  {what}: {value}" for what, value in facts["defaults"]]
+    lines += [f"  missing  {what}" for what in facts["missing"]]
+    lines += [f"  note     {words}" for words in facts["notes"]]
+    click.echo("\n".join(lines), err=True)
+
+
+def _list_checks(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        for name, what in _opplab.machine_checks():
+            click.echo(f"{name:<18} {what}")
+        ctx.exit()
+
+
+@command.command(name="check")
+@click.argument("source")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json", "csv", "markdown"]),
+    default="text",
+    show_default=True,
+    help="Form of the output.",
+)
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_checks, help="List the checks.")
+def check(source: str, output_format: str) -> None:
+    """Look for contradictions and known traps: each finding says what it costs and what to do.
+
+    SOURCE is a machine (built in, or a .toml) or anything that `opplab machine import` reads.  Exit code 1 if a finding
+    is an error.
+    """
+    from opplab.cli_fmax import source_text
+
+    path, text = source_text(source)
+    found = json.loads(_opplab.check_machine(path, text))
+    if output_format != "text":
+        print_table(found, output_format)
+    elif not found:
+        click.echo("nothing found")
+    else:
+        for item in found:
+            click.echo(f"{item['severity']:<8} {item['check']}: {item['what']}")
+            click.echo(f"         cost:   {item['cost']}")
+            click.echo(f"         remedy: {item['remedy']}")
+    if any(item["severity"] == "error" for item in found):
+        sys.exit(1)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from opplab.store import Store
     from opplab.sweep import Tally
 
+# How long a Dask scheduler may take to answer.
+CONNECT_S = 10
 AD_HOC = ("machine", "workload", "governor", "kernel", "driver", "eas", "energy_model", "idle_governor", "tunables")
 
 
@@ -34,11 +36,26 @@ def _tunables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, .
     return pairs
 
 
+def _percent(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 100:
+        raise click.BadParameter(f"'{text}' is no share: write it like 1% or 0.25%")
+    return value
+
+
 @click.command(name="run")
 @click.argument("experiment", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Results folder.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Seed of the first iteration.")
 @click.option("--iterations", type=click.IntRange(1, 100_000), help="Iterations of each cell.")
+@click.option(
+    "--until-ci", metavar="PERCENT", callback=_percent, help="Fewer iterations when intervals are this narrow."
+)
 @click.option("--seconds", type=float, help="Simulated time of a case.")
 @click.option("--jobs", "-j", type=click.IntRange(1, 1024), help="Threads (default: one a CPU).")
 @click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
@@ -61,6 +78,7 @@ def command(
     output: Path,
     seed: int | None,
     iterations: int | None,
+    until_ci: float | None,
     seconds: float | None,
     jobs: int | None,
     dask: str | None,
@@ -74,14 +92,15 @@ def command(
     """Run EXPERIMENT (built in, or a .toml file), or one case: --machine M --workload FILE.
 
     Results go to the folder given by -o, one file a finished case; a case that is there is not run again.
-    Ctrl-C keeps what is finished.  The results are the same whatever --jobs.
+    Ctrl-C keeps what is finished.  The results are the same whatever --jobs.  With --until-ci (or `until` in the
+    experiment) --iterations is the most: a point has enough when the interval of every compared change is so narrow.
     """
     given = {name: value for name, value in ad_hoc.items() if value not in (None, {})}
     if experiment is None:
         if "machine" not in given or "workload" not in given:
             raise click.UsageError("give an EXPERIMENT (see 'opplab list experiments'), or --machine and --workload")
-        if iterations or dask:
-            raise click.UsageError("--iterations and --dask are for experiments")
+        if iterations or dask or until_ci:
+            raise click.UsageError("--iterations, --until-ci and --dask are for experiments")
         _run_one(given, repeats, output, seconds, 1 if seed is None else seed, check, check_determinism)
         return
     if given:
@@ -89,7 +108,7 @@ def command(
         raise click.UsageError(f"{flag} is for single cases; the experiment says its own")
     from opplab.experiments import Experiment
 
-    chosen = Experiment.load(experiment, iterations=iterations, seed=seed, seconds=seconds)
+    chosen = Experiment.load(experiment, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
     workers = jobs or os.cpu_count() or 1
     _run_experiment(chosen, output, workers, dask, check, check_determinism, retry_failed, no_report)
 
@@ -177,10 +196,10 @@ def _progress(total: int) -> Iterator[Callable[[Tally], None]]:
 
 
 @contextlib.contextmanager
-def _cluster(address: str | None, jobs: int) -> Iterator[object]:
-    """Give the executor of a Dask cluster, or None."""
+def _cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
+    """Give the executor of a Dask cluster and the number of its threads, or None and `jobs`."""
     if address is None:
-        yield None
+        yield None, jobs
         return
     try:
         from distributed import Client, LocalCluster
@@ -189,9 +208,14 @@ def _cluster(address: str | None, jobs: int) -> Iterator[object]:
     with contextlib.ExitStack() as stack:
         where = address
         if address == "local":
-            where = stack.enter_context(LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None))
-        client = stack.enter_context(Client(where))
-        yield client.get_executor(pure=False)
+            where = stack.enter_context(
+                LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)  # type: ignore[no-untyped-call,unused-ignore]
+            )
+        client = stack.enter_context(Client(where, timeout=CONNECT_S))  # type: ignore[no-untyped-call,unused-ignore]
+        threads = sum(client.nthreads().values())
+        if not threads:
+            raise InputError(f"the Dask cluster at {where} has no workers")
+        yield client.get_executor(pure=False), threads
 
 
 def _run_experiment(
@@ -208,19 +232,20 @@ def _run_experiment(
     from opplab.sweep import run_cases
 
     store = Store(output)
-    if store.create(experiment.manifest()):
-        click.echo(f"opplab: {output} held results of another build; they are made anew", err=True)
     start = time.monotonic()
     try:
-        with _cluster(dask, jobs) as executor, _progress(len(experiment.cases)) as progress:
+        if store.create(experiment.manifest()):
+            click.echo(f"opplab: {output} held results of another build; they are made anew", err=True)
+        with _cluster(dask, jobs) as (executor, workers), _progress(len(experiment.cases)) as progress:
             tally = run_cases(
                 experiment.cases,
                 store,
                 executor=executor,  # type: ignore[arg-type]
-                jobs=jobs,
+                jobs=workers,
                 check=check,
                 check_determinism=check_determinism,
                 retry_failed=retry_failed,
+                until=experiment.until,
                 progress=progress,
             )
     except KeyboardInterrupt:
@@ -232,7 +257,8 @@ def _run_experiment(
     _finish(experiment, store, tally, no_report)
     skipped = f", {tally.skipped} were there" if tally.skipped else ""
     speed = f", {tally.simulated_ns / 1e9 / seconds:.0f} simulated seconds a second" if tally.done else ""
-    click.echo(f"{tally.done} cases in {seconds:.1f} s{skipped}{speed}", err=True)
+    spared = f", {tally.spared} were not needed" if tally.spared else ""
+    click.echo(f"{tally.done} cases in {seconds:.1f} s{skipped}{spared}{speed}", err=True)
     if tally.problems:
         for problem in tally.problems[:5]:
             click.echo(f"opplab: {problem}", err=True)
@@ -244,7 +270,10 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, no_report: bool)
     """Merge the results; print the tables and write report and traces."""
     from opplab import publish
 
-    results = store.merge([case.hash for case in experiment.cases])
+    results = store.merge(tally.wanted)
+    if tally.spared:
+        wanted = set(tally.wanted)
+        store.note_spared([case.hash for case in experiment.cases if case.hash not in wanted])
     if no_report or results.is_empty():
         return
     from rich.console import Console

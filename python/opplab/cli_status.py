@@ -24,18 +24,29 @@ def command(folder: Path, output_format: str) -> None:
     labels = {case["hash"]: case["label"] for case in manifest["cases"]}
     done = store.finished() & labels.keys()
     failures = {key: value for key, value in store.failures().items() if key in labels and key not in done}
-    left = len(labels) - len(done) - len(failures)
+    spared = set(manifest.get("spared", ())) - done
+    left = len(labels) - len(done) - len(failures) - len(spared)
     if output_format == "text":
         what = manifest["experiment"] or "single case"
         version = manifest["version"]
-        click.echo(f"{what}: {len(done)} of {len(labels)} cases finished, {left} left, {len(failures)} failed")
+        unneeded = f", {len(spared)} not needed" if spared else ""
+        counts = f"{len(done)} of {len(labels)} cases finished, {left} left, {len(failures)} failed{unneeded}"
+        click.echo(f"{what}: {counts}")
         click.echo(f"opplab {version}, build {manifest['build']}")
         for value in failures.values():
             click.echo(f"  failed: {value['label']}: {value['error']}")
     else:
         rows = []
         for key, label in labels.items():
-            state = "finished" if key in done else "failed" if key in failures else "left"
+            state = (
+                "finished"
+                if key in done
+                else "failed"
+                if key in failures
+                else "not needed"
+                if key in spared
+                else "left"
+            )
             rows.append({"case": key, "label": label, "state": state, "error": failures.get(key, {}).get("error")})
         print_table(rows, output_format)
     raise click.exceptions.Exit(1 if failures else 0)

@@ -14,7 +14,7 @@ from opplab.output import format_option, print_table
 
 @click.group(name="verify")
 def command() -> None:
-    """Prove the build: replay golden vectors from the real kernel."""
+    """Prove the build: replay golden vectors from the real kernel and recordings of it."""
 
 
 @command.command(name="vectors")
@@ -45,3 +45,32 @@ def vectors(paths: tuple[Path, ...], strict: bool, output_format: str) -> None:
         print_table(rows, output_format)
     sys.stdout.flush()
     raise click.exceptions.Exit(1 if failed or (strict and unbuilt) else 0)
+
+
+@command.command(name="traces")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@format_option
+def traces(paths: tuple[Path, ...], output_format: str) -> None:
+    """Recompute what recorded kernels decided, from the inputs that were recorded, and compare.
+
+    PATHS are recordings (folders with a trace.dat) or folders of recordings.
+    One line a recording and kind: how many results are exact, of how many, the share in percent, and why the others are not.
+    The exit code is 1 if a result differs that follows from recorded numbers alone.
+    """
+    rows: list[dict[str, object]] = []
+    failed = False
+    for folder in [folder for path in paths for folder in _opplab.find_recordings(path)]:
+        recording, kinds, failures = _opplab.verify_recording(folder)
+        failed = failed or bool(failures)
+        for kind, exact, total, share, remark in kinds:
+            rows.append(
+                {"recording": recording, "kind": kind, "exact": exact, "total": total, "share": share, "remark": remark}
+            )
+            if output_format == "text":
+                click.echo(f"{recording} {kind} {exact} {total} {share:.3f}% {remark}".rstrip())
+        for kind in failures:
+            click.echo(f"{recording}: {kind} differs", err=True)
+    if output_format != "text":
+        print_table(rows, output_format)
+    sys.stdout.flush()
+    raise click.exceptions.Exit(1 if failed else 0)

@@ -574,26 +574,9 @@ def compare(
             [_grid([(machine, one[0]) for machine, one in parts])], [p for _, one in parts for p in one.problems]
         )
     place = source if isinstance(source, Source) else open_source(source)
-    names = order_runs(list(runs) or place.runs(), baseline)
-    if not names:
-        raise InputError("the source has no runs")
-    asked = [one.partition(":")[::2] for one in benchmarks] or [(name, "") for name in place.benchmarks(names[0])]
-    if not asked:
-        raise InputError(f"run '{names[0]}' has no benchmark that can be read")
-    problems = list(place.problems)
-    monitor = table[8:] if table.startswith("monitor:") else ""
     several = table in ("overview", "ppw", "power")
-    loaded: list[tuple[str, list[Run], str]] = []
-    for name, own_metric in asked:
-        wanted = own_metric or metric or (place.default_metric(name, report) if several else "")
-        found = [
-            place.monitor(run, monitor, name, wanted) if monitor else place.load(run, name, wanted, report)
-            for run in names
-        ]
-        if not found[0].series:
-            raise InputError(_missing(place, found[0], wanted, report, monitor))
-        problems += [problem for run in found for problem in run.problems]
-        loaded.append((name, found, wanted))
+    monitor = table[8:] if table.startswith("monitor:") else ""
+    names, loaded, problems = load_runs(place, runs, baseline, benchmarks, metric, report, monitor, several)
     if several:
         rows = [(name, found, [place.watts(run, name) for run in names]) for name, found, _ in loaded]
         return Tables([overview(rows, kind=table, confidence=confidence, overview_rule=overview_rule)], problems)
@@ -606,6 +589,44 @@ def compare(
             done = compare_runs(found, kind=kind, confidence=confidence, seed=seed, overview_rule=overview_rule)
             tables.append(laid_out(done, layout) if layout else done)
     return Tables(tables, problems)
+
+
+def load_runs(
+    place: Source,
+    runs: Sequence[str] = (),
+    baseline: str | None = None,
+    benchmarks: Sequence[str] = (),
+    metric: str = "",
+    report: str = "",
+    monitor: str = "",
+    several: bool = False,
+) -> tuple[list[str], list[tuple[str, list[Run], str]], list[Problem]]:
+    """Read what `compare` is asked for; `several` picks each benchmark's main metric where none is named.
+
+    Returns
+    -------
+    tuple
+        Names of the runs, the baseline first; for each benchmark its name, runs and metric; what was skipped.
+    """
+    names = order_runs(list(runs) or place.runs(), baseline)
+    if not names:
+        raise InputError("the source has no runs")
+    asked = [one.partition(":")[::2] for one in benchmarks] or [(name, "") for name in place.benchmarks(names[0])]
+    if not asked:
+        raise InputError(f"run '{names[0]}' has no benchmark that can be read")
+    problems = list(place.problems)
+    loaded: list[tuple[str, list[Run], str]] = []
+    for name, own_metric in asked:
+        wanted = own_metric or metric or (place.default_metric(name, report) if several else "")
+        found = [
+            place.monitor(run, monitor, name, wanted) if monitor else place.load(run, name, wanted, report)
+            for run in names
+        ]
+        if not found[0].series:
+            raise InputError(_missing(place, found[0], wanted, report, monitor))
+        problems += [problem for run in found for problem in run.problems]
+        loaded.append((name, found, wanted))
+    return names, loaded, problems
 
 
 LAYOUTS = {

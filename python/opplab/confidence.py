@@ -10,64 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
+
+from opplab import stats
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.text import Text
 
-__all__ = ["Block", "Estimate", "Line", "estimate", "pair_blocks", "render", "student_t"]
-
-
-def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Regularised incomplete beta function by its continued fraction (Lentz's method)."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(b, a, 1 - x)
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
-    tiny = 1e-300
-    c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), tiny)
-    value = d
-    for m in range(1, 500):
-        for number in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1 / (1 + number * d or tiny)
-            c = 1 + number / c or tiny
-            value *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return front * value / a
-
-
-@cache
-def student_t(probability: float, freedom: int) -> float:
-    """Give the quantile of Student's t distribution.
-
-    Parameters
-    ----------
-    probability : float
-        Between 0.5 and 1.
-    freedom : int
-        Degrees of freedom, at least 1.
-
-    Examples
-    --------
-    >>> round(student_t(0.975, 4), 6)
-    2.776445
-    """
-    low, high = 0.0, 1e6
-    for _ in range(200):
-        middle = (low + high) / 2
-        tail = 0.5 * _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + middle * middle))
-        if 1 - tail < probability:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
+__all__ = ["Block", "Estimate", "Line", "estimate", "pair_blocks", "paired_half", "render"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +52,8 @@ def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
     '2.00 +- 2.484'
     """
     n = len(values)
-    mean = math.fsum(values) / n
-    if n < 2:
-        return Estimate(mean, None, n)
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
-    return Estimate(mean, student_t((1 + level) / 2, n - 1) * deviation / math.sqrt(n), n)
+    mean, (_, high), _ = stats.mean(values, confidence=level)
+    return Estimate(mean, high - mean if n > 1 else None, n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +115,7 @@ def find_published(
     return None if mean is None else Estimate(mean, half, 0, ratio)
 
 
-def _paired_half(base: Sequence[float], variant: Sequence[float]) -> float | None:
+def paired_half(base: Sequence[float], variant: Sequence[float]) -> float | None:
     """Half-width of the mean change in percent; iterations of one seed are a pair."""
     if len(base) != len(variant) or len(base) < 2 or not all(base):
         return None
@@ -216,7 +164,7 @@ def pair_blocks(
                 lost = [estimate(missed[key]).mean if key in missed else None for key in keys]
                 found = [find_published(published, benchmark, policy, param, unit) for policy in (base, variant)]
                 both = [estimate(values[key]) for key in keys]
-                paired = _paired_half(values[keys[0]], values[keys[1]])
+                paired = paired_half(values[keys[0]], values[keys[1]])
                 name = param.partition("=")[2] or param
                 lines.append(Line(name, both[0], both[1], lost[0], lost[1], found[0], found[1], paired))
             if lines:

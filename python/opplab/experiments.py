@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab, catalog
 from opplab.cases import Case
+from opplab.errors import InputError
+from opplab.sweep import Until
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,6 +39,10 @@ class Experiment:
         self._cases = cases
         self.file = file
         self.cases = [Case.of(case) for case in cases]
+        self.until: Until | None = None
+        if inner.until is not None:
+            ci_ppm, metric, least = inner.until
+            self.until = Until(ci_ppm / 10_000, self.pairs, metric, least)
 
     @classmethod
     def load(
@@ -46,6 +52,7 @@ class Experiment:
         iterations: int | None = None,
         seed: int | None = None,
         seconds: float | None = None,
+        until_ci: float | None = None,
     ) -> Experiment:
         """Load an experiment and everything that it names.
 
@@ -55,6 +62,9 @@ class Experiment:
             A built-in name (``opplab list experiments``), or the path of a ``.toml``.
         iterations, seed, seconds : optional
             Replace what the file says.
+        until_ci : float, optional
+            Stop the iterations of a point when the intervals of its changes reach at most so many percent to either
+            side, instead of what the file's ``until`` says.
         """
         path = catalog.find("experiment", name)
         inner = _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file"))
@@ -71,7 +81,12 @@ class Experiment:
             file = path.parent / workload
             if file.is_file():
                 rtapp[workload] = (str(file), catalog.read_text(file, "a workload file"))
-        return cls(inner, inner.expand(machines, rtapp), str(path))
+        made = cls(inner, inner.expand(machines, rtapp), str(path))
+        if until_ci is not None:
+            if not 0 < until_ci <= 100:
+                raise InputError(f"an interval of {until_ci:g} % is not possible: give more than 0 and at most 100")
+            made.until = Until(until_ci, made.pairs, **({} if made.until is None else made.until.rest()))
+        return made
 
     @property
     def name(self) -> str:
@@ -130,6 +145,7 @@ class Experiment:
             "published": self._inner.published,
             "seed": self._inner.seed,
             "iterations": self._inner.iterations,
+            "until": None if self.until is None else {"ci_percent": self.until.ci, **self.until.rest()},
             "duration_ns": first.duration_ns,
             "cases": [{"hash": case.hash, "label": case.label} for case in self.cases],
         }
@@ -145,6 +161,7 @@ class Experiment:
         executor: Executor | None = None,
         jobs: int | None = None,
         check: bool = False,
+        retry_failed: bool = False,
         progress: Callable[[Tally], None] | None = None,
     ) -> pl.DataFrame:
         """Run all cases.
@@ -159,6 +176,8 @@ class Experiment:
             Number of workers; by default the number of CPUs.
         check : bool
             Run the invariant checks, too.
+        retry_failed : bool
+            Run the cases again that failed before.
         progress : callable, optional
             Called with the tally after every case.
 
@@ -189,14 +208,16 @@ class Experiment:
             executor=executor,
             jobs=jobs or os.cpu_count() or 1,
             check=check,
+            retry_failed=retry_failed,
+            until=self.until,
             progress=progress,
             keep=None if store else lambda case, rows: kept.__setitem__(case.hash, rows),
         )
         if tally.problems:
             raise OpplabError(f"{tally.failed} of {tally.total} cases failed: {tally.problems[0]}")
         if store:
-            return store.merge([case.hash for case in self.cases])
-        return results.frame([row for case in self.cases for row in kept[case.hash]])
+            return store.merge(tally.wanted)
+        return results.frame([row for hash_ in tally.wanted for row in kept[hash_]])
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, cases={len(self.cases)})"

@@ -321,6 +321,13 @@ def _rows(blocks: Sequence[Block], has_published: bool) -> list[list[dict[str, A
     return rows
 
 
+def residency_panels(
+    results: pl.DataFrame, classes: Mapping[str, str]
+) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
+    """Draw where the CPUs' time went: one group of panels (legend, then title and picture) a cluster."""
+    return _residency(_Means(results), classes)
+
+
 def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
     """One group of panels a cluster: clock and CPU time for each benchmark."""
     clusters: dict[str, list[int]] = {}

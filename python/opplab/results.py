@@ -7,6 +7,7 @@ Tables on disk are Parquet, written to a temporary name and renamed, so that a r
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -52,11 +53,27 @@ def write(table: pl.DataFrame, path: str | Path) -> None:
 
     The bytes depend on nothing but the table and the version of polars.
     """
-    path = Path(path)
+    # Into memory first: polars' own errors of a full disk name no file and are no OSError.
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd", compression_level=3, statistics=True)
+    write_bytes(Path(path), buffer.getvalue())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file under a temporary name beside `path`, then rename it: there is the whole file or none.
+
+    Raises
+    ------
+    OSError
+        With the file's name, whatever went wrong.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        table.write_parquet(temporary, compression="zstd", compression_level=3, statistics=True)
+        temporary.write_bytes(content)
         temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

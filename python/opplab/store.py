@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -45,13 +44,14 @@ def build_id() -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small file under a temporary name, then rename it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    from opplab.results import write_bytes
+
+    write_bytes(path, text.encode())
+
+
+def _is_leftover(file: Path) -> bool:
+    """Whether a write was cut off here."""
+    return file.name.startswith(".") and file.name.endswith(".tmp")
 
 
 class Store:
@@ -83,8 +83,10 @@ class Store:
         """
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"failed to write results to {self.path}: it is not a folder")
-        foreign = self.path.is_dir() and not (self.path / "manifest.json").exists() and any(self.path.iterdir())
-        if foreign:
+        ours = {"cases", "failed", "manifest.json"}
+        known = not self.path.is_dir() or (self.path / "manifest.json").exists()
+        # A sweep that was killed as it began has left folders but no manifest.
+        if not known and any(not _is_leftover(file) and file.name not in ours for file in self.path.iterdir()):
             raise InputError(f"failed to write results to {self.path}: it holds other files and is no results folder")
         self._cases.mkdir(parents=True, exist_ok=True)
         self._failed.mkdir(exist_ok=True)
@@ -93,8 +95,9 @@ class Store:
             for file in [*self._cases.glob("*.parquet"), *self._failed.glob("*.json")]:
                 stale = True
                 file.unlink()
-        for leftover in self._cases.glob(".*.tmp"):
-            leftover.unlink(missing_ok=True)
+        for folder in (self.path, self._cases, self._failed):
+            for file in filter(_is_leftover, folder.iterdir()):
+                file.unlink(missing_ok=True)
         whole = {"format": MANIFEST_FORMAT, "version": _opplab.__version__, "build": build_id(), **manifest}
         write_text(self.path / "manifest.json", json.dumps(whole, indent=1) + "\n")
         return stale
@@ -134,6 +137,21 @@ class Store:
         """Keep the error of a failed case."""
         text = json.dumps({"label": label, "error": error}, indent=1) + "\n"
         write_text(self._failed / f"{case_hash}.json", text)
+
+    def value(self, case_hash: str, metric: str) -> float:
+        """Read one value of a finished case."""
+        import polars as pl
+
+        file = self._cases / f"{case_hash}.parquet"
+        found = pl.read_parquet(file, columns=["metric", "value"]).filter(pl.col("metric") == metric)["value"]
+        if found.is_empty():
+            raise InputError(f"`until` names the metric '{metric}', which {file} does not have")
+        return float(found[0])
+
+    def note_spared(self, hashes: Sequence[str]) -> None:
+        """Note in the manifest which cases are not needed, so that nobody waits for them."""
+        whole = {**self.manifest(), "spared": list(hashes)}
+        write_text(self.path / "manifest.json", json.dumps(whole, indent=1) + "\n")
 
     def merge(self, hashes: Sequence[str]) -> pl.DataFrame:
         """Write ``results.parquet``: the finished cases among `hashes`, in that order.  Gives the table, too."""

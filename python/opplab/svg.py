@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-__all__ = ["Series", "lines", "stacked", "ticks", "timeline"]
+__all__ = ["Ratio", "Series", "forest", "lines", "plane", "stacked", "ticks", "timeline"]
 
 WIDTH = 460
 CLOCK_HEIGHT = 20
@@ -94,18 +94,28 @@ class Series:
         x, y, half-width of the interval.
     hollow : bool
         Whether the points are hollow and not joined, as published values are.
+    band : bool
+        Whether the intervals are drawn as a band instead of whiskers.
     """
 
     label: str
     class_: str
     points: list[tuple[float, float, float | None]] = field(default_factory=list)
     hollow: bool = False
+    band: bool = False
 
 
 def lines(
-    title: str, series: Sequence[Series], x_label: str, y_label: str, *, zero: bool = True, height: int = 300
+    title: str,
+    series: Sequence[Series],
+    x_label: str,
+    y_label: str,
+    *,
+    zero: bool = True,
+    height: int = 300,
+    names: Sequence[str] | None = None,
 ) -> str:
-    """Draw points with intervals against a number, joined by lines."""
+    """Draw points with intervals against a number, joined by lines; `names` stand for x = 0, 1, ... if given."""
     left, right, top, bottom = 50, 12, 12, 44
     xs = [x for one in series for x, _, _ in one.points]
     ends = [y + sign * (half or 0) for one in series for _, y, half in one.points for sign in (-1, 1)]
@@ -126,7 +136,8 @@ def lines(
         out.append(text(left - 6, at_y(tick) + 4, _plain(tick), "end"))
     for x in sorted(set(xs)):
         out.append(element("line", x1=at_x(x), x2=at_x(x), y1=height - bottom, y2=height - bottom + 4, class_="axis"))
-        out.append(text(at_x(x), height - bottom + 17, _plain(x), "middle"))
+        name = _plain(x) if names is None else names[int(x)]
+        out.append(text(at_x(x), height - bottom + 17, name, "middle"))
     out.append(text((left + WIDTH - right) / 2, height - 8, x_label, "middle"))
     out.append(
         element(
@@ -141,14 +152,20 @@ def lines(
         # Points at one x stand side by side, so that intervals do not hide each other.
         shift = (number - (len(series) - 1) / 2) * 2.4
         marks = []
+        known = [(at_x(x) + shift, y, half) for x, y, half in one.points if half is not None]
+        if one.band and len(known) > 1:
+            upper = [f"{x:.1f} {at_y(y + half):.1f}" for x, y, half in known]
+            lower = [f"{x:.1f} {at_y(y - half):.1f}" for x, y, half in reversed(known)]
+            marks.append(element("path", d="M" + "L".join(upper + lower) + "Z", class_="band"))
         if not one.hollow and len(one.points) > 1:
             path = "M" + "L".join(f"{at_x(x) + shift:.1f} {at_y(y):.1f}" for x, y, _ in one.points)
             marks.append(element("path", d=path, class_="line"))
         for x, y, half in one.points:
             px, py = at_x(x) + shift, at_y(y)
-            if half is not None:
+            if half is not None and not (one.band and len(known) > 1):
                 marks.append(element("line", x1=px, x2=px, y1=at_y(y - half), y2=at_y(y + half), class_="whisker"))
-            words = f"{one.label}, {x_label} {_plain(x)}: {y:.2f}" + (f" \u00b1 {half:.2f}" if half is not None else "")
+            at = _plain(x) if names is None else names[int(x)]
+            words = f"{one.label}, {x_label} {at}: {y:.2f}" + (f" \u00b1 {half:.2f}" if half is not None else "")
             marks.append(
                 element(
                     "circle",
@@ -159,6 +176,105 @@ def lines(
                     class_="hollow" if one.hollow else "dot",
                 )
             )
+        out.append(element("g", "".join(marks), class_=one.class_, data_series=one.label))
+    return document(height, title, out)
+
+
+@dataclass
+class Ratio:
+    """A ratio to the baseline with its interval; `clear` if the difference is significant."""
+
+    label: str
+    class_: str
+    ratio: float
+    low: float
+    high: float
+    clear: bool
+    words: str = ""
+
+
+def forest(title: str, groups: Sequence[tuple[str, Sequence[Ratio]]], x_label: str) -> str:
+    """Draw ratios with intervals below each other on a logarithmic scale, so that 0.5 and 2 are as far from 1."""
+    left, right, top, thick, gap = 130, 14, 6, 13, 6
+    known = [one for _, ratios in groups for one in ratios]
+    ends = [end for one in known for end in (one.low, one.ratio, one.high) if math.isfinite(end) and end > 0]
+    low, high = min([0.95, *ends]), max([1.05, *ends])
+    low, high = max(low, 0.05), min(high, 20.0)
+    steps = [step for step in ticks(low, high, 5) if step > 0]
+    low, high = min(low, steps[0]), max(high, steps[-1])
+
+    def at(ratio: float) -> float:
+        inside = min(max(ratio, low), high)
+        return left + math.log(inside / low) / math.log(high / low) * (WIDTH - left - right)
+
+    out, body = [], []
+    y: float = top
+    for number, (name, ratios) in enumerate(groups):
+        size = thick * len(ratios) + gap
+        if number % 2:
+            out.append(element("rect", x=0, y=y, width=WIDTH, height=size, class_="row"))
+        shown = name if len(name) <= 20 else name[:19] + "\u2026"
+        body.append(element("text", escape(shown) + tip(name), x=4, y=y + size / 2 + 4, class_="label"))
+        y += gap / 2
+        for one in ratios:
+            center = y + thick / 2
+            marks = [tip(one.words or f"{one.label}, {name}: {one.ratio:.3f} [{one.low:.3f}, {one.high:.3f}]")]
+            if math.isfinite(one.low) and math.isfinite(one.high):
+                marks.append(element("line", x1=at(one.low), x2=at(one.high), y1=center, y2=center, class_="whisker"))
+            marks.append(element("rect", x=at(one.ratio) - 3.5, y=center - 3.5, width=7, height=7, class_="box"))
+            class_ = one.class_ if one.clear else f"{one.class_} faint"
+            body.append(element("g", "".join(marks), class_=class_, data_series=one.label))
+            y += thick
+        y += gap / 2
+    last = -100.0
+    for step in sorted({*steps, 1.0}):
+        strong = " zero" if step == 1 else ""
+        out.append(element("line", x1=at(step), x2=at(step), y1=top, y2=y, class_="grid" + strong))
+        if at(step) - last > 30 or step == 1:
+            body.append(text(at(step), y + 15, _plain(step), "middle", "tiny"))
+            last = at(step)
+    body.append(text((left + WIDTH - right) / 2, y + 31, x_label, "middle"))
+    return document(y + 38, title, [*out, *body])
+
+
+def plane(title: str, series: Sequence[tuple[Series, str]], x_label: str, y_label: str, isolines: bool = True) -> str:
+    """Draw points in a plane, each with words; dashed lines through 0 join what has an equal y for an x."""
+    left, right, top, bottom, height = 50, 14, 12, 44, 320
+    xs = [x for one, _ in series for x, _, _ in one.points] + [1.0]
+    ys = [y for one, _ in series for _, y, _ in one.points] + [1.0]
+    x_ticks = ticks(min(xs) - 0.05, max(xs) + 0.05, 5)
+    y_ticks = ticks(min(ys) - 0.05, max(ys) + 0.05, 5)
+    x_low, x_high, y_low, y_high = max(x_ticks[0], 0.0), x_ticks[-1], max(y_ticks[0], 0.0), y_ticks[-1]
+
+    def at_x(x: float) -> float:
+        return left + (x - x_low) / (x_high - x_low) * (WIDTH - left - right)
+
+    def at_y(y: float) -> float:
+        return height - bottom - (y - y_low) / (y_high - y_low) * (height - top - bottom)
+
+    out = []
+    for tick in y_ticks:
+        if tick >= y_low:
+            out.append(element("line", x1=left, x2=WIDTH - right, y1=at_y(tick), y2=at_y(tick), class_="grid"))
+            out.append(text(left - 6, at_y(tick) + 4, _plain(tick), "end"))
+    for tick in x_ticks:
+        if tick >= x_low:
+            out.append(element("line", x1=at_x(tick), x2=at_x(tick), y1=top, y2=height - bottom, class_="grid"))
+            out.append(text(at_x(tick), height - bottom + 17, _plain(tick), "middle"))
+    slopes = [y_high / x_low if x_low else math.inf, y_low / x_high]
+    for slope in (0.25, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0) if isolines else ():
+        start, end = max(x_low, y_low / slope), min(x_high, y_high / slope)
+        if not slopes[1] < slope < slopes[0] or end - start < 0.12 * (x_high - x_low):
+            continue
+        out.append(
+            element("line", x1=at_x(start), x2=at_x(end), y1=at_y(slope * start), y2=at_y(slope * end), class_="iso")
+        )
+        out.append(text(at_x(end) - 3, at_y(slope * end) + 11, f"\u00d7{slope:g}", "end", "tiny"))
+    out.append(text((left + WIDTH - right) / 2, height - 8, x_label, "middle"))
+    turn = f"translate(13 {(top + height - bottom) / 2:.0f}) rotate(-90)"
+    out.append(element("text", escape(y_label), transform=turn, text_anchor="middle", class_="label"))
+    for one, words in series:
+        marks = [element("circle", tip(words), cx=at_x(x), cy=at_y(y), r=4.5, class_="dot") for x, y, _ in one.points]
         out.append(element("g", "".join(marks), class_=one.class_, data_series=one.label))
     return document(height, title, out)
 

@@ -1,5 +1,7 @@
 """`opplab.kernel`: the bindings say what the crate says, refuse what does not fit, and print their state."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from opplab import kernel
 from opplab.errors import InputError
+from opplab.studies import approximation
 
 STATES = [(0, 0, True), (2_000, 20_000, False), (50_000, 600_000, False)]
 steps = st.lists(st.tuples(st.integers(0, 40_000_000), st.integers(0, 2)), min_size=1, max_size=50)
@@ -223,3 +226,39 @@ def test_hwp_boost_falls_back_after_three_quiet_ms() -> None:
     assert boost.update_util(4_000_000, **registers) is None
     assert boost.update_util(8_000_000, **registers) == registers["request"]
     assert boost.hwp_boost_min == 0
+
+
+def test_page_of_the_approximation_is_what_its_command_writes() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    assert approximation.main(["--docs", str(docs), "--check"]) == 0
+
+
+def test_stale_page_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    marks = "".join(f"<!-- table: {name} -->\nold\n<!-- end -->\n" for name in approximation.TABLES)
+    (tmp_path / "approximation.md").write_text(marks)
+    assert approximation.main(["--docs", str(tmp_path), "--check"]) == 1
+    assert "stale" in capsys.readouterr().out
+    assert (tmp_path / "approximation.md").read_text() == marks
+
+
+def test_findings_of_the_approximation() -> None:
+    """What the page says in words, as inequalities."""
+    invariant, once, twice = approximation.FORMULAS
+    assert approximation.tipping_point(once) == 820
+    assert approximation.tipping_point(twice) == 656
+    for demand in (0.3, 0.5, 0.7):
+        means = [approximation.steady_row(formula, demand, 16)["mean"] for formula in (invariant, once, twice)]
+        assert abs(means[1] - means[0]) < 0.1
+        assert means[2] > means[0] + 0.3
+
+    def swing(formula: approximation.Formula, period_ms: int, **more: bool) -> float:
+        row = approximation.steady_row(formula, 0.3, period_ms, **more)
+        return row["high"] - row["low"]
+
+    assert swing(once, 2) < swing(once, 16) < swing(once, 64) < swing(once, 128)
+    assert swing(once, 64) > 1.5 * swing(invariant, 64)
+    assert swing(once, 16, util_est=True) > 2
+    assert swing(invariant, 16, util_est=True) < 0.1
+    # A task that never sleeps: the approximation is faster, unless the half-life is short.
+    assert approximation.ramp_up_ms(once, 32) < approximation.ramp_up_ms(invariant, 32)
+    assert approximation.ramp_up_ms(once, 8) > approximation.ramp_up_ms(invariant, 8)

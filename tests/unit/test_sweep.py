@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -98,10 +99,10 @@ def interrupted(folder: Path, signal_number: int, after_s: float) -> subprocess.
 
 
 def test_kill_and_resume(undisturbed: Path, tmp_path: Path) -> None:
-    """Killed at random moments, the next run goes on and the results are those of an undisturbed one."""
+    """Killed at ten random moments, the next run goes on and the results are those of an undisturbed one."""
     draw = random.Random(os.environ.get("OPPLAB_SEED", "1"))
     folder = tmp_path / "killed"
-    for _ in range(4):
+    for _ in range(10):
         interrupted(folder, signal.SIGKILL, draw.uniform(0, 0.15)).communicate()
         for file in (folder / "cases").glob("*.parquet"):
             assert results.read(file).height > 0
@@ -179,6 +180,11 @@ def test_folders_that_are_not_ours(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
     with pytest.raises(InputError, match="no results folder"):
         Store(tmp_path).manifest()
+    # What a sweep leaves that is killed before it has a manifest is ours.
+    (tmp_path / "begun" / "cases").mkdir(parents=True)
+    (tmp_path / "begun" / ".manifest.json.123.tmp").write_text("{")
+    Store(tmp_path / "begun").create({})
+    assert sorted(file.name for file in (tmp_path / "begun").iterdir()) == ["cases", "failed", "manifest.json"]
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
@@ -193,3 +199,43 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
     assert "File too large" in done.stderr
     assert not list(tmp_path.rglob(".*"))
+
+
+def on_a_small_disk(tmp_path: Path, options: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a sweep into a file system of its own; the last line on standard output lists what is on it afterwards."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    script = (
+        'mount -t tmpfs -o "$1" tmpfs "$2" || exit 77; cd "$2"; shift 2; "$@" >&2; code=$?;'
+        'echo *; find . -name ".?*"; exit $code'
+    )
+    command = [sys.executable, "-m", "opplab.cli", "run", "juno-eas", *SHORT, "-o", "out", *arguments]
+    path = os.pathsep.join(str(Path(place).resolve()) for place in sys.path if place)
+    try:
+        done = subprocess.run(
+            ["unshare", "-Urm", "sh", "-c", script, "sh", options, str(disk), *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    except FileNotFoundError:
+        pytest.skip("skipped: no unshare(1) to mount a small file system")
+    if done.returncode == 77 or done.stderr.startswith("unshare:"):
+        pytest.skip(f"skipped: no name space to mount a small file system in: {done.stderr.strip()}")
+    return done
+
+
+def test_no_space_left(tmp_path: Path) -> None:
+    """The error names the file; no temporary file is left to take space."""
+    done = on_a_small_disk(tmp_path, "size=240k")
+    assert done.returncode == 2, done.stderr
+    assert re.search(r"^opplab: out/cases/\w+\.parquet: No space left on device$", done.stderr, re.MULTILINE), done.stderr
+    assert done.stdout == "out\n"
+
+
+def test_read_only_folder(tmp_path: Path) -> None:
+    done = on_a_small_disk(tmp_path, "ro")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == "opplab: out: Read-only file system\n"
+    assert done.stdout == "*\n"

@@ -52,6 +52,10 @@ pub(crate) fn read(file: &str, text: &str, facts: &mut Facts) -> Result<(), Impo
             }
             "model name" => processor.model_name = value.to_owned(),
             "stepping" => processor.stepping = value.parse().unwrap_or(0),
+            "cpu MHz" if facts.cpu_mhz_khz.is_none() => {
+                let mhz = value.parse::<f64>().ok().filter(|mhz| (1.0..100_000.0).contains(mhz));
+                facts.cpu_mhz_khz = mhz.map(|mhz| (mhz * 1000.0).round() as u32);
+            }
             "physical id" => block.physical_id = Some(number()?),
             "core id" => block.core_id = Some(number()?),
             "flags" if facts.flags.is_empty() => {

@@ -210,6 +210,8 @@ pub struct Facts {
     pub kernel: Option<String>,
     /// CPU flags that matter: `aperfmperf`, `hwp`, ...
     pub flags: Vec<String>,
+    /// The first CPU's `cpu MHz` in /proc/cpuinfo, in kHz: all that there is on a machine without cpufreq.
+    pub cpu_mhz_khz: Option<u32>,
     /// CPUs that are online.
     pub cpus: BTreeMap<u32, CpuFacts>,
     /// Policies by number.
@@ -252,6 +254,7 @@ impl Facts {
             processor: None,
             kernel: None,
             flags: Vec::new(),
+            cpu_mhz_khz: None,
             cpus: BTreeMap::new(),
             policies: BTreeMap::new(),
             pstate_status: None,

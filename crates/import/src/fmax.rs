@@ -619,7 +619,7 @@ fn warnings(report: &mut FmaxReport) {
             input.base_khz / 1000
         ));
     }
-    if input.kinds.len() > 1 {
+    if input.kinds.len() > 1 && input.processor.is_some() {
         let list: Vec<String> =
             input.kinds.iter().map(|(name, base, max)| format!("{name} {}-{} MHz", base / 1000, max / 1000)).collect();
         warn(format!(

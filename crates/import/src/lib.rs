@@ -12,16 +12,23 @@
 //! input is an [`ImportError`] with file and place, what a source does not say stays `None` in [`Facts`].
 //! Not here: measuring, and writing to the machine.
 
+pub mod check;
 mod cpuinfo;
+mod dtb;
+mod energy_model;
 mod error;
 pub mod facts;
 pub mod fmax;
 pub mod machine;
 mod msr;
 mod pepc;
+mod platinfo;
+mod snapshot;
 mod source;
 mod sysfs;
 mod tree;
+mod turbostat;
+mod wattson;
 
 pub use error::{ImportError, Place};
 pub use facts::{Facts, SourceKind};

@@ -153,7 +153,11 @@ impl Maker<'_> {
             InvarianceSource::FreqChange
         };
         let other_drivers = self.other_drivers(&cpufreq, &clusters);
-        let mut sources = facts.told.clone();
+        // Where the source lies is the user's business; the name of the file says enough.
+        let short = self.source_name();
+        let shorten = |(what, place): &(String, String)| (what.clone(), place.replace(&facts.source, short));
+        let mut sources: Vec<(String, String)> =
+            if facts.source == "/" { facts.told.clone() } else { facts.told.iter().map(shorten).collect() };
         sources.extend(self.defaults.iter().map(|(what, value)| (format!("default.{what}"), value.clone())));
         Ok(Machine {
             name: file_name(&facts.name),
@@ -177,9 +181,11 @@ impl Maker<'_> {
     fn provenance(&self) -> String {
         let facts = self.facts;
         let cpu = facts.processor.as_ref().map_or(String::new(), |processor| format!("{}; ", processor.model_name));
-        // The path is the user's business; the name of the file says enough.
-        let file = facts.source.rsplit('/').find(|part| !part.is_empty()).unwrap_or("/");
-        format!("{cpu}imported from {} {file}", facts.kind.name())
+        format!("{cpu}imported from {} {}", facts.kind.name(), self.source_name())
+    }
+
+    fn source_name(&self) -> &str {
+        self.facts.source.rsplit('/').find(|part| !part.is_empty()).unwrap_or("/")
     }
 
     fn kind(&self, of_cpu: &CpuFacts, policy: Option<&PolicyFacts>) -> Kind {
@@ -344,6 +350,10 @@ impl Maker<'_> {
         let lone = turbo.iter().map(|bin| bin.khz).max().unwrap_or(base_khz);
         let min = policy.and_then(|policy| policy.min_khz).unwrap_or(0);
         let max = policy.and_then(|policy| policy.max_khz).unwrap_or(lone);
+        if let Some(khz) = self.facts.cpu_mhz_khz.filter(|_| max == 0) {
+            self.default("cluster.opp", "cpu-mhz: one frequency, `cpu MHz` of /proc/cpuinfo, as there is no cpufreq");
+            return Ok(vec![plain(khz)]);
+        }
         if max == 0 {
             return Err(ImportError::whole(&self.facts.source, "it tells no frequency of any CPU"));
         }

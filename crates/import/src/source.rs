@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::error::ImportError;
 use crate::facts::{Facts, SourceKind};
 use crate::tree::{CPU, SysTree};
-use crate::{cpuinfo, pepc, sysfs};
+use crate::{cpuinfo, dtb, energy_model, pepc, platinfo, snapshot, sysfs, turbostat, wattson};
 
 /// Why nothing was imported: the file could not be read, or says something wrong.
 #[derive(Debug, thiserror::Error)]
@@ -22,22 +22,49 @@ pub enum SourceError {
 /// Most bytes that a single file may have.
 const FILE_MAX: u64 = 256 << 20;
 
-/// Imports a file or a folder. A folder is a copied tree with `sys` (and `proc`) in it; `/` is the live host.
+/// Imports a file or a folder. A folder is a copied tree with `sys` (and `proc`) in it, `/` for the live host, the
+/// kernel's `energy_model`, or Wattson's tables of one device. Beside a snapshot `sysfs_NAME.txt` its companions
+/// `debugfs_NAME.txt` and `cpuinfo.txt` are read too.
 ///
 /// # Errors
 /// [`SourceError`].
 pub fn import(path: &Path) -> Result<Facts, SourceError> {
     let shown = path.display().to_string();
-    let io = |error| SourceError::Io(shown.clone(), error);
-    let meta = std::fs::metadata(path).map_err(io)?;
+    let meta = std::fs::metadata(path).map_err(|error| SourceError::Io(shown.clone(), error))?;
     if meta.is_dir() {
         return folder(path, &shown);
     }
-    if meta.len() > FILE_MAX {
+    let bytes = read(path)?;
+    let text = std::str::from_utf8(&bytes).unwrap_or("");
+    if snapshot::sniff(text) {
+        let beside = |name: &str| -> Option<(String, String)> {
+            let other = path.with_file_name(name);
+            Some((other.display().to_string(), std::fs::read_to_string(&other).ok()?))
+        };
+        let own = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let debugfs = beside(&own.replacen("sysfs", "debugfs", 1)).filter(|(file, _)| *file != shown);
+        let cpuinfo = beside("cpuinfo.txt");
+        // The folder says what it is about; the file is called alike everywhere.
+        let parent = path.parent().map(|parent| stem(&parent.display().to_string())).unwrap_or_default();
+        let name = if own.starts_with("sysfs") && !parent.is_empty() { parent } else { stem(&shown) };
+        return Ok(snapshot::import(
+            &name,
+            &shown,
+            text,
+            debugfs.as_ref().map(|(file, text)| (file.as_str(), text.as_str())),
+            cpuinfo.as_ref().map(|(file, text)| (file.as_str(), text.as_str())),
+        )?);
+    }
+    Ok(import_bytes(&shown, &bytes)?)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, SourceError> {
+    let shown = path.display().to_string();
+    let io = |error| SourceError::Io(shown.clone(), error);
+    if std::fs::metadata(path).map_err(io)?.len() > FILE_MAX {
         return Err(ImportError::whole(&shown, format!("larger than {FILE_MAX} bytes")).into());
     }
-    let bytes = std::fs::read(path).map_err(io)?;
-    Ok(import_bytes(&shown, &bytes)?)
+    std::fs::read(path).map_err(io)
 }
 
 /// Imports the bytes of a file called `file`.
@@ -49,10 +76,26 @@ pub fn import_bytes(file: &str, bytes: &[u8]) -> Result<Facts, ImportError> {
     if pepc::sniff(bytes) {
         return pepc::import(&name, file, bytes);
     }
-    Err(ImportError::whole(file, KNOWN))
+    if bytes.starts_with(&dtb::MAGIC.to_be_bytes()) {
+        return dtb::import(&name, file, bytes);
+    }
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| ImportError::byte(file, error.valid_up_to(), format!("not text, and {KNOWN}")))?;
+    if snapshot::sniff(text) {
+        snapshot::import(&name, file, text, None, None)
+    } else if wattson::sniff(text) {
+        wattson::import(&name, file, &[(file.to_owned(), text.to_owned())])
+    } else if platinfo::sniff(text) {
+        platinfo::import(&name, file, text)
+    } else if turbostat::sniff(text) {
+        turbostat::import(&name, file, text)
+    } else {
+        Err(ImportError::whole(file, KNOWN))
+    }
 }
 
-const KNOWN: &str = "not a kind of source that is known (a machine dump .tar.xz)";
+const KNOWN: &str = "not a kind of source that is known (machine dump .tar.xz, sysfs snapshot, turbostat log, device \
+                     tree .dtb, plat_info.yml, Wattson table)";
 
 /// The file's name without its ending.
 pub(crate) fn stem(file: &str) -> String {
@@ -76,10 +119,28 @@ const TEXT_MAX: u64 = 64 << 10;
 
 fn folder(path: &Path, shown: &str) -> Result<Facts, SourceError> {
     let mut tree = SysTree::default();
+    let tables: Vec<_> =
+        ["cpu_1d.csv", "cpu_2d.csv"].iter().map(|name| path.join(name)).filter(|p| p.is_file()).collect();
+    if !tables.is_empty() {
+        let mut texts = Vec::new();
+        for table in tables {
+            let file = table.display().to_string();
+            let text = String::from_utf8(read(&table)?)
+                .map_err(|error| ImportError::byte(&file, error.utf8_error().valid_up_to(), "not UTF-8 text"))?;
+            texts.push((file, text));
+        }
+        return Ok(wattson::import(&stem(shown), shown, &texts)?);
+    }
+    if path.join("cpu0/cpus").is_file() {
+        read_folder(path, energy_model::FOLDER, &mut tree, 0)?;
+        return Ok(energy_model::import(&stem(shown), shown, &tree)?);
+    }
     if !path.join("sys/devices/system/cpu").is_dir() {
-        return Err(
-            ImportError::whole(shown, "no sys/devices/system/cpu in this folder, so it is no copied tree").into()
-        );
+        return Err(ImportError::whole(
+            shown,
+            "neither sys/devices/system/cpu, nor cpu0/cpus, nor cpu_1d.csv in this folder",
+        )
+        .into());
     }
     for folder in SYS_FOLDERS {
         read_folder(&path.join(folder), &format!("/{folder}"), &mut tree, 0)?;
@@ -87,6 +148,11 @@ fn folder(path: &Path, shown: &str) -> Result<Facts, SourceError> {
     let name = if path == Path::new("/") { host_name() } else { stem(shown) };
     let mut facts = Facts::new(&name, SourceKind::Tree, shown);
     sysfs::read(&tree, &mut facts)?;
+    let debugfs = path.join("sys/kernel/debug/energy_model");
+    if debugfs.is_dir() {
+        read_folder(&debugfs, energy_model::FOLDER, &mut tree, 0)?;
+        energy_model::read(&tree, energy_model::FOLDER, &mut facts)?;
+    }
     let read = |name: &str| std::fs::read_to_string(path.join(name)).ok();
     if let Some(text) = read("proc/cpuinfo") {
         cpuinfo::read(&path.join("proc/cpuinfo").display().to_string(), &text, &mut facts)?;

@@ -46,6 +46,8 @@ pub struct Experiment {
     pub seed: u64,
     /// Number of iterations.
     pub iterations: u32,
+    /// When fewer iterations than that are enough; `None` if all are wanted.
+    pub until: Option<Until>,
     /// Labels of the policies, in order.
     pub labels: Vec<String>,
     file: String,
@@ -53,6 +55,17 @@ pub struct Experiment {
     policies: Vec<PolicyEntry>,
     workloads: Vec<WorkloadEntry>,
     duration_ns: Option<u64>,
+}
+
+/// When a point of the matrix has iterations enough: `until = { ci = "1%" }`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Until {
+    /// Largest half-width of the 95 % interval, in millionths of the mean (`"1%"` is 10000).
+    pub ci_ppm: u32,
+    /// Metric whose interval counts.
+    pub metric: String,
+    /// Fewest iterations.
+    pub min: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -91,6 +104,7 @@ const EXPERIMENT_KEYS: &[&str] = &[
     "machine",
     "seed",
     "iterations",
+    "until",
     "baseline",
     "duration",
     "defaults",
@@ -140,6 +154,37 @@ pub fn parse_duration(text: &str, at: Pos) -> Result<u64, Fault> {
 
 fn duration_from(table: &Table<'_>) -> Result<Option<u64>, Fault> {
     table.get("duration").map(|node| parse_duration(node.as_str("duration")?, node.at)).transpose()
+}
+
+/// Reads a share such as `1%` or `0.25%`, in millionths.
+///
+/// # Errors
+/// What is wrong with it, at `at`.
+pub fn parse_percent(text: &str, at: Pos) -> Result<u32, Fault> {
+    let bad = || Fault::new(at, format!("`{}` is no share: write it like `1%` or `0.25%`", shorten(text)));
+    let number = text.trim().strip_suffix('%').ok_or_else(bad)?.trim_end();
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 3 || part.len() > 4 || !digits(whole) || !digits(part) {
+        return Err(bad());
+    }
+    let ppm: u32 = format!("{whole}{part:0<4}").parse().map_err(|_| bad())?;
+    if ppm == 0 || ppm > 1_000_000 { Err(bad()) } else { Ok(ppm) }
+}
+
+fn until_from(node: &Node) -> Result<Until, Fault> {
+    let table = node.as_table("until", &["ci", "metric", "min"])?;
+    let ci = table.need("ci")?;
+    let metric = match table.str_or_empty("metric")? {
+        "" => "energy",
+        metric => metric,
+    };
+    Ok(Until {
+        ci_ppm: parse_percent(ci.as_str("ci")?, ci.at)?,
+        metric: metric.to_owned(),
+        // Below three, an interval is wider than anybody could want.
+        min: table.int_or("min", 3, 2, 1_000_000)?,
+    })
 }
 
 fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
@@ -211,6 +256,7 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
         // Iterations count up from it.
         seed: table.int_or("seed", 1, 0, i128::from(u64::MAX >> 1))?,
         iterations,
+        until: table.get("until").map(until_from).transpose()?,
         labels,
         file: file.to_owned(),
         machines,

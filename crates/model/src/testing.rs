@@ -170,6 +170,8 @@ impl Swarm {
                 tick_ns: cost(draw),
                 sugov_work_ns: cost(draw),
             },
+            processor: None,
+            package_power: None,
             floor_uw: draw.skewed(0, 100_000_000),
             smt_yield: if smt { draw.u32(256, 1024) } else { 1024 },
             shared_stream: draw.chance(5),
@@ -468,6 +470,9 @@ fn random_cluster(draw: &mut Draw, index: u32, cpus: Vec<u32>, capacity: u32) ->
         opps,
         idle,
         cluster_idle,
+        base_khz: 0,
+        turbo: Vec::new(),
+        hwp: None,
         cluster_idle_uw: draw.chance(30).then(|| draw.skewed(0, 50_000)),
         efficiency_class: draw.skewed(0, 255) as u32,
         cppc: Some(CppcCaps {

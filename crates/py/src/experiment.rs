@@ -54,6 +54,12 @@ impl PyExperiment {
         self.inner.iterations
     }
 
+    /// When fewer iterations are enough: largest half-width as a share of the mean in millionths, metric, fewest.
+    #[getter]
+    fn until(&self) -> Option<(u32, &str, u32)> {
+        self.inner.until.as_ref().map(|until| (until.ci_ppm, until.metric.as_str(), until.min))
+    }
+
     #[getter]
     fn labels(&self) -> Vec<String> {
         self.inner.labels.clone()

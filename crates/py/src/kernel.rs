@@ -32,6 +32,7 @@ use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::util_est::{
     UTIL_AVG_UNCHANGED, UtilEstForm, UtilEstPair, task_util_est, task_util_est_masked, util_est_update,
 };
+use opplab_sim::study::{Activation, LoopConfig, closed_loop};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -1221,6 +1222,63 @@ impl PyKernelProfile {
     }
 }
 
+// ------------------------------------------------------------------------------------------------ studies
+
+/// One CPU's closed loop (`opplab_sim::study`), as a dict of arrays.
+#[pyfunction(name = "closed_loop")]
+#[pyo3(signature = (freqs_khz, time_ns, work_ns, duration_ns, *, kernel, freq_invariant, rate_limit_us, util_est,
+    start_util, cur_khz, tick_ns, half_life))]
+#[expect(clippy::too_many_arguments, reason = "keywords")]
+fn py_closed_loop<'py>(
+    py: Python<'py>,
+    freqs_khz: Vec<u32>,
+    time_ns: PyReadonlyArray1<'py, u64>,
+    work_ns: PyReadonlyArray1<'py, u64>,
+    duration_ns: u64,
+    kernel: &str,
+    freq_invariant: bool,
+    rate_limit_us: u32,
+    util_est: bool,
+    start_util: u64,
+    cur_khz: u32,
+    tick_ns: u64,
+    half_life: u32,
+) -> PyResult<Bound<'py, PyDict>> {
+    let gates = profile(py, kernel)?.sugov_gates();
+    if tick_ns == 0 {
+        return Err(refuse(py, "a tick takes time"));
+    }
+    let (time_ns, work_ns) = (time_ns.as_slice()?, work_ns.as_slice()?);
+    if time_ns.len() != work_ns.len() {
+        return Err(refuse(py, "the arrays differ in length"));
+    }
+    let activations: Vec<Activation> =
+        time_ns.iter().zip(work_ns).map(|(&time_ns, &work_ns)| Activation { time_ns, work_ns }).collect();
+    let config = LoopConfig {
+        freqs_khz,
+        cur_khz,
+        freq_invariant,
+        gates,
+        rate_limit_us,
+        tick_ns,
+        util_est,
+        start_util,
+        duration_ns,
+    };
+    let trace = with_half_life!(py, half_life, H => guard(py, || closed_loop::<H>(&config, &activations))?)?;
+    let trace = trace.map_err(|error| refuse(py, error))?;
+    let dict = PyDict::new(py);
+    dict.set_item("time_ns", trace.time_ns.into_pyarray(py))?;
+    dict.set_item("util", trace.util.into_pyarray(py))?;
+    dict.set_item("freq_khz", trace.freq_khz.into_pyarray(py))?;
+    dict.set_item("end_ns", trace.end_ns.into_pyarray(py))?;
+    dict.set_item("busy_ns", trace.busy_ns.into_pyarray(py))?;
+    dict.set_item("span_ns", trace.span_ns.into_pyarray(py))?;
+    dict.set_item("span_khz", trace.span_khz.into_pyarray(py))?;
+    dict.set_item("span_busy", trace.span_busy.into_pyarray(py))?;
+    Ok(dict)
+}
+
 /// The submodule.
 #[pymodule]
 #[pyo3(name = "kernel")]
@@ -1229,7 +1287,7 @@ pub(crate) mod bindings {
     use super::{
         PyClockPelt, PyCppcPerfCaps, PyEnergyModel, PyFreqTable, PyHwpBoost, PyIdleGovernor, PyIowaitBoost,
         PyKernelProfile, PyPeltBatch, PySchedAvg, PySchedutil, PyUtilEst, amd_max_freq_ratio, freq_max_ratio, gates,
-        intel_max_freq_ratio, pelt, profiles, py_artificial_em, py_cppc_scale_freq, py_decay_load,
+        intel_max_freq_ratio, pelt, profiles, py_artificial_em, py_closed_loop, py_cppc_scale_freq, py_decay_load,
         py_effective_cpu_util, py_find_energy_efficient_cpu, py_map_util_freq, py_map_util_perf, py_ramp_up_periods,
         py_scale_freq_tick, py_schedutil_cpu_util, py_squeeze_efficiency_classes,
     };

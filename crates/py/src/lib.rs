@@ -9,11 +9,13 @@ mod case;
 mod error;
 mod experiment;
 mod kernel;
+mod import;
 mod machine;
 mod names;
 mod run;
 mod simtrace;
 mod stats;
+mod traces;
 mod verify;
 mod workload;
 
@@ -28,10 +30,13 @@ mod _opplab {
     use super::experiment::PyExperiment;
     #[pymodule_export]
     use super::kernel::bindings;
+    use super::import::{check_machine, fmax, import_machine, machine_checks};
     #[pymodule_export]
     use super::machine::PyMachine;
     #[pymodule_export]
     use super::names::names;
+    #[pymodule_export]
+    use super::traces::{find_recordings, verify_recording};
     #[pymodule_export]
     use super::verify::{families, find_vectors, verify_file};
     #[pymodule_export]

@@ -48,6 +48,11 @@ impl PyMachine {
         guard(py, || machine_to_toml(&self.inner))
     }
 
+    /// The same machine under another name.
+    fn renamed(&self, name: &str) -> Self {
+        Self { inner: Machine { name: name.to_owned(), ..self.inner.clone() } }
+    }
+
     /// Everything that the machine says, as dicts and lists.
     fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let machine = &self.inner;
@@ -61,6 +66,24 @@ impl PyMachine {
         };
         dict.set_item("invariance", invariance)?;
         dict.set_item("floor_uw", machine.floor_uw)?;
+        if let Some(processor) = &machine.processor {
+            let about = PyDict::new(py);
+            about.set_item("vendor", &processor.vendor)?;
+            about.set_item("family", processor.family)?;
+            about.set_item("model", processor.model)?;
+            about.set_item("stepping", processor.stepping)?;
+            about.set_item("model_name", &processor.model_name)?;
+            dict.set_item("processor", about)?;
+        }
+        if let Some(power) = &machine.package_power {
+            let about = PyDict::new(py);
+            about.set_item("tdp_uw", power.tdp_uw)?;
+            about.set_item("pl1_uw", power.pl1_uw)?;
+            about.set_item("pl1_window_ns", power.pl1_window_ns)?;
+            about.set_item("pl2_uw", power.pl2_uw)?;
+            about.set_item("pl2_window_ns", power.pl2_window_ns)?;
+            dict.set_item("package_power", about)?;
+        }
         let drivers = PyList::empty(py);
         for driver in std::iter::once(&machine.cpufreq).chain(&machine.other_drivers) {
             drivers.append(describe_driver(py, driver)?)?;
@@ -143,5 +166,8 @@ fn describe_cluster<'py>(py: Python<'py>, cluster: &Cluster) -> PyResult<Bound<'
     dict.set_item("idle", describe_idle(py, &cluster.idle)?)?;
     dict.set_item("cluster_idle", describe_idle(py, &cluster.cluster_idle)?)?;
     dict.set_item("efficiency_class", cluster.efficiency_class)?;
+    dict.set_item("base_khz", cluster.base_khz)?;
+    let turbo = cluster.turbo.iter().map(|bin| (bin.active_cores, bin.khz));
+    dict.set_item("turbo", turbo.collect::<Vec<_>>())?;
     Ok(dict)
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::error::{guard, raise};
 
-fn map_error(py: Python<'_>, error: &VerifyError) -> PyErr {
+pub(crate) fn map_error(py: Python<'_>, error: &VerifyError) -> PyErr {
     match error {
         VerifyError::Read { path, .. } if !path.exists() => raise(py, "InputError", format!("{error}", error = error)),
         _ => raise(py, "FormatError", error.to_string()),

@@ -134,6 +134,9 @@ impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
     fn energy_aware(&self) -> bool {
         self.engine.eas.is_some()
     }
+    fn notices_overutilized(&self) -> bool {
+        !self.engine.case.policy.no_overutilized
+    }
     fn llc_size(&self, cpu: usize) -> Option<u32> {
         Some(self.engine.topology.llc_size[self.engine.topology.llc_of[cpu] as usize])
     }

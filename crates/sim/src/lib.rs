@@ -20,6 +20,7 @@ mod queue;
 mod sched;
 mod setup;
 pub mod sink;
+pub mod study;
 mod task;
 mod topology;
 

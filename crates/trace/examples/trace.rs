@@ -1,4 +1,4 @@
-//! `trace info FILE [--format json]`, `trace events FILE NAME` (CSV), `trace export FILE OUT` (.dat, .txt or .pftrace),
+//! `trace info FILE [--format json]`, `trace events FILE NAME` (CSV), `trace export FILE OUT [NAME...]` (.dat, .txt or .pftrace),
 //! `trace repeat FILE TIMES OUT`, `trace bench FILE [NAME...]`, `trace pelt FILE`.
 
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ fn main() -> ExitCode {
         ["info", file] => info(file, false),
         ["info", file, "--format", "json"] | ["info", "--format", "json", file] => info(file, true),
         ["events", file, name] => events(file, name),
-        ["export", file, out] => export(file, out),
+        ["export", file, out, ref names @ ..] => export(file, out, names),
         ["repeat", file, times, out] => repeat(file, times, out),
         ["bench", file, ref names @ ..] => bench(file, names),
         ["pelt", file] => pelt(file),
         _ => {
             eprintln!(
-                "usage: trace info FILE [--format json] | events FILE NAME | export FILE OUT.(dat|txt|pftrace) | \
+                "usage: trace info FILE [--format json] | events FILE NAME | export FILE OUT.(dat|txt|pftrace) [NAME...] | \
                  repeat FILE TIMES OUT.dat | bench FILE [NAME...] | pelt FILE"
             );
             return ExitCode::from(2);
@@ -117,8 +117,12 @@ fn io_error(path: &str) -> impl Fn(std::io::Error) -> Error {
     move |source| Error::Io { path: path.into(), source }
 }
 
-fn export(file: &str, out: &str) -> Result<(), Error> {
-    let trace = TraceFile::open(file.as_ref())?.read(&ReadOptions::default())?;
+fn options_of(names: &[&str]) -> ReadOptions {
+    if names.is_empty() { ReadOptions::default() } else { ReadOptions::only(names) }
+}
+
+fn export(file: &str, out: &str, names: &[&str]) -> Result<(), Error> {
+    let trace = TraceFile::open(file.as_ref())?.read(&options_of(names))?;
     report(&trace.problems);
     let mut target = std::io::BufWriter::new(std::fs::File::create(out).map_err(io_error(out))?);
     let written = match out.rsplit('.').next() {
@@ -136,7 +140,7 @@ fn repeat(file: &str, times: &str, out: &str) -> Result<(), Error> {
 }
 
 fn bench(file: &str, names: &[&str]) -> Result<(), Error> {
-    let options = if names.is_empty() { ReadOptions::default() } else { ReadOptions::only(names) };
+    let options = options_of(names);
     let start = Instant::now();
     let trace = TraceFile::open(file.as_ref())?.read(&options)?;
     let seconds = start.elapsed().as_secs_f64();

@@ -12,6 +12,7 @@ use crate::format::{EventFormat, PageLayout, parse_format, parse_header_page};
 use crate::input::Data;
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{Chunk, Codec, CpuStream, MAX_PROBLEMS, Missed, Wanted, merge};
+use crate::text::Text;
 
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
@@ -746,6 +747,22 @@ impl<'a> TraceDat<'a> {
         }
     }
 
+    /// Latency tracers leave no pages but the text of their `trace` file.
+    fn stream_latency_text(
+        &mut self,
+        problems: Vec<Error>,
+        options: &ReadOptions,
+        sink: &mut dyn Sink,
+    ) -> Result<Outcome> {
+        let all: Vec<u8> = self.latency_text.iter().flat_map(|(_, text)| text.iter().copied()).collect();
+        let mut text = Text::open(&all, None);
+        let mut outcome = text.stream(options, sink)?;
+        self.text_schemas = text.schemas().to_vec();
+        outcome.problems.splice(0..0, problems);
+        outcome.problems.truncate(MAX_PROBLEMS);
+        Ok(outcome)
+    }
+
     fn time_ns(&self, time: u64) -> u64 {
         let time = match self.tsc {
             // As libtracecmd: 128-bit product, then the shift, then minus the offset's nanoseconds.
@@ -866,9 +883,10 @@ impl Reader for TraceDat<'_> {
     fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {
         let mut problems = std::mem::take(&mut self.problems);
         let mut streams = self.streams(&mut problems);
-        if !streams.is_empty() || self.latency_text.is_empty() {
-            options.check_names(&self.events.schemas)?;
+        if streams.is_empty() && !self.latency_text.is_empty() {
+            return self.stream_latency_text(problems, options, sink);
         }
+        options.check_names(&self.events.schemas)?;
         let mut events = std::mem::replace(&mut self.events, EventTable::new());
         let (stopped, missed, mut damage) = deliver(
             &mut streams,

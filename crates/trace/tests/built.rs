@@ -175,3 +175,16 @@ fn trace_cmd_reads_the_same() {
     );
     assert!(files >= 24);
 }
+
+#[test]
+fn the_text_of_a_latency_tracer_is_read() {
+    let mut bytes = build::file(Kind::PLAIN);
+    let at = bytes.windows(10).position(|w| w == b"flyrecord\0").unwrap();
+    bytes.truncate(at);
+    bytes.extend_from_slice(b"latency  \0# tracer: irqsoff\n");
+    bytes.extend_from_slice(b"  sh-7       1d..2.   12us : sched_wakeup: comm=a pid=3 prio=120 target_cpu=001\n");
+    let trace = read(bytes);
+    let table = trace.table("sched_wakeup").unwrap();
+    assert_eq!((table.time_ns[0], table.cpu.get(0), table.int("pid").unwrap().get(0)), (12_000, 1, 3));
+    assert!(trace.problems.is_empty(), "{:?}", trace.problems);
+}

@@ -78,7 +78,7 @@ fn machine(trace: &Path) -> Vec<CpuFacts> {
 
 /// Feeds the replay and compares it with each of the kernel's samples of tasks.
 struct Compare {
-    replay: PeltReplay<Box<dyn FnMut(&Sample)>>,
+    replay: PeltReplay<fn(&Sample)>,
     /// Number of samples by difference, where nothing before the trace matters any more.
     known: BTreeMap<u64, u64>,
     worst: (u64, String),
@@ -126,7 +126,7 @@ fn replayed_utilisation_is_near_the_kernels() {
     for path in kernel_traces() {
         let reader = TraceFile::open(&path).unwrap();
         let offset = reader.reader(&ReadOptions::default()).unwrap().meta().time_offset_ns;
-        let replay = PeltReplay::new(&machine(&path), offset, Box::new(|_: &Sample| {}) as Box<dyn FnMut(&Sample)>);
+        let replay = PeltReplay::new(&machine(&path), offset, (|_| {}) as fn(&Sample));
         let mut compare = Compare { replay, known: BTreeMap::new(), worst: (0, String::new()) };
         stream(&path, &mut compare);
         let name = path.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();

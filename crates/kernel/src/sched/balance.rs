@@ -79,6 +79,11 @@ pub trait BalanceFacts {
     fn asym_priority(&self, cpu: usize) -> i32;
     /// Energy-aware scheduling is on (`sched_energy_enabled()`).
     fn energy_aware(&self) -> bool;
+    /// CPUs beyond the tipping point are noticed; only a deliberately broken policy says no.
+    #[inline]
+    fn notices_overutilized(&self) -> bool {
+        true
+    }
     /// `sd_llc_size` of `cpu`, `None` if its cache has no shared state.
     fn llc_size(&self, cpu: usize) -> Option<u32>;
 }
@@ -294,7 +299,7 @@ pub fn update_sg_lb_stats<F: BalanceFacts>(
 ) -> (SgLbStats, bool, bool) {
     let mut stats = SgLbStats::default();
     let (mut overloaded, mut overutilized) = (false, false);
-    let (idle, energy_aware) = (facts.idle(), facts.energy_aware());
+    let (idle, tips) = (facts.idle(), facts.energy_aware() && facts.notices_overutilized());
     for cpu in group.span.as_set().iter().filter(|&cpu| cpus.contains(cpu)) {
         let rq = facts.cpu(cpu);
         stats.group_load = stats.group_load.wrapping_add(rq.load);
@@ -303,7 +308,7 @@ pub fn update_sg_lb_stats<F: BalanceFacts>(
         stats.sum_h_nr_running = stats.sum_h_nr_running.wrapping_add(rq.h_nr_queued);
         stats.sum_nr_running = stats.sum_nr_running.wrapping_add(rq.nr_running);
         overloaded |= rq.nr_running > 1;
-        overutilized |= energy_aware && rq.is_overutilized();
+        overutilized |= tips && rq.is_overutilized();
         if rq.nr_running == 0 && idle.contains(cpu) {
             stats.idle_cpus += 1;
             continue;

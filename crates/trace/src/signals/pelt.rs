@@ -157,7 +157,7 @@ pub struct PeltReplay<S, H = HalfLife32> {
     by_small_pid: Vec<u32>,
     samples: S,
     offset_ns: i64,
-    roles: Vec<Option<Role>>,
+    roles: Vec<Option<Box<Role>>>,
     half_life: std::marker::PhantomData<H>,
 }
 
@@ -572,6 +572,37 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         }
     }
 
+    /// A CPU's root queue at `time_ns`, without changing anything; `None` if nothing happened there yet.
+    pub fn peek_cpu(&self, cpu: u32, time_ns: u64) -> Option<Sample> {
+        let place = cpu as usize;
+        let rq = self.cpus.get(place).filter(|rq| rq.started)?;
+        let freq_scale = match rq.facts.freq_max_khz {
+            0 => 1024,
+            max => (u64::from(rq.freq_khz) << 10) / u64::from(max),
+        };
+        let recorded = rq.recorded.filter(|(_, at)| time_ns.wrapping_sub(*at) < RECORDED_HOLDS_NS);
+        let mut clock = recorded.map_or(rq.clock, |(clock, _)| clock);
+        if recorded.is_none() {
+            let clock_ns = self.clock_ns(place, time_ns);
+            clock.update_rq_clock(clock_ns, 0, rq.curr.is_none(), rq.facts.capacity, freq_scale.min(1024));
+        }
+        let has_curr = rq.curr.is_some_and(|curr| self.tasks[curr].class == Class::Fair);
+        let (mut cfs, mut unknown) = (rq.cfs, rq.unknown);
+        let now = clock.rq_clock_pelt();
+        cfs.update::<H>(now, CfsFacts { load_weight: rq.load_weight, nr_runnable: rq.nr_runnable, has_curr });
+        update_load_avg_se::<H>(now, &mut unknown, NOT_RUNNING);
+        Some(Sample {
+            time_ns,
+            cpu,
+            pid: None,
+            util_avg: cfs.avg.util_avg,
+            runnable_avg: cfs.avg.runnable_avg,
+            load_avg: cfs.avg.load_avg,
+            util_est: cfs.avg.util_est,
+            error_bound: unknown.util_avg,
+        })
+    }
+
     /// A task's signal at `time_ns`, without changing anything; `None` if the task was never seen.
     pub fn peek_task(&self, pid: i32, time_ns: u64) -> Option<Sample> {
         let task = &self.tasks[self.find(pid)?];
@@ -658,8 +689,8 @@ impl<S: Samples, H: HalfLife> Sink for PeltReplay<S, H> {
         }
         let time = event.time_ns;
         // Out of the list while the replay works, then back: the places are not copied.
-        let role = self.roles[index].take().unwrap_or_else(|| Role::of(event));
-        match &role {
+        let role = self.roles[index].take().unwrap_or_else(|| Box::new(Role::of(event)));
+        match &*role {
             Role::Other => {}
             Role::Switch(p) => {
                 let prev = (p.get(event, 0) as i32, p.get(event, 1));

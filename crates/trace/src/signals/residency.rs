@@ -43,7 +43,7 @@ pub struct Residency {
     /// Since when, and whether by a wake-up, a task is runnable without running.
     runnable: HashMap<i32, (u64, bool)>,
     sums: HashMap<(i32, u32, u32), u64>,
-    roles: Vec<Option<Role>>,
+    roles: Vec<Option<Box<Role>>>,
     last_ns: u64,
 }
 
@@ -145,15 +145,17 @@ impl Sink for Residency {
             self.roles.resize(index + 1, None);
         }
         self.last_ns = self.last_ns.max(event.time_ns);
-        let role = self.roles[index].take().unwrap_or_else(|| match event.schema.name.as_str() {
-            "sched_switch" => Role::Switch(Places::new(event.schema, ["prev_pid", "prev_state", "next_pid"])),
-            "sched_wakeup" | "sched_wakeup_new" => Role::Wakeup(Places::new(event.schema, ["pid"])),
-            "cpu_frequency" => Role::Frequency(Places::new(event.schema, ["state", "cpu_id"])),
-            "cpu_idle" => Role::Idle(Places::new(event.schema, ["state", "cpu_id"])),
-            _ => Role::Other,
+        let role = self.roles[index].take().unwrap_or_else(|| {
+            Box::new(match event.schema.name.as_str() {
+                "sched_switch" => Role::Switch(Places::new(event.schema, ["prev_pid", "prev_state", "next_pid"])),
+                "sched_wakeup" | "sched_wakeup_new" => Role::Wakeup(Places::new(event.schema, ["pid"])),
+                "cpu_frequency" => Role::Frequency(Places::new(event.schema, ["state", "cpu_id"])),
+                "cpu_idle" => Role::Idle(Places::new(event.schema, ["state", "cpu_id"])),
+                _ => Role::Other,
+            })
         });
         let now = event.time_ns;
-        match &role {
+        match &*role {
             Role::Other => {}
             Role::Switch(places) => self.switch(event, places),
             Role::Wakeup(places) => {

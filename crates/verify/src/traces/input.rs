@@ -250,6 +250,8 @@ pub struct Policy {
     pub max_khz: u32,
     /// `cpuinfo_min_freq` in kHz.
     pub min_khz: u32,
+    /// `scaling_cur_freq` in kHz before the workload.
+    pub cur_khz: u32,
     /// The driver's table, if it has one.
     pub table: Option<FreqTable>,
 }
@@ -356,6 +358,7 @@ impl Machine {
                 governor: at("scaling_governor").unwrap_or_default(),
                 max_khz: khz("cpuinfo_max_freq"),
                 min_khz: khz("cpuinfo_min_freq"),
+                cur_khz: khz("scaling_cur_freq"),
                 table: FreqTable::from_khz(&table).ok(),
             });
         }

@@ -11,7 +11,7 @@ use opplab_kernel::util_est::{UTIL_AVG_UNCHANGED, task_util_est_masked, util_est
 
 use super::input::{Ev, Kind};
 use super::report::{RecordingReport, UNEXPLAINED};
-use super::state::{ClassAvg, Pending, Queue, State, Task, UpdateFacts};
+use super::state::{ClassAvg, Pending, State, Task, UpdateFacts};
 
 const MISSING: &str = "a field that the probe does not have";
 
@@ -232,7 +232,7 @@ fn upd_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     let mut found = SchedAvg { util_avg: ev.u("util_avg")?, ..sums(ev)? };
     let root = state.group_queues.binary_search(&addr).is_err();
     let mut before_update = found;
-    let mut queue = state.queues.remove(&addr).unwrap_or_else(|| Queue { cpu, root, ..Queue::default() });
+    let mut queue = state.queues.remove(&addr).unwrap_or_default();
     if queue.avg.avg.last_update_time != 0 {
         before_update = SchedAvg { ..queue.avg.avg };
         // Takes out what left, without any time passing.
@@ -314,7 +314,7 @@ fn pelt_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) ->
         moved(ev, state, report, addr, cpu, &got);
     }
     let root = state.group_queues.binary_search(&addr).is_err();
-    let queue = state.queues.entry(addr).or_insert_with(|| Queue { cpu, root, ..Queue::default() });
+    let queue = state.queues.entry(addr).or_default();
     queue.avg.avg = got;
     queue.averages_known = true;
     queue.util_est_known = true;

@@ -13,14 +13,18 @@ pub mod input;
 mod load;
 mod place;
 mod report;
+pub mod signals;
 mod state;
 
 use std::path::Path;
 
-pub use report::{KindCount, RecordingReport};
+pub use report::{BIT_EXACT, KindCount, RecordingReport};
 
 use crate::VerifyError;
 use input::Recording;
+
+/// How near a rebuilt `util_avg` is to be, in units of 1024.
+pub const SIGNAL_LIMIT: u64 = 8;
 
 /// Recomputes every decision of the recording in folder `dir`.
 ///
@@ -43,6 +47,9 @@ pub fn verify(recording: &Recording) -> RecordingReport {
         place.event(&event, &state, &mut report);
         load::event(&event, &mut state, &mut report);
     }
+    let signals = signals::compare(recording, &state.group_queues);
+    report.signal("signal_tasks", &signals.tasks, SIGNAL_LIMIT);
+    report.signal("signal_queues", &signals.queues, SIGNAL_LIMIT);
     report
 }
 

@@ -319,13 +319,11 @@ impl Place {
         };
         let choice = select_idle_sibling(&facts, &query);
         self.recent.insert(call.pid, choice.recent_used_cpu);
-        let cause = if call.disturbed {
-            "another CPU's state changed during the placement"
-        } else if recent.is_none() {
-            "recent_used_cpu before the first wake-up"
-        } else {
-            UNEXPLAINED
-        };
+        if recent.is_none() && choice.cpu != chosen {
+            report.without_input("placement_idle", "recent_used_cpu before the first wake-up");
+            return;
+        }
+        let cause = if call.disturbed { "another CPU's state changed during the placement" } else { UNEXPLAINED };
         report.compare("placement_idle", ev.time_ns(), chosen, choice.cpu, cause);
     }
 }

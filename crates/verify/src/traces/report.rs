@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::signals::SignalError;
+
 /// The count of one kind of decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KindCount {
@@ -15,7 +17,26 @@ pub struct KindCount {
     pub without_input: BTreeMap<String, u64>,
     /// The first difference without a known cause, in words.
     pub first: Option<String>,
+    /// More in words.
+    pub note: Option<String>,
 }
+
+/// The kinds whose results follow from recorded integers alone: a single difference is an error.
+pub const BIT_EXACT: &[&str] = &[
+    "clock_pelt",
+    "clock_pelt_idle",
+    "compute_energy",
+    "effective_perf",
+    "freq_scale_ref",
+    "next_freq",
+    "pd_max_util",
+    "pelt_blocked_se",
+    "pelt_cfs",
+    "pelt_hw",
+    "pelt_se",
+    "raw_freq",
+    "util_est_se",
+];
 
 /// The cause of a difference that nothing explains.
 pub(super) const UNEXPLAINED: &str = "unexplained";
@@ -31,7 +52,7 @@ impl KindCount {
         let list = |causes: &BTreeMap<String, u64>| {
             causes.iter().map(|(cause, count)| format!("{count} {cause}")).collect::<Vec<_>>().join(", ")
         };
-        let mut parts = Vec::new();
+        let mut parts: Vec<String> = self.note.iter().cloned().collect();
         if !self.misses.is_empty() {
             parts.push(format!("differ: {}", list(&self.misses)));
         }
@@ -93,6 +114,26 @@ impl RecordingReport {
         } else {
             self.miss(kind, cause, || format!("at {time_ns} ns: recorded {expected:?}, computed {got:?}"));
         }
+    }
+
+    /// Adds the errors of a rebuilt signal: as many samples as lie within `limit` count as exact.
+    pub(super) fn signal(&mut self, kind: &'static str, error: &SignalError, limit: u64) {
+        let total = error.differences.len() as u64;
+        let exact = error.differences.partition_point(|&difference| difference <= limit) as u64;
+        let at = |percent| error.percentile(percent).unwrap_or(0);
+        let note = format!(
+            "within {limit} of 1024; p50 {} p99 {} max {}; {} samples with an unknown history",
+            at(50),
+            at(99),
+            at(100),
+            error.unknown
+        );
+        self.kinds.insert(kind, KindCount { exact, total, note: Some(note), ..KindCount::default() });
+    }
+
+    /// The kinds of [`BIT_EXACT`] that differ somewhere.
+    pub fn failures(&self) -> impl Iterator<Item = (&str, &KindCount)> {
+        self.rows().filter(|(kind, count)| BIT_EXACT.contains(kind) && count.exact != count.total)
     }
 
     /// The rows `recording kind exact total share remark`.

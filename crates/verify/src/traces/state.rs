@@ -29,10 +29,6 @@ pub(super) struct Task {
 /// A fair run queue: a CPU's root queue or a group's on a CPU.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queue {
-    /// Its CPU.
-    pub(super) cpu: usize,
-    /// It is the CPU's root queue.
-    pub(super) root: bool,
     /// Its averages after the last record.
     pub(super) avg: CfsAvg,
     /// The averages at the entry of the last update.

@@ -1,0 +1,116 @@
+//! The kernel's energy model in debugfs: `energy_model/<device>/{cpus,flags,ps:<kHz>/{frequency,power,cost,...}}`
+//! (kernel/power/energy_model.c, v5.0 and later).
+
+use crate::error::ImportError;
+use crate::facts::{CpuFacts, Facts, OppFacts, PolicyFacts, SourceKind};
+use crate::tree::SysTree;
+
+/// Where the folder is put in a tree.
+pub(crate) const FOLDER: &str = "/energy_model";
+
+/// The powers are microwatts (EM_PERF_DOMAIN_MICROWATTS); without it, milliwatts or nothing real.
+const MICROWATTS: u32 = 1 << 0;
+/// The costs are made up (EM_PERF_DOMAIN_ARTIFICIAL).
+const ARTIFICIAL: u32 = 1 << 2;
+/// What a class adds to cost and power of an artificial model (cppc_cpufreq.c: CPPC_EM_COST_GAP).
+const CLASS_GAP: u64 = opplab_kernel::cppc::CPPC_EM_COST_GAP;
+
+/// Reads what is below `folder` of the tree into `facts`. CPUs that it names and `facts` does not know are added only
+/// if `facts` knows no CPU at all.
+pub(crate) fn read(tree: &SysTree, folder: &str, facts: &mut Facts) -> Result<(), ImportError> {
+    let alone = facts.cpus.is_empty();
+    for device in tree.children(folder) {
+        let path = format!("{folder}/{device}");
+        let Some(cpus) = tree.cpus(&format!("{path}/cpus"))? else { continue };
+        let flags = tree.number32(&format!("{path}/flags"))?.unwrap_or(0);
+        let mut states: Vec<OppFacts> = Vec::new();
+        let mut performance = 0;
+        for name in tree.children(&path) {
+            if !name.starts_with("ps:") {
+                continue;
+            }
+            let read = |file: &str| tree.number(&format!("{path}/{name}/{file}"));
+            let khz = tree.number32(&format!("{path}/{name}/frequency"))?;
+            let Some(khz) = khz else { return Err(tree.error(&format!("{path}/{name}/frequency"), "it is missing")) };
+            let power = read("power")?.unwrap_or(0);
+            performance = performance.max(read("performance")?.unwrap_or(0));
+            states.push(OppFacts {
+                khz,
+                uv: 0,
+                power_uw: match flags {
+                    flags if flags & ARTIFICIAL != 0 => 0,
+                    flags if flags & MICROWATTS != 0 => power,
+                    _ => power.saturating_mul(1000),
+                },
+                cost: read("cost")?.unwrap_or(0),
+                inefficient: read("inefficient")?.is_some_and(|flag| flag != 0),
+            });
+        }
+        states.sort_by_key(|state| state.khz);
+        facts.tell("energy_model", path.clone());
+        let Some(&first) = cpus.first() else { continue };
+        if alone {
+            for &cpu in &cpus {
+                let capacity = u32::try_from(performance).ok().filter(|&capacity| capacity != 0);
+                if facts.cpus.insert(cpu, CpuFacts { capacity, ..CpuFacts::default() }).is_some() {
+                    return Err(tree.error(&format!("{path}/cpus"), format!("CPU {cpu} is in two performance domains")));
+                }
+            }
+            facts.tell("cpus", format!("{path}/cpus"));
+        }
+        if flags & ARTIFICIAL != 0 {
+            // power = 204 * class + step, and a step is at most 1024 / 20.
+            let lowest = states.first().map_or(0, |state| state.cost);
+            let class = u32::try_from(lowest / CLASS_GAP).ok();
+            for cpu in &cpus {
+                if let Some(of_cpu) = facts.cpus.get_mut(cpu) {
+                    of_cpu.efficiency_class = class;
+                }
+            }
+            facts.tell("efficiency_class", format!("{path}: cost of the lowest state / {CLASS_GAP}"));
+        }
+        if let Some(policy) = facts.policies.values_mut().find(|policy| policy.cpus.contains(&first)) {
+            policy.em_flags = Some(flags);
+            if flags & ARTIFICIAL == 0 {
+                merge(policy, states);
+                facts.tell("opp power", format!("{path}/ps:*/power"));
+            }
+        } else if alone {
+            let policy = PolicyFacts {
+                id: first,
+                min_khz: states.first().map(|state| state.khz),
+                max_khz: states.last().map(|state| state.khz),
+                cpus,
+                opps: states,
+                em_flags: Some(flags),
+                ..PolicyFacts::default()
+            };
+            facts.policies.insert(first, policy);
+            facts.tell("opps", format!("{path}/ps:*"));
+        }
+    }
+    Ok(())
+}
+
+/// Gives the policy's OPPs their powers; without a table of its own the policy takes the model's.
+fn merge(policy: &mut PolicyFacts, states: Vec<OppFacts>) {
+    if policy.opps.is_empty() {
+        policy.opps = states;
+        return;
+    }
+    for opp in &mut policy.opps {
+        if let Some(state) = states.iter().find(|state| state.khz == opp.khz) {
+            *opp = OppFacts { uv: opp.uv, ..*state };
+        }
+    }
+}
+
+/// Imports a folder that was read into a tree at [`FOLDER`].
+pub(crate) fn import(name: &str, source: &str, tree: &SysTree) -> Result<Facts, ImportError> {
+    let mut facts = Facts::new(name, SourceKind::EnergyModel, source);
+    read(tree, FOLDER, &mut facts)?;
+    if facts.cpus.is_empty() {
+        return Err(ImportError::whole(source, "no performance domain of CPUs is in it"));
+    }
+    Ok(facts)
+}

@@ -1,0 +1,136 @@
+//! Perfetto Wattson's power curves: `cpu_1d.csv` (policy and frequency) and `cpu_2d.csv` (and another policy's
+//! frequency, on which static and interconnect power depend). Powers in mW; `active` is one busy CPU.
+//!
+//! Of the second table the rows with the lowest other frequency are taken: the CPUs' own part. How many CPUs a policy
+//! has is not told; a policy's number is its first CPU, so all but the last follow from the next one's number.
+
+use std::collections::BTreeMap;
+
+use crate::error::{ImportError, shorten};
+use crate::facts::{CpuFacts, Facts, IdleFacts, OppFacts, PolicyFacts, PowerPoint, SourceKind};
+
+/// Whether `text` is one of the tables.
+pub(crate) fn sniff(text: &str) -> bool {
+    text.starts_with("device,policy,freq_khz,")
+}
+
+/// Imports one or both tables, as (file, text).
+pub(crate) fn import(name: &str, source: &str, tables: &[(String, String)]) -> Result<Facts, ImportError> {
+    let mut facts = Facts::new(name, SourceKind::Wattson, source);
+    let mut points: BTreeMap<(u32, u32), (u64, PowerPoint)> = BTreeMap::new();
+    for (file, text) in tables {
+        table(file, text, &mut facts, &mut points)?;
+    }
+    if points.is_empty() {
+        return Err(ImportError::whole(source, "no power of any frequency is in it"));
+    }
+    facts.power = points.into_values().map(|(_, point)| point).collect();
+    let mut ids: Vec<u32> = facts.power.iter().map(|point| point.policy).collect();
+    ids.dedup();
+    for (index, &id) in ids.iter().enumerate() {
+        let end = ids.get(index + 1).copied().unwrap_or_else(|| (id + 1).max(8)).clamp(id + 1, id + 64);
+        if index + 1 == ids.len() {
+            facts.notes.push(format!(
+                "policy {id} is taken to have CPUs {id}-{}: phones have 8, the file does not say",
+                end - 1
+            ));
+        }
+        for cpu in id..end {
+            // Two idle states, of which only the powers are told.
+            let state = |name: &str, latency_ns: u64, residency_ns: u64| IdleFacts {
+                name: name.to_owned(),
+                entry_latency_ns: 0,
+                latency_ns,
+                residency_ns,
+                disabled: false,
+            };
+            let idle = vec![state("WFI", 1_000, 1_000), state("idle1", 300_000, 2_000_000)];
+            facts.cpus.insert(cpu, CpuFacts { idle, ..CpuFacts::default() });
+        }
+        let opps: Vec<OppFacts> = facts
+            .power
+            .iter()
+            .filter(|point| point.policy == id)
+            .map(|point| OppFacts { khz: point.khz, power_uw: point.active_uw, ..OppFacts::default() })
+            .collect();
+        facts.policies.insert(
+            id,
+            PolicyFacts {
+                id,
+                cpus: (id..end).collect(),
+                min_khz: opps.first().map(|opp| opp.khz),
+                max_khz: opps.last().map(|opp| opp.khz),
+                opps,
+                ..PolicyFacts::default()
+            },
+        );
+    }
+    facts.notes.push("latencies of the idle states are assumed (1 us, 300 us), their powers are told".to_owned());
+    facts.notes.push("capacities are not told: all clusters have 1024".to_owned());
+    Ok(facts)
+}
+
+fn table(
+    file: &str,
+    text: &str,
+    facts: &mut Facts,
+    points: &mut BTreeMap<(u32, u32), (u64, PowerPoint)>,
+) -> Result<(), ImportError> {
+    let mut lines = text.lines().enumerate();
+    let head: Vec<&str> = lines.next().map_or_else(Vec::new, |(_, line)| line.split(',').collect());
+    let column = |name: &str| {
+        head.iter()
+            .position(|known| *known == name)
+            .ok_or_else(|| ImportError::line(file, 1, format!("there is no column `{name}`")))
+    };
+    let (device, policy, khz) = (column("device")?, column("policy")?, column("freq_khz")?);
+    let powers = [column("static")?, column("active")?, column("idle0")?, column("idle1")?];
+    let other = head.iter().position(|known| *known == "dep_freq");
+    for (index, line) in lines {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let fault = |message: String| ImportError::line(file, index + 1, message);
+        let cells: Vec<&str> = line.split(',').collect();
+        if cells.len() != head.len() {
+            return Err(fault(format!("{} cells, but the head has {}", cells.len(), head.len())));
+        }
+        let whole = |at: usize| -> Result<u32, ImportError> {
+            let words = cells[at].trim();
+            words.parse().map_err(|_| fault(format!("{}: `{}` is not a whole number", head[at], shorten(words))))
+        };
+        let uw = |at: usize| -> Result<u64, ImportError> {
+            let words = cells[at].trim();
+            let mw: f64 =
+                words.parse().map_err(|_| fault(format!("{}: `{}` is not a number", head[at], shorten(words))))?;
+            if !(0.0..1e6).contains(&mw) {
+                return Err(fault(format!("{}: {mw} mW is no power of a CPU", head[at])));
+            }
+            Ok((mw * 1000.0).round() as u64)
+        };
+        if facts.power.is_empty() && points.is_empty() {
+            facts.name = cells[device].trim().to_owned();
+        }
+        let key = (whole(policy)?, whole(khz)?);
+        if key.0 >= 4096 {
+            return Err(fault(format!("policy {} is beyond any CPU", key.0)));
+        }
+        let dependent = u64::from(other.map(whole).transpose()?.unwrap_or(0));
+        let point = PowerPoint {
+            policy: key.0,
+            khz: key.1,
+            static_uw: uw(powers[0])?,
+            active_uw: uw(powers[1])?,
+            idle0_uw: uw(powers[2])?,
+            idle1_uw: uw(powers[3])?,
+        };
+        let known = points.entry(key).or_insert((dependent, point));
+        if dependent < known.0 {
+            *known = (dependent, point);
+        }
+    }
+    facts.tell("power", format!("{file}: static, active, idle0, idle1"));
+    facts.tell("opps", format!("{file}: policy, freq_khz"));
+    facts.tell("cpus", format!("{file}: policy"));
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Machines from dumps and the like: crate `import`, with reports as JSON text.
+
+use std::path::Path;
+
+use opplab_import::fmax::{FmaxInput, fmax as fmax_of};
+use opplab_import::{Facts, Imported, SourceError, check, import, to_machine};
+use opplab_model::file::parse_machine;
+use opplab_model::machine::{Machine, TurboBin};
+use opplab_model::tree::{Node, to_json};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+use crate::error::{guard, model_error, raise};
+use crate::machine::PyMachine;
+
+fn source_error(py: Python<'_>, error: SourceError) -> PyErr {
+    match error {
+        SourceError::Io(file, error) => PyOSError::new_err((error.raw_os_error(), error.to_string(), file)),
+        SourceError::Import(error) => raise(py, "InputError", error.to_string()),
+    }
+}
+
+fn read(py: Python<'_>, path: &str) -> PyResult<(Facts, Imported)> {
+    let result = guard(py, || {
+        let facts = import(Path::new(path))?;
+        let imported = to_machine(&facts)?;
+        Ok((facts, imported))
+    })?;
+    result.map_err(|error| source_error(py, error))
+}
+
+fn texts(list: &[String]) -> Option<Node> {
+    Some(Node::list(list.iter().map(Node::str)))
+}
+
+fn pairs(list: &[(String, String)]) -> Option<Node> {
+    Some(Node::list(list.iter().map(|(what, place)| Node::list([Node::str(what), Node::str(place)]))))
+}
+
+/// Imports a source: the machine, and as JSON what was told, what is missing and what was filled from a default.
+#[pyfunction]
+pub(crate) fn import_machine(py: Python<'_>, path: &str) -> PyResult<(PyMachine, String)> {
+    let (facts, imported) = read(py, path)?;
+    let report = Node::table([
+        ("source", Some(Node::str(facts.kind.name()))),
+        ("kernel", facts.kernel.as_ref().map(Node::str)),
+        ("told", pairs(&facts.told)),
+        ("missing", texts(&imported.missing)),
+        ("defaults", pairs(&imported.defaults)),
+        ("notes", texts(&imported.notes)),
+    ]);
+    Ok((PyMachine { inner: imported.machine }, to_json(&report)))
+}
+
+/// What a source or a machine file tells: exactly one of `path` and `text` (a machine file called `file`) is given.
+fn facts_or_file(py: Python<'_>, path: &str, text: Option<&str>) -> PyResult<(Option<Facts>, Machine, FmaxInput)> {
+    if let Some(text) = text {
+        let machine = guard(py, || parse_machine(path, text))?.map_err(|error| model_error(py, error))?;
+        let input = FmaxInput::of_machine(&machine);
+        return Ok((None, machine, input));
+    }
+    let (facts, imported) = read(py, path)?;
+    let input = FmaxInput::of_facts(&facts, &imported);
+    Ok((Some(facts), imported.machine, input))
+}
+
+/// The f_max report of a source, or of a machine file if its `text` is given, as JSON. `published` are turbo bins
+/// (active cores, kHz) of the same processor from elsewhere.
+#[pyfunction]
+#[pyo3(signature = (path, text, published_name, published))]
+pub(crate) fn fmax(
+    py: Python<'_>,
+    path: &str,
+    text: Option<&str>,
+    published_name: &str,
+    published: Vec<(u32, u32)>,
+) -> PyResult<String> {
+    let (_, _, input) = facts_or_file(py, path, text)?;
+    let bins: Vec<TurboBin> = published.iter().map(|&(active_cores, khz)| TurboBin { active_cores, khz }).collect();
+    let given = (!bins.is_empty()).then_some((published_name, &bins[..]));
+    guard(py, || to_json(&fmax_of(&input, given).node()))
+}
+
+/// The findings about a source, or a machine file if its `text` is given, as JSON.
+#[pyfunction]
+#[pyo3(signature = (path, text))]
+pub(crate) fn check_machine(py: Python<'_>, path: &str, text: Option<&str>) -> PyResult<String> {
+    let (facts, machine, input) = facts_or_file(py, path, text)?;
+    guard(py, || to_json(&check::node(&check::check(facts.as_ref(), &machine, &fmax_of(&input, None)))))
+}
+
+/// The checks that [`check_machine`] makes: (name, what it looks at).
+#[pyfunction]
+pub(crate) fn machine_checks() -> Vec<(&'static str, &'static str)> {
+    check::CHECKS.to_vec()
+}

@@ -1,0 +1,111 @@
+"""Adaptive stopping: as many iterations as the intervals need, the same ones whatever the executor and the kills."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import opplab
+import opplab.catalog
+from opplab import results
+from opplab.confidence import paired_half
+from opplab.errors import FormatError, InputError
+from opplab.store import Store
+from opplab.sweep import Until, run_cases
+
+CI = 1.5
+
+
+def load(iterations: int = 8) -> opplab.Experiment:
+    return opplab.Experiment.load("juno-eas", iterations=iterations, seconds=0.1, until_ci=CI)
+
+
+@pytest.fixture(scope="module")
+def stopped() -> pl.DataFrame:
+    return load().run(jobs=2)
+
+
+def test_every_point_stops_at_the_first_iteration_that_is_enough(stopped: pl.DataFrame) -> None:
+    """Checked against a full sweep: not one iteration too few or too many."""
+    full = opplab.Experiment.load("juno-eas", iterations=8, seconds=0.1).run()
+    pairs = load().pairs
+    energy = full.filter(pl.col("metric") == "energy")
+    expected = {}
+    for (benchmark, param), part in energy.group_by("benchmark", "param", maintain_order=True):
+        by = {policy[0]: own.sort("iteration")["value"].to_list() for policy, own in part.group_by("policy")}
+        for n in range(3, 9):
+            halves = [paired_half(by[base][:n], by[new][:n]) for base, new in pairs]
+            if n == 8 or all(half is not None and half <= CI for half in halves):
+                expected[benchmark, param] = n
+                break
+    found = stopped.group_by("benchmark", "param").agg(pl.col("iteration").n_unique()).rows()
+    assert {(benchmark, param): n for benchmark, param, n in found} == expected
+    assert len(set(expected.values())) > 1, "the limit should tell points apart"
+    kept = full.join(stopped, on=["policy", "benchmark", "param", "iteration", "metric"], how="semi")
+    assert kept.equals(stopped)
+
+
+def test_resumed_and_wider_folders_give_the_same(stopped: pl.DataFrame, tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    assert load().run(folder, jobs=1).equals(stopped)
+    for file in sorted((folder / "cases").iterdir())[::3]:
+        file.unlink()
+    assert load().run(folder, jobs=3).equals(stopped)
+    # A folder that holds all iterations already.
+    everything = opplab.Experiment.load("juno-eas", iterations=8, seconds=0.1)
+    everything.run(folder)
+    assert load().run(folder).equals(stopped)
+
+
+def test_command_and_status(stopped: pl.DataFrame, tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    options = ["--iterations", "8", "--seconds", "0.1", "--until-ci", f"{CI}%", "--no-report"]
+    command = [sys.executable, "-m", "opplab.cli", "run", "juno-eas", "-o", str(folder), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    spared = 36 * 8 - stopped.select("policy", "benchmark", "param", "iteration").n_unique()
+    assert f"{spared} were not needed" in done.stderr
+    assert results.read(folder).equals(stopped)
+    status = [sys.executable, "-m", "opplab.cli", "status", str(folder)]
+    said = subprocess.run([*status], capture_output=True, text=True, check=True).stdout
+    assert f"0 left, 0 failed, {spared} not needed" in said
+    rows = json.loads(subprocess.run([*status, "--format", "json"], capture_output=True, check=True).stdout)
+    assert Counter(row["state"] for row in rows) == {"finished": 36 * 8 - spared, "not needed": spared}
+
+
+def test_file_and_its_mistakes(tmp_path: Path) -> None:
+    text = Path(opplab.catalog.find("experiment", "juno-eas")).read_text()
+    file = tmp_path / "mine.toml"
+    file.write_text(text.replace("baseline =", 'until = { ci = "2%", metric = "energy:A53", min = 4 }\nbaseline ='))
+    until = opplab.Experiment.load(file).until
+    assert until is not None
+    assert (until.ci, until.metric, until.least) == (2.0, "energy:A53", 4)
+    file.write_text(text.replace("baseline =", 'until = { ci = "2" }\nbaseline ='))
+    with pytest.raises(FormatError, match=r"mine.toml:8:16: `2` is no share"):
+        opplab.Experiment.load(file)
+    with pytest.raises(InputError, match="not possible"):
+        opplab.Experiment.load("juno-eas", until_ci=0)
+    small = opplab.Experiment.load("juno-eas", iterations=3, seconds=0.01)
+    with pytest.raises(InputError, match="'energie'"):
+        run_cases(small.cases, until=Until(1, small.pairs, "energie"))
+
+
+def test_a_failed_case_does_not_keep_a_point_from_stopping(tmp_path: Path) -> None:
+    experiment = load()
+    store = Store(tmp_path / "store")
+    store.create(experiment.manifest())
+    first = experiment.cases[0]
+    store.put_failure(first.hash, first.label, "the lamp is out")
+    tally = run_cases(experiment.cases, store, until=experiment.until)
+    assert tally.failed == 1
+    assert tally.done + tally.failed + tally.spared == tally.total
+
+
+def test_policies_without_a_pair_count_by_their_mean() -> None:
+    until = Until(5.0)
+    assert until.enough({"a": [100.0, 101.0, 99.0]})
+    assert not until.enough({"a": [100.0, 101.0, 99.0], "b": [100.0, 150.0, 50.0]})
+    assert not until.enough({"a": [100.0]})
