@@ -83,6 +83,7 @@ class Report:
 
         unit = self.blocks[0].unit if self.blocks else "J"
         has_published = any(line.published_base is not None for block in self.blocks for line in block.lines)
+        columns = _columns(self.blocks, has_published)
         return environment.get_template("report.html").render(
             title=self.title,
             subtitle=self.subtitle,
@@ -96,11 +97,8 @@ class Report:
             has_published=has_published,
             energy=[panel(*made) for made in _energy_panels(means, classes, self.published, self.metric, unit)],
             change=[panel(*made) for made in _change_panels(self.blocks, classes)],
-            columns=[name for name, _ in _columns(self.blocks, has_published)],
-            groups=[
-                (group, len(list(run)))
-                for group, run in groupby(_columns(self.blocks, has_published), lambda one: one[1])
-            ],
+            columns=[name for name, _ in columns],
+            groups=[(group, len(list(run))) for group, run in groupby(columns, lambda one: one[1])],
             rows=_rows(self.blocks, has_published),
             unit=unit,
             residency=[
