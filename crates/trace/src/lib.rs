@@ -43,6 +43,7 @@ pub use event::{Event, FieldDef, Kind, RawList, Schema, Sink, Value};
 pub use input::Data;
 pub use reader::{Meta, Outcome, ReadOptions, Reader};
 pub use ring::Missed;
+pub use text::markers;
 
 /// An open reader, or why there is none.
 type Opened<'a> = Result<Box<dyn Reader + 'a>>;

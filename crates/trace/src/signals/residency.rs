@@ -4,7 +4,7 @@
 //! Times are counted between the first and the last event; what a CPU did before its first event of a kind is unknown and counted
 //! nowhere.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use super::{Places, prev_state};
@@ -42,6 +42,8 @@ pub struct Residency {
     cpus: Vec<CpuState>,
     /// Since when, and whether by a wake-up, a task is runnable without running.
     runnable: HashMap<i32, (u64, bool)>,
+    /// Of these, who was seen to be queued.
+    queued: HashSet<i32>,
     sums: HashMap<(i32, u32, u32), u64>,
     roles: Vec<Option<Box<Role>>>,
     last_ns: u64,
@@ -60,7 +62,8 @@ struct CpuState {
 enum Role {
     Other,
     Switch(Places<3>),
-    Wakeup(Places<1>),
+    /// And whether the task is queued (`sched_wakeup`) or about to be (`sched_waking`).
+    Wakeup(Places<1>, bool),
     Frequency(Places<2>),
     Idle(Places<2>),
 }
@@ -133,6 +136,7 @@ impl Residency {
         if next != 0
             && let Some((since, woken)) = self.runnable.remove(&next)
         {
+            self.queued.remove(&next);
             self.waits.push(Wait { pid: next, cpu, time_ns: now, wait_ns: now.saturating_sub(since), woken });
         }
     }
@@ -148,7 +152,8 @@ impl Sink for Residency {
         let role = self.roles[index].take().unwrap_or_else(|| {
             Box::new(match event.schema.name.as_str() {
                 "sched_switch" => Role::Switch(Places::new(event.schema, ["prev_pid", "prev_state", "next_pid"])),
-                "sched_wakeup" | "sched_wakeup_new" => Role::Wakeup(Places::new(event.schema, ["pid"])),
+                "sched_wakeup" | "sched_wakeup_new" => Role::Wakeup(Places::new(event.schema, ["pid"]), true),
+                "sched_waking" => Role::Wakeup(Places::new(event.schema, ["pid"]), false),
                 "cpu_frequency" => Role::Frequency(Places::new(event.schema, ["state", "cpu_id"])),
                 "cpu_idle" => Role::Idle(Places::new(event.schema, ["state", "cpu_id"])),
                 _ => Role::Other,
@@ -158,12 +163,19 @@ impl Sink for Residency {
         match &*role {
             Role::Other => {}
             Role::Switch(places) => self.switch(event, places),
-            Role::Wakeup(places) => {
+            Role::Wakeup(places, queued) => {
                 let pid = places.get(event, 0) as i32;
                 // A task that runs is not woken by this: the wake-up only reset its state.
                 let runs = self.cpus.iter().any(|cpu| cpu.running.is_some_and(|(running, _)| running == pid));
                 if !runs {
-                    self.runnable.entry(pid).or_insert((now, true));
+                    // Counted from the wake-up; from the waking where a trace (Perfetto's compact form) has nothing else.
+                    let entry = self.runnable.entry(pid).or_insert((now, true));
+                    if *queued && entry.1 && !self.queued.contains(&pid) {
+                        *entry = (now, true);
+                    }
+                    if *queued {
+                        self.queued.insert(pid);
+                    }
                 }
             }
             Role::Frequency(places) => {
