@@ -26,6 +26,7 @@ mod perfetto;
 mod reader;
 pub mod render;
 mod ring;
+mod schedbt;
 pub mod signals;
 mod text;
 mod tracedat;
@@ -43,6 +44,7 @@ pub use event::{Event, FieldDef, Kind, RawList, Schema, Sink, Value};
 pub use input::Data;
 pub use reader::{Meta, Outcome, ReadOptions, Reader};
 pub use ring::Missed;
+pub use text::markers;
 
 /// An open reader, or why there is none.
 type Opened<'a> = Result<Box<dyn Reader + 'a>>;
@@ -62,8 +64,15 @@ const READERS: &[Format] = &[
     Format { sniff: perfetto::sniff, open: |data, options| Ok(Box::new(perfetto::Perfetto::open(data, options))) },
     Format {
         sniff: pages::sniff_tar,
-        open: |data, options| Ok(Box::new(pages::Pages::open(&pages::tar_files(data), options)?)),
+        open: |data, options| {
+            let files = pages::tar_files(data);
+            match files.iter().find(|(_, content)| schedbt::sniff(content)) {
+                Some((_, log)) => Ok(Box::new(schedbt::SchedBt::open(log))),
+                None => Ok(Box::new(pages::Pages::open(&files, options)?)),
+            }
+        },
     },
+    Format { sniff: schedbt::sniff, open: |data, _| Ok(Box::new(schedbt::SchedBt::open(data))) },
     Format { sniff: text::sniff, open: |data, _| Ok(Box::new(text::Text::open(data, Some(data)))) },
     Format { sniff: pages::sniff_pages, open: |data, options| Ok(Box::new(pages::Pages::open_single(data, options)?)) },
 ];

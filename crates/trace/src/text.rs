@@ -612,6 +612,27 @@ impl<'a> Text<'a> {
             return ControlFlow::Continue(());
         }
         fields(line.event, line.rest, &mut scratch.pairs);
+        self.send(index, line, scratch, sink)
+    }
+
+    /// Delivers a line whose pairs are known.
+    fn deliver_pairs<'v>(
+        &mut self,
+        line: &Line<'v>,
+        scratch: &mut Scratch<'v>,
+        sink: &mut dyn Sink,
+    ) -> ControlFlow<()> {
+        let index = self.schema_of(line, &ReadOptions::default());
+        self.send(index, line, scratch, sink)
+    }
+
+    fn send<'v>(
+        &mut self,
+        index: usize,
+        line: &Line<'v>,
+        scratch: &mut Scratch<'v>,
+        sink: &mut dyn Sink,
+    ) -> ControlFlow<()> {
         self.place(index, &scratch.pairs, &mut scratch.values);
         let event = Event {
             schema: &self.schemas[index],
@@ -625,6 +646,93 @@ impl<'a> Text<'a> {
         };
         sink.event(&event)
     }
+}
+
+/// Printed texts of a trace as events of their own.
+///
+/// rt-app's `rtapp_loop: event=start …`, devlib's `cpu_frequency_devlib: state=… cpu_id=…` and any other `name: key=value …` become
+/// tables of that name; a text that begins with `evt=name` too; atrace's `B|pid|name`, `E|pid`, `C|pid|name|value`,
+/// `S|pid|name|cookie` and `F|…` become the table `atrace`. Other texts are left alone.
+pub fn markers(trace: &crate::Trace) -> crate::Trace {
+    let options = ReadOptions::default();
+    let mut text = Text::open(&[], None);
+    let mut columns = crate::Columns::new(false);
+    let mut scratch = Scratch::default();
+    for place in crate::write::rows_in_order(trace) {
+        let table = &trace.tables[place.table];
+        if !matches!(table.name.as_str(), "print" | "tracing_mark_write" | "bprint" | "bputs") {
+            continue;
+        }
+        let printed = table.fields.iter().find_map(|field| match &field.column {
+            crate::Column::Text(texts) => Some(texts.get(place.row)),
+            _ => None,
+        });
+        let Some(printed) = printed.map(<[u8]>::trim_ascii) else { continue };
+        let line = Line {
+            comm: b"",
+            pid: table.pid.get(place.row) as i32,
+            cpu: table.cpu.get(place.row) as u32,
+            time_ns: table.time_ns[place.row],
+            system: b"",
+            event: b"",
+            rest: printed,
+        };
+        let delivered = if let Some(pairs) = atrace(printed) {
+            scratch.pairs = pairs;
+            text.deliver_pairs(&Line { event: b"atrace", ..line }, &mut scratch, &mut columns)
+        } else if let Some((name, rest)) = marker_name(printed) {
+            text.deliver(&Line { event: name, rest, ..line }, &options, &mut scratch, &mut columns)
+        } else {
+            continue;
+        };
+        if delivered.is_break() {
+            break;
+        }
+    }
+    let (mut tables, strings) = columns.finish();
+    // Whose name follows from the pid, as in the trace itself.
+    tables.iter_mut().for_each(|table| table.comm = None);
+    tables.sort_by(|a, b| a.name.cmp(&b.name));
+    let (missed, problems) = (Vec::new(), Vec::new());
+    crate::Trace { meta: trace.meta.clone(), tables, strings, tasks: trace.tasks.clone(), missed, problems }
+}
+
+/// `name: key=value …` or `evt=name key=value …`.
+fn marker_name(printed: &[u8]) -> Option<(&[u8], &[u8])> {
+    let is_name = |name: &[u8]| {
+        !name.is_empty() && name.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'_') && !name[0].is_ascii_digit()
+    };
+    if let Some(rest) = printed.strip_prefix(b"evt=") {
+        let (name, rest) = next_token(rest);
+        return is_name(name).then_some((name, rest.trim_ascii()));
+    }
+    let colon = printed.iter().position(|&b| b == b':')?;
+    let (name, rest) = (&printed[..colon], printed[colon + 1..].trim_ascii());
+    let first = next_token(rest).0;
+    let has_pair = first.iter().position(|&b| b == b'=').is_some_and(|equals| key_start(first, equals) == Some(0));
+    (is_name(name) && has_pair).then_some((name, rest))
+}
+
+/// `B|598|some event` and its kin.
+fn atrace(printed: &[u8]) -> Option<Vec<Pair<'_>>> {
+    let kind = printed.get(..1).filter(|kind| b"BECSFIGHN".contains(&kind[0]))?;
+    if printed.len() > 1 && printed[1] != b'|' {
+        return None;
+    }
+    let mut parts = printed.splitn(4, |&b| b == b'|').skip(1);
+    let mut pairs: Vec<Pair<'_>> = vec![(b"kind", Value::Str(kind), Kind::Str)];
+    match parts.next() {
+        Some(tgid) => pairs.push((b"tgid", number(tgid)?.0, INT)),
+        None if kind != b"E" => return None,
+        None => {}
+    }
+    if let Some(name) = parts.next() {
+        pairs.push((b"name", Value::Str(name), Kind::Str));
+    }
+    if let Some(value) = parts.next().and_then(number) {
+        pairs.push((b"value", value.0, INT));
+    }
+    Some(pairs)
 }
 
 #[derive(Default)]

@@ -49,7 +49,6 @@ pub(crate) struct RawParts {
 struct TscToNsec {
     mult: u32,
     shift: u32,
-    offset: u64,
 }
 
 /// Events by id, and how to find the id in a record; shared by all formats that hold ring-buffer pages.
@@ -531,11 +530,8 @@ impl<'a> TraceDat<'a> {
             }
             id::TSC2NSEC if data.len() >= 16 => {
                 let big = self.meta.big_endian;
-                let tsc = TscToNsec {
-                    mult: read_uint(&data[..4], big) as u32,
-                    shift: read_uint(&data[4..8], big) as u32,
-                    offset: read_uint(&data[8..16], big),
-                };
+                let tsc =
+                    TscToNsec { mult: read_uint(&data[..4], big) as u32, shift: read_uint(&data[4..8], big) as u32 };
                 if tsc.mult != 0 && tsc.shift < 64 {
                     self.tsc = Some(tsc);
                 }
@@ -765,11 +761,8 @@ impl<'a> TraceDat<'a> {
 
     fn time_ns(&self, time: u64) -> u64 {
         let time = match self.tsc {
-            // As libtracecmd: 128-bit product, then the shift, then minus the offset's nanoseconds.
-            Some(tsc) => {
-                let ns = |t: u64| ((u128::from(t) * u128::from(tsc.mult)) >> tsc.shift) as u64;
-                ns(time).wrapping_sub(tsc.offset)
-            }
+            // 128-bit product, then the shift. The option's third number is not used, as trace-cmd report 3.1.6 does not either.
+            Some(tsc) => ((u128::from(time) * u128::from(tsc.mult)) >> tsc.shift) as u64,
             None => time,
         };
         time.wrapping_add(self.meta.time_offset_ns as u64)

@@ -139,7 +139,8 @@ fn trace_cmd_reads_the_same() {
     let dir = std::env::temp_dir().join(format!("opplab-trace-built-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let (mut files, mut lines, mut refused) = (0, 0, Vec::new());
-    for (number, kind) in Kind::all().into_iter().enumerate() {
+    let clocks = [6, 7].map(|version| Kind { version, tsc: true, ..Kind::PLAIN });
+    for (number, kind) in Kind::all().into_iter().chain(clocks).enumerate() {
         let path = dir.join(format!("{number}.dat"));
         let bytes = build::file(kind);
         std::fs::write(&path, &bytes).unwrap();

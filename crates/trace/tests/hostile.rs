@@ -50,8 +50,14 @@ fn raw_pages() -> Vec<u8> {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let kind =
-        |version, big_endian, long_size, codec, instances| Kind { version, big_endian, long_size, codec, instances };
+    let kind = |version, big_endian, long_size, codec, instances| Kind {
+        version,
+        big_endian,
+        long_size,
+        codec,
+        instances,
+        tsc: codec == "none" && big_endian,
+    };
     vec![
         build::file(kind(6, false, 8, "none", 1)),
         build::file(kind(6, true, 4, "none", 0)),

@@ -74,3 +74,21 @@ fn a_folder_of_pages_is_a_trace() {
     assert_eq!(trace.comm_of(10), "alpha");
     assert_eq!(trace.meta.cpus, 3);
 }
+
+#[test]
+fn a_bpftrace_log_opens() {
+    let Some(shared) = common::shared() else { return };
+    let file = shared.join("data/schedviz/server/testdata/ebpf_trace.tar.gz");
+    let trace = TraceFile::open(&file).unwrap().read(&ReadOptions::default()).unwrap();
+    assert!(trace.problems.is_empty(), "{:?}", trace.problems);
+    let names: Vec<(&str, usize)> = trace.tables.iter().map(|t| (t.name.as_str(), t.len())).collect();
+    assert_eq!(names, [("sched_switch", 975), ("sched_wakeup", 16)]);
+    assert_eq!(trace.comm_of(0x29f0), "bpftrace");
+    let switch = trace.table("sched_switch").unwrap();
+    // Each CPU leaves the task that it switched to before.
+    for cpu in 0..4 {
+        let rows: Vec<usize> = (0..switch.len()).filter(|&row| switch.cpu.get(row) == cpu).collect();
+        let (next, prev) = (switch.int("next_pid").unwrap(), switch.int("prev_pid").unwrap());
+        assert!(rows.windows(2).all(|pair| next.get(pair[0]) == prev.get(pair[1])), "CPU {cpu}");
+    }
+}

@@ -159,3 +159,52 @@ fn an_unknown_event_is_an_error_with_the_nearest_name() {
     let error = file.read(&ReadOptions::only(&["sched_swich"])).unwrap_err();
     assert_eq!(error.to_string(), "event \"sched_swich\" is not in this trace; nearest name: \"sched_switch\"");
 }
+
+#[test]
+fn printed_markers_become_tables() {
+    let text =
+        b"a-1 [000] 1.0: print: tracing_mark_write: rtapp_loop: event=start thread_loop=0 phase=1 phase_loop=2\n\
+        a-1 [000] 2.0: print: 0xffff00000819ff24s: cpu_frequency_devlib:        state=950000 cpu_id=3\n\
+        b-2 [001] 3.0: bprint: enqueue_task_fair: evt=util_est_rq pid=7 t_avg=5\n\
+        b-2 [001] 4.0: tracing_mark_write: B|598|some event\n\
+        b-2 [001] 5.0: tracing_mark_write: C|598|level|-4\n\
+        b-2 [001] 6.0: tracing_mark_write: E\n\
+        b-2 [001] 7.0: print: tracing_mark_write: just words: not a pair\n";
+    let trace = TraceFile::from_bytes(text.to_vec(), &ReadOptions::default()).unwrap();
+    let markers = opplab_trace::markers(&trace.read(&ReadOptions::default()).unwrap());
+    let names: Vec<(&str, usize)> = markers.tables.iter().map(|t| (t.name.as_str(), t.len())).collect();
+    assert_eq!(names, [("atrace", 3), ("cpu_frequency_devlib", 1), ("rtapp_loop", 1), ("util_est_rq", 1)]);
+    let get = |table: &str, field: &str, row| {
+        let field = markers.table(table).unwrap().field(field).unwrap();
+        if field.is_valid(row) { value(&markers, &field.column, row) } else { "-".into() }
+    };
+    assert_eq!((get("rtapp_loop", "event", 0), get("rtapp_loop", "phase_loop", 0)), ("start".into(), "2".into()));
+    assert_eq!(
+        (get("cpu_frequency_devlib", "state", 0), get("cpu_frequency_devlib", "cpu_id", 0)),
+        ("950000".into(), "3".into())
+    );
+    assert_eq!(get("util_est_rq", "t_avg", 0), "5");
+    assert_eq!(
+        (get("atrace", "kind", 0), get("atrace", "name", 0), get("atrace", "value", 0)),
+        ("B".into(), "some event".into(), "-".into())
+    );
+    assert_eq!(
+        (get("atrace", "kind", 1), get("atrace", "value", 1), get("atrace", "kind", 2)),
+        ("C".into(), "-4".into(), "E".into())
+    );
+    assert_eq!(markers.table("atrace").unwrap().time_ns, [4_000_000_000, 5_000_000_000, 6_000_000_000]);
+}
+
+#[test]
+fn the_shared_traces_have_their_markers() {
+    let Some(shared) = common::shared() else { return };
+    let markers_of = |name: &str| {
+        let trace = TraceFile::open(&shared.join(name)).unwrap().read(&ReadOptions::default()).unwrap();
+        let tables = opplab_trace::markers(&trace).tables;
+        tables.iter().map(|t| (t.name.clone(), t.len())).collect::<Vec<_>>()
+    };
+    assert_eq!(markers_of("data/lisa/trace_txt/trace.txt"), [("cpu_frequency_devlib".to_string(), 12)]);
+    let lisa = markers_of("data/lisa/example_rtapp_trace.dat");
+    let expected = [("cpu_frequency", 12), ("util_est_rq", 4058), ("util_est_se", 2184)];
+    assert_eq!(lisa, expected.map(|(name, count)| (name.to_string(), count)));
+}

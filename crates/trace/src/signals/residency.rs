@@ -4,7 +4,7 @@
 //! Times are counted between the first and the last event; what a CPU did before its first event of a kind is unknown and counted
 //! nowhere.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use super::{Places, prev_state};
@@ -42,9 +42,22 @@ pub struct Residency {
     cpus: Vec<CpuState>,
     /// Since when, and whether by a wake-up, a task is runnable without running.
     runnable: HashMap<i32, (u64, bool)>,
+    /// Of these, who was seen to be queued.
+    queued: HashSet<i32>,
     sums: HashMap<(i32, u32, u32), u64>,
     roles: Vec<Option<Box<Role>>>,
     last_ns: u64,
+}
+
+/// Energy in femtojoules (1 uW for 1 ns).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Energy {
+    /// By CPU: its running tasks, and its idle states.
+    pub cpu_fj: BTreeMap<u32, u128>,
+    /// By task, while it ran.
+    pub task_fj: BTreeMap<i32, u128>,
+    /// Running time at a frequency that is not known or has no power: not in the energy.
+    pub unknown_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,7 +73,8 @@ struct CpuState {
 enum Role {
     Other,
     Switch(Places<3>),
-    Wakeup(Places<1>),
+    /// And whether the task is queued (`sched_wakeup`) or about to be (`sched_waking`).
+    Wakeup(Places<1>, bool),
     Frequency(Places<2>),
     Idle(Places<2>),
 }
@@ -95,6 +109,33 @@ impl Residency {
         if let Some((state, since)) = self.cpu(cpu).idle.take() {
             *self.idle_ns.entry((cpu, state)).or_default() += now.saturating_sub(since);
         }
+    }
+
+    /// A frequency that held before the trace (a devlib marker, a sysfs dump); before the first event only.
+    pub fn start_frequency(&mut self, cpu: u32, freq_khz: u32, time_ns: u64) {
+        self.cpu(cpu).frequency = Some((freq_khz, time_ns));
+    }
+
+    /// Energy of running and of idling: power in uW of a CPU at a frequency in kHz, and in an idle state.
+    ///
+    /// Active power goes to the task that ran. A CPU that is neither idle nor runs a task (its first moments, interrupts out of
+    /// idle) costs nothing here.
+    pub fn energy(&self, active_uw: impl Fn(u32, u32) -> Option<u64>, idle_uw: impl Fn(u32, u32) -> u64) -> Energy {
+        let mut energy = Energy::default();
+        for (&(pid, cpu, khz), &ns) in &self.running_ns {
+            match active_uw(cpu, khz) {
+                Some(uw) => {
+                    let fj = u128::from(uw) * u128::from(ns);
+                    *energy.cpu_fj.entry(cpu).or_default() += fj;
+                    *energy.task_fj.entry(pid).or_default() += fj;
+                }
+                None => energy.unknown_ns += ns,
+            }
+        }
+        for (&(cpu, state), &ns) in &self.idle_ns {
+            *energy.cpu_fj.entry(cpu).or_default() += u128::from(idle_uw(cpu, state)) * u128::from(ns);
+        }
+        energy
     }
 
     /// Counts what is open up to the last event.
@@ -133,6 +174,7 @@ impl Residency {
         if next != 0
             && let Some((since, woken)) = self.runnable.remove(&next)
         {
+            self.queued.remove(&next);
             self.waits.push(Wait { pid: next, cpu, time_ns: now, wait_ns: now.saturating_sub(since), woken });
         }
     }
@@ -148,7 +190,8 @@ impl Sink for Residency {
         let role = self.roles[index].take().unwrap_or_else(|| {
             Box::new(match event.schema.name.as_str() {
                 "sched_switch" => Role::Switch(Places::new(event.schema, ["prev_pid", "prev_state", "next_pid"])),
-                "sched_wakeup" | "sched_wakeup_new" => Role::Wakeup(Places::new(event.schema, ["pid"])),
+                "sched_wakeup" | "sched_wakeup_new" => Role::Wakeup(Places::new(event.schema, ["pid"]), true),
+                "sched_waking" => Role::Wakeup(Places::new(event.schema, ["pid"]), false),
                 "cpu_frequency" => Role::Frequency(Places::new(event.schema, ["state", "cpu_id"])),
                 "cpu_idle" => Role::Idle(Places::new(event.schema, ["state", "cpu_id"])),
                 _ => Role::Other,
@@ -158,12 +201,19 @@ impl Sink for Residency {
         match &*role {
             Role::Other => {}
             Role::Switch(places) => self.switch(event, places),
-            Role::Wakeup(places) => {
+            Role::Wakeup(places, queued) => {
                 let pid = places.get(event, 0) as i32;
                 // A task that runs is not woken by this: the wake-up only reset its state.
                 let runs = self.cpus.iter().any(|cpu| cpu.running.is_some_and(|(running, _)| running == pid));
                 if !runs {
-                    self.runnable.entry(pid).or_insert((now, true));
+                    // Counted from the wake-up; from the waking where a trace (Perfetto's compact form) has nothing else.
+                    let entry = self.runnable.entry(pid).or_insert((now, true));
+                    if *queued && entry.1 && !self.queued.contains(&pid) {
+                        *entry = (now, true);
+                    }
+                    if *queued {
+                        self.queued.insert(pid);
+                    }
                 }
             }
             Role::Frequency(places) => {
@@ -182,5 +232,55 @@ impl Sink for Residency {
         }
         self.roles[index] = Some(role);
         ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TraceFile;
+
+    const TEXT: &str = "\
+        x-0 [000] 0.000000: cpu_frequency: state=1000 cpu_id=0\n\
+        x-0 [000] 0.000010: cpu_idle: state=1 cpu_id=0\n\
+        x-0 [000] 0.000040: sched_wakeup: comm=a pid=7 prio=120 target_cpu=000\n\
+        x-0 [000] 0.000050: cpu_idle: state=4294967295 cpu_id=0\n\
+        x-0 [000] 0.000060: sched_switch: prev_comm=swapper prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=7 next_prio=120\n\
+        a-7 [000] 0.000100: cpu_frequency: state=2000 cpu_id=0\n\
+        a-7 [000] 0.000120: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=8 next_prio=120\n\
+        b-8 [000] 0.000150: sched_switch: prev_comm=b prev_pid=8 prev_prio=120 prev_state=S ==> next_comm=a next_pid=7 next_prio=120\n\
+        a-7 [000] 0.000160: sched_waking: comm=b pid=8 prio=120 target_cpu=000\n\
+        a-7 [000] 0.000200: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=b next_pid=8 next_prio=120\n\
+        b-8 [000] 0.000210: sched_switch: prev_comm=b prev_pid=8 prev_prio=120 prev_state=S ==> next_comm=swapper next_pid=0 next_prio=120\n";
+
+    fn residency() -> Residency {
+        let mut residency = Residency::default();
+        let options = crate::ReadOptions::default();
+        let mut file = TraceFile::from_bytes(TEXT.as_bytes().to_vec(), &options).unwrap();
+        file.stream(&options, &mut residency).unwrap();
+        residency.finish();
+        residency
+    }
+
+    #[test]
+    fn times_and_waits_are_those_of_the_text() {
+        let r = residency();
+        assert_eq!(r.frequency_ns, BTreeMap::from([((0, 1000), 100_000), ((0, 2000), 110_000)]));
+        assert_eq!(r.idle_ns, BTreeMap::from([((0, 1), 40_000)]));
+        let running = BTreeMap::from([((7, 0, 1000), 40_000), ((7, 0, 2000), 70_000), ((8, 0, 2000), 40_000)]);
+        assert_eq!(r.running_ns, running);
+        let waits: Vec<_> = r.waits.iter().map(|w| (w.pid, w.wait_ns, w.woken)).collect();
+        // Task 8 first ran without a wake-up in the trace; its second has only a waking.
+        assert_eq!(waits, [(7, 20_000, true), (7, 30_000, false), (8, 40_000, true)]);
+        assert_eq!(r.wakeup_latencies_ns(None), [20_000, 40_000]);
+        assert_eq!(r.wakeup_latencies_ns(Some(8)), [40_000]);
+    }
+
+    #[test]
+    fn energy_is_power_times_time() {
+        let energy = residency().energy(|_, khz| (khz == 2000).then_some(5), |_, _| 1);
+        assert_eq!(energy.task_fj, BTreeMap::from([(7, 350_000), (8, 200_000)]));
+        assert_eq!(energy.cpu_fj, BTreeMap::from([(0, 550_000 + 40_000)]));
+        assert_eq!(energy.unknown_ns, 40_000);
     }
 }

@@ -12,10 +12,13 @@ pub struct Kind {
     pub codec: &'static str,
     /// Number of buffers beside the top-level one.
     pub instances: usize,
+    /// Times are counts of a TSC with a conversion (mult 3, shift 1, offset 500) and shifts of 7 us and -3 ns on top.
+    pub tsc: bool,
 }
 
 impl Kind {
-    pub const PLAIN: Kind = Kind { version: 6, big_endian: false, long_size: 8, codec: "none", instances: 0 };
+    pub const PLAIN: Kind =
+        Kind { version: 6, big_endian: false, long_size: 8, codec: "none", instances: 0, tsc: false };
 
     /// All kinds that make sense.
     pub fn all() -> Vec<Kind> {
@@ -23,15 +26,25 @@ impl Kind {
         for big_endian in [false, true] {
             for long_size in [4, 8] {
                 for instances in [0, 2] {
-                    kinds.push(Kind { version: 6, big_endian, long_size, codec: "none", instances });
+                    kinds.push(Kind { version: 6, big_endian, long_size, codec: "none", instances, tsc: false });
                     for codec in ["none", "zstd", "zlib"] {
-                        kinds.push(Kind { version: 7, big_endian, long_size, codec, instances });
+                        kinds.push(Kind { version: 7, big_endian, long_size, codec, instances, tsc: false });
                     }
                 }
             }
         }
         kinds
     }
+}
+
+/// Options that change times: DATE in us, OFFSET in ns, TSC2NSEC.
+fn time_options(kind: Kind) -> Vec<(u64, Vec<u8>)> {
+    if !kind.tsc {
+        return Vec::new();
+    }
+    let mut tsc = Out::new(kind);
+    tsc.uint(3, 4).uint(1, 4).uint(500, 8);
+    vec![(1, b"0x7\0".to_vec()), (7, b"-3\0".to_vec()), (14, tsc.bytes)]
 }
 
 /// Numbers in the byte order of the file.
@@ -362,6 +375,9 @@ fn version_6(kind: Kind, buffers: &[Cpus], mut out: Out) -> Vec<u8> {
         patches.push(out.bytes.len());
         out.uint(0, 8).raw(name.as_bytes()).raw(&[0]);
     }
+    for (id, data) in time_options(kind) {
+        out.uint(id, 2).uint(data.len() as u64, 4).raw(&data);
+    }
     out.uint(0, 2);
     for (number, cpus) in buffers.iter().enumerate() {
         if number > 0 {
@@ -435,6 +451,9 @@ fn version_7(kind: Kind, buffers: &[Cpus], mut out: Out) -> Vec<u8> {
     let mut cpus_option = Out::new(kind);
     cpus_option.uint(buffers[0].len() as u64, 4);
     option(&mut options, 8, &cpus_option.bytes);
+    for (id, data) in time_options(kind) {
+        option(&mut options, id, &data);
+    }
     // A second section of options, to which the first one points, holds the buffers.
     let mut second = Out::new(kind);
     for (number, cpus) in buffers.iter().enumerate() {
@@ -446,7 +465,11 @@ fn version_7(kind: Kind, buffers: &[Cpus], mut out: Out) -> Vec<u8> {
         out.bytes.resize(start, 0);
         let mut buffer = Out::new(kind);
         let name = if number == 0 { String::new() } else { instance_name(number) };
-        buffer.uint(place as u64, 8).raw(name.as_bytes()).raw(b"\0local\0").uint(PAGE_SIZE as u64, 4);
+        buffer
+            .uint(place as u64, 8)
+            .raw(name.as_bytes())
+            .raw(if kind.tsc { b"\0tsc2nsec\0" } else { b"\0local\0" })
+            .uint(PAGE_SIZE as u64, 4);
         let with_data: Vec<_> = cpus.iter().enumerate().filter(|(_, pages)| !pages.is_empty()).collect();
         buffer.uint(with_data.len() as u64, 4);
         for (cpu, pages) in with_data {
