@@ -14,7 +14,7 @@ RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml -o -name clippy.tom
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev run test test-rust test-python lint format bench agreement swarm clean
+.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs agreement swarm clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -45,8 +45,15 @@ format: $(VENV)/.tools ## Bring all sources into form.
 	$(BIN)/ruff format python tests tools
 	$(BIN)/ruff check --fix python tests tools
 
-bench: ## Measure: ns per PELT update, scheduler events per second, simulated seconds per second.
+bench: dev ## Measure: ns per PELT update, scheduler events per second, simulated seconds per second.
 	cargo bench --workspace --locked --quiet
+	$(BIN)/python tools/bench_python.py
+
+bench-instructions: ## Count instructions of a PELT update with callgrind; too many fail.
+	$(PYTHON) tools/bench_instructions.py
+
+docs: dev ## Compute the tables and figures of the studies in docs anew.
+	$(BIN)/python -m opplab.studies.approximation
 
 agreement: dev ## Compare with the published tables and report the distance.
 	$(BIN)/opplab run juno-eas --jobs $(JOBS) -o out/juno-eas

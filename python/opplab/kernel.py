@@ -99,11 +99,11 @@ RUNNING = 2
 class PeltSignals(NamedTuple):
     """The averages of a task after each of its updates."""
 
-    util_avg: npt.NDArray[np.uint32]
+    util_avg: npt.NDArray[np.uint16]
     """Utilisation, 0..1024."""
     runnable_avg: npt.NDArray[np.uint32]
     """The same while it was queued, too; with scaled contributions ``runnable_load_avg``."""
-    load_avg: npt.NDArray[np.uint64]
+    load_avg: npt.NDArray[np.uint32]
     """Load, in units of load weight (1024 for nice 0)."""
 
 
@@ -159,7 +159,7 @@ def pelt(
         How the signal follows the speed: since v5.1, to v5.0, or not at all.  Without `freq_scale` and with full
         capacity there is nothing to follow.
     weight : int
-        ``se->load.weight``; 1048576 for nice 0.
+        ``se->load.weight``; 1048576 for nice 0, below 2^41.
     half_life : {32, 16, 8}
         In periods of 1.048576 ms.
     start_ns : int, optional

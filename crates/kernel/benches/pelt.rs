@@ -3,8 +3,8 @@
 //! `batch` is the structure of arrays: its times are for one update of one entity, as `se`'s are.
 //!
 //! With the argument `one=CLASS-DELTAS:COUNT` (`one=se-Across:20`) one case runs COUNT times without a timer, to count its
-//! instructions: run the bench's executable under `valgrind --tool=callgrind` and divide those of `se_update` or
-//! `cfs_update` by COUNT * 4096.
+//! instructions: `make bench-instructions` runs the bench's executable under `valgrind --tool=callgrind` and divides those
+//! of `se_update`, `cfs_update` or `batch_update` by COUNT * 4096.
 
 use std::hint::black_box;
 
@@ -115,10 +115,15 @@ fn activity() -> Vec<u8> {
     (0..ENTITIES).map(|entity| [0, ON_RQ, ON_RQ | RUNNING][entity * 7 % 3]).collect()
 }
 
+#[inline(never)]
+fn batch_update(now: u64, batch: &mut PeltBatch<HalfLife32>, activity: &[u8]) -> usize {
+    batch.update_load_avg_se(now, activity)
+}
+
 fn batch_rounds(deltas: &[u64], batch: &mut PeltBatch<HalfLife32>, activity: &[u8], now: &mut u64) {
     for &delta in &deltas[..BATCH as usize / ENTITIES] {
         *now += delta;
-        black_box(batch.update_load_avg_se(*now, black_box(activity)));
+        black_box(batch_update(*now, batch, black_box(activity)));
     }
 }
 
@@ -239,8 +244,10 @@ fn run_one(case: &str) {
         _ => Deltas::Enqueue,
     });
     let (mut clock, mut se, mut cfs) = (RqClock::default(), SchedAvg::default(), SchedAvg::default());
+    let (activity, mut batch, mut now) = (activity(), PeltBatch::<HalfLife32>::new(ENTITIES, 0, NICE_0), 0);
     for _ in 0..count {
         match class {
+            "batch" => batch_rounds(&deltas, &mut batch, &activity, &mut now),
             "se" => se_batch(&deltas, &mut se),
             "cfs" => cfs_batch(&deltas, &mut cfs),
             _ => enqueue_batch(&deltas, &mut clock, &mut se, &mut cfs),

@@ -16,8 +16,8 @@
 
 use crate::clock_pelt::RqClock;
 use crate::pelt::{
-    HalfLife, HalfLife8, HalfLife16, HalfLife32, PELT_PERIOD, PELT_UNIT_SHIFT, SchedAvg, SeFacts,
-    accumulate_pelt_segments, scale_load_down, update_load_avg_se,
+    HalfLife, HalfLife8, HalfLife16, HalfLife32, PELT_PERIOD, PELT_UNIT_SHIFT, SchedAvg, accumulate_pelt_segments,
+    scale_load_down,
 };
 use crate::pelt_scaled::{Scales, SchedAvgScaled};
 use crate::unit::SCHED_CAPACITY_SHIFT;
@@ -414,7 +414,7 @@ impl<H: BatchHalfLife> PeltBatch<H> {
         self.gather(|block| &block.load_avg)
     }
 
-    /// Updates every task to `now` as [`update_load_avg_se`] does; `activity` ([`ON_RQ`], [`RUNNING`]) says what each
+    /// Updates every task to `now` as [`crate::pelt::update_load_avg_se`] does; `activity` ([`ON_RQ`], [`RUNNING`]) says what each
     /// did since its last update. Returns how many averages were recomputed.
     ///
     /// # Panics
@@ -434,6 +434,38 @@ impl<H: BatchHalfLife> PeltBatch<H> {
         }
         decayed
     }
+}
+
+/// One task alone, without branches on what it did: as [`crate::pelt::update_load_avg_se`] does but for `util_est`.
+#[inline(always)]
+fn update_alone<H: BatchHalfLife>(now: u64, sa: &mut SchedAvg, load: u64, activity: u8) {
+    let last = Stamp { update_time: sa.last_update_time, period_contrib: sa.period_contrib };
+    let step = Step::new::<H>(now, last);
+    let (on, running) = contribs(step.contrib, activity);
+    let (mut util_sum, running) = (sa.util_sum as u64, running as u32);
+    if step.crossed {
+        sa.load_sum = step.decay(sa.load_sum);
+        sa.runnable_sum = step.decay(sa.runnable_sum);
+        util_sum = step.decay_small(util_sum);
+    }
+    sa.load_sum = sa.load_sum.wrapping_add(on);
+    sa.runnable_sum = sa.runnable_sum.wrapping_add(on << SCHED_CAPACITY_SHIFT);
+    sa.util_sum = (util_sum as u32).wrapping_add(running << SCHED_CAPACITY_SHIFT);
+    if step.crossed {
+        let product = load.wrapping_mul(sa.load_sum);
+        if (product | sa.runnable_sum | sa.util_sum as u64) >> 31 == 0 {
+            sa.load_avg = step.divide_small(product);
+            sa.runnable_avg = step.divide_small(sa.runnable_sum);
+            sa.util_avg = step.divide_small(sa.util_sum as u64);
+        } else {
+            let divider = step.divider as u64;
+            sa.load_avg = product / divider;
+            sa.runnable_avg = sa.runnable_sum / divider;
+            sa.util_avg = sa.util_sum as u64 / divider;
+        }
+    }
+    sa.last_update_time = step.next.update_time;
+    sa.period_contrib = step.next.period_contrib;
 }
 
 /// How a series of one task's updates follows the speed of its CPU.
@@ -462,11 +494,11 @@ pub enum SeriesInvariance<'a> {
 #[derive(Debug)]
 pub struct SeriesOutput<'a> {
     /// `util_avg`.
-    pub util_avg: &'a mut [u32],
+    pub util_avg: &'a mut [u16],
     /// `runnable_avg`; before v5.1 (scaled contributions) `runnable_load_avg`.
     pub runnable_avg: &'a mut [u32],
-    /// `load_avg`.
-    pub load_avg: &'a mut [u64],
+    /// `load_avg`, its low 32 bits: all of it for weights below 2^41.
+    pub load_avg: &'a mut [u32],
 }
 
 /// Updates one task alone on its CPU at each of `times_ns`: `activity[i]` ([`ON_RQ`], [`RUNNING`]) is what it did from
@@ -475,7 +507,7 @@ pub struct SeriesOutput<'a> {
 ///
 /// # Panics
 /// If the arrays are not of one length.
-pub fn series<H: HalfLife>(
+pub fn series<H: BatchHalfLife>(
     start_ns: u64,
     times_ns: &[u64],
     activity: &[u8],
@@ -487,13 +519,14 @@ pub fn series<H: HalfLife>(
     assert_eq!(activity.len(), n, "one activity a time");
     let SeriesOutput { util_avg, runnable_avg, load_avg } = out;
     assert_eq!((util_avg.len(), runnable_avg.len(), load_avg.len()), (n, n, n), "one row of output a time");
-    let facts = |activity: u8| SeFacts::task(weight, activity & ON_RQ != 0, activity & RUNNING != 0);
+    let load = scale_load_down(weight);
     let mut sa = SchedAvg { last_update_time: start_ns, ..SchedAvg::default() };
     match invariance {
         SeriesInvariance::None => {
             for k in 0..n {
-                update_load_avg_se::<H>(times_ns[k], &mut sa, facts(activity[k]));
-                (util_avg[k], runnable_avg[k], load_avg[k]) = (sa.util_avg as u32, sa.runnable_avg as u32, sa.load_avg);
+                update_alone::<H>(times_ns[k], &mut sa, load, activity[k]);
+                (util_avg[k], runnable_avg[k], load_avg[k]) =
+                    (sa.util_avg as u16, sa.runnable_avg as u32, sa.load_avg as u32);
             }
         }
         SeriesInvariance::TimeDilated { freq_scale, cpu_capacity } => {
@@ -507,20 +540,20 @@ pub fn series<H: HalfLife>(
                 }
                 was_idle = idle;
                 clock.update_rq_clock(times_ns[k], 0, idle, cpu_capacity, freq_scale[k] as u64);
-                update_load_avg_se::<H>(clock.rq_clock_pelt(), &mut sa, facts(activity[k]));
-                (util_avg[k], runnable_avg[k], load_avg[k]) = (sa.util_avg as u32, sa.runnable_avg as u32, sa.load_avg);
+                update_alone::<H>(clock.rq_clock_pelt(), &mut sa, load, activity[k]);
+                (util_avg[k], runnable_avg[k], load_avg[k]) =
+                    (sa.util_avg as u16, sa.runnable_avg as u32, sa.load_avg as u32);
             }
         }
         SeriesInvariance::ScaledContribution { freq_scale, cpu_capacity } => {
             assert_eq!(freq_scale.len(), n, "one frequency scale a time");
             let mut sa = SchedAvgScaled { last_update_time: start_ns, ..SchedAvgScaled::default() };
-            let load = scale_load_down(weight);
             for k in 0..n {
                 let scales = Scales { freq_scale: freq_scale[k] as u64, cpu_capacity };
-                let SeFacts { on_rq, running, .. } = facts(activity[k]);
+                let (on_rq, running) = (activity[k] & ON_RQ != 0, activity[k] & RUNNING != 0);
                 crate::pelt_scaled::update_load_avg_se::<H>(times_ns[k], &mut sa, scales, on_rq, running, load, load);
                 (util_avg[k], runnable_avg[k], load_avg[k]) =
-                    (sa.util_avg as u32, sa.runnable_load_avg as u32, sa.load_avg);
+                    (sa.util_avg as u16, sa.runnable_load_avg as u32, sa.load_avg as u32);
             }
         }
     }
@@ -529,6 +562,7 @@ pub fn series<H: HalfLife>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pelt::{SeFacts, update_load_avg_se};
     use proptest::prelude::*;
 
     /// Updates a batch and its entities one by one, and compares.
@@ -639,6 +673,20 @@ mod tests {
             check::<HalfLife32>(&start, &steps)?;
         }
 
+        /// Goal: a task alone, in any state, equals the scalar form.
+        #[test]
+        fn alone((start, weight) in any_state(), steps: [(u64, u8); 4], near: [u32; 4]) {
+            let (mut sa, mut expected) = (start, start);
+            for (k, (far, activity)) in steps.into_iter().enumerate() {
+                // Some times that are near, too.
+                let now = if far % 2 == 0 { far } else { expected.last_update_time.wrapping_add(near[k] as u64) };
+                let facts = SeFacts::task(weight, activity & 1 != 0, activity & 2 != 0);
+                update_load_avg_se::<HalfLife32>(now, &mut expected, facts);
+                update_alone::<HalfLife32>(now, &mut sa, scale_load_down(weight), activity);
+                prop_assert_eq!(SchedAvg { util_est: expected.util_est, ..sa }, expected);
+            }
+        }
+
         /// Goal: at full speed the three kinds of invariance agree with a batch of one.
         #[test]
         fn full_speed_is_full_speed(steps in proptest::collection::vec((0..60_000_000u64, 0..4u8), 1..60)) {
@@ -657,7 +705,7 @@ mod tests {
             for (k, &time) in times.iter().enumerate() {
                 batch.update_load_avg_se(time, &activity[k..=k]);
                 prop_assert_eq!(batch.util_avg()[0], real.0[k] as u64);
-                prop_assert_eq!(batch.load_avg()[0], real.1[k]);
+                prop_assert_eq!(batch.load_avg()[0], real.1[k] as u64);
             }
         }
     }

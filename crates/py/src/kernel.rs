@@ -95,7 +95,7 @@ fn profile(py: Python<'_>, name: &str) -> PyResult<KernelProfile> {
 
 // --------------------------------------------------------------------------------------------------- PELT
 
-type SignalArrays<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u64>>);
+type SignalArrays<'py> = (Bound<'py, PyArray1<u16>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>);
 
 /// One task's averages at many times; the arrays have one length. `freq_scale` is empty for real time.
 #[pyfunction]
@@ -119,6 +119,9 @@ fn pelt<'py>(
         "scaled-contribution" => SeriesInvariance::ScaledContribution { freq_scale, cpu_capacity: capacity },
         other => return Err(unknown(py, "invariance", other, &["none", "time-dilated", "scaled-contribution"])),
     };
+    if weight >> 41 != 0 {
+        return Err(refuse(py, format_args!("a weight of {weight} is beyond 2^41")));
+    }
     if activity.len() != n || (invariance != SeriesInvariance::None && freq_scale.len() != n) {
         return Err(refuse(py, "the arrays differ in length"));
     }
