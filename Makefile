@@ -55,8 +55,10 @@ bench-instructions: ## Count instructions of a PELT update with callgrind; too m
 docs: dev ## Compute the tables and figures of the studies in docs anew.
 	$(BIN)/python -m opplab.studies.approximation
 
-agreement: dev ## Compare with the published tables and report the distance.
+agreement: dev ## Compare with the published tables and with recorded kernels, and report the distance.
 	$(BIN)/opplab run juno-eas --jobs $(JOBS) -o out/juno-eas
+	@if [ -d ../shared/traces ]; then $(BIN)/opplab verify traces ../shared/traces; \
+	else echo "skipped: no recordings at ../shared/traces beside the repository"; fi
 
 swarm: ## Random machines and workloads under the invariant checks; OPPLAB_SEED=... replays one.
 	OPPLAB_SWARM=$(or $(OPPLAB_SWARM),5000) cargo test --release --locked -p opplab-sim --test swarm -- --nocapture
