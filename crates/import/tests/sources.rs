@@ -345,6 +345,11 @@ fn broken_dumps_are_refused_with_their_place() {
         "",
         "sys/inlinefiles.txt:1: /sys/devices/system/cpu/online: CPU 1 is online but not present",
     );
+    // Counters may be given twice with different values: they move while the dump is taken.
+    let twice = format!(
+        "{sys}rw|/sys/devices/system/cpu/cpu0/cpuidle/state0/usage|1\n{sys}rw|/sys/devices/system/cpu/cpu0/cpuidle/state0/usage|2\n"
+    );
+    assert_eq!(import_bytes("x.tar", &dump(&twice, msr)).map(|facts| facts.cpus.len()), Ok(2));
     // Cut off anywhere: an error or, after the last member, the same machine.
     let whole = dump(sys, msr);
     for length in 0..whole.len() {
