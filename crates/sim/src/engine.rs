@@ -116,6 +116,8 @@ pub(crate) struct Cpu {
     /// Armed timers, latest first: (time, sequence, task).
     pub(crate) timers: Vec<(u64, u64, TaskIdx)>,
     pub(crate) need_resched: bool,
+    /// The stopper took the running task away: the CPU becomes idle by a switch that its idle task does not show.
+    pub(crate) stopper_ran: bool,
     pub(crate) misfit_task_load: u64,
     pub(crate) balance: RqBalance,
     pub(crate) meter: Meter,

@@ -424,6 +424,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     fn pick_next_task(&mut self, cpu: u32, prev: TaskIdx) -> TaskIdx {
         let c = cpu as usize;
+        let newly_idle = std::mem::take(&mut self.cpus[c].stopper_ran) || prev != IDLE_TASK;
         loop {
             if let Some(&task) = self.cpus[c].dl_queue.last() {
                 return task;
@@ -435,7 +436,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 return task;
             }
             // An idle CPU that found nothing before does not look again: only the switch to idle is newly idle.
-            if prev == IDLE_TASK || !self.newidle_balance(cpu) {
+            if !newly_idle || !self.newidle_balance(cpu) {
                 return IDLE_TASK;
             }
         }
@@ -507,6 +508,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.set_busy(cpu, false);
         self.disarm(cpu, Wait::Op);
         // The CPU itself does this: no interrupt delays it.
+        self.cpus[cpu as usize].stopper_ran = true;
         self.cpus[cpu as usize].need_resched = true;
         self.resched.push_back(cpu);
     }

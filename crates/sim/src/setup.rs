@@ -156,6 +156,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     wake_list: Vec::new(),
                     timers: Vec::new(),
                     need_resched: false,
+                    stopper_ran: false,
                     misfit_task_load: 0,
                     balance: RqBalance {
                         next_balance: BOOT_NS / tick_ns,
