@@ -9,7 +9,9 @@
 
 mod judge;
 mod machines;
+mod misfit;
 mod recipes;
+mod tracking;
 
 use judge::Judge;
 use machines::{classes, first_task, machines};
