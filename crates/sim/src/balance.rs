@@ -111,7 +111,7 @@ pub(crate) fn cpu_load<S: Sink, H: HalfLife>(engine: &Engine<'_, S, H>, cpu: usi
         h_nr_queued: state.fair.nr_queued() - state.fair.nr_delayed(),
         capacity: CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
         misfit_task_load: state.misfit_task_load,
-        clamps: None,
+        clamps: engine.uclamp_used.then(|| state.clamps.value()),
     }
 }
 
@@ -151,7 +151,7 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
         BalanceTask {
             h_load: state.sa.load_avg,
             util: self.engine.task_util_est(task),
-            clamps: None,
+            clamps: self.engine.task_clamps(task),
             exec_start: self.engine.entities[task as usize].exec_start,
             allowed: self.engine.masks[state.allowed as usize].as_set(),
             is_running: state.on_cpu,

@@ -170,6 +170,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.idle_mask.remove(cpu as usize);
         self.tasks[task as usize].life = Life::Queued;
+        if !self.gates.uclamp_after_enqueue {
+            self.uclamp_rq_inc(cpu, task);
+        }
         match self.tasks[task as usize].class {
             Class::Deadline => self.cpus[c].dl_queue.push(task),
             Class::RealTime => {
@@ -181,11 +184,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Class::Fair => self.enqueue_task_fair(cpu, task, kind),
         }
+        if self.gates.uclamp_after_enqueue {
+            self.uclamp_rq_inc(cpu, task);
+        }
     }
 
     /// core.c:dequeue_task(). The clock must be up to date.
     pub(crate) fn dequeue_task(&mut self, cpu: u32, task: TaskIdx, sleep: bool) {
         let c = cpu as usize;
+        self.uclamp_rq_dec(cpu, task);
         match self.tasks[task as usize].class {
             Class::Deadline => {
                 self.update_dl_avg(cpu);
