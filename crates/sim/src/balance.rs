@@ -51,6 +51,8 @@ pub(crate) struct Balancer {
     serialized: bool,
     /// Earliest jiffy at which some idle CPU wants to balance (nohz.next_balance).
     nohz_next_balance: u64,
+    /// A CPU went idle without a tick since the next balance was computed (nohz.needs_update).
+    pub(crate) nohz_needs_update: bool,
     nohz_next_blocked_ns: u64,
     clock_max_interval: u64,
     hz: u64,
@@ -77,6 +79,7 @@ impl Balancer {
             pushes: Vec::new(),
             serialized: false,
             nohz_next_balance: jiffies,
+            nohz_needs_update: false,
             nohz_next_blocked_ns: 0,
             clock_max_interval: max_load_balance_interval(hz, nr as u64),
             hz,
@@ -108,7 +111,7 @@ pub(crate) fn cpu_load<S: Sink, H: HalfLife>(engine: &Engine<'_, S, H>, cpu: usi
         h_nr_queued: state.fair.nr_queued() - state.fair.nr_delayed(),
         capacity: CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
         misfit_task_load: state.misfit_task_load,
-        clamps: None,
+        clamps: engine.uclamp_used.then(|| state.clamps.value()),
     }
 }
 
@@ -148,7 +151,7 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
         BalanceTask {
             h_load: state.sa.load_avg,
             util: self.engine.task_util_est(task),
-            clamps: None,
+            clamps: self.engine.task_clamps(task),
             exec_start: self.engine.entities[task as usize].exec_start,
             allowed: self.engine.masks[state.allowed as usize].as_set(),
             is_running: state.on_cpu,
@@ -350,9 +353,25 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.now >= self.balancer.nohz_next_blocked_ns {
             self.update_idle_blocked(cpu);
         }
-        if jiffies < self.balancer.nohz_next_balance {
-            return;
+        if jiffies >= self.balancer.nohz_next_balance && self.wants_idle_balancer(cpu) {
+            // kick_ilb(): no further kick in this jiffy.
+            self.balancer.nohz_next_balance = jiffies + 1;
+            let here = self.here;
+            self.interrupt(ilb as u32, Interrupt::NohzBalance);
+            self.here = here;
+        } else if self.balancer.nohz_needs_update {
+            // NOHZ_NEXT_KICK: CPUs went idle since; the next balance may be due earlier. The kernel has an idle CPU look.
+            self.balancer.nohz_needs_update = false;
+            let idle = self.nohz_idle.as_set();
+            let next = idle.iter().filter(|&other| self.cpus[other].is_idle());
+            if let Some(next) = next.map(|other| self.cpus[other].balance.next_balance).min() {
+                self.balancer.nohz_next_balance = next;
+            }
         }
+    }
+
+    /// The conditions of fair.c:nohz_balancer_kick() on the CPU that ticks.
+    fn wants_idle_balancer(&self, cpu: u32) -> bool {
         let state = &self.cpus[cpu as usize];
         let misfit = self.topology.asym.is_some() && state.misfit_task_load > 0;
         let shared_busy = self.topology.asym.is_none() && {
@@ -361,11 +380,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let busy = self.topology.llc_size[llc] - span.weight_and(self.idle_mask.as_set());
             self.topology.llc_size[llc] > 1 && busy > 1
         };
-        if state.nr_running >= 2 || misfit || shared_busy {
-            let here = self.here;
-            self.interrupt(ilb as u32, Interrupt::NohzBalance);
-            self.here = here;
-        }
+        state.nr_running >= 2 || misfit || shared_busy
     }
 
     /// fair.c:nohz_idle_balance(): an idle CPU balances for itself and the other idle ones.
@@ -374,6 +389,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         let jiffies = self.jiffies();
+        self.balancer.nohz_needs_update = false;
         let mut next = jiffies + 60 * self.balancer.hz;
         let idle: Vec<usize> = self.nohz_idle.as_set().iter().filter(|&other| other != cpu as usize).collect();
         let (before, after): (Vec<usize>, Vec<usize>) = idle.into_iter().partition(|&other| other <= cpu as usize);

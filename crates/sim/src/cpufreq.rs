@@ -12,6 +12,7 @@ use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
 };
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::sched::placement::Clamps;
 use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
 use opplab_model::machine::{Cpufreq, Machine, PolicyShare};
 use opplab_model::policy::Policy;
@@ -180,6 +181,7 @@ fn tunable(policy: &Policy, name: &str) -> Result<Option<u32>, CaseError> {
 /// The governor's view of a policy's CPUs.
 struct View<'a> {
     cpus: &'a [Cpu],
+    uclamp_used: bool,
     members: &'a [u32],
     gates: &'a Gates,
 }
@@ -202,8 +204,12 @@ pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
 }
 
 /// What the other classes and the clamps of `cpu` tell.
-pub(crate) fn rq_facts(cpu: &Cpu) -> RqFacts {
+pub(crate) fn rq_facts(cpu: &Cpu, uclamp_used: bool) -> RqFacts {
+    let clamps = if uclamp_used { cpu.clamps.value() } else { Clamps::NONE };
     RqFacts {
+        uclamp_min: clamps.min,
+        uclamp_max: clamps.max,
+        uclamp_used,
         capacity: cpu.capacity,
         util_rt: cpu.rt.util_avg,
         util_dl: cpu.dl.util_avg,
@@ -217,7 +223,7 @@ impl SugovFacts for View<'_> {
     fn cpu(&self, index: usize) -> CpuFacts {
         let cpu = &self.cpus[self.members[index] as usize];
         CpuFacts {
-            rq: rq_facts(cpu),
+            rq: rq_facts(cpu, self.uclamp_used),
             util_cfs: cpu_util_cfs(cpu, self.gates, false),
             util_cfs_boost: cpu_util_cfs(cpu, self.gates, true),
             idle_calls: cpu.idle_calls,
@@ -248,7 +254,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             freq_invariant: self.gates.freq_invariant,
             can_update,
         };
-        let view = View { cpus: &self.cpus, members: &policy.cpus, gates: &self.gates };
+        let view = View { cpus: &self.cpus, uclamp_used: self.uclamp_used, members: &policy.cpus, gates: &self.gates };
         let time = self.cpus[cpu as usize].clk.clock;
         let request = sugov.update(time, member, flags, &facts, &view);
         let (util, max) = match request {

@@ -83,6 +83,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if choice.stop_tick && !state.tick_stopped {
             state.tick_stopped = true;
             self.nohz_idle.insert(c);
+            self.balancer.nohz_needs_update = self.gates.nohz_next_kick;
             self.disarm(cpu, Wait::Tick);
         }
         let state = &mut self.cpus[c];

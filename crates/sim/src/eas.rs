@@ -5,7 +5,7 @@ use opplab_kernel::eas::{EasCpu, EasFacts, EasTask, cpu_overutilized, find_energ
 use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState, em_create_perf_table};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cpumask::CpuSet;
-use opplab_kernel::sched::placement::CpuCapacity;
+use opplab_kernel::sched::placement::{Clamps, CpuCapacity};
 use opplab_model::event::{Sink, TaskIdx};
 use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
@@ -101,27 +101,31 @@ fn reverse_costs(domains: &mut [EmPerfDomain]) {
 /// What find_energy_efficient_cpu() wants to know.
 struct Facts<'a> {
     cpus: &'a [Cpu],
+    uclamp_used: bool,
     gates: &'a Gates,
     allowed: CpuSet<'a>,
 }
 
-fn eas_cpu(cpu: &Cpu, gates: &Gates) -> EasCpu {
+fn eas_cpu(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> EasCpu {
     EasCpu {
-        rq: rq_facts(cpu),
+        rq: rq_facts(cpu, uclamp_used),
         capacity: CpuCapacity { orig: cpu.capacity, of: cpu.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
         util_avg: cpu.cfs.avg.util_avg,
         runnable_avg: cpu.cfs.avg.runnable_avg,
         util_est: cfs_util_est(cpu, gates),
-        uclamp_idle: false,
+        uclamp_idle: cpu.clamps.idle,
     }
 }
 
 impl EasFacts for Facts<'_> {
     fn cpu(&self, cpu: usize) -> EasCpu {
-        eas_cpu(&self.cpus[cpu], self.gates)
+        eas_cpu(&self.cpus[cpu], self.gates, self.uclamp_used)
     }
     fn allowed(&self, cpu: usize) -> bool {
         self.allowed.contains(cpu)
+    }
+    fn uclamp_used(&self) -> bool {
+        self.uclamp_used
     }
 }
 
@@ -129,6 +133,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The cheapest CPU for a waking task; `None`: place it as without energy.
     pub(crate) fn find_energy_efficient_cpu(&mut self, task: TaskIdx, prev: u32) -> Option<u32> {
         let state = &self.tasks[task as usize];
+        let clamps = self.task_clamps(task).unwrap_or(Clamps::NONE);
         let eas_task = EasTask {
             prev_cpu: prev as usize,
             util_avg: state.sa.util_avg,
@@ -137,18 +142,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 UtilEst::Single => state.sa.util_est,
                 UtilEst::Pair(form) => state.util_est.task_util_est_masked(form),
             },
-            uclamp_min: 0,
-            uclamp_max: 1024,
+            uclamp_min: clamps.min,
+            uclamp_max: clamps.max,
             queued: false,
         };
-        let facts =
-            Facts { cpus: &self.cpus, gates: &self.gates, allowed: self.masks[state.allowed as usize].as_set() };
+        let facts = Facts {
+            cpus: &self.cpus,
+            uclamp_used: self.uclamp_used,
+            gates: &self.gates,
+            allowed: self.masks[state.allowed as usize].as_set(),
+        };
         let (domains, gates) = (&self.eas.as_ref()?.domains, self.gates.eas?);
         find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, gates, &mut ()).map(|cpu| cpu as u32)
     }
 
     /// fair.c:cpu_overutilized().
     pub(crate) fn cpu_overutilized(&self, cpu: u32) -> bool {
-        cpu_overutilized(&eas_cpu(&self.cpus[cpu as usize], &self.gates), false)
+        cpu_overutilized(&eas_cpu(&self.cpus[cpu as usize], &self.gates, self.uclamp_used), self.uclamp_used)
     }
 }

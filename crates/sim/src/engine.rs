@@ -18,6 +18,7 @@ use opplab_model::machine::Cpufreq;
 use rand_pcg::Pcg64;
 
 use crate::balance::Balancer;
+use crate::clamps::RqClamps;
 use crate::cpufreq::FreqPolicy;
 use crate::cpuidle::IdleRun;
 use crate::energy::Meter;
@@ -116,6 +117,9 @@ pub(crate) struct Cpu {
     /// Armed timers, latest first: (time, sequence, task).
     pub(crate) timers: Vec<(u64, u64, TaskIdx)>,
     pub(crate) need_resched: bool,
+    pub(crate) clamps: RqClamps,
+    /// The stopper took the running task away: the CPU becomes idle by a switch that its idle task does not show.
+    pub(crate) stopper_ran: bool,
     pub(crate) misfit_task_load: u64,
     pub(crate) balance: RqBalance,
     pub(crate) meter: Meter,
@@ -178,6 +182,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) idle_mask: CpuMask,
     pub(crate) nr_busy_streams: u32,
     pub(crate) overutilized: bool,
+    /// uclamp_is_used().
+    pub(crate) uclamp_used: bool,
     pub(crate) overutilized_since_ns: u64,
     pub(crate) eas: Option<crate::eas::EasState>,
     pub(crate) balancer: Balancer,

@@ -374,6 +374,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             rq.requeue_delayed(&mut self.entities, task);
         }
         self.balancer.lists.add(cpu as usize, task);
+        self.uclamp_rq_inc(cpu, task);
         self.tasks[t].life = Life::Queued;
         self.tasks[t].in_iowait = false;
         self.cpus[cpu as usize].nr_running += 1;

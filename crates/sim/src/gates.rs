@@ -37,6 +37,10 @@ pub(crate) struct Gates {
     pub(crate) sis_util: bool,
     /// Newidle balance skips levels by chance (v6.12.117).
     pub(crate) newidle_random: bool,
+    /// A CPU that stops its tick has the next idle balance computed again (NOHZ_NEXT_KICK, v5.15).
+    pub(crate) nohz_next_kick: bool,
+    /// A task's clamps count only after its class has queued it, since that may end a delayed dequeue (v6.12).
+    pub(crate) uclamp_after_enqueue: bool,
     /// A task that leaves an idle CPU decays for the time that its queue was not updated (v5.19).
     pub(crate) migrate_pelt_lag: bool,
     /// Whether the kernel knows the frequency's share of the highest (arch_scale_freq_invariant()).
@@ -84,6 +88,8 @@ impl Gates {
             em: profile.em_form(),
             sis_util: profile.select_idle_scan == SelectIdleScan::SisUtil,
             newidle_random: profile.version >= (6, 12),
+            nohz_next_kick: profile.version >= (5, 15),
+            uclamp_after_enqueue: profile.version >= (6, 12),
             migrate_pelt_lag: profile.version >= (5, 19),
             freq_invariant,
             profile,

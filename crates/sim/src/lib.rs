@@ -6,6 +6,7 @@
 
 mod balance;
 pub mod check;
+mod clamps;
 mod cpufreq;
 mod cpuidle;
 mod eas;

@@ -6,7 +6,7 @@ use opplab_kernel::sched::domains::{SD_BALANCE_FORK, SD_WAKE_AFFINE};
 use opplab_kernel::sched::find_idlest::{IdleInfo, IdlestFacts, IdlestTask, sched_balance_find_dst_cpu, top_level};
 use opplab_kernel::sched::group::{CpuLoad, DomainView, GroupCapacity};
 use opplab_kernel::sched::placement::{
-    CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, fits_capacity, select_idle_sibling,
+    CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, select_idle_sibling, util_fits_cpu,
     wake_affine, wake_wide,
 };
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
@@ -159,7 +159,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             recent_used_cpu: self.tasks[t].recent_used_cpu as usize,
             allowed,
             util: self.task_util_est(task),
-            clamps: None,
+            clamps: self.task_clamps(task),
             this_cpu: here as usize,
             this_is_per_cpu_kthread: false,
             this_nr_running: self.cpus[here as usize].nr_running,
@@ -242,7 +242,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             h_load: state.sa.load_avg,
             allowed,
             is_unrestricted: state.allowed == 0,
-            clamps: None,
+            clamps: self.task_clamps(task),
         };
         let this = parent_cpu as usize;
         let cpu = match top_level(&facts, this, SD_BALANCE_FORK) {
@@ -283,7 +283,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 let state = &self.cpus[cpu as usize];
                 let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
                 let bigger = allowed.iter().any(|other| self.cpus[other].capacity > state.capacity);
-                let fits = fits_capacity(util, state.capacity_of);
+                let capacity =
+                    CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 };
+                let fits = util_fits_cpu(util, self.task_clamps(task), &capacity) > 0;
                 if fits || !bigger { 0 } else { self.tasks[task as usize].sa.load_avg.max(1) }
             }
             None => 0,

@@ -339,6 +339,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.tasks[t].pc += 1;
                 self.tasks[t].uclamp_min = min.map_or(self.tasks[t].uclamp_min, |min| min.min(1024));
                 self.tasks[t].uclamp_max = max.map_or(self.tasks[t].uclamp_max, |max| max.min(1024));
+                // __sched_setscheduler() takes the task off its queue and back.
+                self.uclamp_rq_dec(cpu, task);
+                self.uclamp_rq_inc(cpu, task);
                 self.cpufreq_update_util(cpu, 0);
                 Step::Next
             }

@@ -170,6 +170,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.idle_mask.remove(cpu as usize);
         self.tasks[task as usize].life = Life::Queued;
+        if !self.gates.uclamp_after_enqueue {
+            self.uclamp_rq_inc(cpu, task);
+        }
         match self.tasks[task as usize].class {
             Class::Deadline => self.cpus[c].dl_queue.push(task),
             Class::RealTime => {
@@ -181,11 +184,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Class::Fair => self.enqueue_task_fair(cpu, task, kind),
         }
+        if self.gates.uclamp_after_enqueue {
+            self.uclamp_rq_inc(cpu, task);
+        }
     }
 
     /// core.c:dequeue_task(). The clock must be up to date.
     pub(crate) fn dequeue_task(&mut self, cpu: u32, task: TaskIdx, sleep: bool) {
         let c = cpu as usize;
+        self.uclamp_rq_dec(cpu, task);
         match self.tasks[task as usize].class {
             Class::Deadline => {
                 self.update_dl_avg(cpu);
@@ -424,6 +431,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     fn pick_next_task(&mut self, cpu: u32, prev: TaskIdx) -> TaskIdx {
         let c = cpu as usize;
+        let newly_idle = std::mem::take(&mut self.cpus[c].stopper_ran) || prev != IDLE_TASK;
         loop {
             if let Some(&task) = self.cpus[c].dl_queue.last() {
                 return task;
@@ -435,7 +443,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 return task;
             }
             // An idle CPU that found nothing before does not look again: only the switch to idle is newly idle.
-            if prev == IDLE_TASK || !self.newidle_balance(cpu) {
+            if !newly_idle || !self.newidle_balance(cpu) {
                 return IDLE_TASK;
             }
         }
@@ -507,6 +515,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.set_busy(cpu, false);
         self.disarm(cpu, Wait::Op);
         // The CPU itself does this: no interrupt delays it.
+        self.cpus[cpu as usize].stopper_ran = true;
         self.cpus[cpu as usize].need_resched = true;
         self.resched.push_back(cpu);
     }

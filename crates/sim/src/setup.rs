@@ -20,6 +20,7 @@ use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use rand_pcg::Pcg64;
 
 use crate::balance::Balancer;
+use crate::clamps::{RqClamps, asks_for_clamps};
 use crate::cpufreq::{FreqPolicy, Governor, governor_of, policies_of};
 use crate::cpuidle::IdleRun;
 use crate::eas::EasState;
@@ -156,6 +157,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     wake_list: Vec::new(),
                     timers: Vec::new(),
                     need_resched: false,
+                    clamps: RqClamps::new(),
+                    stopper_ran: false,
                     misfit_task_load: 0,
                     balance: RqBalance {
                         next_balance: BOOT_NS / tick_ns,
@@ -207,6 +210,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             idle_mask: CpuMask::all(nr),
             nr_busy_streams: 0,
             overutilized: false,
+            uclamp_used: asks_for_clamps(&case.workload),
             overutilized_since_ns: BOOT_NS,
             eas,
             balancer,

@@ -1,7 +1,7 @@
 //! Tasks as the engine keeps them.
 
 use opplab_kernel::pelt::SchedAvg;
-use opplab_kernel::sched::placement::WakeFlips;
+use opplab_kernel::sched::placement::{Clamps, WakeFlips};
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::event::TaskIdx;
 use opplab_model::workload::{SchedPolicy, TaskSpec};
@@ -75,6 +75,8 @@ pub(crate) struct Task {
     pub(crate) util_est_counted: bool,
     pub(crate) uclamp_min: u16,
     pub(crate) uclamp_max: u16,
+    /// The clamps with which it counts in its run queue.
+    pub(crate) uclamp_counted: Option<Clamps>,
     pub(crate) flips: WakeFlips,
     pub(crate) recent_used_cpu: u32,
     pub(crate) in_iowait: bool,
@@ -121,6 +123,7 @@ impl Task {
             util_est_counted: false,
             uclamp_min: 0,
             uclamp_max: 1024,
+            uclamp_counted: None,
             flips: WakeFlips::default(),
             recent_used_cpu: cpu,
             in_iowait: false,

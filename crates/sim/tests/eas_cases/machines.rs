@@ -42,7 +42,7 @@ fn cluster(name: &str, cpus: &str, capacity: u32, coefficient: u64, mv: u64, khz
 fn machine(name: &str, cpus: &str, clusters: &[String]) -> Machine {
     let text = format!(
         "format = 1\nname = \"{name}\"\ninvariance = \"freq-change\"\n\
-         [[driver]]\nname = \"scmi\"\ntransition_latency_us = 500\nfast_switch = true\nswitch_us = 20\n\
+         [[driver]]\nname = \"qcom-cpufreq-hw\"\ntransition_latency_us = 500\nfast_switch = true\nswitch_us = 20\n\
          dvfs_possible_from_any_cpu = true\n\
          [costs]\ncontext_switch_ns = 1500\nwakeup_ns = 800\nipi_ns = 800\ntick_ns = 1500\nsugov_work_us = 10\n\
          [topology]\nllc = [\"{cpus}\"]\n{}",

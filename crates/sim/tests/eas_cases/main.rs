@@ -7,9 +7,12 @@
 #![expect(clippy::float_arithmetic, reason = "the judge computes on its own, outside the engine")]
 #![expect(clippy::print_stdout, reason = "tables and skipped cases are for the reader")]
 
+mod clamps;
 mod judge;
 mod machines;
+mod misfit;
 mod recipes;
+mod tracking;
 
 use judge::Judge;
 use machines::{classes, first_task, machines};
