@@ -66,7 +66,7 @@ class Until:
     ci: float
     pairs: Sequence[tuple[str, str]] = ()
     metric: str = "energy"
-    least: int = 3
+    least: int = 5
 
     def rest(self) -> dict[str, Any]:
         """Give what is neither the width nor the pairs."""
@@ -77,7 +77,7 @@ class Until:
 
         Examples
         --------
-        >>> until = Until(1.0, [("old", "new")])
+        >>> until = Until(1.0, [("old", "new")], least=3)
         >>> until.enough({"old": [10, 20, 30], "new": [9.01, 18, 27]})
         True
         >>> until.enough({"old": [10, 20, 30], "new": [9, 18, 30]})

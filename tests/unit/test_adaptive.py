@@ -37,7 +37,7 @@ def test_every_point_stops_at_the_first_iteration_that_is_enough(stopped: pl.Dat
     expected = {}
     for (benchmark, param), part in energy.group_by("benchmark", "param", maintain_order=True):
         by = {policy[0]: own.sort("iteration")["value"].to_list() for policy, own in part.group_by("policy")}
-        for n in range(3, 9):
+        for n in range(5, 9):
             halves = [paired_half(by[base][:n], by[new][:n]) for base, new in pairs]
             if n == 8 or all(half is not None and half <= CI for half in halves):
                 expected[benchmark, param] = n

@@ -14,7 +14,7 @@ import opplab
 from opplab import results
 
 pytest.importorskip("distributed", reason="skipped: the extra 'dask' is not installed")
-SHORT = ("--iterations", "1", "--seconds", "0.5", "--no-report")
+SHORT = ("--iterations", "1", "--seconds", "1", "--no-report")
 ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "ignore", "DASK_DISTRIBUTED__ADMIN__LOW_LEVEL_LOG_LENGTH": "0"}
 
 
@@ -90,7 +90,7 @@ def test_a_worker_dies_half_way(tmp_path: Path) -> None:
         assert cluster.workers[1].poll() is None
     finally:
         cluster.stop()
-    threads = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.5).run(tmp_path / "threads")
+    threads = opplab.Experiment.load("juno-eas", iterations=1, seconds=1).run(tmp_path / "threads")
     assert results.read(folder).equals(threads)
     assert (folder / "results.parquet").read_bytes() == (tmp_path / "threads" / "results.parquet").read_bytes()
 

@@ -230,7 +230,9 @@ def test_no_space_left(tmp_path: Path) -> None:
     """The error names the file; no temporary file is left to take space."""
     done = on_a_small_disk(tmp_path, "size=240k")
     assert done.returncode == 2, done.stderr
-    assert re.search(r"^opplab: out/cases/\w+\.parquet: No space left on device$", done.stderr, re.MULTILINE), done.stderr
+    assert re.search(r"^opplab: out/cases/\w+\.parquet: No space left on device$", done.stderr, re.MULTILINE), (
+        done.stderr
+    )
     assert done.stdout == "out\n"
 
 

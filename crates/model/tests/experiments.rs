@@ -319,12 +319,12 @@ fn until_is_a_share_in_percent() {
         parse_experiment("juno-eas.toml", &text)
     };
     let until = with("{ ci = \"0.25%\" }").unwrap().until.unwrap();
-    assert_eq!((until.ci_ppm, until.metric.as_str(), until.min), (2500, "energy", 3));
+    assert_eq!((until.ci_ppm, until.metric.as_str(), until.min), (2500, "energy", 5));
     let until = with("{ ci = \"100 %\", metric = \"rate\", min = 5 }").unwrap().until.unwrap();
     assert_eq!((until.ci_ppm, until.metric.as_str(), until.min), (1_000_000, "rate", 5));
     for wrong in ["1", "0%", "100.1%", "%", ".5%", "-1%", "1e1%", "0.00001%", "\u{0661}%"] {
         let message = with(&format!("{{ ci = \"{wrong}\" }}")).unwrap_err().to_string();
-        assert!(message.starts_with("juno-eas.toml:8:16: ") && message.contains("is no share"), "{message}");
+        assert!(message.contains("juno-eas.toml:8:16: ") && message.contains("is no share"), "{message}");
     }
     assert!(with("{ cii = \"1%\" }").unwrap_err().to_string().contains("did you mean `ci`"));
     assert!(with("{ metric = \"energy\" }").unwrap_err().to_string().contains("`ci` is missing"));
