@@ -54,7 +54,8 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
     """Recompute what recorded kernels decided, from the inputs that were recorded, and compare.
 
     PATHS are recordings (folders with a trace.dat) or folders of recordings.
-    One line a recording and kind: how many results are exact, of how many, the share in percent, and why the others are not.
+    One line a recording and kind: how many results are exact, of how many, the share in percent, and why the others
+    are not.
     The exit code is 1 if a result differs that follows from recorded numbers alone.
     """
     rows: list[dict[str, object]] = []
