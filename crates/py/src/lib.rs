@@ -24,24 +24,19 @@ mod workload;
 mod _opplab {
     use pyo3::prelude::*;
 
+    // One group: a merge that drops one of many equal attribute lines would drop a name without a word.
     #[pymodule_export]
-    use super::case::PyCase;
-    #[pymodule_export]
-    use super::experiment::PyExperiment;
-    #[pymodule_export]
-    use super::import::{check_machine, fmax, import_machine, machine_checks};
-    #[pymodule_export]
-    use super::kernel::bindings;
-    #[pymodule_export]
-    use super::machine::PyMachine;
-    #[pymodule_export]
-    use super::names::names;
-    #[pymodule_export]
-    use super::traces::{find_recordings, verify_recording};
-    #[pymodule_export]
-    use super::verify::{families, find_vectors, verify_file};
-    #[pymodule_export]
-    use super::workload::PyWorkload;
+    use super::{
+        case::PyCase,
+        experiment::PyExperiment,
+        import::{check_machine, fmax, import_machine, machine_checks},
+        kernel::bindings,
+        machine::PyMachine,
+        names::names,
+        traces::{find_recordings, verify_recording},
+        verify::{families, find_vectors, verify_file},
+        workload::PyWorkload,
+    };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
