@@ -239,12 +239,24 @@ impl<'a> TraceDat<'a> {
             this.meta.cpus = this.buffers.iter().flat_map(|b| &b.cpus).map(|c| c.cpu + 1).max().unwrap_or(0);
         }
         this.meta.buffers = this.buffers.iter().map(|b| b.name.clone()).collect();
+        this.look_behind_the_end();
         Ok(this)
     }
 
     fn problem(&mut self, error: Error) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(error);
+        }
+    }
+
+    /// A second trace.dat behind this one (files that were joined) is told: its events are not read.
+    fn look_behind_the_end(&mut self) {
+        let ends = self.buffers.iter().flat_map(|b| &b.cpus).map(|cpu| cpu.offset.saturating_add(cpu.size));
+        let Some(end) = ends.max().and_then(|end| usize::try_from(end).ok()) else { return };
+        let Some(tail) = self.data.get(end..) else { return };
+        if let Some(at) = tail.windows(MAGIC.len()).position(|window| window == MAGIC) {
+            let what = "another trace.dat begins here; its events are not read".into();
+            self.problem(Error::Invalid { offset: (end + at) as u64, what });
         }
     }
 

@@ -144,6 +144,19 @@ fn a_page_that_lies_about_its_length_is_told_and_the_rest_read() {
 }
 
 #[test]
+fn two_joined_files_give_the_first_and_say_so() {
+    for version in [6, 7] {
+        let one = build::file(Kind { version, ..Kind::PLAIN });
+        let options = ReadOptions::default();
+        let joined = [&one[..], &one[..]].concat();
+        let trace = TraceFile::from_bytes(joined, &options).unwrap().read(&options).unwrap();
+        assert_eq!(trace.tables.iter().map(|t| t.len()).sum::<usize>(), 10);
+        let said: Vec<String> = trace.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(said, [format!("offset {}: another trace.dat begins here; its events are not read", one.len())]);
+    }
+}
+
+#[test]
 fn what_is_no_trace_is_said_so() {
     for (bytes, start) in [
         (&b""[..], "nothing: it is empty"),
