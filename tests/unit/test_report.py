@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import statistics
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -111,7 +112,11 @@ def test_pairs_take_the_baseline_of_their_driver() -> None:
     ],
 )
 def test_student_t(probability: float, freedom: int, expected: float) -> None:
-    assert confidence.student_t(probability, freedom) == pytest.approx(expected, abs=1e-8)
+    values = [float(number) for number in range(freedom + 1)]
+    found = confidence.estimate(values, level=2 * probability - 1)
+    assert found.half is not None
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    assert found.half / error == pytest.approx(expected, rel=1e-8)
 
 
 def test_paired_interval_uses_the_common_seeds() -> None:
