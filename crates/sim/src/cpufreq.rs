@@ -11,10 +11,12 @@ use opplab_kernel::cpufreq::request::TunableError;
 use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
 };
+use opplab_kernel::freq_invariance::{FreqMax, FreqMaxFacts, TurboLevel, scale_freq_tick};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::placement::Clamps;
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
-use opplab_model::machine::{Cpufreq, Machine, PolicyShare};
+use opplab_model::machine::{Cpufreq, InvarianceSource, Machine, PolicyShare};
 use opplab_model::policy::Policy;
 
 use crate::CaseError;
@@ -250,7 +252,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let member = policy.cpus.iter().position(|&other| other == cpu).unwrap_or(0);
         let facts = PolicyFacts {
             cur_khz: policy.cur_khz,
-            freq_ref_khz: self.topology.reference_khz[policy.cluster as usize],
+            // x86 has no arch_scale_freq_ref(): the hardware's maximum counts.
+            freq_ref_khz: match self.case.machine.invariance {
+                InvarianceSource::FreqChange => self.topology.reference_khz[policy.cluster as usize],
+                InvarianceSource::CountersAtTick => 0,
+            },
             freq_invariant: self.gates.freq_invariant,
             can_update,
         };
@@ -417,7 +423,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// arch_set_freq_scale() / topology_set_freq_scale().
     fn set_freq_scale(&mut self, policy: u32, khz: u32) {
-        use opplab_model::machine::InvarianceSource;
         if !self.gates.freq_invariant || self.case.machine.invariance != InvarianceSource::FreqChange {
             return;
         }
@@ -465,6 +470,61 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if allowed.contains(state.cpu as usize) { state.cpu } else { allowed.first().unwrap_or(0) as u32 }
     }
 
-    /// The tick reads the counters of an x86 CPU.
-    pub(crate) fn scale_freq_tick(&mut self, _cpu: u32) {}
+    /// The tick reads the counters of an x86 CPU (arch/x86/kernel/cpu/aperfmperf.c:scale_freq_tick(), v6.12).
+    pub(crate) fn scale_freq_tick(&mut self, cpu: u32) {
+        /// kHz x ns in a cycle.
+        const CYCLE: u128 = 1_000_000;
+        if !self.gates.freq_invariant {
+            return;
+        }
+        self.account(cpu);
+        let state = &mut self.cpus[cpu as usize];
+        let (aperf, mperf) = state.last_counters;
+        let (acnt, mcnt) = ((state.aperf - aperf) / CYCLE, (state.mperf - mperf) / CYCLE);
+        state.last_counters = (state.aperf, state.mperf);
+        let ratio = self.max_freq_ratio[state.cluster as usize];
+        if let Some(scale) = scale_freq_tick(acnt as u64, mcnt as u64, ratio) {
+            state.freq_scale = scale;
+        }
+    }
+}
+
+/// Of each cluster: the f_max that the policy names (or the kernel takes) over the base frequency, << 10.
+///
+/// # Errors
+/// [`CaseError`] if there is no such f_max, or it can not be told from what the machine file knows.
+pub(crate) fn max_freq_ratios(machine: &Machine, policy: &Policy, gates: &Gates) -> Result<Vec<u64>, CaseError> {
+    if machine.invariance == InvarianceSource::FreqChange {
+        return Ok(vec![SCHED_CAPACITY_SCALE; machine.clusters.len()]);
+    }
+    let freq_max = if policy.freq_max.is_empty() {
+        gates.profile.freq_max(gates.platform)
+    } else {
+        FreqMax::from_name(&policy.freq_max)
+            .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?
+    };
+    if freq_max.is_estimated() {
+        return Err(CaseError(format!(
+            "freq_max {:?} is estimated at run time, which the engine does not do",
+            policy.freq_max
+        )));
+    }
+    let ratio = |cluster: &opplab_model::machine::Cluster| {
+        let turbo: Vec<TurboLevel> =
+            cluster.turbo.iter().map(|bin| TurboLevel { active_cores: bin.active_cores, freq_khz: bin.khz }).collect();
+        let base_khz =
+            if cluster.base_khz > 0 { cluster.base_khz } else { cluster.opps.last().map_or(0, |opp| opp.khz) };
+        let first = machine.cpus[cluster.cpus[0] as usize].package;
+        let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == first).map(|cpu| cpu.core).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        freq_max.ratio(&FreqMaxFacts { base_khz, turbo: &turbo, n_cores: cores.len() as u32 })
+    };
+    machine
+        .clusters
+        .iter()
+        .map(|cluster| {
+            ratio(cluster).ok_or_else(|| CaseError(format!("f_max of cluster {} is not known", cluster.name)))
+        })
+        .collect()
 }

@@ -100,6 +100,11 @@ pub(crate) struct Cpu {
     pub(crate) capacity_of: u64,
     /// arch_scale_freq_capacity().
     pub(crate) freq_scale: u64,
+    /// APERF and MPERF, in kHz x ns while the CPU executes.
+    pub(crate) aperf: u128,
+    pub(crate) mperf: u128,
+    /// Their values at the last tick that read them.
+    pub(crate) last_counters: (u128, u128),
     /// Index of the granted OPP in the cluster's table.
     pub(crate) opp: u32,
     /// Work a ns, << 20.
@@ -180,6 +185,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) rng: Pcg64,
     /// CPUs that run the idle task with nothing queued (idle_cpu()).
     pub(crate) idle_mask: CpuMask,
+    /// Of each cluster: f_max of frequency invariance over the base frequency, << 10 (x86).
+    pub(crate) max_freq_ratio: Vec<u64>,
     pub(crate) nr_busy_streams: u32,
     pub(crate) overutilized: bool,
     /// uclamp_is_used().

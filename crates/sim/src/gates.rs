@@ -25,6 +25,8 @@ pub(crate) enum UtilEst {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gates {
     pub(crate) profile: KernelProfile,
+    /// How the machine tells its speed.
+    pub(crate) platform: Platform,
     /// EEVDF (from v6.6) instead of CFS.
     pub(crate) eevdf: bool,
     pub(crate) util_est: UtilEst,
@@ -58,7 +60,10 @@ impl Gates {
         }
         let platform = match machine.invariance {
             InvarianceSource::FreqChange => Platform::Arm,
-            InvarianceSource::CountersAtTick => Platform::Intel,
+            InvarianceSource::CountersAtTick => match &machine.processor {
+                Some(processor) if processor.vendor == "AuthenticAMD" => Platform::Amd,
+                _ => Platform::Intel,
+            },
         };
         let freq_invariant = match policy.invariance.as_str() {
             "" => profile.freq_invariant(platform),
@@ -81,6 +86,7 @@ impl Gates {
             EasGates { form, runnable_boost: boost }
         });
         Ok(Self {
+            platform,
             eevdf: profile.fair_class == FairClass::Eevdf,
             util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),
             sugov: profile.sugov_gates(),

@@ -76,6 +76,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         state.busy_ns_by_opp[state.opp as usize] += delta;
+        let cl = state.cluster as usize;
+        let khz = self.case.machine.clusters[cl].opps[state.opp as usize].khz;
+        state.aperf += u128::from(khz) * u128::from(delta);
+        state.mperf += u128::from(self.topology.reference_khz[cl]) * u128::from(delta);
         let burnt = delta.min(state.overhead_ns);
         state.overhead_ns -= burnt;
         let ran = delta - burnt;

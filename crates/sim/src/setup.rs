@@ -21,7 +21,7 @@ use rand_pcg::Pcg64;
 
 use crate::balance::Balancer;
 use crate::clamps::{RqClamps, asks_for_clamps};
-use crate::cpufreq::{FreqPolicy, Governor, governor_of, policies_of};
+use crate::cpufreq::{FreqPolicy, Governor, governor_of, max_freq_ratios, policies_of};
 use crate::cpuidle::IdleRun;
 use crate::eas::EasState;
 use crate::energy::Meter;
@@ -145,6 +145,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     capacity,
                     capacity_of: capacity,
                     freq_scale: 1024,
+                    aperf: 0,
+                    mperf: 0,
+                    last_counters: (0, 0),
                     opp: 0,
                     speed: 1,
                     idle: IdleRun::default(),
@@ -178,6 +181,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         masks.extend(case.workload.cpu_sets.iter().map(|set| set.iter().map(|&cpu| cpu as usize).collect()));
         let nr_slots = nr * SLOTS_A_CPU as usize + policies.len() + case.workload.devices.len();
         let single_cpu = masks.iter().map(|mask: &CpuMask| mask.as_set().weight() == 1).collect();
+        let max_freq_ratio = max_freq_ratios(machine, policy, &gates)?;
         let eas = EasState::new(machine, &driver, policy, &gates, &topology)?;
         let capacities: Vec<u64> = (0..nr as u32).map(|cpu| machine.cluster_of(cpu).capacity.into()).collect();
         let balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, policy.hz.into(), BOOT_NS / tick_ns);
@@ -208,6 +212,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             timer_seq: 0,
             rng: Pcg64::new(case.seed.into(), RNG_STREAM),
             idle_mask: CpuMask::all(nr),
+            max_freq_ratio,
             nr_busy_streams: 0,
             overutilized: false,
             uclamp_used: asks_for_clamps(&case.workload),

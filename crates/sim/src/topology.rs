@@ -71,7 +71,10 @@ impl Topology {
             reference_khz: machine
                 .clusters
                 .iter()
-                .map(|cluster| cluster.opps.last().map_or(1, |opp| opp.khz.max(1)))
+                .map(|cluster| match cluster.base_khz {
+                    0 => cluster.opps.last().map_or(1, |opp| opp.khz.max(1)),
+                    base_khz => base_khz,
+                })
                 .collect(),
             domains: Rc::new(sched_domains(machine)),
         }

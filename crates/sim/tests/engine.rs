@@ -113,3 +113,43 @@ fn a_cpu_that_does_not_exist_is_refused() {
     let error = run(&case, &mut NullSink).err().map(|error| error.0).unwrap_or_default();
     assert!(error.contains("CPU 7") && error.contains("0 to 5"), "{error}");
 }
+
+/// Remembers the last util_avg of any task.
+#[derive(Default)]
+struct LastUtil(u32);
+
+impl opplab_model::event::Sink for LastUtil {
+    fn event(&mut self, _now_ns: u64, event: &opplab_model::event::Event) {
+        if let opplab_model::event::Event::PeltSe { util_avg, .. } = event {
+            self.0 = *util_avg;
+        }
+    }
+}
+
+/// On x86 the tick's counters slow PELT's clock at low frequency, relative to the f_max that the policy names.
+#[test]
+fn x86_counters_make_utilisation_invariant() {
+    use opplab_model::machine::{InvarianceSource, TurboBin};
+    use opplab_model::workload::Op;
+    let last = |invariance: &str, freq_max: &str| {
+        let mut case =
+            juno(1, 50, Policy { kernel: "6.12".into(), governor: "powersave".into(), ..Policy::default() }, 1);
+        case.duration_ns = 60_000_000;
+        case.machine.invariance = InvarianceSource::CountersAtTick;
+        for cluster in &mut case.machine.clusters {
+            cluster.base_khz = 1_000_000;
+            cluster.turbo =
+                vec![TurboBin { active_cores: 1, khz: 2_000_000 }, TurboBin { active_cores: 6, khz: 1_500_000 }];
+        }
+        case.workload.tasks[0].delay_ns = 0;
+        case.workload.tasks[0].ops = vec![Op::Runtime { wall_ns: 1_000_000_000 }];
+        case.policy.invariance = invariance.into();
+        case.policy.freq_max = freq_max.into();
+        let mut sink = LastUtil::default();
+        run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+        sink.0
+    };
+    let (none, base) = (last("none", ""), last("", "max_P"));
+    let (all, one) = (last("", "turbo-all-cores"), last("", "turbo-1-core"));
+    assert!(none > base && base > all && all > one, "{none} {base} {all} {one}");
+}
