@@ -87,11 +87,17 @@ def test_resume(undisturbed: Path, tmp_path: Path) -> None:
     assert (folder / "results.parquet").read_bytes() == (undisturbed / "results.parquet").read_bytes()
 
 
+def cases_in(folder: Path) -> int:
+    return len(list((folder / "cases").glob("*.parquet")))
+
+
 def interrupted(folder: Path, signal_number: int, after_s: float) -> subprocess.Popen[str]:
+    """Start a sweep, wait until it has finished a case more than there were, and a little; then send the signal."""
     command = [sys.executable, "-m", "opplab.cli", "run", "juno-eas", "-o", str(folder), *SHORT, "--no-report"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    before = cases_in(folder)
+    process = subprocess.Popen([*command, "--jobs", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 20
-    while not (folder / "cases").is_dir() and time.monotonic() < until and process.poll() is None:
+    while cases_in(folder) == before and time.monotonic() < until and process.poll() is None:
         time.sleep(0.001)
     time.sleep(after_s)
     process.send_signal(signal_number)
@@ -102,10 +108,14 @@ def test_kill_and_resume(undisturbed: Path, tmp_path: Path) -> None:
     """Killed at ten random moments, the next run goes on and the results are those of an undisturbed one."""
     draw = random.Random(os.environ.get("OPPLAB_SEED", "1"))
     folder = tmp_path / "killed"
+    kept = []
     for _ in range(10):
-        interrupted(folder, signal.SIGKILL, draw.uniform(0, 0.15)).communicate()
+        interrupted(folder, signal.SIGKILL, draw.uniform(0, 0.015)).communicate()
+        kept.append(cases_in(folder))
         for file in (folder / "cases").glob("*.parquet"):
             assert results.read(file).height > 0
+    assert kept == sorted(set(kept)), "every run goes on where the one before was killed"
+    assert kept[-1] < 72, "the last kill comes before the end"
     run(folder, *SHORT, "--no-report")
     assert (folder / "results.parquet").read_bytes() == (undisturbed / "results.parquet").read_bytes()
     assert not list((folder / "cases").glob(".*"))
