@@ -100,13 +100,23 @@ def test_pairs_take_the_baseline_of_their_driver() -> None:
     assert experiment.pairs == [("no-EAS", "EAS"), ("CPPC-no-EAS", "CPPC-EAS")]
 
 
-def test_interval_is_students_t() -> None:
-    """Two degrees of freedom have a closed form: t = (2p - 1) / sqrt(2 p (1 - p))."""
-    found = confidence.estimate([1.0, 2.0, 3.0])
-    quantile = 0.95 / math.sqrt(2 * 0.975 * 0.025)
-    assert found.mean == 2
-    assert found.half == pytest.approx(quantile / math.sqrt(3), rel=1e-12)
-    assert confidence.estimate([5.0]).half is None
+@pytest.mark.parametrize(
+    ("probability", "freedom", "expected"),
+    # Tables of the distribution (NIST/SEMATECH e-Handbook, 1.3.6.7.2), and closed forms for 1 and 2 degrees.
+    [
+        (0.975, 1, math.tan(math.pi * 0.475)),
+        (0.975, 2, 0.95 * math.sqrt(2 / (1 - 0.95**2))),
+        (0.975, 4, 2.776445105),
+        (0.95, 9, 1.833112933),
+        (0.995, 30, 2.749995654),
+    ],
+)
+def test_student_t(probability: float, freedom: int, expected: float) -> None:
+    values = [float(number) for number in range(freedom + 1)]
+    found = confidence.estimate(values, level=2 * probability - 1)
+    assert found.half is not None
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    assert found.half / error == pytest.approx(expected, rel=1e-8)
 
 
 def test_paired_interval_uses_the_common_seeds() -> None:
