@@ -123,9 +123,9 @@ impl SysTree {
         let mut from = prefix.clone();
         while let Some((path, _)) = self.entries.range(from.clone()..).next() {
             let Some(rest) = path.strip_prefix(&prefix) else { break };
-            // Skip what lies deeper.
+            // Skip what lies deeper: `0` comes right after `/`.
             let (name, next) = match rest.split_once('/') {
-                Some((name, _)) => (name, format!("{prefix}{name}/\u{10ffff}")),
+                Some((name, _)) => (name, format!("{prefix}{name}0")),
                 None => (rest, format!("{path}\0")),
             };
             names.insert(name.to_owned());
@@ -145,5 +145,24 @@ impl SysTree {
             .collect();
         numbers.sort_unstable();
         numbers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_found_whatever_their_names() {
+        let mut tree = SysTree::default();
+        let file = tree.add_file("x");
+        for path in
+            ["/a/b/c", "/a/b/\u{10ffff}x", "/a/b-c/d", "/a/b0/d", "/a/b", "/a/cpu1/x", "/a/cpu10/x", "/a//z", "/ab/y"]
+        {
+            tree.add(path, "1", file, 1);
+        }
+        assert_eq!(tree.children("/a"), ["", "b", "b-c", "b0", "cpu1", "cpu10"]);
+        assert_eq!(tree.numbered("/a", "cpu"), [1, 10]);
+        assert_eq!(tree.children("/none"), Vec::<String>::new());
     }
 }
