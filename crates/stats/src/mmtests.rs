@@ -37,7 +37,9 @@ pub fn stddev(values: &[f64], kind: Mean) -> f64 {
                 let difference = 1.0 / value - inverse;
                 sum + difference * difference
             });
-            (total * center.powf(4.0) / n).sqrt()
+            // Products, not powers: those round alike everywhere.
+            let square = center * center;
+            (total * (square * square) / n).sqrt()
         }
     }
 }

@@ -64,11 +64,14 @@ def stddev(values: list[float], mean: float, harmonic: bool) -> float:
     try:
         if harmonic:
             inverse = 1 / mean
+            # Products, not powers: those round alike here and in crate stats.
             for value in values:
-                total += (1 / value - inverse) ** 2
-            return sqrt(total * mean**4 / n)
+                difference = 1 / value - inverse
+                total += difference * difference
+            square = mean * mean
+            return sqrt(total * (square * square) / n)
         for value in values:
-            total += (value - mean) ** 2
+            total += (value - mean) * (value - mean)
         return sqrt(total / (n - 1))
     except OverflowError:
         return float("inf")
