@@ -61,20 +61,17 @@ def stddev(values: list[float], mean: float, harmonic: bool) -> float:
     if isnan(mean) or n <= 1:
         return NAN
     total = 0.0
-    try:
-        if harmonic:
-            inverse = 1 / mean
-            # Products, not powers: those round alike here and in crate stats.
-            for value in values:
-                difference = 1 / value - inverse
-                total += difference * difference
-            square = mean * mean
-            return sqrt(total * (square * square) / n)
+    if harmonic:
+        inverse = 1 / mean
+        # Products, not powers: those round alike here and in crate stats.
         for value in values:
-            total += (value - mean) * (value - mean)
-        return sqrt(total / (n - 1))
-    except OverflowError:
-        return float("inf")
+            difference = 1 / value - inverse
+            total += difference * difference
+        square = mean * mean
+        return sqrt(total * (square * square) / n)
+    for value in values:
+        total += (value - mean) * (value - mean)
+    return sqrt(total / (n - 1))
 
 
 def coeffvar(deviation: float, mean: float) -> float:
