@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from opplab import _opplab
-from opplab.errors import InputError
+from opplab.errors import InputError, OpplabError
 from opplab.output import format_option, print_table
 
 
@@ -53,14 +53,25 @@ def vectors(paths: tuple[Path, ...], strict: bool, output_format: str) -> None:
 def traces(paths: tuple[Path, ...], output_format: str) -> None:
     """Recompute what recorded kernels decided, from the inputs that were recorded, and compare.
 
-    PATHS are recordings (folders with a trace.dat) or folders of recordings.
+    PATHS are recordings (folders with a trace.dat) or folders of recordings; of several paths, one that is neither is
+    passed over with a note.
     One line a recording and kind: how many results are exact, of how many, the share in percent, and why the others
     are not.
     The exit code is 1 if a result differs that follows from recorded numbers alone.
     """
+    folders: list[Path] = []
+    for path in paths:
+        try:
+            folders += _opplab.find_recordings(path)
+        except OpplabError as error:
+            if len(paths) == 1:
+                raise
+            click.echo(f"passed over: {error}", err=True)
+    if not folders:
+        raise InputError("none of the paths is a recording (a folder with a trace.dat)")
     rows: list[dict[str, object]] = []
     failed = False
-    for folder in [folder for path in paths for folder in _opplab.find_recordings(path)]:
+    for folder in folders:
         recording, kinds, failures = _opplab.verify_recording(folder)
         failed = failed or bool(failures)
         for kind, exact, total, share, remark in kinds:
