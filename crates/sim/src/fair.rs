@@ -228,16 +228,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// pelt.h:update_other_load_avgs().
     pub(crate) fn update_other_load_avgs(&mut self, cpu: u32) {
-        use opplab_kernel::pelt::{update_dl_rq_load_avg, update_rt_rq_load_avg};
         let class = self.curr_class(cpu);
-        let state = &mut self.cpus[cpu as usize];
-        let now = state.clk.rq_clock_pelt();
         // A class that never ran here has nothing to decay.
-        if state.rt.util_sum != 0 || class == Some(Class::RealTime) {
-            update_rt_rq_load_avg::<H>(now, &mut state.rt, class == Some(Class::RealTime));
+        if self.cpus[cpu as usize].rt.util_sum != 0 || class == Some(Class::RealTime) {
+            self.update_rt_avg(cpu);
         }
-        if state.dl.util_sum != 0 || class == Some(Class::Deadline) {
-            update_dl_rq_load_avg::<H>(now, &mut state.dl, class == Some(Class::Deadline));
+        if self.cpus[cpu as usize].dl.util_sum != 0 || class == Some(Class::Deadline) {
+            self.update_dl_avg(cpu);
         }
     }
 

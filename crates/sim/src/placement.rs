@@ -2,12 +2,12 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cpumask::CpuSet;
-use opplab_kernel::sched::domains::{SD_BALANCE_FORK, SD_WAKE_AFFINE};
+use opplab_kernel::sched::domains::SD_BALANCE_FORK;
 use opplab_kernel::sched::find_idlest::{IdleInfo, IdlestFacts, IdlestTask, sched_balance_find_dst_cpu, top_level};
 use opplab_kernel::sched::group::{CpuLoad, DomainView, GroupCapacity};
 use opplab_kernel::sched::placement::{
-    CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, select_idle_sibling, util_fits_cpu,
-    wake_affine, wake_wide,
+    CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, affine_domain, select_idle_sibling,
+    util_fits_cpu, wake_affine, wake_wide,
 };
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
 use opplab_model::policy::Placement;
@@ -175,9 +175,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     fn has_affine_domain(&self, here: u32, prev: u32) -> bool {
         let domains = &self.topology.domains;
-        (0..domains.n_levels(here as usize))
-            .filter_map(|level| domains.domain(here as usize, level))
-            .any(|domain| domain.flags & SD_WAKE_AFFINE != 0 && domain.span.as_set().contains(prev as usize))
+        let views = (0..domains.n_levels(here as usize)).filter_map(|level| domains.view(here as usize, level));
+        affine_domain(views, prev as usize).is_some()
     }
 
     fn wake_affine_to_here(&self, task: TaskIdx, here: u32, prev: u32, sync: bool) -> bool {

@@ -224,13 +224,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         (curr != IDLE_TASK).then(|| self.tasks[curr as usize].class)
     }
 
-    fn update_rt_avg(&mut self, cpu: u32) {
+    pub(crate) fn update_rt_avg(&mut self, cpu: u32) {
         let running = self.curr_class(cpu) == Some(Class::RealTime);
         let state = &mut self.cpus[cpu as usize];
         update_rt_rq_load_avg::<H>(state.clk.rq_clock_pelt(), &mut state.rt, running);
     }
 
-    fn update_dl_avg(&mut self, cpu: u32) {
+    pub(crate) fn update_dl_avg(&mut self, cpu: u32) {
         let running = self.curr_class(cpu) == Some(Class::Deadline);
         let state = &mut self.cpus[cpu as usize];
         update_dl_rq_load_avg::<H>(state.clk.rq_clock_pelt(), &mut state.dl, running);
