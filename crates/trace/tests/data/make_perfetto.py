@@ -1,4 +1,7 @@
-"""Writes perfetto_small.pftrace with Google's own encoder (packages perfetto and protobuf): the reader is not tested against itself."""
+"""Writes perfetto_small.pftrace with Google's own encoder (packages perfetto and protobuf).
+
+So the reader is not tested against itself.
+"""
 
 import pathlib
 import zlib
@@ -80,6 +83,7 @@ event.timestamp, event.pid = 1300, 5
 
 
 def varint(value):
+    """Encode an unsigned number as protobuf does."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
