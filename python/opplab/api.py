@@ -282,6 +282,43 @@ class Run:
             files[-1].write_text(text, encoding="utf-8")
         return files
 
+    def meter(self, name: str, every_s: float = 1.0) -> pl.DataFrame:
+        """Give what a meter shows that is read every so many seconds.
+
+        Parameters
+        ----------
+        name : {'rails', 'rapl', 'battery'}
+            Mean watts of each cluster; a RAPL-like counter of each package with its unit, update period and wrap; the
+            battery gauge of text 003 (``kept``: not in the trimmed beginning or end).
+        every_s : float
+            Time between two readings.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row a reading; ``time_s`` is its time.
+
+        Examples
+        --------
+        >>> import opplab
+        >>> run = opplab.simulate(
+        ...     opplab.Machine.load("juno-r2"),
+        ...     opplab.Workload.periodic(2, run_us=800, period_us=16000),
+        ...     opplab.Policy(kernel="5.18"),
+        ...     seconds=0.5,
+        ... )
+        >>> run.meter("rails", every_s=0.1).columns
+        ['time_s', 'A53_w', 'A72_w', 'rest_w']
+        """
+        import polars as pl
+
+        return pl.DataFrame(self._inner.meter(name, duration_ns(every_s)))
+
+    def turbostat(self, every_s: float = 1.0) -> str:
+        """Give turbostat's table of the run, in its own text format, with an interval of `every_s`."""
+        text: str = self._inner.meter("turbostat", duration_ns(every_s))
+        return text
+
     def to_perfetto(self, path: str | Path) -> None:
         """Write the run as a trace for https://ui.perfetto.dev."""
         Path(path).write_bytes(self._inner.trace("perfetto"))

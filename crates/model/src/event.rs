@@ -3,6 +3,8 @@
 //!
 //! A run is generic over its [`Sink`], so that a run without observers costs nothing.
 
+use crate::counters::Sample;
+
 /// Index of a CPU, dense from 0.
 pub type CpuIdx = u32;
 /// Index of a task, dense from 0. [`IDLE_TASK`] stands for the idle task of any CPU.
@@ -95,6 +97,14 @@ pub trait Sink {
     const ENABLED: bool = true;
     /// Takes one event. Events come in time order.
     fn event(&mut self, now_ns: u64, event: &Event);
+    /// How often the machine's counters are read, in ns; 0: never. Reading them changes nothing.
+    fn sample_period_ns(&self) -> u64 {
+        0
+    }
+    /// Takes the counters: at the start, then every period, after all that happened before that instant.
+    fn sample(&mut self, sample: Sample) {
+        let _ = sample;
+    }
 }
 
 /// Watches nothing.
@@ -115,6 +125,17 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn event(&mut self, now_ns: u64, event: &Event) {
         self.0.event(now_ns, event);
         self.1.event(now_ns, event);
+    }
+    /// The first one's period; the second one's if the first wants none.
+    fn sample_period_ns(&self) -> u64 {
+        match self.0.sample_period_ns() {
+            0 => self.1.sample_period_ns(),
+            period_ns => period_ns,
+        }
+    }
+    fn sample(&mut self, sample: Sample) {
+        self.0.sample(sample.clone());
+        self.1.sample(sample);
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod benchmark;
 pub mod case;
+pub mod counters;
 pub mod error;
 pub mod event;
 pub mod experiment;

@@ -8,6 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::error::{guard, model_error};
 use crate::machine::PyMachine;
+use crate::meter;
 use crate::run;
 use crate::workload::PyWorkload;
 
@@ -143,6 +144,11 @@ impl PyCase {
     /// Runs it and gives its events as a kernel trace: `perfetto`, `trace.dat` or `text`.
     fn trace<'py>(&self, py: Python<'py>, form: &str) -> PyResult<Bound<'py, PyBytes>> {
         run::trace(py, &self.case(), form)
+    }
+
+    /// Runs it and gives what a meter shows that is read every `period_ns`: `{column: values}`, or turbostat's text.
+    fn meter<'py>(&self, py: Python<'py>, name: &str, period_ns: u64) -> PyResult<Bound<'py, PyAny>> {
+        meter::meter(py, &self.case(), name, period_ns)
     }
 
     /// Runs it and gives rt-app's log of each task that has one: `[(file name, text)]`.

@@ -11,6 +11,7 @@ mod experiment;
 mod import;
 mod kernel;
 mod machine;
+mod meter;
 mod names;
 mod run;
 mod simtrace;

@@ -94,6 +94,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             entry_done_ns: now + entry_ns,
             exit_since_ns: 0,
         };
+        state.idle_usage[choice.index].0 += 1;
         self.emit(Event::CpuIdle { cpu, state: choice.index as i32 });
         self.refresh_power(cpu);
         self.cluster_may_sleep(cl as u32);
@@ -137,6 +138,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.idle.phase = Phase::Awake;
         let outside = state.idle_ns_by_state.len() - 1;
         state.idle_ns_by_state[outside] += now - state.idle.exit_since_ns;
+        state.idle_usage[state.idle.state].1 += now - state.idle.since_ns;
         state.account_ns = now;
         let outcome = IdleOutcome {
             index: state.idle.state,
@@ -214,6 +216,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         };
         self.clusters[cl].meter.set(self.now, power_uw);
+    }
+
+    /// cpuidle's `usage` and `time` of each state of `cpu`: the exit counts to the state, the stay in progress as well.
+    pub(crate) fn idle_usage(&self, cpu: u32) -> Vec<(u64, u64)> {
+        let state = &self.cpus[cpu as usize];
+        let mut usage = state.idle_usage.clone();
+        if state.idle.phase != Phase::Awake {
+            usage[state.idle.state].1 += self.now - state.idle.since_ns;
+        }
+        usage
     }
 
     /// Adds the present idle periods to the residencies, at the end of the run.

@@ -132,6 +132,8 @@ pub(crate) struct Cpu {
     pub(crate) time_ns_by_opp: Vec<u64>,
     pub(crate) opp_since_ns: u64,
     pub(crate) idle_ns_by_state: Vec<u64>,
+    /// Entries into each idle state, and ns until the exit was complete.
+    pub(crate) idle_usage: Vec<(u64, u64)>,
 }
 
 impl Cpu {
@@ -207,9 +209,15 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let end = BOOT_NS + self.case.duration_ns;
         self.start();
         self.settle();
+        let period_ns = if S::ENABLED { self.sink.sample_period_ns() } else { 0 };
+        let mut next_sample = if period_ns == 0 { u64::MAX } else { BOOT_NS };
         while let Some(time) = self.queue.peek() {
             if time > end || self.error.is_some() {
                 break;
+            }
+            while next_sample <= time {
+                self.take_sample(next_sample);
+                next_sample += period_ns;
             }
             let Some((time, slot)) = self.queue.pop() else { break };
             self.now = time;
@@ -219,6 +227,10 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
         if let Some(error) = self.error {
             return Err(error);
+        }
+        while next_sample <= end {
+            self.take_sample(next_sample);
+            next_sample += period_ns;
         }
         self.now = end;
         Ok(self.finish())

@@ -18,6 +18,7 @@ mod objects;
 mod placement;
 mod program;
 mod queue;
+mod sample;
 mod sched;
 mod setup;
 pub mod sink;

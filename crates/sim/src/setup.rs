@@ -174,6 +174,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     time_ns_by_opp: vec![0; described.opps.len()],
                     opp_since_ns: BOOT_NS,
                     idle_ns_by_state: vec![0; described.idle.len().max(1) + 1],
+                    idle_usage: vec![(0, 0); described.idle.len().max(1)],
                 }
             })
             .collect();

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{juno_r2, periodic, ping_pong};
+use opplab_model::counters::Samples;
 use opplab_model::event::NullSink;
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_sim::check::Check;
@@ -57,6 +58,33 @@ fn observers_do_not_change_a_run() {
     let case = juno(10, 50, policy(EnergyModelSource::Registered), 1);
     let silent = run(&case, &mut NullSink).unwrap_or_else(|error| panic!("{error:?}"));
     assert_eq!(silent, checked(&case));
+    let mut samples = Samples::new(777_777);
+    assert_eq!(silent, run(&case, &mut samples).unwrap_or_else(|error| panic!("{error:?}")));
+}
+
+#[test]
+fn samples_add_up_to_what_the_run_measured() {
+    let case = juno(10, 50, policy(EnergyModelSource::Registered), 1);
+    let mut sink = Samples::new(100_000_000);
+    let outcome = run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+    let [first, .., last] = &sink.samples[..] else { panic!("{} samples", sink.samples.len()) };
+    assert_eq!((first.time_ns, last.time_ns, sink.samples.len()), (0, 1_000_000_000, 11));
+    assert_eq!(last.cluster_energy_fj, outcome.cluster_energy_fj);
+    for (cpu, counters) in last.cpus.iter().enumerate() {
+        let busy_ns: u64 = outcome.busy_ns_by_opp[cpu].iter().sum();
+        let cycles: u128 = case
+            .machine
+            .cluster_of(cpu as u32)
+            .opps
+            .iter()
+            .zip(&outcome.busy_ns_by_opp[cpu])
+            .map(|(opp, &ns)| u128::from(opp.khz) * u128::from(ns))
+            .sum();
+        assert_eq!(u128::from(counters.aperf), cycles / 1_000_000, "cpu {cpu}");
+        assert!(busy_ns > 0 || counters.mperf == 0);
+        let idle_ns: u64 = outcome.idle_ns_by_state[cpu].iter().sum();
+        assert_eq!(counters.idle_ns.iter().sum::<u64>(), idle_ns, "cpu {cpu}");
+    }
 }
 
 #[test]

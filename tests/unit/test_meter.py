@@ -1,0 +1,78 @@
+"""Meters on simulated runs: the identities that real turbostat output has, energy that adds up, clear refusals."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+import opplab
+from opplab.cli import opplab as cli
+
+
+@pytest.fixture(scope="module")
+def run() -> opplab.Run:
+    """Eight tasks on a four-core processor with SMT."""
+    machine = opplab.Machine.load("skylake-8x-uma")
+    load = opplab.Workload.periodic(8, run_us=3000, period_us=10000)
+    return opplab.simulate(machine, load, opplab.Policy(kernel="6.12"), seconds=2)
+
+
+def blocks(text: str) -> list[list[dict[str, str]]]:
+    """Give turbostat's intervals: rows by column; what a row leaves out at its end is absent."""
+    found: list[list[dict[str, str]]] = []
+    head: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("Time_Of_Day"):
+            head = line.split("\t")
+            found.append([])
+        else:
+            found[-1].append(dict(zip(head, line.split("\t"), strict=False)))
+    return found
+
+
+def test_turbostat_has_the_identities_of_real_output(run: opplab.Run) -> None:
+    intervals = blocks(run.turbostat(0.5))
+    assert len(intervals) == 4
+    for summary, *cpus in intervals:
+        assert len(cpus) == 8
+        for row in (summary, *cpus):
+            average = float(row["Busy%"]) / 100 * float(row["Bzy_MHz"])
+            assert float(row["Avg_MHz"]) == pytest.approx(average, abs=1.1)
+        busy = [float(row["Busy%"]) for row in cpus]
+        assert float(summary["Busy%"]) == pytest.approx(sum(busy) / 8, abs=0.01)
+        assert float(summary["Avg_MHz"]) == pytest.approx(sum(float(row["Avg_MHz"]) for row in cpus) / 8, abs=1)
+        assert float(summary["PkgWatt"]) == pytest.approx(float(cpus[0]["PkgWatt"]), abs=0.01)
+        cores = [float(row["CorWatt"]) for row in cpus if "CorWatt" in row]
+        assert len(cores) == 4
+        assert float(summary["CorWatt"]) == pytest.approx(sum(cores), abs=0.03)
+        for row in cpus:
+            idle = sum(float(value) for name, value in row.items() if name.endswith("%") and name != "Busy%")
+            assert idle + float(row["Busy%"]) == pytest.approx(100, abs=0.1)
+            assert float(row["TSC_MHz"]) == 3500
+
+
+def test_meters_agree_on_the_energy(run: opplab.Run) -> None:
+    joules = run.metrics.filter(metric="energy")["value"][0]
+    rails = run.meter("rails", 0.25)
+    assert sum(rails.select(c for c in rails.columns if c.endswith("_w")).sum().row(0)) * 0.25 == pytest.approx(joules)
+    rapl = run.meter("rapl", 0.25)
+    # A counter is up to one update period late.
+    assert rapl["package0_w"].sum() * 0.25 == pytest.approx(joules, rel=2e-3)
+
+
+def test_meter_command_refuses_what_it_cannot_show() -> None:
+    runner = CliRunner()
+    short = runner.invoke(cli, ["meter", "battery", "juno-eas", "--seconds", "1"])
+    assert "run longer than 60 s" in str(short.exception)
+    unknown = runner.invoke(cli, ["meter", "rails", "juno-eas", "--seconds", "1", "--param", "tasks=11"])
+    assert "it has tasks=10, tasks=20" in str(unknown.exception)
+    assert runner.invoke(cli, ["meter", "turbostate", "juno-eas"]).exit_code == 2
+
+
+def test_meter_command_shows_rails() -> None:
+    done = CliRunner().invoke(
+        cli, ["meter", "rails", "juno-eas", "--seconds", "1", "--every", "0.5", "--format", "csv"]
+    )
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[0] == "time_s,A53_w,A72_w,rest_w"
+    assert len(done.output.splitlines()) == 3
