@@ -17,9 +17,6 @@ use crate::balance::cpu_load;
 use crate::engine::{BOOT_NS, Engine};
 use crate::task::Class;
 
-/// imbalance_pct of the domains above SMT (topology.c:sd_init()).
-const IMBALANCE_PCT: u32 = 117;
-
 /// The engine as select_idle_sibling() sees it.
 struct Siblings<'a, 'c, S: Sink, H: HalfLife>(&'a Engine<'c, S, H>);
 
@@ -149,8 +146,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let want_affine = !wake_wide(waker_flips, wakee_flips, llc_size) && allowed.contains(here as usize);
         let mut target = prev;
         // The lowest domain with SD_WAKE_AFFINE that holds both CPUs decides; without one the task stays near its CPU.
-        let affine = want_affine && here != prev && self.has_affine_domain(here, prev);
-        if affine && self.wake_affine_to_here(task, here, prev, sync) {
+        let domain_pct = if want_affine && here != prev { self.affine_imbalance_pct(here, prev) } else { None };
+        if let Some(imbalance_pct) = domain_pct
+            && self.wake_affine_to_here(task, here, prev, sync, imbalance_pct)
+        {
             target = here;
         }
         let query = SiblingQuery {
@@ -173,13 +172,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         (choice.cpu as u32, rule)
     }
 
-    fn has_affine_domain(&self, here: u32, prev: u32) -> bool {
+    /// `imbalance_pct` of the domain that lets `here` pull a task from `prev`.
+    fn affine_imbalance_pct(&self, here: u32, prev: u32) -> Option<u32> {
         let domains = &self.topology.domains;
         let views = (0..domains.n_levels(here as usize)).filter_map(|level| domains.view(here as usize, level));
-        affine_domain(views, prev as usize).is_some()
+        affine_domain(views, prev as usize).map(|domain| domain.imbalance_pct)
     }
 
-    fn wake_affine_to_here(&self, task: TaskIdx, here: u32, prev: u32, sync: bool) -> bool {
+    fn wake_affine_to_here(&self, task: TaskIdx, here: u32, prev: u32, sync: bool, imbalance_pct: u32) -> bool {
         let (this, old) = (&self.cpus[here as usize], &self.cpus[prev as usize]);
         let curr_load = if this.curr == IDLE_TASK { 0 } else { self.tasks[this.curr as usize].sa.load_avg };
         let facts = WakeAffineFacts {
@@ -187,15 +187,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             prev_idle: old.is_idle(),
             share_cache: self.topology.share_cache(here, prev),
             sync,
-            nr_running_this: this.nr_running,
-            nr_delayed_this: 0,
+            // The kernel's nr_running counts tasks whose dequeue is delayed; the engine's does not.
+            nr_running_this: this.nr_running + this.fair.nr_delayed(),
+            nr_delayed_this: this.fair.nr_delayed(),
             this_load: this.cfs.avg.load_avg,
             prev_load: old.cfs.avg.load_avg,
             task_load: self.tasks[task as usize].sa.load_avg,
             current_load: curr_load,
             this_capacity: this.capacity_of,
             prev_capacity: old.capacity_of,
-            imbalance_pct: IMBALANCE_PCT,
+            imbalance_pct,
         };
         wake_affine(&facts).0
     }
