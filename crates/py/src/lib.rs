@@ -15,6 +15,7 @@ mod names;
 mod run;
 mod simtrace;
 mod stats;
+mod tracefile;
 mod traces;
 mod verify;
 mod workload;
@@ -33,6 +34,7 @@ mod _opplab {
         kernel::bindings,
         machine::PyMachine,
         names::names,
+        tracefile::{PyTrace, trace_info},
         traces::{find_recordings, verify_recording},
         verify::{families, find_vectors, verify_file},
         workload::PyWorkload,
