@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from opplab.experiments import Experiment
     from opplab.results import SCHEMA
     from opplab.sources import read_mmtests
+    from opplab.traces import Trace, read_trace
 
 # Public name -> the module that defines it.
 _HOME = {
@@ -32,9 +33,11 @@ _HOME = {
     "Policy": "api",
     "Run": "api",
     "SCHEMA": "results",
+    "Trace": "traces",
     "Workload": "api",
     "compare": "comparison",
     "read_mmtests": "sources",
+    "read_trace": "traces",
     "simulate": "api",
 }
 
@@ -50,9 +53,11 @@ __all__ = [
     "OpplabError",
     "Policy",
     "Run",
+    "Trace",
     "Workload",
     "compare",
     "read_mmtests",
+    "read_trace",
     "simulate",
 ]
 

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fmax": ("opplab.cli_fmax", "Show every candidate for f_max, and which kernel takes which."),
     "compare": ("opplab.cli_compare", "Compare runs: mmtests trees, result stores, published tables."),
     "meter": ("opplab.cli_meter", "Show what a meter shows of a case: rails, RAPL, turbostat, a battery gauge."),
+    "trace": ("opplab.cli_trace", "Look into recorded traces; their signals; other forms; a view."),
     "verify": ("opplab.cli_verify", "Prove the build: replay golden vectors from the real kernel."),
 }
 

@@ -16,6 +16,7 @@ mod names;
 mod run;
 mod simtrace;
 mod stats;
+mod tracefile;
 mod traces;
 mod verify;
 mod workload;
@@ -34,6 +35,7 @@ mod _opplab {
         kernel::bindings,
         machine::PyMachine,
         names::names,
+        tracefile::{PyTrace, trace_info},
         traces::{find_recordings, verify_recording},
         verify::{families, find_vectors, verify_file},
         workload::PyWorkload,

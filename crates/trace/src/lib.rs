@@ -109,6 +109,8 @@ pub struct Info {
     pub meta: Meta,
     /// Number of events by name.
     pub events: BTreeMap<String, u64>,
+    /// Time of the first event.
+    pub start_ns: u64,
     /// Time from the first to the last event.
     pub duration_ns: u64,
     /// Where the kernel lost events.
@@ -185,8 +187,14 @@ impl TraceFile {
         let Outcome { mut problems, missed, .. } = reader.stream(options, &mut counter)?;
         problems.extend(problem);
         let events = counter.counts.into_iter().filter(|(_, count)| *count > 0).collect();
-        let duration_ns = counter.span_ns.map_or(0, |(first, last)| last - first);
-        Ok(Info { meta: reader.meta().clone(), events, duration_ns, missed, problems })
+        let (start_ns, end_ns) = counter.span_ns.unwrap_or_default();
+        let duration_ns = end_ns - start_ns;
+        let mut meta = reader.meta().clone();
+        if counter.span_ns.is_some() {
+            // Formats without a header may say less than their events do.
+            meta.cpus = meta.cpus.max(counter.cpu_max.saturating_add(1));
+        }
+        Ok(Info { meta, events, start_ns, duration_ns, missed, problems })
     }
 }
 

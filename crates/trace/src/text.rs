@@ -694,7 +694,7 @@ pub fn markers(trace: &crate::Trace) -> crate::Trace {
     tables.iter_mut().for_each(|table| table.comm = None);
     tables.sort_by(|a, b| a.name.cmp(&b.name));
     let (missed, problems) = (Vec::new(), Vec::new());
-    crate::Trace { meta: trace.meta.clone(), tables, strings, tasks: trace.tasks.clone(), missed, problems }
+    crate::Trace { meta: trace.meta.clone(), tables, strings, tasks: crate::write::all_tasks(trace), missed, problems }
 }
 
 /// `name: key=value …` or `evt=name key=value …`.

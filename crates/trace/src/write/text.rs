@@ -1,8 +1,9 @@
 //! ftrace text, in the form of the kernel's own `trace` file.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::rows_in_order;
+use super::{Row, rows_in_order};
 use crate::{Trace, render};
 
 const HEADER: &str = "#\n\
@@ -28,30 +29,46 @@ pub fn ftrace_text(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     let tasks = super::all_tasks(trace);
     let mut line = Vec::new();
     for place in rows {
-        let table = &trace.tables[place.table];
-        let (time, cpu, pid) = (table.time_ns[place.row], table.cpu.get(place.row), table.pid.get(place.row));
+        let time = trace.tables[place.table].time_ns[place.row];
         while let Some(gap) = missed.next_if(|gap| gap.time_ns <= time) {
             match gap.count {
                 Some(count) => writeln!(out, "CPU:{} [LOST {count} EVENTS]", gap.cpu)?,
                 None => writeln!(out, "CPU:{} [LOST EVENTS]", gap.cpu)?,
             }
         }
-        let comm = match (&table.comm, tasks.get(&(pid as i32))) {
-            (Some(numbers), _) => trace.strings.text(numbers[place.row]),
-            (None, Some(name)) => String::from_utf8_lossy(name),
-            (None, None) if pid == 0 => "<idle>".into(),
-            (None, None) => "<...>".into(),
-        };
         line.clear();
-        // A printed text is shown under the name of the function that takes it.
-        let event = if table.name == "print" { "tracing_mark_write" } else { &table.name };
-        let (seconds, ns) = (time / 1_000_000_000, time % 1_000_000_000);
-        write!(line, "{comm:>16}-{pid:<7} [{cpu:03}] ..... {seconds:>5}.{ns:09}: {event}: ")?;
-        render::fields(trace, table, place.row, &mut line);
-        // A line end inside of a text would start a new line that is no event.
-        line.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
-        line.push(b'\n');
+        event_line(trace, &tasks, place, &mut line);
         out.write_all(&line)?;
     }
     Ok(())
+}
+
+/// The events of `rows`, one line each, in the form of [`ftrace_text`] without its head.
+pub fn ftrace_lines(trace: &Trace, rows: &[Row]) -> Vec<u8> {
+    let tasks = super::all_tasks(trace);
+    let mut out = Vec::new();
+    rows.iter().for_each(|place| event_line(trace, &tasks, *place, &mut out));
+    out
+}
+
+/// Appends one event and a line end.
+fn event_line(trace: &Trace, tasks: &BTreeMap<i32, Vec<u8>>, place: Row, out: &mut Vec<u8>) {
+    const MEMORY: &str = "writing to memory does not fail";
+    let table = &trace.tables[place.table];
+    let (time, cpu, pid) = (table.time_ns[place.row], table.cpu.get(place.row), table.pid.get(place.row));
+    let comm = match (&table.comm, tasks.get(&(pid as i32))) {
+        (Some(numbers), _) => trace.strings.text(numbers[place.row]),
+        (None, Some(name)) => String::from_utf8_lossy(name),
+        (None, None) if pid == 0 => "<idle>".into(),
+        (None, None) => "<...>".into(),
+    };
+    // A printed text is shown under the name of the function that takes it.
+    let event = if table.name == "print" { "tracing_mark_write" } else { &table.name };
+    let (seconds, ns) = (time / 1_000_000_000, time % 1_000_000_000);
+    write!(out, "{comm:>16}-{pid:<7} [{cpu:03}] ..... {seconds:>5}.{ns:09}: {event}: ").expect(MEMORY);
+    let start = out.len();
+    render::fields(trace, table, place.row, out);
+    // A line end inside of a text would start a new line that is no event.
+    out[start..].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+    out.push(b'\n');
 }

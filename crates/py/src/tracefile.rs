@@ -1,0 +1,267 @@
+//! Recorded traces: see crate `trace`.
+//!
+//! Crate `trace` opens the files itself, because it maps them; everything else is conversion to arrays.
+
+use std::path::{Path, PathBuf};
+
+use numpy::{IntoPyArray, PyArray1};
+use opplab_trace::write::{Row, ftrace_lines, ftrace_text, perfetto, rows_in_order, trace_dat};
+use opplab_trace::{Column, Error, Field, IntColumn, Missed, ReadOptions, Strings, Trace, TraceFile, VarBytes};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+
+use crate::error::{guard, raise};
+
+/// A [`trace error`](opplab_trace::Error) about `path` as `InputError` or `FormatError`.
+pub(crate) fn trace_error(py: Python<'_>, path: &Path, error: Error) -> PyErr {
+    match error {
+        Error::Io { source, .. } => source.into(),
+        Error::UnknownEvent { .. } => raise(py, "InputError", format!("{}: {error}", path.display())),
+        _ => raise(py, "FormatError", format!("{}: {error}", path.display())),
+    }
+}
+
+fn problems_text(problems: &[Error]) -> Vec<String> {
+    problems.iter().map(Error::to_string).collect()
+}
+
+/// CPU, time, count of each gap.
+fn gaps(missed: &[Missed]) -> Vec<(u32, u64, Option<u64>)> {
+    missed.iter().map(|gap| (gap.cpu, gap.time_ns, gap.count)).collect()
+}
+
+/// What the trace at `path` says about itself, and how many events of each name it holds.
+#[pyfunction]
+pub(crate) fn trace_info(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
+    let info = guard(py, || py.detach(|| TraceFile::open(&path).and_then(|file| file.info(&ReadOptions::default()))))?;
+    let info = info.map_err(|error| trace_error(py, &path, error))?;
+    let dict = PyDict::new(py);
+    let events = PyDict::new(py);
+    for (name, count) in &info.events {
+        events.set_item(name, count)?;
+    }
+    let meta = &info.meta;
+    dict.set_item("format", meta.format)?;
+    dict.set_item("version", meta.version)?;
+    dict.set_item("cpus", meta.cpus)?;
+    dict.set_item("start_ns", info.start_ns)?;
+    dict.set_item("duration_ns", info.duration_ns)?;
+    dict.set_item("events", events)?;
+    dict.set_item("missed", gaps(&info.missed))?;
+    dict.set_item("clock", &meta.clock)?;
+    dict.set_item("time_offset_ns", meta.time_offset_ns)?;
+    dict.set_item("uname", &meta.uname)?;
+    dict.set_item("writer", &meta.writer)?;
+    dict.set_item("compression", &meta.compression)?;
+    dict.set_item("long_size", meta.long_size)?;
+    dict.set_item("big_endian", meta.big_endian)?;
+    dict.set_item("page_size", meta.page_size)?;
+    dict.set_item("buffers", &meta.buffers)?;
+    dict.set_item("problems", problems_text(&info.problems))?;
+    Ok(dict)
+}
+
+/// A trace as columns.
+#[pyclass(frozen, name = "Trace", module = "opplab._opplab")]
+pub(crate) struct PyTrace {
+    pub(crate) path: PathBuf,
+    pub(crate) inner: Trace,
+}
+
+#[pymethods]
+impl PyTrace {
+    /// Reads the events of these names (all, if `None`) from the trace at `path`.
+    #[staticmethod]
+    #[pyo3(signature = (path, events=None, missing_ok=false, from_ns=None, to_ns=None))]
+    fn read(
+        py: Python<'_>,
+        path: PathBuf,
+        events: Option<Vec<String>>,
+        missing_ok: bool,
+        from_ns: Option<u64>,
+        to_ns: Option<u64>,
+    ) -> PyResult<Self> {
+        let time_range_ns =
+            (from_ns.is_some() || to_ns.is_some()).then(|| (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX)));
+        let options = ReadOptions { events, missing_ok, time_range_ns, ..ReadOptions::default() };
+        let read = guard(py, || py.detach(|| TraceFile::open(&path).and_then(|file| file.read(&options))))?;
+        let inner = read.map_err(|error| trace_error(py, &path, error))?;
+        Ok(Self { path, inner })
+    }
+
+    /// Name, group and number of rows of each table.
+    fn tables(&self) -> Vec<(&str, &str, usize)> {
+        self.inner.tables.iter().map(|table| (table.name.as_str(), table.system.as_str(), table.len())).collect()
+    }
+
+    /// What was damaged.
+    fn problems(&self) -> Vec<String> {
+        problems_text(&self.inner.problems)
+    }
+
+    /// Where the kernel lost events: CPU, time, how many.
+    fn missed(&self) -> Vec<(u32, u64, Option<u64>)> {
+        gaps(&self.inner.missed)
+    }
+
+    /// Names of tasks by pid, as far as the trace has a list.
+    fn tasks(&self) -> Vec<(i32, String)> {
+        let tasks = self.inner.tasks.iter();
+        tasks.map(|(pid, name)| (*pid, String::from_utf8_lossy(name).into_owned())).collect()
+    }
+
+    /// The columns of table `name` as `(column, kind, values, valid)`: kind `int` (array), `str` (array of places in a
+    /// list, list), `text` or `bytes` (list), `list` (ends, values). The first are time, CPU, pid and the context's name.
+    fn columns<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
+        let Some(table) = self.inner.table(name) else {
+            return Err(raise(py, "InputError", format!("the trace has no event `{name}`")));
+        };
+        let all = PyList::empty(py);
+        all.append(("time_ns", "int", PyArray1::from_slice(py, &table.time_ns), py.None()))?;
+        all.append(("cpu", "int", integers(py, &table.cpu)?, py.None()))?;
+        all.append(("common_pid", "int", integers(py, &table.pid)?, py.None()))?;
+        let comms = match &table.comm {
+            Some(numbers) => words(py, &self.inner.strings, numbers)?,
+            None => {
+                let mut strings = Strings::default();
+                let pids = (0..table.len()).map(|row| table.pid.get(row) as i32);
+                // Runs of one pid are the rule.
+                let mut last = None;
+                let numbers: Vec<u32> = pids
+                    .map(|pid| match last {
+                        Some((seen, number)) if seen == pid => number,
+                        _ => {
+                            let number = strings.intern(self.inner.comm_of(pid).as_bytes());
+                            last = Some((pid, number));
+                            number
+                        }
+                    })
+                    .collect();
+                words(py, &strings, &numbers)?
+            }
+        };
+        all.append(("common_comm", "str", comms, py.None()))?;
+        if let Some(buffer) = &table.buffer {
+            all.append(("buffer", "int", integers(py, buffer)?, py.None()))?;
+        }
+        for field in &table.fields {
+            let valid = field.valid.as_ref().map(|valid| PyArray1::from_slice(py, valid));
+            let (kind, values) = column(py, &self.inner.strings, field)?;
+            all.append((&field.name, kind, values, valid))?;
+        }
+        Ok(all)
+    }
+
+    /// Events as the kernel prints them: of these CPUs and tasks (all, if `None`; pids, or names), at most `limit`.
+    #[pyo3(signature = (cpus=None, pids=None, comms=None, limit=None))]
+    fn lines(
+        &self,
+        py: Python<'_>,
+        cpus: Option<Vec<u32>>,
+        pids: Option<Vec<i32>>,
+        comms: Option<Vec<String>>,
+        limit: Option<usize>,
+    ) -> PyResult<String> {
+        let trace = &self.inner;
+        let wanted = |place: &Row| {
+            let table = &trace.tables[place.table];
+            let cpu = table.cpu.get(place.row) as u32;
+            cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu))
+                && ((pids.is_none() && comms.is_none()) || about(trace, place, &pids, &comms))
+        };
+        let text = guard(py, || {
+            py.detach(|| {
+                let rows = rows_in_order(trace).into_iter().filter(wanted).take(limit.unwrap_or(usize::MAX));
+                ftrace_lines(trace, &rows.collect::<Vec<_>>())
+            })
+        })?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Printed texts as events of their own (rt-app's, devlib's and atrace's markers).
+    fn markers(&self, py: Python<'_>) -> PyResult<Self> {
+        let inner = guard(py, || opplab_trace::markers(&self.inner))?;
+        Ok(Self { path: self.path.clone(), inner })
+    }
+
+    /// The trace in another form: `perfetto`, `trace.dat` or `text`.
+    fn encode<'py>(&self, py: Python<'py>, form: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let mut out = Vec::new();
+        let known = guard(py, || {
+            py.detach(|| match form {
+                "perfetto" => perfetto(&self.inner, &mut out).map(|()| true),
+                "trace.dat" => trace_dat(&self.inner, &mut out).map(|()| true),
+                "text" => ftrace_text(&self.inner, &mut out).map(|()| true),
+                _ => Ok(false),
+            })
+        })??;
+        if known { Ok(PyBytes::new(py, &out)) } else { Err(raise(py, "InputError", format!("unknown form `{form}`"))) }
+    }
+}
+
+/// True if the event happened in the context of one of the tasks, or is about one of them (`pid`, `prev_pid`, `next_pid`).
+fn about(trace: &Trace, place: &Row, pids: &Option<Vec<i32>>, comms: &Option<Vec<String>>) -> bool {
+    let table = &trace.tables[place.table];
+    let is_pid = |pid: i32| pids.as_ref().is_some_and(|pids| pids.contains(&pid));
+    let is_comm = |comm: &str| comms.as_ref().is_some_and(|comms| comms.iter().any(|wanted| wanted == comm));
+    is_pid(table.pid.get(place.row) as i32)
+        || (comms.is_some() && is_comm(&trace.comm(table, place.row)))
+        || table.fields.iter().any(|field| match (field.name.as_str(), &field.column) {
+            ("pid" | "prev_pid" | "next_pid", Column::Int(values)) => is_pid(values.get(place.row) as i32),
+            ("comm" | "prev_comm" | "next_comm", Column::Str(numbers)) => {
+                comms.is_some() && is_comm(&trace.strings.text(numbers[place.row]))
+            }
+            _ => false,
+        })
+}
+
+fn integers<'py>(py: Python<'py>, values: &IntColumn) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match values {
+        IntColumn::I8(values) => PyArray1::from_slice(py, values).into_any(),
+        IntColumn::I16(values) => PyArray1::from_slice(py, values).into_any(),
+        IntColumn::I32(values) => PyArray1::from_slice(py, values).into_any(),
+        IntColumn::I64(values) => PyArray1::from_slice(py, values).into_any(),
+        IntColumn::U8(values) => PyArray1::from_slice(py, values).into_any(),
+        IntColumn::U16(values) => PyArray1::from_slice(py, values).into_any(),
+        IntColumn::U32(values) => PyArray1::from_slice(py, values).into_any(),
+        IntColumn::U64(values) => PyArray1::from_slice(py, values).into_any(),
+    })
+}
+
+/// Places in a list of the words that occur, and that list.
+fn words<'py>(py: Python<'py>, strings: &Strings, numbers: &[u32]) -> PyResult<Bound<'py, PyAny>> {
+    let mut places = vec![u32::MAX; strings.len()];
+    let list = PyList::empty(py);
+    let mut compact = Vec::with_capacity(numbers.len());
+    for &number in numbers {
+        let place = &mut places[number as usize];
+        if *place == u32::MAX {
+            *place = list.len() as u32;
+            list.append(PyString::new(py, &strings.text(number)))?;
+        }
+        compact.push(*place);
+    }
+    Ok((compact.into_pyarray(py), list).into_pyobject(py)?.into_any())
+}
+
+fn each<'py>(
+    py: Python<'py>,
+    texts: &VarBytes,
+    make: impl Fn(&[u8]) -> Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    Ok(PyList::new(py, (0..texts.len()).map(|row| make(texts.get(row))))?.into_any())
+}
+
+fn column<'py>(py: Python<'py>, strings: &Strings, field: &Field) -> PyResult<(&'static str, Bound<'py, PyAny>)> {
+    Ok(match &field.column {
+        Column::Int(values) => ("int", integers(py, values)?),
+        Column::Str(numbers) => ("str", words(py, strings, numbers)?),
+        Column::Text(texts) => {
+            ("text", each(py, texts, |text| PyString::new(py, &String::from_utf8_lossy(text)).into_any())?)
+        }
+        Column::Bytes(texts) => ("bytes", each(py, texts, |bytes| PyBytes::new(py, bytes).into_any())?),
+        Column::List { ends, values } => {
+            ("list", (PyArray1::from_slice(py, ends), integers(py, values)?).into_pyobject(py)?.into_any())
+        }
+    })
+}

@@ -1,0 +1,161 @@
+"""Recorded traces: `opplab trace` and `opplab.read_trace`."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+
+import opplab
+from opplab.cli import opplab as command_line
+
+SHARED = Path(__file__).parents[2].parent / "shared"
+
+TEXT = """\
+# tracer: nop
+          <idle>-0     [000] d..3   100.000000: cpu_frequency: state=1000000 cpu_id=0
+          <idle>-0     [000] d..3   100.000100: sched_wakeup: comm=worker pid=7 prio=120 target_cpu=000
+          <idle>-0     [000] d..3   100.000110: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R\
+ ==> next_comm=worker next_pid=7 next_prio=120
+          worker-7     [000] d..3   100.002000: cpu_frequency: state=2000000 cpu_id=0
+          worker-7     [000] d..3   100.003000: tracing_mark_write: rtapp_loop: event=start thread_loop=0 phase=0
+          worker-7     [000] d..3   100.004110: sched_switch: prev_comm=worker prev_pid=7 prev_prio=120 prev_state=S\
+ ==> next_comm=swapper/0 next_pid=0 next_prio=120
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(command_line, [str(arg) for arg in args])
+
+
+def shared_traces() -> list[Path]:
+    if not SHARED.is_dir():
+        pytest.skip("no shared data beside the repository")
+    files = [
+        *SHARED.glob("traces/*/trace.dat"),
+        *SHARED.glob("data/trappy/tests/*.dat"),
+        *SHARED.glob("data/lisa/*.dat"),
+    ]
+    return sorted(path for path in files if path.read_bytes()[:10] == b"\x17\x08\x44tracing")
+
+
+def test_info_counts_events_and_time(small: Path) -> None:
+    result = run("trace", "info", small, "--format", "json")
+    about = json.loads(result.stdout)
+    assert about["events"] == {"cpu_frequency": 2, "sched_switch": 2, "sched_wakeup": 1, "tracing_mark_write": 1}
+    assert (about["cpus"], about["start_ns"], about["duration_ns"]) == (1, 100_000_000_000, 4_110_000)
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "times"),
+    [
+        ([], [0, 100, 110, 2000, 3000, 4110]),
+        (["-e", "sched_switch"], [110, 4110]),
+        (["--from", "100.0001", "--to", "100002000us"], [100, 110]),
+        (["--from", "+3ms"], [3000, 4110]),
+        (["--task", "worker", "--limit", "3"], [100, 110, 2000]),
+        (["--task", "7", "-e", "sched_wakeup", "-e", "sched_switch"], [100, 110, 4110]),
+        (["--cpu", "1"], []),
+    ],
+)
+def test_events_of_a_selection_in_each_form(small: Path, options: list[str], times: list[int]) -> None:
+    text = run("trace", "events", small, *options).stdout
+    assert [int(stamp) for stamp in re.findall(r" 100\.(\d{6})000: ", text)] == times
+    lines = run("trace", "events", small, *options, "--format", "json").stdout.splitlines()
+    assert [(json.loads(line)["time_ns"] - 100_000_000_000) // 1000 for line in lines] == times
+    csv = run("trace", "events", small, *options, "--format", "csv").stdout.splitlines()
+    assert len(csv) == len(times) + 1
+
+
+def test_tables_have_the_fields_of_the_event(small: Path) -> None:
+    trace = opplab.read_trace(small)
+    switches = trace.events("sched_switch")
+    assert switches.columns[:4] == ["time_ns", "cpu", "common_pid", "common_comm"]
+    assert switches["next_comm"].to_list() == ["worker", "swapper/0"]
+    assert switches["prev_pid"].to_list() == [0, 7]
+    assert set(trace.events()) == {"cpu_frequency", "sched_switch", "sched_wakeup", "tracing_mark_write"}
+    assert trace.markers()["rtapp_loop"]["event"].to_list() == ["start"]
+
+
+def test_wrong_names_files_and_times_are_told(small: Path, tmp_path: Path) -> None:
+    with pytest.raises(opplab.InputError, match='nearest name: "sched_switch"'):
+        opplab.read_trace(small).events("sched_swich")
+    with pytest.raises(FileNotFoundError):
+        opplab.read_trace(tmp_path / "nothing.dat")
+    (tmp_path / "noise").write_bytes(b"\x00\x01\x02 noise")
+    with pytest.raises(opplab.FormatError, match="not a trace that is known here"):
+        _ = opplab.read_trace(tmp_path / "noise").info
+    assert "no time" in str(run("trace", "events", small, "--from", "noon").output)
+    with pytest.raises(opplab.InputError, match=r"must end in \.parquet"):
+        opplab.read_trace(small).export(tmp_path / "out.xlsx")
+
+
+@pytest.mark.parametrize("suffix", [".dat", ".txt", ".pftrace"])
+def test_exports_read_back(small: Path, tmp_path: Path, suffix: str) -> None:
+    trace = opplab.read_trace(small)
+    again = opplab.read_trace(trace.export(tmp_path / f"out{suffix}"))
+    printed = {"print": "tracing_mark_write"}
+    assert {printed.get(name, name): count for name, count in again.info["events"].items()} == trace.info["events"]
+    assert again.events("cpu_frequency")["state"].to_list() == [1_000_000, 2_000_000]
+
+
+def test_parquet_is_one_table_or_one_a_name(small: Path, tmp_path: Path) -> None:
+    assert run("trace", "export", small, "-o", tmp_path / "out.parquet").exit_code == 0
+    table = pl.read_parquet(tmp_path / "out.parquet")
+    assert table["event"].to_list()[:2] == ["cpu_frequency", "sched_wakeup"]
+    assert table.filter(event="cpu_frequency")["state"].to_list() == [1_000_000, 2_000_000]
+    run("trace", "export", small, "-o", tmp_path / "folder", "-e", "sched_switch")
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["sched_switch.parquet"]
+
+
+def test_damaged_files_give_what_can_be_read(tmp_path: Path) -> None:
+    files = shared_traces()
+    plain = next(path for path in files if path.name == "example_rtapp_trace.dat")
+    packed = next(path for path in files if path.parent.name == "arm64-612-juno-eas-homog6")
+    plain_bytes, packed_bytes = plain.read_bytes(), packed.read_bytes()
+    middle = len(packed_bytes) // 2
+    damaged = {
+        "cut": (plain, plain_bytes[:-200_000]),
+        "twice": (plain, plain_bytes + plain_bytes),
+        "flipped": (packed, packed_bytes[:middle] + bytes([packed_bytes[middle] ^ 0x40]) + packed_bytes[middle + 1 :]),
+    }
+    for name, (whole, data) in damaged.items():
+        (tmp_path / name).write_bytes(data)
+        result = run("trace", "info", tmp_path / name, "--format", "json")
+        events = json.loads(result.stdout)["events"]
+        assert 0 < sum(events.values()) <= sum(opplab.read_trace(whole).info["events"].values()), name
+        assert result.exit_code == 1, name
+        assert re.search(rf"opplab: .*{name}: .*offset \d+", result.stderr), result.stderr
+
+
+def test_counts_equal_those_of_trace_cmd() -> None:
+    files = shared_traces()
+    if not shutil.which("trace-cmd"):
+        pytest.skip("trace-cmd is not installed")
+    line = re.compile(r"^\s*.+-\d+\s+\[\d+\]\s+[\d.]+:\s+(\w+):", re.MULTILINE)
+    assert len(files) > 4
+    for path in files[:: max(1, len(files) // 5)]:
+        report = subprocess.run(["trace-cmd", "report", path], capture_output=True, check=False)
+        expected = Counter(line.findall(report.stdout.decode(errors="replace")))
+        assert opplab.read_trace(path).info["events"] == expected, path
+
+
+def test_exports_open_with_trace_cmd(small: Path, tmp_path: Path) -> None:
+    if not shutil.which("trace-cmd"):
+        pytest.skip("trace-cmd is not installed")
+    out = opplab.read_trace(small).export(tmp_path / "out.dat")
+    report = subprocess.run(["trace-cmd", "report", out], capture_output=True, check=True, text=True).stdout
+    assert report.count("sched_switch") == 2
