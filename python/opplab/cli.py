@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "machine": ("opplab.cli_machine", "Show, import and check machines."),
     "fmax": ("opplab.cli_fmax", "Show every candidate for f_max, and which kernel takes which."),
     "compare": ("opplab.cli_compare", "Compare runs: mmtests trees, result stores, published tables."),
+    "host": ("opplab.cli_host", "Look at a live Linux: show, observe, affinity, govern, record."),
     "verify": ("opplab.cli_verify", "Prove the build: replay golden vectors from the real kernel."),
 }
 
