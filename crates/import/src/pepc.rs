@@ -154,6 +154,30 @@ fn same_path(line: &str, path: &str) -> bool {
     line.split('|').nth(1) == Some(path)
 }
 
+/// Reads a dump's texts into a tree, without meaning.
+pub(crate) fn tree(file: &str, bytes: &[u8], tree: &mut SysTree) -> Result<(), ImportError> {
+    let unpacked;
+    let tar_bytes = if bytes.starts_with(XZ_MAGIC) {
+        unpacked = unpack(file, bytes)?;
+        &unpacked[..]
+    } else {
+        bytes
+    };
+    let members = members(file, tar_bytes)?;
+    if let Some((sys_file, sys_text)) = &members.sys {
+        inline_files(sys_file, sys_text, tree)?;
+    }
+    if let Some((cpuinfo_file, text)) = &members.cpuinfo {
+        let number = tree.add_file(cpuinfo_file);
+        tree.add("/proc/cpuinfo", text.trim_end(), number, 1);
+    }
+    if let Some(version) = &members.version {
+        let number = tree.add_file(&format!("{file}!proc/version"));
+        tree.add("/proc/version", version.trim_end(), number, 1);
+    }
+    Ok(())
+}
+
 /// Imports a dump. `file` is its name for messages.
 pub(crate) fn import(name: &str, file: &str, bytes: &[u8]) -> Result<Facts, ImportError> {
     let unpacked;

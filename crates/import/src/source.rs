@@ -58,6 +58,42 @@ pub fn import(path: &Path) -> Result<Facts, SourceError> {
     Ok(import_bytes(&shown, &bytes)?)
 }
 
+/// The texts of a snapshot or a dump as they stood on the machine, without meaning: `/sys/...`, `/proc/cpuinfo`,
+/// `/proc/version`; debugfs is below `/sys/kernel/debug`. A folder has its own tree and is refused.
+///
+/// # Errors
+/// [`SourceError`]; also if the source is neither.
+pub fn source_tree(path: &Path) -> Result<SysTree, SourceError> {
+    let shown = path.display().to_string();
+    let bytes = read(path)?;
+    let mut tree = SysTree::default();
+    if pepc::sniff(&bytes) {
+        pepc::tree(&shown, &bytes, &mut tree)?;
+        return Ok(tree);
+    }
+    let text = std::str::from_utf8(&bytes).unwrap_or("");
+    if !snapshot::sniff(text) {
+        return Err(ImportError::whole(&shown, "neither a folder with sys in it, nor a snapshot, nor a dump").into());
+    }
+    snapshot::read(&shown, text, "/", &mut tree)?;
+    let own = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let beside = |name: &str| -> Option<(String, String)> {
+        let other = path.with_file_name(name);
+        (other != path).then_some(())?;
+        Some((other.display().to_string(), std::fs::read_to_string(&other).ok()?))
+    };
+    if let Some((file, text)) = beside(&own.replacen("sysfs", "debugfs", 1)) {
+        snapshot::read(&file, &text, "/sys/kernel/debug/", &mut tree)?;
+    }
+    for (name, place) in [("cpuinfo.txt", "/proc/cpuinfo"), ("uname.txt", "/proc/version")] {
+        if let Some((file, text)) = beside(name) {
+            let number = tree.add_file(&file);
+            tree.add(place, text.trim_end(), number, 1);
+        }
+    }
+    Ok(tree)
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, SourceError> {
     let shown = path.display().to_string();
     let io = |error| SourceError::Io(shown.clone(), error);

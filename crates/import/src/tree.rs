@@ -53,6 +53,12 @@ impl SysTree {
         self.entries.get(path)
     }
 
+    /// The file that the text at `path` was read from, and the line in it, from 1.
+    pub fn origin(&self, path: &str) -> Option<(&str, u32)> {
+        let entry = self.entries.get(path)?;
+        Some((self.files.get(entry.file as usize)?, entry.line))
+    }
+
     /// How many texts there are.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 mod case;
 mod error;
 mod experiment;
+mod host;
 mod import;
 mod kernel;
 mod machine;
@@ -31,6 +32,7 @@ mod _opplab {
     use super::{
         case::PyCase,
         experiment::PyExperiment,
+        host::host_main,
         import::{check_machine, fmax, import_machine, machine_checks},
         kernel::bindings,
         machine::PyMachine,

@@ -1,0 +1,20 @@
+//! The live Linux host: what it says about frequency and energy, what its CPUs do, and the same governors as in the
+//! simulator in charge of it, with everything put back afterwards.
+//!
+//! ```text
+//!   Root (/, a copied tree, a snapshot) ──► show        values, each with its file; verdicts
+//!                                      ├──► observe     counters ─► Avg_MHz, Busy%, Bzy_MHz, TSC_MHz
+//!                                      ├──► affinity    kthreads `sugov:N`: where they may run
+//!                                      ├──► govern      supervisor ─► worker: kernel's governors in user space
+//!                                      └──► record      tracefs ─► .tar.zst that the trace readers open
+//! ```
+//! [`cli::main`] is the command line of both `opplab host` and the static `opplab-agent`. Not here: decisions, which
+//! are crate `kernel`'s, and what files mean for a machine, which is crate `import`'s.
+
+pub mod cli;
+mod error;
+pub mod root;
+pub mod show;
+
+pub use error::HostError;
+pub use root::Root;

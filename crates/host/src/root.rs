@@ -1,0 +1,225 @@
+//! Where a host's files are: the live machine, a copied tree below some folder, or a snapshot in one file.
+//!
+//! Every access of this crate goes through [`Root`], so that a folder of files is a host. What a file means is not
+//! known here.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use opplab_import::{SysTree, source_tree};
+use opplab_model::file::parse_cpu_list;
+use opplab_model::machine::CpuList;
+
+use crate::error::{HostError, describe};
+
+/// Where CPUs and policies are.
+pub const CPU: &str = "/sys/devices/system/cpu";
+
+/// Longest text that is read.
+const TEXT_MAX: usize = 8 << 20;
+
+/// A host's files.
+#[derive(Debug)]
+pub enum Root {
+    /// A folder; `/` is the live host.
+    Folder(PathBuf),
+    /// The texts of a snapshot or a dump.
+    Tree(SysTree),
+}
+
+/// Why a text is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Missing {
+    /// No such file: the kernel, the driver or the hardware does not have it, or nobody copied it.
+    NoFile,
+    /// The system refused it, and what it said.
+    Refused(String),
+    /// The file is empty or says `<unsupported>`.
+    Empty,
+}
+
+impl Missing {
+    /// In words.
+    pub fn words(&self) -> String {
+        match self {
+            Self::NoFile => "not there".to_owned(),
+            Self::Refused(words) => format!("refused: {words}"),
+            Self::Empty => "empty".to_owned(),
+        }
+    }
+}
+
+impl Root {
+    /// The live host.
+    pub fn live() -> Self {
+        Self::Folder(PathBuf::from("/"))
+    }
+
+    /// A folder with `sys` in it, or a snapshot or dump in a file.
+    ///
+    /// # Errors
+    /// If it is neither.
+    pub fn open(path: &Path) -> Result<Self, HostError> {
+        let meta = fs::metadata(path).map_err(|error| HostError::io(path.display().to_string(), error))?;
+        if !meta.is_dir() {
+            return Ok(Self::Tree(source_tree(path)?));
+        }
+        if !path.join("sys").is_dir() && !path.join("proc").is_dir() {
+            let message =
+                format!("{}: neither sys nor proc in this folder, so it is no copy of a host", path.display());
+            return Err(HostError::Lacking(message));
+        }
+        Ok(Self::Folder(path.to_path_buf()))
+    }
+
+    /// Whether this is the live machine.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Self::Folder(path) if path == Path::new("/"))
+    }
+
+    /// The file on disk of a path of the host; `None` for a snapshot.
+    pub fn file(&self, path: &str) -> Option<PathBuf> {
+        match self {
+            Self::Folder(folder) => Some(folder.join(path.trim_start_matches('/'))),
+            Self::Tree(_) => None,
+        }
+    }
+
+    /// The bytes at `path` as text, with its line ends.
+    pub fn raw(&self, path: &str) -> Result<String, Missing> {
+        match self {
+            Self::Tree(tree) => match tree.text(path) {
+                Some(text) => Ok(text.to_owned()),
+                None if tree.origin(path).is_some() => Err(Missing::Empty),
+                None => Err(Missing::NoFile),
+            },
+            Self::Folder(folder) => {
+                let bytes =
+                    fs::read(folder.join(path.trim_start_matches('/'))).map_err(|error| match error.kind() {
+                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Missing::NoFile,
+                        _ => Missing::Refused(describe(&error)),
+                    })?;
+                let bytes = &bytes[..bytes.len().min(TEXT_MAX)];
+                Ok(String::from_utf8_lossy(bytes).into_owned())
+            }
+        }
+    }
+
+    /// The text at `path` without blanks around it.
+    pub fn text(&self, path: &str) -> Result<String, Missing> {
+        let text = self.raw(path)?;
+        let text = text.trim();
+        if text.is_empty() || text.starts_with("<unsupported") || text == "<unknown>" {
+            return Err(Missing::Empty);
+        }
+        Ok(text.to_owned())
+    }
+
+    /// The whole number at `path`, decimal or `0x`; `None` if there is none.
+    pub fn number(&self, path: &str) -> Option<u64> {
+        let text = self.text(path).ok()?;
+        match text.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).ok(),
+            None => text.parse().ok(),
+        }
+    }
+
+    /// The list of CPUs at `path` (`0,3-5` or with blanks); `None` if there is none.
+    pub fn cpus(&self, path: &str) -> Option<CpuList> {
+        let text = self.text(path).ok()?;
+        let text = text.split_whitespace().collect::<Vec<_>>().join(",");
+        parse_cpu_list(&text, Default::default()).ok()
+    }
+
+    /// The CPUs that are online: as the kernel lists them, else all that have a folder and are not switched off.
+    pub fn online(&self) -> CpuList {
+        self.cpus(&format!("{CPU}/online")).unwrap_or_else(|| {
+            let mut cpus = self.numbered(CPU, "cpu");
+            cpus.retain(|cpu| self.number(&format!("{CPU}/cpu{cpu}/online")) != Some(0));
+            cpus
+        })
+    }
+
+    /// The numbers of the cpufreq policies, ascending.
+    pub fn policies(&self) -> Vec<u32> {
+        self.numbered(&format!("{CPU}/cpufreq"), "policy")
+    }
+
+    /// Whether there is a file or folder at `path`.
+    pub fn has(&self, path: &str) -> bool {
+        match self {
+            Self::Folder(folder) => folder.join(path.trim_start_matches('/')).exists(),
+            Self::Tree(tree) => tree.origin(path).is_some() || !tree.children(path).is_empty(),
+        }
+    }
+
+    /// The names right below a folder, in order.
+    pub fn children(&self, path: &str) -> Vec<String> {
+        match self {
+            Self::Tree(tree) => tree.children(path),
+            Self::Folder(folder) => {
+                let Ok(entries) = fs::read_dir(folder.join(path.trim_start_matches('/'))) else { return Vec::new() };
+                let mut names: Vec<String> =
+                    entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+                names.sort();
+                names
+            }
+        }
+    }
+
+    /// The numbers N of the entries `stem`N right below a folder, ascending.
+    pub fn numbered(&self, path: &str, stem: &str) -> Vec<u32> {
+        let mut numbers: Vec<u32> = self
+            .children(path)
+            .iter()
+            .filter_map(|name| name.strip_prefix(stem))
+            .filter(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+            .filter_map(|digits| digits.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// Writes a setting, in one write as sysfs wants it.
+    ///
+    /// # Errors
+    /// What the system said, or that this is a snapshot.
+    pub fn write(&self, path: &str, text: &str) -> Result<(), HostError> {
+        let Some(file) = self.file(path) else {
+            return Err(HostError::Lacking(format!("{path}: a snapshot cannot be written")));
+        };
+        let write = || -> io::Result<()> {
+            let mut file = fs::OpenOptions::new().write(true).truncate(true).open(file)?;
+            file.write_all(text.as_bytes())
+        };
+        write().map_err(|error| HostError::io(format!("writing `{text}` to {path}"), error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_a_host() {
+        let mut tree = SysTree::default();
+        let file = tree.add_file("x");
+        for (path, text) in [
+            ("/sys/devices/system/cpu/cpu0/online", "1"),
+            ("/sys/devices/system/cpu/cpu1/online", "0"),
+            ("/sys/devices/system/cpu/cpu2/topology/core_id", "2"),
+            ("/sys/devices/system/cpu/cpufreq/policy0/scaling_setspeed", "<unsupported>"),
+            ("/sys/devices/system/cpu/cpufreq/policy0/related_cpus", "0 1"),
+        ] {
+            tree.add(path, text, file, 1);
+        }
+        let root = Root::Tree(tree);
+        assert_eq!(root.online(), [0, 2]);
+        assert_eq!(root.policies(), [0]);
+        assert_eq!(root.cpus(&format!("{CPU}/cpufreq/policy0/related_cpus")), Some(vec![0, 1]));
+        assert_eq!(root.text(&format!("{CPU}/cpufreq/policy0/scaling_setspeed")), Err(Missing::Empty));
+        assert_eq!(root.text("/none"), Err(Missing::NoFile));
+        assert!(root.write("/x", "1").is_err());
+    }
+}
