@@ -1,0 +1,205 @@
+//! Part (c) of the agreement with recordings: a recording's own workload file runs on the machine that its snapshot describes,
+//! and what is measured is compared with the recording.
+
+use std::path::{Path, PathBuf};
+
+use opplab_model::event::TaskIdx;
+use opplab_model::rtapp::{CompileOptions, ParseOptions, Repeats, parse};
+use opplab_model::workload::Workload;
+use opplab_sim::{Case, run};
+
+use crate::events::{Events, Simulated, What};
+use crate::measure::{Measured, distance_per_100k, measure, shares_per_100k};
+use crate::setup::Setup;
+use crate::ReplayError;
+
+/// How near a policy's frequency residency is to be, in parts of 100 000.
+pub const FREQ_LIMIT: u64 = 5_000;
+/// How near a task's residency by class of CPU is to be, in parts of 100 000.
+pub const CLASS_LIMIT: u64 = 10_000;
+
+/// One compared number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// What is compared.
+    pub kind: &'static str,
+    /// Of which policy, task or class.
+    pub of: String,
+    /// As recorded.
+    pub recorded: u64,
+    /// As simulated.
+    pub simulated: u64,
+    /// The distance: parts of 100 000 for shares, else the difference.
+    pub distance: u64,
+    /// The greatest distance that is near enough, if there is such a limit.
+    pub limit: Option<u64>,
+}
+
+/// The comparison of one recording.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// The recording's name.
+    pub recording: String,
+    /// The workload: the file's name.
+    pub workload: String,
+    /// The numbers.
+    pub rows: Vec<Row>,
+    /// What was taken from where.
+    pub notes: Vec<String>,
+}
+
+impl Agreement {
+    /// Whether every row with a limit is within it.
+    pub fn is_near(&self) -> bool {
+        self.rows.iter().all(|row| row.limit.is_none_or(|limit| row.distance <= limit))
+    }
+}
+
+/// The rt-app file in folder `dir` and its text, if there is one.
+pub fn workload_file(dir: &Path) -> Option<(PathBuf, String)> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    files.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "json")).find_map(|path| {
+        let text = std::fs::read_to_string(&path).ok()?;
+        let options = ParseOptions { repeats: Repeats::JsonC, ..ParseOptions::default() };
+        parse(&path.display().to_string(), &text, options).ok().map(|_| (path, text))
+    })
+}
+
+fn compiled(path: &Path, text: &str, setup: &Setup) -> Result<Workload, ReplayError> {
+    let capacities: Vec<u32> =
+        (0..setup.machine.nr_cpus() as u32).map(|cpu| setup.machine.cluster_of(cpu).capacity).collect();
+    let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    // An emulated CPU does the same work a ns whatever its capacity.
+    let capacities = if setup.machine.shared_stream { vec![1024; capacities.len()] } else { capacities };
+    let options = ParseOptions { repeats: Repeats::JsonC, ..ParseOptions::default() };
+    parse(&path.display().to_string(), text, options)
+        .and_then(|tree| tree.compile(&path.display().to_string(), &CompileOptions { name: &name, capacities: &capacities }))
+        .map_err(|error| ReplayError::Input(error.to_string()))
+}
+
+/// The name of a thread of an rt-app task: without the number that tells instances apart.
+fn base_name(name: &str) -> &str {
+    name.rsplit_once('-').map_or(name, |(base, _)| base)
+}
+
+/// Compares the recording in folder `dir`; `None` if it has no workload file.
+///
+/// # Errors
+/// [`ReplayError`] if the trace or the snapshot cannot be read, or the workload does not run on the machine.
+pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
+    let Some((path, text)) = workload_file(dir) else { return Ok(None) };
+    let events = Events::read(&dir.join("trace.dat"))?;
+    let setup = Setup::of_recording(dir, &events)?;
+    let mut workload = compiled(&path, &text, &setup)?;
+
+    // The recorded threads of the workload, in the order of their birth.
+    let names: Vec<String> = workload.tasks.iter().map(|task| base_name(&task.name).to_owned()).collect();
+    let is_thread = |task: TaskIdx| names.iter().any(|name| name == events.name(task));
+    let births: Vec<(u64, TaskIdx)> = events
+        .list
+        .iter()
+        .filter_map(|ev| match ev.what {
+            What::WakeupNew { task, .. } if is_thread(task) => Some((ev.time_ns, task)),
+            _ => None,
+        })
+        .collect();
+    let Some(&(start_ns, _)) = births.first() else {
+        return Err(ReplayError::Input(format!("{}: no thread of {} is born in it", dir.display(), path.display())));
+    };
+    let ends = events.list.iter().filter_map(|ev| match ev.what {
+        What::Exit { task } if is_thread(task) => Some(ev.time_ns),
+        _ => None,
+    });
+    let end_ns = ends.max().unwrap_or(events.duration_ns);
+    for (task, (born_ns, _)) in workload.tasks.iter_mut().filter(|task| task.initial).zip(&births) {
+        task.delay_ns += born_ns - start_ns;
+    }
+    let duration_ns = (end_ns - start_ns).max(1);
+    let recorded = measure(&events, &setup.machine, (start_ns, end_ns), &setup.start_khz, is_thread);
+
+    let by_request = !setup.machine.cpufreq.freq_table;
+    let (machine, policy) = (setup.machine.clone(), setup.policy.clone());
+    let case = Case { machine, workload, policy, seed: 1, duration_ns };
+    let mut sink = Simulated::new(case.machine.nr_cpus(), by_request);
+    let outcome = run(&case, &mut sink).map_err(|error| ReplayError::Input(format!("{}: {}", dir.display(), error.0)))?;
+    let ours = sink.finish(&outcome.task_names, duration_ns);
+    let is_ours = |task: TaskIdx| names.iter().any(|name| name == base_name(ours.name(task)));
+    let simulated = measure(&ours, &case.machine, (0, duration_ns), &setup.start_khz, is_ours);
+
+    let recording = dir.file_name().map_or_else(|| dir.display().to_string(), |n| n.to_string_lossy().into_owned());
+    let workload = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let mut agreement = Agreement { recording, workload, rows: Vec::new(), notes: setup.notes };
+    compare(&recorded, &simulated, &names, &mut agreement.rows);
+    Ok(Some(agreement))
+}
+
+/// The rows of two measurements.
+pub fn compare(recorded: &Measured, simulated: &Measured, names: &[String], rows: &mut Vec<Row>) {
+    for (one, other) in recorded.policies.iter().zip(&simulated.policies) {
+        let of = format!("policy{}", one.cpus[0]);
+        let mean = |times: &[u64]| {
+            let sum: u128 = one.freq_khz.iter().zip(times).map(|(&khz, &ns)| u128::from(khz) * u128::from(ns)).sum();
+            sum.checked_div(times.iter().map(|&ns| u128::from(ns)).sum()).unwrap_or(0) as u64
+        };
+        rows.push(Row {
+            kind: "freq_residency",
+            of: of.clone(),
+            recorded: mean(&one.time_ns),
+            simulated: mean(&other.time_ns),
+            distance: distance_per_100k(&one.time_ns, &other.time_ns),
+            limit: Some(FREQ_LIMIT),
+        });
+        rows.push(Row::count("freq_changes", of, one.changes, other.changes));
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for name in names {
+        if seen.contains(&name.as_str()) {
+            continue;
+        }
+        seen.push(name);
+        // Threads of one name are interchangeable: compared in the order of their shares.
+        let of_name = |measured: &Measured| {
+            let mut shares: Vec<Vec<u64>> = measured
+                .tasks
+                .values()
+                .filter(|task| task.name == *name || base_name(&task.name) == *name)
+                .map(|task| shares_per_100k(&task.class_ns))
+                .collect();
+            shares.sort_unstable();
+            shares
+        };
+        let (one, other) = (of_name(recorded), of_name(simulated));
+        let mut distance = if one.len() == other.len() { 0 } else { 100_000 };
+        for (one, other) in one.iter().zip(&other) {
+            distance = distance.max(one.iter().zip(other).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0));
+        }
+        let biggest = |shares: &[Vec<u64>]| {
+            let sum: u64 = shares.iter().filter_map(|share| share.last()).sum();
+            sum.checked_div(shares.len() as u64).unwrap_or(0)
+        };
+        rows.push(Row {
+            kind: "class_residency",
+            of: name.clone(),
+            recorded: biggest(&one),
+            simulated: biggest(&other),
+            distance,
+            limit: Some(CLASS_LIMIT),
+        });
+    }
+    for (of, one, other) in [
+        ("same cpu", recorded.placements.same_cpu, simulated.placements.same_cpu),
+        ("same class", recorded.placements.same_class, simulated.placements.same_class),
+        ("other class", recorded.placements.other_class, simulated.placements.other_class),
+    ] {
+        rows.push(Row::count("wakeups", of.into(), one, other));
+    }
+    rows.push(Row::count("latency_ns", "p50".into(), recorded.latency_ns(50), simulated.latency_ns(50)));
+    rows.push(Row::count("latency_ns", "p95".into(), recorded.latency_ns(95), simulated.latency_ns(95)));
+}
+
+impl Row {
+    fn count(kind: &'static str, of: String, recorded: u64, simulated: u64) -> Self {
+        Self { kind, of, recorded, simulated, distance: recorded.abs_diff(simulated), limit: None }
+    }
+}

@@ -1,0 +1,114 @@
+//! What the recorded machine's own actions cost, measured from the recording.
+//!
+//! A kernel with probes on an emulator needs tens of microseconds for what a processor does in one. Its own events show
+//! how long: events of one CPU that follow each other closely are one piece of kernel code (a *train*). Nothing here looks at
+//! what the workload does or how long it runs; only medians are taken.
+
+use opplab_model::event::IDLE_TASK;
+use opplab_model::machine::Costs;
+
+use crate::events::{Context, Ev, Events, Left, What};
+
+/// Events of one CPU that are no further apart belong to one train, ns.
+const TRAIN_GAP_NS: u64 = 25_000;
+
+/// What was measured; `None` where the recording does not show it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Measured {
+    /// From the first sign of a task's going to sleep to the switch, ns.
+    pub(crate) sleep_ns: Option<u64>,
+    /// From `sched_waking` to the end of the wake-up, by a task, ns.
+    pub(crate) wakeup_ns: Option<u64>,
+    /// An interrupt's visible part on a busy CPU, ns.
+    pub(crate) tick_ns: Option<u64>,
+    /// From `sched_waking` in an interrupt of an idle CPU to the switch to the woken task there, ns.
+    pub(crate) idle_exit_ns: Option<u64>,
+    /// A run of a governor's kthread, ns.
+    pub(crate) sugov_ns: Option<u64>,
+}
+
+fn median(mut values: Vec<u64>) -> Option<u64> {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}
+
+/// Measures the costs that `events` show.
+pub(crate) fn measure(events: &Events) -> Measured {
+    let nr = events.nr_cpus;
+    let (mut sleeps, mut wakeups, mut ticks, mut exits, mut sugov) = <(Vec<_>, Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
+    // Of each CPU: start and last time of the train, the event before, the waking under way, the start of the task.
+    let mut train: Vec<Option<(u64, Ev)>> = vec![None; nr];
+    let mut waking: Vec<Option<(u32, Ev)>> = vec![None; nr];
+    let mut began = vec![0; nr];
+    for ev in &events.list {
+        let c = ev.cpu as usize;
+        let joined = train[c].filter(|(_, last)| {
+            ev.time_ns - last.time_ns <= TRAIN_GAP_NS && last.current == ev.current && last.context == ev.context
+        });
+        if joined.is_none()
+            && let Some((start, last)) = train[c]
+            && last.context == Context::Interrupt
+            && last.current != IDLE_TASK
+        {
+            ticks.push(last.time_ns - start);
+        }
+        let start = joined.map_or(ev.time_ns, |(start, _)| start);
+        train[c] = Some((start, *ev));
+        match ev.what {
+            What::Switch { prev, left, next } => {
+                if matches!(left, Left::Asleep | Left::Uninterruptible) && prev != IDLE_TASK {
+                    if events.name(prev).starts_with("sugov:") {
+                        sugov.push(ev.time_ns - began[c]);
+                    } else {
+                        sleeps.push(ev.time_ns - start);
+                    }
+                }
+                if let Some((task, first)) = waking[c].take()
+                    && prev == IDLE_TASK
+                    && task == next
+                    && first.current == IDLE_TASK
+                {
+                    exits.push(ev.time_ns - first.time_ns);
+                }
+                began[c] = ev.time_ns;
+                train[c] = None;
+            }
+            What::Waking { task } => {
+                if waking[c].is_none() || ev.current != IDLE_TASK {
+                    waking[c] = Some((task, *ev));
+                }
+            }
+            What::Wakeup { task, .. } => {
+                if let Some((woken, first)) = waking[c].filter(|(woken, _)| *woken == task)
+                    && first.current != IDLE_TASK
+                    && first.context != Context::Interrupt
+                    && woken == task
+                {
+                    wakeups.push(ev.time_ns - first.time_ns);
+                }
+            }
+            _ => {}
+        }
+    }
+    Measured {
+        sleep_ns: median(sleeps),
+        wakeup_ns: median(wakeups),
+        tick_ns: median(ticks),
+        idle_exit_ns: median(exits),
+        sugov_ns: median(sugov),
+    }
+}
+
+impl Measured {
+    /// The machine's costs: what was measured, else what `base` says.
+    pub(crate) fn over(&self, base: Costs) -> Costs {
+        Costs {
+            context_switch_ns: self.sleep_ns.unwrap_or(base.context_switch_ns),
+            wakeup_ns: self.wakeup_ns.unwrap_or(base.wakeup_ns),
+            // Part of the times above.
+            ipi_ns: 0,
+            tick_ns: self.tick_ns.unwrap_or(base.tick_ns),
+            sugov_work_ns: self.sugov_ns.unwrap_or(base.sugov_work_ns),
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Scheduling events in one form, whether a kernel recorded them or the engine made them.
+//!
+//! [`Events::read`] takes them from a trace of any format that crate `trace` reads: threads become dense indexes, a thread id
+//! that is used again becomes another task. Only the scheduler's, idle's and cpufreq's own events count; what else a trace
+//! holds is kept as a time stamp ([`What::Other`]), because it shows that the CPU executed.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use opplab_model::event::{self, IDLE_TASK, Sink, TaskIdx};
+use opplab_trace::{Event, ReadOptions, Schema, TraceFile};
+
+use crate::ReplayError;
+
+/// How a task left its CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Still runnable: preempted, or it yielded.
+    Runnable,
+    /// Asleep, interruptible or an idle kthread.
+    Asleep,
+    /// Uninterruptible: waits for a device or a lock of the kernel.
+    Uninterruptible,
+    /// Ended.
+    Dead,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the kernel's event of the same name; fields are named as there")]
+pub enum What {
+    Switch { prev: TaskIdx, left: Left, next: TaskIdx },
+    Waking { task: TaskIdx },
+    Wakeup { task: TaskIdx, cpu: u32 },
+    WakeupNew { task: TaskIdx, cpu: u32 },
+    Migrate { task: TaskIdx, orig_cpu: u32, dest_cpu: u32 },
+    Fork { child: TaskIdx },
+    Exit { task: TaskIdx },
+    Frequency { cpu: u32, freq_khz: u32 },
+    Idle { cpu: u32, entered: bool },
+    Activation { task: TaskIdx, slack_ns: i64 },
+    Other,
+}
+
+/// Who executes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Context {
+    /// The current task itself.
+    Task,
+    /// An interrupt or a softirq on top of it.
+    Interrupt,
+    /// The trace does not tell.
+    Unknown,
+}
+
+/// One event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ev {
+    /// Time since the first event, ns.
+    pub time_ns: u64,
+    /// The CPU that executed it.
+    pub cpu: u32,
+    /// The task that was current there; [`IDLE_TASK`] for the idle task.
+    pub current: TaskIdx,
+    /// Who executed it.
+    pub context: Context,
+    /// What it is.
+    pub what: What,
+}
+
+/// A task as the trace shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskInfo {
+    /// Thread id.
+    pub pid: i32,
+    /// The last name that it had.
+    pub name: String,
+    /// The kernel's priority: 120 + nice, below 100 real-time, below 0 deadline.
+    pub prio: i64,
+    /// Who forked it, if the trace shows it.
+    pub parent: Option<TaskIdx>,
+}
+
+/// All events of a trace in time order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Events {
+    /// The events.
+    pub list: Vec<Ev>,
+    /// The tasks, by index.
+    pub tasks: Vec<TaskInfo>,
+    /// Number of CPUs that were seen: the highest number and 1.
+    pub nr_cpus: usize,
+    /// Time of the first event, as the trace shows it, ns.
+    pub first_ns: u64,
+    /// Time from the first to the last event, ns.
+    pub duration_ns: u64,
+    /// `uname -a` of the traced machine; empty if the trace does not tell.
+    pub uname: String,
+    /// Gaps where the kernel lost events, and damaged places.
+    pub gaps: u64,
+}
+
+/// TRACE_FLAG_HARDIRQ and TRACE_FLAG_SOFTIRQ (include/linux/trace_events.h).
+const IN_INTERRUPT: i64 = 0x08 | 0x10;
+/// `cpu_idle` states from here on mean "left".
+const IDLE_EXIT: i64 = 0xffff_ffff;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Switch,
+    Waking,
+    Wakeup,
+    WakeupNew,
+    Migrate,
+    Fork,
+    Exit,
+    Frequency,
+    Idle,
+    Other,
+}
+
+/// Places of an event's fields.
+#[derive(Clone)]
+struct Role {
+    name: Name,
+    fields: [Option<usize>; 7],
+    flags: Option<usize>,
+}
+
+impl Role {
+    fn new(schema: &Schema) -> Self {
+        let (name, fields): (Name, &[&str]) = match schema.name.as_str() {
+            "sched_switch" => (
+                Name::Switch,
+                &["prev_pid", "prev_prio", "prev_state", "next_pid", "next_prio", "prev_comm", "next_comm"],
+            ),
+            "sched_waking" => (Name::Waking, &["pid", "prio", "target_cpu", "comm"]),
+            "sched_wakeup" => (Name::Wakeup, &["pid", "prio", "target_cpu", "comm"]),
+            "sched_wakeup_new" => (Name::WakeupNew, &["pid", "prio", "target_cpu", "comm"]),
+            "sched_migrate_task" => (Name::Migrate, &["pid", "orig_cpu", "dest_cpu"]),
+            "sched_process_fork" => (Name::Fork, &["parent_pid", "child_pid", "child_comm"]),
+            "sched_process_exit" => (Name::Exit, &["pid"]),
+            "cpu_frequency" => (Name::Frequency, &["cpu_id", "state"]),
+            "cpu_idle" => (Name::Idle, &["cpu_id", "state"]),
+            _ => (Name::Other, &[]),
+        };
+        let mut places = [None; 7];
+        for (place, field) in places.iter_mut().zip(fields) {
+            *place = schema.field_index(field);
+        }
+        Self { name, fields: places, flags: schema.field_index("common_flags") }
+    }
+
+    fn int(&self, event: &Event<'_>, nth: usize) -> Option<i64> {
+        self.fields[nth].and_then(|place| event.int(place))
+    }
+
+    fn text<'e>(&self, event: &Event<'e>, nth: usize) -> Option<&'e [u8]> {
+        self.fields[nth].and_then(|place| event.str(place))
+    }
+
+    fn left(&self, event: &Event<'_>) -> Left {
+        let state = match self.text(event, 2) {
+            Some(text) => opplab_trace::render::task_state_bits(&String::from_utf8_lossy(text)).unwrap_or(1),
+            None => self.int(event, 2).unwrap_or(0) as u64,
+        };
+        match state & 0xff {
+            0 => Left::Runnable,
+            bits if bits & 0x30 != 0 => Left::Dead,
+            2 => Left::Uninterruptible,
+            _ => Left::Asleep,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Builder {
+    events: Events,
+    by_pid: BTreeMap<i32, TaskIdx>,
+    roles: Vec<Option<Role>>,
+}
+
+impl Builder {
+    fn task(&mut self, pid: i64, comm: Option<&[u8]>, prio: Option<i64>) -> TaskIdx {
+        let pid = pid as i32;
+        if pid == 0 {
+            return IDLE_TASK;
+        }
+        let tasks = &mut self.events.tasks;
+        let index = *self.by_pid.entry(pid).or_insert_with(|| {
+            tasks.push(TaskInfo { pid, name: String::new(), prio: 120, parent: None });
+            tasks.len() as TaskIdx - 1
+        });
+        let task = &mut tasks[index as usize];
+        if let Some(comm) = comm
+            && task.name.as_bytes() != comm
+        {
+            task.name = String::from_utf8_lossy(comm).into_owned();
+        }
+        if let Some(prio) = prio {
+            // Some formats show it without its sign.
+            task.prio = i64::from(prio as i32);
+        }
+        index
+    }
+
+    fn event(&mut self, event: &Event<'_>) -> Option<()> {
+        let index = event.schema.index;
+        if self.roles.len() <= index {
+            self.roles.resize(index + 1, None);
+        }
+        let role = match self.roles[index].take() {
+            // Formats without format files learn their fields as they go.
+            Some(role) if role.name == Name::Other || role.fields[0].is_some() => role,
+            _ => Role::new(event.schema),
+        };
+        let what = self.what(event, &role);
+        let context = match role.flags.and_then(|place| event.int(place)) {
+            Some(flags) if flags & IN_INTERRUPT != 0 => Context::Interrupt,
+            Some(_) => Context::Task,
+            None => Context::Unknown,
+        };
+        self.roles[index] = Some(role);
+        let what = what?;
+        let current = match what {
+            What::Switch { prev, .. } => prev,
+            _ => self.task(event.pid.into(), None, None),
+        };
+        if self.events.list.is_empty() {
+            self.events.first_ns = event.time_ns;
+        }
+        let time_ns = event.time_ns.saturating_sub(self.events.first_ns);
+        self.events.duration_ns = time_ns;
+        let cpu = event.cpu & 0xffff;
+        self.events.nr_cpus = self.events.nr_cpus.max(cpu as usize + 1);
+        self.events.list.push(Ev { time_ns, cpu, current, context, what });
+        Some(())
+    }
+
+    fn what(&mut self, event: &Event<'_>, role: &Role) -> Option<What> {
+        let int = |nth| role.int(event, nth);
+        let cpu = |nth| role.int(event, nth).map(|cpu| (cpu as u32) & 0xffff);
+        Some(match role.name {
+            Name::Switch => {
+                let prev = self.task(int(0)?, role.text(event, 5), int(1));
+                let left = role.left(event);
+                let next = self.task(int(3)?, role.text(event, 6), int(4));
+                What::Switch { prev, left, next }
+            }
+            Name::Waking => What::Waking { task: self.task(int(0)?, role.text(event, 3), int(1)) },
+            Name::Wakeup => {
+                What::Wakeup { task: self.task(int(0)?, role.text(event, 3), int(1)), cpu: cpu(2).unwrap_or(0) }
+            }
+            Name::WakeupNew => {
+                What::WakeupNew { task: self.task(int(0)?, role.text(event, 3), int(1)), cpu: cpu(2).unwrap_or(0) }
+            }
+            Name::Migrate => {
+                What::Migrate { task: self.task(int(0)?, None, None), orig_cpu: cpu(1)?, dest_cpu: cpu(2)? }
+            }
+            Name::Fork => {
+                let parent = self.task(int(0).unwrap_or(event.pid.into()), None, None);
+                let child = int(1)?;
+                // The number may have belonged to another task before.
+                self.by_pid.remove(&(child as i32));
+                let child = self.task(child, role.text(event, 2), None);
+                if let Some(task) = self.events.tasks.get_mut(child as usize) {
+                    task.parent = Some(parent);
+                }
+                What::Fork { child }
+            }
+            Name::Exit => What::Exit { task: self.task(int(0)?, None, None) },
+            Name::Frequency => What::Frequency { cpu: cpu(0)?, freq_khz: int(1)? as u32 },
+            Name::Idle => What::Idle { cpu: cpu(0)?, entered: (0..IDLE_EXIT).contains(&int(1)?) },
+            Name::Other => What::Other,
+        })
+    }
+}
+
+impl Events {
+    /// Reads a trace file, or a folder of ring-buffer pages.
+    ///
+    /// # Errors
+    /// [`ReplayError::Trace`] if it cannot be read, or holds no `sched_switch`.
+    pub fn read(path: &Path) -> Result<Self, ReplayError> {
+        let fail = |reason: String| ReplayError::Trace { path: path.to_owned(), reason };
+        let mut file = TraceFile::open(path).map_err(|error| fail(error.to_string()))?;
+        let options = ReadOptions { common_fields: true, ..ReadOptions::default() };
+        let mut builder = Builder::default();
+        let mut sink = |event: &Event<'_>| {
+            let _ = builder.event(event);
+            ControlFlow::Continue(())
+        };
+        let outcome = file.stream(&options, &mut sink).map_err(|error| fail(error.to_string()))?;
+        let mut events = builder.events;
+        events.gaps = outcome.missed.len() as u64 + outcome.problems.len() as u64;
+        if let Ok(reader) = file.reader(&options) {
+            events.uname = reader.meta().uname.clone();
+            for task in events.tasks.iter_mut().filter(|task| task.name.is_empty()) {
+                if let Some(name) = reader.tasks().get(&task.pid) {
+                    task.name = String::from_utf8_lossy(name).into_owned();
+                }
+            }
+        }
+        if !events.list.iter().any(|ev| matches!(ev.what, What::Switch { .. })) {
+            return Err(fail("it holds no sched_switch, so nobody is seen to run".into()));
+        }
+        Ok(events)
+    }
+
+    /// The name of a task; `<idle>` for the idle task.
+    pub fn name(&self, task: TaskIdx) -> &str {
+        self.tasks.get(task as usize).map_or("<idle>", |task| &task.name)
+    }
+
+    /// Whether a task is a governor's kthread, a stopper or a watchdog: the engine has its own of these.
+    pub fn is_engines(&self, task: TaskIdx) -> bool {
+        let name = self.name(task);
+        name.starts_with("sugov:") || name.starts_with("migration/")
+    }
+}
+
+/// Takes the engine's events; [`Simulated::finish`] makes them [`Events`].
+#[derive(Debug, Default)]
+pub struct Simulated {
+    list: Vec<Ev>,
+    curr: Vec<TaskIdx>,
+    /// Follow what governors ask for, not what the clock does.
+    by_request: bool,
+}
+
+impl Simulated {
+    /// For a machine with `nr_cpus` CPUs. `by_request`: the frequency is what the governor asked for, as `cpu_frequency` shows it
+    /// where the driver has no table.
+    pub fn new(nr_cpus: usize, by_request: bool) -> Self {
+        Self { list: Vec::new(), curr: vec![IDLE_TASK; nr_cpus], by_request }
+    }
+
+    /// The events of the run, whose tasks are called `names`.
+    pub fn finish(self, names: &[String], duration_ns: u64) -> Events {
+        let task = |(index, name): (usize, &String)| TaskInfo {
+            pid: index as i32 + 1,
+            name: name.clone(),
+            prio: if name.starts_with("sugov:") { -1 } else { 120 },
+            parent: None,
+        };
+        Events {
+            list: self.list,
+            tasks: names.iter().enumerate().map(task).collect(),
+            nr_cpus: self.curr.len(),
+            duration_ns,
+            ..Events::default()
+        }
+    }
+}
+
+impl Sink for Simulated {
+    fn event(&mut self, now_ns: u64, event: &event::Event) {
+        use event::{Event, TaskState};
+        let (cpu, what) = match *event {
+            Event::SchedSwitch { cpu, prev, prev_state, next } => {
+                let left = match prev_state {
+                    TaskState::Running => Left::Runnable,
+                    TaskState::Interruptible => Left::Asleep,
+                    TaskState::Uninterruptible => Left::Uninterruptible,
+                    TaskState::Dead => Left::Dead,
+                };
+                self.curr[cpu as usize] = next;
+                (cpu, What::Switch { prev, left, next })
+            }
+            Event::SchedWaking { cpu, task, .. } => (cpu, What::Waking { task }),
+            Event::SchedWakeupNew { cpu, task, target_cpu } => (cpu, What::WakeupNew { task, cpu: target_cpu }),
+            Event::SchedMigrateTask { task, orig_cpu, dest_cpu } => {
+                (orig_cpu, What::Migrate { task, orig_cpu, dest_cpu })
+            }
+            Event::SchedProcessExit { task } => (0, What::Exit { task }),
+            Event::CpuFrequency { cpu, khz } if !self.by_request || now_ns == 0 => (cpu, What::Frequency { cpu, freq_khz: khz }),
+            Event::FreqRequest { cpu, khz, .. } if self.by_request => (cpu, What::Frequency { cpu, freq_khz: khz }),
+            Event::CpuIdle { cpu, state } => (cpu, What::Idle { cpu, entered: state >= 0 }),
+            Event::Activation { task, slack_ns, .. } => (0, What::Activation { task, slack_ns }),
+            _ => return,
+        };
+        let current = match what {
+            What::Switch { prev, .. } => prev,
+            _ => self.curr[cpu as usize],
+        };
+        self.list.push(Ev { time_ns: now_ns, cpu, current, context: Context::Unknown, what });
+    }
+}

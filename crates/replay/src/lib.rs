@@ -1,0 +1,39 @@
+//! From a recorded trace to a workload that the engine runs again, under the recorded policy or another one.
+//!
+//! ```text
+//!   trace, folder of a recording --Events::read--> Events --recover--> Workload --sim--> Events
+//!        |                                           |                                     |
+//!        +--Setup (machine, policy, costs)           +----------- measure, compare --------+
+//! ```
+//! [`agree`] runs a recording's own workload file on the machine that its snapshot describes and compares distributions;
+//! [`replay`] recovers the workload from the trace itself. Both compare what is measured in one way from both sides
+//! ([`Measured`]). Integers only; files are read here, nothing is written.
+//! Not here: formats of traces (crate `trace`), the kernel's algorithms (crate `kernel`), what runs do (crate `sim`).
+
+pub mod agree;
+mod costs;
+pub mod events;
+pub mod measure;
+pub mod setup;
+
+use std::path::PathBuf;
+
+pub use events::Events;
+pub use measure::Measured;
+pub use setup::Setup;
+
+/// Why a trace cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// A trace cannot be read.
+    #[error("{}: {reason}", path.display())]
+    Trace {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A machine, a workload or a policy does not fit; the message names the file where there is one.
+    #[error("{0}")]
+    Input(String),
+}

@@ -1,0 +1,278 @@
+//! What is compared between two runs: sums of times and counts over a window of events.
+//!
+//! Frequencies are counted at the machine's own operating points: a frequency between two of them counts as the higher one, as
+//! the hardware grants it.
+
+use std::collections::BTreeMap;
+
+use opplab_model::event::{IDLE_TASK, TaskIdx};
+use opplab_model::machine::{Machine, PolicyShare};
+
+use crate::events::{Events, Left, What};
+
+/// Time is counted from the first number up to the second, ns from the first event.
+pub type Window = (u64, u64);
+
+/// A cpufreq policy's share.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PolicyTimes {
+    /// Its CPUs.
+    pub cpus: Vec<u32>,
+    /// Operating points, kHz.
+    pub freq_khz: Vec<u32>,
+    /// Time at each of them, busy or idle, ns.
+    pub time_ns: Vec<u64>,
+    /// Time during which a CPU of the policy ran a task at each of them, summed over CPUs, ns.
+    pub busy_ns: Vec<u64>,
+    /// Changes of frequency, between any two values.
+    pub changes: u64,
+}
+
+/// A task's share.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskTimes {
+    /// Its name.
+    pub name: String,
+    /// Running time on each class of CPU, ns.
+    pub class_ns: Vec<u64>,
+    /// Times that it became runnable by a wake-up.
+    pub wakeups: u64,
+}
+
+/// Where wake-ups put tasks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Placements {
+    /// On the CPU where the task slept.
+    pub same_cpu: u64,
+    /// On another CPU of the same class.
+    pub same_class: u64,
+    /// On a CPU of another class.
+    pub other_class: u64,
+}
+
+/// Everything that is measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Length of the window, ns.
+    pub window_ns: u64,
+    /// Capacities of the classes of CPUs, ascending.
+    pub classes: Vec<u32>,
+    /// By cpufreq policy.
+    pub policies: Vec<PolicyTimes>,
+    /// By task; only tasks that ran.
+    pub tasks: BTreeMap<TaskIdx, TaskTimes>,
+    /// Of the tasks that count.
+    pub placements: Placements,
+    /// From wake-up to running, of the tasks that count, ascending, ns.
+    pub latencies_ns: Vec<u64>,
+    /// Context switches.
+    pub switches: u64,
+    /// Energy of running CPUs and of idle ones, by cluster, fJ.
+    pub energy_fj: Vec<u128>,
+    /// Loops that ended with a slack below 0, and all loops with a timer.
+    pub missed: (u64, u64),
+}
+
+/// The CPUs of `machine` by cpufreq policy: cluster and CPUs.
+pub fn policies_of(machine: &Machine) -> Vec<(usize, Vec<u32>)> {
+    let mut policies = Vec::new();
+    for (index, cluster) in machine.clusters.iter().enumerate() {
+        match cluster.policy {
+            PolicyShare::Shared => policies.push((index, cluster.cpus.clone())),
+            PolicyShare::Cpu => policies.extend(cluster.cpus.iter().map(|&cpu| (index, vec![cpu]))),
+            PolicyShare::Core => {
+                let mut cores: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+                for &cpu in &cluster.cpus {
+                    cores.entry(machine.cpus[cpu as usize].core).or_default().push(cpu);
+                }
+                policies.extend(cores.into_values().map(|cpus| (index, cpus)));
+            }
+        }
+    }
+    policies
+}
+
+/// Index of the lowest operating point that reaches `khz`; the highest if none does.
+pub fn opp_of(freq_khz: &[u32], khz: u32) -> usize {
+    freq_khz.partition_point(|&opp| opp < khz).min(freq_khz.len().saturating_sub(1))
+}
+
+struct CpuState {
+    policy: usize,
+    class: usize,
+    current: TaskIdx,
+    since_ns: u64,
+}
+
+/// Counts what happens in `window`. `start_khz` is each policy's frequency before its first change; `counts` tells whose wake-ups
+/// and latencies count.
+pub fn measure(
+    events: &Events,
+    machine: &Machine,
+    window: Window,
+    start_khz: &[u32],
+    counts: impl Fn(TaskIdx) -> bool,
+) -> Measured {
+    let nr = machine.nr_cpus();
+    let mut classes: Vec<u32> = machine.clusters.iter().map(|cluster| cluster.capacity).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let described = policies_of(machine);
+    let mut measured = Measured { window_ns: window.1.saturating_sub(window.0), ..Measured::default() };
+    let mut cpus: Vec<CpuState> = (0..nr as u32)
+        .map(|cpu| CpuState {
+            policy: described.iter().position(|(_, cpus)| cpus.contains(&cpu)).unwrap_or(0),
+            class: classes.partition_point(|&capacity| capacity < machine.cluster_of(cpu).capacity),
+            current: first_task(events, cpu),
+            since_ns: window.0,
+        })
+        .collect();
+    let mut frequency: Vec<(u32, u64)> = Vec::new();
+    for (index, (cluster, cpus)) in described.iter().enumerate() {
+        let freq_khz: Vec<u32> = machine.clusters[*cluster].opps.iter().map(|opp| opp.khz).collect();
+        frequency.push((start_khz.get(index).copied().unwrap_or_else(|| freq_khz[0]), window.0));
+        let zero = vec![0; freq_khz.len()];
+        let times = PolicyTimes { cpus: cpus.clone(), freq_khz, time_ns: zero.clone(), busy_ns: zero, changes: 0 };
+        measured.policies.push(times);
+    }
+    // The CPU where each task last was, when it was woken, and whether it sleeps.
+    let mut last_cpu: BTreeMap<TaskIdx, u32> = BTreeMap::new();
+    let mut woken: BTreeMap<TaskIdx, u64> = BTreeMap::new();
+    let clamp = |time: u64| time.clamp(window.0, window.1);
+
+    // Counts the running task of a CPU up to `now`.
+    fn settle(state: &mut CpuState, khz: u32, now: u64, events: &Events, classes: usize, measured: &mut Measured) {
+        let ns = now.saturating_sub(std::mem::replace(&mut state.since_ns, now));
+        if state.current == IDLE_TASK || ns == 0 {
+            return;
+        }
+        let policy = &mut measured.policies[state.policy];
+        policy.busy_ns[opp_of(&policy.freq_khz, khz)] += ns;
+        let task = measured.tasks.entry(state.current).or_insert_with(|| TaskTimes {
+            name: events.name(state.current).to_owned(),
+            class_ns: vec![0; classes],
+            wakeups: 0,
+        });
+        task.class_ns[state.class] += ns;
+    }
+
+    for ev in &events.list {
+        let now = clamp(ev.time_ns);
+        let inside = ev.time_ns >= window.0 && ev.time_ns < window.1;
+        match ev.what {
+            What::Switch { prev, left, next } if (ev.cpu as usize) < nr => {
+                let state = &mut cpus[ev.cpu as usize];
+                settle(state, frequency[state.policy].0, now, events, classes.len(), &mut measured);
+                state.current = next;
+                measured.switches += u64::from(inside);
+                last_cpu.insert(prev, ev.cpu);
+                if left != Left::Runnable {
+                    woken.remove(&prev);
+                }
+                if next != IDLE_TASK
+                    && let Some(since) = woken.remove(&next)
+                    && inside
+                    && counts(next)
+                {
+                    measured.latencies_ns.push(ev.time_ns - since);
+                    if let Some(&slept) = last_cpu.get(&next).filter(|&&cpu| (cpu as usize) < nr) {
+                        let placements = &mut measured.placements;
+                        if slept == ev.cpu {
+                            placements.same_cpu += 1;
+                        } else if cpus[slept as usize].class == cpus[ev.cpu as usize].class {
+                            placements.same_class += 1;
+                        } else {
+                            placements.other_class += 1;
+                        }
+                    }
+                    if let Some(task) = measured.tasks.get_mut(&next) {
+                        task.wakeups += 1;
+                    }
+                }
+            }
+            What::Waking { task } if !cpus.iter().any(|cpu| cpu.current == task) => {
+                woken.entry(task).or_insert(ev.time_ns);
+            }
+            What::Frequency { cpu, freq_khz } if (cpu as usize) < nr => {
+                let index = cpus[cpu as usize].policy;
+                let (khz, since) = frequency[index];
+                if khz != freq_khz {
+                    for state in cpus.iter_mut().filter(|state| state.policy == index) {
+                        settle(state, khz, now, events, classes.len(), &mut measured);
+                    }
+                    let policy = &mut measured.policies[index];
+                    policy.time_ns[opp_of(&policy.freq_khz, khz)] += now - since;
+                    policy.changes += u64::from(inside);
+                    frequency[index] = (freq_khz, now);
+                }
+            }
+            What::Activation { task, slack_ns } if inside && counts(task) => {
+                measured.missed.0 += u64::from(slack_ns < 0);
+                measured.missed.1 += 1;
+            }
+            _ => {}
+        }
+    }
+    for state in &mut cpus {
+        settle(state, frequency[state.policy].0, window.1, events, classes.len(), &mut measured);
+    }
+    for (policy, &(khz, since)) in measured.policies.iter_mut().zip(&frequency) {
+        policy.time_ns[opp_of(&policy.freq_khz, khz)] += window.1 - since;
+    }
+    measured.latencies_ns.sort_unstable();
+    measured.energy_fj = energy(&measured, machine, &described);
+    measured.classes = classes;
+    measured
+}
+
+/// Who runs on `cpu` before its first switch.
+fn first_task(events: &Events, cpu: u32) -> TaskIdx {
+    let first = events.list.iter().filter(|ev| ev.cpu == cpu).find_map(|ev| match ev.what {
+        What::Switch { prev, .. } => Some(prev),
+        _ => None,
+    });
+    first.unwrap_or(IDLE_TASK)
+}
+
+/// Energy by cluster: what the operating points say a busy CPU draws, and the shallowest idle state for the rest.
+fn energy(measured: &Measured, machine: &Machine, described: &[(usize, Vec<u32>)]) -> Vec<u128> {
+    let mut energy = vec![0; machine.clusters.len()];
+    for (policy, (cluster, cpus)) in measured.policies.iter().zip(described) {
+        let described = &machine.clusters[*cluster];
+        let busy: u64 = policy.busy_ns.iter().sum();
+        let idle_uw = described.idle.first().map_or(0, |state| state.power_uw);
+        let idle_ns = (measured.window_ns * cpus.len() as u64).saturating_sub(busy);
+        energy[*cluster] += u128::from(idle_uw) * u128::from(idle_ns);
+        for ((opp, &busy), &time) in described.opps.iter().zip(&policy.busy_ns).zip(&policy.time_ns) {
+            energy[*cluster] += u128::from(opp.busy_uw) * u128::from(busy);
+            energy[*cluster] += u128::from(opp.cluster_uw) * u128::from(time);
+        }
+    }
+    energy
+}
+
+impl Measured {
+    /// Energy of all clusters, fJ.
+    pub fn total_energy_fj(&self) -> u128 {
+        self.energy_fj.iter().sum()
+    }
+
+    /// The latency that `percent` of the wake-ups do not exceed, ns.
+    pub fn latency_ns(&self, percent: usize) -> u64 {
+        let last = self.latencies_ns.len().saturating_sub(1);
+        let at = (self.latencies_ns.len() * percent).div_ceil(100).saturating_sub(1).min(last);
+        self.latencies_ns.get(at).copied().unwrap_or(0)
+    }
+}
+
+/// Shares of `parts` in parts of 100 000; all 0 if there is nothing.
+pub fn shares_per_100k(parts: &[u64]) -> Vec<u64> {
+    let total: u128 = parts.iter().map(|&part| u128::from(part)).sum();
+    parts.iter().map(|&part| (u128::from(part) * 100_000).checked_div(total).unwrap_or(0) as u64).collect()
+}
+
+/// The greatest difference of two lists of shares, in parts of 100 000.
+pub fn distance_per_100k(one: &[u64], other: &[u64]) -> u64 {
+    let (one, other) = (shares_per_100k(one), shares_per_100k(other));
+    one.iter().zip(&other).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0)
+}

@@ -1,0 +1,209 @@
+//! The machine and the policy of a recording: what its snapshots tell, what its events show, and what it costs.
+//!
+//! A recording is a folder with `trace.dat` and snapshots of sysfs and debugfs (see [`Setup::of_recording`]). What an
+//! emulator does differently from hardware is a property of the machine that comes out (`shared_stream`, costs), not of the comparison.
+
+use std::path::{Path, PathBuf};
+
+use opplab_kernel::profile::profile_names;
+use opplab_model::machine::{IdleState, InvarianceSource, Machine};
+use opplab_model::policy::{EnergyModelSource, Policy};
+
+use crate::events::{Events, What};
+use crate::measure::policies_of;
+use crate::{ReplayError, costs};
+
+/// CONFIG_HZ of Debian's kernels; snapshots do not tell it.
+const HZ_DEFAULT: u32 = 250;
+
+/// The flags of an energy model that say that its costs are made up (EM_PERF_DOMAIN_ARTIFICIAL, v6.12).
+const EM_ARTIFICIAL: u32 = 1 << 2;
+
+/// A machine and the policy that it ran.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The machine.
+    pub machine: Machine,
+    /// The recorded policy.
+    pub policy: Policy,
+    /// Frequency of each cpufreq policy at the start, kHz.
+    pub start_khz: Vec<u32>,
+    /// What was taken from where, in words.
+    pub notes: Vec<String>,
+}
+
+fn lines(path: &Path) -> Vec<(String, String)> {
+    let text = std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.split_once(": "))
+        .map(|(key, value)| (key.to_owned(), value.trim_end_matches('|').trim().to_owned()))
+        .collect()
+}
+
+fn text(path: PathBuf) -> String {
+    std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+/// The newest profile that is not newer than the kernel that `uname` names.
+pub(crate) fn profile_of(uname: &str) -> Option<&'static str> {
+    let version = |name: &str| {
+        let mut numbers = name.split(['.', '-', '+']).map_while(|part| part.parse::<u16>().ok());
+        Some((numbers.next()?, numbers.next()?))
+    };
+    let kernel = uname.split_whitespace().find_map(version)?;
+    profile_names().filter(|name| version(name).is_some_and(|known| known <= kernel)).max_by_key(|name| version(name))
+}
+
+impl Setup {
+    /// The machine and policy of the recording in folder `dir`, whose events are `events`.
+    ///
+    /// # Errors
+    /// [`ReplayError::Input`] if there is no snapshot of sysfs or it makes no machine.
+    pub fn of_recording(dir: &Path, events: &Events) -> Result<Self, ReplayError> {
+        let snapshot = dir.join("sysfs_before.txt");
+        let input = |error: String| ReplayError::Input(error);
+        let facts = opplab_import::import(&snapshot).map_err(|error| input(error.to_string()))?;
+        let mut machine = opplab_import::to_machine(&facts).map_err(|error| input(error.to_string()))?.machine;
+        let mut policy = Policy { label: "recorded".into(), hz: HZ_DEFAULT, ..Policy::default() };
+        let mut notes = vec![format!("hz {HZ_DEFAULT} is Debian's; snapshots do not tell it")];
+
+        let uname = text(dir.join("uname.txt"));
+        if let Some(name) = profile_of(if uname.is_empty() { &events.uname } else { &uname }) {
+            policy.kernel = name.to_owned();
+        }
+        // How the emulator executes.
+        let emulator = text(dir.join("qemu_cmdline.txt"));
+        machine.shared_stream =
+            emulator.contains("-accel tcg") && (emulator.contains("-icount") || emulator.contains("thread=single"));
+
+        // The governor and its tunable.
+        let governor = facts.policies.values().find_map(|policy| policy.governor.clone());
+        if let Some(governor) = governor {
+            policy.governor = governor;
+        }
+        if policy.governor == "schedutil"
+            && let Some(rate_limit_us) = facts.rate_limit_us
+        {
+            policy.tunables.push(("rate_limit_us".into(), rate_limit_us.to_string()));
+        }
+        let snapshot = lines(&snapshot);
+        let debugfs = lines(&dir.join("debugfs_before.txt"));
+        for (path, value) in &snapshot {
+            let tunable = path.strip_prefix("/sys/devices/system/cpu/cpufreq/").and_then(|rest| {
+                let (first, name) = rest.rsplit_once('/')?;
+                first.ends_with(&policy.governor).then_some(name)
+            });
+            if let Some(name) = tunable
+                && policy.governor != "schedutil"
+                && !policy.tunables.iter().any(|(known, _)| known == name)
+            {
+                policy.tunables.push((name.to_owned(), value.clone()));
+            }
+        }
+        // Energy-aware scheduling: switched on, with a model, and started.
+        let artificial = facts.policies.values().filter_map(|policy| policy.em_flags).any(|f| f & EM_ARTIFICIAL != 0);
+        let modelled = facts.policies.values().any(|policy| policy.em_flags.is_some());
+        policy.energy_model = match (modelled, artificial) {
+            (false, _) => EnergyModelSource::None,
+            (true, true) => EnergyModelSource::Artificial,
+            (true, false) => EnergyModelSource::Registered,
+        };
+        let energy_aware = debugfs.iter().find(|(path, _)| path.ends_with("sched_energy_aware"));
+        policy.eas = energy_aware.is_none_or(|(_, value)| value != "0");
+
+        // Frequency switches: who makes them.
+        let has_kthreads = events.tasks.iter().any(|task| task.name.starts_with("sugov:"))
+            || text(dir.join("threads.txt")).contains("sugov:");
+        let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
+        if policy.governor == "schedutil" && (has_kthreads || changes) {
+            machine.cpufreq.fast_switch = !has_kthreads;
+        }
+        if !emulator.is_empty() {
+            // The emulated register is written at once.
+            machine.cpufreq.switch_ns = 0;
+        }
+        kthread_affinity(&text(dir.join("threads.txt")), &mut machine, &mut policy);
+
+        // Frequency invariance: x86 without APERF and MPERF has none.
+        if facts.processor.is_some() && !facts.flags.iter().any(|flag| flag == "aperfmperf") {
+            machine.invariance = InvarianceSource::CountersAtTick;
+            policy.invariance = "none".into();
+            policy.freq_max = "max_P".into();
+        }
+
+        // Costs, from the recording itself.
+        let measured = costs::measure(events);
+        machine.costs = measured.over(machine.costs);
+        let exit_latency_ns = measured.idle_exit_ns.unwrap_or(0);
+        for cluster in machine.clusters.iter_mut().filter(|cluster| cluster.idle.is_empty()) {
+            cluster.idle.push(IdleState {
+                name: "WFI".into(),
+                entry_latency_ns: 0,
+                exit_latency_ns,
+                target_residency_ns: 0,
+                power_uw: 0,
+            });
+        }
+        notes.push(format!("costs measured from the recording: {:?}, idle exit {exit_latency_ns} ns", machine.costs));
+
+        let start_khz = policies_of(&machine)
+            .iter()
+            .map(|(cluster, cpus)| {
+                let wanted = cpus.iter().find_map(|cpu| {
+                    let path = format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq");
+                    snapshot.iter().find(|(known, _)| *known == path).and_then(|(_, khz)| khz.parse().ok())
+                });
+                wanted.unwrap_or(machine.clusters[*cluster].opps[0].khz)
+            })
+            .collect();
+        Ok(Self { machine, policy, start_khz, notes })
+    }
+}
+
+/// `threads.txt`: where the governor's kthreads may run, if that is not their own policy's CPUs.
+fn kthread_affinity(threads: &str, machine: &mut Machine, policy: &mut Policy) {
+    let mut lists: Vec<(u32, Vec<u32>)> = Vec::new();
+    for line in threads.lines() {
+        let mut words = line.split_whitespace().skip_while(|word| !word.starts_with("sugov:"));
+        let cpu = words.next().and_then(|name| name.strip_prefix("sugov:")).and_then(|cpu| cpu.parse().ok());
+        let list = words.nth(1).map(cpu_list);
+        if let (Some(cpu), Some(list)) = (cpu, list) {
+            lists.push((cpu, list));
+        }
+    }
+    let own = |cpu: u32| policies_of(machine).into_iter().find(|(_, cpus)| cpus.contains(&cpu)).map(|(_, cpus)| cpus);
+    let foreign = lists.iter().filter(|(cpu, list)| own(*cpu).is_some_and(|cpus| cpus != *list)).count();
+    if foreign > 0 && foreign == lists.len() && lists.windows(2).all(|pair| pair[0].1 == pair[1].1) {
+        policy.sugov_cpus = lists[0].1.clone();
+        machine.cpufreq.dvfs_possible_from_any_cpu = true;
+    } else if foreign > 0 {
+        machine.cpufreq.dvfs_possible_from_any_cpu = true;
+    }
+}
+
+/// "0,3-5" as numbers.
+fn cpu_list(text: &str) -> Vec<u32> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>())
+            && last < 4096
+        {
+            cpus.extend(first..=last);
+        }
+    }
+    cpus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_profile_is_the_newest_that_is_not_newer() {
+        assert_eq!(profile_of("Linux (none) 6.12.117+deb12-amd64 #1 SMP"), Some("6.12"));
+        assert_eq!(profile_of("Linux x 6.1.0-56-amd64"), Some("6.1"));
+        assert_eq!(profile_of("Linux x 2.6.32"), None);
+        assert_eq!(profile_of(""), None);
+    }
+}
