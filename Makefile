@@ -56,7 +56,7 @@ docs: dev ## Compute the tables and figures of the studies in docs anew.
 	$(BIN)/python -m opplab.studies.approximation
 
 agreement: dev ## Compare with the published tables and with recorded kernels, and report the distance.
-	$(BIN)/opplab run juno-eas --jobs $(JOBS) -o out/juno-eas
+	$(BIN)/opplab verify published --jobs $(JOBS) -o out/published --docs docs
 	@if [ -d ../shared/traces ]; then $(BIN)/opplab verify traces ../shared/traces; \
 	else echo "skipped: no recordings at ../shared/traces beside the repository"; fi
 

@@ -86,3 +86,35 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
         print_table(rows, output_format)
     sys.stdout.flush()
     raise click.exceptions.Exit(1 if failed else 0)
+
+
+@command.command(name="published")
+@click.argument("experiments", nargs=-1)
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("out/published"), show_default=True)
+@click.option("--quick", is_flag=True, help="Only one iteration of a few points: minutes, and a rough picture.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Workers (number of CPUs).")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--docs", type=click.Path(path_type=Path), help="Write agreement.md and its figures to this folder, too.")
+@click.option("--score-only", is_flag=True, help="Run nothing: score what -o holds.")
+def published(
+    experiments: tuple[str, ...],
+    output: Path,
+    quick: bool,
+    jobs: int | None,
+    output_format: str,
+    docs: Path | None,
+    score_only: bool,
+) -> None:
+    """Predict what the five texts published, and say how far the predictions are from it.
+
+    Runs EXPERIMENTs (all that have published tables, if none is named), compares the ratio of each variant to its
+    baseline with the published ratio, and prints for each table and for all: the share of cells predicted in the
+    published direction (among cells whose effect exceeds its spread), median and 90th percentile of
+    |predicted ratio - published ratio|, the rank correlation of the variants, and the worst cells.
+    What -o holds is not run again, so an interrupted run goes on where it was.
+    """
+    from opplab.agreement_run import verify_published
+
+    failed = verify_published(experiments, output, quick, jobs, output_format, docs, score_only)
+    sys.stdout.flush()
+    raise click.exceptions.Exit(1 if failed else 0)

@@ -112,6 +112,30 @@ class Experiment:
         return None if path is None else results.from_published(path)
 
     @property
+    def published_seed(self) -> str:
+        """The text whose values belong to it (``003``); empty if there is none."""
+        return self._inner.published.partition("_")[0]
+
+    @property
+    def compare(self) -> list[dict[str, Any]]:
+        """Which rows of the published tables are compared with which workload."""
+        return self._inner.compare()
+
+    @property
+    def finding(self) -> str:
+        """What of the published text the simulation explains, and what not."""
+        return self._inner.finding
+
+    def quick_cases(self) -> list[Case]:
+        """Give the cases that stand for all when there is little time: iteration 0 of the points marked ``quick``."""
+        marked = set(self._inner.quick)
+        return [
+            case
+            for case in self.cases
+            if case.iteration == 0 and {(case.benchmark, case.param), (case.benchmark, "")} & marked
+        ]
+
+    @property
     def pairs(self) -> list[tuple[str, str]]:
         """What is compared with what: (baseline, variant).
 

@@ -50,6 +50,12 @@ pub struct Experiment {
     pub until: Option<Until>,
     /// Labels of the policies, in order.
     pub labels: Vec<String>,
+    /// What of the published text is to be compared with which workload.
+    pub compare: Vec<Compare>,
+    /// In sentences: what of the published text the simulation explains, and what not; empty if nobody looked.
+    pub finding: String,
+    /// The cases that stand for all when there is little time: (workload, parameters); empty parameters: all of them.
+    pub quick: Vec<(String, String)>,
     file: String,
     machines: Vec<(String, Pos)>,
     policies: Vec<PolicyEntry>,
@@ -68,6 +74,31 @@ pub struct Until {
     pub min: u32,
 }
 
+/// Rows of the table of published values, and what they are compared with: one `[[compare]]`.
+///
+/// A row belongs to the policy whose label is the row's variant, and to all points of the workload's grid whose axes
+/// have the values that the row's parameter names; a row that names no axis (`all`) belongs to all points, and is
+/// compared with the geometric mean of their ratios.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compare {
+    /// Name of the table.
+    pub table: String,
+    /// Its rows of this machine only; empty: all.
+    pub machine: String,
+    /// Its rows of this benchmark only; empty: all.
+    pub benchmark: String,
+    /// Its rows of this metric only; empty: all.
+    pub metric: String,
+    /// Label of the workload.
+    pub workload: String,
+    /// Metrics of the results, whose sum is compared.
+    pub simulated: Vec<String>,
+    /// Label of a policy, and what the table calls it, where the names differ.
+    pub variants: Vec<(String, String)>,
+    /// Whether the benchmark's constants were fitted to the baseline's values of this table.
+    pub calibration: bool,
+}
+
 #[derive(Debug, Clone)]
 struct PolicyEntry {
     policy: Policy,
@@ -79,6 +110,7 @@ struct WorkloadEntry {
     label: String,
     at: Pos,
     duration_ns: Option<u64>,
+    quick: Vec<String>,
     form: Form,
 }
 
@@ -110,6 +142,8 @@ const EXPERIMENT_KEYS: &[&str] = &[
     "defaults",
     "policy",
     "workload",
+    "compare",
+    "finding",
 ];
 
 /// Reads an experiment file. `file` is its name for messages.
@@ -231,6 +265,14 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
         let at = table.get("baseline").map_or(table.at, |node| node.at);
         return Err(Fault::unknown(at, "policy", &baseline, labels.iter().map(String::as_str)));
     }
+    let compare = match table.get("compare") {
+        Some(node) => node
+            .as_list("compare")?
+            .iter()
+            .map(|node| compare_from(node, &workloads, &labels))
+            .collect::<Result<Vec<_>, _>>()?,
+        None => Vec::new(),
+    };
     let iterations: u32 = table.int_or("iterations", 1, 1, 1_000_000)?;
     let grid = |entry: &WorkloadEntry| match &entry.form {
         Form::Benchmark { params, .. } => {
@@ -258,6 +300,12 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
         iterations,
         until: table.get("until").map(until_from).transpose()?,
         labels,
+        compare,
+        finding: table.str_or_empty("finding")?.to_owned(),
+        quick: workloads
+            .iter()
+            .flat_map(|entry| entry.quick.iter().map(|param| (entry.label.clone(), param.clone())))
+            .collect(),
         file: file.to_owned(),
         machines,
         policies,
@@ -266,12 +314,70 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
     })
 }
 
+const COMPARE_KEYS: &[&str] =
+    &["table", "machine", "benchmark", "metric", "workload", "simulated", "variants", "calibration"];
+
+fn compare_from(node: &Node, workloads: &[WorkloadEntry], labels: &[String]) -> Result<Compare, Fault> {
+    let table = node.as_table("compare", COMPARE_KEYS)?;
+    let workload_node = table.need("workload")?;
+    let workload = workload_node.as_str("workload")?;
+    if !workloads.iter().any(|entry| entry.label == workload) {
+        let known = workloads.iter().map(|entry| entry.label.as_str());
+        return Err(Fault::unknown(workload_node.at, "workload", workload, known));
+    }
+    let mut variants = Vec::new();
+    if let Some(node) = table.get("variants") {
+        let Value::Table(entries) = &node.value else {
+            return Err(Fault::new(node.at, format!("`variants` must be a table, not {}", node.value.kind())));
+        };
+        for (key, node) in entries {
+            if !labels.contains(&key.name) {
+                return Err(Fault::unknown(key.at, "policy", &key.name, labels.iter().map(String::as_str)));
+            }
+            variants.push((key.name.clone(), node.as_str(&key.name)?.to_owned()));
+        }
+    }
+    Ok(Compare {
+        table: table.need_str("table")?.to_owned(),
+        machine: table.str_or_empty("machine")?.to_owned(),
+        benchmark: table.str_or_empty("benchmark")?.to_owned(),
+        metric: table.str_or_empty("metric")?.to_owned(),
+        workload: workload.to_owned(),
+        simulated: words_from(table.need("simulated")?, "simulated")?,
+        variants,
+        calibration: table.bool_or("calibration", false)?,
+    })
+}
+
+/// One word or a list of them, at least one.
+fn words_from(node: &Node, what: &str) -> Result<Vec<String>, Fault> {
+    let items = match &node.value {
+        Value::List(items) => items.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    if items.is_empty() {
+        return Err(Fault::new(node.at, format!("`{what}` is an empty list")));
+    }
+    items.iter().map(|item| item.as_str(what).map(str::to_owned)).collect()
+}
+
+/// `quick = ["clients=1", ...]` names the parameters that stand for all, `quick = true` takes all of them.
+fn quick_from(table: &Table<'_>) -> Result<Vec<String>, Fault> {
+    match table.get("quick") {
+        None => Ok(Vec::new()),
+        Some(node) => match node.value {
+            Value::Bool(all) => Ok(if all { vec![String::new()] } else { Vec::new() }),
+            _ => words_from(node, "quick"),
+        },
+    }
+}
+
 fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
     let Value::Table(entries) = &node.value else {
         return Err(Fault::new(node.at, format!("`workload` must be a table, not {}", node.value.kind())));
     };
     if entries.iter().any(|(key, _)| key.name == "rtapp") {
-        let table = node.as_table("workload", &["label", "rtapp", "repeats", "suspend", "duration"])?;
+        let table = node.as_table("workload", &["label", "rtapp", "repeats", "suspend", "duration", "quick"])?;
         let path = table.need_str("rtapp")?.to_owned();
         let stem = path.rsplit('/').next().unwrap_or(&path);
         let label = match table.str_or_empty("label")? {
@@ -284,6 +390,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
             label,
             at: node.at,
             duration_ns: duration_from(&table)?,
+            quick: quick_from(&table)?,
             form: Form::RtApp {
                 path,
                 path_at: table.need("rtapp")?.at,
@@ -303,8 +410,10 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
     let benchmark = benchmark(name).ok_or_else(|| {
         Fault::unknown(name_node.at, "benchmark", name, BENCHMARKS.iter().map(|benchmark| benchmark.name))
     })?;
-    let keys: Vec<&str> =
-        ["label", "benchmark", "duration"].into_iter().chain(benchmark.params.iter().map(|param| param.name)).collect();
+    let keys: Vec<&str> = ["label", "benchmark", "duration", "quick"]
+        .into_iter()
+        .chain(benchmark.params.iter().map(|param| param.name))
+        .collect();
     let table = node.as_table("workload", &keys)?;
     let mut params = Vec::new();
     for param in benchmark.params {
@@ -330,6 +439,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
         },
         at: node.at,
         duration_ns: duration_from(&table)?,
+        quick: quick_from(&table)?,
         form: Form::Benchmark { benchmark, params },
     })
 }

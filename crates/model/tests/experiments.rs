@@ -329,3 +329,24 @@ fn until_is_a_share_in_percent() {
     assert!(with("{ cii = \"1%\" }").unwrap_err().to_string().contains("did you mean `ci`"));
     assert!(with("{ metric = \"energy\" }").unwrap_err().to_string().contains("`ci` is missing"));
 }
+
+#[test]
+fn compare_names_workloads_and_policies_that_exist() {
+    let experiment = juno_eas();
+    assert_eq!(experiment.compare.len(), 2);
+    assert_eq!(experiment.compare[0].simulated, ["energy"]);
+    assert_eq!(experiment.quick[0], ("juno-energy-homogeneous".to_owned(), String::new()));
+    let text = data("experiments/juno-eas.toml");
+    let with = |from: &str, to: &str| parse_experiment("juno-eas.toml", &text.replacen(from, to, 1));
+    let wrong = |from: &str, to: &str| with(from, to).unwrap_err().to_string();
+    let message = wrong("workload = \"juno-energy-homogeneous\"", "workload = \"juno-energy-homogenous\"");
+    assert!(message.contains("did you mean `juno-energy-homogeneous`"), "{message}");
+    let message = wrong("simulated = \"energy\"", "simulated = []");
+    assert!(message.contains("`simulated` is an empty list"), "{message}");
+    let message = wrong("simulated = \"energy\"", "simulated = \"energy\"\nvariants = { EAZ = \"EAS\" }");
+    assert!(message.contains("juno-eas.toml:") && message.contains("did you mean `EAS`"), "{message}");
+    let named = with("simulated = \"energy\"", "simulated = [\"energy\", \"energy:rest\"]\nvariants = { EAS = \"x\" }");
+    let named = &named.unwrap().compare[0];
+    assert_eq!(named.variants, [("EAS".to_owned(), "x".to_owned())]);
+    assert_eq!(named.simulated.len(), 2);
+}

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use opplab_model::case::CaseFile;
-use opplab_model::experiment::{Experiment, SourceText, parse_experiment};
+use opplab_model::experiment::{Compare, Experiment, SourceText, parse_experiment};
 use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::case::PyCase;
 use crate::error::{guard, model_error};
@@ -63,6 +64,34 @@ impl PyExperiment {
     #[getter]
     fn labels(&self) -> Vec<String> {
         self.inner.labels.clone()
+    }
+
+    /// What of the published text is compared: one dict a `[[compare]]`.
+    fn compare<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let entry = |compare: &Compare| {
+            let dict = PyDict::new(py);
+            dict.set_item("table", &compare.table)?;
+            dict.set_item("machine", &compare.machine)?;
+            dict.set_item("benchmark", &compare.benchmark)?;
+            dict.set_item("metric", &compare.metric)?;
+            dict.set_item("workload", &compare.workload)?;
+            dict.set_item("simulated", &compare.simulated)?;
+            dict.set_item("variants", compare.variants.clone().into_py_dict(py)?)?;
+            dict.set_item("calibration", compare.calibration)?;
+            Ok(dict)
+        };
+        self.inner.compare.iter().map(entry).collect()
+    }
+
+    #[getter]
+    fn finding(&self) -> &str {
+        &self.inner.finding
+    }
+
+    /// The points that stand for all when there is little time: (workload, parameters); no parameters: all of them.
+    #[getter]
+    fn quick(&self) -> Vec<(String, String)> {
+        self.inner.quick.clone()
     }
 
     /// Names of the machines whose files are needed.

@@ -1,0 +1,117 @@
+"""The scoreboard: which published cell meets which prediction, and the figures of merit."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from opplab import agreement, catalog, published
+from opplab.agreement import Cell, score, spearman
+from opplab.agreement_run import scored_experiments
+from opplab.cli import opplab
+from opplab.experiments import Experiment
+
+
+def cell(published: float, predicted: float, spread: float = 0.01, **where: str) -> Cell:
+    names = ("table", "machine", "benchmark", "metric", "parameter", "variant")
+    places = {"seed": "000", "experiment": "e", "unit": "s", "better": "lower", "baseline": "base", "explanation": ""}
+    texts = places | {name: where.get(name, name) for name in names}
+    numbers = {"value": 1.0, "baseline_value": 1.0, "simulated": 1.0, "simulated_baseline": 1.0, "points": 1}
+    return Cell(**texts, **numbers, published=published, predicted=predicted, spread=spread)  # type: ignore[arg-type]
+
+
+def test_signs_are_counted_where_the_effect_exceeds_its_spread() -> None:
+    cells = [cell(1.2, 1.1), cell(0.8, 1.05), cell(1.005, 0.9), cell(0.5, 0.6)]
+    figures = score(cells)
+    assert (figures["cells"], figures["sign_cells"]) == (4, 3)
+    assert figures["sign_agreement"] == pytest.approx(2 / 3)
+    assert figures["median_abs_error"] == pytest.approx((0.1 + 0.105) / 2)
+    assert figures["p90_abs_error"] == pytest.approx(0.105 + 0.7 * (0.25 - 0.105))
+
+
+def test_no_change_is_no_agreement() -> None:
+    assert score([cell(1.2, 1.0)])["sign_agreement"] == 0.0
+
+
+def test_no_cells_have_no_figures() -> None:
+    figures = score([])
+    assert figures["cells"] == 0
+    assert [figures[name] for name in ("sign_agreement", "median_abs_error", "rank_correlation")] == [None] * 3
+
+
+def test_ranks_are_those_of_the_variants_of_a_row() -> None:
+    row = [("a", 1.3, 1.1), ("b", 0.9, 0.8), ("c", 1.1, 1.05)]
+    same = [cell(pub, sim, variant=name, parameter="n=1") for name, pub, sim in row]
+    turned = [cell(pub, 2 - sim, variant=name, parameter="n=2") for name, pub, sim in row]
+    assert score(same)["rank_correlation"] == pytest.approx(1.0)
+    assert score([*same, *turned])["rank_correlation"] == pytest.approx(0.0, abs=1e-12)
+    # One variant: its rows are ranked.
+    alone = [cell(1.1, 1.2, variant="a", parameter="n=1"), cell(1.2, 1.1, variant="a", parameter="n=2")]
+    assert score(alone)["rank_correlation"] == pytest.approx(0.5)
+    assert spearman([1, 1, 2], [3, 4, 5]) == pytest.approx(math.sqrt(3) / 2)
+
+
+@pytest.mark.parametrize("name", scored_experiments())
+def test_every_compare_names_published_rows_of_its_policies(name: str) -> None:
+    experiment = Experiment.load(name, iterations=1)
+    assert experiment.compare
+    points = {(case.benchmark, case.param) for case in experiment.cases}
+    for entry in experiment.compare:
+        rows = agreement._rows(experiment.published_seed, entry)
+        variants = {entry["variants"].get(label, label) for label in experiment.policies}
+        assert variants & {row.variant for row in rows}, entry
+        met = [row for row in rows for bench, param in points if bench == entry["workload"]
+               if agreement._belongs(agreement._axes(row.parameter), agreement._axes(param))]  # fmt: skip
+        assert met, entry
+    for workload, param in experiment._inner.quick:
+        assert not param or (workload, param) in points, (workload, param)
+
+
+def test_a_scoreboard_of_a_few_cases(tmp_path: Path) -> None:
+    arguments = ["verify", "published", "juno-eas", "--quick", "--format", "json", "-o", str(tmp_path)]
+    done = CliRunner().invoke(opplab, arguments)
+    assert done.exit_code == 0, done.output
+    board = json.loads(done.stdout)
+    assert board["overall"]["cells"] == 18 == board["seeds"]["003"]["cells"]
+    assert {one["table"] for one in board["tables"]} == {"juno-energy-homogeneous", "juno-energy-heterogeneous"}
+    details = [one for table in board["tables"] for one in table["cells_detail"]]
+    ten = next(one for one in details if (one["parameter"], one["variant"]) == ("tasks=10", "CPPC-EAS"))
+    assert ten["published"] == pytest.approx(5.64 / 7.86)
+    assert ten["baseline"] == "CPPC-no-EAS"
+    assert ten["spread"] == pytest.approx(5.64 / 7.86 * math.hypot(0.05 / 5.64, 0.37 / 7.86))
+    assert ten["sign_agrees"] and ten["exceeds_spread"]
+    assert "clock while busy" in ten["explanation"]
+    page = (tmp_path / "agreement.md").read_text(encoding="utf-8")
+    assert "opplab verify published juno-eas --quick" in page
+    assert (tmp_path / "figures" / "agreement-003.svg").read_text(encoding="utf-8").startswith("<svg")
+    # What is there is not run again.
+    again = CliRunner().invoke(opplab, [*arguments, "--score-only"])
+    assert json.loads(again.stdout) == board
+
+
+def test_a_name_that_is_not_published_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    text = (catalog.DATA / "experiments" / "juno-eas.toml").read_text(encoding="utf-8")
+    file = tmp_path / "mine.toml"
+    file.write_text(text.replace('table = "juno-energy-homogeneous"', 'table = "juno-energy-homogenous"'))
+    done = CliRunner().invoke(opplab, ["verify", "published", str(file), "--quick", "-o", str(tmp_path / "out")])
+    assert done.exit_code != 0
+    assert "no table 'juno-energy-homogenous'; did you mean `juno-energy-homogeneous`?" in str(done.exception)
+
+
+def test_no_model_or_machine_names_a_variant() -> None:
+    """A constant that knows a variant would be fitted to what it is to predict."""
+    generic = {"", "EAS", "vanilla", "ondemand", "no-EAS", "schedutil", "performance"}
+    variants = {row.variant for seed in published.SEEDS for row in published.cells(seed)} - generic
+    root = Path(__file__).parents[2]
+    files = [*(catalog.DATA / "machines").glob("*.toml"), *(catalog.DATA / "calibration").glob("*.toml")]
+    files += [file for part in ("model", "sim") for file in (root / "crates" / part / "src").rglob("*.rs")]
+    assert len(files) > 30
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        for variant in variants:
+            assert not re.search(rf"(?<![\w-]){re.escape(variant)}(?![\w-])", text), f"{file} names {variant}"
