@@ -295,6 +295,7 @@ impl Maker<'_> {
             capacity,
             policy: share,
             opps,
+            boost_opps: Vec::new(),
             idle: self.idle(of_cpu, policy.as_ref()),
             cluster_idle: Vec::new(),
             cluster_idle_uw: None,

@@ -412,6 +412,7 @@ fn cluster_from(node: &Node) -> Result<Cluster, Fault> {
             "policy",
             "efficiency_class",
             "opp",
+            "boost_opp",
             "idle",
             "cluster_idle",
             "cluster_idle_uw",
@@ -422,13 +423,15 @@ fn cluster_from(node: &Node) -> Result<Cluster, Fault> {
             "hwp",
         ],
     )?;
-    let opp_node = table.need("opp")?;
+    let opps = opps_from(table.need("opp")?, 0)?;
+    let last_khz = opps.last().map_or(0, |opp| opp.khz);
     Ok(Cluster {
         name: table.need_str("name")?.to_owned(),
         cpus: cpus_from(table.need("cpus")?, "cpus")?,
         capacity: table.need_int("capacity", 1, 1024)?,
         policy: table.choice("policy", Some(PolicyShare::Shared), POLICY_SHARE)?,
-        opps: opps_from(opp_node)?,
+        opps,
+        boost_opps: table.get("boost_opp").map_or(Ok(Vec::new()), |node| opps_from(node, last_khz))?,
         idle: idle_from(table.get("idle"), "idle")?,
         cluster_idle: idle_from(table.get("cluster_idle"), "cluster_idle")?,
         cluster_idle_uw: table.power_uw("cluster_idle")?,
@@ -468,7 +471,8 @@ fn hwp_from(node: &Node) -> Result<HwpCaps, Fault> {
     })
 }
 
-fn opps_from(node: &Node) -> Result<Vec<Opp>, Fault> {
+/// Operating points, ascending, all above `above_khz`.
+fn opps_from(node: &Node, above_khz: u32) -> Result<Vec<Opp>, Fault> {
     let items = node.as_list("opp")?;
     if items.is_empty() {
         return Err(Fault::new(node.at, "`opp` is empty; a cluster needs at least one frequency"));
@@ -483,7 +487,7 @@ fn opps_from(node: &Node) -> Result<Vec<Opp>, Fault> {
             (Some(_), Some(mhz)) => return Err(Fault::new(mhz.at, "`khz` and `mhz` say the same thing")),
             (None, None) => return Err(Fault::new(table.at, "`khz` is missing")),
         };
-        if opps.last().is_some_and(|last| last.khz >= khz) {
+        if opps.last().map_or(above_khz, |last| last.khz) >= khz {
             let message = format!("OPPs must be in ascending order of frequency; {khz} kHz comes too late");
             return Err(Fault::new(item.at, message));
         }
@@ -728,6 +732,10 @@ fn cluster_node(cluster: &Cluster) -> Node {
         ("policy".to_owned(), Some(name_of(POLICY_SHARE, &cluster.policy))),
         int_unless("efficiency_class", cluster.efficiency_class, 0),
         ("opp".to_owned(), Some(Node::list(cluster.opps.iter().map(opp)))),
+        (
+            "boost_opp".to_owned(),
+            (!cluster.boost_opps.is_empty()).then(|| Node::list(cluster.boost_opps.iter().map(opp))),
+        ),
         ("idle".to_owned(), states(&cluster.idle)),
         ("cluster_idle".to_owned(), states(&cluster.cluster_idle)),
         ("cluster_idle_uw".to_owned(), cluster.cluster_idle_uw.map(Node::from)),

@@ -59,6 +59,9 @@ pub struct Cluster {
     pub policy: PolicyShare,
     /// OPPs by ascending frequency.
     pub opps: Vec<Opp>,
+    /// Points above the last OPP at which the hardware may run but that software cannot ask for (boost beyond
+    /// acpi-cpufreq's P0), ascending; their `power_uw` is not used. Empty: made from [`Cluster::turbo`].
+    pub boost_opps: Vec<Opp>,
     /// Idle states of a CPU, shallowest first (index 0 is WFI, C1 or POLL).
     pub idle: Vec<IdleState>,
     /// Idle states of the cluster, entered when all its CPUs are in their deepest state long enough.

@@ -13,7 +13,7 @@ use opplab_kernel::profile::PROFILES;
 
 use crate::case::CaseFile;
 use crate::machine::{
-    Cluster, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare,
+    Cluster, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare, TurboBin,
 };
 use crate::policy::{EnergyModelSource, GOVERNORS, Placement, Policy};
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
@@ -37,6 +37,8 @@ pub struct Swarm {
     pub io: bool,
     /// Shortest and longest simulated time in ns.
     pub duration_ns: (u64, u64),
+    /// Whether machines are drawn with what limits a grant (turbo bins, ...).
+    pub limits: bool,
 }
 
 impl Default for Swarm {
@@ -50,6 +52,7 @@ impl Default for Swarm {
             classes: true,
             io: true,
             duration_ns: (1_000_000, 200_000_000),
+            limits: false,
         }
     }
 }
@@ -154,7 +157,7 @@ impl Swarm {
         let drivers = ["scmi", "cppc_cpufreq"].map(|name| random_driver(draw, name));
         let [cpufreq, cppc] = drivers;
         let cost = |draw: &mut Draw| if draw.chance(30) { 0 } else { draw.skewed(0, 20_000) };
-        Machine {
+        let mut machine = Machine {
             name: format!("random-{seed}"),
             provenance: String::from("drawn at random"),
             cpus,
@@ -176,7 +179,11 @@ impl Swarm {
             smt_yield: if smt { draw.u32(256, 1024) } else { 1024 },
             shared_stream: draw.chance(5),
             sources: Vec::new(),
+        };
+        if self.limits {
+            limit(&mut Draw::new(seed, 5), &mut machine);
         }
+        machine
     }
 
     /// A policy that fits the machine.
@@ -468,6 +475,7 @@ fn random_cluster(draw: &mut Draw, index: u32, cpus: Vec<u32>, capacity: u32) ->
         capacity,
         policy: draw.pick(&[PolicyShare::Shared, PolicyShare::Shared, PolicyShare::Core, PolicyShare::Cpu]),
         opps,
+        boost_opps: Vec::new(),
         idle,
         cluster_idle,
         base_khz: 0,
@@ -486,6 +494,33 @@ fn random_cluster(draw: &mut Draw, index: u32, cpus: Vec<u32>, capacity: u32) ->
     }
 }
 
+/// Gives a machine turbo bins. A stream of its own: what else is drawn stays the same.
+fn limit(draw: &mut Draw, machine: &mut Machine) {
+    for cluster in &mut machine.clusters {
+        let top_khz = cluster.opps[cluster.opps.len() - 1].khz;
+        if draw.chance(50) {
+            cluster.base_khz = draw.pick(&cluster.opps).khz;
+        }
+        let mut active_cores = 0;
+        let mut khz = top_khz + draw.skewed(0, 2_000_000) as u32;
+        for _ in 0..draw.int(0, 4) {
+            active_cores += draw.skewed(1, 8) as u32;
+            cluster.turbo.push(TurboBin { active_cores, khz });
+            khz -= draw.skewed(0, u64::from(khz / 3)) as u32;
+        }
+        if draw.chance(20) {
+            let busy_uw = draw.skewed(1, 10_000_000);
+            let opp = |khz| Opp { khz, mv: 0, power_uw: busy_uw, busy_uw, cluster_uw: busy_uw / 2 };
+            cluster.boost_opps = vec![opp(top_khz + 50_000), opp(top_khz + 333_000)];
+        }
+        for state in &mut cluster.idle {
+            if draw.chance(30) {
+                state.name = format!("{}E", state.name);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -493,7 +528,7 @@ mod tests {
 
     #[test]
     fn what_is_drawn_is_valid_and_of_many_kinds() {
-        let swarm = Swarm::default();
+        let swarm = Swarm { limits: true, ..Swarm::default() };
         let mut most_cpus = 0;
         let mut steps = std::collections::BTreeSet::new();
         for seed in 0..300 {

@@ -21,12 +21,12 @@ pub(crate) fn simulate<S: Sink + Send>(py: Python<'_>, case: &Case, sink: &mut S
 /// What a run measured, as a dict of integers and lists of integers; beside it, what the indexes mean.
 pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &Case, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let clusters = PyList::empty(py);
-    for cluster in &case.machine.clusters {
+    for (cluster, points) in case.machine.clusters.iter().zip(&outcome.points) {
         let entry = PyDict::new(py);
         entry.set_item("name", &cluster.name)?;
         entry.set_item("cpus", &cluster.cpus)?;
         entry.set_item("capacity", cluster.capacity)?;
-        entry.set_item("opps_khz", cluster.opps.iter().map(|opp| opp.khz).collect::<Vec<_>>())?;
+        entry.set_item("opps_khz", points.iter().map(|point| point.khz).collect::<Vec<_>>())?;
         entry.set_item("idle_states", cluster.idle.iter().map(|state| state.name.as_str()).collect::<Vec<_>>())?;
         clusters.append(entry)?;
     }

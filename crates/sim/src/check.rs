@@ -75,7 +75,7 @@ impl Check {
             let mut cpus = 0;
             for &cpu in &cluster.cpus {
                 let cpu = cpu as usize;
-                for (opp, &ns) in cluster.opps.iter().zip(&outcome.busy_ns_by_opp[cpu]) {
+                for (opp, &ns) in outcome.points[index].iter().zip(&outcome.busy_ns_by_opp[cpu]) {
                     cpus += u128::from(opp.busy_uw) * u128::from(ns);
                 }
                 let states = &outcome.idle_ns_by_state[cpu];
@@ -86,7 +86,7 @@ impl Check {
                 cpus += u128::from(shallow) * states.last().map_or(0, |&ns| u128::from(ns));
             }
             let shared = || {
-                let awake = cluster.opps.iter().map(|opp| opp.cluster_uw);
+                let awake = outcome.points[index].iter().map(|point| point.cluster_uw);
                 awake.chain(cluster.cluster_idle.iter().map(|state| state.power_uw)).chain(cluster.cluster_idle_uw)
             };
             let (least, most) = (shared().min().unwrap_or(0), shared().max().unwrap_or(0));

@@ -60,12 +60,16 @@ impl Dbs {
 /// A cpufreq policy: CPUs with one clock.
 pub(crate) struct FreqPolicy {
     pub(crate) cluster: u32,
+    /// Package of its first CPU.
+    pub(crate) package: u32,
     pub(crate) cpus: Vec<u32>,
     pub(crate) governor: Governor,
     /// policy->cur.
     pub(crate) cur_khz: u32,
     /// What the hardware is on its way to.
     pub(crate) switching_khz: Option<u32>,
+    /// The operating point that the hardware is asked for.
+    pub(crate) wanted: u32,
     pub(crate) kthread: Option<TaskIdx>,
     pub(crate) changes: u64,
 }
@@ -435,30 +439,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// The hardware runs the policy's CPUs at the lowest OPP that reaches `khz`.
+    /// The hardware is asked for `khz`: it grants what its limits allow.
     pub(crate) fn grant(&mut self, policy: u32, khz: u32) {
-        self.policies[policy as usize].switching_khz = None;
-        let cluster = self.policies[policy as usize].cluster;
-        let opps = &self.case.machine.clusters[cluster as usize].opps;
-        let opp = opps.iter().position(|opp| opp.khz >= khz).unwrap_or(opps.len() - 1) as u32;
-        let first = self.policies[policy as usize].cpus[0];
-        if self.cpus[first as usize].opp == opp {
-            return;
-        }
-        self.policies[policy as usize].changes += 1;
-        let granted = opps[opp as usize].khz;
-        for index in 0..self.policies[policy as usize].cpus.len() {
-            let cpu = self.policies[policy as usize].cpus[index];
-            self.account(cpu);
-            let now = self.now;
-            let state = &mut self.cpus[cpu as usize];
-            state.time_ns_by_opp[state.opp as usize] += now - state.opp_since_ns;
-            state.opp_since_ns = now;
-            state.opp = opp;
-            self.refresh_speed(cpu);
-            self.refresh_power(cpu);
-            self.reprogram(cpu);
-            self.emit(Event::CpuFrequency { cpu, khz: granted });
+        let state = &mut self.policies[policy as usize];
+        state.switching_khz = None;
+        let wanted = self.hardware.clusters[state.cluster as usize].of_request(khz, self.driver.freq_table);
+        if std::mem::replace(&mut state.wanted, wanted) != wanted {
+            state.changes += 1;
+            self.regrant(policy);
         }
     }
 

@@ -96,6 +96,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         state.idle_usage[choice.index].0 += 1;
         self.emit(Event::CpuIdle { cpu, state: choice.index as i32 });
+        self.core_rests(cpu, choice.index);
         self.refresh_power(cpu);
         self.cluster_may_sleep(cl as u32);
     }
@@ -121,6 +122,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.idle.phase = Phase::Exiting;
         state.idle.exit_since_ns = now;
         state.idle_ns_by_state[index] += now - state.idle.since_ns;
+        self.core_works(cpu, index);
         self.refresh_power(cpu);
         if start + exit_ns == now {
             self.idle_exit(cpu);
@@ -149,6 +151,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         state.idle_governor.reflect(&outcome);
         self.emit(Event::CpuIdle { cpu, state: -1 });
+        self.clock_after_idle(cpu);
         self.refresh_power(cpu);
         let mut pending = std::mem::take(&mut self.cpus[c].pending);
         for what in pending.drain(..) {
@@ -193,7 +196,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let described = &self.case.machine.clusters[cl as usize];
         let state = &mut self.cpus[c];
         let power_uw = match state.idle.phase {
-            Phase::Awake if state.curr != IDLE_TASK => described.opps[state.opp as usize].busy_uw,
+            Phase::Awake if state.curr != IDLE_TASK => self.hardware.point(cl, state.opp).busy_uw,
             Phase::Resident => described.idle.get(state.idle.state).map_or(0, |idle| idle.power_uw),
             // Awake in the idle loop, or on the way: as in the shallowest state.
             _ => described.idle.first().map_or(0, |idle| idle.power_uw),
@@ -210,7 +213,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Some(index) => described.cluster_idle[index].power_uw,
             None => {
                 let first = described.cpus[0] as usize;
-                let awake = described.opps[self.cpus[first].opp as usize].cluster_uw;
+                let awake = self.hardware.point(cluster, self.cpus[first].opp).cluster_uw;
                 let all_idle = described.cpus.iter().all(|&cpu| self.cpus[cpu as usize].idle.is_resident());
                 if all_idle { described.cluster_idle_uw.unwrap_or(awake) } else { awake }
             }

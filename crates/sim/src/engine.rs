@@ -24,6 +24,7 @@ use crate::cpuidle::IdleRun;
 use crate::energy::Meter;
 use crate::fair::FairRq;
 use crate::gates::Gates;
+use crate::hardware::Hardware;
 use crate::objects::Objects;
 use crate::queue::Queue;
 use crate::task::Task;
@@ -55,6 +56,8 @@ pub(crate) const SLOTS_A_CPU: u32 = 5;
 const RANK_SWITCH: u8 = 5;
 /// Rank of a device completion.
 const RANK_DEVICE: u8 = 6;
+/// Rank of a package's control unit.
+const RANK_PCU: u8 = 7;
 
 /// What an idle CPU has to do when it is awake again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +108,7 @@ pub(crate) struct Cpu {
     pub(crate) mperf: u128,
     /// Their values at the last tick that read them.
     pub(crate) last_counters: (u128, u128),
-    /// Index of the granted OPP in the cluster's table.
+    /// Index of the granted operating point in the cluster's list.
     pub(crate) opp: u32,
     /// Work a ns, << 20.
     pub(crate) speed: u64,
@@ -158,6 +161,7 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) gates: Gates,
     pub(crate) topology: Topology,
+    pub(crate) hardware: Hardware,
     pub(crate) now: u64,
     pub(crate) tick_ns: u64,
     pub(crate) queue: Queue,
@@ -243,8 +247,10 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             let nr_policies = self.policies.len() as u32;
             if index < nr_policies {
                 self.switch_done(index);
-            } else {
+            } else if index < nr_policies + self.case.workload.devices.len() as u32 {
                 self.device_done(index - nr_policies);
+            } else {
+                self.pcu(index - nr_policies - self.case.workload.devices.len() as u32);
             }
             return;
         }
@@ -303,6 +309,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     pub(crate) fn arm_device(&mut self, device: u32, time_ns: u64) {
         let slot = self.cpus.len() as u32 * SLOTS_A_CPU + self.policies.len() as u32 + device;
         self.queue.set(slot, time_ns, RANK_DEVICE);
+    }
+
+    pub(crate) fn arm_package(&mut self, package: u32, time_ns: u64) {
+        let others = self.policies.len() + self.case.workload.devices.len();
+        let slot = self.cpus.len() as u32 * SLOTS_A_CPU + others as u32 + package;
+        self.queue.set(slot, time_ns, RANK_PCU);
     }
 
     /// Runs `what` on `cpu`: at once if it is awake, else after its exit from idle.

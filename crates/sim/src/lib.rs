@@ -14,8 +14,10 @@ mod energy;
 mod engine;
 mod fair;
 mod gates;
+mod hardware;
 mod objects;
 mod placement;
+mod points;
 mod program;
 mod queue;
 mod sample;
@@ -27,6 +29,7 @@ mod task;
 mod topology;
 
 pub use cpufreq::GOVERNORS;
+pub use points::{OperatingPoint, POINT_STEP_KHZ};
 
 use opplab_model::event::Sink;
 use opplab_model::machine::Machine;
@@ -63,13 +66,15 @@ pub struct Outcome {
     pub missed_activations: u64,
     /// Units of the benchmark's metric that were done (`Op::Count`).
     pub counts: u64,
-    /// Per CPU: ns busy at each OPP of its cluster.
+    /// Per cluster: the operating points that its CPUs may run at; its OPPs, unless the hardware boosts or limits.
+    pub points: Vec<Vec<OperatingPoint>>,
+    /// Per CPU: ns busy at each operating point of its cluster.
     pub busy_ns_by_opp: Vec<Vec<u64>>,
     /// Per CPU: ns in each idle state; the last entry is idle time outside any state (entering, leaving).
     pub idle_ns_by_state: Vec<Vec<u64>>,
-    /// Per CPU: ns of wall time at each OPP, busy or idle.
+    /// Per CPU: ns of wall time at each operating point, busy or idle.
     pub time_ns_by_opp: Vec<Vec<u64>>,
-    /// Per cpufreq policy: number of frequency changes.
+    /// Per cpufreq policy: number of frequency changes that software asked for.
     pub freq_changes: Vec<u64>,
     /// Per task: ns of running on each cluster.
     pub task_ns_by_cluster: Vec<Vec<u64>>,

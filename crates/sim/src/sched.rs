@@ -33,8 +33,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Speed of `cpu` in work a ns, << [`WORK_SHIFT`], without the effect of busy siblings.
     fn base_speed(&self, cpu: u32) -> u64 {
         let state = &self.cpus[cpu as usize];
-        let opps = &self.case.machine.clusters[state.cluster as usize].opps;
-        let khz = u64::from(opps[state.opp as usize].khz);
+        let khz = u64::from(self.hardware.point(state.cluster, state.opp).khz);
         let reference = u64::from(self.topology.reference_khz[state.cluster as usize]);
         ((state.capacity * khz) << (WORK_SHIFT - 10)) / reference
     }
@@ -77,7 +76,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         state.busy_ns_by_opp[state.opp as usize] += delta;
         let cl = state.cluster as usize;
-        let khz = self.case.machine.clusters[cl].opps[state.opp as usize].khz;
+        let khz = self.hardware.point(state.cluster, state.opp).khz;
         state.aperf += u128::from(khz) * u128::from(delta);
         state.mperf += u128::from(self.topology.reference_khz[cl]) * u128::from(delta);
         let burnt = delta.min(state.overhead_ns);

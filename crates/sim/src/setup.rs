@@ -28,6 +28,7 @@ use crate::energy::Meter;
 use crate::engine::{BOOT_NS, ClusterRun, Cpu, Engine, SLOTS_A_CPU};
 use crate::fair::FairRq;
 use crate::gates::Gates;
+use crate::hardware::Hardware;
 use crate::objects::Objects;
 use crate::queue::Queue;
 use crate::task::{Doing, Life, Task};
@@ -70,6 +71,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             CaseError(format!("unknown idle governor {:?}; known: {}", policy.idle_governor, known.join(", ")))
         })?;
         let topology = Topology::new(machine);
+        let hardware = Hardware::new(machine, &driver);
         let tick_ns = tick_nsec(policy.hz.into());
         let mut policies = Vec::new();
         let mut policy_of = vec![0; nr];
@@ -77,14 +79,17 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             for &cpu in &cpus {
                 policy_of[cpu as usize] = policies.len() as u32;
             }
+            let package = machine.cpus[cpus[0] as usize].package;
             let governor = governor_of(machine, &driver, policy, &gates, cluster, cpus.len(), tick_ns)?;
             let cur_khz = machine.clusters[cluster as usize].opps[0].khz;
             policies.push(FreqPolicy {
                 cluster,
+                package,
                 cpus,
                 governor,
                 cur_khz,
                 switching_khz: None,
+                wanted: 0,
                 kthread: None,
                 changes: 0,
             });
@@ -170,8 +175,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                         ..RqBalance::default()
                     },
                     meter,
-                    busy_ns_by_opp: vec![0; described.opps.len()],
-                    time_ns_by_opp: vec![0; described.opps.len()],
+                    busy_ns_by_opp: vec![0; hardware.clusters[cluster as usize].points.len()],
+                    time_ns_by_opp: vec![0; hardware.clusters[cluster as usize].points.len()],
                     opp_since_ns: BOOT_NS,
                     idle_ns_by_state: vec![0; described.idle.len().max(1) + 1],
                     idle_usage: vec![(0, 0); described.idle.len().max(1)],
@@ -180,7 +185,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             .collect();
         let mut masks = vec![CpuMask::all(nr)];
         masks.extend(case.workload.cpu_sets.iter().map(|set| set.iter().map(|&cpu| cpu as usize).collect()));
-        let nr_slots = nr * SLOTS_A_CPU as usize + policies.len() + case.workload.devices.len();
+        let nr_slots =
+            nr * SLOTS_A_CPU as usize + policies.len() + case.workload.devices.len() + hardware.packages.len();
         let single_cpu = masks.iter().map(|mask: &CpuMask| mask.as_set().weight() == 1).collect();
         let max_freq_ratio = max_freq_ratios(machine, policy, &gates)?;
         let eas = EasState::new(machine, &driver, policy, &gates, &topology)?;
@@ -193,6 +199,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             fingerprint: Fingerprint::default(),
             gates,
             topology,
+            hardware,
             now: BOOT_NS,
             tick_ns,
             queue: Queue::new(nr_slots),
@@ -229,6 +236,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
 
     /// Starts the clocks, the kthreads and the first tasks.
     pub(crate) fn start(&mut self) {
+        self.start_packages();
         for policy in 0..self.policies.len() as u32 {
             self.start_policy(policy);
         }
@@ -261,7 +269,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         self.slow_switch_done(policy, khz);
         for index in 0..self.policies[policy as usize].cpus.len() {
             let cpu = self.policies[policy as usize].cpus[index];
-            let khz = self.case.machine.cluster_of(cpu).opps[self.cpus[cpu as usize].opp as usize].khz;
+            let state = &self.cpus[cpu as usize];
+            let khz = self.hardware.point(state.cluster, state.opp).khz;
             self.emit(Event::CpuFrequency { cpu, khz });
         }
         let slow =
@@ -315,6 +324,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             outcome.idle_ns_by_state.push(std::mem::take(&mut cpu.idle_ns_by_state));
         }
         outcome.floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(outcome.wall_ns);
+        outcome.points = self.hardware.clusters.into_iter().map(|cluster| cluster.points).collect();
         outcome.freq_changes = self.policies.iter().map(|policy| policy.changes).collect();
         outcome.task_names = self
             .tasks
