@@ -118,6 +118,9 @@ pub(crate) fn check_format(table: &Table<'_>) -> Result<(), Fault> {
     if format == 1 { Ok(()) } else { Err(Fault::new(node.at, format!("`format` is {format}; this version reads 1"))) }
 }
 
+/// `smt_power` of a machine whose file does not say: each of two busy threads draws as much as one.
+const SMT_POWER_DEFAULT: u32 = 2048;
+
 const MACHINE_KEYS: &[&str] = &[
     "format",
     "name",
@@ -126,6 +129,8 @@ const MACHINE_KEYS: &[&str] = &[
     "floor_uw",
     "floor_mw",
     "smt_yield",
+    "smt_power",
+    "cluster_idle_together",
     "shared_stream",
     "numa_distance",
     "topology",
@@ -209,6 +214,8 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         costs: costs_from(&table)?,
         floor_uw: table.power_uw("floor")?.unwrap_or(0),
         smt_yield: table.int_or("smt_yield", 1024, 1, 1024)?,
+        smt_power: table.int_or("smt_power", SMT_POWER_DEFAULT, 1024, 8192)?,
+        cluster_idle_together: table.bool_or("cluster_idle_together", false)?,
         shared_stream: table.bool_or("shared_stream", false)?,
         processor: table.get("processor").map(processor_from).transpose()?,
         package_power: table.get("package_power").map(package_power_from).transpose()?,
@@ -613,6 +620,8 @@ pub fn machine_node(machine: &Machine) -> Node {
         ("invariance".to_owned(), Some(name_of(INVARIANCE, &machine.invariance))),
         int("floor_uw", machine.floor_uw),
         int("smt_yield", machine.smt_yield),
+        ("smt_power".to_owned(), (machine.smt_power != SMT_POWER_DEFAULT).then(|| Node::from(machine.smt_power))),
+        ("cluster_idle_together".to_owned(), machine.cluster_idle_together.then(|| Node::bool(true))),
         ("shared_stream".to_owned(), Some(Node::bool(machine.shared_stream))),
         (
             "numa_distance".to_owned(),

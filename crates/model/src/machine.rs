@@ -237,6 +237,11 @@ pub struct Machine {
     pub floor_uw: u64,
     /// Speed of a hardware thread while its sibling is busy, in 1/1024 of its speed alone.
     pub smt_yield: u32,
+    /// Power of a core with all threads busy, in 1/1024 of that with one: each further busy thread adds an equal part.
+    /// 2048 for two threads that draw twice as much as one.
+    pub smt_power: u32,
+    /// Whether a cluster state is entered only when all clusters of the machine may enter theirs (sockets of one fabric).
+    pub cluster_idle_together: bool,
     /// True for an emulated machine in which k busy CPUs share one instruction stream (each runs at 1/k speed,
     /// whatever its frequency or capacity).
     pub shared_stream: bool,

@@ -177,6 +177,8 @@ impl Swarm {
             package_power: None,
             floor_uw: draw.skewed(0, 100_000_000),
             smt_yield: if smt { draw.u32(256, 1024) } else { 1024 },
+            smt_power: if smt { draw.u32(1024, 4096) } else { 2048 },
+            cluster_idle_together: draw.chance(20),
             shared_stream: draw.chance(5),
             sources: Vec::new(),
         };

@@ -50,6 +50,11 @@ impl IdleRun {
         self.phase == Phase::Awake
     }
 
+    /// Whether it sleeps in state `from` or a deeper one.
+    pub(crate) fn is_down(&self, from: usize) -> bool {
+        self.phase == Phase::Resident && self.state >= from
+    }
+
     fn is_resident(&self) -> bool {
         self.phase == Phase::Resident
     }
@@ -112,10 +117,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let cluster = &self.case.machine.clusters[cl];
         let index = self.cpus[c].idle.state;
         let mut exit_ns = cluster.idle.get(index).map_or(0, |idle| idle.exit_latency_ns);
-        if let Some(entered) = self.clusters[cl].entered.take() {
-            exit_ns += cluster.cluster_idle[entered].exit_latency_ns;
-            self.emit(Event::ClusterIdle { cluster: cl as u32, state: -1 });
-            self.refresh_cluster_power(cl as u32);
+        exit_ns += self.cluster_wakes(cl as u32);
+        if self.case.machine.cluster_idle_together {
+            for other in (0..self.clusters.len()).filter(|&other| other != cl) {
+                self.cluster_wakes(other as u32);
+            }
         }
         let state = &mut self.cpus[c];
         let start = (now + delay_ns).max(state.idle.entry_done_ns);
@@ -176,17 +182,45 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if described.cluster_idle.is_empty() || self.clusters[cl].entered.is_some() {
             return;
         }
-        let deepest = described.idle.len().saturating_sub(1);
-        let all_down = described.cpus.iter().all(|&cpu| {
-            let idle = &self.cpus[cpu as usize].idle;
-            idle.is_resident() && idle.state == deepest
-        });
-        if all_down {
-            let index = described.cluster_idle.len() - 1;
-            self.clusters[cl].entered = Some(index);
-            self.emit(Event::ClusterIdle { cluster, state: index as i32 });
+        if self.all_down(cl) {
+            if !self.case.machine.cluster_idle_together {
+                self.cluster_sleeps(cluster);
+            } else if (0..self.clusters.len()).all(|other| self.all_down(other)) {
+                for other in 0..self.clusters.len() as u32 {
+                    self.cluster_sleeps(other);
+                }
+            }
         }
         self.refresh_cluster_power(cluster);
+    }
+
+    /// Whether all CPUs of a cluster are in their deepest state.
+    fn all_down(&self, cluster: usize) -> bool {
+        let described = &self.case.machine.clusters[cluster];
+        let deepest = described.idle.len().saturating_sub(1);
+        described.cpus.iter().all(|&cpu| {
+            let idle = &self.cpus[cpu as usize].idle;
+            idle.is_resident() && idle.state == deepest
+        })
+    }
+
+    /// Enters the deepest cluster state, if the cluster has any.
+    fn cluster_sleeps(&mut self, cluster: u32) {
+        let states = self.case.machine.clusters[cluster as usize].cluster_idle.len();
+        if let (Some(index), None) = (states.checked_sub(1), self.clusters[cluster as usize].entered) {
+            self.clusters[cluster as usize].entered = Some(index);
+            self.emit(Event::ClusterIdle { cluster, state: index as i32 });
+            self.refresh_cluster_power(cluster);
+        }
+    }
+
+    /// Leaves the cluster state; gives its exit latency in ns.
+    fn cluster_wakes(&mut self, cluster: u32) -> u64 {
+        let cl = cluster as usize;
+        let Some(entered) = self.clusters[cl].entered.take() else { return 0 };
+        self.emit(Event::ClusterIdle { cluster, state: -1 });
+        self.refresh_cluster_power(cluster);
+        self.case.machine.clusters[cl].cluster_idle[entered].exit_latency_ns
     }
 
     /// Sets the meter of `cpu` to what its state draws.
@@ -196,13 +230,30 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let described = &self.case.machine.clusters[cl as usize];
         let state = &mut self.cpus[c];
         let power_uw = match state.idle.phase {
-            Phase::Awake if state.curr != IDLE_TASK => self.hardware.point(cl, state.opp).busy_uw,
+            Phase::Awake if state.curr != IDLE_TASK => return self.refresh_busy_power(cpu),
             Phase::Resident => described.idle.get(state.idle.state).map_or(0, |idle| idle.power_uw),
             // Awake in the idle loop, or on the way: as in the shallowest state.
             _ => described.idle.first().map_or(0, |idle| idle.power_uw),
         };
         state.meter.set(self.now, power_uw);
         self.refresh_cluster_power(cl);
+    }
+
+    /// Sets the meter of `cpu`, which is busy: threads of a core share its power.
+    pub(crate) fn refresh_busy_power(&mut self, cpu: u32) {
+        let c = cpu as usize;
+        let siblings = &self.topology.siblings[c];
+        let nr_busy =
+            siblings.iter().filter(|&&other| self.cpus[other as usize].curr != IDLE_TASK).count().max(1) as u64;
+        let state = &self.cpus[c];
+        let alone_uw = self.hardware.point(state.cluster, state.opp).busy_uw;
+        // Of n threads, the core draws 1 + (n - 1) (smt_power - 1) / (threads - 1) times as much as of one.
+        let further = u64::from(self.case.machine.smt_power).saturating_sub(1024) * (nr_busy - 1);
+        let factor = 1024 + further / (siblings.len() as u64 - 1).max(1);
+        let power_uw = if nr_busy == 1 { alone_uw } else { (alone_uw * factor / nr_busy) >> 10 };
+        let cluster = state.cluster;
+        self.cpus[c].meter.set(self.now, power_uw);
+        self.refresh_cluster_power(cluster);
     }
 
     /// Sets the meter of a cluster's shared logic.

@@ -143,7 +143,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let threads = &mut hardware.awake_threads[place.core as usize];
         *threads -= 1;
         if *threads > 0 {
-            return;
+            return self.core_clock(cpu);
         }
         package.active_cores -= 1;
         if package.class_of[package.active_cores as usize] != package.class {
@@ -162,7 +162,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let threads = &mut hardware.awake_threads[place.core as usize];
         *threads += 1;
         if *threads > 1 {
-            return;
+            return self.core_clock(cpu);
         }
         package.active_cores += 1;
         let class = package.class_of[package.active_cores as usize];
@@ -211,12 +211,40 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// Runs the policy's CPUs at what is allowed of what was asked for.
+    /// A thread of a core begins or ends its rest: its wish for the core's clock comes or goes.
+    fn core_clock(&mut self, cpu: u32) {
+        for index in 0..self.topology.siblings[cpu as usize].len() {
+            let other = self.topology.siblings[cpu as usize][index];
+            if self.cpus[other as usize].policy != self.cpus[cpu as usize].policy {
+                self.run_at_wish(self.cpus[other as usize].policy);
+            }
+        }
+    }
+
+    /// Runs the policy's CPUs at what is allowed of what was asked for, and those that share their core with them.
     pub(crate) fn regrant(&mut self, policy: u32) {
+        self.run_at_wish(policy);
+        let first = self.policies[policy as usize].cpus[0];
+        self.core_clock(first);
+    }
+
+    /// The highest point that a thread of the core wishes: threads share its clock, and one at rest has no say.
+    fn wish(&self, policy: u32) -> u32 {
+        let state = &self.policies[policy as usize];
+        let siblings = &self.topology.siblings[state.cpus[0] as usize];
+        let deep_from = self.hardware.deep_from[state.cluster as usize];
+        let others = siblings.iter().map(|&cpu| &self.cpus[cpu as usize]).filter(|cpu| cpu.policy != policy);
+        let wishes =
+            others.filter(|cpu| !cpu.idle.is_down(deep_from)).map(|cpu| self.policies[cpu.policy as usize].wanted);
+        wishes.fold(state.wanted, u32::max)
+    }
+
+    /// Runs the policy's CPUs at what is allowed of what their core was asked for.
+    fn run_at_wish(&mut self, policy: u32) {
         let state = &self.policies[policy as usize];
         let cluster = state.cluster;
         let cap = self.hardware.packages[state.package as usize].caps[cluster as usize];
-        let point = state.wanted.min(cap);
+        let point = self.wish(policy).min(cap);
         if self.cpus[state.cpus[0] as usize].opp == point {
             return;
         }

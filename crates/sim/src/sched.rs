@@ -138,6 +138,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 if other != cpu && self.cpus[other as usize].curr != IDLE_TASK {
                     self.account(other);
                     self.refresh_speed(other);
+                    self.refresh_busy_power(other);
                     self.reprogram(other);
                 }
             }
