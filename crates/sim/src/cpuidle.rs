@@ -192,14 +192,21 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let c = cpu as usize;
         let cl = self.cpus[c].cluster;
         let described = &self.case.machine.clusters[cl as usize];
+        let shared = self.case.machine.smt_power < 1024 && self.sibling_is_busy(cpu);
         let state = &mut self.cpus[c];
         let power_uw = match state.idle.phase {
-            Phase::Awake if state.curr != IDLE_TASK => self.hardware.point(cl, state.opp).busy_uw,
+            Phase::Awake if state.curr != IDLE_TASK => {
+                let busy_uw = self.hardware.point(cl, state.opp).busy_uw;
+                // Two busy threads: each has half of what both draw.
+                if shared { busy_uw * (1024 + u64::from(self.case.machine.smt_power)) / 2048 } else { busy_uw }
+            }
             Phase::Resident => described.idle.get(state.idle.state).map_or(0, |idle| idle.power_uw),
             // Awake in the idle loop, or on the way: as in the shallowest state.
             _ => described.idle.first().map_or(0, |idle| idle.power_uw),
         };
+        let was_uw = state.meter.power_uw();
         state.meter.set(self.now, power_uw);
+        self.package_power(self.case.machine.cpus[c].package, was_uw, power_uw);
         self.refresh_cluster_power(cl);
     }
 
@@ -216,7 +223,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 if all_idle { described.cluster_idle_uw.unwrap_or(awake) } else { awake }
             }
         };
-        self.clusters[cl].meter.set(self.now, power_uw);
+        let was_uw = self.clusters[cl].meter.power_uw();
+        if was_uw != power_uw {
+            self.clusters[cl].meter.set(self.now, power_uw);
+            self.package_power(self.case.machine.cpus[described.cpus[0] as usize].package, was_uw, power_uw);
+        }
     }
 
     /// Adds the present idle periods to the residencies, at the end of the run.
