@@ -140,9 +140,9 @@ impl Maker<'_> {
         };
         let smt_power = if threads {
             self.default("smt_power", "smt-power-1.1: a second busy thread adds a tenth to its core's power, assumed");
-            1126
+            102
         } else {
-            2048
+            1024
         };
         let nodes = cpus.iter().map(|place| place.node).max().map_or(1, |last| last as usize + 1);
         let numa_distance = facts.numa_distance.clone().filter(|rows| rows.len() == nodes).unwrap_or_else(|| {
@@ -180,6 +180,8 @@ impl Maker<'_> {
             smt_power,
             cluster_idle_together: false,
             shared_stream: false,
+            consumers: Vec::new(),
+            thermal: None,
             processor: facts.processor.clone(),
             package_power: facts.package_power,
             sources,

@@ -72,30 +72,18 @@ impl Check {
         expect(String::from("switches counted and seen"), outcome.switches.into(), nr_switches.into());
         expect(String::from("migrations counted and seen"), outcome.migrations.into(), nr_migrations.into());
         for (index, cluster) in case.machine.clusters.iter().enumerate() {
-            // Of the CPUs: the least and the most that they can have drawn.
-            let (mut cpus_least, mut cpus_most) = (0, 0);
+            let mut cpus = 0;
             for &cpu in &cluster.cpus {
-                let core = case.machine.cpus[cpu as usize].core;
-                let threads = case.machine.cpus.iter().filter(|place| place.core == core).count() as u128;
                 let cpu = cpu as usize;
                 for (opp, &ns) in outcome.points[index].iter().zip(&outcome.busy_ns_by_opp[cpu]) {
-                    let (alone_uw, ns) = (u128::from(opp.busy_uw), u128::from(ns));
-                    // With all threads of the core busy each draws its part of smt_power, rounded down.
-                    let all_busy_uw = alone_uw * u128::from(case.machine.smt_power) / 1024 / threads;
-                    let least_uw = if threads > 1 { alone_uw.min(all_busy_uw.saturating_sub(1)) } else { alone_uw };
-                    let most_uw = if threads > 1 { alone_uw.max(all_busy_uw) } else { alone_uw };
-                    cpus_least += least_uw * ns;
-                    cpus_most += most_uw * ns;
+                    cpus += u128::from(opp.busy_uw) * u128::from(ns);
                 }
                 let states = &outcome.idle_ns_by_state[cpu];
-                let mut idle = 0;
                 for (state, &ns) in cluster.idle.iter().zip(states) {
-                    idle += u128::from(state.power_uw) * u128::from(ns);
+                    cpus += u128::from(state.power_uw) * u128::from(ns);
                 }
                 let shallow = cluster.idle.first().map_or(0, |state| state.power_uw);
-                idle += u128::from(shallow) * states.last().map_or(0, |&ns| u128::from(ns));
-                cpus_least += idle;
-                cpus_most += idle;
+                cpus += u128::from(shallow) * states.last().map_or(0, |&ns| u128::from(ns));
             }
             let shared = || {
                 let awake = outcome.points[index].iter().map(|point| point.cluster_uw);
@@ -103,7 +91,13 @@ impl Check {
             };
             let (least, most) = (shared().min().unwrap_or(0), shared().max().unwrap_or(0));
             let energy = outcome.cluster_energy_fj[index];
-            let (least, most) = (cpus_least + u128::from(least) * wall, cpus_most + u128::from(most) * wall);
+            let alone = cpus;
+            // Two busy threads of a core draw less than twice as much, by a rounding down each.
+            if case.machine.smt_power < 1024 {
+                cpus = cpus * (1024 + u128::from(case.machine.smt_power)) / 2048;
+                cpus = cpus.saturating_sub(wall * cluster.cpus.len() as u128);
+            }
+            let (least, most) = (cpus + u128::from(least) * wall, alone + u128::from(most) * wall);
             if energy < least || energy > most {
                 self.violation(end, || {
                     format!("energy of {}: {energy} fJ is not within {least}..{most}", cluster.name)

@@ -228,32 +228,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let c = cpu as usize;
         let cl = self.cpus[c].cluster;
         let described = &self.case.machine.clusters[cl as usize];
+        let shared = self.case.machine.smt_power < 1024 && self.sibling_is_busy(cpu);
         let state = &mut self.cpus[c];
         let power_uw = match state.idle.phase {
-            Phase::Awake if state.curr != IDLE_TASK => return self.refresh_busy_power(cpu),
+            Phase::Awake if state.curr != IDLE_TASK => {
+                let busy_uw = self.hardware.point(cl, state.opp).busy_uw;
+                // Two busy threads: each has half of what both draw.
+                if shared { busy_uw * (1024 + u64::from(self.case.machine.smt_power)) / 2048 } else { busy_uw }
+            }
             Phase::Resident => described.idle.get(state.idle.state).map_or(0, |idle| idle.power_uw),
             // Awake in the idle loop, or on the way: as in the shallowest state.
             _ => described.idle.first().map_or(0, |idle| idle.power_uw),
         };
+        let was_uw = state.meter.power_uw();
         state.meter.set(self.now, power_uw);
+        self.package_power(self.case.machine.cpus[c].package, was_uw, power_uw);
         self.refresh_cluster_power(cl);
-    }
-
-    /// Sets the meter of `cpu`, which is busy: threads of a core share its power.
-    pub(crate) fn refresh_busy_power(&mut self, cpu: u32) {
-        let c = cpu as usize;
-        let siblings = &self.topology.siblings[c];
-        let nr_busy =
-            siblings.iter().filter(|&&other| self.cpus[other as usize].curr != IDLE_TASK).count().max(1) as u64;
-        let state = &self.cpus[c];
-        let alone_uw = self.hardware.point(state.cluster, state.opp).busy_uw;
-        // Of n threads, the core draws 1 + (n - 1) (smt_power - 1) / (threads - 1) times as much as of one.
-        let further = u64::from(self.case.machine.smt_power).saturating_sub(1024) * (nr_busy - 1);
-        let factor = 1024 + further / (siblings.len() as u64 - 1).max(1);
-        let power_uw = if nr_busy == 1 { alone_uw } else { (alone_uw * factor / nr_busy) >> 10 };
-        let cluster = state.cluster;
-        self.cpus[c].meter.set(self.now, power_uw);
-        self.refresh_cluster_power(cluster);
     }
 
     /// Sets the meter of a cluster's shared logic.
@@ -269,7 +259,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 if all_idle { described.cluster_idle_uw.unwrap_or(awake) } else { awake }
             }
         };
-        self.clusters[cl].meter.set(self.now, power_uw);
+        let was_uw = self.clusters[cl].meter.power_uw();
+        if was_uw != power_uw {
+            self.clusters[cl].meter.set(self.now, power_uw);
+            self.package_power(self.case.machine.cpus[described.cpus[0] as usize].package, was_uw, power_uw);
+        }
     }
 
     /// cpuidle's `usage` and `time` of each state of `cpu`: the exit counts to the state, the stay in progress as well.

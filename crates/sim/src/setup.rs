@@ -33,7 +33,10 @@ use crate::objects::Objects;
 use crate::queue::Queue;
 use crate::task::{Doing, Life, Task};
 use crate::topology::Topology;
-use crate::{Case, CaseError, Outcome};
+use crate::{Case, CaseError, Consumed, Outcome};
+
+/// uW x ns in a uJ.
+const FJ_PER_UJ: u128 = 1_000_000_000;
 
 /// The seed's stream of the engine itself; programs have their own.
 const RNG_STREAM: u128 = 0x6f70_706c_6162;
@@ -71,7 +74,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             CaseError(format!("unknown idle governor {:?}; known: {}", policy.idle_governor, known.join(", ")))
         })?;
         let topology = Topology::new(machine);
-        let hardware = Hardware::new(machine, &driver);
+        let hardware = Hardware::new(machine, &driver, BOOT_NS);
         let tick_ns = tick_nsec(policy.hz.into());
         let mut policies = Vec::new();
         let mut policy_of = vec![0; nr];
@@ -324,6 +327,20 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             outcome.idle_ns_by_state.push(std::mem::take(&mut cpu.idle_ns_by_state));
         }
         outcome.floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(outcome.wall_ns);
+        let mut consumed = vec![0; self.case.machine.consumers.len()];
+        for budget in self.hardware.packages.iter_mut().filter_map(|package| package.budget.as_mut()) {
+            for (index, energy_fj) in budget.consumers_fj(now) {
+                consumed[index] = energy_fj;
+            }
+        }
+        let consumers = self.case.machine.consumers.iter().zip(consumed);
+        outcome.consumers = consumers
+            .map(|(spec, energy_fj)| Consumed {
+                name: spec.name.clone(),
+                energy_fj,
+                frames: (energy_fj / (u128::from(spec.frame_uj) * FJ_PER_UJ)) as u64,
+            })
+            .collect();
         outcome.points = self.hardware.clusters.into_iter().map(|cluster| cluster.points).collect();
         outcome.freq_changes = self.policies.iter().map(|policy| policy.changes).collect();
         outcome.task_names = self
