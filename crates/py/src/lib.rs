@@ -32,6 +32,7 @@ mod _opplab {
         import::{check_machine, fmax, import_machine, machine_checks},
         kernel::bindings,
         machine::PyMachine,
+        names::benchmarks,
         names::names,
         traces::{find_recordings, verify_recording},
         verify::{families, find_vectors, verify_file},

@@ -196,6 +196,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) balancer: Balancer,
     /// Idle CPUs whose tick is stopped (nohz.idle_cpus_mask).
     pub(crate) nohz_idle: CpuMask,
+    /// The benchmark's own tasks that have not ended.
+    pub(crate) nr_main_left: u32,
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<CaseError>,
     pub(crate) half_life: std::marker::PhantomData<H>,
@@ -205,8 +207,23 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     /// Runs to the end of the case.
     pub(crate) fn run(mut self) -> Result<Outcome, CaseError> {
         let end = BOOT_NS + self.case.duration_ns;
+        let warmup_end = BOOT_NS + self.case.workload.warmup_ns;
         self.start();
         self.settle();
+        let mut before = Outcome::default();
+        if warmup_end > BOOT_NS {
+            self.run_until(warmup_end);
+            before = self.totals();
+        }
+        self.run_until(end);
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        Ok(self.finish(&before))
+    }
+
+    /// Handles all events up to `end`, or until the benchmark's own tasks have ended. The clock is then there.
+    fn run_until(&mut self, end: u64) {
         while let Some(time) = self.queue.peek() {
             if time > end || self.error.is_some() {
                 break;
@@ -216,12 +233,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             self.outcome.engine_events += 1;
             self.dispatch(slot);
             self.settle();
-        }
-        if let Some(error) = self.error {
-            return Err(error);
+            if self.nr_main_left == 0 && self.case.workload.nr_main > 0 {
+                return;
+            }
         }
         self.now = end;
-        Ok(self.finish())
     }
 
     fn dispatch(&mut self, slot: u32) {
