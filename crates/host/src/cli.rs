@@ -9,7 +9,9 @@ use std::path::PathBuf;
 
 use lexopt::prelude::*;
 
+use crate::clock;
 use crate::error::HostError;
+use crate::observe::{self, Form, Observer};
 use crate::root::Root;
 use crate::show;
 
@@ -26,7 +28,10 @@ pub struct Env<'a> {
 }
 
 /// The commands with a line about each.
-const COMMANDS: &[(&str, &str)] = &[("show", "what the host says about frequency, idle, energy and the scheduler")];
+const COMMANDS: &[(&str, &str)] = &[
+    ("show", "what the host says about frequency, idle, energy and the scheduler"),
+    ("observe", "what the CPUs do: turbostat's columns, utilisation, idle residency, power"),
+];
 
 /// Runs one command; `args` are the words after the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> i32 {
@@ -58,6 +63,7 @@ fn run(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> Result<i3
     };
     match command.as_str() {
         "show" => show(words, env),
+        "observe" => observe(words, env),
         other => {
             let near = nearest(other, COMMANDS.iter().map(|(name, _)| *name));
             Err(HostError::Usage(format!("no such command `{other}`{near}")))
@@ -131,4 +137,115 @@ fn show(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> 
     let report = show::report(&Root::open(&path)?, &path);
     let text = if json { report.json() + "\n" } else { report.text() };
     print(env, &text)
+}
+
+const OBSERVE_HELP: &str = "\
+Usage: observe [--interval 1s] [--for TIME | -n COUNT] [--csv | --turbostat | --table] [-o FILE]
+
+What each CPU did in each interval: Avg_MHz, Busy%, Bzy_MHz, TSC_MHz, util_avg, the frequency scale against each
+candidate for f_max, idle residency, power. A table on a terminal, CSV on a pipe. Ends with Ctrl-C.
+
+  --interval TIME  length of an interval, as 100ms or 2s; default 1s
+  --for TIME       end after this time
+  -n COUNT         end after so many intervals
+  -o FILE          write there; .csv is CSV, anything else is turbostat's text
+  --root DIR       observe another root, for tests
+";
+
+fn observe(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
+    let (mut path, mut form, mut output) = (PathBuf::from("/"), None, None);
+    let (mut interval_ns, mut for_ns, mut count) = (1_000_000_000u64, None, None);
+    while let Some(word) = words.next()? {
+        match word {
+            Long("root") => path = words.value()?.into(),
+            Long("interval") => interval_ns = time_ns("interval", &text(words.value()?))?.max(1_000_000),
+            Long("for") => for_ns = Some(time_ns("for", &text(words.value()?))?),
+            Short('n') => count = Some(words.value()?.parse::<u64>()?),
+            Long("csv") => form = Some(Form::Csv),
+            Long("turbostat") => form = Some(Form::Turbostat),
+            Long("table") => form = Some(Form::Table),
+            Short('o') | Long("output") => output = Some(PathBuf::from(words.value()?)),
+            Long("help") | Short('h') => return print(env, OBSERVE_HELP),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let root = Root::open(&path)?;
+    let mut file = match &output {
+        Some(output) => {
+            Some(std::fs::File::create(output).map_err(|error| HostError::io(output.display().to_string(), error))?)
+        }
+        None => None,
+    };
+    let form = form.unwrap_or_else(|| match &output {
+        Some(output) if output.extension().is_some_and(|ending| ending == "csv") => Form::Csv,
+        Some(_) => Form::Turbostat,
+        None if clock::is_terminal_out() => Form::Table,
+        None => Form::Csv,
+    });
+    let stop = clock::Stop::on_signals()?;
+    let start_ns = clock::monotonic_ns();
+    let used_ns = clock::own_cpu_ns();
+    let mut observer = Observer::open(&root, &path, start_ns);
+    for note in &observer.notes {
+        let _ = writeln!(env.err, "note: {note}");
+    }
+    let head = observe::head(&observer);
+    let (mut n_done, mut next_ns) = (0u64, start_ns);
+    let mut code = 0;
+    loop {
+        next_ns += interval_ns;
+        let end_ns = for_ns.map(|for_ns| start_ns + for_ns);
+        if count.is_some_and(|count| n_done >= count) || end_ns.is_some_and(|end_ns| next_ns > end_ns) {
+            break;
+        }
+        if !stop.sleep_until(next_ns) {
+            break;
+        }
+        let now_ns = clock::monotonic_ns();
+        let rows = observer.sample(&root, now_ns);
+        let text = observe::render(form, &head, &rows, clock::time_of_day_s(), n_done == 0);
+        n_done += 1;
+        // A late interval does not make the next ones short.
+        next_ns = next_ns.max(now_ns.saturating_sub(interval_ns));
+        match &mut file {
+            Some(file) => file.write_all(text.as_bytes()).map_err(|error| HostError::io("output", error))?,
+            None => code = print(env, &text)?,
+        }
+        if code != 0 {
+            return Ok(code);
+        }
+    }
+    let (wall_ns, used_ns) = (clock::monotonic_ns() - start_ns, clock::own_cpu_ns() - used_ns);
+    let percent = used_ns as f64 * 100.0 / wall_ns.max(1) as f64;
+    let _ = writeln!(
+        env.err,
+        "observed {n_done} intervals; own cost {:.1} ms = {percent:.2} % of one CPU",
+        used_ns as f64 / 1e6
+    );
+    Ok(0)
+}
+
+/// The word as text.
+fn text(word: OsString) -> String {
+    word.to_string_lossy().into_owned()
+}
+
+/// A time with its unit: `500us`, `100ms`, `1.5s`, `2min`.
+pub(crate) fn time_ns(what: &str, word: &str) -> Result<u64, HostError> {
+    let split = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
+    let (number, unit) = word.split_at(split);
+    let unit_ns = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "min" => 60e9,
+        _ => return Err(HostError::Usage(format!("--{what}: `{word}` needs a unit: 100ms, 2s, 1min"))),
+    };
+    let number: f64 = number.parse().map_err(|_| HostError::Usage(format!("--{what}: `{word}` is not a time")))?;
+    let ns = number * unit_ns;
+    if !(1.0..=1e18).contains(&ns) {
+        return Err(HostError::Usage(format!("--{what}: `{word}` is out of range")));
+    }
+    Ok(ns as u64)
 }

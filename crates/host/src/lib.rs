@@ -12,9 +12,13 @@
 //! are crate `kernel`'s, and what files mean for a machine, which is crate `import`'s.
 
 pub mod cli;
+mod clock;
+pub mod counters;
 mod error;
+pub mod observe;
 pub mod root;
 pub mod show;
+pub mod util;
 
 pub use error::HostError;
 pub use root::Root;
