@@ -15,8 +15,11 @@ pub mod cli;
 mod clock;
 pub mod counters;
 mod error;
+pub mod govern;
+mod json;
 pub mod observe;
 pub mod root;
+pub mod scheddebug;
 pub mod show;
 pub mod util;
 
