@@ -82,8 +82,9 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Notes
     -----
-    ``energy`` is the sum of the clusters, as the Juno's meters are summed in the tables; the rest of the machine is
-    ``energy:rest``.  Residencies are shares of the cluster's CPU time in percent.
+    All figures are of the time after the warm-up.  A benchmark's own metric comes first, under its own name; it is
+    absent if the run was too short for it.  ``energy`` is the sum of the clusters, as the Juno's meters are summed in
+    the tables; the rest of the machine is ``energy:rest``; ``power`` is the mean of the same.  Residencies are shares of the cluster's CPU time in percent.
     """
     common = {
         "experiment": case.experiment,
@@ -104,10 +105,18 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     wall_ns = outcome["wall_ns"]
     energies = outcome["cluster_energy_fj"]
+    if outcome["metric"] is not None:
+        name, unit, better, value = outcome["metric"]
+        if value is not None:
+            put(name, unit, value, better)
     put("energy", "J", sum(energies) / 1e15, "lower")
     for cluster, energy in zip(outcome["clusters"], energies, strict=True):
         put(f"energy:{cluster['name']}", "J", energy / 1e15, "lower")
     put("energy:rest", "J", outcome["floor_energy_fj"] / 1e15, "lower")
+    put("power", "W", sum(energies) / 1e6 / wall_ns, "lower")
+    for cluster, energy in zip(outcome["clusters"], energies, strict=True):
+        put(f"power:{cluster['name']}", "W", energy / 1e6 / wall_ns, "lower")
+    put("power:rest", "W", outcome["floor_energy_fj"] / 1e6 / wall_ns, "lower")
     put("activations", "1", outcome["activations"])
     missed = 100 * outcome["missed_activations"] / outcome["activations"] if outcome["activations"] else 0.0
     put("missed_activations", "%", missed, "lower")

@@ -11,6 +11,7 @@ use crate::error::{Fault, ModelError, Pos};
 use crate::file::{DRIVERS, check_format, cpus_from, machine_from, machine_node};
 use crate::json::parse_json;
 use crate::machine::Machine;
+use crate::metric::{Metric, MetricRule};
 use crate::policy::{EnergyModelSource, GOVERNORS, Placement, Policy};
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, to_json};
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
@@ -308,6 +309,7 @@ fn op_node(op: &Op) -> Node {
     let n = |value: u64| Node::from(value);
     let (word, args): (&str, Vec<Node>) = match *op {
         Op::Run { work_ns, fixed } => ("run", vec![n(work_ns), n(fixed.into())]),
+        Op::RunDraw { draw, fixed } => ("run_draw", vec![n(draw.into()), n(fixed.into())]),
         Op::Runtime { wall_ns } => ("runtime", vec![n(wall_ns)]),
         Op::Sleep { ns } => ("sleep", vec![n(ns)]),
         Op::Timer { timer, period_ns, absolute, own } => {
@@ -321,10 +323,12 @@ fn op_node(op: &Op) -> Node {
         Op::Suspend { cond } => ("suspend", vec![n(cond.into())]),
         Op::Resume { cond } => ("resume", vec![n(cond.into())]),
         Op::Barrier { barrier } => ("barrier", vec![n(barrier.into())]),
+        Op::SpinBarrier { barrier, spin_ns } => ("spin_barrier", vec![n(barrier.into()), n(spin_ns)]),
         Op::SemPost { sem } => ("sem_post", vec![n(sem.into())]),
         Op::SemWait { sem } => ("sem_wait", vec![n(sem.into())]),
         Op::Yield => ("yield", vec![]),
         Op::Fork { task } => ("fork", vec![n(task.into())]),
+        Op::Exec => ("exec", vec![]),
         Op::WaitChild => ("wait_child", vec![]),
         Op::SetCpus { set } => ("set_cpus", vec![opt(set)]),
         Op::SetPolicy { policy } => ("set_policy", vec![sched_node(&policy)]),
@@ -335,10 +339,54 @@ fn op_node(op: &Op) -> Node {
         Op::Send { channel, bytes } => ("send", vec![n(channel.into()), n(bytes.into())]),
         Op::Recv { channel } => ("recv", vec![n(channel.into())]),
         Op::Io { device, bytes } => ("io", vec![n(device.into()), n(bytes.into())]),
+        Op::IoWork { device, bytes } => ("io_work", vec![n(device.into()), n(bytes.into())]),
+        Op::Call { service, iowait } => ("call", vec![n(service.into()), Node::bool(iowait)]),
+        Op::Accept { service, calls_max } => ("accept", vec![n(service.into()), n(calls_max.into())]),
+        Op::Reply => ("reply", vec![]),
         Op::Count => ("count", vec![]),
         Op::Exit => ("exit", vec![]),
     };
     Node::list(std::iter::once(Node::str(word)).chain(args))
+}
+
+fn metric_node(metric: &Metric) -> Node {
+    let better = if metric.higher_is_better { "higher" } else { "lower" };
+    let (num, den) = metric.scale;
+    Node::list([
+        Node::str(&metric.name),
+        Node::str(&metric.unit),
+        Node::str(better),
+        Node::str(metric.rule.name()),
+        Node::from(num),
+        Node::from(den),
+    ])
+}
+
+fn metric_from(node: &Node) -> Result<Metric, Fault> {
+    let mut args = Args::new(node, "metric")?;
+    let number_max = 1 << 60;
+    let metric = Metric {
+        name: args.word.to_owned(),
+        unit: args.next()?.as_str("metric")?.to_owned(),
+        higher_is_better: {
+            let node = args.next()?;
+            match node.as_str("metric")? {
+                "higher" => true,
+                "lower" => false,
+                other => return Err(Fault::unknown(node.at, "direction", other, ["higher", "lower"])),
+            }
+        },
+        rule: {
+            let node = args.next()?;
+            let word = node.as_str("metric")?;
+            let known = MetricRule::ALL.iter().find(|rule| rule.name() == word);
+            *known
+                .ok_or_else(|| Fault::unknown(node.at, "rule", word, MetricRule::ALL.iter().map(|rule| rule.name())))?
+        },
+        scale: (args.int(number_max)?, args.int(number_max)?),
+    };
+    args.end()?;
+    Ok(metric)
 }
 
 /// The tree of a workload.
@@ -363,9 +411,23 @@ pub(crate) fn workload_node(workload: &Workload) -> Node {
         ])
     };
     let numbers = |list: &[u32]| Node::list(list.iter().map(|&number| Node::from(number)));
+    // Absent where they are 0, so that the cases of workloads without them keep their names.
+    let some = |number: u64| (number != 0).then(|| Node::from(number));
     Node::table([
         ("name", Some(Node::str(&workload.name))),
         ("duration_ns", Some(opt(workload.duration_ns))),
+        ("warmup_ns", some(workload.warmup_ns)),
+        ("nr_main", some(workload.nr_main.into())),
+        ("metric", workload.metric.as_ref().map(metric_node)),
+        ("nr_services", some(workload.nr_services.into())),
+        (
+            "draws",
+            (!workload.draws.is_empty()).then(|| {
+                Node::list(
+                    workload.draws.iter().map(|table| Node::list(table.iter().map(|&work_ns| Node::from(work_ns)))),
+                )
+            }),
+        ),
         ("cpu_sets", Some(Node::list(workload.cpu_sets.iter().map(|set| numbers(set))))),
         ("nr_mutexes", Some(Node::from(workload.nr_mutexes))),
         ("nr_conds", Some(Node::from(workload.nr_conds))),
@@ -474,6 +536,7 @@ fn sched_from(node: &Node) -> Result<SchedPolicy, Fault> {
 
 const OPS: &[&str] = &[
     "run",
+    "run_draw",
     "runtime",
     "sleep",
     "timer",
@@ -485,10 +548,12 @@ const OPS: &[&str] = &[
     "suspend",
     "resume",
     "barrier",
+    "spin_barrier",
     "sem_post",
     "sem_wait",
     "yield",
     "fork",
+    "exec",
     "wait_child",
     "set_cpus",
     "set_policy",
@@ -499,6 +564,10 @@ const OPS: &[&str] = &[
     "send",
     "recv",
     "io",
+    "io_work",
+    "call",
+    "accept",
+    "reply",
     "count",
     "exit",
 ];
@@ -508,6 +577,7 @@ fn op_from(node: &Node) -> Result<Op, Fault> {
     let u16_max = i128::from(u16::MAX);
     let op = match args.word {
         "run" => Op::Run { work_ns: args.int(1 << 60)?, fixed: args.int(1024)? },
+        "run_draw" => Op::RunDraw { draw: args.index()?, fixed: args.int(1024)? },
         "runtime" => Op::Runtime { wall_ns: args.time()? },
         "sleep" => Op::Sleep { ns: args.time()? },
         "timer" => {
@@ -521,10 +591,12 @@ fn op_from(node: &Node) -> Result<Op, Fault> {
         "suspend" => Op::Suspend { cond: args.index()? },
         "resume" => Op::Resume { cond: args.index()? },
         "barrier" => Op::Barrier { barrier: args.index()? },
+        "spin_barrier" => Op::SpinBarrier { barrier: args.index()?, spin_ns: args.time()? },
         "sem_post" => Op::SemPost { sem: args.index()? },
         "sem_wait" => Op::SemWait { sem: args.index()? },
         "yield" => Op::Yield,
         "fork" => Op::Fork { task: args.index()? },
+        "exec" => Op::Exec,
         "wait_child" => Op::WaitChild,
         "set_cpus" => Op::SetCpus { set: args.opt(i128::from(u32::MAX))? },
         "set_policy" => Op::SetPolicy { policy: sched_from(args.next()?)? },
@@ -535,6 +607,10 @@ fn op_from(node: &Node) -> Result<Op, Fault> {
         "send" => Op::Send { channel: args.index()?, bytes: args.index()? },
         "recv" => Op::Recv { channel: args.index()? },
         "io" => Op::Io { device: args.index()?, bytes: args.index()? },
+        "io_work" => Op::IoWork { device: args.index()?, bytes: args.index()? },
+        "call" => Op::Call { service: args.index()?, iowait: args.bool()? },
+        "accept" => Op::Accept { service: args.index()?, calls_max: args.index()? },
+        "reply" => Op::Reply,
         "count" => Op::Count,
         "exit" => Op::Exit,
         other => return Err(Fault::unknown(args.at, "op", other, OPS.iter().copied())),
@@ -584,6 +660,11 @@ fn workload_from(node: &Node) -> Result<Workload, Fault> {
         &[
             "name",
             "duration_ns",
+            "warmup_ns",
+            "nr_main",
+            "metric",
+            "nr_services",
+            "draws",
             "cpu_sets",
             "nr_mutexes",
             "nr_conds",
@@ -625,6 +706,18 @@ fn workload_from(node: &Node) -> Result<Workload, Fault> {
             args.end()?;
             Ok(device)
         })?,
+        nr_services: table.int_or("nr_services", 0, 0, u32_max)?,
+        draws: match table.get("draws") {
+            None => Vec::new(),
+            Some(node) => node
+                .as_list("draws")?
+                .iter()
+                .map(|table| table.as_list("draws")?.iter().map(|item| item.as_int("draws", 0, 1 << 60)).collect())
+                .collect::<Result<_, Fault>>()?,
+        },
+        nr_main: table.int_or("nr_main", 0, 0, u32_max)?,
+        warmup_ns: table.int_or("warmup_ns", 0, 0, TIME_NS_MAX)?,
+        metric: table.get("metric").map(metric_from).transpose()?,
         duration_ns: opt_int(&table, "duration_ns", TIME_NS_MAX)?,
     })
 }

@@ -14,6 +14,7 @@ use crate::case::{CaseFile, POLICY_KEYS, policy_from};
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::file::{check_format, parse_machine};
 use crate::machine::Machine;
+use crate::metric::MetricRule;
 use crate::policy::Policy;
 use crate::rtapp::{CompileOptions, ParseOptions, Repeats, SuspendOn};
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, parse_toml};
@@ -61,6 +62,7 @@ pub struct Experiment {
     policies: Vec<PolicyEntry>,
     workloads: Vec<WorkloadEntry>,
     duration_ns: Option<u64>,
+    warmup_ns: Option<u64>,
 }
 
 /// When a point of the matrix has iterations enough: `until = { ci = "1%" }`.
@@ -111,6 +113,7 @@ struct WorkloadEntry {
     at: Pos,
     duration_ns: Option<u64>,
     quick: Vec<String>,
+    warmup_ns: Option<u64>,
     form: Form,
 }
 
@@ -139,6 +142,7 @@ const EXPERIMENT_KEYS: &[&str] = &[
     "until",
     "baseline",
     "duration",
+    "warmup",
     "defaults",
     "policy",
     "workload",
@@ -188,6 +192,13 @@ pub fn parse_duration(text: &str, at: Pos) -> Result<u64, Fault> {
 
 fn duration_from(table: &Table<'_>) -> Result<Option<u64>, Fault> {
     table.get("duration").map(|node| parse_duration(node.as_str("duration")?, node.at)).transpose()
+}
+
+/// `warmup`, a duration or `"none"`.
+fn warmup_from(table: &Table<'_>) -> Result<Option<u64>, Fault> {
+    let Some(node) = table.get("warmup") else { return Ok(None) };
+    let text = node.as_str("warmup")?;
+    if text == "none" { Ok(Some(0)) } else { parse_duration(text, node.at).map(Some) }
 }
 
 /// Reads a share such as `1%` or `0.25%`, in millionths.
@@ -311,6 +322,7 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
         policies,
         workloads,
         duration_ns: duration_from(&table)?,
+        warmup_ns: warmup_from(&table)?,
     })
 }
 
@@ -377,7 +389,8 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
         return Err(Fault::new(node.at, format!("`workload` must be a table, not {}", node.value.kind())));
     };
     if entries.iter().any(|(key, _)| key.name == "rtapp") {
-        let table = node.as_table("workload", &["label", "rtapp", "repeats", "suspend", "duration", "quick"])?;
+        let keys = ["label", "rtapp", "repeats", "suspend", "duration", "warmup", "quick"];
+        let table = node.as_table("workload", &keys)?;
         let path = table.need_str("rtapp")?.to_owned();
         let stem = path.rsplit('/').next().unwrap_or(&path);
         let label = match table.str_or_empty("label")? {
@@ -391,6 +404,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
             at: node.at,
             duration_ns: duration_from(&table)?,
             quick: quick_from(&table)?,
+            warmup_ns: warmup_from(&table)?,
             form: Form::RtApp {
                 path,
                 path_at: table.need("rtapp")?.at,
@@ -410,7 +424,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
     let benchmark = benchmark(name).ok_or_else(|| {
         Fault::unknown(name_node.at, "benchmark", name, BENCHMARKS.iter().map(|benchmark| benchmark.name))
     })?;
-    let keys: Vec<&str> = ["label", "benchmark", "duration", "quick"]
+    let keys: Vec<&str> = ["label", "benchmark", "duration", "warmup", "quick"]
         .into_iter()
         .chain(benchmark.params.iter().map(|param| param.name))
         .collect();
@@ -419,12 +433,9 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
     for param in benchmark.params {
         let (values, is_axis) = match table.get(param.name) {
             Some(node) => axis_from(node, param.name, param.kind)?,
-            None if param.default.is_empty() => {
-                return Err(Fault::new(node.at, format!("`{}` ({}) is missing", param.name, param.about)));
-            }
             None => {
-                let default = default_node(param.default);
-                (vec![value_from(&default, param.name, param.kind)?], false)
+                let missing = || Fault::new(node.at, format!("`{}` ({}) is missing", param.name, param.about));
+                (vec![param.default_value().ok_or_else(missing)?], false)
             }
         };
         params.push(Axis { name: param.name, values, is_axis });
@@ -440,13 +451,9 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
         at: node.at,
         duration_ns: duration_from(&table)?,
         quick: quick_from(&table)?,
+        warmup_ns: warmup_from(&table)?,
         form: Form::Benchmark { benchmark, params },
     })
-}
-
-/// The default of a parameter as a node: a number or a word.
-fn default_node(text: &str) -> Node {
-    text.parse::<u64>().map_or_else(|_| Node::str(text), Node::from)
 }
 
 /// The values of a parameter, and whether they are an axis.
@@ -600,6 +607,11 @@ impl Experiment {
                 let duration_ns = entry.duration_ns.or(self.duration_ns).or(workload.duration_ns).ok_or_else(|| {
                     here(Fault::new(entry.at, "neither the experiment nor the workload has a `duration`"))
                 })?;
+                if workload.warmup_ns >= duration_ns {
+                    let (warmup, whole) = (workload.warmup_ns, duration_ns);
+                    let message = format!("a warm-up of {warmup} ns leaves nothing of a run of {whole} ns");
+                    return Err(here(Fault::new(entry.at, message)));
+                }
                 cases.push(CaseFile {
                     experiment: self.name.clone(),
                     benchmark: entry.label.clone(),
@@ -625,7 +637,7 @@ impl Experiment {
         seed: u64,
     ) -> Result<Workload, ModelError> {
         let here = |at: Pos, message: String| Fault::new(at, message).in_file(&self.file);
-        let workload = match &entry.form {
+        let mut workload = match &entry.form {
             Form::Benchmark { benchmark, .. } => {
                 (benchmark.build)(params, machine, seed).map_err(|why| here(entry.at, why))?
             }
@@ -638,6 +650,14 @@ impl Experiment {
                 crate::rtapp::load(&source.file, &source.text, *options, &compile)?
             }
         };
+        if let Some(warmup_ns) = entry.warmup_ns.or(self.warmup_ns) {
+            // A benchmark that is measured from its start has none, whatever the experiment says for all.
+            let elapsed = workload.metric.as_ref().is_some_and(|metric| metric.rule == MetricRule::Elapsed);
+            if elapsed && warmup_ns > 0 && entry.warmup_ns.is_some() {
+                return Err(here(entry.at, format!("`warmup`: {} is measured from the start of its run", entry.label)));
+            }
+            workload.warmup_ns = if elapsed { 0 } else { warmup_ns };
+        }
         if let Err(why) = workload.check(machine.nr_cpus()) {
             panic!("{} made a workload that is wrong: {why}", entry.label);
         }

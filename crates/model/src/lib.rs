@@ -13,6 +13,7 @@ pub mod experiment;
 pub mod file;
 pub mod json;
 pub mod machine;
+pub mod metric;
 pub mod policy;
 pub mod rtapp;
 #[cfg(any(test, feature = "testing"))]

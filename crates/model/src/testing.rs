@@ -237,6 +237,10 @@ impl Swarm {
                     irq_cpu: draw.chance(50).then(|| draw.u32(0, nr_cpus - 1)),
                 })
                 .collect(),
+            nr_services: draw.u32(0, 2),
+            draws: (0..draw.int(0, 2))
+                .map(|_| (0..draw.int(1, 16)).map(|_| draw.skewed(0, 5_000_000)).collect())
+                .collect(),
             ..Workload::default()
         };
         for index in 0..nr_tasks + nr_templates {
@@ -245,6 +249,10 @@ impl Swarm {
             let task = self.task(draw, &workload, nr_cpus, index, initial, template);
             workload.tasks.push(task);
         }
+        if nr_templates == 0 && draw.chance(20) {
+            workload.nr_main = draw.u32(1, nr_tasks);
+        }
+        workload.warmup_ns = if draw.chance(20) { draw.int(1, 999_999) } else { 0 };
         workload.check(nr_cpus as usize).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         workload
     }
@@ -309,7 +317,7 @@ impl Swarm {
         template: Option<u32>,
     ) -> bool {
         let index = |draw: &mut Draw, len: usize| draw.u32(0, len as u32 - 1);
-        match draw.int(0, 17) {
+        match draw.int(0, 22) {
             0..=2 => ops.push(Op::Sleep { ns: draw.skewed(0, 20_000_000) }),
             3 => ops.push(Op::Run { work_ns: draw.skewed(0, 20_000_000), fixed: random_fixed(draw) }),
             4 => ops.push(Op::Runtime { wall_ns: draw.skewed(0, 5_000_000) }),
@@ -371,7 +379,24 @@ impl Swarm {
             }
             17 if !shared.devices.is_empty() => {
                 let device = index(draw, shared.devices.len());
-                ops.push(Op::Io { device, bytes: draw.skewed(1, 1 << 20) as u32 });
+                let bytes = draw.skewed(1, 1 << 20) as u32;
+                ops.push(draw.pick(&[Op::Io { device, bytes }, Op::IoWork { device, bytes }]));
+            }
+            18 if !shared.draws.is_empty() => {
+                ops.push(Op::RunDraw { draw: index(draw, shared.draws.len()), fixed: random_fixed(draw) });
+            }
+            19 if !shared.barriers.is_empty() => {
+                let barrier = index(draw, shared.barriers.len());
+                ops.push(Op::SpinBarrier { barrier, spin_ns: draw.skewed(0, 5_000_000) });
+            }
+            20 => ops.push(Op::Exec),
+            21 if shared.nr_services > 0 => {
+                let service = draw.u32(0, shared.nr_services - 1);
+                ops.push(Op::Call { service, iowait: draw.chance(50) });
+            }
+            22 if shared.nr_services > 0 => {
+                let service = draw.u32(0, shared.nr_services - 1);
+                ops.extend([Op::Accept { service, calls_max: draw.skewed(1, 100) as u32 }, Op::Reply]);
             }
             _ => {}
         }
@@ -548,7 +573,7 @@ mod tests {
         }
         assert!(most_cpus > 100);
         // Every kind of step is drawn.
-        assert_eq!(steps.len(), 28, "{steps:?}");
+        assert_eq!(steps.len(), 35, "{steps:?}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! Work is counted in ns on the biggest CPU at its reference (highest non-boost) frequency.
 
+use crate::metric::Metric;
+
 /// Index of a synchronisation object of one kind, dense from 0.
 pub type ObjectIdx = u32;
 
@@ -11,6 +13,8 @@ pub type ObjectIdx = u32;
 pub enum Op {
     /// A fixed amount of work; `fixed` of 1024 parts of it do not scale with the core's clock or capacity (memory, uncore).
     Run { work_ns: u64, fixed: u16 },
+    /// A random amount of work: the next of [`Workload::draws`]`[draw]`. `fixed` as in `Run`.
+    RunDraw { draw: ObjectIdx, fixed: u16 },
     /// Runs for a fixed wall time on a CPU.
     Runtime { wall_ns: u64 },
     /// Sleeps (relative).
@@ -37,6 +41,8 @@ pub enum Op {
     Resume { cond: ObjectIdx },
     /// Waits for `Barrier` of all its users.
     Barrier { barrier: ObjectIdx },
+    /// Waits as `Barrier` does, but running: only after `spin_ns` of running it sleeps (OpenMP's and MPI's active waits).
+    SpinBarrier { barrier: ObjectIdx, spin_ns: u64 },
     /// Adds one to a semaphore.
     SemPost { sem: ObjectIdx },
     /// Takes one from a semaphore, waiting for it if there is none.
@@ -45,6 +51,8 @@ pub enum Op {
     Yield,
     /// Starts task template `task` (an index into [`Workload::tasks`]) as a child.
     Fork { task: u32 },
+    /// Loads a new program: the task may move to the idlest CPU (sched_exec()).
+    Exec,
     /// Waits until a child has ended (any; counts).
     WaitChild,
     /// Restricts (or frees, `None`) the CPUs of the task: an index into [`Workload::cpu_sets`].
@@ -66,6 +74,14 @@ pub enum Op {
     Recv { channel: ObjectIdx },
     /// Reads from (or writes to) a block device and waits in iowait for the completion interrupt.
     Io { device: ObjectIdx, bytes: u32 },
+    /// As `Io`, but waits as a worker does that the completion hands its work back to: not in iowait.
+    IoWork { device: ObjectIdx, bytes: u32 },
+    /// Asks a service and sleeps until a server replies, in iowait if `iowait`.
+    Call { service: ObjectIdx, iowait: bool },
+    /// Takes the calls that wait at a service, at most `calls_max` of them; waits while there is none.
+    Accept { service: ObjectIdx, calls_max: u32 },
+    /// Replies to all calls that the task has accepted.
+    Reply,
     /// One unit of the benchmark's metric is done.
     Count,
     /// Ends the task.
@@ -179,6 +195,17 @@ pub struct Workload {
     pub channels: Vec<ChannelSpec>,
     /// Block devices.
     pub devices: Vec<DeviceSpec>,
+    /// Number of services that [`Op::Call`] asks.
+    pub nr_services: u32,
+    /// Tables of work in ns that [`Op::RunDraw`] draws from, each as from a shuffled deck of cards, which is shuffled
+    /// again when all are drawn. All tasks draw from the same deck.
+    pub draws: Vec<Vec<u64>>,
+    /// The first so many tasks are the benchmark's own: the run is over when they have ended. 0: it lasts its time.
+    pub nr_main: u32,
+    /// Time at the start of the run that does not count in any figure, in ns.
+    pub warmup_ns: u64,
+    /// What the benchmark reports; `None`: nothing of its own.
+    pub metric: Option<Metric>,
     /// Duration that the workload itself asks for, in ns; `None`: until its tasks end.
     pub duration_ns: Option<u64>,
 }
@@ -200,6 +227,17 @@ impl Workload {
             if let Some(cpu) = cpus.iter().find(|&&cpu| cpu as usize >= nr_cpus) {
                 return Err(format!("CPU {cpu} does not exist: the machine has {nr_cpus} CPUs, 0-{}", nr_cpus - 1));
             }
+        }
+        if let Some(index) = self.draws.iter().position(|table| table.is_empty()) {
+            return Err(format!("table {index} of draws is empty"));
+        }
+        if self.nr_main as usize > self.tasks.len()
+            || self.tasks[..self.nr_main as usize].iter().any(|task| !task.initial)
+        {
+            return Err(String::from("not all of the benchmark's own tasks start with the run"));
+        }
+        if let Some(metric) = &self.metric {
+            metric.check(self.nr_main, self.warmup_ns)?;
         }
         for task in &self.tasks {
             self.check_task(task, nr_cpus).map_err(|why| format!("task {}: {why}", task.name))?;
@@ -225,6 +263,13 @@ impl Workload {
         for (index, op) in task.ops.iter().enumerate() {
             match *op {
                 Op::Run { fixed, .. } => within("fixed share", fixed.into(), 1025)?,
+                Op::RunDraw { draw, fixed } => {
+                    within("table of draws", draw, self.draws.len())?;
+                    within("fixed share", fixed.into(), 1025)?;
+                }
+                Op::Call { service, .. } | Op::Accept { service, .. } => {
+                    within("service", service, self.nr_services as usize)?;
+                }
                 Op::Timer { timer, own, .. } => {
                     within("timer", timer, if own { task.nr_own_timers } else { self.nr_timers } as usize)?;
                 }
@@ -236,7 +281,9 @@ impl Workload {
                 Op::Signal { cond } | Op::Broadcast { cond } | Op::Suspend { cond } | Op::Resume { cond } => {
                     within("condition", cond, conds)?;
                 }
-                Op::Barrier { barrier } => within("barrier", barrier, self.barriers.len())?,
+                Op::Barrier { barrier } | Op::SpinBarrier { barrier, .. } => {
+                    within("barrier", barrier, self.barriers.len())?
+                }
                 Op::SemPost { sem } | Op::SemWait { sem } => within("semaphore", sem, self.semaphores.len())?,
                 Op::Fork { task } => within("task", task, self.tasks.len())?,
                 Op::SetCpus { set: Some(set) } => within("CPU set", set, self.cpu_sets.len())?,
@@ -258,11 +305,13 @@ impl Workload {
                 }
                 Op::Activation { phase, .. } => within("phase", phase.into(), task.phases.len())?,
                 Op::Send { channel, .. } | Op::Recv { channel } => within("channel", channel, self.channels.len())?,
-                Op::Io { device, .. } => within("device", device, self.devices.len())?,
+                Op::Io { device, .. } | Op::IoWork { device, .. } => within("device", device, self.devices.len())?,
                 Op::Runtime { .. }
                 | Op::Sleep { .. }
                 | Op::Yield
+                | Op::Exec
                 | Op::WaitChild
+                | Op::Reply
                 | Op::SetCpus { set: None }
                 | Op::SetPolicy { .. }
                 | Op::Count

@@ -36,6 +36,7 @@ mod _opplab {
         import::{check_machine, fmax, import_machine, machine_checks},
         kernel::bindings,
         machine::PyMachine,
+        names::benchmarks,
         names::names,
         tracefile::{PyTrace, trace_info},
         traces::{find_recordings, verify_recording},

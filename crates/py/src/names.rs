@@ -2,15 +2,42 @@
 
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::profile_names;
-use opplab_model::benchmark::BENCHMARKS;
+use opplab_model::benchmark::{BENCHMARKS, Param};
 use opplab_sim::GOVERNORS;
 use opplab_sim::sink::TABLES;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::error::raise;
 
 fn plain(names: &[&str]) -> Vec<(String, String)> {
     names.iter().map(|name| ((*name).to_owned(), String::new())).collect()
+}
+
+/// What every benchmark model is: name, about, metric, parameters.
+#[pyfunction]
+pub(crate) fn benchmarks(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let param_dict = |param: &Param| -> PyResult<Bound<'_, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("name", param.name)?;
+        dict.set_item("default", param.default)?;
+        dict.set_item("about", param.about)?;
+        dict.set_item("calibrated", param.is_calibrated)?;
+        Ok(dict)
+    };
+    BENCHMARKS
+        .iter()
+        .map(|benchmark| {
+            let dict = PyDict::new(py);
+            dict.set_item("name", benchmark.name)?;
+            dict.set_item("about", benchmark.about)?;
+            dict.set_item("metric", benchmark.reports.map(|reports| reports.name))?;
+            dict.set_item("unit", benchmark.reports.map(|reports| reports.unit))?;
+            dict.set_item("higher_is_better", benchmark.reports.map(|reports| reports.higher_is_better))?;
+            dict.set_item("params", benchmark.params.iter().map(param_dict).collect::<PyResult<Vec<_>>>()?)?;
+            Ok(dict)
+        })
+        .collect()
 }
 
 /// Names and one-line descriptions of a kind: `governors`, `idle-governors`, `kernels`, `benchmarks`, `events`.

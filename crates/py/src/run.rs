@@ -2,6 +2,7 @@
 
 use numpy::IntoPyArray;
 use opplab_model::event::{Event, NullSink, Sink};
+use opplab_model::metric::Metric;
 use opplab_model::rtapp::{LOG_HEADER, LoopRecord, log_file_name, log_line};
 use opplab_sim::check::Check;
 use opplab_sim::sink::{Column, Columns, TABLES};
@@ -33,6 +34,9 @@ pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &Case, outcome: &Outcome)
     let dict = PyDict::new(py);
     dict.set_item("clusters", clusters)?;
     dict.set_item("wall_ns", outcome.wall_ns)?;
+    dict.set_item("warmup_ns", outcome.warmup.wall_ns)?;
+    dict.set_item("finished_ns", outcome.finished_ns)?;
+    dict.set_item("metric", case.workload.metric.as_ref().map(|metric| metric_row(metric, outcome)))?;
     dict.set_item("cluster_energy_fj", &outcome.cluster_energy_fj)?;
     dict.set_item("floor_energy_fj", outcome.floor_energy_fj)?;
     dict.set_item("activations", outcome.activations)?;
@@ -51,6 +55,13 @@ pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &Case, outcome: &Outcome)
     dict.set_item("overutilized_ns", outcome.overutilized_ns)?;
     dict.set_item("fingerprint", outcome.fingerprint)?;
     Ok(dict)
+}
+
+/// The benchmark's own metric: name, unit, better, value (`None` if the run was too short for it).
+fn metric_row(metric: &Metric, outcome: &Outcome) -> (String, String, &'static str, Option<f64>) {
+    let better = if metric.higher_is_better { "higher" } else { "lower" };
+    let value = metric.value(outcome.counts, outcome.wall_ns, outcome.finished_ns);
+    (metric.name.clone(), metric.unit.clone(), better, value)
 }
 
 /// Runs a case, with the invariant checks if `check`.

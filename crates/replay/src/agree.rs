@@ -8,10 +8,10 @@ use opplab_model::rtapp::{CompileOptions, ParseOptions, Repeats, parse};
 use opplab_model::workload::Workload;
 use opplab_sim::{Case, run};
 
+use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, distance_per_100k, measure, shares_per_100k};
 use crate::setup::Setup;
-use crate::ReplayError;
 
 /// How near a policy's frequency residency is to be, in parts of 100 000.
 pub const FREQ_LIMIT: u64 = 5_000;
@@ -74,7 +74,9 @@ fn compiled(path: &Path, text: &str, setup: &Setup) -> Result<Workload, ReplayEr
     let capacities = if setup.machine.shared_stream { vec![1024; capacities.len()] } else { capacities };
     let options = ParseOptions { repeats: Repeats::JsonC, ..ParseOptions::default() };
     parse(&path.display().to_string(), text, options)
-        .and_then(|tree| tree.compile(&path.display().to_string(), &CompileOptions { name: &name, capacities: &capacities }))
+        .and_then(|tree| {
+            tree.compile(&path.display().to_string(), &CompileOptions { name: &name, capacities: &capacities })
+        })
         .map_err(|error| ReplayError::Input(error.to_string()))
 }
 
@@ -122,7 +124,8 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
     let (machine, policy) = (setup.machine.clone(), setup.policy.clone());
     let case = Case { machine, workload, policy, seed: 1, duration_ns };
     let mut sink = Simulated::new(case.machine.nr_cpus(), by_request);
-    let outcome = run(&case, &mut sink).map_err(|error| ReplayError::Input(format!("{}: {}", dir.display(), error.0)))?;
+    let outcome =
+        run(&case, &mut sink).map_err(|error| ReplayError::Input(format!("{}: {}", dir.display(), error.0)))?;
     let ours = sink.finish(&outcome.task_names, duration_ns);
     let is_ours = |task: TaskIdx| names.iter().any(|name| name == base_name(ours.name(task)));
     let simulated = measure(&ours, &case.machine, (0, duration_ns), &setup.start_khz, is_ours);

@@ -35,7 +35,8 @@ fn median(mut values: Vec<u64>) -> Option<u64> {
 /// Measures the costs that `events` show.
 pub(crate) fn measure(events: &Events) -> Measured {
     let nr = events.nr_cpus;
-    let (mut sleeps, mut wakeups, mut ticks, mut exits, mut sugov) = <(Vec<_>, Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
+    let (mut sleeps, mut wakeups, mut ticks, mut exits, mut sugov) =
+        <(Vec<_>, Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
     // Of each CPU: start and last time of the train, the event before, the waking under way, the start of the task.
     let mut train: Vec<Option<(u64, Ev)>> = vec![None; nr];
     let mut waking: Vec<Option<(u32, Ev)>> = vec![None; nr];

@@ -374,7 +374,9 @@ impl Sink for Simulated {
                 (orig_cpu, What::Migrate { task, orig_cpu, dest_cpu })
             }
             Event::SchedProcessExit { task } => (0, What::Exit { task }),
-            Event::CpuFrequency { cpu, khz } if !self.by_request || now_ns == 0 => (cpu, What::Frequency { cpu, freq_khz: khz }),
+            Event::CpuFrequency { cpu, khz } if !self.by_request || now_ns == 0 => {
+                (cpu, What::Frequency { cpu, freq_khz: khz })
+            }
             Event::FreqRequest { cpu, khz, .. } if self.by_request => (cpu, What::Frequency { cpu, freq_khz: khz }),
             Event::CpuIdle { cpu, state } => (cpu, What::Idle { cpu, entered: state >= 0 }),
             Event::Activation { task, slack_ns, .. } => (0, What::Activation { task, slack_ns }),

@@ -69,8 +69,10 @@ impl Check {
             outcome.work_done + outcome.work_left,
             outcome.work_given,
         );
-        expect(String::from("switches counted and seen"), outcome.switches.into(), nr_switches.into());
-        expect(String::from("migrations counted and seen"), outcome.migrations.into(), nr_migrations.into());
+        let (switches, migrations) =
+            (outcome.switches + outcome.warmup.switches, outcome.migrations + outcome.warmup.migrations);
+        expect(String::from("switches counted and seen"), switches.into(), nr_switches.into());
+        expect(String::from("migrations counted and seen"), migrations.into(), nr_migrations.into());
         for (index, cluster) in case.machine.clusters.iter().enumerate() {
             let mut cpus = 0;
             for &cpu in &cluster.cpus {

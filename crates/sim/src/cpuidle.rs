@@ -231,15 +231,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         usage
     }
 
-    /// Adds the present idle periods to the residencies, at the end of the run.
-    pub(crate) fn close_idle(&mut self, cpu: u32) {
-        let now = self.now;
-        let state = &mut self.cpus[cpu as usize];
-        let outside = state.idle_ns_by_state.len() - 1;
+    /// The present idle period of `cpu`: index into its residencies and length in ns so far; `None` if it executes.
+    pub(crate) fn idle_now(&self, cpu: u32) -> Option<(usize, u64)> {
+        let state = &self.cpus[cpu as usize];
         match state.idle.phase {
-            Phase::Awake => {}
-            Phase::Resident => state.idle_ns_by_state[state.idle.state] += now - state.idle.since_ns,
-            Phase::Exiting => state.idle_ns_by_state[outside] += now - state.idle.exit_since_ns,
+            Phase::Awake => None,
+            Phase::Resident => Some((state.idle.state, self.now - state.idle.since_ns)),
+            Phase::Exiting => Some((state.idle_ns_by_state.len() - 1, self.now - state.idle.exit_since_ns)),
         }
     }
 }

@@ -202,6 +202,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) balancer: Balancer,
     /// Idle CPUs whose tick is stopped (nohz.idle_cpus_mask).
     pub(crate) nohz_idle: CpuMask,
+    /// The benchmark's own tasks that have not ended.
+    pub(crate) nr_main_left: u32,
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<CaseError>,
     pub(crate) half_life: std::marker::PhantomData<H>,
@@ -211,33 +213,47 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     /// Runs to the end of the case.
     pub(crate) fn run(mut self) -> Result<Outcome, CaseError> {
         let end = BOOT_NS + self.case.duration_ns;
+        let warmup_end = BOOT_NS + self.case.workload.warmup_ns;
         self.start();
         self.settle();
         let period_ns = if S::ENABLED { self.sink.sample_period_ns() } else { 0 };
         let mut next_sample = if period_ns == 0 { u64::MAX } else { BOOT_NS };
+        let mut before = Outcome::default();
+        if warmup_end > BOOT_NS {
+            self.run_until(warmup_end, &mut next_sample, period_ns);
+            before = self.totals();
+        }
+        self.run_until(end, &mut next_sample, period_ns);
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        Ok(self.finish(&before))
+    }
+
+    /// Handles all events up to `end`, or until the benchmark's own tasks have ended. The clock is then there.
+    fn run_until(&mut self, end: u64, next_sample: &mut u64, period_ns: u64) {
         while let Some(time) = self.queue.peek() {
             if time > end || self.error.is_some() {
                 break;
             }
-            while next_sample <= time {
-                self.take_sample(next_sample);
-                next_sample += period_ns;
+            while *next_sample <= time {
+                self.take_sample(*next_sample);
+                *next_sample += period_ns;
             }
             let Some((time, slot)) = self.queue.pop() else { break };
             self.now = time;
             self.outcome.engine_events += 1;
             self.dispatch(slot);
             self.settle();
+            if self.nr_main_left == 0 && self.case.workload.nr_main > 0 {
+                return;
+            }
         }
-        if let Some(error) = self.error {
-            return Err(error);
-        }
-        while next_sample <= end {
-            self.take_sample(next_sample);
-            next_sample += period_ns;
+        while *next_sample <= end {
+            self.take_sample(*next_sample);
+            *next_sample += period_ns;
         }
         self.now = end;
-        Ok(self.finish())
     }
 
     fn dispatch(&mut self, slot: u32) {

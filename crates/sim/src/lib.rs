@@ -51,11 +51,15 @@ pub struct Case {
     pub duration_ns: u64,
 }
 
-/// What a run measured. Energies are uW x ns (fJ).
+/// What a run measured, from the end of the warm-up on. Energies are uW x ns (fJ).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Simulated time in ns.
+    /// Simulated time in ns, without the warm-up.
     pub wall_ns: u64,
+    /// What the warm-up had used.
+    pub warmup: Warmup,
+    /// Time at which the benchmark's own tasks had ended, in ns; `None` if they had not, or if there are none.
+    pub finished_ns: Option<u64>,
     /// Energy of each cluster: CPUs and cluster logic, in fJ.
     pub cluster_energy_fj: Vec<u128>,
     /// Energy of the rest of the machine, in fJ.
@@ -98,6 +102,56 @@ pub struct Outcome {
     pub overutilized_ns: u64,
     /// Hash of all events.
     pub fingerprint: u64,
+}
+
+/// The part of a run before it is measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Warmup {
+    /// Its length in ns.
+    pub wall_ns: u64,
+    /// Context switches in it.
+    pub switches: u64,
+    /// Migrations in it.
+    pub migrations: u64,
+}
+
+impl Outcome {
+    /// Takes away what had been measured `before`, at an earlier point of the same run.
+    fn subtract(&mut self, before: &Self) {
+        let less = |values: &mut [u64], before: &[u64]| {
+            for (value, earlier) in values.iter_mut().zip(before) {
+                *value -= earlier;
+            }
+        };
+        let rows = |rows: &mut [Vec<u64>], before: &[Vec<u64>]| {
+            for (row, earlier) in rows.iter_mut().zip(before) {
+                less(row, earlier);
+            }
+        };
+        self.warmup = Warmup { wall_ns: before.wall_ns, switches: before.switches, migrations: before.migrations };
+        self.wall_ns -= before.wall_ns;
+        self.finished_ns = self.finished_ns.map(|ns| ns - before.wall_ns);
+        for (energy, earlier) in self.cluster_energy_fj.iter_mut().zip(&before.cluster_energy_fj) {
+            *energy -= earlier;
+        }
+        self.floor_energy_fj -= before.floor_energy_fj;
+        self.activations -= before.activations;
+        self.missed_activations -= before.missed_activations;
+        self.counts -= before.counts;
+        rows(&mut self.busy_ns_by_opp, &before.busy_ns_by_opp);
+        rows(&mut self.idle_ns_by_state, &before.idle_ns_by_state);
+        rows(&mut self.time_ns_by_opp, &before.time_ns_by_opp);
+        rows(&mut self.task_ns_by_cluster, &before.task_ns_by_cluster);
+        less(&mut self.freq_changes, &before.freq_changes);
+        // What was left of the work then is given now.
+        self.work_given = self.work_given + before.work_left - before.work_given;
+        self.work_done -= before.work_done;
+        self.switches -= before.switches;
+        self.migrations -= before.migrations;
+        self.sched_events -= before.sched_events;
+        self.engine_events -= before.engine_events;
+        self.overutilized_ns -= before.overutilized_ns;
+    }
 }
 
 /// Why a case cannot run.

@@ -1,9 +1,14 @@
-//! What programs share: mutexes, conditions, barriers, semaphores, timers, channels, devices.
+//! What programs share: mutexes, conditions, barriers, semaphores, timers, channels, devices, services, decks.
 
 use std::collections::VecDeque;
 
 use opplab_model::event::TaskIdx;
 use opplab_model::workload::Workload;
+use rand_core::Rng;
+use rand_pcg::Pcg32;
+
+/// The first stream of the decks' random numbers.
+const DECK_STREAM: u64 = 0x6465_636b << 32;
 
 #[derive(Debug, Default)]
 pub(crate) struct Mutex {
@@ -57,6 +62,43 @@ impl Device {
     }
 }
 
+/// Where tasks ask and servers reply.
+#[derive(Debug, Default)]
+pub(crate) struct Service {
+    /// Tasks whose calls nobody has accepted, in order.
+    pub(crate) calls: VecDeque<TaskIdx>,
+    /// Servers that sleep until there is a call.
+    pub(crate) servers: VecDeque<TaskIdx>,
+}
+
+/// A table of lengths that is drawn from as from a deck of cards, shuffled again when all are drawn: the work of a run
+/// does not depend on luck.
+#[derive(Debug)]
+pub(crate) struct Deck {
+    cards: Vec<u64>,
+    next: usize,
+    rng: Pcg32,
+}
+
+impl Deck {
+    fn new(cards: &[u64], rng: Pcg32) -> Self {
+        Self { cards: cards.to_vec(), next: cards.len(), rng }
+    }
+
+    pub(crate) fn draw(&mut self) -> u64 {
+        if self.next == self.cards.len() {
+            self.next = 0;
+            for last in (1..self.cards.len()).rev() {
+                // The high half of the product is at most `last`.
+                let other = (u64::from(self.rng.next_u32()) * (last as u64 + 1)) >> 32;
+                self.cards.swap(last, other as usize);
+            }
+        }
+        self.next += 1;
+        self.cards[self.next - 1]
+    }
+}
+
 /// All shared objects of a run.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -68,10 +110,12 @@ pub(crate) struct Objects {
     pub(crate) timers: Vec<Option<u64>>,
     pub(crate) channels: Vec<Channel>,
     pub(crate) devices: Vec<Device>,
+    pub(crate) services: Vec<Service>,
+    pub(crate) decks: Vec<Deck>,
 }
 
 impl Objects {
-    pub(crate) fn new(workload: &Workload) -> Self {
+    pub(crate) fn new(workload: &Workload, seed: u64) -> Self {
         Self {
             mutexes: (0..workload.nr_mutexes).map(|_| Mutex::default()).collect(),
             conds: (0..workload.nr_conds).map(|_| Cond::default()).collect(),
@@ -106,6 +150,11 @@ impl Objects {
                     waiting: VecDeque::new(),
                     seq: 0,
                 })
+                .collect(),
+            services: (0..workload.nr_services).map(|_| Service::default()).collect(),
+            decks: (0u64..)
+                .zip(&workload.draws)
+                .map(|(index, table)| Deck::new(table, Pcg32::new(seed, DECK_STREAM + index)))
                 .collect(),
         }
     }

@@ -2,7 +2,7 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cpumask::CpuSet;
-use opplab_kernel::sched::domains::SD_BALANCE_FORK;
+use opplab_kernel::sched::domains::{SD_BALANCE_EXEC, SD_BALANCE_FORK};
 use opplab_kernel::sched::find_idlest::{IdleInfo, IdlestFacts, IdlestTask, sched_balance_find_dst_cpu, top_level};
 use opplab_kernel::sched::group::{CpuLoad, DomainView, GroupCapacity};
 use opplab_kernel::sched::placement::{
@@ -230,23 +230,40 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let stay = allowed.contains(parent_cpu as usize);
             return if stay { parent_cpu } else { allowed.first().unwrap_or(0) as u32 };
         }
+        self.find_idlest(task, parent_cpu, SD_BALANCE_FORK)
+    }
+
+    /// Placement of the running task when it loads a new program (fair.c:select_task_rq_fair() with SD_BALANCE_EXEC).
+    pub(crate) fn select_task_rq_exec(&self, task: TaskIdx, cpu: u32) -> u32 {
+        let state = &self.tasks[task as usize];
+        if self.single_cpu[state.allowed as usize] || state.class != Class::Fair {
+            return cpu;
+        }
+        self.find_idlest(task, cpu, SD_BALANCE_EXEC)
+    }
+
+    /// fair.c:sched_balance_find_dst_cpu() for a new task or for an exec on `this_cpu`.
+    fn find_idlest(&self, task: TaskIdx, this_cpu: u32, sd_flag: u32) -> u32 {
+        let state = &self.tasks[task as usize];
+        let allowed = self.masks[state.allowed as usize].as_set();
+        let is_current = sd_flag == SD_BALANCE_EXEC;
         let facts = Siblings(self);
         let idlest = IdlestTask {
-            cpu: parent_cpu as usize,
-            on_rq: false,
-            is_current: false,
-            is_attached: false,
+            cpu: this_cpu as usize,
+            on_rq: is_current,
+            is_current,
+            is_attached: is_current,
             util_avg: state.sa.util_avg,
-            util_est: 0,
+            util_est: if is_current { self.task_util_est(task) } else { 0 },
             runnable_avg: state.sa.runnable_avg,
             h_load: state.sa.load_avg,
             allowed,
             is_unrestricted: state.allowed == 0,
             clamps: self.task_clamps(task),
         };
-        let this = parent_cpu as usize;
-        let cpu = match top_level(&facts, this, SD_BALANCE_FORK) {
-            Some(level) => sched_balance_find_dst_cpu(&facts, &idlest, level, this, this, SD_BALANCE_FORK),
+        let this = this_cpu as usize;
+        let cpu = match top_level(&facts, this, sd_flag) {
+            Some(level) => sched_balance_find_dst_cpu(&facts, &idlest, level, this, this, sd_flag),
             None => this,
         };
         if allowed.contains(cpu) { cpu as u32 } else { allowed.first().unwrap_or(0) as u32 }

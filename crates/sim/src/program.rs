@@ -5,7 +5,7 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::entity::SchedEntity;
-use opplab_model::event::{Event, Sink, TaskIdx};
+use opplab_model::event::{Event, PlacementRule, Sink, TaskIdx};
 use opplab_model::workload::{ObjectIdx, Op};
 
 use crate::engine::{BOOT_NS, Engine, Interrupt, Wait};
@@ -14,6 +14,11 @@ use crate::task::{Class, Doing, Life, Task, WORK_SHIFT, class_and_weight};
 
 /// Ops without any time between them before the program counts as stuck.
 const OPS_AT_ONE_INSTANT_MAX: u32 = 1_000_000;
+
+/// `Task::stage` of a task that spins at a barrier.
+const SPINNING: u8 = 2;
+/// `Task::stage` of a task that has asked a service and is not yet asleep.
+const CALLING: u8 = 3;
 
 /// What an op does to its task.
 enum Step {
@@ -89,12 +94,54 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Step::Blocked
     }
 
+    /// Puts the running task to sleep in iowait.
+    fn block_io(&mut self, cpu: u32, task: TaskIdx) -> Step {
+        self.tasks[task as usize].in_iowait = true;
+        self.cpus[cpu as usize].nr_iowait += 1;
+        self.block(task, Life::Io)
+    }
+
+    /// All users of a barrier have come: those that sleep are woken, those that spin go on.
+    fn release_barrier(&mut self, cpu: u32, barrier: ObjectIdx) {
+        let mut waiters = std::mem::take(&mut self.objects.barriers[barrier as usize].waiters);
+        for waiter in waiters.drain(..) {
+            let state = &self.tasks[waiter as usize];
+            if state.stage != SPINNING {
+                self.wake_from_task(cpu, waiter, false);
+                continue;
+            }
+            let (on_cpu, where_) = (state.on_cpu, state.cpu);
+            if on_cpu {
+                self.account(where_);
+            }
+            let state = &mut self.tasks[waiter as usize];
+            state.stage = 0;
+            state.pc += 1;
+            state.doing = Doing::Fresh;
+            if on_cpu {
+                self.reprogram(where_);
+            }
+        }
+        // Keeps the allocation.
+        self.objects.barriers[barrier as usize].waiters = waiters;
+    }
+
     fn step(&mut self, cpu: u32, task: TaskIdx, op: Op) -> Step {
         let t = task as usize;
         let overhead = self.cpus[cpu as usize].overhead_ns > 0;
         match op {
             Op::Run { work_ns, fixed } => {
                 self.tasks[t].pc += 1;
+                if work_ns == 0 {
+                    return Step::Next;
+                }
+                self.tasks[t].doing = Doing::Work { left: work_ns << WORK_SHIFT, fixed };
+                self.outcome.work_given += u128::from(work_ns) << WORK_SHIFT;
+                Step::Busy
+            }
+            Op::RunDraw { draw, fixed } => {
+                self.tasks[t].pc += 1;
+                let work_ns = self.objects.decks[draw as usize].draw();
                 if work_ns == 0 {
                     return Step::Next;
                 }
@@ -212,13 +259,77 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.tasks[t].pc += 1;
                 let object = &mut self.objects.barriers[barrier as usize];
                 if object.waiters.len() as u32 + 1 >= object.users {
-                    for waiter in std::mem::take(&mut object.waiters) {
-                        self.wake_from_task(cpu, waiter, false);
-                    }
+                    self.release_barrier(cpu, barrier);
                     return Step::Next;
                 }
                 object.waiters.push(task);
                 self.block(task, Life::Sleeping)
+            }
+            Op::SpinBarrier { barrier, spin_ns } => {
+                if overhead {
+                    return Step::BurnFirst;
+                }
+                if self.tasks[t].stage == SPINNING {
+                    // It has spun long enough.
+                    self.tasks[t].stage = 0;
+                    self.tasks[t].pc += 1;
+                    return self.block(task, Life::Sleeping);
+                }
+                let object = &mut self.objects.barriers[barrier as usize];
+                if object.waiters.len() as u32 + 1 >= object.users {
+                    self.tasks[t].pc += 1;
+                    self.release_barrier(cpu, barrier);
+                    return Step::Next;
+                }
+                object.waiters.push(task);
+                self.tasks[t].stage = SPINNING;
+                self.tasks[t].doing = Doing::Wall { left_ns: spin_ns };
+                if spin_ns == 0 { Step::Next } else { Step::Busy }
+            }
+            Op::Call { service, iowait } => {
+                if self.tasks[t].stage == 0 {
+                    self.tasks[t].stage = CALLING;
+                    let object = &mut self.objects.services[service as usize];
+                    object.calls.push_back(task);
+                    if let Some(server) = object.servers.pop_front() {
+                        self.wake_from_task(cpu, server, false);
+                    }
+                    return Step::Next;
+                }
+                if overhead {
+                    return Step::BurnFirst;
+                }
+                self.tasks[t].stage = 0;
+                self.tasks[t].pc += 1;
+                if iowait { self.block_io(cpu, task) } else { self.block(task, Life::Sleeping) }
+            }
+            Op::Accept { service, calls_max } => {
+                let object = &mut self.objects.services[service as usize];
+                if object.calls.is_empty() {
+                    if overhead {
+                        return Step::BurnFirst;
+                    }
+                    object.servers.push_back(task);
+                    return self.block(task, Life::Sleeping);
+                }
+                let nr = object.calls.len().min(calls_max.max(1) as usize);
+                self.tasks[t].serves.extend(object.calls.drain(..nr));
+                self.tasks[t].pc += 1;
+                Step::Next
+            }
+            Op::Reply => {
+                self.tasks[t].pc += 1;
+                for client in std::mem::take(&mut self.tasks[t].serves) {
+                    let state = &mut self.tasks[client as usize];
+                    if state.stage == CALLING {
+                        // It has not gone to sleep yet.
+                        state.stage = 0;
+                        state.pc += 1;
+                    } else {
+                        self.wake_from_task(cpu, client, false);
+                    }
+                }
+                Step::Next
             }
             Op::SemWait { sem } => {
                 let semaphore = &mut self.objects.semaphores[sem as usize];
@@ -291,9 +402,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 }
                 self.tasks[t].pc += 1;
                 self.submit_io(cpu, task, device, bytes);
-                self.tasks[t].in_iowait = true;
-                self.cpus[cpu as usize].nr_iowait += 1;
-                self.block(task, Life::Io)
+                self.block_io(cpu, task)
+            }
+            Op::IoWork { device, bytes } => {
+                if overhead {
+                    return Step::BurnFirst;
+                }
+                self.tasks[t].pc += 1;
+                self.submit_io(cpu, task, device, bytes);
+                self.block(task, Life::Sleeping)
             }
             Op::Yield => {
                 self.tasks[t].pc += 1;
@@ -303,6 +420,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Op::Fork { task: template } => {
                 self.tasks[t].pc += 1;
                 self.fork(cpu, task, template);
+                Step::Next
+            }
+            Op::Exec => {
+                self.tasks[t].pc += 1;
+                self.exec(cpu, task);
                 Step::Next
             }
             Op::WaitChild => {
@@ -487,6 +609,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    /// exec.c:sched_exec(): the running task moves to the idlest CPU, by the stopper.
+    fn exec(&mut self, cpu: u32, task: TaskIdx) {
+        self.account(cpu);
+        self.update_rq_clock(cpu);
+        let dest = self.select_task_rq_exec(task, cpu);
+        if dest == cpu {
+            return;
+        }
+        self.dequeue_task(cpu, task, false);
+        self.put_prev_task(cpu, task);
+        self.detached_current(cpu);
+        self.move_queued(task, cpu, dest, PlacementRule::Idlest);
+    }
+
     fn exit(&mut self, cpu: u32, task: TaskIdx) {
         self.tasks[task as usize].life = Life::Dead;
         self.emit(Event::SchedProcessExit { task });
@@ -497,6 +633,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if std::mem::take(&mut state.waits_child) {
                 self.wake_from_task(cpu, parent, true);
             }
+        } else if self.tasks[task as usize].spec < self.case.workload.nr_main {
+            self.nr_main_left -= 1;
         }
         self.resched_cpu(cpu);
     }

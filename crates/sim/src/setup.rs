@@ -49,6 +49,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         if case.duration_ns == 0 || case.duration_ns > 1 << 52 {
             return Err(CaseError(format!("a run of {} ns is not possible", case.duration_ns)));
         }
+        if case.workload.warmup_ns >= case.duration_ns {
+            return Err(CaseError(format!(
+                "a warm-up of {} ns leaves nothing of a run of {} ns",
+                case.workload.warmup_ns, case.duration_ns
+            )));
+        }
         if !(24..=10_000).contains(&policy.hz) {
             return Err(CaseError(format!("hz is {}; a kernel has 100, 250, 300 or 1000", policy.hz)));
         }
@@ -215,7 +221,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             driver,
             has_idle_cores: vec![false; nr_llcs],
             nr_idle_scan: vec![None; nr_llcs],
-            objects: Objects::new(&case.workload),
+            objects: Objects::new(&case.workload, case.seed),
             resched: VecDeque::new(),
             timer_seq: 0,
             rng: Pcg64::new(case.seed.into(), RNG_STREAM),
@@ -228,6 +234,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             eas,
             balancer,
             nohz_idle: CpuMask::with_room(nr),
+            nr_main_left: case.workload.nr_main,
             outcome: Outcome::default(),
             error: None,
             half_life: PhantomData,
@@ -297,16 +304,14 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         self.policies[policy as usize].kthread = Some(task);
     }
 
-    /// The outcome of a run that has reached its end.
-    pub(crate) fn finish(mut self) -> Outcome {
-        for cpu in 0..self.cpus.len() as u32 {
-            self.account(cpu);
-            self.close_idle(cpu);
-        }
+    /// Everything that was measured from the start of the run up to now.
+    pub(crate) fn totals(&mut self) -> Outcome {
         let now = self.now;
-        self.set_overutilized(false);
-        let mut outcome = std::mem::take(&mut self.outcome);
+        let mut outcome = self.outcome.clone();
         outcome.wall_ns = self.wall_ns();
+        if self.overutilized {
+            outcome.overutilized_ns += now - self.overutilized_since_ns;
+        }
         outcome.cluster_energy_fj = self
             .clusters
             .iter_mut()
@@ -315,17 +320,40 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 cluster.meter.energy_fj()
             })
             .collect();
-        for cpu in &mut self.cpus {
-            cpu.meter.advance(now);
-            outcome.cluster_energy_fj[cpu.cluster as usize] += cpu.meter.energy_fj();
-            cpu.time_ns_by_opp[cpu.opp as usize] += now - cpu.opp_since_ns;
-            outcome.busy_ns_by_opp.push(std::mem::take(&mut cpu.busy_ns_by_opp));
-            outcome.time_ns_by_opp.push(std::mem::take(&mut cpu.time_ns_by_opp));
-            outcome.idle_ns_by_state.push(std::mem::take(&mut cpu.idle_ns_by_state));
+        for cpu in 0..self.cpus.len() as u32 {
+            self.account(cpu);
+            let idle = self.idle_now(cpu);
+            let state = &mut self.cpus[cpu as usize];
+            state.meter.advance(now);
+            outcome.cluster_energy_fj[state.cluster as usize] += state.meter.energy_fj();
+            outcome.busy_ns_by_opp.push(state.busy_ns_by_opp.clone());
+            outcome.time_ns_by_opp.push(state.time_ns_by_opp.clone());
+            outcome.time_ns_by_opp[cpu as usize][state.opp as usize] += now - state.opp_since_ns;
+            outcome.idle_ns_by_state.push(state.idle_ns_by_state.clone());
+            if let Some((index, ns)) = idle {
+                outcome.idle_ns_by_state[cpu as usize][index] += ns;
+            }
         }
+        // The CPUs' accounts brought these up to now.
+        outcome.task_ns_by_cluster.clone_from(&self.outcome.task_ns_by_cluster);
+        outcome.work_done = self.outcome.work_done;
         outcome.floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(outcome.wall_ns);
-        outcome.points = self.hardware.clusters.into_iter().map(|cluster| cluster.points).collect();
         outcome.freq_changes = self.policies.iter().map(|policy| policy.changes).collect();
+        outcome.work_left = self
+            .tasks
+            .iter()
+            .map(|task| if let Doing::Work { left, .. } = task.doing { u128::from(left) } else { 0 })
+            .sum();
+        outcome
+    }
+
+    /// The outcome of a run that has reached its end; `before` is what the warm-up had used.
+    pub(crate) fn finish(mut self, before: &Outcome) -> Outcome {
+        let mut outcome = self.totals();
+        self.set_overutilized(false);
+        if self.case.workload.nr_main > 0 && self.nr_main_left == 0 {
+            outcome.finished_ns = Some(outcome.wall_ns);
+        }
         outcome.task_names = self
             .tasks
             .iter()
@@ -334,18 +362,19 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 None => self.case.workload.tasks[task.spec as usize].name.clone(),
             })
             .collect();
-        outcome.work_left = self
-            .tasks
-            .iter()
-            .map(|task| if let Doing::Work { left, .. } = task.doing { u128::from(left) } else { 0 })
-            .sum();
         outcome.fingerprint = self.fingerprint.value();
+        outcome.points = self.hardware.clusters.into_iter().map(|cluster| cluster.points).collect();
+        outcome.subtract(before);
         outcome
     }
 }
 
 /// Refuses what the engine would stumble over.
 fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {
+    let main = workload.tasks.get(..workload.nr_main as usize);
+    if main.is_none_or(|tasks| tasks.iter().any(|task| !task.initial)) {
+        return Err(CaseError(format!("{} tasks of workload {:?} are to end it", workload.nr_main, workload.name)));
+    }
     for (index, set) in workload.cpu_sets.iter().enumerate() {
         if set.is_empty() {
             return Err(CaseError(format!("CPU set {index} of workload {:?} is empty", workload.name)));
@@ -373,11 +402,15 @@ fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {
                 Op::Signal { cond } | Op::Broadcast { cond } | Op::Suspend { cond } | Op::Resume { cond } => {
                     cond >= workload.nr_conds
                 }
-                Op::Barrier { barrier } => barrier as usize >= workload.barriers.len(),
+                Op::Barrier { barrier } | Op::SpinBarrier { barrier, .. } => {
+                    barrier as usize >= workload.barriers.len()
+                }
+                Op::RunDraw { draw, .. } => workload.draws.get(draw as usize).is_none_or(Vec::is_empty),
+                Op::Call { service, .. } | Op::Accept { service, .. } => service >= workload.nr_services,
                 Op::SemPost { sem } | Op::SemWait { sem } => sem as usize >= workload.semaphores.len(),
                 Op::Timer { timer, own, .. } => timer >= if own { task.nr_own_timers } else { workload.nr_timers },
                 Op::Send { channel, .. } | Op::Recv { channel } => channel as usize >= workload.channels.len(),
-                Op::Io { device, .. } => device as usize >= workload.devices.len(),
+                Op::Io { device, .. } | Op::IoWork { device, .. } => device as usize >= workload.devices.len(),
                 Op::Fork { task } => task as usize >= workload.tasks.len(),
                 Op::SetCpus { set: Some(set) } => set as usize >= workload.cpu_sets.len(),
                 Op::LoopBegin { slot, .. } => slot >= task.loop_slots,

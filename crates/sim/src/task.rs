@@ -99,6 +99,8 @@ pub(crate) struct Task {
     pub(crate) due_ns: Option<u64>,
     pub(crate) exec_ns: u64,
     pub(crate) exec_start_ns: u64,
+    /// Tasks whose calls it has accepted and not replied to.
+    pub(crate) serves: Vec<TaskIdx>,
 }
 
 impl Task {
@@ -142,6 +144,7 @@ impl Task {
             due_ns: None,
             exec_ns: 0,
             exec_start_ns: 0,
+            serves: Vec::new(),
         }
     }
 }

@@ -142,9 +142,8 @@ impl RtApp {
             semaphores: vec![0; compiler.sems.0.len()],
             nr_timers: compiler.timers.0.len() as u32,
             cumulative_slack: self.global.cumulative_slack,
-            channels: Vec::new(),
-            devices: Vec::new(),
             duration_ns: self.global.duration_s.map(|seconds| seconds * 1_000_000_000),
+            ..Workload::default()
         })
     }
 }

@@ -1,0 +1,206 @@
+//! Benchmark models: parameters in, a [`Workload`] out.
+//!
+//! One entry of [`BENCHMARKS`] a model, one file each. A model says what it imitates, what it leaves out and what it
+//! reports; its parameters are whole numbers, words, or a list of numbers, and are checked here, so that a builder only
+//! computes. Parameters are physical; the few that no source tells are marked [`Param::is_calibrated`]: they may be fitted
+//! to a published baseline, and to nothing else. `shape` has what builders share.
+
+mod dbench;
+mod gitsource;
+mod kernbench;
+mod periodic;
+mod shape;
+mod tbench;
+
+use crate::machine::Machine;
+use crate::metric::{Metric, MetricRule};
+use crate::workload::Workload;
+
+/// What a parameter may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParamKind {
+    /// A whole number in this range.
+    Int {
+        /// Smallest value.
+        min: u64,
+        /// Largest value.
+        max: u64,
+    },
+    /// A list of whole numbers in this range.
+    Ints {
+        /// Smallest value.
+        min: u64,
+        /// Largest value.
+        max: u64,
+    },
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+/// Value of a parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParamValue {
+    /// A whole number.
+    Int(u64),
+    /// A list of whole numbers.
+    Ints(Vec<u64>),
+    /// A word.
+    Word(String),
+}
+
+/// A parameter of a benchmark model.
+#[derive(Debug, Clone, Copy)]
+pub struct Param {
+    /// Its name, with the unit last.
+    pub name: &'static str,
+    /// What it may be.
+    pub kind: ParamKind,
+    /// Its default, as it would be written in an experiment; empty: it must be given.
+    pub default: &'static str,
+    /// What it is, with its source where it has one.
+    pub about: &'static str,
+    /// Whether it is a free constant: fitted to a published baseline, or assumed, because no source tells it.
+    pub is_calibrated: bool,
+}
+
+impl Param {
+    /// A whole number `min..=max`.
+    const fn int(name: &'static str, (min, max): (u64, u64), default: &'static str, about: &'static str) -> Self {
+        Self { name, kind: ParamKind::Int { min, max }, default, about, is_calibrated: false }
+    }
+
+    /// One of some words.
+    const fn word(
+        name: &'static str,
+        words: &'static [&'static str],
+        default: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self { name, kind: ParamKind::Word(words), default, about, is_calibrated: false }
+    }
+
+    /// Its default; `None` if it must be given.
+    pub fn default_value(&self) -> Option<ParamValue> {
+        match self.kind {
+            _ if self.default.is_empty() => None,
+            ParamKind::Int { .. } => self.default.parse().ok().map(ParamValue::Int),
+            ParamKind::Ints { .. } => self.default.parse().ok().map(|value| ParamValue::Ints(vec![value])),
+            ParamKind::Word(_) => Some(ParamValue::Word(self.default.to_owned())),
+        }
+    }
+
+    /// The same as a free constant.
+    const fn calibrated(self) -> Self {
+        Self { is_calibrated: true, ..self }
+    }
+}
+
+/// What a benchmark reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reports {
+    /// Name of the metric.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Whether more is better.
+    pub higher_is_better: bool,
+    /// How it is computed.
+    pub rule: MetricRule,
+}
+
+impl Reports {
+    /// The metric of a run whose counts or times are to be multiplied with `scale`, a fraction.
+    fn metric(&self, scale: (u64, u64)) -> Option<Metric> {
+        Some(Metric {
+            name: self.name.to_owned(),
+            unit: self.unit.to_owned(),
+            higher_is_better: self.higher_is_better,
+            rule: self.rule,
+            scale,
+        })
+    }
+}
+
+/// A benchmark model.
+#[derive(Debug, Clone, Copy)]
+pub struct Benchmark {
+    /// Its name.
+    pub name: &'static str,
+    /// What it imitates, and what it leaves out.
+    pub about: &'static str,
+    /// What it reports; `None`: only what every run has.
+    pub reports: Option<Reports>,
+    /// Its parameters.
+    pub params: &'static [Param],
+    /// Builds the workload from all parameters, the machine and a seed; an error says which parameters do not fit.
+    pub build: fn(&Params, &Machine, u64) -> Result<Workload, String>,
+}
+
+impl Benchmark {
+    /// The workload of the parameters `given` and the defaults of all others.
+    ///
+    /// # Errors
+    /// Which parameter is missing, or what does not fit, in words.
+    pub fn workload(&self, given: &[(&str, ParamValue)], machine: &Machine, seed: u64) -> Result<Workload, String> {
+        let value = |param: &Param| {
+            let given = given.iter().find(|(name, _)| *name == param.name).map(|(_, value)| value.clone());
+            let value = given.or_else(|| param.default_value());
+            value.map(|value| (param.name.to_owned(), value)).ok_or_else(|| format!("`{}` is missing", param.name))
+        };
+        let params = Params(self.params.iter().map(value).collect::<Result<_, _>>()?);
+        (self.build)(&params, machine, seed)
+    }
+}
+
+/// All parameters of a model, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Params(pub Vec<(String, ParamValue)>);
+
+impl Params {
+    /// The number `name`.
+    ///
+    /// # Panics
+    /// If the model has no such number: a mistake of the model.
+    pub fn int(&self, name: &str) -> u64 {
+        match self.get(name) {
+            Some(ParamValue::Int(value)) => *value,
+            other => panic!("parameter {name} is no number: {other:?}"),
+        }
+    }
+
+    /// The numbers `name`.
+    ///
+    /// # Panics
+    /// If the model has no such list: a mistake of the model.
+    pub fn ints(&self, name: &str) -> &[u64] {
+        match self.get(name) {
+            Some(ParamValue::Ints(values)) => values,
+            other => panic!("parameter {name} is no list: {other:?}"),
+        }
+    }
+
+    /// The word `name`.
+    ///
+    /// # Panics
+    /// If the model has no such word: a mistake of the model.
+    pub fn word(&self, name: &str) -> &str {
+        match self.get(name) {
+            Some(ParamValue::Word(word)) => word,
+            other => panic!("parameter {name} is no word: {other:?}"),
+        }
+    }
+
+    /// The value of `name`, if it is there.
+    pub fn get(&self, name: &str) -> Option<&ParamValue> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+}
+
+/// All benchmark models.
+pub const BENCHMARKS: &[Benchmark] =
+    &[periodic::PERIODIC, tbench::TBENCH, gitsource::GITSOURCE, kernbench::KERNBENCH, dbench::DBENCH];
+
+/// The model called `name`.
+pub fn benchmark(name: &str) -> Option<&'static Benchmark> {
+    BENCHMARKS.iter().find(|benchmark| benchmark.name == name)
+}

@@ -1,0 +1,102 @@
+//! What builders of workloads share: programs put together step by step, lengths drawn from a distribution, work in cycles.
+//!
+//! Nothing here knows a benchmark.
+
+use rand_core::Rng;
+use rand_pcg::Pcg64;
+
+use crate::machine::Machine;
+use crate::workload::{Op, TaskSpec};
+
+/// Sixteen equally likely parts of an exponential distribution of mean 1000: -ln(1 - (i + 1/2) / 16), scaled to the mean.
+const EXPONENTIAL: [u64; 16] = [32, 101, 174, 252, 337, 430, 533, 646, 774, 921, 1091, 1296, 1553, 1897, 2419, 3542];
+
+/// Lengths with mean `mean` that spread as waiting times do: most are short, few are long.
+pub(super) fn exponential(mean: u64) -> Vec<u64> {
+    let total: u64 = EXPONENTIAL.iter().sum();
+    EXPONENTIAL.iter().map(|part| (u128::from(mean) * u128::from(*part) * 16 / u128::from(total)) as u64).collect()
+}
+
+/// The highest non-boost frequency of the machine's biggest CPU in kHz, at which work is counted.
+fn reference_khz(machine: &Machine) -> u64 {
+    let biggest = machine.clusters.iter().max_by_key(|cluster| cluster.capacity);
+    biggest.and_then(|cluster| cluster.opps.last()).map_or(1, |opp| u64::from(opp.khz.max(1)))
+}
+
+/// Work of `cycles` of the machine's biggest CPU, in ns at its highest non-boost frequency.
+pub(super) fn cycles_ns(machine: &Machine, cycles: u64) -> u64 {
+    (u128::from(cycles) * 1_000_000 / u128::from(reference_khz(machine))) as u64
+}
+
+/// A share in thousandths as one of 1024 parts.
+pub(super) fn of_1024(permille: u64) -> u16 {
+    (permille.min(1000) * 1024 / 1000) as u16
+}
+
+/// A start that differs from run to run: less than `span_ns`, drawn from the `index`-th stream of a seed.
+pub(super) fn start_ns(seed: u64, index: u64, span_ns: u64) -> u64 {
+    const STREAM: u128 = 0x0073_7461_7274 << 64;
+    Pcg64::new(seed.into(), STREAM + u128::from(index)).next_u64() % span_ns.max(1)
+}
+
+/// A program under construction.
+#[derive(Debug, Default)]
+pub(super) struct Program {
+    ops: Vec<Op>,
+    depth: u16,
+    depth_max: u16,
+}
+
+impl Program {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one step.
+    pub(super) fn op(mut self, op: Op) -> Self {
+        self.ops.push(op);
+        self
+    }
+
+    /// Adds work of a fixed length.
+    pub(super) fn run(self, work_ns: u64, fixed: u16) -> Self {
+        self.op(Op::Run { work_ns, fixed })
+    }
+
+    /// Adds the start of a child, and the wait for its end.
+    pub(super) fn child(self, task: u32) -> Self {
+        self.op(Op::Fork { task }).op(Op::WaitChild)
+    }
+
+    /// Adds what `body` adds, `count` times over.
+    pub(super) fn repeat(self, count: u64, body: impl FnOnce(Self) -> Self) -> Self {
+        self.looped(Some(count.min(u64::from(u32::MAX)) as u32), body)
+    }
+
+    /// Adds what `body` adds, again and again.
+    pub(super) fn forever(self, body: impl FnOnce(Self) -> Self) -> Self {
+        self.looped(None, body)
+    }
+
+    fn looped(mut self, count: Option<u32>, body: impl FnOnce(Self) -> Self) -> Self {
+        let (slot, begin) = (self.depth, self.ops.len() as u32);
+        self.ops.push(Op::LoopBegin { slot, count });
+        self.depth += 1;
+        self.depth_max = self.depth_max.max(self.depth);
+        let mut done = body(self);
+        done.depth -= 1;
+        done.ops.push(Op::LoopEnd { slot, begin });
+        done
+    }
+
+    /// A task that starts with the run.
+    pub(super) fn task(self, name: String) -> TaskSpec {
+        TaskSpec { initial: true, ..self.template(name) }
+    }
+
+    /// A task that another starts.
+    pub(super) fn template(mut self, name: String) -> TaskSpec {
+        self.ops.push(Op::Exit);
+        TaskSpec { name, ops: self.ops, loop_slots: self.depth_max, ..TaskSpec::default() }
+    }
+}

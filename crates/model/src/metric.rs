@@ -1,0 +1,112 @@
+//! What a benchmark reports: one number of a run, computed from what the engine counted.
+//!
+//! The engine counts ([`crate::workload::Op::Count`], the time, when the benchmark's own tasks had ended); the number is
+//! computed here, after the run. Energy and power are not metrics of a benchmark: every run has them.
+
+/// A number that a benchmark reports of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name, e.g. `throughput`.
+    pub name: String,
+    /// Its unit, e.g. `MB/s`.
+    pub unit: String,
+    /// Whether more is better.
+    pub higher_is_better: bool,
+    /// How it is computed.
+    pub rule: MetricRule,
+    /// Factor, as numerator and denominator.
+    pub scale: (u64, u64),
+}
+
+/// How a metric is computed, before [`Metric::scale`] is applied. Times are s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricRule {
+    /// Counts a second.
+    Rate,
+    /// Time until the benchmark's own tasks had ended.
+    Elapsed,
+    /// Time for a count.
+    Period,
+}
+
+impl MetricRule {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Rate, Self::Elapsed, Self::Period];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Elapsed => "elapsed",
+            Self::Period => "period",
+        }
+    }
+}
+
+impl Metric {
+    /// The metric of a run of `wall_ns` after the warm-up in which `counts` units were done and the benchmark's own
+    /// tasks had ended after `finished_ns`; `None` if the run was too short for it.
+    pub fn value(&self, counts: u64, wall_ns: u64, finished_ns: Option<u64>) -> Option<f64> {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let value = match self.rule {
+            MetricRule::Rate if wall_ns > 0 => counts as f64 / seconds(wall_ns),
+            MetricRule::Elapsed => seconds(finished_ns?),
+            MetricRule::Period if counts > 0 => seconds(wall_ns) / counts as f64,
+            MetricRule::Rate | MetricRule::Period => return None,
+        };
+        Some(value * self.scale.0 as f64 / self.scale.1 as f64)
+    }
+
+    /// Refuses what can not be computed.
+    ///
+    /// # Errors
+    /// What does not fit together, in words.
+    pub(crate) fn check(&self, nr_main: u32, warmup_ns: u64) -> Result<(), String> {
+        if self.scale.1 == 0 {
+            return Err(format!("the factor of {} is divided by 0", self.name));
+        }
+        if self.rule == MetricRule::Elapsed && nr_main == 0 {
+            return Err(format!("{} is a time until tasks end, but no task is the benchmark's own", self.name));
+        }
+        if self.rule == MetricRule::Elapsed && warmup_ns > 0 {
+            return Err(format!("{} is a time from the start of the run: it can not have a warm-up", self.name));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rule: MetricRule, scale: (u64, u64), finished_ns: Option<u64>, expected: Option<f64>) {
+        let metric = Metric { name: "m".into(), unit: "1".into(), higher_is_better: true, rule, scale };
+        assert_eq!(metric.value(50, 2_000_000_000, finished_ns), expected, "{rule:?} {scale:?}");
+    }
+
+    #[test]
+    fn values_follow_from_counts_and_times() {
+        check(MetricRule::Rate, (1, 1), None, Some(25.0));
+        check(MetricRule::Rate, (3, 2), None, Some(37.5));
+        check(MetricRule::Period, (1000, 1), None, Some(40.0));
+        check(MetricRule::Elapsed, (10, 1), Some(1_500_000_000), Some(15.0));
+        check(MetricRule::Elapsed, (10, 1), None, None);
+    }
+
+    #[test]
+    fn nothing_counted_gives_no_time_for_a_count() {
+        let metric = Metric {
+            name: "m".into(),
+            unit: "s".into(),
+            higher_is_better: false,
+            rule: MetricRule::Period,
+            scale: (1, 1),
+        };
+        assert_eq!(metric.value(0, 1, None), None);
+        assert_eq!(metric.check(0, 0), Ok(()));
+        let elapsed = Metric { rule: MetricRule::Elapsed, ..metric };
+        assert!(elapsed.check(0, 0).is_err());
+        assert!(elapsed.check(1, 5).is_err());
+        assert_eq!(elapsed.check(1, 0), Ok(()));
+    }
+}

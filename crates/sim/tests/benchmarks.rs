@@ -1,0 +1,188 @@
+//! Benchmark models: each runs on every machine of the catalogue without breaking an invariant, and shows the mechanism
+//! that it is there for.
+
+#![expect(clippy::disallowed_methods, reason = "the catalogue is a folder")]
+
+use std::path::PathBuf;
+
+use opplab_model::benchmark::{BENCHMARKS, Benchmark, ParamKind, ParamValue, benchmark};
+use opplab_model::event::{Event, Sink, Tee};
+use opplab_model::file::parse_machine;
+use opplab_model::machine::Machine;
+use opplab_model::policy::Policy;
+use opplab_sim::check::Check;
+use opplab_sim::{Case, Outcome, run};
+
+fn folder() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "../../python/opplab/data/machines"].iter().collect()
+}
+
+fn machine(name: &str) -> Machine {
+    let path = folder().join(name).with_extension("toml");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    parse_machine(name, &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn catalogue() -> Vec<Machine> {
+    let entries = std::fs::read_dir(folder()).expect("the catalogue is there");
+    let stem = |path: PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let mut names: Vec<String> = entries.filter_map(|entry| stem(entry.ok()?.path())).collect();
+    names.sort_unstable();
+    names.iter().map(|name| machine(name)).collect()
+}
+
+/// A case of a benchmark; `set` are whole numbers.
+fn case(name: &str, set: &[(&str, u64)], machine: Machine, policy: Policy, duration_ms: u64) -> Case {
+    let model = benchmark(name).unwrap_or_else(|| panic!("there is no {name}"));
+    let given: Vec<(&str, ParamValue)> = set.iter().map(|&(name, value)| (name, ParamValue::Int(value))).collect();
+    let mut workload = model.workload(&given, &machine, 1).unwrap_or_else(|why| panic!("{name}: {why}"));
+    workload.check(machine.nr_cpus()).unwrap_or_else(|why| panic!("{name}: {why}"));
+    workload.warmup_ns = workload.warmup_ns.min(duration_ms * 250_000);
+    Case { machine, workload, policy, seed: 1, duration_ns: duration_ms * 1_000_000 }
+}
+
+fn policy(governor: &str) -> Policy {
+    Policy { governor: governor.into(), kernel: String::from("5.9"), ..Policy::default() }
+}
+
+/// Runs under the invariant sink.
+fn checked(case: &Case) -> Outcome {
+    watched(case, Wakeups::default()).0
+}
+
+fn watched<S: Sink>(case: &Case, watch: S) -> (Outcome, S) {
+    let mut sink = Tee(Check::new(case.machine.nr_cpus()), watch);
+    let outcome = run(case, &mut sink).unwrap_or_else(|error| panic!("{}: {error:?}", case.workload.name));
+    sink.0.finish(case, &outcome).unwrap_or_else(|violations| panic!("{violations:#?}"));
+    (outcome, sink.1)
+}
+
+fn metric(case: &Case, outcome: &Outcome) -> f64 {
+    let metric = case.workload.metric.as_ref().expect("the benchmark has a metric");
+    metric.value(outcome.counts, outcome.wall_ns, outcome.finished_ns).expect("the run is long enough")
+}
+
+/// Counts sleeps in the kernel's uninterruptible state, and new tasks.
+#[derive(Default)]
+struct Wakeups {
+    io_sleeps: u64,
+    new_tasks: u64,
+}
+
+impl Sink for Wakeups {
+    fn event(&mut self, _now_ns: u64, event: &Event) {
+        match event {
+            Event::SchedSwitch { prev_state: opplab_model::event::TaskState::Uninterruptible, .. } => {
+                self.io_sleeps += 1;
+            }
+            Event::SchedWakeupNew { .. } => self.new_tasks += 1,
+            _ => {}
+        }
+    }
+}
+
+/// The parameter that says how much runs at one time, if the model has one.
+fn size_of(model: &Benchmark) -> Option<&'static str> {
+    const SIZES: [&str; 7] = ["tasks", "clients", "jobs", "groups", "streams", "ranks", "threads"];
+    let is_number =
+        |name: &str| model.params.iter().any(|param| param.name == name && matches!(param.kind, ParamKind::Int { .. }));
+    SIZES.into_iter().find(|name| is_number(name))
+}
+
+#[test]
+fn every_model_keeps_the_invariants_on_every_machine() {
+    for machine in catalogue() {
+        for model in BENCHMARKS {
+            let most = (2 * machine.nr_cpus() as u64).min(64);
+            let sizes = size_of(model).map_or_else(Vec::new, |name| vec![(name, 1), (name, most)]);
+            let sets: Vec<&[(&str, u64)]> = if sizes.is_empty() { vec![&[]] } else { sizes.chunks(1).collect() };
+            for set in sets {
+                let case = case(model.name, set, machine.clone(), policy("schedutil"), 50);
+                let outcome = checked(&case);
+                assert!(outcome.work_done > 0, "{} {set:?} on {} does nothing", model.name, machine.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_default_is_within_its_range() {
+    for model in BENCHMARKS {
+        for param in model.params {
+            let Some(value) = param.default_value() else {
+                assert!(param.default.is_empty(), "{} {}: {}", model.name, param.name, param.default);
+                continue;
+            };
+            match (param.kind, value) {
+                (ParamKind::Int { min, max }, ParamValue::Int(value)) => {
+                    assert!((min..=max).contains(&value), "{} {}", model.name, param.name);
+                }
+                (ParamKind::Word(words), ParamValue::Word(word)) => assert!(words.contains(&word.as_str())),
+                (ParamKind::Ints { min, max }, ParamValue::Ints(values)) => {
+                    assert!(values.iter().all(|value| (min..=max).contains(value)));
+                }
+                other => panic!("{} {}: {other:?}", model.name, param.name),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pair_of_tbench_is_never_in_iowait_and_scales_with_the_clock() {
+    let fast = case("tbench", &[("clients", 1)], machine("skylake-8x-uma"), policy("performance"), 200);
+    let slow = Case { policy: policy("powersave"), ..fast.clone() };
+    let (outcome, wakeups) = watched(&fast, Wakeups::default());
+    assert_eq!(wakeups.io_sleeps, 0);
+    // Two wake-ups an exchange.
+    assert!(outcome.sched_events > 2 * outcome.counts);
+    assert!(metric(&fast, &outcome) > 1.5 * metric(&slow, &checked(&slow)));
+}
+
+#[test]
+fn gitsource_starts_about_four_hundred_processes_a_second() {
+    let case = case("gitsource", &[("processes", 900)], machine("skylake-8x-uma"), policy("performance"), 20_000);
+    let (outcome, wakeups) = watched(&case, Wakeups::default());
+    let finished_ns = outcome.finished_ns.expect("it ends");
+    let rate = wakeups.new_tasks * 1_000_000_000 / finished_ns;
+    assert!((300..700).contains(&rate), "{rate} processes a second");
+    assert_eq!(outcome.wall_ns, finished_ns);
+    assert_eq!(outcome.counts, 900);
+}
+
+#[test]
+fn kernbench_gains_from_jobs_and_estimates_the_whole_from_a_part() {
+    let run = |set: &[(&str, u64)]| {
+        let case = case("kernbench", set, machine("skylake-8x-uma"), policy("performance"), 600_000);
+        metric(&case, &checked(&case))
+    };
+    let (two, four, part) = (run(&[("jobs", 2)]), run(&[("jobs", 4)]), run(&[("jobs", 2), ("files", 100)]));
+    assert!(two > 1.7 * four, "{two} s with two jobs, {four} s with four");
+    assert!((0.95..1.06).contains(&(part / two)), "{part} s from a quarter of the files, {two} s");
+}
+
+#[test]
+fn dbench_waits_for_data_in_iowait_and_for_the_journal_not() {
+    let case = case("dbench", &[("clients", 1)], machine("skylake-8x-uma"), policy("performance"), 500);
+    let (outcome, wakeups) = watched(&case, Wakeups::default());
+    assert!(outcome.counts > 0);
+    // One for each flush, within the one in flight and those of the warm-up.
+    assert!(wakeups.io_sleeps >= outcome.counts && wakeups.io_sleeps < 2 * outcome.counts + 10);
+}
+
+#[test]
+fn a_warm_up_does_not_count() {
+    let whole = case("tbench", &[("clients", 2)], machine("juno-r2"), policy("schedutil"), 100);
+    let mut whole = Case { policy: Policy { kernel: String::from("5.18"), ..whole.policy.clone() }, ..whole };
+    whole.workload.warmup_ns = 0;
+    let mut later = whole.clone();
+    later.workload.warmup_ns = 40_000_000;
+    let mut before = whole.clone();
+    before.duration_ns = 40_000_000;
+    let [whole, later, before] = [&whole, &later, &before].map(checked);
+    assert_eq!(later.fingerprint, whole.fingerprint);
+    assert_eq!(later.wall_ns, 60_000_000);
+    assert_eq!(later.counts + before.counts, whole.counts);
+    assert_eq!(later.switches + before.switches, whole.switches);
+    let energy = |outcome: &Outcome| outcome.cluster_energy_fj.iter().sum::<u128>();
+    assert_eq!(energy(&later) + energy(&before), energy(&whole));
+}
