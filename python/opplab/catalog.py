@@ -1,4 +1,4 @@
-"""What is built in: machines and experiments, found by name or by path.
+"""What is built in: machines, experiments and calibrations, found by name or by path.
 
 The folder is the list: a file ``data/machines/NAME.toml`` is the machine NAME.
 """
@@ -15,11 +15,11 @@ __all__ = ["DATA", "find", "names", "published"]
 DATA = Path(__file__).parent / "data"
 """The folder of the built-in files."""
 
-_FOLDERS = {"machine": "machines", "experiment": "experiments"}
+_FOLDERS = {"machine": "machines", "experiment": "experiments", "calibration": "calibration"}
 
 
 def names(kind: str) -> list[str]:
-    """Give the built-in names of a kind, ``machine`` or ``experiment``.
+    """Give the built-in names of a kind: ``machine``, ``experiment`` or ``calibration``.
 
     Examples
     --------

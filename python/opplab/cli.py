@@ -22,6 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workload": ("opplab.cli_workload", "Show an rt-app workload file as it is understood."),
     "machine": ("opplab.cli_machine", "Show, import and check machines."),
     "fmax": ("opplab.cli_fmax", "Show every candidate for f_max, and which kernel takes which."),
+    "calibrate": (
+        "opplab.cli_calibrate",
+        "Fit a benchmark model's free constants to a baseline; show all fitted ones.",
+    ),
     "compare": ("opplab.cli_compare", "Compare runs: mmtests trees, result stores, published tables."),
     "meter": ("opplab.cli_meter", "Show what a meter shows of a case: rails, RAPL, turbostat, a battery gauge."),
     "trace": ("opplab.cli_trace", "Look into recorded traces; their signals; other forms; a view."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +53,7 @@ class Experiment:
         seed: int | None = None,
         seconds: float | None = None,
         until_ci: float | None = None,
+        params: Mapping[tuple[str, str], int] | None = None,
     ) -> Experiment:
         """Load an experiment and everything that it names.
 
@@ -65,16 +66,22 @@ class Experiment:
         until_ci : float, optional
             Stop the iterations of a point when the intervals of its changes reach at most so many percent to either
             side, instead of what the file's ``until`` says.
+        params : mapping, optional
+            Whole numbers of benchmarks, ``{(workload, parameter): value}``, instead of what the file and its
+            calibrations say.
         """
         path = catalog.find("experiment", name)
         inner = _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file"))
         from opplab.api import duration_ns
 
         inner.adjust(iterations, seed, None if seconds is None else duration_ns(seconds))
+        found = {one: _beside("calibration", one, path) for one in inner.calibrations()}
+        inner.calibrate({one: (str(file), catalog.read_text(file, "a calibration")) for one, file in found.items()})
+        for (workload, param), value in (params or {}).items():
+            inner.set_param(workload, param, value)
         machines: dict[str, tuple[str, str]] = {}
         for machine in inner.machines():
-            beside = path.parent / machine
-            file = beside if machine.endswith(".toml") and beside.is_file() else catalog.find("machine", machine)
+            file = _beside("machine", machine, path)
             machines[machine] = (str(file), catalog.read_text(file, "a machine file"))
         rtapp: dict[str, tuple[str, str]] = {}
         for workload in inner.rtapp_files():
@@ -110,6 +117,11 @@ class Experiment:
 
         path = catalog.published(self._inner.published) if self._inner.published else None
         return None if path is None else results.from_published(path)
+
+    @property
+    def baseline(self) -> str:
+        """Label of the policy to which the others are compared; empty if there is none."""
+        return self._inner.baseline
 
     @property
     def published_seed(self) -> str:
@@ -245,6 +257,12 @@ class Experiment:
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, cases={len(self.cases)})"
+
+
+def _beside(kind: str, name: str, experiment: Path) -> Path:
+    """Find a file that an experiment names: beside the experiment, or built in."""
+    beside = experiment.parent / name
+    return beside if name.endswith(".toml") and beside.is_file() else catalog.find(kind, name)
 
 
 def summaries() -> list[dict[str, Any]]:

@@ -113,6 +113,7 @@ struct WorkloadEntry {
     at: Pos,
     duration_ns: Option<u64>,
     quick: Vec<String>,
+    calibration: Option<(String, Pos)>,
     warmup_ns: Option<u64>,
     form: Form,
 }
@@ -129,6 +130,8 @@ struct Axis {
     name: &'static str,
     values: Vec<ParamValue>,
     is_axis: bool,
+    /// Whether the experiment's file says it, so that no calibration may.
+    is_written: bool,
 }
 
 const EXPERIMENT_KEYS: &[&str] = &[
@@ -326,6 +329,33 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
     })
 }
 
+const CALIBRATION_KEYS: &[&str] = &["format", "benchmark", "machine", "values", "fit"];
+
+/// The values of a calibration file, which must be of that benchmark.
+fn calibration_from(root: &Node, benchmark: &Benchmark) -> Result<Vec<(String, ParamValue)>, Fault> {
+    let table = root.as_table("calibration", CALIBRATION_KEYS)?;
+    check_format(&table)?;
+    let name = table.need("benchmark")?;
+    if name.as_str("benchmark")? != benchmark.name {
+        let message = format!("the calibration is not of benchmark `{}`", benchmark.name);
+        return Err(Fault::new(name.at, message));
+    }
+    let values = table.need("values")?;
+    let Value::Table(entries) = &values.value else {
+        return Err(Fault::new(values.at, format!("`values` must be a table, not {}", values.value.kind())));
+    };
+    entries
+        .iter()
+        .map(|(key, node)| {
+            let known = benchmark.params.iter().find(|param| param.name == key.name);
+            let param = known.ok_or_else(|| {
+                Fault::unknown(key.at, "parameter", &key.name, benchmark.params.iter().map(|param| param.name))
+            })?;
+            Ok((key.name.clone(), value_from(node, param.name, param.kind)?))
+        })
+        .collect()
+}
+
 const COMPARE_KEYS: &[&str] =
     &["table", "machine", "benchmark", "metric", "workload", "simulated", "variants", "calibration"];
 
@@ -404,6 +434,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
             at: node.at,
             duration_ns: duration_from(&table)?,
             quick: quick_from(&table)?,
+            calibration: None,
             warmup_ns: warmup_from(&table)?,
             form: Form::RtApp {
                 path,
@@ -424,7 +455,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
     let benchmark = benchmark(name).ok_or_else(|| {
         Fault::unknown(name_node.at, "benchmark", name, BENCHMARKS.iter().map(|benchmark| benchmark.name))
     })?;
-    let keys: Vec<&str> = ["label", "benchmark", "duration", "quick", "warmup"]
+    let keys: Vec<&str> = ["label", "benchmark", "duration", "quick", "calibration", "warmup"]
         .into_iter()
         .chain(benchmark.params.iter().map(|param| param.name))
         .collect();
@@ -438,7 +469,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
                 (vec![param.default_value().ok_or_else(missing)?], false)
             }
         };
-        params.push(Axis { name: param.name, values, is_axis });
+        params.push(Axis { name: param.name, values, is_axis, is_written: table.get(param.name).is_some() });
     }
     // Axes vary in the order of the file, the last one fastest.
     let place = |axis: &Axis| entries.iter().position(|(key, _)| key.name == axis.name);
@@ -451,6 +482,10 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
         at: node.at,
         duration_ns: duration_from(&table)?,
         quick: quick_from(&table)?,
+        calibration: match table.get("calibration") {
+            Some(node) => Some((node.as_str("calibration")?.to_owned(), node.at)),
+            None => None,
+        },
         warmup_ns: warmup_from(&table)?,
         form: Form::Benchmark { benchmark, params },
     })
@@ -548,6 +583,60 @@ impl Experiment {
             for workload in &mut self.workloads {
                 workload.duration_ns = None;
             }
+        }
+    }
+
+    /// Names of the calibrations that are needed, e.g. `tbench@epyc-7742-2s`.
+    pub fn calibrations(&self) -> impl Iterator<Item = &str> {
+        self.workloads.iter().filter_map(|entry| entry.calibration.as_ref().map(|(name, _)| name.as_str()))
+    }
+
+    /// Takes over the constants that were fitted to a baseline, for every workload that names a calibration and every
+    /// parameter that the experiment's file does not say itself. `sources` holds the texts of what
+    /// [`Experiment::calibrations`] names.
+    ///
+    /// # Errors
+    /// The first thing that is wrong in a calibration, or a calibration that is not there.
+    pub fn calibrate(&mut self, sources: &BTreeMap<String, SourceText>) -> Result<(), ModelError> {
+        for entry in &mut self.workloads {
+            let (Some((name, at)), Form::Benchmark { benchmark, params }) = (&entry.calibration, &mut entry.form)
+            else {
+                continue;
+            };
+            let source = sources.get(name).ok_or_else(|| {
+                Fault::unknown(*at, "calibration", name, sources.keys().map(String::as_str)).in_file(&self.file)
+            })?;
+            let values = parse_toml(&source.text)
+                .and_then(|root| calibration_from(&root, benchmark))
+                .map_err(|fault| fault.in_file(&source.file))?;
+            for (name, value) in values {
+                if let Some(axis) = params.iter_mut().find(|axis| axis.name == name && !axis.is_written) {
+                    axis.values = vec![value];
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a whole number of the workload `label`, whatever the file or its calibration say; for fitting.
+    ///
+    /// # Errors
+    /// That there is no such workload, or its benchmark has no such number, in words.
+    pub fn set_param(&mut self, label: &str, name: &str, value: u64) -> Result<(), String> {
+        let entry = self.workloads.iter_mut().find(|entry| entry.label == label);
+        match entry.map(|entry| &mut entry.form) {
+            Some(Form::Benchmark { benchmark, params }) => {
+                let param = benchmark.params.iter().find(|param| param.name == name);
+                let axis = params.iter_mut().find(|axis| axis.name == name);
+                match (param.map(|param| param.kind), axis) {
+                    (Some(ParamKind::Int { min, max }), Some(axis)) => {
+                        axis.values = vec![ParamValue::Int(value.clamp(min, max))];
+                        Ok(())
+                    }
+                    _ => Err(format!("benchmark {} has no whole number `{}`", benchmark.name, shorten(name))),
+                }
+            }
+            _ => Err(format!("there is no benchmark labelled `{}`", shorten(label))),
         }
     }
 

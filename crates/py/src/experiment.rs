@@ -104,6 +104,22 @@ impl PyExperiment {
         self.inner.rtapp_files().map(str::to_owned).collect()
     }
 
+    /// Names of the calibrations that are needed.
+    fn calibrations(&self) -> Vec<String> {
+        self.inner.calibrations().map(str::to_owned).collect()
+    }
+
+    /// Takes over fitted constants; `sources` is `{name: (file, text)}`.
+    fn calibrate(&mut self, py: Python<'_>, sources: BTreeMap<String, (String, String)>) -> PyResult<()> {
+        let sources = sources.into_iter().map(|(name, (file, text))| (name, SourceText { file, text })).collect();
+        guard(py, || self.inner.calibrate(&sources))?.map_err(|error| model_error(py, error))
+    }
+
+    /// Sets a whole number of a workload, for fitting.
+    fn set_param(&mut self, label: &str, name: &str, value: u64) -> PyResult<()> {
+        self.inner.set_param(label, name, value).map_err(pyo3::exceptions::PyValueError::new_err)
+    }
+
     /// Replaces the number of iterations, the first seed and the duration, where given.
     #[pyo3(signature = (iterations=None, seed=None, duration_ns=None))]
     fn adjust(&mut self, iterations: Option<u32>, seed: Option<u64>, duration_ns: Option<u64>) {
