@@ -14,6 +14,7 @@ mod kernel;
 mod machine;
 mod meter;
 mod names;
+mod policies;
 mod run;
 mod simtrace;
 mod stats;
@@ -36,7 +37,7 @@ mod _opplab {
         import::{check_machine, fmax, import_machine, machine_checks},
         kernel::bindings,
         machine::PyMachine,
-        names::names,
+        names::{decision_codes, names},
         tracefile::{PyTrace, trace_info},
         traces::{find_recordings, verify_recording},
         verify::{families, find_vectors, verify_file},
