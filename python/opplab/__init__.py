@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from opplab.comparison import compare
     from opplab.errors import CaseError, CheckError, FormatError, InputError, InternalError, OpplabError
     from opplab.experiments import Experiment
+    from opplab.policies import Governor, Placement
     from opplab.results import SCHEMA
     from opplab.sources import read_mmtests
     from opplab.traces import Trace, read_trace
@@ -26,10 +27,12 @@ _HOME = {
     "CheckError": "errors",
     "Experiment": "experiments",
     "FormatError": "errors",
+    "Governor": "policies",
     "InputError": "errors",
     "InternalError": "errors",
     "Machine": "api",
     "OpplabError": "errors",
+    "Placement": "policies",
     "Policy": "api",
     "Run": "api",
     "SCHEMA": "results",
@@ -47,10 +50,12 @@ __all__ = [
     "CheckError",
     "Experiment",
     "FormatError",
+    "Governor",
     "InputError",
     "InternalError",
     "Machine",
     "OpplabError",
+    "Placement",
     "Policy",
     "Run",
     "Trace",

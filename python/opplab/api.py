@@ -17,6 +17,8 @@ from opplab.errors import FormatError, InputError
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab.policies import Governor, Placement
+
 __all__ = ["Machine", "Policy", "Run", "Workload", "simulate"]
 
 
@@ -260,7 +262,8 @@ class Run:
         Parameters
         ----------
         *names : str
-            Names of event types (``opplab list events``); all if there is none.
+            Names of event types (``opplab list events``) and of decision records (``opplab list decisions``); all
+            events if there is none.
 
         Returns
         -------
@@ -349,7 +352,15 @@ def duration_ns(seconds: float) -> int:
 
 
 def simulate(
-    machine: Machine, workload: Workload, policy: Policy, *, seconds: float = 10.0, seed: int = 1, check: bool = False
+    machine: Machine,
+    workload: Workload,
+    policy: Policy,
+    *,
+    seconds: float = 10.0,
+    seed: int = 1,
+    check: bool = False,
+    governor: Governor | None = None,
+    placement: Placement | None = None,
 ) -> Run:
     """Run a workload on a machine under a policy.
 
@@ -364,6 +375,10 @@ def simulate(
         Seed of all random draws.
     check : bool
         Run the invariant checks, too.
+    governor : Governor, optional
+        A cpufreq governor written in Python, in place of the policy's.
+    placement : Placement, optional
+        A placement policy written in Python, in place of the kernel's.
 
     Returns
     -------
@@ -372,7 +387,7 @@ def simulate(
     Raises
     ------
     CaseError
-        If policy or workload do not fit the machine.
+        If policy or workload do not fit the machine, or a policy in Python failed.
     CheckError
         If an invariant does not hold.
 
@@ -391,6 +406,8 @@ def simulate(
     ['time_ns', 'cpu', 'khz']
     """
     inner = build_case(machine, workload, policy, seconds=seconds, seed=seed)
+    if governor is not None or placement is not None:
+        inner = inner.with_policies(governor, placement)
     return Run(Case.of(inner), inner, inner.run(check))
 
 

@@ -9,7 +9,7 @@ import click
 from opplab import _opplab, catalog
 from opplab.output import format_option, print_table
 
-KINDS = ("machines", "governors", "benchmarks", "experiments", "idle-governors", "kernels", "events")
+KINDS = ("machines", "governors", "benchmarks", "experiments", "idle-governors", "kernels", "events", "decisions")
 
 
 def _machines() -> list[dict[str, Any]]:

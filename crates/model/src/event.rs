@@ -4,6 +4,7 @@
 //! A run is generic over its [`Sink`], so that a run without observers costs nothing.
 
 use crate::counters::Sample;
+use crate::decision::Decision;
 
 /// Index of a CPU, dense from 0.
 pub type CpuIdx = u32;
@@ -95,6 +96,8 @@ pub enum Event {
 pub trait Sink {
     /// Whether [`Sink::event`] does anything; `false` lets the compiler drop the events.
     const ENABLED: bool = true;
+    /// Whether [`Sink::decision`] does anything; only then are decisions recorded.
+    const DECISIONS: bool = false;
     /// Takes one event. Events come in time order.
     fn event(&mut self, now_ns: u64, event: &Event);
     /// How often the machine's counters are read, in ns; 0: never. Reading them changes nothing.
@@ -104,6 +107,10 @@ pub trait Sink {
     /// Takes the counters: at the start, then every period, after all that happened before that instant.
     fn sample(&mut self, sample: Sample) {
         let _ = sample;
+    }
+    /// Takes the record of one decision, before the events that follow from it.
+    fn decision(&mut self, now_ns: u64, decision: &Decision) {
+        let _ = (now_ns, decision);
     }
 }
 
@@ -122,6 +129,7 @@ pub struct Tee<A, B>(pub A, pub B);
 
 impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     const ENABLED: bool = A::ENABLED || B::ENABLED;
+    const DECISIONS: bool = A::DECISIONS || B::DECISIONS;
     fn event(&mut self, now_ns: u64, event: &Event) {
         self.0.event(now_ns, event);
         self.1.event(now_ns, event);
@@ -136,6 +144,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn sample(&mut self, sample: Sample) {
         self.0.sample(sample.clone());
         self.1.sample(sample);
+    }
+    fn decision(&mut self, now_ns: u64, decision: &Decision) {
+        self.0.decision(now_ns, decision);
+        self.1.decision(now_ns, decision);
     }
 }
 

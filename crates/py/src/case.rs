@@ -9,23 +9,26 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::error::{guard, model_error};
 use crate::machine::PyMachine;
 use crate::meter;
-use crate::run;
+use crate::policies::Policies;
+use crate::run::{self, HookedCase};
 use crate::workload::PyWorkload;
 
 /// One run to be made, with the labels that its results carry.
 #[pyclass(frozen, name = "Case", module = "opplab._opplab")]
 pub(crate) struct PyCase {
     file: CaseFile,
+    policies: Option<Policies>,
 }
 
 impl PyCase {
     pub(crate) fn new(file: CaseFile) -> Self {
-        Self { file }
+        Self { file, policies: None }
     }
 
-    fn case(&self) -> Case {
+    fn case(&self, py: Python<'_>) -> HookedCase {
         let CaseFile { machine, workload, policy, seed, duration_ns, .. } = self.file.clone();
-        Case { machine, workload, policy, seed, duration_ns }
+        let case = Case { machine, workload, policy, seed, duration_ns };
+        HookedCase { case, policies: self.policies.as_ref().map(|policies| policies.clone_ref(py)) }
     }
 }
 
@@ -62,6 +65,16 @@ impl PyCase {
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
         let file = guard(py, || CaseFile::from_json("case", text))?.map_err(|error| model_error(py, error))?;
         Ok(Self::new(file))
+    }
+
+    /// The same case under a governor and a placement policy in Python; `None` leaves it to the case.
+    fn with_policies(
+        &self,
+        py: Python<'_>,
+        governor: Option<Py<PyAny>>,
+        placement: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        Ok(Self { file: guard(py, || self.file.clone())?, policies: Some(Policies { governor, placement }) })
     }
 
     /// The case as canonical JSON.
@@ -133,26 +146,27 @@ impl PyCase {
 
     /// Runs it, with the invariant checks if `check`; see `opplab.cases` for what comes back.
     fn run<'py>(&self, py: Python<'py>, check: bool) -> PyResult<Bound<'py, PyDict>> {
-        run::metrics(py, &self.case(), check)
+        run::metrics(py, &self.case(py), check)
     }
 
-    /// Runs it and gives the events of `tables` (all, if there is none): `{table: {column: array}}`.
+    /// Runs it and gives the events and decision records of `tables` (all events, if there is none):
+    /// `{table: {column: array}}`.
     fn events<'py>(&self, py: Python<'py>, tables: Vec<String>) -> PyResult<Bound<'py, PyDict>> {
-        run::events(py, &self.case(), &tables)
+        run::events(py, &self.case(py), &tables)
     }
 
     /// Runs it and gives its events as a kernel trace: `perfetto`, `trace.dat` or `text`.
     fn trace<'py>(&self, py: Python<'py>, form: &str) -> PyResult<Bound<'py, PyBytes>> {
-        run::trace(py, &self.case(), form)
+        run::trace(py, &self.case(py), form)
     }
 
     /// Runs it and gives what a meter shows that is read every `period_ns`: `{column: values}`, or turbostat's text.
     fn meter<'py>(&self, py: Python<'py>, name: &str, period_ns: u64) -> PyResult<Bound<'py, PyAny>> {
-        meter::meter(py, &self.case(), name, period_ns)
+        meter::meter(py, &self.case(py), name, period_ns)
     }
 
     /// Runs it and gives rt-app's log of each task that has one: `[(file name, text)]`.
     fn rtapp_logs(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        run::rtapp_logs(py, &self.case())
+        run::rtapp_logs(py, &self.case(py))
     }
 }

@@ -14,6 +14,7 @@ mod kernel;
 mod machine;
 mod meter;
 mod names;
+mod policies;
 mod run;
 mod simtrace;
 mod stats;
@@ -38,6 +39,7 @@ mod _opplab {
         machine::PyMachine,
         names::benchmarks,
         names::names,
+        names::{decision_codes, names},
         tracefile::{PyTrace, trace_info},
         traces::{find_recordings, verify_recording},
         verify::{families, find_vectors, verify_file},

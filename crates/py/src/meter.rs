@@ -5,18 +5,22 @@ use opplab_meter::rails::rails;
 use opplab_meter::rapl::{RaplConfig, rapl, rapl_watts};
 use opplab_meter::turbostat::turbostat;
 use opplab_model::counters::Samples;
-use opplab_sim::Case;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::error::{guard, raise};
-use crate::run::simulate;
+use crate::run::{HookedCase, simulate};
 
 /// The meters by name.
 pub(crate) const METERS: &[&str] = &["rails", "rapl", "turbostat", "battery"];
 
 /// What `meter` shows of a run that is read every `period_ns`: `{column: values}`, or turbostat's text.
-pub(crate) fn meter<'py>(py: Python<'py>, case: &Case, meter: &str, period_ns: u64) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn meter<'py>(
+    py: Python<'py>,
+    case: &HookedCase,
+    meter: &str,
+    period_ns: u64,
+) -> PyResult<Bound<'py, PyAny>> {
     if !METERS.contains(&meter) {
         let near = opplab_model::error::nearest(meter, METERS.iter().copied());
         let hint = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));

@@ -3,7 +3,9 @@
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::profile_names;
 use opplab_model::benchmark::{BENCHMARKS, Param};
+use opplab_model::decision::CODES;
 use opplab_sim::GOVERNORS;
+use opplab_sim::decisions::DECISION_TABLES;
 use opplab_sim::sink::TABLES;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -40,7 +42,14 @@ pub(crate) fn benchmarks(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         .collect()
 }
 
-/// Names and one-line descriptions of a kind: `governors`, `idle-governors`, `kernels`, `benchmarks`, `events`.
+/// What the small numbers in columns of decision records mean: `[(column, words by number)]`.
+#[pyfunction]
+pub(crate) fn decision_codes() -> Vec<(&'static str, Vec<&'static str>)> {
+    CODES.iter().map(|(column, words)| (*column, words.to_vec())).collect()
+}
+
+/// Names and one-line descriptions of a kind: `governors`, `idle-governors`, `kernels`, `benchmarks`, `events`,
+/// `decisions`.
 #[pyfunction]
 pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)>> {
     let list = match kind {
@@ -49,6 +58,7 @@ pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)
             .map(|entry| (entry.name.to_owned(), format!("rating {rating}", rating = entry.rating)))
             .collect(),
         "events" => plain(TABLES),
+        "decisions" => plain(DECISION_TABLES),
         "governors" => plain(&GOVERNORS),
         "kernels" => profile_names().map(|name| (name.to_owned(), String::new())).collect(),
         "benchmarks" => {

@@ -1,10 +1,13 @@
 //! Runs: a case in, what was measured out; events as columns, or as a Perfetto trace.
 
+use std::ops::Deref;
+
 use numpy::IntoPyArray;
-use opplab_model::event::{Event, NullSink, Sink};
+use opplab_model::event::{Event, NullSink, Sink, Tee};
 use opplab_model::metric::Metric;
 use opplab_model::rtapp::{LOG_HEADER, LoopRecord, log_file_name, log_line};
 use opplab_sim::check::Check;
+use opplab_sim::decisions::{DECISION_TABLES, DecisionColumns};
 use opplab_sim::sink::{Column, Columns, TABLES};
 use opplab_sim::{Case, Outcome};
 use opplab_trace::write::{ftrace_text, trace_dat};
@@ -12,15 +15,36 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::error::{guard, raise};
+use crate::policies::{Policies, PyHooks};
 use crate::simtrace::SimTrace;
 
-/// Runs a case without the interpreter's lock.
-pub(crate) fn simulate<S: Sink + Send>(py: Python<'_>, case: &Case, sink: &mut S) -> PyResult<Outcome> {
-    guard(py, || py.detach(|| opplab_sim::run(case, sink)))?.map_err(|error| raise(py, "CaseError", error.0))
+/// A case and the policies in Python under which it runs, if there are any.
+pub(crate) struct HookedCase {
+    pub(crate) case: Case,
+    pub(crate) policies: Option<Policies>,
+}
+
+impl Deref for HookedCase {
+    type Target = Case;
+
+    fn deref(&self) -> &Case {
+        &self.case
+    }
+}
+
+/// Runs a case without the interpreter's lock; policies in Python take it when they are asked.
+pub(crate) fn simulate<S: Sink + Send>(py: Python<'_>, case: &HookedCase, sink: &mut S) -> PyResult<Outcome> {
+    let Some(policies) = &case.policies else {
+        return guard(py, || py.detach(|| opplab_sim::run(&case.case, sink)))?
+            .map_err(|error| raise(py, "CaseError", error.0));
+    };
+    let mut hooks = PyHooks::new(py, policies)?;
+    let result = guard(py, || py.detach(|| opplab_sim::run_with(&case.case, sink, &mut hooks)))?;
+    result.map_err(|error| hooks.raise(py, error.0))
 }
 
 /// What a run measured, as a dict of integers and lists of integers; beside it, what the indexes mean.
-pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &Case, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let clusters = PyList::empty(py);
     for (cluster, points) in case.machine.clusters.iter().zip(&outcome.points) {
         let entry = PyDict::new(py);
@@ -74,7 +98,7 @@ fn metric_row(metric: &Metric, outcome: &Outcome) -> (String, String, &'static s
 }
 
 /// Runs a case, with the invariant checks if `check`.
-pub(crate) fn metrics<'py>(py: Python<'py>, case: &Case, check: bool) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn metrics<'py>(py: Python<'py>, case: &HookedCase, check: bool) -> PyResult<Bound<'py, PyDict>> {
     let outcome = if check {
         let mut sink = Check::new(case.machine.nr_cpus());
         let outcome = simulate(py, case, &mut sink)?;
@@ -88,17 +112,33 @@ pub(crate) fn metrics<'py>(py: Python<'py>, case: &Case, check: bool) -> PyResul
     outcome_dict(py, case, &outcome)
 }
 
-/// Runs a case and gives the events of `tables` (all, if there is none): `{table: {column: array}}`.
-pub(crate) fn events<'py>(py: Python<'py>, case: &Case, tables: &[String]) -> PyResult<Bound<'py, PyDict>> {
-    let names: Vec<&str> = tables.iter().map(String::as_str).collect();
-    let mut sink = Columns::new(&names).map_err(|unknown| {
-        let near = opplab_model::error::nearest(&unknown, TABLES.iter().copied());
+/// Runs a case and gives the events and decision records of `tables` (all events, if there is none):
+/// `{table: {column: array}}`.
+pub(crate) fn events<'py>(py: Python<'py>, case: &HookedCase, tables: &[String]) -> PyResult<Bound<'py, PyDict>> {
+    let (decisions, names): (Vec<&str>, Vec<&str>) =
+        tables.iter().map(String::as_str).partition(|name| DECISION_TABLES.contains(name));
+    let unknown = |unknown: String| {
+        let near = opplab_model::error::nearest(&unknown, TABLES.iter().chain(DECISION_TABLES).copied());
         let hint = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
         raise(py, "InputError", format!("unknown event `{unknown}`{hint}"))
-    })?;
-    simulate(py, case, &mut sink)?;
+    };
+    let kept = if decisions.is_empty() {
+        let mut sink = Columns::new(&names).map_err(unknown)?;
+        simulate(py, case, &mut sink)?;
+        sink.tables()
+    } else {
+        let mut records = DecisionColumns::new(&decisions).map_err(unknown)?;
+        if names.is_empty() {
+            simulate(py, case, &mut records)?;
+            records.tables()
+        } else {
+            let mut sink = Tee(Columns::new(&names).map_err(unknown)?, records);
+            simulate(py, case, &mut sink)?;
+            [sink.0.tables(), sink.1.tables()].concat()
+        }
+    };
     let all = PyDict::new(py);
-    for table in sink.tables() {
+    for table in kept {
         let columns = PyDict::new(py);
         for (name, column) in table.columns {
             match column {
@@ -117,7 +157,7 @@ pub(crate) fn events<'py>(py: Python<'py>, case: &Case, tables: &[String]) -> Py
 /// Runs a case and gives its events as a kernel trace: `perfetto`, `trace.dat` or `text`.
 ///
 /// It runs twice: the tasks' names are known when the first run ends.
-pub(crate) fn trace<'py>(py: Python<'py>, case: &Case, form: &str) -> PyResult<Bound<'py, PyBytes>> {
+pub(crate) fn trace<'py>(py: Python<'py>, case: &HookedCase, form: &str) -> PyResult<Bound<'py, PyBytes>> {
     let names = simulate(py, case, &mut NullSink)?.task_names;
     let mut sink = SimTrace::new(case.machine.nr_cpus(), names, form != "perfetto");
     simulate(py, case, &mut sink)?;
@@ -144,7 +184,7 @@ pub(crate) fn trace<'py>(py: Python<'py>, case: &Case, form: &str) -> PyResult<B
 /// rt-app's own log of every task that logged a loop, by file name.
 ///
 /// The log's calibration is that of a loop of 1 ns: `perf` is the configured run time in us.
-pub(crate) fn rtapp_logs(py: Python<'_>, case: &Case) -> PyResult<Vec<(String, String)>> {
+pub(crate) fn rtapp_logs(py: Python<'_>, case: &HookedCase) -> PyResult<Vec<(String, String)>> {
     let mut sink = Loops::default();
     let outcome = simulate(py, case, &mut sink)?;
     guard(py, || {

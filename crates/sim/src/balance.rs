@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::balance::{
-    BalanceFacts, BalanceHost, BalanceScratch, BalanceTask, BalanceTunables, IdleType, Jiffies, RootDomain,
+    BalanceFacts, BalanceHost, BalanceScratch, BalanceTask, BalanceTunables, IdleType, Jiffies, Pass, RootDomain,
     sched_balance_rq,
 };
 use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
@@ -19,6 +19,7 @@ use opplab_kernel::sched::newidle::{
 };
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::sched::task_list::TaskLists;
+use opplab_model::decision::Decision;
 use opplab_model::event::{IDLE_TASK, PlacementRule, Sink, TaskIdx};
 use rand_core::Rng;
 
@@ -210,6 +211,26 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
     }
 }
 
+impl<S: Sink, H: HalfLife> Host<'_, '_, S, H> {
+    fn record_pass(&mut self, level: usize, span_weight: u32, idle: IdleType, src: usize, pass: &Pass) {
+        let pushed = !self.engine.balancer.pushes.is_empty();
+        if pass.ld_moved == 0 && !pushed {
+            return;
+        }
+        self.engine.record(Decision::Balance {
+            dst_cpu: self.cpu,
+            src_cpu: src as u32,
+            level: level as u32,
+            span_weight,
+            idle: idle as u8,
+            migration: pass.migration_type as u8,
+            imbalance: pass.imbalance,
+            moved: pass.ld_moved,
+            pushed,
+        });
+    }
+}
+
 impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
     fn balance(&mut self, level: usize, domain: &mut DomainBalance, idle: IdleType) -> Pulled {
         let domains = Rc::clone(&self.engine.balancer.domains);
@@ -246,6 +267,11 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
         let balancer = &mut self.engine.balancer;
         (balancer.sgc, balancer.scratch, balancer.active) = (sgc, scratch, active);
         balancer.rd_overloaded = rd.overloaded;
+        if S::DECISIONS
+            && let Some(src) = pass.src_cpu
+        {
+            self.record_pass(level, view.span_weight, idle, src, &pass);
+        }
         // A task that arrived in this pass may have set the state again.
         if was_overutilized || !self.engine.overutilized {
             self.engine.set_overutilized(rd.overutilized);

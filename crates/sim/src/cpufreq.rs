@@ -9,12 +9,14 @@ use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables};
 use opplab_kernel::cpufreq::request::TunableError;
 use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
+    CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts, SugovPolicy,
+    SugovRequest, UtilForm, effective_cpu_util, map_util_perf,
 };
 use opplab_kernel::freq_invariance::{FreqMax, FreqMaxFacts, TurboLevel, scale_freq_tick};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::placement::Clamps;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
+use opplab_model::decision::Decision;
 use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
 use opplab_model::machine::{Cpufreq, InvarianceSource, Machine, PolicyShare};
 use opplab_model::policy::Policy;
@@ -22,6 +24,7 @@ use opplab_model::policy::Policy;
 use crate::CaseError;
 use crate::engine::{Cpu, Engine};
 use crate::gates::{Gates, UtilEst};
+use crate::hooks::CustomGovernor;
 use crate::task::{Class, Doing, Life};
 
 /// Who decides the frequency of a policy.
@@ -32,6 +35,8 @@ pub(crate) enum Governor {
     Dbs(Option<Box<Dbs>>),
     /// Always one frequency, in kHz.
     Fixed(u32),
+    /// The user's own.
+    Custom(Box<CustomGovernor>),
 }
 
 /// A governor that samples idle time (drivers/cpufreq/cpufreq_governor.c).
@@ -155,7 +160,7 @@ pub(crate) fn governor_of(
                 Some(value) => value,
                 None => gates.profile.rate_limit_us(delay_us, latency_ns),
             };
-            Ok(Governor::Schedutil(Some(Box::new(SugovPolicy::new(SugovConfig {
+            let mut sugov = SugovPolicy::new(SugovConfig {
                 n_cpus: nr_cpus,
                 cpuinfo: limits,
                 limits,
@@ -166,7 +171,10 @@ pub(crate) fn governor_of(
                 rate_limit_us,
                 tick_ns,
                 gates: gates.sugov,
-            })))))
+            });
+            // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
+            sugov.set_limits(limits, min_khz);
+            Ok(Governor::Schedutil(Some(Box::new(sugov))))
         }
         other => Err(CaseError(format!("the engine has no governor {other:?}; it has {}", GOVERNORS.join(", ")))),
     }
@@ -241,6 +249,52 @@ impl SugovFacts for View<'_> {
     }
 }
 
+impl View<'_> {
+    /// The record of what schedutil saw; `wanted` is without the rate limit.
+    fn decision(
+        &self,
+        wanted: &SugovDecision,
+        seen: &SugovDecision,
+        flags: u32,
+        prev_khz: u32,
+        wait_ns: u64,
+    ) -> Decision {
+        let facts = self.cpu(wanted.deciding_cpu);
+        let runnable_boost = self.gates.sugov.runnable_boost && facts.util_cfs_boost > facts.util_cfs;
+        let util_cfs = if runnable_boost { facts.util_cfs_boost } else { facts.util_cfs };
+        let (util_sum, util) = match self.gates.sugov.util {
+            UtilForm::Bounded => (effective_cpu_util(&facts.rq, util_cfs).util.max(wanted.iowait), wanted.util),
+            UtilForm::Clamped => (wanted.util, map_util_perf(wanted.util)),
+        };
+        Decision::Freq {
+            policy_cpu: self.members[0],
+            cpu: self.members[seen.cpu],
+            deciding_cpu: self.members[wanted.deciding_cpu],
+            iowait: flags & SCHED_CPUFREQ_IOWAIT != 0,
+            outcome: seen.outcome as u8,
+            util_cfs: util_cfs as u32,
+            runnable_boost,
+            util_rt: facts.rq.util_rt as u32,
+            // Before v6.8 the deadline class counts by its bandwidth, of which the engine's tasks have none.
+            util_dl: if self.gates.sugov.util == UtilForm::Bounded { facts.rq.util_dl as u32 } else { 0 },
+            util_irq: facts.rq.util_irq as u32,
+            iowait_boost: wanted.iowait as u32,
+            uclamp_min: facts.rq.uclamp_min as u32,
+            uclamp_max: facts.rq.uclamp_max as u32,
+            rt_runnable: facts.rq.rt_runnable,
+            util_sum: util_sum as u32,
+            util: util as u32,
+            max_cap: wanted.max_cap as u32,
+            ref_khz: wanted.ref_khz as u32,
+            raw_khz: wanted.raw_khz,
+            wanted_khz: wanted.next_khz,
+            prev_khz,
+            next_khz: seen.next_khz,
+            wait_ns,
+        }
+    }
+}
+
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// kernel/sched/sched.h:cpufreq_update_util(): the scheduler reports a change of `cpu`'s utilisation.
     pub(crate) fn cpufreq_update_util(&mut self, cpu: u32, flags: u32) {
@@ -248,6 +302,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let slot = match &mut self.policies[index].governor {
             Governor::Schedutil(slot) => slot,
             Governor::Dbs(_) => return self.dbs_update_util(index, cpu),
+            Governor::Custom(_) => return self.custom_update_util(index, cpu, flags),
             Governor::Fixed(_) => return,
         };
         let Some(mut sugov) = slot.take() else { return };
@@ -266,7 +321,25 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         let view = View { cpus: &self.cpus, uclamp_used: self.uclamp_used, members: &policy.cpus, gates: &self.gates };
         let time = self.cpus[cpu as usize].clk.clock;
-        let request = sugov.update(time, member, flags, &facts, &view);
+        let mut record = None;
+        let request = if S::DECISIONS {
+            // What it would have been without the rate limit.
+            let mut free = sugov.clone();
+            free.set_rate_limit_us(0);
+            let (mut wanted, mut seen) = (Vec::new(), Vec::new());
+            free.update_recorded(time, member, flags, &facts, &view, &mut wanted);
+            let (prev_khz, delay_ns) =
+                (sugov.next_freq_khz(), u64::from(sugov.show("rate_limit_us").unwrap_or(0)) * 1000);
+            let wait_ns = (sugov.last_freq_update_time() + delay_ns).saturating_sub(time);
+            let request = sugov.update_recorded(time, member, flags, &facts, &view, &mut seen);
+            record = wanted
+                .pop()
+                .zip(seen.pop())
+                .map(|(wanted, seen)| view.decision(&wanted, &seen, flags, prev_khz, wait_ns));
+            request
+        } else {
+            sugov.update(time, member, flags, &facts, &view)
+        };
         let (util, max) = match request {
             None => (0, 0),
             Some(_) => (cpu_util_cfs(&self.cpus[cpu as usize], &self.gates, true), self.cpus[cpu as usize].capacity),
@@ -275,13 +348,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if let Governor::Schedutil(slot) = &mut self.policies[index].governor {
             *slot = Some(sugov);
         }
+        if let Some(record) = record {
+            self.record(record);
+        }
         match request {
             None => {}
             Some(SugovRequest::FastSwitch { freq_khz }) => {
                 self.emit(Event::FreqRequest { cpu, khz: freq_khz, util: util as u32, max: max as u32 });
-                self.policies[index].cur_khz = freq_khz;
-                self.set_freq_scale(index as u32, freq_khz);
-                self.begin_switch(index as u32, freq_khz);
+                self.fast_switch(index as u32, freq_khz);
             }
             Some(SugovRequest::QueueWork) => {
                 self.emit(Event::FreqRequest { cpu, khz: next_khz, util: util as u32, max: max as u32 });
@@ -317,13 +391,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             dbs.started = true;
             dbs.policy_dbs().sampled(delay_us);
             let khz = request.map(|request| request.resolve(dbs.table.as_ref(), limits));
+            if S::DECISIONS {
+                let state = &self.policies[index];
+                let (policy_cpu, prev_khz) = (state.cpus[0], state.cur_khz);
+                let load = dbs.policy_dbs().max_sample_load;
+                let next_khz = khz.unwrap_or(prev_khz);
+                self.record(Decision::Sample { policy_cpu, cpu, load, prev_khz, next_khz });
+            }
             if let Some(khz) = khz.filter(|&khz| khz != self.policies[index].cur_khz) {
                 self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
                 let here = self.here as usize;
                 self.cpus[here].overhead_ns += self.case.machine.costs.sugov_work_ns;
-                self.policies[index].cur_khz = khz;
-                self.set_freq_scale(index as u32, khz);
-                self.begin_switch(index as u32, khz);
+                self.fast_switch(index as u32, khz);
             }
         }
         if let Governor::Dbs(slot) = &mut self.policies[index].governor {
@@ -338,8 +417,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         CpuTimes { wall_us: self.now / 1000, idle_us: (state.idle_total_ns + now_idle) / 1000, nice_ns: 0 }
     }
 
+    /// cpufreq_driver_fast_switch(): the driver is told where the governor decides.
+    pub(crate) fn fast_switch(&mut self, policy: u32, khz: u32) {
+        self.policies[policy as usize].cur_khz = khz;
+        self.set_freq_scale(policy, khz);
+        self.begin_switch(policy, khz);
+    }
+
     /// irq_work and kthread_queue_work(): wakes the policy's kthread.
-    fn queue_sugov_work(&mut self, policy: u32) {
+    pub(crate) fn queue_sugov_work(&mut self, policy: u32) {
         let Some(kthread) = self.policies[policy as usize].kthread else { return };
         let state = &mut self.tasks[kthread as usize];
         state.dead_children += 1;
@@ -370,6 +456,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 let cur = state.cur_khz;
                 let next = match &mut state.governor {
                     Governor::Schedutil(Some(sugov)) => sugov.work(cur),
+                    Governor::Custom(custom) => custom.work(cur),
                     _ => None,
                 };
                 self.tasks[t].stage = 0;
@@ -446,8 +533,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let wanted = self.hardware.clusters[state.cluster as usize].of_request(khz, self.driver.freq_table);
         if std::mem::replace(&mut state.wanted, wanted) != wanted {
             state.changes += 1;
-            self.regrant(policy);
+            if !self.regrant(policy) && S::DECISIONS {
+                self.record_grant(policy);
+            }
         }
+    }
+
+    /// The clock of `cpu`, in kHz.
+    pub(crate) fn granted_khz(&self, cpu: u32) -> u32 {
+        let state = &self.cpus[cpu as usize];
+        self.hardware.point(state.cluster, state.opp).khz
     }
 
     /// Where a sugov kthread wakes: its last CPU while that is allowed (deadline.c:select_task_rq_dl()).

@@ -1,11 +1,14 @@
 //! Energy-aware placement in the engine: which energy model the kernel was given, and its facts at a wake-up.
 
 use opplab_kernel::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
-use opplab_kernel::eas::{EasCpu, EasFacts, EasTask, cpu_overutilized, find_energy_efficient_cpu};
+use opplab_kernel::eas::{
+    EasCpu, EasExplanation, EasFacts, EasTask, cpu_overutilized, cpu_util, find_energy_efficient_cpu,
+};
 use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState, em_create_perf_table};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::placement::{Clamps, CpuCapacity};
+use opplab_model::decision::{Decision, NONE};
 use opplab_model::event::{Sink, TaskIdx};
 use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
@@ -130,8 +133,9 @@ impl EasFacts for Facts<'_> {
 }
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    /// The cheapest CPU for a waking task; `None`: place it as without energy.
-    pub(crate) fn find_energy_efficient_cpu(&mut self, task: TaskIdx, prev: u32) -> Option<u32> {
+    /// The cheapest CPU for a waking task; `None`: place it as without energy. With records on, its candidates and
+    /// energies are told and `rule` is the reason.
+    pub(crate) fn find_energy_efficient_cpu(&mut self, task: TaskIdx, prev: u32, rule: &mut u8) -> Option<u32> {
         let state = &self.tasks[task as usize];
         let clamps = self.task_clamps(task).unwrap_or(Clamps::NONE);
         let eas_task = EasTask {
@@ -153,7 +157,42 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             allowed: self.masks[state.allowed as usize].as_set(),
         };
         let (domains, gates) = (&self.eas.as_ref()?.domains, self.gates.eas?);
-        find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, gates, &mut ()).map(|cpu| cpu as u32)
+        if !S::DECISIONS {
+            let cpu = find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, gates, &mut ());
+            return cpu.map(|cpu| cpu as u32);
+        }
+        let mut seen = EasExplanation::default();
+        let cpu = find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, gates, &mut seen);
+        let decision = self.nr_decisions;
+        let records: Vec<Decision> = seen
+            .candidates
+            .iter()
+            .map(|candidate| {
+                let own = facts.cpu(candidate.cpu);
+                Decision::Candidate {
+                    decision,
+                    cpu: candidate.cpu as u32,
+                    domain: candidate.domain as u32,
+                    util: cpu_util(candidate.cpu, &own, Some(&eas_task), Some(candidate.cpu), false) as u32,
+                    capacity: own.capacity.of as u32,
+                    spare_cap: candidate.spare_cap as u32,
+                    fits: candidate.fits,
+                }
+            })
+            .chain(seen.energies.iter().map(|energy| Decision::Energy {
+                decision,
+                dst_cpu: energy.dst_cpu.map_or(-1, |cpu| cpu as i32),
+                domain: energy.domain as u32,
+                energy: energy.energy,
+                max_util: energy.max_util,
+                busy_time: energy.busy_time,
+            }))
+            .collect();
+        *rule = seen.decided.map_or(NONE, |(_, rule)| rule as u8);
+        for record in records {
+            self.record(record);
+        }
+        cpu.map(|cpu| cpu as u32)
     }
 
     /// fair.c:cpu_overutilized().

@@ -13,6 +13,7 @@ use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::sched::newidle::RqBalance;
 use opplab_kernel::util_est::UtilEstPair;
+use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Fingerprint, IDLE_TASK, Sink, TaskIdx};
 use opplab_model::machine::Cpufreq;
 use rand_pcg::Pcg64;
@@ -25,6 +26,7 @@ use crate::energy::Meter;
 use crate::fair::FairRq;
 use crate::gates::Gates;
 use crate::hardware::Hardware;
+use crate::hooks::Hooks;
 use crate::objects::Objects;
 use crate::queue::Queue;
 use crate::task::Task;
@@ -158,6 +160,7 @@ pub(crate) struct ClusterRun {
 pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) case: &'c Case,
     pub(crate) sink: &'c mut S,
+    pub(crate) hooks: Option<&'c mut dyn Hooks>,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) gates: Gates,
     pub(crate) topology: Topology,
@@ -206,6 +209,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) nr_main_left: u32,
     /// When the sink wants the counters next; `u64::MAX`: never.
     pub(crate) next_sample_ns: u64,
+    /// Placements that were recorded, to number them.
+    pub(crate) nr_decisions: u64,
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<CaseError>,
     pub(crate) half_life: std::marker::PhantomData<H>,
@@ -294,6 +299,13 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     pub(crate) fn emit_signal(&mut self, event: Event) {
         if S::ENABLED {
             self.sink.event(self.now - BOOT_NS, &event);
+        }
+    }
+
+    /// Tells the sink what went into a decision; callers ask `S::DECISIONS` before they gather it.
+    pub(crate) fn record(&mut self, decision: Decision) {
+        if S::DECISIONS {
+            self.sink.decision(self.now - BOOT_NS, &decision);
         }
     }
 

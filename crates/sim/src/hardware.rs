@@ -13,6 +13,7 @@
 //! Not here: what software asks for (see `cpufreq`), and what the points draw (see `points`).
 
 use opplab_kernel::pelt::HalfLife;
+use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{Event, Sink};
 use opplab_model::machine::{Cpufreq, Machine};
 
@@ -263,10 +264,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Runs the policy's CPUs at what is allowed of what was asked for, and those that share their core with them.
-    pub(crate) fn regrant(&mut self, policy: u32) {
-        self.run_at_wish(policy);
+    /// True if the policy's clock is another one now.
+    pub(crate) fn regrant(&mut self, policy: u32) -> bool {
+        let changed = self.run_at_wish(policy);
         let first = self.policies[policy as usize].cpus[0];
         self.core_clock(first);
+        changed
     }
 
     /// The highest point that a thread of the core wishes: threads share its clock, and one at rest has no say.
@@ -280,14 +283,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         wishes.fold(state.wanted, u32::max)
     }
 
-    /// Runs the policy's CPUs at what is allowed of what their core was asked for.
-    fn run_at_wish(&mut self, policy: u32) {
+    /// Runs the policy's CPUs at what is allowed of what their core was asked for; true if that is another clock.
+    fn run_at_wish(&mut self, policy: u32) -> bool {
         let state = &self.policies[policy as usize];
         let cluster = state.cluster;
         let cap = self.hardware.packages[state.package as usize].caps[cluster as usize];
         let point = self.wish(policy).min(cap);
         if self.cpus[state.cpus[0] as usize].opp == point {
-            return;
+            return false;
         }
         let khz = self.hardware.point(cluster, point).khz;
         for index in 0..self.policies[policy as usize].cpus.len() {
@@ -303,5 +306,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.reprogram(cpu);
             self.emit(Event::CpuFrequency { cpu, khz });
         }
+        if S::DECISIONS {
+            self.record_grant(policy);
+        }
+        true
+    }
+
+    /// Records what the hardware makes of a policy's request, and which limit is in the way.
+    pub(crate) fn record_grant(&mut self, policy: u32) {
+        let state = &self.policies[policy as usize];
+        let (policy_cpu, cluster, wanted) = (state.cpus[0], state.cluster, state.wanted);
+        let granted = self.cpus[policy_cpu as usize].opp;
+        let limit = if granted < wanted { GrantLimit::TurboBin } else { GrantLimit::None };
+        let khz = |point: u32| self.hardware.point(cluster, point).khz;
+        let (requested_khz, granted_khz) = (khz(wanted), khz(granted));
+        self.record(Decision::Grant { policy_cpu, requested_khz, granted_khz, limit });
     }
 }

@@ -10,12 +10,14 @@ pub mod check;
 mod clamps;
 mod cpufreq;
 mod cpuidle;
+pub mod decisions;
 mod eas;
 mod energy;
 mod engine;
 mod fair;
 mod gates;
 mod hardware;
+pub mod hooks;
 mod objects;
 mod placement;
 mod points;
@@ -181,11 +183,29 @@ pub struct CaseError(pub String);
 /// # Errors
 /// [`CaseError`] if the policy names something that does not exist or the workload does not fit the machine.
 pub fn run<S: Sink>(case: &Case, sink: &mut S) -> Result<Outcome, CaseError> {
+    run_hooked(case, sink, None)
+}
+
+/// Runs `case` under a governor or a placement policy of the caller's own; what they do not decide is the kernel's.
+///
+/// A governor stands in for the case's; energy-aware scheduling runs as the case's governor allows.
+///
+/// # Errors
+/// As [`run`], and what the hooks complain about.
+pub fn run_with<S: Sink>(case: &Case, sink: &mut S, hooks: &mut dyn hooks::Hooks) -> Result<Outcome, CaseError> {
+    run_hooked(case, sink, Some(hooks))
+}
+
+fn run_hooked<'c, S: Sink>(
+    case: &'c Case,
+    sink: &'c mut S,
+    hooks: Option<&'c mut dyn hooks::Hooks>,
+) -> Result<Outcome, CaseError> {
     use opplab_kernel::pelt::{HalfLife8, HalfLife16, HalfLife32};
     match case.policy.pelt_half_life_ms {
-        8 => engine::Engine::<S, HalfLife8>::new(case, sink)?.run(),
-        16 => engine::Engine::<S, HalfLife16>::new(case, sink)?.run(),
-        32 => engine::Engine::<S, HalfLife32>::new(case, sink)?.run(),
+        8 => engine::Engine::<S, HalfLife8>::new(case, sink, hooks)?.run(),
+        16 => engine::Engine::<S, HalfLife16>::new(case, sink, hooks)?.run(),
+        32 => engine::Engine::<S, HalfLife32>::new(case, sink, hooks)?.run(),
         other => Err(CaseError(format!("pelt_half_life_ms is {other}; the kernel has 8, 16 and 32"))),
     }
 }

@@ -9,6 +9,7 @@ use opplab_kernel::sched::placement::{
     CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, affine_domain, select_idle_sibling,
     util_fits_cpu, wake_affine, wake_wide,
 };
+use opplab_model::decision::{Decision, NONE};
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
 use opplab_model::policy::Placement;
 use rand_core::Rng;
@@ -16,6 +17,35 @@ use rand_core::Rng;
 use crate::balance::cpu_load;
 use crate::engine::{BOOT_NS, Engine};
 use crate::task::Class;
+
+/// What the fair class's placement looked at, kept for the record of it.
+#[derive(Debug, Clone, Copy)]
+struct Note {
+    sync: bool,
+    eas_rule: u8,
+    wake_wide: bool,
+    imbalance_pct: u32,
+    affine_rule: u8,
+    /// Of the waking CPU, the previous CPU and the task.
+    loads: [u64; 3],
+    target: u32,
+    sibling_rule: u8,
+}
+
+impl Note {
+    fn of(prev: u32, sync: bool) -> Self {
+        Self {
+            sync,
+            eas_rule: NONE,
+            wake_wide: false,
+            imbalance_pct: 0,
+            affine_rule: NONE,
+            loads: [0; 3],
+            target: prev,
+            sibling_rule: NONE,
+        }
+    }
+}
 
 /// The engine as select_idle_sibling() sees it.
 struct Siblings<'a, 'c, S: Sink, H: HalfLife>(&'a Engine<'c, S, H>);
@@ -97,6 +127,62 @@ impl<S: Sink, H: HalfLife> IdlestFacts for Siblings<'_, '_, S, H> {
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// core.c:select_task_rq() on a wake-up: where, and by which rule.
     pub(crate) fn select_task_rq(&mut self, task: TaskIdx, prev: u32, sync: bool) -> (u32, PlacementRule) {
+        let mut note = Note::of(prev, sync);
+        let (cpu, rule) = self.select_task_rq_noted(task, prev, sync, &mut note);
+        if S::DECISIONS {
+            self.record_placement(task, false, (prev, cpu, rule), &note);
+        }
+        (cpu, rule)
+    }
+
+    fn record_placement(&mut self, task: TaskIdx, fork: bool, moved: (u32, u32, PlacementRule), note: &Note) {
+        let (prev_cpu, cpu, rule) = moved;
+        let state = &self.tasks[task as usize];
+        let llc = &self.topology.llc_masks[self.topology.llc_of[note.target as usize] as usize];
+        let decision = Decision::Placement {
+            decision: self.nr_decisions,
+            task,
+            fork,
+            prev_cpu,
+            cpu,
+            rule,
+            waker_cpu: self.here,
+            waker: self.cpus[self.here as usize].curr,
+            in_interrupt: self.in_interrupt,
+            sync: note.sync,
+            nr_allowed: self.masks[state.allowed as usize].as_set().weight(),
+            util_avg: state.sa.util_avg as u32,
+            util_est: self.task_util_est(task) as u32,
+            overutilized: self.overutilized,
+            eas_rule: note.eas_rule,
+            wake_wide: note.wake_wide,
+            imbalance_pct: note.imbalance_pct,
+            affine_rule: note.affine_rule,
+            this_load: note.loads[0],
+            prev_load: note.loads[1],
+            task_load: note.loads[2],
+            target: note.target,
+            sibling_rule: note.sibling_rule,
+            nr_idle: llc.as_set().weight_and(self.idle_mask.as_set()),
+        };
+        self.nr_decisions += 1;
+        self.record(decision);
+    }
+
+    /// Records where a new task goes: where its template says, the only CPU that it may use, or the idlest.
+    pub(crate) fn record_fork(&mut self, task: TaskIdx, parent_cpu: u32, cpu: u32) {
+        let state = &self.tasks[task as usize];
+        let spawn_cpu = self.case.workload.tasks.get(state.spec as usize).and_then(|spec| spec.spawn_cpu);
+        let rule = if spawn_cpu == Some(cpu) || self.single_cpu[state.allowed as usize] {
+            PlacementRule::Pinned
+        } else {
+            PlacementRule::Idlest
+        };
+        let note = Note::of(parent_cpu, false);
+        self.record_placement(task, true, (parent_cpu, cpu, rule), &note);
+    }
+
+    fn select_task_rq_noted(&mut self, task: TaskIdx, prev: u32, sync: bool, note: &mut Note) -> (u32, PlacementRule) {
         match self.tasks[task as usize].class {
             Class::Deadline => return (self.select_kthread_cpu(task), PlacementRule::Deadline),
             Class::RealTime => return (self.select_task_rq_rt(task, prev), PlacementRule::RealTime),
@@ -106,13 +192,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.single_cpu[allowed_idx] {
             return (self.masks[allowed_idx].as_set().first().unwrap_or(0) as u32, PlacementRule::Pinned);
         }
+        if let Some(chosen) = self.select_task_rq_custom(task, prev, sync, false) {
+            return chosen;
+        }
         if self.case.policy.placement == Placement::Random {
             let allowed = self.masks[allowed_idx].as_set();
             let nth = self.rng.next_u32() % allowed.weight();
             let cpu = allowed.iter().nth(nth as usize).unwrap_or(0);
             return (cpu as u32, PlacementRule::Custom);
         }
-        let (cpu, rule) = self.select_task_rq_fair(task, prev, sync);
+        let (cpu, rule) = self.select_task_rq_fair(task, prev, sync, note);
         let allowed = self.masks[allowed_idx].as_set();
         if allowed.contains(cpu as usize) {
             (cpu, rule)
@@ -122,7 +211,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn select_task_rq_fair(&mut self, task: TaskIdx, prev: u32, sync: bool) -> (u32, PlacementRule) {
+    fn select_task_rq_fair(&mut self, task: TaskIdx, prev: u32, sync: bool, note: &mut Note) -> (u32, PlacementRule) {
         let t = task as usize;
         let here = self.here;
         let waker = self.cpus[here as usize].curr;
@@ -135,7 +224,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.sync_entity_load_avg(task, prev);
         if self.eas.is_some()
             && !self.overutilized
-            && let Some(cpu) = self.find_energy_efficient_cpu(task, prev)
+            && let Some(cpu) = self.find_energy_efficient_cpu(task, prev, &mut note.eas_rule)
         {
             return (cpu, PlacementRule::Eas);
         }
@@ -143,12 +232,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let wakee_flips = self.tasks[t].flips.flips;
         let waker_flips = if waker == IDLE_TASK { 0 } else { self.tasks[waker as usize].flips.flips };
         let llc_size = self.topology.llc_size[self.topology.llc_of[here as usize] as usize];
-        let want_affine = !wake_wide(waker_flips, wakee_flips, llc_size) && allowed.contains(here as usize);
+        note.sync = sync;
+        note.wake_wide = wake_wide(waker_flips, wakee_flips, llc_size);
+        let want_affine = !note.wake_wide && allowed.contains(here as usize);
         let mut target = prev;
         // The lowest domain with SD_WAKE_AFFINE that holds both CPUs decides; without one the task stays near its CPU.
         let domain_pct = if want_affine && here != prev { self.affine_imbalance_pct(here, prev) } else { None };
         if let Some(imbalance_pct) = domain_pct
-            && self.wake_affine_to_here(task, here, prev, sync, imbalance_pct)
+            && self.wake_affine_to_here(task, here, prev, (sync, imbalance_pct), note)
         {
             target = here;
         }
@@ -164,6 +255,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             this_nr_running: self.cpus[here as usize].nr_running,
         };
         let choice = select_idle_sibling(&Siblings(self), &query);
+        note.target = target;
+        note.sibling_rule = choice.rule as u8;
         self.tasks[t].recent_used_cpu = choice.recent_used_cpu as u32;
         if choice.clear_idle_cores {
             self.has_idle_cores[self.topology.llc_of[target as usize] as usize] = false;
@@ -179,7 +272,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         affine_domain(views, prev as usize).map(|domain| domain.imbalance_pct)
     }
 
-    fn wake_affine_to_here(&self, task: TaskIdx, here: u32, prev: u32, sync: bool, imbalance_pct: u32) -> bool {
+    fn wake_affine_to_here(
+        &self,
+        task: TaskIdx,
+        here: u32,
+        prev: u32,
+        (sync, imbalance_pct): (bool, u32),
+        note: &mut Note,
+    ) -> bool {
         let (this, old) = (&self.cpus[here as usize], &self.cpus[prev as usize]);
         let curr_load = if this.curr == IDLE_TASK { 0 } else { self.tasks[this.curr as usize].sa.load_avg };
         let facts = WakeAffineFacts {
@@ -198,7 +298,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             prev_capacity: old.capacity_of,
             imbalance_pct,
         };
-        wake_affine(&facts).0
+        let (pull, rule) = wake_affine(&facts);
+        note.imbalance_pct = imbalance_pct;
+        note.affine_rule = rule as u8;
+        note.loads = [facts.this_load, facts.prev_load, facts.task_load];
+        pull
     }
 
     /// rt.c:select_task_rq_rt(): the previous CPU unless a task of at least its priority runs there.

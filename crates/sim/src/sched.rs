@@ -312,8 +312,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.init_entity_runnable_average(task);
         let cpu = match spec.spawn_cpu {
             Some(cpu) if self.masks[self.tasks[t].allowed as usize].as_set().contains(cpu as usize) => cpu,
-            _ => self.select_task_rq_fork(task, parent_cpu),
+            _ => match self.select_task_rq_custom(task, parent_cpu, false, true) {
+                Some((cpu, _)) => cpu,
+                None => self.select_task_rq_fork(task, parent_cpu),
+            },
         };
+        if S::DECISIONS {
+            self.record_fork(task, parent_cpu, cpu);
+        }
         self.tasks[t].cpu = cpu;
         self.tasks[t].recent_used_cpu = cpu;
         self.emit(Event::SchedWakeupNew { cpu: self.here, task, target_cpu: cpu });

@@ -29,6 +29,7 @@ use crate::engine::{BOOT_NS, ClusterRun, Cpu, Engine, SLOTS_A_CPU};
 use crate::fair::FairRq;
 use crate::gates::Gates;
 use crate::hardware::Hardware;
+use crate::hooks::{CustomGovernor, Hooks};
 use crate::objects::Objects;
 use crate::queue::Queue;
 use crate::task::{Doing, Life, Task};
@@ -42,7 +43,7 @@ const FJ_PER_UJ: u128 = 1_000_000_000;
 const RNG_STREAM: u128 = 0x6f70_706c_6162;
 
 impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
-    pub(crate) fn new(case: &'c Case, sink: &'c mut S) -> Result<Self, CaseError> {
+    pub(crate) fn new(case: &'c Case, sink: &'c mut S, hooks: Option<&'c mut dyn Hooks>) -> Result<Self, CaseError> {
         let machine = &case.machine;
         let policy = &case.policy;
         let nr = machine.nr_cpus();
@@ -89,7 +90,14 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 policy_of[cpu as usize] = policies.len() as u32;
             }
             let package = machine.cpus[cpus[0] as usize].package;
-            let governor = governor_of(machine, &driver, policy, &gates, cluster, cpus.len(), tick_ns)?;
+            let governor = if hooks.as_ref().is_some_and(|hooks| hooks.governs()) {
+                let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
+                let rate_limit_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
+                let described = &machine.clusters[cluster as usize];
+                Governor::Custom(Box::new(CustomGovernor::new(described, &driver, rate_limit_us)?))
+            } else {
+                governor_of(machine, &driver, policy, &gates, cluster, cpus.len(), tick_ns)?
+            };
             let cur_khz = machine.clusters[cluster as usize].opps[0].khz;
             policies.push(FreqPolicy {
                 cluster,
@@ -206,6 +214,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         Ok(Self {
             case,
             sink,
+            hooks,
             fingerprint: Fingerprint::default(),
             gates,
             topology,
@@ -240,6 +249,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             nohz_idle: CpuMask::with_room(nr),
             nr_main_left: case.workload.nr_main,
             next_sample_ns: if next_sample { BOOT_NS } else { u64::MAX },
+            nr_decisions: 0,
             outcome: Outcome::default(),
             error: None,
             half_life: PhantomData,
@@ -275,7 +285,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     fn start_policy(&mut self, policy: u32) {
         let fixed = match self.policies[policy as usize].governor {
             Governor::Fixed(khz) => Some(khz),
-            Governor::Schedutil(_) | Governor::Dbs(_) => None,
+            Governor::Schedutil(_) | Governor::Dbs(_) | Governor::Custom(_) => None,
         };
         let khz = fixed.unwrap_or(self.policies[policy as usize].cur_khz);
         self.slow_switch_done(policy, khz);
@@ -285,8 +295,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             let khz = self.hardware.point(state.cluster, state.opp).khz;
             self.emit(Event::CpuFrequency { cpu, khz });
         }
-        let slow =
-            matches!(self.policies[policy as usize].governor, Governor::Schedutil(_)) && !self.driver.fast_switch;
+        let governor = &self.policies[policy as usize].governor;
+        let slow = matches!(governor, Governor::Schedutil(_) | Governor::Custom(_)) && !self.driver.fast_switch;
         if !slow {
             return;
         }
@@ -307,6 +317,15 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         state.sugov = Some(policy);
         state.life = Life::Sleeping;
         self.policies[policy as usize].kthread = Some(task);
+    }
+
+    /// What a task is called.
+    pub(crate) fn task_name(&self, task: u32) -> String {
+        let state = &self.tasks[task as usize];
+        match state.sugov {
+            Some(policy) => format!("sugov:{}", self.policies[policy as usize].cpus[0]),
+            None => self.case.workload.tasks[state.spec as usize].name.clone(),
+        }
     }
 
     /// Everything that was measured from the start of the run up to now.
@@ -374,14 +393,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         if self.case.workload.nr_main > 0 && self.nr_main_left == 0 {
             outcome.finished_ns = Some(outcome.wall_ns);
         }
-        outcome.task_names = self
-            .tasks
-            .iter()
-            .map(|task| match task.sugov {
-                Some(policy) => format!("sugov:{}", self.policies[policy as usize].cpus[0]),
-                None => self.case.workload.tasks[task.spec as usize].name.clone(),
-            })
-            .collect();
+        outcome.task_names = (0..self.tasks.len() as u32).map(|task| self.task_name(task)).collect();
         outcome.fingerprint = self.fingerprint.value();
         outcome.subtract(before);
         outcome

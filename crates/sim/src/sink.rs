@@ -3,6 +3,7 @@
 //! For those who look at a run afterwards (data frames, charts). It holds everything in memory; a run that only needs
 //! metrics uses [`opplab_model::event::NullSink`], and one that only needs some tables asks for those.
 
+use opplab_model::decision::GrantLimit;
 use opplab_model::event::{Event, PlacementRule, Sink, TaskState};
 
 /// The values of one field, in event order.
@@ -39,12 +40,12 @@ impl Column {
 }
 
 /// Types that a column can hold.
-trait Value: Sized {
+pub(crate) trait Value: Sized {
     fn column(values: Vec<Self>) -> Column;
 }
 
 /// How a column's type is made of the event's field.
-trait Of<T> {
+pub(crate) trait Of<T> {
     fn of(field: T) -> Self;
 }
 
@@ -65,7 +66,7 @@ macro_rules! values {
     };
 }
 values! {
-    u8 => U8 from bool TaskState PlacementRule;
+    u8 => U8 from u8 bool TaskState PlacementRule GrantLimit;
     u32 => U32 from u16 u32;
     i32 => I32 from i32;
     u64 => U64 from u64;
@@ -81,11 +82,16 @@ pub struct Table {
     pub columns: Vec<(&'static str, Column)>,
 }
 
-// One line a table: the variant, the table's name, the fields and their column types.
+// First the enumeration whose variants become tables, the list of the tables' names, the type that keeps them. Then one
+// line a table: the variant, the table's name, the fields and their column types.
 macro_rules! tables {
-    ($($variant:ident = $name:ident { $($field:ident: $type:ty),* $(,)? })*) => {
-        /// Names of the tables, in the order of [`Event`]'s variants.
-        pub const TABLES: &[&str] = &[$(stringify!($name)),*];
+    (
+        $(#[$list_doc:meta])* $list:ident;
+        $(#[$keeper_doc:meta])* $keeper:ident($row:ident);
+        $($variant:ident = $name:ident { $($field:ident: $type:ty),* $(,)? })*
+    ) => {
+        $(#[$list_doc])*
+        pub const $list: &[&str] = &[$(stringify!($name)),*];
 
         $(
             #[derive(Debug, Default)]
@@ -106,19 +112,19 @@ macro_rules! tables {
             }
         )*
 
-        /// Keeps events as columns.
+        $(#[$keeper_doc])*
         #[derive(Debug, Default)]
-        pub struct Columns {
+        pub struct $keeper {
             $($name: $variant),*
         }
 
-        impl Columns {
+        impl $keeper {
             /// Keeps the tables of `names`; all if there is none.
             ///
             /// # Errors
-            /// The first name that is not in [`TABLES`].
+            /// The first name that is no table's.
             pub fn new(names: &[&str]) -> Result<Self, String> {
-                if let Some(unknown) = names.iter().find(|name| !TABLES.contains(name)) {
+                if let Some(unknown) = names.iter().find(|name| !$list.contains(name)) {
                     return Err((*unknown).to_owned());
                 }
                 let mut columns = Self::default();
@@ -126,7 +132,7 @@ macro_rules! tables {
                 Ok(columns)
             }
 
-            /// The tables that were asked for, in the order of [`TABLES`].
+            /// The tables that were asked for, in the order of their names' list.
             pub fn tables(self) -> Vec<Table> {
                 let mut tables = Vec::new();
                 $(if self.$name.keep {
@@ -134,12 +140,10 @@ macro_rules! tables {
                 })*
                 tables
             }
-        }
 
-        impl Sink for Columns {
-            fn event(&mut self, now_ns: u64, event: &Event) {
-                match *event {
-                    $(Event::$variant { $($field),* } => {
+            fn keep(&mut self, now_ns: u64, row: &$row) {
+                match *row {
+                    $($row::$variant { $($field),* } => {
                         if self.$name.keep {
                             self.$name.time_ns.push(now_ns);
                             $(self.$name.$field.push(<$type>::of($field));)*
@@ -150,8 +154,19 @@ macro_rules! tables {
         }
     };
 }
+pub(crate) use tables;
+
+impl Sink for Columns {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        self.keep(now_ns, event);
+    }
+}
 
 tables! {
+    /// Names of the tables, in the order of [`Event`]'s variants.
+    TABLES;
+    /// Keeps events as columns.
+    Columns(Event);
     SchedSwitch = sched_switch { cpu: u32, prev: u32, prev_state: u8, next: u32 }
     SchedWaking = sched_waking { cpu: u32, task: u32, target_cpu: u32 }
     SchedWakeupNew = sched_wakeup_new { cpu: u32, task: u32, target_cpu: u32 }

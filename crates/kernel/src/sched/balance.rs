@@ -973,6 +973,10 @@ pub struct Pass {
     pub continue_balancing: bool,
     /// Where tasks were pulled from last.
     pub src_cpu: Option<usize>,
+    /// What the last imbalance was of, for `explain`.
+    pub migration_type: MigrationType,
+    /// How large it was before tasks moved, for `explain`.
+    pub imbalance: i64,
 }
 
 /// An interval that met pinned tasks grows up to this, ms (`MAX_PINNED_INTERVAL`).
@@ -1011,7 +1015,13 @@ pub fn sched_balance_rq<H: BalanceHost>(
     let BalanceScratch { cpus, detached } = scratch;
     cpus.assign_and(sd.span, active);
     let mut env = LbEnv::new(sd, this_cpu, idle, state.nr_balance_failed, tunables.nr_migrate_break);
-    let mut pass = Pass { ld_moved: 0, continue_balancing: true, src_cpu: None };
+    let mut pass = Pass {
+        ld_moved: 0,
+        continue_balancing: true,
+        src_cpu: None,
+        migration_type: MigrationType::Load,
+        imbalance: 0,
+    };
     let mut moved_all = 0;
     let mut started_active = false;
 
@@ -1029,6 +1039,7 @@ pub fn sched_balance_rq<H: BalanceHost>(
         };
         env.src_cpu = src;
         pass.src_cpu = Some(src);
+        (pass.migration_type, pass.imbalance) = (env.migration_type, env.imbalance);
         moved_all = 0;
         env.flags.all_pinned = true;
         let src_nr_running = host.cpu(src).nr_running;

@@ -1,0 +1,280 @@
+//! Decision records and policies from outside: records leave a run as it is and add up; a re-written schedutil decides
+//! as the engine's own.
+
+mod common;
+
+use common::{juno_r2, periodic, ping_pong};
+use opplab_model::decision::{CODES, Decision, NONE};
+use opplab_model::event::{Event, NullSink, PlacementRule, Sink};
+use opplab_model::machine::{Cluster, CpuPlace, Machine};
+use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_model::testing::Swarm;
+use opplab_sim::hooks::{GovernorCpu, GovernorFacts, Hooks, PlacementFacts};
+use opplab_sim::{Case, GOVERNORS, run, run_with};
+
+/// Keeps all records, and the events that follow from them.
+#[derive(Default)]
+struct Records {
+    decisions: Vec<(u64, Decision)>,
+    requests: Vec<(u64, u32, u32)>,
+    /// Task, CPU and rule of each placement, with the number of records before it.
+    placements: Vec<(usize, u32, u32, PlacementRule)>,
+}
+
+impl Sink for Records {
+    const DECISIONS: bool = true;
+
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        match *event {
+            Event::FreqRequest { cpu, khz, .. } => self.requests.push((now_ns, cpu, khz)),
+            Event::Placement { task, cpu, rule, .. } => self.placements.push((self.decisions.len(), task, cpu, rule)),
+            _ => {}
+        }
+    }
+
+    fn decision(&mut self, now_ns: u64, decision: &Decision) {
+        self.decisions.push((now_ns, *decision));
+    }
+}
+
+fn juno(kernel: &str, driver: &str, nr: u32) -> Case {
+    let machine = juno_r2();
+    let workload = periodic(&machine, nr, 100, 1);
+    let energy_model = if driver == "scmi" { EnergyModelSource::Registered } else { EnergyModelSource::Artificial };
+    let policy = Policy { kernel: kernel.into(), driver: driver.into(), energy_model, ..Policy::default() };
+    Case { machine, workload, policy, seed: 1, duration_ns: 400_000_000 }
+}
+
+/// Two cores of two hardware threads.
+fn smt() -> Machine {
+    let mut machine = juno_r2();
+    let big = machine.clusters.remove(1);
+    machine.clusters = vec![Cluster { cpus: (0..4).collect(), ..big }];
+    let place = |cpu: u32| CpuPlace { cluster: 0, core: cpu / 2, llc: 0, node: 0, package: 0 };
+    machine.cpus = (0..4).map(place).collect();
+    machine
+}
+
+fn records(case: &Case) -> Records {
+    let mut records = Records::default();
+    run(case, &mut records).unwrap_or_else(|error| panic!("{error:?}"));
+    records
+}
+
+#[test]
+fn records_do_not_change_a_run() {
+    let swarm = Swarm {
+        nr_cpus_max: 16,
+        nr_tasks_max: 24,
+        governors: GOVERNORS.to_vec(),
+        duration_ns: (1_000_000, 40_000_000),
+        ..Swarm::default()
+    };
+    let mut nr_decisions = 0;
+    for seed in 0..20 {
+        let file = swarm.case(seed);
+        let case = Case {
+            machine: file.machine,
+            workload: file.workload,
+            policy: file.policy,
+            seed: file.seed,
+            duration_ns: file.duration_ns,
+        };
+        let mut records = Records::default();
+        assert_eq!(run(&case, &mut NullSink), run(&case, &mut records), "seed {seed}");
+        nr_decisions += records.decisions.len();
+    }
+    assert!(nr_decisions > 1_000, "{nr_decisions}");
+}
+
+/// Goal: from the recorded parts follow, by the kernel's formulas, the frequencies that the record holds.
+#[test]
+fn frequency_records_add_up() {
+    for (kernel, driver) in [("5.9", "scmi"), ("5.18", "scmi"), ("6.12", "scmi"), ("6.12", "cppc_cpufreq")] {
+        let case = juno(kernel, driver, 12);
+        let mut outcomes = [0; 5];
+        for (_, decision) in records(&case).decisions {
+            let Decision::Freq { outcome, util, max_cap, ref_khz, raw_khz, next_khz, wanted_khz, prev_khz, .. } =
+                decision
+            else {
+                continue;
+            };
+            let Decision::Freq { util_cfs, util_rt, util_dl, util_sum, wait_ns, policy_cpu, .. } = decision else {
+                continue;
+            };
+            outcomes[usize::from(outcome)] += 1;
+            assert_eq!(util_sum, (util_cfs + util_rt + util_dl).min(max_cap), "{kernel}: {decision:?}");
+            let raw = u64::from(util) * u64::from(ref_khz) / u64::from(max_cap);
+            // Before v5.14 the headroom is on the frequency, which rounds elsewhere.
+            let slack = if kernel == "5.9" { u64::from(ref_khz) / u64::from(max_cap) + 1 } else { 0 };
+            assert!(raw.abs_diff(raw_khz.into()) <= slack, "{kernel}: {raw} {decision:?}");
+            let opps = &case.machine.cluster_of(policy_cpu).opps;
+            if kernel != "5.9" && driver == "scmi" {
+                let above = opps.iter().map(|opp| opp.khz).find(|&khz| khz >= raw_khz);
+                assert_eq!(Some(wanted_khz), above.or(opps.last().map(|opp| opp.khz)), "{decision:?}");
+            }
+            match outcome {
+                1 => assert!(next_khz == prev_khz && wait_ns > 0, "{decision:?}"),
+                2 => assert!(next_khz == prev_khz && wanted_khz == next_khz, "{decision:?}"),
+                4 => assert!(next_khz != prev_khz && wanted_khz == next_khz, "{decision:?}"),
+                _ => {}
+            }
+        }
+        assert!(outcomes[1] > 10 && outcomes[2] > 10 && outcomes[4] > 10, "{kernel} {driver}: {outcomes:?}");
+    }
+}
+
+/// Goal: a wake-up's record says what the event says, an energy-aware one holds the cheapest candidate.
+#[test]
+fn placement_records_hold_the_choice() {
+    let case = juno("6.12", "scmi", 12);
+    let Records { decisions, placements, .. } = records(&case);
+    let (mut nr_eas, mut nr_sibling) = (0, 0);
+    let mut checked = 0;
+    for (before, task, cpu, rule) in placements {
+        // Moves by the balancer have no such record.
+        let Some((_, Decision::Placement { task: of, cpu: to, rule: by, eas_rule, sibling_rule, decision, .. })) =
+            before.checked_sub(1).map(|last| decisions[last])
+        else {
+            continue;
+        };
+        if (of, by) != (task, rule) {
+            continue;
+        }
+        checked += 1;
+        assert_eq!(to, cpu);
+        nr_sibling += u32::from(sibling_rule != NONE);
+        if by == PlacementRule::Eas {
+            nr_eas += 1;
+            let candidates = decisions[..before].iter().filter(|(_, other)| {
+                matches!(*other, Decision::Candidate { decision: number, cpu, .. } if number == decision && cpu == to)
+            });
+            // It stays where it is if nothing is to be gained (8: "stay") or it asks for nothing.
+            assert!(candidates.count() == 1 || eas_rule == 8 || eas_rule == 2, "{task} on {cpu}");
+        }
+    }
+    assert!(nr_eas > 50 && checked > 100, "{nr_eas} by energy of {checked}");
+    let case = Case { workload: ping_pong(8, 20_000), ..case };
+    nr_sibling += records(&case)
+        .decisions
+        .iter()
+        .filter(|(_, decision)| matches!(decision, Decision::Placement { sibling_rule, .. } if *sibling_rule != NONE))
+        .count() as u32;
+    assert!(nr_sibling > 100, "{nr_sibling}");
+}
+
+/// Goal: loads are compared with the imbalance_pct of the lowest domain that holds both CPUs: 110 among the threads of a
+/// core, 117 above.
+#[test]
+fn pulls_use_the_lowest_common_domain() {
+    let policy = Policy { governor: String::from("performance"), ..Policy::default() };
+    let mut seen: Vec<u32> = Vec::new();
+    let case = Case { machine: smt(), workload: ping_pong(6, 30_000), policy, seed: 1, duration_ns: 100_000_000 };
+    for (_, decision) in records(&case).decisions {
+        if let Decision::Placement { imbalance_pct, affine_rule, waker_cpu, prev_cpu, .. } = decision
+            && affine_rule != NONE
+        {
+            let same_core = waker_cpu / 2 == prev_cpu / 2;
+            assert_eq!(imbalance_pct, if same_core { 110 } else { 117 }, "{decision:?}");
+            seen.push(imbalance_pct);
+        }
+    }
+    assert!(seen.contains(&110) && seen.contains(&117), "{} pulls", seen.len());
+}
+
+#[test]
+fn every_code_has_a_word() {
+    for (column, words) in CODES {
+        assert!(words.len() < usize::from(NONE) && words.iter().all(|word| !word.is_empty()), "{column}");
+    }
+}
+
+/// schedutil's formula of v6.8 and later for a shared policy, written again with its rate limit.
+#[derive(Default)]
+struct Formula {
+    /// Of each policy by its first CPU: the last change, in ns.
+    last_ns: Vec<(u32, u64)>,
+}
+
+impl Formula {
+    fn perf(own: &GovernorCpu) -> u64 {
+        let util = (own.util_cfs_boost + own.util_rt + own.util_dl).min(own.capacity);
+        if own.rt_runnable && !own.uclamp_used {
+            return own.capacity;
+        }
+        (util + util / 4).min(own.capacity.min(own.uclamp_max)).max(own.uclamp_min)
+    }
+}
+
+impl Hooks for Formula {
+    fn governs(&self) -> bool {
+        true
+    }
+
+    fn freq_khz(&mut self, facts: &GovernorFacts) -> Result<Option<u32>, String> {
+        let policy = facts.cpus[0].cpu;
+        let known = self.last_ns.iter().position(|&(cpu, _)| cpu == policy);
+        let delay_ns = u64::from(facts.rate_limit_us) * 1000;
+        if known.is_some_and(|index| facts.time_ns - self.last_ns[index].1 < delay_ns) {
+            return Ok(None);
+        }
+        let util = facts.cpus.iter().map(Self::perf).max().unwrap_or(0);
+        let capacity = facts.cpus.iter().find(|own| own.cpu == facts.cpu).map_or(1, |own| own.capacity);
+        let raw = ((u64::from(facts.freq_ref_khz) * util / capacity) as u32).clamp(facts.min_khz, facts.max_khz);
+        let table = facts.table_khz.iter().copied();
+        let khz = table.clone().find(|&khz| khz >= raw).or(table.last()).unwrap_or(raw);
+        if khz != facts.requested_khz {
+            match known {
+                Some(index) => self.last_ns[index].1 = facts.time_ns,
+                None => self.last_ns.push((policy, facts.time_ns)),
+            }
+        }
+        Ok(Some(khz))
+    }
+}
+
+#[test]
+fn a_rewritten_schedutil_decides_alike() {
+    for driver in ["scmi", "cppc_cpufreq"] {
+        let case = juno("6.12", driver, 10);
+        let ours = records(&case);
+        let mut theirs = Records::default();
+        let outcome = run_with(&case, &mut theirs, &mut Formula::default()).unwrap_or_else(|error| panic!("{error:?}"));
+        let differ = ours.requests.iter().zip(&theirs.requests).position(|(own, other)| own != other);
+        let around = |requests: &[(u64, u32, u32)]| differ.map(|at| requests[at.saturating_sub(2)..=at].to_vec());
+        assert_eq!(around(&ours.requests), around(&theirs.requests), "{driver}");
+        assert_eq!(ours.requests.len(), theirs.requests.len(), "{driver}");
+        assert!(ours.requests.len() > 20, "{driver}: {}", ours.requests.len());
+        assert_eq!(run(&case, &mut NullSink).map(|own| own.fingerprint), Ok(outcome.fingerprint), "{driver}");
+    }
+}
+
+/// Puts every task on one CPU.
+struct OneCpu(u32);
+
+impl Hooks for OneCpu {
+    fn places(&self) -> bool {
+        true
+    }
+
+    fn select_cpu(&mut self, facts: &PlacementFacts) -> Result<Option<u32>, String> {
+        if facts.time_ns > 300_000_000 { Err(format!("{} is late", facts.name)) } else { Ok(Some(self.0)) }
+    }
+}
+
+#[test]
+fn a_placement_from_outside_is_followed_and_may_fail() {
+    let mut case = juno("6.12", "scmi", 4);
+    case.duration_ns = 200_000_000;
+    let mut sink = Records::default();
+    run_with(&case, &mut sink, &mut OneCpu(2)).unwrap_or_else(|error| panic!("{error:?}"));
+    let custom = sink.placements.iter().filter(|(.., rule)| *rule == PlacementRule::Custom);
+    assert!(custom.clone().all(|&(_, _, cpu, _)| cpu == 2));
+    assert!(custom.count() > 20);
+    let failed = |cpu: u32, duration_ns: u64| {
+        let case = Case { duration_ns, ..case.clone() };
+        run_with(&case, &mut NullSink, &mut OneCpu(cpu)).err().map(|error| error.0).unwrap_or_default()
+    };
+    assert!(failed(2, 400_000_000).contains("is late"));
+    assert!(failed(9, 1_000_000_000).contains("may not run on CPU 9"), "{}", failed(9, 1_000_000_000));
+}
