@@ -3,23 +3,36 @@
 //! ```text
 //!  sched_switch        who ran since the last switch, who waits, who sleeps
 //!  sched_wakeup[_new]  who became runnable, and where
-//!  sched_migrate_task  who moved while runnable
+//!  sched_migrate_task  who moved
+//!  sched_waking        what moves a task behind it is its wake-up; a sleeping task that moves without was moved by a balance
 //!  cpu_frequency       how fast the dilated clock runs (if the kernel knows the frequency)
 //! ```
-//! The clock is the trace clock: the kernel's run-queue clock is read a few microseconds before the event is written, which is
-//! the first source of error. The second is what happened before the trace: a task that was there already has an unknown
-//! history, which [`Sample::error_bound`] carries and which halves every 32 ms that its signal lives. The third: updates at
-//! ticks and load balances are not in these events, so roundings differ by a unit now and then.
+//! The clock is the trace clock: the kernel reads its own a few microseconds before the event is written.
 //!
-//! Not followed: task groups (each task counts in its CPU's root queue; its load is that of its own weight), interrupt time
-//! taken off the task clock, delayed dequeues (v6.12: a sleeping task may count as runnable a little longer).
+//! # The error bound
+//! [`Sample::error_bound`] says by how much `util_avg` may be wrong for what the events do not tell; it halves every 32 ms that the
+//! signal lives, as all errors do:
+//! - the history before the trace: all of the signal;
+//! - what a new task begins with: half of the CPU (the queue of its group is not in the trace);
+//! - an idle CPU counts a woken task as running from its wake-up on, unless a tick came in between: the time from one to the other;
+//! - a running task is preempted at the clock of a wake-up or of a tick: the time from the last wake-up to the switch;
+//! - a sleeping task leaves a busy queue as of its last tick: half a tick ([`TICK_NS`]);
+//! - a task that moves brings its own bound along.
+//!
+//! Not in it: interrupts' time (taken off the task clock), the time from a dequeue to `sched_switch` (a new-idle balance) where the trace
+//! lacks `sched_update_nr_running_tp`, frequencies before their first event, a virtual CPU that its host stops, and roundings: updates at ticks
+//! and balances are not in these events, so results differ by a unit now and then.
+//!
+//! Not followed: task groups (each task counts in its CPU's root queue; its load is that of its own weight), and the part of a
+//! delayed dequeue (v6.12) that only `load_avg` and `runnable_avg` see.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::pelt::{
-    HalfLife, HalfLife32, SchedAvg, SeFacts, update_dl_rq_load_avg, update_load_avg_se, update_rt_rq_load_avg,
+    HalfLife, HalfLife32, SchedAvg, SeFacts, get_pelt_divider, update_dl_rq_load_avg, update_load_avg_se,
+    update_rt_rq_load_avg,
 };
 use opplab_kernel::sched::attach::{
     CfsAvg, CfsFacts, LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg,
@@ -65,7 +78,7 @@ pub struct Sample {
     pub load_avg: u64,
     /// Estimated utilisation.
     pub util_est: u32,
-    /// By how much `util_avg` may be wrong for what happened before the trace.
+    /// By how much `util_avg` may be wrong: see the module.
     pub error_bound: u64,
 }
 
@@ -103,7 +116,7 @@ impl Class {
 struct Task {
     pid: i32,
     avg: SchedAvg,
-    /// What remains of a history that is not known, as the signal of a task that always ran until then.
+    /// What is not known of the signal: at first a task that always ran until then.
     unknown: SchedAvg,
     weight: u64,
     class: Class,
@@ -111,6 +124,10 @@ struct Task {
     on_rq: bool,
     /// Counts in its queue's averages.
     attached: bool,
+    /// It was seen on a CPU before this one.
+    moved: bool,
+    /// It is being woken (`sched_waking` came, its wake-up not yet).
+    waking: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -123,6 +140,10 @@ struct Cpu {
     dl: SchedAvg,
     /// Place of the running task; `None` for the idle task.
     curr: Option<usize>,
+    /// PELT's now when the running task (or another) left the queue, within the pass through the scheduler that is under way.
+    left: Option<u64>,
+    /// When a task joined the queue last since the last switch.
+    joined_ns: Option<u64>,
     load_weight: u64,
     nr_runnable: u64,
     freq_khz: u32,
@@ -143,10 +164,31 @@ fn always_ran<H: HalfLife>(now: u64, capacity: u64) -> SchedAvg {
     SchedAvg { last_update_time: now, util_sum, util_avg, ..SchedAvg::default() }
 }
 
+/// A busy CPU's queue is updated at each tick, which the trace does not show: HZ=250.
+pub const TICK_NS: u64 = 4_000_000;
+
+/// How much a signal of `size` can change in `ns` of PELT's time: half of it in 32 ms, at first 0.0217 of it a ms; to the nearest unit.
+fn change_in(size: u64, ns: u64) -> u64 {
+    size.min((size.min(1024) * ns.min(1 << 30) * 217 / 1_000_000_000 + 5) / 10)
+}
+
+/// `util_avg` with the open period: the kernel computes it when a period ends, but when its periods end is not in a trace.
+fn open_period<H: HalfLife>(avg: &SchedAvg) -> u64 {
+    u64::from(avg.util_sum / get_pelt_divider::<H>(avg))
+}
+
+/// Adds to what is not known.
+fn widen<H: HalfLife>(unknown: &mut SchedAvg, units: u64) {
+    unknown.util_avg = (unknown.util_avg + units).min(1024);
+    unknown.util_sum = (u64::from(get_pelt_divider::<H>(unknown)) * unknown.util_avg) as u32;
+}
+
 const NOT_RUNNING: SeFacts = SeFacts { weight: 1 << 20, on_rq: false, runnable: 0, running: false };
 
 /// How a runnable task is told from a sleeping one: the states are the low eight bits, above are marks.
 const TASK_STATES: u64 = 0xff;
+/// `EXIT_DEAD` and `EXIT_ZOMBIE`: a switch in these is a task's last.
+const TASK_DEAD: u64 = 0x30;
 
 /// Rebuilds the signals; feed it with events in time order, as a [`Sink`] or by its methods.
 pub struct PeltReplay<S, H = HalfLife32> {
@@ -157,6 +199,8 @@ pub struct PeltReplay<S, H = HalfLife32> {
     by_small_pid: Vec<u32>,
     samples: S,
     offset_ns: i64,
+    /// The trace has `sched_waking`.
+    wakings: bool,
     roles: Vec<Option<Box<Role>>>,
     half_life: std::marker::PhantomData<H>,
 }
@@ -171,6 +215,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             by_small_pid: vec![0; 1 << 16],
             samples,
             offset_ns,
+            wakings: false,
             roles: Vec::new(),
             half_life: std::marker::PhantomData,
         };
@@ -188,6 +233,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             rt: SchedAvg::default(),
             dl: SchedAvg::default(),
             curr: None,
+            left: None,
+            joined_ns: None,
             load_weight: 0,
             nr_runnable: 0,
             freq_khz,
@@ -237,7 +284,18 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let unknown = always_ran::<H>(now, capacity);
         let class = Class::of_prio(prio);
         let place = self.tasks.len();
-        self.tasks.push(Task { pid, avg, unknown, weight, class, cpu, on_rq: false, attached: false });
+        self.tasks.push(Task {
+            pid,
+            avg,
+            unknown,
+            weight,
+            class,
+            cpu,
+            on_rq: false,
+            attached: false,
+            moved: false,
+            waking: false,
+        });
         match self.by_small_pid.get_mut(pid as usize) {
             Some(small) => *small = place as u32 + 1,
             None => {
@@ -321,20 +379,30 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         }
     }
 
+    /// Puts the task into its queue's averages; the queue must be up to date.
+    fn attach(&mut self, place: usize, cpu: usize) {
+        let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
+        if task.class == Class::Fair && !task.attached {
+            rq.cfs.attach::<H>(&mut task.avg, task.weight);
+            task.unknown.last_update_time = task.avg.last_update_time;
+            task.attached = true;
+            if task.moved {
+                // What is not known of the task is not known of its new queue, too.
+                task.unknown.period_contrib = rq.unknown.period_contrib;
+                rq.unknown.util_avg = rq.unknown.util_avg.wrapping_add(task.unknown.util_avg);
+                rq.unknown.util_sum = rq.unknown.util_sum.saturating_add(task.unknown.util_sum);
+            }
+        }
+    }
+
     fn enqueue(&mut self, place: usize, cpu: usize) {
+        self.attach(place, cpu);
         let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
         task.cpu = cpu;
-        if task.class == Class::Fair {
-            if !task.attached {
-                rq.cfs.attach::<H>(&mut task.avg, task.weight);
-                task.unknown.last_update_time = task.avg.last_update_time;
-                task.attached = true;
-            }
-            if !task.on_rq {
-                rq.load_weight = rq.load_weight.saturating_add(task.weight);
-                rq.nr_runnable += 1;
-                util_est_enqueue(&mut rq.cfs.avg, &task.avg);
-            }
+        if task.class == Class::Fair && !task.on_rq {
+            rq.load_weight = rq.load_weight.saturating_add(task.weight);
+            rq.nr_runnable += 1;
+            util_est_enqueue(&mut rq.cfs.avg, &task.avg);
         }
         task.on_rq = true;
     }
@@ -356,6 +424,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         self.update_task(place, now, false);
         let task = &mut self.tasks[place];
         if std::mem::take(&mut task.attached) {
+            task.moved = true;
             self.cpus[task.cpu].cfs.detach::<H>(&task.avg, task.weight);
         }
     }
@@ -390,23 +459,55 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         self.samples.sample(&sample);
     }
 
+    /// The time of the run queue's clock in the pass through the scheduler that ends with this switch.
+    ///
+    /// A task that joins the queue of an idle CPU is to run at once, so the following `schedule()` skips its update of the clock
+    /// (core.c:wakeup_preempt(), rq_clock_skip_update(), v6.12): the time until the switch, idle exit for the most part, counts as
+    /// the task's. Whether a running task was preempted by a wake-up (then it is so, too) or by a tick is not in the trace.
+    /// How long ago it joined is a second result: the switch may have happened at any time in between.
+    fn schedule_time(&mut self, cpu: usize, time_ns: u64, prev_state: u64) -> (u64, u64) {
+        let rq = &mut self.cpus[cpu];
+        match rq.joined_ns.take() {
+            Some(joined_ns) if rq.curr.is_none() => (joined_ns, time_ns.saturating_sub(joined_ns)),
+            Some(joined_ns) if prev_state & TASK_STATES == 0 => (time_ns, time_ns.saturating_sub(joined_ns)),
+            _ => (time_ns, 0),
+        }
+    }
+
     /// `sched_switch`.
     pub fn switch(&mut self, time_ns: u64, cpu: u32, prev: (i32, i64), prev_state: u64, next: (i32, i64)) {
         let cpu = self.cpu_place(cpu);
-        let now = self.update_cpu(cpu, time_ns);
+        let (schedule_ns, slack_ns) = self.schedule_time(cpu, time_ns, prev_state);
+        let now = self.update_cpu(cpu, schedule_ns);
+        let slack = change_in(1024, slack_ns * self.cpus[cpu].facts.capacity / 1024);
+        if slack_ns > 0 && prev.0 == 0 {
+            widen::<H>(&mut self.cpus[cpu].unknown, slack);
+        }
         if prev.0 != 0 {
             let place = self.task(prev.0, prev.1, cpu);
             if self.cpus[cpu].curr != Some(place) {
                 // It ran before the trace, or its switch was lost.
                 self.enqueue(place, cpu);
             }
-            self.update_task(place, now, true);
+            let sleeps = prev_state & TASK_STATES != 0;
+            match self.cpus[cpu].left.take() {
+                // It ran until it left the queue; a new-idle balance may have taken the time from then to here.
+                Some(left) if sleeps => self.update_task(place, left.min(now), true),
+                _ => self.update_task(place, now, true),
+            }
             // A CPU does not idle while a task is runnable on it, whatever an old kernel's state bits mean.
-            if prev_state & TASK_STATES != 0 || (next.0 == 0 && prev_state != 0 && self.cpus[cpu].nr_runnable == 1) {
+            if sleeps || (next.0 == 0 && prev_state != 0 && self.cpus[cpu].nr_runnable == 1) {
                 self.dequeue(place, true);
             }
+            if prev_state & TASK_DEAD != 0 && std::mem::take(&mut self.tasks[place].attached) {
+                // core.c:finish_task_switch(), fair.c:task_dead_fair(), v6.12: it leaves like a sleeping task that moves away.
+                let task = &mut self.tasks[place];
+                self.cpus[cpu].cfs.remove::<H>(&mut task.avg, task.weight);
+            }
+            widen::<H>(&mut self.tasks[place].unknown, slack);
             self.tell_task(place, time_ns);
         }
+        self.cpus[cpu].left = None;
         let next_place = (next.0 != 0).then(|| self.task(next.0, next.1, cpu));
         if let Some(place) = next_place {
             if self.tasks[place].cpu != cpu && self.tasks[place].attached {
@@ -416,6 +517,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             self.update_task(place, now, false);
             // A wake-up that is not in the trace.
             self.enqueue(place, cpu);
+            widen::<H>(&mut self.tasks[place].unknown, slack);
             self.tell_task(place, time_ns);
         } else {
             let rq = &mut self.cpus[cpu];
@@ -425,11 +527,35 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         self.tell_cpu(cpu, time_ns);
     }
 
+    /// `sched_update_nr_running_tp` of a CPU's queue, where a trace has it: a running task that sleeps leaves its queue here, some
+    /// time before `sched_switch` tells.
+    ///
+    /// `by_cpu` is the CPU that wrote the event. Only when no other task is left (`nr` is 0) does it take long, because the
+    /// CPU then looks for work elsewhere first.
+    pub fn nr_running(&mut self, time_ns: u64, by_cpu: u32, cpu: u32, change: i64, nr: u64) {
+        let cpu_left = cpu;
+        let cpu = self.cpu_place(cpu);
+        if change < 0 && nr == 0 && by_cpu == cpu_left && self.cpus[cpu].curr.is_some() {
+            let now = self.update_cpu(cpu, time_ns);
+            self.cpus[cpu].left = Some(now);
+        }
+    }
+
+    /// `sched_waking`: what moves the task before its wake-up is the wake-up; what moves a sleeping task without is a load balance,
+    /// which takes tasks whose dequeue was delayed.
+    pub fn waking(&mut self, pid: i32) {
+        self.wakings = true;
+        if let Some(place) = self.find(pid) {
+            self.tasks[place].waking = true;
+        }
+    }
+
     /// `sched_wakeup`; `new` for `sched_wakeup_new`.
     pub fn wakeup(&mut self, time_ns: u64, pid: i32, prio: i64, cpu: u32, new: bool) {
         let cpu = self.cpu_place(cpu);
         let now = self.update_cpu(cpu, time_ns);
         let place = self.task(pid, prio, cpu);
+        self.tasks[place].waking = false;
         if new && !self.tasks[place].on_rq {
             let rq = &self.cpus[cpu];
             let task = &mut self.tasks[place];
@@ -439,6 +565,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             task.avg.last_update_time = now;
             // What it starts with depends on the queue of its group, which is not in the trace: up to half of the CPU.
             task.unknown = always_ran::<H>(now, rq.facts.capacity / 2);
+            task.moved = true;
         } else if self.tasks[place].attached && self.tasks[place].cpu != cpu {
             // Its migration is not in the trace.
             self.leave_asleep(place, time_ns);
@@ -446,6 +573,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             self.update_task(place, now, false);
         }
         self.enqueue(place, cpu);
+        self.cpus[cpu].joined_ns = Some(time_ns);
         self.tell_task(place, time_ns);
         self.tell_cpu(cpu, time_ns);
     }
@@ -461,6 +589,11 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         if self.tasks[place].on_rq {
             self.move_task(place, dest, time_ns);
             self.enqueue(place, dest);
+            self.cpus[dest].joined_ns = Some(time_ns);
+            self.tell_cpu(dest, time_ns);
+        } else if self.wakings && !self.tasks[place].waking && self.tasks[place].attached {
+            self.move_task(place, dest, time_ns);
+            self.attach(place, dest);
             self.tell_cpu(dest, time_ns);
         } else {
             self.leave_asleep(place, time_ns);
@@ -471,12 +604,18 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     /// A sleeping task leaves its queue: it catches up with the queue's last update only, and with the idle time since if the CPU
     /// idles; the queue learns of it at its next update (fair.c:migrate_task_rq_fair(), v6.12).
     fn leave_asleep(&mut self, place: usize, time_ns: u64) {
-        let sched_clock = self.clock_ns(self.tasks[place].cpu, time_ns);
-        let task = &mut self.tasks[place];
-        if !std::mem::take(&mut task.attached) {
+        if !self.tasks[place].attached {
             return;
         }
-        let rq = &mut self.cpus[task.cpu];
+        let cpu = self.tasks[place].cpu;
+        let sched_clock = self.clock_ns(cpu, time_ns);
+        let busy = self.cpus[cpu].curr.is_some();
+        if busy {
+            // Its last update was the last tick: half a period ago, or a little more or less.
+            self.update_cpu(cpu, time_ns.saturating_sub(TICK_NS / 2));
+        }
+        let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
+        (task.attached, task.moved) = (false, true);
         let lag = LagFacts {
             is_idle: rq.curr.is_none(),
             throttled_pelt_idle: 0,
@@ -489,6 +628,11 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         migrate_se_pelt_lag::<H>(&mut task.avg, task.weight, &lag);
         if task.unknown.util_avg != 0 {
             sync_entity_load_avg::<H>(&mut task.unknown, task.weight, &rq.cfs.avg);
+        }
+        if busy {
+            let slack = change_in(task.avg.util_avg, TICK_NS / 2);
+            widen::<H>(&mut task.unknown, slack);
+            widen::<H>(&mut rq.unknown, slack);
         }
     }
 
@@ -572,7 +716,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         }
     }
 
-    /// A CPU's root queue at `time_ns`, without changing anything; `None` if nothing happened there yet.
+    /// A CPU's root queue at `time_ns` with the part of a period that is open, without changing anything; `None` if nothing happened there yet.
     pub fn peek_cpu(&self, cpu: u32, time_ns: u64) -> Option<Sample> {
         let place = cpu as usize;
         let rq = self.cpus.get(place).filter(|rq| rq.started)?;
@@ -595,7 +739,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             time_ns,
             cpu,
             pid: None,
-            util_avg: cfs.avg.util_avg,
+            util_avg: open_period::<H>(&cfs.avg),
             runnable_avg: cfs.avg.runnable_avg,
             load_avg: cfs.avg.load_avg,
             util_est: cfs.avg.util_est,
@@ -603,7 +747,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         })
     }
 
-    /// A task's signal at `time_ns`, without changing anything; `None` if the task was never seen.
+    /// A task's signal at `time_ns` with the part of a period that is open, without changing anything; `None` if the task was never seen.
     pub fn peek_task(&self, pid: i32, time_ns: u64) -> Option<Sample> {
         let task = &self.tasks[self.find(pid)?];
         let mut copy = task.clone();
@@ -627,7 +771,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             time_ns,
             cpu: copy.cpu as u32,
             pid: Some(pid),
-            util_avg: copy.avg.util_avg,
+            util_avg: open_period::<H>(&copy.avg),
             runnable_avg: copy.avg.runnable_avg,
             load_avg: copy.avg.load_avg,
             util_est: task_util_est_masked(&copy.avg),
@@ -650,6 +794,10 @@ enum Role {
     Frequency(Places<2>),
     /// pid.
     Free(Places<1>),
+    /// pid.
+    Waking(Places<1>),
+    /// cpu, change, nr (also called nr_running).
+    NrRunning(Places<3>),
     /// cpu, clock, clock_task, clock_pelt, lost.
     Clocks(Places<5>),
 }
@@ -667,14 +815,22 @@ impl Role {
             "sched_migrate_task" => Role::Migrate(Places::new(schema, ["pid", "prio", "dest_cpu"])),
             "cpu_frequency" => Role::Frequency(Places::new(schema, ["state", "cpu_id"])),
             "sched_process_free" => Role::Free(Places::new(schema, ["pid"])),
+            "sched_waking" => Role::Waking(Places::new(schema, ["pid"])),
+            "nr_running"
+            | "sched_update_nr_running"
+            | "sched_update_nr_running_tp"
+            | "lisa__sched_update_nr_running" => {
+                let nr = if schema.field_index("nr").is_some() { "nr" } else { "nr_running" };
+                Role::NrRunning(Places::new(schema, ["cpu", "change", nr]))
+            }
             // Any record of a run queue's clocks: probes on __update_load_avg_cfs_rq() and the like.
             _ => Role::Clocks(Places::new(schema, ["cpu", "clock", "clock_task", "clock_pelt", "lost"])),
         };
         let complete = match &role {
             Role::Switch(places) | Role::Clocks(places) => places.has(5),
-            Role::Wakeup(places, _) | Role::Migrate(places) => places.has(3),
+            Role::Wakeup(places, _) | Role::Migrate(places) | Role::NrRunning(places) => places.has(3),
             Role::Frequency(places) => places.has(2),
-            Role::Free(places) => places.has(1),
+            Role::Free(places) | Role::Waking(places) => places.has(1),
             Role::Other => true,
         };
         if complete { role } else { Role::Other }
@@ -703,6 +859,10 @@ impl<S: Samples, H: HalfLife> Sink for PeltReplay<S, H> {
             Role::Migrate(p) => self.migrate(time, p.get(event, 0) as i32, p.get(event, 1), p.get(event, 2) as u32),
             Role::Frequency(p) => self.frequency(time, p.get(event, 1) as u32, p.get(event, 0) as u32),
             Role::Free(p) => self.exit(time, p.get(event, 0) as i32),
+            Role::Waking(p) => self.waking(p.get(event, 0) as i32),
+            Role::NrRunning(p) => {
+                self.nr_running(time, event.cpu, p.get(event, 0) as u32, p.get(event, 1), p.get(event, 2) as u64);
+            }
             Role::Clocks(p) => {
                 let get = |nth: usize| p.get(event, nth) as u64;
                 self.clocks(time, get(0) as u32, get(1), get(2), get(3), get(4));

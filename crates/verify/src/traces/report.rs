@@ -122,11 +122,12 @@ impl RecordingReport {
         let exact = error.differences.partition_point(|&difference| difference <= limit) as u64;
         let at = |percent| error.percentile(percent).unwrap_or(0);
         let note = format!(
-            "within {limit} of 1024; p50 {} p99 {} max {}; {} samples with an unknown history",
+            "within {limit} of 1024; p50 {} p99 {} max {}; {} not compared: may be wrong by more than that; {} outside of their bound",
             at(50),
             at(99),
             at(100),
-            error.unknown
+            error.unknown,
+            error.beyond
         );
         self.kinds.insert(kind, KindCount { exact, total, note: Some(note), ..KindCount::default() });
     }

@@ -1,17 +1,29 @@
 //! Signals from scheduling events alone, against the kernel's own samples.
 //!
-//! [`PeltReplay`] gets `sched_switch`, `sched_wakeup`, `sched_wakeup_new`, `sched_migrate_task` and `cpu_frequency` and nothing
-//! else: no clock, no state of the kernel. At each `pelt_se` and `pelt_cfs` record of a task or a root queue its `util_avg` is
-//! compared with the recorded one. Compared are signals to which what happened before the trace adds at most
-//! [`KNOWN_WITHIN`] units.
+//! [`PeltReplay`] gets `sched_switch`, `sched_waking`, `sched_wakeup`, `sched_wakeup_new`, `sched_migrate_task`, `cpu_frequency` and, where
+//! a recording has it, `sched_update_nr_running_tp`, and nothing else: no clock, no state of the kernel. At each `pelt_se` and
+//! `pelt_cfs` record of a task or a root queue its `util_avg` is compared with the recorded one. A signal counts when the bound that
+//! the replay states for it is at most [`KNOWN_WITHIN`] units; how many of all samples lie outside of their own bound is counted
+//! too.
+//!
+//! What is left has these causes, in the order of their weight in the recordings of emulated machines:
+//! - the emulator (or the host) stops a virtual CPU between the reading of its clock and the event, by milliseconds;
+//! - whether a wake-up or a tick preempted a running task, and whether a tick came between a wake-up and the idle CPU's switch;
+//! - the tick that updated a busy queue last before a sleeping task left it for another;
+//! - some microseconds of delay of each event, which add up over hundreds of switches;
+//! - phases of 1024 us, of which the replay does not know when they begin.
 
 use opplab_kernel::pelt::HalfLife32;
 use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample};
 
 use super::input::{Ev, Kind, Recording};
 
-/// A signal counts when its unknown history is worth no more than this, in units of 1024.
-pub const KNOWN_WITHIN: u64 = 2;
+/// A signal counts when its stated error bound is no more than this, in units of 1024.
+pub const KNOWN_WITHIN: u64 = 8;
+
+/// What the bound does not hold: roundings, updates at other moments than the kernel's, and the microseconds between the
+/// clock's reading and the record.
+const ROUNDING: u64 = 4;
 
 /// Differences of `util_avg` in units of 1024.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,6 +32,8 @@ pub struct SignalError {
     pub differences: Vec<u64>,
     /// Samples that were not compared because what happened before the trace still counts.
     pub unknown: u64,
+    /// Samples, compared or not, that differ by more than their bound.
+    pub beyond: u64,
 }
 
 impl SignalError {
@@ -58,27 +72,80 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
             }
         })
         .collect();
-    let mut replay: PeltReplay<_, HalfLife32> = PeltReplay::new(&cpus, 0, |_: &Sample| {});
+    let mut replay: Replay = PeltReplay::new(&cpus, 0, drop_sample);
     let mut signals = Signals::default();
+    // By executing CPU: the samples of the pass through the scheduler that is under way.
+    let mut pending: Vec<Vec<Pending>> = vec![Vec::new(); machine.n_cpus];
     for ev in recording.events.iter() {
-        match ev.kind() {
-            Kind::PeltSe => {
-                let _ = sample(&ev, &replay, &mut signals);
-            }
-            Kind::PeltCfs => {
-                let _ = queue_sample(&ev, &replay, group_queues, &mut signals);
-            }
+        let sample = match ev.kind() {
+            Kind::PeltSe => task_sample(&ev, &replay),
+            Kind::PeltCfs => queue_sample(&ev, &replay, group_queues),
             _ => {
-                let _ = feed(&ev, &mut replay);
+                let fed = feed(&ev, &mut replay).is_some();
+                // These come in the midst of a pass.
+                let scheduling = fed && !matches!(ev.kind(), Kind::NrRunning | Kind::SchedWaking | Kind::CpuFrequency);
+                if let Some(waiting) = pending.get_mut(ev.cpu()).filter(|_| scheduling) {
+                    waiting.drain(..).for_each(|sample| sample.settle(&replay, ev.time_ns(), &mut signals));
+                }
+                None
             }
+        };
+        if let (Some(sample), Some(waiting)) = (sample, pending.get_mut(ev.cpu())) {
+            // Attach, detach and moves between groups show steps of one change: the last at a moment of the clock counts.
+            waiting.retain(|other| (other.of, other.clock) != (sample.of, sample.clock));
+            waiting.push(sample);
         }
     }
+    let left = pending.into_iter().flatten();
+    left.for_each(|sample| sample.settle(&replay, u64::MAX, &mut signals));
     signals.tasks.differences.sort_unstable();
     signals.queues.differences.sort_unstable();
     signals
 }
 
-fn feed<S: opplab_trace::signals::pelt::Samples>(ev: &Ev<'_>, replay: &mut PeltReplay<S, HalfLife32>) -> Option<()> {
+type Replay = PeltReplay<fn(&Sample), HalfLife32>;
+
+fn drop_sample(_: &Sample) {}
+
+/// Events of one pass through the scheduler are written within this time of each other.
+const PASS_NS: u64 = 100_000;
+
+/// A record of the kernel that waits for the end of its pass.
+///
+/// An event tells of a change after it was made: a task is in its queue's averages some microseconds before `sched_wakeup`.
+/// So a record is compared with the signal before the next scheduling event of the CPU that wrote it, and, where that event
+/// belongs to the same pass, with the one after; the nearer counts.
+#[derive(Debug, Clone)]
+struct Pending {
+    of: Result<i32, u32>,
+    time_ns: u64,
+    /// `last_update_time` of the signal.
+    clock: u64,
+    kernel: u64,
+    before: Sample,
+}
+
+impl Pending {
+    fn settle(self, replay: &Replay, event_ns: u64, signals: &mut Signals) {
+        let error = if self.of.is_ok() { &mut signals.tasks } else { &mut signals.queues };
+        let after = (event_ns.wrapping_sub(self.time_ns) < PASS_NS).then(|| match self.of {
+            Ok(pid) => replay.peek_task(pid, event_ns),
+            Err(cpu) => replay.peek_cpu(cpu, event_ns),
+        });
+        let after = after.flatten().unwrap_or(self.before);
+        let difference = |sample: &Sample| sample.util_avg.abs_diff(self.kernel);
+        let (difference, bound) =
+            (difference(&self.before).min(difference(&after)), self.before.error_bound.max(after.error_bound));
+        error.beyond += u64::from(difference > bound + ROUNDING);
+        if bound > KNOWN_WITHIN {
+            error.unknown += 1;
+        } else {
+            error.differences.push(difference);
+        }
+    }
+}
+
+fn feed(ev: &Ev<'_>, replay: &mut Replay) -> Option<()> {
     let time = ev.time_ns();
     // The trace shows some priorities without their sign.
     let prio = |name: &str| ev.get(name).map(|prio| i64::from(prio as i32));
@@ -93,43 +160,29 @@ fn feed<S: opplab_trace::signals::pelt::Samples>(ev: &Ev<'_>, replay: &mut PeltR
             let new = ev.kind() == Kind::SchedWakeupNew;
             replay.wakeup(time, pid("pid")?, prio("prio")?, ev.u("target_cpu")? as u32, new);
         }
+        Kind::SchedWaking => replay.waking(pid("pid")?),
+        Kind::NrRunning => {
+            replay.nr_running(time, ev.cpu() as u32, ev.u("cpu")? as u32, ev.get("change")?, ev.u("nr")?);
+        }
         Kind::SchedMigrateTask => replay.migrate(time, pid("pid")?, prio("prio")?, ev.u("dest_cpu")? as u32),
         Kind::CpuFrequency => replay.frequency(time, ev.u("cpu_id")? as u32, ev.u("state")? as u32),
-        _ => {}
+        _ => return None,
     }
     Some(())
 }
 
-fn count(error: &mut SignalError, ours: &Sample, kernel: u64) {
-    if ours.error_bound <= KNOWN_WITHIN {
-        error.differences.push(ours.util_avg.abs_diff(kernel));
-    } else {
-        error.unknown += 1;
-    }
+fn task_sample(ev: &Ev<'_>, replay: &Replay) -> Option<Pending> {
+    let pid = ev.get("pid").filter(|&pid| pid > 0)? as i32;
+    let _queued = ev.get("on_rq").filter(|&on_rq| on_rq != 0)?;
+    let before = replay.peek_task(pid, ev.time_ns())?;
+    Some(Pending { of: Ok(pid), time_ns: ev.time_ns(), clock: ev.u("lut")?, kernel: ev.u("util_avg")?, before })
 }
 
-fn sample<S: opplab_trace::signals::pelt::Samples>(
-    ev: &Ev<'_>,
-    replay: &PeltReplay<S, HalfLife32>,
-    signals: &mut Signals,
-) -> Option<()> {
-    let pid = ev.get("pid")? as i32;
-    if pid > 0 && ev.get("on_rq")? != 0 {
-        let ours = replay.peek_task(pid, ev.time_ns())?;
-        count(&mut signals.tasks, &ours, ev.u("util_avg")?);
+fn queue_sample(ev: &Ev<'_>, replay: &Replay, group_queues: &[u64]) -> Option<Pending> {
+    if group_queues.binary_search(&ev.u("cfs")?).is_ok() {
+        return None;
     }
-    Some(())
-}
-
-fn queue_sample<S: opplab_trace::signals::pelt::Samples>(
-    ev: &Ev<'_>,
-    replay: &PeltReplay<S, HalfLife32>,
-    group_queues: &[u64],
-    signals: &mut Signals,
-) -> Option<()> {
-    if group_queues.binary_search(&ev.u("cfs")?).is_err() {
-        let ours = replay.peek_cpu(ev.u("cpu")? as u32, ev.time_ns())?;
-        count(&mut signals.queues, &ours, ev.u("util_avg")?);
-    }
-    Some(())
+    let cpu = ev.u("cpu")? as u32;
+    let before = replay.peek_cpu(cpu, ev.time_ns())?;
+    Some(Pending { of: Err(cpu), time_ns: ev.time_ns(), clock: ev.u("lut")?, kernel: ev.u("util_avg")?, before })
 }
