@@ -234,8 +234,8 @@ pub struct Machine {
     pub floor_uw: u64,
     /// Speed of a hardware thread while its sibling is busy, in 1/1024 of its speed alone.
     pub smt_yield: u32,
-    /// True for an emulated machine in which k busy CPUs share one instruction stream (each runs at 1/k speed,
-    /// whatever its frequency or capacity).
+    /// True for an emulated machine in which the CPUs share one instruction stream, whatever their frequency or capacity:
+    /// one executes at a time, the others stand still. See crate `sim`, `stream.rs`, for who.
     pub shared_stream: bool,
     /// Which processor it is, where that is known.
     pub processor: Option<Processor>,

@@ -21,6 +21,7 @@ mod queue;
 mod sched;
 mod setup;
 pub mod sink;
+mod stream;
 pub mod study;
 mod task;
 mod topology;
