@@ -71,7 +71,11 @@ pub(crate) fn read(tree: &SysTree, folder: &str, facts: &mut Facts) -> Result<()
         }
         if let Some(policy) = facts.policies.values_mut().find(|policy| policy.cpus.contains(&first)) {
             policy.em_flags = Some(flags);
-            if flags & ARTIFICIAL == 0 {
+            if flags & ARTIFICIAL != 0 && policy.opps.is_empty() {
+                // The driver has no table: the model's states are the frequencies that anyone named.
+                policy.opps = states;
+                facts.tell("opps", format!("{path}/ps:*"));
+            } else if flags & ARTIFICIAL == 0 {
                 merge(policy, states);
                 facts.tell("opp power", format!("{path}/ps:*/power"));
             }

@@ -272,8 +272,8 @@ pub struct Machine {
     pub smt_power: u32,
     /// Whether a cluster state is entered only when all clusters of the machine may enter theirs (sockets of one fabric).
     pub cluster_idle_together: bool,
-    /// True for an emulated machine in which k busy CPUs share one instruction stream (each runs at 1/k speed,
-    /// whatever its frequency or capacity).
+    /// True for an emulated machine in which the CPUs share one instruction stream, whatever their frequency or capacity:
+    /// one executes at a time, the others stand still. See crate `sim`, `stream.rs`, for who.
     pub shared_stream: bool,
     /// Which processor it is, where that is known.
     pub processor: Option<Processor>,

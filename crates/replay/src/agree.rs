@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use opplab_model::event::TaskIdx;
-use opplab_model::rtapp::{CompileOptions, ParseOptions, Repeats, parse};
+use opplab_model::rtapp::{CompileOptions, Loop, ParseOptions, Repeats, parse};
 use opplab_model::workload::Workload;
 use opplab_sim::{Case, run};
 
 use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
-use crate::measure::{Measured, distance_per_100k, measure, shares_per_100k};
+use crate::measure::{Measured, PolicyTimes, distance_per_100k, measure, shares_per_100k};
+use crate::recover::{Recording, recover};
 use crate::setup::Setup;
 
 /// How near a policy's frequency residency is to be, in parts of 100 000.
@@ -73,10 +74,13 @@ fn compiled(path: &Path, text: &str, setup: &Setup) -> Result<Workload, ReplayEr
     // An emulated CPU does the same work a ns whatever its capacity.
     let capacities = if setup.machine.shared_stream { vec![1024; capacities.len()] } else { capacities };
     let options = ParseOptions { repeats: Repeats::JsonC, ..ParseOptions::default() };
-    parse(&path.display().to_string(), text, options)
-        .and_then(|tree| {
-            tree.compile(&path.display().to_string(), &CompileOptions { name: &name, capacities: &capacities })
-        })
+    let file = path.display().to_string();
+    let mut tree = parse(&file, text, options).map_err(|error| ReplayError::Input(error.to_string()))?;
+    // rt-app 1.0, Debian's, repeats a task without `phases` until the duration is over, whatever its `loop` says.
+    for task in tree.tasks.iter_mut().filter(|task| task.phases.len() == 1 && task.phases[0].name.is_empty()) {
+        task.repeat = Loop::Forever;
+    }
+    tree.compile(&file, &CompileOptions { name: &name, capacities: &capacities })
         .map_err(|error| ReplayError::Input(error.to_string()))
 }
 
@@ -85,15 +89,23 @@ fn base_name(name: &str) -> &str {
     name.rsplit_once('-').map_or(name, |(base, _)| base)
 }
 
-/// Compares the recording in folder `dir`; `None` if it has no workload file.
-///
-/// # Errors
-/// [`ReplayError`] if the trace or the snapshot cannot be read, or the workload does not run on the machine.
-pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
-    let Some((path, text)) = workload_file(dir) else { return Ok(None) };
+/// A recording, and the case that runs its workload file on its machine.
+struct Prepared {
+    file: PathBuf,
+    events: Events,
+    setup: Setup,
+    case: Case,
+    /// Names of the workload's threads.
+    names: Vec<String>,
+    /// From the birth of the first thread to the end of the last.
+    window: (u64, u64),
+}
+
+fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
+    let Some((file, text)) = workload_file(dir) else { return Ok(None) };
     let events = Events::read(&dir.join("trace.dat"))?;
     let setup = Setup::of_recording(dir, &events)?;
-    let mut workload = compiled(&path, &text, &setup)?;
+    let mut workload = compiled(&file, &text, &setup)?;
 
     // The recorded threads of the workload, in the order of their birth.
     let names: Vec<String> = workload.tasks.iter().map(|task| base_name(&task.name).to_owned()).collect();
@@ -107,31 +119,57 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
         })
         .collect();
     let Some(&(start_ns, _)) = births.first() else {
-        return Err(ReplayError::Input(format!("{}: no thread of {} is born in it", dir.display(), path.display())));
+        return Err(ReplayError::Input(format!("{}: no thread of {} is born in it", dir.display(), file.display())));
     };
     let ends = events.list.iter().filter_map(|ev| match ev.what {
         What::Exit { task } if is_thread(task) => Some(ev.time_ns),
         _ => None,
     });
-    let end_ns = ends.max().unwrap_or(events.duration_ns);
+    let end_ns = ends.max().unwrap_or(events.duration_ns).max(start_ns + 1);
     for (task, (born_ns, _)) in workload.tasks.iter_mut().filter(|task| task.initial).zip(&births) {
         task.delay_ns += born_ns - start_ns;
     }
-    let duration_ns = (end_ns - start_ns).max(1);
-    let recorded = measure(&events, &setup.machine, (start_ns, end_ns), &setup.start_khz, is_thread);
-
-    let by_request = !setup.machine.cpufreq.freq_table;
+    // Everything else that ran is part of the machine: as recorded, by time.
+    let others = Recording {
+        events: &events,
+        machine: &setup.machine,
+        window: (start_ns, end_ns),
+        start_khz: &setup.start_khz,
+        hz: setup.policy.hz,
+    };
+    recover(&others, |task| !is_thread(task), &mut workload);
     let (machine, policy) = (setup.machine.clone(), setup.policy.clone());
-    let case = Case { machine, workload, policy, seed: 1, duration_ns };
+    let case = Case { machine, workload, policy, seed: 1, duration_ns: end_ns - start_ns };
+    Ok(Some(Prepared { file, events, setup, case, names, window: (start_ns, end_ns) }))
+}
+
+/// The case that runs the workload file of the recording in folder `dir`; `None` if it has none.
+///
+/// # Errors
+/// As [`agree`].
+pub fn case_of(dir: &Path) -> Result<Option<Case>, ReplayError> {
+    Ok(prepare(dir)?.map(|prepared| prepared.case))
+}
+
+/// Compares the recording in folder `dir`; `None` if it has no workload file.
+///
+/// # Errors
+/// [`ReplayError`] if the trace or the snapshot cannot be read, or the workload does not run on the machine.
+pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
+    let Some(Prepared { file, events, setup, case, names, window }) = prepare(dir)? else { return Ok(None) };
+    let is_thread = |task: TaskIdx| names.iter().any(|name| name == events.name(task));
+    let recorded = measure(&events, &case.machine, window, &setup.start_khz, is_thread);
+
+    let by_request = !case.machine.cpufreq.freq_table;
     let mut sink = Simulated::new(case.machine.nr_cpus(), by_request);
     let outcome =
         run(&case, &mut sink).map_err(|error| ReplayError::Input(format!("{}: {}", dir.display(), error.0)))?;
-    let ours = sink.finish(&outcome.task_names, duration_ns);
+    let ours = sink.finish(&outcome.task_names, case.duration_ns);
     let is_ours = |task: TaskIdx| names.iter().any(|name| name == base_name(ours.name(task)));
-    let simulated = measure(&ours, &case.machine, (0, duration_ns), &setup.start_khz, is_ours);
+    let simulated = measure(&ours, &case.machine, (0, case.duration_ns), &setup.start_khz, is_ours);
 
     let recording = dir.file_name().map_or_else(|| dir.display().to_string(), |n| n.to_string_lossy().into_owned());
-    let workload = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let workload = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let mut agreement = Agreement { recording, workload, rows: Vec::new(), notes: setup.notes };
     compare(&recorded, &simulated, &names, &mut agreement.rows);
     Ok(Some(agreement))
@@ -139,17 +177,13 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
 
 /// The rows of two measurements.
 pub fn compare(recorded: &Measured, simulated: &Measured, names: &[String], rows: &mut Vec<Row>) {
-    for (one, other) in recorded.policies.iter().zip(&simulated.policies) {
+    for (one, other) in alike(recorded).into_iter().zip(alike(simulated)) {
         let of = format!("policy{}", one.cpus[0]);
-        let mean = |times: &[u64]| {
-            let sum: u128 = one.freq_khz.iter().zip(times).map(|(&khz, &ns)| u128::from(khz) * u128::from(ns)).sum();
-            sum.checked_div(times.iter().map(|&ns| u128::from(ns)).sum()).unwrap_or(0) as u64
-        };
         rows.push(Row {
             kind: "freq_residency",
             of: of.clone(),
-            recorded: mean(&one.time_ns),
-            simulated: mean(&other.time_ns),
+            recorded: one.mean_khz(),
+            simulated: other.mean_khz(),
             distance: distance_per_100k(&one.time_ns, &other.time_ns),
             limit: Some(FREQ_LIMIT),
         });
@@ -199,6 +233,19 @@ pub fn compare(recorded: &Measured, simulated: &Measured, names: &[String], rows
     }
     rows.push(Row::count("latency_ns", "p50".into(), recorded.latency_ns(50), simulated.latency_ns(50)));
     rows.push(Row::count("latency_ns", "p95".into(), recorded.latency_ns(95), simulated.latency_ns(95)));
+}
+
+/// The policies, those of one kind of CPU in the order of their mean frequency: which of several equal CPUs a task finds idle
+/// first is chance.
+fn alike(measured: &Measured) -> Vec<&PolicyTimes> {
+    let mut policies: Vec<&PolicyTimes> = measured.policies.iter().collect();
+    let mut start = 0;
+    while start < policies.len() {
+        let (kind, first) = (&policies[start].freq_khz, start);
+        start += policies[start..].iter().take_while(|policy| policy.freq_khz == *kind).count();
+        policies[first..start].sort_by_key(|policy| policy.mean_khz());
+    }
+    policies
 }
 
 impl Row {

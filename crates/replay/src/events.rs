@@ -97,6 +97,8 @@ pub struct Events {
     pub duration_ns: u64,
     /// `uname -a` of the traced machine; empty if the trace does not tell.
     pub uname: String,
+    /// The first frequency that a governor's or driver's own record calls the current one, by CPU, kHz; with the time.
+    pub start_khz: BTreeMap<u32, (u64, u32)>,
     /// Gaps where the kernel lost events, and damaged places.
     pub gaps: u64,
 }
@@ -125,6 +127,8 @@ enum Name {
 struct Role {
     name: Name,
     fields: [Option<usize>; 7],
+    /// Of other events: the places of a CPU and of its current frequency.
+    current_khz: Option<(usize, usize)>,
     flags: Option<usize>,
 }
 
@@ -149,7 +153,9 @@ impl Role {
         for (place, field) in places.iter_mut().zip(fields) {
             *place = schema.field_index(field);
         }
-        Self { name, fields: places, flags: schema.field_index("common_flags") }
+        let cpu = schema.field_index("pcpu").or_else(|| schema.field_index("cpu"));
+        let current_khz = cpu.zip(schema.field_index("cur")).filter(|_| name == Name::Other);
+        Self { name, fields: places, current_khz, flags: schema.field_index("common_flags") }
     }
 
     fn int(&self, event: &Event<'_>, nth: usize) -> Option<i64> {
@@ -272,7 +278,16 @@ impl Builder {
             Name::Exit => What::Exit { task: self.task(int(0)?, None, None) },
             Name::Frequency => What::Frequency { cpu: cpu(0)?, freq_khz: int(1)? as u32 },
             Name::Idle => What::Idle { cpu: cpu(0)?, entered: (0..IDLE_EXIT).contains(&int(1)?) },
-            Name::Other => What::Other,
+            Name::Other => {
+                if let Some((cpu, cur)) = role.current_khz
+                    && let (Some(cpu), Some(khz)) = (event.int(cpu), event.int(cur))
+                    && (1_000..100_000_000).contains(&khz)
+                {
+                    let time_ns = event.time_ns.saturating_sub(self.events.first_ns);
+                    self.events.start_khz.entry(cpu as u32 & 0xffff).or_insert((time_ns, khz as u32));
+                }
+                What::Other
+            }
         })
     }
 }

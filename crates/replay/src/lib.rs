@@ -14,6 +14,7 @@ pub mod agree;
 mod costs;
 pub mod events;
 pub mod measure;
+pub mod recover;
 pub mod setup;
 
 use std::path::PathBuf;

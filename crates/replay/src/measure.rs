@@ -1,29 +1,36 @@
 //! What is compared between two runs: sums of times and counts over a window of events.
 //!
 //! Frequencies are counted at the machine's own operating points: a frequency between two of them counts as the higher one, as
-//! the hardware grants it.
+//! the hardware grants it. Where the driver has no table, any frequency may be asked for: then the range is cut in [`BINS`].
 
 use std::collections::BTreeMap;
 
 use opplab_model::event::{IDLE_TASK, TaskIdx};
-use opplab_model::machine::{Machine, PolicyShare};
+use opplab_model::machine::{Machine, Opp, PolicyShare};
 
 use crate::events::{Events, Left, What};
 
 /// Time is counted from the first number up to the second, ns from the first event.
 pub type Window = (u64, u64);
 
+/// Equal parts of the range of a driver without a table.
+pub const BINS: u32 = 10;
+
 /// A cpufreq policy's share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolicyTimes {
     /// Its CPUs.
     pub cpus: Vec<u32>,
-    /// Operating points, kHz.
+    /// Upper ends of what is counted together, kHz.
     pub freq_khz: Vec<u32>,
     /// Time at each of them, busy or idle, ns.
     pub time_ns: Vec<u64>,
     /// Time during which a CPU of the policy ran a task at each of them, summed over CPUs, ns.
     pub busy_ns: Vec<u64>,
+    /// Frequency times time, kHz ns.
+    pub khz_ns: u128,
+    /// Energy of its busy CPUs and of what they share, fJ.
+    pub active_fj: u128,
     /// Changes of frequency, between any two values.
     pub changes: u64,
 }
@@ -97,6 +104,26 @@ pub fn opp_of(freq_khz: &[u32], khz: u32) -> usize {
     freq_khz.partition_point(|&opp| opp < khz).min(freq_khz.len().saturating_sub(1))
 }
 
+/// What the hardware runs at when `khz` is asked for: the lowest operating point that reaches it.
+pub fn granted(opps: &[Opp], khz: u32) -> &Opp {
+    &opps[opps.partition_point(|opp| opp.khz < khz).min(opps.len() - 1)]
+}
+
+impl PolicyTimes {
+    /// The policy was at `khz` for `ns`.
+    fn hold(&mut self, khz: u32, ns: u64, opps: &[Opp]) {
+        self.time_ns[opp_of(&self.freq_khz, khz)] += ns;
+        self.khz_ns += u128::from(khz) * u128::from(ns);
+        self.active_fj += u128::from(granted(opps, khz).cluster_uw) * u128::from(ns);
+    }
+
+    /// Mean frequency, kHz.
+    pub fn mean_khz(&self) -> u64 {
+        let time: u64 = self.time_ns.iter().sum();
+        self.khz_ns.checked_div(time.into()).unwrap_or(0) as u64
+    }
+}
+
 struct CpuState {
     policy: usize,
     class: usize,
@@ -129,10 +156,22 @@ pub fn measure(
         .collect();
     let mut frequency: Vec<(u32, u64)> = Vec::new();
     for (index, (cluster, cpus)) in described.iter().enumerate() {
-        let freq_khz: Vec<u32> = machine.clusters[*cluster].opps.iter().map(|opp| opp.khz).collect();
-        frequency.push((start_khz.get(index).copied().unwrap_or_else(|| freq_khz[0]), window.0));
+        let opps_khz: Vec<u32> = machine.clusters[*cluster].opps.iter().map(|opp| opp.khz).collect();
+        let (low, high) = (opps_khz[0], opps_khz[opps_khz.len() - 1]);
+        frequency.push((start_khz.get(index).copied().unwrap_or(low), window.0));
+        let freq_khz = if machine.cpufreq.freq_table {
+            opps_khz
+        } else {
+            (0..=BINS).map(|step| low + (u64::from(high - low) * u64::from(step) / u64::from(BINS)) as u32).collect()
+        };
         let zero = vec![0; freq_khz.len()];
-        let times = PolicyTimes { cpus: cpus.clone(), freq_khz, time_ns: zero.clone(), busy_ns: zero, changes: 0 };
+        let times = PolicyTimes {
+            cpus: cpus.clone(),
+            freq_khz,
+            time_ns: zero.clone(),
+            busy_ns: zero,
+            ..PolicyTimes::default()
+        };
         measured.policies.push(times);
     }
     // The CPU where each task last was, when it was woken, and whether it sleeps.
@@ -141,13 +180,16 @@ pub fn measure(
     let clamp = |time: u64| time.clamp(window.0, window.1);
 
     // Counts the running task of a CPU up to `now`.
-    fn settle(state: &mut CpuState, khz: u32, now: u64, events: &Events, classes: usize, measured: &mut Measured) {
+    fn settle(state: &mut CpuState, khz: u32, now: u64, run: (&Events, &Machine, usize), measured: &mut Measured) {
+        let (events, machine, classes) = run;
         let ns = now.saturating_sub(std::mem::replace(&mut state.since_ns, now));
         if state.current == IDLE_TASK || ns == 0 {
             return;
         }
         let policy = &mut measured.policies[state.policy];
         policy.busy_ns[opp_of(&policy.freq_khz, khz)] += ns;
+        let opp = granted(&machine.cluster_of(policy.cpus[0]).opps, khz);
+        policy.active_fj += u128::from(opp.busy_uw) * u128::from(ns);
         let task = measured.tasks.entry(state.current).or_insert_with(|| TaskTimes {
             name: events.name(state.current).to_owned(),
             class_ns: vec![0; classes],
@@ -162,7 +204,7 @@ pub fn measure(
         match ev.what {
             What::Switch { prev, left, next } if (ev.cpu as usize) < nr => {
                 let state = &mut cpus[ev.cpu as usize];
-                settle(state, frequency[state.policy].0, now, events, classes.len(), &mut measured);
+                settle(state, frequency[state.policy].0, now, (events, machine, classes.len()), &mut measured);
                 state.current = next;
                 measured.switches += u64::from(inside);
                 last_cpu.insert(prev, ev.cpu);
@@ -198,10 +240,10 @@ pub fn measure(
                 let (khz, since) = frequency[index];
                 if khz != freq_khz {
                     for state in cpus.iter_mut().filter(|state| state.policy == index) {
-                        settle(state, khz, now, events, classes.len(), &mut measured);
+                        settle(state, khz, now, (events, machine, classes.len()), &mut measured);
                     }
                     let policy = &mut measured.policies[index];
-                    policy.time_ns[opp_of(&policy.freq_khz, khz)] += now - since;
+                    policy.hold(khz, now - since, &machine.clusters[described[index].0].opps);
                     policy.changes += u64::from(inside);
                     frequency[index] = (freq_khz, now);
                 }
@@ -214,10 +256,10 @@ pub fn measure(
         }
     }
     for state in &mut cpus {
-        settle(state, frequency[state.policy].0, window.1, events, classes.len(), &mut measured);
+        settle(state, frequency[state.policy].0, window.1, (events, machine, classes.len()), &mut measured);
     }
-    for (policy, &(khz, since)) in measured.policies.iter_mut().zip(&frequency) {
-        policy.time_ns[opp_of(&policy.freq_khz, khz)] += window.1 - since;
+    for ((policy, &(khz, since)), (cluster, _)) in measured.policies.iter_mut().zip(&frequency).zip(&described) {
+        policy.hold(khz, window.1 - since, &machine.clusters[*cluster].opps);
     }
     measured.latencies_ns.sort_unstable();
     measured.energy_fj = energy(&measured, machine, &described);
@@ -243,10 +285,7 @@ fn energy(measured: &Measured, machine: &Machine, described: &[(usize, Vec<u32>)
         let idle_uw = described.idle.first().map_or(0, |state| state.power_uw);
         let idle_ns = (measured.window_ns * cpus.len() as u64).saturating_sub(busy);
         energy[*cluster] += u128::from(idle_uw) * u128::from(idle_ns);
-        for ((opp, &busy), &time) in described.opps.iter().zip(&policy.busy_ns).zip(&policy.time_ns) {
-            energy[*cluster] += u128::from(opp.busy_uw) * u128::from(busy);
-            energy[*cluster] += u128::from(opp.cluster_uw) * u128::from(time);
-        }
+        energy[*cluster] += policy.active_fj;
     }
     energy
 }

@@ -149,9 +149,19 @@ impl Setup {
         let start_khz = policies_of(&machine)
             .iter()
             .map(|(cluster, cpus)| {
-                let wanted = cpus.iter().find_map(|cpu| {
-                    let path = format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq");
-                    snapshot.iter().find(|(known, _)| *known == path).and_then(|(_, khz)| khz.parse().ok())
+                // What the governor's own records call the current frequency before the first change, else the snapshot.
+                let changed = events.list.iter().find_map(|ev| match ev.what {
+                    What::Frequency { cpu, .. } if cpus.contains(&cpu) => Some(ev.time_ns),
+                    _ => None,
+                });
+                let told = cpus.iter().find_map(|cpu| {
+                    events.start_khz.get(cpu).filter(|(time, _)| changed.is_none_or(|changed| *time <= changed))
+                });
+                let wanted = told.map(|&(_, khz)| khz).or_else(|| {
+                    cpus.iter().find_map(|cpu| {
+                        let path = format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq");
+                        snapshot.iter().find(|(known, _)| *known == path).and_then(|(_, khz)| khz.parse().ok())
+                    })
                 });
                 wanted.unwrap_or(machine.clusters[*cluster].opps[0].khz)
             })

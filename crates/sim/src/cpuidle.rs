@@ -37,11 +37,13 @@ pub(crate) struct IdleRun {
     since_ns: u64,
     entry_done_ns: u64,
     exit_since_ns: u64,
+    /// What is left of an exit that waits for the instruction stream.
+    exit_left_ns: u64,
 }
 
 impl Default for IdleRun {
     fn default() -> Self {
-        Self { phase: Phase::Awake, state: 0, since_ns: 0, entry_done_ns: 0, exit_since_ns: 0 }
+        Self { phase: Phase::Awake, state: 0, since_ns: 0, entry_done_ns: 0, exit_since_ns: 0, exit_left_ns: 0 }
     }
 }
 
@@ -53,6 +55,10 @@ impl IdleRun {
     /// Whether it sleeps in state `from` or a deeper one.
     pub(crate) fn is_down(&self, from: usize) -> bool {
         self.phase == Phase::Resident && self.state >= from
+    }
+
+    pub(crate) fn is_exiting(&self) -> bool {
+        self.phase == Phase::Exiting
     }
 
     fn is_resident(&self) -> bool {
@@ -98,6 +104,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             since_ns: now,
             entry_done_ns: now + entry_ns,
             exit_since_ns: 0,
+            exit_left_ns: 0,
         };
         state.idle_usage[choice.index].0 += 1;
         self.emit(Event::CpuIdle { cpu, state: choice.index as i32 });
@@ -130,10 +137,37 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.idle_ns_by_state[index] += now - state.idle.since_ns;
         self.core_works(cpu, index);
         self.refresh_power(cpu);
-        if start + exit_ns == now {
+        if !self.stream.is_held(cpu) {
+            self.cpus[c].idle.exit_left_ns = start + exit_ns - now;
+        } else if start + exit_ns == now {
             self.idle_exit(cpu);
         } else {
             self.arm(cpu, Wait::IdleExit, start + exit_ns);
+        }
+    }
+
+    /// An exit from idle stops while another CPU holds the instruction stream.
+    pub(crate) fn pause_idle_exit(&mut self, cpu: u32) {
+        if !self.cpus[cpu as usize].idle.is_exiting() {
+            return;
+        }
+        if let Some(time) = self.queue.time_of(self.slot(cpu, Wait::IdleExit)) {
+            self.cpus[cpu as usize].idle.exit_left_ns = time - self.now;
+            self.disarm(cpu, Wait::IdleExit);
+        }
+    }
+
+    /// An exit from idle goes on.
+    pub(crate) fn resume_idle_exit(&mut self, cpu: u32) {
+        let idle = &self.cpus[cpu as usize].idle;
+        if !idle.is_exiting() || self.queue.time_of(self.slot(cpu, Wait::IdleExit)).is_some() {
+            return;
+        }
+        if idle.exit_left_ns == 0 {
+            self.idle_exit(cpu);
+        } else {
+            let time = self.now + idle.exit_left_ns;
+            self.arm(cpu, Wait::IdleExit, time);
         }
     }
 

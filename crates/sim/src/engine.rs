@@ -196,7 +196,7 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) idle_mask: CpuMask,
     /// Of each cluster: f_max of frequency invariance over the base frequency, << 10 (x86).
     pub(crate) max_freq_ratio: Vec<u64>,
-    pub(crate) nr_busy_streams: u32,
+    pub(crate) stream: crate::stream::Stream,
     pub(crate) overutilized: bool,
     /// uclamp_is_used().
     pub(crate) uclamp_used: bool,
@@ -281,6 +281,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
 
     /// Schedules on every CPU that was asked to, until none is left.
     pub(crate) fn settle(&mut self) {
+        if self.stream.shared {
+            return self.settle_stream();
+        }
         while let Some(cpu) = self.resched.pop_front() {
             if std::mem::take(&mut self.cpus[cpu as usize].need_resched) {
                 self.schedule(cpu);
@@ -341,6 +344,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
 
     /// Runs `what` on `cpu`: at once if it is awake, else after its exit from idle.
     pub(crate) fn interrupt(&mut self, cpu: u32, what: Interrupt) {
+        if self.stream.shared {
+            return self.stream_interrupt(cpu, what);
+        }
         if self.cpus[cpu as usize].idle.is_awake() {
             self.account(cpu);
             self.handle(cpu, what);
@@ -446,6 +452,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let ipi_ns = if remote { self.case.machine.costs.ipi_ns } else { 0 };
         if !self.cpus[cpu as usize].idle.is_awake() {
             self.leave_idle(cpu, ipi_ns);
+        } else if self.stream.shared {
+            self.resched.push_back(cpu);
         } else if remote && ipi_ns > 0 {
             if self.queue.time_of(self.slot(cpu, Wait::Ipi)).is_none() {
                 self.arm(cpu, Wait::Ipi, self.now + ipi_ns);

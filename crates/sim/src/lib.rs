@@ -27,6 +27,7 @@ mod sample;
 mod sched;
 mod setup;
 pub mod sink;
+mod stream;
 pub mod study;
 mod task;
 mod topology;

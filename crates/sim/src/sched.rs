@@ -40,11 +40,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// Computes the speed of `cpu` again; its work must be accounted up to now.
     pub(crate) fn refresh_speed(&mut self, cpu: u32) {
-        let mut speed = if self.case.machine.shared_stream {
-            (1 << WORK_SHIFT) / u64::from(self.nr_busy_streams.max(1))
-        } else {
-            self.base_speed(cpu)
-        };
+        let mut speed = if self.case.machine.shared_stream { 1 << WORK_SHIFT } else { self.base_speed(cpu) };
         if self.sibling_is_busy(cpu) {
             speed = (speed * u64::from(self.case.machine.smt_yield)) >> 10;
         }
@@ -70,6 +66,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// Brings the running task's work, run time and residencies of `cpu` up to now.
     pub(crate) fn account(&mut self, cpu: u32) {
+        let held = self.stream.is_held(cpu);
         let state = &mut self.cpus[cpu as usize];
         let delta = self.now - state.account_ns;
         if delta == 0 {
@@ -84,9 +81,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let khz = self.hardware.point(state.cluster, state.opp).khz;
         state.aperf += u128::from(khz) * u128::from(delta);
         state.mperf += u128::from(self.topology.reference_khz[cl]) * u128::from(delta);
-        let burnt = delta.min(state.overhead_ns);
+        // Without the stream it stands still.
+        let executed = if held { delta } else { 0 };
+        let burnt = executed.min(state.overhead_ns);
         state.overhead_ns -= burnt;
-        let ran = delta - burnt;
+        let ran = executed - burnt;
         let t = state.curr as usize;
         let cluster = state.cluster as usize;
         let speed = state.speed;
@@ -111,7 +110,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Time until the op of the running task of `cpu` ends; `None` if nothing runs.
     pub(crate) fn time_to_op_end(&self, cpu: u32) -> Option<u64> {
         let state = &self.cpus[cpu as usize];
-        if state.curr == IDLE_TASK || state.need_resched {
+        if state.curr == IDLE_TASK || state.need_resched || !self.stream.is_held(cpu) {
             return None;
         }
         let left = match self.tasks[state.curr as usize].doing {
@@ -124,20 +123,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// `cpu` starts or stops running tasks: siblings' speed and power follow.
     fn set_busy(&mut self, cpu: u32, busy: bool) {
-        if self.case.machine.shared_stream {
-            for other in 0..self.cpus.len() as u32 {
-                self.account(other);
-            }
-            self.nr_busy_streams = if busy { self.nr_busy_streams + 1 } else { self.nr_busy_streams - 1 };
-            for other in 0..self.cpus.len() as u32 {
-                if self.cpus[other as usize].curr != IDLE_TASK {
-                    self.refresh_speed(other);
-                    if other != cpu {
-                        self.reprogram(other);
-                    }
-                }
-            }
-        } else if self.topology.siblings[cpu as usize].len() > 1 {
+        if self.topology.siblings[cpu as usize].len() > 1 {
             for index in 0..self.topology.siblings[cpu as usize].len() {
                 let other = self.topology.siblings[cpu as usize][index];
                 if other != cpu && self.cpus[other as usize].curr != IDLE_TASK {

@@ -32,6 +32,7 @@ use crate::hardware::Hardware;
 use crate::hooks::{CustomGovernor, Hooks};
 use crate::objects::Objects;
 use crate::queue::Queue;
+use crate::stream::Stream;
 use crate::task::{Doing, Life, Task};
 use crate::topology::Topology;
 use crate::{Case, CaseError, Consumed, Outcome};
@@ -240,7 +241,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             rng: Pcg64::new(case.seed.into(), RNG_STREAM),
             idle_mask: CpuMask::all(nr),
             max_freq_ratio,
-            nr_busy_streams: 0,
+            stream: Stream::new(machine.shared_stream),
             overutilized: false,
             uclamp_used: asks_for_clamps(&case.workload),
             overutilized_since_ns: BOOT_NS,

@@ -1,0 +1,497 @@
+//! The workload of a trace: what each task did between its wake-ups, and what woke it.
+//!
+//! ```text
+//!   task a   ==run==| asleep |==run==========|            Run w, Timer p, Run w, SemPost b, Run w, ...
+//!                            ^ timer    |                 work is running time x speed at that time
+//!                                       v waking b
+//!   task b   ------ asleep -------------|==run==|         SemWait, Run w, ...
+//! ```
+//! Work is counted as the engine counts it: ns of the biggest CPU at its highest frequency. What the machine itself cost (switches,
+//! wake-ups, ticks) is taken off, because the engine adds it again. A wake-up by a running task is a semaphore between the two, one by
+//! an interrupt is a timer, and of an uninterruptible sleep the end of a request to a device. Timers are absolute (the period is
+//! kept whatever the work takes) unless the sleeps of a task are more alike than its periods.
+//!
+//! Not recovered: affinities of tasks that are not bound to a CPU by name, locks (a wake-up is a wake-up), changes of priority,
+//! and what a task would have done later than the trace.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opplab_model::event::{IDLE_TASK, TaskIdx};
+use opplab_model::machine::Machine;
+use opplab_model::workload::{DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
+
+use crate::events::{Context, Ev, Events, Left, What};
+use crate::measure::{Window, granted, policies_of};
+
+/// What woke a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Timer,
+    Task,
+    Device,
+}
+
+/// A piece of a task's history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Run(u64),
+    Post(TaskIdx),
+    Fork(TaskIdx),
+    /// Slept from the first time to the second.
+    Sleep(u64, u64, Cause),
+}
+
+/// A task under recovery.
+#[derive(Debug, Clone, Default)]
+struct History {
+    steps: Vec<Step>,
+    /// Work since the last step, and what is to be taken off it, ns.
+    work_ns: u64,
+    overhead_ns: u64,
+    /// When it went to sleep, and how.
+    asleep: Option<(u64, Left)>,
+    /// When it was first seen, and where it ran first.
+    first_ns: Option<u64>,
+    first_cpu: Option<u32>,
+    /// Another recovered task forked it.
+    forked: bool,
+    dead: bool,
+}
+
+impl History {
+    fn flush(&mut self) {
+        let work = self.work_ns.saturating_sub(self.overhead_ns);
+        // What could not be taken off now is taken off later.
+        self.overhead_ns = self.overhead_ns.saturating_sub(self.work_ns);
+        self.work_ns = 0;
+        if work > 0 {
+            self.steps.push(Step::Run(work));
+        }
+    }
+}
+
+/// A CPU while the trace is read.
+#[derive(Debug, Clone, Copy)]
+struct CpuState {
+    current: TaskIdx,
+    freq_khz: u32,
+    since_ns: u64,
+}
+
+/// What a recovery needs to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Recording<'a> {
+    /// The events.
+    pub events: &'a Events,
+    /// The machine that they are of.
+    pub machine: &'a Machine,
+    /// The part of the trace that is recovered.
+    pub window: Window,
+    /// Frequency of each cpufreq policy before its first change, kHz.
+    pub start_khz: &'a [u32],
+    /// CONFIG_HZ of the kernel.
+    pub hz: u32,
+}
+
+/// Appends the recovered tasks for which `wanted` holds to `workload`. Times begin at the window's start.
+pub fn recover(recording: &Recording<'_>, wanted: impl Fn(TaskIdx) -> bool, workload: &mut Workload) {
+    let timed = by_timer(recording.events);
+    let mut reader = Reader::new(recording, &timed);
+    let wanted: BTreeSet<TaskIdx> = (0..recording.events.tasks.len() as TaskIdx)
+        .filter(|&task| !recording.events.is_engines(task) && wanted(task))
+        .collect();
+    for (index, ev) in recording.events.list.iter().enumerate() {
+        if ev.time_ns >= recording.window.1 {
+            break;
+        }
+        reader.event(index, ev, &wanted);
+    }
+    reader.finish();
+    write(recording, reader.histories, workload);
+}
+
+/// Tasks that are woken from idle CPUs so often that their wake-ups on busy ones are by timers, too; for traces that do not tell
+/// interrupts from tasks.
+fn by_timer(events: &Events) -> BTreeSet<TaskIdx> {
+    let mut counts: BTreeMap<TaskIdx, (u64, u64)> = BTreeMap::new();
+    for ev in &events.list {
+        if let What::Waking { task } = ev.what {
+            let count = counts.entry(task).or_default();
+            count.0 += u64::from(ev.current == IDLE_TASK);
+            count.1 += 1;
+        }
+    }
+    counts.into_iter().filter(|(_, (idle, all))| idle * 3 >= *all).map(|(task, _)| task).collect()
+}
+
+struct Reader<'a> {
+    recording: &'a Recording<'a>,
+    timed: &'a BTreeSet<TaskIdx>,
+    cpus: Vec<CpuState>,
+    policy_of: Vec<usize>,
+    histories: BTreeMap<TaskIdx, History>,
+    tick_ns: u64,
+}
+
+impl<'a> Reader<'a> {
+    fn new(recording: &'a Recording<'a>, timed: &'a BTreeSet<TaskIdx>) -> Self {
+        let machine = recording.machine;
+        let policies = policies_of(machine);
+        let policy_of = |cpu: u32| policies.iter().position(|(_, cpus)| cpus.contains(&cpu)).unwrap_or(0);
+        let policy_of: Vec<usize> = (0..machine.nr_cpus() as u32).map(policy_of).collect();
+        let cpus = policy_of
+            .iter()
+            .map(|&policy| CpuState {
+                current: IDLE_TASK,
+                freq_khz: recording.start_khz.get(policy).copied().unwrap_or(0),
+                since_ns: 0,
+            })
+            .collect();
+        let tick_ns = 1_000_000_000 / u64::from(recording.hz.max(1));
+        Self { recording, timed, cpus, policy_of, histories: BTreeMap::new(), tick_ns }
+    }
+
+    /// Counts the work of the current task of `cpu` up to `now`.
+    fn settle(&mut self, cpu: usize, now: u64) {
+        let machine = self.recording.machine;
+        let state = &mut self.cpus[cpu];
+        let since = std::mem::replace(&mut state.since_ns, now).max(self.recording.window.0);
+        let (current, freq_khz) = (state.current, state.freq_khz);
+        if current == IDLE_TASK || now <= since {
+            return;
+        }
+        let Some(history) = self.histories.get_mut(&current) else { return };
+        let cluster = machine.cluster_of(cpu as u32);
+        let ns = now - since;
+        let work = if machine.shared_stream {
+            ns
+        } else {
+            let reference = cluster.opps.iter().map(|opp| opp.khz).max().unwrap_or(1);
+            let reference = if cluster.base_khz > 0 { cluster.base_khz.min(reference) } else { reference };
+            let khz = granted(&cluster.opps, freq_khz).khz;
+            let scale = u128::from(khz) * u128::from(cluster.capacity);
+            (u128::from(ns) * scale / (u128::from(reference) * 1024)) as u64
+        };
+        history.work_ns += work;
+        let ticks = now / self.tick_ns - since / self.tick_ns;
+        // Overhead burns on the CPU as it is: its worth in work.
+        let overhead = ticks * machine.costs.tick_ns;
+        history.overhead_ns += (u128::from(overhead) * u128::from(work) / u128::from(ns)) as u64;
+    }
+
+    /// Who held the one stream between the event before `index` and this one.
+    fn settle_stream(&mut self, index: usize, ev: &Ev) {
+        let nr = self.cpus.len();
+        let Some(before) = index.checked_sub(1).map(|index| self.recording.events.list[index]) else { return };
+        let stays = before.cpu == ev.cpu
+            || (ev.context == Context::Interrupt
+                && self.cpus.get(before.cpu as usize).is_some_and(|c| c.current != IDLE_TASK));
+        let holder = if stays { before.cpu } else { ev.cpu } as usize;
+        for cpu in 0..nr {
+            if cpu == holder {
+                self.cpus[cpu].since_ns = before.time_ns;
+                self.settle(cpu, ev.time_ns);
+            }
+        }
+    }
+
+    fn event(&mut self, index: usize, ev: &Ev, wanted: &BTreeSet<TaskIdx>) {
+        let inside = ev.time_ns >= self.recording.window.0;
+        let c = ev.cpu as usize;
+        if c >= self.cpus.len() {
+            return;
+        }
+        if self.recording.machine.shared_stream {
+            self.settle_stream(index, ev);
+        }
+        let costs = self.recording.machine.costs;
+        let now = ev.time_ns;
+        match ev.what {
+            What::Switch { prev, left, next } => {
+                if !self.recording.machine.shared_stream {
+                    self.settle(c, now);
+                }
+                self.cpus[c].current = next;
+                self.cpus[c].since_ns = now;
+                if !inside {
+                    return;
+                }
+                if let Some(history) = self.histories.get_mut(&prev)
+                    && left != Left::Runnable
+                {
+                    history.flush();
+                    history.dead |= left == Left::Dead;
+                    history.asleep = Some((now, left));
+                }
+                if next != IDLE_TASK && wanted.contains(&next) {
+                    let history = self.histories.entry(next).or_default();
+                    history.first_ns.get_or_insert(now);
+                    history.first_cpu.get_or_insert(ev.cpu);
+                    history.asleep = None;
+                    history.overhead_ns += costs.context_switch_ns;
+                }
+            }
+            What::Waking { task } if inside && wanted.contains(&task) => self.waking(ev, task, wanted),
+            What::WakeupNew { task, .. } if inside && wanted.contains(&task) => {
+                self.histories.entry(task).or_default().first_ns.get_or_insert(now);
+            }
+            What::Fork { child } if inside && wanted.contains(&child) && self.histories.contains_key(&ev.current) => {
+                let history = self.histories.entry(child).or_default();
+                history.forked = true;
+                history.first_ns = Some(now);
+                if !self.recording.machine.shared_stream {
+                    self.settle(c, now);
+                }
+                if let Some(parent) = self.histories.get_mut(&ev.current) {
+                    parent.overhead_ns += costs.wakeup_ns;
+                    parent.flush();
+                    parent.steps.push(Step::Fork(child));
+                }
+            }
+            What::Exit { task } if inside => {
+                if let Some(history) = self.histories.get_mut(&task) {
+                    history.dead = true;
+                }
+            }
+            What::Frequency { cpu, freq_khz } if (cpu as usize) < self.cpus.len() => {
+                let policy = self.policy_of[cpu as usize];
+                for other in (0..self.cpus.len()).filter(|&other| self.policy_of[other] == policy).collect::<Vec<_>>() {
+                    if !self.recording.machine.shared_stream {
+                        self.settle(other, now);
+                    }
+                    self.cpus[other].freq_khz = freq_khz;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn waking(&mut self, ev: &Ev, task: TaskIdx, wanted: &BTreeSet<TaskIdx>) {
+        let now = ev.time_ns;
+        let first = !self.histories.contains_key(&task);
+        let history = self.histories.entry(task).or_default();
+        history.first_ns.get_or_insert(now);
+        if first {
+            return;
+        }
+        let Some((since, left)) = history.asleep.take() else { return };
+        let interrupt = match ev.context {
+            Context::Interrupt => true,
+            Context::Task => ev.current == IDLE_TASK,
+            Context::Unknown => ev.current == IDLE_TASK || self.timed.contains(&task),
+        };
+        let by_task = !interrupt && wanted.contains(&ev.current) && self.histories.contains_key(&ev.current);
+        let cause = match (by_task, left) {
+            (true, _) => Cause::Task,
+            (false, Left::Uninterruptible) => Cause::Device,
+            (false, _) => Cause::Timer,
+        };
+        if let Some(history) = self.histories.get_mut(&task) {
+            history.steps.push(Step::Sleep(since, now, cause));
+        }
+        if by_task {
+            if !self.recording.machine.shared_stream {
+                self.settle(ev.cpu as usize, now);
+            }
+            if let Some(waker) = self.histories.get_mut(&ev.current) {
+                waker.overhead_ns += self.recording.machine.costs.wakeup_ns;
+                waker.flush();
+                waker.steps.push(Step::Post(task));
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        if !self.recording.machine.shared_stream {
+            for cpu in 0..self.cpus.len() {
+                self.settle(cpu, self.recording.window.1);
+            }
+        }
+        for history in self.histories.values_mut() {
+            history.flush();
+        }
+    }
+}
+
+/// Half of the values are no further from their middle than this.
+fn deviation(values: &[u64]) -> u64 {
+    let median = |mut values: Vec<u64>| {
+        values.sort_unstable();
+        values.get(values.len() / 2).copied().unwrap_or(0)
+    };
+    let middle = median(values.to_vec());
+    median(values.iter().map(|value| value.abs_diff(middle)).collect())
+}
+
+/// Whether the sleeps by timer of a task are more alike than the times between its wake-ups.
+fn is_relative(history: &History) -> bool {
+    let sleeps: Vec<(u64, u64)> = history
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Sleep(from, to, Cause::Timer) => Some((*from, *to)),
+            _ => None,
+        })
+        .collect();
+    let lengths: Vec<u64> = sleeps.iter().map(|(from, to)| to - from).collect();
+    let periods: Vec<u64> = sleeps.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
+    periods.len() >= 3 && deviation(&lengths) < deviation(&periods)
+}
+
+/// The CPU that a kthread's name binds it to: `ksoftirqd/3`, `kworker/3:1H`.
+fn bound_cpu(name: &str) -> Option<u32> {
+    let rest = name.split_once('/')?.1;
+    let number = rest.split_once(':').map_or(rest, |(number, _)| number);
+    number.parse().ok()
+}
+
+/// The policy that a kernel priority stands for.
+fn policy_of(prio: i64) -> SchedPolicy {
+    match prio {
+        100.. => SchedPolicy::Other { nice: (prio - 120).clamp(-20, 19) as i8 },
+        // 99 is the lowest real-time priority, 1 for its user.
+        0.. => SchedPolicy::Fifo { priority: (99 - prio).clamp(1, 99) as u8 },
+        // A deadline task's parameters are not in a trace; those of the governor's kthreads stand for them.
+        _ => SchedPolicy::Deadline { runtime_ns: 1_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000 },
+    }
+}
+
+/// Compiles the histories.
+fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workload: &mut Workload) {
+    let (events, start_ns) = (recording.events, recording.window.0);
+    let nr_cpus = recording.machine.nr_cpus() as u32;
+    let first_task = workload.tasks.len() as u32;
+    let first_sem = workload.semaphores.len() as u32;
+    // Only who ran is a task.
+    let kept: Vec<(TaskIdx, History)> =
+        histories.into_iter().filter(|(_, history)| history.first_cpu.is_some()).collect();
+    let place: BTreeMap<TaskIdx, u32> = (0..).zip(&kept).map(|(index, (task, _))| (*task, index)).collect();
+    let device = device_of(recording, &kept, workload);
+    let mut names: BTreeMap<String, u32> = BTreeMap::new();
+    for (index, (task, history)) in (0..).zip(&kept) {
+        let info = &events.tasks[*task as usize];
+        let relative = is_relative(history);
+        let born_ns = history.first_ns.unwrap_or(start_ns).max(start_ns);
+        let mut due_ns = born_ns;
+        let mut ops = Vec::new();
+        for step in &history.steps {
+            match *step {
+                Step::Run(work_ns) => ops.push(Op::Run { work_ns, fixed: 0 }),
+                Step::Post(other) => {
+                    if let Some(other) = place.get(&other) {
+                        ops.push(Op::SemPost { sem: first_sem + other });
+                    }
+                }
+                Step::Fork(child) => {
+                    if let Some(child) = place.get(&child) {
+                        ops.push(Op::Fork { task: first_task + child });
+                    }
+                }
+                Step::Sleep(_, _, Cause::Task) => ops.push(Op::SemWait { sem: first_sem + index }),
+                Step::Sleep(from, to, Cause::Device) => {
+                    ops.push(Op::Io { device, bytes: request_bytes(to - from) });
+                }
+                Step::Sleep(from, to, Cause::Timer) if relative => {
+                    ops.push(Op::Sleep { ns: to - from });
+                }
+                Step::Sleep(_, to, Cause::Timer) => {
+                    let period_ns = to.saturating_sub(due_ns);
+                    due_ns += period_ns;
+                    ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });
+                    ops.push(Op::Activation { phase: 0, timed: true });
+                }
+            }
+        }
+        if !history.dead {
+            // What it waited for when the trace ended does not come.
+            ops.push(Op::SemWait { sem: first_sem + index });
+        }
+        ops.push(Op::Exit);
+        let cpus = bound_cpu(&info.name).filter(|&cpu| cpu < nr_cpus).map(|cpu| {
+            let set = vec![cpu];
+            let known = workload.cpu_sets.iter().position(|known| *known == set).unwrap_or_else(|| {
+                workload.cpu_sets.push(set);
+                workload.cpu_sets.len() - 1
+            });
+            known as u32
+        });
+        // Several tasks may have one name.
+        let nth = names.entry(info.name.clone()).or_default();
+        *nth += 1;
+        let name = if *nth == 1 { info.name.clone() } else { format!("{}#{nth}", info.name) };
+        workload.tasks.push(TaskSpec {
+            name,
+            initial: !history.forked,
+            delay_ns: if history.forked { 0 } else { born_ns - start_ns },
+            policy: policy_of(info.prio),
+            cpus,
+            spawn_cpu: if history.forked { None } else { history.first_cpu.filter(|&cpu| cpu < nr_cpus) },
+            ops,
+            loop_slots: 0,
+            nr_own_timers: 1,
+            phases: vec![PhaseSpec { name: String::new(), run_ns: 0, period_ns: 0 }],
+        });
+        workload.semaphores.push(0);
+    }
+}
+
+/// The device of all requests: a KiB takes a us, so that each request takes as long as it took.
+fn device_of(recording: &Recording<'_>, kept: &[(TaskIdx, History)], workload: &mut Workload) -> u32 {
+    let used = kept.iter().any(|(_, h)| h.steps.iter().any(|s| matches!(s, Step::Sleep(_, _, Cause::Device))));
+    if !used {
+        return 0;
+    }
+    // The interrupt's CPU, if it is one and the same.
+    let mut irqs: BTreeMap<u32, u64> = BTreeMap::new();
+    for (ev, _) in device_wakes(recording.events) {
+        *irqs.entry(ev.cpu).or_default() += 1;
+    }
+    let all: u64 = irqs.values().sum();
+    let irq_cpu = irqs.into_iter().find(|(_, count)| count * 10 >= all * 8).map(|(cpu, _)| cpu);
+    workload.devices.push(DeviceSpec { service_ns: 0, per_kib_ns: 1000, queue_depth: 1024, irq_cpu });
+    workload.devices.len() as u32 - 1
+}
+
+/// The size of a request that takes `ns`.
+fn request_bytes(ns: u64) -> u32 {
+    u32::try_from((ns / 1000).max(1).saturating_mul(1024)).unwrap_or(u32::MAX)
+}
+
+/// Wake-ups by interrupts of tasks in uninterruptible sleep.
+fn device_wakes(events: &Events) -> impl Iterator<Item = (&Ev, TaskIdx)> {
+    let mut waits: BTreeSet<TaskIdx> = BTreeSet::new();
+    events.list.iter().filter_map(move |ev| match ev.what {
+        What::Switch { prev, left: Left::Uninterruptible, .. } => {
+            waits.insert(prev);
+            None
+        }
+        What::Waking { task } if waits.remove(&task) => {
+            (ev.context == Context::Interrupt || ev.current == IDLE_TASK).then_some((ev, task))
+        }
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kthreads_are_bound_by_name() {
+        let check = |name: &str, cpu: Option<u32>| assert_eq!(bound_cpu(name), cpu, "{name}");
+        check("ksoftirqd/3", Some(3));
+        check("kworker/1:2H", Some(1));
+        check("kworker/u8:0", None);
+        check("rt-app", None);
+    }
+
+    #[test]
+    fn priorities_are_policies() {
+        let check = |prio: i64, policy: SchedPolicy| assert_eq!(policy_of(prio), policy, "{prio}");
+        check(120, SchedPolicy::Other { nice: 0 });
+        check(100, SchedPolicy::Other { nice: -20 });
+        check(98, SchedPolicy::Fifo { priority: 1 });
+        check(0, SchedPolicy::Fifo { priority: 99 });
+        assert!(matches!(policy_of(-1), SchedPolicy::Deadline { .. }));
+    }
+}

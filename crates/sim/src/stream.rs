@@ -1,0 +1,163 @@
+//! The emulated machine: all CPUs share one instruction stream, which one of them holds at a time.
+//!
+//! This is how an emulator without acceleration and with a clock of instructions runs a machine (QEMU 7.2's TCG, one thread, with
+//! `-icount`; accel/tcg/tcg-accel-ops-rr.c, softmmu/icount.c, softmmu/cpu-timers.c): only the CPU that holds the stream
+//! executes, whatever its frequency or capacity; the others stand still in what they were doing, and time goes on.
+//!
+//! The stream passes
+//! - to the next CPU in order that has something to do, when its holder becomes idle;
+//! - when a timer expires anywhere: that ends the holder's turn; the CPU after it has no turn, because it is given none before the
+//!   timers have run; the next one after that which has something to do gets the stream (the first of all, if the holder was
+//!   idle or one of the last two);
+//! - to the next such CPU, when the holder has handled a timer and arms one that is now the earliest of all (that kicks the
+//!   emulator's loop).
+//!
+//! An interrupt is handled when its CPU gets the stream. Not here: the emulator's kick ten times a second, and the moves of the
+//! stream that a task's own arming of a timer causes.
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::event::{IDLE_TASK, Sink};
+
+use crate::engine::{Engine, Interrupt, Wait};
+
+/// Who holds the stream.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    /// The machine shares one stream.
+    pub(crate) shared: bool,
+    /// The CPU that executes; always `None` if nothing is shared.
+    owner: Option<u32>,
+    /// A timer expired at this instant.
+    expired: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(shared: bool) -> Self {
+        Self { shared, ..Self::default() }
+    }
+
+    /// Whether `cpu` executes instructions, if it has any to execute.
+    pub(crate) fn is_held(&self, cpu: u32) -> bool {
+        !self.shared || self.owner == Some(cpu)
+    }
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// An interrupt of `cpu`, which waits for the stream.
+    pub(crate) fn stream_interrupt(&mut self, cpu: u32, what: Interrupt) {
+        let pending = &mut self.cpus[cpu as usize].pending;
+        if !pending.contains(&what) {
+            pending.push(what);
+        }
+        self.stream.expired |= what != Interrupt::NohzBalance;
+    }
+
+    /// Whether `cpu` has something to do.
+    fn wants_stream(&self, cpu: u32) -> bool {
+        let state = &self.cpus[cpu as usize];
+        state.curr != IDLE_TASK
+            || !state.pending.is_empty()
+            || !state.wake_list.is_empty()
+            || state.need_resched
+            || state.idle.is_exiting()
+    }
+
+    /// The first CPU from `first` on, in cyclic order, that has something to do.
+    fn next_for_stream(&self, first: u32) -> Option<u32> {
+        let nr = self.cpus.len() as u32;
+        (0..nr).map(|step| (first + step) % nr).find(|&cpu| self.wants_stream(cpu))
+    }
+
+    /// Lets the CPUs act, each when it holds the stream, until nothing is left to do at this instant.
+    pub(crate) fn settle_stream(&mut self) {
+        loop {
+            while let Some(cpu) = self.resched.pop_front() {
+                // Another CPU schedules when it gets the stream.
+                if self.stream.is_held(cpu) && std::mem::take(&mut self.cpus[cpu as usize].need_resched) {
+                    self.schedule(cpu);
+                }
+            }
+            // What else expires now belongs to the same end of turns.
+            if self.stream.expired && self.queue.peek() != Some(self.now) {
+                self.stream.expired = false;
+                let nr = self.cpus.len() as u32;
+                let first = self.stream.owner.map(|holder| holder + 2).filter(|&first| first < nr).unwrap_or(0);
+                let next = self.next_for_stream(first);
+                self.give_stream(next);
+            }
+            match self.stream.owner {
+                Some(cpu) if !self.cpus[cpu as usize].pending.is_empty() => {
+                    if !self.stream.expired {
+                        self.serve(cpu);
+                    } else {
+                        break;
+                    }
+                }
+                Some(cpu) if self.cpus[cpu as usize].need_resched && self.cpus[cpu as usize].idle.is_awake() => {
+                    self.resched.push_back(cpu);
+                }
+                Some(cpu) if self.wants_stream(cpu) => break,
+                owner => {
+                    let next = self.next_for_stream(owner.map_or(0, |cpu| cpu + 1));
+                    if next.is_none() {
+                        self.give_stream(None);
+                        break;
+                    }
+                    self.give_stream(next);
+                }
+            }
+        }
+    }
+
+    /// Passes the stream: the holder stops where it is, `next` goes on from where it stood.
+    fn give_stream(&mut self, next: Option<u32>) {
+        if self.stream.owner == next {
+            return;
+        }
+        if let Some(cpu) = self.stream.owner {
+            self.account(cpu);
+            self.disarm(cpu, Wait::Op);
+            self.pause_idle_exit(cpu);
+        }
+        if let Some(cpu) = next {
+            self.account(cpu);
+        }
+        self.stream.owner = next;
+        let Some(cpu) = next else { return };
+        self.here = cpu;
+        if !self.cpus[cpu as usize].wake_list.is_empty() {
+            self.run_wake_list(cpu);
+        }
+        if self.cpus[cpu as usize].need_resched && self.cpus[cpu as usize].idle.is_awake() {
+            self.resched.push_back(cpu);
+        }
+        self.resume_idle_exit(cpu);
+        self.reprogram(cpu);
+    }
+
+    /// The holder handles its interrupts, then arms its timer.
+    fn serve(&mut self, cpu: u32) {
+        self.leave_idle(cpu, 0);
+        self.account(cpu);
+        let mut pending = std::mem::take(&mut self.cpus[cpu as usize].pending);
+        let armed = pending.iter().any(|what| matches!(what, Interrupt::Tick | Interrupt::Timers));
+        for what in pending.drain(..) {
+            self.handle(cpu, what);
+        }
+        self.reprogram(cpu);
+        let next = self.next_for_stream((cpu + 1) % self.cpus.len() as u32);
+        if armed && self.is_earliest(cpu) && next.is_some_and(|next| next != cpu) {
+            self.give_stream(next);
+        }
+    }
+
+    /// Whether the next timer of `cpu` expires before those of all other CPUs.
+    fn is_earliest(&self, cpu: u32) -> bool {
+        let next = |cpu: u32| {
+            let time = |wait| self.queue.time_of(self.slot(cpu, wait)).unwrap_or(u64::MAX);
+            time(Wait::Timer).min(time(Wait::Tick))
+        };
+        let own = next(cpu);
+        own != u64::MAX && (0..self.cpus.len() as u32).all(|other| other == cpu || own < next(other))
+    }
+}
