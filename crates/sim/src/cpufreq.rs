@@ -22,7 +22,7 @@ use opplab_model::policy::Policy;
 use crate::CaseError;
 use crate::engine::{Cpu, Engine};
 use crate::gates::{Gates, UtilEst};
-use crate::task::{Class, Doing, Life};
+use crate::task::{Class, Doing, Life, WORK_SHIFT};
 
 /// Who decides the frequency of a policy.
 pub(crate) enum Governor {
@@ -320,7 +320,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if let Some(khz) = khz.filter(|&khz| khz != self.policies[index].cur_khz) {
                 self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
                 let here = self.here as usize;
-                self.cpus[here].overhead_ns += self.case.machine.costs.sugov_work_ns;
+                self.cpus[here].overhead += self.case.machine.costs.sugov_work_ns << WORK_SHIFT;
                 self.policies[index].cur_khz = khz;
                 self.set_freq_scale(index as u32, khz);
                 self.begin_switch(index as u32, khz);

@@ -111,7 +111,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.now;
         let cluster = &self.case.machine.clusters[cl];
         let index = self.cpus[c].idle.state;
-        let mut exit_ns = cluster.idle.get(index).map_or(0, |idle| idle.exit_latency_ns);
+        let mut exit_ns = cluster.idle.get(index).map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns));
         if let Some(entered) = self.clusters[cl].entered.take() {
             exit_ns += cluster.cluster_idle[entered].exit_latency_ns;
             self.emit(Event::ClusterIdle { cluster: cl as u32, state: -1 });
