@@ -113,6 +113,9 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
     for cluster, energy in zip(outcome["clusters"], energies, strict=True):
         put(f"energy:{cluster['name']}", "J", energy / 1e15, "lower")
     put("energy:rest", "J", outcome["floor_energy_fj"] / 1e15, "lower")
+    for consumer in outcome["consumers"]:
+        put(f"energy:{consumer['name']}", "J", consumer["energy_fj"] / 1e15, "lower")
+        put(f"frames:{consumer['name']}", "1/s", consumer["frames"] * 1e9 / wall_ns, "higher")
     put("power", "W", sum(energies) / 1e6 / wall_ns, "lower")
     for cluster, energy in zip(outcome["clusters"], energies, strict=True):
         put(f"power:{cluster['name']}", "W", energy / 1e6 / wall_ns, "lower")

@@ -5,13 +5,18 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lexopt::prelude::*;
 
+use crate::clock;
 use crate::error::HostError;
+use crate::govern::sense::Source;
+use crate::govern::{self, Options, Via, decide};
+use crate::observe::{self, Form, Observer};
 use crate::root::Root;
 use crate::show;
+use opplab_model::file::parse_cpu_list;
 
 /// Where a command writes, and how it calls itself.
 pub struct Env<'a> {
@@ -26,7 +31,11 @@ pub struct Env<'a> {
 }
 
 /// The commands with a line about each.
-const COMMANDS: &[(&str, &str)] = &[("show", "what the host says about frequency, idle, energy and the scheduler")];
+const COMMANDS: &[(&str, &str)] = &[
+    ("show", "what the host says about frequency, idle, energy and the scheduler"),
+    ("observe", "what the CPUs do: turbostat's columns, utilisation, idle residency, power"),
+    ("govern", "run a governor in user space; everything is put back afterwards"),
+];
 
 /// Runs one command; `args` are the words after the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> i32 {
@@ -58,6 +67,8 @@ fn run(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> Result<i3
     };
     match command.as_str() {
         "show" => show(words, env),
+        "observe" => observe(words, env),
+        "govern" => govern(words, env),
         other => {
             let near = nearest(other, COMMANDS.iter().map(|(name, _)| *name));
             Err(HostError::Usage(format!("no such command `{other}`{near}")))
@@ -131,4 +142,267 @@ fn show(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> 
     let report = show::report(&Root::open(&path)?, &path);
     let text = if json { report.json() + "\n" } else { report.text() };
     print(env, &text)
+}
+
+const OBSERVE_HELP: &str = "\
+Usage: observe [--interval 1s] [--for TIME | -n COUNT] [--csv | --turbostat | --table] [-o FILE]
+
+What each CPU did in each interval: Avg_MHz, Busy%, Bzy_MHz, TSC_MHz, util_avg, the frequency scale against each
+candidate for f_max, idle residency, power. A table on a terminal, CSV on a pipe. Ends with Ctrl-C.
+
+  --interval TIME  length of an interval, as 100ms or 2s; default 1s
+  --for TIME       end after this time
+  -n COUNT         end after so many intervals
+  -o FILE          write there; .csv is CSV, anything else is turbostat's text
+  --root DIR       observe another root, for tests
+";
+
+fn observe(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
+    let (mut path, mut form, mut output) = (PathBuf::from("/"), None, None);
+    let (mut interval_ns, mut for_ns, mut count) = (1_000_000_000u64, None, None);
+    while let Some(word) = words.next()? {
+        match word {
+            Long("root") => path = words.value()?.into(),
+            Long("interval") => interval_ns = time_ns("interval", &text(words.value()?))?.max(1_000_000),
+            Long("for") => for_ns = Some(time_ns("for", &text(words.value()?))?),
+            Short('n') => count = Some(words.value()?.parse::<u64>()?),
+            Long("csv") => form = Some(Form::Csv),
+            Long("turbostat") => form = Some(Form::Turbostat),
+            Long("table") => form = Some(Form::Table),
+            Short('o') | Long("output") => output = Some(PathBuf::from(words.value()?)),
+            Long("help") | Short('h') => return print(env, OBSERVE_HELP),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let root = Root::open(&path)?;
+    let mut file = match &output {
+        Some(output) => {
+            Some(std::fs::File::create(output).map_err(|error| HostError::io(output.display().to_string(), error))?)
+        }
+        None => None,
+    };
+    let form = form.unwrap_or_else(|| match &output {
+        Some(output) if output.extension().is_some_and(|ending| ending == "csv") => Form::Csv,
+        Some(_) => Form::Turbostat,
+        None if clock::is_terminal_out() => Form::Table,
+        None => Form::Csv,
+    });
+    let stop = clock::Stop::on_signals()?;
+    let start_ns = clock::monotonic_ns();
+    let used_ns = clock::own_cpu_ns();
+    let mut observer = Observer::open(&root, &path, start_ns);
+    for note in &observer.notes {
+        let _ = writeln!(env.err, "note: {note}");
+    }
+    let head = observe::head(&observer);
+    let (mut n_done, mut next_ns) = (0u64, start_ns);
+    let mut code = 0;
+    loop {
+        next_ns += interval_ns;
+        let end_ns = for_ns.map(|for_ns| start_ns + for_ns);
+        if count.is_some_and(|count| n_done >= count) || end_ns.is_some_and(|end_ns| next_ns > end_ns) {
+            break;
+        }
+        if !stop.sleep_until(next_ns) {
+            break;
+        }
+        let now_ns = clock::monotonic_ns();
+        let rows = observer.sample(&root, now_ns);
+        let text = observe::render(form, &head, &rows, clock::time_of_day_s(), n_done == 0);
+        n_done += 1;
+        // A late interval does not make the next ones short.
+        next_ns = next_ns.max(now_ns.saturating_sub(interval_ns));
+        match &mut file {
+            Some(file) => file.write_all(text.as_bytes()).map_err(|error| HostError::io("output", error))?,
+            None => code = print(env, &text)?,
+        }
+        if code != 0 {
+            return Ok(code);
+        }
+    }
+    let (wall_ns, used_ns) = (clock::monotonic_ns() - start_ns, clock::own_cpu_ns() - used_ns);
+    let percent = used_ns as f64 * 100.0 / wall_ns.max(1) as f64;
+    let _ = writeln!(
+        env.err,
+        "observed {n_done} intervals; own cost {:.1} ms = {percent:.2} % of one CPU",
+        used_ns as f64 / 1e6
+    );
+    Ok(0)
+}
+
+const GOVERN_HELP: &str = "\
+Usage: govern --governor NAME [OPTIONS]
+       govern --restore
+       govern --verify LOG
+
+Runs one of opplab's governors (schedutil, ondemand, conservative, performance, powersave) in user space. A supervisor
+puts governor, limits and EPP back when it ends, on a signal, and when the worker dies or hangs.
+
+  --policies LIST      policies, as 0,4; default all
+  --via WAY            setspeed (kernel governor userspace) or limits (minimum = maximum; with HWP its min and max);
+                       default setspeed where there is a governor userspace
+  --util SOURCE        counters, sched-debug or stat; default the best that there is
+  --f-max F            the reference of invariance: a candidate's name (see opplab fmax) or kHz; default the kernel's
+  --epp VALUE          energy_performance_preference for the time of the run
+  --rate-limit-us N    schedutil's; default the host's
+  --interval TIME      between two looks, default 20ms
+  --for TIME           end after this time; default on Ctrl-C
+  --kernel VERSION     profile of the governor, default 6.12
+  --log FILE           one line of JSON a decision with all its inputs
+  --dry-run            decide and log, but change nothing
+  --restore            put back what a run left whose processes were all killed
+  --verify LOG         compute every decision of a log anew and compare; exit 1 if less than 99 % are equal
+  --state FILE         where the settings are remembered, default /run/opplab-govern.json
+  --root DIR           govern another root, for tests
+";
+
+/// The decisions of a log that must come out the same, percent.
+const AGREE_PERCENT: f64 = 99.0;
+
+fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
+    let mut options = Options {
+        root: PathBuf::from("/"),
+        governor: String::new(),
+        policies: Vec::new(),
+        via: None,
+        source: None,
+        f_max: None,
+        epp: None,
+        rate_limit_us: None,
+        interval_ns: 20_000_000,
+        for_ns: None,
+        dry_run: false,
+        kernel: "6.12".to_owned(),
+        log: None,
+        state: PathBuf::new(),
+    };
+    // The worker gets the same words.
+    let mut worker_args: Vec<OsString> = vec!["govern".into(), "--worker".into()];
+    let (mut is_worker, mut restore, mut log) = (false, false, None);
+    let mut given: Vec<OsString> = Vec::new();
+    while let Some(word) = words.next()? {
+        let name = match word {
+            Short('h') => "help".to_owned(),
+            Long(name) => name.to_owned(),
+            other => return Err(other.unexpected().into()),
+        };
+        match name.as_str() {
+            "worker" => is_worker = true,
+            "restore" => restore = true,
+            "help" => return print(env, GOVERN_HELP),
+            "dry-run" => {
+                options.dry_run = true;
+                given.push("--dry-run".into());
+            }
+            "verify" => log = Some(PathBuf::from(words.value()?)),
+            _ => {
+                let value = words.value()?;
+                set_option(&mut options, &name, &value)?;
+                given.extend([format!("--{name}").into(), value]);
+            }
+        }
+    }
+    if let Some(log) = log {
+        return verify_log(&log, env);
+    }
+    let root = Root::open(&options.root)?;
+    if options.state.as_os_str().is_empty() {
+        options.state = root.file("/run/opplab-govern.json").unwrap_or_default();
+    }
+    if restore {
+        let done = govern::restore_left(&root, &options, env.err)?;
+        return print(env, if done { "restored\n" } else { "nothing to restore\n" });
+    }
+    if !decide::GOVERNORS.contains(&options.governor.as_str()) {
+        let near = nearest(&options.governor, decide::GOVERNORS.iter().copied());
+        let names = decide::GOVERNORS.join(", ");
+        return Err(HostError::Usage(format!("--governor: one of {names}, not `{}`{near}", options.governor)));
+    }
+    if is_worker {
+        govern::work(&options)?;
+        return Ok(0);
+    }
+    worker_args.extend(given);
+    govern::supervise(&options, &env.again, &worker_args, env.err)
+}
+
+fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(), HostError> {
+    let words = value.to_string_lossy().into_owned();
+    let wrong = |what: &str| HostError::Usage(format!("--{name}: `{words}` {what}"));
+    fn choice<T: Copy>(words: &str, names: &[(&str, T)]) -> Result<T, String> {
+        let found = names.iter().find(|(known, _)| *known == words).map(|(_, choice)| *choice);
+        found.ok_or_else(|| {
+            let list: Vec<&str> = names.iter().map(|(known, _)| *known).collect();
+            format!("is none of {}{}", list.join(", "), nearest(words, list.iter().copied()))
+        })
+    }
+    match name {
+        "root" => options.root = value.into(),
+        "state" => options.state = value.into(),
+        "log" => options.log = Some(value.into()),
+        "governor" => options.governor = words,
+        "kernel" => options.kernel = words,
+        "f-max" => options.f_max = Some(words),
+        "epp" => options.epp = Some(words),
+        "via" => options.via = Some(choice(&words, Via::NAMES).map_err(|what| wrong(&what))?),
+        "util" => options.source = Some(choice(&words, Source::NAMES).map_err(|what| wrong(&what))?),
+        "interval" => options.interval_ns = time_ns(name, &words)?.max(1_000_000),
+        "for" => options.for_ns = Some(time_ns(name, &words)?),
+        "rate-limit-us" => options.rate_limit_us = Some(words.parse().map_err(|_| wrong("is not a number of us"))?),
+        "policies" => {
+            options.policies = parse_cpu_list(&words, Default::default()).map_err(|fault| wrong(&fault.message))?;
+        }
+        _ => {
+            let names = ["governor", "policies", "via", "util", "f-max", "epp", "rate-limit-us", "interval", "for"];
+            let more = ["kernel", "log", "dry-run", "restore", "verify", "state", "root"];
+            let near = nearest(name, names.into_iter().chain(more));
+            return Err(HostError::Usage(format!("no such option `--{name}`{near}")));
+        }
+    }
+    Ok(())
+}
+
+fn verify_log(log: &Path, env: &mut Env<'_>) -> Result<i32, HostError> {
+    let shown = log.display().to_string();
+    let text = std::fs::read_to_string(log).map_err(|error| HostError::io(&shown, error))?;
+    let agreement = decide::verify(&shown, &text)?;
+    let mut out = format!(
+        "{} decisions, {} equal ({:.2} %); {} requests, {} of {} in force at the next look\n",
+        agreement.n_decisions,
+        agreement.n_equal,
+        agreement.percent(),
+        agreement.n_requests,
+        agreement.n_in_force,
+        agreement.n_followed
+    );
+    for difference in &agreement.differences {
+        out += &format!("  {difference}\n");
+    }
+    print(env, &out)?;
+    Ok(i32::from(agreement.percent() < AGREE_PERCENT))
+}
+
+/// The word as text.
+fn text(word: OsString) -> String {
+    word.to_string_lossy().into_owned()
+}
+
+/// A time with its unit: `500us`, `100ms`, `1.5s`, `2min`.
+pub(crate) fn time_ns(what: &str, word: &str) -> Result<u64, HostError> {
+    let split = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
+    let (number, unit) = word.split_at(split);
+    let unit_ns = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "min" => 60e9,
+        _ => return Err(HostError::Usage(format!("--{what}: `{word}` needs a unit: 100ms, 2s, 1min"))),
+    };
+    let number: f64 = number.parse().map_err(|_| HostError::Usage(format!("--{what}: `{word}` is not a time")))?;
+    let ns = number * unit_ns;
+    if !(1.0..=1e18).contains(&ns) {
+        return Err(HostError::Usage(format!("--{what}: `{word}` is out of range")));
+    }
+    Ok(ns as u64)
 }

@@ -12,9 +12,16 @@
 //! are crate `kernel`'s, and what files mean for a machine, which is crate `import`'s.
 
 pub mod cli;
+mod clock;
+pub mod counters;
 mod error;
+pub mod govern;
+mod json;
+pub mod observe;
 pub mod root;
+pub mod scheddebug;
 pub mod show;
+pub mod util;
 
 pub use error::HostError;
 pub use root::Root;

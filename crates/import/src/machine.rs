@@ -138,6 +138,12 @@ impl Maker<'_> {
         } else {
             1024
         };
+        let smt_power = if threads {
+            self.default("smt_power", "smt-power-1.1: a second busy thread adds a tenth to its core's power, assumed");
+            102
+        } else {
+            1024
+        };
         let nodes = cpus.iter().map(|place| place.node).max().map_or(1, |last| last as usize + 1);
         let numa_distance = facts.numa_distance.clone().filter(|rows| rows.len() == nodes).unwrap_or_else(|| {
             (0..nodes).map(|a| (0..nodes).map(|b| if a == b { 10 } else { 20 }).collect()).collect()
@@ -171,7 +177,11 @@ impl Maker<'_> {
             costs,
             floor_uw: 0,
             smt_yield,
+            smt_power,
+            cluster_idle_together: false,
             shared_stream: false,
+            consumers: Vec::new(),
+            thermal: None,
             processor: facts.processor.clone(),
             package_power: facts.package_power,
             sources,

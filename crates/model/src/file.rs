@@ -8,8 +8,8 @@
 
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::machine::{
-    Cluster, Costs, CppcCaps, CpuList, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
-    PackagePower, PolicyShare, Processor, TurboBin,
+    Cluster, Consumer, Costs, CppcCaps, CpuList, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
+    PackagePower, PolicyShare, Processor, Thermal, TurboBin,
 };
 use crate::tree::{Node, POWER_UW_MAX, Table, parse_toml, to_toml};
 
@@ -126,6 +126,8 @@ const MACHINE_KEYS: &[&str] = &[
     "floor_uw",
     "floor_mw",
     "smt_yield",
+    "smt_power",
+    "cluster_idle_together",
     "shared_stream",
     "numa_distance",
     "topology",
@@ -133,6 +135,8 @@ const MACHINE_KEYS: &[&str] = &[
     "costs",
     "processor",
     "package_power",
+    "consumer",
+    "thermal",
     "cluster",
     "source",
 ];
@@ -196,6 +200,7 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         }
     }
     let cpufreq = drivers.remove(0);
+    let nr_packages = package.iter().max().map_or(0, |&last| last + 1);
 
     Ok(Machine {
         name,
@@ -209,10 +214,46 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         costs: costs_from(&table)?,
         floor_uw: table.power_uw("floor")?.unwrap_or(0),
         smt_yield: table.int_or("smt_yield", 1024, 1, 1024)?,
+        cluster_idle_together: table.bool_or("cluster_idle_together", false)?,
+        smt_power: table.int_or("smt_power", 1024, 0, 1024)?,
         shared_stream: table.bool_or("shared_stream", false)?,
         processor: table.get("processor").map(processor_from).transpose()?,
         package_power: table.get("package_power").map(package_power_from).transpose()?,
+        consumers: match table.get("consumer") {
+            None => Vec::new(),
+            Some(node) => node
+                .as_list("consumer")?
+                .iter()
+                .map(|node| consumer_from(node, nr_packages))
+                .collect::<Result<_, _>>()?,
+        },
+        thermal: table.get("thermal").map(thermal_from).transpose()?,
         sources: sources_from(&table)?,
+    })
+}
+
+fn consumer_from(node: &Node, nr_packages: u32) -> Result<Consumer, Fault> {
+    let keys = &["name", "package", "demand_uw", "demand_mw", "least_uw", "least_mw", "frame_uj"];
+    let table = node.as_table("consumer", keys)?;
+    Ok(Consumer {
+        name: table.need_str("name")?.to_owned(),
+        package: table.int_or("package", 0, 0, i128::from(nr_packages) - 1)?,
+        demand_uw: table.power_uw("demand")?.ok_or_else(|| Fault::new(table.at, "`demand_mw` is missing"))?,
+        least_uw: table.power_uw("least")?.unwrap_or(0),
+        frame_uj: table.need_int("frame_uj", 1, 1_000_000_000_000)?,
+    })
+}
+
+fn thermal_from(node: &Node) -> Result<Thermal, Fault> {
+    let keys = &["resistance_mk_per_w", "capacitance_mj_per_k", "ambient_mc", "limit_mc", "start_mc"];
+    let table = node.as_table("thermal", keys)?;
+    let ambient_mc = table.int_or("ambient_mc", 25_000, -100_000, 200_000)?;
+    Ok(Thermal {
+        resistance_mk_per_w: table.need_int("resistance_mk_per_w", 1, 1_000_000)?,
+        capacitance_mj_per_k: table.need_int("capacitance_mj_per_k", 1, 1_000_000_000)?,
+        ambient_mc,
+        limit_mc: table.need_int("limit_mc", -100_000, 200_000)?,
+        start_mc: table.int_or("start_mc", ambient_mc, -100_000, 200_000)?,
     })
 }
 
@@ -616,6 +657,8 @@ pub fn machine_node(machine: &Machine) -> Node {
         ("invariance".to_owned(), Some(name_of(INVARIANCE, &machine.invariance))),
         int("floor_uw", machine.floor_uw),
         int("smt_yield", machine.smt_yield),
+        ("cluster_idle_together".to_owned(), machine.cluster_idle_together.then(|| Node::bool(true))),
+        int_unless("smt_power", machine.smt_power, 1024),
         ("shared_stream".to_owned(), Some(Node::bool(machine.shared_stream))),
         (
             "numa_distance".to_owned(),
@@ -656,6 +699,11 @@ pub fn machine_node(machine: &Machine) -> Node {
             }),
         ),
         ("package_power".to_owned(), machine.package_power.as_ref().map(package_power_node)),
+        (
+            "consumer".to_owned(),
+            (!machine.consumers.is_empty()).then(|| Node::list(machine.consumers.iter().map(consumer_node))),
+        ),
+        ("thermal".to_owned(), machine.thermal.as_ref().map(thermal_node)),
         ("cluster".to_owned(), Some(Node::list(machine.clusters.iter().map(cluster_node)))),
         (
             "source".to_owned(),
@@ -673,6 +721,26 @@ fn package_power_node(power: &PackagePower) -> Node {
         time_unless_0("pl1_window", power.pl1_window_ns),
         int_unless("pl2_uw", power.pl2_uw, 0),
         time_unless_0("pl2_window", power.pl2_window_ns),
+    ])
+}
+
+fn consumer_node(consumer: &Consumer) -> Node {
+    Node::table([
+        text("name", &consumer.name),
+        int_unless("package", consumer.package, 0),
+        int("demand_uw", consumer.demand_uw),
+        int_unless("least_uw", consumer.least_uw, 0),
+        int("frame_uj", consumer.frame_uj),
+    ])
+}
+
+fn thermal_node(thermal: &Thermal) -> Node {
+    Node::table([
+        int("resistance_mk_per_w", thermal.resistance_mk_per_w),
+        int("capacitance_mj_per_k", thermal.capacitance_mj_per_k),
+        int("ambient_mc", thermal.ambient_mc),
+        int("limit_mc", thermal.limit_mc),
+        int_unless("start_mc", thermal.start_mc, i128::from(thermal.ambient_mc)),
     ])
 }
 

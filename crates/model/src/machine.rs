@@ -137,6 +137,37 @@ pub struct PackagePower {
     pub pl2_window_ns: u64,
 }
 
+/// Who else draws from a package's power budget and makes progress with it: a GPU. It is always busy; what it does is
+/// in proportion to the energy that it gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Consumer {
+    /// Its name, e.g. `gpu`.
+    pub name: String,
+    /// The package that it is in.
+    pub package: u32,
+    /// What it draws when nothing limits it, in uW.
+    pub demand_uw: u64,
+    /// What it gets under a limit even if the CPUs would draw it all, in uW.
+    pub least_uw: u64,
+    /// Energy of a unit of its work (a frame), in uJ.
+    pub frame_uj: u64,
+}
+
+/// How a package heats up; all packages are alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thermal {
+    /// Thermal resistance to the ambient air, in mK/W.
+    pub resistance_mk_per_w: u64,
+    /// Heat capacity in mJ/K.
+    pub capacitance_mj_per_k: u64,
+    /// Temperature of the ambient air in thousandths of a degree Celsius.
+    pub ambient_mc: i64,
+    /// Temperature that is kept, in thousandths of a degree Celsius.
+    pub limit_mc: i64,
+    /// Temperature at the start of a run, in thousandths of a degree Celsius.
+    pub start_mc: i64,
+}
+
 /// CPPC registers of a CPU (ACPI 6.4 s8.4.7.1), abstract performance units and MHz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CppcCaps {
@@ -240,6 +271,10 @@ pub struct Machine {
     pub floor_uw: u64,
     /// Speed of a hardware thread while its sibling is busy, in 1/1024 of its speed alone.
     pub smt_yield: u32,
+    /// What a second busy thread of a core draws, in 1/1024 of what the first does: 1024 as much again.
+    pub smt_power: u32,
+    /// Whether a cluster state is entered only when all clusters of the machine may enter theirs (sockets of one fabric).
+    pub cluster_idle_together: bool,
     /// True for an emulated machine in which k busy CPUs share one instruction stream (each runs at 1/k speed,
     /// whatever its frequency or capacity).
     pub shared_stream: bool,
@@ -247,6 +282,10 @@ pub struct Machine {
     pub processor: Option<Processor>,
     /// Power limits of a package, where they are known.
     pub package_power: Option<PackagePower>,
+    /// Who else draws from the packages' budgets.
+    pub consumers: Vec<Consumer>,
+    /// How a package heats up, if that is to limit it.
+    pub thermal: Option<Thermal>,
     /// Source of its numbers, as (what, source), in the order of the file.
     pub sources: Vec<(String, String)>,
 }

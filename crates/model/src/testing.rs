@@ -13,7 +13,8 @@ use opplab_kernel::profile::PROFILES;
 
 use crate::case::CaseFile;
 use crate::machine::{
-    Cluster, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare, TurboBin,
+    Cluster, Consumer, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PackagePower,
+    PolicyShare, Thermal, TurboBin,
 };
 use crate::policy::{EnergyModelSource, GOVERNORS, Placement, Policy};
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
@@ -177,7 +178,11 @@ impl Swarm {
             package_power: None,
             floor_uw: draw.skewed(0, 100_000_000),
             smt_yield: if smt { draw.u32(256, 1024) } else { 1024 },
+            smt_power: if smt { draw.u32(0, 1024) } else { 1024 },
+            cluster_idle_together: draw.chance(20),
             shared_stream: draw.chance(5),
+            consumers: Vec::new(),
+            thermal: None,
             sources: Vec::new(),
         };
         if self.limits {
@@ -520,7 +525,7 @@ fn random_cluster(draw: &mut Draw, index: u32, cpus: Vec<u32>, capacity: u32) ->
     }
 }
 
-/// Gives a machine turbo bins. A stream of its own: what else is drawn stays the same.
+/// Gives a machine turbo bins, budgets and who else draws from them. A stream of its own: what else is drawn stays the same.
 fn limit(draw: &mut Draw, machine: &mut Machine) {
     for cluster in &mut machine.clusters {
         let top_khz = cluster.opps[cluster.opps.len() - 1].khz;
@@ -545,6 +550,30 @@ fn limit(draw: &mut Draw, machine: &mut Machine) {
             }
         }
     }
+    machine.smt_power = if draw.chance(50) { 1024 } else { draw.u32(0, 1024) };
+    if draw.chance(70) {
+        let limit = |draw: &mut Draw| if draw.chance(20) { 0 } else { draw.skewed(1, 20_000_000) };
+        let (pl1_uw, pl2_uw) = (limit(draw), limit(draw));
+        let (pl1_window_ns, pl2_window_ns) = (draw.skewed(0, 1_000_000_000), 0);
+        machine.package_power = Some(PackagePower { tdp_uw: pl1_uw, pl1_uw, pl1_window_ns, pl2_uw, pl2_window_ns });
+    }
+    let nr_packages = machine.cpus.iter().map(|cpu| cpu.package + 1).max().unwrap_or(1);
+    for index in 0..draw.skewed(0, 2) {
+        machine.consumers.push(Consumer {
+            name: format!("consumer{index}"),
+            package: draw.u32(0, nr_packages - 1),
+            demand_uw: draw.skewed(0, 10_000_000),
+            least_uw: draw.skewed(0, 10_000_000),
+            frame_uj: draw.skewed(1, 1_000_000),
+        });
+    }
+    machine.thermal = draw.chance(30).then(|| Thermal {
+        resistance_mk_per_w: draw.skewed(1, 100_000),
+        capacitance_mj_per_k: draw.skewed(1, 1_000_000),
+        ambient_mc: 25_000,
+        limit_mc: draw.u32(20_000, 100_000).into(),
+        start_mc: draw.u32(20_000, 100_000).into(),
+    });
 }
 
 #[cfg(test)]

@@ -39,6 +39,15 @@ pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &Case, outcome: &Outcome)
     dict.set_item("metric", case.workload.metric.as_ref().map(|metric| metric_row(metric, outcome)))?;
     dict.set_item("cluster_energy_fj", &outcome.cluster_energy_fj)?;
     dict.set_item("floor_energy_fj", outcome.floor_energy_fj)?;
+    let consumers = PyList::empty(py);
+    for consumer in &outcome.consumers {
+        let entry = PyDict::new(py);
+        entry.set_item("name", &consumer.name)?;
+        entry.set_item("energy_fj", consumer.energy_fj)?;
+        entry.set_item("frames", consumer.frames)?;
+        consumers.append(entry)?;
+    }
+    dict.set_item("consumers", consumers)?;
     dict.set_item("activations", outcome.activations)?;
     dict.set_item("missed_activations", outcome.missed_activations)?;
     dict.set_item("counts", outcome.counts)?;

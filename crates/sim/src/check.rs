@@ -93,7 +93,13 @@ impl Check {
             };
             let (least, most) = (shared().min().unwrap_or(0), shared().max().unwrap_or(0));
             let energy = outcome.cluster_energy_fj[index];
-            let (least, most) = (cpus + u128::from(least) * wall, cpus + u128::from(most) * wall);
+            let alone = cpus;
+            // Two busy threads of a core draw less than twice as much, by a rounding down each.
+            if case.machine.smt_power < 1024 {
+                cpus = cpus * (1024 + u128::from(case.machine.smt_power)) / 2048;
+                cpus = cpus.saturating_sub(wall * cluster.cpus.len() as u128);
+            }
+            let (least, most) = (cpus + u128::from(least) * wall, alone + u128::from(most) * wall);
             if energy < least || energy > most {
                 self.violation(end, || {
                     format!("energy of {}: {energy} fJ is not within {least}..{most}", cluster.name)

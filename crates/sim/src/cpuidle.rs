@@ -50,6 +50,11 @@ impl IdleRun {
         self.phase == Phase::Awake
     }
 
+    /// Whether it sleeps in state `from` or a deeper one.
+    pub(crate) fn is_down(&self, from: usize) -> bool {
+        self.phase == Phase::Resident && self.state >= from
+    }
+
     fn is_resident(&self) -> bool {
         self.phase == Phase::Resident
     }
@@ -112,10 +117,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let cluster = &self.case.machine.clusters[cl];
         let index = self.cpus[c].idle.state;
         let mut exit_ns = cluster.idle.get(index).map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns));
-        if let Some(entered) = self.clusters[cl].entered.take() {
-            exit_ns += cluster.cluster_idle[entered].exit_latency_ns;
-            self.emit(Event::ClusterIdle { cluster: cl as u32, state: -1 });
-            self.refresh_cluster_power(cl as u32);
+        exit_ns += self.cluster_wakes(cl as u32);
+        if self.case.machine.cluster_idle_together {
+            for other in (0..self.clusters.len()).filter(|&other| other != cl) {
+                self.cluster_wakes(other as u32);
+            }
         }
         let state = &mut self.cpus[c];
         let start = (now + delay_ns).max(state.idle.entry_done_ns);
@@ -176,17 +182,45 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if described.cluster_idle.is_empty() || self.clusters[cl].entered.is_some() {
             return;
         }
-        let deepest = described.idle.len().saturating_sub(1);
-        let all_down = described.cpus.iter().all(|&cpu| {
-            let idle = &self.cpus[cpu as usize].idle;
-            idle.is_resident() && idle.state == deepest
-        });
-        if all_down {
-            let index = described.cluster_idle.len() - 1;
-            self.clusters[cl].entered = Some(index);
-            self.emit(Event::ClusterIdle { cluster, state: index as i32 });
+        if self.all_down(cl) {
+            if !self.case.machine.cluster_idle_together {
+                self.cluster_sleeps(cluster);
+            } else if (0..self.clusters.len()).all(|other| self.all_down(other)) {
+                for other in 0..self.clusters.len() as u32 {
+                    self.cluster_sleeps(other);
+                }
+            }
         }
         self.refresh_cluster_power(cluster);
+    }
+
+    /// Whether all CPUs of a cluster are in their deepest state.
+    fn all_down(&self, cluster: usize) -> bool {
+        let described = &self.case.machine.clusters[cluster];
+        let deepest = described.idle.len().saturating_sub(1);
+        described.cpus.iter().all(|&cpu| {
+            let idle = &self.cpus[cpu as usize].idle;
+            idle.is_resident() && idle.state == deepest
+        })
+    }
+
+    /// Enters the deepest cluster state, if the cluster has any.
+    fn cluster_sleeps(&mut self, cluster: u32) {
+        let states = self.case.machine.clusters[cluster as usize].cluster_idle.len();
+        if let (Some(index), None) = (states.checked_sub(1), self.clusters[cluster as usize].entered) {
+            self.clusters[cluster as usize].entered = Some(index);
+            self.emit(Event::ClusterIdle { cluster, state: index as i32 });
+            self.refresh_cluster_power(cluster);
+        }
+    }
+
+    /// Leaves the cluster state; gives its exit latency in ns.
+    fn cluster_wakes(&mut self, cluster: u32) -> u64 {
+        let cl = cluster as usize;
+        let Some(entered) = self.clusters[cl].entered.take() else { return 0 };
+        self.emit(Event::ClusterIdle { cluster, state: -1 });
+        self.refresh_cluster_power(cluster);
+        self.case.machine.clusters[cl].cluster_idle[entered].exit_latency_ns
     }
 
     /// Sets the meter of `cpu` to what its state draws.
@@ -194,14 +228,21 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let c = cpu as usize;
         let cl = self.cpus[c].cluster;
         let described = &self.case.machine.clusters[cl as usize];
+        let shared = self.case.machine.smt_power < 1024 && self.sibling_is_busy(cpu);
         let state = &mut self.cpus[c];
         let power_uw = match state.idle.phase {
-            Phase::Awake if state.curr != IDLE_TASK => self.hardware.point(cl, state.opp).busy_uw,
+            Phase::Awake if state.curr != IDLE_TASK => {
+                let busy_uw = self.hardware.point(cl, state.opp).busy_uw;
+                // Two busy threads: each has half of what both draw.
+                if shared { busy_uw * (1024 + u64::from(self.case.machine.smt_power)) / 2048 } else { busy_uw }
+            }
             Phase::Resident => described.idle.get(state.idle.state).map_or(0, |idle| idle.power_uw),
             // Awake in the idle loop, or on the way: as in the shallowest state.
             _ => described.idle.first().map_or(0, |idle| idle.power_uw),
         };
+        let was_uw = state.meter.power_uw();
         state.meter.set(self.now, power_uw);
+        self.package_power(self.case.machine.cpus[c].package, was_uw, power_uw);
         self.refresh_cluster_power(cl);
     }
 
@@ -218,7 +259,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 if all_idle { described.cluster_idle_uw.unwrap_or(awake) } else { awake }
             }
         };
-        self.clusters[cl].meter.set(self.now, power_uw);
+        let was_uw = self.clusters[cl].meter.power_uw();
+        if was_uw != power_uw {
+            self.clusters[cl].meter.set(self.now, power_uw);
+            self.package_power(self.case.machine.cpus[described.cpus[0] as usize].package, was_uw, power_uw);
+        }
     }
 
     /// cpuidle's `usage` and `time` of each state of `cpu`: the exit counts to the state, the stay in progress as well.

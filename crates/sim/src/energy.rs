@@ -19,11 +19,17 @@ impl Meter {
         self.power_uw = power_uw;
     }
 
-    /// Integrates up to `now_ns`.
-    pub(crate) fn advance(&mut self, now_ns: u64) {
+    /// The present power.
+    pub(crate) fn power_uw(&self) -> u64 {
+        self.power_uw
+    }
+
+    /// Integrates up to `now_ns` and gives the energy so far.
+    pub(crate) fn advance(&mut self, now_ns: u64) -> u128 {
         assert!(now_ns >= self.since_ns, "time may not go back");
         self.energy_fj += u128::from(self.power_uw) * u128::from(now_ns - self.since_ns);
         self.since_ns = now_ns;
+        self.energy_fj
     }
 
     pub(crate) fn energy_fj(&self) -> u128 {

@@ -204,6 +204,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) nohz_idle: CpuMask,
     /// The benchmark's own tasks that have not ended.
     pub(crate) nr_main_left: u32,
+    /// When the sink wants the counters next; `u64::MAX`: never.
+    pub(crate) next_sample_ns: u64,
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<CaseError>,
     pub(crate) half_life: std::marker::PhantomData<H>,
@@ -216,14 +218,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let warmup_end = BOOT_NS + self.case.workload.warmup_ns;
         self.start();
         self.settle();
-        let period_ns = if S::ENABLED { self.sink.sample_period_ns() } else { 0 };
-        let mut next_sample = if period_ns == 0 { u64::MAX } else { BOOT_NS };
         let mut before = Outcome::default();
         if warmup_end > BOOT_NS {
-            self.run_until(warmup_end, &mut next_sample, period_ns);
+            self.run_until(warmup_end);
             before = self.totals();
         }
-        self.run_until(end, &mut next_sample, period_ns);
+        self.run_until(end);
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -231,15 +231,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     /// Handles all events up to `end`, or until the benchmark's own tasks have ended. The clock is then there.
-    fn run_until(&mut self, end: u64, next_sample: &mut u64, period_ns: u64) {
+    fn run_until(&mut self, end: u64) {
         while let Some(time) = self.queue.peek() {
             if time > end || self.error.is_some() {
                 break;
             }
-            while *next_sample <= time {
-                self.take_sample(*next_sample);
-                *next_sample += period_ns;
-            }
+            self.samples_until(time);
             let Some((time, slot)) = self.queue.pop() else { break };
             self.now = time;
             self.outcome.engine_events += 1;
@@ -249,10 +246,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 return;
             }
         }
-        while *next_sample <= end {
-            self.take_sample(*next_sample);
-            *next_sample += period_ns;
-        }
+        self.samples_until(end);
         self.now = end;
     }
 

@@ -1,8 +1,10 @@
-//! What the hardware makes of requests: a package grants the least of the request and its turbo bin.
+//! What the hardware makes of requests: a package grants the least of the request, its turbo bin and its budget's
+//! ceiling.
 //!
 //! ```text
 //!   driver's request -> lowest point that reaches it -+
 //!   turbo bin for the package's active cores ---------+--> min --> clock of the policy's CPUs
+//!   ceiling by power and temperature (`budget`) ------+
 //! ```
 //! A core is active unless all its threads are in an idle state that gives up its clock and voltage. More active cores
 //! lower the bin at once; fewer raise it when the package's control unit looks next, every [`PCU_INTERVAL_NS`]. CPUs
@@ -14,6 +16,7 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::{Event, Sink};
 use opplab_model::machine::{Cpufreq, Machine};
 
+use crate::budget::{Budget, Clocks, UNLIMITED_KHZ};
 use crate::engine::Engine;
 use crate::points::{OperatingPoint, Points};
 
@@ -36,6 +39,8 @@ pub(crate) struct Package {
     caps: Vec<u32>,
     /// Policies with CPUs of the package.
     policies: Vec<u32>,
+    /// Its budget, if it has one.
+    pub(crate) budget: Option<Budget>,
     /// When the control unit looks next.
     armed: bool,
 }
@@ -61,7 +66,7 @@ fn keeps_core_active(name: &str) -> bool {
 }
 
 impl Hardware {
-    pub(crate) fn new(machine: &Machine, driver: &Cpufreq) -> Self {
+    pub(crate) fn new(machine: &Machine, driver: &Cpufreq, now_ns: u64) -> Self {
         let clusters: Vec<Points> =
             machine.clusters.iter().map(|cluster| Points::new(machine, driver, cluster)).collect();
         let nr_packages = machine.cpus.iter().map(|cpu| cpu.package + 1).max().unwrap_or(0);
@@ -70,14 +75,17 @@ impl Hardware {
         for cpu in &machine.cpus {
             awake_threads[cpu.core as usize] += 1;
         }
-        let packages: Vec<Package> = (0..nr_packages).map(|index| Package::new(machine, &clusters, index)).collect();
+        let packages: Vec<Package> =
+            (0..nr_packages).map(|index| Package::new(machine, &clusters, index, now_ns)).collect();
         let deep_from = machine.clusters.iter().map(|cluster| {
             let shallow = cluster.idle.iter().take_while(|state| keeps_core_active(&state.name));
             shallow.count()
         });
         Self {
             deep_from: deep_from.collect(),
-            limited: packages.iter().any(|package| package.limits_khz.iter().flatten().any(|&khz| khz != u32::MAX)),
+            limited: packages.iter().any(|package| {
+                package.budget.is_some() || package.limits_khz.iter().flatten().any(|&khz| khz != UNLIMITED_KHZ)
+            }),
             clusters,
             packages,
             awake_threads,
@@ -91,7 +99,7 @@ impl Hardware {
 }
 
 impl Package {
-    fn new(machine: &Machine, clusters: &[Points], index: u32) -> Self {
+    fn new(machine: &Machine, clusters: &[Points], index: u32, now_ns: u64) -> Self {
         let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == index).map(|cpu| cpu.core).collect();
         cores.sort_unstable();
         cores.dedup();
@@ -99,11 +107,12 @@ impl Package {
         let limits = |active: u32| -> Vec<u32> {
             let of_cluster = |(cluster, points): (&opplab_model::machine::Cluster, &Points)| {
                 let bin = cluster.turbo.iter().find(|bin| bin.active_cores >= active).or(cluster.turbo.last());
-                bin.map(|bin| bin.khz).filter(|&khz| khz < points.top_khz()).unwrap_or(u32::MAX)
+                bin.map(|bin| bin.khz).filter(|&khz| khz < points.top_khz()).unwrap_or(UNLIMITED_KHZ)
             };
             machine.clusters.iter().zip(clusters).map(of_cluster).collect()
         };
-        let mut package = Self { active_cores: cores.len() as u32, ..Self::default() };
+        let budget = Budget::new(machine, index, now_ns);
+        let mut package = Self { active_cores: cores.len() as u32, budget, ..Self::default() };
         for active in 0..=cores.len() as u32 {
             let limits = limits(active);
             if package.limits_khz.last() != Some(&limits) {
@@ -119,7 +128,8 @@ impl Package {
     /// Computes the caps again; true if one has changed.
     fn find_caps(&mut self, clusters: &[Points]) -> bool {
         let limits = &self.limits_khz[self.class as usize];
-        let caps: Vec<u32> = clusters.iter().zip(limits).map(|(points, &khz)| points.at_most(khz)).collect();
+        let ceiling_khz = self.budget.as_ref().map_or(UNLIMITED_KHZ, Budget::ceiling_khz);
+        let caps = clusters.iter().zip(limits).map(|(points, &khz)| points.at_most(khz.min(ceiling_khz))).collect();
         std::mem::replace(&mut self.caps, caps) != self.caps
     }
 }
@@ -143,7 +153,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let threads = &mut hardware.awake_threads[place.core as usize];
         *threads -= 1;
         if *threads > 0 {
-            return;
+            return self.core_clock(cpu);
         }
         package.active_cores -= 1;
         if package.class_of[package.active_cores as usize] != package.class {
@@ -162,7 +172,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let threads = &mut hardware.awake_threads[place.core as usize];
         *threads += 1;
         if *threads > 1 {
-            return;
+            return self.core_clock(cpu);
         }
         package.active_cores += 1;
         let class = package.class_of[package.active_cores as usize];
@@ -186,7 +196,38 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &mut self.hardware.packages[package as usize];
         state.armed = false;
         state.class = state.class_of[state.active_cores as usize];
+        self.look_at_budget(package);
         self.refresh_caps(package);
+    }
+
+    fn look_at_budget(&mut self, package: u32) {
+        let hardware = &mut self.hardware;
+        let state = &mut hardware.packages[package as usize];
+        let Some(budget) = &mut state.budget else { return };
+        let mut clocks = Clocks { low_khz: u32::MAX, top_khz: 0, highest_khz: 0 };
+        for &policy in &state.policies {
+            let policy = &self.policies[policy as usize];
+            let points = &hardware.clusters[policy.cluster as usize].points;
+            let opp = self.cpus[policy.cpus[0] as usize].opp;
+            clocks.low_khz = clocks.low_khz.min(points[0].khz);
+            clocks.top_khz = clocks.top_khz.max(points[points.len() - 1].khz);
+            clocks.highest_khz = clocks.highest_khz.max(points[opp as usize].khz);
+        }
+        budget.look(self.now, clocks);
+        if budget.needs_care() {
+            self.arm_pcu(package);
+        }
+    }
+
+    /// What CPUs or clusters of `package` draw changes.
+    pub(crate) fn package_power(&mut self, package: u32, was_uw: u64, is_uw: u64) {
+        let Some(budget) = &mut self.hardware.packages[package as usize].budget else { return };
+        if was_uw != is_uw {
+            budget.cpu_power(self.now, was_uw, is_uw);
+        }
+        if budget.needs_care() {
+            self.arm_pcu(package);
+        }
     }
 
     /// Grants again what awake CPUs of `package` asked for, if its limits have changed.
@@ -211,12 +252,40 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// Runs the policy's CPUs at what is allowed of what was asked for.
+    /// A thread of a core begins or ends its rest: its wish for the core's clock comes or goes.
+    fn core_clock(&mut self, cpu: u32) {
+        for index in 0..self.topology.siblings[cpu as usize].len() {
+            let other = self.topology.siblings[cpu as usize][index];
+            if self.cpus[other as usize].policy != self.cpus[cpu as usize].policy {
+                self.run_at_wish(self.cpus[other as usize].policy);
+            }
+        }
+    }
+
+    /// Runs the policy's CPUs at what is allowed of what was asked for, and those that share their core with them.
     pub(crate) fn regrant(&mut self, policy: u32) {
+        self.run_at_wish(policy);
+        let first = self.policies[policy as usize].cpus[0];
+        self.core_clock(first);
+    }
+
+    /// The highest point that a thread of the core wishes: threads share its clock, and one at rest has no say.
+    fn wish(&self, policy: u32) -> u32 {
+        let state = &self.policies[policy as usize];
+        let siblings = &self.topology.siblings[state.cpus[0] as usize];
+        let deep_from = self.hardware.deep_from[state.cluster as usize];
+        let others = siblings.iter().map(|&cpu| &self.cpus[cpu as usize]).filter(|cpu| cpu.policy != policy);
+        let wishes =
+            others.filter(|cpu| !cpu.idle.is_down(deep_from)).map(|cpu| self.policies[cpu.policy as usize].wanted);
+        wishes.fold(state.wanted, u32::max)
+    }
+
+    /// Runs the policy's CPUs at what is allowed of what their core was asked for.
+    fn run_at_wish(&mut self, policy: u32) {
         let state = &self.policies[policy as usize];
         let cluster = state.cluster;
         let cap = self.hardware.packages[state.package as usize].caps[cluster as usize];
-        let point = state.wanted.min(cap);
+        let point = self.wish(policy).min(cap);
         if self.cpus[state.cpus[0] as usize].opp == point {
             return;
         }

@@ -5,6 +5,7 @@
 //! and `cpuidle` for what the hardware is asked for, `program` for what tasks do.
 
 mod balance;
+mod budget;
 pub mod check;
 mod clamps;
 mod cpufreq;
@@ -64,6 +65,8 @@ pub struct Outcome {
     pub cluster_energy_fj: Vec<u128>,
     /// Energy of the rest of the machine, in fJ.
     pub floor_energy_fj: u128,
+    /// Per consumer of the machine: what it got and did.
+    pub consumers: Vec<Consumed>,
     /// Activations that ended, over all tasks.
     pub activations: u64,
     /// Activations that ended after the start of the next.
@@ -104,6 +107,17 @@ pub struct Outcome {
     pub fingerprint: u64,
 }
 
+/// What a consumer of a package's budget (a GPU) got and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Consumed {
+    /// Its name in the machine file.
+    pub name: String,
+    /// Its energy in fJ.
+    pub energy_fj: u128,
+    /// Units of its work that were done.
+    pub frames: u64,
+}
+
 /// The part of a run before it is measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Warmup {
@@ -135,6 +149,10 @@ impl Outcome {
             *energy -= earlier;
         }
         self.floor_energy_fj -= before.floor_energy_fj;
+        for (consumer, earlier) in self.consumers.iter_mut().zip(&before.consumers) {
+            consumer.energy_fj -= earlier.energy_fj;
+            consumer.frames -= earlier.frames;
+        }
         self.activations -= before.activations;
         self.missed_activations -= before.missed_activations;
         self.counts -= before.counts;

@@ -10,8 +10,16 @@ use crate::engine::{BOOT_NS, Engine};
 const CYCLE: u128 = 1_000_000;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// Gives the sink all the samples that it wants up to `time_ns`.
+    pub(crate) fn samples_until(&mut self, time_ns: u64) {
+        while self.next_sample_ns <= time_ns {
+            self.take_sample(self.next_sample_ns);
+            self.next_sample_ns += self.sink.sample_period_ns().max(1);
+        }
+    }
+
     /// Gives the sink the counters as they are at `now_ns`, before anything happens at that instant.
-    pub(crate) fn take_sample(&mut self, now_ns: u64) {
+    fn take_sample(&mut self, now_ns: u64) {
         self.now = now_ns;
         let time_ns = now_ns - BOOT_NS;
         let mut cluster_energy_fj: Vec<u128> = self

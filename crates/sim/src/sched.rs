@@ -46,11 +46,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             self.base_speed(cpu)
         };
-        let siblings = &self.topology.siblings[cpu as usize];
-        if siblings.iter().any(|&other| other != cpu && self.cpus[other as usize].curr != IDLE_TASK) {
+        if self.sibling_is_busy(cpu) {
             speed = (speed * u64::from(self.case.machine.smt_yield)) >> 10;
         }
         self.cpus[cpu as usize].speed = speed.max(1);
+    }
+
+    /// Whether another thread of the core runs a task.
+    pub(crate) fn sibling_is_busy(&self, cpu: u32) -> bool {
+        let siblings = &self.topology.siblings[cpu as usize];
+        siblings.iter().any(|&other| other != cpu && self.cpus[other as usize].curr != IDLE_TASK)
     }
 
     /// The speed at which work with `fixed`/1024 of unscaled time proceeds.
@@ -140,6 +145,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 if other != cpu && self.cpus[other as usize].curr != IDLE_TASK {
                     self.account(other);
                     self.refresh_speed(other);
+                    if self.case.machine.smt_power < 1024 {
+                        self.refresh_power(other);
+                    }
                     self.reprogram(other);
                 }
             }

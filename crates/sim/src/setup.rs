@@ -33,7 +33,10 @@ use crate::objects::Objects;
 use crate::queue::Queue;
 use crate::task::{Doing, Life, Task};
 use crate::topology::Topology;
-use crate::{Case, CaseError, Outcome};
+use crate::{Case, CaseError, Consumed, Outcome};
+
+/// uW x ns in a uJ.
+const FJ_PER_UJ: u128 = 1_000_000_000;
 
 /// The seed's stream of the engine itself; programs have their own.
 const RNG_STREAM: u128 = 0x6f70_706c_6162;
@@ -77,7 +80,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             CaseError(format!("unknown idle governor {:?}; known: {}", policy.idle_governor, known.join(", ")))
         })?;
         let topology = Topology::new(machine);
-        let hardware = Hardware::new(machine, &driver);
+        let hardware = Hardware::new(machine, &driver, BOOT_NS);
         let tick_ns = tick_nsec(policy.hz.into());
         let mut policies = Vec::new();
         let mut policy_of = vec![0; nr];
@@ -199,6 +202,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let capacities: Vec<u64> = (0..nr as u32).map(|cpu| machine.cluster_of(cpu).capacity.into()).collect();
         let balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, policy.hz.into(), BOOT_NS / tick_ns);
         let nr_llcs = topology.llc_masks.len();
+        let next_sample = S::ENABLED && sink.sample_period_ns() > 0;
         Ok(Self {
             case,
             sink,
@@ -235,6 +239,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             balancer,
             nohz_idle: CpuMask::with_room(nr),
             nr_main_left: case.workload.nr_main,
+            next_sample_ns: if next_sample { BOOT_NS } else { u64::MAX },
             outcome: Outcome::default(),
             error: None,
             half_life: PhantomData,
@@ -338,6 +343,21 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         outcome.task_ns_by_cluster.clone_from(&self.outcome.task_ns_by_cluster);
         outcome.work_done = self.outcome.work_done;
         outcome.floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(outcome.wall_ns);
+        let mut consumed = vec![0; self.case.machine.consumers.len()];
+        for budget in self.hardware.packages.iter_mut().filter_map(|package| package.budget.as_mut()) {
+            for (index, energy_fj) in budget.consumers_fj(now) {
+                consumed[index] = energy_fj;
+            }
+        }
+        let consumers = self.case.machine.consumers.iter().zip(consumed);
+        outcome.consumers = consumers
+            .map(|(spec, energy_fj)| Consumed {
+                name: spec.name.clone(),
+                energy_fj,
+                frames: (energy_fj / (u128::from(spec.frame_uj) * FJ_PER_UJ)) as u64,
+            })
+            .collect();
+        outcome.points = self.hardware.clusters.iter().map(|cluster| cluster.points.clone()).collect();
         outcome.freq_changes = self.policies.iter().map(|policy| policy.changes).collect();
         outcome.work_left = self
             .tasks
@@ -363,7 +383,6 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             })
             .collect();
         outcome.fingerprint = self.fingerprint.value();
-        outcome.points = self.hardware.clusters.into_iter().map(|cluster| cluster.points).collect();
         outcome.subtract(before);
         outcome
     }

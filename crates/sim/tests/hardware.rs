@@ -142,6 +142,107 @@ fn boost_costs_power() {
     assert_eq!(top.map(|(khz, uw)| (khz, uw / 10_000)), Some((3_400_000, 518)));
 }
 
+/// Average power of a package over the whole run, in uW; clusters are packages.
+fn package_uw(outcome: &Outcome, package: usize) -> u64 {
+    (outcome.cluster_energy_fj[package] / u128::from(outcome.wall_ns)) as u64
+}
+
+/// All cores of a 225 W package are held at 225 W (a little less until the control has settled), below the clock of one.
+#[test]
+fn a_budget_limits_the_clock_of_all_cores() {
+    let machine = machine!("epyc-7742-2s");
+    let busy = |nr: u32| {
+        let tasks = (0..nr).map(|cpu| task(cpu, 0, spin())).collect();
+        let outcome = checked(&machine, tasks, policy("", "performance"), 200 * MS);
+        (package_uw(&outcome, 0) / 1_000_000, busy_khz(&machine, &outcome, 0))
+    };
+    let (few_w, few_khz) = busy(16);
+    let (all_w, all_khz) = busy(64);
+    assert!(few_w < 170 && few_khz == 3_400_000, "{few_w} W, {few_khz} kHz");
+    assert!((218..=228).contains(&all_w), "{all_w} W");
+    assert!((2_400_000..=2_600_000).contains(&all_khz), "{all_khz} kHz");
+}
+
+/// A quiet second is credit for a burst at PL2; after that PL1 holds.
+#[test]
+fn quiet_times_are_credit_for_a_burst() {
+    let machine = machine!("skylake-sp-2s");
+    let run = |start_ms: u64| {
+        let tasks = (0..24).map(|cpu| task(cpu, start_ms * MS, spin())).collect();
+        let case = Case {
+            workload: workload(&machine, tasks),
+            machine: machine.clone(),
+            policy: policy("intel_cpufreq", "performance"),
+            seed: 1,
+            duration_ns: (start_ms + 2000) * MS,
+        };
+        let mut clocks = Clocks::default();
+        run(&case, &mut clocks).unwrap_or_else(|error| panic!("{error:?}"));
+        // Mean clock over the first 100 ms of the burst and over its last 100 ms of 2 s, in MHz.
+        let mean = |from_ms: u64| {
+            let (from, to) = (from_ms * MS, (from_ms + 100) * MS);
+            let mut now = (from, clocks.0.iter().rfind(|&&(time_ns, _)| time_ns <= from).map_or(0, |&(_, khz)| khz));
+            let mut sum = 0;
+            for &(time_ns, khz) in clocks.0.iter().filter(|&&(time_ns, _)| time_ns > from && time_ns < to) {
+                sum += (time_ns - now.0) * u64::from(now.1);
+                now = (time_ns, khz);
+            }
+            (sum + (to - now.0) * u64::from(now.1)) / (100 * MS) / 1000
+        };
+        (mean(start_ms + 10), mean(start_ms + 1890))
+    };
+    let (rested, rested_later) = run(800);
+    let (tired, tired_later) = run(5);
+    assert!(rested > tired + 150, "{rested} {tired}");
+    assert!(rested_later.abs_diff(tired_later) < 60, "{rested_later} {tired_later}");
+}
+
+/// What the CPUs draw of a shared budget the GPU does not get; without a limit both have what they want.
+#[test]
+fn a_gpu_gets_what_the_cpus_leave() {
+    use opplab_model::machine::Consumer;
+    let frames = |governor: &str, pl1_w: u64| {
+        let mut machine = machine!("skylake-8x-uma");
+        let gpu = String::from("gpu");
+        machine.consumers =
+            vec![Consumer { name: gpu, package: 0, demand_uw: 25_000_000, least_uw: 2_000_000, frame_uj: 250_000 }];
+        machine.package_power = machine.package_power.map(|power| opplab_model::machine::PackagePower {
+            pl1_uw: pl1_w * 1_000_000,
+            pl2_uw: 0,
+            ..power
+        });
+        let tasks = (0..2).map(|cpu| task(cpu, 0, spin())).collect();
+        let outcome = checked(&machine, tasks, policy("intel_cpufreq", governor), 500 * MS);
+        let all_uw = package_uw(&outcome, 0) + (outcome.consumers[0].energy_fj / (500 * u128::from(MS))) as u64;
+        (outcome.consumers[0].frames, all_uw / 1_000_000)
+    };
+    let ((slow, slow_w), (fast, fast_w)) = (frames("powersave", 30), frames("performance", 30));
+    // 2 x 0.8 W or 2 x 10.7 W, and 8 W of the package, of 30 W; a frame takes 0.25 J.
+    assert!((39..=42).contains(&slow) && (29..=30).contains(&slow_w), "{slow} frames, {slow_w} W");
+    assert!((3..=8).contains(&fast) && (29..=30).contains(&fast_w), "{fast} frames, {fast_w} W");
+    assert_eq!((frames("powersave", 0).0, frames("performance", 0).0), (50, 50));
+}
+
+/// A package that would get too hot is slowed down, until its power keeps the limit.
+#[test]
+fn heat_limits_the_clock() {
+    use opplab_model::machine::Thermal;
+    let mut machine = machine!("skylake-8x-uma");
+    // 1 K/W: 45 W keep 70 degrees at 25 degrees ambient; four cores would draw 51 W. RC is 0.1 s.
+    let (ambient_mc, limit_mc) = (25_000, 70_000);
+    machine.thermal = Some(Thermal {
+        resistance_mk_per_w: 1000,
+        capacitance_mj_per_k: 100,
+        ambient_mc,
+        limit_mc,
+        start_mc: limit_mc,
+    });
+    let tasks = (0..4).map(|cpu| task(cpu, 0, spin())).collect();
+    let outcome = checked(&machine, tasks, policy("intel_cpufreq", "performance"), 1000 * MS);
+    let watts = package_uw(&outcome, 0) / 1_000_000;
+    assert!((43..=46).contains(&watts), "{watts} W");
+}
+
 /// Machines without turbo have their OPPs and nothing else.
 #[test]
 fn points_are_the_opps_where_nothing_boosts() {

@@ -1,0 +1,566 @@
+//! One policy's governor: plain facts in, a frequency out, and both as a line of JSON.
+//!
+//! [`Governor::decide`] is pure: from the log's first line and the inputs of each further line every decision can be
+//! computed anew, and [`verify`] does so. The algorithms are crate `kernel`'s. Not here: where facts come from, and
+//! carrying a decision out.
+
+use opplab_kernel::cpufreq::conservative::{Conservative, ConservativeTunables};
+use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy};
+use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables};
+use opplab_kernel::cpufreq::schedutil::{
+    CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovDecision, SugovOutcome, SugovPolicy, SugovRequest,
+};
+use opplab_kernel::profile::KernelProfile;
+use opplab_model::tree::{Node, to_json};
+
+use crate::error::HostError;
+use crate::json::{Line, numbers, optional, parse_line, table};
+
+/// Governors that run in user space.
+pub const GOVERNORS: &[&str] = &["schedutil", "ondemand", "conservative", "performance", "powersave"];
+
+/// Everything that a governor is started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// One of [`GOVERNORS`].
+    pub governor: String,
+    /// The policy's number.
+    pub policy: u32,
+    /// Its CPUs that are online.
+    pub cpus: Vec<u32>,
+    /// The hardware's limits.
+    pub cpuinfo: FreqLimits,
+    /// The policy's limits.
+    pub limits: FreqLimits,
+    /// The driver's table in kHz; empty if it has none.
+    pub table_khz: Vec<u32>,
+    /// schedutil's rate limit.
+    pub rate_limit_us: u32,
+    /// Time between samples of ondemand and conservative.
+    pub sampling_rate_us: u32,
+    /// Length of a tick of the host's kernel.
+    pub tick_ns: u64,
+    /// The kernel profile whose governor this is.
+    pub kernel: String,
+    /// `arch_scale_freq_ref()` or the chosen f_max; 0: none.
+    pub freq_ref_khz: u32,
+    /// Whether the utilisation is frequency invariant.
+    pub freq_invariant: bool,
+    /// Where utilisation comes from.
+    pub source: String,
+    /// How frequencies are set.
+    pub via: String,
+    /// The frequency at the start.
+    pub cur_khz: u32,
+    /// Each CPU's times at the start.
+    pub times: Vec<CpuTimes>,
+}
+
+/// What is known when a CPU reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// Monotonic time.
+    pub time_ns: u64,
+    /// Index in the policy of the CPU that reports.
+    pub cpu: usize,
+    /// The policy's frequency.
+    pub cur_khz: u32,
+    /// The policy's limits.
+    pub limits: FreqLimits,
+    /// The CPUs' facts.
+    pub facts: Vec<CpuFacts>,
+    /// The CPUs' times.
+    pub times: Vec<CpuTimes>,
+}
+
+/// What was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// The frequency to set, if one is to be set.
+    pub request_khz: Option<u32>,
+    /// What became of the update: `requested`, `unchanged`, `rate limited`, `held`, `sampled`, `not due`.
+    pub outcome: String,
+    /// The frequency that the governor wants.
+    pub next_khz: u32,
+    /// schedutil: the frequency before it was resolved.
+    pub raw_khz: u32,
+    /// schedutil: the utilisation that decided, of 1024; the others: the load in percent.
+    pub util: u64,
+    /// schedutil: the reference frequency.
+    pub ref_khz: u64,
+}
+
+enum Kind {
+    Schedutil(Box<SugovPolicy>),
+    Ondemand(Box<Ondemand>),
+    Conservative(Box<Conservative>),
+    Highest,
+    Lowest,
+}
+
+/// A running governor.
+pub struct Governor {
+    kind: Kind,
+    limits: FreqLimits,
+    cpuinfo: FreqLimits,
+    table: Option<FreqTable>,
+    freq_ref_khz: u32,
+    freq_invariant: bool,
+    wanted_khz: u32,
+}
+
+fn outcome_name(outcome: SugovOutcome) -> &'static str {
+    match outcome {
+        SugovOutcome::CannotUpdate => "cannot update",
+        SugovOutcome::RateLimited => "rate limited",
+        SugovOutcome::Unchanged => "unchanged",
+        SugovOutcome::Held => "held",
+        SugovOutcome::Requested => "requested",
+    }
+}
+
+impl Governor {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If the setup names no governor or kernel profile that there is, or its table is empty of frequencies.
+    pub fn new(setup: &Setup) -> Result<Self, String> {
+        let table = match setup.table_khz.as_slice() {
+            [] => None,
+            list => Some(FreqTable::from_khz(list).map_err(|error| format!("frequency table: {error}"))?),
+        };
+        let profile =
+            KernelProfile::named(&setup.kernel).ok_or_else(|| format!("no kernel profile `{}`", setup.kernel))?;
+        let kind = match setup.governor.as_str() {
+            "schedutil" => Kind::Schedutil(Box::new(SugovPolicy::new(SugovConfig {
+                n_cpus: setup.cpus.len().max(1),
+                cpuinfo: setup.cpuinfo,
+                limits: setup.limits,
+                table: table.clone(),
+                fast_switch: false,
+                need_update_limits: false,
+                adjust_perf: false,
+                rate_limit_us: setup.rate_limit_us,
+                tick_ns: setup.tick_ns,
+                gates: profile.sugov_gates(),
+            }))),
+            "ondemand" => {
+                let tunables = OndemandTunables::new(setup.sampling_rate_us, false);
+                Kind::Ondemand(Box::new(Ondemand::start(tunables, &setup.times)))
+            }
+            "conservative" => {
+                let tunables = ConservativeTunables::new(setup.sampling_rate_us);
+                Kind::Conservative(Box::new(Conservative::start(tunables, setup.cur_khz, &setup.times)))
+            }
+            "performance" => Kind::Highest,
+            "powersave" => Kind::Lowest,
+            other => return Err(format!("no governor `{other}` (there are {})", GOVERNORS.join(", "))),
+        };
+        Ok(Self {
+            kind,
+            limits: setup.limits,
+            cpuinfo: setup.cpuinfo,
+            table,
+            freq_ref_khz: setup.freq_ref_khz,
+            freq_invariant: setup.freq_invariant,
+            wanted_khz: setup.cur_khz,
+        })
+    }
+
+    /// A CPU reports.
+    pub fn decide(&mut self, input: &Input) -> Output {
+        let mut request_khz = None;
+        let limits_changed = std::mem::replace(&mut self.limits, input.limits) != input.limits;
+        let dbs = DbsPolicy {
+            cur_khz: input.cur_khz,
+            limits: input.limits,
+            cpuinfo: self.cpuinfo,
+            table: self.table.as_ref(),
+        };
+        let (outcome, raw_khz, util, ref_khz);
+        match &mut self.kind {
+            Kind::Schedutil(policy) => {
+                if limits_changed {
+                    request_khz = policy.set_limits(input.limits, input.cur_khz);
+                }
+                let facts = PolicyFacts {
+                    cur_khz: input.cur_khz,
+                    freq_ref_khz: self.freq_ref_khz,
+                    freq_invariant: self.freq_invariant,
+                    can_update: true,
+                };
+                let mut made: Vec<SugovDecision> = Vec::new();
+                let asked =
+                    policy.update_recorded(input.time_ns, input.cpu, 0, &facts, input.facts.as_slice(), &mut made);
+                if asked == Some(SugovRequest::QueueWork) {
+                    // The kthread is this process, at once.
+                    request_khz = policy.work(input.cur_khz).or(request_khz);
+                }
+                self.wanted_khz = policy.next_freq_khz();
+                let decision = made.first();
+                outcome = decision.map_or("no decision", |decision| outcome_name(decision.outcome));
+                raw_khz = decision.map_or(0, |decision| decision.raw_khz);
+                util = decision.map_or(0, |decision| decision.util);
+                ref_khz = decision.map_or(0, |decision| decision.ref_khz);
+            }
+            Kind::Ondemand(governor) => {
+                if limits_changed {
+                    request_khz = governor.limits(&dbs).map(|request| request.resolve(dbs.table, dbs.limits));
+                }
+                if governor.policy_dbs.update_util(input.time_ns) {
+                    let (request, delay_us) = governor.update(&dbs, &input.times);
+                    governor.policy_dbs.sampled(delay_us);
+                    request_khz = request.map(|request| request.resolve(dbs.table, dbs.limits)).or(request_khz);
+                    outcome = "sampled";
+                } else {
+                    outcome = "not due";
+                }
+                (raw_khz, ref_khz) = (0, 0);
+                util = u64::from(governor.policy_dbs.max_sample_load);
+            }
+            Kind::Conservative(governor) => {
+                if limits_changed {
+                    request_khz = governor.limits(&dbs).map(|request| request.resolve(dbs.table, dbs.limits));
+                    governor.limits_applied(request_khz.unwrap_or(input.cur_khz));
+                }
+                if governor.policy_dbs.update_util(input.time_ns) {
+                    let (request, delay_us) = governor.update(&dbs, &input.times);
+                    governor.policy_dbs.sampled(delay_us);
+                    request_khz = request.map(|request| request.resolve(dbs.table, dbs.limits)).or(request_khz);
+                    outcome = "sampled";
+                } else {
+                    outcome = "not due";
+                }
+                (raw_khz, ref_khz) = (0, 0);
+                util = u64::from(governor.policy_dbs.max_sample_load);
+            }
+            Kind::Highest | Kind::Lowest => {
+                let highest = matches!(self.kind, Kind::Highest);
+                let khz = if highest { input.limits.max_khz } else { input.limits.min_khz };
+                request_khz = (khz != input.cur_khz).then_some(khz);
+                outcome = if request_khz.is_some() { "requested" } else { "unchanged" };
+                (raw_khz, util, ref_khz) = (khz, 0, 0);
+            }
+        }
+        if !matches!(self.kind, Kind::Schedutil(_)) {
+            // What the driver has already is not asked for again.
+            request_khz = request_khz.filter(|&khz| khz != input.cur_khz);
+            self.wanted_khz = request_khz.unwrap_or(input.cur_khz);
+        }
+        Output { request_khz, outcome: outcome.to_owned(), next_khz: self.wanted_khz, raw_khz, util, ref_khz }
+    }
+}
+
+fn limits_node(limits: FreqLimits) -> Node {
+    numbers(&[limits.min_khz, limits.max_khz])
+}
+
+fn limits_of(line: &Line<'_>, key: &str) -> Result<FreqLimits, HostError> {
+    match line.ints::<u32>(key)?.as_slice() {
+        &[min_khz, max_khz] => Ok(FreqLimits { min_khz, max_khz }),
+        _ => Err(line.fault(line.node, format!("`{key}` must be [min, max] in kHz"))),
+    }
+}
+
+fn times_node(times: &[CpuTimes]) -> Node {
+    Node::list(times.iter().map(|times| numbers(&[times.wall_us, times.idle_us, times.nice_ns])))
+}
+
+fn times_of(line: &Line<'_>, key: &str) -> Result<Vec<CpuTimes>, HostError> {
+    let one = |node: &Node| -> Result<CpuTimes, HostError> {
+        let wrong = || line.fault(node, format!("`{key}` must hold [wall_us, idle_us, nice_ns]"));
+        let list = node.as_list(key).map_err(|_| wrong())?;
+        let number = |index: usize| -> Result<u64, HostError> {
+            let node = list.get(index).ok_or_else(wrong)?;
+            node.as_int(key, 0, i128::from(u64::MAX)).map_err(|_| wrong())
+        };
+        Ok(CpuTimes { wall_us: number(0)?, idle_us: number(1)?, nice_ns: number(2)? })
+    };
+    line.list(key)?.iter().map(one).collect()
+}
+
+impl Setup {
+    /// The log's first line.
+    pub fn json(&self) -> String {
+        to_json(&table([
+            ("type", Node::str("setup")),
+            ("governor", Node::str(&self.governor)),
+            ("policy", Node::from(self.policy)),
+            ("cpus", numbers(&self.cpus)),
+            ("cpuinfo_khz", limits_node(self.cpuinfo)),
+            ("limits_khz", limits_node(self.limits)),
+            ("table_khz", numbers(&self.table_khz)),
+            ("rate_limit_us", Node::from(self.rate_limit_us)),
+            ("sampling_rate_us", Node::from(self.sampling_rate_us)),
+            ("tick_ns", Node::from(self.tick_ns)),
+            ("kernel", Node::str(&self.kernel)),
+            ("freq_ref_khz", Node::from(self.freq_ref_khz)),
+            ("freq_invariant", Node::bool(self.freq_invariant)),
+            ("source", Node::str(&self.source)),
+            ("via", Node::str(&self.via)),
+            ("cur_khz", Node::from(self.cur_khz)),
+            ("times", times_node(&self.times)),
+        ]))
+    }
+
+    fn of(line: &Line<'_>) -> Result<Self, HostError> {
+        Ok(Self {
+            governor: line.str("governor")?.to_owned(),
+            policy: line.int("policy")?,
+            cpus: line.ints("cpus")?,
+            cpuinfo: limits_of(line, "cpuinfo_khz")?,
+            limits: limits_of(line, "limits_khz")?,
+            table_khz: line.ints("table_khz")?,
+            rate_limit_us: line.int("rate_limit_us")?,
+            sampling_rate_us: line.int("sampling_rate_us")?,
+            tick_ns: line.int("tick_ns")?,
+            kernel: line.str("kernel")?.to_owned(),
+            freq_ref_khz: line.int("freq_ref_khz")?,
+            freq_invariant: line.flag("freq_invariant")?,
+            source: line.str("source")?.to_owned(),
+            via: line.str("via")?.to_owned(),
+            cur_khz: line.int("cur_khz")?,
+            times: times_of(line, "times")?,
+        })
+    }
+}
+
+/// A line of the log: the policy, what was known, what was decided.
+pub fn decision_json(policy: u32, input: &Input, output: &Output) -> String {
+    let facts = |facts: &CpuFacts| {
+        table([
+            ("util_cfs", Node::from(facts.util_cfs)),
+            ("util_cfs_boost", Node::from(facts.util_cfs_boost)),
+            ("util_rt", Node::from(facts.rq.util_rt)),
+            ("util_dl", Node::from(facts.rq.util_dl)),
+            ("capacity", Node::from(facts.rq.capacity)),
+            ("idle_calls", Node::from(facts.idle_calls)),
+        ])
+    };
+    to_json(&table([
+        ("type", Node::str("decision")),
+        ("policy", Node::from(policy)),
+        ("time_ns", Node::from(input.time_ns)),
+        ("cpu", Node::from(input.cpu as u64)),
+        ("cur_khz", Node::from(input.cur_khz)),
+        ("limits_khz", limits_node(input.limits)),
+        ("facts", Node::list(input.facts.iter().map(facts))),
+        ("times", times_node(&input.times)),
+        ("request_khz", optional(output.request_khz)),
+        ("outcome", Node::str(&output.outcome)),
+        ("next_khz", Node::from(output.next_khz)),
+        ("raw_khz", Node::from(output.raw_khz)),
+        ("util", Node::from(output.util)),
+        ("ref_khz", Node::from(output.ref_khz)),
+    ]))
+}
+
+fn input_of(line: &Line<'_>) -> Result<Input, HostError> {
+    let one = |node| -> Result<CpuFacts, HostError> {
+        let line = line.at(node);
+        Ok(CpuFacts {
+            rq: RqFacts {
+                capacity: line.int("capacity")?,
+                util_rt: line.int("util_rt")?,
+                util_dl: line.int("util_dl")?,
+                ..RqFacts::default()
+            },
+            util_cfs: line.int("util_cfs")?,
+            util_cfs_boost: line.int("util_cfs_boost")?,
+            idle_calls: line.int("idle_calls")?,
+        })
+    };
+    Ok(Input {
+        time_ns: line.int("time_ns")?,
+        cpu: line.int("cpu")?,
+        cur_khz: line.int("cur_khz")?,
+        limits: limits_of(line, "limits_khz")?,
+        facts: line.list("facts")?.iter().map(one).collect::<Result<_, _>>()?,
+        times: times_of(line, "times")?,
+    })
+}
+
+/// How a log agrees with the governors of this build.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// Decisions in the log.
+    pub n_decisions: u64,
+    /// Those that come out the same.
+    pub n_equal: u64,
+    /// Frequencies that were set.
+    pub n_requests: u64,
+    /// Of those with a later line of the policy: how many it found in force.
+    pub n_in_force: u64,
+    /// Requests with a later line.
+    pub n_followed: u64,
+    /// The first decisions that differ: line and both outputs.
+    pub differences: Vec<String>,
+}
+
+impl Agreement {
+    /// Share of equal decisions, percent; 100 of none.
+    pub fn percent(&self) -> f64 {
+        if self.n_decisions == 0 { 100.0 } else { self.n_equal as f64 * 100.0 / self.n_decisions as f64 }
+    }
+}
+
+/// Computes every decision of a log anew from its inputs.
+///
+/// # Errors
+/// If the log is none, with line and column. A last line that was cut off (the worker was killed) is passed over.
+pub fn verify(file: &str, text: &str) -> Result<Agreement, HostError> {
+    let mut running: Vec<(u32, Governor, Setup, Option<u32>)> = Vec::new();
+    let mut agreement = Agreement::default();
+    for (index, words) in text.lines().enumerate() {
+        if index + 1 == text.lines().count() && !text.ends_with('\n') {
+            break;
+        }
+        let node = parse_line(file, index + 1, words)?;
+        let line = Line { file, number: index + 1, node: &node };
+        match line.str("type")? {
+            "setup" => {
+                let setup = Setup::of(&line)?;
+                let governor = Governor::new(&setup).map_err(|message| line.fault(&node, message))?;
+                running.retain(|(policy, ..)| *policy != setup.policy);
+                running.push((setup.policy, governor, setup, None));
+            }
+            "decision" => {
+                let policy: u32 = line.int("policy")?;
+                let Some((_, governor, setup, pending)) = running.iter_mut().find(|(known, ..)| *known == policy)
+                else {
+                    return Err(line.fault(&node, format!("policy {policy} has no setup line before this")));
+                };
+                let input = input_of(&line)?;
+                let n_cpus = setup.cpus.len();
+                if input.cpu >= n_cpus || input.facts.len() != n_cpus || input.times.len() != n_cpus {
+                    return Err(line.fault(&node, format!("the policy has {n_cpus} CPUs")));
+                }
+                if let Some(khz) = pending.take() {
+                    agreement.n_followed += 1;
+                    agreement.n_in_force += u64::from(khz == input.cur_khz);
+                }
+                let logged = Output {
+                    request_khz: line.int_or_null("request_khz")?,
+                    outcome: line.str("outcome")?.to_owned(),
+                    next_khz: line.int("next_khz")?,
+                    raw_khz: line.int("raw_khz")?,
+                    util: line.int("util")?,
+                    ref_khz: line.int("ref_khz")?,
+                };
+                let computed = governor.decide(&input);
+                agreement.n_decisions += 1;
+                if computed == logged {
+                    agreement.n_equal += 1;
+                } else if agreement.differences.len() < 10 {
+                    agreement
+                        .differences
+                        .push(format!("{file}:{}: logged {logged:?}, computed {computed:?}", index + 1));
+                }
+                if logged.request_khz.is_some() {
+                    agreement.n_requests += 1;
+                    *pending = logged.request_khz;
+                }
+            }
+            // What the worker did beside deciding.
+            "note" => {}
+            other => return Err(line.fault(&node, format!("`type`: no such kind of line: `{other}`"))),
+        }
+    }
+    Ok(agreement)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: FreqLimits = FreqLimits { min_khz: 1_500_000, max_khz: 2_250_000 };
+
+    fn setup(governor: &str) -> Setup {
+        Setup {
+            governor: governor.to_owned(),
+            policy: 0,
+            cpus: vec![0],
+            cpuinfo: LIMITS,
+            limits: LIMITS,
+            table_khz: vec![1_500_000, 2_000_000, 2_250_000],
+            rate_limit_us: 1000,
+            sampling_rate_us: 10_000,
+            tick_ns: 4_000_000,
+            kernel: "6.12".to_owned(),
+            freq_ref_khz: 2_250_000,
+            freq_invariant: true,
+            source: "test".to_owned(),
+            via: "setspeed".to_owned(),
+            cur_khz: 1_500_000,
+            times: vec![CpuTimes::default()],
+        }
+    }
+
+    fn input(time_ms: u64, cur_khz: u32, util: u64) -> Input {
+        let idle_us = time_ms * 1000 * (1024 - util) / 1024;
+        Input {
+            time_ns: time_ms * 1_000_000,
+            cpu: 0,
+            cur_khz,
+            limits: LIMITS,
+            facts: vec![CpuFacts { util_cfs: util, util_cfs_boost: util, idle_calls: time_ms, ..CpuFacts::default() }],
+            times: vec![CpuTimes { wall_us: time_ms * 1000, idle_us, nice_ns: 0 }],
+        }
+    }
+
+    /// Goal: the governors act, and their log says the same when computed anew. Method: a load that comes and goes.
+    #[test]
+    fn a_log_can_be_computed_anew() {
+        for name in GOVERNORS {
+            let setup = setup(name);
+            let mut governor = Governor::new(&setup).expect("is one");
+            let mut log = setup.json() + "\n";
+            let mut cur_khz = setup.cur_khz;
+            let mut seen = Vec::new();
+            for step in 1..200 {
+                let util = if (50..100).contains(&step) { 1000 } else { 100 };
+                let input = input(step * 20, cur_khz, util);
+                let output = governor.decide(&input);
+                log += &(decision_json(0, &input, &output) + "\n");
+                cur_khz = output.request_khz.unwrap_or(cur_khz);
+                seen.push(cur_khz);
+            }
+            let agreement = verify("log", &log).expect("readable");
+            assert_eq!((agreement.n_decisions, agreement.n_equal), (199, 199), "{name}: {:?}", agreement.differences);
+            assert_eq!(agreement.n_in_force, agreement.n_followed, "{name}");
+            if !matches!(*name, "performance" | "powersave") {
+                assert!(seen.contains(&2_250_000) && seen.last() == Some(&1_500_000), "{name}: {seen:?}");
+                assert!(agreement.n_requests >= 2);
+            }
+            // A changed input is found out.
+            let forged = log.replacen("\"util\":1", "\"util\":2", 1);
+            if forged != log {
+                assert_eq!(verify("log", &forged).expect("readable").n_equal, 198, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_headroom_is_the_kernels() {
+        let mut governor = Governor::new(&setup("schedutil")).expect("is one");
+        // 1.25 * 700 / 1024 * 2250 MHz = 1922 MHz, so 2000.
+        let output = governor.decide(&input(10, 1_500_000, 700));
+        assert_eq!((output.raw_khz, output.request_khz), (1_922_607, Some(2_000_000)));
+    }
+
+    #[test]
+    fn wrong_logs_are_refused_with_their_place() {
+        let log = setup("schedutil").json();
+        let check = |text: &str, part: &str| {
+            let error = verify("log", text).expect_err("wrong").to_string();
+            assert!(error.contains(part), "{error}");
+        };
+        check("{\"type\":\"decision\",\"policy\":3}\n", "log:1:1: policy 3 has no setup line");
+        check("{\"type\":\n", "log:1:");
+        check("{\"type\":\"x\"}\n", "no such kind of line");
+        check(&log.replace("schedutil", "sched").replace("]]}", "]]}\n"), "no governor `sched`");
+        // A line that was cut off by a kill is no mistake.
+        assert_eq!(verify("log", &format!("{log}\n{{\"type\":\"deci")).expect("readable").n_decisions, 0);
+    }
+}

@@ -1,0 +1,166 @@
+//! What a run changes, remembered on disk before it is changed, and put back.
+//!
+//! The file outlives every process of a run, so that whoever is left can restore: the worker, the supervisor, or the
+//! next `opplab host govern --restore`.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use opplab_model::tree::{Node, Value, to_json};
+
+use crate::error::HostError;
+use crate::json::{Line, parse_line, table};
+use crate::root::{CPU, Root};
+
+/// The settings of a policy that a run may change, in the order of restoring.
+const FILES: &[&str] =
+    &["scaling_governor", "scaling_max_freq", "scaling_min_freq", "energy_performance_preference", "scaling_setspeed"];
+
+/// The settings of one policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyState {
+    /// The policy's number.
+    pub policy: u32,
+    /// File name and content, of those that can be read.
+    pub settings: Vec<(String, String)>,
+}
+
+/// The settings of all policies of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saved {
+    /// The supervisor.
+    pub pid: u32,
+    /// The policies.
+    pub policies: Vec<PolicyState>,
+}
+
+/// Reads the settings of a policy.
+pub fn read_policy(root: &Root, policy: u32) -> PolicyState {
+    let read = |name: &&str| {
+        let text = root.text(&format!("{CPU}/cpufreq/policy{policy}/{name}")).ok()?;
+        Some(((*name).to_owned(), text))
+    };
+    PolicyState { policy, settings: FILES.iter().filter_map(read).collect() }
+}
+
+impl Saved {
+    /// Of these policies, as they are.
+    pub fn of(root: &Root, policies: &[u32], pid: u32) -> Self {
+        Self { pid, policies: policies.iter().map(|&policy| read_policy(root, policy)).collect() }
+    }
+
+    /// Writes it so that it is whole or not there, whatever happens meanwhile.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn write(&self, path: &Path) -> Result<(), HostError> {
+        let policy = |state: &PolicyState| {
+            let settings = state.settings.iter().map(|(name, value)| (name.clone(), Some(Node::str(value))));
+            table([("policy", Node::from(state.policy)), ("settings", Node::table(settings))])
+        };
+        let node = table([("pid", Node::from(self.pid)), ("policies", Node::list(self.policies.iter().map(policy)))]);
+        let write = || -> std::io::Result<()> {
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            let fresh = path.with_extension("new");
+            let mut file = fs::File::create(&fresh)?;
+            file.write_all(to_json(&node).as_bytes())?;
+            file.sync_all()?;
+            fs::rename(fresh, path)
+        };
+        write().map_err(|error| HostError::io(path.display().to_string(), error))
+    }
+
+    /// Reads it; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it is none of ours.
+    pub fn read(path: &Path) -> Result<Option<Self>, HostError> {
+        let shown = path.display().to_string();
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(HostError::io(shown, error)),
+        };
+        let node = parse_line(&shown, 1, &text)?;
+        let line = Line { file: &shown, number: 1, node: &node };
+        let mut policies = Vec::new();
+        for node in line.list("policies")? {
+            let line = line.at(node);
+            let settings = line.need("settings")?;
+            let Value::Table(entries) = &settings.value else {
+                return Err(line.fault(settings, "`settings` must be a table".to_owned()));
+            };
+            let one = |(key, node): &(opplab_model::tree::Key, Node)| -> Result<(String, String), HostError> {
+                let value = node.as_str(&key.name).map_err(|fault| line.fault(node, fault.message))?;
+                if !FILES.contains(&key.name.as_str()) {
+                    return Err(line.fault(node, format!("`{}` is no setting that a run changes", key.name)));
+                }
+                Ok((key.name.clone(), value.to_owned()))
+            };
+            let settings = entries.iter().map(one).collect::<Result<_, _>>()?;
+            policies.push(PolicyState { policy: line.int("policy")?, settings });
+        }
+        Ok(Some(Self { pid: line.int("pid")?, policies }))
+    }
+
+    /// Puts everything back and says what is not as it was.
+    pub fn restore(&self, root: &Root) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for state in &self.policies {
+            // Twice: a minimum above the present maximum is only taken once the maximum is back.
+            for _ in 0..2 {
+                for (name, value) in &state.settings {
+                    let path = format!("{CPU}/cpufreq/policy{}/{name}", state.policy);
+                    if root.text(&path).as_ref() != Ok(value) {
+                        // Checked below.
+                        let _ = root.write(&path, value);
+                    }
+                }
+            }
+            for (name, value) in &state.settings {
+                let path = format!("{CPU}/cpufreq/policy{}/{name}", state.policy);
+                match root.text(&path) {
+                    Ok(now) if now == *value => {}
+                    // A policy of CPUs that went offline has nothing to restore.
+                    Err(crate::root::Missing::NoFile) => {}
+                    now => wrong.push(format!("{path} is {now:?}, was `{value}`")),
+                }
+            }
+        }
+        wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_saved_is_put_back() {
+        let folder = std::env::temp_dir().join(format!("opplab-state-{}", std::process::id()));
+        let policy = folder.join("sys/devices/system/cpu/cpufreq/policy0");
+        fs::create_dir_all(&policy).expect("writable");
+        let put = |name: &str, text: &str| fs::write(policy.join(name), text).expect("writable");
+        put("scaling_governor", "schedutil\n");
+        put("scaling_min_freq", "1000\n");
+        put("scaling_max_freq", "2000\n");
+        put("scaling_setspeed", "<unsupported>\n");
+        let root = Root::Folder(folder.clone());
+        let saved = Saved::of(&root, &[0], 7);
+        assert_eq!(saved.policies[0].settings.len(), 3);
+        let file = folder.join("run/state.json");
+        saved.write(&file).expect("writable");
+        assert_eq!(Saved::read(&file).expect("ours"), Some(saved.clone()));
+        put("scaling_governor", "userspace");
+        put("scaling_min_freq", "2000");
+        assert_eq!(saved.restore(&root), Vec::<String>::new());
+        assert_eq!(read_policy(&root, 0), saved.policies[0]);
+        fs::write(&file, "{\"pid\": 1, \"policies\": [{\"policy\": 0, \"settings\": {\"x\": \"1\"}}]}")
+            .expect("writable");
+        assert!(Saved::read(&file).expect_err("wrong").to_string().contains("no setting that a run changes"));
+        fs::remove_dir_all(folder).expect("ours");
+    }
+}

@@ -1,0 +1,297 @@
+//! The worker: looks, decides, sets, logs; and restores if it ends or is left alone.
+
+use std::fs::File;
+use std::io::{BufWriter, Read as _, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use opplab_import::fmax::{FmaxInput, fmax};
+use opplab_import::{import, to_machine};
+use opplab_kernel::cpufreq::freq_table::FreqLimits;
+use opplab_kernel::profile::KernelProfile;
+use opplab_kernel::unit::tick_nsec;
+
+use super::decide::{Governor, Input, Setup, decision_json};
+use super::sense::{Senses, Source};
+use super::state::Saved;
+use super::{Options, Via};
+use crate::clock::{self, Stop};
+use crate::error::HostError;
+use crate::root::{CPU, Root};
+use crate::show;
+
+/// HZ of kernels whose configuration cannot be read: upstream's default.
+const HZ_DEFAULT: u64 = 250;
+
+struct Policy {
+    setup: Setup,
+    governor: Governor,
+    via: Via,
+    folder: String,
+}
+
+impl Policy {
+    fn number(&self, root: &Root, name: &str) -> Option<u32> {
+        root.number(&format!("{}/{name}", self.folder)).and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// The frequency in force. Under `userspace` that is what was asked for last; hardware may show another.
+    fn cur_khz(&self, root: &Root) -> Option<u32> {
+        self.number(root, "scaling_cur_freq")
+    }
+
+    /// Carries a decision out.
+    fn set(&self, root: &Root, khz: u32) -> Result<(), HostError> {
+        let write = |name: &str| root.write(&format!("{}/{name}", self.folder), &khz.to_string());
+        match self.via {
+            Via::Setspeed => write("scaling_setspeed"),
+            // Upwards the maximum moves first, downwards the minimum, so that they never cross.
+            Via::Limits if self.number(root, "scaling_max_freq").is_some_and(|max| khz > max) => {
+                write("scaling_max_freq")?;
+                write("scaling_min_freq")
+            }
+            Via::Limits => {
+                write("scaling_min_freq")?;
+                write("scaling_max_freq")
+            }
+        }
+    }
+}
+
+/// HZ of the host's kernel, from its configuration in /boot.
+fn hz(root: &Root) -> u64 {
+    let release = root.text("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let config = root.raw(&format!("/boot/config-{release}")).unwrap_or_default();
+    let line = config.lines().find_map(|line| line.strip_prefix("CONFIG_HZ=")).and_then(|hz| hz.parse().ok());
+    line.unwrap_or(HZ_DEFAULT)
+}
+
+/// The reference frequency in kHz (0: none) and whether utilisation is invariant.
+fn reference(root: &Root, options: &Options, source: Source, max_khz: u32) -> Result<(u32, bool), HostError> {
+    let report = import(&options.root).ok().and_then(|facts| {
+        let imported = to_machine(&facts).ok()?;
+        Some(fmax(&FmaxInput::of_facts(&facts, &imported), None))
+    });
+    if let Some(name) = &options.f_max {
+        if let Ok(khz) = name.parse::<u32>() {
+            return Ok((khz, true));
+        }
+        let candidates = report.map(|report| report.candidates).unwrap_or_default();
+        if let Some(candidate) = candidates.iter().find(|candidate| candidate.name == *name) {
+            return Ok((candidate.khz, true));
+        }
+        let names: Vec<&str> = candidates.iter().map(|candidate| candidate.name.as_str()).collect();
+        return Err(HostError::Usage(format!(
+            "--f-max: no candidate `{name}` on this host (there are: {}; or give kHz)",
+            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        )));
+    }
+    if source == Source::SchedDebug {
+        // The kernel's own signal: as invariant as the kernel is.
+        let report = show::report(root, &options.root);
+        let invariant = report.verdicts.first().and_then(|verdict| verdict.holds) == Some(true);
+        return Ok((0, invariant));
+    }
+    let taken = report.and_then(|report| report.kernels.last().and_then(|choice| choice.khz));
+    Ok((taken.unwrap_or(max_khz), true))
+}
+
+fn open_policy(root: &Root, options: &Options, id: u32, source: Source, online: &[u32]) -> Result<Policy, HostError> {
+    let folder = format!("{CPU}/cpufreq/policy{id}");
+    let need = |name: &str| -> Result<u32, HostError> {
+        let number = root.number(&format!("{folder}/{name}")).and_then(|number| u32::try_from(number).ok());
+        number.ok_or_else(|| HostError::Lacking(format!("{folder}/{name}: no number to read")))
+    };
+    let mut cpus = root.cpus(&format!("{folder}/affected_cpus")).unwrap_or_else(|| vec![id]);
+    cpus.retain(|cpu| online.contains(cpu));
+    if cpus.is_empty() {
+        return Err(HostError::Lacking(format!("policy{id} has no CPU online")));
+    }
+    let governors = root.text(&format!("{folder}/scaling_available_governors")).unwrap_or_default();
+    let via = match options.via {
+        Some(via) => via,
+        None if governors.split_whitespace().any(|name| name == "userspace") => Via::Setspeed,
+        None => Via::Limits,
+    };
+    let table_khz: Vec<u32> = root
+        .text(&format!("{folder}/scaling_available_frequencies"))
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let cpuinfo = FreqLimits { min_khz: need("cpuinfo_min_freq")?, max_khz: need("cpuinfo_max_freq")? };
+    let limits = FreqLimits { min_khz: need("scaling_min_freq")?, max_khz: need("scaling_max_freq")? };
+    let latency_ns = root.number(&format!("{folder}/cpuinfo_transition_latency")).unwrap_or(0);
+    let latency_ns = u32::try_from(latency_ns).unwrap_or(0);
+    let profile = KernelProfile::named(&options.kernel)
+        .ok_or_else(|| HostError::Usage(format!("--kernel: no profile `{}`", options.kernel)))?;
+    let rate_limit_us = options.rate_limit_us.unwrap_or_else(|| {
+        let live = [format!("{folder}/schedutil/rate_limit_us"), format!("{CPU}/cpufreq/schedutil/rate_limit_us")];
+        let live = live.iter().find_map(|path| root.number(path)).and_then(|us| u32::try_from(us).ok());
+        live.unwrap_or_else(|| profile.rate_limit_us(0, latency_ns))
+    });
+    let (freq_ref_khz, freq_invariant) = reference(root, options, source, cpuinfo.max_khz)?;
+    let setup = Setup {
+        governor: options.governor.clone(),
+        policy: id,
+        cpus,
+        cpuinfo,
+        limits,
+        table_khz,
+        rate_limit_us,
+        // Shorter than a tick of /proc/stat would see nothing.
+        sampling_rate_us: (options.interval_ns / 1000).clamp(20_000, 1_000_000) as u32,
+        tick_ns: tick_nsec(hz(root)),
+        kernel: options.kernel.clone(),
+        freq_ref_khz,
+        freq_invariant,
+        source: source.name().to_owned(),
+        via: via.name().to_owned(),
+        cur_khz: need("scaling_cur_freq")?,
+        times: Vec::new(),
+    };
+    let governor = Governor::new(&setup).map_err(HostError::Usage)?;
+    Ok(Policy { setup, governor, via, folder })
+}
+
+/// Raises its flag when the other end of standard input closes: the supervisor is gone.
+fn watch_supervisor() -> Arc<AtomicBool> {
+    let gone = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&gone);
+    std::thread::spawn(move || {
+        let mut byte = [0u8];
+        while !matches!(std::io::stdin().read(&mut byte), Ok(0) | Err(_)) {}
+        flag.store(true, Ordering::Relaxed);
+    });
+    gone
+}
+
+/// Runs the worker. Standard input ends when the supervisor does; standard output takes a byte a round.
+///
+/// # Errors
+/// What the host lacks or refused; everything is restored before.
+pub fn work(options: &Options) -> Result<(), HostError> {
+    let gone = watch_supervisor();
+    let stop = Stop::on_signals()?;
+    let root = Root::open(&options.root)?;
+    let saved = Saved::read(&options.state)?;
+    let result = govern(options, &root, &stop, &gone);
+    if let Some(saved) = saved
+        && !options.dry_run
+    {
+        let wrong = saved.restore(&root);
+        if !wrong.is_empty() {
+            return Err(HostError::Lacking(format!("not restored: {}", wrong.join("; "))));
+        }
+        if gone.load(Ordering::Relaxed) {
+            // Nobody else is left to do it.
+            let _ = std::fs::remove_file(&options.state);
+        }
+    }
+    result
+}
+
+fn govern(options: &Options, root: &Root, stop: &Stop, gone: &AtomicBool) -> Result<(), HostError> {
+    let online = root.online();
+    let ids = if options.policies.is_empty() { root.policies() } else { options.policies.clone() };
+    let source = options.source.unwrap_or_else(|| Source::best(root, online.first().copied().unwrap_or(0)));
+    let mut policies = Vec::new();
+    for id in ids {
+        policies.push(open_policy(root, options, id, source, &online)?);
+    }
+    let all_cpus: Vec<u32> = policies.iter().flat_map(|policy| policy.setup.cpus.iter().copied()).collect();
+    let mut senses = Senses::open(root, source, &all_cpus, clock::monotonic_ns())?;
+    let mut log = match &options.log {
+        Some(path) => {
+            let file = File::create(path).map_err(|error| HostError::io(path.display().to_string(), error))?;
+            Some(BufWriter::new(file))
+        }
+        None => None,
+    };
+    let mut write_log = |line: String| -> Result<(), HostError> {
+        let Some(log) = &mut log else { return Ok(()) };
+        // Whole lines reach the file, so that a killed worker leaves all its decisions.
+        let write = writeln!(log, "{line}").and_then(|()| log.flush());
+        write.map_err(|error| HostError::io("log", error))
+    };
+    for policy in &mut policies {
+        policy.setup.times = senses.times(&policy.setup.cpus);
+        policy.governor = Governor::new(&policy.setup).map_err(HostError::Usage)?;
+        write_log(policy.setup.json())?;
+        if options.dry_run {
+            continue;
+        }
+        if policy.via == Via::Setspeed {
+            root.write(&format!("{}/scaling_governor", policy.folder), "userspace")?;
+        }
+        if let Some(epp) = &options.epp {
+            root.write(&format!("{}/energy_performance_preference", policy.folder), epp)?;
+        }
+    }
+    let start_ns = clock::monotonic_ns();
+    let mut next_ns = start_ns;
+    let mut heartbeat = std::io::stdout();
+    loop {
+        next_ns += options.interval_ns;
+        let over = options.for_ns.is_some_and(|for_ns| next_ns > start_ns + for_ns);
+        if over || gone.load(Ordering::Relaxed) || !stop.sleep_until(next_ns) {
+            return Ok(());
+        }
+        if gone.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        // A supervisor that is gone shows at standard input.
+        let _ = heartbeat.write_all(b".").and_then(|()| heartbeat.flush());
+        let now_ns = clock::monotonic_ns();
+        next_ns = next_ns.max(now_ns.saturating_sub(options.interval_ns));
+        let f_max_khz = policies.iter().map(|policy| policy.setup.freq_ref_khz).max().unwrap_or(0);
+        let frequencies: Vec<(u32, u32)> = policies
+            .iter()
+            .flat_map(|policy| {
+                let khz = policy.cur_khz(root).unwrap_or(policy.setup.cpuinfo.max_khz);
+                policy.setup.cpus.iter().map(move |&cpu| (cpu, khz))
+            })
+            .collect();
+        let cur_khz = |cpu: u32| frequencies.iter().find(|(known, _)| *known == cpu).map_or(f_max_khz, |(_, khz)| *khz);
+        senses.look(root, now_ns, f_max_khz, &cur_khz);
+        for policy in &mut policies {
+            decide(options, root, policy, &senses, now_ns, &mut write_log)?;
+        }
+    }
+}
+
+fn decide(
+    options: &Options,
+    root: &Root,
+    policy: &mut Policy,
+    senses: &Senses,
+    now_ns: u64,
+    write_log: &mut dyn FnMut(String) -> Result<(), HostError>,
+) -> Result<(), HostError> {
+    let facts = senses.facts(&policy.setup.cpus);
+    let times = senses.times(&policy.setup.cpus);
+    // Each CPU reports, as each runs the scheduler.
+    for cpu in 0..policy.setup.cpus.len() {
+        let Some(cur_khz) = policy.cur_khz(root) else {
+            // The policy's CPUs went offline; it may come back.
+            return Ok(());
+        };
+        let limits = match policy.via {
+            // Under `limits` the present ones are our own request.
+            Via::Limits => policy.setup.limits,
+            Via::Setspeed => FreqLimits {
+                min_khz: policy.number(root, "scaling_min_freq").unwrap_or(policy.setup.limits.min_khz),
+                max_khz: policy.number(root, "scaling_max_freq").unwrap_or(policy.setup.limits.max_khz),
+            },
+        };
+        let input = Input { time_ns: now_ns, cpu, cur_khz, limits, facts: facts.clone(), times: times.clone() };
+        let output = policy.governor.decide(&input);
+        write_log(decision_json(policy.setup.policy, &input, &output))?;
+        if let Some(khz) = output.request_khz
+            && !options.dry_run
+        {
+            policy.set(root, khz)?;
+        }
+    }
+    Ok(())
+}

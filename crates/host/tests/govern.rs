@@ -1,0 +1,164 @@
+//! Goal: whatever is killed, the settings are as before; and a log can be verified by the command line. Method: a tree
+//! of files stands for the host, the real binary governs it, and its processes are killed in turn.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const AGENT: &str = env!("CARGO_BIN_EXE_opplab-agent");
+
+/// Longer than any loaded machine needs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn host(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&root);
+    let put = |path: String, text: &str| {
+        let file = root.join(path);
+        fs::create_dir_all(file.parent().expect("has one")).expect("writable");
+        fs::write(file, format!("{text}\n")).expect("writable");
+    };
+    put("sys/devices/system/cpu/online".into(), "0-1");
+    put("proc/stat".into(), "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 100 0 0 50 0 0 0 0 0 0\ncpu1 0 0 0 100 0 0 0 0 0 0");
+    for policy in 0..2 {
+        for (file, text) in [
+            ("affected_cpus", policy.to_string().as_str()),
+            ("cpuinfo_min_freq", "1500000"),
+            ("cpuinfo_max_freq", "2250000"),
+            ("scaling_min_freq", "1500000"),
+            ("scaling_max_freq", "2250000"),
+            ("scaling_cur_freq", "1500000"),
+            ("scaling_setspeed", "<unsupported>"),
+            ("scaling_governor", "schedutil"),
+            ("scaling_driver", "acpi-cpufreq"),
+            ("scaling_available_governors", "userspace schedutil"),
+            ("scaling_available_frequencies", "2250000 2000000 1500000"),
+            ("cpuinfo_transition_latency", "10000"),
+        ] {
+            put(format!("sys/devices/system/cpu/cpufreq/policy{policy}/{file}"), text);
+        }
+    }
+    root
+}
+
+fn setting(root: &Path, policy: u32, name: &str) -> String {
+    let path = root.join(format!("sys/devices/system/cpu/cpufreq/policy{policy}/{name}"));
+    fs::read_to_string(path).expect("is there").trim().to_owned()
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "{what} did not happen");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// Starts a run; gives the supervisor and the worker's pid.
+fn start(root: &Path, more: &[&str]) -> (Child, String) {
+    let mut child = Command::new(AGENT)
+        .args(["govern", "--governor", "schedutil", "--util", "stat", "--interval", "5ms", "--root"])
+        .arg(root)
+        .args(more)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut line = String::new();
+    BufReader::new(child.stderr.as_mut().expect("piped")).read_line(&mut line).expect("text");
+    let worker = line.trim().rsplit(' ').next().expect("has words").to_owned();
+    assert!(worker.parse::<u32>().is_ok(), "{line}");
+    (child, worker)
+}
+
+fn is_as_before(root: &Path) -> bool {
+    (0..2).all(|policy| {
+        setting(root, policy, "scaling_governor") == "schedutil"
+            && setting(root, policy, "scaling_min_freq") == "1500000"
+            && setting(root, policy, "scaling_max_freq") == "2250000"
+    }) && !root.join("run/opplab-govern.json").exists()
+}
+
+fn kill(pid: &str) {
+    assert!(Command::new("kill").args(["-9", pid]).status().expect("is there").success());
+}
+
+#[test]
+fn killed_processes_leave_no_trace() {
+    for (round, via) in ["setspeed", "limits", "setspeed", "limits"].into_iter().enumerate() {
+        let root = host(&format!("kill{round}"));
+        let (mut child, worker) = start(&root, &["--via", via]);
+        let changed = |root: &Path| match via {
+            "setspeed" => setting(root, 1, "scaling_governor") == "userspace",
+            _ => setting(root, 0, "scaling_min_freq") == setting(root, 0, "scaling_max_freq"),
+        };
+        wait_for("the governor", || changed(&root));
+        let supervisor = child.id().to_string();
+        kill(if round < 2 { &worker } else { &supervisor });
+        let status = child.wait().expect("ends");
+        assert!(!status.success());
+        wait_for("restoring", || is_as_before(&root));
+    }
+}
+
+#[test]
+fn both_killed_is_put_back_by_hand() {
+    let root = host("both");
+    let (mut child, worker) = start(&root, &["--via", "limits"]);
+    wait_for("the governor", || setting(&root, 0, "scaling_min_freq") == setting(&root, 0, "scaling_max_freq"));
+    // Stopped, it cannot see that the supervisor is gone.
+    assert!(Command::new("kill").args(["-STOP", &worker]).status().expect("is there").success());
+    kill(&child.id().to_string());
+    kill(&worker);
+    child.wait().expect("ends");
+    assert!(root.join("run/opplab-govern.json").exists());
+    let out = Command::new(AGENT).args(["govern", "--restore", "--root"]).arg(&root).output().expect("starts");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(is_as_before(&root));
+}
+
+#[test]
+fn a_run_is_logged_and_verified() {
+    let root = host("log");
+    let log = root.join("log.jsonl");
+    let (mut child, _) = start(&root, &["--for", "200ms", "--log", log.to_str().expect("text")]);
+    assert!(child.wait().expect("ends").success());
+    assert!(is_as_before(&root));
+    let verify = || Command::new(AGENT).args(["govern", "--verify"]).arg(&log).output().expect("starts");
+    let out = verify();
+    let words = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success() && words.contains("(100.00 %)") && !words.starts_with("0 "), "{words}");
+    let text = fs::read_to_string(&log).expect("is there");
+    fs::write(&log, text.replace("\"next_khz\":", "\"next_khz\":1")).expect("writable");
+    assert_eq!(verify().status.code(), Some(1));
+}
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    let root = host("dry");
+    let (mut child, _) = start(&root, &["--for", "100ms", "--dry-run"]);
+    assert!(child.wait().expect("ends").success());
+    assert!(is_as_before(&root) && setting(&root, 0, "scaling_setspeed") == "<unsupported>");
+}
+
+#[test]
+fn wrong_words_change_nothing() {
+    let root = host("wrong");
+    for (words, code, part) in [
+        (&["--governor", "schedutl"][..], 2, "did you mean `schedutil`"),
+        (&["--governor", "schedutil", "--policies", "7"], 2, "no policy7 (there are 0, 1)"),
+        (&["--governor", "schedutil", "--interval", "5"], 2, "needs a unit"),
+        (&["--governor", "schedutil", "--f-max", "turbo"], 2, "no candidate `turbo`"),
+        (&["--governor", "schedutil", "--util", "counters"], 3, "APERF"),
+        (&["--governor", "schedutil", "--vai", "limits"], 2, "did you mean `--via`"),
+        (&["--governor", "schedutil", "--kernel", "9.9"], 2, "no profile `9.9`"),
+    ] {
+        let out = Command::new(AGENT).arg("govern").args(words).arg("--root").arg(&root).output().expect("starts");
+        let err = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(code), "{words:?}: {err}");
+        assert!(err.contains(part) && !err.contains("panicked"), "{words:?}: {err}");
+        assert!(is_as_before(&root), "{words:?}");
+    }
+}
