@@ -418,6 +418,7 @@ impl Maker<'_> {
                 name: state.name.clone(),
                 entry_latency_ns: state.entry_latency_ns,
                 exit_latency_ns: state.latency_ns,
+                wake_ns: None,
                 target_residency_ns: deepest_ns,
                 power_uw: match (point, index) {
                     (Some(point), 0) => point.idle0_uw,

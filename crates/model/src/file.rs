@@ -559,6 +559,8 @@ fn idle_from(node: Option<&Node>, what: &str) -> Result<Vec<IdleState>, Fault> {
                 "exit_latency_ns",
                 "exit_latency_us",
                 "exit_latency_ms",
+                "wake_ns",
+                "wake_us",
                 "target_residency_ns",
                 "target_residency_us",
                 "target_residency_ms",
@@ -574,6 +576,7 @@ fn idle_from(node: Option<&Node>, what: &str) -> Result<Vec<IdleState>, Fault> {
             name: table.need_str("name")?.to_owned(),
             entry_latency_ns: table.time_ns("entry_latency")?.unwrap_or(0),
             exit_latency_ns: table.time_ns("exit_latency")?.unwrap_or(0),
+            wake_ns: table.time_ns("wake")?,
             target_residency_ns,
             power_uw: table.power_uw("")?.unwrap_or(0),
         });
@@ -768,6 +771,7 @@ fn cluster_node(cluster: &Cluster) -> Node {
             text("name", &state.name),
             time("entry_latency", state.entry_latency_ns),
             time("exit_latency", state.exit_latency_ns),
+            state.wake_ns.map_or((String::new(), None), |ns| time("wake", ns)),
             time("target_residency", state.target_residency_ns),
             int("uw", state.power_uw),
         ])

@@ -27,8 +27,10 @@ pub struct IdleState {
     pub name: String,
     /// Time from the decision to the state, in ns. A wake-up during entry waits for the rest of it.
     pub entry_latency_ns: u64,
-    /// Time from the wake-up to the first instruction, in ns.
+    /// Time from the wake-up to the first instruction, in ns, as the kernel is told.
     pub exit_latency_ns: u64,
+    /// The same as it was measured, where firmware tells the kernel another; `None`: as `exit_latency_ns`.
+    pub wake_ns: Option<u64>,
     /// Shortest stay that is worth it, in ns (the kernel's target_residency).
     pub target_residency_ns: u64,
     /// Power of the CPU (or cluster) in this state, in uW.
@@ -210,7 +212,8 @@ pub enum InvarianceSource {
 /// Costs of the machine's own actions, in ns of the running CPU (at any frequency) unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
-    /// A context switch.
+    /// A context switch. All but the interrupt are code that the CPU executes: times on the biggest CPU at its highest
+    /// non-boost frequency, longer on a slower clock.
     pub context_switch_ns: u64,
     /// A wake-up: what the waker spends.
     pub wakeup_ns: u64,

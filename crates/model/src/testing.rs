@@ -491,6 +491,7 @@ fn random_cluster(draw: &mut Draw, index: u32, cpus: Vec<u32>, capacity: u32) ->
                     name: format!("{prefix}{state}"),
                     entry_latency_ns: if latencies { draw.skewed(0, 500_000) } else { 0 },
                     exit_latency_ns: if latencies { draw.skewed(0, 2_000_000) } else { 0 },
+                    wake_ns: None,
                     target_residency_ns: residency_ns,
                     power_uw,
                 }

@@ -25,7 +25,7 @@ use crate::CaseError;
 use crate::engine::{Cpu, Engine};
 use crate::gates::{Gates, UtilEst};
 use crate::hooks::CustomGovernor;
-use crate::task::{Class, Doing, Life};
+use crate::task::{Class, Doing, Life, WORK_SHIFT};
 
 /// Who decides the frequency of a policy.
 pub(crate) enum Governor {
@@ -401,7 +401,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if let Some(khz) = khz.filter(|&khz| khz != self.policies[index].cur_khz) {
                 self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
                 let here = self.here as usize;
-                self.cpus[here].overhead_ns += self.case.machine.costs.sugov_work_ns;
+                self.cpus[here].overhead += self.case.machine.costs.sugov_work_ns << WORK_SHIFT;
                 self.fast_switch(index as u32, khz);
             }
         }

@@ -97,8 +97,8 @@ pub(crate) struct Cpu {
     pub(crate) curr: TaskIdx,
     /// Up to when the running task's work is accounted.
     pub(crate) account_ns: u64,
-    /// Time that the CPU still spends on its own actions before the task goes on.
-    pub(crate) overhead_ns: u64,
+    /// Work that the CPU still has with its own actions before the task goes on, as work of tasks is counted.
+    pub(crate) overhead: u64,
     /// Capacity at the highest frequency (arch_scale_cpu_capacity()).
     pub(crate) capacity: u64,
     /// What rt, dl, irq leave for the fair class (capacity_of()).

@@ -164,7 +164,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     nr_iowait: 0,
                     curr: IDLE_TASK,
                     account_ns: BOOT_NS,
-                    overhead_ns: 0,
+                    overhead: 0,
                     capacity,
                     capacity_of: capacity,
                     freq_scale: 1024,
