@@ -183,6 +183,7 @@ impl Maker<'_> {
             consumers: Vec::new(),
             thermal: None,
             processor: facts.processor.clone(),
+            pm_profile: opplab_model::machine::PmProfile::default(),
             package_power: facts.package_power,
             sources,
         })

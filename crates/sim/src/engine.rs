@@ -27,6 +27,7 @@ use crate::fair::FairRq;
 use crate::gates::Gates;
 use crate::hardware::Hardware;
 use crate::hooks::Hooks;
+use crate::intel::IntelSetup;
 use crate::objects::Objects;
 use crate::queue::Queue;
 use crate::task::Task;
@@ -165,6 +166,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) gates: Gates,
     pub(crate) topology: Topology,
     pub(crate) hardware: Hardware,
+    /// intel_pstate's setup, if it is the driver.
+    pub(crate) intel: Option<IntelSetup>,
     pub(crate) now: u64,
     pub(crate) tick_ns: u64,
     pub(crate) queue: Queue,

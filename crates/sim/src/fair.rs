@@ -302,8 +302,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let (c, t) = (cpu as usize, task as usize);
         self.util_est_enqueue(cpu, task);
         self.tasks[t].util_est_counted = true;
-        if self.tasks[t].in_iowait {
-            self.cpufreq_update_util(cpu, self.iowait_flag(task));
+        let flags = self.iowait_flag(task) | self.idle_placement_flag(cpu);
+        if flags != 0 {
+            self.cpufreq_update_util(cpu, flags);
         }
         self.update_load_avg(cpu, task, true);
         let now = self.cpus[c].clk.clock_task;

@@ -18,6 +18,8 @@ mod fair;
 mod gates;
 mod hardware;
 pub mod hooks;
+mod hwp;
+mod intel;
 mod objects;
 mod placement;
 mod points;

@@ -143,6 +143,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             state.idle_total_ns += now - state.idle_since_ns;
             state.account_ns = now;
             self.refresh_speed(cpu);
+            self.hwp_watch(cpu);
         } else {
             state.idle_since_ns = now;
         }
