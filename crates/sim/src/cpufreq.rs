@@ -22,13 +22,13 @@ use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
 use opplab_model::machine::{Cpufreq, InvarianceSource, Machine, PolicyShare};
 use opplab_model::policy::Policy;
 
-use crate::CaseError;
 use crate::engine::{Cpu, Engine};
 use crate::gates::{Gates, UtilEst};
 use crate::hooks::CustomGovernor;
 use crate::hwp::Hwp;
 use crate::intel::ActiveHwp;
 use crate::task::{Class, Doing, Life, WORK_SHIFT};
+use crate::{Case, CaseError};
 
 /// Who decides the frequency of a policy.
 pub(crate) enum Governor {
@@ -189,6 +189,38 @@ pub(crate) fn governor_of(
         }
         other => Err(CaseError(format!("the engine has no governor {other:?}; it has {}", GOVERNORS.join(", ")))),
     }
+}
+
+/// What a case's cpufreq is made of, for those who explain a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpufreqFacts {
+    /// The driver.
+    pub driver: String,
+    /// It sets frequencies in the scheduler's context, without a kthread.
+    pub fast_switch: bool,
+    /// schedutil's rate limit in us.
+    pub rate_limit_us: u32,
+    /// The CPUs of each cpufreq policy, and its cluster.
+    pub policies: Vec<(u32, Vec<u32>)>,
+}
+
+/// The cpufreq facts of `case`.
+///
+/// # Errors
+/// [`CaseError`] if the policy names something that does not exist.
+pub fn cpufreq_facts(case: &Case) -> Result<CpufreqFacts, CaseError> {
+    let gates = Gates::new(&case.policy, &case.machine)?;
+    let Some(driver) = case.machine.driver(&case.policy.driver) else {
+        return Err(CaseError(format!("machine {} has no driver {:?}", case.machine.name, case.policy.driver)));
+    };
+    let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
+    let default_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
+    Ok(CpufreqFacts {
+        driver: driver.driver.clone(),
+        fast_switch: driver.fast_switch,
+        rate_limit_us: tunable(&case.policy, "rate_limit_us")?.unwrap_or(default_us),
+        policies: policies_of(&case.machine),
+    })
 }
 
 /// Governors that the engine runs.

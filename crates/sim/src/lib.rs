@@ -33,8 +33,9 @@ mod stream;
 pub mod study;
 mod task;
 mod topology;
+pub mod why_slow;
 
-pub use cpufreq::GOVERNORS;
+pub use cpufreq::{CpufreqFacts, GOVERNORS, cpufreq_facts};
 pub use points::{OperatingPoint, POINT_STEP_KHZ};
 
 use opplab_model::event::Sink;
