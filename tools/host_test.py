@@ -137,7 +137,8 @@ def initramfs(root: Path, agent: Path, script: str) -> bytes:
     add("modules/order", "\n".join(order).encode())
     add("init", (HERE / "init").read_bytes(), 0o100755)
     add("test/run.sh", (HERE / script).read_bytes())
-    add("test/load.json", (HERE / "load.json").read_bytes())
+    for name in ("load.json", "probes.events"):
+        add(f"test/{name}", (HERE / name).read_bytes())
     return cpio(files)
 
 

@@ -43,6 +43,29 @@ for governor in schedutil ondemand conservative; do
     settings | cmp -s - /tmp/before && ok restored $governor || not_ok restored $governor
 done
 
+# --- affinity: schedutil's kthreads (there are some where the driver switches slowly), and a kthread that may be moved
+if opplab-agent affinity >/out/affinity.txt 2>&1; then
+    grep -q "may not be moved: kernel .* binds it" /out/affinity.txt && ok affinity why not || not_ok affinity why not
+    opplab-agent affinity set --cpus 0 >/out/affinity-set.txt 2>&1
+    grep -q "refused: EINVAL" /out/affinity-set.txt && ok affinity refused || not_ok affinity refused
+else
+    echo "no sugov kthreads: $(cat /out/affinity.txt)"
+fi
+movable=khungtaskd
+before=$(grep Cpus_allowed_list "/proc/$(pidof $movable)/status")
+opplab-agent affinity set --threads $movable --cpus 1 >>/out/affinity-set.txt 2>&1 || not_ok affinity set
+grep -q "Cpus_allowed_list:	1$" "/proc/$(pidof $movable)/status" && ok affinity moved || not_ok affinity moved
+opplab-agent affinity restore >>/out/affinity-set.txt 2>&1 || not_ok affinity restore
+[ "$before" = "$(grep Cpus_allowed_list "/proc/$(pidof $movable)/status")" ] && ok affinity restored ||
+    not_ok affinity restored
+[ ! -e /run/opplab-affinity.json ] && ok affinity state || not_ok affinity state
+
+# --- record
+opplab-agent record -o /out/recording.tar.zst --for 1500ms --probes /test/probes.events -- rt-app /test/load.json \
+    >/out/record.txt 2>&1 && ok record "$(tail -1 /out/record.txt)" || not_ok record "$(cat /out/record.txt)"
+[ -z "$(ls /sys/kernel/tracing/instances)" ] && [ -z "$(cat /sys/kernel/tracing/dynamic_events)" ] && ok record cleaned ||
+    not_ok record cleaned
+
 # --- killed at random moments
 rounds=$(tr ' ' '\n' </proc/cmdline | sed -n 's/^kills=//p')
 i=0

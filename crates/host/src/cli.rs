@@ -15,6 +15,7 @@ use crate::error::HostError;
 use crate::govern::sense::Source;
 use crate::govern::{self, Options, Via, decide};
 use crate::observe::{self, Form, Observer};
+use crate::record;
 use crate::root::Root;
 use crate::show;
 use opplab_model::file::{format_cpu_list, parse_cpu_list};
@@ -37,6 +38,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("observe", "what the CPUs do: turbostat's columns, utilisation, idle residency, power"),
     ("affinity", "where schedutil's kthreads may run: list, set, restore, why not"),
     ("govern", "run a governor in user space; everything is put back afterwards"),
+    ("record", "record what replay needs: events, the machine, the frequencies at the start"),
 ];
 
 /// Runs one command; `args` are the words after the program's name.
@@ -72,6 +74,7 @@ fn run(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> Result<i3
         "observe" => observe(words, env),
         "affinity" => affinity_command(words, env),
         "govern" => govern(words, env),
+        "record" => record_command(words, env),
         other => {
             let near = nearest(other, COMMANDS.iter().map(|(name, _)| *name));
             Err(HostError::Usage(format!("no such command `{other}`{near}")))
@@ -487,6 +490,65 @@ fn affinity_restore(root: &Root, state: &Path, env: &mut Env<'_>) -> Result<i32,
     }
     left.write(state)?;
     Ok(if left.threads.is_empty() { 0 } else { 3 })
+}
+
+const RECORD_HELP: &str = "\
+Usage: record -o FILE.tar.zst [--for TIME] [OPTIONS] [-- COMMAND...]
+
+Records scheduler and power events through tracefs in an instance of its own, with the machine's settings before and
+after, until the command ends, the time is over or Ctrl-C. The archive is a trace to `opplab trace` and `opplab replay`.
+
+  --for TIME        end after this time
+  --events LIST     further events, as irq:irq_handler_entry or thermal (a whole group)
+  --probes FILE     lines for dynamic_events (kprobes, fprobes); their groups are recorded, too
+  --buffer-kb N     ring buffer of each CPU, default 8192
+  --clock NAME      trace_clock, default local
+";
+
+fn record_command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
+    let mut output = None;
+    let mut options = record::Options {
+        output: PathBuf::new(),
+        for_ns: None,
+        events: Vec::new(),
+        probes: None,
+        buffer_kb: 8192,
+        clock: "local".to_owned(),
+        command: Vec::new(),
+    };
+    while let Some(word) = words.next()? {
+        match word {
+            Short('o') | Long("output") => output = Some(PathBuf::from(words.value()?)),
+            Long("for") => options.for_ns = Some(time_ns("for", &text(words.value()?))?),
+            Long("events") => options.events.extend(text(words.value()?).split(',').map(str::to_owned)),
+            Long("probes") => options.probes = Some(words.value()?.into()),
+            Long("buffer-kb") => options.buffer_kb = words.value()?.parse()?,
+            Long("clock") => options.clock = text(words.value()?),
+            Long("help") | Short('h') => return print(env, RECORD_HELP),
+            Value(program) => {
+                options.command.push(program);
+                options.command.extend(words.raw_args()?);
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    options.output = output.ok_or_else(|| HostError::Usage("record needs -o FILE.tar.zst".to_owned()))?;
+    let root = Root::live();
+    for note in record::caveats(&root) {
+        let _ = writeln!(env.err, "note: {note}");
+    }
+    let done = record::record(&root, &options)?;
+    for note in &done.notes {
+        let _ = writeln!(env.err, "note: {note}");
+    }
+    let lost = if done.n_lost > 0 {
+        format!("; {} events LOST: a larger --buffer-kb keeps them", done.n_lost)
+    } else {
+        String::new()
+    };
+    let _ =
+        writeln!(env.err, "{}: {} bytes, {} of pages{lost}", options.output.display(), done.n_bytes, done.n_page_bytes);
+    Ok(done.code.unwrap_or(0))
 }
 
 /// The word as text.

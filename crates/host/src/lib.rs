@@ -19,9 +19,12 @@ mod error;
 pub mod govern;
 mod json;
 pub mod observe;
+pub mod record;
 pub mod root;
 pub mod scheddebug;
 pub mod show;
+pub mod snapshot;
+pub mod tracedat;
 pub mod util;
 
 pub use error::HostError;
