@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use opplab_model::event::TaskIdx;
 use opplab_model::rtapp::{CompileOptions, Loop, ParseOptions, Repeats, parse};
 use opplab_model::workload::Workload;
-use opplab_sim::{Case, run};
+use opplab_sim::{Case, run_from};
 
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, distance_per_100k, measure, shares_per_100k};
@@ -164,7 +164,7 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
 
     let by_request = !case.machine.cpufreq.freq_table;
     let mut sink = Simulated::new(case.machine.nr_cpus(), by_request);
-    let outcome = run(&case, &mut sink).map_err(|error| ReplayError::Input(format!("{}: {}", dir.display(), error.0)))?;
+    let outcome = run_from(&case, &setup.start_khz, &mut sink).map_err(|error| ReplayError::Input(format!("{}: {}", dir.display(), error.0)))?;
     let ours = sink.finish(&outcome.task_names, case.duration_ns);
     let is_ours = |task: TaskIdx| names.iter().any(|name| name == base_name(ours.name(task)));
     let simulated = measure(&ours, &case.machine, (0, case.duration_ns), &setup.start_khz, is_ours);

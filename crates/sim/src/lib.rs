@@ -104,11 +104,20 @@ pub struct CaseError(pub String);
 /// # Errors
 /// [`CaseError`] if the policy names something that does not exist or the workload does not fit the machine.
 pub fn run<S: Sink>(case: &Case, sink: &mut S) -> Result<Outcome, CaseError> {
+    run_from(case, &[], sink)
+}
+
+/// As [`run`], with the frequency in kHz at which each cpufreq policy starts (in the order of clusters, then of CPUs) instead of
+/// its lowest operating point.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_from<S: Sink>(case: &Case, start_khz: &[u32], sink: &mut S) -> Result<Outcome, CaseError> {
     use opplab_kernel::pelt::{HalfLife8, HalfLife16, HalfLife32};
     match case.policy.pelt_half_life_ms {
-        8 => engine::Engine::<S, HalfLife8>::new(case, sink)?.run(),
-        16 => engine::Engine::<S, HalfLife16>::new(case, sink)?.run(),
-        32 => engine::Engine::<S, HalfLife32>::new(case, sink)?.run(),
+        8 => engine::Engine::<S, HalfLife8>::new(case, sink)?.start_at(start_khz).run(),
+        16 => engine::Engine::<S, HalfLife16>::new(case, sink)?.start_at(start_khz).run(),
+        32 => engine::Engine::<S, HalfLife32>::new(case, sink)?.start_at(start_khz).run(),
         other => Err(CaseError(format!("pelt_half_life_ms is {other}; the kernel has 8, 16 and 32"))),
     }
 }
