@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use opplab_model::event::TaskIdx;
 use opplab_model::rtapp::{CompileOptions, Loop, ParseOptions, Repeats, parse};
 use opplab_model::workload::Workload;
-use opplab_sim::{Case, run};
+use opplab_sim::{Case, run_from};
 
 use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
@@ -126,8 +126,10 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
         _ => None,
     });
     let end_ns = ends.max().unwrap_or(events.duration_ns).max(start_ns + 1);
-    for (task, (born_ns, _)) in workload.tasks.iter_mut().filter(|task| task.initial).zip(&births) {
-        task.delay_ns += born_ns - start_ns;
+    // rt-app's threads wait for each other before they begin.
+    let last_ns = births.iter().take(workload.tasks.len()).map(|(born_ns, _)| *born_ns).max().unwrap_or(start_ns);
+    for task in &mut workload.tasks {
+        task.delay_ns += last_ns - start_ns;
     }
     // Everything else that ran is part of the machine: as recorded, by time.
     let others = Recording {
@@ -162,8 +164,8 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
 
     let by_request = !case.machine.cpufreq.freq_table;
     let mut sink = Simulated::new(case.machine.nr_cpus(), by_request);
-    let outcome =
-        run(&case, &mut sink).map_err(|error| ReplayError::Input(format!("{}: {}", dir.display(), error.0)))?;
+    let outcome = run_from(&case, &setup.start_khz, &mut sink)
+        .map_err(|error| ReplayError::Input(format!("{}: {}", dir.display(), error.0)))?;
     let ours = sink.finish(&outcome.task_names, case.duration_ns);
     let is_ours = |task: TaskIdx| names.iter().any(|name| name == base_name(ours.name(task)));
     let simulated = measure(&ours, &case.machine, (0, case.duration_ns), &setup.start_khz, is_ours);
