@@ -418,6 +418,7 @@ impl Maker<'_> {
                 name: state.name.clone(),
                 entry_latency_ns: state.entry_latency_ns,
                 exit_latency_ns: state.latency_ns,
+                hw_exit_latency_ns: None,
                 target_residency_ns: deepest_ns,
                 power_uw: match (point, index) {
                     (Some(point), 0) => point.idle0_uw,
@@ -480,11 +481,25 @@ impl Maker<'_> {
 
     fn costs(&mut self) -> Costs {
         if self.is_x86() {
-            self.default("costs", "costs-x86: orders of magnitude of a 2-4 GHz core, assumed");
-            Costs { context_switch_ns: 1_000, wakeup_ns: 500, ipi_ns: 500, tick_ns: 1_000, sugov_work_ns: 10_000 }
+            self.default("costs", "costs-x86: orders of magnitude of a 2-4 GHz core, assumed; work, not times");
+            Costs {
+                context_switch_ns: 1_000,
+                wakeup_ns: 500,
+                ipi_ns: 500,
+                tick_ns: 1_000,
+                sugov_work_ns: 10_000,
+                scale_with_clock: true,
+            }
         } else {
             self.default("costs", "costs-arm: as juno-r2, assumed");
-            Costs { context_switch_ns: 2_000, wakeup_ns: 1_000, ipi_ns: 1_000, tick_ns: 2_000, sugov_work_ns: 20_000 }
+            Costs {
+                context_switch_ns: 2_000,
+                wakeup_ns: 1_000,
+                ipi_ns: 1_000,
+                tick_ns: 2_000,
+                sugov_work_ns: 20_000,
+                scale_with_clock: false,
+            }
         }
     }
 

@@ -414,7 +414,14 @@ fn driver_from(node: &Node) -> Result<Cpufreq, Fault> {
 
 fn costs_from(table: &Table<'_>) -> Result<Costs, Fault> {
     let Some(node) = table.get("costs") else {
-        return Ok(Costs { context_switch_ns: 0, wakeup_ns: 0, ipi_ns: 0, tick_ns: 0, sugov_work_ns: 0 });
+        return Ok(Costs {
+            context_switch_ns: 0,
+            wakeup_ns: 0,
+            ipi_ns: 0,
+            tick_ns: 0,
+            sugov_work_ns: 0,
+            scale_with_clock: false,
+        });
     };
     let costs = node.as_table(
         "costs",
@@ -429,6 +436,7 @@ fn costs_from(table: &Table<'_>) -> Result<Costs, Fault> {
             "tick_us",
             "sugov_work_ns",
             "sugov_work_us",
+            "scale_with_clock",
         ],
     )?;
     Ok(Costs {
@@ -437,6 +445,7 @@ fn costs_from(table: &Table<'_>) -> Result<Costs, Fault> {
         ipi_ns: costs.time_ns("ipi")?.unwrap_or(0),
         tick_ns: costs.time_ns("tick")?.unwrap_or(0),
         sugov_work_ns: costs.time_ns("sugov_work")?.unwrap_or(0),
+        scale_with_clock: costs.bool_or("scale_with_clock", false)?,
     })
 }
 
@@ -557,6 +566,8 @@ fn idle_from(node: Option<&Node>, what: &str) -> Result<Vec<IdleState>, Fault> {
                 "entry_latency_us",
                 "entry_latency_ms",
                 "exit_latency_ns",
+                "hw_exit_latency_ns",
+                "hw_exit_latency_us",
                 "exit_latency_us",
                 "exit_latency_ms",
                 "target_residency_ns",
@@ -574,6 +585,7 @@ fn idle_from(node: Option<&Node>, what: &str) -> Result<Vec<IdleState>, Fault> {
             name: table.need_str("name")?.to_owned(),
             entry_latency_ns: table.time_ns("entry_latency")?.unwrap_or(0),
             exit_latency_ns: table.time_ns("exit_latency")?.unwrap_or(0),
+            hw_exit_latency_ns: table.time_ns("hw_exit_latency")?,
             target_residency_ns,
             power_uw: table.power_uw("")?.unwrap_or(0),
         });
@@ -681,6 +693,7 @@ pub fn machine_node(machine: &Machine) -> Node {
                 time("ipi", costs.ipi_ns),
                 time("tick", costs.tick_ns),
                 time("sugov_work", costs.sugov_work_ns),
+                ("scale_with_clock".to_owned(), costs.scale_with_clock.then(|| Node::bool(true))),
             ])),
         ),
         (
@@ -768,6 +781,7 @@ fn cluster_node(cluster: &Cluster) -> Node {
             text("name", &state.name),
             time("entry_latency", state.entry_latency_ns),
             time("exit_latency", state.exit_latency_ns),
+            state.hw_exit_latency_ns.map_or(("hw_exit_latency".to_owned(), None), |ns| time("hw_exit_latency", ns)),
             time("target_residency", state.target_residency_ns),
             int("uw", state.power_uw),
         ])

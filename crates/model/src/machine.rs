@@ -27,8 +27,10 @@ pub struct IdleState {
     pub name: String,
     /// Time from the decision to the state, in ns. A wake-up during entry waits for the rest of it.
     pub entry_latency_ns: u64,
-    /// Time from the wake-up to the first instruction, in ns.
+    /// Time from the wake-up to the first instruction, in ns: what the kernel is told, a worst case.
     pub exit_latency_ns: u64,
+    /// The same as it is measured, in ns; `None`: as the kernel is told.
+    pub hw_exit_latency_ns: Option<u64>,
     /// Shortest stay that is worth it, in ns (the kernel's target_residency).
     pub target_residency_ns: u64,
     /// Power of the CPU (or cluster) in this state, in uW.
@@ -207,7 +209,7 @@ pub enum InvarianceSource {
     CountersAtTick,
 }
 
-/// Costs of the machine's own actions, in ns of the running CPU (at any frequency) unless said otherwise.
+/// Costs of the machine's own actions, in ns of the running CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
     /// A context switch.
@@ -220,6 +222,9 @@ pub struct Costs {
     pub tick_ns: u64,
     /// The work of one slow frequency switch in the sugov kthread, on top of `transition_latency_ns` of waiting.
     pub sugov_work_ns: u64,
+    /// Whether these are work, in ns of the biggest CPU at its highest non-boost frequency, so that a slower CPU spends
+    /// more; otherwise they are times of any CPU at any frequency. An interrupt's way (`ipi_ns`) is always a time.
+    pub scale_with_clock: bool,
 }
 
 /// How frequency changes are made.

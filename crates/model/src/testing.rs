@@ -173,6 +173,7 @@ impl Swarm {
                 ipi_ns: cost(draw),
                 tick_ns: cost(draw),
                 sugov_work_ns: cost(draw),
+                scale_with_clock: draw.chance(50),
             },
             processor: None,
             package_power: None,
@@ -491,6 +492,7 @@ fn random_cluster(draw: &mut Draw, index: u32, cpus: Vec<u32>, capacity: u32) ->
                     name: format!("{prefix}{state}"),
                     entry_latency_ns: if latencies { draw.skewed(0, 500_000) } else { 0 },
                     exit_latency_ns: if latencies { draw.skewed(0, 2_000_000) } else { 0 },
+                    hw_exit_latency_ns: (latencies && draw.chance(30)).then(|| draw.skewed(0, 2_000_000)),
                     target_residency_ns: residency_ns,
                     power_uw,
                 }

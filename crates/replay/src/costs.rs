@@ -110,6 +110,8 @@ impl Measured {
             ipi_ns: 0,
             tick_ns: self.tick_ns.unwrap_or(base.tick_ns),
             sugov_work_ns: self.sugov_ns.unwrap_or(base.sugov_work_ns),
+            // They were measured at the clock of the recording.
+            scale_with_clock: false,
         }
     }
 }

@@ -319,8 +319,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let khz = request.map(|request| request.resolve(dbs.table.as_ref(), limits));
             if let Some(khz) = khz.filter(|&khz| khz != self.policies[index].cur_khz) {
                 self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
-                let here = self.here as usize;
-                self.cpus[here].overhead_ns += self.case.machine.costs.sugov_work_ns;
+                self.spend(self.here, self.case.machine.costs.sugov_work_ns);
                 self.policies[index].cur_khz = khz;
                 self.set_freq_scale(index as u32, khz);
                 self.begin_switch(index as u32, khz);

@@ -108,6 +108,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    /// `cpu` spends `cost_ns` on its own actions before the task goes on: a time, or work at its present speed.
+    pub(crate) fn spend(&mut self, cpu: u32, cost_ns: u64) {
+        let state = &mut self.cpus[cpu as usize];
+        // Rounds to the nearest ns; speeds are at least 1, costs far below 2^40 ns.
+        let is_work = self.case.machine.costs.scale_with_clock;
+        let ns = if is_work { ((cost_ns << WORK_SHIFT) + state.speed / 2) / state.speed } else { cost_ns };
+        state.overhead_ns += ns;
+    }
+
     /// Time until the op of the running task of `cpu` ends; `None` if nothing runs.
     pub(crate) fn time_to_op_end(&self, cpu: u32) -> Option<u64> {
         let state = &self.cpus[cpu as usize];
@@ -393,7 +402,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             } else {
                 self.set_next_task(cpu, next);
                 self.tasks[next as usize].on_cpu = true;
-                self.cpus[c].overhead_ns += self.case.machine.costs.context_switch_ns;
+                self.spend(cpu, self.case.machine.costs.context_switch_ns);
                 let state = &mut self.tasks[next as usize];
                 if state.woken_ns != 0 {
                     state.wu_lat_ns += self.now - state.woken_ns.min(self.now);
@@ -558,7 +567,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let curr = self.cpus[c].curr;
         if curr != IDLE_TASK {
-            self.cpus[c].overhead_ns += self.case.machine.costs.tick_ns;
+            self.spend(cpu, self.case.machine.costs.tick_ns);
             match self.tasks[curr as usize].class {
                 Class::Fair => self.task_tick_fair(cpu, curr),
                 Class::Deadline => self.update_dl_avg(cpu),
