@@ -13,6 +13,7 @@ mod kernel;
 mod machine;
 mod names;
 mod run;
+mod signals;
 mod simtrace;
 mod stats;
 mod tracefile;
@@ -34,6 +35,7 @@ mod _opplab {
         kernel::bindings,
         machine::PyMachine,
         names::names,
+        signals::trace_signals,
         tracefile::{PyTrace, trace_info},
         traces::{find_recordings, verify_recording},
         verify::{families, find_vectors, verify_file},
