@@ -84,6 +84,9 @@ class Experiment:
     def expand(self, machines: dict[str, tuple[str, str]], rtapp_files: dict[str, tuple[str, str]]) -> list[Case]: ...
 
 def trace_info(path: str | Path) -> dict[str, Any]: ...
+def trace_signals(
+    path: str | Path, machine: Machine | None = None, invariance: bool = True, every_ns: int = 0
+) -> dict[str, Any]: ...
 
 class Trace:
     @staticmethod

@@ -16,6 +16,7 @@ mod meter;
 mod names;
 mod policies;
 mod run;
+mod signals;
 mod simtrace;
 mod stats;
 mod tracefile;
@@ -40,6 +41,7 @@ mod _opplab {
         names::benchmarks,
         names::decision_codes,
         names::names,
+        signals::trace_signals,
         tracefile::{PyTrace, trace_info},
         traces::{find_recordings, verify_recording},
         verify::{families, find_vectors, verify_file},
