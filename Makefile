@@ -54,8 +54,9 @@ bench: dev ## Measure: ns per PELT update, scheduler events per second, simulate
 bench-instructions: ## Count instructions of a PELT update with callgrind; too many fail.
 	$(PYTHON) tools/bench_instructions.py
 
-docs: dev ## Compute the tables and figures of the studies in docs anew.
+docs: dev ## Compute the tables, figures and explained runs in docs anew.
 	$(BIN)/python -m opplab.studies.approximation
+	$(BIN)/python -m opplab.studies.tours
 
 agreement: dev ## Compare with the published tables and with recorded kernels, and report the distance.
 	$(BIN)/opplab verify published --jobs $(JOBS) -o out/published --docs docs
