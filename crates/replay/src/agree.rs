@@ -126,8 +126,10 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
         _ => None,
     });
     let end_ns = ends.max().unwrap_or(events.duration_ns).max(start_ns + 1);
-    for (task, (born_ns, _)) in workload.tasks.iter_mut().filter(|task| task.initial).zip(&births) {
-        task.delay_ns += born_ns - start_ns;
+    // rt-app's threads wait for each other before they begin.
+    let last_ns = births.iter().take(workload.tasks.len()).map(|(born_ns, _)| *born_ns).max().unwrap_or(start_ns);
+    for task in &mut workload.tasks {
+        task.delay_ns += last_ns - start_ns;
     }
     // Everything else that ran is part of the machine: as recorded, by time.
     let others = Recording {

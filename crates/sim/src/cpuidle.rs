@@ -204,6 +204,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.cpus[c].nr_running > 0 || self.cpus[c].need_resched {
             self.cpus[c].need_resched = true;
             self.resched.push_back(cpu);
+            self.stream_idle_exit(cpu);
         } else {
             self.enter_idle(cpu);
         }

@@ -587,11 +587,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn restart_tick(&mut self, cpu: u32) {
-        if std::mem::take(&mut self.cpus[cpu as usize].tick_stopped) {
+    /// Starts the tick of a CPU again; whether it was stopped.
+    pub(crate) fn restart_tick(&mut self, cpu: u32) -> bool {
+        let stopped = std::mem::take(&mut self.cpus[cpu as usize].tick_stopped);
+        if stopped {
             self.nohz_idle.remove(cpu as usize);
             self.arm_tick(cpu);
         }
+        stopped
     }
 
     /// jiffies of the simulated clock.

@@ -9,8 +9,8 @@
 //! - when a timer expires anywhere: that ends the holder's turn; the CPU after it has no turn, because it is given none before the
 //!   timers have run; the next one after that which has something to do gets the stream (the first of all, if the holder was
 //!   idle or one of the last two);
-//! - to the next such CPU, when the holder has handled a timer and arms one that is now the earliest of all (that kicks the
-//!   emulator's loop).
+//! - to the next such CPU, when the holder has handled a timer, or starts its tick again as it leaves idle, and has armed a timer
+//!   that is now the earliest of all (that kicks the emulator's loop).
 //!
 //! An interrupt is handled when its CPU gets the stream. Not here: the emulator's kick ten times a second, and the moves of the
 //! stream that a task's own arming of a timer causes.
@@ -145,8 +145,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.handle(cpu, what);
         }
         self.reprogram(cpu);
+        if armed {
+            self.kick_stream(cpu);
+        }
+    }
+
+    /// `cpu` leaves idle to run a task: the kernel starts its tick before it schedules.
+    pub(crate) fn stream_idle_exit(&mut self, cpu: u32) {
+        if self.stream.shared && self.restart_tick(cpu) {
+            self.kick_stream(cpu);
+        }
+    }
+
+    /// `cpu` has armed a timer: if that is the earliest, the stream passes on.
+    fn kick_stream(&mut self, cpu: u32) {
         let next = self.next_for_stream((cpu + 1) % self.cpus.len() as u32);
-        if armed && self.is_earliest(cpu) && next.is_some_and(|next| next != cpu) {
+        if self.is_earliest(cpu) && next.is_some_and(|next| next != cpu) {
             self.give_stream(next);
         }
     }
