@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use opplab_model::event::TaskIdx;
 use opplab_model::rtapp::{CompileOptions, Loop, ParseOptions, Repeats, parse};
 use opplab_model::workload::Workload;
-use opplab_sim::{Case, run};
+use opplab_sim::{Case, run_from};
 
 use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
-use crate::measure::{Measured, PolicyTimes, distance_per_100k, measure, shares_per_100k};
+use crate::measure::{Measured, alike, distance_per_100k, measure, shares_per_100k};
 use crate::recover::{Recording, recover};
 use crate::setup::Setup;
 
@@ -164,8 +164,8 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
 
     let by_request = !case.machine.cpufreq.freq_table;
     let mut sink = Simulated::new(case.machine.nr_cpus(), by_request);
-    let outcome =
-        run(&case, &mut sink).map_err(|error| ReplayError::Input(format!("{}: {}", dir.display(), error.0)))?;
+    let outcome = run_from(&case, &setup.start_khz, &mut sink)
+        .map_err(|error| ReplayError::Input(format!("{}: {}", dir.display(), error.0)))?;
     let ours = sink.finish(&outcome.task_names, case.duration_ns);
     let is_ours = |task: TaskIdx| names.iter().any(|name| name == base_name(ours.name(task)));
     let simulated = measure(&ours, &case.machine, (0, case.duration_ns), &setup.start_khz, is_ours);
@@ -235,19 +235,6 @@ pub fn compare(recorded: &Measured, simulated: &Measured, names: &[String], rows
     }
     rows.push(Row::count("latency_ns", "p50".into(), recorded.latency_ns(50), simulated.latency_ns(50)));
     rows.push(Row::count("latency_ns", "p95".into(), recorded.latency_ns(95), simulated.latency_ns(95)));
-}
-
-/// The policies, those of one kind of CPU in the order of their mean frequency: which of several equal CPUs a task finds idle
-/// first is chance.
-fn alike(measured: &Measured) -> Vec<&PolicyTimes> {
-    let mut policies: Vec<&PolicyTimes> = measured.policies.iter().collect();
-    let mut start = 0;
-    while start < policies.len() {
-        let (kind, first) = (&policies[start].freq_khz, start);
-        start += policies[start..].iter().take_while(|policy| policy.freq_khz == *kind).count();
-        policies[first..start].sort_by_key(|policy| policy.mean_khz());
-    }
-    policies
 }
 
 impl Row {

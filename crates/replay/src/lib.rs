@@ -14,13 +14,18 @@ pub mod agree;
 mod costs;
 pub mod events;
 pub mod measure;
+pub mod open;
 pub mod recover;
+pub mod replay;
+pub mod report;
+pub mod rtapp;
 pub mod setup;
 
 use std::path::PathBuf;
 
 pub use events::Events;
 pub use measure::Measured;
+pub use replay::{Change, Comparison, Mode, Replay};
 pub use setup::Setup;
 
 /// Why a trace cannot be replayed.

@@ -184,7 +184,7 @@ pub struct CaseError(pub String);
 /// # Errors
 /// [`CaseError`] if the policy names something that does not exist or the workload does not fit the machine.
 pub fn run<S: Sink>(case: &Case, sink: &mut S) -> Result<Outcome, CaseError> {
-    run_hooked(case, sink, None)
+    run_hooked(case, &[], sink, None)
 }
 
 /// Runs `case` under a governor or a placement policy of the caller's own; what they do not decide is the kernel's.
@@ -194,19 +194,29 @@ pub fn run<S: Sink>(case: &Case, sink: &mut S) -> Result<Outcome, CaseError> {
 /// # Errors
 /// As [`run`], and what the hooks complain about.
 pub fn run_with<S: Sink>(case: &Case, sink: &mut S, hooks: &mut dyn hooks::Hooks) -> Result<Outcome, CaseError> {
-    run_hooked(case, sink, Some(hooks))
+    run_hooked(case, &[], sink, Some(hooks))
+}
+
+/// As [`run`], with the frequency in kHz at which each cpufreq policy starts (in the order of clusters, then of CPUs) instead of
+/// its lowest operating point.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_from<S: Sink>(case: &Case, start_khz: &[u32], sink: &mut S) -> Result<Outcome, CaseError> {
+    run_hooked(case, start_khz, sink, None)
 }
 
 fn run_hooked<'c, S: Sink>(
     case: &'c Case,
+    start_khz: &[u32],
     sink: &'c mut S,
     hooks: Option<&'c mut dyn hooks::Hooks>,
 ) -> Result<Outcome, CaseError> {
     use opplab_kernel::pelt::{HalfLife8, HalfLife16, HalfLife32};
     match case.policy.pelt_half_life_ms {
-        8 => engine::Engine::<S, HalfLife8>::new(case, sink, hooks)?.run(),
-        16 => engine::Engine::<S, HalfLife16>::new(case, sink, hooks)?.run(),
-        32 => engine::Engine::<S, HalfLife32>::new(case, sink, hooks)?.run(),
+        8 => engine::Engine::<S, HalfLife8>::new(case, sink, hooks)?.start_at(start_khz).run(),
+        16 => engine::Engine::<S, HalfLife16>::new(case, sink, hooks)?.start_at(start_khz).run(),
+        32 => engine::Engine::<S, HalfLife32>::new(case, sink, hooks)?.start_at(start_khz).run(),
         other => Err(CaseError(format!("pelt_half_life_ms is {other}; the kernel has 8, 16 and 32"))),
     }
 }

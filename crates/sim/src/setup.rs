@@ -257,6 +257,14 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         })
     }
 
+    /// The frequency at which each policy starts, in kHz.
+    pub(crate) fn start_at(mut self, start_khz: &[u32]) -> Self {
+        for (policy, &khz) in self.policies.iter_mut().zip(start_khz) {
+            policy.cur_khz = khz;
+        }
+        self
+    }
+
     /// Starts the clocks, the kthreads and the first tasks.
     pub(crate) fn start(&mut self) {
         self.start_packages();

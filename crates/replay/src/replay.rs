@@ -1,0 +1,320 @@
+//! Replay under another policy: what would have happened on the same machine with another governor, f_max, energy model or
+//! kernel.
+//!
+//! Three runs are measured in one way: the trace itself, the trace's own policy (the *self-check*: how far a replay is from the
+//! truth) and the wanted policy. The difference of the two replays is the answer, the self-check its error bar.
+
+use std::path::Path;
+
+use opplab_model::event::TaskIdx;
+use opplab_model::machine::Machine;
+use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_model::workload::Workload;
+use opplab_sim::{Case, run_from};
+
+use crate::ReplayError;
+use crate::events::{Events, Simulated, What};
+use crate::measure::{Measured, alike, distance_per_100k, measure, policies_of};
+use crate::open::open_loop;
+use crate::recover::{Recording, recover};
+use crate::rtapp::to_rtapp;
+use crate::setup::{Setup, profile_of};
+
+/// How near the replay of a trace's own policy is to be in frequency residency, in parts of 100 000.
+pub const FREQ_LIMIT: u64 = 5_000;
+/// How near it is to be in energy, in parts of 100 000.
+pub const ENERGY_LIMIT: u64 = 5_000;
+
+/// Whether what happens depends on the frequency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Same timings, other frequencies.
+    Open,
+    /// The tasks' work takes the time that it takes.
+    #[default]
+    Closed,
+}
+
+/// What is changed; `None` leaves it as recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Change {
+    /// cpufreq governor.
+    pub governor: Option<String>,
+    /// f_max of frequency invariance on x86.
+    pub freq_max: Option<String>,
+    /// The energy model; any but none also switches energy-aware scheduling on.
+    pub energy_model: Option<EnergyModelSource>,
+    /// Kernel profile.
+    pub kernel: Option<String>,
+    /// Governor tunables.
+    pub tunables: Vec<(String, String)>,
+}
+
+impl Change {
+    /// The policy that `recorded` becomes.
+    pub fn apply(&self, recorded: &Policy) -> Policy {
+        let mut policy = recorded.clone();
+        if let Some(governor) = &self.governor {
+            if *governor != policy.governor {
+                // Another governor's tunables are not its own.
+                policy.tunables.clear();
+            }
+            policy.governor.clone_from(governor);
+        }
+        if let Some(freq_max) = &self.freq_max {
+            policy.freq_max.clone_from(freq_max);
+            policy.invariance.clear();
+        }
+        if let Some(energy_model) = self.energy_model {
+            policy.energy_model = energy_model;
+            policy.eas = energy_model != EnergyModelSource::None;
+        }
+        if let Some(kernel) = &self.kernel {
+            policy.kernel.clone_from(kernel);
+        }
+        for (name, value) in &self.tunables {
+            match policy.tunables.iter_mut().find(|(known, _)| known == name) {
+                Some(pair) => pair.1.clone_from(value),
+                None => policy.tunables.push((name.clone(), value.clone())),
+            }
+        }
+        policy.label = "replayed".into();
+        policy
+    }
+}
+
+/// A trace that is ready to be replayed.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// The events.
+    pub events: Events,
+    /// The machine, the recorded policy, the start.
+    pub setup: Setup,
+    /// What was recovered.
+    pub workload: Workload,
+    /// Times of the trace that no power is known for are counted by a made-up power.
+    pub assumed_power: bool,
+}
+
+/// What the three runs measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Comparison {
+    /// The trace.
+    pub recorded: Measured,
+    /// Its own policy, replayed.
+    pub check: Measured,
+    /// The wanted policy, replayed; `None` if nothing was to be changed.
+    pub changed: Option<Measured>,
+    /// Greatest distance of frequency residency between trace and self-check, by policy, in parts of 100 000; equal policies
+    /// are compared in the order of their mean frequencies.
+    pub freq_distance: Vec<u64>,
+    /// Distance of the energies of trace and self-check, in parts of 100 000 of the trace's.
+    pub energy_distance: u64,
+}
+
+impl Comparison {
+    /// Whether the self-check is as near as it is to be.
+    pub fn is_near(&self) -> bool {
+        self.freq_distance.iter().all(|&distance| distance <= FREQ_LIMIT) && self.energy_distance <= ENERGY_LIMIT
+    }
+}
+
+impl Replay {
+    /// Reads the trace at `path`: a recording's folder, a trace in one, or a trace of any format. `machine` is what it ran on; `None`
+    /// takes it from the snapshot beside the trace.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if the trace cannot be read, no machine is known, or it has fewer CPUs than the trace.
+    pub fn read(path: &Path, machine: Option<Machine>) -> Result<Self, ReplayError> {
+        let inside = path.join("trace.dat");
+        let (trace, folder) = match path.is_dir() && inside.is_file() {
+            true => (inside.as_path(), Some(path)),
+            false => (path, path.parent()),
+        };
+        let events = Events::read(trace)?;
+        let snapshot = folder.filter(|folder| folder.join("sysfs_before.txt").is_file());
+        let setup = match (machine, snapshot) {
+            (Some(machine), _) => Setup::of_machine(machine, &events),
+            (None, Some(folder)) => Setup::of_recording(folder, &events)?,
+            (None, None) => {
+                let shown = path.display();
+                return Err(ReplayError::Input(format!(
+                    "{shown}: no snapshot (sysfs_before.txt) lies beside the trace; name the machine with --machine"
+                )));
+            }
+        };
+        Self::of(events, setup)
+    }
+
+    /// Recovers the workload of `events`.
+    ///
+    /// # Errors
+    /// [`ReplayError::Input`] if the machine has fewer CPUs than the trace.
+    pub fn of(events: Events, mut setup: Setup) -> Result<Self, ReplayError> {
+        let nr = setup.machine.nr_cpus();
+        if events.nr_cpus > nr {
+            return Err(ReplayError::Input(format!(
+                "the trace has CPUs 0-{}, machine {} has {nr}",
+                events.nr_cpus - 1,
+                setup.machine.name
+            )));
+        }
+        let assumed_power = assume_power(&mut setup.machine);
+        let mut workload = Workload { name: "recovered".into(), ..Workload::default() };
+        let recording = Recording {
+            events: &events,
+            machine: &setup.machine,
+            window: (0, events.duration_ns),
+            start_khz: &setup.start_khz,
+            hz: setup.policy.hz,
+        };
+        recover(&recording, |_| true, &mut workload);
+        workload.duration_ns = Some(events.duration_ns);
+        Ok(Self { events, setup, workload, assumed_power })
+    }
+
+    /// Replays the recorded policy, and with `change` the changed one.
+    ///
+    /// # Errors
+    /// [`ReplayError::Input`] if a policy does not exist or does not fit the machine.
+    pub fn compare(&self, change: Option<&Change>, mode: Mode) -> Result<Comparison, ReplayError> {
+        let recorded = self.measured(&self.events);
+        let check = self.run(&self.setup.policy, mode)?;
+        let changed = change.map(|change| self.run(&change.apply(&self.setup.policy), mode)).transpose()?;
+        let freq_distance = alike(&recorded)
+            .into_iter()
+            .zip(alike(&check))
+            .map(|(one, other)| distance_per_100k(&one.time_ns, &other.time_ns))
+            .collect();
+        let (one, other) = (recorded.total_energy_fj(), check.total_energy_fj());
+        let energy_distance = (one.abs_diff(other) * 100_000).checked_div(one).unwrap_or(0) as u64;
+        Ok(Comparison { recorded, check, changed, freq_distance, energy_distance })
+    }
+
+    /// The recorded tasks whose names `wanted` takes (without kernel threads, if it is `None`) as an rt-app file.
+    /// `tolerance_permille` is how much times of activations may differ that become a loop.
+    ///
+    /// # Errors
+    /// [`ReplayError::Input`] if no task is wanted.
+    pub fn to_rtapp(
+        &self,
+        wanted: Option<&dyn Fn(&str) -> bool>,
+        tolerance_permille: u64,
+    ) -> Result<String, ReplayError> {
+        let events = &self.events;
+        let takes = |task: TaskIdx| {
+            let name = events.name(task);
+            wanted.map_or_else(|| !is_kernel_thread(name), |wanted| wanted(name))
+        };
+        let mut workload = Workload::default();
+        let recording = Recording {
+            events,
+            machine: &self.setup.machine,
+            window: (0, events.duration_ns),
+            start_khz: &self.setup.start_khz,
+            hz: self.setup.policy.hz,
+        };
+        recover(&recording, takes, &mut workload);
+        if workload.tasks.is_empty() {
+            let mut names: Vec<&str> = events.tasks.iter().map(|task| task.name.as_str()).collect();
+            names.sort_unstable();
+            names.dedup();
+            return Err(ReplayError::Input(format!("no such task ran; the trace has {}", names.join(", "))));
+        }
+        let machine = &self.setup.machine;
+        let biggest =
+            (0..machine.nr_cpus() as u32).max_by_key(|&cpu| (machine.cluster_of(cpu).capacity, u32::MAX - cpu));
+        let seconds = events.duration_ns.div_ceil(1_000_000_000);
+        Ok(to_rtapp(&workload, biggest.unwrap_or(0), seconds, tolerance_permille))
+    }
+
+    fn run(&self, policy: &Policy, mode: Mode) -> Result<Measured, ReplayError> {
+        let Setup { machine, start_khz, .. } = &self.setup;
+        if mode == Mode::Open {
+            return Ok(self.measured(&open_loop(&self.events, machine, policy, start_khz)?));
+        }
+        let case = Case {
+            machine: machine.clone(),
+            workload: self.workload.clone(),
+            policy: policy.clone(),
+            seed: 1,
+            duration_ns: self.events.duration_ns.max(1),
+        };
+        let mut sink = Simulated::new(machine.nr_cpus(), !machine.cpufreq.freq_table);
+        let outcome = run_from(&case, start_khz, &mut sink).map_err(|error| ReplayError::Input(error.0))?;
+        Ok(self.measured(&sink.finish(&outcome.task_names, case.duration_ns)))
+    }
+
+    fn measured(&self, events: &Events) -> Measured {
+        let window = (0, self.events.duration_ns);
+        let counts = |task: TaskIdx| !events.is_engines(task);
+        measure(events, &self.setup.machine, window, &self.setup.start_khz, counts)
+    }
+}
+
+impl Setup {
+    /// A machine that is given, under the policy that the events show: the traced kernel's profile, `schedutil` if the frequency
+    /// changes and `performance` if not.
+    pub fn of_machine(machine: Machine, events: &Events) -> Self {
+        let mut policy = Policy { label: "recorded".into(), ..Policy::default() };
+        let mut notes = Vec::new();
+        match profile_of(&events.uname) {
+            Some(kernel) => policy.kernel = kernel.into(),
+            None => notes.push(format!("the trace does not name its kernel; {} is assumed", policy.kernel)),
+        }
+        let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
+        if !changes {
+            policy.governor = "performance".into();
+        }
+        notes.push(format!("governor {} is assumed; a trace does not name it", policy.governor));
+        let start_khz = policies_of(&machine)
+            .iter()
+            .map(|(cluster, cpus)| {
+                let opps = &machine.clusters[*cluster].opps;
+                let first = events.list.iter().find_map(|ev| match ev.what {
+                    What::Frequency { cpu, freq_khz } if cpus.contains(&cpu) => Some(freq_khz),
+                    _ => None,
+                });
+                let told = cpus.iter().find_map(|cpu| events.start_khz.get(cpu)).map(|&(_, khz)| khz);
+                told.or(first).unwrap_or_else(|| opps[opps.len() - 1].khz)
+            })
+            .collect();
+        Self { machine, policy, start_khz, notes }
+    }
+}
+
+/// Whether a task is one of the kernel's own, by its name: they run on a device anyway.
+fn is_kernel_thread(name: &str) -> bool {
+    const NAMES: [&str; 12] = [
+        "kworker",
+        "ksoftirqd",
+        "rcu_",
+        "rcuc",
+        "kcompactd",
+        "kswapd",
+        "khugepaged",
+        "irq/",
+        "jbd2",
+        "cppc_fie",
+        "cpuhp",
+        "watchdog",
+    ];
+    NAMES.iter().any(|start| name.starts_with(start))
+}
+
+/// Gives a machine without any power one that grows with the cube of the frequency: 1 W at the highest operating point of a CPU of
+/// capacity 1024. Whether it did.
+fn assume_power(machine: &mut Machine) -> bool {
+    if machine.clusters.iter().flat_map(|cluster| &cluster.opps).any(|opp| opp.busy_uw != 0) {
+        return false;
+    }
+    for cluster in &mut machine.clusters {
+        let max = u128::from(cluster.opps.iter().map(|opp| opp.khz).max().unwrap_or(1).max(1));
+        for opp in &mut cluster.opps {
+            let khz = u128::from(opp.khz);
+            let uw = 1_000_000 * khz * khz / max * khz / max * u128::from(cluster.capacity) / max / 1024;
+            (opp.busy_uw, opp.power_uw) = (uw as u64, uw as u64);
+        }
+    }
+    true
+}
