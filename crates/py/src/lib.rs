@@ -15,6 +15,7 @@ mod machine;
 mod meter;
 mod names;
 mod policies;
+mod replay;
 mod run;
 mod simtrace;
 mod stats;
@@ -40,6 +41,7 @@ mod _opplab {
         names::benchmarks,
         names::names,
         names::{decision_codes, names},
+        replay::{agree_recording, replay_trace, trace_to_rtapp},
         tracefile::{PyTrace, trace_info},
         traces::{find_recordings, verify_recording},
         verify::{families, find_vectors, verify_file},
