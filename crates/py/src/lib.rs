@@ -15,6 +15,7 @@ mod machine;
 mod meter;
 mod names;
 mod policies;
+mod replay;
 mod run;
 mod signals;
 mod simtrace;
@@ -41,6 +42,8 @@ mod _opplab {
         names::benchmarks,
         names::decision_codes,
         names::names,
+        names::{decision_codes, names},
+        replay::{agree_recording, replay_trace, trace_to_rtapp},
         signals::trace_signals,
         tracefile::{PyTrace, trace_info},
         traces::{find_recordings, verify_recording},
