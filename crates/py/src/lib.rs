@@ -40,8 +40,6 @@ mod _opplab {
         kernel::bindings,
         machine::PyMachine,
         names::benchmarks,
-        names::decision_codes,
-        names::names,
         names::{decision_codes, names},
         replay::{agree_recording, replay_trace, trace_to_rtapp},
         signals::trace_signals,
