@@ -11,6 +11,7 @@ use opplab_kernel::cpufreq::intel_pstate::{
     update_perf_limits,
 };
 use opplab_kernel::pelt::HalfLife;
+use opplab_model::decision::Decision;
 use opplab_model::event::{Event, IDLE_TASK, Sink};
 use opplab_model::machine::{Cluster, Cpufreq, Machine};
 use opplab_model::policy::{HwpDynamicBoost, Policy};
@@ -228,8 +229,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let time = state.clk.clock;
         let Governor::Pstate(governor) = &mut self.policies[policy].governor else { return };
         let update = governor.update_util(time, flags, self.tick_ns, counters, &intel.globals);
-        let Some(pstate) = update.pstate else { return };
-        let khz = u32::try_from(pstate.saturating_mul(governor.pstate.scaling)).unwrap_or(0);
+        let scaling = governor.pstate.scaling;
+        let khz_of = |pstate: i32| u32::try_from(pstate.saturating_mul(scaling)).unwrap_or(0);
+        if S::DECISIONS && update.sampled {
+            let load = u32::try_from(governor.busy_scaled >> 8).unwrap_or(0);
+            let next_khz = khz_of(governor.current_pstate);
+            let prev_khz = self.policies[policy].cur_khz;
+            self.record(Decision::Sample { policy_cpu: cpu, cpu, load, prev_khz, next_khz });
+        }
+        let Some(khz) = update.pstate.map(khz_of) else { return };
         self.ask(policy, cpu, khz);
     }
 
