@@ -31,7 +31,9 @@ def command(
     """Explain the decisions of a run in words and numbers.
 
     TARGET is a case's JSON file, the results folder of a single case, or EXPERIMENT:CASE (or FOLDER:CASE) with words
-    of the case's label and its machine, its hash or its number.  Runs are deterministic: the case is run again with records on.
+    of the case's label and its machine, its hash or its number.  Runs are deterministic: the case is run again with
+    records on.  TARGET may also be the folder of a recording with the kernel's own records: then --cpu explains its
+    clock, --at being the recording's time.
     """
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise click.UsageError("give one of --cpu, --task and --why-slow")
@@ -42,6 +44,10 @@ def command(
         click.echo(found.to_json())
         return
     about = found.about
+    if "recording" in about:
+        click.echo(f"{about['recording']}: {about['governor']} with {about['driver']}, from the kernel's own records.")
+        click.echo(str(found))
+        return
     click.echo(f"{about['workload']} on {about['machine']}, {about['governor']}, kernel {about['kernel']}", nl=False)
     click.echo(f": run again with records on, events {about['fingerprint']}.")
     click.echo(str(found))
