@@ -31,8 +31,16 @@ def command(
     """Explain the decisions of a run in words and numbers.
 
     TARGET is a case's JSON file, the results folder of a single case, or EXPERIMENT:CASE (or FOLDER:CASE) with words
-    of the case's label and its machine, its hash or its number.  Runs are deterministic: the case is run again with records on.
+    of the case's label and its machine, its hash or its number; or the log (.jsonl) of `opplab host govern`.  Runs are
+    deterministic: the case is run again with records on.
     """
+    if target.endswith(".jsonl"):
+        from opplab import _opplab
+
+        words = ["govern", "--explain", target]
+        words += ["--cpu", str(cpu)] if cpu is not None else []
+        words += ["--at", f"{at:.9f}s"] if at is not None else []
+        raise click.exceptions.Exit(_opplab.host_main(words, []))
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise click.UsageError("give one of --cpu, --task and --why-slow")
     from opplab.explanation import explain
