@@ -33,8 +33,15 @@ def command(
     TARGET is a case's JSON file, the results folder of a single case, or EXPERIMENT:CASE (or FOLDER:CASE) with words
     of the case's label and its machine, its hash or its number.  Runs are deterministic: the case is run again with
     records on.  TARGET may also be the folder of a recording with the kernel's own records: then --cpu explains its
-    clock, --at being the recording's time.
+    clock, --at being the recording's time.  Or it is the log (.jsonl) of `opplab host govern`.
     """
+    if target.endswith(".jsonl"):
+        from opplab import _opplab
+
+        words = ["govern", "--explain", target]
+        words += ["--cpu", str(cpu)] if cpu is not None else []
+        words += ["--at", f"{at:.9f}s"] if at is not None else []
+        raise click.exceptions.Exit(_opplab.host_main(words, []))
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise click.UsageError("give one of --cpu, --task and --why-slow")
     from opplab.explanation import explain
