@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from opplab.comparison import compare
     from opplab.errors import CaseError, CheckError, FormatError, InputError, InternalError, OpplabError
     from opplab.experiments import Experiment
+    from opplab.explanation import explain
     from opplab.policies import Governor, Placement
     from opplab.results import SCHEMA
     from opplab.sources import read_mmtests
@@ -39,6 +40,7 @@ _HOME = {
     "Trace": "traces",
     "Workload": "api",
     "compare": "comparison",
+    "explain": "explanation",
     "read_mmtests": "sources",
     "read_trace": "traces",
     "simulate": "api",
@@ -61,6 +63,7 @@ __all__ = [
     "Trace",
     "Workload",
     "compare",
+    "explain",
     "read_mmtests",
     "read_trace",
     "simulate",

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "opplab.cli_calibrate",
         "Fit a benchmark model's free constants to a baseline; show all fitted ones.",
     ),
+    "explain": ("opplab.cli_explain", "Say why a CPU, a task or a run was as it was."),
     "compare": ("opplab.cli_compare", "Compare runs: mmtests trees, result stores, published tables."),
     "meter": ("opplab.cli_meter", "Show what a meter shows of a case: rails, RAPL, turbostat, a battery gauge."),
     "trace": ("opplab.cli_trace", "Look into recorded traces; their signals; other forms; a view."),

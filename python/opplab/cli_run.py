@@ -125,7 +125,7 @@ def _run_one(
     from opplab.api import Machine, Policy, Run, Workload, build_case
     from opplab.cases import Case
     from opplab.output import print_table
-    from opplab.store import Store
+    from opplab.store import Store, write_text
     from opplab.sweep import run_one
 
     machine = Machine.load(str(given.pop("machine")))
@@ -141,6 +141,7 @@ def _run_one(
     store = Store(output)
     listed = [{"hash": case.hash, "label": case.label}]
     store.create({"experiment": "", "about": "", "cases": listed, "policies": [case.policy]})
+    write_text(output / "case.json", case.json)
     run = Run(case, inner, run_one(case.json, check, check_determinism))
     store.put(case.hash, run.metrics.iter_rows(named=True))
     store.merge([case.hash])

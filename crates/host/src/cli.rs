@@ -9,14 +9,16 @@ use std::path::{Path, PathBuf};
 
 use lexopt::prelude::*;
 
+use crate::affinity::{self, Before};
 use crate::clock;
 use crate::error::HostError;
 use crate::govern::sense::Source;
 use crate::govern::{self, Options, Via, decide};
 use crate::observe::{self, Form, Observer};
+use crate::record;
 use crate::root::Root;
 use crate::show;
-use opplab_model::file::parse_cpu_list;
+use opplab_model::file::{format_cpu_list, parse_cpu_list};
 
 /// Where a command writes, and how it calls itself.
 pub struct Env<'a> {
@@ -34,7 +36,9 @@ pub struct Env<'a> {
 const COMMANDS: &[(&str, &str)] = &[
     ("show", "what the host says about frequency, idle, energy and the scheduler"),
     ("observe", "what the CPUs do: turbostat's columns, utilisation, idle residency, power"),
+    ("affinity", "where schedutil's kthreads may run: list, set, restore, why not"),
     ("govern", "run a governor in user space; everything is put back afterwards"),
+    ("record", "record what replay needs: events, the machine, the frequencies at the start"),
 ];
 
 /// Runs one command; `args` are the words after the program's name.
@@ -68,7 +72,9 @@ fn run(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> Result<i3
     match command.as_str() {
         "show" => show(words, env),
         "observe" => observe(words, env),
+        "affinity" => affinity_command(words, env),
         "govern" => govern(words, env),
+        "record" => record_command(words, env),
         other => {
             let near = nearest(other, COMMANDS.iter().map(|(name, _)| *name));
             Err(HostError::Usage(format!("no such command `{other}`{near}")))
@@ -241,7 +247,7 @@ puts governor, limits and EPP back when it ends, on a signal, and when the worke
   --policies LIST      policies, as 0,4; default all
   --via WAY            setspeed (kernel governor userspace) or limits (minimum = maximum; with HWP its min and max);
                        default setspeed where there is a governor userspace
-  --util SOURCE        counters, sched-debug or stat; default the best that there is
+  --util SOURCE        counters, sched-debug, stat or auto: the best that there is (default)
   --f-max F            the reference of invariance: a candidate's name (see opplab fmax) or kHz; default the kernel's
   --epp VALUE          energy_performance_preference for the time of the run
   --rate-limit-us N    schedutil's; default the host's
@@ -345,6 +351,7 @@ fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(),
         "f-max" => options.f_max = Some(words),
         "epp" => options.epp = Some(words),
         "via" => options.via = Some(choice(&words, Via::NAMES).map_err(|what| wrong(&what))?),
+        "util" if words == "auto" => options.source = None,
         "util" => options.source = Some(choice(&words, Source::NAMES).map_err(|what| wrong(&what))?),
         "interval" => options.interval_ns = time_ns(name, &words)?.max(1_000_000),
         "for" => options.for_ns = Some(time_ns(name, &words)?),
@@ -355,7 +362,7 @@ fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(),
         _ => {
             let names = ["governor", "policies", "via", "util", "f-max", "epp", "rate-limit-us", "interval", "for"];
             let more = ["kernel", "log", "dry-run", "restore", "verify", "state", "root"];
-            let near = nearest(name, names.into_iter().chain(more));
+            let near = nearest(name, names.into_iter().chain(more)).replace('`', "").replace("mean ", "mean --");
             return Err(HostError::Usage(format!("no such option `--{name}`{near}")));
         }
     }
@@ -380,6 +387,168 @@ fn verify_log(log: &Path, env: &mut Env<'_>) -> Result<i32, HostError> {
     }
     print(env, &out)?;
     Ok(i32::from(agreement.percent() < AGREE_PERCENT))
+}
+
+const AFFINITY_HELP: &str = "\
+Usage: affinity [list] [--json]
+       affinity set --cpus LIST
+       affinity restore
+
+Kernel threads that change frequencies: policy, CPUs, CPU time, switches, and whether this kernel lets them be moved.
+
+  --threads PATTERN  names, * stands for anything; default sugov:*
+  --cpus LIST        as 0,3-5 or 0x39
+  --state FILE       where masks are remembered until restored, default /run/opplab-affinity.json
+  --root DIR         list the threads of a copied tree
+  --json             one line of JSON
+";
+
+fn affinity_command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
+    const ACTIONS: [&str; 3] = ["list", "set", "restore"];
+    let (mut path, mut pattern, mut json) = (PathBuf::from("/"), "sugov:*".to_owned(), false);
+    let (mut action, mut mask, mut state) = ("list".to_owned(), None, None);
+    while let Some(word) = words.next()? {
+        match word {
+            Value(word) if ACTIONS.contains(&&*word.to_string_lossy()) => action = text(word),
+            Value(word) => {
+                let near = nearest(&word.to_string_lossy(), ACTIONS.into_iter());
+                return Err(HostError::Usage(format!("affinity: no such action `{}`{near}", word.to_string_lossy())));
+            }
+            Long("threads") => pattern = text(words.value()?),
+            Long("cpus") => mask = Some(text(words.value()?)),
+            Long("state") => state = Some(PathBuf::from(words.value()?)),
+            Long("root") => path = words.value()?.into(),
+            Long("json") => json = true,
+            Long("help") | Short('h') => return print(env, AFFINITY_HELP),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let root = Root::open(&path)?;
+    let state = state.or_else(|| root.file("/run/opplab-affinity.json")).unwrap_or_default();
+    let found = affinity::threads(&root, &pattern);
+    if action == "restore" {
+        return affinity_restore(&root, &state, env);
+    }
+    if found.is_empty() {
+        let why = if pattern.starts_with("sugov:") {
+            ": no policy runs schedutil on a driver that switches slowly (with fast switching there is no kthread)"
+        } else {
+            ""
+        };
+        return Err(HostError::Lacking(format!("no thread is called `{pattern}`{why}")));
+    }
+    if action == "list" {
+        let list = if json { affinity::json(&root, &found) } else { affinity::text(&root, &found) };
+        return print(env, &list);
+    }
+    let Some(mask) = mask else { return Err(HostError::Usage("affinity set needs --cpus".to_owned())) };
+    let cpus = affinity::parse_mask(&mask, &root.online())?;
+    let mut before = Before::read(&state)?;
+    for thread in &found {
+        before.remember(thread);
+    }
+    before.write(&state)?;
+    let mut n_refused = 0;
+    for thread in &found {
+        let words = match affinity::set(&root, thread, &cpus) {
+            Ok(()) => format!("{}: {} -> {}\n", thread.name, format_cpu_list(&thread.cpus), format_cpu_list(&cpus)),
+            Err(why) => {
+                n_refused += 1;
+                // It is as it was, unless an earlier run moved it.
+                if before.threads.iter().any(|(pid, _, cpus)| *pid == thread.pid && *cpus == thread.cpus) {
+                    before.threads.retain(|(pid, ..)| *pid != thread.pid);
+                }
+                format!("{}: refused: {why}\n", thread.name)
+            }
+        };
+        print(env, &words)?;
+    }
+    before.write(&state)?;
+    Ok(if n_refused > 0 { 3 } else { 0 })
+}
+
+fn affinity_restore(root: &Root, state: &Path, env: &mut Env<'_>) -> Result<i32, HostError> {
+    let before = Before::read(state)?;
+    if before.threads.is_empty() {
+        return print(env, "nothing to restore\n");
+    }
+    let now = affinity::threads(root, "*");
+    let mut left = Before::default();
+    for (pid, name, cpus) in before.threads {
+        let words = match now.iter().find(|thread| thread.pid == pid && thread.name == name) {
+            None => format!("{name}: gone\n"),
+            Some(thread) => match affinity::set(root, thread, &cpus) {
+                Ok(()) => format!("{name}: back to {}\n", format_cpu_list(&cpus)),
+                Err(why) => {
+                    let words = format!("{name}: refused: {why}\n");
+                    left.threads.push((pid, name, cpus));
+                    words
+                }
+            },
+        };
+        print(env, &words)?;
+    }
+    left.write(state)?;
+    Ok(if left.threads.is_empty() { 0 } else { 3 })
+}
+
+const RECORD_HELP: &str = "\
+Usage: record -o FILE.tar.zst [--for TIME] [OPTIONS] [-- COMMAND...]
+
+Records scheduler and power events through tracefs in an instance of its own, with the machine's settings before and
+after, until the command ends, the time is over or Ctrl-C. The archive is a trace to `opplab trace` and `opplab replay`.
+
+  --for TIME        end after this time
+  --events LIST     further events, as irq:irq_handler_entry or thermal (a whole group)
+  --probes FILE     lines for dynamic_events (kprobes, fprobes); their groups are recorded, too
+  --buffer-kb N     ring buffer of each CPU, default 8192
+  --clock NAME      trace_clock, default local
+";
+
+fn record_command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
+    let mut output = None;
+    let mut options = record::Options {
+        output: PathBuf::new(),
+        for_ns: None,
+        events: Vec::new(),
+        probes: None,
+        buffer_kb: 8192,
+        clock: "local".to_owned(),
+        command: Vec::new(),
+    };
+    while let Some(word) = words.next()? {
+        match word {
+            Short('o') | Long("output") => output = Some(PathBuf::from(words.value()?)),
+            Long("for") => options.for_ns = Some(time_ns("for", &text(words.value()?))?),
+            Long("events") => options.events.extend(text(words.value()?).split(',').map(str::to_owned)),
+            Long("probes") => options.probes = Some(words.value()?.into()),
+            Long("buffer-kb") => options.buffer_kb = words.value()?.parse()?,
+            Long("clock") => options.clock = text(words.value()?),
+            Long("help") | Short('h') => return print(env, RECORD_HELP),
+            Value(program) => {
+                options.command.push(program);
+                options.command.extend(words.raw_args()?);
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    options.output = output.ok_or_else(|| HostError::Usage("record needs -o FILE.tar.zst".to_owned()))?;
+    let root = Root::live();
+    for note in record::caveats(&root) {
+        let _ = writeln!(env.err, "note: {note}");
+    }
+    let done = record::record(&root, &options)?;
+    for note in &done.notes {
+        let _ = writeln!(env.err, "note: {note}");
+    }
+    let lost = if done.n_lost > 0 {
+        format!("; {} events LOST: a larger --buffer-kb keeps them", done.n_lost)
+    } else {
+        String::new()
+    };
+    let _ =
+        writeln!(env.err, "{}: {} bytes, {} of pages{lost}", options.output.display(), done.n_bytes, done.n_page_bytes);
+    Ok(done.code.unwrap_or(0))
 }
 
 /// The word as text.

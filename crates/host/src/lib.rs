@@ -11,6 +11,7 @@
 //! [`cli::main`] is the command line of both `opplab host` and the static `opplab-agent`. Not here: decisions, which
 //! are crate `kernel`'s, and what files mean for a machine, which is crate `import`'s.
 
+pub mod affinity;
 pub mod cli;
 mod clock;
 pub mod counters;
@@ -18,9 +19,12 @@ mod error;
 pub mod govern;
 mod json;
 pub mod observe;
+pub mod record;
 pub mod root;
 pub mod scheddebug;
 pub mod show;
+pub mod snapshot;
+pub mod tracedat;
 pub mod util;
 
 pub use error::HostError;

@@ -183,6 +183,7 @@ impl Maker<'_> {
             consumers: Vec::new(),
             thermal: None,
             processor: facts.processor.clone(),
+            pm_profile: opplab_model::machine::PmProfile::default(),
             package_power: facts.package_power,
             sources,
         })
@@ -418,6 +419,7 @@ impl Maker<'_> {
                 name: state.name.clone(),
                 entry_latency_ns: state.entry_latency_ns,
                 exit_latency_ns: state.latency_ns,
+                wake_ns: None,
                 target_residency_ns: deepest_ns,
                 power_uw: match (point, index) {
                     (Some(point), 0) => point.idle0_uw,

@@ -15,6 +15,7 @@
 //!
 //! Every function is generic over the [`HalfLife`] and compiled once for each, so that the tables are constants.
 
+use crate::pelt_scaled::Scales;
 use crate::unit::{SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
 use crate::util_est::UTIL_AVG_UNCHANGED;
 
@@ -236,6 +237,19 @@ fn segments<H: HalfLife>(c1: u32, max_decayed: u32, d3: u32) -> u32 {
 /// kernel/sched/pelt.c:___update_load_sum() and accumulate_sum(), v6.12. Time going back only moves the time stamp.
 #[inline(always)]
 fn update_load_sum<H: HalfLife>(now: u64, sa: &mut SchedAvg, load: u64, runnable: u64, running: bool) -> bool {
+    update_sums::<H, _>(now, sa, load, runnable, running, |contrib| (contrib, contrib << SCHED_CAPACITY_SHIFT))
+}
+
+/// [`update_load_sum`], where `scale` says what time counts: as load, and as running times capacity.
+#[inline(always)]
+fn update_sums<H: HalfLife, F: Fn(u32) -> (u32, u32)>(
+    now: u64,
+    sa: &mut SchedAvg,
+    load: u64,
+    runnable: u64,
+    running: bool,
+    scale: F,
+) -> bool {
     let delta = now.wrapping_sub(sa.last_update_time);
     if (delta as i64) < 0 {
         sa.last_update_time = now;
@@ -279,10 +293,11 @@ fn update_load_sum<H: HalfLife>(now: u64, sa: &mut SchedAvg, load: u64, runnable
         sa.period_contrib = d3;
     }
     if load != 0 {
+        let (contrib, ran) = scale(contrib);
         sa.load_sum = sa.load_sum.wrapping_add(load.wrapping_mul(contrib as u64));
         sa.runnable_sum = sa.runnable_sum.wrapping_add(runnable.wrapping_mul(contrib as u64) << SCHED_CAPACITY_SHIFT);
         if running {
-            sa.util_sum = sa.util_sum.wrapping_add(contrib << SCHED_CAPACITY_SHIFT);
+            sa.util_sum = sa.util_sum.wrapping_add(ran);
         }
     }
     periods != 0
@@ -341,6 +356,56 @@ pub fn update_load_avg_cfs_rq<H: HalfLife>(
     has_curr: bool,
 ) -> bool {
     let decayed = update_load_sum::<H>(now, sa, scale_load_down(load_weight), nr_runnable, has_curr);
+    if decayed {
+        update_load_avg::<H>(sa, 1);
+    }
+    decayed
+}
+
+/// What a contribution of time counts under scaled contributions: as load, by frequency; as running, by capacity, too
+/// (kernel/sched/pelt.c:accumulate_sum(), v4.15 to v5.0).
+#[inline(always)]
+fn scaled(scales: Scales) -> impl Fn(u32) -> (u32, u32) {
+    move |contrib| {
+        let contrib = cap_scale(contrib as u64, scales.freq_scale);
+        (contrib as u32, contrib.wrapping_mul(scales.cpu_capacity) as u32)
+    }
+}
+
+/// [`update_load_avg_se`] under scaled contributions, as before v5.1; `now` is the run queue's `clock_task`.
+/// [`crate::pelt_scaled`] has that kernel's own averages; these have `runnable_avg` instead of its `runnable_load_avg`.
+#[inline]
+pub fn update_load_avg_se_scaled<H: HalfLife>(now: u64, sa: &mut SchedAvg, facts: SeFacts, scales: Scales) -> bool {
+    let decayed = update_sums::<H, _>(now, sa, facts.on_rq as u64, facts.runnable, facts.running, scaled(scales));
+    if decayed {
+        update_load_avg::<H>(sa, scale_load_down(facts.weight));
+        sa.util_est &= !UTIL_AVG_UNCHANGED;
+    }
+    decayed
+}
+
+/// [`update_load_avg_cfs_rq`] under scaled contributions, as before v5.1; `now` is the run queue's `clock_task`.
+#[inline]
+pub fn update_load_avg_cfs_rq_scaled<H: HalfLife>(
+    now: u64,
+    sa: &mut SchedAvg,
+    load_weight: u64,
+    nr_runnable: u64,
+    has_curr: bool,
+    scales: Scales,
+) -> bool {
+    let load = scale_load_down(load_weight);
+    let decayed = update_sums::<H, _>(now, sa, load, nr_runnable, has_curr, scaled(scales));
+    if decayed {
+        update_load_avg::<H>(sa, 1);
+    }
+    decayed
+}
+
+/// [`update_rt_rq_load_avg`] and [`update_dl_rq_load_avg`] under scaled contributions, as before v5.1.
+#[inline]
+pub fn update_class_avg_scaled<H: HalfLife>(now: u64, sa: &mut SchedAvg, running: bool, scales: Scales) -> bool {
+    let decayed = update_sums::<H, _>(now, sa, running as u64, running as u64, running, scaled(scales));
     if decayed {
         update_load_avg::<H>(sa, 1);
     }

@@ -4,6 +4,7 @@
 //! Equal cases have equal bytes: keys stand in one order, numbers are whole, nothing is left to chance. A program is a
 //! list of steps, each a list of a word and its numbers, e.g. `["run",800000,0]`.
 
+use opplab_kernel::cpufreq::intel_pstate::ENERGY_PERF_STRINGS;
 use opplab_kernel::freq_invariance::FreqMax;
 use opplab_kernel::profile::{GATES, Invariance, KernelProfile, gate_names, profile_names};
 
@@ -12,7 +13,7 @@ use crate::file::{DRIVERS, check_format, cpus_from, machine_from, machine_node};
 use crate::json::parse_json;
 use crate::machine::Machine;
 use crate::metric::{Metric, MetricRule};
-use crate::policy::{EnergyModelSource, GOVERNORS, Placement, Policy};
+use crate::policy::{EnergyModelSource, GOVERNORS, HwpDynamicBoost, Placement, Policy};
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, to_json};
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
 
@@ -128,6 +129,11 @@ pub(crate) const POLICY_KEYS: &[&str] = &[
     "hz",
     "pelt_half_life_ms",
     "sugov_cpus",
+    "epp",
+    "hwp_dynamic_boost",
+    "idle_boost",
+    "no_hwp",
+    "no_turbo",
     "no_overutilized",
     "reversed_energy_model",
     "placement",
@@ -138,6 +144,8 @@ const ENERGY_MODELS: &[(&str, EnergyModelSource)] = &[
     ("registered", EnergyModelSource::Registered),
     ("artificial", EnergyModelSource::Artificial),
 ];
+const HWP_BOOST: &[(&str, HwpDynamicBoost)] =
+    &[("auto", HwpDynamicBoost::Auto), ("on", HwpDynamicBoost::On), ("off", HwpDynamicBoost::Off)];
 const PLACEMENTS: &[(&str, Placement)] = &[("kernel", Placement::Kernel), ("random", Placement::Random)];
 
 fn name_of<T: PartialEq>(names: &[(&str, T)], value: &T) -> Node {
@@ -197,6 +205,10 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         Some(Node { value: Value::List(items), .. }) if items.is_empty() => Vec::new(),
         Some(node) => cpus_from(node, "sugov_cpus")?,
     };
+    let epp = match table.get("epp") {
+        None => base.epp.clone(),
+        Some(node) => epp_from(node)?,
+    };
     Ok(Policy {
         label: text("label", &base.label)?,
         kernel: text("kernel", &base.kernel)?,
@@ -212,10 +224,28 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         hz,
         pelt_half_life_ms,
         sugov_cpus,
+        epp,
+        hwp_dynamic_boost: table.choice("hwp_dynamic_boost", Some(base.hwp_dynamic_boost), HWP_BOOST)?,
+        idle_boost: table.bool_or("idle_boost", base.idle_boost)?,
+        no_hwp: table.bool_or("no_hwp", base.no_hwp)?,
+        no_turbo: table.bool_or("no_turbo", base.no_turbo)?,
         no_overutilized: table.bool_or("no_overutilized", base.no_overutilized)?,
         reversed_energy_model: table.bool_or("reversed_energy_model", base.reversed_energy_model)?,
         placement: table.choice("placement", Some(base.placement), PLACEMENTS)?,
     })
+}
+
+/// A preference: one of sysfs's names, or a number.
+fn epp_from(node: &Node) -> Result<String, Fault> {
+    if let Value::Int(_) = node.value {
+        return node.as_int::<u32>("epp", 0, 255).map(|epp| epp.to_string());
+    }
+    let epp = node.as_str("epp")?;
+    let is_number = epp.parse::<u8>().is_ok();
+    if epp.is_empty() || is_number || ENERGY_PERF_STRINGS.contains(&epp) {
+        return Ok(epp.to_owned());
+    }
+    Err(Fault::unknown(node.at, "energy performance preference", epp, ENERGY_PERF_STRINGS))
 }
 
 /// Refuses gates and values that the kernel profiles do not have.
@@ -281,6 +311,14 @@ pub(crate) fn policy_node(policy: &Policy) -> Node {
         ("hz", Some(Node::from(policy.hz))),
         ("pelt_half_life_ms", Some(Node::from(policy.pelt_half_life_ms))),
         ("sugov_cpus", Some(Node::list(policy.sugov_cpus.iter().map(|&cpu| Node::from(cpu))))),
+        ("epp", (!policy.epp.is_empty()).then(|| Node::str(&policy.epp))),
+        (
+            "hwp_dynamic_boost",
+            (policy.hwp_dynamic_boost != HwpDynamicBoost::Auto).then(|| name_of(HWP_BOOST, &policy.hwp_dynamic_boost)),
+        ),
+        ("idle_boost", policy.idle_boost.then(|| Node::bool(true))),
+        ("no_hwp", policy.no_hwp.then(|| Node::bool(true))),
+        ("no_turbo", policy.no_turbo.then(|| Node::bool(true))),
         ("no_overutilized", Some(Node::bool(policy.no_overutilized))),
         ("reversed_energy_model", Some(Node::bool(policy.reversed_energy_model))),
         ("placement", Some(name_of(PLACEMENTS, &policy.placement))),

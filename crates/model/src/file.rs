@@ -9,7 +9,7 @@
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::machine::{
     Cluster, Consumer, Costs, CppcCaps, CpuList, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
-    PackagePower, PolicyShare, Processor, Thermal, TurboBin,
+    PackagePower, PmProfile, PolicyShare, Processor, Thermal, TurboBin,
 };
 use crate::tree::{Node, POWER_UW_MAX, Table, parse_toml, to_toml};
 
@@ -134,6 +134,7 @@ const MACHINE_KEYS: &[&str] = &[
     "driver",
     "costs",
     "processor",
+    "pm_profile",
     "package_power",
     "consumer",
     "thermal",
@@ -218,6 +219,7 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         smt_power: table.int_or("smt_power", 1024, 0, 1024)?,
         shared_stream: table.bool_or("shared_stream", false)?,
         processor: table.get("processor").map(processor_from).transpose()?,
+        pm_profile: table.choice("pm_profile", Some(PmProfile::default()), &PmProfile::ALL)?,
         package_power: table.get("package_power").map(package_power_from).transpose()?,
         consumers: match table.get("consumer") {
             None => Vec::new(),
@@ -559,6 +561,8 @@ fn idle_from(node: Option<&Node>, what: &str) -> Result<Vec<IdleState>, Fault> {
                 "exit_latency_ns",
                 "exit_latency_us",
                 "exit_latency_ms",
+                "wake_ns",
+                "wake_us",
                 "target_residency_ns",
                 "target_residency_us",
                 "target_residency_ms",
@@ -574,6 +578,7 @@ fn idle_from(node: Option<&Node>, what: &str) -> Result<Vec<IdleState>, Fault> {
             name: table.need_str("name")?.to_owned(),
             entry_latency_ns: table.time_ns("entry_latency")?.unwrap_or(0),
             exit_latency_ns: table.time_ns("exit_latency")?.unwrap_or(0),
+            wake_ns: table.time_ns("wake")?,
             target_residency_ns,
             power_uw: table.power_uw("")?.unwrap_or(0),
         });
@@ -652,6 +657,10 @@ pub fn machine_node(machine: &Machine) -> Node {
         text("name", &machine.name),
         text("provenance", &machine.provenance),
         ("invariance".to_owned(), Some(name_of(INVARIANCE, &machine.invariance))),
+        (
+            "pm_profile".to_owned(),
+            (machine.pm_profile != PmProfile::default()).then(|| name_of(&PmProfile::ALL, &machine.pm_profile)),
+        ),
         int("floor_uw", machine.floor_uw),
         int("smt_yield", machine.smt_yield),
         ("cluster_idle_together".to_owned(), machine.cluster_idle_together.then(|| Node::bool(true))),
@@ -768,6 +777,7 @@ fn cluster_node(cluster: &Cluster) -> Node {
             text("name", &state.name),
             time("entry_latency", state.entry_latency_ns),
             time("exit_latency", state.exit_latency_ns),
+            state.wake_ns.map_or((String::new(), None), |ns| time("wake", ns)),
             time("target_residency", state.target_residency_ns),
             int("uw", state.power_uw),
         ])

@@ -27,8 +27,10 @@ pub struct IdleState {
     pub name: String,
     /// Time from the decision to the state, in ns. A wake-up during entry waits for the rest of it.
     pub entry_latency_ns: u64,
-    /// Time from the wake-up to the first instruction, in ns.
+    /// Time from the wake-up to the first instruction, in ns, as the kernel is told.
     pub exit_latency_ns: u64,
+    /// The same as it was measured, where firmware tells the kernel another; `None`: as `exit_latency_ns`.
+    pub wake_ns: Option<u64>,
     /// Shortest stay that is worth it, in ns (the kernel's target_residency).
     pub target_residency_ns: u64,
     /// Power of the CPU (or cluster) in this state, in uW.
@@ -135,6 +137,51 @@ pub struct PackagePower {
     pub pl2_window_ns: u64,
 }
 
+/// The ACPI preferred power management profile (FADT, ACPI 6.4 s5.2.9): what the maker built the machine for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PmProfile {
+    /// 0.
+    #[default]
+    Unspecified,
+    /// 1.
+    Desktop,
+    /// 2.
+    Mobile,
+    /// 3.
+    Workstation,
+    /// 4.
+    EnterpriseServer,
+    /// 5.
+    SohoServer,
+    /// 6.
+    AppliancePc,
+    /// 7.
+    PerformanceServer,
+    /// 8.
+    Tablet,
+}
+
+impl PmProfile {
+    /// All profiles with their names in machine files, by number.
+    pub const ALL: [(&str, Self); 9] = [
+        ("unspecified", Self::Unspecified),
+        ("desktop", Self::Desktop),
+        ("mobile", Self::Mobile),
+        ("workstation", Self::Workstation),
+        ("enterprise-server", Self::EnterpriseServer),
+        ("soho-server", Self::SohoServer),
+        ("appliance-pc", Self::AppliancePc),
+        ("performance-server", Self::PerformanceServer),
+        ("tablet", Self::Tablet),
+    ];
+
+    /// Whether intel_pstate takes it for a server (drivers/cpufreq/intel_pstate.c:intel_pstate_acpi_pm_profile_server(),
+    /// v6.12).
+    pub fn is_server(self) -> bool {
+        matches!(self, Self::EnterpriseServer | Self::PerformanceServer)
+    }
+}
+
 /// Who else draws from a package's power budget and makes progress with it: a GPU. It is always busy; what it does is
 /// in proportion to the energy that it gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -210,7 +257,8 @@ pub enum InvarianceSource {
 /// Costs of the machine's own actions, in ns of the running CPU (at any frequency) unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
-    /// A context switch.
+    /// A context switch. All but the interrupt are code that the CPU executes: times on the biggest CPU at its highest
+    /// non-boost frequency, longer on a slower clock.
     pub context_switch_ns: u64,
     /// A wake-up: what the waker spends.
     pub wakeup_ns: u64,
@@ -277,6 +325,8 @@ pub struct Machine {
     pub shared_stream: bool,
     /// Which processor it is, where that is known.
     pub processor: Option<Processor>,
+    /// What the firmware says the machine is for.
+    pub pm_profile: PmProfile,
     /// Power limits of a package, where they are known.
     pub package_power: Option<PackagePower>,
     /// Who else draws from the packages' budgets.

@@ -23,6 +23,17 @@ pub enum Placement {
     Random,
 }
 
+/// Whether intel_pstate raises HWP's lower limit after I/O (`intel_pstate/hwp_dynamic_boost`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HwpDynamicBoost {
+    /// As the kernel decides: on servers, from v4.18 on.
+    Auto,
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
 /// A policy: everything that the user may change on a given machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -54,6 +65,16 @@ pub struct Policy {
     pub pelt_half_life_ms: u32,
     /// Affinity of the sugov kthreads, one CPU list a policy CPU; empty: the kernel's own.
     pub sugov_cpus: Vec<u32>,
+    /// `energy_performance_preference` under HWP: a name or 0 to 255; empty: the firmware's.
+    pub epp: String,
+    /// Whether I/O raises HWP's lower limit.
+    pub hwp_dynamic_boost: HwpDynamicBoost,
+    /// SLE 15's boost of tasks placed on an idle CPU, in intel_pstate's own governor (text 001).
+    pub idle_boost: bool,
+    /// `intel_pstate=no_hwp`: hardware P-states are not used.
+    pub no_hwp: bool,
+    /// Turbo and boost must not be used (`intel_pstate/no_turbo`, `cpufreq/boost`).
+    pub no_turbo: bool,
     /// Test switch: overutilised state is never set.
     pub no_overutilized: bool,
     /// Test switch: costs of the energy model are reversed.
@@ -79,6 +100,11 @@ impl Default for Policy {
             hz: 250,
             pelt_half_life_ms: 32,
             sugov_cpus: Vec::new(),
+            epp: String::new(),
+            hwp_dynamic_boost: HwpDynamicBoost::Auto,
+            idle_boost: false,
+            no_hwp: false,
+            no_turbo: false,
             no_overutilized: false,
             reversed_energy_model: false,
             placement: Placement::Kernel,

@@ -13,10 +13,10 @@ use opplab_kernel::profile::PROFILES;
 
 use crate::case::CaseFile;
 use crate::machine::{
-    Cluster, Consumer, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PackagePower,
-    PolicyShare, Thermal, TurboBin,
+    Cluster, Consumer, Costs, CppcCaps, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
+    PackagePower, PmProfile, PolicyShare, Thermal, TurboBin,
 };
-use crate::policy::{EnergyModelSource, GOVERNORS, Placement, Policy};
+use crate::policy::{EnergyModelSource, GOVERNORS, HwpDynamicBoost, Placement, Policy};
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
 
 /// What may be drawn; narrow it to what is to be tested.
@@ -175,6 +175,7 @@ impl Swarm {
                 sugov_work_ns: cost(draw),
             },
             processor: None,
+            pm_profile: PmProfile::default(),
             package_power: None,
             floor_uw: draw.skewed(0, 100_000_000),
             smt_yield: if smt { draw.u32(256, 1024) } else { 1024 },
@@ -196,7 +197,7 @@ impl Swarm {
         let draw = &mut Draw::new(seed, 3);
         let models = [EnergyModelSource::None, EnergyModelSource::Registered, EnergyModelSource::Artificial];
         let nr_cpus = machine.nr_cpus() as u32;
-        Policy {
+        let mut policy = Policy {
             label: String::from("random"),
             kernel: draw.pick(&self.kernels).to_owned(),
             driver: draw.pick(&["", "scmi", "cppc_cpufreq"]).to_owned(),
@@ -211,7 +212,22 @@ impl Swarm {
             reversed_energy_model: draw.chance(10),
             placement: if draw.chance(10) { Placement::Random } else { Placement::Kernel },
             ..Policy::default()
+        };
+        if self.limits {
+            // A stream of its own: what else is drawn stays the same.
+            let draw = &mut Draw::new(seed, 6);
+            policy.no_turbo = draw.chance(20);
+            if machine.cpufreq.driver == "intel_pstate" {
+                policy.driver = draw.pick(&["", "", "intel_pstate", "intel_cpufreq"]).to_owned();
+                policy.governor = draw.pick(&["powersave", "powersave", "performance", &policy.governor]).to_owned();
+                policy.no_hwp = draw.chance(30);
+                policy.idle_boost = policy.driver != "intel_cpufreq" && draw.chance(30);
+                policy.epp = draw.pick(&["", "performance", "balance_power", "77", "255"]).to_owned();
+                let boosts = [HwpDynamicBoost::Auto, HwpDynamicBoost::On, HwpDynamicBoost::Off];
+                policy.hwp_dynamic_boost = draw.pick(&boosts);
+            }
         }
+        policy
     }
 
     /// A workload that fits the machine.
@@ -491,6 +507,7 @@ fn random_cluster(draw: &mut Draw, index: u32, cpus: Vec<u32>, capacity: u32) ->
                     name: format!("{prefix}{state}"),
                     entry_latency_ns: if latencies { draw.skewed(0, 500_000) } else { 0 },
                     exit_latency_ns: if latencies { draw.skewed(0, 2_000_000) } else { 0 },
+                    wake_ns: None,
                     target_residency_ns: residency_ns,
                     power_uw,
                 }
@@ -524,7 +541,7 @@ fn random_cluster(draw: &mut Draw, index: u32, cpus: Vec<u32>, capacity: u32) ->
     }
 }
 
-/// Gives a machine turbo bins, budgets and who else draws from them. A stream of its own: what else is drawn stays the same.
+/// Gives a machine turbo bins, budgets and who else draws from them, or Intel's driver. A stream of its own: what else is drawn stays the same.
 fn limit(draw: &mut Draw, machine: &mut Machine) {
     for cluster in &mut machine.clusters {
         let top_khz = cluster.opps[cluster.opps.len() - 1].khz;
@@ -565,6 +582,19 @@ fn limit(draw: &mut Draw, machine: &mut Machine) {
             least_uw: draw.skewed(0, 10_000_000),
             frame_uj: draw.skewed(1, 1_000_000),
         });
+    }
+    machine.pm_profile = draw.pick(&PmProfile::ALL).1;
+    if draw.chance(40) {
+        machine.cpufreq.driver = String::from("intel_pstate");
+        machine.other_drivers[0].driver = String::from("intel_cpufreq");
+        let hwp = draw.chance(70);
+        for cluster in &mut machine.clusters {
+            cluster.policy = PolicyShare::Cpu;
+            let mut levels = [(); 4].map(|()| draw.u32(0, 255));
+            levels.sort_unstable();
+            let [lowest, most_efficient, guaranteed, highest] = levels;
+            cluster.hwp = hwp.then_some(HwpCaps { highest, guaranteed, most_efficient, lowest });
+        }
     }
     machine.thermal = draw.chance(30).then(|| Thermal {
         resistance_mk_per_w: draw.skewed(1, 100_000),

@@ -155,6 +155,16 @@ impl PyCase {
         run::events(py, &self.case(py), &tables)
     }
 
+    /// Runs it and gives why CPUs were slow: the outcome, and rows of CPU, task, reason, kHz, ns slow, ns lost, fJ.
+    fn why_slow<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Vec<run::SlowRow>)> {
+        run::why_slow(py, &self.case(py))
+    }
+
+    /// What explanations need to know of it beside its events.
+    fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        run::facts(py, &self.case(py))
+    }
+
     /// Runs it and gives its events as a kernel trace: `perfetto`, `trace.dat` or `text`.
     fn trace<'py>(&self, py: Python<'py>, form: &str) -> PyResult<Bound<'py, PyBytes>> {
         run::trace(py, &self.case(py), form)

@@ -9,7 +9,8 @@ use opplab_model::rtapp::{LOG_HEADER, LoopRecord, log_file_name, log_line};
 use opplab_sim::check::Check;
 use opplab_sim::decisions::{DECISION_TABLES, DecisionColumns};
 use opplab_sim::sink::{Column, Columns, TABLES};
-use opplab_sim::{Case, Outcome};
+use opplab_sim::why_slow::{SLOW_REASONS, WhySlow};
+use opplab_sim::{Case, Outcome, cpufreq_facts};
 use opplab_trace::write::{ftrace_text, trace_dat};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -152,6 +153,46 @@ pub(crate) fn events<'py>(py: Python<'py>, case: &HookedCase, tables: &[String])
         all.set_item(table.name, columns)?;
     }
     Ok(all)
+}
+
+/// Why CPUs were slow: what the run measured, and `[(cpu, task, reason, khz, slow_ns, lost_ns, energy_fj)]`.
+pub(crate) fn why_slow<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<(Bound<'py, PyDict>, Vec<SlowRow>)> {
+    let mut sink = WhySlow::new(&case.machine, case.policy.pelt_half_life_ms);
+    let outcome = simulate(py, case, &mut sink)?;
+    let rows = guard(py, || sink.finish(&outcome))?;
+    let rows = rows.into_iter().map(|((cpu, task, reason, khz), time)| {
+        (cpu, task, SLOW_REASONS[reason as usize], khz, time.slow_ns, time.lost_ns, time.energy_fj)
+    });
+    Ok((outcome_dict(py, case, &outcome)?, rows.collect()))
+}
+
+/// CPU, task, reason, clock in kHz, slow ns, lost ns, energy in fJ.
+pub(crate) type SlowRow = (u32, u32, &'static str, u32, u64, u64, u128);
+
+/// What explanations need to know of a case beside its events: policy, cpufreq, what the indexes mean.
+pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'py, PyDict>> {
+    let facts = guard(py, || cpufreq_facts(case))?.map_err(|error| raise(py, "CaseError", error.0))?;
+    let dict = PyDict::new(py);
+    dict.set_item("machine", &case.machine.name)?;
+    dict.set_item("workload", &case.workload.name)?;
+    dict.set_item("kernel", &case.policy.kernel)?;
+    dict.set_item("governor", &case.policy.governor)?;
+    dict.set_item("hz", case.policy.hz)?;
+    dict.set_item("driver", facts.driver)?;
+    dict.set_item("fast_switch", facts.fast_switch)?;
+    dict.set_item("rate_limit_us", facts.rate_limit_us)?;
+    let policies = PyList::empty(py);
+    for (cluster, cpus) in facts.policies {
+        let cluster = &case.machine.clusters[cluster as usize];
+        let entry = PyDict::new(py);
+        entry.set_item("cluster", &cluster.name)?;
+        entry.set_item("cpus", cpus)?;
+        entry.set_item("capacity", cluster.capacity)?;
+        entry.set_item("opps_khz", cluster.opps.iter().map(|opp| opp.khz).collect::<Vec<_>>())?;
+        policies.append(entry)?;
+    }
+    dict.set_item("policies", policies)?;
+    Ok(dict)
 }
 
 /// Runs a case and gives its events as a kernel trace: `perfetto`, `trace.dat` or `text`.

@@ -140,6 +140,7 @@ impl Setup {
                 name: "WFI".into(),
                 entry_latency_ns: 0,
                 exit_latency_ns,
+                wake_ns: None,
                 target_residency_ns: 0,
                 power_uw: 0,
             });

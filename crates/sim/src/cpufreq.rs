@@ -6,6 +6,7 @@
 use opplab_kernel::cpufreq::conservative::{Conservative, ConservativeTunables};
 use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, PolicyDbs, default_sampling_rate_us, min_sampling_interval_us};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, PassiveCpu, Rounding};
 use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables};
 use opplab_kernel::cpufreq::request::TunableError;
 use opplab_kernel::cpufreq::schedutil::{
@@ -15,17 +16,19 @@ use opplab_kernel::cpufreq::schedutil::{
 use opplab_kernel::freq_invariance::{FreqMax, FreqMaxFacts, TurboLevel, scale_freq_tick};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::placement::Clamps;
-use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
+use opplab_kernel::unit::{SCHED_CAPACITY_SCALE, tick_nsec};
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
 use opplab_model::machine::{Cpufreq, InvarianceSource, Machine, PolicyShare};
 use opplab_model::policy::Policy;
 
-use crate::CaseError;
 use crate::engine::{Cpu, Engine};
 use crate::gates::{Gates, UtilEst};
 use crate::hooks::CustomGovernor;
-use crate::task::{Class, Doing, Life};
+use crate::hwp::Hwp;
+use crate::intel::ActiveHwp;
+use crate::task::{Class, Doing, Life, WORK_SHIFT};
+use crate::{Case, CaseError};
 
 /// Who decides the frequency of a policy.
 pub(crate) enum Governor {
@@ -37,6 +40,10 @@ pub(crate) enum Governor {
     Fixed(u32),
     /// The user's own.
     Custom(Box<CustomGovernor>),
+    /// intel_pstate's own, without hardware P-states.
+    Pstate(Box<ActiveCpu>),
+    /// intel_pstate's own, with them.
+    Hwp(Box<ActiveHwp>),
 }
 
 /// A governor that samples idle time (drivers/cpufreq/cpufreq_governor.c).
@@ -76,6 +83,10 @@ pub(crate) struct FreqPolicy {
     /// The operating point that the hardware is asked for.
     pub(crate) wanted: u32,
     pub(crate) kthread: Option<TaskIdx>,
+    /// Hardware P-states, if they are on.
+    pub(crate) hwp: Option<Hwp>,
+    /// intel_cpufreq's state.
+    pub(crate) passive: Option<PassiveCpu>,
     pub(crate) changes: u64,
 }
 
@@ -112,7 +123,7 @@ pub(crate) fn governor_of(
     gates: &Gates,
     cluster: u32,
     nr_cpus: usize,
-    tick_ns: u64,
+    adjust_perf: bool,
 ) -> Result<Governor, CaseError> {
     let opps = &machine.clusters[cluster as usize].opps;
     let (min_khz, max_khz) = (opps[0].khz, opps[opps.len() - 1].khz);
@@ -167,9 +178,9 @@ pub(crate) fn governor_of(
                 table,
                 fast_switch: driver.fast_switch,
                 need_update_limits: false,
-                adjust_perf: false,
+                adjust_perf,
                 rate_limit_us,
-                tick_ns,
+                tick_ns: tick_nsec(policy.hz.into()),
                 gates: gates.sugov,
             });
             // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
@@ -178,6 +189,38 @@ pub(crate) fn governor_of(
         }
         other => Err(CaseError(format!("the engine has no governor {other:?}; it has {}", GOVERNORS.join(", ")))),
     }
+}
+
+/// What a case's cpufreq is made of, for those who explain a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpufreqFacts {
+    /// The driver.
+    pub driver: String,
+    /// It sets frequencies in the scheduler's context, without a kthread.
+    pub fast_switch: bool,
+    /// schedutil's rate limit in us.
+    pub rate_limit_us: u32,
+    /// The CPUs of each cpufreq policy, and its cluster.
+    pub policies: Vec<(u32, Vec<u32>)>,
+}
+
+/// The cpufreq facts of `case`.
+///
+/// # Errors
+/// [`CaseError`] if the policy names something that does not exist.
+pub fn cpufreq_facts(case: &Case) -> Result<CpufreqFacts, CaseError> {
+    let gates = Gates::new(&case.policy, &case.machine)?;
+    let Some(driver) = case.machine.driver(&case.policy.driver) else {
+        return Err(CaseError(format!("machine {} has no driver {:?}", case.machine.name, case.policy.driver)));
+    };
+    let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
+    let default_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
+    Ok(CpufreqFacts {
+        driver: driver.driver.clone(),
+        fast_switch: driver.fast_switch,
+        rate_limit_us: tunable(&case.policy, "rate_limit_us")?.unwrap_or(default_us),
+        policies: policies_of(&case.machine),
+    })
 }
 
 /// Governors that the engine runs.
@@ -304,6 +347,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Governor::Dbs(_) => return self.dbs_update_util(index, cpu),
             Governor::Custom(_) => return self.custom_update_util(index, cpu, flags),
             Governor::Fixed(_) => return,
+            Governor::Pstate(_) => return self.pstate_update_util(index, cpu, flags),
+            Governor::Hwp(_) => return self.hwp_update_util(index, cpu, flags),
         };
         let Some(mut sugov) = slot.take() else { return };
         let policy = &self.policies[index];
@@ -354,6 +399,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         match request {
             None => {}
             Some(SugovRequest::FastSwitch { freq_khz }) => {
+                let freq_khz = self.passive_khz(index, freq_khz);
                 self.emit(Event::FreqRequest { cpu, khz: freq_khz, util: util as u32, max: max as u32 });
                 self.fast_switch(index as u32, freq_khz);
             }
@@ -361,7 +407,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.emit(Event::FreqRequest { cpu, khz: next_khz, util: util as u32, max: max as u32 });
                 self.queue_sugov_work(index as u32);
             }
-            Some(SugovRequest::AdjustPerf { .. }) => {}
+            Some(SugovRequest::AdjustPerf { min_perf, target_perf, capacity, .. }) => {
+                self.adjust_perf(index, cpu, min_perf, target_perf, capacity);
+            }
         }
     }
 
@@ -401,7 +449,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if let Some(khz) = khz.filter(|&khz| khz != self.policies[index].cur_khz) {
                 self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
                 let here = self.here as usize;
-                self.cpus[here].overhead_ns += self.case.machine.costs.sugov_work_ns;
+                self.cpus[here].overhead += self.case.machine.costs.sugov_work_ns << WORK_SHIFT;
                 self.fast_switch(index as u32, khz);
             }
         }
@@ -484,7 +532,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.policies[policy as usize].switching_khz = Some(khz);
         let switch_ns = self.driver.switch_ns;
         if switch_ns == 0 {
-            self.grant(policy, khz);
+            self.carry_out(policy, khz);
         } else {
             self.arm_switch(policy, self.now + switch_ns);
         }
@@ -495,7 +543,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let Some(khz) = self.policies[policy as usize].switching_khz.take() else { return };
         let kthread = self.policies[policy as usize].kthread.filter(|&task| self.tasks[task as usize].stage == 2);
         match kthread {
-            None => self.grant(policy, khz),
+            None => self.carry_out(policy, khz),
             Some(task) => {
                 self.slow_switch_done(policy, khz);
                 // The answer is an interrupt where the kthread slept.
@@ -509,7 +557,25 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn slow_switch_done(&mut self, policy: u32, khz: u32) {
         self.policies[policy as usize].cur_khz = khz;
         self.set_freq_scale(policy, khz);
-        self.grant(policy, khz);
+        self.carry_out(policy, khz);
+    }
+
+    /// What a driver's frequency becomes: a request to the package, or one to the firmware.
+    fn carry_out(&mut self, policy: u32, khz: u32) {
+        let state = &mut self.policies[policy as usize];
+        state.switching_khz = None;
+        match (&state.governor, &state.hwp) {
+            (_, None) => self.grant(policy, khz),
+            (Governor::Hwp(_), Some(_)) => self.hwp_grant(policy),
+            (_, Some(_)) => self.hwp_desire(policy, khz),
+        }
+    }
+
+    /// intel_cpufreq runs at P-states: the lowest that reaches `khz` (intel_cpufreq_fast_switch(), v6.12).
+    fn passive_khz(&mut self, policy: usize, khz: u32) -> u32 {
+        let Some(passive) = &mut self.policies[policy].passive else { return khz };
+        passive.target(khz, Rounding::Up, false);
+        u32::try_from(passive.frequency_khz()).unwrap_or(khz)
     }
 
     /// arch_set_freq_scale() / topology_set_freq_scale().
@@ -529,7 +595,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The hardware is asked for `khz`: it grants what its limits allow.
     pub(crate) fn grant(&mut self, policy: u32, khz: u32) {
         let state = &mut self.policies[policy as usize];
-        state.switching_khz = None;
         let wanted = self.hardware.clusters[state.cluster as usize].of_request(khz, self.driver.freq_table);
         if std::mem::replace(&mut state.wanted, wanted) != wanted {
             state.changes += 1;

@@ -123,7 +123,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.now;
         let cluster = &self.case.machine.clusters[cl];
         let index = self.cpus[c].idle.state;
-        let mut exit_ns = cluster.idle.get(index).map_or(0, |idle| idle.exit_latency_ns);
+        let mut exit_ns = cluster.idle.get(index).map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns));
         exit_ns += self.cluster_wakes(cl as u32);
         if self.case.machine.cluster_idle_together {
             for other in (0..self.clusters.len()).filter(|&other| other != cl) {

@@ -27,6 +27,7 @@ use crate::fair::FairRq;
 use crate::gates::Gates;
 use crate::hardware::Hardware;
 use crate::hooks::Hooks;
+use crate::intel::IntelSetup;
 use crate::objects::Objects;
 use crate::queue::Queue;
 use crate::task::Task;
@@ -97,8 +98,8 @@ pub(crate) struct Cpu {
     pub(crate) curr: TaskIdx,
     /// Up to when the running task's work is accounted.
     pub(crate) account_ns: u64,
-    /// Time that the CPU still spends on its own actions before the task goes on.
-    pub(crate) overhead_ns: u64,
+    /// Work that the CPU still has with its own actions before the task goes on, as work of tasks is counted.
+    pub(crate) overhead: u64,
     /// Capacity at the highest frequency (arch_scale_cpu_capacity()).
     pub(crate) capacity: u64,
     /// What rt, dl, irq leave for the fair class (capacity_of()).
@@ -165,6 +166,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) gates: Gates,
     pub(crate) topology: Topology,
     pub(crate) hardware: Hardware,
+    /// intel_pstate's setup, if it is the driver.
+    pub(crate) intel: Option<IntelSetup>,
     pub(crate) now: u64,
     pub(crate) tick_ns: u64,
     pub(crate) queue: Queue,

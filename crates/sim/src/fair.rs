@@ -2,7 +2,7 @@
 //!
 //! The queue's own order (CFS or EEVDF) and the averages' arithmetic are crate `kernel`'s; here is when they are called.
 
-use opplab_kernel::pelt::{HalfLife, SeFacts, update_load_avg_se};
+use opplab_kernel::pelt::{HalfLife, SeFacts, update_load_avg_se, update_load_avg_se_scaled};
 use opplab_kernel::sched::attach::{
     CfsFacts, LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg,
     sync_entity_load_avg,
@@ -91,6 +91,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// fair.c:update_cfs_rq_load_avg(); returns whether the averages were computed again.
     pub(crate) fn update_cfs_rq_load_avg(&mut self, cpu: u32) -> bool {
+        let scales = self.scales(cpu);
         let state = &mut self.cpus[cpu as usize];
         let now = state.clk.rq_clock_pelt();
         let facts = CfsFacts {
@@ -98,7 +99,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             nr_runnable: u64::from(state.fair.nr_queued() - state.fair.nr_delayed()),
             has_curr: state.fair.curr().is_some(),
         };
-        let decayed = state.cfs.update::<H>(now, facts);
+        let decayed = if self.gates.scaled_contribution {
+            state.cfs.update_scaled::<H>(now, facts, scales)
+        } else {
+            state.cfs.update::<H>(now, facts)
+        };
         if S::ENABLED && decayed {
             let cfs = &self.cpus[cpu as usize].cfs.avg;
             let event = Event::PeltCfs {
@@ -123,8 +128,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if entity.sched_delayed {
                 facts.runnable = 0;
             }
+            let scales = self.scales(cpu);
             let state = &mut self.tasks[t];
-            if update_load_avg_se::<H>(now, &mut state.sa, facts) {
+            let decayed = if self.gates.scaled_contribution {
+                update_load_avg_se_scaled::<H>(now, &mut state.sa, facts, scales)
+            } else {
+                update_load_avg_se::<H>(now, &mut state.sa, facts)
+            };
+            if decayed {
                 if let UtilEst::Pair(form) = self.gates.util_est {
                     state.util_est.util_change(form);
                 }
@@ -291,8 +302,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let (c, t) = (cpu as usize, task as usize);
         self.util_est_enqueue(cpu, task);
         self.tasks[t].util_est_counted = true;
-        if self.tasks[t].in_iowait {
-            self.cpufreq_update_util(cpu, self.iowait_flag(task));
+        let flags = self.iowait_flag(task) | self.idle_placement_flag(cpu);
+        if flags != 0 {
+            self.cpufreq_update_util(cpu, flags);
         }
         self.update_load_avg(cpu, task, true);
         let now = self.cpus[c].clk.clock_task;

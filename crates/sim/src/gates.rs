@@ -4,7 +4,7 @@ use opplab_kernel::cpufreq::schedutil::SugovGates;
 use opplab_kernel::eas::{EasForm, EasGates};
 use opplab_kernel::energy_model::EmForm;
 use opplab_kernel::profile::{
-    self, Eas, FairClass, FeecMargin, KernelProfile, Platform, RunnableBoost, SelectIdleScan,
+    self, Eas, FairClass, FeecMargin, Invariance, KernelProfile, Platform, RunnableBoost, SelectIdleScan,
 };
 use opplab_kernel::util_est::UtilEstForm;
 use opplab_model::machine::{InvarianceSource, Machine};
@@ -47,6 +47,8 @@ pub(crate) struct Gates {
     pub(crate) migrate_pelt_lag: bool,
     /// Whether the kernel knows the frequency's share of the highest (arch_scale_freq_invariant()).
     pub(crate) freq_invariant: bool,
+    /// Invariance scales each contribution of time, on a clock that is not slowed down (before v5.1).
+    pub(crate) scaled_contribution: bool,
 }
 
 impl Gates {
@@ -65,15 +67,13 @@ impl Gates {
                 _ => Platform::Intel,
             },
         };
-        let freq_invariant = match policy.invariance.as_str() {
-            "" => profile.freq_invariant(platform),
-            "none" => false,
-            "time-dilated" => true,
-            other => {
-                return Err(CaseError(format!(
-                    "the engine has no invariance {other:?}; it has none, time-dilated (scaled-contribution is in crate kernel only)"
-                )));
-            }
+        let invariant = profile.freq_invariant(platform);
+        let (freq_invariant, scaled_contribution) = match policy.invariance.as_str() {
+            "" => (invariant, invariant && profile.invariance == Invariance::ScaledContribution),
+            "none" => (false, false),
+            "time-dilated" => (true, false),
+            "scaled-contribution" => (true, true),
+            other => return Err(CaseError(format!("unknown invariance {other:?}"))),
         };
         let eas = (profile.eas == Eas::Present).then(|| {
             let boost = profile.runnable_boost == RunnableBoost::On;
@@ -98,6 +98,7 @@ impl Gates {
             uclamp_after_enqueue: profile.version >= (6, 12),
             migrate_pelt_lag: profile.version >= (5, 19),
             freq_invariant,
+            scaled_contribution,
             profile,
         })
     }

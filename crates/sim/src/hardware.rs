@@ -39,7 +39,7 @@ pub(crate) struct Package {
     /// Of each cluster the highest point that may be granted.
     caps: Vec<u32>,
     /// Policies with CPUs of the package.
-    policies: Vec<u32>,
+    pub(crate) policies: Vec<u32>,
     /// Its budget, if it has one.
     pub(crate) budget: Option<Budget>,
     /// When the control unit looks next.
@@ -67,7 +67,7 @@ fn keeps_core_active(name: &str) -> bool {
 }
 
 impl Hardware {
-    pub(crate) fn new(machine: &Machine, driver: &Cpufreq, now_ns: u64) -> Self {
+    pub(crate) fn new(machine: &Machine, driver: &Cpufreq, no_turbo: bool, now_ns: u64) -> Self {
         let clusters: Vec<Points> =
             machine.clusters.iter().map(|cluster| Points::new(machine, driver, cluster)).collect();
         let nr_packages = machine.cpus.iter().map(|cpu| cpu.package + 1).max().unwrap_or(0);
@@ -77,7 +77,7 @@ impl Hardware {
             awake_threads[cpu.core as usize] += 1;
         }
         let packages: Vec<Package> =
-            (0..nr_packages).map(|index| Package::new(machine, &clusters, index, now_ns)).collect();
+            (0..nr_packages).map(|index| Package::new(machine, &clusters, index, no_turbo, now_ns)).collect();
         let deep_from = machine.clusters.iter().map(|cluster| {
             let shallow = cluster.idle.iter().take_while(|state| keeps_core_active(&state.name));
             shallow.count()
@@ -100,7 +100,7 @@ impl Hardware {
 }
 
 impl Package {
-    fn new(machine: &Machine, clusters: &[Points], index: u32, now_ns: u64) -> Self {
+    fn new(machine: &Machine, clusters: &[Points], index: u32, no_turbo: bool, now_ns: u64) -> Self {
         let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == index).map(|cpu| cpu.core).collect();
         cores.sort_unstable();
         cores.dedup();
@@ -108,7 +108,10 @@ impl Package {
         let limits = |active: u32| -> Vec<u32> {
             let of_cluster = |(cluster, points): (&opplab_model::machine::Cluster, &Points)| {
                 let bin = cluster.turbo.iter().find(|bin| bin.active_cores >= active).or(cluster.turbo.last());
-                bin.map(|bin| bin.khz).filter(|&khz| khz < points.top_khz()).unwrap_or(UNLIMITED_KHZ)
+                let base = cluster.base_khz > 0 && no_turbo;
+                let base_khz = if base { cluster.base_khz } else { UNLIMITED_KHZ };
+                let khz = bin.map_or(base_khz, |bin| bin.khz.min(base_khz));
+                Some(khz).filter(|&khz| khz < points.top_khz()).unwrap_or(UNLIMITED_KHZ)
             };
             machine.clusters.iter().zip(clusters).map(of_cluster).collect()
         };
@@ -184,7 +187,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Has the control unit of `package` look at the next point of its grid.
-    fn arm_pcu(&mut self, package: u32) {
+    pub(crate) fn arm_pcu(&mut self, package: u32) {
         let state = &mut self.hardware.packages[package as usize];
         if !std::mem::replace(&mut state.armed, true) {
             let time_ns = (self.now / PCU_INTERVAL_NS + 1) * PCU_INTERVAL_NS;
@@ -199,6 +202,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.class = state.class_of[state.active_cores as usize];
         self.look_at_budget(package);
         self.refresh_caps(package);
+        if self.intel.is_some() {
+            self.hwp_look(package);
+        }
     }
 
     fn look_at_budget(&mut self, package: u32) {

@@ -18,6 +18,8 @@ mod fair;
 mod gates;
 mod hardware;
 pub mod hooks;
+mod hwp;
+mod intel;
 mod objects;
 mod placement;
 mod points;
@@ -31,8 +33,9 @@ mod stream;
 pub mod study;
 mod task;
 mod topology;
+pub mod why_slow;
 
-pub use cpufreq::GOVERNORS;
+pub use cpufreq::{CpufreqFacts, GOVERNORS, cpufreq_facts};
 pub use points::{OperatingPoint, POINT_STEP_KHZ};
 
 use opplab_model::event::Sink;
@@ -187,6 +190,15 @@ pub fn run<S: Sink>(case: &Case, sink: &mut S) -> Result<Outcome, CaseError> {
     run_hooked(case, &[], sink, None)
 }
 
+/// As [`run`], with the frequency in kHz at which each cpufreq policy starts (in the order of clusters, then of CPUs)
+/// instead of its lowest operating point.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_from<S: Sink>(case: &Case, start_khz: &[u32], sink: &mut S) -> Result<Outcome, CaseError> {
+    run_hooked(case, start_khz, sink, None)
+}
+
 /// Runs `case` under a governor or a placement policy of the caller's own; what they do not decide is the kernel's.
 ///
 /// A governor stands in for the case's; energy-aware scheduling runs as the case's governor allows.
@@ -195,15 +207,6 @@ pub fn run<S: Sink>(case: &Case, sink: &mut S) -> Result<Outcome, CaseError> {
 /// As [`run`], and what the hooks complain about.
 pub fn run_with<S: Sink>(case: &Case, sink: &mut S, hooks: &mut dyn hooks::Hooks) -> Result<Outcome, CaseError> {
     run_hooked(case, &[], sink, Some(hooks))
-}
-
-/// As [`run`], with the frequency in kHz at which each cpufreq policy starts (in the order of clusters, then of CPUs) instead of
-/// its lowest operating point.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_from<S: Sink>(case: &Case, start_khz: &[u32], sink: &mut S) -> Result<Outcome, CaseError> {
-    run_hooked(case, start_khz, sink, None)
 }
 
 fn run_hooked<'c, S: Sink>(

@@ -128,7 +128,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     fn step(&mut self, cpu: u32, task: TaskIdx, op: Op) -> Step {
         let t = task as usize;
-        let overhead = self.cpus[cpu as usize].overhead_ns > 0;
+        let overhead = self.cpus[cpu as usize].overhead > 0;
         match op {
             Op::Run { work_ns, fixed } => {
                 self.tasks[t].pc += 1;
@@ -533,7 +533,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// A wake-up by the running task: costs its CPU some time.
     fn wake_from_task(&mut self, cpu: u32, waiter: TaskIdx, sync: bool) {
-        self.cpus[cpu as usize].overhead_ns += self.case.machine.costs.wakeup_ns;
+        self.cpus[cpu as usize].overhead += self.case.machine.costs.wakeup_ns << WORK_SHIFT;
         self.try_to_wake_up(waiter, sync);
     }
 
@@ -601,7 +601,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.entities.push(SchedEntity::default());
         self.outcome.task_ns_by_cluster.push(vec![0; self.clusters.len()]);
         self.tasks[parent as usize].live_children += 1;
-        self.cpus[cpu as usize].overhead_ns += self.case.machine.costs.wakeup_ns;
+        self.cpus[cpu as usize].overhead += self.case.machine.costs.wakeup_ns << WORK_SHIFT;
         if spec.delay_ns > 0 {
             self.add_timer(cpu, self.now + spec.delay_ns, child);
         } else {

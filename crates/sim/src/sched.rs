@@ -1,7 +1,8 @@
 //! The core scheduler: run queues, wake-ups, switches, ticks, accounting of work (kernel/sched/core.c).
 
 use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
-use opplab_kernel::pelt::{HalfLife, update_dl_rq_load_avg, update_rt_rq_load_avg};
+use opplab_kernel::pelt::{HalfLife, update_class_avg_scaled, update_dl_rq_load_avg, update_rt_rq_load_avg};
+use opplab_kernel::pelt_scaled::Scales;
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx, TaskState};
 use opplab_model::machine::InvarianceSource;
 use opplab_model::workload::SchedPolicy;
@@ -81,11 +82,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let khz = self.hardware.point(state.cluster, state.opp).khz;
         state.aperf += u128::from(khz) * u128::from(delta);
         state.mperf += u128::from(self.topology.reference_khz[cl]) * u128::from(delta);
-        // Without the stream it stands still.
+        // Without the stream it stands still. The kernel's own work is done at the clock of the CPU, too.
         let executed = if held { delta } else { 0 };
-        let burnt = executed.min(state.overhead_ns);
-        state.overhead_ns -= burnt;
-        let ran = executed - burnt;
+        let burnt_ns = executed.min(state.overhead.div_ceil(state.speed));
+        state.overhead = state.overhead.saturating_sub(burnt_ns * state.speed);
+        let ran = executed - burnt_ns;
         let t = state.curr as usize;
         let cluster = state.cluster as usize;
         let speed = state.speed;
@@ -118,7 +119,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Doing::Wall { left_ns } => left_ns,
             Doing::Fresh => 0,
         };
-        Some(state.overhead_ns + left)
+        Some(state.overhead.div_ceil(state.speed) + left)
     }
 
     /// `cpu` starts or stops running tasks: siblings' speed and power follow.
@@ -142,6 +143,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             state.idle_total_ns += now - state.idle_since_ns;
             state.account_ns = now;
             self.refresh_speed(cpu);
+            self.hwp_watch(cpu);
         } else {
             state.idle_since_ns = now;
         }
@@ -152,8 +154,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// core.c:update_rq_clock().
     pub(crate) fn update_rq_clock(&mut self, cpu: u32) {
+        let scales = if self.gates.scaled_contribution { Scales::FULL } else { self.scales(cpu) };
         let state = &mut self.cpus[cpu as usize];
-        state.clk.update_rq_clock(self.now, 0, state.curr == IDLE_TASK, state.capacity, state.freq_scale);
+        let idle = state.curr == IDLE_TASK;
+        state.clk.update_rq_clock(self.now, 0, idle, scales.cpu_capacity, scales.freq_scale);
+    }
+
+    /// How fast `cpu` is, as the kernel knows.
+    pub(crate) fn scales(&self, cpu: u32) -> Scales {
+        let state = &self.cpus[cpu as usize];
+        Scales { freq_scale: state.freq_scale, cpu_capacity: state.capacity }
     }
 
     // ---- queues ----
@@ -219,14 +229,26 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(crate) fn update_rt_avg(&mut self, cpu: u32) {
         let running = self.curr_class(cpu) == Some(Class::RealTime);
+        let scales = self.scales(cpu);
         let state = &mut self.cpus[cpu as usize];
-        update_rt_rq_load_avg::<H>(state.clk.rq_clock_pelt(), &mut state.rt, running);
+        let now = state.clk.rq_clock_pelt();
+        if self.gates.scaled_contribution {
+            update_class_avg_scaled::<H>(now, &mut state.rt, running, scales);
+        } else {
+            update_rt_rq_load_avg::<H>(now, &mut state.rt, running);
+        }
     }
 
     pub(crate) fn update_dl_avg(&mut self, cpu: u32) {
         let running = self.curr_class(cpu) == Some(Class::Deadline);
+        let scales = self.scales(cpu);
         let state = &mut self.cpus[cpu as usize];
-        update_dl_rq_load_avg::<H>(state.clk.rq_clock_pelt(), &mut state.dl, running);
+        let now = state.clk.rq_clock_pelt();
+        if self.gates.scaled_contribution {
+            update_class_avg_scaled::<H>(now, &mut state.dl, running, scales);
+        } else {
+            update_dl_rq_load_avg::<H>(now, &mut state.dl, running);
+        }
     }
 
     // ---- wake-ups ----
@@ -385,7 +407,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             } else {
                 self.set_next_task(cpu, next);
                 self.tasks[next as usize].on_cpu = true;
-                self.cpus[c].overhead_ns += self.case.machine.costs.context_switch_ns;
+                self.cpus[c].overhead += self.case.machine.costs.context_switch_ns << WORK_SHIFT;
                 let state = &mut self.tasks[next as usize];
                 if state.woken_ns != 0 {
                     state.wu_lat_ns += self.now - state.woken_ns.min(self.now);
@@ -403,7 +425,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if next == IDLE_TASK {
             if prev != IDLE_TASK {
-                self.cpus[c].overhead_ns = 0;
+                self.cpus[c].overhead = 0;
                 self.set_busy(cpu, false);
             }
             if self.cpus[c].is_idle() {
@@ -414,7 +436,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.enter_idle(cpu);
             return;
         }
-        if self.cpus[c].overhead_ns == 0 || matches!(self.tasks[next as usize].doing, Doing::Fresh) {
+        if self.cpus[c].overhead == 0 || matches!(self.tasks[next as usize].doing, Doing::Fresh) {
             self.advance(cpu);
         }
         self.reprogram(cpu);
@@ -550,7 +572,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let curr = self.cpus[c].curr;
         if curr != IDLE_TASK {
-            self.cpus[c].overhead_ns += self.case.machine.costs.tick_ns;
+            self.cpus[c].overhead += self.case.machine.costs.tick_ns << WORK_SHIFT;
             match self.tasks[curr as usize].class {
                 Class::Fair => self.task_tick_fair(cpu, curr),
                 Class::Deadline => self.update_dl_avg(cpu),

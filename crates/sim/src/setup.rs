@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use opplab_kernel::clock_pelt::RqClock;
+use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, IdleState, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg};
 use opplab_kernel::sched::attach::CfsAvg;
@@ -16,6 +17,8 @@ use opplab_kernel::sched::newidle::RqBalance;
 use opplab_kernel::unit::tick_nsec;
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::event::{Event, Fingerprint, IDLE_TASK, Sink};
+use opplab_model::machine::{Cpufreq, Machine};
+use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use rand_pcg::Pcg64;
 
@@ -30,6 +33,7 @@ use crate::fair::FairRq;
 use crate::gates::Gates;
 use crate::hardware::Hardware;
 use crate::hooks::{CustomGovernor, Hooks};
+use crate::intel::IntelSetup;
 use crate::objects::Objects;
 use crate::queue::Queue;
 use crate::stream::Stream;
@@ -65,7 +69,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
         check_workload(&case.workload, nr as u32)?;
         let gates = Gates::new(policy, machine)?;
-        let driver = machine.driver(&policy.driver).cloned().ok_or_else(|| {
+        let mut driver = driver_of(machine, policy).cloned().ok_or_else(|| {
             let known: Vec<&str> = std::iter::once(&machine.cpufreq)
                 .chain(&machine.other_drivers)
                 .map(|driver| driver.driver.as_str())
@@ -82,7 +86,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             CaseError(format!("unknown idle governor {:?}; known: {}", policy.idle_governor, known.join(", ")))
         })?;
         let topology = Topology::new(machine);
-        let hardware = Hardware::new(machine, &driver, BOOT_NS);
+        let intel = IntelSetup::new(machine, &mut driver, policy, &gates)?;
+        let hardware = Hardware::new(machine, &driver, policy.no_turbo, BOOT_NS);
         let tick_ns = tick_nsec(policy.hz.into());
         let mut policies = Vec::new();
         let mut policy_of = vec![0; nr];
@@ -91,15 +96,31 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 policy_of[cpu as usize] = policies.len() as u32;
             }
             let package = machine.cpus[cpus[0] as usize].package;
-            let governor = if hooks.as_ref().is_some_and(|hooks| hooks.governs()) {
+            let adjust_perf = intel.is_some_and(|intel| intel.adjust_perf());
+            let described = &machine.clusters[cluster as usize];
+            let custom = hooks.as_ref().is_some_and(|hooks| hooks.governs());
+            let mut governor = if custom {
                 let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
                 let rate_limit_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
-                let described = &machine.clusters[cluster as usize];
                 Governor::Custom(Box::new(CustomGovernor::new(described, &driver, rate_limit_us)?))
             } else {
-                governor_of(machine, &driver, policy, &gates, cluster, cpus.len(), tick_ns)?
+                governor_of(machine, &driver, policy, &gates, cluster, cpus.len(), adjust_perf)?
             };
-            let cur_khz = machine.clusters[cluster as usize].opps[0].khz;
+            let (cur_khz, max_khz) = (described.opps[0].khz, described.opps[described.opps.len() - 1].khz);
+            let (mut hwp, mut passive) = (None, None);
+            if let Some(intel) = &intel {
+                if cpus.len() > 1 {
+                    let name = &described.name;
+                    return Err(CaseError(format!(
+                        "intel_pstate has a policy for each CPU; cluster {name} shares one"
+                    )));
+                }
+                let limits = FreqLimits { min_khz: cur_khz, max_khz };
+                let top_khz = hardware.clusters[cluster as usize].top_khz();
+                let started = intel.start(described, limits, top_khz, policy, &gates, BOOT_NS)?;
+                governor = started.governor.filter(|_| !custom).unwrap_or(governor);
+                (hwp, passive) = (started.hwp, started.passive);
+            }
             policies.push(FreqPolicy {
                 cluster,
                 package,
@@ -109,6 +130,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 switching_khz: None,
                 wanted: 0,
                 kthread: None,
+                hwp,
+                passive,
                 changes: 0,
             });
         }
@@ -164,7 +187,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     nr_iowait: 0,
                     curr: IDLE_TASK,
                     account_ns: BOOT_NS,
-                    overhead_ns: 0,
+                    overhead: 0,
                     capacity,
                     capacity_of: capacity,
                     freq_scale: 1024,
@@ -220,6 +243,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             gates,
             topology,
             hardware,
+            intel,
             now: BOOT_NS,
             tick_ns,
             queue: Queue::new(nr_slots),
@@ -294,7 +318,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     fn start_policy(&mut self, policy: u32) {
         let fixed = match self.policies[policy as usize].governor {
             Governor::Fixed(khz) => Some(khz),
-            Governor::Schedutil(_) | Governor::Dbs(_) | Governor::Custom(_) => None,
+            Governor::Schedutil(_)
+            | Governor::Dbs(_)
+            | Governor::Custom(_)
+            | Governor::Pstate(_)
+            | Governor::Hwp(_) => None,
         };
         let khz = fixed.unwrap_or(self.policies[policy as usize].cur_khz);
         self.slow_switch_done(policy, khz);
@@ -407,6 +435,14 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         outcome.subtract(before);
         outcome
     }
+}
+
+/// The driver that `policy` names; the machine's own, if none: intel_pstate in the mode that has the governor.
+fn driver_of<'m>(machine: &'m Machine, policy: &Policy) -> Option<&'m Cpufreq> {
+    let own = machine.driver(&policy.driver)?;
+    let generic = !["performance", "powersave"].contains(&policy.governor.as_str());
+    let passive = policy.driver.is_empty() && own.driver == "intel_pstate" && generic;
+    machine.driver("intel_cpufreq").filter(|_| passive).or(Some(own))
 }
 
 /// Refuses what the engine would stumble over.

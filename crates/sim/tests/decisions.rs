@@ -278,3 +278,38 @@ fn a_placement_from_outside_is_followed_and_may_fail() {
     assert!(failed(2, 400_000_000).contains("is late"));
     assert!(failed(9, 1_000_000_000).contains("may not run on CPU 9"), "{}", failed(9, 1_000_000_000));
 }
+
+/// Goal: a task that starts from nothing is slow as long as load tracking lags, and the time lost is what it lost.
+#[test]
+fn slow_time_has_a_reason() {
+    use opplab_model::workload::Op;
+    use opplab_sim::why_slow::{SlowReason, SlowTime, WhySlow};
+    let why = |governor: &str, rate_limit_us: &str| {
+        let mut case = juno("6.12", "scmi", 1);
+        case.workload.tasks[0].ops = vec![Op::Run { work_ns: 100_000_000, fixed: 0 }];
+        case.policy.governor = governor.into();
+        case.policy.tunables =
+            if governor == "schedutil" { vec![("rate_limit_us".into(), rate_limit_us.into())] } else { Vec::new() };
+        let mut sink = WhySlow::new(&case.machine, 32);
+        let outcome = run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+        let mut sums = [SlowTime::default(); 15];
+        for ((_, _, reason, khz), time) in sink.finish(&outcome) {
+            assert!(khz < 1_200_000 && time.lost_ns < time.slow_ns && time.energy_fj > 0);
+            sums[reason as usize].slow_ns += time.slow_ns;
+            sums[reason as usize].lost_ns += time.lost_ns;
+        }
+        sums
+    };
+    let slow = |sums: &[SlowTime; 15], reason: SlowReason| sums[reason as usize].slow_ns;
+    let quick = why("schedutil", "0");
+    assert!(slow(&quick, SlowReason::NewTask) > 1_000_000, "{quick:?}");
+    assert_eq!(slow(&quick, SlowReason::RateLimit), 0);
+    let limited = why("schedutil", "50000");
+    assert!(slow(&limited, SlowReason::RateLimit) > 20_000_000, "{limited:?}");
+    let low = why("powersave", "");
+    assert!(slow(&low, SlowReason::FixedGovernor) > 150_000_000, "{low:?}");
+    // At half of the clock half of the time is lost.
+    assert!(low[8].lost_ns * 10 > low[8].slow_ns * 4, "{low:?}");
+    assert_eq!(why("performance", ""), [SlowTime::default(); 15]);
+    assert!(slow(&why("ondemand", ""), SlowReason::Sampling) > 1_000_000);
+}

@@ -264,7 +264,7 @@ fn random_limited_machines_keep_the_invariants() {
         limits: true,
         ..Swarm::default()
     };
-    for seed in 0..40 {
+    for seed in 0..80 {
         let file = swarm.case(seed);
         let (machine, workload, policy) = (file.machine, file.workload, file.policy);
         let case = Case { machine, workload, policy, seed, duration_ns: file.duration_ns };

@@ -66,6 +66,10 @@ const READERS: &[Format] = &[
         sniff: pages::sniff_tar,
         open: |data, options| {
             let files = pages::tar_files(data);
+            // What `opplab host record` writes: a trace.dat with the machine's snapshots beside it.
+            if let Some((_, file)) = files.iter().find(|(_, content)| tracedat::sniff(content)) {
+                return Ok(Box::new(tracedat::TraceDat::open(file, None, options)?));
+            }
             match files.iter().find(|(_, content)| schedbt::sniff(content)) {
                 Some((_, log)) => Ok(Box::new(schedbt::SchedBt::open(log))),
                 None => Ok(Box::new(pages::Pages::open(&files, options)?)),

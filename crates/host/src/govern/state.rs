@@ -6,16 +6,21 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use opplab_model::tree::{Node, Value, to_json};
 
 use crate::error::HostError;
 use crate::json::{Line, parse_line, table};
-use crate::root::{CPU, Root};
+use crate::root::{CPU, Missing, Root};
 
 /// The settings of a policy that a run may change, in the order of restoring.
 const FILES: &[&str] =
     &["scaling_governor", "scaling_max_freq", "scaling_min_freq", "energy_performance_preference", "scaling_setspeed"];
+
+/// How long what was restored may take to be in force: this many looks, so far apart.
+const PATIENCE_STEPS: u32 = 200;
+const STEP: Duration = Duration::from_millis(5);
 
 /// The settings of one policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,26 +112,37 @@ impl Saved {
     }
 
     /// Puts everything back and says what is not as it was.
+    ///
+    /// Limits take effect a little later, in a work item of the kernel (cpufreq.c:refresh_frequency_limits_work(),
+    /// v6.12): what is read may still be older than what was written. So all is written, whatever is read, and then
+    /// looked at until it is in force.
     pub fn restore(&self, root: &Root) -> Vec<String> {
+        for state in &self.policies {
+            for (name, value) in &state.settings {
+                // `scaling_setspeed` may only be written under `userspace`; the rest is checked below.
+                let _ = root.write(&format!("{CPU}/cpufreq/policy{}/{name}", state.policy), value);
+            }
+        }
+        for _ in 0..PATIENCE_STEPS {
+            if self.differences(root).is_empty() {
+                return Vec::new();
+            }
+            std::thread::sleep(STEP);
+        }
+        self.differences(root)
+    }
+
+    fn differences(&self, root: &Root) -> Vec<String> {
         let mut wrong = Vec::new();
         for state in &self.policies {
-            // Twice: a minimum above the present maximum is only taken once the maximum is back.
-            for _ in 0..2 {
-                for (name, value) in &state.settings {
-                    let path = format!("{CPU}/cpufreq/policy{}/{name}", state.policy);
-                    if root.text(&path).as_ref() != Ok(value) {
-                        // Checked below.
-                        let _ = root.write(&path, value);
-                    }
-                }
-            }
             for (name, value) in &state.settings {
                 let path = format!("{CPU}/cpufreq/policy{}/{name}", state.policy);
                 match root.text(&path) {
                     Ok(now) if now == *value => {}
                     // A policy of CPUs that went offline has nothing to restore.
-                    Err(crate::root::Missing::NoFile) => {}
-                    now => wrong.push(format!("{path} is {now:?}, was `{value}`")),
+                    Err(Missing::NoFile) => {}
+                    Ok(now) => wrong.push(format!("{path} is `{now}`, was `{value}`")),
+                    Err(missing) => wrong.push(format!("{path} is {}, was `{value}`", missing.words())),
                 }
             }
         }

@@ -10,8 +10,9 @@
 
 use crate::pelt::{
     HalfLife, SchedAvg, SeFacts, get_pelt_divider, update_load_avg_blocked_se, update_load_avg_cfs_rq,
-    update_load_avg_se,
+    update_load_avg_cfs_rq_scaled, update_load_avg_se,
 };
+use crate::pelt_scaled::Scales;
 use crate::sched::weight::scale_load_down;
 use crate::unit::{NSEC_PER_MSEC, SCHED_CAPACITY_SHIFT};
 
@@ -151,6 +152,17 @@ impl CfsAvg {
         }
         update_load_avg_cfs_rq::<H>(now, &mut self.avg, facts.load_weight, facts.nr_runnable, facts.has_curr)
             | removed_any
+    }
+
+    /// [`CfsAvg::update`] under scaled contributions, as before v5.1; `now` is the run queue's `clock_task`.
+    #[inline]
+    pub fn update_scaled<H: HalfLife>(&mut self, now: u64, facts: CfsFacts, scales: Scales) -> bool {
+        let removed_any = self.removed.nr != 0;
+        if removed_any {
+            self.take_removed::<H>();
+        }
+        let CfsFacts { load_weight, nr_runnable, has_curr } = facts;
+        update_load_avg_cfs_rq_scaled::<H>(now, &mut self.avg, load_weight, nr_runnable, has_curr, scales) | removed_any
     }
 
     fn take_removed<H: HalfLife>(&mut self) {

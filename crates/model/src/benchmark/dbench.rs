@@ -55,27 +55,29 @@ fn dbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
     // The operations between two flushes in eight pieces, so that their sum varies little, as in the file.
     let piece_ns = ns(params.int("operation_cycles") * PASS_OPERATIONS / PASS_FLUSHES / 8);
     let data = (params.int("flush_kib") * 1024) as u32;
+    let client = Program::of(|program| {
+        program.forever(|program| {
+            program.repeat(8, |program| {
+                program.draw(0, fixed);
+            });
+            program.op(Op::Io { device: 0, bytes: data }).op(Op::Call { service: 0, iowait: false }).op(Op::Count);
+        });
+    });
     let client = |index: u64| {
-        let mut client = Program::new()
-            .forever(|program| {
-                program
-                    .repeat(8, |program| program.op(Op::RunDraw { draw: 0, fixed }))
-                    .op(Op::Io { device: 0, bytes: data })
-                    .op(Op::Call { service: 0, iowait: false })
-                    .op(Op::Count)
-            })
-            .task(format!("dbench{index}"));
+        let mut client = client.task(format!("dbench{index}"));
         client.delay_ns = start_ns(seed, index, 20_000_000);
         client
     };
     let log_ns = ns(params.int("log_cycles"));
-    let journal = Program::new().forever(|program| {
-        program
-            .op(Op::Accept { service: 0, calls_max: u32::MAX })
-            .run(log_ns / 2, fixed)
-            .op(Op::IoWork { device: 1, bytes: LOG_BYTES / 4 })
-            .run(log_ns - log_ns / 2, fixed)
-            .op(Op::Reply)
+    let journal = Program::of(|program| {
+        program.forever(|program| {
+            program
+                .op(Op::Accept { service: 0, calls_max: u32::MAX })
+                .run(log_ns / 2, fixed)
+                .op(Op::IoWork { device: 1, bytes: LOG_BYTES / 4 })
+                .run(log_ns - log_ns / 2, fixed)
+                .op(Op::Reply);
+        });
     });
     // A share of the bandwidth for each request at one time.
     let per_kib_ns = 1024 * 1000 * u64::from(QUEUE_DEPTH) / params.int("disk_mb_per_s");

@@ -50,23 +50,32 @@ fn gitsource(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, 
     let ns = |name: &str| cycles_ns(machine, params.int(name));
     let rounds = params.int("processes") / 9;
     let (fork_ns, shell_ns) = (ns("fork_cycles"), ns("shell_cycles"));
-    let command = |program: Program| program.run(fork_ns, fixed).op(Op::Exec).op(Op::RunDraw { draw: 0, fixed });
+    let command = |program: &mut Program| {
+        program.run(fork_ns, fixed).op(Op::Exec).draw(0, fixed);
+    };
     // A round: four commands, two that read, a subshell with two commands: nine processes.
-    let shell = Program::new().repeat(rounds, |program| {
-        [COMMAND, COMMAND, READER, SUBSHELL, COMMAND, COMMAND, READER]
-            .into_iter()
-            .fold(program, |program, child| program.op(Op::RunDraw { draw: 1, fixed }).child(child).op(Op::Count))
+    let shell = Program::of(|program| {
+        program.repeat(rounds, |program| {
+            for child in [COMMAND, COMMAND, READER, SUBSHELL, COMMAND, COMMAND, READER] {
+                program.draw(1, fixed).child(child).op(Op::Count);
+            }
+        });
     });
-    let subshell = Program::new()
-        .run(fork_ns, fixed)
-        .repeat(2, |program| program.op(Op::RunDraw { draw: 1, fixed }).child(COMMAND).op(Op::Count));
-    let reader = command(Program::new()).op(Op::Io { device: 0, bytes: 4096 }).run(fork_ns / 4, fixed);
+    let subshell = Program::of(|program| {
+        program.run(fork_ns, fixed).repeat(2, |program| {
+            program.draw(1, fixed).child(COMMAND).op(Op::Count);
+        });
+    });
+    let reader = Program::of(|program| {
+        command(program);
+        program.op(Op::Io { device: 0, bytes: 4096 }).run(fork_ns / 4, fixed);
+    });
     let mut shell = shell.task(String::from("sh"));
     shell.delay_ns = start_ns(seed, 0, 1_000_000);
     Ok(Workload {
         tasks: vec![
             shell,
-            command(Program::new()).template(String::from("git")),
+            Program::of(command).template(String::from("git")),
             reader.template(String::from("grep")),
             subshell.template(String::from("sh-sub")),
         ],

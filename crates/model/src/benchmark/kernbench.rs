@@ -75,19 +75,40 @@ fn kernbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, 
     let process_ns = ns(params.int("process_cycles"));
     let serial_ns = (u128::from(ns(params.int("serial_cycles"))) * u128::from(files) / u128::from(total)) as u64;
     // Reading the makefiles comes before the first job; the linker, four times as long, after the last one.
-    let mut make = Program::new()
-        .run(serial_ns / 5, fixed)
-        .repeat(files, |program| program.op(Op::SemWait { sem: 0 }).run(process_ns, fixed).op(Op::Fork { task: SHELL }))
-        .repeat(files, |program| program.op(Op::WaitChild))
-        .run(serial_ns - serial_ns / 5, fixed)
-        .task(String::from("make"));
+    let make = Program::of(|program| {
+        program.run(serial_ns / 5, fixed);
+        program.repeat(files, |program| {
+            program.op(Op::SemWait { sem: 0 }).run(process_ns, fixed).op(Op::Fork { task: SHELL });
+        });
+        program.repeat(files, |program| {
+            program.op(Op::WaitChild);
+        });
+        program.run(serial_ns - serial_ns / 5, fixed);
+    });
+    let mut make = make.task(String::from("make"));
     make.delay_ns = start_ns(seed, 0, 1_000_000);
-    let process = |program: Program| program.run(process_ns / 4, fixed).op(Op::Exec);
-    let small = |program: Program| process(program).run(process_ns - process_ns / 4, fixed);
-    let shell = small(Program::new()).child(DRIVER).child(FIXDEP).op(Op::SemPost { sem: 0 }).op(Op::Count);
-    let driver = small(Program::new()).child(COMPILER).child(ASSEMBLER);
-    let compiler = process(Program::new()).op(Op::RunDraw { draw: 0, fixed });
-    let assembler = process(Program::new()).op(Op::RunDraw { draw: 1, fixed });
+    let process = |program: &mut Program| {
+        program.run(process_ns / 4, fixed).op(Op::Exec);
+    };
+    let small = |program: &mut Program| {
+        process(program);
+        program.run(process_ns - process_ns / 4, fixed);
+    };
+    let shell = Program::of(|program| {
+        small(program);
+        program.child(DRIVER).child(FIXDEP).op(Op::SemPost { sem: 0 }).op(Op::Count);
+    });
+    let driver = Program::of(|program| {
+        small(program);
+        program.child(COMPILER).child(ASSEMBLER);
+    });
+    let drawn = |draw: u32| {
+        Program::of(|program| {
+            process(program);
+            program.draw(draw, fixed);
+        })
+    };
+    let (compiler, assembler) = (drawn(0), drawn(1));
     // The assembler takes about a fifteenth of the time of a file.
     let file_ns = ns(params.int("file_cycles"));
     Ok(Workload {
@@ -97,7 +118,7 @@ fn kernbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, 
             driver.template(String::from("gcc")),
             compiler.template(String::from("cc1")),
             assembler.template(String::from("as")),
-            small(Program::new()).template(String::from("fixdep")),
+            Program::of(small).template(String::from("fixdep")),
         ],
         semaphores: vec![jobs as u32],
         draws: vec![exponential(file_ns - file_ns / 15), exponential(file_ns / 15)],

@@ -39,7 +39,7 @@ pub(super) fn start_ns(seed: u64, index: u64, span_ns: u64) -> u64 {
     Pcg64::new(seed.into(), STREAM + u128::from(index)).next_u64() % span_ns.max(1)
 }
 
-/// A program under construction.
+/// A program under construction. Its steps are added in place.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     ops: Vec<Op>,
@@ -48,55 +48,63 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn new() -> Self {
-        Self::default()
+    /// The program that `body` adds to an empty one.
+    pub(super) fn of(body: impl FnOnce(&mut Self)) -> Self {
+        let mut program = Self::default();
+        body(&mut program);
+        program
     }
 
     /// Adds one step.
-    pub(super) fn op(mut self, op: Op) -> Self {
+    pub(super) fn op(&mut self, op: Op) -> &mut Self {
         self.ops.push(op);
         self
     }
 
     /// Adds work of a fixed length.
-    pub(super) fn run(self, work_ns: u64, fixed: u16) -> Self {
+    pub(super) fn run(&mut self, work_ns: u64, fixed: u16) -> &mut Self {
         self.op(Op::Run { work_ns, fixed })
     }
 
+    /// Adds work of a length from a table.
+    pub(super) fn draw(&mut self, draw: u32, fixed: u16) -> &mut Self {
+        self.op(Op::RunDraw { draw, fixed })
+    }
+
     /// Adds the start of a child, and the wait for its end.
-    pub(super) fn child(self, task: u32) -> Self {
+    pub(super) fn child(&mut self, task: u32) -> &mut Self {
         self.op(Op::Fork { task }).op(Op::WaitChild)
     }
 
     /// Adds what `body` adds, `count` times over.
-    pub(super) fn repeat(self, count: u64, body: impl FnOnce(Self) -> Self) -> Self {
+    pub(super) fn repeat(&mut self, count: u64, body: impl FnOnce(&mut Self)) -> &mut Self {
         self.looped(Some(count.min(u64::from(u32::MAX)) as u32), body)
     }
 
     /// Adds what `body` adds, again and again.
-    pub(super) fn forever(self, body: impl FnOnce(Self) -> Self) -> Self {
+    pub(super) fn forever(&mut self, body: impl FnOnce(&mut Self)) -> &mut Self {
         self.looped(None, body)
     }
 
-    fn looped(mut self, count: Option<u32>, body: impl FnOnce(Self) -> Self) -> Self {
+    fn looped(&mut self, count: Option<u32>, body: impl FnOnce(&mut Self)) -> &mut Self {
         let (slot, begin) = (self.depth, self.ops.len() as u32);
         self.ops.push(Op::LoopBegin { slot, count });
         self.depth += 1;
         self.depth_max = self.depth_max.max(self.depth);
-        let mut done = body(self);
-        done.depth -= 1;
-        done.ops.push(Op::LoopEnd { slot, begin });
-        done
+        body(self);
+        self.depth -= 1;
+        self.op(Op::LoopEnd { slot, begin })
     }
 
     /// A task that starts with the run.
-    pub(super) fn task(self, name: String) -> TaskSpec {
+    pub(super) fn task(&self, name: String) -> TaskSpec {
         TaskSpec { initial: true, ..self.template(name) }
     }
 
     /// A task that another starts.
-    pub(super) fn template(mut self, name: String) -> TaskSpec {
-        self.ops.push(Op::Exit);
-        TaskSpec { name, ops: self.ops, loop_slots: self.depth_max, ..TaskSpec::default() }
+    pub(super) fn template(&self, name: String) -> TaskSpec {
+        let mut ops = self.ops.clone();
+        ops.push(Op::Exit);
+        TaskSpec { name, ops, loop_slots: self.depth_max, ..TaskSpec::default() }
     }
 }

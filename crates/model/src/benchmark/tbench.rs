@@ -57,18 +57,19 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
     };
     let pair = |pair: u32| {
         let (request, answer) = (2 * pair, 2 * pair + 1);
-        let client = Program::new().forever(|program| {
-            program
-                .op(Op::RunDraw { draw: 0, fixed })
-                .op(Op::Send { channel: request, bytes: 128 })
-                .op(Op::Recv { channel: answer })
-                .op(Op::Count)
+        let client = Program::of(|program| {
+            program.forever(|program| {
+                program
+                    .draw(0, fixed)
+                    .op(Op::Send { channel: request, bytes: 128 })
+                    .op(Op::Recv { channel: answer })
+                    .op(Op::Count);
+            });
         });
-        let server = Program::new().forever(|program| {
-            program
-                .op(Op::Recv { channel: request })
-                .op(Op::RunDraw { draw: 1, fixed })
-                .op(Op::Send { channel: answer, bytes: 128 })
+        let server = Program::of(|program| {
+            program.forever(|program| {
+                program.op(Op::Recv { channel: request }).draw(1, fixed).op(Op::Send { channel: answer, bytes: 128 });
+            });
         });
         let mut tasks = [server.task(format!("tbench_srv{pair}")), client.task(format!("tbench{pair}"))];
         tasks[1].delay_ns = start_ns(seed, pair.into(), 1_000_000);

@@ -1,0 +1,361 @@
+//! Why CPUs ran below what their tasks needed: a sink that attributes the time of a whole run.
+//!
+//! What a CPU needs at an instant is known afterwards: the highest utilisation of its fair run queue from then to the end
+//! of its busy period, with the kernel's headroom of 1.25, as an operating point. That is what the governor asks for once
+//! load tracking has seen what is there. A CPU that runs a task at a lower clock is slow, and the first of these that
+//! holds is the reason:
+//!
+//! ```text
+//!   granted < requested -- a limit of the hardware, or the switch is under way
+//!   requested < wanted --- the rate limit
+//!   wanted < needed ------ a clamp, the governor's kind, a boost that decayed, or a utilisation that lags:
+//!                          a new task, one that migrated, one that slept for long, or work that grows
+//! ```
+//! The time lost is how much longer the work of a slow stretch took than it would have at the needed clock. Utilisation
+//! of other classes and the effect of siblings are not looked at.
+
+use std::collections::BTreeMap;
+
+use opplab_kernel::cpufreq::schedutil::SugovOutcome;
+use opplab_model::decision::{Decision, GrantLimit};
+use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Sink, TaskIdx, TaskState};
+use opplab_model::machine::Machine;
+
+use crate::Outcome;
+use crate::cpufreq::policies_of;
+
+/// Why a CPU is slow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum SlowReason {
+    /// The turbo bin for so many active cores.
+    TurboBin = 0,
+    /// The power budget of the package.
+    PowerBudget = 1,
+    /// Temperature.
+    Thermal = 2,
+    /// The firmware's own choice (HWP with its energy-performance preference).
+    Epp = 3,
+    /// The table of operating points ends there.
+    OppTable = 4,
+    /// The frequency was asked for, but the kthread or the hardware is on its way.
+    Transition = 5,
+    /// The governor wanted more, but the last change was too recent.
+    RateLimit = 6,
+    /// An upper clamp of utilisation.
+    Uclamp = 7,
+    /// The governor never changes the frequency.
+    FixedGovernor = 8,
+    /// The governor samples idle time and has not seen the load, or does not follow it.
+    Sampling = 9,
+    /// A boost for I/O was there before.
+    IowaitBoost = 10,
+    /// The task is new: its utilisation has yet to grow.
+    NewTask = 11,
+    /// The task came from another CPU.
+    Migration = 12,
+    /// The task slept for so long that its utilisation had decayed.
+    LongSleep = 13,
+    /// The work grew faster than load tracking follows.
+    Ramp = 14,
+}
+
+/// The reasons' names, in the order of their numbers.
+pub const SLOW_REASONS: [&str; 15] = [
+    "turbo-bin",
+    "power-budget",
+    "thermal",
+    "epp",
+    "opp-table",
+    "transition",
+    "rate-limit",
+    "uclamp",
+    "fixed-governor",
+    "sampling",
+    "iowait-boost-decayed",
+    "new-task",
+    "migration",
+    "long-sleep",
+    "ramp",
+];
+
+/// What shares a row: CPU, running task, reason, clock in kHz.
+pub type SlowKey = (CpuIdx, TaskIdx, SlowReason, u32);
+
+/// How long it lasted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SlowTime {
+    /// Time below the needed clock, in ns.
+    pub slow_ns: u64,
+    /// Time that the work took longer, in ns.
+    pub lost_ns: u64,
+    /// What the CPU drew meanwhile, in fJ.
+    pub energy_fj: u128,
+}
+
+/// A stretch of a CPU's busy period in which nothing changed.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    ns: u64,
+    task: TaskIdx,
+    khz: u32,
+    util: u32,
+    reason: SlowReason,
+}
+
+#[derive(Debug, Default)]
+struct CpuState {
+    policy: usize,
+    cluster: usize,
+    task: Option<TaskIdx>,
+    since_ns: u64,
+    khz: u32,
+    util: u32,
+    busy: Vec<Stretch>,
+}
+
+#[derive(Debug, Default)]
+struct PolicyState {
+    cpus: Vec<CpuIdx>,
+    requested_khz: u32,
+    wanted_khz: u32,
+    limit: Option<GrantLimit>,
+    is_capped: bool,
+    has_decided: bool,
+    has_sampled: bool,
+    /// When a boost for I/O was last in effect.
+    boosted_ns: Option<u64>,
+    is_boosted: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct TaskLife {
+    born_ns: Option<u64>,
+    migrated_ns: Option<u64>,
+    slept_ns: Option<u64>,
+    woke_late_ns: Option<u64>,
+}
+
+/// Attributes slow time; made for one run.
+#[derive(Debug)]
+pub struct WhySlow {
+    cpus: Vec<CpuState>,
+    policies: Vec<PolicyState>,
+    tasks: Vec<TaskLife>,
+    /// Of each cluster: OPPs in kHz, the frequency of its capacity, its capacity.
+    clusters: Vec<(Vec<u32>, u32, u32)>,
+    /// How long an event of a task's life explains a low utilisation: three half-lives of load tracking.
+    memory_ns: u64,
+    rows: BTreeMap<SlowKey, SlowTime>,
+}
+
+impl WhySlow {
+    /// For a run on `machine` with load tracking's half-life.
+    pub fn new(machine: &Machine, pelt_half_life_ms: u32) -> Self {
+        let mut cpus: Vec<CpuState> = (0..machine.nr_cpus()).map(|_| CpuState::default()).collect();
+        let mut policies = Vec::new();
+        for (cluster, members) in policies_of(machine) {
+            for &cpu in &members {
+                cpus[cpu as usize].policy = policies.len();
+                cpus[cpu as usize].cluster = cluster as usize;
+            }
+            policies.push(PolicyState { cpus: members, ..PolicyState::default() });
+        }
+        let clusters = machine.clusters.iter().map(|cluster| {
+            let khz: Vec<u32> = cluster.opps.iter().map(|opp| opp.khz).collect();
+            let last = khz.last().copied().unwrap_or(1);
+            (khz, if cluster.base_khz > 0 { cluster.base_khz } else { last }, cluster.capacity)
+        });
+        Self {
+            cpus,
+            policies,
+            tasks: Vec::new(),
+            clusters: clusters.collect(),
+            memory_ns: u64::from(pelt_half_life_ms) * 3_000_000,
+            rows: BTreeMap::new(),
+        }
+    }
+
+    /// What was slow in the run that ended with `outcome`.
+    pub fn finish(mut self, outcome: &Outcome) -> BTreeMap<SlowKey, SlowTime> {
+        for cpu in 0..self.cpus.len() as u32 {
+            self.cut(cpu, outcome.wall_ns);
+            self.end_busy(cpu);
+        }
+        for (&(cpu, .., khz), time) in &mut self.rows {
+            let points = outcome.points.get(self.cpus[cpu as usize].cluster);
+            let point = points.and_then(|points| points.iter().find(|point| point.khz == khz));
+            time.energy_fj = u128::from(point.map_or(0, |point| point.busy_uw)) * u128::from(time.slow_ns);
+        }
+        self.rows
+    }
+
+    fn task(&mut self, task: TaskIdx) -> &mut TaskLife {
+        let index = task as usize;
+        if self.tasks.len() <= index {
+            self.tasks.resize(index + 1, TaskLife::default());
+        }
+        &mut self.tasks[index]
+    }
+
+    /// The reason that would hold if `cpu` were slow now.
+    fn reason(&self, cpu: CpuIdx, task: TaskIdx, now_ns: u64) -> SlowReason {
+        let own = &self.cpus[cpu as usize];
+        let policy = &self.policies[own.policy];
+        if own.khz < policy.requested_khz {
+            return match policy.limit {
+                Some(GrantLimit::TurboBin) => SlowReason::TurboBin,
+                Some(GrantLimit::PowerBudget) => SlowReason::PowerBudget,
+                Some(GrantLimit::Thermal) => SlowReason::Thermal,
+                Some(GrantLimit::Firmware) => SlowReason::Epp,
+                Some(GrantLimit::OppTable) => SlowReason::OppTable,
+                Some(GrantLimit::None) | None => SlowReason::Transition,
+            };
+        }
+        let recent = |at: Option<u64>| at.is_some_and(|at| now_ns - at <= self.memory_ns);
+        let life = self.tasks.get(task as usize).copied().unwrap_or_default();
+        if policy.requested_khz < policy.wanted_khz {
+            SlowReason::RateLimit
+        } else if policy.is_capped {
+            SlowReason::Uclamp
+        } else if policy.has_sampled {
+            SlowReason::Sampling
+        } else if !policy.has_decided {
+            SlowReason::FixedGovernor
+        } else if recent(policy.boosted_ns) && !policy.is_boosted {
+            SlowReason::IowaitBoost
+        } else if recent(life.born_ns) {
+            SlowReason::NewTask
+        } else if recent(life.migrated_ns) {
+            SlowReason::Migration
+        } else if recent(life.woke_late_ns) {
+            SlowReason::LongSleep
+        } else {
+            SlowReason::Ramp
+        }
+    }
+
+    /// Ends the present stretch of `cpu`.
+    fn cut(&mut self, cpu: CpuIdx, now_ns: u64) {
+        let own = &self.cpus[cpu as usize];
+        let Some(task) = own.task.filter(|_| own.since_ns < now_ns) else {
+            self.cpus[cpu as usize].since_ns = now_ns;
+            return;
+        };
+        let reason = self.reason(cpu, task, own.since_ns);
+        let own = &mut self.cpus[cpu as usize];
+        let stretch = Stretch { ns: now_ns - own.since_ns, task, khz: own.khz, util: own.util, reason };
+        own.since_ns = now_ns;
+        own.busy.push(stretch);
+    }
+
+    fn cut_policy(&mut self, policy: usize, now_ns: u64) {
+        for index in 0..self.policies[policy].cpus.len() {
+            let cpu = self.policies[policy].cpus[index];
+            self.cut(cpu, now_ns);
+        }
+    }
+
+    /// The busy period is over: what was needed in it is known.
+    fn end_busy(&mut self, cpu: CpuIdx) {
+        let own = &mut self.cpus[cpu as usize];
+        let (opps, ref_khz, capacity) = &self.clusters[own.cluster];
+        let mut peak = own.util;
+        let mut stretches = std::mem::take(&mut own.busy);
+        for stretch in stretches.iter().rev() {
+            peak = peak.max(stretch.util).min(*capacity);
+            let raw = u64::from(*ref_khz) * u64::from(peak + peak / 4) / u64::from((*capacity).max(1));
+            let above = opps.iter().copied().find(|&khz| u64::from(khz) >= raw);
+            let needed = above.or(opps.last().copied()).unwrap_or(0);
+            if stretch.khz >= needed {
+                continue;
+            }
+            let row = self.rows.entry((cpu, stretch.task, stretch.reason, stretch.khz)).or_default();
+            row.slow_ns += stretch.ns;
+            row.lost_ns += (u128::from(stretch.ns) * u128::from(needed - stretch.khz) / u128::from(needed)) as u64;
+        }
+        stretches.clear();
+        self.cpus[cpu as usize].busy = stretches;
+    }
+}
+
+impl Sink for WhySlow {
+    const DECISIONS: bool = true;
+
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        match *event {
+            Event::SchedSwitch { cpu, prev, prev_state, next } => {
+                self.cut(cpu, now_ns);
+                if prev != IDLE_TASK && prev_state != TaskState::Running {
+                    self.task(prev).slept_ns = Some(now_ns);
+                }
+                self.cpus[cpu as usize].task = (next != IDLE_TASK).then_some(next);
+                if next == IDLE_TASK {
+                    self.end_busy(cpu);
+                }
+            }
+            Event::SchedWaking { task, .. } => {
+                let half_life_ns = self.memory_ns / 3;
+                let life = self.task(task);
+                if life.slept_ns.take().is_some_and(|slept| now_ns - slept > half_life_ns) {
+                    life.woke_late_ns = Some(now_ns);
+                }
+            }
+            Event::SchedWakeupNew { task, .. } => self.task(task).born_ns = Some(now_ns),
+            Event::SchedMigrateTask { task, .. } => self.task(task).migrated_ns = Some(now_ns),
+            Event::PeltCfs { cpu, util_avg, .. } => {
+                self.cut(cpu, now_ns);
+                self.cpus[cpu as usize].util = util_avg;
+            }
+            Event::CpuFrequency { cpu, khz } => {
+                self.cut(cpu, now_ns);
+                self.cpus[cpu as usize].khz = khz;
+                let policy = &mut self.policies[self.cpus[cpu as usize].policy];
+                if policy.requested_khz == 0 {
+                    (policy.requested_khz, policy.wanted_khz) = (khz, khz);
+                }
+            }
+            Event::FreqRequest { cpu, khz, .. } => {
+                let policy = self.cpus[cpu as usize].policy;
+                self.cut_policy(policy, now_ns);
+                let state = &mut self.policies[policy];
+                (state.requested_khz, state.wanted_khz, state.limit) = (khz, khz, None);
+            }
+            _ => {}
+        }
+    }
+
+    fn decision(&mut self, now_ns: u64, decision: &Decision) {
+        match *decision {
+            Decision::Freq { cpu, outcome, wanted_khz, next_khz, util_sum, uclamp_max, iowait_boost, .. } => {
+                let index = self.cpus[cpu as usize].policy;
+                self.cut_policy(index, now_ns);
+                let policy = &mut self.policies[index];
+                policy.has_decided = true;
+                policy.wanted_khz = wanted_khz.max(next_khz);
+                if outcome == SugovOutcome::Requested as u8 {
+                    // A kthread that is under way takes it along without a request of its own.
+                    (policy.requested_khz, policy.limit) = (next_khz, None);
+                }
+                policy.is_capped = util_sum + util_sum / 4 > uclamp_max;
+                policy.is_boosted = iowait_boost > 0;
+                if policy.is_boosted {
+                    policy.boosted_ns = Some(now_ns);
+                }
+            }
+            Decision::Sample { policy_cpu, .. } => {
+                self.policies[self.cpus[policy_cpu as usize].policy].has_sampled = true
+            }
+            Decision::Grant { policy_cpu, requested_khz, limit, .. } => {
+                let index = self.cpus[policy_cpu as usize].policy;
+                self.cut_policy(index, now_ns);
+                let policy = &mut self.policies[index];
+                policy.limit = Some(limit);
+                // The request as the hardware resolved it.
+                policy.requested_khz = requested_khz;
+                policy.wanted_khz = policy.wanted_khz.max(requested_khz);
+            }
+            _ => {}
+        }
+    }
+}

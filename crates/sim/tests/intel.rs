@@ -1,0 +1,211 @@
+//! intel_pstate with and without hardware P-states, and text 001's chain: short fsyncs, low clocks, boosts, the GPU.
+
+use opplab_model::event::NullSink;
+use opplab_model::file::parse_machine;
+use opplab_model::machine::{Consumer, Machine, PackagePower, PmProfile};
+use opplab_model::policy::{HwpDynamicBoost, Policy};
+use opplab_model::workload::{DeviceSpec, Op, TaskSpec, Workload};
+use opplab_sim::check::Check;
+use opplab_sim::{Case, Outcome, run};
+
+const MS: u64 = 1_000_000;
+
+/// The Skylake-SP of the catalogue, a server.
+fn skylake_sp() -> Machine {
+    let text = include_str!("../../../python/opplab/data/machines/skylake-sp-2s.toml");
+    let machine = parse_machine("skylake-sp-2s.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    Machine { pm_profile: PmProfile::EnterpriseServer, ..machine }
+}
+
+fn policy(kernel: &str, driver: &str, governor: &str) -> Policy {
+    Policy { kernel: kernel.into(), driver: driver.into(), governor: governor.into(), ..Policy::default() }
+}
+
+fn checked(machine: &Machine, workload: &Workload, policy: Policy, duration_ns: u64) -> Outcome {
+    let case = Case { workload: workload.clone(), machine: machine.clone(), policy, seed: 1, duration_ns };
+    let mut check = Check::new(case.machine.nr_cpus());
+    let outcome = run(&case, &mut check).unwrap_or_else(|error| panic!("{error:?}"));
+    check.finish(&case, &outcome).unwrap_or_else(|violations| panic!("{violations:#?}"));
+    outcome
+}
+
+/// A task on `cpu` with work for `permille` of each 10 ms at the base frequency.
+fn load(machine: &Machine, cpu: u32, permille: u64) -> Workload {
+    let ops = vec![
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Run { work_ns: 10 * MS * permille / 1000, fixed: 0 },
+        Op::Timer { timer: 0, period_ns: 10 * MS, absolute: false, own: true },
+        Op::LoopEnd { slot: 0, begin: 0 },
+    ];
+    let (cpus, spawn_cpu) = (Some(cpu), Some(cpu));
+    let name = String::from("load");
+    let task =
+        TaskSpec { name, initial: true, cpus, spawn_cpu, ops, loop_slots: 1, nr_own_timers: 1, ..TaskSpec::default() };
+    let cpu_sets = (0..machine.nr_cpus() as u32).map(|cpu| vec![cpu]).collect();
+    Workload { name: String::from("load"), cpu_sets, tasks: vec![task], ..Workload::default() }
+}
+
+/// A transaction is a little work, an fsync that waits for the disk, and a hand-over to a journal thread and back.
+fn fsyncs() -> Workload {
+    let task = |name: &str, ops: Vec<Op>| TaskSpec {
+        name: name.into(),
+        initial: true,
+        ops: [vec![Op::LoopBegin { slot: 0, count: None }], ops, vec![Op::LoopEnd { slot: 0, begin: 0 }]].concat(),
+        loop_slots: 1,
+        ..TaskSpec::default()
+    };
+    let run = |us: u64| Op::Run { work_ns: us * 1000, fixed: 0 };
+    let fsync = Op::Io { device: 0, bytes: 4096 };
+    let client = vec![run(100), fsync, run(100), Op::SemPost { sem: 0 }, Op::SemWait { sem: 1 }, Op::Count];
+    let journal = vec![Op::SemWait { sem: 0 }, run(30), fsync, Op::SemPost { sem: 1 }];
+    Workload {
+        name: String::from("fsyncs"),
+        semaphores: vec![0, 0],
+        devices: vec![DeviceSpec { service_ns: 80_000, per_kib_ns: 0, queue_depth: 1, irq_cpu: Some(3) }],
+        tasks: vec![task("client", client), task("journal", journal)],
+        ..Workload::default()
+    }
+}
+
+/// Mean clock of busy CPUs in MHz.
+fn bzy_mhz(machine: &Machine, outcome: &Outcome) -> u64 {
+    let (mut cycles, mut busy) = (0, 0);
+    for cpu in 0..machine.nr_cpus() {
+        let points = &outcome.points[machine.cpus[cpu].cluster as usize];
+        for (&ns, point) in outcome.busy_ns_by_opp[cpu].iter().zip(points) {
+            cycles += u128::from(ns) * u128::from(point.khz);
+            busy += u128::from(ns);
+        }
+    }
+    (cycles / busy.max(1) / 1000) as u64
+}
+
+/// Text 001: without boost HWP does not notice the work of a task that sleeps all the time; the boost does, and so do
+/// the boost of tasks placed on idle CPUs, schedutil, and performance.
+#[test]
+fn boosts_double_the_clock_of_short_fsyncs() {
+    let machine = skylake_sp();
+    let measure = |policy: Policy| {
+        let outcome = checked(&machine, &fsyncs(), policy, 500 * MS);
+        (outcome.counts, bzy_mhz(&machine, &outcome))
+    };
+    let (vanilla, vanilla_mhz) = measure(policy("4.17", "intel_pstate", "powersave"));
+    let (boost, boost_mhz) = measure(policy("5.0", "intel_pstate", "powersave"));
+    let idle_boost = Policy { idle_boost: true, ..policy("4.17", "intel_pstate", "powersave") };
+    let (placed, placed_mhz) = measure(idle_boost);
+    let (performance, performance_mhz) = measure(policy("4.17", "intel_pstate", "performance"));
+    assert!(vanilla_mhz < 1_400, "{vanilla_mhz}");
+    assert!(boost_mhz > 2 * vanilla_mhz && placed_mhz > 2 * vanilla_mhz, "{boost_mhz} {placed_mhz}");
+    assert!(performance_mhz >= boost_mhz, "{performance_mhz} {boost_mhz}");
+    // What is left is the disk and waking up from deep idle, in all of them.
+    assert!(boost * 10 > vanilla * 13 && placed * 10 > vanilla * 13, "{boost} {placed} {vanilla}");
+    assert!(performance * 100 > boost * 98, "{performance} {boost}");
+}
+
+/// The kernel's default by version and by the firmware's profile, and the switch that overrides it.
+#[test]
+fn the_boost_is_on_by_default_on_servers_only() {
+    let counts = |kernel: &str, pm_profile: PmProfile, hwp_dynamic_boost: HwpDynamicBoost| {
+        let machine = Machine { pm_profile, ..skylake_sp() };
+        let policy = Policy { hwp_dynamic_boost, ..policy(kernel, "intel_pstate", "powersave") };
+        checked(&machine, &fsyncs(), policy, 100 * MS).counts
+    };
+    let (server, desktop) = (PmProfile::PerformanceServer, PmProfile::Desktop);
+    let (auto, on, off) = (HwpDynamicBoost::Auto, HwpDynamicBoost::On, HwpDynamicBoost::Off);
+    assert_eq!(counts("6.12", server, auto), counts("6.12", desktop, on));
+    assert_eq!(counts("6.12", desktop, auto), counts("6.12", server, off));
+    assert!(counts("6.12", server, on) > counts("6.12", server, off));
+    assert_eq!(counts("4.17", server, auto), counts("4.17", server, off));
+}
+
+/// Text 001's objection: what the boost costs a GPU on the same budget, and that a desktop's default does not.
+#[test]
+fn the_gpu_pays_for_the_boost() {
+    let measure = |pm_profile: PmProfile, kernel: &str| {
+        let mut machine = skylake_sp();
+        machine.pm_profile = pm_profile;
+        let gpu = String::from("gpu");
+        machine.consumers =
+            vec![Consumer { name: gpu, package: 0, demand_uw: 40_000_000, least_uw: 0, frame_uj: 10_000 }];
+        let (pl1_uw, pl2_uw) = (65_000_000, 0);
+        machine.package_power = Some(PackagePower { pl1_uw, pl2_uw, ..PackagePower::default() });
+        let outcome = checked(&machine, &fsyncs(), policy(kernel, "intel_pstate", "powersave"), 500 * MS);
+        (outcome.counts, outcome.consumers[0].frames)
+    };
+    let (before, frames_before) = measure(PmProfile::Desktop, "4.17");
+    let (server, frames_server) = measure(PmProfile::EnterpriseServer, "5.0");
+    assert!(server > before && frames_server * 100 < frames_before * 97, "{frames_server} {frames_before}");
+    assert_eq!(measure(PmProfile::Desktop, "5.0"), (before, frames_before));
+}
+
+/// A busy CPU climbs to the turbo limit under all of the driver's algorithms, and not at once.
+#[test]
+fn busy_cpus_climb() {
+    let machine = skylake_sp();
+    let spin = load(&machine, 5, 2000);
+    let mhz = |policy: Policy, ms: u64| bzy_mhz(&machine, &checked(&machine, &spin, policy, ms * MS));
+    for (driver, no_hwp) in [("intel_pstate", false), ("intel_pstate", true), ("intel_cpufreq", false)] {
+        let governor = if driver == "intel_pstate" { "powersave" } else { "schedutil" };
+        let policy = Policy { no_hwp, ..policy("6.12", driver, governor) };
+        let (early, late) = (mhz(policy.clone(), 10), mhz(policy, 1000));
+        assert!(early < 3_000 && late > 3_400, "{driver} {no_hwp}: {early} {late}");
+    }
+}
+
+/// What a CPU that is busy half of the time needs depends on the preference.
+#[test]
+fn the_preference_counts() {
+    let machine = skylake_sp();
+    let half = load(&machine, 5, 500);
+    let mhz = |epp: &str| {
+        let policy = Policy { epp: epp.into(), ..policy("6.12", "intel_pstate", "powersave") };
+        bzy_mhz(&machine, &checked(&machine, &half, policy, 300 * MS))
+    };
+    let clocks = ["performance", "balance_performance", "192", "power"].map(mhz);
+    assert!(clocks.windows(2).all(|pair| pair[0] > pair[1] + 100), "{clocks:?}");
+    assert_eq!(mhz(""), clocks[1]);
+}
+
+/// Without HWP the P-state is 1.25 times the busy fraction of the turbo limit.
+#[test]
+fn no_hwp_follows_the_busy_fraction() {
+    let machine = skylake_sp();
+    let policy = Policy { no_hwp: true, ..policy("6.12", "intel_pstate", "powersave") };
+    let outcome = checked(&machine, &load(&machine, 5, 300), policy, 1000 * MS);
+    let mhz = bzy_mhz(&machine, &outcome);
+    // 0.3 of 2.4 GHz is 0.72 GHz of work: f = 1.25 * 3.9 * 0.72 / f has its fixed point at 1.87 GHz.
+    assert!((1_500..2_300).contains(&mhz), "{mhz}");
+}
+
+#[test]
+fn no_turbo_ends_at_the_base_clock() {
+    let machine = skylake_sp();
+    for (driver, governor) in
+        [("intel_pstate", "powersave"), ("intel_pstate", "performance"), ("intel_cpufreq", "schedutil")]
+    {
+        for no_hwp in [false, true] {
+            let policy = Policy { no_turbo: true, no_hwp, ..policy("6.12", driver, governor) };
+            let outcome = checked(&machine, &load(&machine, 5, 2000), policy, 200 * MS);
+            let highest = outcome.busy_ns_by_opp[5].iter().zip(&outcome.points[0]).rfind(|&(&ns, _)| ns > 0);
+            assert_eq!(highest.map(|(_, point)| point.khz), Some(2_400_000), "{driver} {governor} {no_hwp}");
+        }
+    }
+}
+
+/// Generic governors run in passive mode, the driver's own in active mode; what does not fit is refused.
+#[test]
+fn modes_follow_the_governor() {
+    let machine = skylake_sp();
+    let workload = load(&machine, 5, 300);
+    let outcome = |driver: &str| checked(&machine, &workload, policy("6.12", driver, "schedutil"), 100 * MS);
+    assert_eq!(outcome(""), outcome("intel_cpufreq"));
+    let error = |policy: Policy| {
+        let (workload, machine) = (workload.clone(), machine.clone());
+        let case = Case { workload, machine, policy, seed: 1, duration_ns: MS };
+        run(&case, &mut NullSink).err().map(|error| error.0).unwrap_or_default()
+    };
+    let refused = error(policy("6.12", "intel_pstate", "schedutil"));
+    assert!(refused.contains("schedutil needs driver intel_cpufreq"), "{refused}");
+    let refused = error(Policy { epp: "balanced".into(), ..policy("6.12", "", "powersave") });
+    assert!(refused.contains("balance_power"), "{refused}");
+}

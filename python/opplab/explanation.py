@@ -1,0 +1,835 @@
+"""Why a CPU had its frequency, why a task ran where it ran, why CPUs were slow: decisions in words and numbers.
+
+A run keeps no records; it is deterministic, so that it is made again with decision records on, which leaves its events
+as they were.  Each finding has a sentence and the numbers that it was made of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opplab import _opplab
+from opplab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from opplab.api import Run
+
+__all__ = ["Explanation", "Finding", "explain"]
+
+IDLE_TASK = 2**32 - 1
+NONE = 255
+# So much of a case's hash names it.
+HASH_CHARS_MIN = 6
+REQUESTED = "requested"
+RATE_LIMITED = "rate-limited"
+# Drivers whose frequencies are called P-states, P0 being the highest.
+P_STATE_DRIVERS = ("acpi-cpufreq", "intel_pstate", "intel_cpufreq", "amd-pstate", "amd_pstate", "pcc-cpufreq")
+
+TABLES = (
+    "sched_switch",
+    "sched_migrate_task",
+    "cpu_frequency",
+    "placement",
+    "sugov_decision",
+    "dbs_decision",
+    "freq_grant",
+    "placement_decision",
+    "eas_candidate",
+    "eas_energy",
+    "balance_pass",
+)
+
+AFFINE = {
+    "this-idle": "the waking CPU is idle and shares the cache",
+    "sync-alone": "the waker is alone on its CPU and about to sleep",
+    "prev-idle": "the previous CPU is idle",
+    "sync-load": "the waker's load is all there is on its CPU and leaves with it",
+    "weight": "the loads were compared",
+}
+SIBLING = {
+    "target-idle": "the target is idle",
+    "prev-idle": "the previous CPU is idle and shares the target's cache",
+    "per-cpu-kthread": "a kernel thread bound to this CPU wakes the task that waited for it",
+    "recent-idle": "the CPU that it used before the previous one is idle",
+    "capacity": "it is the CPU that fits best among those of different capacity",
+    "idle-smt": "a sibling thread of the previous CPU's core is idle",
+    "idle-core": "its whole core is idle",
+    "idle-cpu": "it is the first idle CPU that the scan of the cache met",
+    "target": "nothing idle was found, so the task queues at the target",
+}
+EAS = {
+    "no-domain": "there is no performance domain",
+    "overutilized": "some CPU is overutilised",
+    "no-utilisation": "the task uses nothing, so it stays where it was",
+    "changed": "the utilisation moved meanwhile, so it stays where it was",
+    "better-fit": "it fits there and did not where it was",
+    "less-energy": "that costs the least energy",
+    "more-capacity": "no CPU can grant its lower clamp; this one has the most capacity",
+    "prev-does-not-fit": "it does not fit where it was, and this costs the least energy of the others",
+    "stay": "no other CPU would save enough, so it stays",
+}
+SLOW = {
+    "turbo-bin": "the turbo bin for so many active cores",
+    "power-budget": "the package's power budget",
+    "thermal": "temperature",
+    "epp": "the firmware's own choice (energy-performance preference)",
+    "opp-table": "the table of operating points ends there",
+    "transition": "asked for; the kthread or the hardware was on its way",
+    "rate-limit": "the rate limit held a higher request",
+    "uclamp": "an upper clamp of utilisation",
+    "fixed-governor": "the governor never changes the frequency",
+    "sampling": "the governor's sample had not seen the load",
+    "iowait-boost-decayed": "a boost for I/O had decayed",
+    "new-task": "a new task's utilisation had yet to grow",
+    "migration": "the task came from another CPU; utilisation lagged",
+    "long-sleep": "the task's utilisation had decayed in a long sleep",
+    "ramp": "work grew faster than load tracking follows",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found.
+
+    Attributes
+    ----------
+    time_ns : int
+        When it happened.
+    kind : str
+        ``running``, ``clock``, ``frequency``, ``placement``, ``balance``, ``slow``, ...
+    text : str
+        The sentence.
+    data : dict
+        The numbers, by the names of the decision records' columns.
+    """
+
+    time_ns: int
+    kind: str
+    text: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class Explanation:
+    """Findings in the order in which they are to be read; ``str()`` gives the text."""
+
+    def __init__(self, about: dict[str, Any], findings: list[Finding]) -> None:
+        self.about = about
+        self.findings = findings
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __str__(self) -> str:
+        return "\n".join(finding.text for finding in self.findings)
+
+    def __repr__(self) -> str:
+        return f"Explanation({len(self.findings)} findings)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all of it as plain values."""
+        findings = [
+            {"time_ns": one.time_ns, "kind": one.kind, "text": one.text, "data": one.data} for one in self.findings
+        ]
+        return {**self.about, "findings": findings}
+
+    def to_json(self) -> str:
+        """Give all of it as JSON."""
+        return json.dumps(self.to_dict(), indent=2)
+
+
+def seconds(time_ns: int) -> str:
+    """Give a point in time in seconds with all its digits to the us.
+
+    Examples
+    --------
+    >>> seconds(1_234_567_890)
+    '1.234568 s'
+    """
+    return f"{time_ns / 1e9:.6f} s"
+
+
+def length(ns: float) -> str:
+    """Give a length of time in a unit that reads well.
+
+    Examples
+    --------
+    >>> length(7_200_000), length(900), length(31_000)
+    ('7.2 ms', '900 ns', '31 us')
+    """
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.4g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def mhz(khz: int) -> str:
+    """Give a frequency in MHz.
+
+    Examples
+    --------
+    >>> mhz(1_500_000), mhz(429_112)
+    ('1500 MHz', '429.112 MHz')
+    """
+    return f"{khz / 1000:.7g} MHz"
+
+
+def cpu_list(cpus: list[int]) -> str:
+    """Give CPUs as the kernel lists them.
+
+    Examples
+    --------
+    >>> cpu_list([0, 3, 4, 5])
+    'CPUs 0,3-5'
+    >>> cpu_list([2])
+    'CPU 2'
+    """
+    parts: list[str] = []
+    start = last = cpus[0]
+    for cpu in [*cpus[1:], None]:
+        if cpu is not None and cpu == last + 1:
+            last = cpu
+            continue
+        parts.append(str(start) if start == last else f"{start}-{last}")
+        if cpu is not None:
+            start = last = cpu
+    return f"CPU{'s' if len(cpus) > 1 else ''} {','.join(parts)}"
+
+
+class Records:
+    """The events and decision records of a run, and what their numbers mean."""
+
+    def __init__(self, case: _opplab.Case) -> None:
+        outcome = case.run(False)
+        self.names: list[str] = outcome["task_names"]
+        self.fingerprint = f"{outcome['fingerprint']:016x}"
+        self.end_ns: int = outcome["wall_ns"]
+        self.facts = case.facts()
+        self.tables = case.events(list(TABLES))
+        self.codes = dict(_opplab.decision_codes())
+        self.policy_of = {cpu: policy for policy in self.facts["policies"] for cpu in policy["cpus"]}
+
+    def row(self, table: str, index: int) -> dict[str, Any]:
+        """Give a row with words for codes and truth for flags."""
+        found: dict[str, Any] = {}
+        for name, values in self.tables[table].items():
+            value = int(values[index])
+            if name in self.codes:
+                found[name] = None if value == NONE else self.codes[name][value]
+            elif values.dtype == np.uint8:
+                found[name] = bool(value)
+            else:
+                found[name] = value
+        return found
+
+    def where(self, table: str, **wanted: int) -> npt.NDArray[np.intp]:
+        """Give the rows whose columns have these values, in order of time."""
+        columns = self.tables[table]
+        mask = np.ones(len(columns["time_ns"]), dtype=bool)
+        for name, value in wanted.items():
+            mask &= columns[name] == value
+        return np.flatnonzero(mask)
+
+    def until(self, table: str, rows: npt.NDArray[np.intp], time_ns: int) -> int:
+        """Give how many of the rows are at or before a point in time."""
+        return int(np.searchsorted(self.tables[table]["time_ns"][rows], time_ns, side="right"))
+
+    def task(self, index: int) -> str:
+        """Give a task's name."""
+        return "the idle task" if index == IDLE_TASK else self.names[index]
+
+    def about(self) -> dict[str, Any]:
+        """Say which run it is."""
+        named = ("machine", "workload", "kernel", "governor", "driver", "rate_limit_us")
+        return {**{name: self.facts[name] for name in named}, "fingerprint": self.fingerprint}
+
+
+# ---- frequency ----
+
+
+def _point(records: Records, cpu: int, khz: int) -> str:
+    """Name a frequency's place in the table."""
+    table: list[int] = records.policy_of[cpu]["opps_khz"]
+    if khz not in table:
+        return mhz(khz)
+    place = table.index(khz)
+    if records.facts["driver"] in P_STATE_DRIVERS:
+        return f"{mhz(khz)} (P{len(table) - 1 - place})"
+    return f"{mhz(khz)} (OPP {place + 1} of {len(table)})"
+
+
+def _utilisation(row: dict[str, Any]) -> str:
+    """Give the parts of a utilisation, and what became of their sum."""
+    cfs = "util_avg (runnable)" if row["runnable_boost"] else "util"
+    parts = [f"{cfs} {row['util_cfs']}"]
+    parts += [f"rt {row['util_rt']}"] if row["util_rt"] else []
+    parts.append(f"dl {row['util_dl']}")
+    parts += [f"irq {row['util_irq']}"] if row["util_irq"] else []
+    text = " + ".join(parts)
+    if row["iowait_boost"]:
+        text += f", iowait boost {row['iowait_boost']}"
+    if row["util_sum"] != row["util_cfs"] + row["util_rt"] + row["util_dl"]:
+        text += f" = {row['util_sum']}"
+    headroom = row["util_sum"] + row["util_sum"] // 4
+    if row["util"] == headroom:
+        return f"{text}, headroom 1.25 -> {row['util']}"
+    if row["rt_runnable"] and row["util"] >= row["max_cap"]:
+        return f"{text}, but a real-time task is runnable -> {row['util']}"
+    if row["util"] < headroom:
+        bound = f"uclamp.max {row['uclamp_max']}" if row["util"] == row["uclamp_max"] else "the capacity"
+        return f"{text}, headroom 1.25 -> {headroom}, bounded by {bound} -> {row['util']}"
+    bound = f"uclamp.min {row['uclamp_min']}" if row["util"] == row["uclamp_min"] else "the least that is granted"
+    return f"{text}, headroom 1.25 -> {headroom}, raised by {bound} -> {row['util']}"
+
+
+def _formula(records: Records, row: dict[str, Any]) -> str:
+    """Give the way from utilisation to frequency."""
+    share = "" if row["max_cap"] == 1024 else f" of capacity {row['max_cap']}"
+    raw = f"{row['raw_khz'] / 1000:.0f}"
+    return (
+        f"{_utilisation(row)}{share}; f_ref {mhz(row['ref_khz'])} -> {raw} "
+        f"-> resolved {_point(records, row['policy_cpu'], row['wanted_khz'])}"
+    )
+
+
+def _held_since(records: Records, rows: npt.NDArray[np.intp], place: int) -> int | None:
+    """Give when the request of row number `place` was first wanted, if the rate limit held it."""
+    first = None
+    for index in reversed(rows[:place]):
+        row = records.row("sugov_decision", int(index))
+        if row["outcome"] != RATE_LIMITED or row["wanted_khz"] == row["next_khz"]:
+            break
+        first = row["time_ns"]
+    return first
+
+
+def _request(records: Records, rows: npt.NDArray[np.intp], place: int) -> Finding:
+    """Explain the request of row number `place`."""
+    row = records.row("sugov_decision", int(rows[place]))
+    policy = records.policy_of[row["policy_cpu"]]["cpus"]
+    text = f"{seconds(row['time_ns'])}: CPU {row['cpu']} reported to schedutil"
+    if row["iowait"]:
+        text += " (a task that waited for I/O woke)"
+    if len(policy) > 1:
+        text += f", which serves {cpu_list(policy)}; CPU {row['deciding_cpu']} needs most"
+    text += f": {_formula(records, row)}."
+    since = _held_since(records, rows, place)
+    if since is not None:
+        row["held_ns"] = row["time_ns"] - since
+        limit = length(records.facts["rate_limit_us"] * 1000)
+        text += (
+            f" It was wanted since {seconds(since)}; the rate limit of {limit} held it for {length(row['held_ns'])}."
+        )
+    before = f"instead of {mhz(row['prev_khz'])}" if row["prev_khz"] else "as the first request"
+    return Finding(row["time_ns"], "frequency", f"{text} Requested {before}.", row)
+
+
+def _after(ns: int) -> str:
+    return f"{length(ns)} after the request" if ns else "at once"
+
+
+def _delivery(records: Records, cpu: int, asked_ns: int, until_ns: int) -> Finding | None:
+    """Explain how a request reached the hardware."""
+    policy = records.policy_of[cpu]["cpus"][0]
+    clocks = records.where("cpu_frequency", cpu=cpu)
+    place = int(np.searchsorted(records.tables["cpu_frequency"]["time_ns"][clocks], asked_ns))
+    changed = None
+    if place < len(clocks):
+        change = records.row("cpu_frequency", int(clocks[place]))
+        changed = change if change["time_ns"] <= until_ns else None
+    text, data = "", {}
+    kthread = f"sugov:{policy}"
+    if not records.facts["fast_switch"] and kthread in records.names:
+        task = records.names.index(kthread)
+        runs = records.where("sched_switch", next=task)
+        times = records.tables["sched_switch"]["time_ns"][runs]
+        first = int(np.searchsorted(times, asked_ns))
+        if first < len(runs):
+            run = records.row("sched_switch", int(runs[first]))
+            if run["time_ns"] <= until_ns:
+                data = {"kthread_cpu": run["cpu"], "kthread_ns": run["time_ns"] - asked_ns}
+                text = (
+                    f"{seconds(run['time_ns'])}: {kthread} ran on CPU {run['cpu']} in place of "
+                    f"{records.task(run['prev'])}, {_after(data['kthread_ns'])}"
+                )
+    if changed is not None:
+        data |= {"granted_khz": changed["khz"], "delay_ns": changed["time_ns"] - asked_ns}
+        head = f"{text}; the" if text else f"{seconds(changed['time_ns'])}: the"
+        text = f"{head} clock became {_point(records, cpu, changed['khz'])}, {_after(data['delay_ns'])}"
+    return Finding(asked_ns + data.get("delay_ns", 0), "delivery", text + ".", data) if text else None
+
+
+def _grant(records: Records, cpu: int, at_ns: int) -> Finding | None:
+    """Explain what the hardware held back."""
+    rows = records.where("freq_grant", policy_cpu=records.policy_of[cpu]["cpus"][0])
+    count = records.until("freq_grant", rows, at_ns)
+    if not count:
+        return None
+    row = records.row("freq_grant", int(rows[count - 1]))
+    if row["limit"] == "none":
+        return None
+    what = SLOW.get("epp" if row["limit"] == "firmware" else row["limit"], row["limit"])
+    text = (
+        f"{seconds(row['time_ns'])}: the hardware was asked for {mhz(row['requested_khz'])} "
+        f"and granted {mhz(row['granted_khz'])}: {what}."
+    )
+    return Finding(row["time_ns"], "grant", text, row)
+
+
+def _since(records: Records, rows: npt.NDArray[np.intp], start: int, end: int, at_ns: int) -> Finding | None:
+    """Explain the reports from number `start` to `end`, which changed nothing."""
+    seen = [records.row("sugov_decision", int(index)) for index in rows[start:end]]
+    if not seen:
+        return None
+    counts = Counter(row["outcome"] for row in seen)
+    words = {
+        "unchanged": "wanted the same frequency",
+        RATE_LIMITED: "came within the rate limit",
+        "held": "kept it because the CPU had not idled",
+        "cannot-update": "came from a CPU that may not change it",
+        REQUESTED: "were taken along by the kthread",
+    }
+    parts = [f"{count} {words[outcome]}" for outcome, count in counts.items()]
+    text = f"Until {seconds(at_ns)} there were {len(seen)} more reports: {', '.join(parts)}."
+    last = seen[-1]
+    if last["outcome"] == RATE_LIMITED and last["wanted_khz"] != last["next_khz"]:
+        text += (
+            f" The last one, at {seconds(last['time_ns'])}, wanted another: {_formula(records, last)}; "
+            f"the rate limit holds it for {length(last['wait_ns'])} more."
+        )
+    else:
+        text += f" The last one, at {seconds(last['time_ns'])}: {_formula(records, last)}."
+    return Finding(last["time_ns"], "reports", text, {"counts": dict(counts), "last": last})
+
+
+def _frequency(records: Records, cpu: int, at_ns: int) -> list[Finding]:
+    """Explain the clock of a CPU at a point in time."""
+    policy = records.policy_of[cpu]["cpus"][0]
+    rows = records.where("sugov_decision", policy_cpu=policy)
+    end = records.until("sugov_decision", rows, at_ns)
+    outcomes = records.tables["sugov_decision"]["outcome"][rows[:end]]
+    asked = np.flatnonzero(outcomes == records.codes["outcome"].index(REQUESTED))
+    findings: list[Finding | None] = []
+    if len(asked):
+        # A request that the kthread has not delivered yet: the one before made the clock.
+        place = int(asked[-1])
+        request = _request(records, rows, place)
+        findings += [request, _delivery(records, cpu, request.time_ns, at_ns)]
+        findings.append(_since(records, rows, place + 1, end, at_ns))
+    samples = records.where("dbs_decision", policy_cpu=policy)
+    count = records.until("dbs_decision", samples, at_ns)
+    if count:
+        row = records.row("dbs_decision", int(samples[count - 1]))
+        change = (
+            f"{mhz(row['prev_khz'])} -> {_point(records, cpu, row['next_khz'])}"
+            if row["next_khz"] != row["prev_khz"]
+            else f"it stays at {_point(records, cpu, row['next_khz'])}"
+        )
+        text = (
+            f"{seconds(row['time_ns'])}: {records.facts['governor']} took a sample: "
+            f"the busiest CPU was busy for {row['load']} % of it: {change}."
+        )
+        findings.append(Finding(row["time_ns"], "frequency", text, row))
+    if not end and not count:
+        text = (
+            f"The governor {records.facts['governor']} decided nothing until then; the clock is what it started with."
+        )
+        findings.append(Finding(0, "frequency", text))
+    findings.append(_grant(records, cpu, at_ns))
+    return [finding for finding in findings if finding is not None]
+
+
+# ---- placement ----
+
+
+def _energies(records: Records, row: dict[str, Any]) -> list[Finding]:
+    """Explain the candidates of an energy-aware placement."""
+    energies = [records.row("eas_energy", int(i)) for i in records.where("eas_energy", decision=row["decision"])]
+    without = {one["domain"]: one["energy"] for one in energies if one["dst_cpu"] < 0}
+    findings = []
+    for index in records.where("eas_candidate", decision=row["decision"]):
+        one = records.row("eas_candidate", int(index))
+        text = (
+            f"  CPU {one['cpu']}: with the task its utilisation is {one['util']} of {one['capacity']}, "
+            f"{one['spare_cap']} to spare"
+        )
+        if one["fits"] < 0:
+            text += ", but its lower clamp can not be granted"
+        with_task = next((energy for energy in energies if energy["dst_cpu"] == one["cpu"]), None)
+        base = without.get(one["domain"])
+        if with_task is not None and base is not None:
+            one |= {"energy": with_task["energy"], "energy_without": base, "max_util": with_task["max_util"]}
+            delta = with_task["energy"] - base
+            text += f"; energy of its domain {base} -> {with_task['energy']} ({delta:+d})"
+        chosen = " <- chosen" if one["cpu"] == row["cpu"] else ""
+        findings.append(Finding(row["time_ns"], "candidate", f"{text}.{chosen}", one))
+    return findings
+
+
+def _search(row: dict[str, Any]) -> str:
+    """Explain a placement without energy."""
+    text = ""
+    if row["overutilized"]:
+        text += " A CPU is overutilised, so that energy does not count."
+    if row["wake_wide"]:
+        text += " Waker and wakee wake many others (wake_wide), so that they are kept apart: the search starts"
+        text += f" at CPU {row['target']}."
+    elif row["affine_rule"] is not None:
+        text += f" wake_affine: {AFFINE[row['affine_rule']]}"
+        if row["affine_rule"] == "weight":
+            text += (
+                f" (load {row['this_load']} here, {row['prev_load']} there, the task's {row['task_load']}; "
+                f"imbalance_pct {row['imbalance_pct']})"
+            )
+        where = "pulled to the waking CPU" if row["target"] != row["prev_cpu"] else "it stays with its previous CPU"
+        text += f": {where}, so that the search starts at CPU {row['target']}."
+    else:
+        text += f" The search starts at CPU {row['target']}, where it ran last."
+    if row["sibling_rule"] is not None:
+        idle = f"{row['nr_idle']} idle CPUs in its cache" if row["nr_idle"] != 1 else "1 idle CPU in its cache"
+        text += f" select_idle_sibling ({idle}): {SIBLING[row['sibling_rule']]}: CPU {row['cpu']}."
+    return text
+
+
+def _waker(records: Records, row: dict[str, Any]) -> str:
+    if row["in_interrupt"]:
+        busy = "idle" if row["waker"] == IDLE_TASK else f"in {records.task(row['waker'])}"
+        return f"an interrupt on CPU {row['waker_cpu']} ({busy})"
+    return f"{records.task(row['waker'])} on CPU {row['waker_cpu']}"
+
+
+def _placement(records: Records, index: int) -> list[Finding]:
+    """Explain a placement at a wake-up or birth."""
+    row = records.row("placement_decision", index)
+    task = records.task(row["task"])
+    head = f"{seconds(row['time_ns'])}: {_waker(records, row)}"
+    utils = f"util_avg {row['util_avg']}, util_est {row['util_est']}"
+    if row["fork"]:
+        how = {
+            "pinned": "it may run there only, or was told to start there",
+            "idlest": "the idlest CPU of the idlest group (sched_balance_find_dst_cpu)",
+        }.get(row["rule"], row["rule"])
+        text = f"{head} started {task} ({utils}, its parent on CPU {row['prev_cpu']}) on CPU {row['cpu']}: {how}."
+        return [Finding(row["time_ns"], "placement", text, row)]
+    sync = " (sync)" if row["sync"] else ""
+    head += f" woke {task}{sync} ({utils}), last on CPU {row['prev_cpu']}."
+    simple = {
+        "pinned": f"It may run on CPU {row['cpu']} only.",
+        "custom": f"A placement policy from outside chose CPU {row['cpu']}.",
+        "deadline": f"A deadline task stays on its last CPU while that is allowed: CPU {row['cpu']}.",
+        "real-time": f"Real-time: CPU {row['cpu']}, the previous one unless a task of its priority runs there.",
+    }
+    if row["rule"] in simple:
+        return [Finding(row["time_ns"], "placement", f"{head} {simple[row['rule']]}", row)]
+    if row["rule"] == "eas":
+        candidates = _energies(records, row)
+        weighed = f" Energy-aware placement weighed {len(candidates)} CPUs:" if candidates else ""
+        first = Finding(row["time_ns"], "placement", f"{head}{weighed}", row)
+        end = f"  CPU {row['cpu']}: {EAS[row['eas_rule']]} ({row['eas_rule']})."
+        return [
+            first,
+            *candidates,
+            Finding(row["time_ns"], "choice", end, {"cpu": row["cpu"], "rule": row["eas_rule"]}),
+        ]
+    return [Finding(row["time_ns"], "placement", head + _search(row), row)]
+
+
+def _moved(records: Records, index: int) -> Finding:
+    """Explain a move by the balancer."""
+    row = records.row("placement", index)
+    task = records.task(row["task"])
+    text = f"{seconds(row['time_ns'])}: the balancer moved {task} from CPU {row['prev_cpu']} to CPU {row['cpu']}"
+    passes = [
+        records.row("balance_pass", int(one))
+        for one in records.where("balance_pass", dst_cpu=row["cpu"], src_cpu=row["prev_cpu"])
+        if records.tables["balance_pass"]["time_ns"][one] == row["time_ns"]
+    ]
+    if passes:
+        one = passes[0]
+        row["pass"] = one
+        idle = {"not-idle": "busy", "idle": "idle", "newly-idle": "about to go idle"}[one["idle"]]
+        what = {
+            "load": "of load",
+            "util": "of utilisation",
+            "task": "of tasks",
+            "misfit": "of a task that does not fit",
+        }
+        text += (
+            f": that CPU was {idle} and looked over {one['span_weight']} CPUs (level {one['level']}); "
+            f"an imbalance {what[one['migration']]} of {one['imbalance']}"
+        )
+    if row["rule"] == "misfit":
+        text += "; it was running and was pushed by the stopper"
+    return Finding(row["time_ns"], "balance", text + ".", row)
+
+
+def _arrival(records: Records, task: int, at_ns: int) -> list[Finding]:
+    """Explain the last placement of a task at or before a point in time, and moves since."""
+    placed = records.where("placement_decision", task=task)
+    count = records.until("placement_decision", placed, at_ns)
+    findings: list[Finding] = []
+    start_ns = 0
+    if count:
+        start_ns = int(records.tables["placement_decision"]["time_ns"][placed[count - 1]])
+        findings += _placement(records, int(placed[count - 1]))
+    moves = records.where("placement", task=task)
+    rules = records.codes["rule"]
+    columns = records.tables["placement"]
+    for index in moves[: records.until("placement", moves, at_ns)]:
+        if columns["time_ns"][index] >= start_ns and rules[columns["rule"][index]] in ("balance", "misfit"):
+            findings.append(_moved(records, int(index)))
+    return findings
+
+
+# ---- questions ----
+
+
+def _running(records: Records, cpu: int, at_ns: int) -> tuple[int, Finding]:
+    switches = records.where("sched_switch", cpu=cpu)
+    count = records.until("sched_switch", switches, at_ns)
+    task, since_ns = IDLE_TASK, 0
+    if count:
+        row = records.row("sched_switch", int(switches[count - 1]))
+        task, since_ns = row["next"], row["time_ns"]
+    until_ns = records.end_ns
+    if count < len(switches):
+        until_ns = int(records.tables["sched_switch"]["time_ns"][switches[count]])
+    clocks = records.where("cpu_frequency", cpu=cpu)
+    number = records.until("cpu_frequency", clocks, at_ns)
+    clock = records.row("cpu_frequency", int(clocks[number - 1]))
+    text = (
+        f"At {seconds(at_ns)} CPU {cpu} ran {records.task(task)} (from {seconds(since_ns)} to {seconds(until_ns)}) "
+        f"at {_point(records, cpu, clock['khz'])}, its clock since {seconds(clock['time_ns'])}."
+    )
+    data = {"cpu": cpu, "task": None if task == IDLE_TASK else records.task(task), "khz": clock["khz"]}
+    data |= {"since_ns": since_ns, "until_ns": until_ns, "clock_since_ns": clock["time_ns"]}
+    return task, Finding(at_ns, "running", text, data)
+
+
+def _of_cpu(records: Records, cpu: int, at_ns: int) -> list[Finding]:
+    task, running = _running(records, cpu, at_ns)
+    findings = [running, *_frequency(records, cpu, at_ns)]
+    if task != IDLE_TASK:
+        findings += _arrival(records, task, at_ns)
+    return findings
+
+
+def _of_task(records: Records, task: int, at_ns: int | None) -> list[Finding]:
+    name = records.task(task)
+    placed = records.where("placement", task=task)
+    columns = records.tables["placement"]
+    rules = Counter(records.codes["rule"][code] for code in columns["rule"][placed])
+    cpus = Counter(columns["cpu"][placed].tolist())
+    findings = []
+    if len(placed):
+        by_rule = ", ".join(f"{count} by {rule}" for rule, count in rules.most_common())
+        by_cpu = ", ".join(f"{count} on CPU {cpu}" for cpu, count in sorted(cpus.items()))
+        text = f"{name} was placed {len(placed)} times: {by_rule}; {by_cpu}."
+        data = {"rules": dict(rules), "cpus": {str(cpu): count for cpu, count in sorted(cpus.items())}}
+        findings.append(Finding(0, "summary", text, data))
+    at_ns = records.end_ns if at_ns is None else at_ns
+    arrival = _arrival(records, task, at_ns)
+    findings += arrival
+    if not arrival:
+        findings.append(Finding(at_ns, "placement", f"{name} was not placed until {seconds(at_ns)}."))
+    cpu = next((one.data["cpu"] for one in reversed(arrival) if one.kind in ("placement", "balance")), None)
+    if cpu is not None:
+        findings.append(_running(records, cpu, at_ns)[1])
+        findings += _frequency(records, cpu, at_ns)
+    return findings
+
+
+def _why_slow(case: _opplab.Case) -> Explanation:
+    outcome, rows = case.why_slow()
+    names: list[str] = outcome["task_names"]
+    busy_ns = sum(sum(times) for times in outcome["busy_ns_by_opp"])
+    energy_fj = sum(outcome["cluster_energy_fj"])
+    sums: dict[str, dict[str, Any]] = {}
+    for cpu, task, reason, khz, slow_ns, lost_ns, fj in rows:
+        entry = sums.setdefault(
+            reason,
+            {"slow_ns": 0, "lost_ns": 0, "energy_fj": 0, "tasks": Counter(), "cpus": Counter(), "khz": Counter()},
+        )
+        entry["slow_ns"] += slow_ns
+        entry["lost_ns"] += lost_ns
+        entry["energy_fj"] += fj
+        entry["tasks"][names[task]] += slow_ns
+        entry["cpus"][cpu] += slow_ns
+        entry["khz"][khz] += slow_ns
+    slow_ns = sum(entry["slow_ns"] for entry in sums.values())
+    lost_ns = sum(entry["lost_ns"] for entry in sums.values())
+    facts = case.facts()
+    share = 100 * slow_ns / busy_ns if busy_ns else 0.0
+    missed = f"{outcome['missed_activations']} of {outcome['activations']} activations were missed"
+    text = (
+        f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
+        f"{share:.1f} % of it at a lower clock than their tasks needed; that took {length(lost_ns)} longer. {missed}."
+    )
+    totals = {"busy_ns": busy_ns, "slow_ns": slow_ns, "lost_ns": lost_ns, "missed": outcome["missed_activations"]}
+    findings = [Finding(0, "summary", text, totals)]
+    for reason, entry in sorted(sums.items(), key=lambda item: -item[1]["lost_ns"]):
+        of_busy = 100 * entry["slow_ns"] / busy_ns
+        of_energy = 100 * entry["energy_fj"] / energy_fj if energy_fj else 0.0
+        tasks = ", ".join(name for name, _ in entry["tasks"].most_common(3))
+        more = f" and {len(entry['tasks']) - 3} more" if len(entry["tasks"]) > 3 else ""
+        line = (
+            f"{reason}: {SLOW[reason]}: {length(entry['slow_ns'])} ({of_busy:.1f} % of the busy time), "
+            f"{length(entry['lost_ns'])} lost, {of_energy:.1f} % of the CPUs' energy; {tasks}{more} "
+            f"on {cpu_list(sorted(entry['cpus']))}, mostly at {mhz(entry['khz'].most_common(1)[0][0])}."
+        )
+        data = {
+            "reason": reason,
+            "slow_ns": entry["slow_ns"],
+            "lost_ns": entry["lost_ns"],
+            "energy_j": entry["energy_fj"] / 1e15,
+            "busy_share_pct": of_busy,
+            "energy_share_pct": of_energy,
+            "tasks_ns": dict(entry["tasks"].most_common()),
+            "cpus_ns": {str(cpu): ns for cpu, ns in sorted(entry["cpus"].items())},
+            "khz_ns": {str(khz): ns for khz, ns in sorted(entry["khz"].items())},
+        }
+        findings.append(Finding(0, "slow", line, data))
+    about = {name: facts[name] for name in ("machine", "workload", "kernel", "governor", "driver", "rate_limit_us")}
+    return Explanation({**about, "fingerprint": f"{outcome['fingerprint']:016x}"}, findings)
+
+
+def explain(
+    run: Run | _opplab.Case | str | Path,
+    *,
+    cpu: int | None = None,
+    task: str | int | None = None,
+    at: float | None = None,
+    why_slow: bool = False,
+) -> Explanation:
+    """Explain the decisions of a run.
+
+    Parameters
+    ----------
+    run : Run, str or Path
+        A run, or what `opplab explain` takes: a case's JSON file, a results folder, ``EXPERIMENT:CASE``.
+    cpu : int, optional
+        Why this CPU ran what it ran at that clock.
+    task : str or int, optional
+        Why this task ran where it ran; its name or its index.
+    at : float, optional
+        The point in time, in seconds; for a CPU the middle of the run, for a task its end, if it is not given.
+    why_slow : bool
+        Why CPUs ran below what their tasks needed, over the whole run.
+
+    Returns
+    -------
+    Explanation
+        ``str()`` of it is the text; it iterates over `Finding`.
+
+    Examples
+    --------
+    >>> import opplab
+    >>> run = opplab.simulate(
+    ...     opplab.Machine.load("juno-r2"),
+    ...     opplab.Workload.periodic(3, run_us=1600, period_us=16000),
+    ...     opplab.Policy(),
+    ...     seconds=0.2,
+    ... )
+    >>> why = opplab.explain(run, task="periodic1", at=0.1)
+    >>> sorted({finding.kind for finding in why} & {"summary", "placement", "candidate", "choice"})
+    ['candidate', 'choice', 'placement', 'summary']
+    """
+    if sum((cpu is not None, task is not None, why_slow)) != 1:
+        raise InputError("ask about one thing: a CPU, a task, or why CPUs were slow")
+    case = _case_of(run)
+    if why_slow:
+        return _why_slow(case)
+    records = Records(case)
+    at_ns = None if at is None else round(at * 1e9)
+    if at_ns is not None and not 0 <= at_ns <= records.end_ns:
+        raise InputError(f"{at:g} s is not within the run, which ends at {seconds(records.end_ns)}")
+    if cpu is not None:
+        if cpu not in records.policy_of:
+            raise InputError(f"there is no CPU {cpu}; the machine has CPUs 0 to {len(records.policy_of) - 1}")
+        return Explanation(records.about(), _of_cpu(records, cpu, records.end_ns // 2 if at_ns is None else at_ns))
+    return Explanation(records.about(), _of_task(records, _task_of(records, task), at_ns))
+
+
+def _task_of(records: Records, task: str | int | None) -> int:
+    from opplab.catalog import nearest
+
+    if isinstance(task, int):
+        if not 0 <= task < len(records.names):
+            raise InputError(f"there is no task {task}; the run has tasks 0 to {len(records.names) - 1}")
+        return task
+    if task in records.names:
+        return records.names.index(str(task))
+    # rt-app appends a number to a task's name.
+    instances = [index for index, name in enumerate(records.names) if name.rpartition("-")[0] == task]
+    if len(instances) == 1:
+        return instances[0]
+    raise InputError(f"unknown task `{task}`{nearest(str(task), sorted(set(records.names)))}")
+
+
+# ---- what is explained ----
+
+
+def _case_of(run: Run | _opplab.Case | str | Path) -> _opplab.Case:
+    if isinstance(run, _opplab.Case):
+        return run
+    if isinstance(run, str | Path):
+        return find_case(str(run))
+    return run._inner
+
+
+def find_case(target: str) -> _opplab.Case:
+    """Find the case that words name.
+
+    Parameters
+    ----------
+    target : str
+        A case's JSON file; the results folder of a single case; ``EXPERIMENT:CASE`` or ``FOLDER:CASE``, where CASE is
+        a part of the case's label, its hash or the beginning of it, or its number from 0.
+    """
+    path = Path(target)
+    if path.is_file() and path.suffix == ".json":
+        from opplab.catalog import read_text
+
+        return _opplab.Case.from_json(read_text(path, "a case"))
+    if (path / "case.json").is_file():
+        return find_case(str(path / "case.json"))
+    where, colon, which = target.rpartition(":")
+    if not colon:
+        where, which = target, ""
+    name = where
+    if Path(where).is_dir():
+        from opplab.store import Store
+
+        name = Store(where).manifest()["experiment"]
+        if not name:
+            raise InputError(f"failed to explain {where}: the folder has no case.json (it was made by another version)")
+    from opplab.experiments import Experiment
+
+    experiment = Experiment.load(name)
+    labels = [case.label for case in experiment.cases]
+    found = [case for case in experiment.cases if which == case.label]
+    if not found and which.isdecimal() and int(which) < len(experiment.cases):
+        found = [experiment.cases[int(which)]]
+    if not found and len(which) >= HASH_CHARS_MIN:
+        found = [case for case in experiment.cases if case.hash.startswith(which)]
+    if not found and which:
+        words = which.split()
+        found = [case for case in experiment.cases if all(word in case.label.split() for word in words)]
+    if len(found) != 1:
+        some = "; ".join(f"`{label}`" for label in ([case.label for case in found] or labels)[:4])
+        what = f"{len(found)} cases are" if found else "no case is"
+        told = f"{what} called `{which}`" if which else "say which case"
+        raise InputError(f"{told}: write {where}:CASE with one of {len(found) or len(labels)} labels, such as {some}")
+    return _opplab.Case.from_json(found[0].json)

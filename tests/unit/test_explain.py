@@ -1,0 +1,259 @@
+"""`opplab explain` and policies written in Python."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from conftest import rtapp
+
+import opplab
+from opplab import explanation
+from opplab.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(list(args))
+    shown = capsys.readouterr()
+    return int(ended.value.code or 0), shown.out, shown.err
+
+
+def simulate(tasks: int = 4, run_us: int = 1600, **policy: Any) -> opplab.Run:
+    machine = opplab.Machine.load("juno-r2")
+    workload = opplab.Workload.periodic(tasks, run_us=run_us, period_us=16000)
+    return opplab.simulate(machine, workload, opplab.Policy(**policy), seconds=0.3)
+
+
+@pytest.fixture(scope="module")
+def juno() -> opplab.Run:
+    return simulate(8)
+
+
+def test_records_are_tables(juno: opplab.Run) -> None:
+    tables = juno.events("placement_decision", "sugov_decision", "placement")
+    decisions, events = tables["placement_decision"], tables["placement"]
+    woken = decisions.filter(pl.col("fork") == 0)
+    moves = events.filter(~pl.col("rule").is_in([5, 6]))
+    assert woken.select("time_ns", "task", "prev_cpu", "cpu", "rule").equals(
+        moves.select("time_ns", "task", "prev_cpu", "cpu", "rule")
+    )
+    with pytest.raises(opplab.InputError, match="did you mean `sugov_decision`"):
+        juno.events("sugov_decisions")
+
+
+def test_a_cpu(juno: opplab.Run) -> None:
+    """The sentences hold the numbers of the records, and the last request made the clock."""
+    requests = juno.events("sugov_decision").filter(pl.col("outcome") == 4)
+    clocks = juno.events("cpu_frequency")
+    for request in requests.filter(pl.col("time_ns") > 20_000_000).head(5).to_dicts():
+        cpu, at_ns = request["policy_cpu"], request["time_ns"] + 1_900_000
+        found = opplab.explain(juno, cpu=cpu, at=at_ns / 1e9)
+        (told,) = [one for one in found if one.kind == "frequency"]
+        later = requests.filter((pl.col("policy_cpu") == cpu) & (pl.col("time_ns") <= at_ns))
+        assert told.data["time_ns"] == later["time_ns"].max()
+        row = later.tail(1).to_dicts()[0]
+        assert f"headroom 1.25 -> {row['util']}" in told.text
+        assert f"-> resolved {row['wanted_khz'] // 1000} MHz" in told.text
+        (running,) = [one for one in found if one.kind == "running"]
+        clock = clocks.filter((pl.col("cpu") == cpu) & (pl.col("time_ns") <= at_ns))["khz"][-1]
+        assert running.data["khz"] == clock
+
+
+def test_the_rate_limit_is_told() -> None:
+    """A request that came late says since when it was wanted."""
+    run = simulate(10, 3000, tunables={"rate_limit_us": "9000"})
+    rows = run.events("sugov_decision").filter(pl.col("policy_cpu") == 0).to_dicts()
+    for before, row in itertools.pairwise(rows):
+        if row["outcome"] == 4 and before["outcome"] == 1 and before["wanted_khz"] != before["next_khz"]:
+            break
+    found = opplab.explain(run, cpu=0, at=(row["time_ns"] + 1) / 1e9)
+    (told,) = [one for one in found if one.kind == "frequency"]
+    assert "the rate limit of 9 ms held it for" in told.text
+    # The limit, and at most a tick until the next report.
+    assert 0 < told.data["held_ns"] < 13_000_000
+
+
+def test_a_task_by_energy(juno: opplab.Run) -> None:
+    """The chosen CPU is the candidate with the least added energy where that is the rule."""
+    decisions = juno.events("placement_decision")
+    codes = dict(opplab._opplab.decision_codes())
+    chosen = decisions.filter(pl.col("eas_rule") == codes["eas_rule"].index("less-energy")).to_dicts()
+    assert chosen
+    for row in chosen[:5]:
+        found = opplab.explain(juno, task=row["task"], at=row["time_ns"] / 1e9)
+        deltas = {
+            one.data["cpu"]: one.data["energy"] - one.data["energy_without"] for one in found if one.kind == "candidate"
+        }
+        (choice,) = [one for one in found if one.kind == "choice"]
+        assert choice.data == {"cpu": row["cpu"], "rule": "less-energy"}
+        assert min(deltas, key=lambda cpu: deltas[cpu]) == row["cpu"]
+        assert "costs the least energy" in choice.text
+
+
+def test_a_task_without_energy() -> None:
+    run = simulate(8, 3000, eas=False)
+    found = opplab.explain(run, task=run.tasks[2])
+    (told,) = [one for one in found if one.kind == "placement"]
+    assert "select_idle_sibling" in told.text
+    assert {one.kind for one in found} >= {"summary", "placement", "running"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ({"governor": "ondemand"}, "ondemand took a sample: the busiest CPU was busy for"),
+        ({"governor": "performance"}, "The governor performance decided nothing"),
+        ({"driver": "cppc_cpufreq", "energy_model": "artificial"}, "f_ref"),
+    ],
+)
+def test_other_governors_and_drivers(policy: dict[str, Any], words: str) -> None:
+    assert words in str(opplab.explain(simulate(**policy), cpu=1, at=0.25))
+
+
+def test_why_slow() -> None:
+    """The time of powersave is lost to the governor; schedutil's is made of other reasons and sums up."""
+    found = opplab.explain(simulate(4, 4000, governor="powersave"), why_slow=True)
+    (slow,) = [one for one in found if one.kind == "slow"]
+    assert slow.data["reason"] == "fixed-governor"
+    assert 0 < slow.data["lost_ns"] < slow.data["slow_ns"]
+    assert 0 < slow.data["energy_share_pct"] <= 100
+    found = opplab.explain(simulate(4, 4000, tunables={"rate_limit_us": "20000"}), why_slow=True)
+    rows = {one.data["reason"]: one.data for one in found if one.kind == "slow"}
+    assert "rate-limit" in rows
+    assert set(rows) <= set(explanation.SLOW)
+    assert sum(row["slow_ns"] for row in rows.values()) == found.findings[0].data["slow_ns"]
+    assert opplab.explain(simulate(governor="performance"), why_slow=True).findings[0].data["slow_ns"] == 0
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    workload = tmp_path / "w.json"
+    workload.write_text(rtapp(3, 2000))
+    out = str(tmp_path / "out")
+    made = ("--machine", "juno-r2", "--workload", str(workload), "--seconds", "0.2", "-o", out)
+    code, _, _ = run(capsys, "run", *made)
+    assert code == 0
+    code, text, _ = run(capsys, "explain", out, "--cpu", "1", "--at", "100ms")
+    assert code == 0
+    assert "At 0.100000 s CPU 1 ran" in text
+    assert "f_ref 1200 MHz" in text
+    code, text, _ = run(capsys, "explain", f"{out}/case.json", "--task", "task1", "--format", "json")
+    data = json.loads(text)
+    assert code == 0
+    assert data["machine"] == "juno-r2"
+    assert data["findings"][0]["kind"] == "summary"
+    code, text, _ = run(capsys, "explain", "juno-eas:EAS tasks=10 homogeneous #0", "--why-slow")
+    assert code == 2
+    code, text, _ = run(
+        capsys, "explain", "juno-eas:EAS juno-energy-homogeneous tasks=10 #0", "--task", "task3", "--at", "1s"
+    )
+    assert code == 0
+    assert "Energy-aware placement weighed" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((), "give one of --cpu, --task and --why-slow"),
+        (("--cpu", "1", "--why-slow"), "give one of"),
+        (("--cpu", "6"), "there is no CPU 6"),
+        (("--cpu", "1", "--at", "soon"), "is no point in time"),
+        (("--cpu", "1", "--at", "40s"), "not within the run"),
+        (("--task", "taks3"), "did you mean `task3`"),
+    ],
+)
+def test_bad_questions(args: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = run(capsys, "explain", "juno-eas:0", *args)
+    assert code == 2
+    assert words in error
+
+
+def test_bad_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for target, words in (
+        ("juno-eas", "say which case"),
+        ("juno-eas:nothing", "no case is called"),
+        ("juno-es:1", "did you mean `juno-eas`"),
+        (str(tmp_path), "no results folder"),
+    ):
+        code, _, error = run(capsys, "explain", target, "--why-slow")
+        assert code == 2
+        assert words in error
+
+
+class Schedutil(opplab.Governor):
+    """schedutil's formula since v6.8, with its rate limit."""
+
+    def __init__(self) -> None:
+        self.last_ns: int | None = None
+
+    def update(self, facts: opplab.policies.GovernorFacts) -> int | None:
+        if self.last_ns is not None and facts.time_ns - self.last_ns < facts.rate_limit_us * 1000:
+            return None
+        perf = 0
+        for cpu in facts.cpus:
+            util = min(cpu.util_cfs_boost + cpu.util_rt + cpu.util_dl, cpu.capacity)
+            perf = max(perf, min(util + util // 4, cpu.capacity))
+        capacity = next(cpu.capacity for cpu in facts.cpus if cpu.cpu == facts.cpu)
+        raw = facts.freq_ref_khz * perf // capacity
+        khz = next((khz for khz in facts.table_khz if khz >= raw), facts.max_khz)
+        if khz != facts.requested_khz:
+            self.last_ns = facts.time_ns
+        return khz
+
+
+def test_a_governor_in_python_decides_as_ours() -> None:
+    machine = opplab.Machine.load("juno-r2")
+    workload = opplab.Workload.periodic(10, run_us=1600, period_us=16000)
+    ours = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.4)
+    theirs = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.4, governor=Schedutil())
+    assert theirs.events("cpu_frequency").equals(ours.events("cpu_frequency"))
+    assert theirs.events("cpu_frequency").height > 50
+    assert theirs.fingerprint == ours.fingerprint
+
+
+class Pack(opplab.Placement):
+    """All tasks on CPU 4."""
+
+    def select(self, facts: opplab.policies.PlacementFacts) -> int | None:
+        return 4 if facts.cpus[4].allowed else None
+
+
+class Broken(opplab.Governor):
+    def update(self, facts: opplab.policies.GovernorFacts) -> int | None:
+        return [1, 2][facts.cpu + 7]
+
+
+class Wrong(opplab.Placement):
+    def select(self, facts: opplab.policies.PlacementFacts) -> Any:
+        return 1.5
+
+
+def test_a_placement_in_python() -> None:
+    machine = opplab.Machine.load("juno-r2")
+    workload = opplab.Workload.periodic(2, run_us=800, period_us=16000)
+    run = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.2, placement=Pack(), check=True)
+    woken = run.events("placement").filter((pl.col("rule") != 8) & ~pl.col("rule").is_in([5, 6]))
+    assert woken["cpu"].unique().to_list() == [4]
+    assert "A placement policy from outside chose CPU 4" in str(opplab.explain(run, task="periodic0"))
+
+
+@pytest.mark.parametrize(
+    ("policies", "words"),
+    [
+        (
+            {"governor": Broken()},
+            r"Broken.update failed: IndexError: list index out of range \(.*test_explain.py:\d+\)",
+        ),
+        ({"governor": opplab.Governor()}, "Governor has no method `update`"),
+        ({"placement": Wrong()}, "Wrong.select failed: .*it must give the number of a CPU or None, not 1.5"),
+    ],
+)
+def test_mistakes_in_python_are_one_line(policies: dict[str, Any], words: str) -> None:
+    machine = opplab.Machine.load("juno-r2")
+    workload = opplab.Workload.periodic(2, run_us=800, period_us=16000)
+    with pytest.raises(opplab.CaseError, match=words) as raised:
+        opplab.simulate(machine, workload, opplab.Policy(), seconds=0.1, **policies)
+    assert "\n" not in str(raised.value)
+    assert raised.value.__cause__ is not None
