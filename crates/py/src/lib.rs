@@ -41,6 +41,8 @@ mod _opplab {
         machine::PyMachine,
         names::benchmarks,
         names::{decision_codes, names},
+        names::decision_codes,
+        names::names,
         replay::{agree_recording, replay_trace, trace_to_rtapp},
         signals::trace_signals,
         tracefile::{PyTrace, trace_info},
