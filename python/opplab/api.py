@@ -233,8 +233,11 @@ class Run:
     Only counters are kept; events are made by running the case again, which gives the same events.
     """
 
-    def __init__(self, case: Case, inner: _opplab.Case, outcome: dict[str, Any]) -> None:
+    def __init__(
+        self, case: Case, inner: _opplab.Case, outcome: dict[str, Any], machine: Machine | None = None
+    ) -> None:
         self._case = case
+        self._machine = machine
         self._inner = inner
         self.outcome = outcome
 
@@ -326,6 +329,17 @@ class Run:
         """Write the run as a trace for https://ui.perfetto.dev."""
         Path(path).write_bytes(self._inner.trace("perfetto"))
 
+    def view(self, path: str | Path) -> Path:
+        """Write the run as one HTML page: a time line of each CPU, its frequency, utilisation and power."""
+        from tempfile import TemporaryDirectory
+
+        from opplab.traces import Trace
+
+        with TemporaryDirectory() as folder:
+            trace = Path(folder) / "run.dat"
+            self.to_trace(trace)
+            return Trace(trace).view(path, self._machine, title=self._case.label)
+
     def to_trace(self, path: str | Path) -> None:
         """Write the run as a kernel trace.
 
@@ -408,7 +422,7 @@ def simulate(
     inner = build_case(machine, workload, policy, seconds=seconds, seed=seed)
     if governor is not None or placement is not None:
         inner = inner.with_policies(governor, placement)
-    return Run(Case.of(inner), inner, inner.run(check))
+    return Run(Case.of(inner), inner, inner.run(check), machine)
 
 
 def build_case(

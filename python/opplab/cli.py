@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("opplab.cli_compare", "Compare runs: mmtests trees, result stores, published tables."),
     "meter": ("opplab.cli_meter", "Show what a meter shows of a case: rails, RAPL, turbostat, a battery gauge."),
     "trace": ("opplab.cli_trace", "Look into recorded traces; their signals; other forms; a view."),
+    "replay": ("opplab.cli_replay", "Replay a trace under another policy: energy, frequency, latency."),
     "host": ("opplab.cli_host", "Look at a live Linux: show, observe, affinity, govern, record."),
     "verify": ("opplab.cli_verify", "Prove the build: replay golden vectors from the real kernel."),
 }

@@ -30,8 +30,8 @@ def command(
 ) -> None:
     """Explain the decisions of a run in words and numbers.
 
-    TARGET is a case's JSON file, the results folder of a single case, or EXPERIMENT:CASE (or FOLDER:CASE) with a part
-    of the case's label, its hash or its number.  Runs are deterministic: the case is run again with records on.
+    TARGET is a case's JSON file, the results folder of a single case, or EXPERIMENT:CASE (or FOLDER:CASE) with words
+    of the case's label and its machine, its hash or its number.  Runs are deterministic: the case is run again with records on.
     """
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise click.UsageError("give one of --cpu, --task and --why-slow")

@@ -37,8 +37,10 @@ P_STATE_DRIVERS = ("acpi-cpufreq", "intel_pstate", "intel_cpufreq", "amd-pstate"
 
 TABLES = (
     "sched_switch",
+    "sched_waking",
     "sched_migrate_task",
     "cpu_frequency",
+    "cpu_idle",
     "placement",
     "sugov_decision",
     "dbs_decision",
@@ -219,6 +221,7 @@ class Records:
         self.facts = case.facts()
         self.tables = case.events(list(TABLES))
         self.codes = dict(_opplab.decision_codes())
+        self.idle_states = {cpu: cluster["idle_states"] for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
         self.policy_of = {cpu: policy for policy in self.facts["policies"] for cpu in policy["cpus"]}
 
     def row(self, table: str, index: int) -> dict[str, Any]:
@@ -402,7 +405,8 @@ def _since(records: Records, rows: npt.NDArray[np.intp], start: int, end: int, a
         REQUESTED: "were taken along by the kthread",
     }
     parts = [f"{count} {words[outcome]}" for outcome, count in counts.items()]
-    text = f"Until {seconds(at_ns)} there were {len(seen)} more reports: {', '.join(parts)}."
+    reports = "was 1 more report" if len(seen) == 1 else f"were {len(seen)} more reports"
+    text = f"Until {seconds(at_ns)} there {reports}: {', '.join(parts)}."
     last = seen[-1]
     if last["outcome"] == RATE_LIMITED and last["wanted_khz"] != last["next_khz"]:
         text += (
@@ -535,7 +539,8 @@ def _placement(records: Records, index: int) -> list[Finding]:
         return [Finding(row["time_ns"], "placement", f"{head} {simple[row['rule']]}", row)]
     if row["rule"] == "eas":
         candidates = _energies(records, row)
-        weighed = f" Energy-aware placement weighed {len(candidates)} CPUs:" if candidates else ""
+        many = "1 CPU" if len(candidates) == 1 else f"{len(candidates)} CPUs"
+        weighed = f" Energy-aware placement weighed {many}:" if candidates else ""
         first = Finding(row["time_ns"], "placement", f"{head}{weighed}", row)
         end = f"  CPU {row['cpu']}: {EAS[row['eas_rule']]} ({row['eas_rule']})."
         return [
@@ -544,6 +549,53 @@ def _placement(records: Records, index: int) -> list[Finding]:
             Finding(row["time_ns"], "choice", end, {"cpu": row["cpu"], "rule": row["eas_rule"]}),
         ]
     return [Finding(row["time_ns"], "placement", head + _search(row), row)]
+
+
+def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -> Finding | None:
+    """Explain how long a woken task took to run, and why."""
+    runs = records.where("sched_switch", cpu=cpu, next=task)
+    place = int(np.searchsorted(records.tables["sched_switch"]["time_ns"][runs], woken_ns))
+    if place == len(runs):
+        return None
+    run = records.row("sched_switch", int(runs[place]))
+    if run["time_ns"] > max(at_ns, woken_ns):
+        return None
+    name, latency_ns = records.task(task), run["time_ns"] - woken_ns
+    data = {"cpu": cpu, "start_ns": run["time_ns"], "latency_ns": latency_ns}
+    before = records.where("sched_switch", cpu=cpu)
+    count = int(np.searchsorted(records.tables["sched_switch"]["time_ns"][before], woken_ns))
+    running = records.row("sched_switch", int(before[count - 1]))["next"] if count else IDLE_TASK
+    idles = records.where("cpu_idle", cpu=cpu)
+    entered = int(np.searchsorted(records.tables["cpu_idle"]["time_ns"][idles], woken_ns, side="right"))
+    state = records.row("cpu_idle", int(idles[entered - 1]))["state"] if entered else -1
+    after = f"{length(latency_ns)} after the wake-up" if latency_ns else "at once"
+    if running == IDLE_TASK and state >= 0:
+        names = records.idle_states[cpu]
+        data["idle_state"] = names[state] if state < len(names) else str(state)
+        text = f"CPU {cpu} was in idle state {data['idle_state']}; {name} ran from {seconds(run['time_ns'])}, {after}."
+    elif running == IDLE_TASK:
+        text = f"CPU {cpu} was awake without a task; {name} ran from {seconds(run['time_ns'])}, {after}."
+    else:
+        data["running"] = records.task(running)
+        how = "preempted it" if run["prev_state"] == 0 and latency_ns == 0 else "had its turn"
+        text = f"CPU {cpu} ran {records.task(running)}; {name} {how} at {seconds(run['time_ns'])}, {after}."
+    return Finding(run["time_ns"], "start", text, data)
+
+
+def _delayed(records: Records, task: int, placed_ns: int, at_ns: int) -> Finding | None:
+    """Explain a wake-up that found the task still queued."""
+    wakings = records.where("sched_waking", task=task)
+    count = records.until("sched_waking", wakings, at_ns)
+    if not count:
+        return None
+    row = records.row("sched_waking", int(wakings[count - 1]))
+    if row["time_ns"] <= placed_ns:
+        return None
+    text = (
+        f"{seconds(row['time_ns'])}: {records.task(task)} was woken from CPU {row['cpu']} while it was still queued on "
+        f"CPU {row['target_cpu']}: its dequeue had been delayed (it slept with negative lag), so that it stays there."
+    )
+    return Finding(row["time_ns"], "placement", text, {**row, "cpu": row["target_cpu"], "waker_cpu": row["cpu"]})
 
 
 def _moved(records: Records, index: int) -> Finding:
@@ -584,6 +636,9 @@ def _arrival(records: Records, task: int, at_ns: int) -> list[Finding]:
     if count:
         start_ns = int(records.tables["placement_decision"]["time_ns"][placed[count - 1]])
         findings += _placement(records, int(placed[count - 1]))
+        cpu = int(records.tables["placement_decision"]["cpu"][placed[count - 1]])
+        findings += [one for one in [_started(records, task, cpu, start_ns, at_ns)] if one is not None]
+        findings += [one for one in [_delayed(records, task, start_ns, at_ns)] if one is not None]
     moves = records.where("placement", task=task)
     rules = records.codes["rule"]
     columns = records.tables["placement"]
@@ -796,7 +851,8 @@ def find_case(target: str) -> _opplab.Case:
     ----------
     target : str
         A case's JSON file; the results folder of a single case; ``EXPERIMENT:CASE`` or ``FOLDER:CASE``, where CASE is
-        a part of the case's label, its hash or the beginning of it, or its number from 0.
+        a part of the case's label (words in any order, the machine's name among them), its hash or the beginning of
+        it, or its number from 0.
     """
     path = Path(target)
     if path.is_file() and path.suffix == ".json":
@@ -826,7 +882,9 @@ def find_case(target: str) -> _opplab.Case:
         found = [case for case in experiment.cases if case.hash.startswith(which)]
     if not found and which:
         words = which.split()
-        found = [case for case in experiment.cases if all(word in case.label.split() for word in words)]
+        found = [
+            case for case in experiment.cases if all(word in [case.machine, *case.label.split()] for word in words)
+        ]
     if len(found) != 1:
         some = "; ".join(f"`{label}`" for label in ([case.label for case in found] or labels)[:4])
         what = f"{len(found)} cases are" if found else "no case is"

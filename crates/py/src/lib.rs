@@ -15,7 +15,9 @@ mod machine;
 mod meter;
 mod names;
 mod policies;
+mod replay;
 mod run;
+mod signals;
 mod simtrace;
 mod stats;
 mod tracefile;
@@ -38,8 +40,9 @@ mod _opplab {
         kernel::bindings,
         machine::PyMachine,
         names::benchmarks,
-        names::decision_codes,
-        names::names,
+        names::{decision_codes, names},
+        replay::{agree_recording, replay_trace, trace_to_rtapp},
+        signals::trace_signals,
         tracefile::{PyTrace, trace_info},
         traces::{find_recordings, verify_recording},
         verify::{families, find_vectors, verify_file},

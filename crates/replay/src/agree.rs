@@ -10,7 +10,7 @@ use opplab_sim::{Case, run_from};
 
 use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
-use crate::measure::{Measured, PolicyTimes, distance_per_100k, measure, shares_per_100k};
+use crate::measure::{Measured, alike, distance_per_100k, measure, shares_per_100k};
 use crate::recover::{Recording, recover};
 use crate::setup::Setup;
 
@@ -235,19 +235,6 @@ pub fn compare(recorded: &Measured, simulated: &Measured, names: &[String], rows
     }
     rows.push(Row::count("latency_ns", "p50".into(), recorded.latency_ns(50), simulated.latency_ns(50)));
     rows.push(Row::count("latency_ns", "p95".into(), recorded.latency_ns(95), simulated.latency_ns(95)));
-}
-
-/// The policies, those of one kind of CPU in the order of their mean frequency: which of several equal CPUs a task finds idle
-/// first is chance.
-fn alike(measured: &Measured) -> Vec<&PolicyTimes> {
-    let mut policies: Vec<&PolicyTimes> = measured.policies.iter().collect();
-    let mut start = 0;
-    while start < policies.len() {
-        let (kind, first) = (&policies[start].freq_khz, start);
-        start += policies[start..].iter().take_while(|policy| policy.freq_khz == *kind).count();
-        policies[first..start].sort_by_key(|policy| policy.mean_khz());
-    }
-    policies
 }
 
 impl Row {

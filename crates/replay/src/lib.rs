@@ -17,6 +17,8 @@ pub mod measure;
 pub mod open;
 pub mod recover;
 pub mod replay;
+pub mod report;
+pub mod rtapp;
 pub mod setup;
 
 use std::path::PathBuf;

@@ -304,6 +304,19 @@ impl Measured {
     }
 }
 
+/// The policies, those of one kind of CPU in the order of their mean frequency: which of several equal CPUs a task finds idle
+/// first is chance.
+pub fn alike(measured: &Measured) -> Vec<&PolicyTimes> {
+    let mut policies: Vec<&PolicyTimes> = measured.policies.iter().collect();
+    let mut start = 0;
+    while start < policies.len() {
+        let (kind, first) = (&policies[start].freq_khz, start);
+        start += policies[start..].iter().take_while(|policy| policy.freq_khz == *kind).count();
+        policies[first..start].sort_by_key(|policy| policy.mean_khz());
+    }
+    policies
+}
+
 /// Shares of `parts` in parts of 100 000; all 0 if there is nothing.
 pub fn shares_per_100k(parts: &[u64]) -> Vec<u64> {
     let total: u128 = parts.iter().map(|&part| u128::from(part)).sum();

@@ -4,12 +4,14 @@
 //! the recorded events; its requests replace the recorded frequencies. What a lower frequency would have delayed is not
 //! delayed: that is the closed loop's question.
 
+use std::collections::BTreeSet;
+
 use opplab_kernel::cpufreq::conservative::{Conservative, ConservativeTunables};
 use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, default_sampling_rate_us, min_sampling_interval_us};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables};
 use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
+    CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
 };
 use opplab_kernel::pelt::HalfLife32;
 use opplab_kernel::profile::{KernelProfile, Platform};
@@ -113,6 +115,8 @@ struct Run<'a> {
     machine: &'a Machine,
     freq_invariant: bool,
     tick_ns: u64,
+    /// Tasks that sleep without a chance to be interrupted: they wait for a device.
+    in_iowait: BTreeSet<TaskIdx>,
 }
 
 impl<'a> Run<'a> {
@@ -213,7 +217,7 @@ impl<'a> Run<'a> {
             })
             .collect();
         let signals = PeltReplay::new(&pelt, 0, (|_: &Sample| {}) as fn(&Sample));
-        Ok(Self { policies, policy_of, signals, cpus, machine, freq_invariant, tick_ns })
+        Ok(Self { policies, policy_of, signals, cpus, machine, freq_invariant, tick_ns, in_iowait: BTreeSet::new() })
     }
 
     /// Feeds the signals, then lets the governor of the event's CPU decide.
@@ -228,8 +232,12 @@ impl<'a> Run<'a> {
             let info = events.tasks.get(task as usize);
             (info.map_or(0, |task| task.pid), info.map_or(120, |task| task.prio))
         };
+        let mut flags = 0;
         let touched = match ev.what {
             What::Switch { prev, left, next } => {
+                if left == Left::Uninterruptible {
+                    self.in_iowait.insert(prev);
+                }
                 let state = u64::from(left != Left::Runnable);
                 self.signals.switch(now, ev.cpu, who(prev), state, who(next));
                 let cpu = &mut self.cpus[ev.cpu as usize];
@@ -244,6 +252,9 @@ impl<'a> Run<'a> {
             }
             What::Wakeup { task, cpu } if cpu < nr => {
                 let (pid, prio) = who(task);
+                if self.in_iowait.remove(&task) {
+                    flags = SCHED_CPUFREQ_IOWAIT;
+                }
                 self.signals.wakeup(now, pid, prio, cpu, false);
                 cpu
             }
@@ -268,19 +279,19 @@ impl<'a> Run<'a> {
             }
             _ => return,
         };
-        self.decide(touched, ev, ev.time_ns, out);
+        self.decide(touched, flags, ev, ev.time_ns, out);
     }
 
     /// The tick of all busy CPUs.
     fn tick(&mut self, time_ns: u64, near: &Ev, out: &mut Vec<Ev>) {
         for cpu in 0..self.cpus.len() as u32 {
             if self.cpus[cpu as usize].current != IDLE_TASK {
-                self.decide(cpu, near, time_ns, out);
+                self.decide(cpu, 0, near, time_ns, out);
             }
         }
     }
 
-    fn decide(&mut self, cpu: u32, near: &Ev, time_ns: u64, out: &mut Vec<Ev>) {
+    fn decide(&mut self, cpu: u32, flags: u32, near: &Ev, time_ns: u64, out: &mut Vec<Ev>) {
         let index = self.policy_of[cpu as usize];
         let now_ns = time_ns + self.tick_ns;
         let times: Vec<CpuTimes> = self.policies[index]
@@ -308,7 +319,7 @@ impl<'a> Run<'a> {
                     can_update: true,
                 };
                 let view = View { signals: &self.signals, cpus: &self.cpus, members, now_ns };
-                match sugov.update(now_ns, member, 0, &facts, &view) {
+                match sugov.update(now_ns, member, flags, &facts, &view) {
                     Some(SugovRequest::FastSwitch { freq_khz }) => Some(freq_khz),
                     _ => None,
                 }

@@ -14,9 +14,10 @@ use opplab_sim::{Case, run_from};
 
 use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
-use crate::measure::{Measured, distance_per_100k, measure, policies_of};
+use crate::measure::{Measured, alike, distance_per_100k, measure, policies_of};
 use crate::open::open_loop;
 use crate::recover::{Recording, recover};
+use crate::rtapp::to_rtapp;
 use crate::setup::{Setup, profile_of};
 
 /// How near the replay of a trace's own policy is to be in frequency residency, in parts of 100 000.
@@ -104,7 +105,8 @@ pub struct Comparison {
     pub check: Measured,
     /// The wanted policy, replayed; `None` if nothing was to be changed.
     pub changed: Option<Measured>,
-    /// Greatest distance of frequency residency between trace and self-check, by policy, in parts of 100 000.
+    /// Greatest distance of frequency residency between trace and self-check, by policy, in parts of 100 000; equal policies
+    /// are compared in the order of their mean frequencies.
     pub freq_distance: Vec<u64>,
     /// Distance of the energies of trace and self-check, in parts of 100 000 of the trace's.
     pub energy_distance: u64,
@@ -179,15 +181,51 @@ impl Replay {
         let recorded = self.measured(&self.events);
         let check = self.run(&self.setup.policy, mode)?;
         let changed = change.map(|change| self.run(&change.apply(&self.setup.policy), mode)).transpose()?;
-        let freq_distance = recorded
-            .policies
-            .iter()
-            .zip(&check.policies)
+        let freq_distance = alike(&recorded)
+            .into_iter()
+            .zip(alike(&check))
             .map(|(one, other)| distance_per_100k(&one.time_ns, &other.time_ns))
             .collect();
         let (one, other) = (recorded.total_energy_fj(), check.total_energy_fj());
         let energy_distance = (one.abs_diff(other) * 100_000).checked_div(one).unwrap_or(0) as u64;
         Ok(Comparison { recorded, check, changed, freq_distance, energy_distance })
+    }
+
+    /// The recorded tasks whose names `wanted` takes (without kernel threads, if it is `None`) as an rt-app file.
+    /// `tolerance_permille` is how much times of activations may differ that become a loop.
+    ///
+    /// # Errors
+    /// [`ReplayError::Input`] if no task is wanted.
+    pub fn to_rtapp(
+        &self,
+        wanted: Option<&dyn Fn(&str) -> bool>,
+        tolerance_permille: u64,
+    ) -> Result<String, ReplayError> {
+        let events = &self.events;
+        let takes = |task: TaskIdx| {
+            let name = events.name(task);
+            wanted.map_or_else(|| !is_kernel_thread(name), |wanted| wanted(name))
+        };
+        let mut workload = Workload::default();
+        let recording = Recording {
+            events,
+            machine: &self.setup.machine,
+            window: (0, events.duration_ns),
+            start_khz: &self.setup.start_khz,
+            hz: self.setup.policy.hz,
+        };
+        recover(&recording, takes, &mut workload);
+        if workload.tasks.is_empty() {
+            let mut names: Vec<&str> = events.tasks.iter().map(|task| task.name.as_str()).collect();
+            names.sort_unstable();
+            names.dedup();
+            return Err(ReplayError::Input(format!("no such task ran; the trace has {}", names.join(", "))));
+        }
+        let machine = &self.setup.machine;
+        let biggest =
+            (0..machine.nr_cpus() as u32).max_by_key(|&cpu| (machine.cluster_of(cpu).capacity, u32::MAX - cpu));
+        let seconds = events.duration_ns.div_ceil(1_000_000_000);
+        Ok(to_rtapp(&workload, biggest.unwrap_or(0), seconds, tolerance_permille))
     }
 
     fn run(&self, policy: &Policy, mode: Mode) -> Result<Measured, ReplayError> {
@@ -243,6 +281,25 @@ impl Setup {
             .collect();
         Self { machine, policy, start_khz, notes }
     }
+}
+
+/// Whether a task is one of the kernel's own, by its name: they run on a device anyway.
+fn is_kernel_thread(name: &str) -> bool {
+    const NAMES: [&str; 12] = [
+        "kworker",
+        "ksoftirqd",
+        "rcu_",
+        "rcuc",
+        "kcompactd",
+        "kswapd",
+        "khugepaged",
+        "irq/",
+        "jbd2",
+        "cppc_fie",
+        "cpuhp",
+        "watchdog",
+    ];
+    NAMES.iter().any(|start| name.starts_with(start))
 }
 
 /// Gives a machine without any power one that grows with the cube of the frequency: 1 W at the highest operating point of a CPU of

@@ -133,6 +133,28 @@ fn p0_boosts_beyond_the_table() {
     assert!(about(boost_ns, 3_400_000) && about(low_ns, 1_500_000), "{boost_ns} {low_ns}");
 }
 
+/// From v5.12 acpi-cpufreq's hardware maximum is CPPC's: the same utilisation asks for more.
+#[test]
+fn cppc_raises_the_reference_of_schedutil() {
+    let machine = machine!("epyc-7742-2s");
+    let mean_khz = |gate: &str| {
+        let ops = vec![
+            Op::LoopBegin { slot: 0, count: None },
+            Op::Run { work_ns: 3 * MS, fixed: 0 },
+            Op::Timer { timer: 0, period_ns: 10 * MS, absolute: false, own: true },
+            Op::LoopEnd { slot: 0, begin: 0 },
+        ];
+        let gates = vec![("acpi_cpuinfo_max".to_owned(), gate.to_owned())];
+        let policy = Policy { gates, ..policy("", "schedutil") };
+        let outcome = checked(&machine, vec![task(0, 0, ops)], policy, 500 * MS);
+        let cycles = outcome.busy_ns_by_opp[0].iter().zip(&outcome.points[0]);
+        let cycles: u64 = cycles.map(|(&ns, point)| ns / 1000 * u64::from(point.khz / 1000)).sum();
+        cycles / (outcome.busy_ns_by_opp[0].iter().sum::<u64>() / 1000)
+    };
+    let (table, cppc) = (mean_khz("p0"), mean_khz("boost"));
+    assert!(cppc > table + 50, "{cppc} {table}");
+}
+
 /// Boost costs what the curve through the table says.
 #[test]
 fn boost_costs_power() {

@@ -1,0 +1,266 @@
+//! A recovered workload as an rt-app file: JSON that rt-app and our own reader take.
+//!
+//! Times are us, as rt-app's; what is rounded off one event goes to the next. Activations in a row that are alike become one phase with a
+//! loop count and their mean. rt-app has no device: a request becomes a sleep of its length. A task that another one forks is a
+//! task of its own that `fork` starts.
+
+use opplab_model::tree::{Node, to_json};
+use opplab_model::workload::{Op, SchedPolicy, Workload};
+
+/// One activation: what runs, and how it ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Activation {
+    events: Vec<Event>,
+    /// How many like it came in a row.
+    count: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Event {
+    Run(u64),
+    Timer(u64),
+    Sleep(u64),
+    Post(u32),
+    Wait(u32),
+    Fork(u32),
+}
+
+impl Event {
+    /// Its time in ns, if it has one.
+    fn ns(&mut self) -> Option<&mut u64> {
+        match self {
+            Self::Run(ns) | Self::Timer(ns) | Self::Sleep(ns) => Some(ns),
+            _ => None,
+        }
+    }
+
+    fn is_alike(&self, other: &Self, tolerance_permille: u64) -> bool {
+        match (self, other) {
+            (Self::Run(a), Self::Run(b)) | (Self::Timer(a), Self::Timer(b)) | (Self::Sleep(a), Self::Sleep(b)) => {
+                u128::from(a.abs_diff(*b)) * 1000 <= u128::from(*a.max(b)) * u128::from(tolerance_permille)
+            }
+            (a, b) => a == b,
+        }
+    }
+}
+
+/// Writes `workload` as an rt-app file. Activations whose times differ by no more than `tolerance_permille` become loops. Work is that of the
+/// biggest CPU; `duration_s` is the file's duration.
+///
+/// The calibration is `CPUn`, `calibration_cpu` being one of the biggest CPUs of the device.
+pub fn to_rtapp(workload: &Workload, calibration_cpu: u32, duration_s: u64, tolerance_permille: u64) -> String {
+    let names: Vec<String> = workload.tasks.iter().map(|task| file_name(&task.name)).collect();
+    let tasks = workload.tasks.iter().zip(&names).map(|(task, name)| {
+        let phases = merge(activations(&task.ops), tolerance_permille);
+        let mut entries: Vec<(String, Option<Node>)> = vec![("loop".into(), Some(Node::from(1)))];
+        if !task.initial {
+            // Only `fork` starts it.
+            entries.push(("instance".into(), Some(Node::from(0))));
+        }
+        if task.delay_ns >= 1000 {
+            entries.push(("delay".into(), Some(Node::from(task.delay_ns / 1000))));
+        }
+        if let Some(set) = task.cpus {
+            let cpus = workload.cpu_sets[set as usize].iter().map(|&cpu| Node::from(cpu));
+            entries.push(("cpus".into(), Some(Node::list(cpus))));
+        }
+        policy(task.policy, &mut entries);
+        let phases =
+            phases.iter().enumerate().map(|(index, phase)| (format!("p{index}"), Some(phase_node(phase, &names))));
+        entries.push(("phases".into(), Some(Node::table(phases))));
+        (name.clone(), Some(Node::table(entries)))
+    });
+    let tasks = Node::table(tasks.collect::<Vec<_>>());
+    let global = Node::table([
+        ("duration", Some(Node::from(duration_s.max(1)))),
+        ("calibration", Some(Node::str(format!("CPU{calibration_cpu}")))),
+        ("default_policy", Some(Node::str("SCHED_OTHER"))),
+        ("pi_enabled", Some(Node::bool(false))),
+        ("lock_pages", Some(Node::bool(false))),
+        ("logdir", Some(Node::str("./"))),
+        ("log_basename", Some(Node::str("recovered"))),
+        ("gnuplot", Some(Node::bool(false))),
+    ]);
+    let mut text = to_json(&Node::table([("tasks", Some(tasks)), ("global", Some(global))]));
+    text.push('\n');
+    text
+}
+
+/// A task's name as rt-app can use it in the name of a log file.
+fn file_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect()
+}
+
+fn policy(policy: SchedPolicy, entries: &mut Vec<(String, Option<Node>)>) {
+    let mut put = |key: &str, node: Node| entries.push((key.into(), Some(node)));
+    match policy {
+        SchedPolicy::Other { nice: 0 } => {}
+        SchedPolicy::Other { nice } => {
+            put("policy", Node::str("SCHED_OTHER"));
+            put("priority", Node::from(nice));
+        }
+        SchedPolicy::Batch { nice } => {
+            put("policy", Node::str("SCHED_BATCH"));
+            put("priority", Node::from(nice));
+        }
+        SchedPolicy::Idle => put("policy", Node::str("SCHED_IDLE")),
+        SchedPolicy::Fifo { priority } => {
+            put("policy", Node::str("SCHED_FIFO"));
+            put("priority", Node::from(priority));
+        }
+        SchedPolicy::RoundRobin { priority } => {
+            put("policy", Node::str("SCHED_RR"));
+            put("priority", Node::from(priority));
+        }
+        SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } => {
+            put("policy", Node::str("SCHED_DEADLINE"));
+            put("dl-runtime", Node::from(runtime_ns / 1000));
+            put("dl-period", Node::from(period_ns / 1000));
+            put("dl-deadline", Node::from(deadline_ns / 1000));
+        }
+    }
+}
+
+fn activations(ops: &[Op]) -> Vec<Activation> {
+    let mut all = Vec::new();
+    let mut events: Vec<Event> = Vec::new();
+    for op in ops {
+        let (event, ends) = match *op {
+            Op::Run { work_ns, .. } => (Event::Run(work_ns), false),
+            Op::SemPost { sem } => (Event::Post(sem), false),
+            Op::Fork { task } => (Event::Fork(task), false),
+            Op::SemWait { sem } => (Event::Wait(sem), true),
+            Op::Timer { period_ns, .. } => (Event::Timer(period_ns), true),
+            Op::Sleep { ns } => (Event::Sleep(ns), true),
+            Op::Io { bytes, .. } => (Event::Sleep(u64::from(bytes / 1024) * 1000), true),
+            _ => continue,
+        };
+        events.push(event);
+        if ends {
+            all.push(Activation { events: std::mem::take(&mut events), count: 1 });
+        }
+    }
+    if !events.is_empty() || all.is_empty() {
+        all.push(Activation { events, count: 1 });
+    }
+    round(&mut all);
+    all
+}
+
+/// Rounds all times to us; what is rounded off goes to the next event of its kind.
+fn round(all: &mut [Activation]) {
+    let mut carry = [0_u64; 3];
+    for event in all.iter_mut().flat_map(|activation| &mut activation.events) {
+        let kind = match event {
+            Event::Run(_) => 0,
+            Event::Timer(_) => 1,
+            _ => 2,
+        };
+        if let Some(ns) = event.ns() {
+            let sum = *ns + carry[kind];
+            (*ns, carry[kind]) = (sum / 1000 * 1000, sum % 1000);
+        }
+    }
+}
+
+/// Joins activations in a row that are alike to their first one; their times become means.
+fn merge(all: Vec<Activation>, tolerance_permille: u64) -> Vec<Activation> {
+    let mut merged: Vec<(Activation, Vec<u64>)> = Vec::new();
+    for mut activation in all {
+        let times: Vec<u64> = activation.events.iter_mut().filter_map(|event| event.ns().copied()).collect();
+        if let Some((last, sums)) = merged.last_mut()
+            && last.events.len() == activation.events.len()
+            && last.events.iter().zip(&activation.events).all(|(a, b)| a.is_alike(b, tolerance_permille))
+        {
+            last.count += 1;
+            sums.iter_mut().zip(&times).for_each(|(sum, time)| *sum += time);
+        } else {
+            merged.push((activation, times));
+        }
+    }
+    merged
+        .into_iter()
+        .map(|(mut activation, sums)| {
+            let count = u64::from(activation.count);
+            for (ns, sum) in activation.events.iter_mut().filter_map(Event::ns).zip(sums) {
+                *ns = sum / count;
+            }
+            activation
+        })
+        .collect()
+}
+
+fn phase_node(phase: &Activation, names: &[String]) -> Node {
+    let mut entries: Vec<(String, Option<Node>)> = vec![("loop".into(), Some(Node::from(phase.count)))];
+    for (nth, event) in phase.events.iter().enumerate() {
+        let (key, node) = match event {
+            Event::Run(ns) => ("run", Node::from(ns / 1000)),
+            Event::Sleep(ns) => ("sleep", Node::from(ns / 1000)),
+            Event::Timer(ns) => {
+                let timer = [
+                    ("ref", Some(Node::str("unique"))),
+                    ("period", Some(Node::from(ns / 1000))),
+                    ("mode", Some(Node::str("absolute"))),
+                ];
+                ("timer", Node::table(timer))
+            }
+            Event::Post(sem) => ("sem_post", Node::str(format!("s{sem}"))),
+            Event::Wait(sem) => ("sem_wait", Node::str(format!("s{sem}"))),
+            Event::Fork(task) => ("fork", Node::str(names.get(*task as usize).map_or("", String::as_str))),
+        };
+        entries.push((format!("{key}{nth}"), Some(node)));
+    }
+    Node::table(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
+    use opplab_model::workload::TaskSpec;
+
+    use super::*;
+
+    fn workload() -> Workload {
+        let mut ops = Vec::new();
+        for _ in 0..5 {
+            ops.push(Op::Run { work_ns: 800_400, fixed: 0 });
+            ops.push(Op::Timer { timer: 0, period_ns: 16_000_000, absolute: true, own: true });
+        }
+        ops.extend([Op::Run { work_ns: 5_000_000, fixed: 0 }, Op::SemPost { sem: 1 }, Op::Exit]);
+        let first = TaskSpec {
+            name: "a/0".into(),
+            initial: true,
+            delay_ns: 7_000,
+            ops,
+            nr_own_timers: 1,
+            ..TaskSpec::default()
+        };
+        let ops = vec![Op::SemWait { sem: 1 }, Op::Run { work_ns: 1_000_000, fixed: 0 }, Op::Exit];
+        let second = TaskSpec { name: "b".into(), initial: true, ops, ..TaskSpec::default() };
+        Workload { tasks: vec![first, second], semaphores: vec![0, 0], ..Workload::default() }
+    }
+
+    #[test]
+    fn our_reader_takes_what_is_written() {
+        let text = to_rtapp(&workload(), 0, 2, 50);
+        let options = CompileOptions { name: "back", capacities: &[1024, 1024] };
+        let back = load("out.json", &text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(back.tasks.len(), 2);
+        assert_eq!(back.tasks[0].delay_ns, 7_000);
+        let ops = &back.tasks[0].ops;
+        assert!(ops.contains(&Op::LoopBegin { slot: 1, count: Some(5) }), "{ops:?}");
+        assert!(ops.contains(&Op::Run { work_ns: 800_000, fixed: 0 }), "{ops:?}");
+        assert!(ops.contains(&Op::Timer { timer: 0, period_ns: 16_000_000, absolute: true, own: true }), "{ops:?}");
+        assert!(matches!(back.tasks[1].ops[..], [Op::SemWait { .. }, ..]), "{:?}", back.tasks[1].ops);
+        assert_eq!(back.duration_ns, Some(2_000_000_000));
+    }
+
+    #[test]
+    fn what_is_not_alike_is_not_joined() {
+        let mut other = workload();
+        other.tasks[0].ops[2] = Op::Run { work_ns: 1_600_000, fixed: 0 };
+        let runs = |text: &str| text.matches("\"run0\"").count();
+        assert_eq!(runs(&to_rtapp(&workload(), 0, 2, 50)), 2);
+        assert_eq!(runs(&to_rtapp(&other, 0, 2, 50)), 4);
+    }
+}
