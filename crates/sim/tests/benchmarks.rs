@@ -99,7 +99,7 @@ fn every_model_keeps_the_invariants_on_every_machine() {
         for model in BENCHMARKS {
             // A group of hackbench is forty tasks.
             let most = if model.name == "hackbench" { 3 } else { (2 * machine.nr_cpus() as u64).min(64) };
-            let duration_ms = if machine.nr_cpus() > 64 { 10 } else { 50 };
+            let duration_ms = if machine.nr_cpus() > 64 { 25 } else { 50 };
             let sizes = size_of(model).map_or_else(Vec::new, |name| vec![(name, 1), (name, most)]);
             let sets: Vec<&[(&str, u64)]> = if sizes.is_empty() { vec![&[]] } else { sizes.chunks(1).collect() };
             for set in sets {
