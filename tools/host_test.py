@@ -1,8 +1,8 @@
 """Run opplab-agent as root in emulated machines with stock Debian kernels, and check what it did.
 
 ``python tools/host_test.py AGENT`` (or ``make host-test``) installs QEMU and a kernel package if it may, boots guests
-whose firmware has P-states, so that ``acpi-cpufreq`` binds, runs a script of ``tests/host`` in each, and prints the steps.
-Exit code 1 if a step failed; 0 with a line ``skipped: ...`` where the machine cannot emulate.
+whose firmware has P-states, so that ``acpi-cpufreq`` binds, runs a script of ``tests/host`` in each, and prints the
+steps.  Exit code 1 if a step failed; 0 with a line ``skipped: ...`` where the machine cannot emulate.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ GUESTS = [
 
 
 class Skip(Exception):
-    """This machine cannot run the test; why."""
+    """Why the machine at hand cannot run the test."""
 
 
 def say(words: str) -> None:
@@ -180,12 +180,13 @@ def ssdt(folder: Path, guest: Guest, freqs_mhz: list[int], first_port: int) -> P
             for index, mhz in enumerate(freqs_mhz)
         )
         number = min(domain, cpus - cpu // domain * domain)
+        dependency = f"5, 0, {cpu // domain}, 0x{guest.coordination:X}, {number}"
         lines += [
             f"  Scope (\\_SB.CPUS.C{cpu:03X}) {{",
             f"    Name (_PCT, Package () {{ {register}, {register} }})",
             f"    Name (_PSS, Package () {{ {states} }})",
             "    Method (_PPC, 0) { Return (0) }",
-            f"    Name (_PSD, Package () {{ Package () {{ 5, 0, {cpu // domain}, 0x{guest.coordination:X}, {number} }} }})",
+            f"    Name (_PSD, Package () {{ Package () {{ {dependency} }} }})",
             "  }",
         ]
     lines.append("}")
@@ -218,9 +219,14 @@ def boot(root: Path, agent: Path, out: Path, guest: Guest, timeout_s: float) -> 
             # The control ports, so that writes go somewhere.
             words += ["-chardev", f"file,id=p{domain},path={work / f'port{domain}'}"]
             words += ["-device", f"isa-debugcon,iobase=0x{0x560 + domain:x},chardev=p{domain}"]
-        words += ["-append", f"console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr noautogroup {guest.append}"]
+        words += [
+            "-append",
+            f"console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr noautogroup {guest.append}",
+        ]
         try:
-            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s)
+            done = subprocess.run(
+                words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s
+            )
         except subprocess.TimeoutExpired:
             done = None
         console = (work / "console").read_bytes().decode(errors="replace").replace("\r", "")

@@ -196,6 +196,8 @@ class Policy:
     hz : int
         Timer frequency.
     pelt_half_life_ms : {8, 16, 32}
+    sugov_cpus : tuple of int
+        Where schedutil's kthreads may run; where the kernel puts them if it is empty.
 
     Examples
     --------
@@ -216,6 +218,7 @@ class Policy:
     invariance: str = ""
     hz: int = 250
     pelt_half_life_ms: int = 32
+    sugov_cpus: tuple[int, ...] = ()
 
     def _toml(self) -> str:
         """Give it as TOML with the keys of an experiment's ``[[policy]]``."""
@@ -223,7 +226,7 @@ class Policy:
         fields["label"] = self.label or self.governor
         tunables = ", ".join(f"{json.dumps(key)} = {json.dumps(str(value))}" for key, value in self.tunables.items())
         fields.pop("tunables")
-        lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items() if value != ""]
+        lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items() if value not in ("", ())]
         return "\n".join([*lines, f"tunables = {{ {tunables} }}", ""])
 
 

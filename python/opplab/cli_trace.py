@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from opplab.cli_replay import to_rtapp
 from opplab.output import format_option, print_table
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ UNITS_NS = {"": 1e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 @click.group(name="trace")
 def command() -> None:
     """Look into recorded traces: trace.dat, ftrace text, systrace, Perfetto, also compressed."""
+
+
+command.add_command(to_rtapp)
 
 
 def parse_time(text: str | None, start_ns: Callable[[], int]) -> int | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -47,6 +49,36 @@ def vectors(paths: tuple[Path, ...], strict: bool, output_format: str) -> None:
     raise click.exceptions.Exit(1 if failed or (strict and unbuilt) else 0)
 
 
+def _simulated(folder: Path) -> list[dict[str, Any]]:
+    """Give what a run of the recording's workload file has in common with the recording, as rows."""
+    text = _opplab.agree_recording(str(folder))
+    if text is None:
+        return []
+    rows: list[dict[str, Any]] = []
+    for row in json.loads(text)["rows"]:
+        kind, limit = row["kind"], row.get("limit")
+        if kind == "freq_residency":
+            what = f"mean {row['recorded'] / 1000:.0f} MHz, simulated {row['simulated'] / 1000:.0f} MHz"
+        elif kind == "class_residency":
+            what = f"{row['recorded'] / 1000:.1f} % on the biggest CPUs, simulated {row['simulated'] / 1000:.1f} %"
+        else:
+            what = f"{row['recorded']}, simulated {row['simulated']}"
+        near = limit is not None and row["distance"] <= limit
+        remark = f"{row['of']}: {what}"
+        if limit is not None:
+            remark += f"; {row['distance'] / 1000:.1f} points apart"
+        rows.append(
+            {
+                "kind": f"sim_{kind}",
+                "exact": int(near),
+                "total": int(limit is not None),
+                "share": 100 - row["distance"] / 1000 if limit is not None else None,
+                "remark": remark,
+            }
+        )
+    return rows
+
+
 @command.command(name="traces")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @format_option
@@ -57,6 +89,9 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
     passed over with a note.
     One line a recording and kind: how many results are exact, of how many, the share in percent, and why the others
     are not.
+    The kinds `sim_*` compare a run of the recording's own workload file on its machine with the recording: 1 of 1 if
+    the frequency residency of a policy is within 5 points, a task's residency by class of CPU within 10; the share is
+    what agrees.
     The exit code is 1 if a result differs that follows from recorded numbers alone.
     """
     folders: list[Path] = []
@@ -80,6 +115,11 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
             )
             if output_format == "text":
                 click.echo(f"{recording} {kind} {exact} {total} {share:.3f}% {remark}".rstrip())
+        for row in _simulated(folder):
+            rows.append({"recording": recording, **row})
+            if output_format == "text":
+                counts = f"{row['exact']} {row['total']} {row['share']:.3f}%" if row["total"] else "- - -"
+                click.echo(f"{recording} {row['kind']} {counts} {row['remark']}")
         for kind in failures:
             click.echo(f"{recording}: {kind} differs", err=True)
     if output_format != "text":

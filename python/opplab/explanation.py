@@ -291,7 +291,7 @@ def _utilisation(row: dict[str, Any]) -> str:
     if row["rt_runnable"] and row["util"] >= row["max_cap"]:
         return f"{text}, but a real-time task is runnable -> {row['util']}"
     if row["util"] < headroom:
-        bound = f"uclamp.max {row['uclamp_max']}" if row["util"] == row["uclamp_max"] else "the capacity"
+        bound = f"uclamp.max {row['uclamp_max']}" if row["uclamp_max"] < row["max_cap"] else "the capacity"
         return f"{text}, headroom 1.25 -> {headroom}, bounded by {bound} -> {row['util']}"
     bound = f"uclamp.min {row['uclamp_min']}" if row["util"] == row["uclamp_min"] else "the least that is granted"
     return f"{text}, headroom 1.25 -> {headroom}, raised by {bound} -> {row['util']}"
@@ -300,6 +300,9 @@ def _utilisation(row: dict[str, Any]) -> str:
 def _formula(records: Records, row: dict[str, Any]) -> str:
     """Give the way from utilisation to frequency."""
     share = "" if row["max_cap"] == 1024 else f" of capacity {row['max_cap']}"
+    if not row["wanted_khz"]:
+        # cpufreq_driver_adjust_perf(): levels, not frequencies.
+        return f"{_utilisation(row)}: performance {row['util']} of {row['max_cap']} asked of the driver (adjust_perf)"
     raw = f"{row['raw_khz'] / 1000:.0f}"
     return (
         f"{_utilisation(row)}{share}; f_ref {mhz(row['ref_khz'])} -> {raw} "
@@ -335,8 +338,10 @@ def _request(records: Records, rows: npt.NDArray[np.intp], place: int) -> Findin
         text += (
             f" It was wanted since {seconds(since)}; the rate limit of {limit} held it for {length(row['held_ns'])}."
         )
-    before = f"instead of {mhz(row['prev_khz'])}" if row["prev_khz"] else "as the first request"
-    return Finding(row["time_ns"], "frequency", f"{text} Requested {before}.", row)
+    if row["next_khz"]:
+        before = f"instead of {mhz(row['prev_khz'])}" if row["prev_khz"] else "for the first time"
+        text += f" Requested {before}."
+    return Finding(row["time_ns"], "frequency", text, row)
 
 
 def _after(ns: int) -> str:
@@ -446,12 +451,13 @@ def _frequency(records: Records, cpu: int, at_ns: int) -> list[Finding]:
             f"the busiest CPU was busy for {row['load']} % of it: {change}."
         )
         findings.append(Finding(row["time_ns"], "frequency", text, row))
-    if not end and not count:
+    grant = _grant(records, cpu, at_ns)
+    if not end and not count and grant is None:
         text = (
             f"The governor {records.facts['governor']} decided nothing until then; the clock is what it started with."
         )
         findings.append(Finding(0, "frequency", text))
-    findings.append(_grant(records, cpu, at_ns))
+    findings.append(grant)
     return [finding for finding in findings if finding is not None]
 
 
@@ -773,7 +779,8 @@ def explain(
     Parameters
     ----------
     run : Run, str or Path
-        A run, or what `opplab explain` takes: a case's JSON file, a results folder, ``EXPERIMENT:CASE``.
+        A run, or what `opplab explain` takes: a case's JSON file, a results folder, ``EXPERIMENT:CASE``; or the folder
+        of a recording that holds the kernel's own records of schedutil (only `cpu` and `at`).
     cpu : int, optional
         Why this CPU ran what it ran at that clock.
     task : str or int, optional
@@ -803,6 +810,10 @@ def explain(
     """
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise InputError("ask about one thing: a CPU, a task, or why CPUs were slow")
+    if isinstance(run, str | Path) and (Path(run) / "trace.dat").is_file():
+        if cpu is None:
+            raise InputError(f"{run} is a recording: its kernel's own records explain a CPU's clock (give a CPU)")
+        return _recorded(Path(run), cpu, at)
     case = _case_of(run)
     if why_slow:
         return _why_slow(case)
@@ -831,6 +842,65 @@ def _task_of(records: Records, task: str | int | None) -> int:
     if len(instances) == 1:
         return instances[0]
     raise InputError(f"unknown task `{task}`{nearest(str(task), sorted(set(records.names)))}")
+
+
+# ---- recordings ----
+
+
+def _recorded(folder: Path, cpu: int, at: float | None) -> Explanation:
+    """Explain the clock of a CPU in a recording of a real kernel, from the kernel's own records."""
+    columns, policies = _opplab.recorded_frequencies(folder)
+    policy = next((policy for policy in policies if cpu in policy["cpus"]), None)
+    if policy is None:
+        raise InputError(f"there is no CPU {cpu} in {folder}'s cpufreq policies")
+    rows = [
+        dict(zip(columns, values, strict=True))
+        for values in zip(*columns.values(), strict=True)
+        if values[1] == policy["cpus"][0]
+    ]
+    if not rows:
+        raise InputError(f"{folder} has no records of schedutil's decisions for CPU {cpu}")
+    first_ns, last_ns = rows[0]["time_ns"], rows[-1]["time_ns"]
+    at_ns = (first_ns + last_ns) // 2 if at is None else round(at * 1e9)
+    before = [row for row in rows if row["time_ns"] <= at_ns]
+    if not before:
+        raise InputError(
+            f"{at:g} s is before the first decision, at {seconds(first_ns)}; the last is at {seconds(last_ns)}"
+        )
+    place = next((i for i in reversed(range(len(before))) if before[i]["ret_khz"] != before[i]["prev_khz"]), None)
+    findings = []
+    if place is not None:
+        row = before[place]
+        held = " It did not fall, because the CPU had not idled." if row["held"] else ""
+        text = f"{_recorded_formula(policy, row)}{held} The policy had asked for {mhz(row['prev_khz'])}."
+        findings.append(Finding(row["time_ns"], "frequency", text, row))
+    rest = before if place is None else before[place + 1 :]
+    if rest:
+        text = f"Until {seconds(at_ns)} {len(rest)} more decisions gave the same. The last one: "
+        findings.append(Finding(rest[-1]["time_ns"], "reports", text + _recorded_formula(policy, rest[-1]), rest[-1]))
+    about = {"recording": str(folder), "governor": policy["governor"], "driver": policy["driver"]}
+    return Explanation(about, findings)
+
+
+def _recorded_formula(policy: dict[str, Any], row: dict[str, Any]) -> str:
+    """Say what the recorded kernel computed, and whether the recorded inputs give the same."""
+    parts = ""
+    if row["deciding_cpu"] >= 0:
+        parts = f"util {row['util_cfs']}"
+        parts += f" + rt {row['util_rt']}" if row["util_rt"] > 0 else ""
+        parts = f"CPU {row['deciding_cpu']} had {parts} + dl {row['util_dl']}; with headroom and bounds "
+    table = policy["opps_khz"]
+    name = ""
+    if row["ret_khz"] in table and policy["driver"] in P_STATE_DRIVERS:
+        name = f" (P{len(table) - 1 - table.index(row['ret_khz'])})"
+    elif row["ret_khz"] in table:
+        name = f" (OPP {table.index(row['ret_khz']) + 1} of {len(table)})"
+    share = "" if row["max_cap"] == 1024 else f" of capacity {row['max_cap']}"
+    equal = "" if row["wanted_khz"] == row["ret_khz"] else f" (computed: {mhz(row['wanted_khz'])})"
+    return (
+        f"{seconds(row['time_ns'])}: CPU {row['cpu']} reported to schedutil: {parts}{row['util']}{share}; "
+        f"f_ref {mhz(row['ref_khz'])} -> {row['raw_khz'] / 1000:.0f} -> resolved {mhz(row['ret_khz'])}{name}{equal}."
+    )
 
 
 # ---- what is explained ----

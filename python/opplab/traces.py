@@ -230,6 +230,8 @@ class Trace:
 
     def _names(self) -> dict[int, str]:
         """Names of tasks by pid: the trace's list, and those in switches and wake-ups."""
+        import numpy as np
+
         names = {0: "<idle>"}
         wanted = ["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_waking"]
         inner = self.read(wanted, missing_ok=True)
@@ -238,9 +240,8 @@ class Trace:
             for pid, comm in (("pid", "comm"), ("prev_pid", "prev_comm"), ("next_pid", "next_comm")):
                 if pid in columns and comm in columns and columns[comm][0] == "str":
                     places, words = columns[comm][1]
-                    names.update(
-                        zip(columns[pid][1].tolist(), (words[place] for place in places.tolist()), strict=True)
-                    )
+                    pids, first = np.unique(columns[pid][1], return_index=True)
+                    names.update(zip(pids.tolist(), (words[place] for place in places[first].tolist()), strict=True))
         names.update(inner.tasks())
         names[0] = "<idle>"
         return names

@@ -173,6 +173,8 @@ def page(
     """
     from jinja2 import Environment, FileSystemLoader
 
+    from opplab.traces import frame_of
+
     info = trace.info
     start_ns = info["start_ns"] if from_ns is None else from_ns
     end_ns = info["start_ns"] + info["duration_ns"] if to_ns is None else to_ns
@@ -181,7 +183,8 @@ def page(
     every_us = max(4000, (end_ns - start_ns) // 4_000_000)
     signals = trace.signals(machine, every_us=every_us)
     wanted = ["sched_switch", "cpu_frequency", "cpu_idle", "freq_request", *UTIL_EVENTS]
-    tables = {name: trace.events(name, missing_ok=True) for name in wanted if name in info["events"]}
+    inner = trace.read([name for name in wanted if name in info["events"]])
+    tables = {name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()}
     names = trace._names()
     pids = sorted({0, *(tables["sched_switch"]["next_pid"].to_list() if "sched_switch" in tables else [])})
     numbers = {pid: number for number, pid in enumerate(pids)}

@@ -9,6 +9,7 @@ use opplab_model::machine::Machine;
 use opplab_trace::signals::activations::Activations;
 use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample, Samples};
 use opplab_trace::signals::residency::{Energy, Residency};
+use opplab_trace::signals::ticks::TickFinder;
 use opplab_trace::{Event, ReadOptions, Sink, TraceFile};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -32,6 +33,9 @@ const EVENTS: &[&str] = &[
     "lisa__sched_update_nr_running",
     "nr_running",
 ];
+
+/// The events that ticks follow from.
+const TICK_EVENTS: &[&str] = &["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task"];
 
 /// Samples as columns, of tasks and of run queues.
 #[derive(Default)]
@@ -166,7 +170,12 @@ pub(crate) fn trace_signals<'py>(
             let mut file = TraceFile::open(&path)?;
             let meta = file.reader(&options)?.meta().clone();
             let facts = machine.map_or_else(Vec::new, |machine| facts_of(machine, invariance));
-            let pelt = PeltReplay::new(&facts, meta.time_offset_ns, Columns::default());
+            // A first pass finds the ticks.
+            let mut ticks = TickFinder::default();
+            let first = ReadOptions { missing_ok: true, ..ReadOptions::only(TICK_EVENTS) };
+            file.reader(&first)?.stream(&first, &mut ticks)?;
+            let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, Columns::default());
+            pelt.set_ticks(ticks.ticks());
             let mut all = All {
                 pelt,
                 every_ns,

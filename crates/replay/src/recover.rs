@@ -174,9 +174,8 @@ impl<'a> Reader<'a> {
         };
         history.work_ns += work;
         let ticks = now / self.tick_ns - since / self.tick_ns;
-        // Overhead burns on the CPU as it is: its worth in work.
-        let overhead = ticks * machine.costs.tick_ns;
-        history.overhead_ns += (u128::from(overhead) * u128::from(work) / u128::from(ns)) as u64;
+        // The machine's own actions are work, too.
+        history.overhead_ns += ticks * machine.costs.tick_ns;
     }
 
     /// Who held the one stream between the event before `index` and this one.

@@ -1,5 +1,6 @@
 //! What the hardware grants: turbo bins by active cores, boost beyond the table.
 
+use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{Event, Sink};
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
@@ -273,6 +274,54 @@ fn points_are_the_opps_where_nothing_boosts() {
     for (points, cluster) in outcome.points.iter().zip(&machine.clusters) {
         assert!(points.iter().map(|point| point.khz).eq(cluster.opps.iter().map(|opp| opp.khz)));
     }
+}
+
+/// Remembers which limits were in the way.
+#[derive(Default)]
+struct Limits(Vec<GrantLimit>);
+
+impl Sink for Limits {
+    const DECISIONS: bool = true;
+
+    fn event(&mut self, _now_ns: u64, _event: &Event) {}
+
+    fn decision(&mut self, _now_ns: u64, decision: &Decision) {
+        if let Decision::Grant { limit, .. } = *decision
+            && !self.0.contains(&limit)
+        {
+            self.0.push(limit);
+        }
+    }
+}
+
+/// Each limit is named where it holds, and no other is.
+#[test]
+fn decisions_name_the_limit() {
+    use opplab_model::machine::Thermal;
+    let limits = |machine: Machine, nr: u32, policy: Policy| {
+        let tasks = (0..nr).map(|cpu| task(cpu, 0, spin())).collect();
+        let workload = workload(&machine, tasks);
+        let mut limits = Limits::default();
+        let case = Case { workload, machine, policy, seed: 1, duration_ns: 100 * MS };
+        run(&case, &mut limits).unwrap_or_else(|error| panic!("{error:?}"));
+        limits.0.retain(|&limit| limit != GrantLimit::None);
+        limits.0
+    };
+    let performance = || policy("", "performance");
+    let no_hwp = |governor: &str| Policy { no_hwp: true, ..policy("", governor) };
+    assert_eq!(limits(machine!("epyc-7742-2s"), 64, performance()), [GrantLimit::PowerBudget]);
+    assert_eq!(limits(machine!("haswell-48x-numa"), 4, no_hwp("performance")), [GrantLimit::TurboBin]);
+    let mut hot = machine!("skylake-8x-uma");
+    hot.thermal = Some(Thermal {
+        resistance_mk_per_w: 2000,
+        capacitance_mj_per_k: 100,
+        ambient_mc: 25_000,
+        limit_mc: 60_000,
+        start_mc: 60_000,
+    });
+    assert!(limits(hot, 4, no_hwp("performance")).contains(&GrantLimit::Thermal));
+    let firmware = limits(machine!("skylake-sp-2s"), 1, policy("", "powersave"));
+    assert!(firmware.contains(&GrantLimit::Firmware), "{firmware:?}");
 }
 
 /// Random machines with limits keep the invariants, and run twice the same way.

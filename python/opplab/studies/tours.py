@@ -1,7 +1,7 @@
 """Fills the tours of the documentation with what `opplab explain` says: ``python -m opplab.studies.tours``.
 
-A fenced block that begins with ``$ opplab ...`` is followed by what the command prints.  A test compares; after a change
-of the engine's behaviour ``make docs`` writes the blocks anew.
+A fenced block that begins with ``$ opplab ...`` is followed by what the command prints.  A test compares; after a
+change of the engine's behaviour ``make docs`` writes the blocks anew.
 """
 
 from __future__ import annotations
