@@ -485,7 +485,9 @@ fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {
                 Op::Call { service, .. } | Op::Accept { service, .. } => service >= workload.nr_services,
                 Op::SemPost { sem } | Op::SemWait { sem } => sem as usize >= workload.semaphores.len(),
                 Op::Timer { timer, own, .. } => timer >= if own { task.nr_own_timers } else { workload.nr_timers },
-                Op::Send { channel, .. } | Op::Recv { channel } => channel as usize >= workload.channels.len(),
+                Op::Send { channel, .. } | Op::TrySend { channel, .. } | Op::Recv { channel } => {
+                    channel as usize >= workload.channels.len()
+                }
                 Op::Io { device, .. } | Op::IoWork { device, .. } => device as usize >= workload.devices.len(),
                 Op::Fork { task } => task as usize >= workload.tasks.len(),
                 Op::SetCpus { set: Some(set) } => set as usize >= workload.cpu_sets.len(),
