@@ -151,7 +151,8 @@ def experiment_of(benchmark: str, machine: str) -> tuple[str, str]:
         for workload in data["workload"]:
             if "calibration" in workload:
                 known.append(workload["calibration"])
-            if workload.get("calibration") == f"{benchmark}@{machine}":
+            machines = data["machine"] if isinstance(data["machine"], list) else [data["machine"]]
+            if workload.get("calibration") == f"{benchmark}@{machine}" and machine in machines:
                 return name, workload.get("label", benchmark)
     wanted = f"{benchmark}@{machine}"
     hint = catalog.nearest(wanted, list(dict.fromkeys(known)))
