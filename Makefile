@@ -12,9 +12,11 @@ unexport CONDA_PREFIX
 
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml -o -name clippy.toml) Cargo.toml Cargo.lock
 JOBS ?= $(shell nproc)
+# Where a static C library is: glibc's of the host, or x86_64-unknown-linux-musl with that toolchain installed.
+AGENT_TARGET ?= $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
 .DEFAULT_GOAL := help
-.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs agreement swarm clean
+.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs agreement swarm agent host-test clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -52,8 +54,9 @@ bench: dev ## Measure: ns per PELT update, scheduler events per second, simulate
 bench-instructions: ## Count instructions of a PELT update with callgrind; too many fail.
 	$(PYTHON) tools/bench_instructions.py
 
-docs: dev ## Compute the tables and figures of the studies in docs anew.
+docs: dev ## Compute the tables, figures and explained runs in docs anew.
 	$(BIN)/python -m opplab.studies.approximation
+	$(BIN)/python -m opplab.studies.tours
 
 agreement: dev ## Compare with the published tables and with recorded kernels, and report the distance.
 	$(BIN)/opplab verify published --jobs $(JOBS) -o out/published --docs docs
@@ -62,6 +65,14 @@ agreement: dev ## Compare with the published tables and with recorded kernels, a
 
 swarm: ## Random machines and workloads under the invariant checks; OPPLAB_SEED=... replays one.
 	OPPLAB_SWARM=$(or $(OPPLAB_SWARM),5000) cargo test --release --locked -p opplab-sim --test swarm -- --nocapture
+
+agent: ## Build opplab-agent, the commands of `opplab host` in one static binary, to target/opplab-agent.
+	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" cargo build --profile agent --locked --quiet -p opplab-host \
+	  --bin opplab-agent --target $(AGENT_TARGET) --target-dir target/agent
+	@cp target/agent/$(AGENT_TARGET)/agent/opplab-agent target/opplab-agent && ls -l target/opplab-agent
+
+host-test: dev agent ## Run opplab-agent as root in emulated machines with stock kernels (installs QEMU; skips where it cannot).
+	$(BIN)/python tools/host_test.py target/opplab-agent
 
 clean: ## Remove everything that was built (not out/).
 	rm -rf target $(VENV) python/opplab/_opplab*.so .ruff_cache .mypy_cache .pytest_cache

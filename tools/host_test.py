@@ -1,8 +1,8 @@
 """Run opplab-agent as root in emulated machines with stock Debian kernels, and check what it did.
 
-``python tools/host_test.py AGENT`` (or ``make host-test``) installs QEMU and a kernel package if it may, boots a guest
-whose firmware has P-states, so that ``acpi-cpufreq`` binds, runs ``tests/host/x86.sh`` in it, and prints its steps.
-Exit code 1 if a step failed; 0 with a line ``skipped: ...`` where the machine cannot emulate.
+``python tools/host_test.py AGENT`` (or ``make host-test``) installs QEMU and a kernel package if it may, boots guests
+whose firmware has P-states, so that ``acpi-cpufreq`` binds, runs a script of ``tests/host`` in each, and prints the
+steps.  Exit code 1 if a step failed; 0 with a line ``skipped: ...`` where the machine cannot emulate.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent / "tests" / "host"
@@ -27,15 +28,39 @@ PACKAGES = {
     "busybox": "busybox-static",
     "rt-app": "rt-app",
     "dpkg-deb": "dpkg",
+    "zstd": "zstd",
 }
+AGENT_BYTES_MAX = 5_000_000
 MODULES = [
     "virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk",
     "acpi-cpufreq", "cpufreq_ondemand", "cpufreq_conservative", "cpufreq_powersave", "cpufreq_userspace", "msr",
 ]  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Guest:
+    """An emulated machine: what runs in it, its CPUs, ACPI's coordination of P-states, and CPUs of a domain.
+
+    Coordination 0xfd: any CPU may switch, so acpi-cpufreq switches fast; 0xfc: all must, so ``sugov`` kthreads do it.
+    """
+
+    name: str
+    script: str
+    cpus: int
+    coordination: int
+    domain: int
+    append: str
+
+
+GUESTS = [
+    Guest("fast", "x86.sh", 2, 0xFD, 1, "kills=50"),
+    Guest("slow", "x86.sh", 2, 0xFC, 2, "kills=6"),
+    Guest("eight", "observe.sh", 8, 0xFD, 1, ""),
+]
+
+
 class Skip(Exception):
-    """This machine cannot run the test; why."""
+    """Why the machine at hand cannot run the test."""
 
 
 def say(words: str) -> None:
@@ -142,11 +167,9 @@ def initramfs(root: Path, agent: Path, script: str) -> bytes:
     return cpio(files)
 
 
-def ssdt(folder: Path, cpus: int, freqs_mhz: list[int], coordination: int, first_port: int, domain: int) -> Path:
-    """Compile a table that gives each of QEMU's processor objects P-states, a control port and a domain.
-
-    ``coordination`` is ACPI's: 0xfd any CPU may switch, 0xfc all must, 0xfe the hardware decides.
-    """
+def ssdt(folder: Path, guest: Guest, freqs_mhz: list[int], first_port: int) -> Path:
+    """Compile a table that gives each of QEMU's processor objects P-states, a control port and a domain."""
+    cpus, domain = guest.cpus, guest.domain
     lines = ['DefinitionBlock ("", "SSDT", 2, "OPPLAB", "PSTATES", 1) {']
     lines += [f"  External (\\_SB.CPUS.C{cpu:03X}, ProcessorObj)" for cpu in range(cpus)]
     for cpu in range(cpus):
@@ -157,12 +180,13 @@ def ssdt(folder: Path, cpus: int, freqs_mhz: list[int], coordination: int, first
             for index, mhz in enumerate(freqs_mhz)
         )
         number = min(domain, cpus - cpu // domain * domain)
+        dependency = f"5, 0, {cpu // domain}, 0x{guest.coordination:X}, {number}"
         lines += [
             f"  Scope (\\_SB.CPUS.C{cpu:03X}) {{",
             f"    Name (_PCT, Package () {{ {register}, {register} }})",
             f"    Name (_PSS, Package () {{ {states} }})",
             "    Method (_PPC, 0) { Return (0) }",
-            f"    Name (_PSD, Package () {{ Package () {{ 5, 0, {cpu // domain}, 0x{coordination:X}, {number} }} }})",
+            f"    Name (_PSD, Package () {{ Package () {{ {dependency} }} }})",
             "  }",
         ]
     lines.append("}")
@@ -172,12 +196,13 @@ def ssdt(folder: Path, cpus: int, freqs_mhz: list[int], coordination: int, first
     return folder / "pstates.aml"
 
 
-def boot(root: Path, agent: Path, out: Path, script: str, append: str, cpus: int, timeout_s: int) -> tuple[str, int]:
+def boot(root: Path, agent: Path, out: Path, guest: Guest, timeout_s: float) -> tuple[str, int]:
     """Boot the guest; give what its script printed and its status. The files of its /out come to ``out``."""
+    cpus = guest.cpus
     work = Path(tempfile.mkdtemp(prefix="opplab-guest-"))
     try:
-        (work / "initrd").write_bytes(initramfs(root, agent, script))
-        table = ssdt(work, cpus, [2250, 2000, 1500], 0xFD, 0x560, 1)
+        (work / "initrd").write_bytes(initramfs(root, agent, guest.script))
+        table = ssdt(work, guest, [2250, 2000, 1500], 0x560)
         disk = work / "disk"
         disk.write_bytes(b"")
         os.truncate(disk, 256 << 20)
@@ -194,9 +219,14 @@ def boot(root: Path, agent: Path, out: Path, script: str, append: str, cpus: int
             # The control ports, so that writes go somewhere.
             words += ["-chardev", f"file,id=p{domain},path={work / f'port{domain}'}"]
             words += ["-device", f"isa-debugcon,iobase=0x{0x560 + domain:x},chardev=p{domain}"]
-        words += ["-append", f"console=ttyS0 quiet panic=-1 oops=panic mitigations=off noautogroup {append}"]
+        words += [
+            "-append",
+            f"console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr noautogroup {guest.append}",
+        ]
         try:
-            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s)
+            done = subprocess.run(
+                words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s
+            )
         except subprocess.TimeoutExpired:
             done = None
         console = (work / "console").read_bytes().decode(errors="replace").replace("\r", "")
@@ -224,15 +254,36 @@ def is_static(agent: Path) -> bool:
     return b"/ld-linux" not in agent.read_bytes()
 
 
+def verify_recording(folder: Path) -> bool:
+    """Unpack the guest's recording and recompute what its kernel decided; true if nothing is wrong."""
+    archive = folder / "recording.tar.zst"
+    if not archive.exists():
+        return True
+    unpacked = folder / "recording"
+    unpacked.mkdir()
+    run("tar", "--zstd", "-xf", str(archive), "-C", str(unpacked))
+    opplab = [sys.executable, "-m", "opplab"]
+    if run(*opplab, "--version", check=False).returncode != 0:
+        say("skipped: the recording was not verified, as opplab is not built (make dev)")
+        return True
+    # Both the archive and the folder are a trace.
+    for words in (["trace", "info", str(archive)], ["verify", "traces", str(unpacked)]):
+        done = run(*opplab, *words, check=False)
+        say(done.stdout.rstrip())
+        say(f"{'ok' if done.returncode == 0 else 'not ok'} opplab {words[0]} {words[1]} {done.stderr.strip()}")
+        if done.returncode != 0:
+            return False
+    return True
+
+
 def main() -> int:
     """Run all guests."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("agent", type=Path, help="the static opplab-agent")
     parser.add_argument("--work", type=Path, default=Path("target/host-test"), help="folder for the kernel and output")
-    parser.add_argument("--script", default="x86.sh", help="what runs in the guest, of tests/host")
+    parser.add_argument("--only", choices=[guest.name for guest in GUESTS], help="run one guest")
     parser.add_argument("--append", default="", help="words for the guest's kernel command line, such as kills=10")
-    parser.add_argument("--cpus", type=int, default=2, help="CPUs of the guest")
-    parser.add_argument("--timeout", type=int, default=840, metavar="S", help="longest time for a guest")
+    parser.add_argument("--timeout", type=float, default=840, metavar="S", help="longest time for all guests")
     options = parser.parse_args()
     start = time.monotonic()
     try:
@@ -243,20 +294,26 @@ def main() -> int:
         return 0
     agent: Path = options.agent
     size = agent.stat().st_size
-    failed = False
-    for what, good in [
-        (f"agent is static and executable ({size} bytes)", is_static(agent) and bool(agent.stat().st_mode & stat.S_IXUSR)),
-        ("agent is under 5 MB", size < 5_000_000),
-    ]:
+    is_program = is_static(agent) and bool(agent.stat().st_mode & stat.S_IXUSR)
+    results = [(f"agent is static and executable ({size} bytes)", is_program)]
+    results.append(("agent is under 5 MB", size < AGENT_BYTES_MAX))
+    for what, good in results:
         say(f"{'ok' if good else 'not ok'} {what}")
-        failed |= not good
-    out = options.work / "out"
-    shutil.rmtree(out, ignore_errors=True)
-    text, status = boot(root, agent, out, options.script, options.append, options.cpus, options.timeout)
-    say(text.rstrip())
-    failed |= status != 0 or "not ok" in text
-    say(f"{'FAILED' if failed else 'passed'} in {time.monotonic() - start:.0f} s; output in {out}")
-    return int(failed)
+    passed = all(good for _, good in results)
+    shutil.rmtree(options.work / "out", ignore_errors=True)
+    for guest in GUESTS:
+        if options.only not in (None, guest.name):
+            continue
+        begin = time.monotonic()
+        out = options.work / "out" / guest.name
+        chosen = replace(guest, append=f"{guest.append} {options.append}".strip())
+        text, status = boot(root, agent, out, chosen, options.timeout - (begin - start))
+        say(text.rstrip())
+        good = status == 0 and "not ok" not in text and verify_recording(out)
+        say(f"guest {guest.name} {'passed' if good else 'FAILED'} in {time.monotonic() - begin:.0f} s; output in {out}")
+        passed &= good
+    say(f"{'passed' if passed else 'FAILED'} in {time.monotonic() - start:.0f} s")
+    return int(not passed)
 
 
 if __name__ == "__main__":

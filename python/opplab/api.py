@@ -196,6 +196,8 @@ class Policy:
     hz : int
         Timer frequency.
     pelt_half_life_ms : {8, 16, 32}
+    sugov_cpus : tuple of int
+        Where schedutil's kthreads may run; where the kernel puts them if it is empty.
 
     Examples
     --------
@@ -216,6 +218,7 @@ class Policy:
     invariance: str = ""
     hz: int = 250
     pelt_half_life_ms: int = 32
+    sugov_cpus: tuple[int, ...] = ()
 
     def _toml(self) -> str:
         """Give it as TOML with the keys of an experiment's ``[[policy]]``."""
@@ -223,7 +226,7 @@ class Policy:
         fields["label"] = self.label or self.governor
         tunables = ", ".join(f"{json.dumps(key)} = {json.dumps(str(value))}" for key, value in self.tunables.items())
         fields.pop("tunables")
-        lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items() if value != ""]
+        lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items() if value not in ("", ())]
         return "\n".join([*lines, f"tunables = {{ {tunables} }}", ""])
 
 
@@ -233,8 +236,11 @@ class Run:
     Only counters are kept; events are made by running the case again, which gives the same events.
     """
 
-    def __init__(self, case: Case, inner: _opplab.Case, outcome: dict[str, Any]) -> None:
+    def __init__(
+        self, case: Case, inner: _opplab.Case, outcome: dict[str, Any], machine: Machine | None = None
+    ) -> None:
         self._case = case
+        self._machine = machine
         self._inner = inner
         self.outcome = outcome
 
@@ -326,6 +332,17 @@ class Run:
         """Write the run as a trace for https://ui.perfetto.dev."""
         Path(path).write_bytes(self._inner.trace("perfetto"))
 
+    def view(self, path: str | Path) -> Path:
+        """Write the run as one HTML page: a time line of each CPU, its frequency, utilisation and power."""
+        from tempfile import TemporaryDirectory
+
+        from opplab.traces import Trace
+
+        with TemporaryDirectory() as folder:
+            trace = Path(folder) / "run.dat"
+            self.to_trace(trace)
+            return Trace(trace).view(path, self._machine, title=self._case.label)
+
     def to_trace(self, path: str | Path) -> None:
         """Write the run as a kernel trace.
 
@@ -408,7 +425,7 @@ def simulate(
     inner = build_case(machine, workload, policy, seconds=seconds, seed=seed)
     if governor is not None or placement is not None:
         inner = inner.with_policies(governor, placement)
-    return Run(Case.of(inner), inner, inner.run(check))
+    return Run(Case.of(inner), inner, inner.run(check), machine)
 
 
 def build_case(

@@ -26,6 +26,9 @@ from opplab.experiments import Experiment
 if TYPE_CHECKING:
     from opplab.cases import Case
 
+HIGHEST = 10**15
+"""Above any constant; each is kept within its own range."""
+
 __all__ = ["Fit", "Target", "constants", "fit", "minimise", "read_baseline", "to_toml"]
 
 
@@ -162,7 +165,7 @@ def constants(benchmark: str) -> list[dict[str, Any]]:
     models = {model["name"]: model for model in _opplab.benchmarks()}
     if benchmark not in models:
         raise InputError(f"unknown benchmark `{benchmark}`{catalog.nearest(benchmark, list(models))}")
-    return [param for param in models[benchmark]["params"] if param["is_calibrated"]]
+    return [param for param in models[benchmark]["params"] if param["calibrated"]]
 
 
 def fit(
@@ -243,21 +246,27 @@ def fit(
                 return there
 
             spread = 2.0 if turn == 0 else 1.3
-            at[one] = minimise(distance, at[one], max(param["min"], 1), param["max"], spread, steps)
-    made.values = dict(at)
+            at[one] = minimise(distance, at[one], 1, HIGHEST, spread, steps)
+    # What is not fitted this time stays as it was.
+    made.values = _last(first, label) | at
     made.points = values_at(at)
     return made
 
 
 def _start(experiment: Experiment, label: str, param: Mapping[str, Any]) -> int:
     """Give the value from which a constant is moved: that of the last calibration, or the model's own."""
+    return max(int(_last(experiment, label).get(param["name"], param["default"])), 1)
+
+
+def _last(experiment: Experiment, label: str) -> dict[str, int]:
+    """Give the values of the calibration as it is."""
     import tomllib
 
     workloads = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))["workload"]
     workload = next(one for one in workloads if one.get("label", one.get("benchmark")) == label)
     file = catalog.find("calibration", workload["calibration"])
-    values = tomllib.loads(file.read_text(encoding="utf-8"))["values"]
-    return max(int(values.get(param["name"], param["default"])), 1)
+    values: dict[str, int] = tomllib.loads(file.read_text(encoding="utf-8"))["values"]
+    return values
 
 
 def _simulate(
@@ -330,7 +339,7 @@ def show() -> list[dict[str, Any]]:
     }
     for name, model in models.items():
         for param in model["params"]:
-            if param["is_calibrated"]:
+            if param["calibrated"]:
                 put(
                     name,
                     param["name"],

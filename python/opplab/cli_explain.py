@@ -30,9 +30,18 @@ def command(
 ) -> None:
     """Explain the decisions of a run in words and numbers.
 
-    TARGET is a case's JSON file, the results folder of a single case, or EXPERIMENT:CASE (or FOLDER:CASE) with a part
-    of the case's label, its hash or its number.  Runs are deterministic: the case is run again with records on.
+    TARGET is a case's JSON file, the results folder of a single case, or EXPERIMENT:CASE (or FOLDER:CASE) with words
+    of the case's label and its machine, its hash or its number.  Runs are deterministic: the case is run again with
+    records on.  TARGET may also be the folder of a recording with the kernel's own records: then --cpu explains its
+    clock, --at being the recording's time.  Or it is the log (.jsonl) of `opplab host govern`.
     """
+    if target.endswith(".jsonl"):
+        from opplab import _opplab
+
+        words = ["govern", "--explain", target]
+        words += ["--cpu", str(cpu)] if cpu is not None else []
+        words += ["--at", f"{at:.9f}s"] if at is not None else []
+        raise click.exceptions.Exit(_opplab.host_main(words, []))
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise click.UsageError("give one of --cpu, --task and --why-slow")
     from opplab.explanation import explain
@@ -42,6 +51,10 @@ def command(
         click.echo(found.to_json())
         return
     about = found.about
+    if "recording" in about:
+        click.echo(f"{about['recording']}: {about['governor']} with {about['driver']}, from the kernel's own records.")
+        click.echo(str(found))
+        return
     click.echo(f"{about['workload']} on {about['machine']}, {about['governor']}, kernel {about['kernel']}", nl=False)
     click.echo(f": run again with records on, events {about['fingerprint']}.")
     click.echo(str(found))

@@ -142,15 +142,17 @@ def _run_one(
     listed = [{"hash": case.hash, "label": case.label}]
     store.create({"experiment": "", "about": "", "cases": listed, "policies": [case.policy]})
     write_text(output / "case.json", case.json)
-    run = Run(case, inner, run_one(case.json, check, check_determinism))
+    run = Run(case, inner, run_one(case.json, check, check_determinism), machine)
     store.put(case.hash, run.metrics.iter_rows(named=True))
     store.merge([case.hash])
     run.to_perfetto(output / "run.pftrace")
+    run.view(output / "run.html")
     logs = run.rtapp_logs(output / "rt-app")
     table = run.metrics.select("metric", "value", "unit")
     print_table(table.to_dicts(), "text")
     click.echo(f"fingerprint {run.fingerprint}")
-    click.echo(f"wrote {output}/results.parquet, {output}/run.pftrace, {output}/rt-app ({len(logs)} logs)", err=True)
+    files = f"{output}/results.parquet, {output}/run.pftrace, {output}/run.html, {output}/rt-app ({len(logs)} logs)"
+    click.echo(f"wrote {files}", err=True)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from opplab.cli_replay import to_rtapp
+from opplab.output import format_option, print_table
 
 if TYPE_CHECKING:
     from opplab.traces import Trace
@@ -184,4 +185,68 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
     from_ns, to_ns = _span(trace, from_time, to_time)
     path = trace.export(output, *names, from_ns=from_ns, to_ns=to_ns)
     click.echo(f"wrote {path}", err=True)
+    say_problems(trace)
+
+
+@command.command(name="signals")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--machine", "-m", help="Machine (name or .toml) with capacities, frequencies and power.")
+@click.option("--no-invariance", is_flag=True, help="The kernel did not follow the frequency.")
+@click.option("--deadline", "deadline_us", type=click.IntRange(1), metavar="US", help="Deadline of every activation.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
+@format_option
+def signals(
+    file: Path,
+    machine: str | None,
+    no_invariance: bool,
+    deadline_us: int | None,
+    output: Path | None,
+    output_format: str,
+) -> None:
+    """Rebuild the kernel's signals of FILE: load tracking, residencies, latencies, energy, missed activations.
+
+    Printed are one row a CPU and one row a task; -o writes all tables.  Without --deadline periodic tasks have their
+    period as deadline.
+    """
+    from opplab.api import Machine
+    from opplab.traces import Trace
+
+    trace = Trace(file)
+    chosen = Machine.load(machine) if machine else None
+    result = trace.signals(chosen, invariance=not no_invariance, deadline_us=deadline_us)
+    cpus, tasks = result.cpu_summary().to_dicts(), result.task_summary().to_dicts()
+    if output_format == "json":
+        click.echo(json.dumps({"cpus": cpus, "tasks": tasks, "unknown_ns": result.unknown_ns}, indent=2))
+    else:
+        print_table(cpus, output_format)
+        click.echo()
+        print_table(tasks, output_format)
+    if result.unknown_ns:
+        text = f"{result.unknown_ns / 1e6:.3f} ms of running are not in the energy: their frequency is not known"
+        click.echo(f"opplab: {file}: {text}", err=True)
+    if output is not None:
+        files = result.write(output)
+        click.echo(f"wrote {output}/ ({len(files)} tables)", err=True)
+    say_problems(trace)
+
+
+@command.command(name="view")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="HTML file to write.")
+@click.option("--machine", "-m", help="Machine (name or .toml), for power and capacities.")
+@click.option("--from", "from_time", metavar="TIME", help="From this time: 12.5 (s), 300ms, +0.5 (from start).")
+@click.option("--to", "to_time", metavar="TIME", help="Up to this time.")
+def view(file: Path, output: Path, machine: str | None, from_time: str | None, to_time: str | None) -> None:
+    """Write FILE as one HTML page: a time line of each CPU, its frequency, utilisation and power.
+
+    The page needs no network and zooms to microseconds.
+    """
+    from opplab.api import Machine
+    from opplab.traces import Trace
+
+    trace = Trace(file)
+    from_ns, to_ns = _span(trace, from_time, to_time)
+    chosen = Machine.load(machine) if machine else None
+    path = trace.view(output, chosen, from_ns=from_ns, to_ns=to_ns)
+    click.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)", err=True)
     say_problems(trace)

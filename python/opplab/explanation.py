@@ -37,8 +37,10 @@ P_STATE_DRIVERS = ("acpi-cpufreq", "intel_pstate", "intel_cpufreq", "amd-pstate"
 
 TABLES = (
     "sched_switch",
+    "sched_waking",
     "sched_migrate_task",
     "cpu_frequency",
+    "cpu_idle",
     "placement",
     "sugov_decision",
     "dbs_decision",
@@ -219,6 +221,7 @@ class Records:
         self.facts = case.facts()
         self.tables = case.events(list(TABLES))
         self.codes = dict(_opplab.decision_codes())
+        self.idle_states = {cpu: cluster["idle_states"] for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
         self.policy_of = {cpu: policy for policy in self.facts["policies"] for cpu in policy["cpus"]}
 
     def row(self, table: str, index: int) -> dict[str, Any]:
@@ -288,7 +291,7 @@ def _utilisation(row: dict[str, Any]) -> str:
     if row["rt_runnable"] and row["util"] >= row["max_cap"]:
         return f"{text}, but a real-time task is runnable -> {row['util']}"
     if row["util"] < headroom:
-        bound = f"uclamp.max {row['uclamp_max']}" if row["util"] == row["uclamp_max"] else "the capacity"
+        bound = f"uclamp.max {row['uclamp_max']}" if row["uclamp_max"] < row["max_cap"] else "the capacity"
         return f"{text}, headroom 1.25 -> {headroom}, bounded by {bound} -> {row['util']}"
     bound = f"uclamp.min {row['uclamp_min']}" if row["util"] == row["uclamp_min"] else "the least that is granted"
     return f"{text}, headroom 1.25 -> {headroom}, raised by {bound} -> {row['util']}"
@@ -297,6 +300,9 @@ def _utilisation(row: dict[str, Any]) -> str:
 def _formula(records: Records, row: dict[str, Any]) -> str:
     """Give the way from utilisation to frequency."""
     share = "" if row["max_cap"] == 1024 else f" of capacity {row['max_cap']}"
+    if not row["wanted_khz"]:
+        # cpufreq_driver_adjust_perf(): levels, not frequencies.
+        return f"{_utilisation(row)}: performance {row['util']} of {row['max_cap']} asked of the driver (adjust_perf)"
     raw = f"{row['raw_khz'] / 1000:.0f}"
     return (
         f"{_utilisation(row)}{share}; f_ref {mhz(row['ref_khz'])} -> {raw} "
@@ -332,8 +338,10 @@ def _request(records: Records, rows: npt.NDArray[np.intp], place: int) -> Findin
         text += (
             f" It was wanted since {seconds(since)}; the rate limit of {limit} held it for {length(row['held_ns'])}."
         )
-    before = f"instead of {mhz(row['prev_khz'])}" if row["prev_khz"] else "as the first request"
-    return Finding(row["time_ns"], "frequency", f"{text} Requested {before}.", row)
+    if row["next_khz"]:
+        before = f"instead of {mhz(row['prev_khz'])}" if row["prev_khz"] else "for the first time"
+        text += f" Requested {before}."
+    return Finding(row["time_ns"], "frequency", text, row)
 
 
 def _after(ns: int) -> str:
@@ -402,7 +410,8 @@ def _since(records: Records, rows: npt.NDArray[np.intp], start: int, end: int, a
         REQUESTED: "were taken along by the kthread",
     }
     parts = [f"{count} {words[outcome]}" for outcome, count in counts.items()]
-    text = f"Until {seconds(at_ns)} there were {len(seen)} more reports: {', '.join(parts)}."
+    reports = "was 1 more report" if len(seen) == 1 else f"were {len(seen)} more reports"
+    text = f"Until {seconds(at_ns)} there {reports}: {', '.join(parts)}."
     last = seen[-1]
     if last["outcome"] == RATE_LIMITED and last["wanted_khz"] != last["next_khz"]:
         text += (
@@ -442,12 +451,13 @@ def _frequency(records: Records, cpu: int, at_ns: int) -> list[Finding]:
             f"the busiest CPU was busy for {row['load']} % of it: {change}."
         )
         findings.append(Finding(row["time_ns"], "frequency", text, row))
-    if not end and not count:
+    grant = _grant(records, cpu, at_ns)
+    if not end and not count and grant is None:
         text = (
             f"The governor {records.facts['governor']} decided nothing until then; the clock is what it started with."
         )
         findings.append(Finding(0, "frequency", text))
-    findings.append(_grant(records, cpu, at_ns))
+    findings.append(grant)
     return [finding for finding in findings if finding is not None]
 
 
@@ -535,7 +545,8 @@ def _placement(records: Records, index: int) -> list[Finding]:
         return [Finding(row["time_ns"], "placement", f"{head} {simple[row['rule']]}", row)]
     if row["rule"] == "eas":
         candidates = _energies(records, row)
-        weighed = f" Energy-aware placement weighed {len(candidates)} CPUs:" if candidates else ""
+        many = "1 CPU" if len(candidates) == 1 else f"{len(candidates)} CPUs"
+        weighed = f" Energy-aware placement weighed {many}:" if candidates else ""
         first = Finding(row["time_ns"], "placement", f"{head}{weighed}", row)
         end = f"  CPU {row['cpu']}: {EAS[row['eas_rule']]} ({row['eas_rule']})."
         return [
@@ -544,6 +555,53 @@ def _placement(records: Records, index: int) -> list[Finding]:
             Finding(row["time_ns"], "choice", end, {"cpu": row["cpu"], "rule": row["eas_rule"]}),
         ]
     return [Finding(row["time_ns"], "placement", head + _search(row), row)]
+
+
+def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -> Finding | None:
+    """Explain how long a woken task took to run, and why."""
+    runs = records.where("sched_switch", cpu=cpu, next=task)
+    place = int(np.searchsorted(records.tables["sched_switch"]["time_ns"][runs], woken_ns))
+    if place == len(runs):
+        return None
+    run = records.row("sched_switch", int(runs[place]))
+    if run["time_ns"] > max(at_ns, woken_ns):
+        return None
+    name, latency_ns = records.task(task), run["time_ns"] - woken_ns
+    data = {"cpu": cpu, "start_ns": run["time_ns"], "latency_ns": latency_ns}
+    before = records.where("sched_switch", cpu=cpu)
+    count = int(np.searchsorted(records.tables["sched_switch"]["time_ns"][before], woken_ns))
+    running = records.row("sched_switch", int(before[count - 1]))["next"] if count else IDLE_TASK
+    idles = records.where("cpu_idle", cpu=cpu)
+    entered = int(np.searchsorted(records.tables["cpu_idle"]["time_ns"][idles], woken_ns, side="right"))
+    state = records.row("cpu_idle", int(idles[entered - 1]))["state"] if entered else -1
+    after = f"{length(latency_ns)} after the wake-up" if latency_ns else "at once"
+    if running == IDLE_TASK and state >= 0:
+        names = records.idle_states[cpu]
+        data["idle_state"] = names[state] if state < len(names) else str(state)
+        text = f"CPU {cpu} was in idle state {data['idle_state']}; {name} ran from {seconds(run['time_ns'])}, {after}."
+    elif running == IDLE_TASK:
+        text = f"CPU {cpu} was awake without a task; {name} ran from {seconds(run['time_ns'])}, {after}."
+    else:
+        data["running"] = records.task(running)
+        how = "preempted it" if run["prev_state"] == 0 and latency_ns == 0 else "had its turn"
+        text = f"CPU {cpu} ran {records.task(running)}; {name} {how} at {seconds(run['time_ns'])}, {after}."
+    return Finding(run["time_ns"], "start", text, data)
+
+
+def _delayed(records: Records, task: int, placed_ns: int, at_ns: int) -> Finding | None:
+    """Explain a wake-up that found the task still queued."""
+    wakings = records.where("sched_waking", task=task)
+    count = records.until("sched_waking", wakings, at_ns)
+    if not count:
+        return None
+    row = records.row("sched_waking", int(wakings[count - 1]))
+    if row["time_ns"] <= placed_ns:
+        return None
+    text = (
+        f"{seconds(row['time_ns'])}: {records.task(task)} was woken from CPU {row['cpu']} while it was still queued on "
+        f"CPU {row['target_cpu']}: its dequeue had been delayed (it slept with negative lag), so that it stays there."
+    )
+    return Finding(row["time_ns"], "placement", text, {**row, "cpu": row["target_cpu"], "waker_cpu": row["cpu"]})
 
 
 def _moved(records: Records, index: int) -> Finding:
@@ -584,6 +642,9 @@ def _arrival(records: Records, task: int, at_ns: int) -> list[Finding]:
     if count:
         start_ns = int(records.tables["placement_decision"]["time_ns"][placed[count - 1]])
         findings += _placement(records, int(placed[count - 1]))
+        cpu = int(records.tables["placement_decision"]["cpu"][placed[count - 1]])
+        findings += [one for one in [_started(records, task, cpu, start_ns, at_ns)] if one is not None]
+        findings += [one for one in [_delayed(records, task, start_ns, at_ns)] if one is not None]
     moves = records.where("placement", task=task)
     rules = records.codes["rule"]
     columns = records.tables["placement"]
@@ -718,7 +779,8 @@ def explain(
     Parameters
     ----------
     run : Run, str or Path
-        A run, or what `opplab explain` takes: a case's JSON file, a results folder, ``EXPERIMENT:CASE``.
+        A run, or what `opplab explain` takes: a case's JSON file, a results folder, ``EXPERIMENT:CASE``; or the folder
+        of a recording that holds the kernel's own records of schedutil (only `cpu` and `at`).
     cpu : int, optional
         Why this CPU ran what it ran at that clock.
     task : str or int, optional
@@ -748,6 +810,10 @@ def explain(
     """
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise InputError("ask about one thing: a CPU, a task, or why CPUs were slow")
+    if isinstance(run, str | Path) and (Path(run) / "trace.dat").is_file():
+        if cpu is None:
+            raise InputError(f"{run} is a recording: its kernel's own records explain a CPU's clock (give a CPU)")
+        return _recorded(Path(run), cpu, at)
     case = _case_of(run)
     if why_slow:
         return _why_slow(case)
@@ -778,6 +844,65 @@ def _task_of(records: Records, task: str | int | None) -> int:
     raise InputError(f"unknown task `{task}`{nearest(str(task), sorted(set(records.names)))}")
 
 
+# ---- recordings ----
+
+
+def _recorded(folder: Path, cpu: int, at: float | None) -> Explanation:
+    """Explain the clock of a CPU in a recording of a real kernel, from the kernel's own records."""
+    columns, policies = _opplab.recorded_frequencies(folder)
+    policy = next((policy for policy in policies if cpu in policy["cpus"]), None)
+    if policy is None:
+        raise InputError(f"there is no CPU {cpu} in {folder}'s cpufreq policies")
+    rows = [
+        dict(zip(columns, values, strict=True))
+        for values in zip(*columns.values(), strict=True)
+        if values[1] == policy["cpus"][0]
+    ]
+    if not rows:
+        raise InputError(f"{folder} has no records of schedutil's decisions for CPU {cpu}")
+    first_ns, last_ns = rows[0]["time_ns"], rows[-1]["time_ns"]
+    at_ns = (first_ns + last_ns) // 2 if at is None else round(at * 1e9)
+    before = [row for row in rows if row["time_ns"] <= at_ns]
+    if not before:
+        raise InputError(
+            f"{at:g} s is before the first decision, at {seconds(first_ns)}; the last is at {seconds(last_ns)}"
+        )
+    place = next((i for i in reversed(range(len(before))) if before[i]["ret_khz"] != before[i]["prev_khz"]), None)
+    findings = []
+    if place is not None:
+        row = before[place]
+        held = " It did not fall, because the CPU had not idled." if row["held"] else ""
+        text = f"{_recorded_formula(policy, row)}{held} The policy had asked for {mhz(row['prev_khz'])}."
+        findings.append(Finding(row["time_ns"], "frequency", text, row))
+    rest = before if place is None else before[place + 1 :]
+    if rest:
+        text = f"Until {seconds(at_ns)} {len(rest)} more decisions gave the same. The last one: "
+        findings.append(Finding(rest[-1]["time_ns"], "reports", text + _recorded_formula(policy, rest[-1]), rest[-1]))
+    about = {"recording": str(folder), "governor": policy["governor"], "driver": policy["driver"]}
+    return Explanation(about, findings)
+
+
+def _recorded_formula(policy: dict[str, Any], row: dict[str, Any]) -> str:
+    """Say what the recorded kernel computed, and whether the recorded inputs give the same."""
+    parts = ""
+    if row["deciding_cpu"] >= 0:
+        parts = f"util {row['util_cfs']}"
+        parts += f" + rt {row['util_rt']}" if row["util_rt"] > 0 else ""
+        parts = f"CPU {row['deciding_cpu']} had {parts} + dl {row['util_dl']}; with headroom and bounds "
+    table = policy["opps_khz"]
+    name = ""
+    if row["ret_khz"] in table and policy["driver"] in P_STATE_DRIVERS:
+        name = f" (P{len(table) - 1 - table.index(row['ret_khz'])})"
+    elif row["ret_khz"] in table:
+        name = f" (OPP {table.index(row['ret_khz']) + 1} of {len(table)})"
+    share = "" if row["max_cap"] == 1024 else f" of capacity {row['max_cap']}"
+    equal = "" if row["wanted_khz"] == row["ret_khz"] else f" (computed: {mhz(row['wanted_khz'])})"
+    return (
+        f"{seconds(row['time_ns'])}: CPU {row['cpu']} reported to schedutil: {parts}{row['util']}{share}; "
+        f"f_ref {mhz(row['ref_khz'])} -> {row['raw_khz'] / 1000:.0f} -> resolved {mhz(row['ret_khz'])}{name}{equal}."
+    )
+
+
 # ---- what is explained ----
 
 
@@ -796,7 +921,8 @@ def find_case(target: str) -> _opplab.Case:
     ----------
     target : str
         A case's JSON file; the results folder of a single case; ``EXPERIMENT:CASE`` or ``FOLDER:CASE``, where CASE is
-        a part of the case's label, its hash or the beginning of it, or its number from 0.
+        a part of the case's label (words in any order, the machine's name among them), its hash or the beginning of
+        it, or its number from 0.
     """
     path = Path(target)
     if path.is_file() and path.suffix == ".json":
@@ -826,7 +952,9 @@ def find_case(target: str) -> _opplab.Case:
         found = [case for case in experiment.cases if case.hash.startswith(which)]
     if not found and which:
         words = which.split()
-        found = [case for case in experiment.cases if all(word in case.label.split() for word in words)]
+        found = [
+            case for case in experiment.cases if all(word in [case.machine, *case.label.split()] for word in words)
+        ]
     if len(found) != 1:
         some = "; ".join(f"`{label}`" for label in ([case.label for case in found] or labels)[:4])
         what = f"{len(found)} cases are" if found else "no case is"

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from opplab.api import Machine
+    from opplab.signals import Signals
+
 __all__ = ["Trace", "read_trace"]
 
 # Columns that every event has, before its own fields.
@@ -165,6 +168,83 @@ class Trace:
         """
         inner = self.read(["print", "tracing_mark_write", "bprint", "bputs"], missing_ok=True).markers()
         return {name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()}
+
+    def signals(
+        self,
+        machine: Machine | None = None,
+        *,
+        invariance: bool = True,
+        deadline_us: int | None = None,
+        every_us: int = 0,
+    ) -> Signals:
+        """Rebuild the kernel's signals from scheduling, frequency and idle events.
+
+        Parameters
+        ----------
+        machine : Machine, optional
+            Capacities, highest frequencies and power.  Without it every CPU has capacity 1024, the kernel does not
+            follow the frequency, and there is no energy.
+        invariance : bool
+            Whether the kernel followed the frequency (`Machine`'s highest OPP is the reference).
+        deadline_us : int, optional
+            Deadline of every activation; otherwise periodic tasks have their period.
+        every_us : int
+            Sample run queues this often, too, not only after events (0: do not).
+
+        Returns
+        -------
+        Signals
+        """
+        from opplab import signals
+
+        raw = _opplab.trace_signals(self.path, machine._inner if machine else None, invariance, every_us * 1000)
+        self._note(raw["problems"])
+        return signals.make(raw, self._names(), None if deadline_us is None else deadline_us * 1000)
+
+    def view(
+        self,
+        path: str | Path,
+        machine: Machine | None = None,
+        *,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        title: str = "",
+    ) -> Path:
+        """Write the trace as one HTML page that needs nothing else: a time line of each CPU, zoomable to microseconds.
+
+        Parameters
+        ----------
+        path : str or Path
+        machine : Machine, optional
+            For power, and for capacities in load tracking.
+        from_ns, to_ns : int, optional
+            Show only this time.
+        title : str
+            The trace's name if it is empty.
+        """
+        from opplab import traceview
+
+        path = Path(path)
+        path.write_text(traceview.page(self, machine, from_ns=from_ns, to_ns=to_ns, title=title), encoding="utf-8")
+        return path
+
+    def _names(self) -> dict[int, str]:
+        """Names of tasks by pid: the trace's list, and those in switches and wake-ups."""
+        import numpy as np
+
+        names = {0: "<idle>"}
+        wanted = ["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_waking"]
+        inner = self.read(wanted, missing_ok=True)
+        for event, _, _ in inner.tables():
+            columns = {name: (kind, values) for name, kind, values, _ in inner.columns(event)}
+            for pid, comm in (("pid", "comm"), ("prev_pid", "prev_comm"), ("next_pid", "next_comm")):
+                if pid in columns and comm in columns and columns[comm][0] == "str":
+                    places, words = columns[comm][1]
+                    pids, first = np.unique(columns[pid][1], return_index=True)
+                    names.update(zip(pids.tolist(), (words[place] for place in places[first].tolist()), strict=True))
+        names.update(inner.tasks())
+        names[0] = "<idle>"
+        return names
 
     def export(self, path: str | Path, *names: str, from_ns: int | None = None, to_ns: int | None = None) -> Path:
         """Write events in another form.

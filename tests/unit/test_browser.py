@@ -225,3 +225,41 @@ def test_prints_on_a4(browser: Browser, pages: dict[str, Path], name: str) -> No
     assert browser.value("document.querySelector('#cells').getBoundingClientRect().right") <= 688
     assert browser.value("getComputedStyle(document.getElementById('theme')).display") == "none"
     browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_trace_view_zooms_to_microseconds(browser: Browser, tmp_path: Path) -> None:
+    run = opplab.simulate(
+        opplab.Machine.load("juno-r2"),
+        opplab.Workload.periodic(4, run_us=800, period_us=16000),
+        opplab.Policy(),
+        seconds=0.2,
+    )
+    browser.size(*SIZES["laptop"])
+    browser.open(run.view(tmp_path / "view.html"))
+    # The data are unpacked after the page has loaded.
+    loaded = "new Promise(done => { const ask = () => cpus.length ? done(cpus.length) : setTimeout(ask, 5); ask(); })"
+    found = browser.call("Runtime.evaluate", expression=loaded, awaitPromise=True, returnByValue=True)
+    assert found["result"]["value"] == 6
+    rows = browser.value("[...document.querySelectorAll('#tasks tbody tr')].map(row => row.cells[0].textContent)")
+    assert {"periodic0-0", "periodic3-3"} <= set(rows)
+    span = browser.value("to - from")
+    browser.value("canvas.focus()")
+    for _ in range(20):
+        browser.press("w", 87, "w")
+    assert browser.value("to - from") < span / 1000
+    browser.value("show(1e6, 1.005e6)")
+    assert browser.value("to - from") == pytest.approx(5000)
+    browser.press("0", 48, "0")
+    assert browser.value("to - from") == span
+    # A click on a task in the table marks it; n goes to its next slice.
+    browser.click("document.querySelector('#tasks tbody tr')")
+    assert browser.value("marked") > 0
+    browser.value("show(0, 1e5)")
+    browser.press("n", 78, "n")
+    middle = browser.value("(from + to) / 2")
+    assert middle > 1e5
+    assert middle in browser.value(
+        "cpus.flatMap(({series: {run}}) => [...run.t].filter((_, i) => run.v[i] === marked))"
+    )
+    assert not browser.errors
+    assert browser.requests == [(tmp_path / "view.html").as_uri()]

@@ -45,6 +45,9 @@ def test_perfetto(small_case: _opplab.Case) -> None:
     tables = small_case.events([])
     kinds: Counter[int] = Counter()
     counters: Counter[str] = Counter()
+    decided: Counter[str] = Counter()
+    flows: Counter[int] = Counter()
+    power: list[tuple[int, int]] = []
     names: dict[int, str] = {}
     threads: dict[int, str] = {}
     switches: list[tuple[int, int, int]] = []
@@ -60,11 +63,19 @@ def test_perfetto(small_case: _opplab.Case) -> None:
                     switches.append((one(event, 1), cpu, one(one(event, 4), 6)))
         if (descriptor := one(packet, 60)) is not None:
             names[one(descriptor, 1)] = one(descriptor, 2).decode()
-            assert one(descriptor, 8) is not None
+            assert (one(descriptor, 8) is None) == names[one(descriptor, 1)].startswith("decisions")
         if (event := one(packet, 11)) is not None:
             assert one(packet, 10) == 1
-            assert one(event, 9) == 4
-            counters[names[one(event, 11)].split()[0]] += 1
+            name = names[one(event, 11)]
+            if one(event, 9) == 4:
+                counters[name.split()[0]] += 1
+                if name.startswith("power A53"):
+                    power.append((one(packet, 8), one(event, 30)))
+            else:
+                assert one(event, 9) == 3
+                what = one(event, 23).decode()
+                flows.update({one(event, 47): 1} if " runs" in what or "wakes " in what else {})
+                decided["asks" if what.startswith("asks") else "other"] += 1
     sizes = {name: len(columns["time_ns"]) for name, columns in tables.items()}
     expected = {
         4: sizes["sched_switch"],
@@ -75,7 +86,18 @@ def test_perfetto(small_case: _opplab.Case) -> None:
     }
     assert {number: kinds[number] for number in expected} == expected
     assert counters["util_avg"] == sizes["pelt_se_tp"] + sizes["pelt_cfs_tp"]
-    assert counters["requested"] == sizes["freq_request"]
+    assert counters["requested"] == decided["asks"] == sizes["freq_request"]
+    assert counters["idle"] == sizes["cpu_idle"]
+    # Each flow begins at a wake-up and ends at a switch, but for wake-ups just before the end.
+    assert len(flows) == sizes["sched_waking"] + sizes["sched_wakeup_new"]
+    assert set(flows.values()) <= {1, 2}
+    assert sum(count == 2 for count in flows.values()) > 0.9 * len(flows)
+    # Power by rail adds up to the engine's energy, but for the exits from idle states: no event tells when they begin.
+    outcome = small_case.run(False)
+    ends = [time for time, _ in power[1:]] + [outcome["wall_ns"]]
+    energy = sum((end - time) * uw for (time, uw), end in zip(power, ends, strict=True))
+    number = [cluster["name"] for cluster in outcome["clusters"]].index("A53")
+    assert 0.95 < energy / outcome["cluster_energy_fj"][number] <= 1
     assert {"task0-0", "sugov:0"} <= set(threads.values())
     table = tables["sched_switch"]
     tids = {2**32 - 1: 0, **{number: number + 1001 for number in range(64)}}

@@ -1,9 +1,11 @@
 """Recorded traces: `opplab trace` and `opplab.read_trace`."""
 
+import base64
 import json
 import re
 import shutil
 import subprocess
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -159,3 +161,84 @@ def test_exports_open_with_trace_cmd(small: Path, tmp_path: Path) -> None:
     out = opplab.read_trace(small).export(tmp_path / "out.dat")
     report = subprocess.run(["trace-cmd", "report", out], capture_output=True, check=True, text=True).stdout
     assert report.count("sched_switch") == 2
+
+
+def test_signals_of_a_small_trace(small: Path, tmp_path: Path) -> None:
+    trace = opplab.read_trace(small)
+    plain = trace.signals()
+    assert plain.running.filter(comm="worker").rows() == [
+        (7, "worker", 0, 1_000_000, 1_890_000),
+        (7, "worker", 0, 2_000_000, 2_110_000),
+    ]
+    assert plain.waits.select("pid", "wait_ns", "woken").rows() == [(7, 10_000, True)]
+    (activation,) = plain.activations.to_dicts()
+    assert (activation["latency_ns"], activation["response_ns"], activation["missed"]) == (10_000, 4_010_000, None)
+    assert plain.cpu_energy is None
+    late = trace.signals(deadline_us=4000).activations
+    assert late["missed"].to_list() == [True]
+    assert trace.signals(deadline_us=4011).activations["missed"].to_list() == [False]
+    machine = opplab.Machine.load("juno-r2")
+    with_energy = trace.signals(machine)
+    opps = {opp["khz"]: opp["busy_uw"] for opp in machine.describe()["clusters"][0]["opps"]}
+    above = [min(khz for khz in opps if khz >= wanted or khz == max(opps)) for wanted in (1_000_000, 2_000_000)]
+    expected = (1_890_000 * opps[above[0]] + 2_110_000 * opps[above[1]]) / 1e15
+    assert with_energy.task_energy is not None
+    assert with_energy.task_energy["energy_j"].to_list() == [pytest.approx(expected)]
+    result = run("trace", "signals", small, "-m", "juno-r2", "--format", "json", "-o", tmp_path / "tables")
+    assert json.loads(result.stdout)["tasks"][0]["comm"] == "worker"
+    assert (tmp_path / "tables" / "activations.parquet").is_file()
+
+
+def test_signals_refuse_a_machine_that_is_too_small(tmp_path: Path) -> None:
+    path = tmp_path / "wide.txt"
+    path.write_text(TEXT.replace("[000]", "[031]"))
+    with pytest.raises(opplab.InputError, match="the trace has 32 CPUs, machine juno-r2 has 6"):
+        opplab.read_trace(path).signals(opplab.Machine.load("juno-r2"))
+
+
+def test_periodic_tasks_have_their_period_as_deadline(tmp_path: Path) -> None:
+    run_of = opplab.simulate(
+        opplab.Machine.load("juno-r2"),
+        opplab.Workload.periodic(2, run_us=800, period_us=16000),
+        opplab.Policy(kernel="5.18"),
+        seconds=0.5,
+    )
+    with_events = run_of.events("activation")
+    run_of.to_trace(tmp_path / "run.dat")
+    activations = opplab.read_trace(tmp_path / "run.dat").signals().activations
+    mine = activations.filter(pl.col("comm").str.starts_with("periodic"))
+    assert mine["deadline_ns"].unique().to_list() == [16_000_000]
+    assert mine["missed"].sum() == 0
+    assert abs(len(mine) - len(with_events)) <= 4
+
+
+def page_data(page: str) -> dict[str, object]:
+    (data,) = re.findall(r'const DATA = "([^"]+)"', page)
+    raw = zlib.decompress(base64.b64decode(data))
+    size = int.from_bytes(raw[:4], "little")
+    head: dict[str, object] = json.loads(raw[4 : 4 + size])
+    return head
+
+
+def test_the_view_is_one_file_that_holds_every_cpu(small: Path, tmp_path: Path) -> None:
+    result = run("trace", "view", small, "-m", "juno-r2", "-o", tmp_path / "view.html")
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "view.html").read_text()
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page)
+    head = page_data(page)
+    assert head["duration_ns"] == 4_110_000
+    assert head["tasks"] == [[0, "<idle>"], [7, "worker"]]
+    (cpu,) = head["cpus"]  # type: ignore[misc]
+    assert cpu["series"]["run"] == {"steps": 1, "values": 1}  # type: ignore[index]
+    assert {"freq", "power", "util"} <= set(cpu["series"])  # type: ignore[index]
+
+
+def test_a_run_has_a_view_with_requests(tmp_path: Path) -> None:
+    one = opplab.simulate(
+        opplab.Machine.load("juno-r2"),
+        opplab.Workload.periodic(2, run_us=800, period_us=16000),
+        opplab.Policy(),
+        seconds=0.1,
+    )
+    head = page_data(one.view(tmp_path / "run.html").read_text())
+    assert any("req" in cpu["series"] for cpu in head["cpus"])  # type: ignore[attr-defined]

@@ -29,6 +29,9 @@ def fields(data: bytes) -> list[tuple[int, int | bytes]]:
             assert place + size <= len(data), "a length runs over the end"
             found.append((number, data[place : place + size]))
             place += size
+        elif kind == 1:
+            found.append((number, int.from_bytes(data[place : place + 8], "little")))
+            place += 8
         else:
             raise AssertionError(f"unexpected wire type {kind}")
     return found

@@ -240,6 +240,7 @@ const GOVERN_HELP: &str = "\
 Usage: govern --governor NAME [OPTIONS]
        govern --restore
        govern --verify LOG
+       govern --explain LOG [--cpu N] [--at TIME]
 
 Runs one of opplab's governors (schedutil, ondemand, conservative, performance, powersave) in user space. A supervisor
 puts governor, limits and EPP back when it ends, on a signal, and when the worker dies or hangs.
@@ -258,6 +259,7 @@ puts governor, limits and EPP back when it ends, on a signal, and when the worke
   --dry-run            decide and log, but change nothing
   --restore            put back what a run left whose processes were all killed
   --verify LOG         compute every decision of a log anew and compare; exit 1 if less than 99 % are equal
+  --explain LOG        what was decided and why: a summary, or the decision in force at a time
   --state FILE         where the settings are remembered, default /run/opplab-govern.json
   --root DIR           govern another root, for tests
 ";
@@ -285,6 +287,7 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
     // The worker gets the same words.
     let mut worker_args: Vec<OsString> = vec!["govern".into(), "--worker".into()];
     let (mut is_worker, mut restore, mut log) = (false, false, None);
+    let (mut explained, mut cpu, mut at_ns) = (None, None, None);
     let mut given: Vec<OsString> = Vec::new();
     while let Some(word) = words.next()? {
         let name = match word {
@@ -301,6 +304,17 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
                 given.push("--dry-run".into());
             }
             "verify" => log = Some(PathBuf::from(words.value()?)),
+            "explain" => explained = Some(PathBuf::from(words.value()?)),
+            "cpu" => cpu = Some(words.value()?.parse::<u32>()?),
+            "at" => {
+                let word = text(words.value()?);
+                // The very beginning is a time, too.
+                at_ns = Some(if word.trim_start_matches(['0', '.']).starts_with(|c: char| c.is_ascii_digit()) {
+                    time_ns("at", &word)?
+                } else {
+                    0
+                });
+            }
             _ => {
                 let value = words.value()?;
                 set_option(&mut options, &name, &value)?;
@@ -310,6 +324,11 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
     }
     if let Some(log) = log {
         return verify_log(&log, env);
+    }
+    if let Some(log) = explained {
+        let shown = log.display().to_string();
+        let words = std::fs::read_to_string(&log).map_err(|error| HostError::io(&shown, error))?;
+        return print(env, &decide::explain(&shown, &words, cpu, at_ns)?);
     }
     let root = Root::open(&options.root)?;
     if options.state.as_os_str().is_empty() {
@@ -361,7 +380,7 @@ fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(),
         }
         _ => {
             let names = ["governor", "policies", "via", "util", "f-max", "epp", "rate-limit-us", "interval", "for"];
-            let more = ["kernel", "log", "dry-run", "restore", "verify", "state", "root"];
+            let more = ["kernel", "log", "dry-run", "restore", "verify", "explain", "state", "root"];
             let near = nearest(name, names.into_iter().chain(more)).replace('`', "").replace("mean ", "mean --");
             return Err(HostError::Usage(format!("no such option `--{name}`{near}")));
         }

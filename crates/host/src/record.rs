@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::affinity::kernel_version;
 use crate::clock::{self, Stop};
 use crate::error::{HostError, describe};
-use crate::root::{CPU, Root};
+use crate::root::{CPU, Root, read_file};
 use crate::snapshot;
 use crate::tracedat::{self, Head};
 
@@ -201,7 +201,7 @@ fn drain(folder: &Path, cpu: u32, page_size: usize, mut to: File, stop: &AtomicB
 }
 
 fn read(path: &Path) -> String {
-    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    read_file(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 /// Records.
@@ -361,8 +361,8 @@ fn head(
         std::env::consts::ARCH
     );
     Head {
-        header_page: read(&folder.join("events/header_page")).clone() + &read_if_empty(folder, top, "header_page"),
-        header_event: read(&folder.join("events/header_event")).clone() + &read_if_empty(folder, top, "header_event"),
+        header_page: read(&top.join("events/header_page")),
+        header_event: read(&top.join("events/header_event")),
         systems,
         printk_formats: read(&top.join("printk_formats")),
         saved_cmdlines: read(&top.join("saved_cmdlines")),
@@ -373,15 +373,6 @@ fn head(
             .map(|cpu| format!("CPU: {cpu}\n{}", read(&folder.join(format!("per_cpu/cpu{cpu}/stats")))))
             .collect(),
         page_size: page_size as u32,
-    }
-}
-
-/// Instances of older kernels have no header files of their own.
-fn read_if_empty(folder: &Path, top: &Path, name: &str) -> String {
-    if read(&folder.join("events").join(name)).is_empty() {
-        read(&top.join("events").join(name))
-    } else {
-        String::new()
     }
 }
 

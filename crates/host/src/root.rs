@@ -4,7 +4,7 @@
 //! known here.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use opplab_import::{SysTree, source_tree};
@@ -195,6 +195,23 @@ impl Root {
         };
         write().map_err(|error| HostError::io(format!("writing `{text}` to {path}"), error))
     }
+}
+
+/// Reads a file with large reads: some of the kernel's (tracefs `header_page`) give their all in the first read and
+/// nothing after it, and `fs::read` begins with a small one.
+pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    let mut part = vec![0u8; 64 << 10];
+    while bytes.len() < TEXT_MAX {
+        match file.read(&mut part) {
+            Ok(0) => break,
+            Ok(n_bytes) => bytes.extend_from_slice(&part[..n_bytes]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@
 
 use opplab_kernel::cpufreq::schedutil::sugov_effective_cpu_perf;
 use opplab_kernel::freq_invariance::{
-    AmdPerfCaps, FreqMax, FreqMaxFacts, IntelMsrs, IntelTurboModel, TurboLevel, midpoint, scale_freq_tick,
+    AmdPerfCaps, FreqMax, FreqMaxFacts, IntelMsrs, IntelTurboModel, TurboLevel, acpi_max_boost_khz as max_boost_khz,
+    is_zen4, midpoint, scale_freq_tick,
 };
 use opplab_kernel::profile::{KernelProfile, PROFILES, Platform, Version};
 use opplab_model::machine::{CppcCaps, Machine, Processor, TurboBin};
@@ -140,19 +141,10 @@ impl FmaxInput {
     }
 }
 
-/// `cpuinfo_max_freq` as acpi-cpufreq forms it: `freq * (highest_perf * 1024 / nominal_perf) >> 10`, where `freq` is
-/// CPPC's nominal frequency, or P0 of the table if the firmware leaves that out (acpi-cpufreq.c:
-/// acpi_cpufreq_cpu_init(), v6.12; older kernels take P0 always). `highest_perf` is what
-/// [`boost_numerator`] says. `None` without boost.
+/// `cpuinfo_max_freq` as acpi-cpufreq forms it from P0 and CPPC; `highest_perf` is what [`boost_numerator`] says. `None`
+/// without boost.
 pub fn acpi_max_boost_khz(p0_khz: u32, highest_perf: u64, caps: &CppcCaps) -> Option<u32> {
-    let nominal_perf = u64::from(caps.nominal_perf);
-    let ratio = (highest_perf << 10).checked_div(nominal_perf)?;
-    if highest_perf < nominal_perf {
-        return None;
-    }
-    let nominal_khz = u64::from(caps.nominal_freq_mhz) * 1000;
-    let khz = if nominal_khz != 0 { nominal_khz } else { u64::from(p0_khz) };
-    u32::try_from((khz * ratio) >> 10).ok()
+    max_boost_khz(p0_khz, caps.nominal_freq_mhz, highest_perf, caps.nominal_perf)
 }
 
 /// What the kernel takes as highest performance on an AMD machine (cppc.c:amd_get_boost_ratio_numerator(), v6.12).
@@ -255,11 +247,6 @@ fn amd_highest_perf_by_model(family: u32, model: u32) -> u64 {
 
 /// Kernels with the model lists.
 const MODEL_LISTS: std::ops::Range<Version> = (5, 13)..(6, 12);
-
-/// Zen 4 by family and model (arch/x86/kernel/cpu/amd.c:bsp_init_amd(), v6.12).
-fn is_zen4(family: u32, model: u32) -> bool {
-    family == 0x19 && matches!(model, 0x10..=0x1f | 0x60..=0xaf)
-}
 
 /// Computes the report. `published` are turbo bins of the same processor from another source, such as the catalogue,
 /// with that source's name.

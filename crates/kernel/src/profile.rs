@@ -224,6 +224,10 @@ gates! {
         CpuinfoMax = "cpuinfo-max" since (4, 17), "the policy's hardware maximum", "notes 5";
         Arch = "arch" since (6, 8), "arch_scale_freq_ref() where the architecture has one", "commit b3edde44e5d4";
     }
+    acpi_cpuinfo_max: AcpiCpuinfoMax, "What acpi-cpufreq calls the policy's hardware maximum." {
+        P0 = "p0" since (4, 17), "the highest entry of its table", "text 000";
+        Boost = "boost" since (5, 12), "the highest boost frequency, where CPPC tells it", "commit 538b0188da46; the version from memory";
+    }
     runnable_boost: RunnableBoost, "Whether waiting tasks raise the utilisation that the governor sees." {
         Off = "off" since (4, 17), "no", "notes 5";
         On = "on" since (6, 5), "a larger runnable signal counts instead", "commit 7d0583cf9ec7";

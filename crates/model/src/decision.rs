@@ -62,7 +62,7 @@ pub enum Decision {
         next_khz: u32,
         wait_ns: u64,
     },
-    /// ondemand or conservative took a sample of a policy: `load` is the busiest CPU's in percent.
+    /// ondemand, conservative or intel_pstate without HWP took a sample of a policy: `load` is the busiest CPU's in percent.
     Sample { policy_cpu: CpuIdx, cpu: CpuIdx, load: u32, prev_khz: u32, next_khz: u32 },
     /// The hardware of a policy answered: it was asked for `requested_khz` and runs at `granted_khz`.
     Grant { policy_cpu: CpuIdx, requested_khz: u32, granted_khz: u32, limit: GrantLimit },

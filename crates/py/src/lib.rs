@@ -17,6 +17,7 @@ mod names;
 mod policies;
 mod replay;
 mod run;
+mod signals;
 mod simtrace;
 mod stats;
 mod tracefile;
@@ -38,12 +39,11 @@ mod _opplab {
         import::{check_machine, fmax, import_machine, machine_checks},
         kernel::bindings,
         machine::PyMachine,
-        names::benchmarks,
-        names::decision_codes,
-        names::names,
+        names::{benchmarks, decision_codes, names},
         replay::{agree_recording, replay_trace, trace_to_rtapp},
+        signals::trace_signals,
         tracefile::{PyTrace, trace_info},
-        traces::{find_recordings, verify_recording},
+        traces::{find_recordings, recorded_frequencies, verify_recording},
         verify::{families, find_vectors, verify_file},
         workload::PyWorkload,
     };

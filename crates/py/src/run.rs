@@ -200,7 +200,7 @@ pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'
 /// It runs twice: the tasks' names are known when the first run ends.
 pub(crate) fn trace<'py>(py: Python<'py>, case: &HookedCase, form: &str) -> PyResult<Bound<'py, PyBytes>> {
     let names = simulate(py, case, &mut NullSink)?.task_names;
-    let mut sink = SimTrace::new(case.machine.nr_cpus(), names, form != "perfetto");
+    let mut sink = SimTrace::new(&case.machine, names, form != "perfetto");
     simulate(py, case, &mut sink)?;
     let bytes = guard(py, || {
         py.detach(|| match form {

@@ -2,12 +2,18 @@
 //!
 //! Events have the kernel's names and fields (include/trace/events/sched.h and power.h, v6.12). The kernel's bare
 //! tracepoints (`pelt_se_tp`, ...) and our own decisions have no format there; they are written with the fields of
-//! [`Event`] to `trace.dat` and text, and become counter tracks in Perfetto.
+//! [`Event`] to `trace.dat` and text. In Perfetto they become counter tracks (utilisation, requested against granted frequency,
+//! idle states, power by rail), instants with what decided (frequency requests, placements), and flows from a wake-up to the
+//! switch that it leads to.
+//!
+//! Power by rail follows from the events and the machine file: what each CPU of the rail runs or idles in, and the shared
+//! logic. The engine's meters also know when a CPU begins to leave an idle state, which no event tells: some percent more.
 
 use std::collections::BTreeMap;
 
-use opplab_model::event::{Event, IDLE_TASK, Sink};
-use opplab_trace::write::{EventId, PerfettoWriter, TraceBuilder};
+use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink};
+use opplab_model::machine::{Machine, PolicyShare};
+use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
 use opplab_trace::{Kind, Trace, Value};
 
 /// Task `n` has the pid `FIRST_PID + n`.
@@ -23,7 +29,10 @@ const UNSIGNED: Kind = Kind::Int { signed: false, hex: false };
 enum Track {
     Overutilized,
     Request,
+    Grant,
+    CpuIdle,
     ClusterIdle,
+    Power,
     CpuUtil,
     TaskUtil,
     TaskUtilEst,
@@ -50,6 +59,47 @@ struct InternalIds {
     activation: EventId,
 }
 
+/// Something without a length, on a track of its CPU.
+enum Instant {
+    /// The CPU wakes a task; the flow leads to its switch.
+    Wakes {
+        task: u32,
+        target_cpu: u32,
+        flow: u64,
+    },
+    /// The woken task runs.
+    Runs {
+        task: u32,
+        wait_ns: u64,
+        flow: u64,
+    },
+    Placed {
+        task: u32,
+        prev_cpu: u32,
+        rule: PlacementRule,
+    },
+    Asked {
+        khz: u32,
+        util: u32,
+        max: u32,
+    },
+    Looped {
+        task: u32,
+        run_ns: u64,
+        slack_ns: i64,
+    },
+}
+
+/// What power depends on.
+#[derive(Clone, Copy)]
+struct CpuPower {
+    cluster: usize,
+    khz: u32,
+    running: bool,
+    /// Idle state, or less than 0.
+    idle: i32,
+}
+
 /// A sink that makes a [`Trace`].
 pub(crate) struct SimTrace {
     builder: TraceBuilder,
@@ -58,6 +108,33 @@ pub(crate) struct SimTrace {
     names: Vec<String>,
     curr: Vec<i32>,
     counters: BTreeMap<(Track, u32), Vec<(u64, i64)>>,
+    /// By CPU; empty unless Perfetto is wanted.
+    instants: Vec<Vec<(u64, Instant)>>,
+    flows: u64,
+    /// Wake-ups that have not led to a switch yet: flow and time, by task.
+    woken: BTreeMap<u32, (u64, u64)>,
+    /// The leading CPU of each CPU's frequency policy.
+    policies: Vec<u32>,
+    machine: Machine,
+    power: Vec<CpuPower>,
+    /// The cluster idle state that is entered, or less than 0.
+    cluster_idle: Vec<i32>,
+}
+
+/// The first CPU that shares the clock of each CPU.
+fn policies(machine: &Machine) -> Vec<u32> {
+    let mut leaders: Vec<u32> = (0..machine.nr_cpus() as u32).collect();
+    for cluster in &machine.clusters {
+        for &cpu in &cluster.cpus {
+            let shares = |other: &&u32| match cluster.policy {
+                PolicyShare::Shared => true,
+                PolicyShare::Core => machine.cpus[**other as usize].core == machine.cpus[cpu as usize].core,
+                PolicyShare::Cpu => **other == cpu,
+            };
+            leaders[cpu as usize] = cluster.cpus.iter().find(shares).copied().unwrap_or(cpu);
+        }
+    }
+    leaders
 }
 
 fn pid(task: u32) -> i32 {
@@ -67,7 +144,8 @@ fn pid(task: u32) -> i32 {
 impl SimTrace {
     /// A trace of a machine with `nr_cpus` CPUs and the tasks of these names, by index. With `internal` the events that
     /// have no format in the kernel are part of it.
-    pub(crate) fn new(nr_cpus: usize, names: Vec<String>, internal: bool) -> Self {
+    pub(crate) fn new(machine: &Machine, names: Vec<String>, internal: bool) -> Self {
+        let nr_cpus = machine.nr_cpus();
         let mut builder = TraceBuilder::new(nr_cpus as u32);
         for (task, name) in names.iter().enumerate() {
             builder.task(pid(task as u32), name);
@@ -95,7 +173,26 @@ impl SimTrace {
             idle: builder.event("power", "cpu_idle", &power),
         };
         let internal = internal.then(|| Self::declare_internal(&mut builder));
-        Self { builder, ids, internal, names, curr: vec![0; nr_cpus], counters: BTreeMap::new() }
+        let instants = std::iter::repeat_with(Vec::new).take(if internal.is_some() { 0 } else { nr_cpus }).collect();
+        let mut power = vec![CpuPower { cluster: 0, khz: 0, running: false, idle: -1 }; nr_cpus];
+        for (place, cluster) in machine.clusters.iter().enumerate() {
+            cluster.cpus.iter().for_each(|&cpu| power[cpu as usize].cluster = place);
+        }
+        Self {
+            builder,
+            ids,
+            internal,
+            names,
+            curr: vec![0; nr_cpus],
+            counters: BTreeMap::new(),
+            instants,
+            flows: 0,
+            woken: BTreeMap::new(),
+            policies: policies(machine),
+            machine: machine.clone(),
+            power,
+            cluster_idle: vec![-1; machine.clusters.len()],
+        }
     }
 
     fn declare_internal(builder: &mut TraceBuilder) -> InternalIds {
@@ -141,27 +238,79 @@ impl SimTrace {
         self.builder.finish()
     }
 
-    /// The trace as Perfetto protobuf, with counter tracks.
+    /// The trace as Perfetto protobuf, with tracks of counters and decisions.
     pub(crate) fn into_perfetto(self) -> Vec<u8> {
         let mut writer = PerfettoWriter::new();
-        let (names, counters) = (self.names, self.counters);
+        let (names, counters, instants, machine) = (self.names, self.counters, self.instants, self.machine);
         writer.add_trace(&self.builder.finish());
+        let name = |task: u32| names.get(task as usize).map_or_else(|| task.to_string(), Clone::clone);
         for ((track, index), values) in counters {
-            let name = |task: u32| names.get(task as usize).map_or_else(|| task.to_string(), Clone::clone);
+            let cluster = || machine.clusters.get(index as usize).map_or("", |cluster| cluster.name.as_str());
             let (text, unit) = match track {
                 Track::Overutilized => (String::from("overutilized"), ""),
                 Track::Request => (format!("requested frequency, policy of cpu {index}"), "kHz"),
+                Track::Grant => (format!("granted frequency, policy of cpu {index}"), "kHz"),
+                Track::CpuIdle => (format!("idle state cpu {index}"), ""),
                 Track::ClusterIdle => (format!("cluster {index} idle state"), ""),
+                Track::Power => (format!("power {}, cluster {index}", cluster()), "uW"),
                 Track::CpuUtil => (format!("util_avg cpu {index}"), ""),
                 Track::TaskUtil => (format!("util_avg {} {}", name(index), pid(index)), ""),
                 Track::TaskUtilEst => (format!("util_est {} {}", name(index), pid(index)), ""),
             };
             let id = writer.counter_track(&text, unit, None);
+            let mut last = None;
             for (time_ns, value) in values {
-                writer.counter(id, time_ns, value);
+                // Most events leave the power of their rail as it is.
+                if last.replace(value) != Some(value) || track != Track::Power {
+                    writer.counter(id, time_ns, value);
+                }
             }
         }
+        for (cpu, instants) in instants.into_iter().enumerate().filter(|(_, instants)| !instants.is_empty()) {
+            let track = writer.track(&format!("decisions cpu {cpu}"), None);
+            instants.iter().for_each(|(time_ns, instant)| write_instant(&mut writer, track, *time_ns, instant, &name));
+        }
         writer.finish()
+    }
+
+    fn instant(&mut self, cpu: u32, now_ns: u64, instant: Instant) {
+        if let Some(instants) = self.instants.get_mut(cpu as usize) {
+            instants.push((now_ns, instant));
+        }
+    }
+
+    fn wakes(&mut self, cpu: u32, now_ns: u64, task: u32, target_cpu: u32) {
+        self.flows += 1;
+        self.woken.insert(task, (self.flows, now_ns));
+        self.instant(cpu, now_ns, Instant::Wakes { task, target_cpu, flow: self.flows });
+    }
+
+    /// Counts the power of the CPU's cluster.
+    fn rail(&mut self, cpu: u32, now_ns: u64) {
+        if self.instants.is_empty() {
+            return;
+        }
+        let Some(CpuPower { cluster, .. }) = self.power.get(cpu as usize).copied() else { return };
+        let described = &self.machine.clusters[cluster];
+        let opp = |khz: u32| described.opps.iter().find(|opp| opp.khz >= khz).or(described.opps.last());
+        let cpus = described.cpus.iter().map(|&cpu| {
+            let state = self.power[cpu as usize];
+            if state.running {
+                return opp(state.khz).map_or(0, |opp| opp.busy_uw);
+            }
+            // Awake in the idle loop: as in the shallowest state.
+            described.idle.get(state.idle.max(0) as usize).or(described.idle.first()).map_or(0, |idle| idle.power_uw)
+        });
+        let sum: u64 = cpus.sum();
+        let first = described.cpus.first().map_or(0, |&cpu| self.power[cpu as usize].khz);
+        let awake = opp(first).map_or(0, |opp| opp.cluster_uw);
+        let all_idle = described.cpus.iter().all(|&cpu| self.power[cpu as usize].idle >= 0);
+        let shared = match usize::try_from(self.cluster_idle[cluster]) {
+            Ok(state) => described.cluster_idle.get(state).map_or(0, |idle| idle.power_uw),
+            Err(_) if all_idle => described.cluster_idle_uw.unwrap_or(awake),
+            Err(_) => awake,
+        };
+        self.count(Track::Power, cluster as u32, now_ns, (sum + shared) as i64);
     }
 
     fn push(&mut self, id: EventId, now_ns: u64, cpu: u32, values: &[Value<'_>]) {
@@ -177,6 +326,40 @@ impl SimTrace {
         match self.names.get(task as usize) {
             Some(name) => name.clone(),
             None => format!("swapper/{cpu}"),
+        }
+    }
+}
+
+fn write_instant(
+    writer: &mut PerfettoWriter,
+    track: TrackId,
+    time_ns: u64,
+    instant: &Instant,
+    name: &dyn Fn(u32) -> String,
+) {
+    use Annotation::{Int, Text, Uint};
+    match *instant {
+        Instant::Wakes { task, target_cpu, flow } => {
+            let notes = [("pid", Int(pid(task).into())), ("target_cpu", Uint(target_cpu.into()))];
+            writer.instant(track, time_ns, &format!("wakes {}", name(task)), &notes, &[flow]);
+        }
+        Instant::Runs { task, wait_ns, flow } => {
+            let notes = [("pid", Int(pid(task).into())), ("wait_ns", Uint(wait_ns))];
+            writer.instant(track, time_ns, &format!("{} runs", name(task)), &notes, &[flow]);
+        }
+        Instant::Placed { task, prev_cpu, rule } => {
+            let rule = format!("{rule:?}");
+            let notes = [("pid", Int(pid(task).into())), ("prev_cpu", Uint(prev_cpu.into())), ("rule", Text(&rule))];
+            writer.instant(track, time_ns, &format!("{} is placed here", name(task)), &notes, &[]);
+        }
+        Instant::Asked { khz, util, max } => {
+            let notes = [("khz", Uint(khz.into())), ("util", Uint(util.into())), ("max", Uint(max.into()))];
+            writer.instant(track, time_ns, &format!("asks for {} MHz", khz / 1000), &notes, &[]);
+        }
+        Instant::Looped { task, run_ns, slack_ns } => {
+            let notes = [("run_ns", Uint(run_ns)), ("slack_ns", Int(slack_ns))];
+            let what = if slack_ns < 0 { "misses its activation" } else { "ends its activation" };
+            writer.instant(track, time_ns, &format!("{} {what}", name(task)), &notes, &[]);
         }
     }
 }
@@ -205,6 +388,11 @@ impl Sink for SimTrace {
                 ];
                 self.push(self.ids.switch, now_ns, cpu, &values);
                 self.curr[cpu as usize] = pid(next);
+                if let Some((flow, since)) = self.woken.remove(&next) {
+                    self.instant(cpu, now_ns, Instant::Runs { task: next, wait_ns: now_ns - since, flow });
+                }
+                self.power[cpu as usize].running = next != IDLE_TASK;
+                self.rail(cpu, now_ns);
             }
             Event::SchedWaking { cpu, task, target_cpu } | Event::SchedWakeupNew { cpu, task, target_cpu } => {
                 let waking = matches!(event, Event::SchedWaking { .. });
@@ -212,6 +400,7 @@ impl Sink for SimTrace {
                 let comm = self.comm(cpu, task);
                 let values = [Value::Str(comm.as_bytes()), int(pid(task)), int(PRIO), int(target_cpu)];
                 self.push(id, now_ns, cpu, &values);
+                self.wakes(cpu, now_ns, task, target_cpu);
             }
             Event::SchedMigrateTask { task, orig_cpu, dest_cpu } => {
                 let comm = self.comm(orig_cpu, task);
@@ -223,12 +412,27 @@ impl Sink for SimTrace {
                 let comm = self.comm(cpu, task);
                 self.push(self.ids.exit, now_ns, cpu, &[Value::Str(comm.as_bytes()), int(pid(task)), int(PRIO)]);
             }
-            Event::CpuFrequency { cpu, khz } => self.push(self.ids.frequency, now_ns, cpu, &[uint(khz), uint(cpu)]),
+            Event::CpuFrequency { cpu, khz } => {
+                self.push(self.ids.frequency, now_ns, cpu, &[uint(khz), uint(cpu)]);
+                if self.policies[cpu as usize] == cpu {
+                    self.count(Track::Grant, cpu, now_ns, khz.into());
+                }
+                self.power[cpu as usize].khz = khz;
+                self.rail(cpu, now_ns);
+            }
             // Leaving is the 32-bit -1, as the kernel prints it.
             Event::CpuIdle { cpu, state } => {
                 self.push(self.ids.idle, now_ns, cpu, &[uint(state as u32), uint(cpu)]);
+                self.count(Track::CpuIdle, cpu, now_ns, state.into());
+                self.power[cpu as usize].idle = state;
+                self.rail(cpu, now_ns);
             }
-            Event::ClusterIdle { cluster, state } => self.count(Track::ClusterIdle, cluster, now_ns, state.into()),
+            Event::ClusterIdle { cluster, state } => {
+                self.count(Track::ClusterIdle, cluster, now_ns, state.into());
+                self.cluster_idle[cluster as usize] = state;
+                let first = self.machine.clusters[cluster as usize].cpus.first().copied();
+                first.into_iter().for_each(|cpu| self.rail(cpu, now_ns));
+            }
             Event::PeltCfs { cpu, load_avg, runnable_avg, util_avg } => {
                 self.count(Track::CpuUtil, cpu, now_ns, util_avg.into());
                 if let Some(ids) = &self.internal {
@@ -255,7 +459,8 @@ impl Sink for SimTrace {
                 }
             }
             Event::FreqRequest { cpu, khz, util, max } => {
-                self.count(Track::Request, cpu, now_ns, khz.into());
+                self.count(Track::Request, self.policies[cpu as usize], now_ns, khz.into());
+                self.instant(cpu, now_ns, Instant::Asked { khz, util, max });
                 if let Some(ids) = &self.internal {
                     let id = ids.request;
                     self.push(id, now_ns, cpu, &[uint(khz), uint(cpu), uint(util), uint(max)]);
@@ -269,6 +474,7 @@ impl Sink for SimTrace {
                 }
             }
             Event::Placement { task, prev_cpu, cpu, rule } => {
+                self.instant(cpu, now_ns, Instant::Placed { task, prev_cpu, rule });
                 if let Some(ids) = &self.internal {
                     let (id, comm) = (ids.placement, self.comm(cpu, task));
                     let values =
@@ -277,6 +483,9 @@ impl Sink for SimTrace {
                 }
             }
             Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns } => {
+                if let Some(cpu) = self.curr.iter().position(|&curr| curr == pid(task)) {
+                    self.instant(cpu as u32, now_ns, Instant::Looped { task, run_ns, slack_ns });
+                }
                 if let Some(ids) = &self.internal {
                     let id = ids.activation;
                     let cpu = self.curr.iter().position(|&curr| curr == pid(task)).unwrap_or(0) as u32;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::error::guard;
 use crate::verify::map_error;
@@ -14,6 +15,49 @@ type Row = (String, u64, u64, f64, String);
 #[pyfunction]
 pub(crate) fn find_recordings(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBuf>> {
     guard(py, || opplab_verify::traces::find_recordings(&path))?.map_err(|error| map_error(py, &error))
+}
+
+/// The frequency decisions of the recording in folder `path`, and its cpufreq policies:
+/// `({column: values}, [{cpus, driver, governor, opps_khz}])`. A part that is not known is -1.
+#[pyfunction]
+pub(crate) fn recorded_frequencies<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+) -> PyResult<(Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>)> {
+    let found = guard(py, || py.detach(|| opplab_verify::traces::frequency_decisions(&path)))?;
+    let (machine, rows) = found.map_err(|error| map_error(py, &error))?;
+    let columns = PyDict::new(py);
+    let part = |of: fn((usize, [u64; 3])) -> u64| -> Vec<i64> {
+        rows.iter().map(|row| row.parts.map_or(-1, |parts| i64::try_from(of(parts)).unwrap_or(i64::MAX))).collect()
+    };
+    columns.set_item("time_ns", rows.iter().map(|row| row.time_ns).collect::<Vec<_>>())?;
+    columns.set_item("policy_cpu", rows.iter().map(|row| row.policy_cpu).collect::<Vec<_>>())?;
+    columns.set_item("cpu", rows.iter().map(|row| row.cpu).collect::<Vec<_>>())?;
+    columns.set_item("deciding_cpu", part(|(cpu, _)| cpu as u64))?;
+    columns.set_item("util_cfs", part(|(_, parts)| parts[0]))?;
+    columns.set_item("util_rt", part(|(_, parts)| parts[1]))?;
+    columns.set_item("util_dl", part(|(_, parts)| parts[2]))?;
+    columns.set_item("util", rows.iter().map(|row| row.util).collect::<Vec<_>>())?;
+    columns.set_item("max_cap", rows.iter().map(|row| row.max_cap).collect::<Vec<_>>())?;
+    columns.set_item("ref_khz", rows.iter().map(|row| row.ref_khz).collect::<Vec<_>>())?;
+    columns.set_item("raw_khz", rows.iter().map(|row| row.raw_khz).collect::<Vec<_>>())?;
+    columns.set_item("wanted_khz", rows.iter().map(|row| row.wanted_khz).collect::<Vec<_>>())?;
+    columns.set_item("prev_khz", rows.iter().map(|row| row.prev_khz).collect::<Vec<_>>())?;
+    columns.set_item("ret_khz", rows.iter().map(|row| row.ret_khz).collect::<Vec<_>>())?;
+    columns.set_item("held", rows.iter().map(|row| row.held).collect::<Vec<_>>())?;
+    let policies = machine.policies.iter().map(|policy| {
+        let entry = PyDict::new(py);
+        entry.set_item("cpus", &policy.cpus)?;
+        entry.set_item("driver", &policy.driver)?;
+        entry.set_item("governor", &policy.governor)?;
+        let entries = policy.table.as_ref().map_or(&[][..], |table| table.entries());
+        let mut khz: Vec<u32> = entries.iter().map(|entry| entry.freq_khz).collect();
+        khz.sort_unstable();
+        entry.set_item("opps_khz", khz)?;
+        Ok(entry)
+    });
+    let policies = policies.collect::<PyResult<Vec<_>>>()?;
+    Ok((columns, policies))
 }
 
 /// Recomputes the decisions of the recording in folder `path`: its name, one row a kind, and the kinds that ought to be equal bit by

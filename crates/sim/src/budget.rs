@@ -14,6 +14,7 @@
 //! Temperature is one thermal resistance and one capacitance a package:
 //! `C dT/dt = power - (T - ambient) / R`; above the limit a ceiling of its own falls, 1 K below it rises.
 
+use opplab_model::decision::GrantLimit;
 use opplab_model::machine::{Consumer, Machine, Thermal};
 
 use crate::energy::Meter;
@@ -99,6 +100,11 @@ impl Budget {
     /// What the CPUs may run at.
     pub(crate) fn ceiling_khz(&self) -> u32 {
         self.power_khz.min(self.thermal_khz)
+    }
+
+    /// Which ceiling is the lower one.
+    pub(crate) fn limit(&self) -> GrantLimit {
+        if self.thermal_khz < self.power_khz { GrantLimit::Thermal } else { GrantLimit::PowerBudget }
     }
 
     /// The CPUs' power changes.

@@ -106,6 +106,15 @@ impl Check {
                 });
             }
         }
+        for (spec, got) in case.machine.consumers.iter().zip(&outcome.consumers) {
+            let least = u128::from(spec.least_uw.min(spec.demand_uw)) * wall;
+            let most = u128::from(spec.demand_uw) * wall;
+            if got.energy_fj < least || got.energy_fj > most {
+                self.violation(end, || {
+                    format!("energy of {}: {} fJ is not within {least}..{most}", spec.name, got.energy_fj)
+                });
+            }
+        }
         if self.nr_violations as usize > self.violations.len() {
             self.violations.push(format!("and {} more", self.nr_violations as usize - self.violations.len()));
         }

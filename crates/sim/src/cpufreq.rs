@@ -13,8 +13,11 @@ use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts, SugovPolicy,
     SugovRequest, UtilForm, effective_cpu_util, map_util_perf,
 };
-use opplab_kernel::freq_invariance::{FreqMax, FreqMaxFacts, TurboLevel, scale_freq_tick};
+use opplab_kernel::freq_invariance::{
+    AmdPerfCaps, FreqMax, FreqMaxFacts, TurboLevel, acpi_max_boost_khz, is_zen4, scale_freq_tick,
+};
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::{AcpiCpuinfoMax, Platform};
 use opplab_kernel::sched::placement::Clamps;
 use opplab_kernel::unit::{SCHED_CAPACITY_SCALE, tick_nsec};
 use opplab_model::decision::Decision;
@@ -49,6 +52,7 @@ pub(crate) enum Governor {
 /// A governor that samples idle time (drivers/cpufreq/cpufreq_governor.c).
 pub(crate) struct Dbs {
     kind: DbsKind,
+    limits: FreqLimits,
     cpuinfo: FreqLimits,
     table: Option<FreqTable>,
     /// Started at the first report, when there are times to start from.
@@ -112,6 +116,29 @@ pub(crate) fn policies_of(machine: &Machine) -> Vec<(u32, Vec<u32>)> {
     policies
 }
 
+/// The hardware's maximum as the driver tells it: above its table for acpi-cpufreq on machines with CPPC.
+fn cpuinfo_max_khz(machine: &Machine, driver: &Cpufreq, gates: &Gates, cluster: u32) -> u32 {
+    let cluster = &machine.clusters[cluster as usize];
+    let p0_khz = cluster.opps[cluster.opps.len() - 1].khz;
+    let (true, AcpiCpuinfoMax::Boost, Some(caps)) =
+        (driver.driver == "acpi-cpufreq", gates.profile.acpi_cpuinfo_max, cluster.cppc)
+    else {
+        return p0_khz;
+    };
+    let highest_perfs: Vec<u32> =
+        machine.clusters.iter().filter_map(|cluster| cluster.cppc.map(|caps| caps.highest_perf)).collect();
+    let (family, model) = machine.processor.as_ref().map_or((0, 0), |processor| (processor.family, processor.model));
+    let highest_perf = match gates.platform {
+        Platform::Amd => {
+            let (nominal_perf, model) = (Some(caps.nominal_perf), model as u8);
+            let zen4 = is_zen4(family, model.into());
+            AmdPerfCaps { nominal_perf, highest_perfs: &highest_perfs, zen4, model }.boost_ratio_numerator()
+        }
+        _ => caps.highest_perf.into(),
+    };
+    acpi_max_boost_khz(p0_khz, caps.nominal_freq_mhz, highest_perf, caps.nominal_perf).unwrap_or(p0_khz)
+}
+
 /// Builds the governor that `policy` names.
 ///
 /// # Errors
@@ -128,6 +155,7 @@ pub(crate) fn governor_of(
     let opps = &machine.clusters[cluster as usize].opps;
     let (min_khz, max_khz) = (opps[0].khz, opps[opps.len() - 1].khz);
     let limits = FreqLimits { min_khz, max_khz };
+    let cpuinfo = FreqLimits { min_khz, max_khz: cpuinfo_max_khz(machine, driver, gates, cluster).max(max_khz) };
     let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
     let khz: Vec<u32> = opps.iter().map(|opp| opp.khz).collect();
     let table = if driver.freq_table {
@@ -163,7 +191,7 @@ pub(crate) fn governor_of(
                 }
                 DbsKind::Conservative(governor)
             };
-            Ok(Governor::Dbs(Some(Box::new(Dbs { kind, cpuinfo: limits, table, started: false }))))
+            Ok(Governor::Dbs(Some(Box::new(Dbs { kind, limits, cpuinfo, table, started: false }))))
         }
         "schedutil" => {
             let delay_us = driver.transition_delay_us;
@@ -173,7 +201,7 @@ pub(crate) fn governor_of(
             };
             let mut sugov = SugovPolicy::new(SugovConfig {
                 n_cpus: nr_cpus,
-                cpuinfo: limits,
+                cpuinfo,
                 limits,
                 table,
                 fast_switch: driver.fast_switch,
@@ -422,8 +450,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if dbs.policy_dbs().update_util(time) {
             let times: Vec<CpuTimes> = self.policies[index].cpus.iter().map(|&member| self.cpu_times(member)).collect();
             let state = &self.policies[index];
-            let limits = dbs.cpuinfo;
-            let facts = DbsPolicy { cur_khz: state.cur_khz, limits, cpuinfo: limits, table: dbs.table.as_ref() };
+            let (limits, cpuinfo) = (dbs.limits, dbs.cpuinfo);
+            let facts = DbsPolicy { cur_khz: state.cur_khz, limits, cpuinfo, table: dbs.table.as_ref() };
             let (request, delay_us) = match &mut dbs.kind {
                 DbsKind::Ondemand(governor) if !dbs.started => {
                     *governor = Ondemand::start(governor.tunables, &times);

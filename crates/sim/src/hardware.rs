@@ -19,6 +19,7 @@ use opplab_model::machine::{Cpufreq, Machine};
 
 use crate::budget::{Budget, Clocks, UNLIMITED_KHZ};
 use crate::engine::Engine;
+use crate::hwp::Hwp;
 use crate::points::{OperatingPoint, Points};
 
 /// How often the package control unit looks at its package, ns. Haswell-EP and its successors change clocks in steps
@@ -127,6 +128,15 @@ impl Package {
         package.class = package.limits_khz.len() as u32 - 1;
         package.find_caps(clusters);
         package
+    }
+
+    /// Which of the limits holds down the clocks of `cluster`.
+    fn limit(&self, cluster: u32) -> GrantLimit {
+        let bin_khz = self.limits_khz[self.class as usize][cluster as usize];
+        match &self.budget {
+            Some(budget) if budget.ceiling_khz() < bin_khz => budget.limit(),
+            _ => GrantLimit::TurboBin,
+        }
     }
 
     /// Computes the caps again; true if one has changed.
@@ -323,9 +333,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &self.policies[policy as usize];
         let (policy_cpu, cluster, wanted) = (state.cpus[0], state.cluster, state.wanted);
         let granted = self.cpus[policy_cpu as usize].opp;
-        let limit = if granted < wanted { GrantLimit::TurboBin } else { GrantLimit::None };
         let khz = |point: u32| self.hardware.point(cluster, point).khz;
-        let (requested_khz, granted_khz) = (khz(wanted), khz(granted));
+        let granted_khz = khz(granted);
+        // Under HWP the request is what the firmware may choose at most.
+        let most_khz = state.hwp.as_ref().map_or(0, Hwp::most_khz);
+        let requested_khz = khz(wanted).max(most_khz.min(self.hardware.clusters[cluster as usize].top_khz()));
+        let limit = match () {
+            () if granted < wanted => self.hardware.packages[state.package as usize].limit(cluster),
+            () if granted_khz < requested_khz => GrantLimit::Firmware,
+            () => GrantLimit::None,
+        };
         self.record(Decision::Grant { policy_cpu, requested_khz, granted_khz, limit });
     }
 }

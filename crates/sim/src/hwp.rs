@@ -101,6 +101,11 @@ impl Hwp {
         self.level().saturating_mul(self.scaling_khz)
     }
 
+    /// The most that the firmware may choose of its own, in kHz; 0 if it is told what to do.
+    pub(crate) fn most_khz(&self) -> u32 {
+        if self.request.desired() != 0 { 0 } else { u32::from(self.request.max()).saturating_mul(self.scaling_khz) }
+    }
+
     /// The performance level that reaches `khz`.
     pub(crate) fn level_of(&self, khz: u32) -> i32 {
         i32::try_from(khz.div_ceil(self.scaling_khz)).unwrap_or(i32::MAX).min(255)

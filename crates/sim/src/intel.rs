@@ -5,12 +5,13 @@
 
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::intel_pstate::{
-    ActiveCpu, Counters, ENERGY_PERF_STRINGS, EnergyPerfPreference, EnergyPref, EppMemory, EppSetting, Globals,
-    HwpBoost, HwpRequest, INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US, INTEL_CPUFREQ_TRANSITION_DELAY_US, IdlePlacementBoost,
-    PassiveCpu, PerfLimits, PstateData, PstatePolicy, SCHED_CPUFREQ_IDLE_PLACEMENT, SCHED_CPUFREQ_IOWAIT, hwp_set,
-    update_perf_limits,
+    ActiveCpu, Counters, ENERGY_PERF_STRINGS, EnergyPerfPreference, EnergyPref, EppMemory, EppSetting, FRAC_BITS,
+    Globals, HwpBoost, HwpRequest, INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US, INTEL_CPUFREQ_TRANSITION_DELAY_US,
+    IdlePlacementBoost, PassiveCpu, PerfLimits, PstateData, PstatePolicy, SCHED_CPUFREQ_IDLE_PLACEMENT,
+    SCHED_CPUFREQ_IOWAIT, hwp_set, update_perf_limits,
 };
 use opplab_kernel::pelt::HalfLife;
+use opplab_model::decision::Decision;
 use opplab_model::event::{Event, IDLE_TASK, Sink};
 use opplab_model::machine::{Cluster, Cpufreq, Machine};
 use opplab_model::policy::{HwpDynamicBoost, Policy};
@@ -228,9 +229,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let time = state.clk.clock;
         let Governor::Pstate(governor) = &mut self.policies[policy].governor else { return };
         let update = governor.update_util(time, flags, self.tick_ns, counters, &intel.globals);
-        let Some(pstate) = update.pstate else { return };
-        let khz = u32::try_from(pstate.saturating_mul(governor.pstate.scaling)).unwrap_or(0);
-        self.ask(policy, cpu, khz);
+        let khz = u32::try_from(governor.current_pstate.saturating_mul(governor.pstate.scaling)).unwrap_or(0);
+        let load = u32::try_from(governor.busy_scaled >> FRAC_BITS).unwrap_or(0);
+        if S::DECISIONS && update.sampled {
+            let prev_khz = self.policies[policy].cur_khz;
+            self.record(Decision::Sample { policy_cpu: cpu, cpu, load, prev_khz, next_khz: khz });
+        }
+        if update.pstate.is_some() {
+            self.ask(policy, cpu, khz);
+        }
     }
 
     /// intel_pstate_update_util_hwp(): the dynamic boost.

@@ -123,6 +123,8 @@ struct PolicyState {
     is_capped: bool,
     has_decided: bool,
     has_sampled: bool,
+    /// The firmware chose frequencies.
+    has_firmware: bool,
     /// When a boost for I/O was last in effect.
     boosted_ns: Option<u64>,
     is_boosted: bool,
@@ -181,6 +183,22 @@ impl WhySlow {
         for cpu in 0..self.cpus.len() as u32 {
             self.cut(cpu, outcome.wall_ns);
             self.end_busy(cpu);
+        }
+        // Before its first decision a governor looks like one that never decides.
+        let early: Vec<SlowKey> =
+            self.rows.keys().copied().filter(|&(_, _, reason, _)| reason == SlowReason::FixedGovernor).collect();
+        for (cpu, task, reason, khz) in early {
+            let policy = &self.policies[self.cpus[cpu as usize].policy];
+            let known = match (policy.has_firmware, policy.has_sampled, policy.has_decided) {
+                (true, ..) => SlowReason::Epp,
+                (_, true, _) => SlowReason::Sampling,
+                (.., true) => SlowReason::NewTask,
+                _ => continue,
+            };
+            let time = self.rows.remove(&(cpu, task, reason, khz)).unwrap_or_default();
+            let row = self.rows.entry((cpu, task, known, khz)).or_default();
+            row.slow_ns += time.slow_ns;
+            row.lost_ns += time.lost_ns;
         }
         for (&(cpu, .., khz), time) in &mut self.rows {
             let points = outcome.points.get(self.cpus[cpu as usize].cluster);
@@ -327,17 +345,20 @@ impl Sink for WhySlow {
 
     fn decision(&mut self, now_ns: u64, decision: &Decision) {
         match *decision {
-            Decision::Freq { cpu, outcome, wanted_khz, next_khz, util_sum, uclamp_max, iowait_boost, .. } => {
+            Decision::Freq {
+                cpu, outcome, wanted_khz, next_khz, util_sum, uclamp_max, max_cap, iowait_boost, ..
+            } => {
                 let index = self.cpus[cpu as usize].policy;
                 self.cut_policy(index, now_ns);
                 let policy = &mut self.policies[index];
                 policy.has_decided = true;
                 policy.wanted_khz = wanted_khz.max(next_khz);
-                if outcome == SugovOutcome::Requested as u8 {
+                // Performance levels instead of frequencies come as requests of their own.
+                if outcome == SugovOutcome::Requested as u8 && next_khz > 0 {
                     // A kthread that is under way takes it along without a request of its own.
                     (policy.requested_khz, policy.limit) = (next_khz, None);
                 }
-                policy.is_capped = util_sum + util_sum / 4 > uclamp_max;
+                policy.is_capped = uclamp_max < max_cap && util_sum + util_sum / 4 > uclamp_max;
                 policy.is_boosted = iowait_boost > 0;
                 if policy.is_boosted {
                     policy.boosted_ns = Some(now_ns);
@@ -351,6 +372,7 @@ impl Sink for WhySlow {
                 self.cut_policy(index, now_ns);
                 let policy = &mut self.policies[index];
                 policy.limit = Some(limit);
+                policy.has_firmware |= limit == GrantLimit::Firmware;
                 // The request as the hardware resolved it.
                 policy.requested_khz = requested_khz;
                 policy.wanted_khz = policy.wanted_khz.max(requested_khz);

@@ -1,5 +1,6 @@
 //! What the hardware grants: turbo bins by active cores, boost beyond the table.
 
+use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{Event, Sink};
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
@@ -133,6 +134,28 @@ fn p0_boosts_beyond_the_table() {
     assert!(about(boost_ns, 3_400_000) && about(low_ns, 1_500_000), "{boost_ns} {low_ns}");
 }
 
+/// From v5.12 acpi-cpufreq's hardware maximum is CPPC's: the same utilisation asks for more.
+#[test]
+fn cppc_raises_the_reference_of_schedutil() {
+    let machine = machine!("epyc-7742-2s");
+    let mean_khz = |gate: &str| {
+        let ops = vec![
+            Op::LoopBegin { slot: 0, count: None },
+            Op::Run { work_ns: 3 * MS, fixed: 0 },
+            Op::Timer { timer: 0, period_ns: 10 * MS, absolute: false, own: true },
+            Op::LoopEnd { slot: 0, begin: 0 },
+        ];
+        let gates = vec![("acpi_cpuinfo_max".to_owned(), gate.to_owned())];
+        let policy = Policy { gates, ..policy("", "schedutil") };
+        let outcome = checked(&machine, vec![task(0, 0, ops)], policy, 500 * MS);
+        let cycles = outcome.busy_ns_by_opp[0].iter().zip(&outcome.points[0]);
+        let cycles: u64 = cycles.map(|(&ns, point)| ns / 1000 * u64::from(point.khz / 1000)).sum();
+        cycles / (outcome.busy_ns_by_opp[0].iter().sum::<u64>() / 1000)
+    };
+    let (table, cppc) = (mean_khz("p0"), mean_khz("boost"));
+    assert!(cppc > table + 50, "{cppc} {table}");
+}
+
 /// Boost costs what the curve through the table says.
 #[test]
 fn boost_costs_power() {
@@ -251,6 +274,54 @@ fn points_are_the_opps_where_nothing_boosts() {
     for (points, cluster) in outcome.points.iter().zip(&machine.clusters) {
         assert!(points.iter().map(|point| point.khz).eq(cluster.opps.iter().map(|opp| opp.khz)));
     }
+}
+
+/// Remembers which limits were in the way.
+#[derive(Default)]
+struct Limits(Vec<GrantLimit>);
+
+impl Sink for Limits {
+    const DECISIONS: bool = true;
+
+    fn event(&mut self, _now_ns: u64, _event: &Event) {}
+
+    fn decision(&mut self, _now_ns: u64, decision: &Decision) {
+        if let Decision::Grant { limit, .. } = *decision
+            && !self.0.contains(&limit)
+        {
+            self.0.push(limit);
+        }
+    }
+}
+
+/// Each limit is named where it holds, and no other is.
+#[test]
+fn decisions_name_the_limit() {
+    use opplab_model::machine::Thermal;
+    let limits = |machine: Machine, nr: u32, policy: Policy| {
+        let tasks = (0..nr).map(|cpu| task(cpu, 0, spin())).collect();
+        let workload = workload(&machine, tasks);
+        let mut limits = Limits::default();
+        let case = Case { workload, machine, policy, seed: 1, duration_ns: 100 * MS };
+        run(&case, &mut limits).unwrap_or_else(|error| panic!("{error:?}"));
+        limits.0.retain(|&limit| limit != GrantLimit::None);
+        limits.0
+    };
+    let performance = || policy("", "performance");
+    let no_hwp = |governor: &str| Policy { no_hwp: true, ..policy("", governor) };
+    assert_eq!(limits(machine!("epyc-7742-2s"), 64, performance()), [GrantLimit::PowerBudget]);
+    assert_eq!(limits(machine!("haswell-48x-numa"), 4, no_hwp("performance")), [GrantLimit::TurboBin]);
+    let mut hot = machine!("skylake-8x-uma");
+    hot.thermal = Some(Thermal {
+        resistance_mk_per_w: 2000,
+        capacitance_mj_per_k: 100,
+        ambient_mc: 25_000,
+        limit_mc: 60_000,
+        start_mc: 60_000,
+    });
+    assert!(limits(hot, 4, no_hwp("performance")).contains(&GrantLimit::Thermal));
+    let firmware = limits(machine!("skylake-sp-2s"), 1, policy("", "powersave"));
+    assert!(firmware.contains(&GrantLimit::Firmware), "{firmware:?}");
 }
 
 /// Random machines with limits keep the invariants, and run twice the same way.

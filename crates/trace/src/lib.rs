@@ -104,6 +104,9 @@ pub struct Trace {
     pub missed: Vec<Missed>,
     /// What was damaged; the tables hold everything that could be read.
     pub problems: Vec<Error>,
+    /// All rows in the order in which they happened, for built traces, where many events have the same time; empty if the times
+    /// tell.
+    pub order: Vec<write::Row>,
 }
 
 /// Number of events by name, and the time that they cover.
@@ -180,7 +183,7 @@ impl TraceFile {
         let (mut tables, strings) = columns.finish();
         tables.sort_by(|a, b| a.name.cmp(&b.name));
         let (meta, tasks) = (reader.meta().clone(), reader.tasks().clone());
-        Ok(Trace { meta, tables, strings, tasks, missed, problems })
+        Ok(Trace { meta, tables, strings, tasks, missed, problems, order: Vec::new() })
     }
 
     /// Counts the events that `options` ask for.

@@ -694,7 +694,8 @@ pub fn markers(trace: &crate::Trace) -> crate::Trace {
     tables.iter_mut().for_each(|table| table.comm = None);
     tables.sort_by(|a, b| a.name.cmp(&b.name));
     let (missed, problems) = (Vec::new(), Vec::new());
-    crate::Trace { meta: trace.meta.clone(), tables, strings, tasks: crate::write::all_tasks(trace), missed, problems }
+    let (meta, tasks, order) = (trace.meta.clone(), crate::write::all_tasks(trace), Vec::new());
+    crate::Trace { meta, tables, strings, tasks, missed, problems, order }
 }
 
 /// `name: key=value …` or `evt=name key=value …`.

@@ -4,6 +4,8 @@
 //! computed anew, and [`verify`] does so. The algorithms are crate `kernel`'s. Not here: where facts come from, and
 //! carrying a decision out.
 
+use std::collections::BTreeMap;
+
 use opplab_kernel::cpufreq::conservative::{Conservative, ConservativeTunables};
 use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
@@ -12,6 +14,7 @@ use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovDecision, SugovOutcome, SugovPolicy, SugovRequest,
 };
 use opplab_kernel::profile::KernelProfile;
+use opplab_model::file::format_cpu_list;
 use opplab_model::tree::{Node, to_json};
 
 use crate::error::HostError;
@@ -381,6 +384,17 @@ fn input_of(line: &Line<'_>) -> Result<Input, HostError> {
     })
 }
 
+fn output_of(line: &Line<'_>) -> Result<Output, HostError> {
+    Ok(Output {
+        request_khz: line.int_or_null("request_khz")?,
+        outcome: line.str("outcome")?.to_owned(),
+        next_khz: line.int("next_khz")?,
+        raw_khz: line.int("raw_khz")?,
+        util: line.int("util")?,
+        ref_khz: line.int("ref_khz")?,
+    })
+}
+
 /// How a log agrees with the governors of this build.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agreement {
@@ -440,14 +454,7 @@ pub fn verify(file: &str, text: &str) -> Result<Agreement, HostError> {
                     agreement.n_followed += 1;
                     agreement.n_in_force += u64::from(khz == input.cur_khz);
                 }
-                let logged = Output {
-                    request_khz: line.int_or_null("request_khz")?,
-                    outcome: line.str("outcome")?.to_owned(),
-                    next_khz: line.int("next_khz")?,
-                    raw_khz: line.int("raw_khz")?,
-                    util: line.int("util")?,
-                    ref_khz: line.int("ref_khz")?,
-                };
+                let logged = output_of(&line)?;
                 let computed = governor.decide(&input);
                 agreement.n_decisions += 1;
                 if computed == logged {
@@ -468,6 +475,122 @@ pub fn verify(file: &str, text: &str) -> Result<Agreement, HostError> {
         }
     }
     Ok(agreement)
+}
+
+/// One decision in words and numbers.
+fn sentence(setup: &Setup, start_ns: u64, input: &Input, output: &Output) -> String {
+    let mhz = |khz: u64| khz as f64 / 1000.0;
+    let at_s = input.time_ns.saturating_sub(start_ns) as f64 / 1e9;
+    let cpu = setup.cpus.get(input.cpu).copied().unwrap_or(0);
+    let head = format!("{at_s:.3} s, policy{}, CPU {cpu} reports at {} MHz: ", setup.policy, mhz(input.cur_khz.into()));
+    let end = match output.request_khz {
+        Some(khz) => format!("{} MHz is asked for", mhz(khz.into())),
+        None => format!("nothing is asked for, {} MHz stays wanted", mhz(output.next_khz.into())),
+    };
+    if setup.governor != "schedutil" {
+        let load = if output.outcome == "sampled" { format!("load {} %", output.util) } else { output.outcome.clone() };
+        return format!("{head}{load}; {end}.");
+    }
+    let utils: Vec<String> = setup
+        .cpus
+        .iter()
+        .zip(&input.facts)
+        .map(|(cpu, facts)| format!("CPU {cpu} {} of {}", facts.util_cfs_boost, facts.rq.capacity))
+        .collect();
+    let capacity = input.facts.get(input.cpu).map_or(1024, |facts| facts.rq.capacity);
+    let limit = format!("{} to {} MHz", mhz(input.limits.min_khz.into()), mhz(input.limits.max_khz.into()));
+    match output.outcome.as_str() {
+        "rate limited" => format!("{head}the last change is less than {} us ago; {end}.", setup.rate_limit_us),
+        outcome => format!(
+            "{head}utilisation {}; with headroom {} of {capacity}; reference {} MHz -> {} MHz -> {} MHz (table, limits {limit}); \
+             {outcome}: {end}.",
+            utils.join(", "),
+            output.util,
+            mhz(output.ref_khz),
+            mhz(output.raw_khz.into()),
+            mhz(output.next_khz.into()),
+        ),
+    }
+}
+
+/// A log in words: with `at_ns` (since the first decision) the decision in force then, else a summary; of the policy
+/// of `cpu` only if one is given.
+///
+/// # Errors
+/// If the log is none.
+pub fn explain(file: &str, text: &str, cpu: Option<u32>, at_ns: Option<u64>) -> Result<String, HostError> {
+    let mut setups: Vec<Setup> = Vec::new();
+    let mut start_ns = None;
+    // Of each policy: the sentence that is in force, and counts by outcome and by wanted frequency.
+    let mut in_force: Vec<(u32, String)> = Vec::new();
+    let mut counts: BTreeMap<(u32, String), u64> = BTreeMap::new();
+    let mut wanted: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+    for (index, words) in text.lines().enumerate() {
+        if index + 1 == text.lines().count() && !text.ends_with('\n') {
+            break;
+        }
+        let node = parse_line(file, index + 1, words)?;
+        let line = Line { file, number: index + 1, node: &node };
+        match line.str("type")? {
+            "setup" => setups.push(Setup::of(&line)?),
+            "decision" => {
+                let (input, output) = (input_of(&line)?, output_of(&line)?);
+                let policy: u32 = line.int("policy")?;
+                let Some(setup) = setups.iter().rfind(|setup| setup.policy == policy) else {
+                    return Err(line.fault(&node, format!("policy {policy} has no setup line before this")));
+                };
+                let start_ns = *start_ns.get_or_insert(input.time_ns);
+                if cpu.is_some_and(|cpu| !setup.cpus.contains(&cpu)) {
+                    continue;
+                }
+                if at_ns.is_none_or(|at_ns| input.time_ns - start_ns.min(input.time_ns) <= at_ns) {
+                    let words = sentence(setup, start_ns, &input, &output);
+                    in_force.retain(|(known, _)| *known != policy);
+                    in_force.push((policy, words));
+                }
+                *counts.entry((policy, output.outcome)).or_default() += 1;
+                *wanted.entry((policy, output.next_khz)).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+    if let Some(cpu) = cpu
+        && !setups.iter().any(|setup| setup.cpus.contains(&cpu))
+    {
+        return Err(HostError::Usage(format!("--cpu: CPU {cpu} is in no policy of {file}")));
+    }
+    let mut out = String::new();
+    if at_ns.is_some() {
+        in_force.iter().for_each(|(_, words)| out += &format!("{words}\n"));
+        return Ok(out);
+    }
+    for setup in setups.iter().filter(|setup| cpu.is_none_or(|cpu| setup.cpus.contains(&cpu))) {
+        let of = |(policy, _): &(u32, String)| *policy == setup.policy;
+        let outcomes: Vec<String> =
+            counts.iter().filter(|(key, _)| of(key)).map(|((_, name), count)| format!("{count} {name}")).collect();
+        let total: u64 = wanted.iter().filter(|((policy, _), _)| *policy == setup.policy).map(|(_, count)| count).sum();
+        let shares: Vec<String> = wanted
+            .iter()
+            .filter(|((policy, _), _)| *policy == setup.policy)
+            .map(|((_, khz), count)| {
+                format!("{} MHz {:.1} %", f64::from(*khz) / 1000.0, *count as f64 * 100.0 / total.max(1) as f64)
+            })
+            .collect();
+        out += &format!(
+            "policy{} (CPUs {}), {}, utilisation from {}, {}invariant: {}; wanted {}\n",
+            setup.policy,
+            format_cpu_list(&setup.cpus),
+            setup.governor,
+            setup.source,
+            if setup.freq_invariant { "" } else { "not " },
+            outcomes.join(", "),
+            shares.join(", ")
+        );
+    }
+    for (_, words) in &in_force {
+        out += &format!("last: {words}\n");
+    }
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -539,6 +662,25 @@ mod tests {
                 assert_eq!(verify("log", &forged).expect("readable").n_equal, 198, "{name}");
             }
         }
+    }
+
+    #[test]
+    fn a_log_in_words() {
+        let setup = setup("schedutil");
+        let mut governor = Governor::new(&setup).expect("is one");
+        let mut log = setup.json() + "\n";
+        for (time_ms, util) in [(10, 700), (20, 700), (30, 100)] {
+            let input = input(time_ms, 1_500_000, util);
+            log += &(decision_json(0, &input, &governor.decide(&input)) + "\n");
+        }
+        let at = explain("log", &log, Some(0), Some(0)).expect("readable");
+        let expected = "0.000 s, policy0, CPU 0 reports at 1500 MHz: utilisation CPU 0 700 of 1024; with headroom 875 of 1024; \
+                        reference 2250 MHz -> 1922.607 MHz -> 2000 MHz (table, limits 1500 to 2250 MHz); requested: 2000 MHz \
+                        is asked for.\n";
+        assert_eq!(at, expected);
+        let all = explain("log", &log, None, None).expect("readable");
+        assert!(all.contains("2 requested, 1 unchanged; wanted 1500 MHz 33.3 %, 2000 MHz 66.7 %"), "{all}");
+        assert!(explain("log", &log, Some(3), None).expect_err("wrong").to_string().contains("CPU 3 is in no policy"));
     }
 
     #[test]

@@ -15,7 +15,8 @@
 //! - the history before the trace: all of the signal;
 //! - what a new task begins with: half of the CPU (the queue of its group is not in the trace);
 //! - an idle CPU counts a woken task as running from its wake-up on, unless a tick came in between: the time from one to the other;
-//! - a running task is preempted at the clock of a wake-up or of a tick: the time from the last wake-up to the switch;
+//! - a running task is preempted at the clock of a wake-up or of a tick: the time from the last wake-up to the switch, if ticks
+//!   ([`super::ticks`]) are not known to have caused it;
 //! - a sleeping task leaves a busy queue as of its last tick: half a tick ([`TICK_NS`]);
 //! - a task that moves brings its own bound along.
 //!
@@ -41,6 +42,7 @@ use opplab_kernel::sched::attach::{
 use opplab_kernel::sched::weight::LoadWeight;
 use opplab_kernel::util_est::{task_util_est_masked, util_est_dequeue, util_est_enqueue, util_est_update};
 
+use super::ticks::Ticks;
 use super::{Places, prev_state};
 use crate::event::{Event, Sink};
 
@@ -201,6 +203,7 @@ pub struct PeltReplay<S, H = HalfLife32> {
     offset_ns: i64,
     /// The trace has `sched_waking`.
     wakings: bool,
+    ticks: Option<Ticks>,
     roles: Vec<Option<Box<Role>>>,
     half_life: std::marker::PhantomData<H>,
 }
@@ -216,11 +219,17 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             samples,
             offset_ns,
             wakings: false,
+            ticks: None,
             roles: Vec::new(),
             half_life: std::marker::PhantomData,
         };
         cpus.iter().for_each(|facts| this.add_cpu(*facts));
         this
+    }
+
+    /// Takes what a [`super::ticks::TickFinder`] found in a first pass over the trace.
+    pub fn set_ticks(&mut self, ticks: Option<Ticks>) {
+        self.ticks = ticks;
     }
 
     fn add_cpu(&mut self, facts: CpuFacts) {
@@ -459,18 +468,27 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         self.samples.sample(&sample);
     }
 
-    /// The time of the run queue's clock in the pass through the scheduler that ends with this switch.
+    /// The time of the run queue's clock in the pass through the scheduler that ends with this switch, and how far from it the clock
+    /// may be.
     ///
-    /// A task that joins the queue of an idle CPU is to run at once, so the following `schedule()` skips its update of the clock
+    /// A task that joins the queue of an idle CPU, or preempts, lets the following `schedule()` skip its update of the clock
     /// (core.c:wakeup_preempt(), rq_clock_skip_update(), v6.12): the time until the switch, idle exit for the most part, counts as
-    /// the task's. Whether a running task was preempted by a wake-up (then it is so, too) or by a tick is not in the trace.
-    /// How long ago it joined is a second result: the switch may have happened at any time in between.
+    /// the next task's. If a tick came in between, it has brought the clock forward; a running task may also have been preempted
+    /// by the tick alone. Then the switch follows the tick at once.
     fn schedule_time(&mut self, cpu: usize, time_ns: u64, prev_state: u64) -> (u64, u64) {
         let rq = &mut self.cpus[cpu];
-        match rq.joined_ns.take() {
-            Some(joined_ns) if rq.curr.is_none() => (joined_ns, time_ns.saturating_sub(joined_ns)),
-            Some(joined_ns) if prev_state & TASK_STATES == 0 => (time_ns, time_ns.saturating_sub(joined_ns)),
-            _ => (time_ns, 0),
+        let idle = rq.curr.is_none();
+        let Some(joined_ns) = rq.joined_ns.take().filter(|_| idle || prev_state & TASK_STATES == 0) else {
+            return (time_ns, 0);
+        };
+        let gap = time_ns.saturating_sub(joined_ns);
+        match self.ticks {
+            Some(ticks) if ticks.last_before(time_ns) > joined_ns && ticks.caused(time_ns) => {
+                // A tick preempts a running task; an idle CPU may as well have been about to switch.
+                (time_ns, if idle { gap } else { 0 })
+            }
+            None if !idle => (time_ns, gap),
+            _ => (joined_ns, gap),
         }
     }
 
@@ -480,7 +498,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let (schedule_ns, slack_ns) = self.schedule_time(cpu, time_ns, prev_state);
         let now = self.update_cpu(cpu, schedule_ns);
         let slack = change_in(1024, slack_ns * self.cpus[cpu].facts.capacity / 1024);
-        if slack_ns > 0 && prev.0 == 0 {
+        if prev.0 == 0 {
             widen::<H>(&mut self.cpus[cpu].unknown, slack);
         }
         if prev.0 != 0 {
@@ -611,8 +629,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let sched_clock = self.clock_ns(cpu, time_ns);
         let busy = self.cpus[cpu].curr.is_some();
         if busy {
-            // Its last update was the last tick: half a period ago, or a little more or less.
-            self.update_cpu(cpu, time_ns.saturating_sub(TICK_NS / 2));
+            // Its last update was the last tick: on average half a period ago.
+            let tick_ns = self.ticks.map(|ticks| ticks.last_before(time_ns));
+            self.update_cpu(cpu, tick_ns.unwrap_or(time_ns.saturating_sub(TICK_NS / 2)));
         }
         let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
         (task.attached, task.moved) = (false, true);

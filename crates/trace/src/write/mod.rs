@@ -27,9 +27,12 @@ pub struct Row {
     pub row: usize,
 }
 
-/// All rows of a trace in order of (time, CPU).
+/// All rows of a trace in order of (time, CPU), or as the trace itself says.
 pub fn rows_in_order(trace: &Trace) -> Vec<Row> {
     let total = trace.tables.iter().map(Table::len).sum();
+    if trace.order.len() == total {
+        return trace.order.clone();
+    }
     let mut keys: Vec<(u64, u32, u32, u32)> = Vec::with_capacity(total);
     for (place, table) in trace.tables.iter().enumerate() {
         let times = table.time_ns.iter().enumerate();
@@ -85,6 +88,8 @@ pub struct TraceBuilder {
     columns: Columns,
     meta: Meta,
     tasks: BTreeMap<i32, Vec<u8>>,
+    /// The schema of each event, in order.
+    order: Vec<u32>,
 }
 
 /// An event of a [`TraceBuilder`].
@@ -96,7 +101,7 @@ impl TraceBuilder {
     pub fn new(cpus: u32) -> Self {
         let meta =
             Meta { format: "built", cpus, clock: "global".into(), buffers: vec![String::new()], ..Meta::default() };
-        Self { schemas: Vec::new(), columns: Columns::new(false), meta, tasks: BTreeMap::new() }
+        Self { schemas: Vec::new(), columns: Columns::new(false), meta, tasks: BTreeMap::new(), order: Vec::new() }
     }
 
     /// Declares an event with its fields.
@@ -114,18 +119,30 @@ impl TraceBuilder {
 
     /// Appends an event; the values are those of its fields in order. Time must not go back.
     pub fn push(&mut self, event: EventId, time_ns: u64, cpu: u32, pid: i32, values: &[Value<'_>]) {
-        let schema = &self.schemas[event.0];
+        let event_index = event.0;
+        let schema = &self.schemas[event_index];
         assert!(values.len() <= schema.fields.len(), "{} has {} fields", schema.name, schema.fields.len());
         let body = Body::Values(values);
         let event = Event { schema, time_ns, cpu, pid, comm: None, buffer: 0, text: &[], body };
         let flow = self.columns.event(&event);
         assert!(flow == ControlFlow::Continue(()));
+        self.order.push(self.schemas[event_index].index as u32);
     }
 
     /// The trace.
     pub fn finish(self) -> Trace {
         let (mut tables, strings) = self.columns.finish();
         tables.sort_by(|a, b| a.name.cmp(&b.name));
-        Trace { meta: self.meta, tables, strings, tasks: self.tasks, missed: Vec::new(), problems: Vec::new() }
+        let place = |schema: &Schema| tables.iter().position(|t| t.name == schema.name && t.system == schema.system);
+        let places: Vec<Option<usize>> = self.schemas.iter().map(place).collect();
+        let mut rows = vec![0; tables.len()];
+        let numbered = self.order.iter().filter_map(|&schema| places[schema as usize]);
+        let order = numbered.map(|table| {
+            rows[table] += 1;
+            Row { table, row: rows[table] - 1 }
+        });
+        let order = order.collect();
+        let (missed, problems) = (Vec::new(), Vec::new());
+        Trace { meta: self.meta, tables, strings, tasks: self.tasks, missed, problems, order }
     }
 }

@@ -37,6 +37,36 @@ struct Context {
     ret_khz: Option<u32>,
 }
 
+/// A decision of the recorded kernel's schedutil, for those who explain it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordedFreq {
+    /// The recording's time, in ns.
+    pub time_ns: u64,
+    /// The first CPU of the policy.
+    pub policy_cpu: usize,
+    /// The CPU that reported.
+    pub cpu: usize,
+    /// The policy's CPU with the highest utilisation as the records show it, and its fair, real-time and deadline parts;
+    /// `None` before their first records.
+    pub parts: Option<(usize, [u64; 3])>,
+    /// The utilisation that the kernel put into the formula: with headroom since v6.8.
+    pub util: u64,
+    /// The capacity that it is a part of.
+    pub max_cap: u64,
+    /// The reference frequency, in kHz.
+    pub ref_khz: u32,
+    /// Their product before it is resolved, in kHz, computed.
+    pub raw_khz: u32,
+    /// The frequency that this resolves to, in kHz, computed.
+    pub wanted_khz: u32,
+    /// What the policy had asked for, in kHz.
+    pub prev_khz: u32,
+    /// What the kernel's function answered, in kHz.
+    pub ret_khz: u32,
+    /// The frequency did not fall because the CPU had not idled.
+    pub held: bool,
+}
+
 /// One policy.
 #[derive(Debug, Clone, Default)]
 struct PolicyState {
@@ -56,6 +86,8 @@ pub(super) struct Freq {
     policies: Vec<PolicyState>,
     /// v6.8 and later.
     bounded: bool,
+    /// All decisions, if they are wanted.
+    pub(super) seen: Option<Vec<RecordedFreq>>,
 }
 
 impl Freq {
@@ -65,6 +97,7 @@ impl Freq {
             contexts: vec![Context::default(); machine.n_cpus],
             policies: vec![PolicyState::default(); machine.policies.len()],
             bounded: machine.at_least(6, 8),
+            seen: None,
         }
     }
 
@@ -155,16 +188,45 @@ impl Freq {
 
     /// The frequency before it is resolved: the reference, times the utilisation.
     fn raw_freq(&self, input: &NextIn, machine: &Machine) -> u32 {
-        let policy = &machine.policies[input.policy];
         let util = if self.bounded { input.util } else { map_util_perf(input.util) };
-        let reference = if machine.freq_ref {
-            policy.max_khz
+        map_util_freq(util, self.reference(input, machine).into(), input.max) as u32
+    }
+
+    fn reference(&self, input: &NextIn, machine: &Machine) -> u32 {
+        if machine.freq_ref {
+            machine.policies[input.policy].max_khz
         } else if self.bounded {
             input.cur_khz + (input.cur_khz >> 2)
         } else {
             input.cur_khz
+        }
+    }
+
+    /// What went into a decision, in the terms of an explanation.
+    fn note(&mut self, ev: &Ev<'_>, input: &NextIn, ret_khz: u32, held: bool, state: &State<'_>) {
+        if self.seen.is_none() {
+            return;
+        }
+        let machine = state.machine;
+        let members = &machine.policies[input.policy].cpus;
+        let parts = members.iter().filter_map(|&cpu| parts(state, cpu).map(|parts| (cpu, parts)));
+        let row = RecordedFreq {
+            time_ns: ev.time_ns(),
+            policy_cpu: members.first().copied().unwrap_or(0),
+            cpu: ev.cpu(),
+            parts: parts.max_by_key(|(cpu, parts)| (parts.iter().sum::<u64>(), std::cmp::Reverse(*cpu))),
+            util: input.util,
+            max_cap: input.max,
+            ref_khz: self.reference(input, machine),
+            raw_khz: self.raw_freq(input, machine),
+            wanted_khz: self.compute_next(input, machine),
+            prev_khz: input.next_khz,
+            ret_khz,
+            held,
         };
-        map_util_freq(util, reference.into(), input.max) as u32
+        if let Some(seen) = &mut self.seen {
+            seen.push(row);
+        }
     }
 
     fn decided(&mut self, ev: &Ev<'_>, input: &NextIn, ret_khz: u32, state: &State<'_>, report: &mut RecordingReport) {
@@ -182,6 +244,7 @@ impl Freq {
         policy.next_khz = Some((if hold { input.next_khz } else { ret_khz }, lower));
         policy.idled = false;
         self.contexts[ev.cpu()].ret_khz = Some(ret_khz);
+        self.note(ev, input, ret_khz, hold, state);
     }
 
     /// The exit of get_next_freq(): `cached` is what the call left there, so the one before is that of the last decision.
@@ -283,6 +346,16 @@ impl Freq {
         }
         Some(())
     }
+}
+
+/// The fair, real-time and deadline classes' utilisation of a CPU as the records show them.
+fn parts(state: &State<'_>, cpu: usize) -> Option<[u64; 3]> {
+    let queue = state.root(cpu).filter(|queue| queue.averages_known && queue.util_est_known)?;
+    let avg = &queue.avg.avg;
+    let cfs = avg.util_avg.max(avg.runnable_avg).max(avg.util_est.into()).min(state.machine.capacity[cpu]);
+    let of = &state.cpus[cpu];
+    let known = |class: &super::state::ClassAvg| class.known.then_some(class.avg.util_avg);
+    Some([cfs, known(&of.rt)?, known(&of.dl)?])
 }
 
 /// The governor runs because an entity joins or leaves a queue (attach_entity_load_avg(), detach_entity_load_avg()): the

@@ -18,6 +18,7 @@ mod state;
 
 use std::path::Path;
 
+pub use freq::RecordedFreq;
 pub use report::{BIT_EXACT, KindCount, RecordingReport};
 
 use crate::VerifyError;
@@ -51,6 +52,25 @@ pub fn verify(recording: &Recording) -> RecordingReport {
     report.signal("signal_tasks", &signals.tasks, SIGNAL_LIMIT);
     report.signal("signal_queues", &signals.queues, SIGNAL_LIMIT);
     report
+}
+
+/// The frequency decisions of the recorded kernel's schedutil with what went into them, in order of time.
+///
+/// # Errors
+/// As [`verify_recording`].
+pub fn frequency_decisions(dir: &Path) -> Result<(input::Machine, Vec<RecordedFreq>), VerifyError> {
+    let recording = Recording::read(dir)?;
+    let mut report = RecordingReport::new(&recording.name, &recording.machine.release, recording.events.lost);
+    let mut state = state::State::new(&recording);
+    let mut freq = freq::Freq::new(&recording.machine);
+    freq.seen = Some(Vec::new());
+    for event in recording.events.iter() {
+        freq.event(&event, &state, &mut report);
+        load::event(&event, &mut state, &mut report);
+    }
+    let seen = freq.seen.take().unwrap_or_default();
+    drop(state);
+    Ok((recording.machine, seen))
 }
 
 /// The folders at `path` that hold a recording: itself, or those in it, by name.

@@ -4,7 +4,7 @@
 //! a recording has it, `sched_update_nr_running_tp`, and nothing else: no clock, no state of the kernel. At each `pelt_se` and
 //! `pelt_cfs` record of a task or a root queue its `util_avg` is compared with the recorded one. A signal counts when the bound that
 //! the replay states for it is at most [`KNOWN_WITHIN`] units; how many of all samples lie outside of their own bound is counted
-//! too.
+//! too. A first pass over the switches finds the ticks.
 //!
 //! What is left has these causes, in the order of their weight in the recordings of emulated machines:
 //! - the emulator (or the host) stops a virtual CPU between the reading of its clock and the event, by milliseconds;
@@ -15,6 +15,7 @@
 
 use opplab_kernel::pelt::HalfLife32;
 use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample};
+use opplab_trace::signals::ticks::{TickFinder, Ticks};
 
 use super::input::{Ev, Kind, Recording};
 
@@ -73,6 +74,7 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
         })
         .collect();
     let mut replay: Replay = PeltReplay::new(&cpus, 0, drop_sample);
+    replay.set_ticks(find_ticks(recording));
     let mut signals = Signals::default();
     // By executing CPU: the samples of the pass through the scheduler that is under way.
     let mut pending: Vec<Vec<Pending>> = vec![Vec::new(); machine.n_cpus];
@@ -101,6 +103,29 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
     signals.tasks.differences.sort_unstable();
     signals.queues.differences.sort_unstable();
     signals
+}
+
+/// A first pass over the events: when the ticks are, as far as preemptions tell.
+fn find_ticks(recording: &Recording) -> Option<Ticks> {
+    let mut finder = TickFinder::default();
+    for ev in recording.events.iter() {
+        let _ = feed_ticks(&ev, &mut finder);
+    }
+    finder.ticks()
+}
+
+fn feed_ticks(ev: &Ev<'_>, finder: &mut TickFinder) -> Option<()> {
+    let task = |pid: &str, prio: &str| Some((ev.get(pid)? as i32, i64::from(ev.get(prio)? as i32)));
+    match ev.kind() {
+        Kind::SchedSwitch => {
+            let (prev, next) = (task("prev_pid", "prev_prio")?, task("next_pid", "next_prio")?);
+            finder.switch(ev.time_ns(), ev.cpu() as u32, prev, ev.u("prev_state")?, next);
+        }
+        Kind::SchedWakeup | Kind::SchedWakeupNew => finder.joins(ev.time_ns(), ev.u("target_cpu")? as u32),
+        Kind::SchedMigrateTask => finder.joins(ev.time_ns(), ev.u("dest_cpu")? as u32),
+        _ => {}
+    }
+    Some(())
 }
 
 type Replay = PeltReplay<fn(&Sample), HalfLife32>;

@@ -1,0 +1,276 @@
+//! Signals of a recorded trace: see crate `trace`, module `signals`.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use numpy::IntoPyArray;
+use opplab_model::machine::Machine;
+use opplab_trace::signals::activations::Activations;
+use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample, Samples};
+use opplab_trace::signals::residency::{Energy, Residency};
+use opplab_trace::signals::ticks::TickFinder;
+use opplab_trace::{Event, ReadOptions, Sink, TraceFile};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::{guard, raise};
+use crate::machine::PyMachine;
+use crate::tracefile::trace_error;
+
+/// The events that the signals follow from.
+const EVENTS: &[&str] = &[
+    "sched_switch",
+    "sched_waking",
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "sched_migrate_task",
+    "sched_process_free",
+    "cpu_frequency",
+    "cpu_idle",
+    "sched_update_nr_running",
+    "sched_update_nr_running_tp",
+    "lisa__sched_update_nr_running",
+    "nr_running",
+];
+
+/// The events that ticks follow from.
+const TICK_EVENTS: &[&str] = &["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task"];
+
+/// Samples as columns, of tasks and of run queues.
+#[derive(Default)]
+struct Columns {
+    tasks: SampleColumns,
+    queues: SampleColumns,
+}
+
+#[derive(Default)]
+struct SampleColumns {
+    time_ns: Vec<i64>,
+    pid: Vec<i32>,
+    cpu: Vec<u32>,
+    util_avg: Vec<u32>,
+    util_est: Vec<u32>,
+    runnable_avg: Vec<u32>,
+    load_avg: Vec<u64>,
+    error_bound: Vec<u32>,
+}
+
+impl Samples for Columns {
+    fn sample(&mut self, sample: &Sample) {
+        if sample.pid.is_some() { self.tasks.push(sample) } else { self.queues.push(sample) }
+    }
+}
+
+impl SampleColumns {
+    fn push(&mut self, sample: &Sample) {
+        self.time_ns.push(sample.time_ns as i64);
+        self.pid.push(sample.pid.unwrap_or(0));
+        self.cpu.push(sample.cpu);
+        self.util_avg.push(sample.util_avg as u32);
+        self.util_est.push(sample.util_est);
+        self.runnable_avg.push(sample.runnable_avg as u32);
+        self.load_avg.push(sample.load_avg);
+        self.error_bound.push(sample.error_bound as u32);
+    }
+
+    fn dict(self, py: Python<'_>, pids: bool) -> PyResult<Bound<'_, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("time_ns", self.time_ns.into_pyarray(py))?;
+        if pids {
+            dict.set_item("pid", self.pid.into_pyarray(py))?;
+        }
+        dict.set_item("cpu", self.cpu.into_pyarray(py))?;
+        dict.set_item("util_avg", self.util_avg.into_pyarray(py))?;
+        dict.set_item("util_est", self.util_est.into_pyarray(py))?;
+        dict.set_item("runnable_avg", self.runnable_avg.into_pyarray(py))?;
+        dict.set_item("load_avg", self.load_avg.into_pyarray(py))?;
+        dict.set_item("error_bound", self.error_bound.into_pyarray(py))?;
+        Ok(dict)
+    }
+}
+
+/// All sinks on one pass.
+struct All {
+    pelt: PeltReplay<Columns>,
+    /// Run queues are also sampled this often, and when they are next.
+    every_ns: u64,
+    next_ns: Option<u64>,
+    cpus: u32,
+    between: SampleColumns,
+    residency: Residency,
+    activations: Activations,
+}
+
+impl Sink for All {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        self.cpus = self.cpus.max(event.cpu.saturating_add(1));
+        while self.every_ns > 0 && self.next_ns.is_some_and(|next| next < event.time_ns) {
+            let now = self.next_ns.unwrap_or(event.time_ns);
+            let samples = (0..self.cpus).filter_map(|cpu| self.pelt.peek_cpu(cpu, now));
+            samples.for_each(|sample| self.between.push(&sample));
+            self.next_ns = now.checked_add(self.every_ns);
+        }
+        self.next_ns = self.next_ns.or(event.time_ns.checked_add(self.every_ns));
+        let _ = self.pelt.event(event);
+        let _ = self.residency.event(event);
+        self.activations.event(event)
+    }
+}
+
+/// Capacity and frequency of each CPU; the kernel follows the frequency if `invariance`.
+fn facts_of(machine: &Machine, invariance: bool) -> Vec<CpuFacts> {
+    let mut facts = vec![CpuFacts::default(); machine.nr_cpus()];
+    for cluster in &machine.clusters {
+        for &cpu in &cluster.cpus {
+            let khz = cluster.opps.last().map_or(0, |opp| opp.khz);
+            facts[cpu as usize].capacity = cluster.capacity.into();
+            facts[cpu as usize].freq_max_khz = if invariance { khz } else { 0 };
+        }
+    }
+    facts
+}
+
+/// Energy by the machine's measured power of busy and idle CPUs. A frequency between two OPPs counts as the higher one.
+fn energy_of(machine: &Machine, residency: &Residency) -> Energy {
+    let mut cluster_of = BTreeMap::new();
+    for cluster in &machine.clusters {
+        cluster.cpus.iter().for_each(|&cpu| {
+            cluster_of.insert(cpu, cluster);
+        });
+    }
+    let active = |cpu: u32, khz: u32| {
+        let opps = &cluster_of.get(&cpu)?.opps;
+        let opp = opps.iter().find(|opp| opp.khz >= khz).or(opps.last()).filter(|_| khz > 0)?;
+        Some(opp.busy_uw)
+    };
+    let idle = |cpu: u32, state: u32| {
+        let states = cluster_of.get(&cpu).map(|cluster| cluster.idle.as_slice()).unwrap_or_default();
+        states.get(state as usize).or(states.last()).map_or(0, |state| state.power_uw)
+    };
+    residency.energy(active, idle)
+}
+
+/// Signals of the trace at `path` as `{table: {column: array}}`; `unknown_ns` is running time without a known power.
+#[pyfunction]
+///
+/// `rqs_between` are the run queues every `every_ns` (0: none).
+#[pyo3(signature = (path, machine=None, invariance=true, every_ns=0))]
+pub(crate) fn trace_signals<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    machine: Option<&PyMachine>,
+    invariance: bool,
+    every_ns: u64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let machine = machine.map(|machine| &machine.inner);
+    let options = ReadOptions { missing_ok: true, ..ReadOptions::only(EVENTS) };
+    let read = guard(py, || {
+        py.detach(|| {
+            let mut file = TraceFile::open(&path)?;
+            let meta = file.reader(&options)?.meta().clone();
+            let facts = machine.map_or_else(Vec::new, |machine| facts_of(machine, invariance));
+            // A first pass finds the ticks.
+            let mut ticks = TickFinder::default();
+            let first = ReadOptions { missing_ok: true, ..ReadOptions::only(TICK_EVENTS) };
+            file.reader(&first)?.stream(&first, &mut ticks)?;
+            let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, Columns::default());
+            pelt.set_ticks(ticks.ticks());
+            let mut all = All {
+                pelt,
+                every_ns,
+                next_ns: None,
+                cpus: meta.cpus,
+                between: SampleColumns::default(),
+                residency: Residency::default(),
+                activations: Activations::default(),
+            };
+            let outcome = file.stream(&options, &mut all)?;
+            all.residency.finish();
+            Ok((all, outcome.problems))
+        })
+    })?;
+    let (all, problems) = read.map_err(|error| trace_error(py, &path, error))?;
+    if let Some(machine) = machine.filter(|machine| machine.nr_cpus() < all.cpus as usize) {
+        let (name, have, cpus) = (&machine.name, machine.nr_cpus(), all.cpus);
+        let text = format!("{}: the trace has {cpus} CPUs, machine {name} has {have}", path.display());
+        return Err(raise(py, "InputError", text));
+    }
+    let dict = PyDict::new(py);
+    dict.set_item("problems", problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let All { pelt, residency, activations, between, .. } = all;
+    let samples = pelt.into_samples();
+    dict.set_item("tasks", samples.tasks.dict(py, true)?)?;
+    dict.set_item("rqs", samples.queues.dict(py, false)?)?;
+    dict.set_item("rqs_between", between.dict(py, false)?)?;
+    if let Some(machine) = machine {
+        let energy = energy_of(machine, &residency);
+        let (cpus, fj): (Vec<_>, Vec<_>) = energy.cpu_fj.iter().map(|(cpu, fj)| (*cpu, joules(*fj))).unzip();
+        table(py, &dict, "cpu_energy", &[("cpu", cpus.into_pyarray(py).into_any()), ("energy_j", array(py, fj))])?;
+        let (pids, fj): (Vec<_>, Vec<_>) = energy.task_fj.iter().map(|(pid, fj)| (*pid, joules(*fj))).unzip();
+        table(py, &dict, "task_energy", &[("pid", pids.into_pyarray(py).into_any()), ("energy_j", array(py, fj))])?;
+        dict.set_item("unknown_ns", energy.unknown_ns)?;
+    }
+    let pairs = |sums: &BTreeMap<(u32, u32), u64>, second: &'static str, name: &str| {
+        let columns = [
+            ("cpu", sums.keys().map(|key| key.0).collect::<Vec<_>>().into_pyarray(py).into_any()),
+            (second, sums.keys().map(|key| key.1).collect::<Vec<_>>().into_pyarray(py).into_any()),
+            ("time_ns", sums.values().map(|ns| *ns as i64).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ];
+        table(py, &dict, name, &columns)
+    };
+    pairs(&residency.frequency_ns, "khz", "freq_residency")?;
+    pairs(&residency.idle_ns, "state", "idle_residency")?;
+    let running = &residency.running_ns;
+    let columns = [
+        ("pid", running.keys().map(|key| key.0).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("cpu", running.keys().map(|key| key.1).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("khz", running.keys().map(|key| key.2).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("time_ns", running.values().map(|ns| *ns as i64).collect::<Vec<_>>().into_pyarray(py).into_any()),
+    ];
+    table(py, &dict, "running", &columns)?;
+    let waits = &residency.waits;
+    let columns = [
+        ("time_ns", waits.iter().map(|wait| wait.time_ns as i64).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("pid", waits.iter().map(|wait| wait.pid).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("cpu", waits.iter().map(|wait| wait.cpu).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("wait_ns", waits.iter().map(|wait| wait.wait_ns as i64).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("woken", waits.iter().map(|wait| wait.woken).collect::<Vec<_>>().into_pyarray(py).into_any()),
+    ];
+    table(py, &dict, "waits", &columns)?;
+    let all = &activations.all;
+    let times = |of: fn(&opplab_trace::signals::activations::Activation) -> u64| {
+        all.iter().map(|one| of(one) as i64).collect::<Vec<_>>().into_pyarray(py).into_any()
+    };
+    let columns = [
+        ("time_ns", times(|one| one.woken_ns)),
+        ("pid", all.iter().map(|one| one.pid).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("cpu", all.iter().map(|one| one.cpu).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("latency_ns", times(|one| one.start_ns.saturating_sub(one.woken_ns))),
+        ("running_ns", times(|one| one.running_ns)),
+        ("response_ns", times(|one| one.end_ns.saturating_sub(one.woken_ns))),
+        ("preemptions", all.iter().map(|one| one.preemptions).collect::<Vec<_>>().into_pyarray(py).into_any()),
+    ];
+    table(py, &dict, "activations", &columns)?;
+    Ok(dict)
+}
+
+/// Femtojoules as joules.
+fn joules(fj: u128) -> f64 {
+    fj as f64 / 1e15
+}
+
+fn array(py: Python<'_>, values: Vec<f64>) -> Bound<'_, PyAny> {
+    values.into_pyarray(py).into_any()
+}
+
+fn table<'py>(
+    py: Python<'py>,
+    dict: &Bound<'py, PyDict>,
+    name: &str,
+    columns: &[(&str, Bound<'py, PyAny>)],
+) -> PyResult<()> {
+    let inner = PyDict::new(py);
+    columns.iter().try_for_each(|(column, values)| inner.set_item(column, values))?;
+    dict.set_item(name, inner)
+}

@@ -1,0 +1,167 @@
+//! Activations: from a task's wake-up to its next sleep, how long it waited, ran, and took.
+//!
+//! A wake-up of a task that has not slept yet belongs to the activation that is under way. What a task's period or deadline is, is
+//! not decided here.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use super::{Places, prev_state};
+use crate::event::{Event, Sink};
+
+/// One activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Activation {
+    /// Whose.
+    pub pid: i32,
+    /// When it became runnable.
+    pub woken_ns: u64,
+    /// When it ran first.
+    pub start_ns: u64,
+    /// When it slept again.
+    pub end_ns: u64,
+    /// How long it ran.
+    pub running_ns: u64,
+    /// Where it ran last.
+    pub cpu: u32,
+    /// How often it was taken off its CPU while it could have run on.
+    pub preemptions: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    activation: Activation,
+    queued: bool,
+    started: bool,
+    running_since: Option<u64>,
+}
+
+/// Collects the activations that begin and end within the trace; feed it with events in time order as a [`Sink`].
+#[derive(Debug, Default)]
+pub struct Activations {
+    /// In order of their ends.
+    pub all: Vec<Activation>,
+    open: HashMap<i32, Open>,
+    /// Who runs without an activation, since when.
+    running: HashMap<i32, u64>,
+    roles: Vec<Option<Box<Role>>>,
+}
+
+#[derive(Clone, Debug)]
+enum Role {
+    Other,
+    Switch(Places<3>),
+    /// And whether the task is queued (`sched_wakeup`) or about to be (`sched_waking`).
+    Wakeup(Places<1>, bool),
+}
+
+impl Activations {
+    fn wakeup(&mut self, pid: i32, now: u64, queued: bool) {
+        let fresh =
+            Activation { pid, woken_ns: now, start_ns: now, end_ns: now, running_ns: 0, cpu: 0, preemptions: 0 };
+        let open = self.open.entry(pid).or_insert(Open {
+            activation: fresh,
+            queued: false,
+            started: false,
+            running_since: None,
+        });
+        // Simulated switches happen at the instant of the wake-up; which is written first depends on the CPUs.
+        if self.running.remove(&pid) == Some(now) {
+            (open.started, open.running_since) = (true, Some(now));
+        }
+        // Counted from the wake-up; from the waking where a trace has nothing else.
+        if queued && !open.queued && !open.started {
+            open.activation.woken_ns = now;
+            open.queued = true;
+        }
+    }
+
+    fn switch(&mut self, cpu: u32, now: u64, prev: i32, state: u64, next: i32) {
+        if let Some(open) = self.open.get_mut(&prev) {
+            if let Some(since) = open.running_since.take() {
+                open.activation.running_ns += now.saturating_sub(since);
+            }
+            open.activation.cpu = cpu;
+            if state & 0xff == 0 {
+                open.activation.preemptions += 1;
+            } else if let Some(open) = self.open.remove(&prev) {
+                // One that was never seen to start began before its events did.
+                if open.started {
+                    self.all.push(Activation { end_ns: now, ..open.activation });
+                }
+            }
+        }
+        self.running.remove(&prev);
+        if !self.open.contains_key(&next) {
+            self.running.insert(next, now);
+        }
+        if let Some(open) = self.open.get_mut(&next) {
+            if !open.started {
+                open.started = true;
+                open.activation.start_ns = now;
+            }
+            open.running_since = Some(now);
+        }
+    }
+}
+
+impl Sink for Activations {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        let index = event.schema.index;
+        if self.roles.len() <= index {
+            self.roles.resize(index + 1, None);
+        }
+        let role = self.roles[index].take().unwrap_or_else(|| {
+            Box::new(match event.schema.name.as_str() {
+                "sched_switch" => Role::Switch(Places::new(event.schema, ["prev_pid", "prev_state", "next_pid"])),
+                "sched_wakeup" | "sched_wakeup_new" => Role::Wakeup(Places::new(event.schema, ["pid"]), true),
+                "sched_waking" => Role::Wakeup(Places::new(event.schema, ["pid"]), false),
+                _ => Role::Other,
+            })
+        });
+        match &*role {
+            Role::Other => {}
+            Role::Switch(places) => {
+                let (prev, next) = (places.get(event, 0) as i32, places.get(event, 2) as i32);
+                self.switch(event.cpu, event.time_ns, prev, prev_state(places, event, 1), next);
+            }
+            Role::Wakeup(places, queued) => self.wakeup(places.get(event, 0) as i32, event.time_ns, *queued),
+        }
+        self.roles[index] = Some(role);
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ReadOptions, TraceFile};
+
+    const TEXT: &str = "\
+        x-0 [000] 0.000010: sched_waking: comm=a pid=7 prio=120 target_cpu=000\n\
+        x-0 [000] 0.000012: sched_wakeup: comm=a pid=7 prio=120 target_cpu=000\n\
+        x-0 [000] 0.000020: sched_switch: prev_comm=x prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=7 next_prio=120\n\
+        a-7 [000] 0.000050: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=8 next_prio=120\n\
+        b-8 [000] 0.000060: sched_switch: prev_comm=b prev_pid=8 prev_prio=120 prev_state=S ==> next_comm=a next_pid=7 next_prio=120\n\
+        a-7 [000] 0.000065: sched_waking: comm=a pid=7 prio=120 target_cpu=000\n\
+        a-7 [000] 0.000070: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=x next_pid=0 next_prio=120\n\
+        x-0 [000] 0.000090: sched_waking: comm=a pid=7 prio=120 target_cpu=000\n";
+
+    #[test]
+    fn an_activation_lasts_from_wake_up_to_sleep() {
+        let (options, mut activations) = (ReadOptions::default(), Activations::default());
+        let mut file = TraceFile::from_bytes(TEXT.as_bytes().to_vec(), &options).unwrap();
+        file.stream(&options, &mut activations).unwrap();
+        let expected = Activation {
+            pid: 7,
+            woken_ns: 12_000,
+            start_ns: 20_000,
+            end_ns: 70_000,
+            running_ns: 40_000,
+            cpu: 0,
+            preemptions: 1,
+        };
+        // Task 8's wake-up is not in the trace; the second of task 7 does not end.
+        assert_eq!(activations.all, [expected]);
+    }
+}

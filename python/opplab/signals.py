@@ -1,0 +1,179 @@
+"""The kernel's signals from a recorded trace, as polars tables.
+
+What is computed is computed by crate `trace`; here are tables, names of tasks, and sums of tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl
+
+__all__ = ["Signals"]
+
+# A task with this many activations of which this share is regular is periodic.
+PERIODIC_MIN = 5
+PERIODIC_SHARE = 0.8
+PERIODIC_WITHIN = 0.1
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Signals of a trace.
+
+    Attributes
+    ----------
+    tasks : polars.DataFrame
+        Load tracking of tasks after each event about them: ``time_ns``, ``pid``, ``comm``, ``cpu``, ``util_avg``,
+        ``util_est``, ``runnable_avg``, ``load_avg``, and ``error_bound``: by how much ``util_avg`` may be wrong for
+        what the events do not tell (the history before the trace at first).
+    rqs : polars.DataFrame
+        The same of the CPUs' root run queues.
+    freq_residency, idle_residency : polars.DataFrame
+        Time by CPU and frequency (``khz``) or idle state, with its share; what came before the first event
+        of the kind is in neither.
+    running : polars.DataFrame
+        Running time by task, CPU and frequency (0 while it is not known).
+    waits : polars.DataFrame
+        Waits for a CPU: when they ended, how long they were, and whether a wake-up began them (else a preemption).
+    activations : polars.DataFrame
+        From wake-up to sleep: ``latency_ns`` until it ran, ``running_ns``, ``response_ns``, ``preemptions``,
+        ``period_ns`` to the task's next wake-up, ``deadline_ns`` and ``missed`` (null where there is no deadline).
+    cpu_energy, task_energy : polars.DataFrame
+        Energy by the machine's power (None without a machine): of CPUs, running and idle; of tasks while they ran.
+    unknown_ns : int
+        Running time that is not in the energy, because its frequency is not known.
+    """
+
+    tasks: pl.DataFrame
+    rqs: pl.DataFrame
+    freq_residency: pl.DataFrame
+    idle_residency: pl.DataFrame
+    running: pl.DataFrame
+    waits: pl.DataFrame
+    activations: pl.DataFrame
+    cpu_energy: pl.DataFrame | None
+    task_energy: pl.DataFrame | None
+    unknown_ns: int
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Give all tables by name."""
+        names = [name for name in self.__dataclass_fields__ if name != "unknown_ns"]
+        return {name: table for name in names if (table := getattr(self, name)) is not None}
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write each table as a Parquet file into a folder; gives the files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        files = []
+        for name, table in self.tables().items():
+            files.append(folder / f"{name}.parquet")
+            table.write_parquet(files[-1])
+        return files
+
+    def task_summary(self) -> pl.DataFrame:
+        """Give one row a task: running time, utilisation, waits, energy, activations missed; the busiest first."""
+        import polars as pl
+
+        running = self.running.group_by("pid", "comm").agg(pl.col("time_ns").sum().alias("running_ns"))
+        util = self.tasks.group_by("pid").agg(
+            pl.col("util_avg").mean().round(1).alias("util_avg_mean"), pl.col("util_avg").max().alias("util_avg_max")
+        )
+        waits = (
+            self.waits.filter(pl.col("woken"))
+            .group_by("pid")
+            .agg(
+                pl.len().alias("wakeups"),
+                pl.col("wait_ns").median().cast(pl.Int64).alias("latency_ns_p50"),
+                pl.col("wait_ns").quantile(0.99).cast(pl.Int64).alias("latency_ns_p99"),
+                pl.col("wait_ns").max().alias("latency_ns_max"),
+            )
+        )
+        missed = self.activations.group_by("pid").agg(
+            pl.len().alias("activations"), pl.col("missed").sum().alias("missed")
+        )
+        table = running.join(util, on="pid", how="left").join(waits, on="pid", how="left")
+        table = table.join(missed, on="pid", how="left")
+        if self.task_energy is not None:
+            table = table.join(self.task_energy.select("pid", "energy_j"), on="pid", how="left")
+        return table.sort("running_ns", "pid", descending=[True, False])
+
+    def cpu_summary(self) -> pl.DataFrame:
+        """Give one row a CPU: time of tasks, mean frequency while it is known, time in idle states, energy."""
+        import polars as pl
+
+        cpus = pl.concat(
+            [self.running.select("cpu"), self.idle_residency.select("cpu"), self.freq_residency.select("cpu")]
+        ).unique()
+        running = self.running.group_by("cpu").agg(pl.col("time_ns").sum().alias("running_ns"))
+        mean = (pl.col("khz").cast(pl.Float64) * pl.col("time_ns")).sum() / pl.col("time_ns").sum()
+        freq = self.freq_residency.group_by("cpu").agg(mean.round(0).cast(pl.Int64).alias("khz_mean"))
+        idle = self.idle_residency.group_by("cpu").agg(pl.col("time_ns").sum().alias("idle_ns"))
+        table = cpus.join(running, on="cpu", how="left").join(idle, on="cpu", how="left")
+        table = table.join(freq, on="cpu", how="left")
+        if self.cpu_energy is not None:
+            table = table.join(self.cpu_energy, on="cpu", how="left")
+        return table.sort("cpu")
+
+
+def _with_share(table: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    return table.with_columns((pl.col("time_ns") / pl.col("time_ns").sum().over("cpu")).alias("share"))
+
+
+def _with_deadlines(table: pl.DataFrame, deadline_ns: int | None) -> pl.DataFrame:
+    """Add period, deadline and whether it was missed.
+
+    Without a given deadline a periodic task has its period as one: a task is periodic if most distances of its wake-ups
+    are near their median.
+    """
+    import polars as pl
+
+    table = table.sort("pid", "time_ns").with_columns(
+        (pl.col("time_ns").shift(-1) - pl.col("time_ns")).over("pid").alias("period_ns")
+    )
+    if deadline_ns is not None:
+        table = table.with_columns(pl.lit(deadline_ns, dtype=pl.Int64).alias("deadline_ns"))
+    else:
+        median = pl.col("period_ns").median()
+        regular = ((pl.col("period_ns") - median).abs() <= PERIODIC_WITHIN * median).mean()
+        periods = table.group_by("pid").agg(
+            pl.when((pl.len() >= PERIODIC_MIN) & (regular >= PERIODIC_SHARE))
+            .then(median.cast(pl.Int64))
+            .alias("deadline_ns")
+        )
+        table = table.join(periods, on="pid", how="left")
+    missed = (pl.col("response_ns") > pl.col("deadline_ns")).alias("missed")
+    return table.with_columns(missed).sort("time_ns", "pid")
+
+
+def make(raw: dict[str, Any], names: dict[int, str], deadline_ns: int | None = None) -> Signals:
+    """Make tables of what `_opplab.trace_signals` gave; `names` are those of tasks by pid."""
+    import polars as pl
+
+    def table(name: str) -> pl.DataFrame:
+        made = pl.DataFrame(raw[name])
+        if "pid" not in made.columns:
+            return made
+        comm = pl.col("pid").replace_strict(names, default="<...>", return_dtype=pl.String).alias("comm")
+        made = made.with_columns(comm)
+        order = list(made.columns[:-1])
+        order.insert(order.index("pid") + 1, "comm")
+        return made.select(order)
+
+    return Signals(
+        tasks=table("tasks"),
+        rqs=pl.concat([table("rqs"), table("rqs_between")]).sort("time_ns", maintain_order=True),
+        freq_residency=_with_share(table("freq_residency")),
+        idle_residency=_with_share(table("idle_residency")),
+        running=table("running"),
+        waits=table("waits"),
+        activations=_with_deadlines(table("activations"), deadline_ns),
+        cpu_energy=table("cpu_energy") if "cpu_energy" in raw else None,
+        task_energy=table("task_energy") if "task_energy" in raw else None,
+        unknown_ns=raw.get("unknown_ns", 0),
+    )

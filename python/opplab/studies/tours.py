@@ -1,0 +1,38 @@
+"""Fills the tours of the documentation with what `opplab explain` says: ``python -m opplab.studies.tours``.
+
+A fenced block that begins with ``$ opplab ...`` is followed by what the command prints.  A test compares; after a
+change of the engine's behaviour ``make docs`` writes the blocks anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+from pathlib import Path
+
+from click.testing import CliRunner
+
+DOCS = Path(__file__).parents[3] / "docs"
+TOURS = ("why-this-cpu.md", "a-wake-up.md")
+_BLOCK = re.compile(r"```console\n\$ opplab ([^\n]*)\n.*?```", re.DOTALL)
+
+
+def render(text: str, folder: Path = DOCS) -> str:
+    """Give a tour's text with the output of its commands, which run beside `folder`."""
+    from opplab.cli import opplab
+
+    def fill(match: re.Match[str]) -> str:
+        with contextlib.chdir(folder.parent):
+            done = CliRunner().invoke(opplab, shlex.split(match[1]), catch_exceptions=False)
+        if done.exit_code:
+            raise RuntimeError(f"opplab {match[1]}: {done.output}")
+        return f"```console\n$ opplab {match[1]}\n{done.stdout.rstrip()}\n```"
+
+    return _BLOCK.sub(fill, text)
+
+
+if __name__ == "__main__":
+    for tour in TOURS:
+        path = DOCS / tour
+        path.write_text(render(path.read_text(encoding="utf-8")), encoding="utf-8")
