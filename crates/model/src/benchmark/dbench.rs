@@ -45,7 +45,7 @@ pub(super) const DBENCH: Benchmark = Benchmark {
 const PASS_OPERATIONS: u64 = 3573;
 const PASS_FLUSHES: u64 = 43;
 /// Requests that the disk works on at one time.
-const QUEUE_DEPTH: u32 = 2;
+const QUEUE_DEPTH: u32 = 8;
 
 fn dbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, String> {
     let clients = params.int("clients");
