@@ -116,9 +116,7 @@ def command(
     `changed` the wanted policy (`change` is against `replayed`).
     Without any change it is the self-check alone.
     """
-    text = _opplab.replay_trace(
-        str(trace), _machine(machine), mode, governor, freq_max, energy_model, kernel, tunables
-    )
+    text = _opplab.replay_trace(str(trace), _machine(machine), mode, governor, freq_max, energy_model, kernel, tunables)
     sys.stdout.write(text + "\n" if as_json else _text(json.loads(text)))
 
 
