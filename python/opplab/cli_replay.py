@@ -60,8 +60,10 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
         rows.append(row(f"{name} mean frequency", "MHz", lambda run, n=number: run["policies"][n]["mean_khz"] / 1e3))
         rows.append(row(f"{name} busy", "ms", lambda run, n=number: sum(run["policies"][n]["busy_ns"]) / 1e6))
         rows.append(row(f"{name} changes", "", lambda run, n=number: run["policies"][n]["changes"], 0))
-    for percent in (50, 95, 99):
-        rows.append(row(f"wake-up latency p{percent}", "us", lambda run, p=percent: run[f"latency_ns_p{p}"] / 1e3))
+    rows += [
+        row(f"wake-up latency p{percent}", "us", lambda run, p=percent: run[f"latency_ns_p{p}"] / 1e3)
+        for percent in (50, 95, 99)
+    ]
     if found["replayed"]["activations"]:
         rows.append(row("missed activations", "", lambda run: run["missed"], 0))
     return rows
@@ -74,7 +76,7 @@ def _text(found: dict[str, Any]) -> str:
         f"{found['machine']}, kernel {found['kernel']}, {found['governor']}; {found['tasks']} tasks, "
         f"{found['duration_ns'] / 1e9:.3f} s, {found['mode']} loop",
         render_table(_rows(found), "text").rstrip(),
-        f"self-check: frequency residency within {residency} points, energy within "
+        f"self-check: frequency residency while running within {residency} points, energy within "
         f"{check['energy_distance'] / 1000:.1f} % of the trace: {'near' if check['near'] else 'NOT near'}"
         " (5 points and 5 % are near)",
     ]

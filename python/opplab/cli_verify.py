@@ -57,7 +57,7 @@ def _simulated(folder: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for row in json.loads(text)["rows"]:
         kind, limit = row["kind"], row.get("limit")
-        if kind == "freq_residency":
+        if kind in ("freq_residency", "busy_residency"):
             what = f"mean {row['recorded'] / 1000:.0f} MHz, simulated {row['simulated'] / 1000:.0f} MHz"
         elif kind == "class_residency":
             what = f"{row['recorded'] / 1000:.1f} % on the biggest CPUs, simulated {row['simulated'] / 1000:.1f} %"

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use opplab_model::event::TaskIdx;
 use opplab_model::rtapp::{CompileOptions, Loop, ParseOptions, Repeats, parse};
-use opplab_model::workload::Workload;
+use opplab_model::workload::{Op, TaskSpec, Workload};
 use opplab_sim::{Case, run_from};
 
 use crate::ReplayError;
-use crate::events::{Events, Simulated, What};
-use crate::measure::{Measured, alike, distance_per_100k, measure, shares_per_100k};
+use crate::events::{Ev, Events, Simulated, What};
+use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure, shares_per_100k};
 use crate::recover::{Recording, recover};
 use crate::setup::Setup;
 
@@ -110,15 +110,13 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
     // The recorded threads of the workload, in the order of their birth.
     let names: Vec<String> = workload.tasks.iter().map(|task| base_name(&task.name).to_owned()).collect();
     let is_thread = |task: TaskIdx| names.iter().any(|name| name == events.name(task));
-    let births: Vec<(u64, TaskIdx)> = events
+    let births: Vec<Ev> = events
         .list
         .iter()
-        .filter_map(|ev| match ev.what {
-            What::WakeupNew { task, .. } if is_thread(task) => Some((ev.time_ns, task)),
-            _ => None,
-        })
+        .filter(|ev| matches!(ev.what, What::WakeupNew { task, .. } if is_thread(task)))
+        .copied()
         .collect();
-    let Some(&(start_ns, _)) = births.first() else {
+    let Some(&Ev { time_ns: start_ns, .. }) = births.first() else {
         return Err(ReplayError::Input(format!("{}: no thread of {} is born in it", dir.display(), file.display())));
     };
     let ends = events.list.iter().filter_map(|ev| match ev.what {
@@ -126,11 +124,7 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
         _ => None,
     });
     let end_ns = ends.max().unwrap_or(events.duration_ns).max(start_ns + 1);
-    // rt-app's threads wait for each other before they begin.
-    let last_ns = births.iter().take(workload.tasks.len()).map(|(born_ns, _)| *born_ns).max().unwrap_or(start_ns);
-    for task in &mut workload.tasks {
-        task.delay_ns += last_ns - start_ns;
-    }
+    let main = born_of_main(&mut workload, &births);
     // Everything else that ran is part of the machine: as recorded, by time.
     let others = Recording {
         events: &events,
@@ -139,10 +133,36 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
         start_khz: &setup.start_khz,
         hz: setup.policy.hz,
     };
-    recover(&others, |task| !is_thread(task), &mut workload);
+    recover(&others, |task| !is_thread(task) && Some(task) != main, &mut workload);
     let (machine, policy) = (setup.machine.clone(), setup.policy.clone());
     let case = Case { machine, workload, policy, seed: 1, duration_ns: end_ns - start_ns };
     Ok(Some(Prepared { file, events, setup, case, names, window: (start_ns, end_ns) }))
+}
+
+/// Lets rt-app's main thread fork the others when and where it did, so that the kernel places them; they wait for each other
+/// before they begin. The recorded main thread.
+fn born_of_main(workload: &mut Workload, births: &[Ev]) -> Option<TaskIdx> {
+    let first = births.first()?;
+    let nr = workload.tasks.iter().filter(|task| task.initial).count();
+    let births = &births[..births.len().min(nr)];
+    let last_ns = births.last()?.time_ns;
+    let mut ops = Vec::new();
+    let mut now_ns = first.time_ns;
+    let threads: Vec<usize> = (0..workload.tasks.len()).filter(|&index| workload.tasks[index].initial).collect();
+    for (index, birth) in threads.iter().zip(births) {
+        ops.push(Op::Run { work_ns: birth.time_ns - now_ns, fixed: 0 });
+        ops.push(Op::Fork { task: *index as u32 });
+        now_ns = birth.time_ns;
+        let task = &mut workload.tasks[*index];
+        task.initial = false;
+        task.delay_ns += last_ns - now_ns;
+    }
+    ops.push(Op::WaitChild);
+    ops.push(Op::Exit);
+    let main =
+        TaskSpec { name: "rt-app".into(), initial: true, spawn_cpu: Some(first.cpu), ops, ..TaskSpec::default() };
+    workload.tasks.push(main);
+    Some(first.current)
 }
 
 /// The case that runs the workload file of the recording in folder `dir`; `None` if it has none.
@@ -187,6 +207,14 @@ pub fn compare(recorded: &Measured, simulated: &Measured, names: &[String], rows
             recorded: one.mean_khz(),
             simulated: other.mean_khz(),
             distance: distance_per_100k(&one.time_ns, &other.time_ns),
+            limit: Some(FREQ_LIMIT),
+        });
+        rows.push(Row {
+            kind: "busy_residency",
+            of: of.clone(),
+            recorded: mean_busy_khz(one),
+            simulated: mean_busy_khz(other),
+            distance: distance_per_100k(&one.busy_ns, &other.busy_ns),
             limit: Some(FREQ_LIMIT),
         });
         rows.push(Row::count("freq_changes", of, one.changes, other.changes));
@@ -235,6 +263,13 @@ pub fn compare(recorded: &Measured, simulated: &Measured, names: &[String], rows
     }
     rows.push(Row::count("latency_ns", "p50".into(), recorded.latency_ns(50), simulated.latency_ns(50)));
     rows.push(Row::count("latency_ns", "p95".into(), recorded.latency_ns(95), simulated.latency_ns(95)));
+}
+
+/// Mean frequency while the policy's CPUs ran, kHz; each bin at its upper end.
+fn mean_busy_khz(policy: &PolicyTimes) -> u64 {
+    let sum: u128 =
+        policy.freq_khz.iter().zip(&policy.busy_ns).map(|(&khz, &ns)| u128::from(khz) * u128::from(ns)).sum();
+    sum.checked_div(policy.busy_ns.iter().map(|&ns| u128::from(ns)).sum()).unwrap_or(0) as u64
 }
 
 impl Row {

@@ -14,7 +14,7 @@ use opplab_sim::{Case, run_from};
 
 use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
-use crate::measure::{Measured, alike, distance_per_100k, measure, policies_of};
+use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure, policies_of};
 use crate::open::open_loop;
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
@@ -24,6 +24,9 @@ use crate::setup::{Setup, profile_of};
 pub const FREQ_LIMIT: u64 = 5_000;
 /// How near it is to be in energy, in parts of 100 000.
 pub const ENERGY_LIMIT: u64 = 5_000;
+
+/// After so long what was before the trace is worth 1 % of a load-tracking signal (32 ms half-life).
+const HISTORY_NS: u64 = 200_000_000;
 
 /// Whether what happens depends on the frequency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -105,9 +108,11 @@ pub struct Comparison {
     pub check: Measured,
     /// The wanted policy, replayed; `None` if nothing was to be changed.
     pub changed: Option<Measured>,
-    /// Greatest distance of frequency residency between trace and self-check, by policy, in parts of 100 000; equal policies
-    /// are compared in the order of their mean frequencies.
+    /// Greatest distance of frequency residency between trace and self-check, by policy, in parts of 100 000 of the time that
+    /// its CPUs ran; equal policies are compared in the order of their mean frequencies.
     pub freq_distance: Vec<u64>,
+    /// As `freq_distance`, of all time: a frequency that an idle policy keeps counts, too.
+    pub freq_distance_total: Vec<u64>,
     /// Distance of the energies of trace and self-check, in parts of 100 000 of the trace's.
     pub energy_distance: u64,
 }
@@ -181,14 +186,15 @@ impl Replay {
         let recorded = self.measured(&self.events);
         let check = self.run(&self.setup.policy, mode)?;
         let changed = change.map(|change| self.run(&change.apply(&self.setup.policy), mode)).transpose()?;
-        let freq_distance = alike(&recorded)
-            .into_iter()
-            .zip(alike(&check))
-            .map(|(one, other)| distance_per_100k(&one.time_ns, &other.time_ns))
-            .collect();
+        let distances = |times: fn(&PolicyTimes) -> &[u64]| {
+            let pairs = alike(&recorded).into_iter().zip(alike(&check));
+            pairs.map(|(one, other)| distance_per_100k(times(one), times(other))).collect()
+        };
+        let freq_distance = distances(|policy| &policy.busy_ns);
+        let freq_distance_total = distances(|policy| &policy.time_ns);
         let (one, other) = (recorded.total_energy_fj(), check.total_energy_fj());
         let energy_distance = (one.abs_diff(other) * 100_000).checked_div(one).unwrap_or(0) as u64;
-        Ok(Comparison { recorded, check, changed, freq_distance, energy_distance })
+        Ok(Comparison { recorded, check, changed, freq_distance, freq_distance_total, energy_distance })
     }
 
     /// The recorded tasks whose names `wanted` takes (without kernel threads, if it is `None`) as an rt-app file.
@@ -246,7 +252,9 @@ impl Replay {
     }
 
     fn measured(&self, events: &Events) -> Measured {
-        let window = (0, self.events.duration_ns);
+        // What happened before the trace still counts in the signals of its first moments.
+        let start_ns = HISTORY_NS.min(self.events.duration_ns / 5);
+        let window = (start_ns, self.events.duration_ns);
         let counts = |task: TaskIdx| !events.is_engines(task);
         measure(events, &self.setup.machine, window, &self.setup.start_khz, counts)
     }

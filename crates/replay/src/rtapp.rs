@@ -260,7 +260,7 @@ mod tests {
         let mut other = workload();
         other.tasks[0].ops[2] = Op::Run { work_ns: 1_600_000, fixed: 0 };
         let runs = |text: &str| text.matches("\"run0\"").count();
-        assert_eq!(runs(&to_rtapp(&workload(), 0, 2, 50)), 2);
-        assert_eq!(runs(&to_rtapp(&other, 0, 2, 50)), 4);
+        assert_eq!(runs(&to_rtapp(&workload(), 0, 2, 50)), 3);
+        assert_eq!(runs(&to_rtapp(&other, 0, 2, 50)), 5);
     }
 }

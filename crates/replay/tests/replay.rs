@@ -1,0 +1,153 @@
+//! Replay of runs whose truth is known, and of the recordings beside the repository.
+
+use std::path::{Path, PathBuf};
+
+use opplab_model::file::parse_machine;
+use opplab_model::machine::Machine;
+use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
+use opplab_model::workload::{Op, Workload};
+use opplab_replay::events::Simulated;
+use opplab_replay::{Change, Events, Mode, Replay, Setup, measure};
+use opplab_sim::{Case, run_from};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn juno() -> Machine {
+    let path = root().join("python/opplab/data/machines/juno-r2.toml");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    parse_machine("juno-r2.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Three periodic tasks, a pair that wakes each other, and one that sleeps for a time.
+const WORKLOAD: &str = r#"{"tasks": {
+    "small": {"instance": 2, "loop": -1, "phases": {"p": {"run": 400, "timer": {"ref": "unique", "period": 16000}}}},
+    "big": {"loop": -1, "phases": {"p": {"run": 5000, "timer": {"ref": "unique", "period": 20000}}}},
+    "ping": {"loop": -1, "phases": {"p": {"run": 300, "sem_post": "a", "sem_wait": "b", "sleep": 5000}}},
+    "pong": {"loop": -1, "phases": {"p": {"sem_wait": "a", "run": 500, "sem_post": "b"}}}},
+    "global": {"duration": 3, "calibration": 1}}"#;
+
+fn setup(governor: &str) -> (Setup, Workload) {
+    let machine = juno();
+    let capacities: Vec<u32> = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).capacity).collect();
+    let options = CompileOptions { name: "known", capacities: &capacities };
+    let workload =
+        load("known.json", WORKLOAD, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
+    let policy = Policy { governor: governor.into(), energy_model: EnergyModelSource::Registered, ..Policy::default() };
+    let start_khz = measure::policies_of(&machine).iter().map(|(c, _)| machine.clusters[*c].opps[0].khz).collect();
+    (Setup { machine, policy, start_khz, notes: Vec::new() }, workload)
+}
+
+/// A run as a trace would show it.
+fn recorded(setup: &Setup, workload: &Workload) -> Events {
+    let case = Case {
+        machine: setup.machine.clone(),
+        workload: workload.clone(),
+        policy: setup.policy.clone(),
+        seed: 1,
+        duration_ns: 3 * SECOND_NS,
+    };
+    let mut sink = Simulated::new(case.machine.nr_cpus(), !case.machine.cpufreq.freq_table);
+    let outcome = run_from(&case, &setup.start_khz, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+    sink.finish(&outcome.task_names, case.duration_ns)
+}
+
+fn replay(governor: &str) -> Replay {
+    let (setup, workload) = setup(governor);
+    let events = recorded(&setup, &workload);
+    Replay::of(events, setup).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_run_of_known_policy_replays_as_it_was() {
+    for governor in ["schedutil", "performance", "powersave"] {
+        let replay = replay(governor);
+        let found = replay.compare(None, Mode::Closed).unwrap_or_else(|error| panic!("{error}"));
+        assert!(
+            found.is_near(),
+            "{governor}: residency {:?}, energy {} per 100 000, mean {:?} {:?}",
+            found.freq_distance,
+            found.energy_distance,
+            found.recorded.policies.iter().map(|policy| policy.mean_khz()).collect::<Vec<_>>(),
+            found.check.policies.iter().map(|policy| policy.mean_khz()).collect::<Vec<_>>(),
+        );
+    }
+}
+
+#[test]
+fn an_open_loop_under_its_own_governor_gives_the_same_frequencies() {
+    let found = replay("schedutil").compare(None, Mode::Open).unwrap_or_else(|error| panic!("{error}"));
+    assert!(found.is_near(), "residency {:?}, energy {}", found.freq_distance, found.energy_distance);
+    assert_eq!(found.recorded.latencies_ns, found.check.latencies_ns);
+}
+
+#[test]
+fn another_governor_costs_more() {
+    let change = Change { governor: Some("performance".into()), ..Change::default() };
+    for mode in [Mode::Open, Mode::Closed] {
+        let found = replay("schedutil").compare(Some(&change), mode).unwrap_or_else(|error| panic!("{error}"));
+        let changed = found.changed.expect("something was changed");
+        assert!(changed.total_energy_fj() > found.check.total_energy_fj(), "{mode:?}");
+        let busy = |times: &opplab_replay::Measured| times.policies.iter().flat_map(|p| &p.busy_ns).sum::<u64>();
+        match mode {
+            Mode::Open => assert_eq!(busy(&changed), busy(&found.check)),
+            Mode::Closed => assert!(busy(&changed) < busy(&found.check)),
+        }
+    }
+}
+
+#[test]
+fn the_wake_up_graph_is_recovered() {
+    let replay = replay("schedutil");
+    let ops = |name: &str| {
+        let task = replay.workload.tasks.iter().find(|task| task.name.starts_with(name));
+        &task.unwrap_or_else(|| panic!("{name} was not recovered")).ops
+    };
+    let count = |name: &str, wanted: fn(&Op) -> bool| ops(name).iter().filter(|op| wanted(op)).count();
+    assert!(count("pong", |op| matches!(op, Op::SemWait { .. })) > 150);
+    assert!(count("ping", |op| matches!(op, Op::SemPost { .. })) > 150);
+    assert!(count("big", |op| matches!(op, Op::Timer { absolute: true, .. })) > 140);
+    let work: u64 = ops("big").iter().map(|op| if let Op::Run { work_ns, .. } = op { *work_ns } else { 0 }).sum();
+    // 150 loops of 5 ms.
+    assert!(work.abs_diff(750_000_000) < 15_000_000, "{work}");
+}
+
+#[test]
+fn a_change_that_does_not_exist_is_an_error() {
+    let replay = replay("performance");
+    let change = Change { governor: Some("schedutl".into()), ..Change::default() };
+    for mode in [Mode::Open, Mode::Closed] {
+        let error = replay.compare(Some(&change), mode).expect_err("there is no such governor");
+        assert!(error.to_string().contains("schedutl"), "{error}");
+    }
+}
+
+#[test]
+fn a_recorded_workload_becomes_an_rtapp_file_that_our_reader_takes() {
+    let text = replay("schedutil").to_rtapp(None, 50).unwrap_or_else(|error| panic!("{error}"));
+    let options = CompileOptions { name: "back", capacities: &[446, 1024, 1024, 446, 446, 446] };
+    let back = load("back.json", &text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(back.tasks.iter().filter(|task| task.initial).count(), 5, "{:?}", back.tasks[0].name);
+}
+
+#[test]
+fn recordings_are_read_and_replayed() {
+    let recording = root().join("../shared/traces/x86-612-rome3-any1-performance-periodic3");
+    if !recording.is_dir() {
+        println!("skipped: no recordings at ../shared/traces beside the repository");
+        return;
+    }
+    let replay = Replay::read(&recording, None).unwrap_or_else(|error| panic!("{error}"));
+    assert!(replay.setup.machine.shared_stream);
+    assert_eq!(replay.setup.policy.governor, "performance");
+    for mode in [Mode::Open, Mode::Closed] {
+        let found = replay.compare(None, mode).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(found.freq_distance, [0, 0], "{mode:?}");
+    }
+    let agreement = opplab_replay::agree::agree(&recording).unwrap_or_else(|error| panic!("{error}"));
+    assert!(agreement.expect("it has a workload file").is_near());
+}
