@@ -295,8 +295,8 @@ def to_toml(made: Fit, about: Mapping[str, str]) -> str:
     from opplab import _opplab
 
     lines = [
-        f"# Made by `opplab calibrate {made.benchmark} {made.machine}` with opplab {_opplab.__version__}: fitted to the",
-        "# baseline's column and to nothing else. Nothing here knows what the other columns say.",
+        f"# Made by `opplab calibrate {made.benchmark} {made.machine}` with opplab {_opplab.__version__}:",
+        "# fitted to the baseline's column and to nothing else.",
         "format = 1",
         f'benchmark = "{made.benchmark}"',
         f'machine = "{made.machine}"',
