@@ -186,6 +186,9 @@ fn open_period<H: HalfLife>(avg: &SchedAvg) -> u64 {
 
 /// Adds to what is not known.
 fn widen<H: HalfLife>(unknown: &mut SchedAvg, units: u64) {
+    if units == 0 {
+        return;
+    }
     unknown.util_avg = (unknown.util_avg + units).min(1024);
     unknown.util_sum = (u64::from(get_pelt_divider::<H>(unknown)) * unknown.util_avg) as u32;
 }
