@@ -89,6 +89,10 @@ def page(board: Mapping[str, Any], command: str) -> str:
 
     day = datetime.datetime.now(tz=datetime.UTC).date()
     quick = " Only a few points of each table, one iteration each (`--quick`)." if board.get("quick") else ""
+    counts = board.get("experiments", {}).items()
+    missing = [f"{name} {one['finished']} of {one['cases']}" for name, one in counts if one["finished"] < one["cases"]]
+    if missing:
+        quick += f" Not all cases had been run: {', '.join(missing)}."
     parts = [
         "# Agreement with the published tables",
         f"Made by `{command}` with opplab {_opplab.__version__} on {day}.{quick}",

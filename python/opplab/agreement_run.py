@@ -46,6 +46,7 @@ class _Swept:
     seconds: float
     problems: list[str]
     cases: int
+    finished: int
 
 
 def verify_published(
@@ -77,7 +78,10 @@ def verify_published(
     findings = {one.experiment.name: one.experiment.finding for one in swept}
     board = agreement.scoreboard(cells, findings) | {
         "quick": quick,
-        "experiments": {one.experiment.name: {"cases": one.cases, "failed": len(one.problems)} for one in swept},
+        "experiments": {
+            one.experiment.name: {"cases": one.cases, "finished": one.finished, "failed": len(one.problems)}
+            for one in swept
+        },
     }
     problems = [problem for one in swept for problem in one.problems]
     if output_format == "json":
@@ -122,9 +126,11 @@ def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_o
             click.echo(f"opplab: interrupted; {done} of {len(cases)} cases of {experiment.name} are kept", err=True)
             raise click.exceptions.Exit(130) from None
         problems = [f"{experiment.name}: {problem}" for problem in tally.problems]
-    results = _results(store, [case.hash for case in cases])
+    hashes = [case.hash for case in cases]
+    results = _results(store, hashes)
+    finished = len(store.finished().intersection(hashes))
     cells = [] if results is None else cells_of(experiment, results)
-    return _Swept(experiment, cells, time.monotonic() - start, problems, len(cases))
+    return _Swept(experiment, cells, time.monotonic() - start, problems, len(cases), finished)
 
 
 def _results(store: Store, hashes: Sequence[str]) -> pl.DataFrame | None:
