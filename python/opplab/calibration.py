@@ -151,7 +151,8 @@ def experiment_of(benchmark: str, machine: str) -> tuple[str, str]:
         for workload in data["workload"]:
             if "calibration" in workload:
                 known.append(workload["calibration"])
-            if workload.get("calibration") == f"{benchmark}@{machine}":
+            machines = data["machine"] if isinstance(data["machine"], list) else [data["machine"]]
+            if workload.get("calibration") == f"{benchmark}@{machine}" and machine in machines:
                 return name, workload.get("label", benchmark)
     wanted = f"{benchmark}@{machine}"
     hint = catalog.nearest(wanted, list(dict.fromkeys(known)))
@@ -294,8 +295,8 @@ def to_toml(made: Fit, about: Mapping[str, str]) -> str:
     from opplab import _opplab
 
     lines = [
-        f"# Made by `opplab calibrate {made.benchmark} {made.machine}` with opplab {_opplab.__version__}: fitted to the",
-        "# baseline's column and to nothing else. Nothing here knows what the other columns say.",
+        f"# Made by `opplab calibrate {made.benchmark} {made.machine}` with opplab {_opplab.__version__}:",
+        "# fitted to the baseline's column and to nothing else.",
         "format = 1",
         f'benchmark = "{made.benchmark}"',
         f'machine = "{made.machine}"',

@@ -84,7 +84,8 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
     -----
     All figures are of the time after the warm-up.  A benchmark's own metric comes first, under its own name; it is
     absent if the run was too short for it.  ``energy`` is the sum of the clusters, as the Juno's meters are summed in
-    the tables; the rest of the machine is ``energy:rest``; ``power`` is the mean of the same.  Residencies are shares of the cluster's CPU time in percent.
+    the tables; the rest of the machine is ``energy:rest``; ``power`` is the mean of the same.  Residencies are shares
+    of the cluster's CPU time in percent.
     """
     common = {
         "experiment": case.experiment,

@@ -266,7 +266,7 @@ def _point(records: Records, cpu: int, khz: int) -> str:
     """Name a frequency's place in the table."""
     table: list[int] = records.policy_of[cpu]["opps_khz"]
     if khz not in table:
-        return mhz(khz)
+        return f"{mhz(khz)} (boost)" if khz > table[-1] else mhz(khz)
     place = table.index(khz)
     if records.facts["driver"] in P_STATE_DRIVERS:
         return f"{mhz(khz)} (P{len(table) - 1 - place})"

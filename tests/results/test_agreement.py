@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from opplab import agreement, catalog, published
+from opplab import agreement, calibration, catalog, published
 from opplab.agreement import Cell, score, spearman
 from opplab.agreement_run import scored_experiments
 from opplab.cli import opplab
+from opplab.errors import InputError
 from opplab.experiments import Experiment
 
 
@@ -105,8 +106,9 @@ def test_a_name_that_is_not_published_is_refused_with_the_nearest(tmp_path: Path
 
 def test_no_model_or_machine_names_a_variant() -> None:
     """A constant that knows a variant would be fitted to what it is to predict."""
-    generic = {"", "EAS", "vanilla", "ondemand", "no-EAS", "schedutil", "performance"}
-    variants = {row.variant for seed in published.SEEDS for row in published.cells(seed)} - generic
+    # The baselines are what constants are fitted to.
+    baselines = {base for name in scored_experiments() for base, _ in Experiment.load(name, iterations=1).pairs}
+    variants = {row.variant for seed in published.SEEDS for row in published.cells(seed)} - baselines - {"", "EAS"}
     root = Path(__file__).parents[2]
     files = [*(catalog.DATA / "machines").glob("*.toml"), *(catalog.DATA / "calibration").glob("*.toml")]
     files += [file for part in ("model", "sim") for file in (root / "crates" / part / "src").rglob("*.rs")]
@@ -115,3 +117,30 @@ def test_no_model_or_machine_names_a_variant() -> None:
         text = file.read_text(encoding="utf-8")
         for variant in variants:
             assert not re.search(rf"(?<![\w-]){re.escape(variant)}(?![\w-])", text), f"{file} names {variant}"
+
+
+def test_fitted_constants_are_shown_with_what_they_were_fitted_to() -> None:
+    done = CliRunner().invoke(opplab, ["calibrate", "--show", "--format", "json"])
+    rows = json.loads(done.stdout)
+    fitted = [row for row in rows if row["where"] == "tbench@epyc-7742-2s"]
+    assert [row["fitted to"] for row in fitted] == ["text 000, 2-detail-tbench4, ondemand"]
+    assert fitted[0]["residual %"] < 5
+    assert any(row["where"] == "dbench" and row["fitted to"].startswith("assumed") for row in rows)
+
+
+def test_a_baseline_is_read_from_a_table_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "base.csv"
+    file.write_text("parameter,value\nclients=1,100\nclients=2,190\n")
+    assert calibration.read_baseline(file).values == {"clients=1": 100.0, "clients=2": 190.0}
+    file.write_text("parameter,value\nclients=1,much\n")
+    with pytest.raises(InputError, match=r"base.csv:2:1: 'much' is no number"):
+        calibration.read_baseline(file)
+    file.write_text("clients,value\n")
+    with pytest.raises(InputError, match="no column 'parameter'"):
+        calibration.read_baseline(file)
+
+
+def test_the_search_finds_a_dip_outside_its_first_bracket() -> None:
+    found = calibration.minimise(lambda x: abs(math.log(x / 70_000)), 1000, 1, 10**9, steps=20)
+    assert found == pytest.approx(70_000, rel=0.01)
+    assert calibration.minimise(float, 100, 5, 1000) == 5

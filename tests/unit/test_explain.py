@@ -257,3 +257,40 @@ def test_mistakes_in_python_are_one_line(policies: dict[str, Any], words: str) -
         opplab.simulate(machine, workload, opplab.Policy(), seconds=0.1, **policies)
     assert "\n" not in str(raised.value)
     assert raised.value.__cause__ is not None
+
+
+def test_hardware_limits_are_told() -> None:
+    """Where the package has turbo bins the reasons name them, and an Intel governor's samples are decisions."""
+    machine = opplab.Machine.load("skylake-8x-uma")
+    work = opplab.Workload.periodic(12, run_us=6000, period_us=16000)
+    run = opplab.simulate(machine, work, opplab.Policy(governor="schedutil"), seconds=0.2)
+    found = opplab.explain(run, why_slow=True)
+    reasons = {one.data["reason"] for one in found if one.kind == "slow"}
+    assert "turbo-bin" in reasons
+    assert not reasons & {"fixed-governor", "uclamp"}
+    grants = run.events("freq_grant")
+    assert grants.filter(pl.col("limit") == 2).height > 0
+
+
+def test_recordings_of_real_kernels() -> None:
+    """The recorded inputs give the recorded frequency, and the sentence says so."""
+    folder = Path(__file__).parents[2] / ".." / "shared" / "traces"
+    if not folder.is_dir():
+        pytest.skip("skipped: no recordings at ../shared/traces beside the repository")
+    known = 0
+    for recording in sorted(path for path in folder.iterdir() if (path / "trace.dat").is_file()):
+        columns, policies = opplab._opplab.recorded_frequencies(recording)
+        if not columns["time_ns"] or policies[0]["governor"] != "schedutil":
+            continue
+        assert columns["wanted_khz"] == columns["ret_khz"], recording.name
+        middle = columns["time_ns"][len(columns["time_ns"]) // 2] / 1e9
+        cpu = columns["policy_cpu"][len(columns["time_ns"]) // 2]
+        found = opplab.explain(recording, cpu=cpu, at=middle)
+        assert "reported to schedutil" in str(found)
+        assert "computed:" not in str(found)
+        with pytest.raises(opplab.InputError, match="before the first decision"):
+            opplab.explain(recording, cpu=cpu, at=0.0)
+        known += 1
+        if known == 2:
+            break
+    assert known == 2

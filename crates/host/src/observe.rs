@@ -83,6 +83,30 @@ struct CpuState {
     stat_before: Option<StatTimes>,
 }
 
+impl CpuState {
+    /// Opens what a CPU offers; why its counters cannot be read, if so.
+    fn open(root: &Root, cpu: u32) -> (Self, Option<String>) {
+        let (counters, why) = match CpuCounters::open(root, cpu) {
+            Ok(counters) => (Some(counters), None),
+            Err(why) => (None, Some(why)),
+        };
+        let topology = |name: &str| root.number(&format!("{CPU}/cpu{cpu}/topology/{name}")).unwrap_or(0) as u32;
+        let idle = IdleCounters::open(root, cpu);
+        let state = Self {
+            place: [topology("physical_package_id"), topology("core_id")],
+            counters,
+            before: None,
+            idle_before: idle.read_us(),
+            idle,
+            freq: Watched::open(root, &format!("{CPU}/cpu{cpu}/cpufreq/scaling_cur_freq")),
+            capacity: root.number(&format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024),
+            util: CpuUtil::default(),
+            stat_before: None,
+        };
+        (state, why)
+    }
+}
+
 /// A source of energy or power.
 struct PowerSource {
     name: String,
@@ -117,42 +141,19 @@ impl Observer {
     pub fn open(root: &Root, path: &Path, now_ns: u64) -> Self {
         let mut notes = Vec::new();
         let mut cpus = Vec::new();
-        let mut way = None;
-        let online = root.online();
-        for &cpu in &online {
-            let counters = match CpuCounters::open(root, cpu) {
-                Ok(counters) => {
-                    way = Some(counters.name());
-                    Some(counters)
-                }
-                Err(why) => {
-                    if notes.is_empty() {
-                        notes.push(format!(
-                            "no APERF/MPERF ({why}): Bzy_MHz is scaling_cur_freq, Busy% comes from /proc/stat in steps \
-                             of 10 ms, TSC_MHz is not known"
-                        ));
-                    }
-                    None
-                }
-            };
-            let topology = |name: &str| root.number(&format!("{CPU}/cpu{cpu}/topology/{name}")).unwrap_or(0) as u32;
-            let idle = IdleCounters::open(root, cpu);
-            cpus.push((
-                cpu,
-                CpuState {
-                    place: [topology("physical_package_id"), topology("core_id")],
-                    counters,
-                    before: None,
-                    idle_before: idle.read_us(),
-                    idle,
-                    freq: Watched::open(root, &format!("{CPU}/cpu{cpu}/cpufreq/scaling_cur_freq")),
-                    capacity: root.number(&format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024),
-                    util: CpuUtil::default(),
-                    stat_before: None,
-                },
-            ));
+        for cpu in root.online() {
+            let (state, why) = CpuState::open(root, cpu);
+            if let Some(why) = why
+                && notes.is_empty()
+            {
+                notes.push(format!(
+                    "no APERF/MPERF ({why}): Bzy_MHz is scaling_cur_freq, Busy% comes from /proc/stat in steps of 10 ms, \
+                     TSC_MHz is not known"
+                ));
+            }
+            cpus.push((cpu, state));
         }
-        if way.is_none() && cpus.iter().all(|(_, state)| state.freq.is_none()) {
+        if cpus.iter().all(|(_, state)| state.counters.is_none() && state.freq.is_none()) {
             notes.push("no cpufreq either: frequencies are not known, and utilisation is not invariant".to_owned());
         }
         let (candidates, reference_khz) = candidates(root, path);
@@ -183,14 +184,17 @@ impl Observer {
         let interval_ns = now_ns.saturating_sub(self.last_ns).max(1);
         self.last_ns = now_ns;
         let stat = parse_stat(&root.raw("/proc/stat").unwrap_or_default());
+        // CPUs that went offline are forgotten, those that came are opened.
+        self.cpus.retain(|(cpu, _)| stat.iter().any(|(known, _)| known == cpu));
+        for (cpu, _) in &stat {
+            if let Err(place) = self.cpus.binary_search_by_key(cpu, |(known, _)| *known) {
+                self.cpus.insert(place, (*cpu, CpuState::open(root, *cpu).0));
+            }
+        }
         let mut rows = Vec::with_capacity(self.cpus.len() + 1);
         for (cpu, state) in &mut self.cpus {
-            let stat = stat.iter().find(|(number, _)| number == cpu).map(|(_, times)| *times);
-            let Some(stat) = stat else {
-                // Offline: start anew when it comes back.
-                (state.before, state.stat_before) = (None, None);
-                continue;
-            };
+            let times = stat.iter().find(|(number, _)| number == cpu).map(|(_, times)| *times);
+            let Some(stat) = times else { continue };
             rows.push(sample_cpu(
                 *cpu,
                 state,

@@ -81,8 +81,14 @@ fn is_as_before(root: &Path) -> bool {
     }) && !root.join("run/opplab-govern.json").exists()
 }
 
+/// Sends a signal; `kill` is the shell's own, as not every system has the program.
+fn signal(name: &str, pid: &str) {
+    let done = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
+    assert!(done.expect("is there").success());
+}
+
 fn kill(pid: &str) {
-    assert!(Command::new("kill").args(["-9", pid]).status().expect("is there").success());
+    signal("KILL", pid);
 }
 
 #[test]
@@ -109,7 +115,7 @@ fn both_killed_is_put_back_by_hand() {
     let (mut child, worker) = start(&root, &["--via", "limits"]);
     wait_for("the governor", || setting(&root, 0, "scaling_min_freq") == setting(&root, 0, "scaling_max_freq"));
     // Stopped, it cannot see that the supervisor is gone.
-    assert!(Command::new("kill").args(["-STOP", &worker]).status().expect("is there").success());
+    signal("STOP", &worker);
     kill(&child.id().to_string());
     kill(&worker);
     child.wait().expect("ends");

@@ -534,7 +534,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Intel's driver has two modes on the same hardware, of which the source ran one.
+    /// Intel's and AMD's drivers have two modes on the same hardware, of which the source ran one.
     fn other_drivers(&mut self, own: &Cpufreq, clusters: &[Cluster]) -> Vec<Cpufreq> {
         let mut others = Vec::new();
         let hwp = clusters.iter().any(|cluster| cluster.hwp.is_some());
@@ -556,8 +556,14 @@ impl Maker<'_> {
             // INTEL_CPUFREQ_TRANSITION_LATENCY, as the dumps in passive mode show it too.
             add("intel_cpufreq", 20_000, if hwp { 5_000 } else { 500 });
         }
+        if matches!(own.driver.as_str(), "amd-pstate" | "amd-pstate-epp") {
+            // AMD_PSTATE_TRANSITION_LATENCY and AMD_PSTATE_TRANSITION_DELAY.
+            add("amd-pstate", 20_000, 1_000);
+            add("amd-pstate-epp", 0, 0);
+        }
         if !others.is_empty() {
-            self.default("driver.other", "intel-modes: intel_pstate's other mode on the same hardware");
+            let modes = if own.driver.starts_with("amd") { "amd" } else { "intel" };
+            self.default("driver.other", format!("{modes}-modes: the driver's other mode on the same hardware"));
         }
         others
     }

@@ -396,7 +396,11 @@ impl Swarm {
                 // A message that is larger than its channel would never fit.
                 let most = shared.channels[channel as usize].capacity_bytes;
                 let bytes = draw.skewed(1, most.into()) as u32;
-                ops.push(draw.pick(&[Op::Send { channel, bytes }, Op::Recv { channel }]));
+                ops.push(draw.pick(&[
+                    Op::Send { channel, bytes },
+                    Op::TrySend { channel, bytes },
+                    Op::Recv { channel },
+                ]));
             }
             17 if !shared.devices.is_empty() => {
                 let device = index(draw, shared.devices.len());
@@ -632,7 +636,7 @@ mod tests {
         }
         assert!(most_cpus > 100);
         // Every kind of step is drawn.
-        assert_eq!(steps.len(), 35, "{steps:?}");
+        assert_eq!(steps.len(), 36, "{steps:?}");
     }
 
     #[test]

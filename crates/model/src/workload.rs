@@ -70,6 +70,8 @@ pub enum Op {
     Activation { phase: u16, timed: bool },
     /// Writes `bytes` of a channel (pipe, socket); waits while it is full.
     Send { channel: ObjectIdx, bytes: u32 },
+    /// Writes `bytes` of a channel, or loses them while it is full (UDP).
+    TrySend { channel: ObjectIdx, bytes: u32 },
     /// Reads a message of a channel; waits while it is empty.
     Recv { channel: ObjectIdx },
     /// Reads from (or writes to) a block device and waits in iowait for the completion interrupt.
@@ -304,7 +306,9 @@ impl Workload {
                     }
                 }
                 Op::Activation { phase, .. } => within("phase", phase.into(), task.phases.len())?,
-                Op::Send { channel, .. } | Op::Recv { channel } => within("channel", channel, self.channels.len())?,
+                Op::Send { channel, .. } | Op::TrySend { channel, .. } | Op::Recv { channel } => {
+                    within("channel", channel, self.channels.len())?
+                }
                 Op::Io { device, .. } | Op::IoWork { device, .. } => within("device", device, self.devices.len())?,
                 Op::Runtime { .. }
                 | Op::Sleep { .. }

@@ -212,9 +212,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.class = state.class_of[state.active_cores as usize];
         self.look_at_budget(package);
         self.refresh_caps(package);
-        if self.intel.is_some() {
-            self.hwp_look(package);
-        }
+        self.hwp_look(package);
     }
 
     fn look_at_budget(&mut self, package: u32) {

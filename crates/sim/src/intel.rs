@@ -51,6 +51,13 @@ pub(crate) struct ActiveHwp {
     io: bool,
 }
 
+impl ActiveHwp {
+    /// A driver that does not boost.
+    pub(crate) fn without_boost(cached: HwpRequest) -> Self {
+        Self { cached, boost: None, io: false }
+    }
+}
+
 impl IntelSetup {
     /// The setup, if the driver is one of Intel's.
     ///

@@ -4,6 +4,7 @@
 //! `sched` for the core scheduler, `fair` for the fair class, `placement` and `balance` for where tasks go, `cpufreq`
 //! and `cpuidle` for what the hardware is asked for, `program` for what tasks do.
 
+mod amd;
 mod balance;
 mod budget;
 pub mod check;

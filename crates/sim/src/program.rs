@@ -359,9 +359,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.tasks[t].pc += 1;
                 self.timer_op(cpu, task, timer, period_ns, absolute, own)
             }
-            Op::Send { channel, bytes } => {
+            Op::Send { channel, bytes } | Op::TrySend { channel, bytes } => {
                 let object = &mut self.objects.channels[channel as usize];
                 if object.used > 0 && object.used.saturating_add(bytes) > object.capacity {
+                    if matches!(op, Op::TrySend { .. }) {
+                        self.tasks[t].pc += 1;
+                        return Step::Next;
+                    }
                     if overhead {
                         return Step::BurnFirst;
                     }

@@ -22,6 +22,7 @@ use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use rand_pcg::Pcg64;
 
+use crate::amd::{AMD_PSTATE_EPP, epp_start};
 use crate::balance::Balancer;
 use crate::clamps::{RqClamps, asks_for_clamps};
 use crate::cpufreq::{FreqPolicy, Governor, governor_of, max_freq_ratios, policies_of};
@@ -33,7 +34,7 @@ use crate::fair::FairRq;
 use crate::gates::Gates;
 use crate::hardware::Hardware;
 use crate::hooks::{CustomGovernor, Hooks};
-use crate::intel::IntelSetup;
+use crate::intel::{ActiveHwp, IntelSetup};
 use crate::objects::Objects;
 use crate::queue::Queue;
 use crate::stream::Stream;
@@ -108,6 +109,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             };
             let (cur_khz, max_khz) = (described.opps[0].khz, described.opps[described.opps.len() - 1].khz);
             let (mut hwp, mut passive) = (None, None);
+            if driver.driver == AMD_PSTATE_EPP && !custom {
+                let started = epp_start(described, policy, BOOT_NS)?;
+                governor = Governor::Hwp(Box::new(ActiveHwp::without_boost(started.request)));
+                hwp = Some(started);
+            }
             if let Some(intel) = &intel {
                 if cpus.len() > 1 {
                     let name = &described.name;
@@ -437,12 +443,16 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 }
 
-/// The driver that `policy` names; the machine's own, if none: intel_pstate in the mode that has the governor.
+/// The driver that `policy` names; the machine's own, if none: of two modes the one that has the governor.
 fn driver_of<'m>(machine: &'m Machine, policy: &Policy) -> Option<&'m Cpufreq> {
     let own = machine.driver(&policy.driver)?;
     let generic = !["performance", "powersave"].contains(&policy.governor.as_str());
-    let passive = policy.driver.is_empty() && own.driver == "intel_pstate" && generic;
-    machine.driver("intel_cpufreq").filter(|_| passive).or(Some(own))
+    let passive = match own.driver.as_str() {
+        "intel_pstate" => machine.driver("intel_cpufreq"),
+        AMD_PSTATE_EPP => machine.driver("amd-pstate"),
+        _ => None,
+    };
+    passive.filter(|_| policy.driver.is_empty() && generic).or(Some(own))
 }
 
 /// Refuses what the engine would stumble over.
@@ -485,7 +495,9 @@ fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {
                 Op::Call { service, .. } | Op::Accept { service, .. } => service >= workload.nr_services,
                 Op::SemPost { sem } | Op::SemWait { sem } => sem as usize >= workload.semaphores.len(),
                 Op::Timer { timer, own, .. } => timer >= if own { task.nr_own_timers } else { workload.nr_timers },
-                Op::Send { channel, .. } | Op::Recv { channel } => channel as usize >= workload.channels.len(),
+                Op::Send { channel, .. } | Op::TrySend { channel, .. } | Op::Recv { channel } => {
+                    channel as usize >= workload.channels.len()
+                }
                 Op::Io { device, .. } | Op::IoWork { device, .. } => device as usize >= workload.devices.len(),
                 Op::Fork { task } => task as usize >= workload.tasks.len(),
                 Op::SetCpus { set: Some(set) } => set as usize >= workload.cpu_sets.len(),

@@ -3,7 +3,7 @@
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{Event, Sink};
 use opplab_model::file::parse_machine;
-use opplab_model::machine::Machine;
+use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::testing::Swarm;
 use opplab_model::workload::{Op, TaskSpec, Workload};
@@ -154,6 +154,31 @@ fn cppc_raises_the_reference_of_schedutil() {
     };
     let (table, cppc) = (mean_khz("p0"), mean_khz("boost"));
     assert!(cppc > table + 50, "{cppc} {table}");
+}
+
+/// The firmware of an EPYC under amd-pstate-epp climbs with the load, within the preference and the limits.
+#[test]
+fn amd_firmware_follows_load_and_preference() {
+    let mut machine = machine!("epyc-7742-2s");
+    let epp = Cpufreq { driver: "amd-pstate-epp".into(), freq_table: false, switch_ns: 0, ..machine.cpufreq.clone() };
+    let passive = Cpufreq { driver: "amd-pstate".into(), ..epp.clone() };
+    (machine.cpufreq, machine.other_drivers) = (epp, vec![passive]);
+    let khz = |epp: &str, governor: &str, no_turbo: bool, permille: u64| {
+        let ops = vec![
+            Op::LoopBegin { slot: 0, count: None },
+            Op::Run { work_ns: 10 * MS * permille / 1000, fixed: 0 },
+            Op::Timer { timer: 0, period_ns: 10 * MS, absolute: false, own: true },
+            Op::LoopEnd { slot: 0, begin: 0 },
+        ];
+        let policy = Policy { epp: epp.into(), no_turbo, ..policy("", governor) };
+        busy_khz(&machine, &checked(&machine, vec![task(0, 0, ops)], policy, 500 * MS), 0)
+    };
+    assert_eq!(khz("", "powersave", false, 2000), 3_400_000);
+    assert_eq!(khz("", "powersave", true, 2000), 2_250_000);
+    // Passive mode ends where the file's OPPs end, which are those of acpi-cpufreq here.
+    assert_eq!(khz("", "schedutil", false, 2000), 2_250_000);
+    let halves = ["performance", "balance_performance", "power"].map(|epp| khz(epp, "powersave", false, 500));
+    assert!(halves[0] > halves[1] && halves[1] >= halves[2] && halves[2] < 1_600_000, "{halves:?}");
 }
 
 /// Boost costs what the curve through the table says.

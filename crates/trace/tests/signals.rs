@@ -137,9 +137,9 @@ fn replayed_utilisation_is_near_the_kernels() {
         }
         let (half, most) = (percentile(&known, 50), percentile(&known, 95));
         println!("{name}: {total} samples, p50 {half} p95 {most} max {}", worst.0);
-        // Of 1024. The rest are task groups (the start of a new task), late events (recorded under emulation up to 2 ms behind the
-        // run queue's clock) and moves of sleeping tasks.
-        assert!(half <= 8 && most <= 42, "{name}: p50 {half} p95 {most}: {}", worst.1);
+        // Of 1024. The rest are hundreds of switches, each told some microseconds late, virtual CPUs that were stopped between the
+        // reading of a clock and the event, and tasks that a shell makes for milliseconds.
+        assert!(half <= 13 && most <= 36, "{name}: p50 {half} p95 {most}: {}", worst.1);
         for (difference, count) in known {
             *all.entry(difference).or_default() += count;
         }
@@ -154,7 +154,7 @@ fn replayed_utilisation_is_near_the_kernels() {
             within(10),
             within(32),
         );
-        assert!(within(1) >= 85 && within(32) >= 98);
+        assert!(within(1) >= 88 && within(10) >= 98);
     }
 }
 

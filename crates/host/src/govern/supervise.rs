@@ -25,7 +25,9 @@ const END_NS: u64 = 2_000_000_000;
 /// If that run is still alive, or something could not be put back.
 pub(crate) fn restore_left(root: &Root, options: &Options, err: &mut dyn Write) -> Result<bool, HostError> {
     let Some(saved) = Saved::read(&options.state)? else { return Ok(false) };
-    let alive = std::path::Path::new(&format!("/proc/{}/stat", saved.pid)).exists();
+    // The number may be another process's by now.
+    let words = std::fs::read(format!("/proc/{}/cmdline", saved.pid)).unwrap_or_default();
+    let alive = words.split(|byte| *byte == 0).any(|word| word == b"govern");
     if alive && saved.pid != std::process::id() {
         let words = format!("a run is under way (process {}, {}): end it first", saved.pid, options.state.display());
         return Err(HostError::Lacking(words));

@@ -183,8 +183,9 @@ pub fn work(options: &Options) -> Result<(), HostError> {
         if !wrong.is_empty() {
             return Err(HostError::Lacking(format!("not restored: {}", wrong.join("; "))));
         }
-        if gone.load(Ordering::Relaxed) {
-            // Nobody else is left to do it.
+        // Nobody else is left to do it; but the file may be a newer run's.
+        let is_ours = || matches!(Saved::read(&options.state), Ok(Some(now)) if now.pid == saved.pid);
+        if gone.load(Ordering::Relaxed) && is_ours() {
             let _ = std::fs::remove_file(&options.state);
         }
     }
@@ -290,7 +291,11 @@ fn decide(
         if let Some(khz) = output.request_khz
             && !options.dry_run
         {
-            policy.set(root, khz)?;
+            match policy.set(root, khz) {
+                // Its CPUs went offline meanwhile.
+                Err(_) if policy.cur_khz(root).is_none() => return Ok(()),
+                done => done?,
+            }
         }
     }
     Ok(())

@@ -1,10 +1,11 @@
 //! dbench: clients that replay file operations and wait for the journal.
 
+use super::journal::{Disk, flush, journal};
 use super::shape::{Program, cycles_ns, exponential, of_1024, start_ns};
 use super::{Benchmark, Param, Params, Reports};
 use crate::machine::Machine;
 use crate::metric::MetricRule;
-use crate::workload::{DeviceSpec, Op, Workload};
+use crate::workload::{Op, Workload};
 
 pub(super) const DBENCH: Benchmark = Benchmark {
     name: "dbench",
@@ -45,8 +46,6 @@ const PASS_OPERATIONS: u64 = 3573;
 const PASS_FLUSHES: u64 = 43;
 /// Requests that the disk works on at one time.
 const QUEUE_DEPTH: u32 = 8;
-/// Most bytes of one write of the log: the kernel's eight buffers of 32 KiB.
-const LOG_BYTES: u32 = 32_768;
 
 fn dbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, String> {
     let clients = params.int("clients");
@@ -60,7 +59,8 @@ fn dbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
             program.repeat(8, |program| {
                 program.draw(0, fixed);
             });
-            program.op(Op::Io { device: 0, bytes: data }).op(Op::Call { service: 0, iowait: false }).op(Op::Count);
+            flush(program, data);
+            program.op(Op::Count);
         });
     });
     let client = |index: u64| {
@@ -69,29 +69,15 @@ fn dbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
         client
     };
     let log_ns = ns(params.int("log_cycles"));
-    let journal = Program::of(|program| {
-        program.forever(|program| {
-            program
-                .op(Op::Accept { service: 0, calls_max: u32::MAX })
-                .run(log_ns / 2, fixed)
-                .op(Op::IoWork { device: 1, bytes: LOG_BYTES / 4 })
-                .run(log_ns - log_ns / 2, fixed)
-                .op(Op::Reply);
-        });
-    });
-    // A share of the bandwidth for each request at one time.
-    let per_kib_ns = 1024 * 1000 * u64::from(QUEUE_DEPTH) / params.int("disk_mb_per_s");
-    let disk =
-        DeviceSpec { service_ns: params.int("disk_us") * 1000, per_kib_ns, queue_depth: QUEUE_DEPTH, irq_cpu: None };
-    let log = DeviceSpec {
-        service_ns: (params.int("disk_us") + params.int("disk_flush_us")) * 1000,
-        per_kib_ns: per_kib_ns / u64::from(QUEUE_DEPTH),
-        queue_depth: 1,
-        irq_cpu: None,
+    let disk = Disk {
+        write_ns: params.int("disk_us") * 1000,
+        flush_ns: params.int("disk_flush_us") * 1000,
+        mb_per_s: params.int("disk_mb_per_s"),
+        queue_depth: QUEUE_DEPTH,
     };
     Ok(Workload {
-        tasks: (0..clients).map(client).chain([journal.task(String::from("kworker/xfs-log"))]).collect(),
-        devices: vec![disk, log],
+        tasks: (0..clients).map(client).chain([journal(log_ns, fixed)]).collect(),
+        devices: disk.devices(),
         nr_services: 1,
         draws: vec![exponential(piece_ns)],
         duration_ns: Some(5_000_000_000),

@@ -6,10 +6,18 @@
 //! to a published baseline, and to nothing else. `shape` has what builders share.
 
 mod dbench;
+mod fio;
 mod gitsource;
+mod hackbench;
+mod journal;
 mod kernbench;
+mod nas;
+mod netperf;
+mod pcmark;
 mod periodic;
+mod pgbench;
 mod shape;
+mod sqlite;
 mod tbench;
 
 use crate::machine::Machine;
@@ -197,8 +205,23 @@ impl Params {
 }
 
 /// All benchmark models.
-pub const BENCHMARKS: &[Benchmark] =
-    &[periodic::PERIODIC, tbench::TBENCH, gitsource::GITSOURCE, kernbench::KERNBENCH, dbench::DBENCH];
+pub const BENCHMARKS: &[Benchmark] = &[
+    periodic::PERIODIC,
+    tbench::TBENCH,
+    gitsource::GITSOURCE,
+    kernbench::KERNBENCH,
+    dbench::DBENCH,
+    sqlite::SQLITE,
+    hackbench::HACKBENCH,
+    fio::FIO_RANDREAD,
+    pgbench::PGBENCH_RO,
+    pgbench::PGBENCH_RW,
+    netperf::NETPERF_UDP,
+    netperf::NETPERF_TCP,
+    nas::NAS_MPI,
+    nas::NAS_OMP,
+    pcmark::PCMARK,
+];
 
 /// The model called `name`.
 pub fn benchmark(name: &str) -> Option<&'static Benchmark> {

@@ -30,6 +30,14 @@ pub(super) const TBENCH: Benchmark = Benchmark {
         )
         .calibrated(),
         Param::int("server_permille", (0, 1000), "500", "share of the server in the cycles, in 1/1000").calibrated(),
+        Param::int(
+            "after_permille",
+            (0, 900),
+            "300",
+            "share of either side's work that comes after its wake-up of the other: the rest of the softirq and of the \
+             system call, and the next one up to its sleep, in 1/1000",
+        )
+        .calibrated(),
         Param::int("fixed_permille", (0, 1000), "0", "share of the work that does not scale with the clock, in 1/1000")
             .calibrated(),
     ],
@@ -51,7 +59,9 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
     let clients = params.int("clients") as u32;
     let server = params.int("server_permille");
     let fixed = of_1024(params.int("fixed_permille"));
-    let lengths = |share: u64| -> Vec<u64> {
+    let after = params.int("after_permille");
+    let lengths = |side: u64, part: u64| -> Vec<u64> {
+        let share = side * part / 1000;
         let cycles = |bytes: u64| params.int("exchange_cycles") + bytes * params.int("byte_cycles_permille") / 1000;
         EXCHANGE_BYTES.iter().map(|&bytes| cycles_ns(machine, cycles(bytes) * share / 1000)).collect()
     };
@@ -62,13 +72,18 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
                 program
                     .draw(0, fixed)
                     .op(Op::Send { channel: request, bytes: 128 })
+                    .draw(2, fixed)
                     .op(Op::Recv { channel: answer })
                     .op(Op::Count);
             });
         });
         let server = Program::of(|program| {
             program.forever(|program| {
-                program.op(Op::Recv { channel: request }).draw(1, fixed).op(Op::Send { channel: answer, bytes: 128 });
+                program
+                    .op(Op::Recv { channel: request })
+                    .draw(1, fixed)
+                    .op(Op::Send { channel: answer, bytes: 128 })
+                    .draw(3, fixed);
             });
         });
         let mut tasks = [server.task(format!("tbench_srv{pair}")), client.task(format!("tbench{pair}"))];
@@ -78,7 +93,12 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
     Ok(Workload {
         tasks: (0..clients).flat_map(pair).collect(),
         channels: vec![ChannelSpec { capacity_bytes: 1 << 20, sync_wakeup: true }; 2 * clients as usize],
-        draws: vec![lengths(1000 - server), lengths(server)],
+        draws: vec![
+            lengths(1000 - server, 1000 - after),
+            lengths(server, 1000 - after),
+            lengths(1000 - server, after),
+            lengths(server, after),
+        ],
         duration_ns: Some(1_500_000_000),
         warmup_ns: 500_000_000,
         metric: TBENCH.reports.and_then(|reports| reports.metric((PASS_MB_PPM, PASS_EXCHANGES * 1_000_000))),

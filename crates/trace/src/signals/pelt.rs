@@ -18,10 +18,11 @@
 //! - a running task is preempted at the clock of a wake-up or of a tick: the time from the last wake-up to the switch, if ticks
 //!   ([`super::ticks`]) are not known to have caused it;
 //! - a sleeping task leaves a busy queue as of its last tick: half a tick ([`TICK_NS`]);
+//! - a CPU runs at a frequency that no event has told yet: the time that it runs so;
 //! - a task that moves brings its own bound along.
 //!
 //! Not in it: interrupts' time (taken off the task clock), the time from a dequeue to `sched_switch` (a new-idle balance) where the trace
-//! lacks `sched_update_nr_running_tp`, frequencies before their first event, a virtual CPU that its host stops, and roundings: updates at ticks
+//! lacks `sched_update_nr_running_tp`, a virtual CPU that its host stops, and roundings: updates at ticks
 //! and balances are not in these events, so results differ by a unit now and then.
 //!
 //! Not followed: task groups (each task counts in its CPU's root queue; its load is that of its own weight), and the part of a
@@ -149,6 +150,10 @@ struct Cpu {
     load_weight: u64,
     nr_runnable: u64,
     freq_khz: u32,
+    /// An event told the frequency, or it does not matter.
+    freq_known: bool,
+    /// When the running task was switched in.
+    since_ns: u64,
     facts: CpuFacts,
     /// The queue's clocks as the kernel recorded them, and when it did.
     recorded: Option<(RqClock, u64)>,
@@ -181,6 +186,9 @@ fn open_period<H: HalfLife>(avg: &SchedAvg) -> u64 {
 
 /// Adds to what is not known.
 fn widen<H: HalfLife>(unknown: &mut SchedAvg, units: u64) {
+    if units == 0 {
+        return;
+    }
     unknown.util_avg = (unknown.util_avg + units).min(1024);
     unknown.util_sum = (u64::from(get_pelt_divider::<H>(unknown)) * unknown.util_avg) as u32;
 }
@@ -247,6 +255,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             load_weight: 0,
             nr_runnable: 0,
             freq_khz,
+            freq_known: facts.freq_max_khz == 0,
+            since_ns: 0,
             facts,
             recorded: None,
             skew_ns: None,
@@ -374,6 +384,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         update_dl_rq_load_avg::<H>(now, &mut rq.dl, running == Some(Class::Deadline));
         if rq.unknown.util_avg != 0 {
             update_load_avg_se::<H>(now, &mut rq.unknown, NOT_RUNNING);
+        } else {
+            rq.unknown.last_update_time = now;
         }
         now
     }
@@ -385,6 +397,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         update_load_avg_se::<H>(now, &mut task.avg, SeFacts::task(task.weight, task.on_rq, running));
         if task.unknown.util_avg != 0 {
             update_load_avg_se::<H>(now, &mut task.unknown, NOT_RUNNING);
+        } else {
+            task.unknown.last_update_time = now;
         }
     }
 
@@ -498,9 +512,11 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let (schedule_ns, slack_ns) = self.schedule_time(cpu, time_ns, prev_state);
         let now = self.update_cpu(cpu, schedule_ns);
         let slack = change_in(1024, slack_ns * self.cpus[cpu].facts.capacity / 1024);
-        if prev.0 == 0 {
-            widen::<H>(&mut self.cpus[cpu].unknown, slack);
-        }
+        let rq = &mut self.cpus[cpu];
+        let ran_ns = time_ns.saturating_sub(std::mem::replace(&mut rq.since_ns, time_ns));
+        // How much a run at an unknown frequency counts is not known.
+        let of_freq = if rq.freq_known || prev.0 == 0 { 0 } else { change_in(1024, ran_ns) };
+        widen::<H>(&mut rq.unknown, if prev.0 == 0 { slack } else { of_freq });
         if prev.0 != 0 {
             let place = self.task(prev.0, prev.1, cpu);
             if self.cpus[cpu].curr != Some(place) {
@@ -522,7 +538,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
                 let task = &mut self.tasks[place];
                 self.cpus[cpu].cfs.remove::<H>(&mut task.avg, task.weight);
             }
-            widen::<H>(&mut self.tasks[place].unknown, slack);
+            widen::<H>(&mut self.tasks[place].unknown, slack + of_freq);
             self.tell_task(place, time_ns);
         }
         self.cpus[cpu].left = None;
@@ -647,6 +663,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         migrate_se_pelt_lag::<H>(&mut task.avg, task.weight, &lag);
         if task.unknown.util_avg != 0 {
             sync_entity_load_avg::<H>(&mut task.unknown, task.weight, &rq.cfs.avg);
+        } else {
+            task.unknown.last_update_time = task.avg.last_update_time;
         }
         if busy {
             let slack = change_in(task.avg.util_avg, TICK_NS / 2);
@@ -691,7 +709,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let cpu = self.cpu_place(cpu);
         // What passed until now passed at the old frequency.
         self.update_cpu(cpu, time_ns);
-        self.cpus[cpu].freq_khz = freq_khz;
+        (self.cpus[cpu].freq_khz, self.cpus[cpu].freq_known) = (freq_khz, true);
     }
 
     /// Moves all signals of a CPU by `delta` ns in PELT's time.

@@ -1,0 +1,63 @@
+//! Durable writes: a file's data, then the journal's worker, which writes the log for all that wait for it.
+//!
+//! ```text
+//!   writer  --Io (iowait)--> disk --interrupt--> writer --Call--> worker --IoWork--> log --interrupt--> worker
+//!      ^------------------------------------- Reply, to all that had asked ------------------------------'
+//! ```
+//! The wake graph of text 001. Not here: allocation of log space, and what a full log makes writers wait for.
+
+use super::shape::Program;
+use crate::workload::{DeviceSpec, Op, TaskSpec};
+
+/// Bytes of a write of the log.
+const LOG_BYTES: u32 = 8192;
+
+/// A disk that data and log are on.
+pub(super) struct Disk {
+    /// Time of a write before its data in ns.
+    pub(super) write_ns: u64,
+    /// More time of a write of the log, until it is durable, in ns.
+    pub(super) flush_ns: u64,
+    /// Bandwidth of all writes of data together in MB/s.
+    pub(super) mb_per_s: u64,
+    /// Writes of data at one time.
+    pub(super) queue_depth: u32,
+}
+
+impl Disk {
+    /// Device 0 is for data, device 1 for the log.
+    pub(super) fn devices(&self) -> Vec<DeviceSpec> {
+        // Each of the writes at one time has its share of the bandwidth.
+        let alone_ns = 1024 * 1000 / self.mb_per_s;
+        let device = |service_ns: u64, per_kib_ns: u64, queue_depth: u32| DeviceSpec {
+            service_ns,
+            per_kib_ns,
+            queue_depth,
+            irq_cpu: None,
+        };
+        vec![
+            device(self.write_ns, alone_ns * u64::from(self.queue_depth), self.queue_depth),
+            device(self.write_ns + self.flush_ns, alone_ns, 1),
+        ]
+    }
+}
+
+/// Adds a flush of `bytes` of data: it waits for the data, then for the journal (service 0).
+pub(super) fn flush(program: &mut Program, bytes: u32) {
+    program.op(Op::Io { device: 0, bytes }).op(Op::Call { service: 0, iowait: false });
+}
+
+/// The journal's worker, with `log_ns` of work for each write of the log.
+pub(super) fn journal(log_ns: u64, fixed: u16) -> TaskSpec {
+    let program = Program::of(|program| {
+        program.forever(|program| {
+            program
+                .op(Op::Accept { service: 0, calls_max: u32::MAX })
+                .run(log_ns / 2, fixed)
+                .op(Op::IoWork { device: 1, bytes: LOG_BYTES })
+                .run(log_ns - log_ns / 2, fixed)
+                .op(Op::Reply);
+        });
+    });
+    program.task(String::from("kworker/xfs-log"))
+}

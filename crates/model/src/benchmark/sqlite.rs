@@ -1,0 +1,81 @@
+//! sqlite: inserts, each in a transaction of its own, fed through a pipe.
+
+use super::journal::{Disk, flush, journal};
+use super::shape::{Program, cycles_ns, of_1024, start_ns};
+use super::{Benchmark, Param, Params, Reports};
+use crate::machine::Machine;
+use crate::metric::MetricRule;
+use crate::workload::{ChannelSpec, Op, Workload};
+
+pub(super) const SQLITE: Benchmark = Benchmark {
+    name: "sqlite",
+    about: "mmtests' db-sqlite-insert-small (texts 001 and 002): a Perl parent writes statements into a pipe, sqlite3 \
+            makes a transaction of each: it writes and flushes its journal, then its database. Each flush waits for \
+            its data in iowait and for the journal's worker, which runs wherever the scheduler puts it. Leaves out \
+            the growth of the database and background writes.",
+    reports: Some(Reports { name: "transactions", unit: "1/s", higher_is_better: true, rule: MetricRule::Rate }),
+    params: &[
+        Param::int("statement_cycles", (0, 1_000_000_000), "15000", "cycles of the Perl parent for each statement")
+            .calibrated(),
+        Param::int("transaction_cycles", (1, 1_000_000_000), "140000", "cycles of sqlite3 for each transaction")
+            .calibrated(),
+        Param::int(
+            "log_cycles",
+            (1, 1_000_000_000),
+            "40000",
+            "cycles of the journal's worker for each write of the log",
+        )
+        .calibrated(),
+        Param::int(
+            "fixed_permille",
+            (0, 1000),
+            "50",
+            "share of the work that does not scale with the clock, in 1/1000",
+        )
+        .calibrated(),
+        Param::int("disk_us", (0, 100_000_000), "10", "time of a write to the disk in us, before its data")
+            .calibrated(),
+        Param::int("disk_flush_us", (0, 100_000_000), "10", "time in which the disk makes the log durable in us")
+            .calibrated(),
+    ],
+    build: sqlite,
+};
+
+fn sqlite(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, String> {
+    let fixed = of_1024(params.int("fixed_permille"));
+    let ns = |name: &str| cycles_ns(machine, params.int(name));
+    let (statement_ns, piece_ns) = (ns("statement_cycles"), ns("transaction_cycles") / 3);
+    let perl = Program::of(|program| {
+        program.forever(|program| {
+            program.run(statement_ns, fixed).op(Op::Send { channel: 0, bytes: 100 });
+        });
+    });
+    let sqlite = Program::of(|program| {
+        program.forever(|program| {
+            program.op(Op::Recv { channel: 0 }).run(piece_ns, fixed);
+            flush(program, 4096);
+            program.run(piece_ns, fixed);
+            flush(program, 4096);
+            program.run(piece_ns, fixed).op(Op::Count);
+        });
+    });
+    let mut tasks =
+        vec![perl.task(String::from("perl")), sqlite.task(String::from("sqlite3")), journal(ns("log_cycles"), fixed)];
+    tasks[0].delay_ns = start_ns(seed, 0, 1_000_000);
+    let disk = Disk {
+        write_ns: params.int("disk_us") * 1000,
+        flush_ns: params.int("disk_flush_us") * 1000,
+        mb_per_s: 2000,
+        queue_depth: 2,
+    };
+    Ok(Workload {
+        tasks,
+        channels: vec![ChannelSpec { capacity_bytes: 65_536, sync_wakeup: true }],
+        devices: disk.devices(),
+        nr_services: 1,
+        duration_ns: Some(5_000_000_000),
+        warmup_ns: 1_000_000_000,
+        metric: SQLITE.reports.and_then(|reports| reports.metric((1, 1))),
+        ..Workload::default()
+    })
+}

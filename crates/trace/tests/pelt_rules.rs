@@ -1,0 +1,138 @@
+//! Rules of the rebuilt load tracking, each in a few events: what a switch, a dead task, a move and an unknown history mean.
+
+use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample};
+use opplab_trace::signals::ticks::Ticks;
+
+type Replay = PeltReplay<fn(&Sample)>;
+
+const MS: u64 = 1_000_000;
+const NONE: (i32, i64) = (0, 120);
+
+fn replay(cpus: usize) -> Replay {
+    let mut replay: Replay = PeltReplay::new(&vec![CpuFacts::default(); cpus], 0, |_| {});
+    // The clocks start.
+    (0..cpus as u32).for_each(|cpu| replay.switch(MS, cpu, NONE, 0, NONE));
+    replay
+}
+
+fn task(pid: i32) -> (i32, i64) {
+    (pid, 120)
+}
+
+/// A new task that runs on CPU 0 from `from` to `to`, then sleeps.
+fn run(replay: &mut Replay, pid: i32, from: u64, to: u64) {
+    replay.wakeup(from, pid, 120, 0, true);
+    replay.switch(from, 0, NONE, 0, task(pid));
+    replay.switch(to, 0, task(pid), 1, NONE);
+}
+
+#[test]
+fn an_idle_cpu_counts_a_task_from_its_wake_up_on() {
+    let util = |switched: u64| {
+        let mut replay = replay(1);
+        run(&mut replay, 7, 2 * MS, 20 * MS);
+        replay.wakeup(900 * MS, 7, 120, 0, false);
+        replay.switch(switched, 0, NONE, 0, task(7));
+        let sample = replay.peek_task(7, 910 * MS).unwrap();
+        (sample.util_avg, sample.error_bound)
+    };
+    let (at_once, bound) = util(900 * MS);
+    assert!(bound == 0 && (180..220).contains(&at_once), "{at_once} {bound}");
+    // The same with a late switch; that the tick might have come in between is in the bound.
+    let (late, bound) = util(903 * MS);
+    assert_eq!(late, at_once);
+    assert!((50..70).contains(&bound), "{bound}");
+}
+
+#[test]
+fn ticks_tell_what_preempted_a_task() {
+    let util = |ticks: Option<Ticks>| {
+        let mut replay = replay(1);
+        replay.set_ticks(ticks);
+        run(&mut replay, 7, 2 * MS, 20 * MS);
+        run(&mut replay, 8, 30 * MS, 40 * MS);
+        replay.wakeup(900 * MS, 7, 120, 0, false);
+        replay.switch(900 * MS, 0, NONE, 0, task(7));
+        replay.wakeup(905 * MS, 8, 120, 0, false);
+        replay.switch(908 * MS + 50_000, 0, task(7), 0, task(8));
+        let sample = replay.peek_task(7, 908 * MS + 60_000).unwrap();
+        (sample.util_avg, sample.error_bound)
+    };
+    let at = |phase_ns| Some(Ticks { period_ns: 4 * MS, phase_ns });
+    let (by_tick, by_wakeup, unknown) = (util(at(0)), util(at(2 * MS)), util(None));
+    // Three more milliseconds at full speed.
+    assert!(by_tick.0 > by_wakeup.0 + 40, "{by_tick:?} {by_wakeup:?}");
+    assert_eq!(by_tick.1, 0);
+    assert!(unknown.1 > 40 && unknown.0.abs_diff(by_wakeup.0) <= unknown.1 + 4, "{unknown:?} {by_wakeup:?}");
+}
+
+#[test]
+fn a_dead_task_leaves_its_queue() {
+    let queue = |state: u64| {
+        let mut replay = replay(1);
+        replay.wakeup(2 * MS, 7, 120, 0, true);
+        replay.switch(2 * MS, 0, NONE, 0, task(7));
+        replay.switch(50 * MS, 0, task(7), state, NONE);
+        // The queue learns of it at its next update.
+        replay.switch(51 * MS, 0, NONE, 0, NONE);
+        replay.peek_cpu(0, 52 * MS).unwrap().util_avg
+    };
+    assert!(queue(1) > 500, "a sleeping task stays: {}", queue(1));
+    assert!(queue(0x20) < 10, "a dead one does not: {}", queue(0x20));
+}
+
+#[test]
+fn a_sleeping_task_moves_with_its_wake_up_or_at_once() {
+    let queues = |waking: bool| {
+        let mut replay = replay(2);
+        replay.waking(99);
+        run(&mut replay, 7, 2 * MS, 50 * MS);
+        if waking {
+            replay.waking(7);
+        }
+        replay.migrate(60 * MS, 7, 120, 1);
+        let now = 61 * MS;
+        (replay.peek_cpu(0, now).unwrap().util_avg, replay.peek_cpu(1, now).unwrap().util_avg)
+    };
+    // A load balance moves a task whose dequeue was delayed, with its utilisation.
+    let (from, to) = queues(false);
+    assert!(from < 10 && to > 400, "{from} {to}");
+    // What a wake-up moves is attached when it is queued.
+    let (_, to) = queues(true);
+    assert!(to < 10, "{to}");
+}
+
+#[test]
+fn the_time_of_a_new_idle_balance_is_the_queues_not_the_tasks() {
+    let utils = |told: bool| {
+        let mut replay = replay(1);
+        replay.wakeup(2 * MS, 7, 120, 0, true);
+        replay.switch(2 * MS, 0, NONE, 0, task(7));
+        if told {
+            replay.nr_running(10 * MS, 0, 0, -1, 0);
+        }
+        replay.switch(14 * MS, 0, task(7), 1, NONE);
+        (replay.peek_task(7, 14 * MS).unwrap().util_avg, replay.peek_cpu(0, 14 * MS).unwrap().util_avg)
+    };
+    let ((task, queue), (task_untold, queue_untold)) = (utils(true), utils(false));
+    assert!(task + 50 < task_untold, "{task} {task_untold}");
+    assert_eq!(queue, queue_untold);
+}
+
+#[test]
+fn the_bound_holds_for_a_history_that_is_not_known() {
+    // The same events with and without 300 ms before them.
+    let mut whole = replay(1);
+    run(&mut whole, 7, 2 * MS, 200 * MS);
+    let mut late: Replay = PeltReplay::new(&[CpuFacts::default()], 0, |_| {});
+    late.switch(250 * MS, 0, NONE, 0, NONE);
+    for replay in [&mut whole, &mut late] {
+        replay.wakeup(260 * MS, 7, 120, 0, false);
+        replay.switch(260 * MS, 0, NONE, 0, task(7));
+    }
+    for ms in [261, 300, 350, 500] {
+        let (whole, late) = (whole.peek_task(7, ms * MS).unwrap(), late.peek_task(7, ms * MS).unwrap());
+        let off = whole.util_avg.abs_diff(late.util_avg);
+        assert!(off <= late.error_bound + 1, "at {ms} ms: {off}, bound {}", late.error_bound);
+    }
+}
