@@ -24,7 +24,7 @@ def replay_trace(
     governor: str | None,
     freq_max: str | None,
     energy_model: str | None,
-    kernel: str | None,
+    kernel: str | None,  # noqa: F811
     tunables: list[tuple[str, str]],
 ) -> str: ...
 def trace_to_rtapp(path: str, machine: Machine | None, tasks: list[str] | None, tolerance_permille: int) -> str: ...

@@ -167,7 +167,7 @@ def report(
     >>> page.names, [one.name for one in page.benchmarks]
     (['no-EAS', 'EAS'], ['juno-energy-homogeneous', 'juno-energy-heterogeneous'])
     >>> page.to_html().count("<svg")
-    14
+    16
     """
     from opplab.comparison import compare_runs, load_runs
     from opplab.runs import Run as Column

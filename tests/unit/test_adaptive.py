@@ -83,8 +83,10 @@ def test_file_and_its_mistakes(tmp_path: Path) -> None:
     until = opplab.Experiment.load(file).until
     assert until is not None
     assert (until.ci, until.metric, until.least) == (2.0, "energy:A53", 4)
-    file.write_text(text.replace("baseline =", 'until = { ci = "2" }\nbaseline ='))
-    with pytest.raises(FormatError, match=r"mine.toml:8:16: `2` is no share"):
+    bad = text.replace("baseline =", 'until = { ci = "2" }\nbaseline =')
+    file.write_text(bad)
+    line = next(number for number, words in enumerate(bad.splitlines(), 1) if words.startswith("until"))
+    with pytest.raises(FormatError, match=rf"mine.toml:{line}:16: `2` is no share"):
         opplab.Experiment.load(file)
     with pytest.raises(InputError, match="not possible"):
         opplab.Experiment.load("juno-eas", until_ci=0)
