@@ -76,7 +76,7 @@ def _text(found: dict[str, Any]) -> str:
         f"{found['machine']}, kernel {found['kernel']}, {found['governor']}; {found['tasks']} tasks, "
         f"{found['duration_ns'] / 1e9:.3f} s, {found['mode']} loop",
         render_table(_rows(found), "text").rstrip(),
-        f"self-check: frequency residency while running within {residency} points, energy within "
+        f"self-check: frequency residency within {residency} points, energy within "
         f"{check['energy_distance'] / 1000:.1f} % of the trace: {'near' if check['near'] else 'NOT near'}"
         " (5 points and 5 % are near)",
     ]

@@ -390,7 +390,7 @@ impl Maker<'_> {
             khz.push(max);
             self.default("cluster.opp", "ratio-steps: every 100 MHz from cpuinfo_min_freq to cpuinfo_max_freq");
         }
-        khz.retain(|&khz| khz != 0 && khz <= max);
+        khz.retain(|&khz| khz != 0 && khz >= min && khz <= max);
         khz.sort_unstable();
         khz.dedup();
         Ok(khz.into_iter().map(plain).collect())

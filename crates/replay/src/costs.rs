@@ -74,11 +74,7 @@ pub(crate) fn measure(events: &Events) -> Measured {
                 began[c] = ev.time_ns;
                 train[c] = None;
             }
-            What::Waking { task } => {
-                if waking[c].is_none() || ev.current != IDLE_TASK {
-                    waking[c] = Some((task, *ev));
-                }
-            }
+            What::Waking { task } if waking[c].is_none() || ev.current != IDLE_TASK => waking[c] = Some((task, *ev)),
             What::Wakeup { task, .. } => {
                 if let Some((woken, first)) = waking[c].filter(|(woken, _)| *woken == task)
                     && first.current != IDLE_TASK

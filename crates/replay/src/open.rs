@@ -49,6 +49,8 @@ struct CpuState {
     idle_calls: u64,
     idle_ns: u64,
     idle_since_ns: u64,
+    /// The load-tracking period (1024 us) of the last update that the governor heard of.
+    period: u64,
 }
 
 struct View<'a> {
@@ -214,6 +216,7 @@ impl<'a> Run<'a> {
                 idle_calls: 0,
                 idle_ns: 0,
                 idle_since_ns: 0,
+                period: 0,
             })
             .collect();
         let signals = PeltReplay::new(&pelt, 0, (|_: &Sample| {}) as fn(&Sample));
@@ -292,6 +295,11 @@ impl<'a> Run<'a> {
     }
 
     fn decide(&mut self, cpu: u32, flags: u32, near: &Ev, time_ns: u64, out: &mut Vec<Ev>) {
+        // fair.c:cfs_rq_util_change(): the governor hears of an update that crossed a period, and of waits for devices.
+        let period = std::mem::replace(&mut self.cpus[cpu as usize].period, time_ns >> 20);
+        if flags == 0 && period == time_ns >> 20 {
+            return;
+        }
         let index = self.policy_of[cpu as usize];
         let now_ns = time_ns + self.tick_ns;
         let times: Vec<CpuTimes> = self.policies[index]

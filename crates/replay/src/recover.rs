@@ -180,17 +180,14 @@ impl<'a> Reader<'a> {
 
     /// Who held the one stream between the event before `index` and this one.
     fn settle_stream(&mut self, index: usize, ev: &Ev) {
-        let nr = self.cpus.len();
         let Some(before) = index.checked_sub(1).map(|index| self.recording.events.list[index]) else { return };
         // Another CPU's event out of idle, or in an interrupt, is the end of a turn of the one before, if that had anything to do.
         let runs = |cpu: u32| self.cpus.get(cpu as usize).is_some_and(|state| state.current != IDLE_TASK);
         let stays = before.cpu == ev.cpu || (runs(before.cpu) && (ev.context == Context::Interrupt || !runs(ev.cpu)));
         let holder = if stays { before.cpu } else { ev.cpu } as usize;
-        for cpu in 0..nr {
-            if cpu == holder {
-                self.cpus[cpu].since_ns = before.time_ns;
-                self.settle(cpu, ev.time_ns);
-            }
+        if let Some(state) = self.cpus.get_mut(holder) {
+            state.since_ns = before.time_ns;
+            self.settle(holder, ev.time_ns);
         }
     }
 

@@ -108,11 +108,11 @@ pub struct Comparison {
     pub check: Measured,
     /// The wanted policy, replayed; `None` if nothing was to be changed.
     pub changed: Option<Measured>,
-    /// Greatest distance of frequency residency between trace and self-check, by policy, in parts of 100 000 of the time that
-    /// its CPUs ran; equal policies are compared in the order of their mean frequencies.
+    /// Greatest distance of frequency residency between trace and self-check, by policy, in parts of 100 000 of
+    /// all time; equal policies are compared in the order of their mean frequencies.
     pub freq_distance: Vec<u64>,
-    /// As `freq_distance`, of all time: a frequency that an idle policy keeps counts, too.
-    pub freq_distance_total: Vec<u64>,
+    /// As `freq_distance`, of the time that the policy's CPUs ran: a frequency that an idle policy keeps does not count.
+    pub freq_distance_busy: Vec<u64>,
     /// Distance of the energies of trace and self-check, in parts of 100 000 of the trace's.
     pub energy_distance: u64,
 }
@@ -190,11 +190,11 @@ impl Replay {
             let pairs = alike(&recorded).into_iter().zip(alike(&check));
             pairs.map(|(one, other)| distance_per_100k(times(one), times(other))).collect()
         };
-        let freq_distance = distances(|policy| &policy.busy_ns);
-        let freq_distance_total = distances(|policy| &policy.time_ns);
+        let freq_distance = distances(|policy| &policy.time_ns);
+        let freq_distance_busy = distances(|policy| &policy.busy_ns);
         let (one, other) = (recorded.total_energy_fj(), check.total_energy_fj());
         let energy_distance = (one.abs_diff(other) * 100_000).checked_div(one).unwrap_or(0) as u64;
-        Ok(Comparison { recorded, check, changed, freq_distance, freq_distance_total, energy_distance })
+        Ok(Comparison { recorded, check, changed, freq_distance, freq_distance_busy, energy_distance })
     }
 
     /// The recorded tasks whose names `wanted` takes (without kernel threads, if it is `None`) as an rt-app file.

@@ -86,7 +86,7 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode) -> 
             Some(Node::table([
                 ("near", Some(Node::bool(comparison.is_near()))),
                 ("freq_distance", numbers(&comparison.freq_distance)),
-                ("freq_distance_total", numbers(&comparison.freq_distance_total)),
+                ("freq_distance_busy", numbers(&comparison.freq_distance_busy)),
                 ("energy_distance", Some(Node::from(comparison.energy_distance))),
             ])),
         ),

@@ -75,6 +75,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         state.account_ns = self.now;
         if state.curr == IDLE_TASK {
+            if state.idle.is_awake() {
+                // Out of idle, but without the stream to go on.
+                let outside = state.idle_ns_by_state.len() - 1;
+                state.idle_ns_by_state[outside] += delta;
+            }
             return;
         }
         state.busy_ns_by_opp[state.opp as usize] += delta;
@@ -141,6 +146,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &mut self.cpus[cpu as usize];
         if busy {
             state.idle_total_ns += now - state.idle_since_ns;
+            let outside = state.idle_ns_by_state.len() - 1;
+            state.idle_ns_by_state[outside] += now - state.account_ns;
             state.account_ns = now;
             self.refresh_speed(cpu);
             self.hwp_watch(cpu);
