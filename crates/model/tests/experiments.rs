@@ -322,9 +322,13 @@ fn until_is_a_share_in_percent() {
     assert_eq!((until.ci_ppm, until.metric.as_str(), until.min), (2500, "energy", 5));
     let until = with("{ ci = \"100 %\", metric = \"rate\", min = 5 }").unwrap().until.unwrap();
     assert_eq!((until.ci_ppm, until.metric.as_str(), until.min), (1_000_000, "rate", 5));
+    let line = text.lines().position(|line| line.starts_with("baseline =")).unwrap() + 1;
     for wrong in ["1", "0%", "100.1%", "%", ".5%", "-1%", "1e1%", "0.00001%", "\u{0661}%"] {
         let message = with(&format!("{{ ci = \"{wrong}\" }}")).unwrap_err().to_string();
-        assert!(message.contains("juno-eas.toml:8:16: ") && message.contains("is no share"), "{message}");
+        assert!(
+            message.contains(&format!("juno-eas.toml:{line}:16: ")) && message.contains("is no share"),
+            "{message}"
+        );
     }
     assert!(with("{ cii = \"1%\" }").unwrap_err().to_string().contains("did you mean `ci`"));
     assert!(with("{ metric = \"energy\" }").unwrap_err().to_string().contains("`ci` is missing"));
