@@ -57,6 +57,7 @@ bench-instructions: ## Count instructions of a PELT update with callgrind; too m
 docs: dev ## Compute the tables, figures and explained runs in docs anew.
 	$(BIN)/python -m opplab.studies.approximation
 	$(BIN)/python -m opplab.studies.tours
+	$(BIN)/python -m opplab.studies.power
 
 agreement: dev ## Compare with the published tables and with recorded kernels, and report the distance.
 	$(BIN)/opplab verify published --jobs $(JOBS) -o out/published --docs docs
