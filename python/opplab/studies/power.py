@@ -115,7 +115,7 @@ def tables() -> dict[str, str]:
     points = [
         "| state | package W, both sockets | what to compare with |",
         "| --- | ---: | --- |",
-        f"| idle, both sockets deep | {spec[0]:.1f} | 32 to 56: SPECpower's idle of two sockets, less all but packages |",
+        f"| idle, both sockets deep | {spec[0]:.1f} | 32 to 56: SPECpower's idle of two sockets, packages only |",
         f"| one busy core | {one:.1f} | 130 to 140: two awake packages of 65 W (AnandTech) and a core of 5 W |",
         f"| all busy | {spec[100]:.1f} | 450: two packages at their 225 W limit |",
     ]
