@@ -89,7 +89,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.mperf += u128::from(self.topology.reference_khz[cl]) * u128::from(delta);
         // Without the stream it stands still. The kernel's own work is done at the clock of the CPU, too.
         let executed = if held { delta } else { 0 };
-        let burnt_ns = executed.min(state.overhead.div_ceil(state.speed));
+        let burnt_ns = if state.overhead == 0 { 0 } else { executed.min(state.overhead.div_ceil(state.speed)) };
         state.overhead = state.overhead.saturating_sub(burnt_ns * state.speed);
         let ran = executed - burnt_ns;
         let t = state.curr as usize;
@@ -124,7 +124,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Doing::Wall { left_ns } => left_ns,
             Doing::Fresh => 0,
         };
-        Some(state.overhead.div_ceil(state.speed) + left)
+        let overhead_ns = if state.overhead == 0 { 0 } else { state.overhead.div_ceil(state.speed) };
+        Some(overhead_ns + left)
     }
 
     /// `cpu` starts or stops running tasks: siblings' speed and power follow.
