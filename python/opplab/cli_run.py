@@ -284,7 +284,13 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, no_report: bool)
     console = Console(highlight=False, soft_wrap=True)
     blocks = publish.blocks_of(experiment, results)
     plain = []
-    for title, table in publish.tables_text(blocks):
+    measured = publish.metric_tables(experiment, results)
+    for title, text in measured:
+        console.print(f"\n{title}", markup=False)
+        console.print(text, end="", markup=False)
+        plain.append(f"{title}\n{text}")
+    # Where benchmarks say what they measure, that is the table; energies are in the report.
+    for title, table in [] if measured else publish.tables_text(blocks):
         console.print(f"\n{title}")
         console.print(table, end="")
         plain.append(f"{title}\n{table}")
@@ -294,7 +300,9 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, no_report: bool)
         write_text(store.path / "tables.txt", "\n".join(plain))
         iterations = results["iteration"].n_unique()
         console.print(
-            f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations; publ.: as published;\n"
+            f"mean of {iterations} iterations; changes are against the first column; intervals are in the report."
+            if measured
+            else f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations; publ.: as published;\n"
             "diff.: simulated against published, and the changes' difference in percentage points (pp);\n"
             "missed%: activations missed, baseline / variant.",
             style="dim",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from opplab.experiments import Experiment
 
-__all__ = ["blocks_of", "tables_text", "write_report", "write_traces"]
+__all__ = ["blocks_of", "metric_tables", "tables_text", "write_report", "write_traces"]
 
 
 def blocks_of(experiment: Experiment, results: pl.DataFrame) -> list[Block]:
@@ -28,6 +28,49 @@ def tables_text(blocks: list[Block]) -> list[tuple[str, object]]:
     """Give title and table of each comparison; tables are rich texts."""
     short = short_names([block.benchmark for block in blocks])
     return [(f"{short[block.benchmark]}: energy ({block.unit})", render(block)) for block in blocks]
+
+
+def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[str, str]]:
+    """Give title and table of what benchmarks report (and watts, and a GPU's frames): a column a policy.
+
+    Only benchmarks with a metric of their own have such tables; the changes are against the experiment's baseline.
+    """
+    import polars as pl
+
+    from opplab.output import render_table
+
+    own = {model["metric"] for model in _opplab.benchmarks()} - {None}
+    wanted = pl.col("metric").is_in(sorted(own)) | pl.col("metric").str.starts_with("frames:")
+    made: list[tuple[str, str]] = []
+    base = experiment.manifest()["baseline"]
+    labels = [base, *(label for label in experiment.policies if label != base)] if base else experiment.policies
+    keys = ["machine", "benchmark"]
+    with_metric = results.filter(pl.col("metric").is_in(sorted(own))).select(keys).unique(maintain_order=True)
+    several = with_metric["machine"].n_unique() > 1
+    for machine, benchmark in with_metric.iter_rows():
+        here = results.filter(pl.col("machine") == machine, pl.col("benchmark") == benchmark)
+        for metric in here.filter(wanted | (pl.col("metric") == "power"))["metric"].unique(maintain_order=True):
+            rows = here.filter(pl.col("metric") == metric)
+            means = rows.group_by("param", "policy", maintain_order=True).agg(pl.col("value").mean())
+            values = {(param, policy): value for param, policy, value in means.iter_rows()}
+            table = []
+            for param in means["param"].unique(maintain_order=True):
+                first = values.get((param, labels[0]))
+                line: dict[str, str] = {"": param}
+                for label in labels:
+                    value = values.get((param, label))
+                    if value is None:
+                        line[label] = ""
+                    elif label == labels[0] or not first:
+                        line[label] = f"{value:.2f}"
+                    else:
+                        line[label] = f"{value:.2f} ({100 * (value / first - 1):+.1f}%)"
+                table.append(line)
+            unit, better = rows["unit"][0], rows["better"][0]
+            where = f" on {machine}" if several else ""
+            sense = f", {better} is better" if better else ""
+            made.append((f"{benchmark}{where}: {metric} ({unit}){sense}", render_table(table, "text")))
+    return made
 
 
 def _examples(experiment: Experiment, results: pl.DataFrame) -> list[_opplab.Case]:
