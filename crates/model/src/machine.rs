@@ -2,6 +2,8 @@
 //!
 //! Units: kHz, mV, uW, ns. Capacity is 0..1024, 1024 being the biggest CPU at its highest non-boost frequency.
 
+use std::collections::BTreeMap;
+
 /// A set of CPUs by index, in ascending order without repeats.
 pub type CpuList = Vec<u32>;
 
@@ -349,6 +351,25 @@ impl Machine {
             return Some(&self.cpufreq);
         }
         self.other_drivers.iter().find(|driver| driver.driver == name)
+    }
+
+    /// The CPUs by cpufreq policy, as (index of the cluster, CPUs): by cluster, then by core or CPU.
+    pub fn policies(&self) -> Vec<(u32, CpuList)> {
+        let mut policies = Vec::new();
+        for (index, cluster) in (0..).zip(&self.clusters) {
+            match cluster.policy {
+                PolicyShare::Shared => policies.push((index, cluster.cpus.clone())),
+                PolicyShare::Cpu => policies.extend(cluster.cpus.iter().map(|&cpu| (index, vec![cpu]))),
+                PolicyShare::Core => {
+                    let mut cores: BTreeMap<u32, CpuList> = BTreeMap::new();
+                    for &cpu in &cluster.cpus {
+                        cores.entry(self.cpus[cpu as usize].core).or_default().push(cpu);
+                    }
+                    policies.extend(cores.into_values().map(|cpus| (index, cpus)));
+                }
+            }
+        }
+        policies
     }
 
     /// The cluster of `cpu`.

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink};
-use opplab_model::machine::{Machine, PolicyShare};
+use opplab_model::machine::Machine;
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
 use opplab_trace::{Kind, Trace, Value};
 
@@ -123,15 +123,10 @@ pub(crate) struct SimTrace {
 
 /// The first CPU that shares the clock of each CPU.
 fn policies(machine: &Machine) -> Vec<u32> {
-    let mut leaders: Vec<u32> = (0..machine.nr_cpus() as u32).collect();
-    for cluster in &machine.clusters {
-        for &cpu in &cluster.cpus {
-            let shares = |other: &&u32| match cluster.policy {
-                PolicyShare::Shared => true,
-                PolicyShare::Core => machine.cpus[**other as usize].core == machine.cpus[cpu as usize].core,
-                PolicyShare::Cpu => **other == cpu,
-            };
-            leaders[cpu as usize] = cluster.cpus.iter().find(shares).copied().unwrap_or(cpu);
+    let mut leaders = vec![0; machine.nr_cpus()];
+    for (_, cpus) in machine.policies() {
+        for &cpu in &cpus {
+            leaders[cpu as usize] = cpus[0];
         }
     }
     leaders

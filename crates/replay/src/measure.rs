@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use opplab_model::event::{IDLE_TASK, TaskIdx};
-use opplab_model::machine::{Machine, Opp, PolicyShare};
+use opplab_model::machine::{Machine, Opp};
 
 use crate::events::{Events, Left, What};
 
@@ -80,25 +80,6 @@ pub struct Measured {
     pub missed: (u64, u64),
 }
 
-/// The CPUs of `machine` by cpufreq policy: cluster and CPUs.
-pub fn policies_of(machine: &Machine) -> Vec<(usize, Vec<u32>)> {
-    let mut policies = Vec::new();
-    for (index, cluster) in machine.clusters.iter().enumerate() {
-        match cluster.policy {
-            PolicyShare::Shared => policies.push((index, cluster.cpus.clone())),
-            PolicyShare::Cpu => policies.extend(cluster.cpus.iter().map(|&cpu| (index, vec![cpu]))),
-            PolicyShare::Core => {
-                let mut cores: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-                for &cpu in &cluster.cpus {
-                    cores.entry(machine.cpus[cpu as usize].core).or_default().push(cpu);
-                }
-                policies.extend(cores.into_values().map(|cpus| (index, cpus)));
-            }
-        }
-    }
-    policies
-}
-
 /// Index of the lowest operating point that reaches `khz`; the highest if none does.
 pub fn opp_of(freq_khz: &[u32], khz: u32) -> usize {
     freq_khz.partition_point(|&opp| opp < khz).min(freq_khz.len().saturating_sub(1))
@@ -144,7 +125,7 @@ pub fn measure(
     let mut classes: Vec<u32> = machine.clusters.iter().map(|cluster| cluster.capacity).collect();
     classes.sort_unstable();
     classes.dedup();
-    let described = policies_of(machine);
+    let described = machine.policies();
     let mut measured = Measured { window_ns: window.1.saturating_sub(window.0), ..Measured::default() };
     let mut cpus: Vec<CpuState> = (0..nr as u32)
         .map(|cpu| CpuState {
@@ -156,7 +137,7 @@ pub fn measure(
         .collect();
     let mut frequency: Vec<(u32, u64)> = Vec::new();
     for (index, (cluster, cpus)) in described.iter().enumerate() {
-        let opps_khz: Vec<u32> = machine.clusters[*cluster].opps.iter().map(|opp| opp.khz).collect();
+        let opps_khz: Vec<u32> = machine.clusters[*cluster as usize].opps.iter().map(|opp| opp.khz).collect();
         let (low, high) = (opps_khz[0], opps_khz[opps_khz.len() - 1]);
         frequency.push((start_khz.get(index).copied().unwrap_or(low), window.0));
         let freq_khz = if machine.cpufreq.freq_table {
@@ -243,7 +224,7 @@ pub fn measure(
                         settle(state, khz, now, (events, machine, classes.len()), &mut measured);
                     }
                     let policy = &mut measured.policies[index];
-                    policy.hold(khz, now - since, &machine.clusters[described[index].0].opps);
+                    policy.hold(khz, now - since, &machine.clusters[described[index].0 as usize].opps);
                     policy.changes += u64::from(inside);
                     frequency[index] = (freq_khz, now);
                 }
@@ -259,7 +240,7 @@ pub fn measure(
         settle(state, frequency[state.policy].0, window.1, (events, machine, classes.len()), &mut measured);
     }
     for ((policy, &(khz, since)), (cluster, _)) in measured.policies.iter_mut().zip(&frequency).zip(&described) {
-        policy.hold(khz, window.1 - since, &machine.clusters[*cluster].opps);
+        policy.hold(khz, window.1 - since, &machine.clusters[*cluster as usize].opps);
     }
     measured.latencies_ns.sort_unstable();
     measured.energy_fj = energy(&measured, machine, &described);
@@ -277,15 +258,15 @@ fn first_task(events: &Events, cpu: u32) -> TaskIdx {
 }
 
 /// Energy by cluster: what the operating points say a busy CPU draws, and the shallowest idle state for the rest.
-fn energy(measured: &Measured, machine: &Machine, described: &[(usize, Vec<u32>)]) -> Vec<u128> {
+fn energy(measured: &Measured, machine: &Machine, described: &[(u32, Vec<u32>)]) -> Vec<u128> {
     let mut energy = vec![0; machine.clusters.len()];
     for (policy, (cluster, cpus)) in measured.policies.iter().zip(described) {
-        let described = &machine.clusters[*cluster];
+        let described = &machine.clusters[*cluster as usize];
         let busy: u64 = policy.busy_ns.iter().sum();
         let idle_uw = described.idle.first().map_or(0, |state| state.power_uw);
         let idle_ns = (measured.window_ns * cpus.len() as u64).saturating_sub(busy);
-        energy[*cluster] += u128::from(idle_uw) * u128::from(idle_ns);
-        energy[*cluster] += policy.active_fj;
+        energy[*cluster as usize] += u128::from(idle_uw) * u128::from(idle_ns);
+        energy[*cluster as usize] += policy.active_fj;
     }
     energy
 }

@@ -23,7 +23,7 @@ use opplab_trace::signals::pelt::{CpuFacts as PeltCpu, PeltReplay, Sample};
 
 use crate::ReplayError;
 use crate::events::{Ev, Events, Left, What};
-use crate::measure::{granted, policies_of};
+use crate::measure::granted;
 
 /// A no-op taker of samples: the governor asks when it needs one.
 type Signals = PeltReplay<fn(&Sample), HalfLife32>;
@@ -139,10 +139,10 @@ impl<'a> Run<'a> {
         };
         let freq_invariant = policy.invariance != "none" && profile.freq_invariant(platform);
         let tick_ns = tick_nsec(policy.hz.into());
-        let described = policies_of(machine);
+        let described = machine.policies();
         let mut policies = Vec::new();
         for (index, (cluster, cpus)) in described.iter().enumerate() {
-            let khz: Vec<u32> = machine.clusters[*cluster].opps.iter().map(|opp| opp.khz).collect();
+            let khz: Vec<u32> = machine.clusters[*cluster as usize].opps.iter().map(|opp| opp.khz).collect();
             let limits = FreqLimits { min_khz: khz[0], max_khz: khz[khz.len() - 1] };
             let table = if machine.cpufreq.freq_table { FreqTable::from_khz(&khz).ok() } else { None };
             let cur_khz = start_khz.get(index).copied().unwrap_or(khz[0]);
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
                 "powersave" => (Governor::Fixed, limits.min_khz),
                 "userspace" => {
                     let wanted = tunable("scaling_setspeed").and_then(|khz| khz.parse().ok()).unwrap_or(limits.max_khz);
-                    (Governor::Fixed, granted(&machine.clusters[*cluster].opps, wanted).khz)
+                    (Governor::Fixed, granted(&machine.clusters[*cluster as usize].opps, wanted).khz)
                 }
                 "schedutil" => {
                     let rate_limit_us = tunable("rate_limit_us").and_then(|us| us.parse().ok()).unwrap_or(delay_us);

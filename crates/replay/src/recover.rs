@@ -21,7 +21,7 @@ use opplab_model::machine::Machine;
 use opplab_model::workload::{DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
 
 use crate::events::{Context, Ev, Events, Left, What};
-use crate::measure::{Window, granted, policies_of};
+use crate::measure::{Window, granted};
 
 /// What woke a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +136,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(recording: &'a Recording<'a>, timed: &'a BTreeSet<TaskIdx>) -> Self {
         let machine = recording.machine;
-        let policies = policies_of(machine);
+        let policies = machine.policies();
         let policy_of = |cpu: u32| policies.iter().position(|(_, cpus)| cpus.contains(&cpu)).unwrap_or(0);
         let policy_of: Vec<usize> = (0..machine.nr_cpus() as u32).map(policy_of).collect();
         let cpus = policy_of

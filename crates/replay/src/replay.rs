@@ -14,7 +14,7 @@ use opplab_sim::{Case, run_from};
 
 use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
-use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure, policies_of};
+use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure};
 use crate::open::open_loop;
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
@@ -275,10 +275,11 @@ impl Setup {
             policy.governor = "performance".into();
         }
         notes.push(format!("governor {} is assumed; a trace does not name it", policy.governor));
-        let start_khz = policies_of(&machine)
+        let start_khz = machine
+            .policies()
             .iter()
             .map(|(cluster, cpus)| {
-                let opps = &machine.clusters[*cluster].opps;
+                let opps = &machine.clusters[*cluster as usize].opps;
                 let first = events.list.iter().find_map(|ev| match ev.what {
                     What::Frequency { cpu, freq_khz } if cpus.contains(&cpu) => Some(freq_khz),
                     _ => None,

@@ -10,7 +10,6 @@ use opplab_model::machine::{IdleState, InvarianceSource, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 
 use crate::events::{Events, What};
-use crate::measure::policies_of;
 use crate::{ReplayError, costs};
 
 /// CONFIG_HZ of Debian's kernels; snapshots do not tell it.
@@ -147,7 +146,8 @@ impl Setup {
         }
         notes.push(format!("costs measured from the recording: {:?}, idle exit {exit_latency_ns} ns", machine.costs));
 
-        let start_khz = policies_of(&machine)
+        let start_khz = machine
+            .policies()
             .iter()
             .map(|(cluster, cpus)| {
                 // What the governor's own records call the current frequency before the first change, else the snapshot.
@@ -164,7 +164,7 @@ impl Setup {
                         snapshot.iter().find(|(known, _)| *known == path).and_then(|(_, khz)| khz.parse().ok())
                     })
                 });
-                wanted.unwrap_or(machine.clusters[*cluster].opps[0].khz)
+                wanted.unwrap_or(machine.clusters[*cluster as usize].opps[0].khz)
             })
             .collect();
         Ok(Self { machine, policy, start_khz, notes })
@@ -182,7 +182,7 @@ fn kthread_affinity(threads: &str, machine: &mut Machine, policy: &mut Policy) {
             lists.push((cpu, list));
         }
     }
-    let own = |cpu: u32| policies_of(machine).into_iter().find(|(_, cpus)| cpus.contains(&cpu)).map(|(_, cpus)| cpus);
+    let own = |cpu: u32| machine.policies().into_iter().find(|(_, cpus)| cpus.contains(&cpu)).map(|(_, cpus)| cpus);
     let foreign = lists.iter().filter(|(cpu, list)| own(*cpu).is_some_and(|cpus| cpus != *list)).count();
     if foreign > 0 && foreign == lists.len() && lists.windows(2).all(|pair| pair[0].1 == pair[1].1) {
         policy.sugov_cpus = lists[0].1.clone();

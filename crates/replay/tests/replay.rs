@@ -8,7 +8,7 @@ use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
 use opplab_model::workload::{Op, Workload};
 use opplab_replay::events::Simulated;
-use opplab_replay::{Change, Events, Mode, Replay, Setup, measure};
+use opplab_replay::{Change, Events, Mode, Replay, Setup};
 use opplab_sim::{Case, run_from};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -38,7 +38,7 @@ fn setup(governor: &str) -> (Setup, Workload) {
     let workload =
         load("known.json", WORKLOAD, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
     let policy = Policy { governor: governor.into(), energy_model: EnergyModelSource::Registered, ..Policy::default() };
-    let start_khz = measure::policies_of(&machine).iter().map(|(c, _)| machine.clusters[*c].opps[0].khz).collect();
+    let start_khz = machine.policies().iter().map(|(c, _)| machine.clusters[*c as usize].opps[0].khz).collect();
     (Setup { machine, policy, start_khz, notes: Vec::new() }, workload)
 }
 

@@ -22,7 +22,7 @@ use opplab_kernel::sched::placement::Clamps;
 use opplab_kernel::unit::{SCHED_CAPACITY_SCALE, tick_nsec};
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
-use opplab_model::machine::{Cpufreq, InvarianceSource, Machine, PolicyShare};
+use opplab_model::machine::{Cpufreq, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 
 use crate::engine::{Cpu, Engine};
@@ -92,28 +92,6 @@ pub(crate) struct FreqPolicy {
     /// intel_cpufreq's state.
     pub(crate) passive: Option<PassiveCpu>,
     pub(crate) changes: u64,
-}
-
-/// The CPUs of `machine` by cpufreq policy: (cluster, CPUs).
-pub(crate) fn policies_of(machine: &Machine) -> Vec<(u32, Vec<u32>)> {
-    let mut policies = Vec::new();
-    for (index, cluster) in machine.clusters.iter().enumerate() {
-        let index = index as u32;
-        match cluster.policy {
-            PolicyShare::Shared => policies.push((index, cluster.cpus.clone())),
-            PolicyShare::Cpu => policies.extend(cluster.cpus.iter().map(|&cpu| (index, vec![cpu]))),
-            PolicyShare::Core => {
-                let mut cores: Vec<u32> = cluster.cpus.iter().map(|&cpu| machine.cpus[cpu as usize].core).collect();
-                cores.sort_unstable();
-                cores.dedup();
-                for core in cores {
-                    let cpus = cluster.cpus.iter().copied().filter(|&cpu| machine.cpus[cpu as usize].core == core);
-                    policies.push((index, cpus.collect()));
-                }
-            }
-        }
-    }
-    policies
 }
 
 /// The hardware's maximum as the driver tells it: above its table for acpi-cpufreq on machines with CPPC.
@@ -247,7 +225,7 @@ pub fn cpufreq_facts(case: &Case) -> Result<CpufreqFacts, CaseError> {
         driver: driver.driver.clone(),
         fast_switch: driver.fast_switch,
         rate_limit_us: tunable(&case.policy, "rate_limit_us")?.unwrap_or(default_us),
-        policies: policies_of(&case.machine),
+        policies: case.machine.policies(),
     })
 }
 

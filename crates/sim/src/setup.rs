@@ -25,7 +25,7 @@ use rand_pcg::Pcg64;
 use crate::amd::{AMD_PSTATE_EPP, epp_start};
 use crate::balance::Balancer;
 use crate::clamps::{RqClamps, asks_for_clamps};
-use crate::cpufreq::{FreqPolicy, Governor, governor_of, max_freq_ratios, policies_of};
+use crate::cpufreq::{FreqPolicy, Governor, governor_of, max_freq_ratios};
 use crate::cpuidle::IdleRun;
 use crate::eas::EasState;
 use crate::energy::Meter;
@@ -92,7 +92,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let tick_ns = tick_nsec(policy.hz.into());
         let mut policies = Vec::new();
         let mut policy_of = vec![0; nr];
-        for (cluster, cpus) in policies_of(machine) {
+        for (cluster, cpus) in machine.policies() {
             for &cpu in &cpus {
                 policy_of[cpu as usize] = policies.len() as u32;
             }

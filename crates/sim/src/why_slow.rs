@@ -22,7 +22,6 @@ use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Sink, TaskIdx, TaskState};
 use opplab_model::machine::Machine;
 
 use crate::Outcome;
-use crate::cpufreq::policies_of;
 
 /// Why a CPU is slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -156,7 +155,7 @@ impl WhySlow {
     pub fn new(machine: &Machine, pelt_half_life_ms: u32) -> Self {
         let mut cpus: Vec<CpuState> = (0..machine.nr_cpus()).map(|_| CpuState::default()).collect();
         let mut policies = Vec::new();
-        for (cluster, members) in policies_of(machine) {
+        for (cluster, members) in machine.policies() {
             for &cpu in &members {
                 cpus[cpu as usize].policy = policies.len();
                 cpus[cpu as usize].cluster = cluster as usize;
