@@ -26,8 +26,7 @@ impl PyCase {
     }
 
     fn case(&self, py: Python<'_>) -> HookedCase {
-        let CaseFile { machine, workload, policy, seed, duration_ns, .. } = self.file.clone();
-        let case = Case { machine, workload, policy, seed, duration_ns };
+        let case = Case::from(self.file.clone());
         HookedCase { case, policies: self.policies.as_ref().map(|policies| policies.clone_ref(py)) }
     }
 }

@@ -39,6 +39,7 @@ pub mod why_slow;
 pub use cpufreq::{CpufreqFacts, GOVERNORS, cpufreq_facts};
 pub use points::{OperatingPoint, POINT_STEP_KHZ};
 
+use opplab_model::case::CaseFile;
 use opplab_model::event::Sink;
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
@@ -57,6 +58,14 @@ pub struct Case {
     pub seed: u64,
     /// Simulated time in ns.
     pub duration_ns: u64,
+}
+
+impl From<CaseFile> for Case {
+    /// The labels that the results carry are left behind.
+    fn from(file: CaseFile) -> Self {
+        let CaseFile { machine, workload, policy, seed, duration_ns, .. } = file;
+        Self { machine, workload, policy, seed, duration_ns }
+    }
 }
 
 /// What a run measured, from the end of the warm-up on. Energies are uW x ns (fJ).

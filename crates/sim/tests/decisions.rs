@@ -73,13 +73,7 @@ fn records_do_not_change_a_run() {
     let mut nr_decisions = 0;
     for seed in 0..20 {
         let file = swarm.case(seed);
-        let case = Case {
-            machine: file.machine,
-            workload: file.workload,
-            policy: file.policy,
-            seed: file.seed,
-            duration_ns: file.duration_ns,
-        };
+        let case = Case::from(file);
         let mut records = Records::default();
         assert_eq!(run(&case, &mut NullSink), run(&case, &mut records), "seed {seed}");
         nr_decisions += records.decisions.len();

@@ -35,13 +35,7 @@ fn fingerprints_are_those_of_every_build() {
     let mut lines = String::new();
     for file in cases {
         let name = format!("{} {} {} {}", file.machine.name, file.policy.label, file.benchmark, file.param);
-        let case = Case {
-            machine: file.machine,
-            workload: file.workload,
-            policy: file.policy,
-            seed: file.seed,
-            duration_ns: file.duration_ns,
-        };
+        let case = Case::from(file);
         let outcome = run(&case, &mut NullSink).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         lines += &format!("{:016x} {}\n", outcome.fingerprint, name.trim_end());
     }

@@ -33,13 +33,7 @@ fn check(seed: u64) {
         file.policy.kernel,
         file.duration_ns
     );
-    let case = Case {
-        machine: file.machine,
-        workload: file.workload,
-        policy: file.policy,
-        seed: file.seed,
-        duration_ns: file.duration_ns,
-    };
+    let case = Case::from(file);
     let once = || {
         let mut sink = Tee(Check::new(case.machine.nr_cpus()), Fingerprint::default());
         let outcome = run(&case, &mut sink).map_err(|error| error.0)?;
