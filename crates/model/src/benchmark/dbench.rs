@@ -24,13 +24,7 @@ pub(super) const DBENCH: Benchmark = Benchmark {
             "cycles of the journal's worker for each write of the log",
         )
         .calibrated(),
-        Param::int(
-            "fixed_permille",
-            (0, 1000),
-            "50",
-            "share of the work that does not scale with the clock, in 1/1000",
-        )
-        .calibrated(),
+        Param::fixed_permille("50"),
         Param::int("flush_kib", (1, 1_000_000), "64", "data that a flush writes in KiB").calibrated(),
         Param::int("disk_us", (0, 100_000_000), "20", "time of a write to the disk in us, before its data")
             .calibrated(),

@@ -28,8 +28,7 @@ pub(super) const FIO_RANDREAD: Benchmark = Benchmark {
         ),
         Param::int("submit_cycles", (1, 1_000_000_000), "50000", "cycles of a job before its request").calibrated(),
         Param::int("complete_cycles", (0, 1_000_000_000), "30000", "cycles of a job after its request").calibrated(),
-        Param::int("fixed_permille", (0, 1000), "0", "share of the work that does not scale with the clock, in 1/1000")
-            .calibrated(),
+        Param::fixed_permille("0"),
         Param::int("device_us", (1, 100_000_000), "70", "time of a read on the device in us").calibrated(),
     ],
     build: fio_randread,

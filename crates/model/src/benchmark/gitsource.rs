@@ -28,13 +28,7 @@ pub(super) const GITSOURCE: Benchmark = Benchmark {
             .calibrated(),
         Param::int("shell_cycles", (1, 1_000_000_000_000), "1200000", "cycles of the shell for each command")
             .calibrated(),
-        Param::int(
-            "fixed_permille",
-            (0, 1000),
-            "50",
-            "share of the work that does not scale with the clock, in 1/1000",
-        )
-        .calibrated(),
+        Param::fixed_permille("50"),
         Param::int("disk_us", (1, 1_000_000), "100", "time of a read from the disk in us").calibrated(),
     ],
     build: gitsource,

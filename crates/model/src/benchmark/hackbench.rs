@@ -32,8 +32,7 @@ pub(super) const HACKBENCH: Benchmark = Benchmark {
             "more cycles of each for each message if they do not share their memory",
         )
         .calibrated(),
-        Param::int("fixed_permille", (0, 1000), "0", "share of the work that does not scale with the clock, in 1/1000")
-            .calibrated(),
+        Param::fixed_permille("0"),
     ],
     build: hackbench,
 };

@@ -44,13 +44,7 @@ pub(super) const KERNBENCH: Benchmark = Benchmark {
             "cycles of each small process: shell, driver, fixdep; of make for each file",
         )
         .calibrated(),
-        Param::int(
-            "fixed_permille",
-            (0, 1000),
-            "100",
-            "share of the work that does not scale with the clock, in 1/1000",
-        )
-        .calibrated(),
+        Param::fixed_permille("100"),
     ],
     build: kernbench,
 };

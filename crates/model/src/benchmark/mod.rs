@@ -77,6 +77,12 @@ impl Param {
         Self { name, kind: ParamKind::Int { min, max }, default, about, is_calibrated: false }
     }
 
+    /// The share of a model's work that does not scale with the clock, a free constant.
+    const fn fixed_permille(default: &'static str) -> Self {
+        let about = "share of the work that does not scale with the clock, in 1/1000";
+        Self::int("fixed_permille", (0, 1000), default, about).calibrated()
+    }
+
     /// One of some words.
     const fn word(
         name: &'static str,

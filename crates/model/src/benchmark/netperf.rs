@@ -21,8 +21,7 @@ const PARAMS: &[Param] = &[
     )
     .calibrated(),
     Param::int("byte_cycles_permille", (0, 1_000_000), "300", "cycles of a byte on either side in 1/1000").calibrated(),
-    Param::int("fixed_permille", (0, 1000), "100", "share of the work that does not scale with the clock, in 1/1000")
-        .calibrated(),
+    Param::fixed_permille("100"),
 ];
 
 pub(super) const NETPERF_UDP: Benchmark = Benchmark {

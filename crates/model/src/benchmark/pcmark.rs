@@ -26,13 +26,7 @@ pub(super) const PCMARK: Benchmark = Benchmark {
         Param::int("background_threads", (0, 100), "2", "threads that run in bursts"),
         Param::int("burst_cycles", (1, 1_000_000_000_000), "8000000", "mean cycles of a burst").calibrated(),
         Param::int("burst_us", (1000, 1_000_000_000), "50000", "time between bursts in us").calibrated(),
-        Param::int(
-            "fixed_permille",
-            (0, 1000),
-            "100",
-            "share of the work that does not scale with the clock, in 1/1000",
-        )
-        .calibrated(),
+        Param::fixed_permille("100"),
         Param::int("score_permille", (1, 1_000_000_000), "350000", "score of a piece a second in 1/1000").calibrated(),
     ],
     build: pcmark,

@@ -13,9 +13,7 @@ const CLIENT_CYCLES: Param =
     Param::int("client_cycles", (1, 1_000_000_000), "25000", "cycles of the client for each statement").calibrated();
 const BACKEND_CYCLES: Param =
     Param::int("backend_cycles", (1, 1_000_000_000), "110000", "cycles of the backend for each statement").calibrated();
-const FIXED: Param =
-    Param::int("fixed_permille", (0, 1000), "100", "share of the work that does not scale with the clock, in 1/1000")
-        .calibrated();
+const FIXED: Param = Param::fixed_permille("100");
 
 pub(super) const PGBENCH_RO: Benchmark = Benchmark {
     name: "pgbench-ro",

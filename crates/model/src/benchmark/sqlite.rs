@@ -26,13 +26,7 @@ pub(super) const SQLITE: Benchmark = Benchmark {
             "cycles of the journal's worker for each write of the log",
         )
         .calibrated(),
-        Param::int(
-            "fixed_permille",
-            (0, 1000),
-            "50",
-            "share of the work that does not scale with the clock, in 1/1000",
-        )
-        .calibrated(),
+        Param::fixed_permille("50"),
         Param::int("disk_us", (0, 100_000_000), "10", "time of a write to the disk in us, before its data")
             .calibrated(),
         Param::int("disk_flush_us", (0, 100_000_000), "10", "time in which the disk makes the log durable in us")

@@ -38,8 +38,7 @@ pub(super) const TBENCH: Benchmark = Benchmark {
              system call, and the next one up to its sleep, in 1/1000",
         )
         .calibrated(),
-        Param::int("fixed_permille", (0, 1000), "0", "share of the work that does not scale with the clock, in 1/1000")
-            .calibrated(),
+        Param::fixed_permille("0"),
     ],
     build: tbench,
 };
