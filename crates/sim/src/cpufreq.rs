@@ -30,7 +30,7 @@ use crate::gates::{Gates, UtilEst};
 use crate::hooks::CustomGovernor;
 use crate::hwp::Hwp;
 use crate::intel::ActiveHwp;
-use crate::task::{Class, Doing, Life, WORK_SHIFT};
+use crate::task::{Class, Doing, Life};
 use crate::{Case, CaseError};
 
 /// Who decides the frequency of a policy.
@@ -454,8 +454,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             if let Some(khz) = khz.filter(|&khz| khz != self.policies[index].cur_khz) {
                 self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
-                let here = self.here as usize;
-                self.cpus[here].overhead += self.case.machine.costs.sugov_work_ns << WORK_SHIFT;
+                self.spend(self.here, self.case.machine.costs.sugov_work_ns);
                 self.fast_switch(index as u32, khz);
             }
         }

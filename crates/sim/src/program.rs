@@ -537,7 +537,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// A wake-up by the running task: costs its CPU some time.
     fn wake_from_task(&mut self, cpu: u32, waiter: TaskIdx, sync: bool) {
-        self.cpus[cpu as usize].overhead += self.case.machine.costs.wakeup_ns << WORK_SHIFT;
+        self.spend(cpu, self.case.machine.costs.wakeup_ns);
         self.try_to_wake_up(waiter, sync);
     }
 
@@ -605,7 +605,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.entities.push(SchedEntity::default());
         self.outcome.task_ns_by_cluster.push(vec![0; self.clusters.len()]);
         self.tasks[parent as usize].live_children += 1;
-        self.cpus[cpu as usize].overhead += self.case.machine.costs.wakeup_ns << WORK_SHIFT;
+        self.spend(cpu, self.case.machine.costs.wakeup_ns);
         if spec.delay_ns > 0 {
             self.add_timer(cpu, self.now + spec.delay_ns, child);
         } else {

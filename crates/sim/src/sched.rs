@@ -65,6 +65,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         ((1024u64 << (2 * WORK_SHIFT)) / ns_a_work.max(1)).max(1)
     }
 
+    /// Gives `cpu` work of the kernel's own that takes `ns` on the biggest CPU at its reference frequency.
+    pub(crate) fn spend(&mut self, cpu: u32, ns: u64) {
+        self.cpus[cpu as usize].overhead += ns << WORK_SHIFT;
+    }
+
     /// Brings the running task's work, run time and residencies of `cpu` up to now.
     pub(crate) fn account(&mut self, cpu: u32) {
         let held = self.stream.is_held(cpu);
@@ -415,7 +420,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             } else {
                 self.set_next_task(cpu, next);
                 self.tasks[next as usize].on_cpu = true;
-                self.cpus[c].overhead += self.case.machine.costs.context_switch_ns << WORK_SHIFT;
+                self.spend(cpu, self.case.machine.costs.context_switch_ns);
                 let state = &mut self.tasks[next as usize];
                 if state.woken_ns != 0 {
                     state.wu_lat_ns += self.now - state.woken_ns.min(self.now);
@@ -580,7 +585,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let curr = self.cpus[c].curr;
         if curr != IDLE_TASK {
-            self.cpus[c].overhead += self.case.machine.costs.tick_ns << WORK_SHIFT;
+            self.spend(cpu, self.case.machine.costs.tick_ns);
             match self.tasks[curr as usize].class {
                 Class::Fair => self.task_tick_fair(cpu, curr),
                 Class::Deadline => self.update_dl_avg(cpu),
