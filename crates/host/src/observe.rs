@@ -13,35 +13,15 @@ use std::path::Path;
 
 use opplab_import::fmax::{FmaxInput, fmax};
 use opplab_import::{import, to_machine};
+use opplab_meter::turbostat::{self, Derived};
 
 use crate::counters::{CpuCounters, Hardware, IdleCounters, StatTimes, USER_TICK_NS, Watched, parse_stat};
 use crate::root::{CPU, Root};
 use crate::util::CpuUtil;
 
-/// What three counters say about an interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Derived {
-    /// Cycles a time, MHz.
-    pub avg_mhz: f64,
-    /// Share of the time that was not idle, percent.
-    pub busy_percent: f64,
-    /// Clock while not idle, MHz; 0 if it always idled.
-    pub bzy_mhz: f64,
-    /// Rate of the TSC, MHz.
-    pub tsc_mhz: f64,
-}
-
 /// turbostat's columns from the counters' differences over `interval_s`.
 pub fn derive(delta: Hardware, interval_s: f64) -> Derived {
-    let (tsc, mperf, aperf) = (delta.tsc as f64, delta.mperf as f64, delta.aperf as f64);
-    let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
-    let tsc_mhz = ratio(tsc, interval_s) / 1e6;
-    Derived {
-        avg_mhz: ratio(aperf, interval_s) / 1e6,
-        busy_percent: 100.0 * ratio(mperf, tsc),
-        bzy_mhz: ratio(aperf, mperf) * tsc_mhz,
-        tsc_mhz,
-    }
+    turbostat::derive(delta.aperf, delta.mperf, delta.tsc, interval_s, 1)
 }
 
 fn delta(now: Hardware, before: Hardware) -> Hardware {
@@ -231,7 +211,7 @@ fn sample_cpu(
     state.stat_before = Some(stat);
     let cur_mhz = state.freq.as_ref().and_then(Watched::number).map(|khz| khz as f64 / 1e3);
     let numbers = match hardware {
-        Some(d) => [Some(d.avg_mhz), Some(d.busy_percent), Some(d.bzy_mhz), Some(d.tsc_mhz)],
+        Some(d) => [Some(d.avg_mhz), Some(d.busy_pct), Some(d.bzy_mhz), Some(d.tsc_mhz)],
         None => {
             let avg = cur_mhz.zip(stat_share).map(|(mhz, share)| mhz * share);
             [avg, stat_share.map(|share| 100.0 * share), cur_mhz, None]
@@ -479,9 +459,9 @@ mod tests {
     fn derived_columns() {
         let delta = Hardware { tsc: 2_000_000_000, mperf: 500_000_000, aperf: 750_000_000 };
         let derived = derive(delta, 1.0);
-        assert_eq!(derived, Derived { avg_mhz: 750.0, busy_percent: 25.0, bzy_mhz: 3000.0, tsc_mhz: 2000.0 });
+        assert_eq!(derived, Derived { avg_mhz: 750.0, busy_pct: 25.0, bzy_mhz: 3000.0, tsc_mhz: 2000.0 });
         let idle = derive(Hardware { tsc: 1000, mperf: 0, aperf: 0 }, 1.0);
-        assert_eq!((idle.busy_percent, idle.bzy_mhz), (0.0, 0.0));
+        assert_eq!((idle.busy_pct, idle.bzy_mhz), (0.0, 0.0));
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn check(text: &str, file: &str) -> u64 {
         };
         let derived = derive(counters(avg, busy), 1.0);
         assert!((derived.avg_mhz - avg).abs() < 0.01 && (derived.tsc_mhz - tsc).abs() < 0.01, "{file}: {line}");
-        assert!((derived.busy_percent - busy).abs() < 0.001, "{file}: {line}");
+        assert!((derived.busy_pct - busy).abs() < 0.001, "{file}: {line}");
         if busy < 0.05 {
             continue;
         }

@@ -26,16 +26,14 @@ pub struct Derived {
 
 /// The formulas of turbostat(8) on differences of counters over `seconds`, for `cpus` CPUs that were added up.
 pub fn derive(aperf: u64, mperf: u64, tsc: u64, seconds: f64, cpus: usize) -> Derived {
-    let cpus = cpus.max(1) as f64;
-    if seconds <= 0.0 || tsc == 0 {
-        return Derived::default();
-    }
-    let tsc_mhz = tsc as f64 / seconds / cpus / 1e6;
-    let bzy_mhz = if mperf == 0 { 0.0 } else { tsc_mhz * aperf as f64 / mperf as f64 };
+    let (aperf, mperf, tsc) = (aperf as f64, mperf as f64, tsc as f64);
+    let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+    let cpu_seconds = seconds * cpus.max(1) as f64;
+    let tsc_mhz = ratio(tsc, cpu_seconds) / 1e6;
     Derived {
-        avg_mhz: aperf as f64 / seconds / cpus / 1e6,
-        busy_pct: 100.0 * mperf as f64 / tsc as f64,
-        bzy_mhz,
+        avg_mhz: ratio(aperf, cpu_seconds) / 1e6,
+        busy_pct: 100.0 * ratio(mperf, tsc),
+        bzy_mhz: ratio(aperf, mperf) * tsc_mhz,
         tsc_mhz,
     }
 }
