@@ -58,6 +58,7 @@ docs: dev ## Compute the tables, figures and explained runs in docs anew.
 	$(BIN)/python -m opplab.studies.approximation
 	$(BIN)/python -m opplab.studies.tours
 	$(BIN)/python -m opplab.studies.power
+	$(BIN)/python -m opplab.studies.fsync
 
 agreement: dev ## Compare with the published tables and with recorded kernels, and report the distance.
 	$(BIN)/opplab verify published --jobs $(JOBS) -o out/published --docs docs
