@@ -128,6 +128,7 @@ pub(crate) const POLICY_KEYS: &[&str] = &[
     "gates",
     "hz",
     "pelt_half_life_ms",
+    "watchdog_thresh_s",
     "sugov_cpus",
     "epp",
     "hwp_dynamic_boost",
@@ -223,6 +224,7 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         gates: merge_pairs(&table, "gates", &base.gates)?,
         hz,
         pelt_half_life_ms,
+        watchdog_thresh_s: table.int_or("watchdog_thresh_s", base.watchdog_thresh_s, 0, 60)?,
         sugov_cpus,
         epp,
         hwp_dynamic_boost: table.choice("hwp_dynamic_boost", Some(base.hwp_dynamic_boost), HWP_BOOST)?,
@@ -310,6 +312,11 @@ pub(crate) fn policy_node(policy: &Policy) -> Node {
         ("gates", pairs(&policy.gates)),
         ("hz", Some(Node::from(policy.hz))),
         ("pelt_half_life_ms", Some(Node::from(policy.pelt_half_life_ms))),
+        (
+            "watchdog_thresh_s",
+            (policy.watchdog_thresh_s != Policy::default().watchdog_thresh_s)
+                .then(|| Node::from(policy.watchdog_thresh_s)),
+        ),
         ("sugov_cpus", Some(Node::list(policy.sugov_cpus.iter().map(|&cpu| Node::from(cpu))))),
         ("epp", (!policy.epp.is_empty()).then(|| Node::str(&policy.epp))),
         (

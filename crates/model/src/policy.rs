@@ -63,6 +63,8 @@ pub struct Policy {
     pub hz: u32,
     /// PELT half-life in ms: 8, 16 or 32.
     pub pelt_half_life_ms: u32,
+    /// `kernel.watchdog_thresh` in s: each CPU has a timer of 2/5 of it for the soft lockup detector; 0: none.
+    pub watchdog_thresh_s: u32,
     /// Affinity of the sugov kthreads, one CPU list a policy CPU; empty: the kernel's own.
     pub sugov_cpus: Vec<u32>,
     /// `energy_performance_preference` under HWP: a name or 0 to 255; empty: the firmware's.
@@ -99,6 +101,7 @@ impl Default for Policy {
             gates: Vec::new(),
             hz: 250,
             pelt_half_life_ms: 32,
+            watchdog_thresh_s: 10,
             sugov_cpus: Vec::new(),
             epp: String::new(),
             hwp_dynamic_boost: HwpDynamicBoost::Auto,

@@ -18,7 +18,7 @@ use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure};
 use crate::open::open_loop;
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
-use crate::setup::{Setup, profile_of};
+use crate::setup::{Setup, profile_of, recorded_policy};
 
 /// How near the replay of a trace's own policy is to be in frequency residency, in parts of 100 000.
 pub const FREQ_LIMIT: u64 = 5_000;
@@ -264,7 +264,7 @@ impl Setup {
     /// A machine that is given, under the policy that the events show: the traced kernel's profile, `schedutil` if the frequency
     /// changes and `performance` if not.
     pub fn of_machine(machine: Machine, events: &Events) -> Self {
-        let mut policy = Policy { label: "recorded".into(), ..Policy::default() };
+        let mut policy = recorded_policy();
         let mut notes = Vec::new();
         match profile_of(&events.uname) {
             Some(kernel) => policy.kernel = kernel.into(),

@@ -53,6 +53,11 @@ pub(crate) fn profile_of(uname: &str) -> Option<&'static str> {
     profile_names().filter(|name| version(name).is_some_and(|known| known <= kernel)).max_by_key(|name| version(name))
 }
 
+/// The policy of a recorded kernel before anything is known of it. Its watchdog's wake-ups are in the recording.
+pub(crate) fn recorded_policy() -> Policy {
+    Policy { label: "recorded".into(), watchdog_thresh_s: 0, ..Policy::default() }
+}
+
 impl Setup {
     /// The machine and policy of the recording in folder `dir`, whose events are `events`.
     ///
@@ -63,7 +68,8 @@ impl Setup {
         let input = |error: String| ReplayError::Input(error);
         let facts = opplab_import::import(&snapshot).map_err(|error| input(error.to_string()))?;
         let mut machine = opplab_import::to_machine(&facts).map_err(|error| input(error.to_string()))?.machine;
-        let mut policy = Policy { label: "recorded".into(), hz: HZ_DEFAULT, ..Policy::default() };
+        let mut policy = recorded_policy();
+        policy.hz = HZ_DEFAULT;
         let mut notes = vec![format!("hz {HZ_DEFAULT} is Debian's; snapshots do not tell it")];
 
         let uname = text(dir.join("uname.txt"));

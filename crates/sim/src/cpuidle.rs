@@ -13,8 +13,6 @@ use opplab_model::event::{Event, IDLE_TASK, Sink};
 
 use crate::engine::{Engine, Interrupt, Wait};
 
-/// What is told to an idle governor when no timer is armed at all.
-const NO_TIMER_NS: i64 = i64::MAX / 2;
 /// PM QoS does not limit the exit latency.
 const LATENCY_REQ_NS: u64 = u64::MAX >> 1;
 
@@ -75,7 +73,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let next_tick = self.next_tick_ns();
         let next_timer = self.cpus[c].timers.last().map(|&(time, _, _)| time.max(now) - now);
         let delta_tick = (next_tick - now) as i64;
-        let sleep_length = next_timer.map_or(NO_TIMER_NS, |ns| ns as i64);
+        // Without any timer (no watchdog) the kernel's is the end of time (tick-sched.c:tick_nohz_next_event(), v6.12).
+        let sleep_length = next_timer.map_or(i64::MAX - now as i64, |ns| ns as i64);
         let states = &self.clusters[cl].idle_states;
         let state = &mut self.cpus[c];
         state.idle_calls += 1;

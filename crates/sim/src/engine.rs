@@ -125,7 +125,7 @@ pub(crate) struct Cpu {
     pub(crate) tick_stopped: bool,
     pub(crate) pending: Vec<Interrupt>,
     pub(crate) wake_list: Vec<TaskIdx>,
-    /// Armed timers, latest first: (time, sequence, task).
+    /// Armed timers, latest first: (time, sequence, task); that of the soft lockup detector has the idle task.
     pub(crate) timers: Vec<(u64, u64, TaskIdx)>,
     pub(crate) need_resched: bool,
     pub(crate) clamps: RqClamps,
@@ -382,6 +382,10 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 break;
             }
             self.cpus[cpu as usize].timers.pop();
+            if task == IDLE_TASK {
+                self.watchdog_timer(cpu, time);
+                continue;
+            }
             if self.tasks[task as usize].life == crate::task::Life::New {
                 self.wake_up_new_task(task);
             } else {
@@ -390,6 +394,23 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             }
         }
         self.rearm_timer(cpu);
+    }
+
+    /// kernel/watchdog.c:watchdog_timer_fn(), v6.12: arms itself again and has the stopper run, which starts the tick of
+    /// an idle CPU again.
+    fn watchdog_timer(&mut self, cpu: u32, time_ns: u64) {
+        self.add_timer(cpu, time_ns + self.watchdog_period_ns(), IDLE_TASK);
+        let costs = self.case.machine.costs;
+        if self.cpus[cpu as usize].curr == IDLE_TASK {
+            self.restart_tick(cpu);
+        } else {
+            self.spend(cpu, costs.wakeup_ns + 2 * costs.context_switch_ns);
+        }
+    }
+
+    /// kernel/watchdog.c:set_sample_period(), v6.12: a fifth of twice the threshold.
+    pub(crate) fn watchdog_period_ns(&self) -> u64 {
+        u64::from(self.case.policy.watchdog_thresh_s) * 2 * 1_000_000_000 / 5
     }
 
     /// Arms a timer of `task` on `cpu`.

@@ -307,8 +307,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             let task = self.add_task(index as u32, spec, spec.cpus.map_or(0, |set| set + 1), cpu);
             self.add_timer(cpu, self.now + spec.delay_ns, task);
         }
+        let watchdog_ns = self.watchdog_period_ns();
         for cpu in 0..self.cpus.len() as u32 {
             self.refresh_speed(cpu);
+            if watchdog_ns > 0 {
+                self.add_timer(cpu, self.now + watchdog_ns, IDLE_TASK);
+            }
             self.arm_tick(cpu);
             self.enter_idle(cpu);
         }

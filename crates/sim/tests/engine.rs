@@ -181,3 +181,20 @@ fn x86_counters_make_utilisation_invariant() {
     let (all, one) = (last("", "turbo-all-cores"), last("", "turbo-1-core"));
     assert!(none > base && base > all && all > one, "{none} {base} {all} {one}");
 }
+
+/// Goal: a CPU that nothing else wakes is woken by the soft lockup detector, ticks, and sleeps deep again.
+#[test]
+fn the_watchdog_wakes_idle_cpus() {
+    let run_with = |watchdog_thresh_s: u32| {
+        let policy = Policy { watchdog_thresh_s, ..policy(EnergyModelSource::Registered) };
+        checked(&juno(0, 50, policy, 9))
+    };
+    let (watched, unwatched) = (run_with(10), run_with(0));
+    for (cpu, states) in watched.idle_ns_by_state.iter().enumerate() {
+        let outside_ns = |outcome: &Outcome| outcome.idle_ns_by_state[cpu].last().copied().unwrap_or(0);
+        // 1.2 ms of the deep state's exit, and as much of its cluster's, at 4 s and at 8 s.
+        let exits_ns = outside_ns(&watched) - outside_ns(&unwatched);
+        assert!((2_400_000..=9_600_000).contains(&exits_ns), "cpu {cpu}: {exits_ns} ns");
+        assert!(states[1] + states[2] > 8_900_000_000, "cpu {cpu}: {states:?}");
+    }
+}
