@@ -17,7 +17,7 @@ MACHINE = click.option(
     "--machine",
     default="auto",
     show_default=True,
-    help="What it ran on: a built-in name, a .toml file, or 'auto': the snapshot beside the trace.",
+    help="What it ran on: a built-in name, a .toml file, or 'auto': the snapshot beside or with the trace.",
 )
 
 
@@ -112,7 +112,7 @@ def command(
     mode: str,
     as_json: bool,
 ) -> None:
-    """Replay TRACE (a file, or a recording's folder) under another policy and compare.
+    """Replay TRACE (a file, a recording's folder or archive) under another policy and compare.
 
     The columns: `recorded` is the trace, `replayed` its own policy again (the self-check: `error` is the error bar),
     `changed` the wanted policy (`change` is against `replayed`).

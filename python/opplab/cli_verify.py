@@ -85,8 +85,8 @@ def _simulated(folder: Path) -> list[dict[str, Any]]:
 def traces(paths: tuple[Path, ...], output_format: str) -> None:
     """Recompute what recorded kernels decided, from the inputs that were recorded, and compare.
 
-    PATHS are recordings (folders with a trace.dat) or folders of recordings; of several paths, one that is neither is
-    passed over with a note.
+    PATHS are recordings (folders with a trace.dat, archives of `opplab host record`) or folders of recordings; of
+    several paths, one that is neither is passed over with a note.
     One line a recording and kind: how many results are exact, of how many, the share in percent, and why the others
     are not.
     The kinds `sim_*` compare a run of the recording's own workload file on its machine with the recording: 1 of 1 if
@@ -103,7 +103,7 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
                 raise
             click.echo(f"passed over: {error}", err=True)
     if not folders:
-        raise InputError("none of the paths is a recording (a folder with a trace.dat)")
+        raise InputError("none of the paths is a recording (a folder with a trace.dat, or an archive)")
     rows: list[dict[str, object]] = []
     failed = False
     for folder in folders:

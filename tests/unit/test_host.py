@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import polars as pl
@@ -100,3 +101,17 @@ def test_recordings_say_why(tmp_path: Path) -> None:
     done = opplab("host", "show", "--root", snapshot)
     assert done.returncode == 0, done.stderr
     assert "no aperfmperf flag" in done.stdout
+
+
+@pytest.mark.skipif(not (SHARED / "traces").is_dir(), reason="no recordings at ../shared/traces")
+def test_one_archive_is_replayed_like_its_folder(tmp_path: Path) -> None:
+    folder = SHARED / "traces/x86-612-rome3-any1-performance-periodic3"
+    archive = tmp_path / f"{folder.name}.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+        for name in ("trace.dat", *(file.name for file in folder.glob("*.txt"))):
+            tar.add(folder / name, name)
+    for words in (["replay"], ["trace", "info"], ["verify", "traces"]):
+        done, packed = opplab(*words, folder if words[0] != "trace" else folder / "trace.dat"), opplab(*words, archive)
+        assert (packed.returncode, packed.stderr) == (0, "")
+        same = [line for line in done.stdout.splitlines() if " sim_" not in line]
+        assert packed.stdout.splitlines() == same

@@ -34,5 +34,6 @@ pub use error::{ImportError, Place};
 pub use facts::{Facts, SourceKind};
 pub use machine::{Imported, to_machine};
 pub use msr::{TurboForm, turbo_form};
+pub use snapshot::import as import_snapshot;
 pub use source::{SourceError, import, import_bytes, source_tree};
 pub use tree::{Entry, SysTree};

@@ -33,8 +33,12 @@ pub(crate) fn read(file: &str, text: &str, prefix: &str, tree: &mut SysTree) -> 
     Ok(())
 }
 
-/// Imports a snapshot; `debugfs` and `cpuinfo` are texts that were taken with it, with their files' names.
-pub(crate) fn import(
+/// Imports the snapshot `text` of a machine called `name`; `debugfs` and `cpuinfo_text` are texts that were taken with it,
+/// with their files' names.
+///
+/// # Errors
+/// What is wrong and where.
+pub fn import(
     name: &str,
     file: &str,
     text: &str,

@@ -12,7 +12,7 @@ use crate::ReplayError;
 use crate::events::{Ev, Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure, shares_per_100k};
 use crate::recover::{Recording, recover};
-use crate::setup::Setup;
+use crate::setup::{Setup, recording_files};
 
 /// How near a policy's frequency residency is to be, in parts of 100 000.
 pub const FREQ_LIMIT: u64 = 5_000;
@@ -103,8 +103,9 @@ struct Prepared {
 
 fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
     let Some((file, text)) = workload_file(dir) else { return Ok(None) };
-    let events = Events::read(&dir.join("trace.dat"))?;
-    let setup = Setup::of_recording(dir, &events)?;
+    let mut files = recording_files(dir)?;
+    let events = Events::of(&mut files.trace, &dir.join("trace.dat"))?;
+    let setup = Setup::of_recording(&files, &events)?;
     let mut workload = compiled(&file, &text, &setup)?;
 
     // The recorded threads of the workload, in the order of their birth.

@@ -298,8 +298,18 @@ impl Events {
     /// # Errors
     /// [`ReplayError::Trace`] if it cannot be read, or holds no `sched_switch`.
     pub fn read(path: &Path) -> Result<Self, ReplayError> {
+        let trace = TraceFile::open(path);
+        let mut trace =
+            trace.map_err(|error| ReplayError::Trace { path: path.to_owned(), reason: error.to_string() })?;
+        Self::of(&mut trace, path)
+    }
+
+    /// The events of an open trace, called `path` in messages.
+    ///
+    /// # Errors
+    /// As [`Events::read`].
+    pub fn of(file: &mut TraceFile, path: &Path) -> Result<Self, ReplayError> {
         let fail = |reason: String| ReplayError::Trace { path: path.to_owned(), reason };
-        let mut file = TraceFile::open(path).map_err(|error| fail(error.to_string()))?;
         let options = ReadOptions { common_fields: true, ..ReadOptions::default() };
         let mut builder = Builder::default();
         let mut sink = |event: &Event<'_>| {

@@ -18,7 +18,7 @@ use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure};
 use crate::open::open_loop;
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
-use crate::setup::{Setup, profile_of, recorded_policy};
+use crate::setup::{SYSFS, Setup, profile_of, recorded_policy, recording_files};
 
 /// How near the replay of a trace's own policy is to be in frequency residency, in parts of 100 000.
 pub const FREQ_LIMIT: u64 = 5_000;
@@ -125,26 +125,22 @@ impl Comparison {
 }
 
 impl Replay {
-    /// Reads the trace at `path`: a recording's folder, a trace in one, or a trace of any format. `machine` is what it ran on; `None`
-    /// takes it from the snapshot beside the trace.
+    /// Reads the trace at `path`: a recording's folder or archive, a trace in a folder, or a trace of any format. `machine` is
+    /// what it ran on; `None` takes it from the snapshot beside the trace.
     ///
     /// # Errors
     /// [`ReplayError`] if the trace cannot be read, no machine is known, or it has fewer CPUs than the trace.
     pub fn read(path: &Path, machine: Option<Machine>) -> Result<Self, ReplayError> {
-        let inside = path.join("trace.dat");
-        let (trace, folder) = match path.is_dir() && inside.is_file() {
-            true => (inside.as_path(), Some(path)),
-            false => (path, path.parent()),
-        };
-        let events = Events::read(trace)?;
-        let snapshot = folder.filter(|folder| folder.join("sysfs_before.txt").is_file());
-        let setup = match (machine, snapshot) {
-            (Some(machine), _) => Setup::of_machine(machine, &events),
-            (None, Some(folder)) => Setup::of_recording(folder, &events)?,
-            (None, None) => {
+        let mut files = recording_files(path)?;
+        let at = files.path().to_owned();
+        let events = Events::of(&mut files.trace, &at)?;
+        let setup = match machine {
+            Some(machine) => Setup::of_machine(machine, &events),
+            None if files.text(SYSFS).is_some() => Setup::of_recording(&files, &events)?,
+            None => {
                 let shown = path.display();
                 return Err(ReplayError::Input(format!(
-                    "{shown}: no snapshot (sysfs_before.txt) lies beside the trace; name the machine with --machine"
+                    "{shown}: no snapshot ({SYSFS}) lies beside the trace; name the machine with --machine"
                 )));
             }
         };

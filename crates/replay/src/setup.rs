@@ -1,13 +1,14 @@
 //! The machine and the policy of a recording: what its snapshots tell, what its events show, and what it costs.
 //!
-//! A recording is a folder with `trace.dat` and snapshots of sysfs and debugfs (see [`Setup::of_recording`]). What an
+//! A recording is a folder or an archive with `trace.dat` and snapshots of sysfs and debugfs (see [`Setup::of_recording`]). What an
 //! emulator does differently from hardware is a property of the machine that comes out (`shared_stream`, costs), not of the comparison.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use opplab_kernel::profile::profile_names;
 use opplab_model::machine::{IdleState, InvarianceSource, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_trace::RecordingFiles;
 
 use crate::events::{Events, What};
 use crate::{ReplayError, costs};
@@ -31,16 +32,20 @@ pub struct Setup {
     pub notes: Vec<String>,
 }
 
-fn lines(path: &Path) -> Vec<(String, String)> {
-    let text = std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+/// The name of the snapshot of sysfs beside a trace.
+pub(crate) const SYSFS: &str = "sysfs_before.txt";
+
+/// Opens a recording.
+pub(crate) fn recording_files(path: &Path) -> Result<RecordingFiles, ReplayError> {
+    let files = RecordingFiles::open(path);
+    files.map_err(|error| ReplayError::Trace { path: path.to_owned(), reason: error.to_string() })
+}
+
+fn lines(text: &str) -> Vec<(String, String)> {
     text.lines()
         .filter_map(|line| line.split_once(": "))
         .map(|(key, value)| (key.to_owned(), value.trim_end_matches('|').trim().to_owned()))
         .collect()
-}
-
-fn text(path: PathBuf) -> String {
-    std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 /// The newest profile that is not newer than the kernel that `uname` names.
@@ -59,25 +64,33 @@ pub(crate) fn recorded_policy() -> Policy {
 }
 
 impl Setup {
-    /// The machine and policy of the recording in folder `dir`, whose events are `events`.
+    /// The machine and policy of a recording, whose events are `events`.
     ///
     /// # Errors
     /// [`ReplayError::Input`] if there is no snapshot of sysfs or it makes no machine.
-    pub fn of_recording(dir: &Path, events: &Events) -> Result<Self, ReplayError> {
-        let snapshot = dir.join("sysfs_before.txt");
+    pub fn of_recording(files: &RecordingFiles, events: &Events) -> Result<Self, ReplayError> {
+        let text = |name: &str| files.text(name).unwrap_or_default();
         let input = |error: String| ReplayError::Input(error);
-        let facts = opplab_import::import(&snapshot).map_err(|error| input(error.to_string()))?;
+        let (snapshot, debugfs) = (text(SYSFS), text("debugfs_before.txt"));
+        let beside = |name: &str| Some((files.place(name), files.text(name)?));
+        let (debug, cpuinfo) = (beside("debugfs_before.txt"), beside("cpuinfo.txt"));
+        fn of(pair: &Option<(String, String)>) -> Option<(&str, &str)> {
+            pair.as_ref().map(|(file, text)| (file.as_str(), text.as_str()))
+        }
+        let place = files.place(SYSFS);
+        let facts = opplab_import::import_snapshot(&files.name(), &place, &snapshot, of(&debug), of(&cpuinfo));
+        let facts = facts.map_err(|error| input(error.to_string()))?;
         let mut machine = opplab_import::to_machine(&facts).map_err(|error| input(error.to_string()))?.machine;
         let mut policy = recorded_policy();
         policy.hz = HZ_DEFAULT;
         let mut notes = vec![format!("hz {HZ_DEFAULT} is Debian's; snapshots do not tell it")];
 
-        let uname = text(dir.join("uname.txt"));
+        let uname = text("uname.txt");
         if let Some(name) = profile_of(if uname.is_empty() { &events.uname } else { &uname }) {
             policy.kernel = name.to_owned();
         }
         // How the emulator executes.
-        let emulator = text(dir.join("qemu_cmdline.txt"));
+        let emulator = text("qemu_cmdline.txt");
         machine.shared_stream =
             emulator.contains("-accel tcg") && (emulator.contains("-icount") || emulator.contains("thread=single"));
 
@@ -92,7 +105,7 @@ impl Setup {
             policy.tunables.push(("rate_limit_us".into(), rate_limit_us.to_string()));
         }
         let snapshot = lines(&snapshot);
-        let debugfs = lines(&dir.join("debugfs_before.txt"));
+        let debugfs = lines(&debugfs);
         for (path, value) in &snapshot {
             let tunable = path.strip_prefix("/sys/devices/system/cpu/cpufreq/").and_then(|rest| {
                 let (first, name) = rest.rsplit_once('/')?;
@@ -117,8 +130,8 @@ impl Setup {
         policy.eas = energy_aware.is_none_or(|(_, value)| value != "0");
 
         // Frequency switches: who makes them.
-        let has_kthreads = events.tasks.iter().any(|task| task.name.starts_with("sugov:"))
-            || text(dir.join("threads.txt")).contains("sugov:");
+        let has_kthreads =
+            events.tasks.iter().any(|task| task.name.starts_with("sugov:")) || text("threads.txt").contains("sugov:");
         let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
         if policy.governor == "schedutil" && (has_kthreads || changes) {
             machine.cpufreq.fast_switch = !has_kthreads;
@@ -127,7 +140,7 @@ impl Setup {
             // The emulated register is written at once.
             machine.cpufreq.switch_ns = 0;
         }
-        kthread_affinity(&text(dir.join("threads.txt")), &mut machine, &mut policy);
+        kthread_affinity(&text("threads.txt"), &mut machine, &mut policy);
 
         // Frequency invariance: x86 without APERF and MPERF has none.
         if facts.processor.is_some() && !facts.flags.iter().any(|flag| flag == "aperfmperf") {

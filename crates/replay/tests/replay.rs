@@ -148,6 +148,21 @@ fn recordings_are_read_and_replayed() {
         let found = replay.compare(None, mode).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(found.freq_distance, [0, 0], "{mode:?}");
     }
+    // One archive of the same files is the same recording.
+    let name = "x86-612-rome3-any1-performance-periodic3";
+    let archive = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.tar"));
+    let files = ["trace.dat", "sysfs_before.txt", "debugfs_before.txt", "uname.txt", "cpuinfo.txt", "threads.txt"];
+    let mut tar = tar::Builder::new(Vec::new());
+    for file in files.iter().chain(&["qemu_cmdline.txt"]) {
+        tar.append_path_with_name(recording.join(file), file).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+    std::fs::write(&archive, tar.into_inner().expect("memory")).expect("writable");
+    let packed = Replay::read(&archive, None).unwrap_or_else(|error| panic!("{error}"));
+    assert!(packed.events == replay.events, "the same events");
+    let (one, other) = (&packed.setup, &replay.setup);
+    assert_eq!((&one.policy, &one.start_khz, &one.notes), (&other.policy, &other.start_khz, &other.notes));
+    assert_eq!((&one.machine.clusters, &one.machine.costs), (&other.machine.clusters, &other.machine.costs));
+    assert_eq!((&one.machine.name, one.machine.shared_stream), (&other.machine.name, true));
     let agreement = opplab_replay::agree::agree(&recording).unwrap_or_else(|error| panic!("{error}"));
     assert!(agreement.expect("it has a workload file").is_near());
 }

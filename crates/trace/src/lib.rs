@@ -24,6 +24,7 @@ mod input;
 mod pages;
 mod perfetto;
 mod reader;
+mod recording;
 pub mod render;
 mod ring;
 mod schedbt;
@@ -43,6 +44,7 @@ pub use error::{Error, Result, nearest_name};
 pub use event::{Event, FieldDef, Kind, RawList, Schema, Sink, Value};
 pub use input::Data;
 pub use reader::{Meta, Outcome, ReadOptions, Reader};
+pub use recording::RecordingFiles;
 pub use ring::Missed;
 pub use text::markers;
 

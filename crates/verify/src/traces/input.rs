@@ -10,7 +10,7 @@ use std::path::Path;
 use opplab_kernel::cpufreq::freq_table::FreqTable;
 use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, cpu_bw_dl};
 use opplab_kernel::energy_model::{EmForm, EmPerfDomain, EmPerfState};
-use opplab_trace::{Event, ReadOptions, TraceFile, Value};
+use opplab_trace::{Event, ReadOptions, RecordingFiles, Value};
 
 use crate::VerifyError;
 
@@ -177,10 +177,11 @@ impl Events {
         self.records.iter().map(|record| Ev { events: self, record })
     }
 
-    /// Reads `trace.dat`.
-    fn read(path: &Path) -> Result<Self, VerifyError> {
-        let fail = |error: opplab_trace::Error| VerifyError::Read { path: path.to_owned(), reason: error.to_string() };
-        let mut file = TraceFile::open(path).map_err(fail)?;
+    /// Reads the trace.
+    fn read(files: &mut RecordingFiles) -> Result<Self, VerifyError> {
+        let path = files.path().to_owned();
+        let fail = |error: opplab_trace::Error| VerifyError::Read { path: path.clone(), reason: error.to_string() };
+        let file = &mut files.trace;
         let options =
             ReadOptions { missing_ok: true, ..ReadOptions::only(&KINDS.iter().map(|k| k.0).collect::<Vec<_>>()) };
         let reader = file.reader(&options).map_err(fail)?;
@@ -224,7 +225,7 @@ impl Events {
         };
         let outcome = file.stream(&options, &mut sink).map_err(fail)?;
         if let Some(problem) = outcome.problems.first() {
-            return Err(VerifyError::Read { path: path.to_owned(), reason: problem.to_string() });
+            return Err(VerifyError::Read { path: path.clone(), reason: problem.to_string() });
         }
         let mut last: BTreeMap<usize, usize> = BTreeMap::new();
         for at in 0..events.records.len() {
@@ -299,9 +300,11 @@ fn cpu_list(text: &str) -> Vec<usize> {
     cpus
 }
 
+/// The snapshot of sysfs beside a trace.
+pub(crate) const SYSFS: &str = "sysfs_before.txt";
+
 /// The lines `path: content|` of a snapshot.
-fn snapshot(path: &Path) -> BTreeMap<String, String> {
-    let text = std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+fn snapshot(text: &str) -> BTreeMap<String, String> {
     text.lines()
         .filter_map(|line| line.split_once(": "))
         .map(|(key, value)| (key.to_owned(), value.trim_end_matches('|').trim().to_owned()))
@@ -309,22 +312,22 @@ fn snapshot(path: &Path) -> BTreeMap<String, String> {
 }
 
 /// What the kernel's log says last about energy-aware placement (topology.c:sched_energy_set()).
-fn energy_aware(dir: &Path) -> bool {
-    let log = |name: &str| std::fs::read(dir.join(name)).map(|log| String::from_utf8_lossy(&log).into_owned());
-    let Ok(log) = log("dmesg1.txt").or_else(|_| log("dmesg0.txt")) else { return false };
+fn energy_aware(files: &RecordingFiles) -> bool {
+    let Some(log) = files.text("dmesg1.txt").or_else(|| files.text("dmesg0.txt")) else { return false };
     log.lines().rfind(|line| line.contains("ing EAS")).is_some_and(|line| line.contains("starting EAS"))
 }
 
 impl Machine {
-    fn read(dir: &Path) -> Self {
-        let sysfs = snapshot(&dir.join("sysfs_before.txt"));
-        let debugfs = snapshot(&dir.join("debugfs_before.txt"));
-        let uname = std::fs::read_to_string(dir.join("uname.txt")).unwrap_or_default();
+    fn read(files: &RecordingFiles) -> Self {
+        let text = |name: &str| files.text(name).unwrap_or_default();
+        let sysfs = snapshot(&text(SYSFS));
+        let debugfs = snapshot(&text("debugfs_before.txt"));
+        let uname = text("uname.txt");
         let release = uname.split_whitespace().nth(2).unwrap_or_default().to_owned();
         let mut machine = Self {
             release,
             freq_ref: uname.contains("aarch64"),
-            energy_aware: energy_aware(dir),
+            energy_aware: energy_aware(files),
             imbalance_pct: 117,
             hz: 250,
             ..Self::default()
@@ -398,7 +401,7 @@ impl Machine {
                 },
             );
         }
-        let cmdline = std::fs::read_to_string(dir.join("cmdline.txt")).unwrap_or_default();
+        let cmdline = text("cmdline.txt");
         let cppc = machine.policies.iter().any(|policy| policy.driver.contains("cppc"));
         machine.counter_scale = cppc && !cmdline.contains("fie_disabled=1");
         let server =
@@ -431,9 +434,9 @@ impl Machine {
     }
 }
 
-/// A recording's folder.
+/// A recording: a folder, or an archive.
 pub struct Recording {
-    /// The folder's name.
+    /// Its name.
     pub name: String,
     /// The machine.
     pub machine: Machine,
@@ -442,32 +445,19 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads the folder `dir`.
+    /// Reads the folder or archive `path`.
     ///
     /// # Errors
     /// [`VerifyError::Read`] if there is no readable `trace.dat` or no snapshot of the machine.
-    pub fn read(dir: &Path) -> Result<Self, VerifyError> {
-        let name =
-            dir.file_name().map_or_else(|| dir.display().to_string(), |name| name.to_string_lossy().into_owned());
-        let machine = Machine::read(dir);
+    pub fn read(path: &Path) -> Result<Self, VerifyError> {
+        let files = RecordingFiles::open(path);
+        let mut files =
+            files.map_err(|error| VerifyError::Read { path: path.to_owned(), reason: error.to_string() })?;
+        let machine = Machine::read(&files);
         if machine.n_cpus == 0 {
             let reason = "no CPU found: sysfs_before.txt is missing or has no topology".to_owned();
-            return Err(VerifyError::Read { path: dir.join("sysfs_before.txt"), reason });
+            return Err(VerifyError::Read { path: files.place(SYSFS).into(), reason });
         }
-        Ok(Self { name, machine, events: Events::read(&dir.join("trace.dat"))? })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_lists_of_sysfs() {
-        let check = |text: &str, expected: &[usize]| assert_eq!(cpu_list(text), expected, "{text}");
-        check("0,3-5", &[0, 3, 4, 5]);
-        check("0 1", &[0, 1]);
-        check("", &[]);
-        check("x-y", &[]);
+        Ok(Self { name: files.name(), machine, events: Events::read(&mut files)? })
     }
 }

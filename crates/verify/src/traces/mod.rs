@@ -23,11 +23,12 @@ pub use report::{BIT_EXACT, KindCount, RecordingReport};
 
 use crate::VerifyError;
 use input::Recording;
+use opplab_trace::{ReadOptions, RecordingFiles};
 
 /// How near a rebuilt `util_avg` is to be, in units of 1024.
 pub const SIGNAL_LIMIT: u64 = 8;
 
-/// Recomputes every decision of the recording in folder `dir`.
+/// Recomputes every decision of the recording at `dir`, a folder or an archive.
 ///
 /// # Errors
 /// [`VerifyError`] if the folder has no readable trace or no snapshot of the machine.
@@ -73,16 +74,23 @@ pub fn frequency_decisions(dir: &Path) -> Result<(input::Machine, Vec<RecordedFr
     Ok((recording.machine, seen))
 }
 
-/// The folders at `path` that hold a recording: itself, or those in it, by name.
+/// The recordings at `path`: itself, if it is one's folder or an archive, or the folders in it that hold one, by name.
 ///
 /// # Errors
 /// [`VerifyError::Read`] if `path` cannot be listed or holds no recording.
 pub fn find_recordings(path: &Path) -> Result<Vec<std::path::PathBuf>, VerifyError> {
     let is_recording = |dir: &Path| dir.join("trace.dat").is_file();
-    if is_recording(path) {
+    let fail = |reason: String| VerifyError::Read { path: path.to_owned(), reason };
+    let is_trace = || {
+        let Ok(files) = RecordingFiles::open(path) else { return false };
+        files.text(input::SYSFS).is_some() && files.trace.reader(&ReadOptions::default()).is_ok()
+    };
+    if is_recording(path) || path.is_file() && is_trace() {
         return Ok(vec![path.to_owned()]);
     }
-    let fail = |reason: String| VerifyError::Read { path: path.to_owned(), reason };
+    if path.is_file() {
+        return Err(fail(format!("no recording: no trace, or no {} in it or beside it", input::SYSFS)));
+    }
     let mut found = Vec::new();
     for entry in std::fs::read_dir(path).map_err(|error| fail(error.to_string()))? {
         let dir = entry.map_err(|error| fail(error.to_string()))?.path();

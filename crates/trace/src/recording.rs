@@ -1,0 +1,134 @@
+//! A trace and the texts that were saved with it: in a folder, or in the one archive that `opplab host record` writes.
+//!
+//! What the texts mean is not known here.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Result;
+use crate::{TraceFile, pages, tracedat};
+
+/// The trace's name in a recording's folder and in its archive.
+const TRACE: &str = "trace.dat";
+
+/// A trace with the files beside it.
+pub struct RecordingFiles {
+    /// The trace.
+    pub trace: TraceFile,
+    /// The trace's file, or the archive.
+    path: PathBuf,
+    /// What stands before the names in an archive, such as `run/`; `None` if it is none.
+    prefix: Option<String>,
+}
+
+impl RecordingFiles {
+    /// Opens a folder with a `trace.dat`, an archive (`.tar`, packed or not) with one, or a trace of any format; the
+    /// texts of the latter are those in its folder.
+    ///
+    /// # Errors
+    /// As [`TraceFile::open`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let inside = path.join(TRACE);
+        let path = if inside.is_file() { inside } else { path.to_owned() };
+        let trace = TraceFile::open(&path)?;
+        let prefix = Self::files_of(&trace).and_then(|files| {
+            let (name, _) = files.into_iter().find(|(_, content)| tracedat::sniff(content))?;
+            Some(name[..name.rfind('/').map_or(0, |slash| slash + 1)].to_owned())
+        });
+        Ok(Self { trace, path, prefix })
+    }
+
+    /// The trace's file; of an archive the archive.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the recording is called: as the archive without its endings, else as the trace's folder.
+    pub fn name(&self) -> String {
+        let last = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if self.prefix.is_some() {
+            let name = last(&self.path);
+            return name.split_once('.').map_or(name.clone(), |(stem, _)| stem.to_owned());
+        }
+        std::path::absolute(&self.path).ok().and_then(|path| path.parent().map(last)).unwrap_or_default()
+    }
+
+    /// Where the text `name` is, or would be, for messages: `run/uname.txt` or `run.tar.zst:uname.txt`.
+    pub fn place(&self, name: &str) -> String {
+        match &self.prefix {
+            Some(prefix) => format!("{}:{prefix}{name}", self.path.display()),
+            None => self.path.with_file_name(name).display().to_string(),
+        }
+    }
+
+    /// The text `name` beside the trace; what is not UTF-8 in it is replaced. `None` if there is none.
+    pub fn text(&self, name: &str) -> Option<String> {
+        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let Some(prefix) = &self.prefix else {
+            return std::fs::read(self.path.with_file_name(name)).ok().map(|bytes| lossy(&bytes));
+        };
+        let wanted = format!("{prefix}{name}");
+        let (_, content) = Self::files_of(&self.trace)?.into_iter().find(|(known, _)| *known == wanted)?;
+        Some(lossy(content))
+    }
+
+    fn files_of(trace: &TraceFile) -> Option<Vec<(String, &[u8])>> {
+        pages::sniff_tar(&trace.data).then(|| pages::tar_files(&trace.data))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::write::{TraceBuilder, trace_dat};
+    use crate::{Kind, ReadOptions, Value};
+
+    /// One header of a tar and its content.
+    fn member(name: &str, content: &[u8]) -> Vec<u8> {
+        let mut block = vec![0u8; 512];
+        block[..name.len()].copy_from_slice(name.as_bytes());
+        block[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+        block[156] = b'0';
+        block[257..265].copy_from_slice(b"ustar  \0");
+        block.extend_from_slice(content);
+        block.resize(block.len().next_multiple_of(512), 0);
+        block
+    }
+
+    /// Goal: the same texts whether the trace is in a folder, in an archive, or in an archive of a folder.
+    #[test]
+    fn texts_lie_beside_the_trace() {
+        let mut builder = TraceBuilder::new(1);
+        let event = builder.event("power", "cpu_idle", &[("state", Kind::Int { signed: false, hex: false })]);
+        builder.push(event, 7, 0, 0, &[Value::U64(1)]);
+        let mut dat = Vec::new();
+        trace_dat(&builder.finish(), &mut dat).expect("memory");
+        let folder = std::env::temp_dir().join(format!("opplab-recording-{}", std::process::id())).join("run");
+        fs::create_dir_all(&folder).expect("writable");
+        fs::write(folder.join("trace.dat"), &dat).expect("writable");
+        fs::write(folder.join("uname.txt"), "Linux\n").expect("writable");
+        let parts = |prefix: &str| {
+            let name = |name: &str| format!("{prefix}{name}");
+            [member(&name("trace.dat"), &dat), member(&name("uname.txt"), b"Linux\n"), vec![0; 1024]].concat()
+        };
+        let packed = folder.with_file_name("one.tar.zst");
+        fs::write(&packed, zstd::bulk::compress(&parts(""), 1).expect("memory")).expect("writable");
+        let plain = folder.with_file_name("two.tar");
+        fs::write(&plain, parts("./run/")).expect("writable");
+        for (path, name, place) in [
+            (folder.clone(), "run", "run/uname.txt"),
+            (folder.join("trace.dat"), "run", "run/uname.txt"),
+            (packed, "one", "one.tar.zst:uname.txt"),
+            (plain, "two", "two.tar:./run/uname.txt"),
+        ] {
+            let files = RecordingFiles::open(&path).expect("is a recording");
+            assert_eq!(files.name(), name);
+            assert!(files.place("uname.txt").ends_with(place), "{}", files.place("uname.txt"));
+            assert_eq!((files.text("uname.txt").as_deref(), files.text("other.txt")), (Some("Linux\n"), None));
+            let trace = files.trace.read(&ReadOptions::default()).expect("readable");
+            assert_eq!(trace.tables.len(), 1, "{name}");
+        }
+        fs::remove_dir_all(folder.parent().expect("has one")).expect("ours");
+    }
+}
