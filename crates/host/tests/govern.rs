@@ -13,7 +13,17 @@ const AGENT: &str = env!("CARGO_BIN_EXE_opplab-agent");
 /// Longer than any loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn host(name: &str) -> PathBuf {
+/// What both kinds of host have in common.
+const POLICY: [(&str, &str); 6] = [
+    ("cpuinfo_min_freq", "1500000"),
+    ("cpuinfo_max_freq", "2250000"),
+    ("scaling_min_freq", "1500000"),
+    ("scaling_max_freq", "2250000"),
+    ("scaling_cur_freq", "1500000"),
+    ("scaling_setspeed", "<unsupported>"),
+];
+
+fn host_of(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&root);
     let put = |path: String, text: &str| {
@@ -24,24 +34,54 @@ fn host(name: &str) -> PathBuf {
     put("sys/devices/system/cpu/online".into(), "0-1");
     put("proc/stat".into(), "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 100 0 0 50 0 0 0 0 0 0\ncpu1 0 0 0 100 0 0 0 0 0 0");
     for policy in 0..2 {
-        for (file, text) in [
-            ("affected_cpus", policy.to_string().as_str()),
-            ("cpuinfo_min_freq", "1500000"),
-            ("cpuinfo_max_freq", "2250000"),
-            ("scaling_min_freq", "1500000"),
-            ("scaling_max_freq", "2250000"),
-            ("scaling_cur_freq", "1500000"),
-            ("scaling_setspeed", "<unsupported>"),
+        let own = policy.to_string();
+        for (file, text) in POLICY.iter().chain(files).chain(&[("affected_cpus", own.as_str())]) {
+            put(format!("sys/devices/system/cpu/cpufreq/policy{policy}/{file}"), text);
+        }
+    }
+    root
+}
+
+/// A host with acpi-cpufreq.
+fn host(name: &str) -> PathBuf {
+    host_of(
+        name,
+        &[
             ("scaling_governor", "schedutil"),
             ("scaling_driver", "acpi-cpufreq"),
             ("scaling_available_governors", "userspace schedutil"),
             ("scaling_available_frequencies", "2250000 2000000 1500000"),
             ("cpuinfo_transition_latency", "10000"),
-        ] {
-            put(format!("sys/devices/system/cpu/cpufreq/policy{policy}/{file}"), text);
-        }
-    }
-    root
+        ],
+    )
+}
+
+/// A host with intel_pstate in active mode under HWP: no table, no governor `userspace`, preferences.
+fn hwp_host(name: &str) -> PathBuf {
+    host_of(
+        name,
+        &[
+            ("scaling_governor", "powersave"),
+            ("scaling_driver", "intel_pstate"),
+            ("scaling_available_governors", "performance powersave"),
+            ("energy_performance_available_preferences", "default performance balance_performance balance_power power"),
+            ("energy_performance_preference", "balance_performance"),
+            ("base_frequency", "2000000"),
+            ("cpuinfo_transition_latency", "0"),
+        ],
+    )
+}
+
+/// Every file of the policies, with its content; a setting is written without a line end, as `echo -n` would.
+fn files_of(root: &Path) -> Vec<(PathBuf, String)> {
+    let mut files: Vec<(PathBuf, String)> = (0..2)
+        .flat_map(|policy| fs::read_dir(root.join(format!("sys/devices/system/cpu/cpufreq/policy{policy}"))))
+        .flatten()
+        .map(|entry| entry.expect("readable").path())
+        .map(|path| (path.clone(), fs::read_to_string(path).expect("text").trim().to_owned()))
+        .collect();
+    files.sort();
+    files
 }
 
 fn setting(root: &Path, policy: u32, name: &str) -> String {
@@ -106,6 +146,58 @@ fn killed_processes_leave_no_trace() {
         let status = child.wait().expect("ends");
         assert!(!status.success());
         wait_for("restoring", || is_as_before(&root));
+    }
+}
+
+/// Goal: EPP comes back, too, and nothing else is touched. Method: a host under HWP, whose every file is compared.
+#[test]
+fn the_preference_comes_back_whoever_is_killed() {
+    let state = |root: &Path| root.join("run/opplab-govern.json");
+    for (round, who) in ["worker", "supervisor", "both", "stopped"].into_iter().enumerate() {
+        let root = hwp_host(&format!("epp{round}"));
+        let before = files_of(&root);
+        let (mut child, worker) = start(&root, &["--epp", "power"]);
+        wait_for("the governor", || {
+            (0..2).all(|policy| setting(&root, policy, "energy_performance_preference") == "power")
+                && setting(&root, 1, "scaling_min_freq") == setting(&root, 1, "scaling_max_freq")
+        });
+        let supervisor = child.id().to_string();
+        match who {
+            "worker" => kill(&worker),
+            "supervisor" => kill(&supervisor),
+            "stopped" => signal("TERM", &supervisor),
+            _ => {
+                signal("STOP", &worker);
+                kill(&supervisor);
+                kill(&worker);
+            }
+        }
+        child.wait().expect("ends");
+        if who == "both" {
+            assert!(state(&root).exists());
+            let out = Command::new(AGENT).args(["govern", "--restore", "--root"]).arg(&root).output().expect("starts");
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        }
+        wait_for("restoring", || !state(&root).exists());
+        assert_eq!(files_of(&root), before, "{who}");
+    }
+}
+
+#[test]
+fn a_preference_that_the_host_lacks_changes_nothing() {
+    let (hwp, none) = (hwp_host("epp-wrong"), host("epp-none"));
+    for (root, epp, code, part) in [
+        (&hwp, "balance_preformance", 2, "did you mean `balance_performance`?"),
+        (&hwp, "300", 2, "0 to 255"),
+        (&none, "power", 3, "no energy_performance_preference"),
+    ] {
+        let before = files_of(root);
+        let words = ["govern", "--governor", "performance", "--epp", epp, "--root"];
+        let out = Command::new(AGENT).args(words).arg(root).output().expect("starts");
+        let err = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(code), "{err}");
+        assert!(err.contains(part), "{err}");
+        assert_eq!(files_of(root), before);
     }
 }
 

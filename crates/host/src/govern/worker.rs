@@ -15,6 +15,7 @@ use super::decide::{Governor, Input, Setup, decision_json};
 use super::sense::{Senses, Source};
 use super::state::Saved;
 use super::{Options, Via};
+use crate::cli::nearest;
 use crate::clock::{self, Stop};
 use crate::error::HostError;
 use crate::root::{CPU, Root};
@@ -113,6 +114,9 @@ fn open_policy(root: &Root, options: &Options, id: u32, source: Source, online: 
         None if governors.split_whitespace().any(|name| name == "userspace") => Via::Setspeed,
         None => Via::Limits,
     };
+    if let Some(epp) = &options.epp {
+        check_epp(root, &folder, epp)?;
+    }
     let table_khz: Vec<u32> = root
         .text(&format!("{folder}/scaling_available_frequencies"))
         .unwrap_or_default()
@@ -152,6 +156,30 @@ fn open_policy(root: &Root, options: &Options, id: u32, source: Source, online: 
     };
     let governor = Governor::new(&setup).map_err(HostError::Usage)?;
     Ok(Policy { setup, governor, via, folder })
+}
+
+/// The largest preference that the hardware has; larger numbers do not fit its register.
+const EPP_MAX: u64 = 255;
+
+/// Checks the wanted preference against what the policy offers.
+fn check_epp(root: &Root, folder: &str, epp: &str) -> Result<(), HostError> {
+    let file = format!("{folder}/energy_performance_preference");
+    if root.text(&file).is_err() {
+        return Err(HostError::Lacking(format!("--epp: {folder} has no energy_performance_preference")));
+    }
+    if let Ok(number) = epp.parse::<u64>() {
+        if number > EPP_MAX {
+            return Err(HostError::Usage(format!("--epp: `{epp}` is not 0 to {EPP_MAX}")));
+        }
+        return Ok(());
+    }
+    let offered = root.text(&format!("{folder}/energy_performance_available_preferences")).unwrap_or_default();
+    let names: Vec<&str> = offered.split_whitespace().collect();
+    if names.is_empty() || names.contains(&epp) {
+        return Ok(());
+    }
+    let near = nearest(epp, names.iter().copied());
+    Err(HostError::Usage(format!("--epp: `{epp}` is none of {}{near}", names.join(", "))))
 }
 
 /// Raises its flag when the other end of standard input closes: the supervisor is gone.
