@@ -11,6 +11,7 @@ pub mod cppc;
 pub mod cpufreq;
 pub mod cpuidle;
 pub mod eas;
+pub mod eas_groups;
 pub mod energy_model;
 pub mod freq_invariance;
 pub mod pelt;

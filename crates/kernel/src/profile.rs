@@ -245,6 +245,10 @@ gates! {
         Latency1000Max2ms = "latency-x1000-2ms" since (6, 9), "a thousand transition latencies, at most 2 ms", "commit e13aa799c2a6";
         Latency1_5 = "latency-x1.5" since (6, 12), "one and a half transition latencies", "commit 37c6dccd6837, notes 5";
     }
+    rate_limits: RateLimits, "schedutil's tunables of its rate limit." {
+        One = "one" since (4, 17), "rate_limit_us", "notes 5";
+        UpAndDown = "up-and-down" since NEVER, "up_rate_limit_us and down_rate_limit_us", "Android's kernel/common, android-4.14, cpufreq_schedutil.c";
+    }
     sugov_affinity: SugovAffinity, "Whether user space may move schedutil's threads." {
         Bound = "bound" since (4, 17), "no: bound to the policy's CPUs", "notes 5";
         Free = "free" since (6, 13), "yes, where any CPU may change the frequency", "text 004, notes 5";
@@ -253,6 +257,11 @@ gates! {
     eas: Eas, "Energy-aware task placement." {
         Absent = "absent" since (4, 17), "does not exist", "commit 732cd75b8c92";
         Present = "present" since (5, 0), "find_energy_efficient_cpu()", "commit 732cd75b8c92";
+        Groups = "groups" since NEVER, "energies of scheduling groups, all CPUs compared", "Android's kernel/msm, android-msm-coral-4.14, fair.c";
+    }
+    overutilized: Overutilized, "Where it is noted that energy must not decide." {
+        RootDomain = "root-domain" since (4, 17), "for all CPUs together", "commit 2802bf3cd936";
+        EachDomain = "each-domain" since NEVER, "in each scheduling domain, from 95 % of a CPU on", "Android's kernel/msm, android-msm-coral-4.14, fair.c";
     }
     feec_margin: FeecMargin, "What another CPU must save for a task to leave its previous one." {
         SixPercentPrev = "6-percent-of-prev" since (4, 17), "a sixteenth of the energy with the task on its previous CPU", "commit eb92692b2544 (what it replaced)";
@@ -283,6 +292,10 @@ gates! {
         SisProp = "sis-prop" since (4, 17), "average idle time against the cost of scanning", "notes 10, from memory";
         SisUtil = "sis-util" since (5, 19), "the utilisation of the cache domain", "commit 70fb5ccf2ebb";
     }
+    idle_sibling: IdleSibling, "Whether a wake-up without energy looks for an idle CPU." {
+        Search = "search" since (4, 17), "select_idle_sibling()", "notes 10";
+        Stay = "stay" since NEVER, "no: its search by idle state finds none", "Android's kernel/msm, android-msm-coral-4.14, fair.c:select_idle_sibling_cstate_aware()";
+    }
     // intel_pstate.
     hwp_dynamic_boost: HwpDynamicBoost, "Whether intel_pstate raises HWP's lower limit after I/O." {
         Absent = "absent" since (4, 17), "does not exist", "commit e0efd5be63e8, text 001";
@@ -297,6 +310,7 @@ gates! {
 
 /// The profiles that policies may name, oldest first.
 pub const PROFILES: &[(&str, Version)] = &[
+    ("4.14-android", (4, 14)),
     ("4.17", (4, 17)),
     ("5.0", (5, 0)),
     ("5.9", (5, 9)),
@@ -332,7 +346,20 @@ impl KernelProfile {
     /// The profile called `name` (a leading `v` is allowed), one of [`PROFILES`].
     pub fn named(name: &str) -> Option<Self> {
         let bare = name.strip_prefix('v').unwrap_or(name);
-        PROFILES.iter().find(|(known, _)| *known == bare).map(|&(_, version)| Self::at(version))
+        let &(known, version) = PROFILES.iter().find(|(known, _)| *known == bare)?;
+        let profile = Self::at(version);
+        Some(if known.ends_with("-android") { profile.with_android_eas() } else { profile })
+    }
+
+    /// Android's patches before mainline had energy-aware scheduling.
+    fn with_android_eas(self) -> Self {
+        Self {
+            eas: Eas::Groups,
+            overutilized: Overutilized::EachDomain,
+            idle_sibling: IdleSibling::Stay,
+            rate_limits: RateLimits::UpAndDown,
+            ..self
+        }
     }
 
     /// `arch_scale_freq_invariant()`: whether utilisation is relative to f_max on such a machine.

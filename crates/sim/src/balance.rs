@@ -139,7 +139,7 @@ impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
         self.engine.eas.is_some()
     }
     fn notices_overutilized(&self) -> bool {
-        !self.engine.case.policy.no_overutilized
+        !self.engine.case.policy.no_overutilized && !self.engine.gates.sd_overutilized
     }
     fn llc_size(&self, cpu: usize) -> Option<u32> {
         Some(self.engine.topology.llc_size[self.engine.topology.llc_of[cpu] as usize])
@@ -238,13 +238,16 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
             return Pulled { ld_moved: 0, continue_balancing: false };
         };
         self.clock_ns += PASS_COST_NS + PASS_COST_NS_A_CPU * u64::from(view.span_weight);
+        let each_domain = self.engine.gates.sd_overutilized && self.engine.eas.is_some();
+        let sd_balances = each_domain && self.engine.sd_balances(self.cpu, level, idle);
         let balancer = &mut self.engine.balancer;
         let mut sgc = std::mem::take(&mut balancer.sgc);
         let mut scratch = std::mem::take(&mut balancer.scratch);
         let active = std::mem::take(&mut balancer.active);
         let tunables = balancer.tunables;
         let was_overutilized = self.engine.overutilized;
-        let mut rd = RootDomain { overloaded: balancer.rd_overloaded, overutilized: was_overutilized };
+        let overutilized = if each_domain { sd_balances } else { was_overutilized };
+        let mut rd = RootDomain { overloaded: balancer.rd_overloaded, overutilized };
         let interval = msecs_to_jiffies(domain.pass.balance_interval as u32, balancer.hz);
         let jiffies = Jiffies {
             now: self.engine.jiffies(),
@@ -273,7 +276,7 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
             self.record_pass(level, view.span_weight, idle, src, &pass);
         }
         // A task that arrived in this pass may have set the state again.
-        if was_overutilized || !self.engine.overutilized {
+        if !each_domain && (was_overutilized || !self.engine.overutilized) {
             self.engine.set_overutilized(rd.overutilized);
         }
         self.engine.run_pushes();

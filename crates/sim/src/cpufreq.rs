@@ -17,7 +17,7 @@ use opplab_kernel::freq_invariance::{
     AmdPerfCaps, FreqMax, FreqMaxFacts, TurboLevel, acpi_max_boost_khz, is_zen4, scale_freq_tick,
 };
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::profile::{AcpiCpuinfoMax, Platform};
+use opplab_kernel::profile::{AcpiCpuinfoMax, Platform, RateLimits};
 use opplab_kernel::sched::placement::Clamps;
 use opplab_kernel::unit::{SCHED_CAPACITY_SCALE, tick_nsec};
 use opplab_model::decision::Decision;
@@ -189,6 +189,11 @@ pub(crate) fn governor_of(
                 tick_ns: tick_nsec(policy.hz.into()),
                 gates: gates.sugov,
             });
+            if gates.profile.rate_limits == RateLimits::UpAndDown {
+                let limit_us =
+                    |name: &str| -> Result<u32, CaseError> { Ok(tunable(policy, name)?.unwrap_or(rate_limit_us)) };
+                sugov.set_up_down_rate_limit_us(limit_us("up_rate_limit_us")?, limit_us("down_rate_limit_us")?);
+            }
             // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
             sugov.set_limits(limits, min_khz);
             Ok(Governor::Schedutil(Some(Box::new(sugov))))

@@ -4,6 +4,7 @@ use opplab_kernel::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classe
 use opplab_kernel::eas::{
     EasCpu, EasExplanation, EasFacts, EasTask, cpu_overutilized, cpu_util, find_energy_efficient_cpu,
 };
+use opplab_kernel::eas_groups::ClusterEnergy;
 use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState, em_create_perf_table};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cpumask::CpuSet;
@@ -15,6 +16,7 @@ use opplab_model::policy::{EnergyModelSource, Policy};
 
 use crate::CaseError;
 use crate::cpufreq::{cfs_util_est, rq_facts};
+use crate::eas_groups::group_energies;
 use crate::engine::{Cpu, Engine};
 use crate::gates::{Gates, UtilEst};
 use crate::topology::Topology;
@@ -23,6 +25,8 @@ use crate::topology::Topology;
 pub(crate) struct EasState {
     /// In the kernel's order: the domain of the highest first CPU comes first (topology.c:build_perf_domains()).
     pub(crate) domains: Vec<EmPerfDomain>,
+    /// The energy data of scheduling groups, where the kernel compares those.
+    pub(crate) groups: Option<Vec<ClusterEnergy>>,
 }
 
 impl EasState {
@@ -86,7 +90,8 @@ impl EasState {
             reverse_costs(&mut domains);
         }
         domains.sort_by_key(|domain| std::cmp::Reverse(domain.cpus.first().copied()));
-        Ok(Some(Self { domains }))
+        let groups = gates.eas_groups.then(|| group_energies(machine, &domains, policy.energy_model));
+        Ok(Some(Self { domains, groups }))
     }
 }
 
@@ -102,7 +107,7 @@ fn reverse_costs(domains: &mut [EmPerfDomain]) {
 }
 
 /// What find_energy_efficient_cpu() wants to know.
-struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     cpus: &'a [Cpu],
     uclamp_used: bool,
     gates: &'a Gates,
@@ -136,26 +141,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The cheapest CPU for a waking task; `None`: place it as without energy. With records on, its candidates and
     /// energies are told and `rule` is the reason.
     pub(crate) fn find_energy_efficient_cpu(&mut self, task: TaskIdx, prev: u32, rule: &mut u8) -> Option<u32> {
-        let state = &self.tasks[task as usize];
-        let clamps = self.task_clamps(task).unwrap_or(Clamps::NONE);
-        let eas_task = EasTask {
-            prev_cpu: prev as usize,
-            util_avg: state.sa.util_avg,
-            runnable_avg: state.sa.runnable_avg,
-            util_est: match self.gates.util_est {
-                UtilEst::Single => state.sa.util_est,
-                UtilEst::Pair(form) => state.util_est.task_util_est_masked(form),
-            },
-            uclamp_min: clamps.min,
-            uclamp_max: clamps.max,
-            queued: false,
-        };
-        let facts = Facts {
-            cpus: &self.cpus,
-            uclamp_used: self.uclamp_used,
-            gates: &self.gates,
-            allowed: self.masks[state.allowed as usize].as_set(),
-        };
+        let eas_task = self.eas_task(task, prev);
+        let facts = self.eas_facts(self.tasks[task as usize].allowed);
         let (domains, gates) = (&self.eas.as_ref()?.domains, self.gates.eas?);
         if !S::DECISIONS {
             let cpu = find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, gates, &mut ());
@@ -193,6 +180,34 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.record(record);
         }
         cpu.map(|cpu| cpu as u32)
+    }
+
+    /// A waking task as energy-aware placement sees it.
+    pub(crate) fn eas_task(&self, task: TaskIdx, prev: u32) -> EasTask {
+        let state = &self.tasks[task as usize];
+        let clamps = self.task_clamps(task).unwrap_or(Clamps::NONE);
+        EasTask {
+            prev_cpu: prev as usize,
+            util_avg: state.sa.util_avg,
+            runnable_avg: state.sa.runnable_avg,
+            util_est: match self.gates.util_est {
+                UtilEst::Single => state.sa.util_est,
+                UtilEst::Pair(form) => state.util_est.task_util_est_masked(form),
+            },
+            uclamp_min: clamps.min,
+            uclamp_max: clamps.max,
+            queued: false,
+        }
+    }
+
+    /// The facts of a placement of a task that may use the CPUs of mask `allowed`.
+    pub(crate) fn eas_facts(&self, allowed: u32) -> Facts<'_> {
+        Facts {
+            cpus: &self.cpus,
+            uclamp_used: self.uclamp_used,
+            gates: &self.gates,
+            allowed: self.masks[allowed as usize].as_set(),
+        }
     }
 
     /// fair.c:cpu_overutilized().

@@ -201,6 +201,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) max_freq_ratio: Vec<u64>,
     pub(crate) stream: crate::stream::Stream,
     pub(crate) overutilized: bool,
+    /// Overutilised scheduling domains (first CPU, number of CPUs), where the kernel notes it of each.
+    pub(crate) sd_overutilized: Vec<(usize, u32)>,
     /// uclamp_is_used().
     pub(crate) uclamp_used: bool,
     pub(crate) overutilized_since_ns: u64,

@@ -4,7 +4,8 @@ use opplab_kernel::cpufreq::schedutil::SugovGates;
 use opplab_kernel::eas::{EasForm, EasGates};
 use opplab_kernel::energy_model::EmForm;
 use opplab_kernel::profile::{
-    self, Eas, FairClass, FeecMargin, Invariance, KernelProfile, Platform, RunnableBoost, SelectIdleScan,
+    self, Eas, FairClass, FeecMargin, IdleSibling, Invariance, KernelProfile, Overutilized, Platform, RunnableBoost,
+    SelectIdleScan,
 };
 use opplab_kernel::util_est::UtilEstForm;
 use opplab_model::machine::{InvarianceSource, Machine};
@@ -33,6 +34,12 @@ pub(crate) struct Gates {
     pub(crate) sugov: SugovGates,
     /// Which find_energy_efficient_cpu(), if the kernel has one.
     pub(crate) eas: Option<EasGates>,
+    /// Energies are those of scheduling groups (Android before v5.0).
+    pub(crate) eas_groups: bool,
+    /// Each scheduling domain has its overutilised flag (Android before v5.0).
+    pub(crate) sd_overutilized: bool,
+    /// A wake-up without energy looks for an idle CPU.
+    pub(crate) idle_sibling: bool,
     /// How energies are computed.
     pub(crate) em: EmForm,
     /// Wake-ups look at a number of CPUs that follows utilisation (SIS_UTIL, v5.19).
@@ -75,7 +82,7 @@ impl Gates {
             "scaled-contribution" => (true, true),
             other => return Err(CaseError(format!("unknown invariance {other:?}"))),
         };
-        let eas = (profile.eas == Eas::Present).then(|| {
+        let eas = (profile.eas != Eas::Absent).then(|| {
             let boost = profile.runnable_boost == RunnableBoost::On;
             let form = match profile.feec_margin {
                 FeecMargin::None if profile.version >= (6, 8) => EasForm::V6_8,
@@ -91,6 +98,9 @@ impl Gates {
             util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),
             sugov: profile.sugov_gates(),
             eas,
+            eas_groups: profile.eas == Eas::Groups,
+            sd_overutilized: profile.overutilized == Overutilized::EachDomain,
+            idle_sibling: profile.idle_sibling == IdleSibling::Search,
             em: profile.em_form(),
             sis_util: profile.select_idle_scan == SelectIdleScan::SisUtil,
             newidle_random: profile.version >= (6, 12),

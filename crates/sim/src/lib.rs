@@ -13,6 +13,7 @@ mod cpufreq;
 mod cpuidle;
 pub mod decisions;
 mod eas;
+mod eas_groups;
 mod energy;
 mod engine;
 mod fair;

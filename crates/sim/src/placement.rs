@@ -222,7 +222,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.tasks[waker as usize].flips.record_wakee(task, jiffies, hz);
         }
         self.sync_entity_load_avg(task, prev);
-        if self.eas.is_some()
+        if self.gates.eas_groups {
+            if self.eas.is_some()
+                && let Some(chosen) = self.place_by_groups(task, prev)
+            {
+                return chosen;
+            }
+        } else if self.eas.is_some()
             && !self.overutilized
             && let Some(cpu) = self.find_energy_efficient_cpu(task, prev, &mut note.eas_rule)
         {
@@ -242,6 +248,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             && self.wake_affine_to_here(task, here, prev, (sync, imbalance_pct), note)
         {
             target = here;
+        }
+        if !self.gates.idle_sibling {
+            note.target = target;
+            return (target, PlacementRule::Target);
         }
         let query = SiblingQuery {
             prev: prev as usize,
@@ -347,7 +357,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:sched_balance_find_dst_cpu() for a new task or for an exec on `this_cpu`.
-    fn find_idlest(&self, task: TaskIdx, this_cpu: u32, sd_flag: u32) -> u32 {
+    pub(crate) fn find_idlest(&self, task: TaskIdx, this_cpu: u32, sd_flag: u32) -> u32 {
         let state = &self.tasks[task as usize];
         let allowed = self.masks[state.allowed as usize].as_set();
         let is_current = sd_flag == SD_BALANCE_EXEC;
@@ -375,7 +385,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// fair.c:check_update_overutilized_status(): sets the state of the root domain, never clears it.
     pub(crate) fn check_update_overutilized(&mut self, cpu: u32) {
-        if self.eas.is_some() && !self.overutilized && self.cpu_overutilized(cpu) {
+        if self.gates.sd_overutilized && self.eas.is_some() {
+            self.check_update_sd_overutilized(cpu);
+        } else if self.eas.is_some() && !self.overutilized && self.cpu_overutilized(cpu) {
             self.set_overutilized(true);
         }
     }

@@ -273,6 +273,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             max_freq_ratio,
             stream: Stream::new(machine.shared_stream),
             overutilized: false,
+            sd_overutilized: Vec::new(),
             uclamp_used: asks_for_clamps(&case.workload),
             overutilized_since_ns: BOOT_NS,
             eas,

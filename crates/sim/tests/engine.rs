@@ -33,7 +33,7 @@ fn energy(outcome: &Outcome) -> u128 {
 
 #[test]
 fn periodic_tasks_keep_the_invariants_on_every_kernel() {
-    for kernel in ["4.17", "5.0", "5.9", "5.18", "6.1", "6.6", "6.12", "6.13"] {
+    for kernel in ["4.14-android", "4.17", "5.0", "5.9", "5.18", "6.1", "6.6", "6.12", "6.13"] {
         for governor in opplab_sim::GOVERNORS {
             let policy =
                 Policy { kernel: kernel.into(), governor: governor.into(), ..policy(EnergyModelSource::Registered) };
@@ -197,4 +197,21 @@ fn the_watchdog_wakes_idle_cpus() {
         assert!((2_400_000..=9_600_000).contains(&exits_ns), "cpu {cpu}: {exits_ns} ns");
         assert!(states[1] + states[2] > 8_900_000_000, "cpu {cpu}: {states:?}");
     }
+}
+
+/// Goal: where each domain has its overutilised flag, a full little cluster stays full and the big CPUs take the rest; with
+/// one flag for all a full little CPU ends energy-aware placement everywhere.
+#[test]
+fn full_little_cpus_do_not_end_energy_awareness_of_each_domain() {
+    let little_ns = |kernel: &str| {
+        let policy = Policy { kernel: kernel.into(), ..policy(EnergyModelSource::Registered) };
+        let mut case = juno(24, 60, policy, 3);
+        for (cpu, place) in case.machine.cpus.iter_mut().enumerate() {
+            place.llc = u32::from((1..=2).contains(&cpu));
+        }
+        let outcome = checked(&case);
+        outcome.task_ns_by_cluster.iter().map(|clusters| clusters[0]).sum::<u64>()
+    };
+    let (android, mainline) = (little_ns("4.14-android"), little_ns("5.0"));
+    assert!(android > mainline * 11 / 10, "{android} {mainline}");
 }

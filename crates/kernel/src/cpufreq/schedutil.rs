@@ -556,6 +556,8 @@ pub struct SugovPolicy {
     fast_switch: bool,
     need_update_limits: bool,
     freq_update_delay_ns: i64,
+    /// Android's least times between a change and one upward, one downward.
+    up_down_delay_ns: Option<(i64, i64)>,
     tick_ns: u64,
     cpus: Vec<SugovCpu>,
     next_freq_khz: u32,
@@ -588,6 +590,7 @@ impl SugovPolicy {
             fast_switch: config.fast_switch,
             need_update_limits: config.need_update_limits,
             freq_update_delay_ns: 0,
+            up_down_delay_ns: None,
             tick_ns: config.tick_ns,
             cpus: vec![SugovCpu::default(); config.n_cpus],
             next_freq_khz: 0,
@@ -604,6 +607,14 @@ impl SugovPolicy {
     /// The tunable `rate_limit_us` (cpufreq_schedutil.c:rate_limit_us_store(), v6.12).
     pub fn set_rate_limit_us(&mut self, rate_limit_us: u32) {
         self.freq_update_delay_ns = rate_limit_us as i64 * NSEC_PER_USEC as i64;
+    }
+
+    /// The tunables `up_rate_limit_us` and `down_rate_limit_us` in place of `rate_limit_us`
+    /// (cpufreq_schedutil.c:sugov_up_down_rate_limit(), android-4.14): updates are looked at after the shorter one.
+    pub fn set_up_down_rate_limit_us(&mut self, up_us: u32, down_us: u32) {
+        self.set_rate_limit_us(up_us.min(down_us));
+        let ns = |us: u32| us as i64 * NSEC_PER_USEC as i64;
+        self.up_down_delay_ns = Some((ns(up_us), ns(down_us)));
     }
 
     /// The tunable of this sysfs name.
@@ -994,6 +1005,13 @@ impl SugovPolicy {
             }
         } else if self.next_freq_khz == next_khz {
             return false;
+        } else if let Some((up_ns, down_ns)) = self.up_down_delay_ns {
+            let delta_ns = time.wrapping_sub(self.last_freq_update_time) as i64;
+            if delta_ns < if next_khz > self.next_freq_khz { up_ns } else { down_ns } {
+                // The cache must not hide that the frequency stayed.
+                self.cached_raw_freq_khz = 0;
+                return false;
+            }
         }
         self.next_freq_khz = next_khz;
         self.last_freq_update_time = time;
@@ -1071,6 +1089,23 @@ mod tests {
         use SugovOutcome::{Held, RateLimited, Requested};
         assert_eq!(outcomes, [Requested, RateLimited, Held, Requested]);
         assert_eq!(seen[0].util, 1000);
+    }
+
+    /// Goal: with limits of their own the frequency rises after 0.5 ms and falls after 20 ms.
+    #[test]
+    fn up_and_down_rate_limits() {
+        let mut governor = SugovPolicy::new(config(1, SugovGates::V4_17));
+        governor.set_up_down_rate_limit_us(500, 20_000);
+        let mut check = |time_us: u64, util, idle_calls, changes: bool| {
+            let facts = [busy(util, idle_calls)];
+            let request = governor.update(time_us * 1000, 0, 0, &policy(true), facts.as_slice());
+            assert_eq!(request.is_some(), changes, "{time_us} us");
+        };
+        check(1_000_000, 600, 1, true);
+        check(1_000_400, 800, 2, false);
+        check(1_000_600, 800, 3, true);
+        check(1_019_000, 300, 4, false);
+        check(1_021_000, 300, 5, true);
     }
 
     #[test]
