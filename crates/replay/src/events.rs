@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use opplab_model::event::{self, IDLE_TASK, Sink, TaskIdx};
+use opplab_trace::signals::clock::sched_clock_offset_ns;
 use opplab_trace::{Event, ReadOptions, Schema, TraceFile};
 
 use crate::ReplayError;
@@ -30,16 +31,50 @@ pub enum Left {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the kernel's event of the same name; fields are named as there")]
 pub enum What {
-    Switch { prev: TaskIdx, left: Left, next: TaskIdx },
-    Waking { task: TaskIdx },
-    Wakeup { task: TaskIdx, cpu: u32 },
-    WakeupNew { task: TaskIdx, cpu: u32 },
-    Migrate { task: TaskIdx, orig_cpu: u32, dest_cpu: u32 },
-    Fork { child: TaskIdx },
-    Exit { task: TaskIdx },
-    Frequency { cpu: u32, freq_khz: u32 },
-    Idle { cpu: u32, entered: bool },
-    Activation { task: TaskIdx, slack_ns: i64 },
+    Switch {
+        prev: TaskIdx,
+        left: Left,
+        next: TaskIdx,
+    },
+    Waking {
+        task: TaskIdx,
+    },
+    Wakeup {
+        task: TaskIdx,
+        cpu: u32,
+    },
+    WakeupNew {
+        task: TaskIdx,
+        cpu: u32,
+    },
+    Migrate {
+        task: TaskIdx,
+        orig_cpu: u32,
+        dest_cpu: u32,
+    },
+    Fork {
+        child: TaskIdx,
+    },
+    Exit {
+        task: TaskIdx,
+    },
+    Frequency {
+        cpu: u32,
+        freq_khz: u32,
+    },
+    Idle {
+        cpu: u32,
+        entered: bool,
+    },
+    Activation {
+        task: TaskIdx,
+        slack_ns: i64,
+    },
+    /// The scheduler tells the governor of `cpu`, where the trace has a probe on that.
+    UpdateUtil {
+        cpu: u32,
+        flags: u32,
+    },
     Other,
 }
 
@@ -93,6 +128,8 @@ pub struct Events {
     pub nr_cpus: usize,
     /// Time of the first event, as the trace shows it, ns.
     pub first_ns: u64,
+    /// The scheduler's clock at the first event, ns; `None` if the trace has another clock.
+    pub sched_clock_ns: Option<u64>,
     /// Time from the first to the last event, ns.
     pub duration_ns: u64,
     /// `uname -a` of the traced machine; empty if the trace does not tell.
@@ -119,6 +156,7 @@ enum Name {
     Exit,
     Frequency,
     Idle,
+    UpdateUtil,
     Other,
 }
 
@@ -147,6 +185,10 @@ impl Role {
             "sched_process_exit" => (Name::Exit, &["pid"]),
             "cpu_frequency" => (Name::Frequency, &["cpu_id", "state"]),
             "cpu_idle" => (Name::Idle, &["cpu_id", "state"]),
+            // A probe on a governor's update_util_data hook: its arguments under the kernel's names.
+            _ if ["hook", "time", "flags"].iter().all(|field| schema.field_index(field).is_some()) => {
+                (Name::UpdateUtil, &["hook", "flags"])
+            }
             _ => (Name::Other, &[]),
         };
         let mut places = [None; 7];
@@ -185,6 +227,8 @@ struct Builder {
     events: Events,
     by_pid: BTreeMap<i32, TaskIdx>,
     roles: Vec<Option<Role>>,
+    /// By address of a CPU's governor hook: its number here, and how often each CPU called it.
+    hooks: BTreeMap<i64, (u32, BTreeMap<u32, u64>)>,
 }
 
 impl Builder {
@@ -278,6 +322,12 @@ impl Builder {
             Name::Exit => What::Exit { task: self.task(int(0)?, None, None) },
             Name::Frequency => What::Frequency { cpu: cpu(0)?, freq_khz: int(1)? as u32 },
             Name::Idle => What::Idle { cpu: cpu(0)?, entered: (0..IDLE_EXIT).contains(&int(1)?) },
+            Name::UpdateUtil => {
+                let number = self.hooks.len() as u32;
+                let (number, callers) = self.hooks.entry(int(0)?).or_insert((number, BTreeMap::new()));
+                *callers.entry(event.cpu & 0xffff).or_default() += 1;
+                What::UpdateUtil { cpu: *number, flags: int(1)? as u32 }
+            }
             Name::Other => {
                 if let Some((cpu, cur)) = role.current_khz
                     && let (Some(cpu), Some(khz)) = (event.int(cpu), event.int(cur))
@@ -289,6 +339,22 @@ impl Builder {
                 What::Other
             }
         })
+    }
+}
+
+impl Builder {
+    /// A hook is known by its address only: it is that of the CPU that calls it most, as reports of other CPUs are rare.
+    fn name_hooks(&mut self) {
+        let most = |callers: &BTreeMap<u32, u64>| {
+            callers.iter().max_by_key(|&(cpu, n)| (*n, u32::MAX - cpu)).map(|(cpu, _)| *cpu)
+        };
+        let cpus: BTreeMap<u32, u32> =
+            self.hooks.values().filter_map(|(number, callers)| Some((*number, most(callers)?))).collect();
+        for ev in &mut self.events.list {
+            if let What::UpdateUtil { cpu, .. } = &mut ev.what {
+                *cpu = cpus.get(cpu).copied().unwrap_or(ev.cpu);
+            }
+        }
     }
 }
 
@@ -317,10 +383,15 @@ impl Events {
             ControlFlow::Continue(())
         };
         let outcome = file.stream(&options, &mut sink).map_err(|error| fail(error.to_string()))?;
+        builder.name_hooks();
         let mut events = builder.events;
         events.gaps = outcome.missed.len() as u64 + outcome.problems.len() as u64;
         if let Ok(reader) = file.reader(&options) {
-            events.uname = reader.meta().uname.clone();
+            let meta = reader.meta();
+            events.uname = meta.uname.clone();
+            if meta.clock == "local" {
+                events.sched_clock_ns = events.first_ns.checked_add_signed(meta.time_offset_ns.wrapping_neg());
+            }
             for task in events.tasks.iter_mut().filter(|task| task.name.is_empty()) {
                 if let Some(name) = reader.tasks().get(&task.pid) {
                     task.name = String::from_utf8_lossy(name).into_owned();
@@ -331,6 +402,12 @@ impl Events {
             return Err(fail("it holds no sched_switch, so nobody is seen to run".into()));
         }
         Ok(events)
+    }
+
+    /// Takes note of what the kernel's log says, which tells what the scheduler's clock is ahead of the trace clock.
+    pub fn read_logs(&mut self, logs: impl Iterator<Item = String>) {
+        let offset_ns = sched_clock_offset_ns(logs);
+        self.sched_clock_ns = self.sched_clock_ns.and_then(|clock| clock.checked_add_signed(offset_ns));
     }
 
     /// The name of a task; `<idle>` for the idle task.

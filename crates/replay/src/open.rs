@@ -1,8 +1,9 @@
 //! Open-loop replay: everything happens when it happened, only the frequency is another.
 //!
-//! The governor of crate `kernel` gets, at each scheduling event and tick of its CPUs, the utilisation that crate `trace` rebuilds from
-//! the recorded events; its requests replace the recorded frequencies. What a lower frequency would have delayed is not
-//! delayed: that is the closed loop's question.
+//! The governor of crate `kernel` is told of a CPU whenever the recorded kernel's was ([`crate::calls`]) and reads the utilisation that
+//! crate `trace` rebuilds from the recorded events; its requests replace the recorded frequencies. A request that goes through
+//! a kthread takes the time that the recorded kthread took. What a lower frequency would have delayed is not delayed: that
+//! is the closed loop's question.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, default_sampling_rate_us,
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables};
 use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
+    BW_SHIFT, CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
 };
 use opplab_kernel::pelt::HalfLife32;
 use opplab_kernel::profile::{KernelProfile, Platform};
@@ -20,9 +21,11 @@ use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::machine::{InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 use opplab_trace::signals::pelt::{CpuFacts as PeltCpu, PeltReplay, Sample};
+use opplab_trace::signals::ticks::{EARLY_NS, Ticks};
 
 use crate::ReplayError;
-use crate::events::{Ev, Events, Left, What};
+use crate::calls::{Decay, Kthread, Kworkers, find_ticks};
+use crate::events::{Context, Ev, Events, Left, What};
 use crate::measure::granted;
 
 /// A no-op taker of samples: the governor asks when it needs one.
@@ -41,43 +44,86 @@ struct FreqPolicy {
     table: Option<FreqTable>,
     limits: FreqLimits,
     cur_khz: u32,
+    kthread: Kthread,
+    /// When the request that is under way is in force.
+    due_ns: Option<u64>,
+    /// Its governor, if that samples, has times to compare with.
+    sampled: bool,
 }
 
 struct CpuState {
     current: TaskIdx,
     capacity: u64,
+    /// A fair task was queued: from then on the fair server has its bandwidth.
+    served: bool,
     idle_calls: u64,
+    /// It entered an idle state since it ran a task last, at this time.
+    entered_ns: Option<u64>,
+    /// While it idles, a tick came or was stopped.
+    no_tick: bool,
     idle_ns: u64,
-    idle_since_ns: u64,
-    /// The load-tracking period (1024 us) of the last update that the governor heard of.
-    period: u64,
+    /// It idles, outside of interrupts.
+    idle_since_ns: Option<u64>,
 }
+
+/// The state of a task in its last switch (include/linux/sched.h).
+const EXIT_DEAD: u64 = 0x10;
+/// Since when fair tasks have a deadline server (kernel/sched/fair.c: fair_server, v6.12).
+const FAIR_SERVER_SINCE: (u16, u16) = (6, 12);
+/// Since when a CPU that goes idle without a cpuidle governor keeps its tick at first (in v6.12's stable series).
+const KEEPS_TICK_SINCE: (u16, u16) = (6, 12);
+/// Its bandwidth, 50 ms in a second, with the fractional bits of deadline bandwidths.
+const FAIR_SERVER_BW: u64 = (50 << BW_SHIFT) / 1000;
 
 struct View<'a> {
     signals: &'a Signals,
     cpus: &'a [CpuState],
     members: &'a [u32],
-    now_ns: u64,
+    fair_server: bool,
 }
 
 impl SugovFacts for View<'_> {
     fn cpu(&self, index: usize) -> CpuFacts {
         let cpu = self.members[index];
         let state = &self.cpus[cpu as usize];
-        let sample = self.signals.peek_cpu(cpu, self.now_ns).unwrap_or_default();
-        let util_cfs = sample.util_avg.max(sample.util_est.into());
+        let util = self.signals.cpu_util(cpu);
+        let util_cfs = util.util_avg.max(util.util_est.into());
+        let rq = RqFacts {
+            capacity: state.capacity,
+            util_rt: util.util_rt,
+            util_dl: util.util_dl,
+            rt_runnable: util.rt_runnable,
+            dl_running_bw: self.dl_running_bw(index),
+            ..RqFacts::default()
+        };
         CpuFacts {
-            rq: RqFacts { capacity: state.capacity, ..RqFacts::default() },
+            rq,
             util_cfs: util_cfs.min(state.capacity),
-            util_cfs_boost: util_cfs.max(sample.runnable_avg).min(state.capacity),
+            util_cfs_boost: util_cfs.max(util.runnable_avg).min(state.capacity),
             idle_calls: state.idle_calls,
         }
     }
 
-    fn dl_running_bw(&self, _index: usize) -> u64 {
-        0
+    fn dl_running_bw(&self, index: usize) -> u64 {
+        let served = self.fair_server && self.cpus[self.members[index] as usize].served;
+        if served { FAIR_SERVER_BW } else { 0 }
     }
 }
+
+/// The scheduler tells the governor of `cpu`.
+#[derive(Clone, Copy)]
+struct Call {
+    time_ns: u64,
+    /// Who executes.
+    here: u32,
+    cpu: u32,
+    flags: u32,
+}
+
+/// A call comes some microseconds before the event that tells of its cause, which an emulator may stretch.
+const PASS_NS: u64 = 1_000_000;
+/// A call at a tick has no such event, unless the tick preempts.
+const TICK_PASS_NS: u64 = 100_000;
 
 /// The recorded events with the frequencies that `policy` would have asked for.
 ///
@@ -89,40 +135,55 @@ pub fn open_loop(
     policy: &Policy,
     start_khz: &[u32],
 ) -> Result<Events, ReplayError> {
-    let mut run = Run::new(machine, policy, start_khz)?;
-    let mut list = Vec::with_capacity(events.list.len());
-    for policy in &run.policies {
-        let what = What::Frequency { cpu: policy.cpus[0], freq_khz: policy.cur_khz };
-        list.push(Ev { what, ..events.list[0] });
+    let mut run = Run::new(events, machine, policy, start_khz)?;
+    for index in 0..run.policies.len() {
+        run.set(index, 0);
     }
-    let mut next_tick = run.tick_ns;
     for ev in &events.list {
-        while next_tick <= ev.time_ns {
-            run.tick(next_tick, ev, &mut list);
-            next_tick += run.tick_ns;
+        run.until(ev.time_ns);
+        match ev.what {
+            What::Frequency { .. } | What::UpdateUtil { .. } => {}
+            _ => run.out.push(*ev),
         }
-        if !matches!(ev.what, What::Frequency { .. }) {
-            list.push(*ev);
-        }
-        run.event(ev, events, &mut list);
+        run.event(ev, events);
     }
+    run.until(events.duration_ns.saturating_add(1));
+    let mut list = run.out;
+    list.sort_by_key(|ev| ev.time_ns);
     Ok(Events { list, ..events.clone() })
 }
 
+/// Times are those of the events, but for load tracking and the governors, which get the scheduler's clock.
 struct Run<'a> {
+    out: Vec<Ev>,
     policies: Vec<FreqPolicy>,
     policy_of: Vec<usize>,
     signals: Signals,
     cpus: Vec<CpuState>,
     machine: &'a Machine,
     freq_invariant: bool,
+    fair_server: bool,
+    /// The scheduler's clock at the first event; load tracking reads 0 as "never".
+    clock_ns: u64,
     tick_ns: u64,
+    next_tick_ns: u64,
+    ticks: Option<Ticks>,
+    /// A CPU that goes idle stops its tick at once.
+    keeps_no_tick: bool,
+    /// The trace has `cpu_idle`.
+    idle_told: bool,
+    /// The trace has the calls of the governor.
+    told: bool,
+    /// Recorded calls whose event is not seen yet.
+    calls: Vec<Call>,
+    decay: Decay,
+    kworkers: Kworkers,
     /// Tasks that sleep without a chance to be interrupted: they wait for a device.
     in_iowait: BTreeSet<TaskIdx>,
 }
 
 impl<'a> Run<'a> {
-    fn new(machine: &'a Machine, policy: &Policy, start_khz: &[u32]) -> Result<Self, ReplayError> {
+    fn new(events: &Events, machine: &'a Machine, policy: &Policy, start_khz: &[u32]) -> Result<Self, ReplayError> {
         let input = |what: String| ReplayError::Input(what);
         let profile = KernelProfile::named(&policy.kernel).ok_or_else(|| {
             let known: Vec<&str> = opplab_kernel::profile::profile_names().collect();
@@ -142,10 +203,14 @@ impl<'a> Run<'a> {
         let described = machine.policies();
         let mut policies = Vec::new();
         for (index, (cluster, cpus)) in described.iter().enumerate() {
-            let khz: Vec<u32> = machine.clusters[*cluster as usize].opps.iter().map(|opp| opp.khz).collect();
+            let mut khz: Vec<u32> = machine.clusters[*cluster as usize].opps.iter().map(|opp| opp.khz).collect();
             let limits = FreqLimits { min_khz: khz[0], max_khz: khz[khz.len() - 1] };
+            if machine.cpufreq.driver == "acpi-cpufreq" {
+                // Its table begins with P0; of two frequencies that are equally near the first in the table is taken.
+                khz.reverse();
+            }
             let table = if machine.cpufreq.freq_table { FreqTable::from_khz(&khz).ok() } else { None };
-            let cur_khz = start_khz.get(index).copied().unwrap_or(khz[0]);
+            let cur_khz = start_khz.get(index).copied().unwrap_or(limits.min_khz);
             let tunable = |name: &str| policy.tunables.iter().find(|(key, _)| key == name).map(|(_, value)| value);
             let latency = u32::try_from(machine.cpufreq.transition_latency_ns).unwrap_or(u32::MAX);
             let delay_us = profile.rate_limit_us(machine.cpufreq.transition_delay_us, latency);
@@ -166,7 +231,7 @@ impl<'a> Run<'a> {
                         cpuinfo: limits,
                         limits,
                         table: table.clone(),
-                        fast_switch: true,
+                        fast_switch: machine.cpufreq.fast_switch,
                         need_update_limits: false,
                         adjust_perf: false,
                         rate_limit_us,
@@ -196,7 +261,17 @@ impl<'a> Run<'a> {
                     return Err(input(format!("there is no governor {other:?}; there are {known}")));
                 }
             };
-            policies.push(FreqPolicy { cpus: cpus.clone(), governor, table, limits, cur_khz });
+            let kthread = Kthread::of(events, cpus);
+            policies.push(FreqPolicy {
+                cpus: cpus.clone(),
+                governor,
+                table,
+                limits,
+                cur_khz,
+                kthread,
+                due_ns: None,
+                sampled: false,
+            });
         }
         let nr = machine.nr_cpus();
         let policy_of = |cpu: u32| described.iter().position(|(_, cpus)| cpus.contains(&cpu)).unwrap_or(0);
@@ -213,66 +288,117 @@ impl<'a> Run<'a> {
             .map(|facts| CpuState {
                 current: IDLE_TASK,
                 capacity: facts.capacity,
+                served: false,
                 idle_calls: 0,
+                entered_ns: None,
+                no_tick: false,
                 idle_ns: 0,
-                idle_since_ns: 0,
-                period: 0,
+                idle_since_ns: Some(0),
             })
             .collect();
-        let signals = PeltReplay::new(&pelt, 0, (|_: &Sample| {}) as fn(&Sample));
-        Ok(Self { policies, policy_of, signals, cpus, machine, freq_invariant, tick_ns, in_iowait: BTreeSet::new() })
+        // A clock of 0 reads as "never".
+        let clock_ns = events.sched_clock_ns.unwrap_or(0).max(tick_ns);
+        let ticks = find_ticks(events, clock_ns);
+        let mut signals = PeltReplay::new(&pelt, 0, (|_: &Sample| {}) as fn(&Sample));
+        signals.set_ticks(ticks);
+        signals.set_version(profile.version);
+        let last_tick_ns = ticks.map_or(clock_ns, |ticks| ticks.last_before(clock_ns) + EARLY_NS);
+        let told = events.list.iter().any(|ev| matches!(ev.what, What::UpdateUtil { .. }));
+        Ok(Self {
+            out: Vec::with_capacity(events.list.len()),
+            policies,
+            policy_of,
+            signals,
+            cpus,
+            machine,
+            freq_invariant,
+            fair_server: profile.version >= FAIR_SERVER_SINCE,
+            tick_ns,
+            clock_ns,
+            ticks,
+            keeps_no_tick: profile.version < KEEPS_TICK_SINCE,
+            next_tick_ns: (last_tick_ns + tick_ns).saturating_sub(clock_ns),
+            idle_told: events.list.iter().any(|ev| matches!(ev.what, What::Idle { .. })),
+            told,
+            calls: Vec::new(),
+            decay: Decay::default(),
+            kworkers: Kworkers::of(events),
+            in_iowait: BTreeSet::new(),
+        })
     }
 
-    /// Feeds the signals, then lets the governor of the event's CPU decide.
-    fn event(&mut self, ev: &Ev, events: &Events, out: &mut Vec<Ev>) {
+    /// What happens up to `time_ns` without an event: recorded calls without one, work that is done, ticks.
+    fn until(&mut self, time_ns: u64) {
+        while let Some(call) = self.calls.first().copied().filter(|call| call.time_ns + self.waits_ns(call) < time_ns) {
+            self.calls.remove(0);
+            self.work_until(call.time_ns);
+            self.call(call);
+        }
+        while !self.told && self.next_tick_ns <= time_ns {
+            self.work_until(self.next_tick_ns);
+            self.tick(self.next_tick_ns);
+            self.next_tick_ns += self.tick_ns;
+        }
+        self.work_until(time_ns);
+    }
+
+    /// How long the event that tells of a call's cause may take to come.
+    fn waits_ns(&self, call: &Call) -> u64 {
+        let tick = self.ticks.is_none_or(|ticks| ticks.caused(call.time_ns + self.clock_ns));
+        if tick { TICK_PASS_NS } else { PASS_NS }
+    }
+
+    /// Feeds the signals, then lets the governor decide.
+    fn event(&mut self, ev: &Ev, events: &Events) {
         let nr = self.cpus.len() as u32;
         if ev.cpu >= nr {
             return;
         }
-        // PELT reads a clock of 0 as "never".
-        let now = ev.time_ns + self.tick_ns;
+        let now = ev.time_ns + self.clock_ns;
         let who = |task: TaskIdx| {
             let info = events.tasks.get(task as usize);
             (info.map_or(0, |task| task.pid), info.map_or(120, |task| task.prio))
         };
-        let mut flags = 0;
-        let touched = match ev.what {
+        if matches!(ev.what, What::Idle { .. }) {
+            self.calls_of(ev.cpu);
+        }
+        self.idle(ev);
+        let mut iowait = None;
+        let mut new_idle = false;
+        match ev.what {
             What::Switch { prev, left, next } => {
                 if left == Left::Uninterruptible {
                     self.in_iowait.insert(prev);
                 }
-                let state = u64::from(left != Left::Runnable);
+                let state = match left {
+                    Left::Runnable => 0,
+                    Left::Dead => EXIT_DEAD,
+                    Left::Asleep | Left::Uninterruptible => 1,
+                };
                 self.signals.switch(now, ev.cpu, who(prev), state, who(next));
                 let cpu = &mut self.cpus[ev.cpu as usize];
-                if next == IDLE_TASK {
-                    cpu.idle_since_ns = ev.time_ns;
-                    cpu.idle_calls += 1;
-                } else if cpu.current == IDLE_TASK {
-                    cpu.idle_ns += ev.time_ns - cpu.idle_since_ns;
-                }
+                new_idle = next == IDLE_TASK;
                 cpu.current = next;
-                ev.cpu
+                cpu.served |= next != IDLE_TASK && who(next).1 >= 100;
             }
             What::Wakeup { task, cpu } if cpu < nr => {
                 let (pid, prio) = who(task);
-                if self.in_iowait.remove(&task) {
-                    flags = SCHED_CPUFREQ_IOWAIT;
-                }
+                iowait = self.in_iowait.remove(&task).then_some(cpu);
+                self.cpus[cpu as usize].served |= prio >= 100;
                 self.signals.wakeup(now, pid, prio, cpu, false);
-                cpu
             }
             What::WakeupNew { task, cpu } if cpu < nr => {
                 let (pid, prio) = who(task);
+                self.cpus[cpu as usize].served |= prio >= 100;
                 self.signals.wakeup(now, pid, prio, cpu, true);
-                cpu
+            }
+            What::Waking { task } => {
+                self.signals.waking(who(task).0);
+                return;
             }
             What::Migrate { task, dest_cpu, .. } if dest_cpu < nr => {
                 let (pid, prio) = who(task);
                 self.signals.migrate(now, pid, prio, dest_cpu);
-                return;
-            }
-            What::Exit { task } => {
-                self.signals.exit(now, who(task).0);
                 return;
             }
             // The utilisation is the recorded one: it followed the recorded frequency.
@@ -280,41 +406,131 @@ impl<'a> Run<'a> {
                 self.signals.frequency(now, cpu, freq_khz);
                 return;
             }
+            What::UpdateUtil { cpu, flags } if cpu < nr => {
+                self.calls.push(Call { time_ns: ev.time_ns, here: ev.cpu, cpu, flags });
+                return;
+            }
+            _ => return,
+        }
+        if self.told {
+            self.calls_of(ev.cpu);
+            return;
+        }
+        if let Some(cpu) = iowait {
+            self.call(Call { time_ns: ev.time_ns, here: ev.cpu, cpu, flags: SCHED_CPUFREQ_IOWAIT });
+        }
+        self.changed(ev.time_ns, ev.cpu);
+        if new_idle && self.decay.due(ev.time_ns, true) {
+            self.decay(ev.time_ns, ev.cpu);
+        }
+    }
+
+    /// The recorded calls that `here` made up to now.
+    fn calls_of(&mut self, here: u32) {
+        let (now, later): (Vec<Call>, Vec<Call>) = self.calls.iter().partition(|call| call.here == here);
+        self.calls = later;
+        now.into_iter().for_each(|call| self.call(call));
+    }
+
+    /// Counts idle time as the kernel does: without interrupts that wake somebody.
+    fn idle(&mut self, ev: &Ev) {
+        let cpu = &mut self.cpus[ev.cpu as usize];
+        let enters = match ev.what {
+            What::Switch { next, .. } => {
+                if next == IDLE_TASK && !self.idle_told {
+                    cpu.idle_calls += 1;
+                }
+                (cpu.entered_ns, cpu.no_tick) = (None, false);
+                next == IDLE_TASK
+            }
+            What::Idle { entered, .. } => {
+                if self.idle_call(ev.cpu as usize, ev.time_ns, entered) && !self.told {
+                    // A tick's softirq balances, and for that the CPU's load decays.
+                    self.signals.update(ev.time_ns + self.clock_ns, ev.cpu);
+                    self.changed(ev.time_ns, ev.cpu);
+                }
+                entered
+            }
+            // An interrupt has begun; the CPU idles again when it says so.
+            What::Waking { .. } if self.idle_told => false,
             _ => return,
         };
-        self.decide(touched, flags, ev, ev.time_ns, out);
+        let cpu = &mut self.cpus[ev.cpu as usize];
+        if enters {
+            cpu.idle_since_ns.get_or_insert(ev.time_ns);
+        } else if let Some(since) = cpu.idle_since_ns.take() {
+            cpu.idle_ns += ev.time_ns - since;
+        }
+    }
+
+    /// Counts a call of tick_nohz_idle_stop_tick(); whether a tick came while the CPU idled, at its end. Where no cpuidle governor decides, a CPU that goes idle keeps its tick at first,
+    /// and stops it when it goes on to idle after a tick (idle.c:idle_call_stop_or_retain_tick(), v6.12.117).
+    fn idle_call(&mut self, cpu: usize, time_ns: u64, entered: bool) -> bool {
+        let governed = self.machine.cluster_of(cpu as u32).idle.len() > 1;
+        let clock_ns = time_ns + self.clock_ns;
+        let state = &mut self.cpus[cpu];
+        if !entered {
+            // A tick that was not stopped ends the idle state.
+            let stopped = state.no_tick || governed || self.keeps_no_tick;
+            let came = state.entered_ns.filter(|_| !stopped).is_some_and(|since| {
+                let since = since + self.clock_ns;
+                self.ticks.map_or(clock_ns - since > self.tick_ns, |ticks| ticks.last_before(clock_ns) >= since)
+            });
+            state.no_tick |= came;
+            return came;
+        }
+        state.idle_calls += u64::from(governed || self.keeps_no_tick || state.no_tick);
+        state.entered_ns = Some(time_ns);
+        false
     }
 
     /// The tick of all busy CPUs.
-    fn tick(&mut self, time_ns: u64, near: &Ev, out: &mut Vec<Ev>) {
+    fn tick(&mut self, time_ns: u64) {
         for cpu in 0..self.cpus.len() as u32 {
             if self.cpus[cpu as usize].current != IDLE_TASK {
-                self.decide(cpu, 0, near, time_ns, out);
+                self.signals.update(time_ns + self.clock_ns, cpu);
+                self.changed(time_ns, cpu);
+            }
+        }
+        let idle = |cpu: &CpuState| cpu.current == IDLE_TASK;
+        if let Some(first) = self.cpus.iter().position(idle)
+            && !self.cpus.iter().all(idle)
+            && self.decay.due(time_ns, false)
+        {
+            self.decay(time_ns, first as u32);
+        }
+    }
+
+    /// CPU `here` lets the load of all idle CPUs decay.
+    fn decay(&mut self, time_ns: u64, here: u32) {
+        for cpu in 0..self.cpus.len() as u32 {
+            if self.cpus[cpu as usize].current == IDLE_TASK {
+                self.signals.update(time_ns + self.clock_ns, cpu);
+            }
+        }
+        self.changed(time_ns, here);
+    }
+
+    /// Calls the governors of all CPUs whose averages changed.
+    fn changed(&mut self, time_ns: u64, here: u32) {
+        for cpu in 0..self.cpus.len() as u32 {
+            if self.signals.take_changed(cpu) {
+                self.call(Call { time_ns, here, cpu, flags: 0 });
             }
         }
     }
 
-    fn decide(&mut self, cpu: u32, flags: u32, near: &Ev, time_ns: u64, out: &mut Vec<Ev>) {
-        // fair.c:cfs_rq_util_change(): the governor hears of an update that crossed a period, and of waits for devices.
-        let period = std::mem::replace(&mut self.cpus[cpu as usize].period, time_ns >> 20);
-        if flags == 0 && period == time_ns >> 20 {
-            return;
-        }
+    /// A governor is told of a CPU.
+    fn call(&mut self, call: Call) {
+        let Call { time_ns, here, cpu, flags } = call;
+        let now_ns = time_ns + self.clock_ns;
+        self.signals.update(now_ns, cpu);
         let index = self.policy_of[cpu as usize];
-        let now_ns = time_ns + self.tick_ns;
-        let times: Vec<CpuTimes> = self.policies[index]
-            .cpus
-            .iter()
-            .map(|&member| {
-                let state = &self.cpus[member as usize];
-                let open = if state.current == IDLE_TASK { time_ns.saturating_sub(state.idle_since_ns) } else { 0 };
-                CpuTimes { wall_us: now_ns / 1000, idle_us: (state.idle_ns + open) / 1000, nice_ns: 0 }
-            })
-            .collect();
-        let FreqPolicy { cpus: members, governor, table, limits, cur_khz } = &mut self.policies[index];
-        let dbs = DbsPolicy { cur_khz: *cur_khz, limits: *limits, cpuinfo: *limits, table: table.as_ref() };
-        let wanted = match governor {
-            Governor::Fixed => None,
+        let FreqPolicy { cpus: members, governor, limits, cur_khz, kthread, due_ns, .. } = &mut self.policies[index];
+        let can_update = self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here);
+        let costs = &self.machine.costs;
+        let policy_dbs = match governor {
+            Governor::Fixed => return,
             Governor::Schedutil(sugov) => {
                 let member = members.iter().position(|&other| other == cpu).unwrap_or(0);
                 let facts = PolicyFacts {
@@ -324,37 +540,86 @@ impl<'a> Run<'a> {
                         InvarianceSource::CountersAtTick => 0,
                     },
                     freq_invariant: self.freq_invariant,
-                    can_update: true,
+                    can_update,
                 };
-                let view = View { signals: &self.signals, cpus: &self.cpus, members, now_ns };
+                let view = View { signals: &self.signals, cpus: &self.cpus, members, fair_server: self.fair_server };
                 match sugov.update(now_ns, member, flags, &facts, &view) {
-                    Some(SugovRequest::FastSwitch { freq_khz }) => Some(freq_khz),
-                    _ => None,
+                    Some(SugovRequest::FastSwitch { freq_khz }) if freq_khz != *cur_khz => {
+                        *cur_khz = freq_khz;
+                        self.set(index, time_ns);
+                    }
+                    Some(SugovRequest::QueueWork) => {
+                        *due_ns = Some(kthread.done_ns(time_ns, costs.sugov_work_ns + self.machine.cpufreq.switch_ns));
+                    }
+                    _ => {}
                 }
+                return;
+            }
+            Governor::Ondemand(governor) => &mut governor.policy_dbs,
+            Governor::Conservative(governor) => &mut governor.policy_dbs,
+        };
+        if can_update && policy_dbs.update_util(now_ns) {
+            *due_ns = Some(self.kworkers.began_ns(time_ns, here));
+            self.work_until(time_ns);
+        }
+    }
+
+    /// The works that are done up to `time_ns`: a kthread sets what its governor wants, a sample is taken.
+    fn work_until(&mut self, time_ns: u64) {
+        for index in 0..self.policies.len() {
+            if let Some(due_ns) = self.policies[index].due_ns.take_if(|due| *due <= time_ns) {
+                self.work(index, due_ns);
+            }
+        }
+    }
+
+    fn work(&mut self, index: usize, time_ns: u64) {
+        let times: Vec<CpuTimes> = self.policies[index]
+            .cpus
+            .iter()
+            .map(|&member| {
+                let state = &self.cpus[member as usize];
+                let open_ns = state.idle_since_ns.map_or(0, |since| time_ns.saturating_sub(since));
+                CpuTimes { wall_us: time_ns / 1000, idle_us: (state.idle_ns + open_ns) / 1000, nice_ns: 0 }
+            })
+            .collect();
+        let FreqPolicy { governor, table, limits, cur_khz, sampled, .. } = &mut self.policies[index];
+        let first = !std::mem::replace(sampled, true);
+        let dbs = DbsPolicy { cur_khz: *cur_khz, limits: *limits, cpuinfo: *limits, table: table.as_ref() };
+        let wanted = match governor {
+            Governor::Fixed => None,
+            Governor::Schedutil(sugov) => sugov.work(*cur_khz),
+            Governor::Ondemand(governor) if first => {
+                governor.policy_dbs.update_cpu_data(&governor.tunables.dbs, &times);
+                governor.policy_dbs.sampled(governor.tunables.dbs.sampling_rate);
+                None
+            }
+            Governor::Conservative(governor) if first => {
+                governor.policy_dbs.update_cpu_data(&governor.tunables.dbs, &times);
+                governor.policy_dbs.sampled(governor.tunables.dbs.sampling_rate);
+                None
             }
             Governor::Ondemand(governor) => {
-                if governor.policy_dbs.update_util(now_ns) {
-                    let (request, delay_us) = governor.update(&dbs, &times);
-                    governor.policy_dbs.sampled(delay_us);
-                    request.map(|request| request.resolve(table.as_ref(), *limits))
-                } else {
-                    None
-                }
+                let (request, delay_us) = governor.update(&dbs, &times);
+                governor.policy_dbs.sampled(delay_us);
+                request.map(|request| request.resolve(table.as_ref(), *limits))
             }
             Governor::Conservative(governor) => {
-                if governor.policy_dbs.update_util(now_ns) {
-                    let (request, delay_us) = governor.update(&dbs, &times);
-                    governor.policy_dbs.sampled(delay_us);
-                    request.map(|request| request.resolve(table.as_ref(), *limits))
-                } else {
-                    None
-                }
+                let (request, delay_us) = governor.update(&dbs, &times);
+                governor.policy_dbs.sampled(delay_us);
+                request.map(|request| request.resolve(table.as_ref(), *limits))
             }
         };
         if let Some(khz) = wanted.filter(|khz| *khz != self.policies[index].cur_khz) {
             self.policies[index].cur_khz = khz;
-            let what = What::Frequency { cpu: self.policies[index].cpus[0], freq_khz: khz };
-            out.push(Ev { time_ns, what, ..*near });
+            self.set(index, time_ns);
         }
+    }
+
+    /// The policy's frequency holds from `time_ns` on.
+    fn set(&mut self, index: usize, time_ns: u64) {
+        let FreqPolicy { cpus, cur_khz, .. } = &self.policies[index];
+        let what = What::Frequency { cpu: cpus[0], freq_khz: *cur_khz };
+        self.out.push(Ev { time_ns, cpu: cpus[0], current: IDLE_TASK, context: Context::Unknown, what });
     }
 }

@@ -133,7 +133,9 @@ impl Replay {
     pub fn read(path: &Path, machine: Option<Machine>) -> Result<Self, ReplayError> {
         let mut files = recording_files(path)?;
         let at = files.path().to_owned();
-        let events = Events::of(&mut files.trace, &at)?;
+        let mut events = Events::of(&mut files.trace, &at)?;
+        let logs = ["dmesg0.txt", "dmesg1.txt"].iter().filter_map(|name| files.text(name));
+        events.read_logs(logs);
         let setup = match machine {
             Some(machine) => Setup::of_machine(machine, &events),
             None if files.text(SYSFS).is_some() => Setup::of_recording(&files, &events)?,

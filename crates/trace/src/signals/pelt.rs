@@ -7,7 +7,8 @@
 //!  sched_waking        what moves a task behind it is its wake-up; a sleeping task that moves without was moved by a balance
 //!  cpu_frequency       how fast the dilated clock runs (if the kernel knows the frequency)
 //! ```
-//! The clock is the trace clock: the kernel reads its own a few microseconds before the event is written.
+//! The clock is the trace clock: the kernel reads its own a few microseconds before the event is written. Periods of 1024 us end
+//! where the kernel's do if the trace clock is `local` and the scheduler's offset to it is known ([`super::clock`]).
 //!
 //! # The error bound
 //! [`Sample::error_bound`] says by how much `util_avg` may be wrong for what the events do not tell; it halves every 32 ms that the
@@ -85,6 +86,23 @@ pub struct Sample {
     pub error_bound: u64,
 }
 
+/// A CPU's utilisation as its run queue was last updated: what a governor reads, which updates nothing itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuUtil {
+    /// Of the fair class, 0..1024.
+    pub util_avg: u64,
+    /// Of the fair class; 1024 for each task that is always runnable.
+    pub runnable_avg: u64,
+    /// The sum of the queued tasks' estimates.
+    pub util_est: u32,
+    /// Of the real-time class.
+    pub util_rt: u64,
+    /// Of the deadline class.
+    pub util_dl: u64,
+    /// A real-time task is queued or runs.
+    pub rt_runnable: bool,
+}
+
 /// Takes the samples.
 pub trait Samples {
     /// A signal as it is after an event.
@@ -149,6 +167,9 @@ struct Cpu {
     joined_ns: Option<u64>,
     load_weight: u64,
     nr_runnable: u64,
+    nr_rt: u64,
+    /// The fair class's averages were computed anew since [`PeltReplay::take_changed`].
+    changed: bool,
     freq_khz: u32,
     /// An event told the frequency, or it does not matter.
     freq_known: bool,
@@ -168,7 +189,12 @@ const RECORDED_HOLDS_NS: u64 = 100_000;
 fn always_ran<H: HalfLife>(now: u64, capacity: u64) -> SchedAvg {
     let util_avg = capacity.min(1024);
     let util_sum = (u64::from(H::MAX - 1024) * util_avg) as u32;
-    SchedAvg { last_update_time: now, util_sum, util_avg, ..SchedAvg::default() }
+    SchedAvg { util_sum, util_avg, ..begun_at(now) }
+}
+
+/// An empty signal at `now`: the periods end at multiples of 1024 us of PELT's clock.
+fn begun_at(now: u64) -> SchedAvg {
+    SchedAvg { last_update_time: now & !1023, period_contrib: (now >> 10) as u32 & 1023, ..SchedAvg::default() }
 }
 
 /// A busy CPU's queue is updated at each tick, which the trace does not show: HZ=250.
@@ -212,12 +238,15 @@ pub struct PeltReplay<S, H = HalfLife32> {
     /// The trace has `sched_waking`.
     wakings: bool,
     ticks: Option<Ticks>,
+    /// The estimate is updated before load tracking when a task falls asleep.
+    estimates_first: bool,
     roles: Vec<Option<Box<Role>>>,
     half_life: std::marker::PhantomData<H>,
 }
 
 impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
-    /// A machine with these CPUs. `offset_ns` is what was added to the trace clock ([`crate::Meta::time_offset_ns`]).
+    /// A machine with these CPUs. `offset_ns` is what was added to the scheduler's clock: what was added to the trace clock
+    /// ([`crate::Meta::time_offset_ns`]) less what the scheduler's is ahead of that ([`super::clock`]).
     pub fn new(cpus: &[CpuFacts], offset_ns: i64, samples: S) -> Self {
         let mut this = Self {
             cpus: Vec::new(),
@@ -228,6 +257,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             offset_ns,
             wakings: false,
             ticks: None,
+            estimates_first: false,
             roles: Vec::new(),
             half_life: std::marker::PhantomData,
         };
@@ -238,6 +268,14 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     /// Takes what a [`super::ticks::TickFinder`] found in a first pass over the trace.
     pub fn set_ticks(&mut self, ticks: Option<Ticks>) {
         self.ticks = ticks;
+    }
+
+    /// What the traced kernel does, by its version (`(6, 12)`); the default is what all before v6.12 do.
+    ///
+    /// Since v6.12 a task that falls asleep is estimated by its utilisation of the last update, mostly a tick's
+    /// (fair.c:dequeue_task_fair()).
+    pub fn set_version(&mut self, version: (u16, u16)) {
+        self.estimates_first = version >= (6, 12);
     }
 
     fn add_cpu(&mut self, facts: CpuFacts) {
@@ -254,6 +292,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             joined_ns: None,
             load_weight: 0,
             nr_runnable: 0,
+            nr_rt: 0,
+            changed: false,
             freq_khz,
             freq_known: facts.freq_max_khz == 0,
             since_ns: 0,
@@ -298,7 +338,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         }
         let now = self.cpus[cpu].clock.rq_clock_pelt();
         let weight = LoadWeight::of_prio((prio - 100).clamp(0, 39) as usize).weight;
-        let avg = SchedAvg { last_update_time: now, ..init_entity_runnable_average(weight, true) };
+        let avg = SchedAvg { load_avg: init_entity_runnable_average(weight, true).load_avg, ..begun_at(now) };
         let capacity = self.cpus[cpu].facts.capacity;
         let unknown = always_ran::<H>(now, capacity);
         let class = Class::of_prio(prio);
@@ -332,6 +372,10 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             cpu.load_weight = cpu.load_weight.saturating_sub(task.weight);
             cpu.nr_runnable = cpu.nr_runnable.saturating_sub(1);
         }
+        if task.on_rq {
+            cpu.nr_rt = cpu.nr_rt.saturating_sub(u64::from(task.class == Class::RealTime));
+            cpu.nr_rt += u64::from(class == Class::RealTime);
+        }
         task.class = class;
         task.weight = weight;
         if task.on_rq && task.class == Class::Fair {
@@ -356,7 +400,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             rq.started = true;
             rq.clock = RqClock::new(clock_ns, 0);
             for avg in [&mut rq.cfs.avg, &mut rq.rt, &mut rq.dl] {
-                avg.last_update_time = clock_ns;
+                *avg = begun_at(clock_ns);
             }
             rq.unknown = always_ran::<H>(clock_ns, rq.facts.capacity);
         }
@@ -379,7 +423,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             nr_runnable: rq.nr_runnable,
             has_curr: running == Some(Class::Fair),
         };
-        rq.cfs.update::<H>(now, facts);
+        rq.changed |= rq.cfs.update::<H>(now, facts);
         update_rt_rq_load_avg::<H>(now, &mut rq.rt, running == Some(Class::RealTime));
         update_dl_rq_load_avg::<H>(now, &mut rq.dl, running == Some(Class::Deadline));
         if rq.unknown.util_avg != 0 {
@@ -407,6 +451,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
         if task.class == Class::Fair && !task.attached {
             rq.cfs.attach::<H>(&mut task.avg, task.weight);
+            rq.changed = true;
             task.unknown.last_update_time = task.avg.last_update_time;
             task.attached = true;
             if task.moved {
@@ -427,17 +472,30 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             rq.nr_runnable += 1;
             util_est_enqueue(&mut rq.cfs.avg, &task.avg);
         }
+        rq.nr_rt += u64::from(task.class == Class::RealTime && !task.on_rq);
         task.on_rq = true;
     }
 
-    fn dequeue(&mut self, place: usize, sleeps: bool) {
+    /// fair.c:util_est_dequeue() and util_est_update(), v6.12.
+    fn estimate(&mut self, place: usize, sleeps: bool) {
+        let task = &mut self.tasks[place];
+        let rq = &mut self.cpus[task.cpu];
+        if task.on_rq && task.class == Class::Fair {
+            util_est_dequeue(&mut rq.cfs.avg, &task.avg);
+            util_est_update(&mut task.avg, sleeps, rq.facts.capacity);
+        }
+    }
+
+    /// Takes the task off its queue; its estimate is done.
+    fn dequeue(&mut self, place: usize) {
         let task = &mut self.tasks[place];
         let rq = &mut self.cpus[task.cpu];
         if task.on_rq && task.class == Class::Fair {
             rq.load_weight = rq.load_weight.saturating_sub(task.weight);
             rq.nr_runnable = rq.nr_runnable.saturating_sub(1);
-            util_est_dequeue(&mut rq.cfs.avg, &task.avg);
-            util_est_update(&mut task.avg, sleeps, rq.facts.capacity);
+        }
+        if task.on_rq && task.class == Class::RealTime {
+            rq.nr_rt = rq.nr_rt.saturating_sub(1);
         }
         task.on_rq = false;
     }
@@ -449,6 +507,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         if std::mem::take(&mut task.attached) {
             task.moved = true;
             self.cpus[task.cpu].cfs.detach::<H>(&task.avg, task.weight);
+            self.cpus[task.cpu].changed = true;
         }
     }
 
@@ -506,9 +565,20 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         }
     }
 
+    /// The last tick of a busy CPU before `time_ns`, if it is known and nothing was updated since.
+    fn tick(&mut self, cpu: usize, time_ns: u64) {
+        let Some(tick_ns) = self.ticks.map(|ticks| ticks.last_before(time_ns)) else { return };
+        let rq = &self.cpus[cpu];
+        if let Some(place) = rq.curr.filter(|_| rq.since_ns < tick_ns && self.clock_ns(cpu, tick_ns) > rq.clock.clock) {
+            let now = self.update_cpu(cpu, tick_ns);
+            self.update_task(place, now, true);
+        }
+    }
+
     /// `sched_switch`.
     pub fn switch(&mut self, time_ns: u64, cpu: u32, prev: (i32, i64), prev_state: u64, next: (i32, i64)) {
         let cpu = self.cpu_place(cpu);
+        self.tick(cpu, time_ns);
         let (schedule_ns, slack_ns) = self.schedule_time(cpu, time_ns, prev_state);
         let now = self.update_cpu(cpu, schedule_ns);
         let slack = change_in(1024, slack_ns * self.cpus[cpu].facts.capacity / 1024);
@@ -524,14 +594,21 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
                 self.enqueue(place, cpu);
             }
             let sleeps = prev_state & TASK_STATES != 0;
+            // A CPU does not idle while a task is runnable on it, whatever an old kernel's state bits mean.
+            let leaves = sleeps || (next.0 == 0 && prev_state != 0 && self.cpus[cpu].nr_runnable == 1);
+            if leaves && self.estimates_first {
+                self.estimate(place, true);
+            }
             match self.cpus[cpu].left.take() {
                 // It ran until it left the queue; a new-idle balance may have taken the time from then to here.
                 Some(left) if sleeps => self.update_task(place, left.min(now), true),
                 _ => self.update_task(place, now, true),
             }
-            // A CPU does not idle while a task is runnable on it, whatever an old kernel's state bits mean.
-            if sleeps || (next.0 == 0 && prev_state != 0 && self.cpus[cpu].nr_runnable == 1) {
-                self.dequeue(place, true);
+            if leaves && !self.estimates_first {
+                self.estimate(place, true);
+            }
+            if leaves {
+                self.dequeue(place);
             }
             if prev_state & TASK_DEAD != 0 && std::mem::take(&mut self.tasks[place].attached) {
                 // core.c:finish_task_switch(), fair.c:task_dead_fair(), v6.12: it leaves like a sleeping task that moves away.
@@ -679,7 +756,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let now = self.update_cpu(from, time_ns);
         self.detach(place, now);
         if self.tasks[place].on_rq {
-            self.dequeue(place, false);
+            self.estimate(place, false);
+            self.dequeue(place);
         }
         if self.cpus[from].curr == Some(place) {
             self.cpus[from].curr = None;
@@ -699,7 +777,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             return;
         }
         let now = self.update_cpu(cpu, time_ns);
-        self.dequeue(place, false);
+        self.estimate(place, false);
+        self.dequeue(place);
         self.detach(place, now);
         self.tell_cpu(cpu, time_ns);
     }
@@ -751,6 +830,34 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         if let Some(place) = self.cpus[cpu].curr {
             self.update_task(place, now, true);
         }
+    }
+
+    /// An update that no event shows: a tick, or a balance that lets the load of an idle CPU decay. Brings the CPU's queue and its
+    /// running task up to `time_ns`.
+    pub fn update(&mut self, time_ns: u64, cpu: u32) {
+        let cpu = self.cpu_place(cpu);
+        let now = self.update_cpu(cpu, time_ns);
+        if let Some(place) = self.cpus[cpu].curr {
+            self.update_task(place, now, true);
+        }
+    }
+
+    /// Whether the averages of the CPU's fair class were computed anew since the last call: a period of 1024 us ended, a task joined
+    /// or left them. Then the kernel tells the governor (fair.c:cfs_rq_util_change(), v6.12).
+    pub fn take_changed(&mut self, cpu: u32) -> bool {
+        self.cpus.get_mut(cpu as usize).is_some_and(|rq| std::mem::take(&mut rq.changed))
+    }
+
+    /// What a governor reads of a CPU, as of the last update; zeros for a CPU that was never seen.
+    pub fn cpu_util(&self, cpu: u32) -> CpuUtil {
+        self.cpus.get(cpu as usize).map_or_else(CpuUtil::default, |rq| CpuUtil {
+            util_avg: rq.cfs.avg.util_avg,
+            runnable_avg: rq.cfs.avg.runnable_avg,
+            util_est: rq.cfs.avg.util_est,
+            util_rt: rq.rt.util_avg,
+            util_dl: rq.dl.util_avg,
+            rt_runnable: rq.nr_rt != 0,
+        })
     }
 
     /// A CPU's root queue at `time_ns` with the part of a period that is open, without changing anything; `None` if nothing happened there yet.

@@ -1,4 +1,5 @@
-//! When the scheduler's ticks are: not in a trace, but a task that is preempted without anybody waking up is preempted by a tick.
+//! When the scheduler's ticks are: not in a trace, but a task that is preempted without anybody waking up is preempted by a tick, and
+//! an idle CPU that wakes for nobody mostly wakes for a tick.
 //!
 //! All CPUs tick at the same phase of the same period (unless the kernel was told `skew_tick`), so a few such switches tell both.
 //! The first pass over a trace collects them; [`super::pelt`] uses the result in a second one.
@@ -12,6 +13,8 @@ use crate::event::{Event, Sink};
 const PERIODS_NS: [u64; 4] = [10_000_000, 4_000_000, 3_333_333, 1_000_000];
 /// Width of a bin of phases.
 const BIN_NS: u64 = 50_000;
+/// What [`Ticks::phase_ns`] is before most of the events that showed the ticks: it is on the safe side.
+pub const EARLY_NS: u64 = BIN_NS;
 /// Neighbouring bins that count as one phase.
 const NEAR_BINS: usize = 3;
 /// A switch this soon after a wake-up on the CPU may be due to it.
@@ -49,6 +52,10 @@ impl Ticks {
 #[derive(Debug, Default)]
 pub struct TickFinder {
     preempted_ns: Vec<u64>,
+    /// When idle CPUs were woken without anybody to run.
+    blips_ns: Vec<u64>,
+    /// By CPU: when it left an idle state last, if nothing was seen there since.
+    left_idle_ns: Vec<Option<u64>>,
     /// By CPU: when a task joined its queue last.
     joined_ns: Vec<u64>,
     roles: Vec<Option<Box<Role>>>,
@@ -61,6 +68,8 @@ enum Role {
     Switch(Places<5>),
     /// The CPU.
     Join(Places<1>),
+    /// state, cpu_id.
+    Idle(Places<2>),
 }
 
 impl TickFinder {
@@ -75,6 +84,9 @@ impl TickFinder {
 
     /// `sched_switch`.
     pub fn switch(&mut self, time_ns: u64, cpu: u32, prev: (i32, i64), prev_state: u64, next: (i32, i64)) {
+        if let Some(left) = self.left_idle_ns.get_mut((cpu & 0xffff) as usize) {
+            *left = None;
+        }
         let fair = |(pid, prio): (i32, i64)| pid != 0 && prio >= 100;
         let joined = self.joined_ns.get((cpu & 0xffff) as usize).copied().unwrap_or(0);
         if fair(prev) && fair(next) && prev_state & 0xff == 0 && time_ns.saturating_sub(joined) > WAKEUP_NS {
@@ -82,34 +94,51 @@ impl TickFinder {
         }
     }
 
-    /// The ticks, if the preemptions agree on a phase.
-    pub fn ticks(&self) -> Option<Ticks> {
-        let fullest = |period: u64| {
-            let mut bins = vec![0usize; period.div_ceil(BIN_NS) as usize];
-            self.preempted_ns.iter().for_each(|time| bins[(time % period / BIN_NS) as usize] += 1);
-            let near = |start: usize| (0..NEAR_BINS).map(|n| bins[(start + n) % bins.len()]).sum::<usize>();
-            (0..bins.len()).map(|start| (near(start), start)).max_by_key(|&(count, start)| (count, bins.len() - start))
-        };
-        let found: Vec<(u64, usize, usize)> = PERIODS_NS
-            .iter()
-            .filter_map(|&period| fullest(period).map(|(count, start)| (period, count, start)))
-            .filter(|&(period, count, _)| {
-                let chance = self.preempted_ns.len() as u64 * NEAR_BINS as u64 * BIN_NS * AGREE_TIMES;
-                count >= AGREE_MIN && count * AGREE_ONE_OF >= self.preempted_ns.len() && count as u64 * period >= chance
-            })
-            .collect();
-        let most = found.iter().map(|&(_, count, _)| count).max()?;
-        // A multiple of the period has fewer at one phase, a fraction as many.
-        let (period_ns, _, start) = found.into_iter().find(|&(_, count, _)| count * 10 >= most * 9)?;
-        let origin = start as u64 * BIN_NS;
-        let since = |time: &u64| (time % period_ns + period_ns - origin) % period_ns;
-        let mut phases: Vec<u64> =
-            self.preempted_ns.iter().map(since).filter(|&phase| phase < NEAR_BINS as u64 * BIN_NS).collect();
-        phases.sort_unstable();
-        // The switch comes some microseconds later than the tick.
-        let first = phases.get(phases.len() / 5)?;
-        Some(Ticks { period_ns, phase_ns: (origin + first + period_ns - BIN_NS) % period_ns })
+    /// `cpu_idle`: a CPU enters or leaves an idle state.
+    pub fn idle(&mut self, time_ns: u64, cpu: u32, entered: bool) {
+        let cpu = (cpu & 0xffff) as usize;
+        if self.left_idle_ns.len() <= cpu {
+            self.left_idle_ns.resize(cpu + 1, None);
+        }
+        let left = std::mem::replace(&mut self.left_idle_ns[cpu], (!entered).then_some(time_ns));
+        if entered && let Some(left) = left.filter(|&left| time_ns.saturating_sub(left) < BIN_NS) {
+            self.blips_ns.push(left);
+        }
     }
+
+    /// The ticks, if what may be due to them agrees on a phase.
+    pub fn ticks(&self) -> Option<Ticks> {
+        let all: Vec<u64> = self.preempted_ns.iter().chain(&self.blips_ns).copied().collect();
+        agreed(&all).or_else(|| agreed(&self.preempted_ns))
+    }
+}
+
+/// The ticks that cause a large part of what happened at these times, if there are such.
+fn agreed(times_ns: &[u64]) -> Option<Ticks> {
+    let fullest = |period: u64| {
+        let mut bins = vec![0usize; period.div_ceil(BIN_NS) as usize];
+        times_ns.iter().for_each(|time| bins[(time % period / BIN_NS) as usize] += 1);
+        let near = |start: usize| (0..NEAR_BINS).map(|n| bins[(start + n) % bins.len()]).sum::<usize>();
+        (0..bins.len()).map(|start| (near(start), start)).max_by_key(|&(count, start)| (count, bins.len() - start))
+    };
+    let found: Vec<(u64, usize, usize)> = PERIODS_NS
+        .iter()
+        .filter_map(|&period| fullest(period).map(|(count, start)| (period, count, start)))
+        .filter(|&(period, count, _)| {
+            let chance = times_ns.len() as u64 * NEAR_BINS as u64 * BIN_NS * AGREE_TIMES;
+            count >= AGREE_MIN && count * AGREE_ONE_OF >= times_ns.len() && count as u64 * period >= chance
+        })
+        .collect();
+    let most = found.iter().map(|&(_, count, _)| count).max()?;
+    // A multiple of the period has fewer at one phase, a fraction as many.
+    let (period_ns, _, start) = found.into_iter().find(|&(_, count, _)| count * 10 >= most * 9)?;
+    let origin = start as u64 * BIN_NS;
+    let since = |time: &u64| (time % period_ns + period_ns - origin) % period_ns;
+    let mut phases: Vec<u64> = times_ns.iter().map(since).filter(|&phase| phase < NEAR_BINS as u64 * BIN_NS).collect();
+    phases.sort_unstable();
+    // The switch comes some microseconds later than the tick.
+    let first = phases.get(phases.len() / 5)?;
+    Some(Ticks { period_ns, phase_ns: (origin + first + period_ns - EARLY_NS) % period_ns })
 }
 
 impl Sink for TickFinder {
@@ -126,12 +155,18 @@ impl Sink for TickFinder {
                 )),
                 "sched_wakeup" | "sched_wakeup_new" => Role::Join(Places::new(event.schema, ["target_cpu"])),
                 "sched_migrate_task" => Role::Join(Places::new(event.schema, ["dest_cpu"])),
+                "cpu_idle" => Role::Idle(Places::new(event.schema, ["state", "cpu_id"])),
                 _ => Role::Other,
             })
         });
         match &*role {
             Role::Other => {}
             Role::Join(places) => self.joins(event.time_ns, places.get(event, 0) as u32),
+            Role::Idle(places) => {
+                // "Left" is -1, which some formats show without its sign.
+                let entered = (0..0xffff_ffff).contains(&places.get(event, 0));
+                self.idle(event.time_ns, places.get(event, 1) as u32, entered);
+            }
             Role::Switch(places) => {
                 let prev = (places.get(event, 0) as i32, places.get(event, 1));
                 let next = (places.get(event, 3) as i32, places.get(event, 4));

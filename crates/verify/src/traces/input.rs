@@ -10,6 +10,7 @@ use std::path::Path;
 use opplab_kernel::cpufreq::freq_table::FreqTable;
 use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, cpu_bw_dl};
 use opplab_kernel::energy_model::{EmForm, EmPerfDomain, EmPerfState};
+use opplab_trace::signals::clock::sched_clock_offset_ns;
 use opplab_trace::{Event, ReadOptions, RecordingFiles, Value};
 
 use crate::VerifyError;
@@ -122,6 +123,8 @@ pub struct Events {
     pub lost: u64,
     /// Names of tasks by thread id, as far as the trace lists them.
     pub names: BTreeMap<i64, String>,
+    /// What was added to the trace clock to get the events' times, ns.
+    pub time_offset_ns: i64,
 }
 
 /// One event.
@@ -187,8 +190,10 @@ impl Events {
         let reader = file.reader(&options).map_err(fail)?;
         let names = reader.tasks().iter().map(|(&pid, name)| (pid.into(), String::from_utf8_lossy(name).into_owned()));
         let names = names.collect();
+        let time_offset_ns = reader.meta().time_offset_ns;
         drop(reader);
-        let mut events = Self { records: Vec::new(), values: Vec::new(), fields: Vec::new(), lost: 0, names };
+        let (records, values, fields) = (Vec::new(), Vec::new(), Vec::new());
+        let mut events = Self { records, values, fields, lost: 0, names, time_offset_ns };
         // For each schema of the reader: ours, and which fields are integers.
         let mut known: Vec<Option<(Kind, usize, Vec<usize>)>> = Vec::new();
         let mut sink = |event: &Event<'_>| {
@@ -284,6 +289,8 @@ pub struct Machine {
     pub counter_scale: bool,
     /// The bandwidth of each CPU's fair server as a performance, 0 if there is none.
     pub fair_server: u64,
+    /// What the scheduler's clock is ahead of the trace clock, ns.
+    pub sched_clock_offset_ns: i64,
 }
 
 /// "0,3-5" as numbers.
@@ -330,6 +337,9 @@ impl Machine {
             energy_aware: energy_aware(files),
             imbalance_pct: 117,
             hz: 250,
+            sched_clock_offset_ns: sched_clock_offset_ns(
+                ["dmesg0.txt", "dmesg1.txt"].iter().filter_map(|name| files.text(name)),
+            ),
             ..Self::default()
         };
         const CPU: &str = "/sys/devices/system/cpu/cpu";

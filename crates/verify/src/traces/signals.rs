@@ -73,8 +73,12 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
             }
         })
         .collect();
-    let mut replay: Replay = PeltReplay::new(&cpus, 0, drop_sample);
+    let offset_ns = recording.events.time_offset_ns.wrapping_sub(machine.sched_clock_offset_ns);
+    let mut replay: Replay = PeltReplay::new(&cpus, offset_ns, drop_sample);
     replay.set_ticks(find_ticks(recording));
+    if machine.at_least(6, 12) {
+        replay.set_version((6, 12));
+    }
     let mut signals = Signals::default();
     // By executing CPU: the samples of the pass through the scheduler that is under way.
     let mut pending: Vec<Vec<Pending>> = vec![Vec::new(); machine.n_cpus];
@@ -123,6 +127,9 @@ fn feed_ticks(ev: &Ev<'_>, finder: &mut TickFinder) -> Option<()> {
         }
         Kind::SchedWakeup | Kind::SchedWakeupNew => finder.joins(ev.time_ns(), ev.u("target_cpu")? as u32),
         Kind::SchedMigrateTask => finder.joins(ev.time_ns(), ev.u("dest_cpu")? as u32),
+        Kind::CpuIdle => {
+            finder.idle(ev.time_ns(), ev.u("cpu_id")? as u32, !matches!(ev.get("state")?, -1 | 0xffff_ffff))
+        }
         _ => {}
     }
     Some(())

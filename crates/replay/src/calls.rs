@@ -1,0 +1,139 @@
+//! When the scheduler tells the governor of a CPU, and how long a governor's work takes: what an open loop keeps as recorded.
+//!
+//! A trace with a probe on the governor's hook ([`What::UpdateUtil`]) tells each call. Without one the calls are those that
+//! the rebuilt signals cause: at events, at the ticks of busy CPUs, and when the load of idle CPUs decays ([`Decay`]).
+
+use std::collections::BTreeMap;
+
+use opplab_model::event::{IDLE_TASK, TaskIdx};
+use opplab_trace::signals::ticks::{TickFinder, Ticks};
+
+use crate::events::{Events, Left, What};
+
+/// Finds the ticks; times are those of the events and `base_ns`.
+pub(crate) fn find_ticks(events: &Events, base_ns: u64) -> Option<Ticks> {
+    let mut finder = TickFinder::default();
+    let who = |task: TaskIdx| events.tasks.get(task as usize).map_or((0, 120), |task| (task.pid, task.prio));
+    for ev in &events.list {
+        let now = ev.time_ns + base_ns;
+        match ev.what {
+            What::Switch { prev, left, next } => {
+                finder.switch(now, ev.cpu, who(prev), u64::from(left != Left::Runnable), who(next));
+            }
+            What::Wakeup { cpu, .. } | What::WakeupNew { cpu, .. } | What::Migrate { dest_cpu: cpu, .. } => {
+                finder.joins(now, cpu);
+            }
+            What::Idle { cpu, entered } => finder.idle(now, cpu, entered),
+            _ => {}
+        }
+    }
+    finder.ticks()
+}
+
+/// When the load of idle CPUs decays (fair.c:nohz_balancer_kick(), nohz_newidle_balance(), v6.12): at most every 32 ms, at the
+/// tick of a busy CPU (then the first idle CPU does it) or when a CPU goes idle (then that CPU).
+#[derive(Debug, Default)]
+pub(crate) struct Decay {
+    next_ns: u64,
+}
+
+/// LOAD_AVG_PERIOD, ms: the time between two such updates.
+const DECAY_NS: u64 = 32_000_000;
+
+impl Decay {
+    /// Whether it is due at a tick (`new_idle` false) or at a CPU's going idle.
+    pub(crate) fn due(&mut self, now_ns: u64, new_idle: bool) -> bool {
+        let due = if new_idle { now_ns >= self.next_ns } else { now_ns > self.next_ns };
+        if due {
+            self.next_ns = now_ns + DECAY_NS;
+        }
+        due
+    }
+}
+
+/// The work of a policy's kthread as it was recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Kthread {
+    /// When it was woken, and when it was done; ascending.
+    runs: Vec<(u64, u64)>,
+    /// From one to the other, in the middle.
+    median_ns: Option<u64>,
+}
+
+/// The kworkers of a trace: those that take a governor's samples are among them.
+#[derive(Debug, Default)]
+pub(crate) struct Kworkers {
+    /// When each was woken, by which CPU, and when it began to run; ascending.
+    runs: Vec<(u64, u32, u64)>,
+}
+
+impl Kworkers {
+    /// All of `events`.
+    pub(crate) fn of(events: &Events) -> Self {
+        let is_one = |task: TaskIdx| events.name(task).starts_with("kworker/");
+        let mut woken: BTreeMap<TaskIdx, (u64, u32)> = BTreeMap::new();
+        let mut runs = Vec::new();
+        for ev in &events.list {
+            match ev.what {
+                What::Waking { task } if is_one(task) => {
+                    woken.entry(task).or_insert((ev.time_ns, ev.cpu));
+                }
+                What::Switch { next, .. } if is_one(next) => {
+                    let (woken, by) = woken.remove(&next).unwrap_or((ev.time_ns, ev.cpu));
+                    runs.push((woken, by, ev.time_ns));
+                }
+                _ => {}
+            }
+        }
+        runs.sort_unstable();
+        Self { runs }
+    }
+
+    /// When the work that CPU `here` queues at `time_ns` begins: with the recorded kworker that it woke then, or at once.
+    pub(crate) fn began_ns(&self, time_ns: u64, here: u32) -> u64 {
+        let later = &self.runs[self.runs.partition_point(|&(woken, _, _)| woken + TOLD_LATE_NS < time_ns)..];
+        let mut soon = later.iter().take_while(|&&(woken, _, _)| woken < time_ns + SAME_REQUEST_NS);
+        soon.find(|&&(_, by, began)| by == here && began >= time_ns).map_or(time_ns, |&(_, _, began)| began)
+    }
+}
+
+/// A recorded wake-up this soon after a request is the one that the request caused.
+const SAME_REQUEST_NS: u64 = 500_000;
+/// And so much earlier it may be, as an event tells of a request's cause after it was made.
+const TOLD_LATE_NS: u64 = 100_000;
+
+impl Kthread {
+    /// The runs of `sugov:N`, whose number is one of `cpus`.
+    pub(crate) fn of(events: &Events, cpus: &[u32]) -> Self {
+        let is_its = |task: TaskIdx| {
+            let number = events.name(task).strip_prefix("sugov:").and_then(|cpu| cpu.parse().ok());
+            number.is_some_and(|cpu: u32| cpus.contains(&cpu))
+        };
+        let mut runs = Vec::new();
+        let mut woken = None;
+        for ev in &events.list {
+            match ev.what {
+                What::Waking { task } | What::Wakeup { task, .. } if is_its(task) => {
+                    woken.get_or_insert(ev.time_ns);
+                }
+                What::Switch { prev, left, .. } if left != Left::Runnable && prev != IDLE_TASK && is_its(prev) => {
+                    runs.extend(woken.take().map(|woken| (woken, ev.time_ns)));
+                }
+                _ => {}
+            }
+        }
+        let mut took: Vec<u64> = runs.iter().map(|(woken, done)| done - woken).collect();
+        took.sort_unstable();
+        let median_ns = took.get(took.len() / 2).copied();
+        Self { runs, median_ns }
+    }
+
+    /// When a request of `time_ns` is in force: with the recorded run that it caused, or after the usual time; `else_ns` after it where no
+    /// run was recorded.
+    pub(crate) fn done_ns(&self, time_ns: u64, else_ns: u64) -> u64 {
+        let later = &self.runs[self.runs.partition_point(|&(woken, _)| woken + TOLD_LATE_NS < time_ns)..];
+        let mut soon = later.iter().take_while(|&&(woken, _)| woken < time_ns + SAME_REQUEST_NS);
+        let done = soon.find(|&&(_, done)| done >= time_ns).map(|&(_, done)| done);
+        done.unwrap_or(time_ns + self.median_ns.unwrap_or(else_ns))
+    }
+}
