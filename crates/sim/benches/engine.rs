@@ -32,11 +32,23 @@ fn smp(nr: u32) -> Machine {
     machine
 }
 
+/// Every CPU has a pair of tasks that wake each other up without a pause.
+fn pairs(nr_cpus: u32, duration_ns: u64) -> Case {
+    let policy = Policy { governor: String::from("performance"), ..Policy::default() };
+    Case { machine: smp(nr_cpus), workload: ping_pong(nr_cpus, 5_000), policy, seed: 1, duration_ns }
+}
+
 #[divan::bench(args = [8, 64, 256], sample_count = 5)]
 fn ping_pong_events(bencher: Bencher, nr_cpus: u32) {
-    let policy = Policy { governor: String::from("performance"), ..Policy::default() };
-    let case =
-        Case { machine: smp(nr_cpus), workload: ping_pong(nr_cpus, 5_000), policy, seed: 1, duration_ns: 100_000_000 };
+    let case = pairs(nr_cpus, 100_000_000);
+    let events = outcome(&case).sched_events;
+    bencher.counter(ItemsCount::new(events)).bench(|| outcome(&case));
+}
+
+/// The start is in it, with its 8192 placements that look at all CPUs.
+#[divan::bench(args = [4096], sample_count = 1, sample_size = 1)]
+fn ping_pong_events_short(bencher: Bencher, nr_cpus: u32) {
+    let case = pairs(nr_cpus, 10_000_000);
     let events = outcome(&case).sched_events;
     bencher.counter(ItemsCount::new(events)).bench(|| outcome(&case));
 }
