@@ -105,6 +105,34 @@ def test_perfetto(small_case: _opplab.Case) -> None:
     assert sorted(switches) == sorted((time, cpu, tids[task]) for time, cpu, task in rows)
 
 
+def test_perfetto_tells_why(small_case: _opplab.Case) -> None:
+    """Requests and placements carry the inputs of the decision records as annotations."""
+    records = small_case.events(["sugov_decision", "placement_decision", "eas_candidate", "eas_energy"])
+    asked: list[dict[str, object]] = []
+    placed: list[dict[str, object]] = []
+    for packet in many(small_case.trace("perfetto"), 1):
+        if (event := one(packet, 11)) is None or one(event, 9) != 3:
+            continue
+        notes: dict[str, object] = {"time_ns": one(packet, 8)}
+        for note in many(event, 4):
+            key, text = one(note, 10).decode(), one(note, 6)
+            value = text.decode() if text is not None else one(note, 4) if one(note, 3) is None else one(note, 3)
+            notes[key] = value
+        what = one(event, 23).decode()
+        (asked if what.startswith("asks for") else placed if "is placed here" in what else []).append(notes)
+    explained = [notes for notes in asked if "why" in notes]
+    assert len(explained) > 0.9 * len(asked) > 0
+    for notes in explained:
+        assert notes["khz"] == notes["next_khz"]
+        assert f"MHz x {notes['util']} / {notes['max']} = " in str(notes["why"])
+        assert int(str(notes["raw_khz"])) == int(str(notes["ref_khz"])) * int(str(notes["util"])) // int(str(notes["max"]))
+    assert len([notes for notes in placed if "util_avg" in notes]) == len(records["placement_decision"]["time_ns"])
+    weighed = [key for notes in placed for key in notes if key.startswith("candidate cpu ")]
+    assert len(weighed) == len(records["eas_candidate"]["time_ns"]) > 0
+    energies = [key for notes in placed for key in notes if key.startswith("energy of domain ")]
+    assert len(energies) == len(records["eas_energy"]["time_ns"]) > 0
+
+
 def test_traces_for_other_tools(small_case: _opplab.Case) -> None:
     switches = len(small_case.events(["sched_switch"])["sched_switch"]["cpu"])
     text = small_case.trace("text").decode()

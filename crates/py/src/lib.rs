@@ -23,6 +23,7 @@ mod stats;
 mod tracefile;
 mod traces;
 mod verify;
+mod why;
 mod workload;
 
 /// The compiled half of opplab; use the public names of package `opplab` instead.

@@ -18,6 +18,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use crate::error::{guard, raise};
 use crate::policies::{Policies, PyHooks};
 use crate::simtrace::SimTrace;
+use crate::why::Why;
 
 /// A case and the policies in Python under which it runs, if there are any.
 pub(crate) struct HookedCase {
@@ -201,10 +202,17 @@ pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'
 pub(crate) fn trace<'py>(py: Python<'py>, case: &HookedCase, form: &str) -> PyResult<Bound<'py, PyBytes>> {
     let names = simulate(py, case, &mut NullSink)?.task_names;
     let mut sink = SimTrace::new(&case.machine, names, form != "perfetto");
-    simulate(py, case, &mut sink)?;
+    let mut why = Why::default();
+    if form == "perfetto" {
+        let mut both = Tee(sink, why);
+        simulate(py, case, &mut both)?;
+        (sink, why) = (both.0, both.1);
+    } else {
+        simulate(py, case, &mut sink)?;
+    }
     let bytes = guard(py, || {
         py.detach(|| match form {
-            "perfetto" => Ok(Some(sink.into_perfetto())),
+            "perfetto" => Ok(Some(sink.into_perfetto(&why))),
             "trace.dat" => {
                 let mut out = Vec::new();
                 trace_dat(&sink.into_trace(), &mut out).map(|()| Some(out))

@@ -16,6 +16,8 @@ use opplab_model::machine::Machine;
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
 use opplab_trace::{Kind, Trace, Value};
 
+use crate::why::{Notes, Why};
+
 /// Task `n` has the pid `FIRST_PID + n`.
 pub(crate) const FIRST_PID: i32 = 1001;
 /// Priority of a task of nice 0 as trace events print it.
@@ -233,8 +235,8 @@ impl SimTrace {
         self.builder.finish()
     }
 
-    /// The trace as Perfetto protobuf, with tracks of counters and decisions.
-    pub(crate) fn into_perfetto(self) -> Vec<u8> {
+    /// The trace as Perfetto protobuf, with tracks of counters, and of decisions with their reasons.
+    pub(crate) fn into_perfetto(self, why: &Why) -> Vec<u8> {
         let mut writer = PerfettoWriter::new();
         let (names, counters, instants, machine) = (self.names, self.counters, self.instants, self.machine);
         writer.add_trace(&self.builder.finish());
@@ -263,7 +265,17 @@ impl SimTrace {
         }
         for (cpu, instants) in instants.into_iter().enumerate().filter(|(_, instants)| !instants.is_empty()) {
             let track = writer.track(&format!("decisions cpu {cpu}"), None);
-            instants.iter().for_each(|(time_ns, instant)| write_instant(&mut writer, track, *time_ns, instant, &name));
+            for (time_ns, instant) in &instants {
+                let notes = match *instant {
+                    Instant::Asked { .. } => why.request(*time_ns, self.policies[cpu]),
+                    Instant::Placed { task, .. } => why.placement(*time_ns, task),
+                    _ => Notes::default(),
+                };
+                write_instant(&mut writer, track, *time_ns, instant, notes, &name);
+            }
+            for (time_ns, what, notes) in why.others(cpu as u32) {
+                writer.instant(track, time_ns, &what, &notes.annotations(), &[]);
+            }
         }
         writer.finish()
     }
@@ -330,6 +342,7 @@ fn write_instant(
     track: TrackId,
     time_ns: u64,
     instant: &Instant,
+    why: Notes,
     name: &dyn Fn(u32) -> String,
 ) {
     use Annotation::{Int, Text, Uint};
@@ -344,11 +357,14 @@ fn write_instant(
         }
         Instant::Placed { task, prev_cpu, rule } => {
             let rule = format!("{rule:?}");
-            let notes = [("pid", Int(pid(task).into())), ("prev_cpu", Uint(prev_cpu.into())), ("rule", Text(&rule))];
+            let mut notes =
+                vec![("pid", Int(pid(task).into())), ("prev_cpu", Uint(prev_cpu.into())), ("rule", Text(&rule))];
+            notes.append(&mut why.annotations());
             writer.instant(track, time_ns, &format!("{} is placed here", name(task)), &notes, &[]);
         }
         Instant::Asked { khz, util, max } => {
-            let notes = [("khz", Uint(khz.into())), ("util", Uint(util.into())), ("max", Uint(max.into()))];
+            let mut notes = vec![("khz", Uint(khz.into())), ("util", Uint(util.into())), ("max", Uint(max.into()))];
+            notes.append(&mut why.annotations());
             writer.instant(track, time_ns, &format!("asks for {} MHz", khz / 1000), &notes, &[]);
         }
         Instant::Looped { task, run_ns, slack_ns } => {
