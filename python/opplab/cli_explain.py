@@ -32,8 +32,8 @@ def command(
 
     TARGET is a case's JSON file, the results folder of a single case, or EXPERIMENT:CASE (or FOLDER:CASE) with words
     of the case's label and its machine, its hash or its number.  Runs are deterministic: the case is run again with
-    records on.  TARGET may also be the folder of a recording with the kernel's own records: then --cpu explains its
-    clock, --at being the recording's time.  Or it is the log (.jsonl) of `opplab host govern`.
+    records on.  TARGET may also be the folder or archive of a recording with the kernel's own records: then --at is a
+    time of its clock, or so long after its first decision.  Or it is the log (.jsonl) of `opplab host govern`.
     """
     if target.endswith(".jsonl"):
         from opplab import _opplab
@@ -52,7 +52,8 @@ def command(
         return
     about = found.about
     if "recording" in about:
-        click.echo(f"{about['recording']}: {about['governor']} with {about['driver']}, from the kernel's own records.")
+        what = f"{about['governor']} with {about['driver']}, " if "governor" in about else ""
+        click.echo(f"{about['recording']}: {what}from the kernel's own records.")
         click.echo(str(found))
         return
     click.echo(f"{about['workload']} on {about['machine']}, {about['governor']}, kernel {about['kernel']}", nl=False)

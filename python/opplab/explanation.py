@@ -780,13 +780,14 @@ def explain(
     ----------
     run : Run, str or Path
         A run, or what `opplab explain` takes: a case's JSON file, a results folder, ``EXPERIMENT:CASE``; or the folder
-        of a recording that holds the kernel's own records of schedutil (only `cpu` and `at`).
+        or the archive of a recording that holds the kernel's own records (`cpu` or `task`, and `at`).
     cpu : int, optional
         Why this CPU ran what it ran at that clock.
     task : str or int, optional
         Why this task ran where it ran; its name or its index.
     at : float, optional
-        The point in time, in seconds; for a CPU the middle of the run, for a task its end, if it is not given.
+        The point in time, in seconds; for a CPU the middle of the run, for a task its end, if it is not given. Of a
+        recording it is a time of its clock, or, if that is before its first decision, so long after that.
     why_slow : bool
         Why CPUs ran below what their tasks needed, over the whole run.
 
@@ -810,10 +811,12 @@ def explain(
     """
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise InputError("ask about one thing: a CPU, a task, or why CPUs were slow")
-    if isinstance(run, str | Path) and (Path(run) / "trace.dat").is_file():
-        if cpu is None:
-            raise InputError(f"{run} is a recording: its kernel's own records explain a CPU's clock (give a CPU)")
-        return _recorded(Path(run), cpu, at)
+    if isinstance(run, str | Path) and _is_recording(Path(run)):
+        if cpu is not None:
+            return _recorded(Path(run), cpu, at)
+        if task is None:
+            raise InputError(f"{run} is a recording: its kernel's own records explain a CPU's clock or a task's CPU")
+        return _recorded_task(Path(run), str(task), at)
     case = _case_of(run)
     if why_slow:
         return _why_slow(case)
@@ -847,6 +850,99 @@ def _task_of(records: Records, task: str | int | None) -> int:
 # ---- recordings ----
 
 
+def _is_recording(path: Path) -> bool:
+    if path.is_file() and path.suffix != ".json":
+        try:
+            return bool(_opplab.find_recordings(path))
+        except InputError:
+            return False
+    return (path / "trace.dat").is_file()
+
+
+def _recorded_ns(at: float | None, first_ns: int, otherwise_ns: int) -> int:
+    """Give a point in time of a recording's clock."""
+    if at is None:
+        return otherwise_ns
+    at_ns = round(at * 1e9)
+    return at_ns if at_ns >= first_ns else first_ns + at_ns
+
+
+def _recorded_task(path: Path, task: str, at: float | None) -> Explanation:
+    """Explain where a recorded kernel placed a task, from the kernel's own records."""
+    from opplab.catalog import nearest
+
+    placements = _opplab.recorded_placements(path)
+    rows = [row for row in placements if task in (row["task"], str(row["pid"]))]
+    if not rows:
+        names = sorted({row["task"] for row in placements})
+        raise InputError(f"{path} has no records of a placement of `{task}`{nearest(task, names)}")
+    pids = {row["pid"] for row in rows}
+    if len(pids) > 1:
+        which = ", ".join(map(str, sorted(pids)))
+        raise InputError(f"{len(pids)} tasks are called `{task}`: say which by its pid: {which}")
+    rules = Counter("energy" if row["how"] == "energy" else row["rule"] for row in rows)
+    cpus = Counter(row["cpu"] for row in rows)
+    equal = sum(row["computed"] == row["cpu"] for row in rows)
+    by_rule = ", ".join(f"{count} by {rule}" for rule, count in rules.most_common())
+    by_cpu = ", ".join(f"{count} on CPU {cpu}" for cpu, count in sorted(cpus.items()))
+    text = (
+        f"{task} was placed {len(rows)} times with known inputs: {by_rule}; {by_cpu}. "
+        f"The recorded inputs give the kernel's CPU {equal} times."
+    )
+    data = {"rules": dict(rules), "cpus": {str(cpu): count for cpu, count in sorted(cpus.items())}, "equal": equal}
+    findings = [Finding(rows[0]["time_ns"], "summary", text, data)]
+    at_ns = _recorded_ns(at, rows[0]["time_ns"], rows[-1]["time_ns"])
+    row = [row for row in rows if row["time_ns"] <= at_ns][-1]
+    return Explanation({"recording": str(path)}, [*findings, *_recorded_placement(row)])
+
+
+def _recorded_placement(row: dict[str, Any]) -> list[Finding]:
+    waker = f"an interrupt on idle CPU {row['waker_cpu']}"
+    if row["waker"] is not None:
+        waker = f"CPU {row['waker_cpu']}, which ran {row['waker']},"
+    utils = f" (util_avg {row['util_avg']}, util_est {row['util_est']})" if row["util_avg"] is not None else ""
+    sync = " (sync)" if row["sync"] else ""
+    head = f"{seconds(row['time_ns'])}: {waker} woke {row['task']}{sync}{utils}, last on CPU {row['prev_cpu']}."
+    differs = "" if row["computed"] in (None, row["cpu"]) else f" The recorded inputs give CPU {row['computed']}."
+    if row["how"] == "energy":
+        without = {domain: energy for dst, domain, energy, _, _ in row["energies"] if dst < 0}
+        candidates = []
+        for cpu, domain, spare_cap, fits in row["candidates"]:
+            text = f"  CPU {cpu}: {spare_cap} to spare with the task"
+            text += "" if fits else ", but its lower clamp can not be granted"
+            data = {"cpu": cpu, "domain": domain, "spare_cap": spare_cap, "fits": fits}
+            energy = next((one[2] for one in row["energies"] if one[0] == cpu), None)
+            if energy is not None and domain in without:
+                data |= {"energy": energy, "energy_without": without[domain]}
+                text += f"; energy of its domain {without[domain]} -> {energy} ({energy - without[domain]:+d})"
+            text += "." + (" <- chosen" if cpu == row["cpu"] else "")
+            candidates.append(Finding(row["time_ns"], "candidate", text, data))
+        many = "1 CPU" if len(candidates) == 1 else f"{len(candidates)} CPUs"
+        weighed = f" Energy-aware placement weighed {many}:" if candidates else ""
+        why = f"{EAS[row['rule']]} ({row['rule']})" if row["rule"] else "chosen"
+        end = Finding(
+            row["time_ns"], "choice", f"  CPU {row['cpu']}: {why}.{differs}", {"cpu": row["cpu"], "rule": row["rule"]}
+        )
+        return [Finding(row["time_ns"], "placement", head + weighed, row), *candidates, end]
+    text = head
+    if row["overutilized"]:
+        text += " A CPU is overutilised, so that energy does not count."
+    if row["wide"]:
+        text += " Waker and wakee wake many others (wake_wide), so that they are kept apart."
+    elif row["affine"] is not None:
+        taken, rule = row["affine"]
+        text += f" wake_affine: {AFFINE[rule]}: "
+        text += "pulled to the waking CPU." if taken else "it stays with its previous CPU."
+    idle = f"{row['nr_idle']} idle CPUs in its cache" if row["nr_idle"] != 1 else "1 idle CPU in its cache"
+    text += (
+        f" The search starts at CPU {row['target']}. select_idle_sibling ({idle}): {SIBLING[row['rule']]}: "
+        f"CPU {row['computed']}."
+    )
+    if differs:
+        text += f" The kernel chose CPU {row['cpu']}."
+    return [Finding(row["time_ns"], "placement", text, row)]
+
+
 def _recorded(folder: Path, cpu: int, at: float | None) -> Explanation:
     """Explain the clock of a CPU in a recording of a real kernel, from the kernel's own records."""
     columns, policies = _opplab.recorded_frequencies(folder)
@@ -861,12 +957,8 @@ def _recorded(folder: Path, cpu: int, at: float | None) -> Explanation:
     if not rows:
         raise InputError(f"{folder} has no records of schedutil's decisions for CPU {cpu}")
     first_ns, last_ns = rows[0]["time_ns"], rows[-1]["time_ns"]
-    at_ns = (first_ns + last_ns) // 2 if at is None else round(at * 1e9)
+    at_ns = _recorded_ns(at, first_ns, (first_ns + last_ns) // 2)
     before = [row for row in rows if row["time_ns"] <= at_ns]
-    if not before:
-        raise InputError(
-            f"{at:g} s is before the first decision, at {seconds(first_ns)}; the last is at {seconds(last_ns)}"
-        )
     place = next((i for i in reversed(range(len(before))) if before[i]["ret_khz"] != before[i]["prev_khz"]), None)
     findings = []
     if place is not None:

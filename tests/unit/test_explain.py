@@ -120,7 +120,7 @@ def test_why_slow() -> None:
     assert slow.data["reason"] == "fixed-governor"
     assert 0 < slow.data["lost_ns"] < slow.data["slow_ns"]
     assert 0 < slow.data["energy_share_pct"] <= 100
-    found = opplab.explain(simulate(4, 4000, tunables={"rate_limit_us": "20000"}), why_slow=True)
+    found = opplab.explain(simulate(8, 4000, tunables={"rate_limit_us": "20000"}), why_slow=True)
     rows = {one.data["reason"]: one.data for one in found if one.kind == "slow"}
     assert "rate-limit" in rows
     assert set(rows) <= set(explanation.SLOW)
@@ -288,9 +288,34 @@ def test_recordings_of_real_kernels() -> None:
         found = opplab.explain(recording, cpu=cpu, at=middle)
         assert "reported to schedutil" in str(found)
         assert "computed:" not in str(found)
-        with pytest.raises(opplab.InputError, match="before the first decision"):
-            opplab.explain(recording, cpu=cpu, at=0.0)
+        # Before the first decision `at` counts from it.
+        after = (columns["time_ns"][len(columns["time_ns"]) // 2] - columns["time_ns"][0]) / 1e9
+        if columns["policy_cpu"][0] == cpu and after < columns["time_ns"][0] / 1e9:
+            assert str(opplab.explain(recording, cpu=cpu, at=after + 1e-6)) == str(
+                opplab.explain(recording, cpu=cpu, at=middle + 1e-6)
+            )
         known += 1
         if known == 2:
             break
     assert known == 2
+
+
+def test_placements_of_recorded_kernels() -> None:
+    """A recorded wake-up is explained by the energies that the kernel computed, and by its choice."""
+    recording = Path(__file__).parents[2] / ".." / "shared" / "traces" / "arm64-612-juno-eas-homog6"
+    if not recording.is_dir():
+        pytest.skip("skipped: no recordings at ../shared/traces beside the repository")
+    rows = opplab._opplab.recorded_placements(recording)
+    by_energy = [row for row in rows if row["how"] == "energy" and len(row["energies"]) > 2]
+    assert len(by_energy) > 100
+    assert all(row["computed"] in (None, row["cpu"]) for row in by_energy)
+    row = by_energy[len(by_energy) // 2]
+    found = opplab.explain(recording, task=str(row["pid"]), at=row["time_ns"] / 1e9)
+    kinds = [finding.kind for finding in found]
+    assert kinds[:2] == ["summary", "placement"]
+    assert kinds[-1] == "choice"
+    chosen = [finding for finding in found if finding.kind == "candidate" and finding.text.endswith("<- chosen")]
+    assert len(chosen) <= 1
+    assert f"woke {row['task']}" in str(found)
+    with pytest.raises(opplab.InputError, match="no records of a placement of `nobody`"):
+        opplab.explain(recording, task="nobody")

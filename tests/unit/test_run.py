@@ -124,8 +124,9 @@ def test_perfetto_tells_why(small_case: _opplab.Case) -> None:
     assert len(explained) > 0.9 * len(asked) > 0
     for notes in explained:
         assert notes["khz"] == notes["next_khz"]
-        assert f"MHz x {notes['util']} / {notes['max']} = " in str(notes["why"])
-        assert int(str(notes["raw_khz"])) == int(str(notes["ref_khz"])) * int(str(notes["util"])) // int(str(notes["max"]))
+        assert f"MHz x {notes['util_decided']} / {notes['max']} = " in str(notes["why"])
+        raw = int(str(notes["ref_khz"])) * int(str(notes["util_decided"])) // int(str(notes["max"]))
+        assert notes["raw_khz"] == raw
     assert len([notes for notes in placed if "util_avg" in notes]) == len(records["placement_decision"]["time_ns"])
     weighed = [key for notes in placed for key in notes if key.startswith("candidate cpu ")]
     assert len(weighed) == len(records["eas_candidate"]["time_ns"]) > 0

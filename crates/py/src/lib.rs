@@ -44,7 +44,7 @@ mod _opplab {
         replay::{agree_recording, replay_trace, trace_to_rtapp},
         signals::trace_signals,
         tracefile::{PyTrace, trace_info},
-        traces::{find_recordings, recorded_frequencies, verify_recording},
+        traces::{find_recordings, recorded_frequencies, recorded_placements, verify_recording},
         verify::{families, find_vectors, verify_file},
         workload::PyWorkload,
     };

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use opplab_model::decision::CODES;
+use opplab_verify::traces::{RecordedChoice, RecordedPlacement};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -58,6 +60,57 @@ pub(crate) fn recorded_frequencies<'py>(
     });
     let policies = policies.collect::<PyResult<Vec<_>>>()?;
     Ok((columns, policies))
+}
+
+/// The placements of wake-ups in the recording at `path`, one dictionary each, whose inputs it holds. `how` is `energy` or
+/// `idleness`; words that do not apply are missing.
+#[pyfunction]
+pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let found = guard(py, || py.detach(|| opplab_verify::traces::placements(&path)))?;
+    let (placements, names) = found.map_err(|error| map_error(py, &error))?;
+    let name = |pid: i64| names.get(&pid).map_or_else(|| pid.to_string(), Clone::clone);
+    let word = |column: &str, code: u8| {
+        let words = CODES.iter().find(|(known, _)| *known == column).map_or(&[][..], |(_, words)| words);
+        words.get(usize::from(code)).copied().unwrap_or_default()
+    };
+    let one = |placement: &RecordedPlacement| -> PyResult<Bound<'_, PyDict>> {
+        let row = PyDict::new(py);
+        row.set_item("time_ns", placement.time_ns)?;
+        row.set_item("pid", placement.pid)?;
+        row.set_item("task", name(placement.pid))?;
+        row.set_item("waker_cpu", placement.waker_cpu)?;
+        row.set_item("waker", (placement.waker != 0).then(|| name(placement.waker)))?;
+        row.set_item("prev_cpu", placement.prev_cpu)?;
+        row.set_item("cpu", placement.cpu)?;
+        row.set_item("computed", placement.computed)?;
+        row.set_item("sync", placement.sync)?;
+        row.set_item("overutilized", placement.overutilized)?;
+        row.set_item("util_avg", placement.utils.map(|(avg, _)| avg))?;
+        row.set_item("util_est", placement.utils.map(|(_, est)| est))?;
+        match &placement.choice {
+            RecordedChoice::Energy(seen) => {
+                row.set_item("how", "energy")?;
+                row.set_item("rule", seen.decided.map(|(_, rule)| word("eas_rule", rule as u8)))?;
+                let candidates = seen.candidates.iter().map(|one| (one.cpu, one.domain, one.spare_cap, one.fits == 1));
+                row.set_item("candidates", candidates.collect::<Vec<_>>())?;
+                let energies = seen.energies.iter().map(|one| {
+                    let dst_cpu = one.dst_cpu.map_or(-1, |cpu| cpu as i64);
+                    (dst_cpu, one.domain, one.energy, one.max_util, one.busy_time)
+                });
+                row.set_item("energies", energies.collect::<Vec<_>>())?;
+            }
+            RecordedChoice::Idleness { wide, affine, target, rule, nr_idle } => {
+                row.set_item("how", "idleness")?;
+                row.set_item("rule", word("sibling_rule", *rule as u8))?;
+                row.set_item("wide", wide)?;
+                row.set_item("affine", affine.map(|(taken, rule)| (taken, word("affine_rule", rule as u8))))?;
+                row.set_item("target", target)?;
+                row.set_item("nr_idle", nr_idle)?;
+            }
+        }
+        Ok(row)
+    };
+    placements.iter().map(one).collect()
 }
 
 /// Recomputes the decisions of the recording in folder `path`: its name, one row a kind, and the kinds that ought to be equal bit by

@@ -164,6 +164,7 @@ fn request(decision: &Decision) -> Notes {
         .int("uclamp_max", uclamp_max)
         .int("rt_runnable", u8::from(rt_runnable))
         .int("util_sum", util_sum)
+        .int("util_decided", util)
         .int("ref_khz", ref_khz)
         .int("raw_khz", raw_khz)
         .int("wanted_khz", wanted_khz)

@@ -16,9 +16,11 @@ mod report;
 pub mod signals;
 mod state;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use freq::RecordedFreq;
+pub use place::{RecordedChoice, RecordedPlacement};
 pub use report::{BIT_EXACT, KindCount, RecordingReport};
 
 use crate::VerifyError;
@@ -72,6 +74,26 @@ pub fn frequency_decisions(dir: &Path) -> Result<(input::Machine, Vec<RecordedFr
     let seen = freq.seen.take().unwrap_or_default();
     drop(state);
     Ok((recording.machine, seen))
+}
+
+/// The placements of wake-ups in the recorded kernel with what went into them, in order of time, and the tasks' names by
+/// pid. Those whose inputs the recording does not hold are not among them.
+///
+/// # Errors
+/// As [`verify_recording`].
+pub fn placements(dir: &Path) -> Result<(Vec<RecordedPlacement>, BTreeMap<i64, String>), VerifyError> {
+    let recording = Recording::read(dir)?;
+    let mut report = RecordingReport::new(&recording.name, &recording.machine.release, recording.events.lost);
+    let mut state = state::State::new(&recording);
+    let mut place = place::Place::new(&recording.machine);
+    place.seen = Some(Vec::new());
+    for event in recording.events.iter() {
+        place.event(&event, &state, &mut report);
+        load::event(&event, &mut state, &mut report);
+    }
+    let seen = place.seen.take().unwrap_or_default();
+    drop(state);
+    Ok((seen, recording.events.names))
 }
 
 /// The recordings at `path`: itself, if it is one's folder or an archive, or the folders in it that hold one, by name.

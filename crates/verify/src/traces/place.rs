@@ -3,10 +3,13 @@
 use opplab_kernel::cpufreq::schedutil::sugov_effective_cpu_perf;
 use opplab_kernel::eas::{EasCpu, EasExplanation, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
 use opplab_kernel::energy_model::EmPerfDomain;
+use opplab_kernel::pelt::SchedAvg;
 use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
 use opplab_kernel::sched::placement::{
-    CpuCapacity, SiblingFacts, SiblingQuery, WakeAffineFacts, WakeFlips, select_idle_sibling, wake_affine, wake_wide,
+    CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, WakeAffineRule, WakeFlips,
+    select_idle_sibling, wake_affine, wake_wide,
 };
+use opplab_kernel::util_est::UTIL_AVG_UNCHANGED;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::freq::rq_facts;
@@ -38,8 +41,82 @@ struct Call {
     disturbed: bool,
 }
 
+/// How a recorded placement comes about, computed from the recorded inputs.
+#[derive(Debug, Clone)]
+pub enum RecordedChoice {
+    /// By energy, with all that was weighed.
+    Energy(EasExplanation),
+    /// By idleness: whether the waker wakes many, the affine rule if it was asked, where the search began, what it found
+    /// and among how many idle CPUs of the cache.
+    Idleness {
+        /// wake_wide() forbade the waking CPU.
+        wide: bool,
+        /// The rule of wake_affine() and whether it took the waking CPU.
+        affine: Option<(bool, WakeAffineRule)>,
+        /// Where the search began.
+        target: usize,
+        /// Why the search ended.
+        rule: SiblingRule,
+        /// Idle CPUs that share the target's last-level cache.
+        nr_idle: u32,
+    },
+}
+
+/// A wake-up's placement in a recorded kernel, for those who explain it.
+#[derive(Debug, Clone)]
+pub struct RecordedPlacement {
+    /// The recording's time of the decision, in ns.
+    pub time_ns: u64,
+    /// The task.
+    pub pid: i64,
+    /// The CPU that woke it up.
+    pub waker_cpu: usize,
+    /// What ran there: 0 is the idle task, in whose time interrupts come.
+    pub waker: i64,
+    /// Where the task was before.
+    pub prev_cpu: usize,
+    /// What the kernel chose.
+    pub cpu: usize,
+    /// What comes out of the recorded inputs; `None`: the energy-aware search has no answer.
+    pub computed: Option<usize>,
+    /// The waker is about to sleep.
+    pub sync: bool,
+    /// Some CPU was overutilised, as far as the records tell.
+    pub overutilized: bool,
+    /// `util_avg` and `util_est` of the task, if they are known.
+    pub utils: Option<(u64, u64)>,
+    /// Why.
+    pub choice: RecordedChoice,
+}
+
+impl Call {
+    fn placement(
+        &self,
+        ev: &Ev<'_>,
+        (cpu, computed): (usize, Option<usize>),
+        utils: Option<(u64, u64)>,
+        choice: RecordedChoice,
+    ) -> RecordedPlacement {
+        RecordedPlacement {
+            time_ns: ev.time_ns(),
+            pid: self.pid,
+            waker_cpu: ev.cpu(),
+            waker: ev.current(),
+            prev_cpu: self.prev,
+            cpu,
+            computed,
+            sync: self.flags & WF_SYNC != 0,
+            overutilized: self.overutilized == Some(true),
+            utils,
+            choice,
+        }
+    }
+}
+
 /// What was seen of the decisions.
 pub(super) struct Place {
+    /// The placements, if somebody wants them.
+    pub(super) seen: Option<Vec<RecordedPlacement>>,
     calls: Vec<Option<Call>>,
     eff: Vec<Option<(usize, u64, u64, u64)>>,
     flips: BTreeMap<i64, WakeFlips>,
@@ -57,6 +134,7 @@ impl Place {
     pub(super) fn new(machine: &Machine) -> Self {
         let asymmetric = machine.capacity.iter().any(|&capacity| capacity != machine.capacity[0]);
         Self {
+            seen: None,
             calls: vec![None; machine.n_cpus],
             eff: vec![None; machine.n_cpus],
             flips: BTreeMap::new(),
@@ -234,6 +312,7 @@ impl Place {
             report.without_input("placement_eas", "the task's averages before their first record");
             return;
         };
+        let utils = utils_of(&task.avg);
         let task = EasTask {
             prev_cpu: call.prev,
             util_avg: task.avg.util_avg,
@@ -254,6 +333,9 @@ impl Place {
         let cause = if call.disturbed { "another CPU's state changed during the placement" } else { UNEXPLAINED };
         report.compare("feec_energies", ev.time_ns(), call.energies.clone(), energies, cause);
         report.compare("placement_eas", ev.time_ns(), Some(chosen), computed, cause);
+        if let Some(seen) = &mut self.seen {
+            seen.push(call.placement(ev, (chosen, computed), Some(utils), RecordedChoice::Energy(explanation)));
+        }
     }
 
     fn by_idleness(
@@ -277,6 +359,7 @@ impl Place {
         let flips = |pid: i64| self.flips.get(&pid).map_or(0, |flips| flips.flips);
         let wide = wake_wide(flips(ev.current()), flips(call.pid), llc_size);
         let mut target = call.prev;
+        let mut affinity = None;
         if !wide && call.prev != this {
             let sync = call.flags & WF_SYNC != 0 && !self.exiting.contains(&ev.current());
             let load =
@@ -300,9 +383,11 @@ impl Place {
                 prev_capacity: facts.capacity(call.prev).of,
                 imbalance_pct: state.machine.imbalance_pct,
             };
-            if wake_affine(&affine).0 {
+            let found = wake_affine(&affine);
+            if found.0 {
                 target = this;
             }
+            affinity = Some(found);
         }
         let recent = self.recent.get(&call.pid).copied();
         let bound = ev.name_of(ev.current()).is_some_and(is_per_cpu_kthread);
@@ -318,6 +403,18 @@ impl Place {
             this_nr_running: state.cpus[this].nr_running.unwrap_or(0) as u32,
         };
         let choice = select_idle_sibling(&facts, &query);
+        if self.seen.is_some() {
+            let utils = task.map(|task| utils_of(&task.avg));
+            let shared = state.machine.llc[target];
+            let nr_idle =
+                (0..state.machine.n_cpus).filter(|&cpu| shared >> cpu & 1 != 0 && facts.idle.as_set().contains(cpu));
+            let (nr_idle, rule) = (nr_idle.count() as u32, choice.rule);
+            let why = RecordedChoice::Idleness { wide, affine: affinity, target, rule, nr_idle };
+            let row = call.placement(ev, (chosen, Some(choice.cpu)), utils, why);
+            if let Some(seen) = &mut self.seen {
+                seen.push(row);
+            }
+        }
         self.recent.insert(call.pid, choice.recent_used_cpu);
         if recent.is_none() && choice.cpu != chosen {
             report.without_input("placement_idle", "recent_used_cpu before the first wake-up");
@@ -326,6 +423,11 @@ impl Place {
         let cause = if call.disturbed { "another CPU's state changed during the placement" } else { UNEXPLAINED };
         report.compare("placement_idle", ev.time_ns(), chosen, choice.cpu, cause);
     }
+}
+
+/// `util_avg` and `util_est` without its flag.
+fn utils_of(avg: &SchedAvg) -> (u64, u64) {
+    (avg.util_avg, u64::from(avg.util_est & !UTIL_AVG_UNCHANGED))
 }
 
 /// A kernel thread that is bound to one CPU, by its name.
