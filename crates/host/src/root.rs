@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use opplab_import::{SysTree, source_tree};
+use opplab_import::{SysTree, numbered, source_tree};
 use opplab_model::file::parse_cpu_list;
 use opplab_model::machine::CpuList;
 
@@ -170,15 +170,7 @@ impl Root {
 
     /// The numbers N of the entries `stem`N right below a folder, ascending.
     pub fn numbered(&self, path: &str, stem: &str) -> Vec<u32> {
-        let mut numbers: Vec<u32> = self
-            .children(path)
-            .iter()
-            .filter_map(|name| name.strip_prefix(stem))
-            .filter(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
-            .filter_map(|digits| digits.parse().ok())
-            .collect();
-        numbers.sort_unstable();
-        numbers
+        numbered(&self.children(path), stem)
     }
 
     /// Writes a setting, in one write as sysfs wants it.

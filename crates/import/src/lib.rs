@@ -36,4 +36,4 @@ pub use machine::{Imported, to_machine};
 pub use msr::{TurboForm, turbo_form};
 pub use snapshot::import as import_snapshot;
 pub use source::{SourceError, import, import_bytes, source_tree};
-pub use tree::{Entry, SysTree};
+pub use tree::{Entry, SysTree, numbered};

@@ -142,16 +142,20 @@ impl SysTree {
 
     /// The numbers N of the folders `stem`N right below `folder`, ascending.
     pub fn numbered(&self, folder: &str, stem: &str) -> Vec<u32> {
-        let mut numbers: Vec<u32> = self
-            .children(folder)
-            .iter()
-            .filter_map(|name| name.strip_prefix(stem))
-            .filter(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
-            .filter_map(|digits| digits.parse().ok())
-            .collect();
-        numbers.sort_unstable();
-        numbers
+        numbered(&self.children(folder), stem)
     }
+}
+
+/// The numbers N of the names `stem`N, ascending.
+pub fn numbered(names: &[String], stem: &str) -> Vec<u32> {
+    let mut numbers: Vec<u32> = names
+        .iter()
+        .filter_map(|name| name.strip_prefix(stem))
+        .filter(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .filter_map(|digits| digits.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 #[cfg(test)]
