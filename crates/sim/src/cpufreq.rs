@@ -3,11 +3,10 @@
 //! A fast switch is made where the governor decides. A slow switch wakes the policy's kthread, a special deadline
 //! task: it runs, asks the hardware, sleeps until the hardware has answered, and the new clock holds from then on.
 
-use opplab_kernel::cpufreq::conservative::{Conservative, ConservativeTunables};
-use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, PolicyDbs, default_sampling_rate_us, min_sampling_interval_us};
+use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, default_sampling_rate_us, min_sampling_interval_us};
+use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, PassiveCpu, Rounding};
-use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables};
 use opplab_kernel::cpufreq::request::TunableError;
 use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts, SugovPolicy,
@@ -51,26 +50,12 @@ pub(crate) enum Governor {
 
 /// A governor that samples idle time (drivers/cpufreq/cpufreq_governor.c).
 pub(crate) struct Dbs {
-    kind: DbsKind,
+    governor: DbsGovernor,
     limits: FreqLimits,
     cpuinfo: FreqLimits,
     table: Option<FreqTable>,
     /// Started at the first report, when there are times to start from.
     started: bool,
-}
-
-enum DbsKind {
-    Ondemand(Ondemand),
-    Conservative(Conservative),
-}
-
-impl Dbs {
-    fn policy_dbs(&mut self) -> &mut PolicyDbs {
-        match &mut self.kind {
-            DbsKind::Ondemand(governor) => &mut governor.policy_dbs,
-            DbsKind::Conservative(governor) => &mut governor.policy_dbs,
-        }
-    }
 }
 
 /// A cpufreq policy: CPUs with one clock.
@@ -156,20 +141,11 @@ pub(crate) fn governor_of(
             let rate_us = default_sampling_rate_us(policy.hz.into(), delay_us);
             let least_us = min_sampling_interval_us(policy.hz.into());
             let zero = vec![CpuTimes::default(); nr_cpus];
-            let kind = if policy.governor == "ondemand" {
-                let mut governor = Ondemand::start(OndemandTunables::new(rate_us, false), &zero);
-                for (name, value) in &policy.tunables {
-                    governor.store(name, value, least_us).map_err(|error| bad_tunable(name, value, &error))?;
-                }
-                DbsKind::Ondemand(governor)
-            } else {
-                let mut governor = Conservative::start(ConservativeTunables::new(rate_us), min_khz, &zero);
-                for (name, value) in &policy.tunables {
-                    governor.store(name, value, least_us).map_err(|error| bad_tunable(name, value, &error))?;
-                }
-                DbsKind::Conservative(governor)
-            };
-            Ok(Governor::Dbs(Some(Box::new(Dbs { kind, limits, cpuinfo, table, started: false }))))
+            let mut governor = DbsGovernor::named(&policy.governor, rate_us, min_khz, &zero).expect("is one of them");
+            for (name, value) in &policy.tunables {
+                governor.store(name, value, least_us).map_err(|error| bad_tunable(name, value, &error))?;
+            }
+            Ok(Governor::Dbs(Some(Box::new(Dbs { governor, limits, cpuinfo, table, started: false }))))
         }
         "schedutil" => {
             let delay_us = driver.transition_delay_us;
@@ -430,30 +406,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let Governor::Dbs(slot) = &mut self.policies[index].governor else { return };
         let Some(mut dbs) = slot.take() else { return };
         let time = self.cpus[cpu as usize].clk.clock;
-        if dbs.policy_dbs().update_util(time) {
+        if dbs.governor.update_util(time) {
             let times: Vec<CpuTimes> = self.policies[index].cpus.iter().map(|&member| self.cpu_times(member)).collect();
             let state = &self.policies[index];
             let (limits, cpuinfo) = (dbs.limits, dbs.cpuinfo);
             let facts = DbsPolicy { cur_khz: state.cur_khz, limits, cpuinfo, table: dbs.table.as_ref() };
-            let (request, delay_us) = match &mut dbs.kind {
-                DbsKind::Ondemand(governor) if !dbs.started => {
-                    *governor = Ondemand::start(governor.tunables, &times);
-                    (None, governor.tunables.dbs.sampling_rate)
-                }
-                DbsKind::Conservative(governor) if !dbs.started => {
-                    *governor = Conservative::start(governor.tunables, state.cur_khz, &times);
-                    (None, governor.tunables.dbs.sampling_rate)
-                }
-                DbsKind::Ondemand(governor) => governor.update(&facts, &times),
-                DbsKind::Conservative(governor) => governor.update(&facts, &times),
+            let khz = if dbs.started {
+                dbs.governor.sample(&facts, &times)
+            } else {
+                dbs.governor.restart(state.cur_khz, &times);
+                None
             };
             dbs.started = true;
-            dbs.policy_dbs().sampled(delay_us);
-            let khz = request.map(|request| request.resolve(dbs.table.as_ref(), limits));
             if S::DECISIONS {
                 let state = &self.policies[index];
                 let (policy_cpu, prev_khz) = (state.cpus[0], state.cur_khz);
-                let load = dbs.policy_dbs().max_sample_load;
+                let load = dbs.governor.policy_dbs().max_sample_load;
                 let next_khz = khz.unwrap_or(prev_khz);
                 self.record(Decision::Sample { policy_cpu, cpu, load, prev_khz, next_khz });
             }

@@ -6,10 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::cpufreq::conservative::{Conservative, ConservativeTunables};
 use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy};
+use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
-use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables};
 use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovDecision, SugovOutcome, SugovPolicy, SugovRequest,
 };
@@ -96,8 +95,7 @@ pub struct Output {
 
 enum Kind {
     Schedutil(Box<SugovPolicy>),
-    Ondemand(Box<Ondemand>),
-    Conservative(Box<Conservative>),
+    Dbs(Box<DbsGovernor>),
     Highest,
     Lowest,
 }
@@ -148,17 +146,11 @@ impl Governor {
                 tick_ns: setup.tick_ns,
                 gates: profile.sugov_gates(),
             }))),
-            "ondemand" => {
-                let tunables = OndemandTunables::new(setup.sampling_rate_us, false);
-                Kind::Ondemand(Box::new(Ondemand::start(tunables, &setup.times)))
-            }
-            "conservative" => {
-                let tunables = ConservativeTunables::new(setup.sampling_rate_us);
-                Kind::Conservative(Box::new(Conservative::start(tunables, setup.cur_khz, &setup.times)))
-            }
             "performance" => Kind::Highest,
             "powersave" => Kind::Lowest,
-            other => return Err(format!("no governor `{other}` (there are {})", GOVERNORS.join(", "))),
+            name => DbsGovernor::named(name, setup.sampling_rate_us, setup.cur_khz, &setup.times)
+                .map(|governor| Kind::Dbs(Box::new(governor)))
+                .ok_or_else(|| format!("no governor `{name}` (there are {})", GOVERNORS.join(", ")))?,
         };
         Ok(Self {
             kind,
@@ -207,36 +199,18 @@ impl Governor {
                 util = decision.map_or(0, |decision| decision.util);
                 ref_khz = decision.map_or(0, |decision| decision.ref_khz);
             }
-            Kind::Ondemand(governor) => {
+            Kind::Dbs(governor) => {
                 if limits_changed {
-                    request_khz = governor.limits(&dbs).map(|request| request.resolve(dbs.table, dbs.limits));
+                    request_khz = governor.limits(&dbs);
                 }
-                if governor.policy_dbs.update_util(input.time_ns) {
-                    let (request, delay_us) = governor.update(&dbs, &input.times);
-                    governor.policy_dbs.sampled(delay_us);
-                    request_khz = request.map(|request| request.resolve(dbs.table, dbs.limits)).or(request_khz);
+                if governor.update_util(input.time_ns) {
+                    request_khz = governor.sample(&dbs, &input.times).or(request_khz);
                     outcome = "sampled";
                 } else {
                     outcome = "not due";
                 }
                 (raw_khz, ref_khz) = (0, 0);
-                util = u64::from(governor.policy_dbs.max_sample_load);
-            }
-            Kind::Conservative(governor) => {
-                if limits_changed {
-                    request_khz = governor.limits(&dbs).map(|request| request.resolve(dbs.table, dbs.limits));
-                    governor.limits_applied(request_khz.unwrap_or(input.cur_khz));
-                }
-                if governor.policy_dbs.update_util(input.time_ns) {
-                    let (request, delay_us) = governor.update(&dbs, &input.times);
-                    governor.policy_dbs.sampled(delay_us);
-                    request_khz = request.map(|request| request.resolve(dbs.table, dbs.limits)).or(request_khz);
-                    outcome = "sampled";
-                } else {
-                    outcome = "not due";
-                }
-                (raw_khz, ref_khz) = (0, 0);
-                util = u64::from(governor.policy_dbs.max_sample_load);
+                util = u64::from(governor.policy_dbs().max_sample_load);
             }
             Kind::Highest | Kind::Lowest => {
                 let highest = matches!(self.kind, Kind::Highest);

@@ -3,6 +3,7 @@
 pub mod amd_pstate;
 pub mod conservative;
 pub mod dbs;
+pub mod dbs_governor;
 pub mod freq_table;
 pub mod intel_pstate;
 pub mod ondemand;
