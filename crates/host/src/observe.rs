@@ -58,6 +58,8 @@ struct CpuState {
     idle: IdleCounters,
     idle_before: Vec<u64>,
     freq: Option<Watched>,
+    /// The highest frequency of its policy, kHz; 0: not known.
+    max_khz: u32,
     capacity: u64,
     util: CpuUtil,
     stat_before: Option<StatTimes>,
@@ -79,6 +81,7 @@ impl CpuState {
             idle_before: idle.read_us(),
             idle,
             freq: Watched::open(root, &format!("{CPU}/cpu{cpu}/cpufreq/scaling_cur_freq")),
+            max_khz: root.number(&format!("{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq")).unwrap_or(0) as u32,
             capacity: root.number(&format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024),
             util: CpuUtil::default(),
             stat_before: None,
@@ -105,7 +108,7 @@ enum PowerKind {
 /// Observes a host; each call of [`Observer::sample`] ends an interval.
 pub struct Observer {
     cpus: Vec<(u32, CpuState)>,
-    /// Names of the candidates for f_max, and each in kHz.
+    /// Names of the candidates for f_max, and each in kHz; 0: the highest frequency of each CPU's own policy.
     pub candidates: Vec<(String, u32)>,
     /// Names of all idle states.
     pub idle_names: Vec<String>,
@@ -113,12 +116,13 @@ pub struct Observer {
     /// What is lost and why, for the reader.
     pub notes: Vec<String>,
     last_ns: u64,
+    /// As [`Observer::candidates`]: the one that the kernel takes.
     reference_khz: u32,
 }
 
 impl Observer {
-    /// Opens what there is. `now_ns` is a monotonic time.
-    pub fn open(root: &Root, path: &Path, now_ns: u64) -> Self {
+    /// Opens what there is. The first [`Observer::sample`] begins the first interval; what it gives counts for nothing.
+    pub fn open(root: &Root, path: &Path) -> Self {
         let mut notes = Vec::new();
         let mut cpus = Vec::new();
         for cpu in root.online() {
@@ -148,10 +152,7 @@ impl Observer {
                 }
             }
         }
-        let mut observer =
-            Self { cpus, candidates, idle_names, power: power_sources(root), notes, last_ns: now_ns, reference_khz };
-        observer.sample(root, now_ns);
-        observer
+        Self { cpus, candidates, idle_names, power: power_sources(root), notes, last_ns: 0, reference_khz }
     }
 
     /// Names of the power columns.
@@ -218,11 +219,15 @@ fn sample_cpu(
         }
     };
     let bzy_mhz = numbers[2].filter(|&mhz| mhz > 0.0);
-    let scale = |khz: u32| bzy_mhz.map(|mhz| (mhz * 1e3 / f64::from(khz.max(1)) * 1024.0).min(1024.0));
+    let scale = |khz: u32| {
+        let khz = if khz == 0 { state.max_khz } else { khz };
+        let mhz = bzy_mhz.filter(|_| khz > 0)?;
+        Some((mhz * 1e3 / f64::from(khz) * 1024.0).min(1024.0))
+    };
     let scales: Vec<Option<f64>> = candidates.iter().map(|(_, khz)| scale(*khz)).collect();
     if let Some(percent) = numbers[1] {
         let share = (percent / 100.0).clamp(0.0, 1.0);
-        let freq_scale = if reference_khz == 0 { 1024.0 } else { scale(reference_khz).unwrap_or(1024.0) };
+        let freq_scale = scale(reference_khz).unwrap_or(1024.0);
         let both = (freq_scale as u64 * state.capacity) >> 10;
         state.util.add(interval_ns, (share * interval_ns as f64) as u64, both);
     }
@@ -265,29 +270,33 @@ fn summary(rows: &[Row], watts: Vec<Option<f64>>, n_scales: usize, n_idle: usize
     }
 }
 
-/// The candidates for f_max by the import crate's report, and the one that this kernel takes.
+/// The candidates for f_max by the import crate's report, and the one that this kernel takes; 0 is the highest frequency
+/// of each CPU's own policy, which everything but x86 takes.
 fn candidates(root: &Root, path: &Path) -> (Vec<(String, u32)>, u32) {
     let report = import(path).ok().and_then(|facts| {
         let imported = to_machine(&facts).ok()?;
-        Some(fmax(&FmaxInput::of_facts(&facts, &imported), None))
+        let input = FmaxInput::of_facts(&facts, &imported);
+        input.processor.is_some().then(|| fmax(&input, None))
     });
     let mut list: Vec<(String, u32)> = Vec::new();
     let mut taken = 0;
     if let Some(report) = report {
         list = report.candidates.iter().map(|candidate| (candidate.name.clone(), candidate.khz)).collect();
+        list.retain(|(_, khz)| *khz > 0);
         taken = report.kernels.last().and_then(|choice| choice.khz).unwrap_or(0);
     }
     let policies = root.policies();
-    let max = policies.iter().filter_map(|id| root.number(&format!("{CPU}/cpufreq/policy{id}/cpuinfo_max_freq"))).max();
-    if let Some(khz) = max.and_then(|khz| u32::try_from(khz).ok()) {
-        if !list.iter().any(|(_, known)| *known == khz) {
-            list.push(("cpuinfo_max_freq".to_owned(), khz));
-        }
-        if taken == 0 {
-            taken = khz;
-        }
+    let highest = |id: &u32| root.number(&format!("{CPU}/cpufreq/policy{id}/cpuinfo_max_freq"));
+    let mut highest: Vec<u64> = policies.iter().filter_map(highest).filter(|khz| *khz > 0).collect();
+    highest.dedup();
+    let is_listed = match highest.as_slice() {
+        [] => true,
+        [khz] => list.iter().any(|(_, known)| u64::from(*known) == *khz),
+        _ => false,
+    };
+    if !is_listed {
+        list.push(("cpuinfo_max_freq".to_owned(), 0));
     }
-    list.retain(|(_, khz)| *khz > 0);
     (list, taken)
 }
 
@@ -469,6 +478,34 @@ mod tests {
         let before = Hardware { tsc: u64::MAX - 9, mperf: u64::MAX, aperf: 5 };
         let now = Hardware { tsc: 10, mperf: 4, aperf: 6 };
         assert_eq!(delta(now, before), Hardware { tsc: 20, mperf: 5, aperf: 1 });
+    }
+
+    /// Goal: on arm64 a CPU's scale is relative to its own policy's highest frequency. Method: two policies at theirs.
+    #[test]
+    fn each_kind_of_cpu_has_its_own_reference() {
+        let folder = std::env::temp_dir().join(format!("opplab-observe-{}", std::process::id()));
+        let put = |path: String, text: &str| {
+            let file = folder.join(path);
+            std::fs::create_dir_all(file.parent().expect("has one")).expect("writable");
+            std::fs::write(file, text).expect("writable");
+        };
+        put("sys/devices/system/cpu/online".into(), "0-1");
+        put("proc/stat".into(), "cpu0 1 0 0 0 0 0 0 0 0 0\ncpu1 1 0 0 0 0 0 0 0 0 0\n");
+        for (cpu, khz, capacity) in [(0, "950000", "383"), (1, "1200000", "1024")] {
+            put(format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity"), capacity);
+            for file in [format!("cpu{cpu}/cpufreq"), format!("cpufreq/policy{cpu}")] {
+                put(format!("sys/devices/system/cpu/{file}/cpuinfo_max_freq"), khz);
+                put(format!("sys/devices/system/cpu/{file}/scaling_cur_freq"), khz);
+            }
+        }
+        let root = Root::open(&folder).expect("is a host");
+        let mut observer = Observer::open(&root, &folder);
+        assert_eq!(observer.candidates, [("cpuinfo_max_freq".to_owned(), 0)]);
+        observer.sample(&root, 1_000_000_000);
+        let rows = observer.sample(&root, 2_000_000_000);
+        let of = |at: usize| (rows[at].cpu, rows[at].scales[0]);
+        assert_eq!([of(1), of(2)], [(Some(0), Some(1024.0)), (Some(1), Some(1024.0))]);
+        std::fs::remove_dir_all(folder).expect("ours");
     }
 
     fn row(cpu: Option<u32>) -> Row {

@@ -46,6 +46,15 @@ impl Source {
     }
 }
 
+/// The clock of a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Clock {
+    /// Its frequency, kHz.
+    pub cur_khz: u32,
+    /// The reference of invariance, kHz; 0: none.
+    pub ref_khz: u32,
+}
+
 struct Sensed {
     cpu: u32,
     capacity: u64,
@@ -95,13 +104,13 @@ impl Senses {
                 times: CpuTimes::default(),
             });
         }
-        senses.look(root, now_ns, 0, &|_| 0);
+        senses.look(root, now_ns, &|_| Clock::default());
         Ok(senses)
     }
 
-    /// Looks at all CPUs; afterwards [`Senses::facts`] and [`Senses::times`] are of now. `f_max_khz` is the reference
-    /// of invariance, 0 for none; `cur_khz` tells a CPU's frequency for the source without counters.
-    pub fn look(&mut self, root: &Root, now_ns: u64, f_max_khz: u32, cur_khz: &dyn Fn(u32) -> u32) {
+    /// Looks at all CPUs; afterwards [`Senses::facts`] and [`Senses::times`] are of now. `clock` tells a CPU's; its
+    /// present frequency counts only for the source without counters.
+    pub fn look(&mut self, root: &Root, now_ns: u64, clock: &dyn Fn(u32) -> Clock) {
         let interval_ns = now_ns.saturating_sub(self.last_ns);
         self.last_ns = now_ns;
         let stat = parse_stat(&root.raw("/proc/stat").unwrap_or_default());
@@ -123,7 +132,8 @@ impl Senses {
                 nice_ns: now.nice * USER_TICK_NS,
             };
             let mut idled = idle_ns > 0;
-            let scale = |khz: u64| if f_max_khz == 0 { 1024 } else { (khz * 1024 / u64::from(f_max_khz)).min(1024) };
+            let Clock { cur_khz, ref_khz } = clock(sensed.cpu);
+            let scale = |khz: u64| (khz * 1024).checked_div(u64::from(ref_khz)).map_or(1024, |scale| scale.min(1024));
             let (util, runnable) = match self.source {
                 Source::SchedDebug => {
                     let own = signals.iter().find(|(cpu, _)| *cpu == sensed.cpu);
@@ -150,7 +160,7 @@ impl Senses {
                 }
                 Source::Stat => {
                     let busy_ns = interval_ns.saturating_sub(idle_ns);
-                    let both = (scale(u64::from(cur_khz(sensed.cpu))) * sensed.capacity) >> 10;
+                    let both = (scale(u64::from(cur_khz)) * sensed.capacity) >> 10;
                     if interval_ns > 0 {
                         sensed.util.add(interval_ns, busy_ns, both);
                     }

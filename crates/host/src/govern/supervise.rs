@@ -16,6 +16,9 @@ use crate::root::Root;
 /// A worker that gives no sign of life for this long (and ten rounds) hangs.
 const HANG_NS: u64 = 3_000_000_000;
 
+/// How long it may take until its first sign: it reads much of sysfs, which a busy small machine takes seconds for.
+const START_NS: u64 = 30_000_000_000;
+
 /// How long a worker may take to end when told.
 const END_NS: u64 = 2_000_000_000;
 
@@ -111,7 +114,8 @@ pub fn supervise(
 /// Waits for the worker's end, a signal, or silence.
 fn watch(options: &Options, child: &mut Child, stop: &Stop) -> End {
     let mut beats: Option<ChildStdout> = child.stdout.take();
-    let patience_ns = HANG_NS.max(options.interval_ns.saturating_mul(10));
+    let round_ns = options.interval_ns.saturating_mul(10);
+    let mut patience_ns = START_NS.max(round_ns);
     let mut last_ns = clock::monotonic_ns();
     loop {
         if let Ok(Some(status)) = child.try_wait() {
@@ -128,7 +132,10 @@ fn watch(options: &Options, child: &mut Child, stop: &Stop) -> End {
                 let mut bytes = [0u8; 256];
                 match std::io::Read::read(out, &mut bytes) {
                     Ok(0) | Err(_) => beats = None,
-                    Ok(_) => last_ns = clock::monotonic_ns(),
+                    Ok(_) => {
+                        last_ns = clock::monotonic_ns();
+                        patience_ns = HANG_NS.max(round_ns);
+                    }
                 }
             }
             Some(_) => {}

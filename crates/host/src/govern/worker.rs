@@ -12,7 +12,7 @@ use opplab_kernel::profile::KernelProfile;
 use opplab_kernel::unit::tick_nsec;
 
 use super::decide::{Governor, Input, Setup, decision_json};
-use super::sense::{Senses, Source};
+use super::sense::{Clock, Senses, Source};
 use super::state::Saved;
 use super::{Options, Via};
 use crate::cli::nearest;
@@ -67,37 +67,67 @@ fn hz(root: &Root) -> u64 {
     line.unwrap_or(HZ_DEFAULT)
 }
 
-/// The reference frequency in kHz (0: none) and whether utilisation is invariant.
-fn reference(root: &Root, options: &Options, source: Source, max_khz: u32) -> Result<(u32, bool), HostError> {
-    let report = import(&options.root).ok().and_then(|facts| {
-        let imported = to_machine(&facts).ok()?;
-        Some(fmax(&FmaxInput::of_facts(&facts, &imported), None))
-    });
-    if let Some(name) = &options.f_max {
-        if let Ok(khz) = name.parse::<u32>() {
-            return Ok((khz, true));
-        }
-        let candidates = report.map(|report| report.candidates).unwrap_or_default();
-        if let Some(candidate) = candidates.iter().find(|candidate| candidate.name == *name) {
-            return Ok((candidate.khz, true));
-        }
-        let names: Vec<&str> = candidates.iter().map(|candidate| candidate.name.as_str()).collect();
-        return Err(HostError::Usage(format!(
-            "--f-max: no candidate `{name}` on this host (there are: {}; or give kHz)",
-            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-        )));
-    }
-    if source == Source::SchedDebug {
-        // The kernel's own signal: as invariant as the kernel is.
-        let report = show::report(root, &options.root);
-        let invariant = report.verdicts.first().and_then(|verdict| verdict.holds) == Some(true);
-        return Ok((0, invariant));
-    }
-    let taken = report.and_then(|report| report.kernels.last().and_then(|choice| choice.khz));
-    Ok((taken.unwrap_or(max_khz), true))
+/// What makes utilisation invariant; found out once, as it takes many files.
+enum Reference {
+    /// This frequency in kHz.
+    Khz(u32),
+    /// Each policy's highest frequency.
+    PolicyMax,
+    /// The kernel's own signal, as invariant as the kernel is.
+    Kernel {
+        /// Whether it is.
+        invariant: bool,
+    },
 }
 
-fn open_policy(root: &Root, options: &Options, id: u32, source: Source, online: &[u32]) -> Result<Policy, HostError> {
+impl Reference {
+    fn of(root: &Root, options: &Options, source: Source) -> Result<Self, HostError> {
+        if let Some(Ok(khz)) = options.f_max.as_ref().map(|name| name.parse::<u32>()) {
+            return Ok(Self::Khz(khz));
+        }
+        if source == Source::SchedDebug && options.f_max.is_none() {
+            let report = show::report(root, &options.root);
+            let invariant = report.verdicts.first().and_then(|verdict| verdict.holds) == Some(true);
+            return Ok(Self::Kernel { invariant });
+        }
+        let report = import(&options.root).ok().and_then(|facts| {
+            let imported = to_machine(&facts).ok()?;
+            let input = FmaxInput::of_facts(&facts, &imported);
+            Some((fmax(&input, None), input.processor.is_some()))
+        });
+        if let Some(name) = &options.f_max {
+            let candidates = report.map(|(report, _)| report.candidates).unwrap_or_default();
+            if let Some(candidate) = candidates.iter().find(|candidate| candidate.name == *name) {
+                return Ok(Self::Khz(candidate.khz));
+            }
+            let names: Vec<&str> = candidates.iter().map(|candidate| candidate.name.as_str()).collect();
+            return Err(HostError::Usage(format!(
+                "--f-max: no candidate `{name}` on this host (there are: {}; or give kHz)",
+                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+            )));
+        }
+        // Elsewhere than on x86 drivers tell the scale relative to their policy's highest frequency.
+        let taken = report.filter(|(_, is_x86)| *is_x86);
+        Ok(taken.and_then(|(report, _)| report.kernels.last()?.khz).map_or(Self::PolicyMax, Self::Khz))
+    }
+
+    /// The reference in kHz (0: none) of a policy, and whether its utilisation is invariant.
+    fn of_policy(&self, max_khz: u32) -> (u32, bool) {
+        match *self {
+            Self::Khz(khz) => (khz, true),
+            Self::PolicyMax => (max_khz, true),
+            Self::Kernel { invariant } => (0, invariant),
+        }
+    }
+}
+
+fn open_policy(
+    root: &Root,
+    options: &Options,
+    id: u32,
+    (source, reference): (Source, &Reference),
+    online: &[u32],
+) -> Result<Policy, HostError> {
     let folder = format!("{CPU}/cpufreq/policy{id}");
     let need = |name: &str| -> Result<u32, HostError> {
         let number = root.number(&format!("{folder}/{name}")).and_then(|number| u32::try_from(number).ok());
@@ -134,7 +164,7 @@ fn open_policy(root: &Root, options: &Options, id: u32, source: Source, online: 
         let live = live.iter().find_map(|path| root.number(path)).and_then(|us| u32::try_from(us).ok());
         live.unwrap_or_else(|| profile.rate_limit_us(0, latency_ns))
     });
-    let (freq_ref_khz, freq_invariant) = reference(root, options, source, cpuinfo.max_khz)?;
+    let (freq_ref_khz, freq_invariant) = reference.of_policy(cpuinfo.max_khz);
     let setup = Setup {
         governor: options.governor.clone(),
         policy: id,
@@ -224,9 +254,10 @@ fn govern(options: &Options, root: &Root, stop: &Stop, gone: &AtomicBool) -> Res
     let online = root.online();
     let ids = if options.policies.is_empty() { root.policies() } else { options.policies.clone() };
     let source = options.source.unwrap_or_else(|| Source::best(root, online.first().copied().unwrap_or(0)));
+    let reference = Reference::of(root, options, source)?;
     let mut policies = Vec::new();
     for id in ids {
-        policies.push(open_policy(root, options, id, source, &online)?);
+        policies.push(open_policy(root, options, id, (source, &reference), &online)?);
     }
     let all_cpus: Vec<u32> = policies.iter().flat_map(|policy| policy.setup.cpus.iter().copied()).collect();
     let mut senses = Senses::open(root, source, &all_cpus, clock::monotonic_ns())?;
@@ -273,16 +304,18 @@ fn govern(options: &Options, root: &Root, stop: &Stop, gone: &AtomicBool) -> Res
         let _ = heartbeat.write_all(b".").and_then(|()| heartbeat.flush());
         let now_ns = clock::monotonic_ns();
         next_ns = next_ns.max(now_ns.saturating_sub(options.interval_ns));
-        let f_max_khz = policies.iter().map(|policy| policy.setup.freq_ref_khz).max().unwrap_or(0);
-        let frequencies: Vec<(u32, u32)> = policies
+        let frequencies: Vec<(u32, Clock)> = policies
             .iter()
             .flat_map(|policy| {
-                let khz = policy.cur_khz(root).unwrap_or(policy.setup.cpuinfo.max_khz);
-                policy.setup.cpus.iter().map(move |&cpu| (cpu, khz))
+                let cur_khz = policy.cur_khz(root).unwrap_or(policy.setup.cpuinfo.max_khz);
+                let clock = Clock { cur_khz, ref_khz: policy.setup.freq_ref_khz };
+                policy.setup.cpus.iter().map(move |&cpu| (cpu, clock))
             })
             .collect();
-        let cur_khz = |cpu: u32| frequencies.iter().find(|(known, _)| *known == cpu).map_or(f_max_khz, |(_, khz)| *khz);
-        senses.look(root, now_ns, f_max_khz, &cur_khz);
+        let clock = |cpu: u32| {
+            frequencies.iter().find(|(known, _)| *known == cpu).map_or_else(Clock::default, |(_, clock)| *clock)
+        };
+        senses.look(root, now_ns, &clock);
         for policy in &mut policies {
             decide(options, root, policy, &senses, now_ns, &mut write_log)?;
         }
