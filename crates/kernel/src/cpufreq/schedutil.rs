@@ -644,6 +644,15 @@ impl SugovPolicy {
         &self.cpus
     }
 
+    /// Goes on from a policy that runs at `freq_khz`, as if that had been the last decision: for a governor that takes over in the
+    /// midst of a trace.
+    pub fn resume(&mut self, freq_khz: u32) {
+        self.next_freq_khz = freq_khz;
+        self.cached_raw_freq_khz = 0;
+        self.work_in_progress = false;
+        self.need_freq_update = false;
+    }
+
     /// The frequency that was last decided, in kHz.
     pub fn next_freq_khz(&self) -> u32 {
         self.next_freq_khz
