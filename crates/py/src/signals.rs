@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use numpy::IntoPyArray;
 use opplab_model::machine::Machine;
 use opplab_trace::signals::activations::Activations;
-use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample, Samples};
+use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample, Samples, stoppers};
 use opplab_trace::signals::residency::{Energy, Residency};
 use opplab_trace::signals::ticks::TickFinder;
 use opplab_trace::{Event, ReadOptions, Sink, TraceFile};
@@ -35,7 +35,7 @@ const EVENTS: &[&str] = &[
 ];
 
 /// The events that ticks follow from.
-const TICK_EVENTS: &[&str] = &["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task"];
+const TICK_EVENTS: &[&str] = &["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "cpu_idle"];
 
 /// Samples as columns, of tasks and of run queues.
 #[derive(Default)]
@@ -168,7 +168,10 @@ pub(crate) fn trace_signals<'py>(
     let read = guard(py, || {
         py.detach(|| {
             let mut file = TraceFile::open(&path)?;
-            let meta = file.reader(&options)?.meta().clone();
+            let reader = file.reader(&options)?;
+            let meta = reader.meta().clone();
+            let stoppers = stoppers(reader.tasks());
+            drop(reader);
             let facts = machine.map_or_else(Vec::new, |machine| facts_of(machine, invariance));
             // A first pass finds the ticks.
             let mut ticks = TickFinder::default();
@@ -176,6 +179,8 @@ pub(crate) fn trace_signals<'py>(
             file.reader(&first)?.stream(&first, &mut ticks)?;
             let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, Columns::default());
             pelt.set_ticks(ticks.ticks());
+            pelt.set_stoppers(stoppers);
+            meta.kernel_version().into_iter().for_each(|version| pelt.set_version(version));
             let mut all = All {
                 pelt,
                 every_ns,

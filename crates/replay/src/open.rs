@@ -27,6 +27,7 @@ use crate::ReplayError;
 use crate::calls::{Decay, Kthread, Kworkers, find_ticks};
 use crate::events::{Context, Ev, Events, Left, What};
 use crate::measure::granted;
+use crate::replay::window_start_ns;
 
 /// A no-op taker of samples: the governor asks when it needs one.
 type Signals = PeltReplay<fn(&Sample), HalfLife32>;
@@ -166,6 +167,8 @@ struct Run<'a> {
     /// The scheduler's clock at the first event; load tracking reads 0 as "never".
     clock_ns: u64,
     tick_ns: u64,
+    /// Until then the governors only watch, and the recorded frequencies hold: what was before the trace is not known.
+    settled_ns: u64,
     next_tick_ns: u64,
     ticks: Option<Ticks>,
     /// A CPU that goes idle stops its tick at once.
@@ -177,6 +180,8 @@ struct Run<'a> {
     /// Recorded calls whose event is not seen yet.
     calls: Vec<Call>,
     decay: Decay,
+    /// By CPU that executes: the wake-up that is under way, and since when.
+    waking: Vec<Option<(TaskIdx, u64)>>,
     kworkers: Kworkers,
     /// Tasks that sleep without a chance to be interrupted: they wait for a device.
     in_iowait: BTreeSet<TaskIdx>,
@@ -302,6 +307,8 @@ impl<'a> Run<'a> {
         let mut signals = PeltReplay::new(&pelt, 0, (|_: &Sample| {}) as fn(&Sample));
         signals.set_ticks(ticks);
         signals.set_version(profile.version);
+        let stoppers = events.tasks.iter().filter(|task| task.name.starts_with("migration/"));
+        signals.set_stoppers(stoppers.map(|task| task.pid));
         let last_tick_ns = ticks.map_or(clock_ns, |ticks| ticks.last_before(clock_ns) + EARLY_NS);
         let told = events.list.iter().any(|ev| matches!(ev.what, What::UpdateUtil { .. }));
         Ok(Self {
@@ -314,6 +321,7 @@ impl<'a> Run<'a> {
             freq_invariant,
             fair_server: profile.version >= FAIR_SERVER_SINCE,
             tick_ns,
+            settled_ns: window_start_ns(events.duration_ns),
             clock_ns,
             ticks,
             keeps_no_tick: profile.version < KEEPS_TICK_SINCE,
@@ -322,6 +330,7 @@ impl<'a> Run<'a> {
             told,
             calls: Vec::new(),
             decay: Decay::default(),
+            waking: vec![None; nr],
             kworkers: Kworkers::of(events),
             in_iowait: BTreeSet::new(),
         })
@@ -363,6 +372,13 @@ impl<'a> Run<'a> {
             self.calls_of(ev.cpu);
         }
         self.idle(ev);
+        match ev.what {
+            // A task that ends leaves its queue's averages after the calls.
+            What::Switch { left: Left::Dead, .. } => self.calls_of(ev.cpu),
+            // The queue's update comes before the new task joins.
+            What::WakeupNew { cpu, .. } => self.calls_before(ev.cpu, cpu),
+            _ => {}
+        }
         let mut iowait = None;
         let mut new_idle = false;
         match ev.what {
@@ -394,6 +410,7 @@ impl<'a> Run<'a> {
             }
             What::Waking { task } => {
                 self.signals.waking(who(task).0);
+                self.waking[ev.cpu as usize] = Some((task, ev.time_ns));
                 return;
             }
             What::Migrate { task, dest_cpu, .. } if dest_cpu < nr => {
@@ -404,6 +421,9 @@ impl<'a> Run<'a> {
             // The utilisation is the recorded one: it followed the recorded frequency.
             What::Frequency { cpu, freq_khz } if cpu < nr => {
                 self.signals.frequency(now, cpu, freq_khz);
+                if ev.time_ns < self.settled_ns {
+                    self.follow(self.policy_of[cpu as usize], freq_khz, ev.time_ns);
+                }
                 return;
             }
             What::UpdateUtil { cpu, flags } if cpu < nr => {
@@ -416,10 +436,18 @@ impl<'a> Run<'a> {
             self.calls_of(ev.cpu);
             return;
         }
+        // The governor is told in the midst of a wake-up.
+        let told_ns = match ev.what {
+            What::Wakeup { task, .. } => {
+                let waking = self.waking[ev.cpu as usize].take().filter(|&(woken, _)| woken == task);
+                waking.map(|(_, since)| since).filter(|since| ev.time_ns - since < PASS_NS).unwrap_or(ev.time_ns)
+            }
+            _ => ev.time_ns,
+        };
         if let Some(cpu) = iowait {
-            self.call(Call { time_ns: ev.time_ns, here: ev.cpu, cpu, flags: SCHED_CPUFREQ_IOWAIT });
+            self.call(Call { time_ns: told_ns, here: ev.cpu, cpu, flags: SCHED_CPUFREQ_IOWAIT });
         }
-        self.changed(ev.time_ns, ev.cpu);
+        self.changed(told_ns, ev.cpu);
         if new_idle && self.decay.due(ev.time_ns, true) {
             self.decay(ev.time_ns, ev.cpu);
         }
@@ -430,6 +458,17 @@ impl<'a> Run<'a> {
         let (now, later): (Vec<Call>, Vec<Call>) = self.calls.iter().partition(|call| call.here == here);
         self.calls = later;
         now.into_iter().for_each(|call| self.call(call));
+    }
+
+    /// The recorded calls that `here` made on `cpu`, but the last.
+    fn calls_before(&mut self, here: u32, cpu: u32) {
+        let its = |call: &Call| call.here == here && call.cpu == cpu;
+        while self.calls.iter().filter(|call| its(call)).count() > 1
+            && let Some(at) = self.calls.iter().position(its)
+        {
+            let call = self.calls.remove(at);
+            self.call(call);
+        }
     }
 
     /// Counts idle time as the kernel does: without interrupts that wake somebody.
@@ -445,9 +484,10 @@ impl<'a> Run<'a> {
             }
             What::Idle { entered, .. } => {
                 if self.idle_call(ev.cpu as usize, ev.time_ns, entered) && !self.told {
-                    // A tick's softirq balances, and for that the CPU's load decays.
-                    self.signals.update(ev.time_ns + self.clock_ns, ev.cpu);
-                    self.changed(ev.time_ns, ev.cpu);
+                    // The tick's softirq balances, and for that the CPU's load decays.
+                    let tick_ns = self.next_tick_ns.saturating_sub(self.tick_ns).min(ev.time_ns);
+                    self.signals.update(tick_ns + self.clock_ns, ev.cpu);
+                    self.changed(tick_ns, ev.cpu);
                 }
                 entered
             }
@@ -543,6 +583,11 @@ impl<'a> Run<'a> {
                     can_update,
                 };
                 let view = View { signals: &self.signals, cpus: &self.cpus, members, fair_server: self.fair_server };
+                if time_ns < self.settled_ns {
+                    sugov.update(now_ns, member, flags, &facts, &view);
+                    sugov.resume(*cur_khz);
+                    return;
+                }
                 match sugov.update(now_ns, member, flags, &facts, &view) {
                     Some(SugovRequest::FastSwitch { freq_khz }) if freq_khz != *cur_khz => {
                         *cur_khz = freq_khz;
@@ -562,6 +607,19 @@ impl<'a> Run<'a> {
             *due_ns = Some(self.kworkers.began_ns(time_ns, here));
             self.work_until(time_ns);
         }
+    }
+
+    /// The recorded frequency holds, as if the governor had asked for it.
+    fn follow(&mut self, index: usize, freq_khz: u32, time_ns: u64) {
+        let policy = &mut self.policies[index];
+        match &mut policy.governor {
+            Governor::Fixed => return,
+            Governor::Schedutil(sugov) => sugov.resume(freq_khz),
+            Governor::Conservative(governor) => governor.requested_khz = freq_khz,
+            Governor::Ondemand(_) => {}
+        }
+        policy.cur_khz = freq_khz;
+        self.set(index, time_ns);
     }
 
     /// The works that are done up to `time_ns`: a kthread sets what its governor wants, a sample is taken.
@@ -610,7 +668,8 @@ impl<'a> Run<'a> {
                 request.map(|request| request.resolve(table.as_ref(), *limits))
             }
         };
-        if let Some(khz) = wanted.filter(|khz| *khz != self.policies[index].cur_khz) {
+        let settled = time_ns >= self.settled_ns;
+        if let Some(khz) = wanted.filter(|khz| settled && *khz != self.policies[index].cur_khz) {
             self.policies[index].cur_khz = khz;
             self.set(index, time_ns);
         }

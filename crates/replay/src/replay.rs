@@ -28,6 +28,11 @@ pub const ENERGY_LIMIT: u64 = 5_000;
 /// After so long what was before the trace is worth 1 % of a load-tracking signal (32 ms half-life).
 const HISTORY_NS: u64 = 200_000_000;
 
+/// When what is measured begins: what happened before the trace still counts in the signals of its first moments.
+pub(crate) fn window_start_ns(duration_ns: u64) -> u64 {
+    HISTORY_NS.min(duration_ns / 5)
+}
+
 /// Whether what happens depends on the frequency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
@@ -250,9 +255,7 @@ impl Replay {
     }
 
     fn measured(&self, events: &Events) -> Measured {
-        // What happened before the trace still counts in the signals of its first moments.
-        let start_ns = HISTORY_NS.min(self.events.duration_ns / 5);
-        let window = (start_ns, self.events.duration_ns);
+        let window = (window_start_ns(self.events.duration_ns), self.events.duration_ns);
         let counts = |task: TaskIdx| !events.is_engines(task);
         measure(events, &self.setup.machine, window, &self.setup.start_khz, counts)
     }

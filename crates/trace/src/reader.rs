@@ -108,6 +108,16 @@ pub struct Meta {
     pub cpu_stats: Vec<String>,
 }
 
+impl Meta {
+    /// The first two numbers of the kernel's version, if `uname` tells.
+    pub fn kernel_version(&self) -> Option<(u16, u16)> {
+        self.uname.split_whitespace().find_map(|word| {
+            let mut numbers = word.split(['.', '-', '+']).map_while(|part| part.parse().ok());
+            Some((numbers.next()?, numbers.next()?))
+        })
+    }
+}
+
 /// How a reading ended.
 #[derive(Debug, Default)]
 pub struct Outcome {

@@ -29,7 +29,7 @@
 //! Not followed: task groups (each task counts in its CPU's root queue; its load is that of its own weight), and the part of a
 //! delayed dequeue (v6.12) that only `load_avg` and `runnable_avg` see.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
 use opplab_kernel::clock_pelt::RqClock;
@@ -118,6 +118,8 @@ impl<F: FnMut(&Sample)> Samples for F {
 /// Scheduling class, by priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
+    /// The stopper threads `migration/N`, which no average counts.
+    Stop,
     Deadline,
     RealTime,
     Fair,
@@ -240,6 +242,8 @@ pub struct PeltReplay<S, H = HalfLife32> {
     ticks: Option<Ticks>,
     /// The estimate is updated before load tracking when a task falls asleep.
     estimates_first: bool,
+    /// Thread ids of the stoppers.
+    stoppers: Vec<i32>,
     roles: Vec<Option<Box<Role>>>,
     half_life: std::marker::PhantomData<H>,
 }
@@ -258,6 +262,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             wakings: false,
             ticks: None,
             estimates_first: false,
+            stoppers: Vec::new(),
             roles: Vec::new(),
             half_life: std::marker::PhantomData,
         };
@@ -268,6 +273,15 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     /// Takes what a [`super::ticks::TickFinder`] found in a first pass over the trace.
     pub fn set_ticks(&mut self, ticks: Option<Ticks>) {
         self.ticks = ticks;
+    }
+
+    /// The thread ids of the stoppers (`migration/N`): by their priority, 0, they look like real-time tasks.
+    pub fn set_stoppers(&mut self, pids: impl IntoIterator<Item = i32>) {
+        self.stoppers = pids.into_iter().collect();
+    }
+
+    fn class(&self, pid: i32, prio: i64) -> Class {
+        if prio == 0 && self.stoppers.contains(&pid) { Class::Stop } else { Class::of_prio(prio) }
     }
 
     /// What the traced kernel does, by its version (`(6, 12)`); the default is what all before v6.12 do.
@@ -328,7 +342,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     /// The task `pid`, made with an unknown history if it was never seen.
     fn task(&mut self, pid: i32, prio: i64, cpu: usize) -> usize {
         if let Some(place) = self.find(pid) {
-            let class = Class::of_prio(prio);
+            let class = self.class(pid, prio);
             let weight = LoadWeight::of_prio((prio - 100).clamp(0, 39) as usize).weight;
             let task = &self.tasks[place];
             if task.class != class || task.weight != weight {
@@ -341,7 +355,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let avg = SchedAvg { load_avg: init_entity_runnable_average(weight, true).load_avg, ..begun_at(now) };
         let capacity = self.cpus[cpu].facts.capacity;
         let unknown = always_ran::<H>(now, capacity);
-        let class = Class::of_prio(prio);
+        let class = self.class(pid, prio);
         let place = self.tasks.len();
         self.tasks.push(Task {
             pid,
@@ -922,6 +936,11 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             error_bound: copy.unknown.util_avg,
         })
     }
+}
+
+/// The stoppers among named tasks, for [`PeltReplay::set_stoppers`].
+pub fn stoppers(names: &BTreeMap<i32, Vec<u8>>) -> Vec<i32> {
+    names.iter().filter(|(_, name)| name.starts_with(b"migration/")).map(|(pid, _)| *pid).collect()
 }
 
 /// What an event is to the replay, with the places of its fields.

@@ -76,6 +76,8 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
     let offset_ns = recording.events.time_offset_ns.wrapping_sub(machine.sched_clock_offset_ns);
     let mut replay: Replay = PeltReplay::new(&cpus, offset_ns, drop_sample);
     replay.set_ticks(find_ticks(recording));
+    let names = recording.events.names.iter();
+    replay.set_stoppers(names.filter(|(_, name)| name.starts_with("migration/")).map(|(pid, _)| *pid as i32));
     if machine.at_least(6, 12) {
         replay.set_version((6, 12));
     }
