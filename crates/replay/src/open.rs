@@ -420,7 +420,7 @@ impl<'a> Run<'a> {
             }
             // The utilisation is the recorded one: it followed the recorded frequency.
             What::Frequency { cpu, freq_khz } if cpu < nr => {
-                self.signals.frequency(now, cpu, freq_khz);
+                self.signals.frequency(now, ev.cpu, cpu, freq_khz);
                 if ev.time_ns < self.settled_ns {
                     self.follow(self.policy_of[cpu as usize], freq_khz, ev.time_ns);
                 }

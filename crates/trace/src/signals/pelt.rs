@@ -797,12 +797,27 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         self.tell_cpu(cpu, time_ns);
     }
 
-    /// `cpu_frequency`.
-    pub fn frequency(&mut self, time_ns: u64, cpu: u32, freq_khz: u32) {
+    /// `cpu_frequency` of `cpu`, written by `by_cpu`.
+    ///
+    /// The run queue's clock is not brought forward: its next update, of a busy CPU at the latest by a tick, counts all time since
+    /// the last one at the new frequency (pelt.h:update_rq_clock_pelt(), v6.12). The CPU that writes has just updated its own.
+    pub fn frequency(&mut self, time_ns: u64, by_cpu: u32, cpu: u32, freq_khz: u32) {
+        let own = by_cpu == cpu;
         let cpu = self.cpu_place(cpu);
-        // What passed until now passed at the old frequency.
-        self.update_cpu(cpu, time_ns);
-        (self.cpus[cpu].freq_khz, self.cpus[cpu].freq_known) = (freq_khz, true);
+        if own {
+            self.update_cpu(cpu, time_ns);
+        } else {
+            self.tick(cpu, time_ns);
+        }
+        let clock_ns = self.clock_ns(cpu, time_ns);
+        let rq = &mut self.cpus[cpu];
+        if self.ticks.is_none() && rq.curr.is_some() && rq.freq_known && rq.facts.freq_max_khz != 0 {
+            // Since when is not known without ticks.
+            let open_ns = clock_ns.saturating_sub(rq.clock.clock).min(TICK_NS);
+            let part = u64::from(rq.freq_khz.abs_diff(freq_khz)) * open_ns / u64::from(rq.facts.freq_max_khz);
+            widen::<H>(&mut rq.unknown, change_in(1024, part * rq.facts.capacity / 1024));
+        }
+        (rq.freq_khz, rq.freq_known) = (freq_khz, true);
     }
 
     /// Moves all signals of a CPU by `delta` ns in PELT's time.
@@ -1020,7 +1035,7 @@ impl<S: Samples, H: HalfLife> Sink for PeltReplay<S, H> {
                 self.wakeup(time, p.get(event, 0) as i32, p.get(event, 1), p.get(event, 2) as u32, *new);
             }
             Role::Migrate(p) => self.migrate(time, p.get(event, 0) as i32, p.get(event, 1), p.get(event, 2) as u32),
-            Role::Frequency(p) => self.frequency(time, p.get(event, 1) as u32, p.get(event, 0) as u32),
+            Role::Frequency(p) => self.frequency(time, event.cpu, p.get(event, 1) as u32, p.get(event, 0) as u32),
             Role::Free(p) => self.exit(time, p.get(event, 0) as i32),
             Role::Waking(p) => self.waking(p.get(event, 0) as i32),
             Role::NrRunning(p) => {

@@ -199,7 +199,7 @@ fn feed(ev: &Ev<'_>, replay: &mut Replay) -> Option<()> {
             replay.nr_running(time, ev.cpu() as u32, ev.u("cpu")? as u32, ev.get("change")?, ev.u("nr")?);
         }
         Kind::SchedMigrateTask => replay.migrate(time, pid("pid")?, prio("prio")?, ev.u("dest_cpu")? as u32),
-        Kind::CpuFrequency => replay.frequency(time, ev.u("cpu_id")? as u32, ev.u("state")? as u32),
+        Kind::CpuFrequency => replay.frequency(time, ev.cpu() as u32, ev.u("cpu_id")? as u32, ev.u("state")? as u32),
         _ => return None,
     }
     Some(())
