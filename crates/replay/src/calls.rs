@@ -137,3 +137,58 @@ impl Kthread {
         done.unwrap_or(time_ns + self.median_ns.unwrap_or(else_ns))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::{Context, Ev, TaskInfo};
+
+    /// Task 0 of that name is woken by CPU 1, runs on CPU 0 and sleeps, at these times.
+    fn events(name: &str, runs: &[(u64, u64, u64)]) -> Events {
+        let ev = |time_ns, cpu, what| Ev { time_ns, cpu, current: IDLE_TASK, context: Context::Unknown, what };
+        let list = runs.iter().flat_map(|&(woken, began, done)| {
+            let sleeps = What::Switch { prev: 0, left: Left::Asleep, next: IDLE_TASK };
+            [
+                ev(woken, 1, What::Waking { task: 0 }),
+                ev(began, 0, What::Switch { prev: IDLE_TASK, left: Left::Runnable, next: 0 }),
+                ev(done, 0, sleeps),
+            ]
+        });
+        let task = TaskInfo { pid: 7, name: name.into(), prio: 120, parent: None };
+        Events { list: list.collect(), tasks: vec![task], nr_cpus: 2, ..Events::default() }
+    }
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_request_is_in_force_when_the_recorded_kthread_was_done() {
+        let runs = [(10 * MS, 11 * MS, 12 * MS), (20 * MS, 20 * MS, 21 * MS), (30 * MS, 30 * MS, 33 * MS)];
+        let kthread = Kthread::of(&events("sugov:1", &runs), &[0, 1]);
+        let check = |request: u64, done: u64| assert_eq!(kthread.done_ns(request, 0), done, "{request}");
+        check(10 * MS - 20_000, 12 * MS);
+        // The cause was told after the wake-up.
+        check(20 * MS + 50_000, 21 * MS);
+        // The recorded kernel asked for nothing then: as long as usual.
+        check(25 * MS, 27 * MS);
+        assert_eq!(Kthread::of(&events("sugov:4", &runs), &[0, 1]).done_ns(10 * MS, 5), 10 * MS + 5);
+    }
+
+    #[test]
+    fn a_sample_is_taken_when_the_recorded_kworker_began() {
+        let kworkers = Kworkers::of(&events("kworker/0:1", &[(10 * MS, 14 * MS, 15 * MS)]));
+        assert_eq!(kworkers.began_ns(10 * MS, 1), 14 * MS);
+        // Another CPU's work, or none.
+        assert_eq!(kworkers.began_ns(10 * MS, 0), 10 * MS);
+        assert_eq!(kworkers.began_ns(12 * MS, 1), 12 * MS);
+    }
+
+    #[test]
+    fn idle_load_decays_every_32_ms() {
+        let mut decay = Decay::default();
+        assert!(decay.due(0, true));
+        assert!(!decay.due(31 * MS, true));
+        assert!(!decay.due(32 * MS, false));
+        assert!(decay.due(32 * MS, true));
+        assert!(decay.due(65 * MS, false));
+    }
+}

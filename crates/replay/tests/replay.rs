@@ -7,7 +7,7 @@ use opplab_model::machine::Machine;
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
 use opplab_model::workload::{Op, Workload};
-use opplab_replay::events::Simulated;
+use opplab_replay::events::{Simulated, What};
 use opplab_replay::{Change, Events, Mode, Replay, Setup};
 use opplab_sim::{Case, run_from};
 
@@ -153,7 +153,7 @@ fn recordings_are_read_and_replayed() {
     let archive = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.tar"));
     let files = ["trace.dat", "sysfs_before.txt", "debugfs_before.txt", "uname.txt", "cpuinfo.txt", "threads.txt"];
     let mut tar = tar::Builder::new(Vec::new());
-    for file in files.iter().chain(&["qemu_cmdline.txt"]) {
+    for file in files.iter().chain(&["qemu_cmdline.txt", "dmesg0.txt"]) {
         tar.append_path_with_name(recording.join(file), file).unwrap_or_else(|error| panic!("{file}: {error}"));
     }
     std::fs::write(&archive, tar.into_inner().expect("memory")).expect("writable");
@@ -165,4 +165,36 @@ fn recordings_are_read_and_replayed() {
     assert_eq!((&one.machine.name, one.machine.shared_stream), (&other.machine.name, true));
     let agreement = opplab_replay::agree::agree(&recording).unwrap_or_else(|error| panic!("{error}"));
     assert!(agreement.expect("it has a workload file").is_near());
+}
+
+/// The self-check of an open loop: distances of residency and of energy, in parts of 100 000.
+fn open_check(replay: &Replay) -> (u64, u64) {
+    let found = replay.compare(None, Mode::Open).unwrap_or_else(|error| panic!("{error}"));
+    (found.freq_distance.iter().copied().max().unwrap_or(0), found.energy_distance)
+}
+
+#[test]
+fn an_open_loop_decides_as_the_recorded_kernel_did() {
+    let traces = root().join("../shared/traces");
+    if !traces.is_dir() {
+        println!("skipped: no recordings at ../shared/traces beside the repository");
+        return;
+    }
+    let check = |name: &str, residency: u64, energy: u64| {
+        let mut replay = Replay::read(&traces.join(name), None).unwrap_or_else(|error| panic!("{error}"));
+        let told = open_check(&replay);
+        assert!(told.0 <= residency && told.1 <= energy, "{name}: {told:?}");
+        // Most traces do not tell when the governor was called.
+        replay.events.list.retain(|ev| !matches!(ev.what, What::UpdateUtil { .. }));
+        let plain = open_check(&replay);
+        assert!(plain.0 <= residency && plain.1 <= energy, "{name} without the calls: {plain:?}");
+    };
+    check("x86-612-fast-xeon16-any1-schedutil-ramp_up", 500, 500);
+    check("x86-612-rome3-any1-schedutil-periodic3", 1_000, 500);
+    check("x86-612-xeon16-any1-schedutil-pingpong", 500, 500);
+    check("arm64-612-juno-eas-rqclock-shbusy", 3_000, 500);
+    // Its requests are made by a kthread.
+    check("x86-612-xeon16-any1-schedutil-ramp_up", 3_000, 2_000);
+    // It samples.
+    check("x86-612-xeon16-any1-conservative-ramp_up", 3_000, 3_000);
 }

@@ -136,3 +136,68 @@ fn the_bound_holds_for_a_history_that_is_not_known() {
         assert!(off <= late.error_bound + 1, "at {ms} ms: {off}, bound {}", late.error_bound);
     }
 }
+
+#[test]
+fn a_frequency_counts_from_the_last_update_on() {
+    let cpus = [CpuFacts { freq_max_khz: 1000, ..CpuFacts::default() }; 2];
+    let util = |by_cpu: u32| {
+        let mut replay: Replay = PeltReplay::new(&cpus, 0, |_| {});
+        replay.set_ticks(Some(Ticks { period_ns: 10 * MS, phase_ns: 0 }));
+        replay.switch(MS, 0, NONE, 0, NONE);
+        run(&mut replay, 7, 2 * MS, 4 * MS);
+        replay.wakeup(900 * MS, 7, 120, 0, false);
+        replay.switch(900 * MS, 0, NONE, 0, task(7));
+        // Half way from the switch, and from the last tick.
+        replay.frequency(904 * MS, by_cpu, 0, 500);
+        replay.switch(908 * MS, 0, task(7), 1, NONE);
+        replay.peek_task(7, 908 * MS).unwrap().util_avg
+    };
+    // Another CPU's change: all 8 ms count half. Its own: it was up to date.
+    let (others, own) = (util(1), util(0));
+    assert!(others.abs_diff(84) < 8, "{others}");
+    assert!(own.abs_diff(122) < 8, "{own}");
+}
+
+#[test]
+fn a_sleeping_tasks_estimate_is_that_of_its_last_tick_since_v6_12() {
+    let estimate = |version: (u16, u16)| {
+        let mut replay = replay(1);
+        replay.set_version(version);
+        replay.set_ticks(Some(Ticks { period_ns: 10 * MS, phase_ns: 0 }));
+        run(&mut replay, 7, 2 * MS, 3 * MS);
+        replay.wakeup(900 * MS, 7, 120, 0, false);
+        replay.switch(900 * MS, 0, NONE, 0, task(7));
+        replay.switch(918 * MS, 0, task(7), 1, NONE);
+        replay.peek_task(7, 918 * MS).unwrap().util_est
+    };
+    let (before, after) = (estimate((6, 11)), estimate((6, 12)));
+    assert!(before > 300 && after < 220, "{before} {after}");
+}
+
+#[test]
+fn a_stopper_is_no_real_time_task() {
+    let real_time = |stoppers: &[i32]| {
+        let mut replay = replay(1);
+        replay.set_stoppers(stoppers.iter().copied());
+        replay.wakeup(10 * MS, 9, 0, 0, false);
+        replay.switch(10 * MS, 0, NONE, 0, (9, 0));
+        replay.update(30 * MS, 0);
+        let util = replay.cpu_util(0);
+        (util.rt_runnable, util.util_rt > 0)
+    };
+    assert_eq!(real_time(&[]), (true, true));
+    assert_eq!(real_time(&[9]), (false, false));
+}
+
+#[test]
+fn a_governor_hears_of_a_queue_when_its_periods_end() {
+    let mut replay = replay(1);
+    run(&mut replay, 7, 2 * MS, 3 * MS);
+    assert!(replay.take_changed(0));
+    // Periods are 1.048576 ms long and end at multiples of that.
+    replay.update(3 * MS + 20_000, 0);
+    assert!(!replay.take_changed(0));
+    replay.update(5 * MS, 0);
+    assert!(replay.take_changed(0));
+    assert!(!replay.take_changed(0));
+}

@@ -231,4 +231,21 @@ mod tests {
         }
         assert_eq!(finder.ticks(), None);
     }
+
+    #[test]
+    fn idle_cpus_that_wake_for_nobody_tell_ticks() {
+        let mut finder = TickFinder::default();
+        for n in 1..12u64 {
+            let tick = n * 7 * 4_000_000 + 1_300_000 + n * 3_000;
+            finder.idle(tick, 2, false);
+            finder.idle(tick + 2_000, 2, true);
+            // It wakes for a task.
+            finder.idle(tick + 700_000, 2, false);
+            finder.switch(tick + 701_000, 2, (0, 120), 0, (1, 120));
+            finder.idle(tick + 900_000, 2, true);
+        }
+        let ticks = finder.ticks().unwrap();
+        assert_eq!(ticks.period_ns, 4_000_000);
+        assert!(ticks.phase_ns.abs_diff(1_300_000) < 60_000, "{ticks:?}");
+    }
 }
