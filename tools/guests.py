@@ -1,0 +1,149 @@
+"""What the emulated machines of `make host-test` have in common: programs, packages, archives for the kernel."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent / "tests" / "host"
+
+
+@dataclass(frozen=True)
+class Guest:
+    """An emulated machine: the script that runs in it, its CPUs, words for its kernel.
+
+    On x86 also ACPI's coordination of P-states and the number of CPUs of a domain.
+    """
+
+    name: str
+    script: str
+    cpus: int
+    append: str
+    architecture: str = "amd64"
+    coordination: int = 0
+    domain: int = 1
+
+
+@dataclass(frozen=True)
+class Files:
+    """What guests of an architecture are made of.
+
+    ``root``: an unpacked kernel package; ``programs``: place in the guest -> file; ``modules``: names, each with its
+    options; ``machine``: from a folder for tables, the guest and the kernel to QEMU's words (the kernel's command line
+    last) and to what goes before the initramfs.
+    """
+
+    root: Path
+    agent: Path | None
+    programs: Mapping[str, Path]
+    modules: Sequence[str]
+    machine: Callable[[Path, Guest, Path], tuple[list[str], bytes]]
+
+
+class Skip(Exception):
+    """Why the machine at hand cannot run a guest."""
+
+
+def say(words: str) -> None:
+    """Print at once, also into a pipe."""
+    print(words, flush=True)
+
+
+def run(*words: str, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program and give its output."""
+    return subprocess.run(words, check=check, cwd=cwd, capture_output=True, text=True)
+
+
+def install(packages: Mapping[str, str]) -> None:
+    """Install the packages (values) whose programs or files (keys) are missing."""
+    there = {name: Path(name).exists() if name.startswith("/") else shutil.which(name) for name in packages}
+    missing = [package for name, package in packages.items() if not there[name]]
+    if not missing:
+        return
+    if shutil.which("apt-get") is None:
+        raise Skip(f"no apt-get to install {', '.join(missing)}")
+    if os.geteuid() != 0:
+        raise Skip(f"not root, so {', '.join(missing)} cannot be installed")
+    say(f"installing {' '.join(missing)}")
+    run("apt-get", "update", "-qq", check=False)
+    done = run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, check=False)
+    if done.returncode != 0:
+        raise Skip(f"{' '.join(missing)} cannot be installed: {done.stderr.strip().splitlines()[-1:]}")
+
+
+class Apt:
+    """apt's lists, the system's own or, with a folder, private ones that have a foreign architecture, too."""
+
+    def __init__(self, folder: Path | None = None, foreign: str = "") -> None:
+        self.options: list[str] = []
+        if folder is None:
+            return
+        folder = folder.absolute()
+        for part in ("lists/partial", "cache/archives/partial"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        native = run("dpkg", "--print-architecture").stdout.strip()
+        pairs = {
+            "APT::Architectures::": [native, foreign],
+            "Dir::State": [str(folder)],
+            "Dir::State::status": ["/var/lib/dpkg/status"],
+            "Dir::Cache": [str(folder / "cache")],
+            # The user _apt may not write here.
+            "APT::Sandbox::User": ["root"],
+        }
+        self.options = [word for key, values in pairs.items() for value in values for word in ("-o", f"{key}={value}")]
+        done = run("apt-get", *self.options, "update", "-qq", check=False)
+        if done.returncode != 0:
+            raise Skip(f"apt has no lists of {foreign}: {done.stderr.strip().splitlines()[-1:]}")
+
+    def cache(self, *words: str) -> str:
+        """What ``apt-cache`` prints."""
+        return run("apt-cache", *self.options, *words, check=False).stdout
+
+    def unpack(self, names: Sequence[str], folder: Path) -> None:
+        """Download and unpack (not install) packages into a folder."""
+        packed = folder / "packages"
+        packed.mkdir(parents=True, exist_ok=True)
+        say(f"downloading {' '.join(names)}")
+        done = run("apt-get", *self.options, "download", *names, check=False, cwd=packed)
+        if done.returncode != 0:
+            raise Skip(f"{' '.join(names)} cannot be downloaded: {done.stderr.strip().splitlines()[-1:]}")
+        for package in packed.glob("*.deb"):
+            run("dpkg-deb", "-x", str(package), str(folder))
+        shutil.rmtree(packed)
+
+
+def kernel(folder: Path, apt: Apt, architecture: str) -> Path:
+    """Download and unpack a stock kernel: 6.12 if the release offers it, else the release's own."""
+    ready = sorted(folder.glob(f"*-{architecture}/boot/vmlinuz-*"))
+    if ready:
+        return ready[-1].parent.parent
+    names = apt.cache("pkgnames", "linux-image-6.12").split()
+    stock = [name for name in names if re.fullmatch(rf"linux-image-6\.12\.\d+[^-]*-{architecture}", name)]
+    stock.sort(key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
+    if not stock:
+        depends = apt.cache("depends", "--important", f"linux-image-{architecture}:{architecture}")
+        stock = re.findall(rf"(linux-image-\S+-{architecture})", depends)[-1:]
+    if not stock:
+        raise Skip(f"apt knows no package linux-image-*-{architecture}")
+    apt.unpack([f"{stock[-1]}:{architecture}"], folder / stock[-1])
+    return folder / stock[-1]
+
+
+def cpio(files: dict[str, tuple[int, bytes]]) -> bytes:
+    """Write an archive of the form that the kernel unpacks (newc); folders are made as needed."""
+    folders = {str(parent) for name in files for parent in Path(name).parents if str(parent) != "."}
+    entries = [(name, 0o040755, b"") for name in sorted(folders)]
+    entries += [(name, mode, data) for name, (mode, data) in sorted(files.items())]
+    entries.append(("TRAILER!!!", 0, b""))
+    out = bytearray()
+    for number, (name, mode, data) in enumerate(entries, 1):
+        fields = [number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0]
+        out += b"070701" + "".join(f"{field:08x}" for field in fields).encode() + name.encode() + b"\0"
+        out += bytes(-len(out) % 4) + data
+        out += bytes(-len(out) % 4)
+    return bytes(out)
