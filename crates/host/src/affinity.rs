@@ -160,7 +160,8 @@ pub fn parse_mask(text: &str, online: &[u32]) -> Result<CpuList, HostError> {
             let bits = u128::from_str_radix(&hex.replace(',', ""), 16).map_err(|_| wrong("is no hexadecimal mask"))?;
             (0..128).filter(|cpu| bits >> cpu & 1 == 1).collect()
         }
-        None => parse_cpu_list(text, Default::default()).map_err(|fault| wrong(&fault.message))?,
+        None => parse_cpu_list(text, Default::default())
+            .map_err(|fault| HostError::Usage(format!("--cpus: {}", fault.message)))?,
     };
     if cpus.is_empty() {
         return Err(wrong("names no CPU"));

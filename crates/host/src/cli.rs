@@ -230,6 +230,9 @@ fn observe(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostErro
         }
     }
     let (wall_ns, used_ns) = (clock::monotonic_ns() - start_ns, clock::own_cpu_ns() - opened_ns);
+    if n_done == 0 {
+        return Ok(0);
+    }
     let percent = used_ns as f64 * 100.0 / wall_ns.max(1) as f64;
     let _ = writeln!(
         env.err,
@@ -396,6 +399,11 @@ fn verify_log(log: &Path, env: &mut Env<'_>) -> Result<i32, HostError> {
     let shown = log.display().to_string();
     let text = std::fs::read_to_string(log).map_err(|error| HostError::io(&shown, error))?;
     let agreement = decide::verify(&shown, &text)?;
+    if agreement.n_decisions == 0 {
+        return Err(HostError::Usage(format!(
+            "{shown}: no decision in it: not a log of govern, or of a run that ended at once"
+        )));
+    }
     let mut out = format!(
         "{} decisions, {} equal ({:.2} %); {} requests, {} of {} in force at the next look\n",
         agreement.n_decisions,
@@ -453,7 +461,9 @@ fn affinity_command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32,
         return affinity_restore(&root, &state, env);
     }
     if found.is_empty() {
-        let why = if pattern.starts_with("sugov:") {
+        let why = if root.numbered("/proc", "").is_empty() {
+            ": this copy of a host has no threads in /proc"
+        } else if pattern.starts_with("sugov:") {
             ": no policy runs schedutil on a driver that switches slowly (with fast switching there is no kthread)"
         } else {
             ""

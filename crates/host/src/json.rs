@@ -33,12 +33,18 @@ pub(crate) struct Line<'a> {
 /// # Errors
 /// With file, line and column.
 pub(crate) fn parse_line(file: &str, number: usize, text: &str) -> Result<Node, HostError> {
-    parse_json(text).map_err(|fault| HostError::Input {
-        file: file.to_owned(),
-        line: number,
-        column: fault.at.column.max(1) as usize,
-        message: fault.message,
-    })
+    let fail =
+        |column: usize, message: String| HostError::Input { file: file.to_owned(), line: number, column, message };
+    if !text.trim_start().starts_with('{') {
+        return Err(fail(1, "each line must be a JSON object `{...}`, as this program writes them".to_owned()));
+    }
+    parse_json(text).map_err(|fault| fail(fault.at.column.max(1) as usize, fault.message))
+}
+
+/// The whole lines of a log; what a killed process left half written at its end is none.
+pub(crate) fn whole_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().enumerate().map(|(index, line)| (index + 1, line))
 }
 
 impl<'a> Line<'a> {

@@ -413,7 +413,11 @@ impl Parts {
         let mut name = output.file_name().unwrap_or_default().to_os_string();
         name.push(".parts");
         let folder = output.with_file_name(name);
-        fs::create_dir_all(&folder).map_err(|error| HostError::io(folder.display().to_string(), error))?;
+        match fs::create_dir(&folder) {
+            // A killed run left it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            done => done.map_err(|error| HostError::io(output.display().to_string(), error))?,
+        }
         Ok(Self { folder })
     }
 

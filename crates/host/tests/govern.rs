@@ -260,3 +260,24 @@ fn wrong_words_change_nothing() {
         assert!(is_as_before(&root), "{words:?}");
     }
 }
+
+#[test]
+fn files_that_are_none_of_ours_are_named() {
+    let root = host("files");
+    let (log, snapshot) = (root.join("log"), root.join("sysfs.txt"));
+    fs::write(&log, "root:x:0\n").expect("writable");
+    fs::write(&snapshot, "/sys/devices/system/cpu/cpufreq/policy0/scaling_driver: x|\n").expect("writable");
+    let (log, snapshot) = (log.to_str().expect("text"), snapshot.to_str().expect("text"));
+    for (words, code, part) in [
+        (&["govern", "--explain", log][..], 2, "log:1:1: each line must be a JSON object"),
+        (&["govern", "--verify", "/dev/null"], 2, "no decision in it"),
+        (&["govern", "--governor", "schedutil", "--root", snapshot], 3, "a snapshot, which cannot be governed"),
+        (&["affinity", "--root", snapshot], 3, "no threads in /proc"),
+        (&["affinity", "set", "--cpus", "x", "--threads", "*"], 2, "--cpus: `x` is not a CPU list"),
+    ] {
+        let out = Command::new(AGENT).args(words).output().expect("starts");
+        let err = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(code), "{words:?}: {err}");
+        assert!(err.contains(part), "{words:?}: {err}");
+    }
+}

@@ -95,9 +95,12 @@ impl Setup {
             emulator.contains("-accel tcg") && (emulator.contains("-icount") || emulator.contains("thread=single"));
 
         // The governor and its tunable.
-        let governor = facts.policies.values().find_map(|policy| policy.governor.clone());
-        if let Some(governor) = governor {
-            policy.governor = governor;
+        let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
+        match facts.policies.values().find_map(|policy| policy.governor.clone()) {
+            Some(governor) => policy.governor = governor,
+            // Nobody changes the frequency of a machine without cpufreq.
+            None if !changes => policy.governor = "performance".into(),
+            None => {}
         }
         if policy.governor == "schedutil"
             && let Some(rate_limit_us) = facts.rate_limit_us
@@ -132,7 +135,6 @@ impl Setup {
         // Frequency switches: who makes them.
         let has_kthreads =
             events.tasks.iter().any(|task| task.name.starts_with("sugov:")) || text("threads.txt").contains("sugov:");
-        let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
         if policy.governor == "schedutil" && (has_kthreads || changes) {
             machine.cpufreq.fast_switch = !has_kthreads;
         }

@@ -17,7 +17,7 @@ use opplab_model::file::format_cpu_list;
 use opplab_model::tree::{Node, to_json};
 
 use crate::error::HostError;
-use crate::json::{Line, numbers, optional, parse_line, table};
+use crate::json::{Line, numbers, optional, parse_line, table, whole_lines};
 
 /// Governors that run in user space.
 pub const GOVERNORS: &[&str] = &["schedutil", "ondemand", "conservative", "performance", "powersave"];
@@ -400,12 +400,9 @@ impl Agreement {
 pub fn verify(file: &str, text: &str) -> Result<Agreement, HostError> {
     let mut running: Vec<(u32, Governor, Setup, Option<u32>)> = Vec::new();
     let mut agreement = Agreement::default();
-    for (index, words) in text.lines().enumerate() {
-        if index + 1 == text.lines().count() && !text.ends_with('\n') {
-            break;
-        }
-        let node = parse_line(file, index + 1, words)?;
-        let line = Line { file, number: index + 1, node: &node };
+    for (number, words) in whole_lines(text) {
+        let node = parse_line(file, number, words)?;
+        let line = Line { file, number, node: &node };
         match line.str("type")? {
             "setup" => {
                 let setup = Setup::of(&line)?;
@@ -434,9 +431,7 @@ pub fn verify(file: &str, text: &str) -> Result<Agreement, HostError> {
                 if computed == logged {
                     agreement.n_equal += 1;
                 } else if agreement.differences.len() < 10 {
-                    agreement
-                        .differences
-                        .push(format!("{file}:{}: logged {logged:?}, computed {computed:?}", index + 1));
+                    agreement.differences.push(format!("{file}:{number}: logged {logged:?}, computed {computed:?}"));
                 }
                 if logged.request_khz.is_some() {
                     agreement.n_requests += 1;
@@ -499,12 +494,9 @@ pub fn explain(file: &str, text: &str, cpu: Option<u32>, at_ns: Option<u64>) -> 
     let mut in_force: Vec<(u32, String)> = Vec::new();
     let mut counts: BTreeMap<(u32, String), u64> = BTreeMap::new();
     let mut wanted: BTreeMap<(u32, u32), u64> = BTreeMap::new();
-    for (index, words) in text.lines().enumerate() {
-        if index + 1 == text.lines().count() && !text.ends_with('\n') {
-            break;
-        }
-        let node = parse_line(file, index + 1, words)?;
-        let line = Line { file, number: index + 1, node: &node };
+    for (number, words) in whole_lines(text) {
+        let node = parse_line(file, number, words)?;
+        let line = Line { file, number, node: &node };
         match line.str("type")? {
             "setup" => setups.push(Setup::of(&line)?),
             "decision" => {

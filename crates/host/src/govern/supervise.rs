@@ -82,6 +82,12 @@ pub fn supervise(
         let list: Vec<String> = all.iter().map(u32::to_string).collect();
         return Err(HostError::Usage(format!("--policies: no policy{wrong} (there are {})", list.join(", "))));
     }
+    if matches!(root, Root::Tree(_)) && !options.dry_run {
+        let shown = options.root.display();
+        return Err(HostError::Lacking(format!(
+            "{shown} is a snapshot, which cannot be governed; --dry-run decides and changes nothing"
+        )));
+    }
     let [program, leading @ ..] = again else {
         return Err(HostError::Lacking("this program cannot start itself again".to_owned()));
     };
