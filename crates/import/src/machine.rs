@@ -345,7 +345,7 @@ impl Maker<'_> {
         base_khz: u32,
         turbo: &[TurboBin],
     ) -> Result<Vec<Opp>, ImportError> {
-        let plain = |khz: u32| Opp { khz, mv: 0, power_uw: 0, busy_uw: 0, cluster_uw: 0 };
+        let plain = |khz: u32| Opp { khz, mv: 0, power_uw: 0, busy_uw: 0, cluster_uw: 0, idle_uw: None };
         if let Some(policy) = policy.filter(|policy| !policy.opps.is_empty()) {
             let told = policy.opps.iter().map(|opp| {
                 let point = self.facts.power.iter().find(|point| point.policy == policy.id && point.khz == opp.khz);
@@ -355,6 +355,7 @@ impl Maker<'_> {
                     power_uw: opp.power_uw,
                     busy_uw: opp.power_uw,
                     cluster_uw: point.map_or(0, |point| point.static_uw),
+                    idle_uw: point.map(|point| point.idle0_uw),
                 }
             });
             return Ok(told.filter(|opp| opp.khz != 0).collect());

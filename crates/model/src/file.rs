@@ -522,8 +522,8 @@ fn opps_from(node: &Node, above_khz: u32) -> Result<Vec<Opp>, Fault> {
     }
     let mut opps: Vec<Opp> = Vec::with_capacity(items.len());
     for item in items {
-        let table =
-            item.as_table("opp", &["khz", "mhz", "mv", "uw", "mw", "busy_uw", "busy_mw", "cluster_uw", "cluster_mw"])?;
+        const POWERS: [&str; 8] = ["uw", "mw", "busy_uw", "busy_mw", "cluster_uw", "cluster_mw", "idle_uw", "idle_mw"];
+        let table = item.as_table("opp", &[&["khz", "mhz", "mv"], &POWERS[..]].concat())?;
         let khz: u32 = match (table.get("khz"), table.get("mhz")) {
             (Some(khz), None) => khz.as_int("khz", 1, 100_000_000)?,
             (None, Some(mhz)) => mhz.as_int::<u32>("mhz", 1, 100_000)? * 1000,
@@ -541,6 +541,7 @@ fn opps_from(node: &Node, above_khz: u32) -> Result<Vec<Opp>, Fault> {
             power_uw,
             busy_uw: table.power_uw("busy")?.unwrap_or(power_uw),
             cluster_uw: table.power_uw("cluster")?.unwrap_or(0),
+            idle_uw: table.power_uw("idle")?,
         });
     }
     Ok(opps)
@@ -770,6 +771,7 @@ fn cluster_node(cluster: &Cluster) -> Node {
             int("uw", opp.power_uw),
             int_unless("busy_uw", opp.busy_uw, i128::from(opp.power_uw)),
             int_unless("cluster_uw", opp.cluster_uw, 0),
+            ("idle_uw".to_owned(), opp.idle_uw.map(Node::from)),
         ])
     };
     let idle = |state: &IdleState| {

@@ -20,6 +20,9 @@ pub struct Opp {
     pub busy_uw: u64,
     /// What the cluster (shared cache, interconnect) draws while any of its CPUs is awake, in uW.
     pub cluster_uw: u64,
+    /// What a CPU draws here in its shallowest idle state, in uW, where voltage and clock stay on; `None`: the same at
+    /// all, that state's `power_uw`.
+    pub idle_uw: Option<u64>,
 }
 
 /// One idle state, of a CPU or of a cluster.

@@ -490,6 +490,7 @@ fn random_cluster(draw: &mut Draw, index: u32, cpus: Vec<u32>, capacity: u32) ->
             power_uw,
             busy_uw,
             cluster_uw,
+            idle_uw: (busy_uw % 3 == 0).then_some(busy_uw / 16),
         });
         khz += draw.u32(1, 400) * 1000;
         // Not every energy model is monotonic; some states are inefficient.
@@ -561,7 +562,7 @@ fn limit(draw: &mut Draw, machine: &mut Machine) {
         }
         if draw.chance(20) {
             let busy_uw = draw.skewed(1, 10_000_000);
-            let opp = |khz| Opp { khz, mv: 0, power_uw: busy_uw, busy_uw, cluster_uw: busy_uw / 2 };
+            let opp = |khz| Opp { khz, mv: 0, power_uw: busy_uw, busy_uw, cluster_uw: busy_uw / 2, idle_uw: None };
             cluster.boost_opps = vec![opp(top_khz + 50_000), opp(top_khz + 333_000)];
         }
         for state in &mut cluster.idle {

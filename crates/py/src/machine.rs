@@ -160,6 +160,7 @@ fn describe_cluster<'py>(py: Python<'py>, cluster: &Cluster) -> PyResult<Bound<'
         entry.set_item("power_uw", opp.power_uw)?;
         entry.set_item("busy_uw", opp.busy_uw)?;
         entry.set_item("cluster_uw", opp.cluster_uw)?;
+        entry.set_item("idle_uw", opp.idle_uw)?;
         opps.append(entry)?;
     }
     dict.set_item("opps", opps)?;

@@ -306,7 +306,9 @@ impl SimTrace {
                 return opp(state.khz).map_or(0, |opp| opp.busy_uw);
             }
             // Awake in the idle loop: as in the shallowest state.
-            described.idle.get(state.idle.max(0) as usize).or(described.idle.first()).map_or(0, |idle| idle.power_uw)
+            let at_clock = opp(state.khz).and_then(|opp| opp.idle_uw).filter(|_| state.idle <= 0);
+            let idle = described.idle.get(state.idle.max(0) as usize).or(described.idle.first());
+            at_clock.unwrap_or(idle.map_or(0, |idle| idle.power_uw))
         });
         let sum: u64 = cpus.sum();
         let first = described.cpus.first().map_or(0, |&cpu| self.power[cpu as usize].khz);

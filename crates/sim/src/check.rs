@@ -74,18 +74,24 @@ impl Check {
         expect(String::from("switches counted and seen"), switches.into(), nr_switches.into());
         expect(String::from("migrations counted and seen"), migrations.into(), nr_migrations.into());
         for (index, cluster) in case.machine.clusters.iter().enumerate() {
-            let mut cpus = 0;
+            let (mut cpus, mut varies) = (0, 0);
+            let shallow = cluster.idle.first().map_or(0, |state| state.power_uw);
+            let at_points = || outcome.points[index].iter().map(|point| point.idle_uw.unwrap_or(shallow));
+            let (shallow_least, shallow_most) = (at_points().min().unwrap_or(0), at_points().max().unwrap_or(0));
             for &cpu in &cluster.cpus {
                 let cpu = cpu as usize;
                 for (opp, &ns) in outcome.points[index].iter().zip(&outcome.busy_ns_by_opp[cpu]) {
                     cpus += u128::from(opp.busy_uw) * u128::from(ns);
                 }
                 let states = &outcome.idle_ns_by_state[cpu];
-                for (state, &ns) in cluster.idle.iter().zip(states) {
+                for (state, &ns) in cluster.idle.iter().zip(states).skip(1) {
                     cpus += u128::from(state.power_uw) * u128::from(ns);
                 }
-                let shallow = cluster.idle.first().map_or(0, |state| state.power_uw);
-                cpus += u128::from(shallow) * states.last().map_or(0, |&ns| u128::from(ns));
+                // The shallowest state, if there is one, and the way in and out.
+                let awake = states.last().map_or(0, |&ns| u128::from(ns));
+                let awake = awake + cluster.idle.first().map_or(0, |_| u128::from(states[0]));
+                cpus += u128::from(shallow_least) * awake;
+                varies += u128::from(shallow_most - shallow_least) * awake;
             }
             let shared = || {
                 let awake = outcome.points[index].iter().map(|point| point.cluster_uw);
@@ -93,7 +99,7 @@ impl Check {
             };
             let (least, most) = (shared().min().unwrap_or(0), shared().max().unwrap_or(0));
             let energy = outcome.cluster_energy_fj[index];
-            let alone = cpus;
+            let alone = cpus + varies;
             // Two busy threads of a core draw less than twice as much, by a rounding down each.
             if case.machine.smt_power < 1024 {
                 cpus = cpus * (1024 + u128::from(case.machine.smt_power)) / 2048;

@@ -263,6 +263,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let cl = self.cpus[c].cluster;
         let described = &self.case.machine.clusters[cl as usize];
         let shared = self.case.machine.smt_power < 1024 && self.sibling_is_busy(cpu);
+        let shallowest_uw = described.idle.first().map_or(0, |idle| idle.power_uw);
+        let shallowest_uw = self.hardware.point(cl, self.cpus[c].opp).idle_uw.unwrap_or(shallowest_uw);
         let state = &mut self.cpus[c];
         let power_uw = match state.idle.phase {
             Phase::Awake if state.curr != IDLE_TASK => {
@@ -270,9 +272,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 // Two busy threads: each has half of what both draw.
                 if shared { busy_uw * (1024 + u64::from(self.case.machine.smt_power)) / 2048 } else { busy_uw }
             }
-            Phase::Resident => described.idle.get(state.idle.state).map_or(0, |idle| idle.power_uw),
+            Phase::Resident if state.idle.state > 0 => {
+                described.idle.get(state.idle.state).map_or(0, |idle| idle.power_uw)
+            }
             // Awake in the idle loop, or on the way: as in the shallowest state.
-            _ => described.idle.first().map_or(0, |idle| idle.power_uw),
+            _ => shallowest_uw,
         };
         let was_uw = state.meter.power_uw();
         state.meter.set(self.now, power_uw);

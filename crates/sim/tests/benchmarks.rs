@@ -206,6 +206,33 @@ fn fio_is_slower_on_a_slow_clock_and_always_in_iowait() {
     assert!(metric(&fast, &outcome) > 1.3 * metric(&slow, &checked(&slow)));
 }
 
+/// Goal: text 004: schedutil's thread of the reading cluster costs most where it keeps the other big core awake, and least
+/// on the little one that the device's interrupts keep awake.
+#[test]
+fn the_frequency_thread_is_dearest_beside_the_reader_and_cheapest_at_the_interrupts() {
+    let model = benchmark("fio-randread").expect("there is fio");
+    let phone = machine("pixel6");
+    let word = |name: &str| ParamValue::Word(name.to_owned());
+    let given = [
+        ("irq", word("first-cpu")),
+        ("self", word("first-cpu")),
+        ("submit_cycles", ParamValue::Int(104_000)),
+        ("complete_cycles", ParamValue::Int(62_400)),
+        ("device_us", ParamValue::Int(55)),
+    ];
+    let workload = model.workload(&given, &phone, 1).unwrap_or_else(|why| panic!("{why}"));
+    let power_uw = |sugov_cpu: u32| {
+        let policy = Policy { sugov_cpus: vec![sugov_cpu], ..policy_of("6.12", "schedutil") };
+        let policy = Policy { gates: vec![("rate_limit".into(), "latency-x1000-2ms".into())], ..policy };
+        let (machine, workload) = (phone.clone(), workload.clone());
+        let outcome = checked(&Case { machine, workload, policy, seed: 1, duration_ns: 3_000_000_000 });
+        outcome.cluster_energy_fj.iter().sum::<u128>() / u128::from(outcome.wall_ns)
+    };
+    let [beside, reader, little, interrupts] = [6, 7, 1, 0].map(power_uw);
+    assert!(beside > reader && beside > little, "{beside} {reader} {little} uW");
+    assert!(interrupts < reader && interrupts < little, "{interrupts} {reader} {little} uW");
+}
+
 #[test]
 fn pgbench_reads_without_sleeping_on_a_disk_and_writes_in_groups() {
     let read = case("pgbench-ro", &[("clients", 4)], machine("skylake-8x-uma"), policy("performance"), 300);
