@@ -113,7 +113,7 @@ def machine(madt: bytes | None) -> Callable[[Path, Guest, Path], tuple[list[str]
         qemu += ["-M", "virt,gic-version=3,nvdimm=on", "-cpu", "cortex-a72", "-smp", str(guest.cpus)]
         qemu += ["-m", "1536,maxmem=3G,slots=2", "-object", "memory-backend-ram,id=registers,size=128M"]
         qemu += ["-device", "nvdimm,memdev=registers", "-bios", FIRMWARE]
-        return [*qemu, "-append", f"console=ttyAMA0 acpi=force sched_verbose {guest.append}"], early
+        return [*qemu, "-append", f"console=ttyAMA0 acpi=force {guest.append}"], early
 
     return words
 

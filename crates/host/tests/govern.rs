@@ -217,6 +217,33 @@ fn both_killed_is_put_back_by_hand() {
     assert!(is_as_before(&root));
 }
 
+/// Goal: a policy that refuses to be read and written, as that of an offline CPU does, is remembered until it answers.
+/// Method: its files become folders while it is governed.
+#[test]
+fn a_policy_that_went_offline_is_put_back_later() {
+    let root = host("offline");
+    let before = files_of(&root);
+    let (mut child, _) = start(&root, &["--for", "500ms"]);
+    wait_for("the governor", || setting(&root, 1, "scaling_governor") == "userspace");
+    let folder = root.join("sys/devices/system/cpu/cpufreq/policy1");
+    let aside = root.join("aside");
+    fs::rename(&folder, &aside).expect("writable");
+    for file in fs::read_dir(&aside).expect("is there").flatten() {
+        fs::create_dir_all(folder.join(file.file_name())).expect("writable");
+    }
+    assert_eq!(child.wait().expect("ends").code(), Some(3));
+    assert_eq!(setting(&root, 0, "scaling_governor"), "schedutil");
+    fs::remove_dir_all(&folder).expect("ours");
+    fs::rename(&aside, &folder).expect("writable");
+    assert_eq!(setting(&root, 1, "scaling_governor"), "userspace");
+    let out = Command::new(AGENT).args(["govern", "--restore", "--root"]).arg(&root).output().expect("starts");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let changed = |name: &Path| name.ends_with("scaling_setspeed");
+    let same =
+        |files: Vec<(PathBuf, String)>| -> Vec<_> { files.into_iter().filter(|(name, _)| !changed(name)).collect() };
+    assert_eq!(same(files_of(&root)), same(before));
+}
+
 #[test]
 fn a_run_is_logged_and_verified() {
     let root = host("log");

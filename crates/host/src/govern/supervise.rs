@@ -43,7 +43,12 @@ pub(crate) fn restore_left(root: &Root, options: &Options, err: &mut dyn Write) 
 fn finish(root: &Root, options: &Options, saved: &Saved) -> Result<(), HostError> {
     let wrong = saved.restore(root);
     if !wrong.is_empty() {
-        let words = format!("not restored (kept in {}): {}", options.state.display(), wrong.join("; "));
+        // As while its CPUs are offline.
+        let words = format!(
+            "not restored: {}; {} remembers it for `govern --restore`",
+            wrong.join("; "),
+            options.state.display()
+        );
         return Err(HostError::Lacking(words));
     }
     match std::fs::remove_file(&options.state) {
