@@ -15,7 +15,7 @@ pub(crate) fn find_ticks(events: &Events, base_ns: u64) -> Option<Ticks> {
     let mut finder = TickFinder::default();
     let who = |task: TaskIdx| events.tasks.get(task as usize).map_or((0, 120), |task| (task.pid, task.prio));
     for ev in &events.list {
-        let now = ev.time_ns + base_ns;
+        let now = ev.time_ns.saturating_add(base_ns);
         match ev.what {
             What::Switch { prev, left, next } => {
                 finder.switch(now, ev.cpu, who(prev), u64::from(left != Left::Runnable), who(next));
@@ -45,7 +45,7 @@ impl Decay {
     pub(crate) fn due(&mut self, now_ns: u64, new_idle: bool) -> bool {
         let due = if new_idle { now_ns >= self.next_ns } else { now_ns > self.next_ns };
         if due {
-            self.next_ns = now_ns + DECAY_NS;
+            self.next_ns = now_ns.saturating_add(DECAY_NS);
         }
         due
     }
@@ -91,8 +91,9 @@ impl Kworkers {
 
     /// When the work that CPU `here` queues at `time_ns` begins: with the recorded kworker that it woke then, or at once.
     pub(crate) fn began_ns(&self, time_ns: u64, here: u32) -> u64 {
-        let later = &self.runs[self.runs.partition_point(|&(woken, _, _)| woken + TOLD_LATE_NS < time_ns)..];
-        let mut soon = later.iter().take_while(|&&(woken, _, _)| woken < time_ns + SAME_REQUEST_NS);
+        let later =
+            &self.runs[self.runs.partition_point(|&(woken, _, _)| woken.saturating_add(TOLD_LATE_NS) < time_ns)..];
+        let mut soon = later.iter().take_while(|&&(woken, _, _)| woken < time_ns.saturating_add(SAME_REQUEST_NS));
         soon.find(|&&(_, by, began)| by == here && began >= time_ns).map_or(time_ns, |&(_, _, began)| began)
     }
 }
@@ -122,7 +123,7 @@ impl Kthread {
                 _ => {}
             }
         }
-        let mut took: Vec<u64> = runs.iter().map(|(woken, done)| done - woken).collect();
+        let mut took: Vec<u64> = runs.iter().map(|(woken, done)| done.saturating_sub(*woken)).collect();
         took.sort_unstable();
         let median_ns = took.get(took.len() / 2).copied();
         Self { runs, median_ns }
@@ -131,10 +132,10 @@ impl Kthread {
     /// When a request of `time_ns` is in force: with the recorded run that it caused, or after the usual time; `else_ns` after it where no
     /// run was recorded.
     pub(crate) fn done_ns(&self, time_ns: u64, else_ns: u64) -> u64 {
-        let later = &self.runs[self.runs.partition_point(|&(woken, _)| woken + TOLD_LATE_NS < time_ns)..];
-        let mut soon = later.iter().take_while(|&&(woken, _)| woken < time_ns + SAME_REQUEST_NS);
+        let later = &self.runs[self.runs.partition_point(|&(woken, _)| woken.saturating_add(TOLD_LATE_NS) < time_ns)..];
+        let mut soon = later.iter().take_while(|&&(woken, _)| woken < time_ns.saturating_add(SAME_REQUEST_NS));
         let done = soon.find(|&&(_, done)| done >= time_ns).map(|&(_, done)| done);
-        done.unwrap_or(time_ns + self.median_ns.unwrap_or(else_ns))
+        done.unwrap_or(time_ns.saturating_add(self.median_ns.unwrap_or(else_ns)))
     }
 }
 

@@ -121,6 +121,8 @@ struct Call {
     flags: u32,
 }
 
+/// So long a silence is not followed tick by tick.
+const SILENT_NS: u64 = 1_000_000_000;
 /// A call comes some microseconds before the event that tells of its cause, which an emulator may stretch.
 const PASS_NS: u64 = 1_000_000;
 /// A call at a tick has no such event, unless the tick preempts.
@@ -325,7 +327,7 @@ impl<'a> Run<'a> {
             clock_ns,
             ticks,
             keeps_no_tick: profile.version < KEEPS_TICK_SINCE,
-            next_tick_ns: (last_tick_ns + tick_ns).saturating_sub(clock_ns),
+            next_tick_ns: last_tick_ns.saturating_add(tick_ns).saturating_sub(clock_ns),
             idle_told: events.list.iter().any(|ev| matches!(ev.what, What::Idle { .. })),
             told,
             calls: Vec::new(),
@@ -336,13 +338,23 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// The scheduler's clock at a time of the events.
+    fn clock(&self, time_ns: u64) -> u64 {
+        time_ns.saturating_add(self.clock_ns)
+    }
+
     /// What happens up to `time_ns` without an event: recorded calls without one, work that is done, ticks.
     fn until(&mut self, time_ns: u64) {
-        while let Some(call) = self.calls.first().copied().filter(|call| call.time_ns + self.waits_ns(call) < time_ns) {
+        while let Some(call) =
+            self.calls.first().copied().filter(|call| call.time_ns.saturating_add(self.waits_ns(call)) < time_ns)
+        {
             self.calls.remove(0);
             self.work_until(call.time_ns);
             self.call(call);
         }
+        // Where nothing happens for long, a second of ticks is all that counts.
+        let skipped = time_ns.saturating_sub(self.next_tick_ns).saturating_sub(SILENT_NS) / self.tick_ns.max(1);
+        self.next_tick_ns += skipped * self.tick_ns;
         while !self.told && self.next_tick_ns <= time_ns {
             self.work_until(self.next_tick_ns);
             self.tick(self.next_tick_ns);
@@ -353,7 +365,7 @@ impl<'a> Run<'a> {
 
     /// How long the event that tells of a call's cause may take to come.
     fn waits_ns(&self, call: &Call) -> u64 {
-        let tick = self.ticks.is_none_or(|ticks| ticks.caused(call.time_ns + self.clock_ns));
+        let tick = self.ticks.is_none_or(|ticks| ticks.caused(self.clock(call.time_ns)));
         if tick { TICK_PASS_NS } else { PASS_NS }
     }
 
@@ -363,7 +375,7 @@ impl<'a> Run<'a> {
         if ev.cpu >= nr {
             return;
         }
-        let now = ev.time_ns + self.clock_ns;
+        let now = self.clock(ev.time_ns);
         let who = |task: TaskIdx| {
             let info = events.tasks.get(task as usize);
             (info.map_or(0, |task| task.pid), info.map_or(120, |task| task.prio))
@@ -440,7 +452,10 @@ impl<'a> Run<'a> {
         let told_ns = match ev.what {
             What::Wakeup { task, .. } => {
                 let waking = self.waking[ev.cpu as usize].take().filter(|&(woken, _)| woken == task);
-                waking.map(|(_, since)| since).filter(|since| ev.time_ns - since < PASS_NS).unwrap_or(ev.time_ns)
+                waking
+                    .map(|(_, since)| since)
+                    .filter(|since| ev.time_ns.saturating_sub(*since) < PASS_NS)
+                    .unwrap_or(ev.time_ns)
             }
             _ => ev.time_ns,
         };
@@ -486,7 +501,7 @@ impl<'a> Run<'a> {
                 if self.idle_call(ev.cpu as usize, ev.time_ns, entered) && !self.told {
                     // The tick's softirq balances, and for that the CPU's load decays.
                     let tick_ns = self.next_tick_ns.saturating_sub(self.tick_ns).min(ev.time_ns);
-                    self.signals.update(tick_ns + self.clock_ns, ev.cpu);
+                    self.signals.update(self.clock(tick_ns), ev.cpu);
                     self.changed(tick_ns, ev.cpu);
                 }
                 entered
@@ -499,7 +514,7 @@ impl<'a> Run<'a> {
         if enters {
             cpu.idle_since_ns.get_or_insert(ev.time_ns);
         } else if let Some(since) = cpu.idle_since_ns.take() {
-            cpu.idle_ns += ev.time_ns - since;
+            cpu.idle_ns += ev.time_ns.saturating_sub(since);
         }
     }
 
@@ -507,14 +522,16 @@ impl<'a> Run<'a> {
     /// and stops it when it goes on to idle after a tick (idle.c:idle_call_stop_or_retain_tick(), v6.12.117).
     fn idle_call(&mut self, cpu: usize, time_ns: u64, entered: bool) -> bool {
         let governed = self.machine.cluster_of(cpu as u32).idle.len() > 1;
-        let clock_ns = time_ns + self.clock_ns;
+        let clock_ns = self.clock(time_ns);
+        let base_ns = self.clock_ns;
         let state = &mut self.cpus[cpu];
         if !entered {
             // A tick that was not stopped ends the idle state.
             let stopped = state.no_tick || governed || self.keeps_no_tick;
             let came = state.entered_ns.filter(|_| !stopped).is_some_and(|since| {
-                let since = since + self.clock_ns;
-                self.ticks.map_or(clock_ns - since > self.tick_ns, |ticks| ticks.last_before(clock_ns) >= since)
+                let since = since.saturating_add(base_ns);
+                self.ticks
+                    .map_or(clock_ns.saturating_sub(since) > self.tick_ns, |ticks| ticks.last_before(clock_ns) >= since)
             });
             state.no_tick |= came;
             return came;
@@ -528,7 +545,7 @@ impl<'a> Run<'a> {
     fn tick(&mut self, time_ns: u64) {
         for cpu in 0..self.cpus.len() as u32 {
             if self.cpus[cpu as usize].current != IDLE_TASK {
-                self.signals.update(time_ns + self.clock_ns, cpu);
+                self.signals.update(self.clock(time_ns), cpu);
                 self.changed(time_ns, cpu);
             }
         }
@@ -545,7 +562,7 @@ impl<'a> Run<'a> {
     fn decay(&mut self, time_ns: u64, here: u32) {
         for cpu in 0..self.cpus.len() as u32 {
             if self.cpus[cpu as usize].current == IDLE_TASK {
-                self.signals.update(time_ns + self.clock_ns, cpu);
+                self.signals.update(self.clock(time_ns), cpu);
             }
         }
         self.changed(time_ns, here);
@@ -563,7 +580,7 @@ impl<'a> Run<'a> {
     /// A governor is told of a CPU.
     fn call(&mut self, call: Call) {
         let Call { time_ns, here, cpu, flags } = call;
-        let now_ns = time_ns + self.clock_ns;
+        let now_ns = self.clock(time_ns);
         self.signals.update(now_ns, cpu);
         let index = self.policy_of[cpu as usize];
         let FreqPolicy { cpus: members, governor, limits, cur_khz, kthread, due_ns, .. } = &mut self.policies[index];
