@@ -301,6 +301,15 @@ pub fn json(root: &Root, list: &[Thread]) -> String {
     to_json(&Node::list(list.iter().map(one))) + "\n"
 }
 
+/// Where schedutil's kthreads may run, in the form that recordings have beside them (`threads.txt`):
+/// `PID NAME Cpus_allowed_list: LIST` a line.
+pub fn kthreads_text(root: &Root) -> String {
+    let line = |thread: &Thread| {
+        format!("{} {} Cpus_allowed_list: {}\n", thread.pid, thread.name, format_cpu_list(&thread.cpus))
+    };
+    threads(root, "sugov:*").iter().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,6 +371,7 @@ mod tests {
             );
             assert_eq!((thread.cpus.as_slice(), thread.run_ns, thread.n_switches), (&[4, 5][..], 12_000_000, 77));
             assert!(why(&root, thread).contains(part), "{}", why(&root, thread));
+            assert_eq!(kthreads_text(&root), "71 sugov:4 Cpus_allowed_list: 4-5\n");
             assert!(set(&root, thread, &[4]).is_err());
             let Root::Folder(folder) = root else { unreachable!() };
             fs::remove_dir_all(folder).expect("ours");

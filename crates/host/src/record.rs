@@ -5,7 +5,7 @@
 //! ```text
 //!   trace.dat                          what the trace readers open (they open the archive itself, too)
 //!   sysfs_before.txt sysfs_after.txt   the machine and its frequencies, as `opplab machine import` reads them
-//!   debugfs_before.txt cpuinfo.txt uname.txt cmdline.txt dmesg1.txt dynamic_events.txt
+//!   debugfs_before.txt cpuinfo.txt uname.txt cmdline.txt dmesg1.txt dynamic_events.txt threads.txt
 //! ```
 
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::affinity::kernel_version;
+use crate::affinity::{self, kernel_version};
 use crate::clock::{self, Stop};
 use crate::error::{HostError, describe};
 use crate::root::{CPU, Root, read_file};
@@ -219,7 +219,7 @@ pub fn record(root: &Root, options: &Options) -> Result<Recorded, HostError> {
     };
     let stop = Stop::on_signals()?;
     let mut done = Recorded::default();
-    let before = (snapshot::sysfs(root), snapshot::debugfs(root));
+    let before = (snapshot::sysfs(root), snapshot::debugfs(root), affinity::kthreads_text(root));
     let mut instance = Instance::make(&top)?;
     let folder = instance.folder.clone();
     put(&folder.join("tracing_on"), "0")?;
@@ -277,6 +277,7 @@ pub fn record(root: &Root, options: &Options) -> Result<Recorded, HostError> {
         ("cmdline.txt", root.raw("/proc/cmdline").unwrap_or_default()),
         ("uname.txt", head.uname.clone() + "\n"),
         ("dynamic_events.txt", dynamic),
+        ("threads.txt", before.2),
     ];
     // What the kernel says about energy-aware scheduling, it says once, to its log.
     texts.push(("dmesg1.txt", kernel_log()));
