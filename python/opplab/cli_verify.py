@@ -66,7 +66,7 @@ def _simulated(folder: Path) -> list[dict[str, Any]]:
         near = limit is not None and row["distance"] <= limit
         remark = f"{row['of']}: {what}"
         if limit is not None:
-            remark += f"; {row['distance'] / 1000:.1f} points apart"
+            remark += f"; {row['distance'] / 1000:.1f} points apart, runs within {row['spread'] / 1000:.1f}"
         rows.append(
             {
                 "kind": f"sim_{kind}",
@@ -91,7 +91,7 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
     are not.
     The kinds `sim_*` compare a run of the recording's own workload file on its machine with the recording: 1 of 1 if
     the frequency residency of a policy is within 5 points, a task's residency by class of CPU within 10; the share is
-    what agrees.
+    what agrees. Nine runs count by their mean; how far one of them is from it is told, too.
     The exit code is 1 if a result differs that follows from recorded numbers alone.
     """
     folders: list[Path] = []

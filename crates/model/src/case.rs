@@ -357,6 +357,8 @@ fn op_node(op: &Op) -> Node {
         Op::RunDraw { draw, fixed } => ("run_draw", vec![n(draw.into()), n(fixed.into())]),
         Op::Runtime { wall_ns } => ("runtime", vec![n(wall_ns)]),
         Op::Sleep { ns } => ("sleep", vec![n(ns)]),
+        Op::TimersFrom { ns } => ("timers_from", vec![n(ns)]),
+        Op::SetTimerSlack { ns } => ("set_timer_slack", vec![n(ns)]),
         Op::Timer { timer, period_ns, absolute, own } => {
             ("timer", vec![n(timer.into()), n(period_ns), Node::bool(absolute), Node::bool(own)])
         }
@@ -445,6 +447,7 @@ pub(crate) fn workload_node(workload: &Workload) -> Node {
             ("policy", Some(sched_node(&task.policy))),
             ("cpus", Some(opt(task.cpus))),
             ("spawn_cpu", Some(opt(task.spawn_cpu))),
+            ("seasoned", task.seasoned.then(|| Node::bool(true))),
             ("loop_slots", Some(Node::from(task.loop_slots))),
             ("nr_own_timers", Some(Node::from(task.nr_own_timers))),
             (
@@ -585,6 +588,8 @@ const OPS: &[&str] = &[
     "run_draw",
     "runtime",
     "sleep",
+    "timers_from",
+    "set_timer_slack",
     "timer",
     "lock",
     "unlock",
@@ -627,6 +632,8 @@ fn op_from(node: &Node) -> Result<Op, Fault> {
         "run_draw" => Op::RunDraw { draw: args.index()?, fixed: args.int(1024)? },
         "runtime" => Op::Runtime { wall_ns: args.time()? },
         "sleep" => Op::Sleep { ns: args.time()? },
+        "timers_from" => Op::TimersFrom { ns: args.time()? },
+        "set_timer_slack" => Op::SetTimerSlack { ns: args.time()? },
         "timer" => {
             Op::Timer { timer: args.index()?, period_ns: args.time()?, absolute: args.bool()?, own: args.bool()? }
         }
@@ -679,7 +686,19 @@ fn opt_int<T: TryFrom<i128>>(table: &Table<'_>, key: &str, max: i128) -> Result<
 fn task_from(node: &Node) -> Result<TaskSpec, Fault> {
     let table = node.as_table(
         "task",
-        &["name", "initial", "delay_ns", "policy", "cpus", "spawn_cpu", "loop_slots", "nr_own_timers", "phases", "ops"],
+        &[
+            "name",
+            "initial",
+            "delay_ns",
+            "policy",
+            "cpus",
+            "spawn_cpu",
+            "seasoned",
+            "loop_slots",
+            "nr_own_timers",
+            "phases",
+            "ops",
+        ],
     )?;
     let u32_max = i128::from(u32::MAX);
     Ok(TaskSpec {
@@ -689,6 +708,7 @@ fn task_from(node: &Node) -> Result<TaskSpec, Fault> {
         policy: sched_from(table.need("policy")?)?,
         cpus: opt_int(&table, "cpus", u32_max)?,
         spawn_cpu: opt_int(&table, "spawn_cpu", u32_max)?,
+        seasoned: table.get("seasoned").map_or(Ok(false), |node| node.as_bool("seasoned"))?,
         ops: list_of(&table, "ops", op_from)?,
         loop_slots: table.need_int("loop_slots", 0, i128::from(u16::MAX))?,
         nr_own_timers: table.need_int("nr_own_timers", 0, u32_max)?,

@@ -321,6 +321,7 @@ impl Swarm {
             policy: self.sched_policy(draw),
             cpus: random_set(draw, shared),
             spawn_cpu: draw.chance(50).then(|| draw.u32(0, nr_cpus - 1)),
+            seasoned: index % 4 == 3,
             ops,
             loop_slots: 2,
             nr_own_timers,
@@ -339,7 +340,15 @@ impl Swarm {
     ) -> bool {
         let index = |draw: &mut Draw, len: usize| draw.u32(0, len as u32 - 1);
         match draw.int(0, 22) {
-            0..=2 => ops.push(Op::Sleep { ns: draw.skewed(0, 20_000_000) }),
+            0..=2 => {
+                let ns = draw.skewed(0, 20_000_000);
+                match ns % 8 {
+                    1 => ops.push(Op::TimersFrom { ns }),
+                    3 => ops.push(Op::SetTimerSlack { ns: ns / 64 }),
+                    _ => {}
+                }
+                ops.push(Op::Sleep { ns });
+            }
             3 => ops.push(Op::Run { work_ns: draw.skewed(0, 20_000_000), fixed: random_fixed(draw) }),
             4 => ops.push(Op::Runtime { wall_ns: draw.skewed(0, 5_000_000) }),
             5..=7 => {

@@ -20,11 +20,15 @@ pub enum Op {
     /// Sleeps (relative).
     Sleep { ns: u64 },
     /// rt-app's timer: adds `period_ns` to the timer's time and sleeps until then. On its first use the timer's time is
-    /// the start of the task (start of the run plus [`TaskSpec::delay_ns`]). Slack is the time left when the timer is
+    /// the start of the task (start of the run plus [`TaskSpec::delay_ns`]), unless [`Op::TimersFrom`] came before. Slack is the time left when the timer is
     /// reached. On overrun (slack <= 0) there is no sleep, and the timer's time becomes now unless it is `absolute`.
     /// `own`: the timer belongs to this instance of the task (`timer` < [`TaskSpec::nr_own_timers`]); otherwise all
     /// tasks share it (`timer` < [`Workload::nr_timers`]).
     Timer { timer: ObjectIdx, period_ns: u64, absolute: bool, own: bool },
+    /// Timers of the task that are first used later count from `ns` after the start of the run (rt-app's `t_zero`).
+    TimersFrom { ns: u64 },
+    /// How late the task's timers may be, so that one interrupt serves several (prctl(PR_SET_TIMERSLACK)); 0 at its start.
+    SetTimerSlack { ns: u64 },
     /// Takes a mutex.
     Lock { mutex: ObjectIdx },
     /// Gives a mutex back.
@@ -140,6 +144,8 @@ pub struct TaskSpec {
     pub cpus: Option<u32>,
     /// CPU on which the task is born (where its parent ran); `None`: CPU 0.
     pub spawn_cpu: Option<u32>,
+    /// It exists already when the run begins: its averages start at 0, not at a new task's values.
+    pub seasoned: bool,
     /// Program.
     pub ops: Vec<Op>,
     /// Number of loop counters used.
@@ -312,6 +318,8 @@ impl Workload {
                 Op::Io { device, .. } | Op::IoWork { device, .. } => within("device", device, self.devices.len())?,
                 Op::Runtime { .. }
                 | Op::Sleep { .. }
+                | Op::TimersFrom { .. }
+                | Op::SetTimerSlack { .. }
                 | Op::Yield
                 | Op::Exec
                 | Op::WaitChild

@@ -15,8 +15,8 @@ fn main() {
                 for row in &agreement.rows {
                     let mark = if row.limit.is_some_and(|limit| row.distance > limit) { "FAR" } else { "" };
                     println!(
-                        "   {:16} {:12} {:>10} {:>10} {:>8} {mark}",
-                        row.kind, row.of, row.recorded, row.simulated, row.distance
+                        "   {:16} {:12} {:>10} {:>10} {:>8} {:>8} {mark}",
+                        row.kind, row.of, row.recorded, row.simulated, row.distance, row.spread
                     );
                 }
             }

@@ -19,6 +19,6 @@ impl Sink for Print {
 
 fn main() {
     let dir = std::env::args().nth(1).expect("a folder");
-    let case = opplab_replay::agree::case_of(Path::new(&dir)).expect("a case").expect("a workload");
-    opplab_sim::run(&case, &mut Print).expect("a run");
+    let (case, start_khz) = opplab_replay::agree::case_of(Path::new(&dir)).expect("a case").expect("a workload");
+    opplab_sim::run_from(&case, &start_khz, &mut Print).expect("a run");
 }

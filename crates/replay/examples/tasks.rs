@@ -6,7 +6,7 @@ use opplab_model::workload::Op;
 
 fn main() {
     let dir = std::env::args().nth(1).expect("a folder");
-    let case = opplab_replay::agree::case_of(Path::new(&dir)).expect("a case").expect("a workload");
+    let (case, _) = opplab_replay::agree::case_of(Path::new(&dir)).expect("a case").expect("a workload");
     for task in &case.workload.tasks {
         let work: u64 = task.ops.iter().map(|op| if let Op::Run { work_ns, .. } = op { *work_ns } else { 0 }).sum();
         println!(

@@ -136,6 +136,8 @@ pub struct Events {
     pub uname: String,
     /// The first frequency that a governor's or driver's own record calls the current one, by CPU, kHz; with the time.
     pub start_khz: BTreeMap<u32, (u64, u32)>,
+    /// What the kernel's own records say of the fair class's queues: time, CPU, `util_avg`, `load_avg` (`None` if not told).
+    pub queues: Vec<(u64, u32, u32, Option<u32>)>,
     /// Gaps where the kernel lost events, and damaged places.
     pub gaps: u64,
 }
@@ -167,6 +169,8 @@ struct Role {
     fields: [Option<usize>; 7],
     /// Of other events: the places of a CPU and of its current frequency.
     current_khz: Option<(usize, usize)>,
+    /// Of records of the fair class's queues: the places of a CPU, of `util_avg` and of `load_avg`.
+    queue: Option<(usize, usize, Option<usize>)>,
     flags: Option<usize>,
 }
 
@@ -197,7 +201,9 @@ impl Role {
         }
         let cpu = schema.field_index("pcpu").or_else(|| schema.field_index("cpu"));
         let current_khz = cpu.zip(schema.field_index("cur")).filter(|_| name == Name::Other);
-        Self { name, fields: places, current_khz, flags: schema.field_index("common_flags") }
+        let queue = schema.field_index("cfs").and(cpu).zip(schema.field_index("util_avg"));
+        let queue = queue.map(|(cpu, util_avg)| (cpu, util_avg, schema.field_index("load_avg")));
+        Self { name, fields: places, current_khz, queue, flags: schema.field_index("common_flags") }
     }
 
     fn int(&self, event: &Event<'_>, nth: usize) -> Option<i64> {
@@ -335,6 +341,15 @@ impl Builder {
                 {
                     let time_ns = event.time_ns.saturating_sub(self.events.first_ns);
                     self.events.start_khz.entry(cpu as u32 & 0xffff).or_insert((time_ns, khz as u32));
+                }
+                if let Some((cpu, util_avg, load_avg)) = role.queue
+                    && let (Some(cpu), Some(util_avg)) = (event.int(cpu), event.int(util_avg))
+                    && (0..=1024).contains(&util_avg)
+                {
+                    let time_ns = event.time_ns.saturating_sub(self.events.first_ns);
+                    let load_avg =
+                        load_avg.and_then(|place| event.int(place)).and_then(|load| u32::try_from(load).ok());
+                    self.events.queues.push((time_ns, cpu as u32 & 0xffff, util_avg as u32, load_avg));
                 }
                 What::Other
             }

@@ -20,7 +20,9 @@ pub mod recover;
 pub mod replay;
 pub mod report;
 pub mod rtapp;
+mod rtlog;
 pub mod setup;
+mod tick;
 
 use std::path::PathBuf;
 

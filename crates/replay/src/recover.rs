@@ -55,6 +55,8 @@ struct History {
     first_cpu: Option<u32>,
     /// Another recovered task forked it.
     forked: bool,
+    /// Its birth was seen.
+    born: bool,
     dead: bool,
 }
 
@@ -91,6 +93,43 @@ pub struct Recording<'a> {
     pub start_khz: &'a [u32],
     /// CONFIG_HZ of the kernel.
     pub hz: u32,
+    /// Recorded tasks that the workload has already, and their places: they are not recovered, but forked when they were.
+    pub known: &'a BTreeMap<TaskIdx, u32>,
+    /// Time of one tick, ns; `None` if the trace does not show it.
+    pub tick_phase_ns: Option<u64>,
+    /// All wake-ups are timers: what is recovered happens when it happened, whatever the rest of the workload does.
+    pub by_time: bool,
+}
+
+/// So long after a tick what it woke is still seen to wake, ns.
+const TICK_NS_MAX: u64 = 400_000;
+
+impl Recording<'_> {
+    fn tick_ns(&self) -> u64 {
+        1_000_000_000 / u64::from(self.hz.max(1))
+    }
+
+    /// The tick before `time_ns`.
+    fn before_tick(&self, time_ns: u64, phase_ns: u64) -> u64 {
+        let tick_ns = self.tick_ns();
+        let since_ns = (time_ns + tick_ns - phase_ns % tick_ns) % tick_ns;
+        if since_ns <= TICK_NS_MAX { time_ns - since_ns.min(time_ns) } else { time_ns }
+    }
+
+    /// Whether a task's timers are those of the timer wheel, which ticks serve (kernel/time/timer.c:run_timer_softirq()): three in
+    /// four of its wake-ups are right after a tick.
+    fn is_wheel(&self, history: &History, phase_ns: u64) -> bool {
+        let wakes = history.steps.iter().filter_map(|step| match *step {
+            Step::Sleep(_, to, Cause::Timer) => Some(to),
+            _ => None,
+        });
+        let (mut all, mut near) = (0, 0);
+        for to in wakes {
+            all += 1;
+            near += u32::from(self.before_tick(to, phase_ns) != to);
+        }
+        near * 4 >= all * 3
+    }
 }
 
 /// Appends the recovered tasks for which `wanted` holds to `workload`. Times begin at the window's start.
@@ -98,7 +137,7 @@ pub fn recover(recording: &Recording<'_>, wanted: impl Fn(TaskIdx) -> bool, work
     let timed = by_timer(recording.events);
     let mut reader = Reader::new(recording, &timed);
     let wanted: BTreeSet<TaskIdx> = (0..recording.events.tasks.len() as TaskIdx)
-        .filter(|&task| !recording.events.is_engines(task) && wanted(task))
+        .filter(|&task| !recording.events.is_engines(task) && !recording.known.contains_key(&task) && wanted(task))
         .collect();
     for (index, ev) in recording.events.list.iter().enumerate() {
         if ev.time_ns >= recording.window.1 {
@@ -197,6 +236,17 @@ impl<'a> Reader<'a> {
         if c >= self.cpus.len() {
             return;
         }
+        if inside
+            && ev.current != IDLE_TASK
+            && wanted.contains(&ev.current)
+            && !self.histories.contains_key(&ev.current)
+        {
+            // It runs since before the window.
+            let since_ns = self.recording.window.0;
+            let history = self.histories.entry(ev.current).or_default();
+            (history.first_ns, history.first_cpu) = (Some(since_ns), Some(ev.cpu));
+            self.cpus[c] = CpuState { current: ev.current, since_ns, ..self.cpus[c] };
+        }
         if self.recording.machine.shared_stream {
             self.settle_stream(index, ev);
         }
@@ -229,12 +279,20 @@ impl<'a> Reader<'a> {
             }
             What::Waking { task } if inside && wanted.contains(&task) => self.waking(ev, task, wanted),
             What::WakeupNew { task, .. } if inside && wanted.contains(&task) => {
-                self.histories.entry(task).or_default().first_ns.get_or_insert(now);
+                let history = self.histories.entry(task).or_default();
+                history.first_ns.get_or_insert(now);
+                history.born = true;
             }
-            What::Fork { child } if inside && wanted.contains(&child) && self.histories.contains_key(&ev.current) => {
-                let history = self.histories.entry(child).or_default();
-                history.forked = true;
-                history.first_ns = Some(now);
+            What::Fork { child }
+                if inside
+                    && (wanted.contains(&child) || self.recording.known.contains_key(&child))
+                    && self.histories.contains_key(&ev.current) =>
+            {
+                if wanted.contains(&child) {
+                    let history = self.histories.entry(child).or_default();
+                    history.forked = true;
+                    history.first_ns = Some(now);
+                }
                 if !self.recording.machine.shared_stream {
                     self.settle(c, now);
                 }
@@ -276,10 +334,13 @@ impl<'a> Reader<'a> {
             Context::Task => ev.current == IDLE_TASK,
             Context::Unknown => ev.current == IDLE_TASK || self.timed.contains(&task),
         };
-        let by_task = !interrupt && wanted.contains(&ev.current) && self.histories.contains_key(&ev.current);
+        let by_task = !self.recording.by_time
+            && !interrupt
+            && wanted.contains(&ev.current)
+            && self.histories.contains_key(&ev.current);
         let cause = match (by_task, left) {
             (true, _) => Cause::Task,
-            (false, Left::Uninterruptible) => Cause::Device,
+            (false, Left::Uninterruptible) if !self.recording.by_time => Cause::Device,
             (false, _) => Cause::Timer,
         };
         if let Some(history) = self.histories.get_mut(&task) {
@@ -366,9 +427,10 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
     let mut names: BTreeMap<String, u32> = BTreeMap::new();
     for (index, (task, history)) in (0..).zip(&kept) {
         let info = &events.tasks[*task as usize];
-        let relative = is_relative(history);
+        let relative = !recording.by_time && is_relative(history);
         let born_ns = history.first_ns.unwrap_or(start_ns).max(start_ns);
         let mut due_ns = born_ns;
+        let wheel = recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(history, phase_ns));
         let mut ops = Vec::new();
         for step in &history.steps {
             match *step {
@@ -379,8 +441,9 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
                     }
                 }
                 Step::Fork(child) => {
-                    if let Some(child) = place.get(&child) {
-                        ops.push(Op::Fork { task: first_task + child });
+                    let place = place.get(&child).map(|child| first_task + child);
+                    if let Some(task) = place.or_else(|| recording.known.get(&child).copied()) {
+                        ops.push(Op::Fork { task });
                     }
                 }
                 Step::Sleep(_, _, Cause::Task) => ops.push(Op::SemWait { sem: first_sem + index }),
@@ -391,6 +454,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
                     ops.push(Op::Sleep { ns: to - from });
                 }
                 Step::Sleep(_, to, Cause::Timer) => {
+                    let to = wheel.map_or(to, |phase_ns| recording.before_tick(to, phase_ns));
                     let period_ns = to.saturating_sub(due_ns);
                     due_ns += period_ns;
                     ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });
@@ -422,6 +486,8 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
             policy: policy_of(info.prio),
             cpus,
             spawn_cpu: if history.forked { None } else { history.first_cpu.filter(|&cpu| cpu < nr_cpus) },
+            // Its birth was before the trace.
+            seasoned: !history.forked && !history.born,
             ops,
             loop_slots: 0,
             nr_own_timers: 1,

@@ -4,13 +4,15 @@
 //! Three runs are measured in one way: the trace itself, the trace's own policy (the *self-check*: how far a replay is from the
 //! truth) and the wanted policy. The difference of the two replays is the answer, the self-check its error bar.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::machine::Machine;
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::workload::Workload;
-use opplab_sim::{Case, run_from};
+use opplab_sim::{Case, Start, run_from};
 
 use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
@@ -19,6 +21,7 @@ use crate::open::open_loop;
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
 use crate::setup::{SYSFS, Setup, profile_of, recorded_policy, recording_files};
+use crate::tick::phase_ns;
 
 /// How near the replay of a trace's own policy is to be in frequency residency, in parts of 100 000.
 pub const FREQ_LIMIT: u64 = 5_000;
@@ -175,6 +178,9 @@ impl Replay {
             window: (0, events.duration_ns),
             start_khz: &setup.start_khz,
             hz: setup.policy.hz,
+            known: &BTreeMap::new(),
+            tick_phase_ns: phase_ns(&events, tick_nsec(setup.policy.hz.into())),
+            by_time: false,
         };
         recover(&recording, |_| true, &mut workload);
         workload.duration_ns = Some(events.duration_ns);
@@ -222,6 +228,9 @@ impl Replay {
             window: (0, events.duration_ns),
             start_khz: &self.setup.start_khz,
             hz: self.setup.policy.hz,
+            known: &BTreeMap::new(),
+            tick_phase_ns: phase_ns(events, tick_nsec(self.setup.policy.hz.into())),
+            by_time: false,
         };
         recover(&recording, takes, &mut workload);
         if workload.tasks.is_empty() {
@@ -249,8 +258,9 @@ impl Replay {
             seed: 1,
             duration_ns: self.events.duration_ns.max(1),
         };
+        let start = Start { khz: start_khz.clone(), ..Start::default() };
         let mut sink = Simulated::new(machine.nr_cpus(), !machine.cpufreq.freq_table);
-        let outcome = run_from(&case, start_khz, &mut sink).map_err(|error| ReplayError::Input(error.0))?;
+        let outcome = run_from(&case, &start, &mut sink).map_err(|error| ReplayError::Input(error.0))?;
         Ok(self.measured(&sink.finish(&outcome.task_names, case.duration_ns)))
     }
 
@@ -289,7 +299,7 @@ impl Setup {
                 told.or(first).unwrap_or_else(|| opps[opps.len() - 1].khz)
             })
             .collect();
-        Self { machine, policy, start_khz, notes }
+        Self { machine, policy, start_khz, run_per_100k: 100_000, notes }
     }
 }
 

@@ -20,6 +20,7 @@ pub fn agreement_json(agreement: &Agreement) -> String {
             ("recorded", Some(Node::from(row.recorded))),
             ("simulated", Some(Node::from(row.simulated))),
             ("distance", Some(Node::from(row.distance))),
+            ("spread", Some(Node::from(row.spread))),
             ("limit", row.limit.map(Node::from)),
         ])
     });

@@ -11,7 +11,7 @@ use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_trace::RecordingFiles;
 
 use crate::events::{Events, What};
-use crate::{ReplayError, costs};
+use crate::{ReplayError, costs, rtlog};
 
 /// CONFIG_HZ of Debian's kernels; snapshots do not tell it.
 const HZ_DEFAULT: u32 = 250;
@@ -28,6 +28,8 @@ pub struct Setup {
     pub policy: Policy,
     /// Frequency of each cpufreq policy at the start, kHz.
     pub start_khz: Vec<u32>,
+    /// The time that running time of an rt-app file takes on the machine, in parts of 100 000 of it.
+    pub run_per_100k: u64,
     /// What was taken from where, in words.
     pub notes: Vec<String>,
 }
@@ -152,7 +154,10 @@ impl Setup {
         }
 
         // Costs, from the recording itself.
-        let measured = costs::measure(events);
+        let mut measured = costs::measure(events);
+        // Between its probes the kernel is not seen; the workload's own logs show the rest.
+        let logs = files.texts("rtlog", "log");
+        measured.sleep_ns = rtlog::around_run_ns(&logs, events).or(measured.sleep_ns);
         machine.costs = measured.over(machine.costs);
         let exit_latency_ns = measured.idle_exit_ns.unwrap_or(0);
         for cluster in machine.clusters.iter_mut().filter(|cluster| cluster.idle.is_empty()) {
@@ -188,7 +193,11 @@ impl Setup {
                 wanted.unwrap_or(machine.clusters[*cluster as usize].opps[0].khz)
             })
             .collect();
-        Ok(Self { machine, policy, start_khz, notes })
+        let run_per_100k = rtlog::run_per_100k(&logs, policy.hz);
+        if let Some(run) = run_per_100k {
+            notes.push(format!("rt-app's loops took {run} of 100000 parts of what was wanted"));
+        }
+        Ok(Self { machine, policy, start_khz, run_per_100k: run_per_100k.unwrap_or(100_000), notes })
     }
 }
 

@@ -9,7 +9,7 @@ use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
 use opplab_model::workload::{Op, Workload};
 use opplab_replay::events::{Simulated, What};
 use opplab_replay::{Change, Events, Mode, Replay, Setup};
-use opplab_sim::{Case, run_from};
+use opplab_sim::{Case, Start, run_from};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -39,7 +39,7 @@ fn setup(governor: &str) -> (Setup, Workload) {
         load("known.json", WORKLOAD, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
     let policy = Policy { governor: governor.into(), energy_model: EnergyModelSource::Registered, ..Policy::default() };
     let start_khz = machine.policies().iter().map(|(c, _)| machine.clusters[*c as usize].opps[0].khz).collect();
-    (Setup { machine, policy, start_khz, notes: Vec::new() }, workload)
+    (Setup { machine, policy, start_khz, run_per_100k: 100_000, notes: Vec::new() }, workload)
 }
 
 /// A run as a trace would show it.
@@ -52,7 +52,8 @@ fn recorded(setup: &Setup, workload: &Workload) -> Events {
         duration_ns: 3 * SECOND_NS,
     };
     let mut sink = Simulated::new(case.machine.nr_cpus(), !case.machine.cpufreq.freq_table);
-    let outcome = run_from(&case, &setup.start_khz, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+    let start = Start { khz: setup.start_khz.clone(), ..Start::default() };
+    let outcome = run_from(&case, &start, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
     sink.finish(&outcome.task_names, case.duration_ns)
 }
 
@@ -156,6 +157,7 @@ fn recordings_are_read_and_replayed() {
     for file in files.iter().chain(&["qemu_cmdline.txt", "dmesg0.txt"]) {
         tar.append_path_with_name(recording.join(file), file).unwrap_or_else(|error| panic!("{file}: {error}"));
     }
+    tar.append_dir_all("rtlog", recording.join("rtlog")).unwrap_or_else(|error| panic!("{error}"));
     std::fs::write(&archive, tar.into_inner().expect("memory")).expect("writable");
     let packed = Replay::read(&archive, None).unwrap_or_else(|error| panic!("{error}"));
     assert!(packed.events == replay.events, "the same events");

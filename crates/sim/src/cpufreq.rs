@@ -403,6 +403,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// cpufreq_governor.c:dbs_update_util_handler() and, when a sample is due, dbs_work_handler(): the work runs at
     /// once on this CPU and costs it the time of a frequency change.
     fn dbs_update_util(&mut self, index: usize, cpu: u32) {
+        if !(self.driver.dvfs_possible_from_any_cpu || self.policies[index].cpus.contains(&self.here)) {
+            return;
+        }
         let Governor::Dbs(slot) = &mut self.policies[index].governor else { return };
         let Some(mut dbs) = slot.take() else { return };
         let time = self.cpus[cpu as usize].clk.clock;

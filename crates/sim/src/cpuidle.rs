@@ -7,7 +7,7 @@
 //! A wake-up during the entry waits for the rest of it. A cluster state is entered when all CPUs of the cluster are
 //! resident in their deepest state.
 
-use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome};
+use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome};
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::{Event, IDLE_TASK, Sink};
 
@@ -88,7 +88,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             tick_ns: self.tick_ns,
             now_ns: now,
         };
-        let choice = state.idle_governor.select(&facts);
+        let choice = if states.len() <= 1 && self.gates.single_state_keeps_tick {
+            // No governor has a say (kernel/sched/idle.c:cpuidle_idle_call(), v6.12.117).
+            IdleChoice { index: 0, stop_tick: state.got_idle_tick, queried_sleep_length: false }
+        } else {
+            state.idle_governor.select(&facts)
+        };
         let entry_ns = self.case.machine.clusters[cl].idle.get(choice.index).map_or(0, |idle| idle.entry_latency_ns);
         if choice.stop_tick && !state.tick_stopped {
             state.tick_stopped = true;
@@ -143,6 +148,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             self.arm(cpu, Wait::IdleExit, start + exit_ns);
         }
+    }
+
+    /// How long `cpu` takes to leave the state in which it is or last was, ns.
+    pub(crate) fn exit_latency_ns(&self, cpu: u32) -> u64 {
+        let state = &self.cpus[cpu as usize];
+        let idle = &self.case.machine.clusters[state.cluster as usize].idle;
+        idle.get(state.idle.state).map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns))
     }
 
     /// An exit from idle stops while another CPU holds the instruction stream.

@@ -123,11 +123,15 @@ pub(crate) struct Cpu {
     pub(crate) idle_since_ns: u64,
     pub(crate) idle_governor: Box<dyn IdleGovernor>,
     pub(crate) tick_stopped: bool,
+    /// A tick found the CPU idle since the idle task runs (ts->got_idle_tick).
+    pub(crate) got_idle_tick: bool,
     pub(crate) pending: Vec<Interrupt>,
     pub(crate) wake_list: Vec<TaskIdx>,
-    /// Armed timers, latest first: (time, sequence, task); that of the soft lockup detector has the idle task.
+    /// Armed timers, latest first: (time with slack, sequence, task); that of the soft lockup detector has the idle task.
     pub(crate) timers: Vec<(u64, u64, TaskIdx)>,
     pub(crate) need_resched: bool,
+    /// The next schedule() leaves the queue's clock as it is (RQCF_REQ_SKIP).
+    pub(crate) skip_clock_update: bool,
     pub(crate) clamps: RqClamps,
     /// The stopper took the running task away: the CPU becomes idle by a switch that its idle task does not show.
     pub(crate) stopper_ran: bool,
@@ -371,7 +375,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let was = std::mem::replace(&mut self.in_interrupt, true);
         match what {
             Interrupt::Timers => self.run_timers(cpu),
-            Interrupt::Tick => self.tick(cpu),
+            Interrupt::Tick => {
+                self.tick(cpu);
+                // The tick is a timer like the others (tick_nohz_handler()).
+                self.run_timers(cpu);
+            }
             Interrupt::IoDone(task) | Interrupt::SwitchDone(task) => self.try_to_wake_up(task, false),
             Interrupt::NohzBalance => self.nohz_idle_balance(cpu),
         }
@@ -379,7 +387,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     fn run_timers(&mut self, cpu: u32) {
-        while let Some(&(time, _, task)) = self.cpus[cpu as usize].timers.last() {
+        while let Some(&(latest, _, task)) = self.cpus[cpu as usize].timers.last() {
+            // hrtimer.c:__hrtimer_run_queues(): what may be late is served with whatever comes before it must.
+            let time = latest.saturating_sub(self.timer_slack_ns(task));
             if time > self.now {
                 break;
             }
@@ -415,14 +425,20 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         u64::from(self.case.policy.watchdog_thresh_s) * 2 * 1_000_000_000 / 5
     }
 
-    /// Arms a timer of `task` on `cpu`.
+    /// Arms a timer of `task` on `cpu`, which may be as late as the task's slack (hrtimer_set_expires_range_ns()).
     pub(crate) fn add_timer(&mut self, cpu: u32, time_ns: u64, task: TaskIdx) {
         self.timer_seq += 1;
-        let entry = (time_ns, self.timer_seq, task);
+        let latest_ns = time_ns.saturating_add(self.timer_slack_ns(task));
+        let entry = (latest_ns, self.timer_seq, task);
         let timers = &mut self.cpus[cpu as usize].timers;
         let place = timers.partition_point(|other| *other > entry);
         timers.insert(place, entry);
         self.rearm_timer(cpu);
+    }
+
+    /// How late a timer of `task` may be; one of the kernel's own is not.
+    fn timer_slack_ns(&self, task: TaskIdx) -> u64 {
+        self.tasks.get(task as usize).map_or(0, |task| task.timer_slack_ns)
     }
 
     fn rearm_timer(&mut self, cpu: u32) {

@@ -223,6 +223,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.update_cfs_rq_load_avg(cpu);
         let state = &self.cpus[cpu as usize];
         post_init_entity_util_avg(&mut self.tasks[t].sa, self.entities[t].load.weight, &state.cfs.avg, state.capacity);
+        let spec = self.tasks[t].spec as usize;
+        if self.case.workload.tasks.get(spec).is_some_and(|spec| spec.seasoned) {
+            // It has slept for long: nothing is left of what it did.
+            let sa = &mut self.tasks[t].sa;
+            (sa.util_avg, sa.util_sum, sa.runnable_avg, sa.runnable_sum, sa.load_avg, sa.load_sum) = (0, 0, 0, 0, 0, 0);
+        }
     }
 
     /// fair.c:update_blocked_averages(): decays what sleeps on `cpu`; returns whether anything is left.

@@ -40,6 +40,12 @@ pub mod why_slow;
 pub use cpufreq::{CpufreqFacts, GOVERNORS, cpufreq_facts};
 pub use points::{OperatingPoint, POINT_STEP_KHZ};
 
+/// Time of a run's first tick, where there are `hz` a second, in ns from its start; the others follow at equal distances.
+pub fn first_tick_ns(hz: u32) -> u64 {
+    let tick_ns = opplab_kernel::unit::tick_nsec(hz.into());
+    tick_ns - engine::BOOT_NS % tick_ns
+}
+
 use opplab_model::case::CaseFile;
 use opplab_model::event::Sink;
 use opplab_model::machine::Machine;
@@ -198,16 +204,24 @@ pub struct CaseError(pub String);
 /// # Errors
 /// [`CaseError`] if the policy names something that does not exist or the workload does not fit the machine.
 pub fn run<S: Sink>(case: &Case, sink: &mut S) -> Result<Outcome, CaseError> {
-    run_hooked(case, &[], sink, None)
+    run_hooked(case, &Start::default(), sink, None)
 }
 
-/// As [`run`], with the frequency in kHz at which each cpufreq policy starts (in the order of clusters, then of CPUs)
-/// instead of its lowest operating point.
+/// The state of a machine at the start of a run; what a list is too short for starts as always.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Start {
+    /// Frequency of each cpufreq policy (in the order of clusters, then of CPUs) in kHz, instead of its lowest operating point.
+    pub khz: Vec<u32>,
+    /// `util_avg` and `load_avg` that are left on each CPU of what ran before, instead of 0.
+    pub blocked: Vec<(u32, u32)>,
+}
+
+/// As [`run`], on a machine that was in use before.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_from<S: Sink>(case: &Case, start_khz: &[u32], sink: &mut S) -> Result<Outcome, CaseError> {
-    run_hooked(case, start_khz, sink, None)
+pub fn run_from<S: Sink>(case: &Case, start: &Start, sink: &mut S) -> Result<Outcome, CaseError> {
+    run_hooked(case, start, sink, None)
 }
 
 /// Runs `case` under a governor or a placement policy of the caller's own; what they do not decide is the kernel's.
@@ -217,20 +231,20 @@ pub fn run_from<S: Sink>(case: &Case, start_khz: &[u32], sink: &mut S) -> Result
 /// # Errors
 /// As [`run`], and what the hooks complain about.
 pub fn run_with<S: Sink>(case: &Case, sink: &mut S, hooks: &mut dyn hooks::Hooks) -> Result<Outcome, CaseError> {
-    run_hooked(case, &[], sink, Some(hooks))
+    run_hooked(case, &Start::default(), sink, Some(hooks))
 }
 
 fn run_hooked<'c, S: Sink>(
     case: &'c Case,
-    start_khz: &[u32],
+    start: &Start,
     sink: &'c mut S,
     hooks: Option<&'c mut dyn hooks::Hooks>,
 ) -> Result<Outcome, CaseError> {
     use opplab_kernel::pelt::{HalfLife8, HalfLife16, HalfLife32};
     match case.policy.pelt_half_life_ms {
-        8 => engine::Engine::<S, HalfLife8>::new(case, sink, hooks)?.start_at(start_khz).run(),
-        16 => engine::Engine::<S, HalfLife16>::new(case, sink, hooks)?.start_at(start_khz).run(),
-        32 => engine::Engine::<S, HalfLife32>::new(case, sink, hooks)?.start_at(start_khz).run(),
+        8 => engine::Engine::<S, HalfLife8>::new(case, sink, hooks)?.start_at(start).run(),
+        16 => engine::Engine::<S, HalfLife16>::new(case, sink, hooks)?.start_at(start).run(),
+        32 => engine::Engine::<S, HalfLife32>::new(case, sink, hooks)?.start_at(start).run(),
         other => Err(CaseError(format!("pelt_half_life_ms is {other}; the kernel has 8, 16 and 32"))),
     }
 }

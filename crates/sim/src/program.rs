@@ -352,6 +352,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.add_timer(cpu, self.now + ns, task);
                 self.block(task, Life::Sleeping)
             }
+            Op::TimersFrom { ns } => {
+                self.tasks[t].pc += 1;
+                self.tasks[t].started_ns = BOOT_NS.saturating_add(ns);
+                Step::Next
+            }
+            Op::SetTimerSlack { ns } => {
+                self.tasks[t].pc += 1;
+                self.tasks[t].timer_slack_ns = ns;
+                Step::Next
+            }
             Op::Timer { timer, period_ns, absolute, own } => {
                 if overhead {
                     return Step::BurnFirst;

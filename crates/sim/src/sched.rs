@@ -281,6 +281,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.tasks[t].in_iowait = true;
         }
         self.outcome.sched_events += 1;
+        self.stream.nr_woken += 1;
         self.emit(Event::SchedWaking { cpu: here, task, target_cpu: prev });
         if self.wake_delayed(task) {
             return;
@@ -367,6 +368,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if preempt {
             self.resched_cpu(cpu);
         }
+        // The queue's clock is fresh; schedule() does not read it again (rq_clock_skip_update()).
+        let state = &mut self.cpus[cpu as usize];
+        state.skip_clock_update |= state.need_resched;
     }
 
     /// A special (sugov) entity preempts every other deadline entity; otherwise the earlier deadline wins.
@@ -392,7 +396,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.here = cpu;
         self.in_interrupt = false;
         self.account(cpu);
-        self.update_rq_clock(cpu);
+        if !std::mem::take(&mut self.cpus[c].skip_clock_update) {
+            self.update_rq_clock(cpu);
+        }
         let prev = self.cpus[c].curr;
         let mut prev_state = TaskState::Running;
         if prev != IDLE_TASK {
@@ -446,6 +452,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.update_idle_core(cpu);
             }
             self.disarm(cpu, Wait::Op);
+            self.cpus[c].got_idle_tick = false;
             self.enter_idle(cpu);
             return;
         }
@@ -584,6 +591,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.scale_freq_tick(cpu);
         }
         let curr = self.cpus[c].curr;
+        self.cpus[c].got_idle_tick |= curr == IDLE_TASK;
         if curr != IDLE_TASK {
             self.spend(cpu, self.case.machine.costs.tick_ns);
             match self.tasks[curr as usize].class {

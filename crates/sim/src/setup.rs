@@ -7,7 +7,7 @@ use std::rc::Rc;
 use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, IdleState, idle_governor};
-use opplab_kernel::pelt::{HalfLife, SchedAvg};
+use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
 use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
@@ -40,7 +40,7 @@ use crate::queue::Queue;
 use crate::stream::Stream;
 use crate::task::{Doing, Life, Task};
 use crate::topology::Topology;
-use crate::{Case, CaseError, Consumed, Outcome};
+use crate::{Case, CaseError, Consumed, Outcome, Start};
 
 /// uW x ns in a uJ.
 const FJ_PER_UJ: u128 = 1_000_000_000;
@@ -208,10 +208,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     idle_since_ns: BOOT_NS,
                     idle_governor: (idle.new)(),
                     tick_stopped: false,
+                    got_idle_tick: false,
                     pending: Vec::new(),
                     wake_list: Vec::new(),
                     timers: Vec::new(),
                     need_resched: false,
+                    skip_clock_update: false,
                     clamps: RqClamps::new(),
                     stopper_ran: false,
                     misfit_task_load: 0,
@@ -288,10 +290,19 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         })
     }
 
-    /// The frequency at which each policy starts, in kHz.
-    pub(crate) fn start_at(mut self, start_khz: &[u32]) -> Self {
-        for (policy, &khz) in self.policies.iter_mut().zip(start_khz) {
+    /// The state from which the run starts.
+    pub(crate) fn start_at(mut self, start: &Start) -> Self {
+        for (policy, &khz) in self.policies.iter_mut().zip(&start.khz) {
             policy.cur_khz = khz;
+        }
+        let divider = u64::from(get_pelt_divider::<H>(&SchedAvg::default()));
+        for (state, &(util_avg, load_avg)) in self.cpus.iter_mut().zip(&start.blocked) {
+            let avg = &mut state.cfs.avg;
+            avg.util_avg = u64::from(util_avg).min(state.capacity);
+            avg.runnable_avg = avg.util_avg;
+            avg.load_avg = load_avg.into();
+            (avg.util_sum, avg.runnable_sum) = ((avg.util_avg * divider) as u32, avg.runnable_avg * divider);
+            avg.load_sum = avg.load_avg * divider;
         }
         self
     }

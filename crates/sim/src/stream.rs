@@ -6,16 +6,16 @@
 //!
 //! The stream passes
 //! - to the next CPU in order that has something to do, when its holder becomes idle;
-//! - when a timer expires anywhere: that ends the holder's turn; the CPU after it has no turn, because it is given none before the
-//!   timers have run; the next one after that which has something to do gets the stream (the first of all, if the holder was
-//!   idle or one of the last two);
-//! - to the next such CPU, when the holder has handled a timer, or starts its tick again as it leaves idle, and has armed a timer
-//!   that is now the earliest of all (that kicks the emulator's loop).
+//! - when a timer expires anywhere: that ends the holder's turn; on arm64 the next CPU after it that has something to do gets the
+//!   stream, on x86 the holder itself goes on (as all recordings show it; the first CPU of all, if none held it);
+//! - to the next such CPU, when the holder has handled its tick, or starts it again as it leaves idle, and that is now the
+//!   earliest timer of all (that kicks the emulator's loop).
 //!
 //! An interrupt is handled when its CPU gets the stream. Not here: the emulator's kick ten times a second, and the moves of the
 //! stream that a task's own arming of a timer causes.
 
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::Platform;
 use opplab_model::event::{IDLE_TASK, Sink};
 
 use crate::engine::{Engine, Interrupt, Wait};
@@ -29,6 +29,8 @@ pub(crate) struct Stream {
     owner: Option<u32>,
     /// A timer expired at this instant.
     expired: bool,
+    /// Wake-ups by the interrupts that are handled at this instant.
+    pub(crate) nr_woken: u32,
 }
 
 impl Stream {
@@ -72,16 +74,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn settle_stream(&mut self) {
         loop {
             while let Some(cpu) = self.resched.pop_front() {
-                // Another CPU schedules when it gets the stream.
-                if self.stream.is_held(cpu) && std::mem::take(&mut self.cpus[cpu as usize].need_resched) {
+                // Another CPU schedules when it gets the stream, each after its interrupts.
+                let ready = self.stream.is_held(cpu) && self.cpus[cpu as usize].pending.is_empty();
+                if ready && std::mem::take(&mut self.cpus[cpu as usize].need_resched) {
                     self.schedule(cpu);
                 }
             }
             // What else expires now belongs to the same end of turns.
             if self.stream.expired && self.queue.peek() != Some(self.now) {
                 self.stream.expired = false;
-                let nr = self.cpus.len() as u32;
-                let first = self.stream.owner.map(|holder| holder + 2).filter(|&first| first < nr).unwrap_or(0);
+                let further = u32::from(self.gates.platform == Platform::Arm);
+                let first = self.stream.owner.map_or(0, |holder| (holder + further) % self.cpus.len() as u32);
                 let next = self.next_for_stream(first);
                 self.give_stream(next);
             }
@@ -97,6 +100,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                     self.resched.push_back(cpu);
                 }
                 Some(cpu) if self.wants_stream(cpu) => break,
+                // Who gets it is decided when all that expires at this instant has.
+                _ if self.stream.expired => break,
                 owner => {
                     let next = self.next_for_stream(owner.map_or(0, |cpu| cpu + 1));
                     if next.is_none() {
@@ -140,11 +145,23 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.leave_idle(cpu, 0);
         self.account(cpu);
         let mut pending = std::mem::take(&mut self.cpus[cpu as usize].pending);
+        self.stream.nr_woken = 0;
         let armed = pending.iter().any(|what| matches!(what, Interrupt::Tick | Interrupt::Timers));
         for what in pending.drain(..) {
             self.handle(cpu, what);
         }
         self.reprogram(cpu);
+        // Each wake-up takes what one on the way out of idle takes; an interrupt that woke nobody, what a tick does.
+        let state = &self.cpus[cpu as usize];
+        let exit_ns = self.exit_latency_ns(cpu);
+        let wake_ns = exit_ns * u64::from(self.stream.nr_woken);
+        if state.idle.is_exiting() {
+            let ns = if wake_ns > 0 { wake_ns } else { self.case.machine.costs.tick_ns };
+            self.arm(cpu, Wait::IdleExit, self.now + ns);
+        } else if state.curr != IDLE_TASK {
+            self.spend(cpu, wake_ns);
+            self.reprogram(cpu);
+        }
         if armed {
             self.kick_stream(cpu);
         }
@@ -165,13 +182,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// Whether the next timer of `cpu` expires before those of all other CPUs.
+    /// Whether the next tick of `cpu` comes before all timers of the other CPUs.
     fn is_earliest(&self, cpu: u32) -> bool {
-        let next = |cpu: u32| {
-            let time = |wait| self.queue.time_of(self.slot(cpu, wait)).unwrap_or(u64::MAX);
-            time(Wait::Timer).min(time(Wait::Tick))
-        };
-        let own = next(cpu);
+        let time = |cpu: u32, wait| self.queue.time_of(self.slot(cpu, wait)).unwrap_or(u64::MAX);
+        let own = time(cpu, Wait::Tick);
+        let next = |cpu: u32| time(cpu, Wait::Timer).min(time(cpu, Wait::Tick));
         own != u64::MAX && (0..self.cpus.len() as u32).all(|other| other == cpu || own < next(other))
     }
 }

@@ -90,6 +90,8 @@ pub(crate) struct Task {
     pub(crate) woken_ns: u64,
     pub(crate) wu_lat_ns: u64,
     pub(crate) started_ns: u64,
+    /// How late its timers may be (task_struct::timer_slack_ns).
+    pub(crate) timer_slack_ns: u64,
     /// Next points of the timers that the task owns.
     pub(crate) own_timers: Vec<Option<u64>>,
     pub(crate) activation_ns: u64,
@@ -137,6 +139,7 @@ impl Task {
             woken_ns: 0,
             wu_lat_ns: 0,
             started_ns: 0,
+            timer_slack_ns: 0,
             own_timers: vec![None; spec.nr_own_timers as usize],
             activation_ns: 0,
             activation_run_ns: 0,

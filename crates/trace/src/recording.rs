@@ -71,6 +71,35 @@ impl RecordingFiles {
         Some(lossy(content))
     }
 
+    /// The texts in folder `folder` beside the trace whose names end in `.ending`, by name.
+    pub fn texts(&self, folder: &str, ending: &str) -> Vec<(String, String)> {
+        let wanted =
+            |name: &str| name.rsplit_once('.').is_some_and(|(_, found)| found == ending) && !name.contains('/');
+        let mut texts: Vec<(String, String)> = match &self.prefix {
+            None => std::fs::read_dir(self.path.with_file_name(folder))
+                .into_iter()
+                .flatten()
+                .flatten()
+                .filter_map(|entry| {
+                    let name = entry.file_name().to_string_lossy().into_owned();
+                    let bytes = if wanted(&name) { std::fs::read(entry.path()).ok()? } else { return None };
+                    Some((name, String::from_utf8_lossy(&bytes).into_owned()))
+                })
+                .collect(),
+            Some(prefix) => {
+                let prefix = format!("{prefix}{folder}/");
+                let files = Self::files_of(&self.trace).unwrap_or_default();
+                let inside = files.into_iter().filter_map(|(name, content)| {
+                    let name = name.strip_prefix(&prefix).filter(|name| wanted(name))?;
+                    Some((name.to_owned(), String::from_utf8_lossy(content).into_owned()))
+                });
+                inside.collect()
+            }
+        };
+        texts.sort();
+        texts
+    }
+
     fn files_of(trace: &TraceFile) -> Option<Vec<(String, &[u8])>> {
         pages::sniff_tar(&trace.data).then(|| pages::tar_files(&trace.data))
     }

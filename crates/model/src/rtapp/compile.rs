@@ -233,6 +233,7 @@ impl<'a> Compiler<'a> {
             policy,
             cpus,
             spawn_cpu: None,
+            seasoned: false,
             ops,
             loop_slots: 2,
             nr_own_timers: own_timers.0.len() as u32,
