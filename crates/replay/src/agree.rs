@@ -114,6 +114,8 @@ struct Prepared {
     case: Case,
     /// Names of the workload's threads.
     names: Vec<String>,
+    /// Their places in the workload.
+    threads: Vec<u32>,
     /// From the birth of the first thread to the end of the last.
     window: (u64, u64),
     /// How long before the window the run begins.
@@ -176,7 +178,17 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
     let start = start_at(&events, &setup, start_ns - lead_ns);
     let (machine, policy) = (setup.machine.clone(), setup.policy.clone());
     let case = Case { machine, workload, policy, seed: 1, duration_ns: lead_ns + end_ns - start_ns };
-    Ok(Some(Prepared { file, events, setup, case, names, window: (start_ns, end_ns), lead_ns, start }))
+    Ok(Some(Prepared {
+        file,
+        events,
+        setup,
+        case,
+        names,
+        threads: known.into_values().collect(),
+        window: (start_ns, end_ns),
+        lead_ns,
+        start,
+    }))
 }
 
 /// How long before `start_ns` the run begins, so that its ticks come when the recorded kernel's did.
@@ -231,9 +243,9 @@ struct Birth {
 }
 
 /// Moves the births of the threads by `ns`, later or earlier.
-fn shift_births(workload: &mut Workload, ns: i64) {
+fn shift_births(workload: &mut Workload, threads: &[u32], ns: i64) {
     for task in &mut workload.tasks {
-        let fork = task.ops.iter().position(|op| matches!(op, Op::Fork { task } if *task < workload.barriers[0]));
+        let fork = task.ops.iter().position(|op| matches!(op, Op::Fork { task } if threads.contains(task)));
         if let Some(Op::Run { work_ns, .. }) = fork.and_then(|fork| task.ops[..fork].last_mut()) {
             *work_ns = work_ns.saturating_add_signed(ns);
         }
@@ -244,7 +256,11 @@ fn shift_births(workload: &mut Workload, ns: i64) {
 /// thread, which is recovered, forks one after the other; each starts up, the first one reads the clock from which all timers
 /// count, they wait for each other, and only then take their policies and CPUs. Gives the recorded threads' places.
 fn start_as_rtapp(workload: &mut Workload, events: &Events, births: &[Birth], lead_ns: u64) -> BTreeMap<TaskIdx, u32> {
-    let threads: Vec<usize> = (0..workload.tasks.len()).filter(|&index| workload.tasks[index].initial).collect();
+    let mut threads: Vec<usize> = (0..workload.tasks.len()).filter(|&index| workload.tasks[index].initial).collect();
+    for index in threads.split_off(births.len().min(threads.len())) {
+        // It was not born in the trace.
+        workload.tasks[index].initial = false;
+    }
     let startup_ns = startup_ns(events, births);
     // Half-way through its start, the first thread reads the clock from which all timers count.
     let zero_ns = births.first().map_or(0, |first| {
@@ -321,12 +337,12 @@ pub fn case_of(dir: &Path) -> Result<Option<(Case, Start)>, ReplayError> {
 /// [`ReplayError`] if the trace or the snapshot cannot be read, or the workload does not run on the machine.
 pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
     let Some(prepared) = prepare(dir)? else { return Ok(None) };
-    let Prepared { file, events, setup, mut case, names, window, lead_ns, start } = prepared;
+    let Prepared { file, events, setup, mut case, names, threads, window, lead_ns, start } = prepared;
     let is_thread = |task: TaskIdx| names.iter().any(|name| name == events.name(task));
     let recorded = measure(&events, &case.machine, window, &setup.start_khz, is_thread);
 
     let by_request = !case.machine.cpufreq.freq_table;
-    shift_births(&mut case.workload, -(RUNS as i64 / 2 * SHIFT_NS as i64));
+    shift_births(&mut case.workload, &threads, -(RUNS as i64 / 2 * SHIFT_NS as i64));
     let mut runs = Vec::new();
     for _ in 0..RUNS {
         let mut sink = Simulated::new(case.machine.nr_cpus(), by_request);
@@ -336,7 +352,7 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
         let is_ours = |task: TaskIdx| names.iter().any(|name| name == base_name(ours.name(task)));
         let window = (lead_ns, case.duration_ns);
         runs.push(measure(&ours, &case.machine, window, &start.khz, is_ours));
-        shift_births(&mut case.workload, SHIFT_NS as i64);
+        shift_births(&mut case.workload, &threads, SHIFT_NS as i64);
     }
 
     let recording = dir.file_name().map_or_else(|| dir.display().to_string(), |n| n.to_string_lossy().into_owned());
