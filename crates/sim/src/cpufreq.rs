@@ -9,8 +9,8 @@ use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, PassiveCpu, Rounding};
 use opplab_kernel::cpufreq::request::TunableError;
 use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts, SugovPolicy,
-    SugovRequest, UtilForm, effective_cpu_util, map_util_perf,
+    BW_SHIFT, CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts,
+    SugovPolicy, SugovRequest, UtilForm, effective_cpu_util, map_util_perf,
 };
 use opplab_kernel::freq_invariance::{
     AmdPerfCaps, FreqMax, FreqMaxFacts, TurboLevel, acpi_max_boost_khz, is_zen4, scale_freq_tick,
@@ -247,6 +247,14 @@ pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
     }
 }
 
+/// Bandwidth of the deadline server of fair tasks, 50 ms in a second (kernel/sched/deadline.c:fair_server_init(), v6.12).
+const FAIR_SERVER_BW: u64 = (50 << BW_SHIFT) / 1000;
+
+/// Bandwidth of deadline tasks is not tracked; that of the fair server stays, as recorded kernels show it.
+fn dl_running_bw(cpu: &Cpu) -> u64 {
+    if cpu.fair_served { FAIR_SERVER_BW } else { 0 }
+}
+
 /// What the other classes and the clamps of `cpu` tell.
 pub(crate) fn rq_facts(cpu: &Cpu, uclamp_used: bool) -> RqFacts {
     let clamps = if uclamp_used { cpu.clamps.value() } else { Clamps::NONE };
@@ -259,7 +267,7 @@ pub(crate) fn rq_facts(cpu: &Cpu, uclamp_used: bool) -> RqFacts {
         util_dl: cpu.dl.util_avg,
         util_irq: cpu.irq.util_avg,
         rt_runnable: !cpu.rt_queue.is_empty(),
-        ..RqFacts::default()
+        dl_running_bw: dl_running_bw(cpu),
     }
 }
 
@@ -274,8 +282,8 @@ impl SugovFacts for View<'_> {
         }
     }
 
-    fn dl_running_bw(&self, _index: usize) -> u64 {
-        0
+    fn dl_running_bw(&self, index: usize) -> u64 {
+        dl_running_bw(&self.cpus[self.members[index] as usize])
     }
 }
 

@@ -88,6 +88,8 @@ pub(crate) struct Cpu {
     pub(crate) dl: SchedAvg,
     pub(crate) irq: SchedAvg,
     pub(crate) fair: FairRq,
+    /// A fair task was queued, so that the fair server has its bandwidth.
+    pub(crate) fair_served: bool,
     /// Queued deadline tasks, running one included, in order.
     pub(crate) dl_queue: Vec<TaskIdx>,
     /// Queued real-time tasks by descending priority, then order of arrival.

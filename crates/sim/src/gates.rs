@@ -48,6 +48,8 @@ pub(crate) struct Gates {
     pub(crate) newidle_random: bool,
     /// A CPU that stops its tick has the next idle balance computed again (NOHZ_NEXT_KICK, v5.15).
     pub(crate) nohz_next_kick: bool,
+    /// Fair tasks have a deadline server (v6.12).
+    pub(crate) fair_server: bool,
     /// A CPU with at most one idle state stops its tick only after a tick that found it idle (v6.12.117).
     pub(crate) single_state_keeps_tick: bool,
     /// A task's clamps count only after its class has queued it, since that may end a delayed dequeue (v6.12).
@@ -107,6 +109,7 @@ impl Gates {
             sis_util: profile.select_idle_scan == SelectIdleScan::SisUtil,
             newidle_random: profile.version >= (6, 12),
             nohz_next_kick: profile.version >= (5, 15),
+            fair_server: profile.version >= (6, 12),
             single_state_keeps_tick: profile.version >= (6, 12),
             uclamp_after_enqueue: profile.version >= (6, 12),
             migrate_pelt_lag: profile.version >= (5, 19),

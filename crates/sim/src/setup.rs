@@ -187,6 +187,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     } else {
                         FairRq::Cfs(CfsRq::new(CfsTunables::of_machine(nr as u32)))
                     },
+                    fair_served: false,
                     dl_queue: Vec::new(),
                     rt_queue: Vec::new(),
                     nr_running: 0,
