@@ -1,0 +1,79 @@
+//! Timers of tasks and the tick of an idle CPU.
+
+mod common;
+
+use common::juno_r2;
+use opplab_model::event::{Event, Sink, TaskIdx};
+use opplab_model::machine::Machine;
+use opplab_model::policy::Policy;
+use opplab_model::workload::{Op, TaskSpec, Workload};
+use opplab_sim::{Case, run};
+
+const MS: u64 = 1_000_000;
+
+/// When task 0 was woken, and how often CPUs left idle.
+#[derive(Default)]
+struct Wakes {
+    at_ns: Vec<u64>,
+    idle_exits: u32,
+}
+
+impl Sink for Wakes {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        const FIRST: TaskIdx = 0;
+        match *event {
+            Event::SchedWaking { task: FIRST, .. } => self.at_ns.push(now_ns),
+            Event::CpuIdle { state: -1, .. } => self.idle_exits += 1,
+            _ => {}
+        }
+    }
+}
+
+/// A task that runs 1 ms every `period_ns`, after `first`.
+fn wakes(machine: Machine, kernel: &str, first: &[Op], period_ns: u64) -> Wakes {
+    let begin = first.len() as u32;
+    let mut ops = first.to_vec();
+    ops.extend([
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Run { work_ns: MS, fixed: 0 },
+        Op::Timer { timer: 0, period_ns, absolute: true, own: true },
+        Op::LoopEnd { slot: 0, begin },
+    ]);
+    let task = TaskSpec { initial: true, ops, loop_slots: 1, nr_own_timers: 1, ..TaskSpec::default() };
+    let workload = Workload { tasks: vec![task], ..Workload::default() };
+    let policy = Policy { kernel: kernel.into(), ..Policy::default() };
+    let mut wakes = Wakes::default();
+    let case = Case { machine, workload, policy, seed: 1, duration_ns: 1000 * MS };
+    run(&case, &mut wakes).unwrap_or_else(|error| panic!("{error:?}"));
+    wakes
+}
+
+#[test]
+fn timers_may_be_as_late_as_their_slack() {
+    let exact = wakes(juno_r2(), "6.12", &[], 10 * MS);
+    let late = wakes(juno_r2(), "6.12", &[Op::SetTimerSlack { ns: 50_000 }], 10 * MS);
+    assert_eq!(late.at_ns[0], exact.at_ns[0] + 50_000);
+    assert_eq!(late.at_ns.len(), exact.at_ns.len());
+}
+
+#[test]
+fn timers_count_from_the_time_that_is_said() {
+    let own = wakes(juno_r2(), "6.12", &[], 10 * MS);
+    let said = wakes(juno_r2(), "6.12", &[Op::TimersFrom { ns: 3 * MS }], 10 * MS);
+    assert_eq!(said.at_ns[0] / MS, own.at_ns[0] / MS + 3);
+}
+
+#[test]
+fn one_idle_state_keeps_the_tick_until_one_came() {
+    let exits = |kernel: &str| {
+        let mut machine = juno_r2();
+        for cluster in &mut machine.clusters {
+            cluster.idle.truncate(1);
+            cluster.cluster_idle.clear();
+        }
+        wakes(machine, kernel, &[], 100 * MS).idle_exits
+    };
+    // Ten periods: a wake-up each, and a tick more.
+    let (kept, stopped) = (exits("6.12"), exits("6.6"));
+    assert!(kept >= stopped + 8, "{kept} {stopped}");
+}
