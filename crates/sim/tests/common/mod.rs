@@ -1,4 +1,5 @@
 //! Machines and workloads for tests.
+#![allow(dead_code, reason = "each test uses its part")]
 
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
