@@ -1,15 +1,18 @@
 //! Timers of tasks and the tick of an idle CPU.
 
-mod common;
-
-use common::juno_r2;
 use opplab_model::event::{Event, Sink, TaskIdx};
+use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, TaskSpec, Workload};
 use opplab_sim::{Case, run};
 
 const MS: u64 = 1_000_000;
+
+fn juno_r2() -> Machine {
+    let text = include_str!("../../../python/opplab/data/machines/juno-r2.toml");
+    parse_machine("juno-r2.toml", text).unwrap_or_else(|error| panic!("{error}"))
+}
 
 /// When task 0 was woken, and how often CPUs left idle.
 #[derive(Default)]
@@ -41,7 +44,7 @@ fn wakes(machine: Machine, kernel: &str, first: &[Op], period_ns: u64) -> Wakes 
     ]);
     let task = TaskSpec { initial: true, ops, loop_slots: 1, nr_own_timers: 1, ..TaskSpec::default() };
     let workload = Workload { tasks: vec![task], ..Workload::default() };
-    let policy = Policy { kernel: kernel.into(), ..Policy::default() };
+    let policy = Policy { kernel: kernel.into(), governor: "performance".into(), ..Policy::default() };
     let mut wakes = Wakes::default();
     let case = Case { machine, workload, policy, seed: 1, duration_ns: 1000 * MS };
     run(&case, &mut wakes).unwrap_or_else(|error| panic!("{error:?}"));
