@@ -207,7 +207,7 @@ fn lead_ns(events: &Events, hz: u32, start_ns: u64) -> u64 {
 
 /// The state of the machine at `time_ns`: what was requested last, and what the kernel's own records say is left on each CPU of
 /// what ran before.
-fn start_at(events: &Events, setup: &Setup, time_ns: u64) -> Start {
+pub(crate) fn start_at(events: &Events, setup: &Setup, time_ns: u64) -> Start {
     let mut khz = setup.start_khz.clone();
     let policies = setup.machine.policies();
     for ev in events.list.iter().take_while(|ev| ev.time_ns <= time_ns) {

@@ -12,9 +12,10 @@ use opplab_model::event::TaskIdx;
 use opplab_model::machine::Machine;
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::workload::Workload;
-use opplab_sim::{Case, Start, run_from};
+use opplab_sim::{Case, Start, first_tick_ns, run_from};
 
 use crate::ReplayError;
+use crate::agree::start_at;
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure};
 use crate::open::open_loop;
@@ -251,17 +252,30 @@ impl Replay {
         if mode == Mode::Open {
             return Ok(self.measured(&open_loop(&self.events, machine, policy, start_khz)?));
         }
-        let case = Case {
+        let mut case = Case {
             machine: machine.clone(),
             workload: self.workload.clone(),
             policy: policy.clone(),
             seed: 1,
             duration_ns: self.events.duration_ns.max(1),
         };
-        let start = Start { khz: start_khz.clone(), ..Start::default() };
+        // So much later than in the trace, the run's ticks come when the recorded ones came.
+        let tick_ns = tick_nsec(policy.hz.into());
+        let phase_ns = phase_ns(&self.events, tick_ns);
+        let later_ns =
+            phase_ns.map_or(0, |phase_ns| (first_tick_ns(policy.hz) + tick_ns - phase_ns % tick_ns) % tick_ns);
+        case.duration_ns += later_ns;
+        for task in case.workload.tasks.iter_mut().filter(|task| task.initial) {
+            task.delay_ns += later_ns;
+        }
+        let start = Start { khz: start_khz.clone(), ..start_at(&self.events, &self.setup, 0) };
         let mut sink = Simulated::new(machine.nr_cpus(), !machine.cpufreq.freq_table);
         let outcome = run_from(&case, &start, &mut sink).map_err(|error| ReplayError::Input(error.0))?;
-        Ok(self.measured(&sink.finish(&outcome.task_names, case.duration_ns)))
+        let mut events = sink.finish(&outcome.task_names, case.duration_ns);
+        for ev in &mut events.list {
+            ev.time_ns = ev.time_ns.saturating_sub(later_ns);
+        }
+        Ok(self.measured(&events))
     }
 
     fn measured(&self, events: &Events) -> Measured {
