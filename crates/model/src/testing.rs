@@ -383,7 +383,10 @@ impl Swarm {
                 let sem = index(draw, shared.semaphores.len());
                 ops.push(draw.pick(&[Op::SemPost { sem }, Op::SemWait { sem }]));
             }
-            13 => ops.push(draw.pick(&[Op::Yield, Op::Count])),
+            13 => {
+                let skip = draw.pick(&[Op::Skip { count: 1 }, Op::SkipInTick { count: 1 }]);
+                ops.extend([skip, draw.pick(&[Op::Yield, Op::CallRcu]), Op::Count]);
+            }
             14 => match draw.int(0, 2) {
                 0 => ops.push(Op::SetCpus { set: random_set(draw, shared) }),
                 1 => ops.push(Op::SetPolicy { policy: self.sched_policy(draw) }),
@@ -646,7 +649,7 @@ mod tests {
         }
         assert!(most_cpus > 100);
         // Every kind of step is drawn.
-        assert_eq!(steps.len(), 36, "{steps:?}");
+        assert_eq!(steps.len(), 39, "{steps:?}");
     }
 
     #[test]

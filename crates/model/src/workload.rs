@@ -69,6 +69,11 @@ pub enum Op {
     LoopBegin { slot: u16, count: Option<u32> },
     /// End of the loop whose `LoopBegin` is at `begin`.
     LoopEnd { slot: u16, begin: u32 },
+    /// Goes on after the next `count` ops.
+    Skip { count: u16 },
+    /// Skips the next `count` ops if no tick has begun since the task last did this, as what is stamped with the coarse
+    /// clock (a file's times) does not change within a tick.
+    SkipInTick { count: u16 },
     /// One loop of phase `phase` (an index into [`TaskSpec::phases`]) ended: a line of the rt-app log.
     /// `timed`: the loop held a timer, so that it counts as an activation, missed if its slack is negative.
     Activation { phase: u16, timed: bool },
@@ -82,6 +87,9 @@ pub enum Op {
     Io { device: ObjectIdx, bytes: u32 },
     /// As `Io`, but waits as a worker does that the completion hands its work back to: not in iowait.
     IoWork { device: ObjectIdx, bytes: u32 },
+    /// Frees memory that others may still read (a closed file): the CPU has an RCU callback, and keeps its tick in idle,
+    /// until a grace period is over.
+    CallRcu,
     /// Asks a service and sleeps until a server replies, in iowait if `iowait`.
     Call { service: ObjectIdx, iowait: bool },
     /// Takes the calls that wait at a service, at most `calls_max` of them; waits while there is none.
@@ -311,6 +319,13 @@ impl Workload {
                         return Err(format!("op {index} closes a loop that is not the innermost"));
                     }
                 }
+                Op::Skip { count } | Op::SkipInTick { count } => {
+                    let skipped = task.ops.get(index + 1..=index + usize::from(count));
+                    let loops = |op: &Op| matches!(op, Op::LoopBegin { .. } | Op::LoopEnd { .. });
+                    if skipped.is_none_or(|ops| ops.len() + index + 2 > task.ops.len() || ops.iter().any(loops)) {
+                        return Err(format!("op {index} skips over an end of a loop or of the program"));
+                    }
+                }
                 Op::Activation { phase, .. } => within("phase", phase.into(), task.phases.len())?,
                 Op::Send { channel, .. } | Op::TrySend { channel, .. } | Op::Recv { channel } => {
                     within("channel", channel, self.channels.len())?
@@ -323,6 +338,7 @@ impl Workload {
                 | Op::Yield
                 | Op::Exec
                 | Op::WaitChild
+                | Op::CallRcu
                 | Op::Reply
                 | Op::SetCpus { set: None }
                 | Op::SetPolicy { .. }

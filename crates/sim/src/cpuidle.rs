@@ -74,10 +74,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let next_timer = self.cpus[c].timers.last().map(|&(time, _, _)| time.max(now) - now);
         let delta_tick = (next_tick - now) as i64;
         // Without any timer (no watchdog) the kernel's is the end of time (tick-sched.c:tick_nohz_next_event(), v6.12).
-        let sleep_length = next_timer.map_or(i64::MAX - now as i64, |ns| ns as i64);
+        let mut sleep_length = next_timer.map_or(i64::MAX - now as i64, |ns| ns as i64);
+        if self.rcu_needs_cpu(cpu) && !self.cpus[c].tick_stopped {
+            sleep_length = sleep_length.min(delta_tick);
+        }
         let states = &self.clusters[cl].idle_states;
         let state = &mut self.cpus[c];
-        state.idle_calls += 1;
         let facts = IdleFacts {
             states,
             disabled: 0,
@@ -95,6 +97,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             state.idle_governor.select(&facts)
         };
         let entry_ns = self.case.machine.clusters[cl].idle.get(choice.index).map_or(0, |idle| idle.entry_latency_ns);
+        if choice.stop_tick || state.tick_stopped {
+            // tick_nohz_idle_stop_tick(), v4.17 on: an idle call that retains the tick (tick_nohz_idle_retain_tick())
+            // does not count, so that schedutil takes a CPU with short sleeps for busy.
+            state.idle_calls += 1;
+        }
         if choice.stop_tick && !state.tick_stopped {
             state.tick_stopped = true;
             self.nohz_idle.insert(c);
@@ -232,12 +239,40 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if !self.case.machine.cluster_idle_together {
                 self.cluster_sleeps(cluster);
             } else if (0..self.clusters.len()).all(|other| self.all_down(other)) {
-                for other in 0..self.clusters.len() as u32 {
-                    self.cluster_sleeps(other);
+                // The hardware waits for the entry latency to be sure.
+                self.all_down_since_ns = self.now;
+                if self.package_entry_ns() == 0 {
+                    self.packages_sleep();
+                } else {
+                    self.arm_pcu(self.case.machine.cpus[self.case.machine.clusters[cl].cpus[0] as usize].package);
                 }
             }
         }
         self.refresh_cluster_power(cluster);
+    }
+
+    /// How long all CPUs must be down before the packages of a machine follow together.
+    fn package_entry_ns(&self) -> u64 {
+        let deepest = self.case.machine.clusters.iter().filter_map(|cluster| cluster.cluster_idle.last());
+        deepest.map(|state| state.entry_latency_ns).max().unwrap_or(0)
+    }
+
+    fn packages_sleep(&mut self) {
+        for cluster in 0..self.clusters.len() as u32 {
+            self.cluster_sleeps(cluster);
+        }
+    }
+
+    /// The control unit of `package` looks whether all CPUs have been down for long enough.
+    pub(crate) fn packages_may_sleep(&mut self, package: u32) {
+        if !self.case.machine.cluster_idle_together || !(0..self.clusters.len()).all(|cluster| self.all_down(cluster)) {
+            return;
+        }
+        if self.now - self.all_down_since_ns >= self.package_entry_ns() {
+            self.packages_sleep();
+        } else {
+            self.arm_pcu(package);
+        }
     }
 
     /// Whether all CPUs of a cluster are in their deepest state.

@@ -127,6 +127,8 @@ pub(crate) struct Cpu {
     pub(crate) tick_stopped: bool,
     /// A tick found the CPU idle since the idle task runs (ts->got_idle_tick).
     pub(crate) got_idle_tick: bool,
+    /// When the RCU callbacks that the CPU has are done.
+    pub(crate) rcu_until_ns: u64,
     pub(crate) pending: Vec<Interrupt>,
     pub(crate) wake_list: Vec<TaskIdx>,
     /// Armed timers, latest first: (time with slack, sequence, task); that of the soft lockup detector has the idle task.
@@ -183,6 +185,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) in_interrupt: bool,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) clusters: Vec<ClusterRun>,
+    /// Since when all CPUs are in their deepest states, if they are.
+    pub(crate) all_down_since_ns: u64,
     pub(crate) policies: Vec<FreqPolicy>,
     pub(crate) tasks: Vec<Task>,
     /// The fair class's view of each task.

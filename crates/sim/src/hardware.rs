@@ -213,6 +213,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.look_at_budget(package);
         self.refresh_caps(package);
         self.hwp_look(package);
+        self.packages_may_sleep(package);
     }
 
     fn look_at_budget(&mut self, package: u32) {

@@ -27,6 +27,7 @@ mod placement;
 mod points;
 mod program;
 mod queue;
+mod rcu;
 mod sample;
 mod sched;
 mod setup;

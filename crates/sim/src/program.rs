@@ -177,6 +177,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 };
                 Step::Next
             }
+            Op::Skip { count } => {
+                self.tasks[t].pc += 1 + u32::from(count);
+                Step::Next
+            }
+            Op::SkipInTick { count } => {
+                let jiffies = self.now / self.tick_ns;
+                let same = self.tasks[t].stamp_jiffies.replace(jiffies) == Some(jiffies);
+                self.tasks[t].pc += 1 + if same { count.into() } else { 0 };
+                Step::Next
+            }
             Op::Activation { phase, timed } => {
                 self.activation_end(task, phase, timed);
                 self.tasks[t].pc += 1;
@@ -425,6 +435,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.tasks[t].pc += 1;
                 self.submit_io(cpu, task, device, bytes);
                 self.block(task, Life::Sleeping)
+            }
+            Op::CallRcu => {
+                self.tasks[t].pc += 1;
+                self.call_rcu(cpu);
+                Step::Next
             }
             Op::Yield => {
                 self.tasks[t].pc += 1;

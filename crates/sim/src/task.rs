@@ -103,6 +103,8 @@ pub(crate) struct Task {
     pub(crate) exec_start_ns: u64,
     /// Tasks whose calls it has accepted and not replied to.
     pub(crate) serves: Vec<TaskIdx>,
+    /// The tick of the last [`opplab_model::workload::Op::SkipInTick`].
+    pub(crate) stamp_jiffies: Option<u64>,
 }
 
 impl Task {
@@ -148,6 +150,7 @@ impl Task {
             exec_ns: 0,
             exec_start_ns: 0,
             serves: Vec::new(),
+            stamp_jiffies: None,
         }
     }
 }

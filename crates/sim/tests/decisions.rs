@@ -114,7 +114,7 @@ fn frequency_records_add_up() {
                 _ => {}
             }
         }
-        assert!(outcomes[1] > 10 && outcomes[2] > 10 && outcomes[4] > 10, "{kernel} {driver}: {outcomes:?}");
+        assert!(outcomes[1] > 10 && outcomes[2] > 10 && outcomes[4] > 5, "{kernel} {driver}: {outcomes:?}");
     }
 }
 
