@@ -99,7 +99,8 @@ fn every_model_keeps_the_invariants_on_every_machine() {
         for model in BENCHMARKS {
             // A group of hackbench is forty tasks.
             let most = if model.name == "hackbench" { 3 } else { (2 * machine.nr_cpus() as u64).min(64) };
-            let duration_ms = if machine.nr_cpus() > 64 { 25 } else { 50 };
+            // Longer than what the pairs of a network benchmark wait before they start.
+            let duration_ms = if machine.nr_cpus() > 64 { 80 } else { 100 };
             let sizes = size_of(model).map_or_else(Vec::new, |name| vec![(name, 1), (name, most)]);
             let sets: Vec<&[(&str, u64)]> = if sizes.is_empty() { vec![&[]] } else { sizes.chunks(1).collect() };
             for set in sets {
@@ -171,8 +172,9 @@ fn dbench_waits_for_data_in_iowait_and_for_the_journal_not() {
     let case = case("dbench", &[("clients", 1)], machine("skylake-8x-uma"), policy("performance"), 500);
     let (outcome, wakeups) = watched(&case, Wakeups::default());
     assert!(outcome.counts > 0);
-    // One for each flush, within the one in flight and those of the warm-up.
-    assert!(wakeups.io_sleeps >= outcome.counts && wakeups.io_sleeps < 2 * outcome.counts + 10);
+    // One for each flush, two where nothing is to be recorded; the warm-up is a quarter of the run.
+    let flushes = outcome.counts * 4 / 3;
+    assert!(wakeups.io_sleeps > flushes * 21 / 20 && wakeups.io_sleeps < flushes * 3 / 2, "{}", wakeups.io_sleeps);
 }
 
 #[test]
@@ -182,7 +184,7 @@ fn sqlite_counts_transactions_of_two_flushes() {
     assert!(outcome.counts > 500, "{} transactions", outcome.counts);
     // The warm-up is a quarter of the run.
     let flushes = 2 * outcome.counts * 4 / 3;
-    assert!(wakeups.io_sleeps.abs_diff(flushes) < flushes / 20, "{} sleeps in iowait", wakeups.io_sleeps);
+    assert!(wakeups.io_sleeps > flushes * 21 / 20 && wakeups.io_sleeps < flushes * 3 / 2, "{}", wakeups.io_sleeps);
 }
 
 #[test]

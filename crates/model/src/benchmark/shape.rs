@@ -17,6 +17,10 @@ pub(super) fn exponential(mean: u64) -> Vec<u64> {
     EXPONENTIAL.iter().map(|part| (u128::from(mean) * u128::from(*part) * 16 / u128::from(total)) as u64).collect()
 }
 
+/// Processes that have just been started wait for each other, or connect, before they work, ns: two half-lives of load
+/// tracking, so that little is left of what a new task is taken for.
+pub(super) const READY_NS: u64 = 64_000_000;
+
 /// The highest non-boost frequency of the machine's biggest CPU in kHz, at which work is counted.
 fn reference_khz(machine: &Machine) -> u64 {
     let biggest = machine.clusters.iter().max_by_key(|cluster| cluster.capacity);
