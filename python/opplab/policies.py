@@ -32,8 +32,10 @@ class GovernorCpu(NamedTuple):
     #: A real-time task is runnable.
     rt_runnable: bool
     nr_running: int
-    #: Grows each time the CPU goes idle.
+    #: Grows each time the CPU goes idle and stops its tick.
     idle_calls: int
+    #: Capacity for the bandwidth of deadline tasks, and for that of fair tasks' server (from 6.12 on).
+    bw_dl: int
 
 
 class GovernorFacts(NamedTuple):

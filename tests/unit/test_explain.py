@@ -187,16 +187,19 @@ class Schedutil(opplab.Governor):
 
     def __init__(self) -> None:
         self.last_ns: int | None = None
+        self.bw_dl: dict[int, int] = {}
 
     def update(self, facts: opplab.policies.GovernorFacts) -> int | None:
-        if self.last_ns is not None and facts.time_ns - self.last_ns < facts.rate_limit_us * 1000:
+        own = next(cpu for cpu in facts.cpus if cpu.cpu == facts.cpu)
+        more = own.bw_dl > self.bw_dl.get(own.cpu, 0)
+        if not more and self.last_ns is not None and facts.time_ns - self.last_ns < facts.rate_limit_us * 1000:
             return None
         perf = 0
         for cpu in facts.cpus:
             util = min(cpu.util_cfs_boost + cpu.util_rt + cpu.util_dl, cpu.capacity)
-            perf = max(perf, min(util + util // 4, cpu.capacity))
-        capacity = next(cpu.capacity for cpu in facts.cpus if cpu.cpu == facts.cpu)
-        raw = facts.freq_ref_khz * perf // capacity
+            perf = max(perf, min(util + util // 4, cpu.capacity), cpu.bw_dl)
+            self.bw_dl[cpu.cpu] = cpu.bw_dl
+        raw = facts.freq_ref_khz * perf // own.capacity
         khz = next((khz for khz in facts.table_khz if khz >= raw), facts.max_khz)
         if khz != facts.requested_khz:
             self.last_ns = facts.time_ns

@@ -143,6 +143,7 @@ impl PyHooks {
                     cpu.rt_runnable,
                     cpu.nr_running,
                     cpu.idle_calls,
+                    cpu.bw_dl,
                 ];
                 tuple(self.forms[1].bind(py), fields)
             })

@@ -4,7 +4,7 @@
 //! request reaches the hardware (fast switch, or the `sugov:N` kthread). Who answers (a test, Python) is not its business.
 
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolve_freq};
-use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
+use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, cpu_bw_dl};
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::{CpuIdx, Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
 use opplab_model::machine::{Cluster, Cpufreq};
@@ -42,8 +42,10 @@ pub struct GovernorCpu {
     pub rt_runnable: bool,
     /// Runnable tasks.
     pub nr_running: u32,
-    /// How often the CPU went idle.
+    /// How often the CPU went idle and stopped its tick.
     pub idle_calls: u64,
+    /// `cpu_bw_dl()`: the capacity that the bandwidth of deadline tasks takes, and that of fair tasks' server (v6.12).
+    pub bw_dl: u64,
 }
 
 /// What a governor is told at each report of the scheduler (`cpufreq_update_util()`).
@@ -213,6 +215,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 rt_runnable: rq.rt_runnable,
                 nr_running: own.nr_running,
                 idle_calls: own.idle_calls,
+                bw_dl: cpu_bw_dl(rq.dl_running_bw),
             }
         });
         let facts = GovernorFacts {

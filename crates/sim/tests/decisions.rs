@@ -188,6 +188,8 @@ fn every_code_has_a_word() {
 struct Formula {
     /// Of each policy by its first CPU: the last change, in ns.
     last_ns: Vec<(u32, u64)>,
+    /// Of each CPU the bandwidth that the last decision knew.
+    bw_dl: std::collections::BTreeMap<u32, u64>,
 }
 
 impl Formula {
@@ -196,7 +198,7 @@ impl Formula {
         if own.rt_runnable && !own.uclamp_used {
             return own.capacity;
         }
-        (util + util / 4).min(own.capacity.min(own.uclamp_max)).max(own.uclamp_min)
+        (util + util / 4).min(own.capacity.min(own.uclamp_max)).max(own.uclamp_min.max(own.bw_dl))
     }
 }
 
@@ -209,11 +211,15 @@ impl Hooks for Formula {
         let policy = facts.cpus[0].cpu;
         let known = self.last_ns.iter().position(|&(cpu, _)| cpu == policy);
         let delay_ns = u64::from(facts.rate_limit_us) * 1000;
-        if known.is_some_and(|index| facts.time_ns - self.last_ns[index].1 < delay_ns) {
+        let own = facts.cpus.iter().find(|own| own.cpu == facts.cpu).expect("the CPU that reports is one of them");
+        // More bandwidth does not wait for the rate limit.
+        let more = own.bw_dl > self.bw_dl.get(&own.cpu).copied().unwrap_or(0);
+        if !more && known.is_some_and(|index| facts.time_ns - self.last_ns[index].1 < delay_ns) {
             return Ok(None);
         }
+        self.bw_dl.extend(facts.cpus.iter().map(|own| (own.cpu, own.bw_dl)));
         let util = facts.cpus.iter().map(Self::perf).max().unwrap_or(0);
-        let capacity = facts.cpus.iter().find(|own| own.cpu == facts.cpu).map_or(1, |own| own.capacity);
+        let capacity = own.capacity;
         let raw = ((u64::from(facts.freq_ref_khz) * util / capacity) as u32).clamp(facts.min_khz, facts.max_khz);
         let table = facts.table_khz.iter().copied();
         let khz = table.clone().find(|&khz| khz >= raw).or(table.last()).unwrap_or(raw);
