@@ -1,6 +1,6 @@
 //! pgbench: clients and their PostgreSQL backends, reading only or with TPC-B's transactions.
 
-use super::shape::{Program, READY_NS, cycles_ns, exponential, of_1024, start_ns};
+use super::shape::{Program, cycles_ns, exponential, of_1024, start_ns};
 use super::{Benchmark, Param, Params, Reports};
 use crate::machine::Machine;
 use crate::metric::MetricRule;
@@ -63,7 +63,6 @@ fn with_pairs(
     let fixed = of_1024(params.int("fixed_permille"));
     let pair = |pair: u32| -> [TaskSpec; 2] {
         let client = Program::of(|program| {
-            program.op(Op::Sleep { ns: READY_NS });
             program.forever(|program| {
                 program.repeat(statements, |program| ask(program, pair, fixed)).op(Op::Count);
             });

@@ -1,6 +1,6 @@
 //! tbench: pairs of a client and a server that answer each other over loopback sockets.
 
-use super::shape::{Program, READY_NS, cycles_ns, of_1024, start_ns};
+use super::shape::{Program, cycles_ns, of_1024, start_ns};
 use super::{Benchmark, Param, Params, Reports};
 use crate::machine::Machine;
 use crate::metric::MetricRule;
@@ -67,7 +67,6 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
     let pair = |pair: u32| {
         let (request, answer) = (2 * pair, 2 * pair + 1);
         let client = Program::of(|program| {
-            program.op(Op::Sleep { ns: READY_NS });
             program.forever(|program| {
                 program
                     .draw(0, fixed)
