@@ -625,11 +625,12 @@ def fill(page: str, contents: dict[str, str]) -> str:
     '<!-- table: a -->\nnew\n<!-- end -->\n'
     """
     for name, content in contents.items():
-        start, end = f"<!-- table: {name} -->\n", "\n<!-- end -->"
+        start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
         before, mark, rest = page.partition(start)
-        if not mark:
-            raise ValueError(f"the page has no mark for the table {name}")
-        page = before + start + content + end + rest.partition(end)[2]
+        _, end_mark, after = rest.partition(end)
+        if not (mark and end_mark):
+            raise ValueError(f"the page has no marks for the table {name}")
+        page = f"{before}{start}{content}\n{end}{after}"
     return page
 
 
