@@ -55,7 +55,8 @@ def test_a_cpu(juno: opplab.Run) -> None:
         later = requests.filter((pl.col("policy_cpu") == cpu) & (pl.col("time_ns") <= at_ns))
         assert told.data["time_ns"] == later["time_ns"].max()
         row = later.tail(1).to_dicts()[0]
-        assert f"headroom 1.25 -> {row['util']}" in told.text
+        assert "headroom 1.25 -> " in told.text
+        assert f"-> {row['util']}" in told.text
         assert f"-> resolved {row['wanted_khz'] // 1000} MHz" in told.text
         (running,) = [one for one in found if one.kind == "running"]
         clock = clocks.filter((pl.col("cpu") == cpu) & (pl.col("time_ns") <= at_ns))["khz"][-1]
