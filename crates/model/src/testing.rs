@@ -649,7 +649,7 @@ mod tests {
         }
         assert!(most_cpus > 100);
         // Every kind of step is drawn.
-        assert_eq!(steps.len(), 39, "{steps:?}");
+        assert_eq!(steps.len(), 41, "{steps:?}");
     }
 
     #[test]
