@@ -575,6 +575,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &self.policies[policy as usize];
         let max = u64::from(self.topology.reference_khz[state.cluster as usize]);
         let scale = (u64::from(khz) << 10) / max;
+        // While utilisation was scaled itself, the reference was the policy's own highest frequency
+        // (drivers/base/arch_topology.c, v4.17); later a boost may be beyond the reference.
+        let scale = if self.gates.scaled_contribution { scale.min(SCHED_CAPACITY_SCALE) } else { scale };
         for index in 0..self.policies[policy as usize].cpus.len() {
             let cpu = self.policies[policy as usize].cpus[index];
             self.cpus[cpu as usize].freq_scale = scale;
