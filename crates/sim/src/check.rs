@@ -87,9 +87,9 @@ impl Check {
                 for (state, &ns) in cluster.idle.iter().zip(states).skip(1) {
                     cpus += u128::from(state.power_uw) * u128::from(ns);
                 }
-                // The shallowest state, if there is one, and the way in and out.
+                // The shallowest state, or idle without any, and the way in and out.
                 let awake = states.last().map_or(0, |&ns| u128::from(ns));
-                let awake = awake + cluster.idle.first().map_or(0, |_| u128::from(states[0]));
+                let awake = awake + states.first().map_or(0, |&ns| u128::from(ns));
                 cpus += u128::from(shallow_least) * awake;
                 varies += u128::from(shallow_most - shallow_least) * awake;
             }
