@@ -70,7 +70,7 @@ def test_no_cpu(tmp_path: Path, work: str) -> None:
     [
         ("unknown machine `juno-r3`; did you mean `juno-r2`?", ["--machine", "juno-r3"]),
         ("did you mean `schedutil`?", ["--governor", "schedutl"]),
-        ("(known: 4.17,", ["--kernel", "5.188"]),
+        ("(known: 4.14-android, 4.17,", ["--kernel", "5.188"]),
         ("did you mean `scmi`", ["--driver", "scmy"]),
         ("did you mean `menu`", ["--idle-governor", "manu"]),
         ("artificial", ["--energy-model", "artifical"]),

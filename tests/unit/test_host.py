@@ -108,7 +108,7 @@ def test_one_archive_is_replayed_like_its_folder(tmp_path: Path) -> None:
     folder = SHARED / "traces/x86-612-rome3-any1-performance-periodic3"
     archive = tmp_path / f"{folder.name}.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-        for name in ("trace.dat", *(file.name for file in folder.glob("*.txt"))):
+        for name in ("trace.dat", "rtlog", *(file.name for file in folder.glob("*.txt"))):
             tar.add(folder / name, name)
     for words in (["replay"], ["trace", "info"], ["verify", "traces"]):
         done, packed = opplab(*words, folder if words[0] != "trace" else folder / "trace.dat"), opplab(*words, archive)
