@@ -28,6 +28,9 @@ pub(crate) enum Enqueue {
 /// Round-robin time slice in ns (RR_TIMESLICE, include/linux/sched/rt.h).
 const RR_TIMESLICE_NS: u64 = 100_000_000;
 
+/// How often a CPU that runs out of work may pull and find nothing to run.
+const PICKS_MAX: u32 = 1000;
+
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- work and time ----
 
@@ -477,7 +480,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn pick_next_task(&mut self, cpu: u32, prev: TaskIdx) -> TaskIdx {
         let c = cpu as usize;
         let newly_idle = std::mem::take(&mut self.cpus[c].stopper_ran) || prev != IDLE_TASK;
-        loop {
+        for _ in 0..PICKS_MAX {
             if let Some(&task) = self.cpus[c].dl_queue.last() {
                 return task;
             }
@@ -492,6 +495,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 return IDLE_TASK;
             }
         }
+        self.fail(format!("CPU {cpu} counts a runnable task that is in none of its queues: a fault of the engine"));
+        IDLE_TASK
     }
 
     pub(crate) fn put_prev_task(&mut self, cpu: u32, prev: TaskIdx) {
