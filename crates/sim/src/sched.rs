@@ -286,6 +286,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.outcome.sched_events += 1;
         self.stream.nr_woken += 1;
         self.emit(Event::SchedWaking { cpu: here, task, target_cpu: prev });
+        if self.tasks[t].on_cpu && self.tasks[t].sugov.is_none() {
+            // It has not left its CPU yet, and stays (core.c:ttwu_runnable()). A kthread looks for work again by itself.
+            self.tasks[t].life = Life::Queued;
+            self.tasks[t].in_iowait = false;
+            self.tasks[t].woken_ns = 0;
+            return;
+        }
         if self.wake_delayed(task) {
             return;
         }

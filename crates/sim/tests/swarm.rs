@@ -11,6 +11,8 @@ use opplab_sim::{Case, GOVERNORS, run};
 
 /// Cases of a test run; `OPPLAB_SWARM=N` runs N.
 const NR_CASES: u64 = 60;
+/// Cases with wake-ups of tasks that have blocked, but not left their CPU yet.
+const ONCE_BROKEN: [u64; 4] = [635, 2977, 3260, 3840];
 
 fn swarm() -> Swarm {
     // Small enough for a test, large enough for every path.
@@ -61,6 +63,6 @@ fn number(name: &str) -> Option<u64> {
 fn random_cases_keep_the_invariants() {
     match number("OPPLAB_SEED") {
         Some(seed) => check(seed),
-        None => (0..number("OPPLAB_SWARM").unwrap_or(NR_CASES)).for_each(check),
+        None => (0..number("OPPLAB_SWARM").unwrap_or(NR_CASES)).chain(ONCE_BROKEN).for_each(check),
     }
 }
