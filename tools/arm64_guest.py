@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from guests import Apt, Files, Guest, Skip, cpio, install, kernel, run, say
+from guests import ANY, Apt, Files, Guest, Skip, cpio, install, kernel, psd, run, say, ssdt
 
 GUEST = Guest("arm64", "arm64.sh", 4, "kills=6", architecture="arm64")
 TARGET = "aarch64-unknown-linux-gnu"
@@ -44,7 +44,7 @@ KINDS = {"little": (383, 181, 950, 450, 0), "big": (1024, 512, 1200, 600, 1)}
 REGISTERS = 0xC000_0000
 
 
-def ssdt(folder: Path) -> Path:
+def cppc(folder: Path) -> Path:
     """Compile a table that gives each CPU a ``_CPC`` package, and one domain a kind of CPU."""
     none = "ResourceTemplate () { Register (SystemMemory, 0, 0, 0, ) }"
 
@@ -52,10 +52,7 @@ def ssdt(folder: Path) -> Path:
         return f"ResourceTemplate () {{ Register (SystemMemory, {bits}, 0, 0x{address:X}, {access}) }}"
 
     kinds = list(KINDS)
-    lines = ['DefinitionBlock ("", "SSDT", 2, "OPPLAB", "CPPC", 1) {']
-    lines += [f"  External (\\_SB.C{cpu:03X}, DeviceObj)" for cpu in range(len(CPUS))]
-    # The kernel asks whether the platform knows CPPC; it knows all that is asked for.
-    lines.append("  Scope (\\_SB) { Method (_OSC, 4) { Return (Arg3) } }")
+    cpus = []
     for cpu, kind in enumerate(CPUS):
         highest, lowest, highest_mhz, lowest_mhz, _ = KINDS[kind]
         # One register of the wish a domain, counters a CPU.
@@ -63,17 +60,11 @@ def ssdt(folder: Path) -> Path:
         delivered, reference = (register(64, 4, REGISTERS + 64 * cpu + place) for place in (8, 16))
         package = [23, 3, highest, highest, lowest, lowest, none, desired, *[none] * 5, reference, delivered]
         package += [*[none] * 5, highest, lowest_mhz, highest_mhz]
-        lines += [
-            f"  Scope (\\_SB.C{cpu:03X}) {{",
-            f"    Name (_CPC, Package () {{ {', '.join(map(str, package))} }})",
-            f"    Name (_PSD, Package () {{ Package () {{ 5, 0, {kinds.index(kind)}, 0xFD, {CPUS.count(kind)} }} }})",
-            "  }",
-        ]
-    lines.append("}")
-    source = folder / "cppc.asl"
-    source.write_text("\n".join(lines) + "\n")
-    run("iasl", "-p", str(folder / "cppc"), str(source))
-    return folder / "cppc.aml"
+        objects = [f"Name (_CPC, Package () {{ {', '.join(map(str, package))} }})"]
+        objects.append(psd(kinds.index(kind), ANY, CPUS.count(kind)))
+        cpus.append((f"\\_SB.C{cpu:03X}", "DeviceObj", objects))
+    # The kernel asks whether the platform knows CPPC; it knows all that is asked for.
+    return ssdt(folder, "cppc", cpus, ["Scope (\\_SB) { Method (_OSC, 4) { Return (Arg3) } }"])
 
 
 def with_classes(madt: bytes, classes: list[int]) -> bytes:
@@ -105,7 +96,7 @@ def machine(madt: bytes | None) -> Callable[[Path, Guest, Path], tuple[list[str]
         if madt is not None:
             folder = "kernel/firmware/acpi"
             tables = {
-                f"{folder}/cppc.aml": (0o100644, ssdt(work).read_bytes()),
+                f"{folder}/cppc.aml": (0o100644, cppc(work).read_bytes()),
                 f"{folder}/madt.aml": (0o100644, with_classes(madt, [KINDS[kind][4] for kind in CPUS])),
             }
             early = cpio(tables)

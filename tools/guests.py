@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent / "tests" / "host"
+# ACPI's coordination of P-states. 0xfd: any CPU may switch, so acpi-cpufreq switches fast; 0xfc: all must, so `sugov`
+# kthreads do it.
+ANY, ALL = 0xFD, 0xFC
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,24 @@ def kernel(folder: Path, apt: Apt, architecture: str) -> Path:
         raise Skip(f"apt knows no package linux-image-*-{architecture}")
     apt.unpack([f"{stock[-1]}:{architecture}"], folder / stock[-1])
     return folder / stock[-1]
+
+
+def ssdt(folder: Path, name: str, cpus: Sequence[tuple[str, str, Sequence[str]]], more: Sequence[str] = ()) -> Path:
+    """Compile a table that gives each CPU (its path, its ACPI type) what is written into its scope."""
+    lines = [f'DefinitionBlock ("", "SSDT", 2, "OPPLAB", "{name.upper()}", 1) {{']
+    lines += [f"  External ({path}, {kind})" for path, kind, _ in cpus]
+    lines += [f"  {line}" for line in more]
+    for path, _, objects in cpus:
+        lines += [f"  Scope ({path}) {{", *(f"    {line}" for line in objects), "  }"]
+    source = folder / f"{name}.asl"
+    source.write_text("\n".join([*lines, "}"]) + "\n")
+    run("iasl", "-p", str(folder / name), str(source))
+    return folder / f"{name}.aml"
+
+
+def psd(domain: int, coordination: int, cpus: int) -> str:
+    """Give the object that says which CPUs switch together: the domain, how it is coordinated, how many are in it."""
+    return f"Name (_PSD, Package () {{ Package () {{ 5, 0, {domain}, 0x{coordination:X}, {cpus} }} }})"
 
 
 def cpio(files: dict[str, tuple[int, bytes]]) -> bytes:

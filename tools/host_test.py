@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import arm64_guest
-from guests import HERE, Apt, Files, Guest, Skip, cpio, install, kernel, run, say
+from guests import ALL, ANY, HERE, Apt, Files, Guest, Skip, cpio, install, kernel, psd, run, say, ssdt
 
 PACKAGES = {
     "qemu-system-x86_64": "qemu-system-x86",
@@ -38,9 +38,6 @@ MODULES = [
     "acpi-cpufreq", "cpufreq_ondemand", "cpufreq_conservative", "cpufreq_powersave", "cpufreq_userspace", "msr",
 ]  # fmt: skip
 
-# ACPI's coordination of P-states. 0xfd: any CPU may switch, so acpi-cpufreq switches fast; 0xfc: all must, so `sugov`
-# kthreads do it.
-ANY, ALL = 0xFD, 0xFC
 GUESTS = [
     Guest("fast", "x86.sh", 2, "kills=50", coordination=ANY, domain=1),
     Guest("slow", "x86.sh", 2, "kills=6", coordination=ALL, domain=2),
@@ -85,38 +82,29 @@ def initramfs(files: Files, script: str) -> bytes:
     return cpio(content)
 
 
-def ssdt(folder: Path, guest: Guest, freqs_mhz: list[int], first_port: int) -> Path:
+def pstates(folder: Path, guest: Guest, freqs_mhz: list[int], first_port: int) -> Path:
     """Compile a table that gives each of QEMU's processor objects P-states, a control port and a domain."""
-    cpus, domain = guest.cpus, guest.domain
-    lines = ['DefinitionBlock ("", "SSDT", 2, "OPPLAB", "PSTATES", 1) {']
-    lines += [f"  External (\\_SB.CPUS.C{cpu:03X}, ProcessorObj)" for cpu in range(cpus)]
-    for cpu in range(cpus):
-        port = first_port + cpu // domain
-        register = f"ResourceTemplate () {{ Register (SystemIO, 8, 0, 0x{port:X}, ) }}"
-        states = ", ".join(
-            f"Package () {{ {mhz}, {int(20000 * (mhz / freqs_mhz[0]) ** 2.4)}, 10, 10, {index}, {index} }}"
-            for index, mhz in enumerate(freqs_mhz)
-        )
-        number = min(domain, cpus - cpu // domain * domain)
-        dependency = f"5, 0, {cpu // domain}, 0x{guest.coordination:X}, {number}"
-        lines += [
-            f"  Scope (\\_SB.CPUS.C{cpu:03X}) {{",
-            f"    Name (_PCT, Package () {{ {register}, {register} }})",
-            f"    Name (_PSS, Package () {{ {states} }})",
-            "    Method (_PPC, 0) { Return (0) }",
-            f"    Name (_PSD, Package () {{ Package () {{ {dependency} }} }})",
-            "  }",
+    states = ", ".join(
+        f"Package () {{ {mhz}, {int(20000 * (mhz / freqs_mhz[0]) ** 2.4)}, 10, 10, {index}, {index} }}"
+        for index, mhz in enumerate(freqs_mhz)
+    )
+    cpus = []
+    for cpu in range(guest.cpus):
+        domain = cpu // guest.domain
+        register = f"ResourceTemplate () {{ Register (SystemIO, 8, 0, 0x{first_port + domain:X}, ) }}"
+        objects = [
+            f"Name (_PCT, Package () {{ {register}, {register} }})",
+            f"Name (_PSS, Package () {{ {states} }})",
+            "Method (_PPC, 0) { Return (0) }",
+            psd(domain, guest.coordination, min(guest.domain, guest.cpus - domain * guest.domain)),
         ]
-    lines.append("}")
-    source = folder / "pstates.asl"
-    source.write_text("\n".join(lines) + "\n")
-    run("iasl", "-p", str(folder / "pstates"), str(source))
-    return folder / "pstates.aml"
+        cpus.append((f"\\_SB.CPUS.C{cpu:03X}", "ProcessorObj", objects))
+    return ssdt(folder, "pstates", cpus)
 
 
 def x86_machine(work: Path, guest: Guest, image: Path) -> tuple[list[str], bytes]:
     """QEMU's words for an x86 guest, and what goes before its initramfs: nothing."""
-    table = ssdt(work, guest, [2250, 2000, 1500], 0x560)
+    table = pstates(work, guest, [2250, 2000, 1500], 0x560)
     words = ["qemu-system-x86_64", "-accel", "tcg,thread=single", "-M", "q35", "-smp", str(guest.cpus), "-m", "1024"]
     if "-6.1." not in image.name:
         # Time follows executed instructions, not the load of this machine; v6.1 does not boot like that.
