@@ -10,7 +10,6 @@ kernel's exact PELT and schedutil) and compares the two, and the form that kerne
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opplab import _opplab, kernel, svg
+from opplab.studies import pages
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -616,45 +616,16 @@ def figures() -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------------------- page
 
 
-def fill(page: str, contents: dict[str, str]) -> str:
-    r"""Put each table between its marks.
-
-    Examples
-    --------
-    >>> fill("<!-- table: a -->\nold\n<!-- end -->\n", {"a": "new"})
-    '<!-- table: a -->\nnew\n<!-- end -->\n'
-    """
-    for name, content in contents.items():
-        start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
-        before, mark, rest = page.partition(start)
-        _, end_mark, after = rest.partition(end)
-        if not (mark and end_mark):
-            raise ValueError(f"the page has no marks for the table {name}")
-        page = f"{before}{start}{content}\n{end}{after}"
-    return page
+def texts(docs: Path) -> dict[Path, str]:
+    """Make the page and its figures anew."""
+    page = docs / "approximation.md"
+    drawn = {docs / "figures" / f"{name}.svg": f"{drawing}\n" for name, drawing in figures().items()}
+    return {page: pages.fill(page.read_text(encoding="utf-8"), tables()), **drawn}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page's tables and figures, or check them."""
-    parser = argparse.ArgumentParser(prog="python -m opplab.studies.approximation", description=__doc__)
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the folder of the page (docs)")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
-    options = parser.parse_args(arguments)
-    page = options.docs / "approximation.md"
-    texts = {page: fill(page.read_text(encoding="utf-8"), tables())}
-    for name, drawing in figures().items():
-        texts[options.docs / "figures" / f"{name}.svg"] = drawing + "\n"
-    stale = []
-    for path, text in texts.items():
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale.append(path)
-        if not options.check:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    for path in stale:
-        print(f"{'stale' if options.check else 'wrote'}: {path}")
-    return 1 if options.check and stale else 0
+    return pages.main("approximation", __doc__, texts, arguments)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ they are what the command would write.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ import polars as pl
 
 from opplab import svg
 from opplab.experiments import Experiment
-from opplab.studies.approximation import fill
+from opplab.studies import pages
 
 __all__ = ["Slice", "Window", "figure", "main", "table", "window"]
 
@@ -152,24 +151,19 @@ def figure(experiment: Experiment) -> str:
     return svg.document(y + 24, "Who runs when, and at which clock", out)
 
 
+def texts(docs: Path) -> dict[Path, str]:
+    """Make the page and its figure anew."""
+    experiment = Experiment.load(EXPERIMENT)
+    page = docs / "fsync-chain.md"
+    return {
+        page: pages.fill(page.read_text(encoding="utf-8"), {"policies": table(experiment)}),
+        docs / "figures" / "fsync-chain.svg": figure(experiment) + "\n",
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page's table and figure, or check them."""
-    parser = argparse.ArgumentParser(prog="python -m opplab.studies.fsync", description=__doc__)
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="the folder of the page (docs)")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
-    options = parser.parse_args(arguments)
-    experiment = Experiment.load(EXPERIMENT)
-    page = options.docs / "fsync-chain.md"
-    texts = {
-        page: fill(page.read_text(encoding="utf-8"), {"policies": table(experiment)}),
-        options.docs / "figures" / "fsync-chain.svg": figure(experiment) + "\n",
-    }
-    stale = [path for path, text in texts.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    for path in stale:
-        print(f"{'stale' if options.check else 'wrote'}: {path}")
-        if not options.check:
-            path.write_text(texts[path], encoding="utf-8")
-    return 1 if options.check and stale else 0
+    return pages.main("fsync", __doc__, texts, arguments)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ command would write.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from opplab import api
+from opplab.studies import pages
 
 __all__ = ["I3_METAL_W", "SPEC_AC_W", "load_line", "main", "package_w", "tables"]
 
@@ -122,21 +122,15 @@ def tables() -> dict[str, str]:
     return {"i3-metal": "\n".join(rows), "epyc-spec": "\n".join(wall), "epyc-points": "\n".join(points)}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the tables into the page; ``--check`` only compares."""
-    parser = argparse.ArgumentParser(description="Fill the tables of docs/power.md.")
-    parser.add_argument("--docs", type=Path, default=Path("docs"))
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
-    given = parser.parse_args(arguments)
-    from opplab.studies.approximation import fill
+def texts(docs: Path) -> dict[Path, str]:
+    """Make the page anew."""
+    page = docs / "power.md"
+    return {page: pages.fill(page.read_text(encoding="utf-8"), tables())}
 
-    page = given.docs / "power.md"
-    text = page.read_text(encoding="utf-8")
-    made = fill(text, tables())
-    if given.check:
-        return int(made != text)
-    page.write_text(made, encoding="utf-8")
-    return 0
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page's tables, or check them."""
+    return pages.main("power", __doc__, texts, arguments)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,13 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from click.testing import CliRunner
+
+from opplab.studies import pages
 
 DOCS = Path(__file__).parents[3] / "docs"
 TOURS = ("why-this-cpu.md", "a-wake-up.md")
@@ -32,7 +36,15 @@ def render(text: str, folder: Path = DOCS) -> str:
     return _BLOCK.sub(fill, text)
 
 
+def texts(docs: Path) -> dict[Path, str]:
+    """Make the tours anew."""
+    return {docs / tour: render((docs / tour).read_text(encoding="utf-8"), docs) for tour in TOURS}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the tours, or check them."""
+    return pages.main("tours", __doc__, texts, arguments)
+
+
 if __name__ == "__main__":
-    for tour in TOURS:
-        path = DOCS / tour
-        path.write_text(render(path.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.exit(main())
