@@ -12,9 +12,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opplab import svg
+from opplab.html import panel, render
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -75,23 +76,14 @@ class ComparisonReport:
 
     def to_html(self) -> str:
         """Give the page."""
-        from jinja2 import Environment, FileSystemLoader
-        from markupsafe import Markup
-
         from opplab import _opplab
 
         classes = self.classes()
-        environment = Environment(
-            loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True
-        )
-
-        def panels(made: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-            return [{"title": title, "svg": Markup(picture)} for title, picture in made]
-
         others = ", ".join(self.names[1:]) or "nothing else"
         names = [one.name for one in self.benchmarks]
         several = len(names) > 1
-        return environment.get_template("compare.html").render(
+        return render(
+            "compare.html",
             title=" and ".join(names) if len(names) < 3 else f"{len(names)} benchmarks",
             subtitle=f"{others} against {self.names[0]}",
             facts=[
@@ -109,18 +101,15 @@ class ComparisonReport:
             sections=[
                 {
                     "name": one.name,
-                    "panels": panels(
-                        [
-                            *_value_panels(one, classes),
-                            *_forest(one, classes),
-                            *_power(one, classes),
-                            *_rails(one, classes),
-                        ]
-                    ),
+                    "panels": [
+                        panel(*made)
+                        for panels in (_value_panels, _forest, _power, _rails)
+                        for made in panels(one, classes)
+                    ],
                 }
                 for one in self.benchmarks
             ],
-            residency=[{"legend": keys, "panels": panels(made)} for keys, made in self.residency],
+            residency=[{"legend": keys, "panels": [panel(*one) for one in made]} for keys, made in self.residency],
             columns=_COLUMNS,
             rows=[row for one in self.benchmarks for row in _rows(one, self.names)],
             methods=_methods(self.benchmarks),

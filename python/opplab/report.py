@@ -11,11 +11,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import svg
 from opplab.confidence import Block, Estimate, Line, estimate, find_published, short_names
+from opplab.html import panel, render
 
 if TYPE_CHECKING:
     import polars as pl
@@ -69,22 +69,13 @@ class Report:
 
     def to_html(self) -> str:
         """Give the page."""
-        from jinja2 import Environment, FileSystemLoader
-        from markupsafe import Markup
-
         classes = {name: f"v{number % 6}" for number, name in enumerate(_unique(self.results, "policy"))}
-        environment = Environment(
-            loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True
-        )
         means = _Means(self.results)
-
-        def panel(title: str, picture: str, class_: str = "") -> dict[str, Any]:
-            return {"title": title, "svg": Markup(picture), "class": class_}
-
         unit = self.blocks[0].unit if self.blocks else "J"
         has_published = any(line.published_base is not None for block in self.blocks for line in block.lines)
         columns = _columns(self.blocks, has_published)
-        return environment.get_template("report.html").render(
+        return render(
+            "report.html",
             title=self.title,
             subtitle=self.subtitle,
             facts=self.facts,

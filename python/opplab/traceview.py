@@ -10,12 +10,12 @@ import base64
 import json
 import zlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from opplab import _opplab
+from opplab.html import render
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -171,8 +171,6 @@ def page(
     title : str
         The file's name if it is empty.
     """
-    from jinja2 import Environment, FileSystemLoader
-
     from opplab.traces import frame_of
 
     info = trace.info
@@ -213,13 +211,13 @@ def page(
         "overview": _overview(cpus, duration_ns),
         "max_power": max(powers, default=0),
     }
-    environment = Environment(loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True)
     subtitle = f"{info['format']}, {info['cpus']} CPUs, {duration_ns / 1e9:.6f} s"
     if machine:
         subtitle += f", machine {machine.name}"
     lost = sum(count or 0 for _, _, count in info["missed"])
     note = f"The kernel lost {lost} events in {len(info['missed'])} gaps." if info["missed"] else ""
-    return environment.get_template("trace_view.html").render(
+    return render(
+        "trace_view.html",
         title=title or trace.path.name,
         subtitle=subtitle,
         note=note,

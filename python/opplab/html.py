@@ -1,0 +1,30 @@
+"""Self-contained HTML pages: the templates of ``templates/``, filled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+__all__ = ["panel", "render"]
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill a template; texts are escaped, blocks leave no empty lines.
+
+    Examples
+    --------
+    >>> render("trace_view.html", title="a < b").count("a &lt; b")
+    2
+    """
+    from jinja2 import Environment, FileSystemLoader
+
+    folder = Path(__file__).parent / "templates"
+    environment = Environment(loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True)
+    return environment.get_template(template).render(values)
+
+
+def panel(title: str, picture: str, class_: str = "") -> dict[str, Any]:
+    """Give a picture (SVG) with its title, and with the class of the title, as the templates take it."""
+    from markupsafe import Markup
+
+    return {"title": title, "svg": Markup(picture), "class": class_}
