@@ -264,11 +264,14 @@ class Records:
 
 def _point(records: Records, cpu: int, khz: int) -> str:
     """Name a frequency's place in the table."""
-    table: list[int] = records.policy_of[cpu]["opps_khz"]
+    return _point_of(records.policy_of[cpu]["opps_khz"], records.facts["driver"], khz)
+
+
+def _point_of(table: list[int], driver: str, khz: int) -> str:
     if khz not in table:
-        return f"{mhz(khz)} (boost)" if khz > table[-1] else mhz(khz)
+        return f"{mhz(khz)} (boost)" if table and khz > table[-1] else mhz(khz)
     place = table.index(khz)
-    if records.facts["driver"] in P_STATE_DRIVERS:
+    if driver in P_STATE_DRIVERS:
         return f"{mhz(khz)} (P{len(table) - 1 - place})"
     return f"{mhz(khz)} (OPP {place + 1} of {len(table)})"
 
@@ -471,25 +474,40 @@ def _energies(records: Records, row: dict[str, Any]) -> list[Finding]:
     findings = []
     for index in records.where("eas_candidate", decision=row["decision"]):
         one = records.row("eas_candidate", int(index))
-        text = (
-            f"  CPU {one['cpu']}: with the task its utilisation is {one['util']} of {one['capacity']}, "
-            f"{one['spare_cap']} to spare"
-        )
-        if one["fits"] < 0:
-            text += ", but its lower clamp can not be granted"
         with_task = next((energy for energy in energies if energy["dst_cpu"] == one["cpu"]), None)
         base = without.get(one["domain"])
         if with_task is not None and base is not None:
             one |= {"energy": with_task["energy"], "energy_without": base, "max_util": with_task["max_util"]}
-            delta = with_task["energy"] - base
-            text += f"; energy of its domain {base} -> {with_task['energy']} ({delta:+d})"
-        chosen = " <- chosen" if one["cpu"] == row["cpu"] else ""
-        findings.append(Finding(row["time_ns"], "candidate", f"{text}.{chosen}", one))
+        findings.append(_candidate(row, one))
     return findings
 
 
-def _search(row: dict[str, Any]) -> str:
-    """Explain a placement without energy."""
+def _candidate(row: dict[str, Any], one: dict[str, Any]) -> Finding:
+    """Say what speaks for a candidate, with its utilisation and energies as far as they are known."""
+    used = f"its utilisation is {one['util']} of {one['capacity']}, " if "util" in one else ""
+    text = f"  CPU {one['cpu']}: with the task {used}{one['spare_cap']} to spare"
+    if one["fits"] < 0:
+        text += ", but its lower clamp can not be granted"
+    if "energy" in one:
+        delta = one["energy"] - one["energy_without"]
+        text += f"; energy of its domain {one['energy_without']} -> {one['energy']} ({delta:+d})"
+    chosen = " <- chosen" if one["cpu"] == row["cpu"] else ""
+    return Finding(row["time_ns"], "candidate", f"{text}.{chosen}", one)
+
+
+def _weighed(row: dict[str, Any], head: str, candidates: list[Finding], more: str = "") -> list[Finding]:
+    """Explain a placement by energy, whose candidates are explained."""
+    many = "1 CPU" if len(candidates) == 1 else f"{len(candidates)} CPUs"
+    weighed = f" Energy-aware placement weighed {many}:" if candidates else ""
+    cpu, rule = row["cpu"], row["eas_rule"]
+    why = f"{EAS[rule]} ({rule})" if rule else "chosen"
+    first = Finding(row["time_ns"], "placement", f"{head}{weighed}", row)
+    end = Finding(row["time_ns"], "choice", f"  CPU {cpu}: {why}.{more}", {"cpu": cpu, "rule": rule})
+    return [first, *candidates, end]
+
+
+def _search(row: dict[str, Any], found: int) -> str:
+    """Explain a placement without energy, which found a CPU."""
     text = ""
     if row["overutilized"]:
         text += " A CPU is overutilised, so that energy does not count."
@@ -498,7 +516,7 @@ def _search(row: dict[str, Any]) -> str:
         text += f" at CPU {row['target']}."
     elif row["affine_rule"] is not None:
         text += f" wake_affine: {AFFINE[row['affine_rule']]}"
-        if row["affine_rule"] == "weight":
+        if row["affine_rule"] == "weight" and "this_load" in row:
             text += (
                 f" (load {row['this_load']} here, {row['prev_load']} there, the task's {row['task_load']}; "
                 f"imbalance_pct {row['imbalance_pct']})"
@@ -509,32 +527,47 @@ def _search(row: dict[str, Any]) -> str:
         text += f" The search starts at CPU {row['target']}, where it ran last."
     if row["sibling_rule"] is not None:
         idle = f"{row['nr_idle']} idle CPUs in its cache" if row["nr_idle"] != 1 else "1 idle CPU in its cache"
-        text += f" select_idle_sibling ({idle}): {SIBLING[row['sibling_rule']]}: CPU {row['cpu']}."
+        text += f" select_idle_sibling ({idle}): {SIBLING[row['sibling_rule']]}: CPU {found}."
     return text
 
 
 def _waker(records: Records, row: dict[str, Any]) -> str:
     if row["in_interrupt"]:
-        busy = "idle" if row["waker"] == IDLE_TASK else f"in {records.task(row['waker'])}"
-        return f"an interrupt on CPU {row['waker_cpu']} ({busy})"
+        return _interrupt(row["waker_cpu"], None if row["waker"] == IDLE_TASK else records.task(row["waker"]))
     return f"{records.task(row['waker'])} on CPU {row['waker_cpu']}"
+
+
+def _interrupt(cpu: int, task: str | None) -> str:
+    return f"an interrupt on CPU {cpu} ({'idle' if task is None else f'in {task}'})"
+
+
+def _utils(row: dict[str, Any]) -> str:
+    return f"util_avg {row['util_avg']}, util_est {row['util_est']}"
+
+
+def _woke(row: dict[str, Any], waker: str, task: str) -> str:
+    """Say who woke whom."""
+    sync = " (sync)" if row["sync"] else ""
+    utils = "" if row["util_avg"] is None else f" ({_utils(row)})"
+    return f"{seconds(row['time_ns'])}: {waker} woke {task}{sync}{utils}, last on CPU {row['prev_cpu']}."
 
 
 def _placement(records: Records, index: int) -> list[Finding]:
     """Explain a placement at a wake-up or birth."""
     row = records.row("placement_decision", index)
     task = records.task(row["task"])
-    head = f"{seconds(row['time_ns'])}: {_waker(records, row)}"
-    utils = f"util_avg {row['util_avg']}, util_est {row['util_est']}"
+    waker = _waker(records, row)
     if row["fork"]:
         how = {
             "pinned": "it may run there only, or was told to start there",
             "idlest": "the idlest CPU of the idlest group (sched_balance_find_dst_cpu)",
         }.get(row["rule"], row["rule"])
-        text = f"{head} started {task} ({utils}, its parent on CPU {row['prev_cpu']}) on CPU {row['cpu']}: {how}."
+        text = (
+            f"{seconds(row['time_ns'])}: {waker} started {task} ({_utils(row)}, its parent on CPU {row['prev_cpu']}) "
+            f"on CPU {row['cpu']}: {how}."
+        )
         return [Finding(row["time_ns"], "placement", text, row)]
-    sync = " (sync)" if row["sync"] else ""
-    head += f" woke {task}{sync} ({utils}), last on CPU {row['prev_cpu']}."
+    head = _woke(row, waker, task)
     simple = {
         "pinned": f"It may run on CPU {row['cpu']} only.",
         "custom": f"A placement policy from outside chose CPU {row['cpu']}.",
@@ -544,17 +577,8 @@ def _placement(records: Records, index: int) -> list[Finding]:
     if row["rule"] in simple:
         return [Finding(row["time_ns"], "placement", f"{head} {simple[row['rule']]}", row)]
     if row["rule"] == "eas":
-        candidates = _energies(records, row)
-        many = "1 CPU" if len(candidates) == 1 else f"{len(candidates)} CPUs"
-        weighed = f" Energy-aware placement weighed {many}:" if candidates else ""
-        first = Finding(row["time_ns"], "placement", f"{head}{weighed}", row)
-        end = f"  CPU {row['cpu']}: {EAS[row['eas_rule']]} ({row['eas_rule']})."
-        return [
-            first,
-            *candidates,
-            Finding(row["time_ns"], "choice", end, {"cpu": row["cpu"], "rule": row["eas_rule"]}),
-        ]
-    return [Finding(row["time_ns"], "placement", head + _search(row), row)]
+        return _weighed(row, head, _energies(records, row))
+    return [Finding(row["time_ns"], "placement", head + _search(row, row["cpu"]), row)]
 
 
 def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -> Finding | None:
@@ -880,7 +904,7 @@ def _recorded_task(path: Path, task: str, at: float | None) -> Explanation:
     if len(pids) > 1:
         which = ", ".join(map(str, sorted(pids)))
         raise InputError(f"{len(pids)} tasks are called `{task}`: say which by its pid: {which}")
-    rules = Counter("energy" if row["how"] == "energy" else row["rule"] for row in rows)
+    rules = Counter("energy" if row["how"] == "energy" else row["sibling_rule"] for row in rows)
     cpus = Counter(row["cpu"] for row in rows)
     equal = sum(row["computed"] == row["cpu"] for row in rows)
     by_rule = ", ".join(f"{count} by {rule}" for rule, count in rules.most_common())
@@ -897,50 +921,22 @@ def _recorded_task(path: Path, task: str, at: float | None) -> Explanation:
 
 
 def _recorded_placement(row: dict[str, Any]) -> list[Finding]:
-    waker = f"an interrupt on idle CPU {row['waker_cpu']}"
-    if row["waker"] is not None:
-        waker = f"CPU {row['waker_cpu']}, which ran {row['waker']},"
-    utils = f" (util_avg {row['util_avg']}, util_est {row['util_est']})" if row["util_avg"] is not None else ""
-    sync = " (sync)" if row["sync"] else ""
-    head = f"{seconds(row['time_ns'])}: {waker} woke {row['task']}{sync}{utils}, last on CPU {row['prev_cpu']}."
-    differs = "" if row["computed"] in (None, row["cpu"]) else f" The recorded inputs give CPU {row['computed']}."
+    """Explain a placement from the kernel's own records: the waking CPU's task may have been interrupted."""
+    cpu, waker = row["waker_cpu"], row["waker"]
+    head = _woke(row, _interrupt(cpu, None) if waker is None else f"CPU {cpu}, which ran {waker},", row["task"])
+    differs = row["computed"] not in (None, row["cpu"])
     if row["how"] == "energy":
-        without = {domain: energy for dst, domain, energy, _, _ in row["energies"] if dst < 0}
+        energies = {(dst, domain): energy for dst, domain, energy, _, _ in row["energies"]}
         candidates = []
-        for cpu, domain, spare_cap, fits in row["candidates"]:
-            text = f"  CPU {cpu}: {spare_cap} to spare with the task"
-            text += "" if fits else ", but its lower clamp can not be granted"
-            data = {"cpu": cpu, "domain": domain, "spare_cap": spare_cap, "fits": fits}
-            energy = next((one[2] for one in row["energies"] if one[0] == cpu), None)
-            if energy is not None and domain in without:
-                data |= {"energy": energy, "energy_without": without[domain]}
-                text += f"; energy of its domain {without[domain]} -> {energy} ({energy - without[domain]:+d})"
-            text += "." + (" <- chosen" if cpu == row["cpu"] else "")
-            candidates.append(Finding(row["time_ns"], "candidate", text, data))
-        many = "1 CPU" if len(candidates) == 1 else f"{len(candidates)} CPUs"
-        weighed = f" Energy-aware placement weighed {many}:" if candidates else ""
-        why = f"{EAS[row['rule']]} ({row['rule']})" if row["rule"] else "chosen"
-        end = Finding(
-            row["time_ns"], "choice", f"  CPU {row['cpu']}: {why}.{differs}", {"cpu": row["cpu"], "rule": row["rule"]}
-        )
-        return [Finding(row["time_ns"], "placement", head + weighed, row), *candidates, end]
-    text = head
-    if row["overutilized"]:
-        text += " A CPU is overutilised, so that energy does not count."
-    if row["wide"]:
-        text += " Waker and wakee wake many others (wake_wide), so that they are kept apart."
-    elif row["affine"] is not None:
-        taken, rule = row["affine"]
-        text += f" wake_affine: {AFFINE[rule]}: "
-        text += "pulled to the waking CPU." if taken else "it stays with its previous CPU."
-    idle = f"{row['nr_idle']} idle CPUs in its cache" if row["nr_idle"] != 1 else "1 idle CPU in its cache"
-    text += (
-        f" The search starts at CPU {row['target']}. select_idle_sibling ({idle}): {SIBLING[row['rule']]}: "
-        f"CPU {row['computed']}."
-    )
-    if differs:
-        text += f" The kernel chose CPU {row['cpu']}."
-    return [Finding(row["time_ns"], "placement", text, row)]
+        for candidate, domain, spare_cap, fits in row["candidates"]:
+            one = {"cpu": candidate, "domain": domain, "spare_cap": spare_cap, "fits": fits}
+            with_task, without = energies.get((candidate, domain)), energies.get((-1, domain))
+            if with_task is not None and without is not None:
+                one |= {"energy": with_task, "energy_without": without}
+            candidates.append(_candidate(row, one))
+        return _weighed(row, head, candidates, f" The recorded inputs give CPU {row['computed']}." if differs else "")
+    kernel = f" The kernel chose CPU {row['cpu']}." if differs else ""
+    return [Finding(row["time_ns"], "placement", head + _search(row, row["computed"]) + kernel, row)]
 
 
 def _recorded(folder: Path, cpu: int, at: float | None) -> Explanation:
@@ -981,17 +977,12 @@ def _recorded_formula(policy: dict[str, Any], row: dict[str, Any]) -> str:
         parts = f"util {row['util_cfs']}"
         parts += f" + rt {row['util_rt']}" if row["util_rt"] > 0 else ""
         parts = f"CPU {row['deciding_cpu']} had {parts} + dl {row['util_dl']}; with headroom and bounds "
-    table = policy["opps_khz"]
-    name = ""
-    if row["ret_khz"] in table and policy["driver"] in P_STATE_DRIVERS:
-        name = f" (P{len(table) - 1 - table.index(row['ret_khz'])})"
-    elif row["ret_khz"] in table:
-        name = f" (OPP {table.index(row['ret_khz']) + 1} of {len(table)})"
+    point = _point_of(policy["opps_khz"], policy["driver"], row["ret_khz"])
     share = "" if row["max_cap"] == 1024 else f" of capacity {row['max_cap']}"
     equal = "" if row["wanted_khz"] == row["ret_khz"] else f" (computed: {mhz(row['wanted_khz'])})"
     return (
         f"{seconds(row['time_ns'])}: CPU {row['cpu']} reported to schedutil: {parts}{row['util']}{share}; "
-        f"f_ref {mhz(row['ref_khz'])} -> {row['raw_khz'] / 1000:.0f} -> resolved {mhz(row['ret_khz'])}{name}{equal}."
+        f"f_ref {mhz(row['ref_khz'])} -> {row['raw_khz'] / 1000:.0f} -> resolved {point}{equal}."
     )
 
 

@@ -63,7 +63,7 @@ pub(crate) fn recorded_frequencies<'py>(
 }
 
 /// The placements of wake-ups in the recording at `path`, one dictionary each, whose inputs it holds. `how` is `energy` or
-/// `idleness`; words that do not apply are missing.
+/// `idleness`; words that do not apply are missing, the others are called as in the decision records of a run.
 #[pyfunction]
 pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let found = guard(py, || py.detach(|| opplab_verify::traces::placements(&path)))?;
@@ -90,8 +90,8 @@ pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec
         match &placement.choice {
             RecordedChoice::Energy(seen) => {
                 row.set_item("how", "energy")?;
-                row.set_item("rule", seen.decided.map(|(_, rule)| word("eas_rule", rule as u8)))?;
-                let candidates = seen.candidates.iter().map(|one| (one.cpu, one.domain, one.spare_cap, one.fits == 1));
+                row.set_item("eas_rule", seen.decided.map(|(_, rule)| word("eas_rule", rule as u8)))?;
+                let candidates = seen.candidates.iter().map(|one| (one.cpu, one.domain, one.spare_cap, one.fits));
                 row.set_item("candidates", candidates.collect::<Vec<_>>())?;
                 let energies = seen.energies.iter().map(|one| {
                     let dst_cpu = one.dst_cpu.map_or(-1, |cpu| cpu as i64);
@@ -101,9 +101,9 @@ pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec
             }
             RecordedChoice::Idleness { wide, affine, target, rule, nr_idle } => {
                 row.set_item("how", "idleness")?;
-                row.set_item("rule", word("sibling_rule", *rule as u8))?;
-                row.set_item("wide", wide)?;
-                row.set_item("affine", affine.map(|(taken, rule)| (taken, word("affine_rule", rule as u8))))?;
+                row.set_item("sibling_rule", word("sibling_rule", *rule as u8))?;
+                row.set_item("wake_wide", wide)?;
+                row.set_item("affine_rule", affine.map(|(_, rule)| word("affine_rule", rule as u8)))?;
                 row.set_item("target", target)?;
                 row.set_item("nr_idle", nr_idle)?;
             }
