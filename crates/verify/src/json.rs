@@ -1,8 +1,8 @@
-//! Fields of a JSON line by name, with errors that say the line and the path.
+//! Fields of a JSON line by name or place, with errors that say the line.
 
 use serde_json::Value;
 
-use crate::{Source, VerifyError};
+use crate::{Diff, Source, Tally, VerifyError};
 
 /// A value in a line of a `.jsonl` file.
 #[derive(Clone, Copy)]
@@ -23,14 +23,15 @@ impl<'a> Json<'a> {
         format!("{}:{}", self.source.file, self.line)
     }
 
-    /// The value as serde_json has it.
-    pub fn value(&self) -> &'a Value {
-        self.value
-    }
-
     /// An error at this line.
     pub fn error(&self, reason: impl Into<String>) -> VerifyError {
         self.source.error(self.line, reason)
+    }
+
+    /// A member of an object, if it is there and not null.
+    pub fn find(&self, name: &str) -> Option<Json<'a>> {
+        let value = self.value.get(name).filter(|value| !value.is_null())?;
+        Some(Json { value, ..*self })
     }
 
     /// A member of an object.
@@ -38,8 +39,7 @@ impl<'a> Json<'a> {
     /// # Errors
     /// [`VerifyError::Parse`] if there is no such member.
     pub fn get(&self, name: &str) -> Result<Json<'a>, VerifyError> {
-        let value = self.value.get(name).ok_or_else(|| self.error(format!("no member {name:?}")))?;
-        Ok(Json { value, ..*self })
+        self.find(name).ok_or_else(|| self.error(format!("no member {name:?}")))
     }
 
     /// An element of an array.
@@ -55,17 +55,35 @@ impl<'a> Json<'a> {
     ///
     /// # Errors
     /// [`VerifyError::Parse`] if this is no array.
-    pub fn items(&self) -> Result<impl Iterator<Item = Json<'a>>, VerifyError> {
+    pub fn items(&self) -> Result<impl Iterator<Item = Json<'a>> + use<'a>, VerifyError> {
         let items = self.value.as_array().ok_or_else(|| self.error(format!("{} is no array", self.value)))?;
-        let (source, line) = (self.source, self.line);
-        Ok(items.iter().map(move |value| Json { source, line, value }))
+        let this = *self;
+        Ok(items.iter().map(move |value| Json { value, ..this }))
     }
 
-    /// A number in any integer type.
+    /// The members of an object.
+    ///
+    /// # Errors
+    /// [`VerifyError::Parse`] if this is no object.
+    pub fn entries(&self) -> Result<impl Iterator<Item = (&'a str, Json<'a>)> + use<'a>, VerifyError> {
+        let object = self.value.as_object().ok_or_else(|| self.error(format!("{} is no object", self.value)))?;
+        let this = *self;
+        Ok(object.iter().map(move |(name, value)| (name.as_str(), Json { value, ..this })))
+    }
+
+    /// A text.
+    ///
+    /// # Errors
+    /// [`VerifyError::Parse`] if this is no text.
+    pub fn text(&self) -> Result<&'a str, VerifyError> {
+        self.value.as_str().ok_or_else(|| self.error(format!("{} is no text", self.value)))
+    }
+
+    /// A number in any integer type; false and true are 0 and 1.
     ///
     /// # Errors
     /// [`VerifyError::Parse`] if this is no such number.
-    pub fn num<T: TryFrom<i128>>(&self) -> Result<T, VerifyError> {
+    pub fn int<T: TryFrom<i128>>(&self) -> Result<T, VerifyError> {
         let wide = match self.value {
             Value::Number(number) => number.as_u64().map(i128::from).or_else(|| number.as_i64().map(i128::from)),
             Value::Bool(flag) => Some(i128::from(*flag)),
@@ -75,27 +93,61 @@ impl<'a> Json<'a> {
             .ok_or_else(|| self.error(format!("{} is no number that fits", self.value)))
     }
 
-    /// A number that is 0 or not.
-    ///
-    /// # Errors
-    /// As [`Json::num`].
-    pub fn flag(&self) -> Result<bool, VerifyError> {
-        Ok(self.num::<i128>()? != 0)
-    }
-
-    /// A text.
-    ///
-    /// # Errors
-    /// [`VerifyError::Parse`] if this is no text.
-    pub fn str(&self) -> Result<&'a str, VerifyError> {
-        self.value.as_str().ok_or_else(|| self.error(format!("{} is no text", self.value)))
-    }
-
     /// An array of numbers.
     ///
     /// # Errors
-    /// As [`Json::items`] and [`Json::num`].
-    pub fn list<T: TryFrom<i128>>(&self) -> Result<Vec<T>, VerifyError> {
-        self.items()?.map(|item| item.num()).collect()
+    /// As [`Json::items`] and [`Json::int`].
+    pub fn ints<T: TryFrom<i128>>(&self) -> Result<Vec<T>, VerifyError> {
+        self.items()?.map(|item| item.int()).collect()
+    }
+
+    /// The number in a member.
+    ///
+    /// # Errors
+    /// As [`Json::get`] and [`Json::int`].
+    pub fn num<T: TryFrom<i128>>(&self, name: &str) -> Result<T, VerifyError> {
+        self.get(name)?.int()
+    }
+
+    /// The numbers in a member.
+    ///
+    /// # Errors
+    /// As [`Json::get`] and [`Json::ints`].
+    pub fn nums<T: TryFrom<i128>>(&self, name: &str) -> Result<Vec<T>, VerifyError> {
+        self.get(name)?.ints()
+    }
+
+    /// A member that is 0 or not.
+    ///
+    /// # Errors
+    /// As [`Json::num`].
+    pub fn flag(&self, name: &str) -> Result<bool, VerifyError> {
+        Ok(self.num::<i128>(name)? != 0)
+    }
+
+    /// The number in an element.
+    ///
+    /// # Errors
+    /// As [`Json::at`] and [`Json::int`].
+    pub fn nth<T: TryFrom<i128>>(&self, index: usize) -> Result<T, VerifyError> {
+        self.at(index)?.int()
+    }
+
+    /// Replays the elements of a member's array, each of which is a case.
+    ///
+    /// # Errors
+    /// As [`Json::get`], [`Json::items`] and `replay`.
+    pub fn each(
+        &self,
+        name: &str,
+        tally: &mut Tally,
+        mut replay: impl FnMut(Json<'a>, &mut Diff) -> Result<(), VerifyError>,
+    ) -> Result<(), VerifyError> {
+        for (index, item) in self.get(name)?.items()?.enumerate() {
+            let mut diff = Diff::default();
+            replay(item, &mut diff)?;
+            tally.case(|| format!("{} {name}[{index}]", self.place()), diff.finish());
+        }
+        Ok(())
     }
 }

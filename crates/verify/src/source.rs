@@ -3,9 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
-use crate::VerifyError;
+use crate::json::Json;
+use crate::{Diff, Tally, VerifyError};
 
 const EXTENSIONS: [&str; 4] = [".csv", ".csv.gz", ".jsonl", ".jsonl.gz"];
 
@@ -58,21 +57,51 @@ impl Source {
         Ok(Table { source: self, header, records })
     }
 
-    /// The JSON values of a `.jsonl` file with their one-based lines.
+    /// Replays the rows of a CSV file, each of which is a case.
     ///
     /// # Errors
-    /// [`VerifyError::Parse`] on a malformed line.
-    pub fn json_lines(&self) -> Result<Vec<(u64, Value)>, VerifyError> {
-        let mut values = Vec::new();
-        for (index, line) in self.text.lines().enumerate() {
-            if line.trim().is_empty() {
-                continue;
-            }
+    /// As [`Source::table`] and `replay`.
+    pub fn each_row(
+        &self,
+        tally: &mut Tally,
+        mut replay: impl FnMut(&Row<'_>, &mut Diff) -> Result<(), VerifyError>,
+    ) -> Result<(), VerifyError> {
+        for row in self.table()?.rows() {
+            let mut diff = Diff::default();
+            replay(&row, &mut diff)?;
+            tally.case(|| row.place(), diff.finish());
+        }
+        Ok(())
+    }
+
+    /// Hands on the values of a `.jsonl` file.
+    ///
+    /// # Errors
+    /// [`VerifyError::Parse`] on a malformed line, and those of `replay`.
+    pub fn lines(&self, mut replay: impl FnMut(Json<'_>) -> Result<(), VerifyError>) -> Result<(), VerifyError> {
+        for (index, line) in self.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let number = index as u64 + 1;
             let value = serde_json::from_str(line).map_err(|error| self.error(number, error.to_string()))?;
-            values.push((number, value));
+            replay(Json::new(self, number, &value))?;
         }
-        Ok(values)
+        Ok(())
+    }
+
+    /// Replays the values of a `.jsonl` file, each of which is a case.
+    ///
+    /// # Errors
+    /// As [`Source::lines`].
+    pub fn each_line(
+        &self,
+        tally: &mut Tally,
+        mut replay: impl FnMut(Json<'_>, &mut Diff) -> Result<(), VerifyError>,
+    ) -> Result<(), VerifyError> {
+        self.lines(|line| {
+            let mut diff = Diff::default();
+            replay(line, &mut diff)?;
+            tally.case(|| line.place(), diff.finish());
+            Ok(())
+        })
     }
 
     /// A parse error at `line`.
@@ -114,15 +143,18 @@ impl<'a> Row<'a> {
         format!("{}:{}", self.source.file, self.line())
     }
 
+    /// A parse error in this row.
+    pub fn error(&self, reason: impl Into<String>) -> VerifyError {
+        self.source.error(self.line(), reason)
+    }
+
     /// The text of a column.
     ///
     /// # Errors
     /// [`VerifyError::Parse`] if there is no such column.
     pub fn str(&self, column: &str) -> Result<&'a str, VerifyError> {
         let index = self.header.iter().position(|name| name == column);
-        index
-            .and_then(|index| self.record.get(index))
-            .ok_or_else(|| self.source.error(self.line(), format!("no column {column:?}")))
+        index.and_then(|index| self.record.get(index)).ok_or_else(|| self.error(format!("no column {column:?}")))
     }
 
     /// The number in a column, in any integer type.
@@ -135,7 +167,7 @@ impl<'a> Row<'a> {
         T::Err: std::fmt::Display,
     {
         let text = self.str(column)?;
-        text.parse().map_err(|error| self.source.error(self.line(), format!("column {column:?} is {text:?}: {error}")))
+        text.parse().map_err(|error| self.error(format!("column {column:?} is {text:?}: {error}")))
     }
 
     /// A column that holds 0 or 1.

@@ -6,8 +6,8 @@ use opplab_kernel::sched::attach::{
     post_init_entity_util_avg, skip_blocked_update, update_load_avg,
 };
 
-use super::fields::Fields;
-use crate::{Diff, Family, Row, Source, Tally, VerifyError};
+use crate::json::Json;
+use crate::{Family, Row, Source, Tally, VerifyError};
 
 /// The families of this module.
 pub const FAMILIES: &[Family] = &[
@@ -17,7 +17,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 fn run_init_task(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let weight = row.num("weight")?;
         let cfs =
             SchedAvg { util_avg: row.num("cfs_util_avg")?, load_avg: row.num("cfs_load_avg")?, ..SchedAvg::default() };
@@ -25,16 +25,14 @@ fn run_init_task(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> 
         if row.flag("fair_class")? {
             post_init_entity_util_avg(&mut se, weight, &cfs, row.num("cpu_capacity")?);
         }
-        let mut diff = Diff::default();
         diff.eq("load_avg", row.num("load_avg")?, se.load_avg);
         diff.eq("util_avg", row.num("util_avg")?, se.util_avg);
         diff.eq("runnable_avg", row.num("runnable_avg")?, se.runnable_avg);
         diff.eq("load_sum", row.num("load_sum")?, se.load_sum);
         diff.eq("util_sum", row.num("util_sum")?, se.util_sum);
         diff.eq("runnable_sum", row.num("runnable_sum")?, se.runnable_sum);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The entity before the step: its averages follow from its sums.
@@ -56,8 +54,8 @@ fn lag_entity(row: &Row<'_>) -> Result<SchedAvg, VerifyError> {
 }
 
 fn run_migrate_lag(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
-        let mut se = lag_entity(&row)?;
+    source.each_row(tally, |row, diff| {
+        let mut se = lag_entity(row)?;
         let facts = LagFacts {
             is_idle: row.flag("rq_idle")?,
             throttled_pelt_idle: row.num("throttled_pelt_idle")?,
@@ -67,7 +65,6 @@ fn run_migrate_lag(source: &Source, tally: &mut Tally) -> Result<(), VerifyError
             cfs_last_update_time: row.num("cfs_last_update_time")?,
         };
         migrate_se_pelt_lag::<HalfLife32>(&mut se, row.num("weight")?, &facts);
-        let mut diff = Diff::default();
         diff.eq("out_lut", row.num("out_lut")?, se.last_update_time);
         diff.eq("out_load_sum", row.num("out_load_sum")?, se.load_sum);
         diff.eq("out_runnable_sum", row.num("out_runnable_sum")?, se.runnable_sum);
@@ -76,9 +73,8 @@ fn run_migrate_lag(source: &Source, tally: &mut Tally) -> Result<(), VerifyError
         diff.eq("out_load_avg", row.num("out_load_avg")?, se.load_avg);
         diff.eq("out_runnable_avg", row.num("out_runnable_avg")?, se.runnable_avg);
         diff.eq("out_util_avg", row.num("out_util_avg")?, se.util_avg);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// A queue with what its load tracking needs to know; `curr` is the running task, which for the root queue may be in the group.
@@ -120,7 +116,7 @@ struct GroupMachine {
 }
 
 impl GroupMachine {
-    fn read(header: &Fields<'_>) -> Result<Self, VerifyError> {
+    fn read(header: Json<'_>) -> Result<Self, VerifyError> {
         let has_group = header.flag("has_group")?;
         let in_group: Vec<bool> =
             header.nums::<u64>("in_group")?.into_iter().map(|flag| flag != 0 && has_group).collect();
@@ -281,7 +277,7 @@ impl GroupMachine {
         self.root.cfs.update::<HalfLife32>(self.clock_pelt, facts);
     }
 
-    fn step(&mut self, input: &Fields<'_>, has_group: bool) -> Result<(), VerifyError> {
+    fn step(&mut self, input: Json<'_>, has_group: bool) -> Result<(), VerifyError> {
         self.clock_pelt = input.num("clock_pelt")?;
         self.sched_clock = input.num("now")?;
         let task = usize::try_from(input.num::<i64>("t")?).unwrap_or(0);
@@ -292,16 +288,16 @@ impl GroupMachine {
                 let state = input.get("st")?;
                 for (name, queue) in [("root", &mut self.root), ("grp", &mut self.group)] {
                     if let Some(fields) = state.find(name) {
-                        queue.cfs.avg = read_avg(&fields)?;
+                        queue.cfs.avg = read_avg(fields)?;
                     }
                 }
                 if let Some(fields) = state.find("gse") {
-                    self.group_se.avg = read_avg(&fields)?;
+                    self.group_se.avg = read_avg(fields)?;
                     self.group_se.weight = fields.nth(8)?;
                 }
                 for (id, entity) in self.tasks.iter_mut().enumerate() {
                     let fields = state.get(&id.to_string())?;
-                    entity.avg = read_avg(&fields)?;
+                    entity.avg = read_avg(fields)?;
                     entity.weight = fields.nth(8)?;
                 }
             }
@@ -404,7 +400,7 @@ impl GroupMachine {
     }
 }
 
-fn read_avg(fields: &Fields<'_>) -> Result<SchedAvg, VerifyError> {
+fn read_avg(fields: Json<'_>) -> Result<SchedAvg, VerifyError> {
     Ok(SchedAvg {
         last_update_time: fields.nth(0)?,
         load_sum: fields.nth(1)?,
@@ -419,24 +415,21 @@ fn read_avg(fields: &Fields<'_>) -> Result<SchedAvg, VerifyError> {
 }
 
 fn run_group_seq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for (number, value) in source.json_lines()? {
-        let header = Fields::new(source, number, &value);
+    source.lines(|header| {
         let has_group = header.flag("has_group")?;
-        let mut machine = GroupMachine::read(&header)?;
+        let mut machine = GroupMachine::read(header)?;
         let mut shown = std::collections::BTreeMap::new();
-        for (index, input) in header.get("steps")?.items()?.enumerate() {
-            machine.step(&input, has_group)?;
+        header.each("steps", tally, |input, diff| {
+            machine.step(input, has_group)?;
             for (name, fields) in input.get("st")?.entries()? {
                 shown.insert(name, fields.ints::<i128>()?);
             }
-            let mut diff = Diff::default();
             for (name, expected) in &shown {
                 diff.eq(name, expected, &machine.state(name));
             }
             diff.eq("tg_load_avg", input.num("tg_load_avg")?, machine.tg_load_avg);
             diff.eq("cur", input.num("cur")?, machine.curr.map_or(-1, |curr| curr as i64));
-            tally.case(|| format!("{} step {index}", header.place()), diff.finish());
-        }
-    }
-    Ok(())
+            Ok(())
+        })
+    })
 }

@@ -19,7 +19,7 @@ use opplab_kernel::sched::newidle::{
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::sched::task_list::TaskLists;
 
-use super::fields::Fields;
+use crate::json::Json;
 use crate::{Diff, Family, Source, Tally, VerifyError};
 
 /// The families of this module.
@@ -53,7 +53,7 @@ struct TaskLine {
 }
 
 impl TaskLine {
-    fn read(task: &Fields<'_>, has_class: bool) -> Result<Self, VerifyError> {
+    fn read(task: Json<'_>, has_class: bool) -> Result<Self, VerifyError> {
         Ok(Self {
             h_load: task.nth(0)?,
             util: task.nth::<u64>(1)?.max(task.nth(2)?),
@@ -250,7 +250,7 @@ struct PassDomain {
 }
 
 impl PassDomain {
-    fn read(line: &Fields<'_>, machine: &PassMachine) -> Result<Self, VerifyError> {
+    fn read(line: Json<'_>, machine: &PassMachine) -> Result<Self, VerifyError> {
         let sd = line.get("sd")?;
         let span: u64 = sd.num("span")?;
         let mut sgc = Vec::new();
@@ -345,18 +345,12 @@ fn pass_stats(stats: &SgLbStats, overloaded: bool, overutilized: bool) -> [u64; 
 }
 
 fn run_pass(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for (number, value) in source.json_lines()? {
-        let line = Fields::new(source, number, &value);
-        let mut diff = Diff::default();
-        compare_pass(&line, &mut diff)?;
-        tally.case(|| line.place(), diff.finish());
-    }
-    Ok(())
+    source.each_line(tally, compare_pass)
 }
 
-fn compare_pass(line: &Fields<'_>, diff: &mut Diff) -> Result<(), VerifyError> {
-    let cpus = line.get("cpus")?.items()?.map(|cpu| CpuLine::read(&cpu)).collect::<Result<_, _>>()?;
-    let tasks = line.get("tasks")?.items()?.map(|task| TaskLine::read(&task, false)).collect::<Result<_, _>>()?;
+fn compare_pass(line: Json<'_>, diff: &mut Diff) -> Result<(), VerifyError> {
+    let cpus = line.get("cpus")?.items()?.map(|cpu| CpuLine::read(cpu)).collect::<Result<_, _>>()?;
+    let tasks = line.get("tasks")?.items()?.map(|task| TaskLine::read(task, false)).collect::<Result<_, _>>()?;
     let mut machine = PassMachine::new(cpus, tasks);
     machine.smt_active = line.flag("smt_active")?;
     machine.eas = line.flag("eas")?;
@@ -406,7 +400,7 @@ fn compare_pass(line: &Fields<'_>, diff: &mut Diff) -> Result<(), VerifyError> {
 /// The decisions on the way, computed whether or not it is the CPU's turn.
 #[expect(clippy::too_many_arguments, reason = "one line of the family, taken apart")]
 fn compare_decisions(
-    line: &Fields<'_>,
+    line: Json<'_>,
     mut machine: PassMachine,
     domain: &PassDomain,
     mut rd: RootDomain,
@@ -462,19 +456,13 @@ fn compare_decisions(
 }
 
 fn run_detach(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for (number, value) in source.json_lines()? {
-        let line = Fields::new(source, number, &value);
-        let mut diff = Diff::default();
-        compare_detach(&line, &mut diff)?;
-        tally.case(|| line.place(), diff.finish());
-    }
-    Ok(())
+    source.each_line(tally, compare_detach)
 }
 
-fn compare_detach(line: &Fields<'_>, diff: &mut Diff) -> Result<(), VerifyError> {
+fn compare_detach(line: Json<'_>, diff: &mut Diff) -> Result<(), VerifyError> {
     const SRC: usize = 0;
     const DST: usize = 4;
-    let tasks = line.get("tasks")?.items()?.map(|task| TaskLine::read(&task, true)).collect::<Result<_, _>>()?;
+    let tasks = line.get("tasks")?.items()?.map(|task| TaskLine::read(task, true)).collect::<Result<_, _>>()?;
     let mut cpus = vec![CpuLine::default(); 8];
     cpus[SRC].tasks = line.nums("list")?;
     cpus[SRC].clock_task = line.num("src_clock_task")?;
@@ -559,7 +547,7 @@ struct CpuLine {
 }
 
 impl CpuLine {
-    fn read(cpu: &Fields<'_>) -> Result<Self, VerifyError> {
+    fn read(cpu: Json<'_>) -> Result<Self, VerifyError> {
         let capacity = CpuCapacity {
             orig: cpu.num("cap_orig")?,
             of: cpu.num("capacity")?,
@@ -614,7 +602,7 @@ struct IdlestLine {
 }
 
 impl IdlestLine {
-    fn read(line: &Fields<'_>) -> Result<Self, VerifyError> {
+    fn read(line: Json<'_>) -> Result<Self, VerifyError> {
         let mut capacities = Vec::new();
         let mut levels = Vec::new();
         for level in line.get("levels")?.items()? {
@@ -653,7 +641,7 @@ impl IdlestLine {
             Ok(IdleInfo { idle_stamp: info.nth(0)?, exit_latency_us: u32::try_from(info.nth::<i64>(1)?).ok() })
         });
         Ok(Self {
-            cpus: line.get("cpus")?.items()?.map(|cpu| CpuLine::read(&cpu)).collect::<Result<_, _>>()?,
+            cpus: line.get("cpus")?.items()?.map(|cpu| CpuLine::read(cpu)).collect::<Result<_, _>>()?,
             idle_info: idle_info.collect::<Result<_, _>>()?,
             levels,
             capacities,
@@ -717,9 +705,8 @@ fn wakeup_stats(stats: &SgLbStats) -> [u64; 9] {
 }
 
 fn run_find_idlest(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for (number, value) in source.json_lines()? {
-        let line = Fields::new(source, number, &value);
-        let machine = IdlestLine::read(&line)?;
+    source.each_line(tally, |line, diff| {
+        let machine = IdlestLine::read(line)?;
         let fields = line.get("task")?;
         let affinity = [fields.num::<u64>("affinity")?];
         let task = IdlestTask {
@@ -737,7 +724,6 @@ fn run_find_idlest(source: &Source, tally: &mut Tally) -> Result<(), VerifyError
         };
         let (this_cpu, prev_cpu) = (line.num::<usize>("this_cpu")?, line.num("prev_cpu")?);
         let sd_flag = line.num("sd_flag")?;
-        let mut diff = Diff::default();
         for (level, expected) in line.get("per_level")?.items()?.enumerate() {
             let Some(expected_stats) = expected.find("stats") else { continue };
             let Some(domain) = machine.domain(this_cpu, level) else { continue };
@@ -758,28 +744,25 @@ fn run_find_idlest(source: &Source, tally: &mut Tally) -> Result<(), VerifyError
         diff.eq("top_level", Some(top), top_level(&machine, this_cpu, sd_flag));
         let dst_cpu = sched_balance_find_dst_cpu(&machine, &task, top, this_cpu, prev_cpu, sd_flag);
         diff.eq("dst_cpu", line.num("dst_cpu")?, dst_cpu);
-        tally.case(|| line.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn run_interval(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let (hz, n_cpus) = (row.num("hz")?, row.num("nr_cpus_online")?);
         let max_interval = opplab_kernel::sched::newidle::max_load_balance_interval(hz, n_cpus);
         let clock = BalanceClock { hz, jiffies: 0, max_interval };
         let interval =
             clock.balance_interval(row.num("balance_interval_ms")?, row.num("busy_factor")?, row.flag("cpu_busy")?);
-        let mut diff = Diff::default();
         diff.eq("max_load_balance_interval", row.num("max_load_balance_interval")?, max_interval);
         diff.eq("jiffies_out", row.num("jiffies_out")?, interval);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn run_idle_scan(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let nr = update_idle_cpu_scan(
             idle_type(row.num("idle_type")?),
             row.num("llc_size")?,
@@ -787,16 +770,14 @@ fn run_idle_scan(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> 
             row.num("imbalance_pct")?,
             row.num("sum_util")?,
         );
-        let mut diff = Diff::default();
         diff.eq("after", row.num("after")?, nr.unwrap_or(row.num("before")?));
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn run_newidle_cost(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     let mut domain = DomainBalance::default();
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let expected = DomainBalance {
             newidle_call: row.num("newidle_call")?,
             newidle_success: row.num("newidle_success")?,
@@ -805,7 +786,6 @@ fn run_newidle_cost(source: &Source, tally: &mut Tally) -> Result<(), VerifyErro
             last_decay_max_lb_cost: row.num("last_decay")?,
             ..DomainBalance::default()
         };
-        let mut diff = Diff::default();
         if row.num::<i64>("step")? < 0 {
             domain = expected;
         } else {
@@ -814,9 +794,8 @@ fn run_newidle_cost(source: &Source, tally: &mut Tally) -> Result<(), VerifyErro
             diff.eq("ret", row.flag("ret")?, decayed);
         }
         diff.eq("domain", expected, domain);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The CPU of a line of `lb_newidle` or `lb_domains`: each pass does what the line says.
@@ -898,16 +877,10 @@ fn run_domains(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
 }
 
 fn run_when(source: &Source, tally: &mut Tally, newidle: bool) -> Result<(), VerifyError> {
-    for (number, value) in source.json_lines()? {
-        let line = Fields::new(source, number, &value);
-        let mut diff = Diff::default();
-        compare_when(&line, newidle, &mut diff)?;
-        tally.case(|| line.place(), diff.finish());
-    }
-    Ok(())
+    source.each_line(tally, |line, diff| compare_when(line, newidle, diff))
 }
 
-fn compare_when(line: &Fields<'_>, newidle: bool, diff: &mut Diff) -> Result<(), VerifyError> {
+fn compare_when(line: Json<'_>, newidle: bool, diff: &mut Diff) -> Result<(), VerifyError> {
     const UNTOUCHED: u64 = 123;
     let mut domains = Vec::new();
     for domain in line.get("domains")?.items()? {

@@ -6,8 +6,8 @@ use opplab_kernel::sched::deadline::{
 };
 use opplab_kernel::sched::domains::{RECLAIM_DISTANCE, SD_WAKE_AFFINE, SchedDomains, Topology};
 
-use super::fields::Fields;
-use crate::{Diff, Family, Row, Source, Tally, VerifyError};
+use crate::json::Json;
+use crate::{Family, Row, Source, Tally, VerifyError};
 
 /// The families of this module.
 pub const FAMILIES: &[Family] =
@@ -29,7 +29,7 @@ struct DlLine {
 }
 
 impl DlLine {
-    fn read(line: &Fields<'_>) -> Result<Self, VerifyError> {
+    fn read(line: Json<'_>) -> Result<Self, VerifyError> {
         let mut cpus = Vec::new();
         for cpu in line.get("cpus")?.items()? {
             let claim = DlClaim { deadline: cpu.nth(4)?, is_sugov: cpu.nth::<u64>(6)? != 0 };
@@ -90,9 +90,8 @@ impl DeadlineFacts for DlLine {
 }
 
 fn run_dl_select(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for (number, value) in source.json_lines()? {
-        let line = Fields::new(source, number, &value);
-        let machine = DlLine::read(&line)?;
+    source.each_line(tally, |line, diff| {
+        let machine = DlLine::read(line)?;
         let fields = line.get("task")?;
         let mask = [fields.num::<u64>("mask")?];
         let task = DlTask {
@@ -104,7 +103,6 @@ fn run_dl_select(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> 
         };
         let this_cpu = line.num("this_cpu")?;
         let mut later_mask = CpuMask::default();
-        let mut diff = Diff::default();
 
         diff.eq("cpudl_find", line.flag("cpudl_find")?, cpudl_find(&machine, &task, &mut later_mask));
         diff.eq("later_mask", line.num("later_mask")?, later_mask.as_set().word(0));
@@ -122,9 +120,8 @@ fn run_dl_select(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> 
         };
         diff.eq("select", line.num("select")?, select);
         diff.eq("distribute_after", line.num("distribute_after")?, distribute);
-        tally.case(|| line.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The topology of a row: threads, cores, clusters, caches, nodes and packages nest, and are counted in this order. The CPUs of
@@ -163,10 +160,9 @@ fn topology_of(row: &Row<'_>) -> Result<Topology, VerifyError> {
 }
 
 fn run_sched_domains(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
-        let domains = SchedDomains::build(&topology_of(&row)?);
+    source.each_row(tally, |row, diff| {
+        let domains = SchedDomains::build(&topology_of(row)?);
         let (cpu, level) = (row.num("cpu")?, row.num("level_index")?);
-        let mut diff = Diff::default();
         let view = domains.view(cpu, level);
         diff.eq("level exists", true, view.is_some());
         if let (Some(domain), Some(view)) = (domains.domain(cpu, level), view) {
@@ -189,7 +185,6 @@ fn run_sched_domains(source: &Source, tally: &mut Tally) -> Result<(), VerifyErr
             diff.eq("newidle_success", row.num("newidle_success")?, balance.newidle_success);
             diff.eq("newidle_ratio", row.num("newidle_ratio")?, balance.newidle_ratio);
         }
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }

@@ -5,7 +5,7 @@ use opplab_kernel::sched::eevdf::{Dequeue, EevdfRq, Enqueue};
 use opplab_kernel::sched::entity::{FairPolicy, SchedEntity};
 use opplab_kernel::sched::weight::LoadWeight;
 
-use super::fields::Fields;
+use crate::json::Json;
 use crate::{Diff, Family, Source, Tally, VerifyError};
 
 /// The families of this module.
@@ -64,7 +64,7 @@ struct EevdfStep {
 }
 
 impl EevdfMachine {
-    fn read(header: &Fields<'_>) -> Result<Self, VerifyError> {
+    fn read(header: Json<'_>) -> Result<Self, VerifyError> {
         let mut rq = EevdfRq::new(header.num("base_slice")?, header.num("tick_ns")?);
         rq.zero_vruntime = header.num("zero_vruntime")?;
         let mut se = Vec::new();
@@ -102,7 +102,7 @@ impl EevdfMachine {
         self.rq.check_preempt_wakeup(&mut self.se, now, id);
     }
 
-    fn step(&mut self, input: &Fields<'_>) -> Result<EevdfStep, VerifyError> {
+    fn step(&mut self, input: Json<'_>) -> Result<EevdfStep, VerifyError> {
         let (now, a) = (input.num::<u64>("now")?, input.num::<i64>("a")?);
         let id = input.num::<i64>("t")?.max(0) as u32;
         let nr_running = self.rq.nr_queued;
@@ -224,7 +224,7 @@ struct Shown<const N: usize>(Vec<[i128; N]>);
 impl<const N: usize> Shown<N> {
     fn compare(
         &mut self,
-        out: &Fields<'_>,
+        out: Json<'_>,
         names: &[&str; N],
         task: impl Fn(usize) -> [i128; N],
         diff: &mut Diff,
@@ -248,14 +248,12 @@ impl<const N: usize> Shown<N> {
 }
 
 fn run_eevdf(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for (number, value) in source.json_lines()? {
-        let header = Fields::new(source, number, &value);
-        let mut machine = EevdfMachine::read(&header)?;
+    source.lines(|header| {
+        let mut machine = EevdfMachine::read(header)?;
         let mut shown = Shown(vec![[0; 13]; machine.se.len()]);
-        for (index, input) in header.get("steps")?.items()?.enumerate() {
-            let step = machine.step(&input)?;
-            let mut diff = Diff::default();
-            shown.compare(&input, &EEVDF_TASK_FIELDS, |id| machine.task(id), &mut diff)?;
+        header.each("steps", tally, |input, diff| {
+            let step = machine.step(input)?;
+            shown.compare(input, &EEVDF_TASK_FIELDS, |id| machine.task(id), diff)?;
             for (place, got) in machine.rq().into_iter().enumerate() {
                 diff.eq(EEVDF_RQ_FIELDS[place], input.get("rq")?.nth(place)?, got);
             }
@@ -266,10 +264,9 @@ fn run_eevdf(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             diff.eq("blocked", input.nums("blocked")?, step.blocked);
             diff.eq("resched", input.flag("resched")?, machine.rq.need_resched);
             diff.eq("elig", input.num("elig")?, machine.eligible());
-            tally.case(|| format!("{} step {index}", header.place()), diff.finish());
-        }
-    }
-    Ok(())
+            Ok(())
+        })
+    })
 }
 
 const CFS_TASK_FIELDS: [&str; 7] =
@@ -283,7 +280,7 @@ struct CfsMachine {
 }
 
 impl CfsMachine {
-    fn read(header: &Fields<'_>) -> Result<Self, VerifyError> {
+    fn read(header: Json<'_>) -> Result<Self, VerifyError> {
         let mut rq = CfsRq::new(CfsTunables {
             latency_ns: header.num("latency")?,
             min_granularity_ns: header.num("min_granularity")?,
@@ -315,7 +312,7 @@ impl CfsMachine {
         self.rq.check_preempt_wakeup(&mut self.se, now, id);
     }
 
-    fn step(&mut self, input: &Fields<'_>) -> Result<i128, VerifyError> {
+    fn step(&mut self, input: Json<'_>) -> Result<i128, VerifyError> {
         let (now, a) = (input.num::<u64>("now")?, input.num::<i128>("a")?);
         let id = input.num::<i64>("t")?.max(0) as u32;
         let mut picked = 0;
@@ -383,14 +380,12 @@ impl CfsMachine {
 }
 
 fn run_cfs(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for (number, value) in source.json_lines()? {
-        let header = Fields::new(source, number, &value);
-        let mut machine = CfsMachine::read(&header)?;
+    source.lines(|header| {
+        let mut machine = CfsMachine::read(header)?;
         let mut shown = Shown(vec![[0; 7]; machine.se.len()]);
-        for (index, input) in header.get("steps")?.items()?.enumerate() {
-            let picked = machine.step(&input)?;
-            let mut diff = Diff::default();
-            shown.compare(&input, &CFS_TASK_FIELDS, |id| machine.task(id), &mut diff)?;
+        header.each("steps", tally, |input, diff| {
+            let picked = machine.step(input)?;
+            shown.compare(input, &CFS_TASK_FIELDS, |id| machine.task(id), diff)?;
             for (place, got) in machine.rq().into_iter().enumerate() {
                 diff.eq(CFS_RQ_FIELDS[place], input.get("rq")?.nth(place)?, got);
             }
@@ -402,23 +397,20 @@ fn run_cfs(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                 let curr = machine.rq.curr.map(|curr| machine.se[curr as usize]);
                 diff.eq("slice", Some(slice.int()?), curr.map(|curr| machine.rq.sched_slice(&curr)));
             }
-            tally.case(|| format!("{} step {index}", header.place()), diff.finish());
-        }
-    }
-    Ok(())
+            Ok(())
+        })
+    })
 }
 
 fn run_wakeup_preempt(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let tunables =
             CfsTunables { wakeup_granularity_ns: row.num("wakeup_granularity")?, ..CfsTunables::of_machine(1) };
         let mut entity = SchedEntity::new(LoadWeight::new(row.num("se_weight")?), FairPolicy::Normal);
         entity.vruntime = row.num("se_vruntime")?;
         let result = tunables.wakeup_preempt_entity(row.num("curr_vruntime")?, &mut entity);
-        let mut diff = Diff::default();
         diff.eq("gran", row.num("gran")?, tunables.wakeup_gran(&mut entity));
         diff.eq("result", row.num("result")?, result);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }

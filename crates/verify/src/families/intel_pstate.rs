@@ -5,7 +5,7 @@ use opplab_kernel::cpufreq::intel_pstate::{
     HwpRequest, PassiveCpu, PerfLimits, PstateData, PstatePolicy, hwp_set, perf_ctl, update_perf_limits,
 };
 
-use crate::{Diff, Family, Row, Source, Tally, VerifyError};
+use crate::{Family, Row, Source, Tally, VerifyError};
 
 /// The families of this module.
 pub const FAMILIES: &[Family] = &[
@@ -20,7 +20,7 @@ pub const FAMILIES: &[Family] = &[
 fn hwp_boost(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     let mut boost = HwpBoost::default();
     let mut sequence = None;
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let seq: u64 = row.num("seq")?;
         if sequence.replace(seq) != Some(seq) {
             boost = HwpBoost::default();
@@ -33,7 +33,6 @@ fn hwp_boost(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             HwpRequest(row.num("hwp_req_cached")?),
             HwpCapabilities(row.num("hwp_cap_cached")?),
         );
-        let mut diff = Diff::default();
         diff.eq("msr_written", row.flag("msr_written")?, written.is_some())
             .eq("msr_value", row.num("msr_value")?, written.unwrap_or_default().0)
             .eq("hwp_boost_min", row.num("hwp_boost_min")?, boost.hwp_boost_min)
@@ -41,15 +40,14 @@ fn hwp_boost(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             .eq("last_io_update", row.num("last_io_update")?, boost.last_io_update_ns)
             .eq("sched_flags", row.num("sched_flags")?, boost.sched_flags)
             .eq("sample_time", row.num("sample_time")?, boost.sample_time_ns);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn core(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     let mut cpu = None;
     let mut sequence = None;
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let seq: u64 = row.num("seq")?;
         let pstate = PstateData {
             max_pstate_physical: row.num("max_pstate_physical")?,
@@ -72,7 +70,6 @@ fn core(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
         let counters = Counters { aperf: row.num("aperf")?, mperf: row.num("mperf")?, tsc: row.num("tsc")? };
         let update = cpu.update_util(row.num("time")?, row.num("flags")?, row.num("tick_ns")?, counters, &globals);
         let msr_value = update.pstate.map_or(0, |pstate| perf_ctl(pstate, &globals));
-        let mut diff = Diff::default();
         diff.eq("iowait_boost", row.num("iowait_boost")?, cpu.iowait_boost)
             .eq("sampled", row.flag("sampled")?, update.sampled)
             .eq("core_avg_perf", row.num("core_avg_perf")?, cpu.core_avg_perf)
@@ -82,13 +79,12 @@ fn core(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             .eq("msr_value", row.num("msr_value")?, msr_value)
             .eq("sample_time", row.num("sample_time")?, cpu.sample_time_ns)
             .eq("last_update", row.num("last_update")?, cpu.last_update_ns);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn perf_limits(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let scaling = row.num("perf_ctl_scaling")?;
         let pstate =
             PstateData { scaling, perf_ctl_scaling: scaling, ..PstateData::core(0, 0, row.num("turbo_pstate")?) };
@@ -100,19 +96,17 @@ fn perf_limits(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
         };
         let limits =
             update_perf_limits(&pstate, &globals, row.num("policy_min_khz")?, row.num("policy_max_khz")?, false);
-        let mut diff = Diff::default();
         diff.eq("min_perf_ratio", row.num("min_perf_ratio")?, limits.min_perf_ratio).eq(
             "max_perf_ratio",
             row.num("max_perf_ratio")?,
             limits.max_perf_ratio,
         );
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn adjust_perf(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let mut cpu = PassiveCpu {
             pstate: PstateData::core(row.num("min_pstate")?, 0, 0),
             limits: PerfLimits {
@@ -129,25 +123,23 @@ fn adjust_perf(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             row.num("target_perf")?,
             row.num("capacity")?,
         );
-        let mut diff = Diff::default();
         diff.eq("hwp_req_after", Some(HwpRequest(row.num("hwp_req_after")?)), cpu.hwp)
             .eq("msr_written", row.flag("msr_written")?, written)
             .eq("current_pstate", row.num("current_pstate")?, cpu.current_pstate);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
-fn policy(source: &Source, row: &Row<'_>) -> Result<PstatePolicy, VerifyError> {
+fn policy(row: &Row<'_>) -> Result<PstatePolicy, VerifyError> {
     match row.num("policy")? {
         1 => Ok(PstatePolicy::Powersave),
         2 => Ok(PstatePolicy::Performance),
-        other => Err(source.error(row.line(), format!("unknown policy {other}"))),
+        other => Err(row.error(format!("unknown policy {other}"))),
     }
 }
 
 fn epp(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let mut preference = EnergyPerfPreference::new(row.num("epp_default")?);
         preference.epp_values[2] = row.num("balance_perf_value")?;
         let before = HwpRequest(row.num("hwp_req_before")?);
@@ -158,7 +150,7 @@ fn epp(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
         } else {
             EppSetting::Index(row.num("in_index")?)
         };
-        let result = preference.set(setting, policy(source, &row)?, before, pref);
+        let result = preference.set(setting, policy(row)?, before, pref);
         let (after, pref_after) = result.unwrap_or((before, pref));
         let (index, raw) = match preference.get(after, pref_after) {
             EppSetting::Index(index) => (index, 0),
@@ -168,19 +160,17 @@ fn epp(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             EnergyPref::Epp => epb_before,
             EnergyPref::Epb(epb) => epb,
         };
-        let mut diff = Diff::default();
         diff.eq("ret", row.num("ret")?, if result.is_ok() { 0 } else { -16 })
             .eq("hwp_req_after", HwpRequest(row.num("hwp_req_after")?), after)
             .eq("epb_after", row.num("epb_after")?, epb_after)
             .eq("get_index", row.num("get_index")?, index)
             .eq("get_raw", row.num("get_raw")?, raw);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn hwp_set_rows(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let number = |policy: Option<PstatePolicy>| match policy {
             None => 0,
             Some(PstatePolicy::Powersave) => 1,
@@ -197,12 +187,10 @@ fn hwp_set_rows(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
         let limits =
             PerfLimits { min_perf_ratio: row.num("min_perf_ratio")?, max_perf_ratio: row.num("max_perf_ratio")? };
         let before = HwpRequest(row.num("hwp_req_before")?);
-        let (after, _) = hwp_set(before, EnergyPref::Epp, &limits, policy(source, &row)?, &mut memory);
-        let mut diff = Diff::default();
+        let (after, _) = hwp_set(before, EnergyPref::Epp, &limits, policy(row)?, &mut memory);
         diff.eq("hwp_req_after", HwpRequest(row.num("hwp_req_after")?), after)
             .eq("epp_powersave_after", row.num("epp_powersave_after")?, memory.epp_powersave)
             .eq("epp_policy_after", row.num("epp_policy_after")?, number(memory.epp_policy));
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }

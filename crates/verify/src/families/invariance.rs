@@ -4,7 +4,7 @@ use opplab_kernel::freq_invariance::{
     AmdPerfCaps, HybridCpuScale, IntelMsrs, IntelTurboModel, arch_max_freq_ratio, scale_freq_tick,
 };
 
-use crate::{Diff, Family, Row, Source, Tally, VerifyError};
+use crate::{Family, Row, Source, Tally, VerifyError};
 
 /// The families of this module.
 pub const FAMILIES: &[Family] = &[
@@ -15,7 +15,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 fn intel_max_freq_ratio(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let msr = |value: &str, error: &str| -> Result<Option<u64>, VerifyError> {
             Ok(if row.flag(error)? { None } else { Some(row.num(value)?) })
         };
@@ -24,7 +24,7 @@ fn intel_max_freq_ratio(source: &Source, tally: &mut Tally) -> Result<(), Verify
             "knl" => IntelTurboModel::Knl,
             "skx" => IntelTurboModel::Skx,
             "glm" => IntelTurboModel::Glm,
-            other => return Err(source.error(row.line(), format!("unknown model {other:?}"))),
+            other => return Err(row.error(format!("unknown model {other:?}"))),
         };
         let msrs = IntelMsrs {
             misc_enable: msr("misc_enable", "misc_err")?,
@@ -36,28 +36,22 @@ fn intel_max_freq_ratio(source: &Source, tally: &mut Tally) -> Result<(), Verify
         };
         let turbo = msrs.turbo_freq_ratio(model);
         let max = turbo.map_or(1024, |ratio| arch_max_freq_ratio(ratio, msrs.turbo_disabled()));
-        let mut diff = Diff::default();
         diff.eq("ret", row.flag("ret")?, turbo.is_some())
             .eq("turbo_freq_ratio", row.num("turbo_freq_ratio")?, turbo.unwrap_or(1024))
             .eq("max_freq_ratio", row.num("max_freq_ratio")?, max);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
-fn list(source: &Source, row: &Row<'_>, column: &str) -> Result<Vec<u32>, VerifyError> {
+fn list(row: &Row<'_>, column: &str) -> Result<Vec<u32>, VerifyError> {
     let items = row.str(column)?.split(';').filter(|item| !item.is_empty());
-    items
-        .map(|item| {
-            item.parse().map_err(|error| source.error(row.line(), format!("column {column:?}: {item:?}: {error}")))
-        })
-        .collect()
+    items.map(|item| item.parse().map_err(|error| row.error(format!("column {column:?}: {item:?}: {error}")))).collect()
 }
 
 fn amd_max_freq_ratio(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let readable = row.num::<i64>("caps_rc")? == 0;
-        let highest_perfs = list(source, &row, "highest_perfs")?;
+        let highest_perfs = list(row, "highest_perfs")?;
         let caps = AmdPerfCaps {
             nominal_perf: if readable { Some(row.num("nominal_perf")?) } else { None },
             highest_perfs: &highest_perfs,
@@ -65,39 +59,33 @@ fn amd_max_freq_ratio(source: &Source, tally: &mut Tally) -> Result<(), VerifyEr
             model: row.num("model")?,
         };
         let ratio = caps.max_freq_ratio();
-        let mut diff = Diff::default();
         diff.eq("prefcore", row.flag("prefcore")?, caps.prefcore())
             .eq("numerator", row.num("numerator")?, caps.boost_ratio_numerator())
             .eq("max_freq_ratio", row.num("max_freq_ratio")?, ratio.unwrap_or(0))
             .eq("set", row.flag("set")?, ratio.is_some());
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn freq_tick(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let ratio = if row.flag("hybrid")? { row.num("hybrid_freq_ratio")? } else { row.num("max_freq_ratio")? };
         let scale = scale_freq_tick(row.num("acnt")?, row.num("mcnt")?, ratio);
-        let mut diff = Diff::default();
         diff.eq("freq_scale_after", row.num("freq_scale_after")?, scale.unwrap_or(row.num("freq_scale_before")?)).eq(
             "disabled",
             row.flag("disabled")?,
             scale.is_none(),
         );
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn hybrid_capacity(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let expected = HybridCpuScale { capacity: row.num("capacity")?, freq_ratio: row.num("freq_ratio")? };
         let got =
             HybridCpuScale::new(row.num("cap")?, row.num("max_cap")?, row.num("cap_freq")?, row.num("base_freq")?);
-        let mut diff = Diff::default();
         diff.eq("scale", Some(expected), got);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }

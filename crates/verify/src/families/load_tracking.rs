@@ -29,12 +29,12 @@ pub const FAMILIES: &[Family] = &[
 
 /// Calls a generic function with the half-life of a row's column `half_life`.
 macro_rules! with_half_life {
-    ($source:expr, $row:expr, $function:ident :: <H> ( $($argument:expr),* )) => {
+    ($row:expr, $function:ident :: <H> ( $($argument:expr),* )) => {
         match $row.num::<u32>("half_life")? {
             8 => $function::<HalfLife8>($($argument),*),
             16 => $function::<HalfLife16>($($argument),*),
             32 => $function::<HalfLife32>($($argument),*),
-            other => return Err($source.error($row.line(), format!("half_life {other} is not 8, 16 or 32"))),
+            other => return Err($row.error(format!("half_life {other} is not 8, 16 or 32"))),
         }
     };
 }
@@ -48,38 +48,32 @@ fn pelt_tables(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             _ => None,
         }
     }
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let (name, index) = (row.str("name")?, row.num("index")?);
-        let got = with_half_life!(source, row, table::<H>(name, index));
-        let mut diff = Diff::default();
+        let got = with_half_life!(row, table::<H>(name, index));
         diff.eq(name, Some(row.num::<u64>("value")?), got);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn pelt_decay(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     use pelt::decay_load;
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let (val, n) = (row.num("val")?, row.num("n")?);
-        let got = with_half_life!(source, row, decay_load::<H>(val, n));
-        let mut diff = Diff::default();
+        let got = with_half_life!(row, decay_load::<H>(val, n));
         diff.eq("out", row.num::<u64>("out")?, got);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn pelt_segments(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     use pelt::accumulate_pelt_segments;
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let (periods, d1, d3) = (row.num("periods")?, row.num("d1")?, row.num("d3")?);
-        let got = with_half_life!(source, row, accumulate_pelt_segments::<H>(periods, d1, d3));
-        let mut diff = Diff::default();
+        let got = with_half_life!(row, accumulate_pelt_segments::<H>(periods, d1, d3));
         diff.eq("out", row.num::<u32>("out")?, got);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The state columns that the PELT families share.
@@ -128,7 +122,7 @@ fn pelt_se(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             continue;
         }
         sa.util_est = row.num("util_est_in")?;
-        let ret = with_half_life!(source, row, step::<H>(&row, &mut sa))?;
+        let ret = with_half_life!(row, step::<H>(&row, &mut sa))?;
         let mut diff = Diff::default();
         diff.eq("ret", row.flag("ret")?, ret).eq("util_est_out", row.num("util_est_out")?, sa.util_est);
         diff_state(&mut diff, &expected, &sa);
@@ -148,8 +142,7 @@ fn pelt_cfs(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
         }
         let (now, weight, has_curr) = (row.num("now")?, row.num("load_weight")?, row.flag("has_curr")?);
         let nr_runnable = row.num::<u32>("h_nr_queued")?.wrapping_sub(row.num("h_nr_delayed")?) as u64;
-        let ret =
-            with_half_life!(source, row, update_load_avg_cfs_rq::<H>(now, &mut sa, weight, nr_runnable, has_curr));
+        let ret = with_half_life!(row, update_load_avg_cfs_rq::<H>(now, &mut sa, weight, nr_runnable, has_curr));
         let mut diff = Diff::default();
         diff.eq("ret", row.flag("ret")?, ret);
         diff_state(&mut diff, &expected, &sa);
@@ -159,14 +152,14 @@ fn pelt_cfs(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
 }
 
 fn pelt_rt_dl_hw_irq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    fn step<H: HalfLife>(source: &Source, row: &Row<'_>, sa: &mut SchedAvg) -> Result<u32, VerifyError> {
+    fn step<H: HalfLife>(row: &Row<'_>, sa: &mut SchedAvg) -> Result<u32, VerifyError> {
         let (now, arg) = (row.num("now")?, row.num::<u64>("arg")?);
         Ok(match row.str("kind")? {
             "rt" => pelt::update_rt_rq_load_avg::<H>(now, sa, arg != 0) as u32,
             "dl" => pelt::update_dl_rq_load_avg::<H>(now, sa, arg != 0) as u32,
             "hw" => pelt::update_hw_load_avg::<H>(now, sa, arg) as u32,
             "irq" => pelt::update_irq_load_avg::<H>(now, sa, arg, row.num("freq_scale")?, row.num("cpu_cap")?),
-            other => return Err(source.error(row.line(), format!("unknown kind {other:?}"))),
+            other => return Err(row.error(format!("unknown kind {other:?}"))),
         })
     }
     let mut sa = SchedAvg::default();
@@ -176,7 +169,7 @@ fn pelt_rt_dl_hw_irq(source: &Source, tally: &mut Tally) -> Result<(), VerifyErr
             sa = expected;
             continue;
         }
-        let ret = with_half_life!(source, row, step::<H>(source, &row, &mut sa))?;
+        let ret = with_half_life!(row, step::<H>(&row, &mut sa))?;
         let mut diff = Diff::default();
         diff.eq("ret", row.num("ret")?, ret);
         diff_state(&mut diff, &expected, &sa);
@@ -238,7 +231,7 @@ fn clock_pelt(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                 cpu.clock.update_idle_rq_clock_pelt::<H>(cpu.cfs.util_sum, cpu.rt.util_sum, 0);
                 cpu.busy = false;
             }
-            other => return Err(source.error(row.line(), format!("unknown op {other:?}"))),
+            other => return Err(row.error(format!("unknown op {other:?}"))),
         }
         let mut diff = Diff::default();
         diff.eq("clock", expected.clock, cpu.clock.clock)
@@ -262,20 +255,20 @@ fn clock_pelt(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
 /// The tasks that a util_est family numbers.
 const TASKS: usize = 3;
 
-fn task_of(source: &Source, row: &Row<'_>) -> Result<usize, VerifyError> {
+fn task_of(row: &Row<'_>) -> Result<usize, VerifyError> {
     let task: usize = row.num("task")?;
-    if task < TASKS { Ok(task) } else { Err(source.error(row.line(), format!("task {task} is not below {TASKS}"))) }
+    if task < TASKS { Ok(task) } else { Err(row.error(format!("task {task} is not below {TASKS}"))) }
 }
 
 fn util_est(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     let mut tasks = [SchedAvg::default(); TASKS];
     let mut cfs = SchedAvg::default();
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         if row.num::<i64>("step")? == 0 {
             tasks = Default::default();
             cfs = SchedAvg::default();
         }
-        let task = &mut tasks[task_of(source, &row)?];
+        let task = &mut tasks[task_of(row)?];
         let capacity = row.num("cpu_cap")?;
         task.util_avg = row.num("util_avg")?;
         task.runnable_avg = row.num("runnable_avg")?;
@@ -291,28 +284,26 @@ fn util_est(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                 util_est::util_est_update(task, false, capacity);
             }
             "set_cfs" => cfs.util_est = row.num("cfs_util_est_out")?,
-            other => return Err(source.error(row.line(), format!("unknown op {other:?}"))),
+            other => return Err(row.error(format!("unknown op {other:?}"))),
         }
-        let mut diff = Diff::default();
         diff.eq("task_util_est_raw_out", row.num("task_util_est_raw_out")?, task.util_est)
             .eq("task_util_est_masked", row.num("task_util_est_masked")?, util_est::task_util_est_masked(task))
             .eq("task_util_est_max", row.num("task_util_est_max")?, util_est::task_util_est(task))
             .eq("cfs_util_est_out", row.num("cfs_util_est_out")?, cfs.util_est);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn v510_util_est(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     const FORM: UtilEstForm = UtilEstForm::V5_5;
     let mut tasks = [UtilEstPair::default(); TASKS];
     let mut cfs = UtilEstPair::default();
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         if row.num::<i64>("step")? == 0 {
             tasks = Default::default();
             cfs = UtilEstPair::default();
         }
-        let task = &mut tasks[task_of(source, &row)?];
+        let task = &mut tasks[task_of(row)?];
         let (util_avg, capacity) = (row.num("util_avg")?, row.num("cpu_cap")?);
         match row.str("op")? {
             "pelt" => task.util_change(FORM),
@@ -322,14 +313,12 @@ fn v510_util_est(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> 
                 task.update(FORM, op == "dequeue_sleep", util_avg, 0, capacity);
             }
             "set_cfs" => cfs.enqueued = row.num("cfs_enqueued_out")?,
-            other => return Err(source.error(row.line(), format!("unknown op {other:?}"))),
+            other => return Err(row.error(format!("unknown op {other:?}"))),
         }
-        let mut diff = Diff::default();
         diff.eq("enqueued_raw_out", row.num("enqueued_raw_out")?, task.enqueued)
             .eq("ewma_out", row.num("ewma_out")?, task.ewma)
             .eq("task_est_out", row.num("task_est_out")?, task.task_util_est_masked(FORM) as u64)
             .eq("cfs_enqueued_out", row.num("cfs_enqueued_out")?, cfs.enqueued);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }

@@ -9,8 +9,8 @@ use opplab_kernel::sched::weight::{
     LoadWeight, SCHED_PRIO_TO_WEIGHT, SCHED_PRIO_TO_WMULT, calc_delta, calc_delta_fair,
 };
 
-use super::fields::Fields;
-use crate::{Diff, Family, Source, Tally, VerifyError};
+use crate::json::Json;
+use crate::{Family, Source, Tally, VerifyError};
 
 /// The families of this module.
 pub const FAMILIES: &[Family] = &[
@@ -21,9 +21,9 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 fn run_calc_delta(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let mut lw = LoadWeight::new(row.num("lw_weight")?);
-        let (mut diff, delta) = (Diff::default(), row.num::<u64>("delta_or_index")?);
+        let delta = row.num::<u64>("delta_or_index")?;
         match row.str("kind")? {
             "prio_table" => {
                 let index = delta as usize;
@@ -40,13 +40,12 @@ fn run_calc_delta(source: &Source, tally: &mut Tally) -> Result<(), VerifyError>
                 diff.eq("inv_weight", row.num("inv_weight")?, lw.inv_weight);
             }
         }
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn run_util_fits_cpu(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let capacity = CpuCapacity {
             orig: row.num("cap_orig")?,
             of: row.num("cpu_capacity")?,
@@ -55,15 +54,13 @@ fn run_util_fits_cpu(source: &Source, tally: &mut Tally) -> Result<(), VerifyErr
         };
         let clamps = Clamps { min: row.num("uclamp_min")?, max: row.num("uclamp_max")? };
         let clamps = row.flag("uclamp_used")?.then_some(clamps);
-        let mut diff = Diff::default();
         diff.eq("fits", row.num("fits")?, util_fits_cpu(row.num("util")?, clamps, &capacity));
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn run_wake_affine(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let wide = wake_wide(row.num("waker_flips")?, row.num("wakee_flips")?, row.num("llc_size")?);
         let facts = WakeAffineFacts {
             this_idle: row.flag("this_idle")?,
@@ -81,12 +78,10 @@ fn run_wake_affine(source: &Source, tally: &mut Tally) -> Result<(), VerifyError
             imbalance_pct: row.num("imbalance_pct")?,
         };
         let result = if wake_affine(&facts).0 { "this" } else { "prev" };
-        let mut diff = Diff::default();
         diff.eq("wake_wide", row.flag("wake_wide")?, wide);
         diff.eq("wake_affine_result", row.str("wake_affine_result")?, result);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The machine of one line of `select_idle_sibling`: bitmasks of at most 64 CPUs.
@@ -105,7 +100,7 @@ struct SiblingLine {
 }
 
 impl SiblingLine {
-    fn read(line: &Fields<'_>) -> Result<Self, VerifyError> {
+    fn read(line: Json<'_>) -> Result<Self, VerifyError> {
         let n: usize = line.num("n")?;
         let llc: Vec<usize> = line.nums("llc")?;
         let mut llc_spans = vec![[0]; 64];
@@ -174,9 +169,8 @@ impl SiblingFacts for SiblingLine {
 }
 
 fn run_select_idle_sibling(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for (number, value) in source.json_lines()? {
-        let line = Fields::new(source, number, &value);
-        let mut machine = SiblingLine::read(&line)?;
+    source.each_line(tally, |line, diff| {
+        let mut machine = SiblingLine::read(line)?;
         let (util, clamps) = if machine.asym {
             let clamps = line.get("uclamp")?;
             let clamps = Clamps { min: clamps.nth(0)?, max: clamps.nth(1)? };
@@ -202,12 +196,10 @@ fn run_select_idle_sibling(source: &Source, tally: &mut Tally) -> Result<(), Ver
             machine.has_idle_cores[machine.llc[query.target]] = false;
         }
         let out = line.get("out")?;
-        let mut diff = Diff::default();
         diff.eq("cpu", out.num("cpu")?, choice.cpu);
         diff.eq("recent_used", out.num("recent_used")?, choice.recent_used_cpu);
         let flags: Vec<bool> = out.nums::<u64>("has_idle_cores")?.into_iter().map(|flag| flag != 0).collect();
         diff.eq("has_idle_cores", &flags, &machine.has_idle_cores);
-        tally.case(|| line.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }

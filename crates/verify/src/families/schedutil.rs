@@ -22,7 +22,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 fn schedutil_map(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         let (a, b, c) = (row.num::<u64>("a")?, row.num::<u64>("b")?, row.num::<u64>("c")?);
         let name = row.str("fn")?;
         let got = match name {
@@ -33,13 +33,11 @@ fn schedutil_map(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> 
             "cpufreq_policy_transition_delay_us" => {
                 schedutil::cpufreq_policy_transition_delay_us(a as u32, b as u32) as u64
             }
-            other => return Err(source.error(row.line(), format!("unknown function {other:?}"))),
+            other => return Err(row.error(format!("unknown function {other:?}"))),
         };
-        let mut diff = Diff::default();
         diff.eq(name, row.num("out")?, got);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn rq_facts(row: &Row<'_>) -> Result<RqFacts, VerifyError> {
@@ -57,39 +55,35 @@ fn rq_facts(row: &Row<'_>) -> Result<RqFacts, VerifyError> {
 }
 
 fn effective_cpu_util(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
-        let facts = rq_facts(&row)?;
+    source.each_row(tally, |row, diff| {
+        let facts = rq_facts(row)?;
         let got = schedutil::effective_cpu_util(&facts, row.num("util_cfs_in")?);
-        let mut diff = Diff::default();
         diff.eq("bw_dl", row.num("bw_dl")?, schedutil::cpu_bw_dl(facts.dl_running_bw))
             .eq("out_util", row.num("out_util")?, got.util)
             .eq("out_min", row.num("out_min")?, got.min)
             .eq("out_max", row.num("out_max")?, got.max)
             .eq("eff_perf", row.num("eff_perf")?, schedutil::sugov_effective_cpu_perf(got.util, got.min, got.max));
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn v510_schedutil_cpu_util(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for row in source.table()?.rows() {
-        let facts = rq_facts(&row)?;
+    source.each_row(tally, |row, diff| {
+        let facts = rq_facts(row)?;
         let util_cfs = row.num("util_cfs")?;
         let frequency = schedutil::schedutil_cpu_util(&facts, util_cfs, UtilType::Frequency, None);
         let energy = schedutil::schedutil_cpu_util(&facts, util_cfs, UtilType::Energy, None);
         let raw = schedutil::next_raw_freq_v5_10(frequency, row.num("ref_freq")?, facts.capacity);
-        let mut diff = Diff::default();
         diff.eq("frequency_util", row.num("frequency_util")?, frequency)
             .eq("energy_util", row.num("energy_util")?, energy)
             .eq("next_raw_freq", row.num("next_raw_freq")?, raw);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn sugov_iowait(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     let mut cpu = SugovCpu::default();
-    for row in source.table()?.rows() {
+    source.each_row(tally, |row, diff| {
         if row.num::<i64>("step")? == 0 {
             cpu = SugovCpu::default();
         }
@@ -101,22 +95,20 @@ fn sugov_iowait(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                 0
             }
             "apply" => cpu.sugov_iowait_apply(time, arg, tick_ns),
-            other => return Err(source.error(row.line(), format!("unknown op {other:?}"))),
+            other => return Err(row.error(format!("unknown op {other:?}"))),
         };
-        let mut diff = Diff::default();
         diff.eq("iowait_boost", row.num("iowait_boost")?, cpu.iowait_boost)
             .eq("pending", row.flag("pending")?, cpu.iowait_boost_pending)
             .eq("last_update", row.num("last_update")?, cpu.last_update)
             .eq("ret", row.num("ret")?, ret);
-        tally.case(|| row.place(), diff.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn sugov_table(init: Json<'_>) -> Result<Option<FreqTable>, VerifyError> {
-    let inefficient = init.get("inefficient")?.list::<u64>()?;
+    let inefficient = init.nums::<u64>("inefficient")?;
     let mut entries = Vec::new();
-    for (index, freq_khz) in init.get("freqs")?.list()?.into_iter().enumerate() {
+    for (index, freq_khz) in init.nums("freqs")?.into_iter().enumerate() {
         let inefficient = inefficient.get(index).is_some_and(|&flag| flag != 0);
         entries.push(FreqEntry { freq_khz, inefficient, boost: false });
     }
@@ -128,20 +120,19 @@ fn sugov_table(init: Json<'_>) -> Result<Option<FreqTable>, VerifyError> {
 }
 
 fn sugov_seq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for (line, value) in source.json_lines()? {
-        let json = Json::new(source, line, &value);
+    source.lines(|json| {
         let init = json.get("init")?;
-        let n_cpus: usize = init.get("ncpus")?.num()?;
+        let n_cpus: usize = init.num("ncpus")?;
         let mut governor = SugovPolicy::new(SugovConfig {
             n_cpus,
-            cpuinfo: FreqLimits { min_khz: init.get("cpuinfo_min")?.num()?, max_khz: init.get("cpuinfo_max")?.num()? },
-            limits: FreqLimits { min_khz: init.get("min")?.num()?, max_khz: init.get("max")?.num()? },
+            cpuinfo: FreqLimits { min_khz: init.num("cpuinfo_min")?, max_khz: init.num("cpuinfo_max")? },
+            limits: FreqLimits { min_khz: init.num("min")?, max_khz: init.num("max")? },
             table: sugov_table(init)?,
-            fast_switch: init.get("fast_switch")?.flag()?,
-            need_update_limits: init.get("need_update_limits")?.flag()?,
-            adjust_perf: init.get("adjust_perf")?.flag()?,
-            rate_limit_us: init.get("rate_limit_us")?.num()?,
-            tick_ns: init.get("tick_ns")?.num()?,
+            fast_switch: init.flag("fast_switch")?,
+            need_update_limits: init.flag("need_update_limits")?,
+            adjust_perf: init.flag("adjust_perf")?,
+            rate_limit_us: init.num("rate_limit_us")?,
+            tick_ns: init.num("tick_ns")?,
             gates: SugovGates::V6_12,
         });
         let path = match governor.path() {
@@ -149,41 +140,38 @@ fn sugov_seq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             SugovPath::SinglePerf => "single_perf",
             SugovPath::Shared => "shared",
         };
-        if path != init.get("path")?.str()? {
+        if path != init.get("path")?.text()? {
             return Err(init.error(format!("path {path} from the driver's features is not the one given")));
         }
         let mut policy = PolicyFacts {
-            cur_khz: init.get("cur")?.num()?,
-            freq_ref_khz: init.get("freq_ref")?.num()?,
-            freq_invariant: init.get("freq_invariant")?.flag()?,
+            cur_khz: init.num("cur")?,
+            freq_ref_khz: init.num("freq_ref")?,
+            freq_invariant: init.flag("freq_invariant")?,
             can_update: true,
         };
-        let rq = RqFacts {
-            capacity: init.get("cpu_cap")?.num()?,
-            uclamp_used: init.get("uclamp_used")?.flag()?,
-            ..RqFacts::default()
-        };
+        let rq =
+            RqFacts { capacity: init.num("cpu_cap")?, uclamp_used: init.flag("uclamp_used")?, ..RqFacts::default() };
         let mut facts = vec![CpuFacts { rq, ..CpuFacts::default() }; n_cpus];
-        for (number, step) in json.get("steps")?.items()?.enumerate() {
+        json.each("steps", tally, |step, diff| {
             let mut fast_switch_calls = 0;
             let mut irq_work_queued = 0;
             let mut adjust_perf = [0; 4];
-            match step.get("op")?.str()? {
+            match step.get("op")?.text()? {
                 "update" => {
-                    let cpu: usize = step.get("cpu")?.num()?;
+                    let cpu: usize = step.num("cpu")?;
                     let own = facts.get_mut(cpu).ok_or_else(|| step.error(format!("no CPU {cpu}")))?;
-                    own.util_cfs = step.get("util_cfs")?.num()?;
-                    own.util_cfs_boost = step.get("util_cfs_boost")?.num()?;
-                    own.idle_calls = step.get("idle_calls")?.num()?;
-                    own.rq.util_rt = step.get("util_rt")?.num()?;
-                    own.rq.util_dl = step.get("util_dl")?.num()?;
-                    own.rq.util_irq = step.get("util_irq")?.num()?;
-                    own.rq.dl_running_bw = step.get("dl_running_bw")?.num()?;
-                    own.rq.uclamp_min = step.get("uclamp_min")?.num()?;
-                    own.rq.uclamp_max = step.get("uclamp_max")?.num()?;
-                    own.rq.rt_runnable = step.get("rt_runnable")?.flag()?;
-                    policy.can_update = step.get("can_update")?.flag()?;
-                    let (time, flags) = (step.get("time")?.num()?, step.get("flags")?.num()?);
+                    own.util_cfs = step.num("util_cfs")?;
+                    own.util_cfs_boost = step.num("util_cfs_boost")?;
+                    own.idle_calls = step.num("idle_calls")?;
+                    own.rq.util_rt = step.num("util_rt")?;
+                    own.rq.util_dl = step.num("util_dl")?;
+                    own.rq.util_irq = step.num("util_irq")?;
+                    own.rq.dl_running_bw = step.num("dl_running_bw")?;
+                    own.rq.uclamp_min = step.num("uclamp_min")?;
+                    own.rq.uclamp_max = step.num("uclamp_max")?;
+                    own.rq.rt_runnable = step.flag("rt_runnable")?;
+                    policy.can_update = step.flag("can_update")?;
+                    let (time, flags) = (step.num("time")?, step.num("flags")?);
                     match governor.update(time, cpu, flags, &policy, facts.as_slice()) {
                         None => {}
                         Some(SugovRequest::FastSwitch { freq_khz }) => {
@@ -197,7 +185,7 @@ fn sugov_seq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                     }
                 }
                 "limits" => {
-                    let limits = FreqLimits { min_khz: step.get("min")?.num()?, max_khz: step.get("max")?.num()? };
+                    let limits = FreqLimits { min_khz: step.num("min")?, max_khz: step.num("max")? };
                     if let Some(khz) = governor.set_limits(limits, policy.cur_khz) {
                         policy.cur_khz = khz;
                     }
@@ -210,17 +198,16 @@ fn sugov_seq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                 other => return Err(step.error(format!("unknown op {other:?}"))),
             }
             let out = step.get("out")?;
-            let mut diff = Diff::default();
-            diff.eq("next_freq", out.get("next_freq")?.num()?, governor.next_freq_khz())
-                .eq("cached_raw_freq", out.get("cached_raw_freq")?.num()?, governor.cached_raw_freq_khz())
-                .eq("last_freq_update_time", out.get("last_freq_update_time")?.num()?, governor.last_freq_update_time())
-                .eq("work_in_progress", out.get("work_in_progress")?.flag()?, governor.work_in_progress())
-                .eq("limits_changed", out.get("limits_changed")?.flag()?, governor.limits_changed())
-                .eq("need_freq_update", out.get("need_freq_update")?.flag()?, governor.need_freq_update())
-                .eq("cur", out.get("cur")?.num()?, policy.cur_khz)
-                .eq("fast_switch_calls", out.get("fast_switch_calls")?.num()?, fast_switch_calls)
-                .eq("irq_work_queued", out.get("irq_work_queued")?.num()?, irq_work_queued)
-                .eq("adjust_perf", out.get("adjust_perf")?.list::<u64>()?, adjust_perf.to_vec());
+            diff.eq("next_freq", out.num("next_freq")?, governor.next_freq_khz())
+                .eq("cached_raw_freq", out.num("cached_raw_freq")?, governor.cached_raw_freq_khz())
+                .eq("last_freq_update_time", out.num("last_freq_update_time")?, governor.last_freq_update_time())
+                .eq("work_in_progress", out.flag("work_in_progress")?, governor.work_in_progress())
+                .eq("limits_changed", out.flag("limits_changed")?, governor.limits_changed())
+                .eq("need_freq_update", out.flag("need_freq_update")?, governor.need_freq_update())
+                .eq("cur", out.num("cur")?, policy.cur_khz)
+                .eq("fast_switch_calls", out.num("fast_switch_calls")?, fast_switch_calls)
+                .eq("irq_work_queued", out.num("irq_work_queued")?, irq_work_queued)
+                .eq("adjust_perf", out.nums::<u64>("adjust_perf")?, adjust_perf.to_vec());
             for (cpu, expected) in governor.cpus().iter().zip(out.get("cpus")?.items()?) {
                 let got = vec![
                     cpu.iowait_boost as u64,
@@ -230,41 +217,39 @@ fn sugov_seq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                     cpu.bw_min,
                     cpu.saved_idle_calls,
                 ];
-                diff.eq("cpus", expected.list::<u64>()?, got);
+                diff.eq("cpus", expected.ints::<u64>()?, got);
             }
-            tally.case(|| format!("{} step {number}", json.place()), diff.finish());
-        }
-    }
-    Ok(())
+            Ok(())
+        })
+    })
 }
 
 fn freq_table(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    for (line, value) in source.json_lines()? {
-        let json = Json::new(source, line, &value);
-        let (boost, inefficient) = (json.get("boost")?.list::<u64>()?, json.get("inefficient")?.list::<u64>()?);
+    source.lines(|json| {
+        let (boost, inefficient) = (json.nums::<u64>("boost")?, json.nums::<u64>("inefficient")?);
         let mut entries = Vec::new();
-        for (index, freq) in json.get("freqs")?.list::<i64>()?.into_iter().enumerate() {
+        for (index, freq) in json.nums::<i64>("freqs")?.into_iter().enumerate() {
             entries.push(FreqEntry {
                 freq_khz: u32::try_from(freq).unwrap_or(freq_table::CPUFREQ_ENTRY_INVALID),
                 inefficient: inefficient.get(index).is_some_and(|&flag| flag != 0),
                 boost: boost.get(index).is_some_and(|&flag| flag != 0),
             });
         }
-        let table = FreqTable::new(entries, json.get("efficiencies_available")?.flag()?)
-            .map_err(|error| source.error(line, error.to_string()))?;
-        let cpuinfo = FreqLimits { min_khz: json.get("cpuinfo_min")?.num()?, max_khz: json.get("cpuinfo_max")?.num()? };
+        let table = FreqTable::new(entries, json.flag("efficiencies_available")?)
+            .map_err(|error| json.error(error.to_string()))?;
+        let cpuinfo = FreqLimits { min_khz: json.num("cpuinfo_min")?, max_khz: json.num("cpuinfo_max")? };
         let mut diff = Diff::default();
         let order = match table.order() {
             TableOrder::Unsorted => 0,
             TableOrder::Ascending => 1,
             TableOrder::Descending => 2,
         };
-        diff.eq("sorted", json.get("sorted")?.num::<u32>()?, order);
-        diff.eq("cpuinfo", Some(cpuinfo), table.cpuinfo(json.get("boost_enabled")?.flag()?));
+        diff.eq("sorted", json.num::<u32>("sorted")?, order);
+        diff.eq("cpuinfo", Some(cpuinfo), table.cpuinfo(json.flag("boost_enabled")?));
         tally.case(|| json.place(), diff.finish());
 
-        for (number, query) in json.get("queries")?.items()?.enumerate() {
-            let columns = query.list::<u64>()?;
+        json.each("queries", tally, |query, diff| {
+            let columns = query.ints::<u64>()?;
             let &[
                 req_min,
                 req_max,
@@ -278,7 +263,7 @@ fn freq_table(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                 resolve_freq,
             ] = columns.as_slice()
             else {
-                return Err(source.error(line, format!("query {number} has not 10 columns")));
+                return Err(query.error("a query has not 10 columns"));
             };
             let verified = table.verify(limits(req_min, req_max), cpuinfo);
             let policy = freq_table::set_policy_limits(Some(&table), verified);
@@ -288,15 +273,13 @@ fn freq_table(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                 _ => Relation::C,
             };
             let target = target as u32;
-            let mut diff = Diff::default();
             diff.eq("verified", limits(verified_min, verified_max), verified)
                 .eq("policy", limits(policy_min, policy_max), policy)
                 .eq("index", index, table.target_index(target, policy, kind, relation & 4 != 0).unwrap_or(0) as u64)
                 .eq("resolve_freq", resolve_freq as u32, table.resolve(target, policy, Relation::L, true));
-            tally.case(|| format!("{} query {number}", json.place()), diff.finish());
-        }
-    }
-    Ok(())
+            Ok(())
+        })
+    })
 }
 
 fn limits(min: u64, max: u64) -> FreqLimits {
