@@ -497,40 +497,40 @@ mod tests {
     }
 
     proptest! {
-           /// Random lives of up to 150 tasks: counts add up, `min_vruntime` never goes back, the order is kept.
-           #[test]
-           fn counts_add_up(ops in proptest::collection::vec((0u8..8, 0u32..150, 1u64..5_000_000), 1..400)) {
-               let mut rq = CfsRq::new(CfsTunables::of_machine(4));
-               let mut se = vec![SchedEntity::new(LoadWeight::of_nice(0), FairPolicy::Normal); 150];
-               let mut now = 0;
-               for (op, id, step) in ops {
-                   now += step;
-                   let (queued, before) = (se[id as usize].on_rq, rq.min_vruntime);
-                   match op {
-                       0 | 1 => rq.enqueue(&mut se, now, id, Enqueue { wakeup: true, migrated: op == 1 }),
-                       2 if rq.queued_curr(&se).is_some() => {
-    let curr = rq.queued_curr(&se).unwrap_or(0);
-                           rq.dequeue(&mut se, now, curr, Dequeue { sleep: true, save: false });
-                       }
-                       3 if queued && rq.curr != Some(id) => rq.dequeue(&mut se, now, id, Dequeue::default()),
-                       4 => rq.change_task(&mut se, now, id, |se| se.load = LoadWeight::of_prio(step as usize % 40)),
-                       5 if queued => rq.check_preempt_wakeup(&mut se, now, id),
-                       6 => rq.yield_task(&mut se, now, rq.nr_queued),
-                       _ => rq.tick(&mut se, now),
-                   }
-                   if op == 2 || rq.need_resched || op == 7 {
-                       let picked = rq.pick_task(&mut se, now);
-                       prop_assert_eq!(picked.is_some(), rq.nr_queued != 0);
-                       rq.switch_to(&mut se, now, picked);
-                       rq.need_resched = false;
-                   }
-                   prop_assert!(!is_before(rq.min_vruntime, before));
-                   prop_assert_eq!(rq.nr_queued as usize, se.iter().filter(|entity| entity.on_rq).count());
-                   let weights: u64 = se.iter().filter(|entity| entity.on_rq).map(|entity| entity.load.weight).sum();
-                   prop_assert_eq!(rq.load.weight, weights);
-                   let waiting: Vec<u64> = rq.waiting().map(|id| se[id as usize].vruntime).collect();
-                   prop_assert!(waiting.is_sorted_by(|&one, &other| !is_before(other, one)));
-               }
-           }
-       }
+        /// Random lives of up to 150 tasks: counts add up, `min_vruntime` never goes back, the order is kept.
+        #[test]
+        fn counts_add_up(ops in proptest::collection::vec((0u8..8, 0u32..150, 1u64..5_000_000), 1..400)) {
+            let mut rq = CfsRq::new(CfsTunables::of_machine(4));
+            let mut se = vec![SchedEntity::new(LoadWeight::of_nice(0), FairPolicy::Normal); 150];
+            let mut now = 0;
+            for (op, id, step) in ops {
+                now += step;
+                let (queued, before) = (se[id as usize].on_rq, rq.min_vruntime);
+                match op {
+                    0 | 1 => rq.enqueue(&mut se, now, id, Enqueue { wakeup: true, migrated: op == 1 }),
+                    2 if rq.queued_curr(&se).is_some() => {
+                    let curr = rq.queued_curr(&se).unwrap_or(0);
+                        rq.dequeue(&mut se, now, curr, Dequeue { sleep: true, save: false });
+                    }
+                    3 if queued && rq.curr != Some(id) => rq.dequeue(&mut se, now, id, Dequeue::default()),
+                    4 => rq.change_task(&mut se, now, id, |se| se.load = LoadWeight::of_prio(step as usize % 40)),
+                    5 if queued => rq.check_preempt_wakeup(&mut se, now, id),
+                    6 => rq.yield_task(&mut se, now, rq.nr_queued),
+                    _ => rq.tick(&mut se, now),
+                }
+                if op == 2 || rq.need_resched || op == 7 {
+                    let picked = rq.pick_task(&mut se, now);
+                    prop_assert_eq!(picked.is_some(), rq.nr_queued != 0);
+                    rq.switch_to(&mut se, now, picked);
+                    rq.need_resched = false;
+                }
+                prop_assert!(!is_before(rq.min_vruntime, before));
+                prop_assert_eq!(rq.nr_queued as usize, se.iter().filter(|entity| entity.on_rq).count());
+                let weights: u64 = se.iter().filter(|entity| entity.on_rq).map(|entity| entity.load.weight).sum();
+                prop_assert_eq!(rq.load.weight, weights);
+                let waiting: Vec<u64> = rq.waiting().map(|id| se[id as usize].vruntime).collect();
+                prop_assert!(waiting.is_sorted_by(|&one, &other| !is_before(other, one)));
+            }
+        }
+    }
 }

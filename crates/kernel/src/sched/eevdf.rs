@@ -652,43 +652,45 @@ mod tests {
     }
 
     proptest! {
-           /// Random lives of up to 150 tasks on one queue: the counts add up and the pick keeps its promise.
-           #[test]
-           fn counts_add_up(ops in proptest::collection::vec((0u8..8, 0u32..150, 1u64..5_000_000), 1..400)) {
-               let mut rq = EevdfRq::new(2_800_000, 1_000_000);
-               let mut se = vec![SchedEntity::new(LoadWeight::of_nice(0), FairPolicy::Normal); 150];
-               let mut now = 0;
-               for (op, id, step) in ops {
-                   now += step;
-                   let queued = se[id as usize].on_rq;
-                   match op {
-                       // One that was taken out while delayed comes back as it went.
-                       0 | 1 => {
-                           let wakeup = !se[id as usize].sched_delayed;
-                           rq.enqueue(&mut se, now, id, Enqueue { wakeup, initial: op == 1, migrated: !wakeup });
-                       }
-                       2 if rq.queued_curr(&se).is_some() => {
-    let curr = rq.queued_curr(&se).unwrap_or(0);
-                           rq.dequeue(&mut se, now, curr, Dequeue { sleep: true, ..Dequeue::default() });
-                       }
-                       3 if queued && rq.curr != Some(id) => {
-                           rq.dequeue(&mut se, now, id, Dequeue::default());
-                       }
-                       4 => rq.change_task(&mut se, now, id, |rq, se| {
-                           rq.reweight(se, now, id, LoadWeight::of_prio(step as usize % 40));
-                       }),
-                       5 if queued => rq.check_preempt_wakeup(&mut se, now, id),
-                       6 => rq.yield_task(&mut se, now, rq.nr_queued),
-                       _ => { rq.update_curr(&mut se, now); }
-                   }
-                   check(&rq, &se);
-                   if op == 2 || rq.need_resched || op == 7 {
-                       let picked = rq.pick_task(&mut se, now, |se, id| assert!(!se[id as usize].on_rq));
-                       rq.switch_to(&mut se, now, picked);
-                       rq.need_resched = false;
-                       check(&rq, &se);
-                   }
-               }
-           }
-       }
+        /// Random lives of up to 150 tasks on one queue: the counts add up and the pick keeps its promise.
+        #[test]
+        fn counts_add_up(ops in proptest::collection::vec((0u8..8, 0u32..150, 1u64..5_000_000), 1..400)) {
+            let mut rq = EevdfRq::new(2_800_000, 1_000_000);
+            let mut se = vec![SchedEntity::new(LoadWeight::of_nice(0), FairPolicy::Normal); 150];
+            let mut now = 0;
+            for (op, id, step) in ops {
+                now += step;
+                let queued = se[id as usize].on_rq;
+                match op {
+                    // One that was taken out while delayed comes back as it went.
+                    0 | 1 => {
+                        let wakeup = !se[id as usize].sched_delayed;
+                        rq.enqueue(&mut se, now, id, Enqueue { wakeup, initial: op == 1, migrated: !wakeup });
+                    }
+                    2 if rq.queued_curr(&se).is_some() => {
+                    let curr = rq.queued_curr(&se).unwrap_or(0);
+                        rq.dequeue(&mut se, now, curr, Dequeue { sleep: true, ..Dequeue::default() });
+                    }
+                    3 if queued && rq.curr != Some(id) => {
+                        rq.dequeue(&mut se, now, id, Dequeue::default());
+                    }
+                    4 => rq.change_task(&mut se, now, id, |rq, se| {
+                        rq.reweight(se, now, id, LoadWeight::of_prio(step as usize % 40));
+                    }),
+                    5 if queued => rq.check_preempt_wakeup(&mut se, now, id),
+                    6 => rq.yield_task(&mut se, now, rq.nr_queued),
+                    _ => {
+                        rq.update_curr(&mut se, now);
+                    }
+                }
+                check(&rq, &se);
+                if op == 2 || rq.need_resched || op == 7 {
+                    let picked = rq.pick_task(&mut se, now, |se, id| assert!(!se[id as usize].on_rq));
+                    rq.switch_to(&mut se, now, picked);
+                    rq.need_resched = false;
+                    check(&rq, &se);
+                }
+            }
+        }
+    }
 }
