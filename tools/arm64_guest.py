@@ -8,6 +8,7 @@ rustup target or of Debian's packages, which are downloaded and unpacked, not in
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -192,8 +193,9 @@ def userland(folder: Path, apt: Apt) -> dict[str, Path]:
     return programs
 
 
-def files(work: Path, boot: Callable[[Files, Path, Guest, float], tuple[str, int]]) -> Files:
-    """What the arm64 guest is made of.
+@functools.cache
+def common(work: Path) -> Files:
+    """What guests of arm64 have in common: programs, and the kernel and firmware of this one.
 
     Raises
     ------
@@ -205,7 +207,18 @@ def files(work: Path, boot: Callable[[Files, Path, Guest, float], tuple[str, int
     install(PACKAGES)
     apt = Apt(work / "apt", "arm64")
     root = kernel(work / "kernel", apt, "arm64")
-    made = Files(root, agent(work, apt), userland(work / "arm64", apt), MODULES, machine(None))
+    return Files(root, agent(work, apt), userland(work / "arm64", apt), MODULES, machine(None))
+
+
+def files(work: Path, boot: Callable[[Files, Path, Guest, float], tuple[str, int]]) -> Files:
+    """What the arm64 guest is made of.
+
+    Raises
+    ------
+    Skip
+        If something of it is not to be had here.
+    """
+    made = common(work)
     out = work / "out" / "arm64-tables"
     text, status = boot(replace(made, agent=None), out, replace(GUEST, name="tables", script="tables.sh"), 180)
     if status != 0 or not (out / "APIC").is_file():

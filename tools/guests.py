@@ -48,6 +48,11 @@ class Files:
     machine: Callable[[Path, Guest, Path], tuple[list[str], bytes]]
 
 
+# Who signs Debian's lists, and where kernels are that are newer than its releases'.
+SIGNED = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
+NEWER_KERNELS = "trixie-backports"
+
+
 class Skip(Exception):
     """Why the machine at hand cannot run a guest."""
 
@@ -80,9 +85,12 @@ def install(packages: Mapping[str, str]) -> None:
 
 
 class Apt:
-    """apt's lists, the system's own or, with a folder, private ones that have a foreign architecture, too."""
+    """apt's lists, the system's own or, with a folder, private ones that have a foreign architecture, too.
 
-    def __init__(self, folder: Path | None = None, foreign: str = "") -> None:
+    With a suite they are Debian's lists of that suite instead of those of the system.
+    """
+
+    def __init__(self, folder: Path | None = None, foreign: str = "", suite: str = "") -> None:
         self.options: list[str] = []
         if folder is None:
             return
@@ -98,10 +106,13 @@ class Apt:
             # The user _apt may not write here.
             "APT::Sandbox::User": ["root"],
         }
+        if suite:
+            (folder / "sources.list").write_text(f"deb {SIGNED} {debian()} {suite} main\n")
+            pairs |= {"Dir::Etc::sourcelist": [str(folder / "sources.list")], "Dir::Etc::sourceparts": ["/dev/null"]}
         self.options = [word for key, values in pairs.items() for value in values for word in ("-o", f"{key}={value}")]
         done = run("apt-get", *self.options, "update", "-qq", check=False)
         if done.returncode != 0:
-            raise Skip(f"apt has no lists of {foreign}: {done.stderr.strip().splitlines()[-1:]}")
+            raise Skip(f"apt has no lists of {suite} {foreign}: {done.stderr.strip().splitlines()[-1:]}")
 
     def cache(self, *words: str) -> str:
         """What ``apt-cache`` prints."""
@@ -135,6 +146,32 @@ def kernel(folder: Path, apt: Apt, architecture: str) -> Path:
         raise Skip(f"apt knows no package linux-image-*-{architecture}")
     apt.unpack([f"{stock[-1]}:{architecture}"], folder / stock[-1])
     return folder / stock[-1]
+
+
+def debian() -> str:
+    """Give the place of Debian's packages that the system uses."""
+    places = run("apt-get", "indextargets", "--format", "$(REPO_URI) $(ORIGIN) $(LABEL)", check=False).stdout
+    found = re.search(r"^(\S+) Debian Debian$", places, re.MULTILINE)
+    if found is None:
+        raise Skip("apt has no packages of Debian")
+    return found[1]
+
+
+def kernel_since(work: Path, architecture: str, version: tuple[int, int]) -> Path:
+    """Download and unpack the first stock kernel of Debian's backports that is of this version or a later one."""
+    folder = work / "newer-kernel"
+    ready = sorted(folder.glob(f"*-{architecture}/boot/vmlinuz-*"))
+    if ready:
+        return ready[-1].parent.parent
+    apt = Apt(work / "newer-apt", architecture, NEWER_KERNELS)
+    names = apt.cache("pkgnames", "linux-image-").split()
+    numbers = {name: [int(number) for number in re.findall(r"\d+", name)] for name in names}
+    stock = [name for name in names if re.fullmatch(rf"linux-image-\d+\.\d+\.\d+[^-]*-{architecture}", name)]
+    new = sorted((name for name in stock if (*numbers[name][:2],) >= version), key=lambda name: numbers[name])
+    if not new:
+        raise Skip(f"{NEWER_KERNELS} has no kernel {version[0]}.{version[1]} or newer for {architecture}")
+    apt.unpack([f"{new[0]}:{architecture}"], folder / new[0])
+    return folder / new[0]
 
 
 def ssdt(folder: Path, name: str, cpus: Sequence[tuple[str, str, Sequence[str]]], more: Sequence[str] = ()) -> Path:

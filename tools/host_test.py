@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import arm64_guest
+import phone_guest
 from guests import ALL, ANY, HERE, Apt, Files, Guest, Skip, cpio, install, kernel, psd, run, say, ssdt
 
 PACKAGES = {
@@ -43,6 +44,7 @@ GUESTS = [
     Guest("slow", "x86.sh", 2, "kills=6", coordination=ALL, domain=2),
     Guest("eight", "observe.sh", 8, "", coordination=ANY, domain=1),
     arm64_guest.GUEST,
+    phone_guest.GUEST,
 ]
 
 
@@ -62,6 +64,16 @@ def x86_files(root: Path, agent: Path) -> Files:
     return Files(root, agent, programs, MODULES, x86_machine)
 
 
+def files_of(guest: Guest, work: Path, agent: Path) -> Files:
+    """What a guest is made of; unpacked packages and programs that were built are taken again."""
+    if guest == arm64_guest.GUEST:
+        return arm64_guest.files(work, boot)
+    if guest == phone_guest.GUEST:
+        return phone_guest.files(work)
+    install(PACKAGES)
+    return x86_files(kernel(work / "kernel", Apt(), "amd64"), agent)
+
+
 def initramfs(files: Files, script: str) -> bytes:
     """Make the guest's files: programs, the agent, modules, the test."""
     content = {name: (0o100755, path.read_bytes()) for name, path in files.programs.items()}
@@ -70,7 +82,10 @@ def initramfs(files: Files, script: str) -> bytes:
     order = []
     for line in files.modules:
         module, _, options = line.partition(" ")
-        for path in files.root.glob(f"lib/modules/*/kernel/**/{module}.ko*"):
+        # Newer packages have their files below usr.
+        for path in [
+            path for top in ("", "usr/") for path in files.root.glob(f"{top}lib/modules/*/kernel/**/{module}.ko*")
+        ]:
             data = path.read_bytes()
             content[f"modules/{module}.ko"] = (0o100644, lzma.decompress(data) if path.suffix == ".xz" else data)
             order.append(f"{module}.ko {options}\n")
@@ -204,7 +219,7 @@ def main() -> int:
     options = parser.parse_args()
     start = time.monotonic()
     passed = True
-    made: dict[str, Files] = {}
+    checked: set[Path] = set()
     shutil.rmtree(options.work / "out", ignore_errors=True)
     for guest in GUESTS:
         if options.only not in (None, guest.name):
@@ -212,13 +227,11 @@ def main() -> int:
         begin = time.monotonic()
         out = options.work / "out" / guest.name
         try:
-            if guest.architecture not in made:
-                if guest.architecture == "arm64":
-                    made["arm64"] = arm64_guest.files(options.work, boot)
-                else:
-                    install(PACKAGES)
-                    made["amd64"] = x86_files(kernel(options.work / "kernel", Apt(), "amd64"), options.agent)
-                passed &= check_agent(made[guest.architecture].agent or options.agent)
+            files = files_of(guest, options.work, options.agent)
+            agent = files.agent or options.agent
+            if agent not in checked:
+                checked.add(agent)
+                passed &= check_agent(agent)
         except Skip as why:
             say(f"skipped: guest {guest.name}: {why}")
             continue
@@ -226,7 +239,7 @@ def main() -> int:
         # Preparing (downloads, building) is not the guests' time.
         start += time.monotonic() - begin
         begin = time.monotonic()
-        text, status = boot(made[guest.architecture], out, chosen, options.timeout - (begin - start))
+        text, status = boot(files, out, chosen, options.timeout - (begin - start))
         say(text.rstrip())
         good = status == 0 and "not ok" not in text and verify_recording(out)
         say(f"guest {guest.name} {'passed' if good else 'FAILED'} in {time.monotonic() - begin:.0f} s; output in {out}")

@@ -74,6 +74,41 @@ step_affinity() { # schedutil's kthreads (where the driver switches slowly), and
     [ ! -e /run/opplab-affinity.json ] && ok affinity state || not_ok affinity state
 }
 
+allowed() { # where each of schedutil's kthreads may run and where it ran last
+    for pid in $(pidof_sugov); do
+        echo "$(cat /proc/$pid/comm) $(sed -n 's/^Cpus_allowed_list:\t//p' /proc/$pid/status)"
+    done
+}
+
+pidof_sugov() {
+    for comm in /proc/[0-9]*/comm; do
+        case "$(cat $comm 2>/dev/null)" in sugov:*) pid=${comm%/comm} && echo "${pid#/proc/}" ;; esac
+    done
+}
+
+step_affinity_moves() { # schedutil's kthreads, which the kernel lets go: all to the last CPU, and back
+    last=$(($(nproc) - 1))
+    allowed >/tmp/allowed
+    opplab-agent affinity >/out/affinity.txt 2>&1 || not_ok affinity exit $?
+    [ "$(grep -c "may be moved" /out/affinity.txt)" = "$(wc -l </tmp/allowed)" ] && ok affinity $(cat /tmp/allowed) ||
+        not_ok affinity "$(cat /out/affinity.txt)"
+    opplab-agent affinity set --cpus $last >/out/affinity-set.txt 2>&1 || not_ok affinity set "$(cat /out/affinity-set.txt)"
+    before=$(cat $CPU/cpufreq/policy*/stats/total_trans)
+    (cd /tmp && rt-app /test/load.json >/out/rtapp.txt 2>&1)
+    after=$(cat $CPU/cpufreq/policy*/stats/total_trans)
+    opplab-agent affinity >/out/affinity-moved.txt
+    [ -z "$(allowed | sed "/ $last\$/d")" ] && ok affinity moved $(allowed) || not_ok affinity moved $(allowed)
+    [ "$before" != "$after" ] && ok affinity switches $before to $after || not_ok affinity switches $before
+    # Field 39, counted behind the name: the CPU of the last run.
+    for pid in $(pidof_sugov); do
+        ran=$(sed 's/.*) //' /proc/$pid/stat | cut -d' ' -f37)
+        [ "$ran" = $last ] && ok affinity "$(cat /proc/$pid/comm) ran on CPU $ran" || not_ok affinity ran on CPU $ran
+    done
+    opplab-agent affinity restore >>/out/affinity-set.txt 2>&1 || not_ok affinity restore
+    allowed | cmp -s - /tmp/allowed && ok affinity restored || not_ok affinity restored $(allowed)
+    [ ! -e /run/opplab-affinity.json ] && ok affinity state || not_ok affinity state
+}
+
 step_record() { # with these further options; the archive is checked outside
     opplab-agent record -o /out/recording.tar.zst --for 1500ms "$@" -- rt-app /test/load.json \
         >/out/record.txt 2>&1 && ok record "$(tail -1 /out/record.txt)" || not_ok record "$(cat /out/record.txt)"
