@@ -20,7 +20,7 @@ from pathlib import Path
 
 from guests import ANY, Apt, Files, Guest, Skip, cpio, install, kernel, psd, run, say, ssdt
 
-GUEST = Guest("arm64", "arm64.sh", 4, "kills=6", architecture="arm64")
+GUEST = Guest("arm64", "arm64.sh", 4, "kills=10", architecture="arm64")
 TARGET = "aarch64-unknown-linux-gnu"
 FIRMWARE = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
 PACKAGES = {

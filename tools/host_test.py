@@ -41,7 +41,7 @@ MODULES = [
 
 GUESTS = [
     Guest("fast", "x86.sh", 2, "kills=50", coordination=ANY, domain=1),
-    Guest("slow", "x86.sh", 2, "kills=6", coordination=ALL, domain=2),
+    Guest("slow", "x86.sh", 2, "kills=10", coordination=ALL, domain=2),
     Guest("eight", "observe.sh", 8, "", coordination=ANY, domain=1),
     arm64_guest.GUEST,
     phone_guest.GUEST,
