@@ -24,44 +24,11 @@ from pathlib import Path
 
 import arm64_guest
 import phone_guest
-from guests import ALL, ANY, HERE, Apt, Files, Guest, Skip, cpio, install, kernel, psd, run, say, ssdt
+import x86_guest
+from guests import HERE, Files, Guest, Skip, cpio, run, say
 
-PACKAGES = {
-    "qemu-system-x86_64": "qemu-system-x86",
-    "iasl": "acpica-tools",
-    "busybox": "busybox-static",
-    "rt-app": "rt-app",
-    "dpkg-deb": "dpkg",
-}
 AGENT_BYTES_MAX = 5_000_000
-MODULES = [
-    "virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk",
-    "acpi-cpufreq", "cpufreq_ondemand", "cpufreq_conservative", "cpufreq_powersave", "cpufreq_userspace", "msr",
-]  # fmt: skip
-
-GUESTS = [
-    Guest("fast", "x86.sh", 2, "kills=50", coordination=ANY, domain=1),
-    Guest("slow", "x86.sh", 2, "kills=10", coordination=ALL, domain=2),
-    Guest("eight", "observe.sh", 8, "", coordination=ANY, domain=1),
-    arm64_guest.GUEST,
-    phone_guest.GUEST,
-]
-
-
-def libraries(program: Path) -> list[Path]:
-    """Give the shared libraries of a program, with the loader."""
-    out = run("ldd", str(program)).stdout
-    return [Path(path) for path in re.findall(r"(/\S+) \(0x", out)]
-
-
-def x86_files(root: Path, agent: Path) -> Files:
-    """What an x86 guest is made of: this machine's own programs."""
-    rt_app = Path(shutil.which("rt-app") or "")
-    # libgcc_s is loaded by threads that are cancelled.
-    extra = [path for path in [Path("/lib/x86_64-linux-gnu/libgcc_s.so.1")] if path.exists()]
-    programs = {"bin/busybox": Path(shutil.which("busybox") or ""), "usr/bin/rt-app": rt_app}
-    programs |= {str(library).lstrip("/"): library for library in [*libraries(rt_app), *extra]}
-    return Files(root, agent, programs, MODULES, x86_machine)
+GUESTS = [*x86_guest.GUESTS, arm64_guest.GUEST, phone_guest.GUEST]
 
 
 def files_of(guest: Guest, work: Path, agent: Path) -> Files:
@@ -70,8 +37,7 @@ def files_of(guest: Guest, work: Path, agent: Path) -> Files:
         return arm64_guest.files(work, boot)
     if guest == phone_guest.GUEST:
         return phone_guest.files(work)
-    install(PACKAGES)
-    return x86_files(kernel(work / "kernel", Apt(), "amd64"), agent)
+    return x86_guest.files(work, agent)
 
 
 def initramfs(files: Files, script: str) -> bytes:
@@ -95,42 +61,6 @@ def initramfs(files: Files, script: str) -> bytes:
     for name in ("steps.sh", "load.json", "probes.events"):
         content[f"test/{name}"] = (0o100644, (HERE / name).read_bytes())
     return cpio(content)
-
-
-def pstates(folder: Path, guest: Guest, freqs_mhz: list[int], first_port: int) -> Path:
-    """Compile a table that gives each of QEMU's processor objects P-states, a control port and a domain."""
-    states = ", ".join(
-        f"Package () {{ {mhz}, {int(20000 * (mhz / freqs_mhz[0]) ** 2.4)}, 10, 10, {index}, {index} }}"
-        for index, mhz in enumerate(freqs_mhz)
-    )
-    cpus = []
-    for cpu in range(guest.cpus):
-        domain = cpu // guest.domain
-        register = f"ResourceTemplate () {{ Register (SystemIO, 8, 0, 0x{first_port + domain:X}, ) }}"
-        objects = [
-            f"Name (_PCT, Package () {{ {register}, {register} }})",
-            f"Name (_PSS, Package () {{ {states} }})",
-            "Method (_PPC, 0) { Return (0) }",
-            psd(domain, guest.coordination, min(guest.domain, guest.cpus - domain * guest.domain)),
-        ]
-        cpus.append((f"\\_SB.CPUS.C{cpu:03X}", "ProcessorObj", objects))
-    return ssdt(folder, "pstates", cpus)
-
-
-def x86_machine(work: Path, guest: Guest, image: Path) -> tuple[list[str], bytes]:
-    """QEMU's words for an x86 guest, and what goes before its initramfs: nothing."""
-    table = pstates(work, guest, [2250, 2000, 1500], 0x560)
-    words = ["qemu-system-x86_64", "-accel", "tcg,thread=single", "-M", "q35", "-smp", str(guest.cpus), "-m", "1024"]
-    if "-6.1." not in image.name:
-        # Time follows executed instructions, not the load of this machine; v6.1 does not boot like that.
-        words += ["-icount", "shift=0,sleep=off"]
-    words += ["-cpu", "max,vendor=GenuineIntel,family=6,model=85,stepping=7,-cx16", "-acpitable", f"file={table}"]
-    for domain in range(guest.cpus):
-        # The control ports, so that writes go somewhere.
-        words += ["-chardev", f"file,id=p{domain},path={work / f'pstate_writes_{domain}.bin'}"]
-        words += ["-device", f"isa-debugcon,iobase=0x{0x560 + domain:x},chardev=p{domain}"]
-    words += ["-append", f"console=ttyS0 mitigations=off {guest.append}"]
-    return words, b""
 
 
 def boot(files: Files, out: Path, guest: Guest, timeout_s: float) -> tuple[str, int]:
