@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from guests import ANY, Apt, Files, Guest, Skip, cpio, install, kernel, psd, run, say, ssdt
+from guests import ANY, KNOWS_ALL, Apt, Files, Guest, Skip, cpc, cpio, install, kernel, psd, register, run, say, ssdt
 
 GUEST = Guest("arm64", "arm64.sh", 4, "kills=10", architecture="arm64")
 TARGET = "aarch64-unknown-linux-gnu"
@@ -47,25 +47,26 @@ REGISTERS = 0xC000_0000
 
 def cppc(folder: Path) -> Path:
     """Compile a table that gives each CPU a ``_CPC`` package, and one domain a kind of CPU."""
-    none = "ResourceTemplate () { Register (SystemMemory, 0, 0, 0, ) }"
-
-    def register(bits: int, access: int, address: int) -> str:
-        return f"ResourceTemplate () {{ Register (SystemMemory, {bits}, 0, 0x{address:X}, {access}) }}"
-
     kinds = list(KINDS)
     cpus = []
     for cpu, kind in enumerate(CPUS):
         highest, lowest, highest_mhz, lowest_mhz, _ = KINDS[kind]
         # One register of the wish a domain, counters a CPU.
-        desired = register(32, 3, REGISTERS + 64 * CPUS.index(kind))
-        delivered, reference = (register(64, 4, REGISTERS + 64 * cpu + place) for place in (8, 16))
-        package = [23, 3, highest, highest, lowest, lowest, none, desired, *[none] * 5, reference, delivered]
-        package += [*[none] * 5, highest, lowest_mhz, highest_mhz]
-        objects = [f"Name (_CPC, Package () {{ {', '.join(map(str, package))} }})"]
-        objects.append(psd(kinds.index(kind), ANY, CPUS.count(kind)))
+        entries: dict[str, int | str] = {
+            "highest": highest,
+            "nominal": highest,
+            "lowest_nonlinear": lowest,
+            "lowest": lowest,
+            "desired": register(32, REGISTERS + 64 * CPUS.index(kind), 3),
+            "reference_counter": register(64, REGISTERS + 64 * cpu + 16, 4),
+            "delivered_counter": register(64, REGISTERS + 64 * cpu + 8, 4),
+            "reference": highest,
+            "lowest_mhz": lowest_mhz,
+            "nominal_mhz": highest_mhz,
+        }
+        objects = [cpc(entries), psd(kinds.index(kind), ANY, CPUS.count(kind))]
         cpus.append((f"\\_SB.C{cpu:03X}", "DeviceObj", objects))
-    # The kernel asks whether the platform knows CPPC; it knows all that is asked for.
-    return ssdt(folder, "cppc", cpus, ["Scope (\\_SB) { Method (_OSC, 4) { Return (Arg3) } }"])
+    return ssdt(folder, "cppc", cpus, [KNOWS_ALL])
 
 
 def with_classes(madt: bytes, classes: list[int]) -> bytes:

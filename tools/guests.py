@@ -192,6 +192,28 @@ def psd(domain: int, coordination: int, cpus: int) -> str:
     return f"Name (_PSD, Package () {{ Package () {{ 5, 0, {domain}, 0x{coordination:X}, {cpus} }} }})"
 
 
+# The entries of a _CPC package behind their number and the revision (ACPI 6.5, 8.4.6.1).
+CPC = (
+    "highest", "nominal", "lowest_nonlinear", "lowest", "guaranteed", "desired", "minimum", "maximum", "tolerance",
+    "window", "wraparound", "reference_counter", "delivered_counter", "limited", "enable", "autonomous", "activity",
+    "preference", "reference", "lowest_mhz", "nominal_mhz",
+)  # fmt: skip
+# The kernel asks whether the platform knows CPPC; it knows all that is asked for.
+KNOWS_ALL = "Scope (\\_SB) { Method (_OSC, 4) { Return (Arg3) } }"
+NO_REGISTER = "ResourceTemplate () { Register (SystemMemory, 0, 0, 0, ) }"
+
+
+def register(bits: int, address: int, access: int, space: str = "SystemMemory") -> str:
+    """Give a register of so many bits that is accessed as 2 to the power of `access` - 1 bytes."""
+    return f"ResourceTemplate () {{ Register ({space}, {bits}, 0, 0x{address:X}, {access}) }}"
+
+
+def cpc(entries: Mapping[str, int | str]) -> str:
+    """Give the object of a CPU's CPPC registers and numbers; what is not given is not there."""
+    values = [23, 3, *(entries.get(name, NO_REGISTER) for name in CPC)]
+    return f"Name (_CPC, Package () {{ {', '.join(map(str, values))} }})"
+
+
 def cpio(files: dict[str, tuple[int, bytes]]) -> bytes:
     """Write an archive of the form that the kernel unpacks (newc); folders are made as needed."""
     folders = {str(parent) for name in files for parent in Path(name).parents if str(parent) != "."}

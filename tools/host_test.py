@@ -1,7 +1,7 @@
 """Run opplab-agent as root in emulated machines with stock Debian kernels, and check what it did.
 
 ``python tools/host_test.py AGENT`` (or ``make host-test``) installs QEMU and kernel packages if it may, boots guests
-whose firmware has P-states (x86, so that ``acpi-cpufreq`` binds) or CPPC and classes of CPUs (arm64), runs a script of
+that a driver of frequencies binds to (``x86_guest.py``, ``arm64_guest.py``, ``phone_guest.py``), runs a script of
 ``tests/host`` in each, and prints the steps.  Exit code 1 if a step failed; 0 with a line ``skipped: ...`` for what the
 machine cannot emulate.
 """

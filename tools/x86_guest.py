@@ -1,4 +1,4 @@
-"""The emulated x86 machines of `make host-test`: P-states in a table of the firmware, so that acpi-cpufreq binds."""
+"""The emulated x86 machines of `make host-test`: tables of the firmware that make acpi-cpufreq or amd-pstate bind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-from guests import ALL, ANY, Apt, Files, Guest, install, kernel, psd, run, ssdt
+from guests import ALL, ANY, KNOWS_ALL, Apt, Files, Guest, cpc, install, kernel, psd, register, run, ssdt
 
 PACKAGES = {
     "qemu-system-x86_64": "qemu-system-x86",
@@ -20,10 +20,17 @@ MODULES = [
     "acpi-cpufreq", "cpufreq_ondemand", "cpufreq_conservative", "cpufreq_powersave", "cpufreq_userspace", "msr",
 ]  # fmt: skip
 
+# Where the registers of CPPC are, and the one that holds the preference: amd-pstate has the latter only where the CPU
+# itself keeps it.  What bank 1 of the machine checks found (IA32_MC1_ADDR) is kept as it was written.
+REGISTERS, REGISTERS_BYTES, PREFERENCE = 0x3000_0000, 0x1_0000, 0x406
+# Highest, nominal, lowest without loss of efficiency, lowest performance; the second and last in MHz.
+PERFORMANCE, PERFORMANCE_MHZ = (170, 110, 60, 20), (2250, 400)
+EPP = Guest("epp", "epp.sh", 2, f"amd_pstate=active memmap={REGISTERS_BYTES}$0x{REGISTERS:x} kills=10")
 GUESTS = [
     Guest("fast", "x86.sh", 2, "kills=50", coordination=ANY, domain=1),
     Guest("slow", "x86.sh", 2, "kills=10", coordination=ALL, domain=2),
     Guest("eight", "observe.sh", 8, "", coordination=ANY, domain=1),
+    EPP,
 ]
 
 
@@ -71,14 +78,35 @@ def pstates(folder: Path, guest: Guest, freqs_mhz: list[int], first_port: int) -
     return ssdt(folder, "pstates", cpus)
 
 
+def cppc(folder: Path, guest: Guest) -> Path:
+    """Compile a table that gives each processor object registers of CPPC, one domain a CPU."""
+    highest, nominal, lowest_nonlinear, lowest = PERFORMANCE
+    nominal_mhz, lowest_mhz = PERFORMANCE_MHZ
+    cpus = []
+    for cpu in range(guest.cpus):
+        names = ("desired", "minimum", "maximum", "enable", "autonomous")
+        entries: dict[str, int | str] = {
+            name: register(32, REGISTERS + 256 * cpu + 8 * place, 3) for place, name in enumerate(names)
+        }
+        entries |= {"highest": highest, "nominal": nominal, "lowest_nonlinear": lowest_nonlinear, "lowest": lowest}
+        entries |= {"reference": nominal, "lowest_mhz": lowest_mhz, "nominal_mhz": nominal_mhz}
+        entries["preference"] = register(8, PREFERENCE, 4, "FFixedHW")
+        cpus.append((f"\\_SB.CPUS.C{cpu:03X}", "ProcessorObj", [cpc(entries), psd(cpu, ANY, 1)]))
+    return ssdt(folder, "cppc", cpus, [KNOWS_ALL])
+
+
 def machine(work: Path, guest: Guest, image: Path) -> tuple[list[str], bytes]:
     """QEMU's words for an x86 guest, and what goes before its initramfs: nothing."""
-    table = pstates(work, guest, [2250, 2000, 1500], 0x560)
+    if guest.name == EPP.name:
+        table, model = cppc(work, guest), "vendor=AuthenticAMD,family=23,model=113,stepping=0"
+    else:
+        table = pstates(work, guest, [2250, 2000, 1500], 0x560)
+        model = "vendor=GenuineIntel,family=6,model=85,stepping=7"
     words = ["qemu-system-x86_64", "-accel", "tcg,thread=single", "-M", "q35", "-smp", str(guest.cpus), "-m", "1024"]
     if "-6.1." not in image.name:
         # Time follows executed instructions, not the load of this machine; v6.1 does not boot like that.
         words += ["-icount", "shift=0,sleep=off"]
-    words += ["-cpu", "max,vendor=GenuineIntel,family=6,model=85,stepping=7,-cx16", "-acpitable", f"file={table}"]
+    words += ["-cpu", f"max,{model},-cx16", "-acpitable", f"file={table}"]
     for domain in range(guest.cpus):
         # The control ports, so that writes go somewhere.
         words += ["-chardev", f"file,id=p{domain},path={work / f'pstate_writes_{domain}.bin'}"]

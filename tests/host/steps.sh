@@ -1,6 +1,7 @@
 # What the guests' scripts have in common: each step prints `ok STEP ...` or `not ok STEP ...`. Ends with `finish`.
 CPU=/sys/devices/system/cpu
 failed=0
+govern_options=""
 ok() { echo "ok $*"; }
 not_ok() { echo "not ok $*"; failed=1; }
 finish() { exit $failed; }
@@ -40,12 +41,12 @@ step_observe() { # observing costs less than $1 percent of a CPU and gives more 
         not_ok observe "$lines lines, $(tail -1 /out/observe.err)"
 }
 
-step_govern() { # each governor under load: settings come back, decisions can be computed anew
+step_govern() { # each governor under load with $govern_options: settings come back, decisions can be computed anew
     settings >/tmp/before
     for governor in schedutil ondemand conservative; do
         (cd /tmp && rt-app /test/load.json >/out/rtapp.txt 2>&1) &
         opplab-agent govern --governor $governor --util auto --interval 20ms --for 2s --log /out/$governor.jsonl \
-            2>/out/$governor.err || not_ok govern $governor "$(cat /out/$governor.err)"
+            $govern_options 2>/out/$governor.err || not_ok govern $governor "$(cat /out/$governor.err)"
         killall rt-app 2>/dev/null
         wait
         words=$(opplab-agent govern --verify /out/$governor.jsonl) && ok govern $governor "$words" ||
@@ -116,7 +117,7 @@ step_record() { # with these further options; the archive is checked outside
         ok record cleaned || not_ok record cleaned
 }
 
-step_kill() { # worker or supervisor, at random moments, `kills=` times
+step_kill() { # worker or supervisor of a run with $govern_options, at random moments, `kills=` times
     settings >/tmp/before
     rounds=$(tr ' ' '\n' </proc/cmdline | sed -n 's/^kills=//p' | tail -1)
     i=0
@@ -124,8 +125,8 @@ step_kill() { # worker or supervisor, at random moments, `kills=` times
     struck=0
     while [ $i -lt "${rounds:-50}" ]; do
         via=setspeed
-        [ $((i % 4)) -ge 2 ] && via=limits
-        opplab-agent govern --governor schedutil --interval 5ms --via $via 2>/tmp/err &
+        [ $((i % 4)) -ge 2 ] || ! grep -q userspace $CPU/cpufreq/policy0/scaling_available_governors && via=limits
+        opplab-agent govern --governor schedutil --interval 5ms --via $via $govern_options 2>/tmp/err &
         supervisor=$!
         usleep $((RANDOM * 6))
         settings | cmp -s - /tmp/before || struck=$((struck + 1))
@@ -141,5 +142,5 @@ step_kill() { # worker or supervisor, at random moments, `kills=` times
         rm -f /run/opplab-govern.json
         i=$((i + 1))
     done
-    [ $bad = 0 ] && ok kill "$i rounds, $struck of them while settings were changed" || not_ok kill "$bad of $i rounds"
+    [ $bad = 0 ] && [ $struck -gt 0 ] && ok kill "$i rounds, $struck of them while settings were changed" || not_ok kill "$bad of $i rounds, $struck of them while settings were changed"
 }
