@@ -1232,16 +1232,18 @@ class IdleGovernor(_kernel.IdleGovernor):
         (exit latency in ns, target residency in ns, polling), shallowest first.
     tick_ns : int
         The length of a tick.
+    kernel : str
+        The kernel profile whose menu it is; the others are those of v6.12.
 
     Raises
     ------
     InputError
-        An unknown governor or an empty table.
+        An unknown governor or kernel, or an empty table.
 
     Notes
     -----
-    ``select(now_ns, sleep_length_ns=, delta_tick_ns=, latency_req_ns=, disabled=, tick_stopped=)`` chooses: the index
-    of a state, and whether to stop the tick.  ``reflect(now_ns, index=, residency_ns=, got_tick=, poll_time_limit=)``
+    ``select(now_ns, sleep_length_ns=, delta_tick_ns=, latency_req_ns=, disabled=, tick_stopped=,
+    nr_iowaiters=)`` chooses: the index of a state, and whether to stop the tick.  ``reflect(now_ns, index=, residency_ns=, got_tick=, poll_time_limit=)``
     records how it ended.
     Source: drivers/cpuidle/governors/, v6.12.
 
@@ -1264,6 +1266,8 @@ class Menu(IdleGovernor):
         (exit latency in ns, target residency in ns, polling), shallowest first.
     tick_ns : int
         The length of a tick.
+    kernel : str
+        The kernel profile whose menu it is.
 
     Notes
     -----
@@ -1283,8 +1287,10 @@ class Menu(IdleGovernor):
 
     __slots__ = ()
 
-    def __new__(cls, states: Sequence[tuple[int, int, bool]], *, tick_ns: int = 4_000_000) -> Self:  # noqa: D102
-        return super().__new__(cls, "menu", states, tick_ns=tick_ns)
+    def __new__(  # noqa: D102
+        cls, states: Sequence[tuple[int, int, bool]], *, tick_ns: int = 4_000_000, kernel: str = "6.12"
+    ) -> Self:
+        return super().__new__(cls, "menu", states, tick_ns=tick_ns, kernel=kernel)
 
 
 class Teo(IdleGovernor):

@@ -296,6 +296,12 @@ gates! {
         Search = "search" since (4, 17), "select_idle_sibling()", "notes 10";
         Stay = "stay" since NEVER, "no: its search by idle state finds none", "Android's kernel/msm, android-msm-coral-4.14, fair.c:select_idle_sibling_cstate_aware()";
     }
+    // cpuidle.
+    menu: MenuForm, "What the menu idle governor goes by." {
+        Iowait = "iowait" since (4, 17), "timers always; tasks that wait for I/O here have factors of their own and limit the exit latency", "public history; as in v4.20, earlier ones also count the load";
+        IowaitTimerLate = "iowait-timer-late" since (6, 6), "the same; the timers are not asked where short sleeps are typical", "commit 5484e31bbbff";
+        TimerLate = "timer-late" since (6, 12), "no regard to I/O; a short real sleep only where polling would last", "commit 38f83090f515, menu.c v6.12.117";
+    }
     // intel_pstate.
     hwp_dynamic_boost: HwpDynamicBoost, "Whether intel_pstate raises HWP's lower limit after I/O." {
         Absent = "absent" since (4, 17), "does not exist", "commit e0efd5be63e8, text 001";

@@ -1085,8 +1085,9 @@ impl PyIdleGovernor {
 #[pymethods]
 impl PyIdleGovernor {
     #[new]
-    #[pyo3(signature = (name, states, *, tick_ns = 4_000_000))]
-    fn new(py: Python<'_>, name: &str, states: Vec<(u64, u64, bool)>, tick_ns: u64) -> PyResult<Self> {
+    #[pyo3(signature = (name, states, *, tick_ns = 4_000_000, kernel = "6.12"))]
+    fn new(py: Python<'_>, name: &str, states: Vec<(u64, u64, bool)>, tick_ns: u64, kernel: &str) -> PyResult<Self> {
+        let form = profile(py, kernel)?.menu;
         let Some(entry) = idle_governor(name) else {
             let known: Vec<&str> = IDLE_GOVERNORS.iter().map(|entry| entry.name).collect();
             return Err(unknown(py, "idle governor", name, &known));
@@ -1102,11 +1103,11 @@ impl PyIdleGovernor {
                 polling,
             })
             .collect();
-        Ok(Self { inner: std::sync::Mutex::new((entry.new)()), states, tick_ns })
+        Ok(Self { inner: std::sync::Mutex::new((entry.new)(form)), states, tick_ns })
     }
 
     #[pyo3(signature = (now_ns, *, sleep_length_ns, delta_tick_ns = None, latency_req_ns = KTIME_MAX, disabled = 0,
-        tick_stopped = false))]
+        tick_stopped = false, nr_iowaiters = 0))]
     #[expect(clippy::too_many_arguments, reason = "keywords")]
     fn select(
         &mut self,
@@ -1117,6 +1118,7 @@ impl PyIdleGovernor {
         latency_req_ns: u64,
         disabled: u64,
         tick_stopped: bool,
+        nr_iowaiters: u32,
     ) -> PyResult<(usize, bool)> {
         let states = std::mem::take(&mut self.states);
         let facts = IdleFacts {
@@ -1126,6 +1128,7 @@ impl PyIdleGovernor {
             sleep_length_ns,
             delta_tick_ns: delta_tick_ns.unwrap_or_else(|| sleep_length_ns.min(self.tick_ns as i64)),
             tick_stopped,
+            nr_iowaiters,
             tick_ns: self.tick_ns,
             now_ns,
         };

@@ -87,6 +87,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             sleep_length_ns: sleep_length,
             delta_tick_ns: if state.tick_stopped { sleep_length } else { delta_tick.min(sleep_length) },
             tick_stopped: state.tick_stopped,
+            nr_iowaiters: state.nr_iowait,
             tick_ns: self.tick_ns,
             now_ns: now,
         };

@@ -119,6 +119,7 @@ mod tests {
                 sleep_length_ns: 0,
                 delta_tick_ns: 0,
                 tick_stopped: false,
+                nr_iowaiters: 0,
                 tick_ns: 4_000_000,
                 now_ns: 0,
             };

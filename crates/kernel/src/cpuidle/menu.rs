@@ -4,9 +4,10 @@
 //! the time to the next timer, corrected by how early wake-ups came in the past for timers of that magnitude; and the
 //! typical one of the last eight idle intervals, if they were alike.
 //!
-//! This version has no I/O-wait performance multiplier (older kernels had twelve buckets and one).
+//! What kernels do differently is [`MenuForm`]: before v6.12 a CPU with tasks that wait for I/O has factors of its own
+//! and takes only states that it leaves in a fraction of the predicted time.
 
-use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, IdleState, KTIME_MAX, RESIDENCY_THRESHOLD_NS};
+use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, IdleState, KTIME_MAX, MenuForm, RESIDENCY_THRESHOLD_NS};
 use crate::unit::NSEC_PER_USEC;
 
 /// Classes of expected idle time: up to 10 us, 100 us, 1 ms, 10 ms, 100 ms, and longer.
@@ -27,10 +28,10 @@ const NO_INTERVAL: u32 = u32::MAX;
 pub struct Menu {
     /// Time to the next timer as known at the last selection, ns.
     pub next_timer_ns: u64,
-    /// The class of [`Self::next_timer_ns`].
+    /// The class of [`Self::next_timer_ns`], [`BUCKETS`] higher with tasks in iowait.
     pub bucket: usize,
-    /// Moving averages of measured/expected idle time, in 1/8192.
-    pub correction_factor: [u32; BUCKETS],
+    /// Moving averages of measured/expected idle time, in 1/8192; the second half is for CPUs with tasks in iowait.
+    pub correction_factor: [u32; 2 * BUCKETS],
     /// The last eight idle intervals in us, a ring; `u32::MAX` where the driver refused.
     pub intervals: [u32; INTERVALS],
     /// Where the next interval goes.
@@ -38,19 +39,28 @@ pub struct Menu {
     /// The outcome that the next selection has to digest.
     pending: Option<IdleOutcome>,
     last_residency_ns: u64,
+    form: MenuForm,
 }
 
 impl Default for Menu {
-    /// `menu_enable_device()`: all factors 1, no history.
+    /// The state of v6.12.
     fn default() -> Self {
+        Self::new(MenuForm::TimerLate)
+    }
+}
+
+impl Menu {
+    /// `menu_enable_device()`: all factors 1, no history.
+    pub fn new(form: MenuForm) -> Self {
         Self {
             next_timer_ns: 0,
             bucket: 0,
-            correction_factor: [RESOLUTION * DECAY; BUCKETS],
+            correction_factor: [RESOLUTION * DECAY; 2 * BUCKETS],
             intervals: [0; INTERVALS],
             interval_ptr: 0,
             pending: None,
             last_residency_ns: 0,
+            form,
         }
     }
 }
@@ -130,15 +140,17 @@ impl Menu {
     /// The predicted idle time in ns, the time to the next tick or timer in ns, and whether the timers were asked.
     fn predict(&mut self, facts: &IdleFacts<'_>) -> (u64, i64, bool) {
         let typical_ns = u64::from(get_typical_interval(&self.intervals)) * NSEC_PER_USEC;
-        if typical_ns <= RESIDENCY_THRESHOLD_NS && !facts.tick_stopped {
+        let in_iowait = self.form != MenuForm::TimerLate && facts.nr_iowaiters > 0;
+        let group = if in_iowait { BUCKETS } else { 0 };
+        if self.form != MenuForm::Iowait && typical_ns <= RESIDENCY_THRESHOLD_NS && !facts.tick_stopped {
             self.next_timer_ns = KTIME_MAX;
-            self.bucket = which_bucket(KTIME_MAX);
+            self.bucket = group + which_bucket(KTIME_MAX);
             return (typical_ns, (facts.tick_ns / 2) as i64, false);
         }
         let (sleep_length_ns, delta_tick_ns) =
             if facts.sleep_length_ns < 0 { (0, 0) } else { (facts.sleep_length_ns as u64, facts.delta_tick_ns) };
         self.next_timer_ns = sleep_length_ns;
-        self.bucket = which_bucket(sleep_length_ns);
+        self.bucket = group + which_bucket(sleep_length_ns);
 
         // Rounded to the nearest us; the product wraps at 64 bits and the result is cut to 32, as in C.
         const UNIT: u64 = (RESOLUTION * DECAY) as u64 * NSEC_PER_USEC;
@@ -158,7 +170,7 @@ impl IdleGovernor for Menu {
         "menu"
     }
 
-    /// menu.c:menu_select(), v6.12.
+    /// menu.c:menu_select(), v6.12, and before.
     fn select(&mut self, facts: &IdleFacts<'_>) -> IdleChoice {
         match self.pending.take() {
             Some(outcome) => self.update(&outcome, facts),
@@ -178,25 +190,36 @@ impl IdleGovernor for Menu {
             return choice(0, !facts.is_polling(0));
         }
 
+        let latest = self.form == MenuForm::TimerLate;
+        let latency_req_ns = if latest || facts.tick_stopped {
+            facts.latency_req_ns
+        } else {
+            // Each task in iowait counts ten times (menu.c:performance_multiplier(), v4.20 to v6.11).
+            facts.latency_req_ns.min(predicted_ns / (1 + 10 * u64::from(facts.nr_iowaiters)))
+        };
         let mut index = None;
         for (i, state) in states.iter().enumerate() {
             if facts.is_disabled(i) {
                 continue;
             }
             let so_far = *index.get_or_insert(i);
-            if state.exit_latency_ns > facts.latency_req_ns {
+            if latest && state.exit_latency_ns > latency_req_ns {
                 break;
             }
             if state.target_residency_ns <= predicted_ns {
+                if state.exit_latency_ns > latency_req_ns {
+                    break;
+                }
                 index = Some(i);
                 continue;
             }
             // A short real sleep is better than polling.
-            if states[so_far].polling
-                && state.target_residency_ns < RESIDENCY_THRESHOLD_NS
-                && state.target_residency_ns <= self.next_timer_ns
-                && state.exit_latency_ns <= predicted_ns
-            {
+            let fits = if latest {
+                state.target_residency_ns < RESIDENCY_THRESHOLD_NS && state.exit_latency_ns <= predicted_ns
+            } else {
+                state.exit_latency_ns <= latency_req_ns
+            };
+            if states[so_far].polling && fits && state.target_residency_ns <= self.next_timer_ns {
                 predicted_ns = state.target_residency_ns;
                 index = Some(i);
                 break;
@@ -288,6 +311,7 @@ mod tests {
                 sleep_length_ns: 20_000_000,
                 delta_tick_ns: 1_000_000,
                 tick_stopped: false,
+                nr_iowaiters: 0,
                 tick_ns: 1_000_000,
                 now_ns,
             };
@@ -299,5 +323,61 @@ mod tests {
         }
         let factor = menu.correction_factor[4];
         assert!((3_700..=4_500).contains(&factor), "{factor}");
+    }
+
+    /// A task that waits for I/O keeps a CPU out of a state that takes long to leave, until v6.11.
+    #[test]
+    fn iowait_limits_the_exit_latency() {
+        let states = [
+            IdleState { exit_latency_ns: 0, target_residency_ns: 0, polling: true },
+            IdleState { exit_latency_ns: 2_000, target_residency_ns: 2_000, polling: false },
+            IdleState { exit_latency_ns: 100_000, target_residency_ns: 300_000, polling: false },
+        ];
+        let index = |form, nr_iowaiters| {
+            let facts = IdleFacts {
+                states: &states,
+                disabled: 0,
+                latency_req_ns: 1_000_000_000,
+                sleep_length_ns: 1_000_000,
+                delta_tick_ns: 1_000_000,
+                tick_stopped: false,
+                nr_iowaiters,
+                tick_ns: 4_000_000,
+                now_ns: 0,
+            };
+            let mut menu = Menu::new(form);
+            let index = menu.select(&facts).index;
+            assert_eq!(menu.bucket, if nr_iowaiters > 0 && form != MenuForm::TimerLate { 9 } else { 3 }, "{form:?}");
+            index
+        };
+        assert_eq!(MenuForm::ALL.iter().map(|&form| index(form, 0)).collect::<Vec<_>>(), [2, 2, 2]);
+        // 1 ms / 11 is shorter than the exit of 100 us.
+        assert_eq!(MenuForm::ALL.iter().map(|&form| index(form, 1)).collect::<Vec<_>>(), [1, 1, 2]);
+    }
+
+    /// Before v6.6 the timers are asked even where sleeps are short, so that a tick that comes first teaches a long one.
+    #[test]
+    fn a_tick_among_short_sleeps() {
+        let states =
+            [IdleState::default(), IdleState { exit_latency_ns: 2_000, target_residency_ns: 2_000, polling: false }];
+        let bucket = |form| {
+            let mut menu = Menu::new(form);
+            menu.intervals = [10; INTERVALS];
+            let facts = IdleFacts {
+                states: &states,
+                disabled: 0,
+                latency_req_ns: 1_000_000_000,
+                sleep_length_ns: 50_000_000,
+                delta_tick_ns: 1_000_000,
+                tick_stopped: false,
+                nr_iowaiters: 0,
+                tick_ns: 4_000_000,
+                now_ns: 0,
+            };
+            menu.reflect(&IdleOutcome { index: 1, residency_ns: 10_000, got_tick: false, ..IdleOutcome::default() });
+            (menu.select(&facts).queried_sleep_length, menu.next_timer_ns)
+        };
+        assert_eq!(bucket(MenuForm::Iowait), (true, 50_000_000));
+        assert_eq!(bucket(MenuForm::IowaitTimerLate), (false, KTIME_MAX));
     }
 }

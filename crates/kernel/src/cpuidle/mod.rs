@@ -21,6 +21,8 @@ pub use ladder::Ladder;
 pub use menu::Menu;
 pub use teo::Teo;
 
+pub use crate::profile::MenuForm;
+
 /// Below this target residency or predicted idle time the timers are not asked, because asking costs more than the
 /// answer is worth; ns (drivers/cpuidle/governors/gov.h, v6.12).
 pub const RESIDENCY_THRESHOLD_NS: u64 = 15_000;
@@ -54,6 +56,8 @@ pub struct IdleFacts<'a> {
     pub delta_tick_ns: i64,
     /// The tick is stopped already.
     pub tick_stopped: bool,
+    /// Tasks that went to sleep on this CPU and wait for I/O (`nr_iowait_cpu()`).
+    pub nr_iowaiters: u32,
     /// Length of a tick, ns.
     pub tick_ns: u64,
     /// The CPU's clock (`local_clock()`), ns.
@@ -116,17 +120,17 @@ pub struct IdleGovernorEntry {
     pub name: &'static str,
     /// The kernel takes the registered governor with the highest rating.
     pub rating: u32,
-    /// Makes the state of one CPU.
-    pub new: fn() -> Box<dyn IdleGovernor>,
+    /// Makes the state of one CPU, for a kernel with such a menu.
+    pub new: fn(MenuForm) -> Box<dyn IdleGovernor>,
 }
 
 /// Every idle governor, highest rating first.
 /// ladder's rating becomes 25 on a kernel whose tick never stops (`nohz=off`).
 pub const IDLE_GOVERNORS: &[IdleGovernorEntry] = &[
-    IdleGovernorEntry { name: "menu", rating: 20, new: || Box::new(Menu::default()) },
-    IdleGovernorEntry { name: "teo", rating: 19, new: || Box::new(Teo::default()) },
-    IdleGovernorEntry { name: "ladder", rating: 10, new: || Box::new(Ladder::default()) },
-    IdleGovernorEntry { name: "haltpoll", rating: 9, new: || Box::new(Haltpoll::default()) },
+    IdleGovernorEntry { name: "menu", rating: 20, new: |form| Box::new(Menu::new(form)) },
+    IdleGovernorEntry { name: "teo", rating: 19, new: |_| Box::new(Teo::default()) },
+    IdleGovernorEntry { name: "ladder", rating: 10, new: |_| Box::new(Ladder::default()) },
+    IdleGovernorEntry { name: "haltpoll", rating: 9, new: |_| Box::new(Haltpoll::default()) },
 ];
 
 /// The governor called `name`, if there is one.
@@ -161,6 +165,7 @@ mod tests {
         sleep_length_ns: i64,
         delta_tick_ns: i64,
         tick_stopped: bool,
+        nr_iowaiters: u32,
         now_ns: u64,
         outcome: Option<IdleOutcome>,
     }
@@ -181,16 +186,27 @@ mod tests {
             any::<i64>(),
             any::<i64>(),
             any::<bool>(),
+            any::<u32>(),
             any::<u64>(),
             proptest::option::of(outcome),
         )
             .prop_map(
-                |(disabled, latency_req_ns, sleep_length_ns, delta_tick_ns, tick_stopped, now_ns, outcome)| Step {
+                |(
                     disabled,
                     latency_req_ns,
                     sleep_length_ns,
                     delta_tick_ns,
                     tick_stopped,
+                    nr_iowaiters,
+                    now_ns,
+                    outcome,
+                )| Step {
+                    disabled,
+                    latency_req_ns,
+                    sleep_length_ns,
+                    delta_tick_ns,
+                    tick_stopped,
+                    nr_iowaiters,
                     now_ns,
                     outcome,
                 },
@@ -205,8 +221,9 @@ mod tests {
             steps in proptest::collection::vec(any_step(), 1..40),
             tick_ns in any::<u64>(),
         ) {
-            for entry in IDLE_GOVERNORS {
-                let mut governor = (entry.new)();
+            let forms = MenuForm::ALL.iter().flat_map(|form| IDLE_GOVERNORS.iter().map(move |entry| (entry, *form)));
+            for (entry, form) in forms {
+                let mut governor = (entry.new)(form);
                 for step in &steps {
                     let facts = IdleFacts {
                         states: &states,
@@ -215,6 +232,7 @@ mod tests {
                         sleep_length_ns: step.sleep_length_ns,
                         delta_tick_ns: step.delta_tick_ns,
                         tick_stopped: step.tick_stopped,
+                        nr_iowaiters: step.nr_iowaiters,
                         tick_ns,
                         now_ns: step.now_ns,
                     };
@@ -237,7 +255,7 @@ mod tests {
                 IdleState { exit_latency_ns: 133_000, target_residency_ns: 600_000, polling: false },
             ];
             for entry in IDLE_GOVERNORS {
-                let mut governor = (entry.new)();
+                let mut governor = (entry.new)(MenuForm::TimerLate);
                 let facts = IdleFacts {
                     states: &states,
                     disabled: 0,
@@ -245,6 +263,7 @@ mod tests {
                     sleep_length_ns,
                     delta_tick_ns: sleep_length_ns.min(1_000_000),
                     tick_stopped: false,
+                    nr_iowaiters: 0,
                     tick_ns: 4_000_000,
                     now_ns: 1_000,
                 };
@@ -256,7 +275,10 @@ mod tests {
     #[test]
     fn governors_are_found_by_name() {
         for entry in IDLE_GOVERNORS {
-            assert_eq!(idle_governor(entry.name).map(|found| (found.new)().name()), Some(entry.name));
+            assert_eq!(
+                idle_governor(entry.name).map(|found| (found.new)(MenuForm::TimerLate).name()),
+                Some(entry.name)
+            );
         }
         assert!(idle_governor("menuu").is_none());
     }

@@ -254,6 +254,7 @@ mod tests {
             sleep_length_ns: 50_000_000,
             delta_tick_ns: 3_000_000,
             tick_stopped: false,
+            nr_iowaiters: 0,
             tick_ns: 4_000_000,
             now_ns: *now_ns,
         };

@@ -1,5 +1,6 @@
 //! Families of vectors: cpuidle.
 
+use opplab_kernel::cpuidle::menu::BUCKETS;
 use opplab_kernel::cpuidle::{IdleFacts, IdleGovernor, IdleOutcome, IdleState, Menu, Teo};
 
 use crate::json::Json;
@@ -44,6 +45,7 @@ fn replay<G: IdleGovernor + Default>(
                 sleep_length_ns: facts.num("sleep_length")?,
                 delta_tick_ns: facts.num("delta_tick")?,
                 tick_stopped: facts.flag("tick_stopped")?,
+                nr_iowaiters: 0,
                 tick_ns,
                 now_ns: facts.num("clock")?,
             });
@@ -79,7 +81,7 @@ fn cpuidle_menu(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
         |menu, out, diff| {
             diff.eq("next_timer_ns", out.num("next_timer_ns")?, menu.next_timer_ns)
                 .eq("bucket", out.num("bucket")?, menu.bucket)
-                .eq("cf", out.nums("cf")?, menu.correction_factor.to_vec())
+                .eq("cf", out.nums("cf")?, menu.correction_factor[..BUCKETS].to_vec())
                 .eq("intervals", out.nums("intervals")?, menu.intervals.to_vec());
             Ok(())
         },
