@@ -355,6 +355,7 @@ fn op_node(op: &Op) -> Node {
     let (word, args): (&str, Vec<Node>) = match *op {
         Op::Run { work_ns, fixed } => ("run", vec![n(work_ns), n(fixed.into())]),
         Op::RunDraw { draw, fixed } => ("run_draw", vec![n(draw.into()), n(fixed.into())]),
+        Op::RunListed { draw, slot, fixed } => ("run_listed", vec![n(draw.into()), n(slot.into()), n(fixed.into())]),
         Op::Runtime { wall_ns } => ("runtime", vec![n(wall_ns)]),
         Op::Sleep { ns } => ("sleep", vec![n(ns)]),
         Op::TimersFrom { ns } => ("timers_from", vec![n(ns)]),
@@ -589,6 +590,7 @@ fn sched_from(node: &Node) -> Result<SchedPolicy, Fault> {
 const OPS: &[&str] = &[
     "run",
     "run_draw",
+    "run_listed",
     "runtime",
     "sleep",
     "timers_from",
@@ -636,6 +638,7 @@ fn op_from(node: &Node) -> Result<Op, Fault> {
     let op = match args.word {
         "run" => Op::Run { work_ns: args.int(1 << 60)?, fixed: args.int(1024)? },
         "run_draw" => Op::RunDraw { draw: args.index()?, fixed: args.int(1024)? },
+        "run_listed" => Op::RunListed { draw: args.index()?, slot: args.int(u16_max)?, fixed: args.int(1024)? },
         "runtime" => Op::Runtime { wall_ns: args.time()? },
         "sleep" => Op::Sleep { ns: args.time()? },
         "timers_from" => Op::TimersFrom { ns: args.time()? },

@@ -420,7 +420,12 @@ impl Swarm {
                 ops.push(draw.pick(&[Op::Io { device, bytes }, Op::IoWork { device, bytes }]));
             }
             18 if !shared.draws.is_empty() => {
-                ops.push(Op::RunDraw { draw: index(draw, shared.draws.len()), fixed: random_fixed(draw) });
+                let (table, fixed) = (index(draw, shared.draws.len()), random_fixed(draw));
+                ops.push(if fixed % 2 == 1 {
+                    Op::RunListed { draw: table, slot: fixed / 2 % 2, fixed }
+                } else {
+                    Op::RunDraw { draw: table, fixed }
+                });
             }
             19 if !shared.barriers.is_empty() => {
                 let barrier = index(draw, shared.barriers.len());
@@ -649,7 +654,7 @@ mod tests {
         }
         assert!(most_cpus > 100);
         // Every kind of step is drawn.
-        assert_eq!(steps.len(), 41, "{steps:?}");
+        assert_eq!(steps.len(), 42, "{steps:?}");
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub enum Op {
     Run { work_ns: u64, fixed: u16 },
     /// A random amount of work: the next of [`Workload::draws`]`[draw]`. `fixed` as in `Run`.
     RunDraw { draw: ObjectIdx, fixed: u16 },
+    /// An amount of work from a list: the entry of [`Workload::draws`]`[draw]` that the loop counter `slot` says, from
+    /// the front again past the end. `fixed` as in `Run`.
+    RunListed { draw: ObjectIdx, slot: u16, fixed: u16 },
     /// Runs for a fixed wall time on a CPU.
     Runtime { wall_ns: u64 },
     /// Sleeps (relative).
@@ -213,8 +216,8 @@ pub struct Workload {
     pub devices: Vec<DeviceSpec>,
     /// Number of services that [`Op::Call`] asks.
     pub nr_services: u32,
-    /// Tables of work in ns that [`Op::RunDraw`] draws from, each as from a shuffled deck of cards, which is shuffled
-    /// again when all are drawn. All tasks draw from the same deck.
+    /// Tables of work in ns. [`Op::RunDraw`] draws from one as from a shuffled deck of cards, which is shuffled again
+    /// when all are drawn, all tasks from the same deck; [`Op::RunListed`] takes it in order.
     pub draws: Vec<Vec<u64>>,
     /// The first so many tasks are the benchmark's own: the run is over when they have ended. 0: it lasts its time.
     pub nr_main: u32,
@@ -281,6 +284,11 @@ impl Workload {
                 Op::Run { fixed, .. } => within("fixed share", fixed.into(), 1025)?,
                 Op::RunDraw { draw, fixed } => {
                     within("table of draws", draw, self.draws.len())?;
+                    within("fixed share", fixed.into(), 1025)?;
+                }
+                Op::RunListed { draw, slot, fixed } => {
+                    within("table of draws", draw, self.draws.len())?;
+                    within("loop counter", slot.into(), task.loop_slots.into())?;
                     within("fixed share", fixed.into(), 1025)?;
                 }
                 Op::Call { service, .. } | Op::Accept { service, .. } => {

@@ -126,28 +126,33 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.objects.barriers[barrier as usize].waiters = waiters;
     }
 
+    /// Gives task `t` `work_ns` of work to do.
+    fn work(&mut self, t: usize, work_ns: u64, fixed: u16) -> Step {
+        if work_ns == 0 {
+            return Step::Next;
+        }
+        self.tasks[t].doing = Doing::Work { left: work_ns << WORK_SHIFT, fixed };
+        self.outcome.work_given += u128::from(work_ns) << WORK_SHIFT;
+        Step::Busy
+    }
+
     fn step(&mut self, cpu: u32, task: TaskIdx, op: Op) -> Step {
         let t = task as usize;
         let overhead = self.cpus[cpu as usize].overhead > 0;
         match op {
             Op::Run { work_ns, fixed } => {
                 self.tasks[t].pc += 1;
-                if work_ns == 0 {
-                    return Step::Next;
-                }
-                self.tasks[t].doing = Doing::Work { left: work_ns << WORK_SHIFT, fixed };
-                self.outcome.work_given += u128::from(work_ns) << WORK_SHIFT;
-                Step::Busy
+                self.work(t, work_ns, fixed)
             }
             Op::RunDraw { draw, fixed } => {
                 self.tasks[t].pc += 1;
                 let work_ns = self.objects.decks[draw as usize].draw();
-                if work_ns == 0 {
-                    return Step::Next;
-                }
-                self.tasks[t].doing = Doing::Work { left: work_ns << WORK_SHIFT, fixed };
-                self.outcome.work_given += u128::from(work_ns) << WORK_SHIFT;
-                Step::Busy
+                self.work(t, work_ns, fixed)
+            }
+            Op::RunListed { draw, slot, fixed } => {
+                self.tasks[t].pc += 1;
+                let list = &self.case.workload.draws[draw as usize];
+                self.work(t, list[self.tasks[t].loops[slot as usize] as usize % list.len()], fixed)
             }
             Op::Runtime { wall_ns } => {
                 self.tasks[t].pc += 1;

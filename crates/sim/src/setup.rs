@@ -510,6 +510,9 @@ fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {
                 Op::Barrier { barrier } | Op::SpinBarrier { barrier, .. } => {
                     barrier as usize >= workload.barriers.len()
                 }
+                Op::RunListed { draw, slot, .. } => {
+                    slot >= task.loop_slots || workload.draws.get(draw as usize).is_none_or(Vec::is_empty)
+                }
                 Op::RunDraw { draw, .. } => workload.draws.get(draw as usize).is_none_or(Vec::is_empty),
                 Op::Call { service, .. } | Op::Accept { service, .. } => service >= workload.nr_services,
                 Op::SemPost { sem } | Op::SemWait { sem } => sem as usize >= workload.semaphores.len(),

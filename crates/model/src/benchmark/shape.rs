@@ -75,6 +75,12 @@ impl Program {
         self.op(Op::RunDraw { draw, fixed })
     }
 
+    /// Adds work whose length is the entry of a list for the round of the innermost loop.
+    pub(super) fn listed(&mut self, draw: u32, fixed: u16) -> &mut Self {
+        let slot = self.depth - 1;
+        self.op(Op::RunListed { draw, slot, fixed })
+    }
+
     /// Adds the start of a child, and the wait for its end.
     pub(super) fn child(&mut self, task: u32) -> &mut Self {
         self.op(Op::Fork { task }).op(Op::WaitChild)

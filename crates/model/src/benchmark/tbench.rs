@@ -10,7 +10,7 @@ pub(super) const TBENCH: Benchmark = Benchmark {
     name: "tbench",
     about: "tbench4 with mmtests' client-tiny load (texts 000 and 002): each client sends a request over a loopback \
             socket and waits for its server's answer, without any pause; wake-ups are synchronous. The sizes of the \
-            exchanges are those of the load file, in random order. Leaves out what softirqs and TCP's \
+            exchanges are those of the load file, in its order. Leaves out what softirqs and TCP's \
             acknowledgements do on other CPUs.",
     reports: Some(Reports { name: "throughput", unit: "MB/s", higher_is_better: true, rule: MetricRule::Rate }),
     params: &[
@@ -34,8 +34,8 @@ pub(super) const TBENCH: Benchmark = Benchmark {
             "after_permille",
             (0, 900),
             "300",
-            "share of either side's work that comes after its wake-up of the other: the rest of the softirq and of the \
-             system call, and the next one up to its sleep, in 1/1000",
+            "share of either side's work without the bytes that comes after its wake-up of the other: the rest of the \
+             softirq and of the system call, and the next one up to its sleep, in 1/1000",
         )
         .calibrated(),
         Param::fixed_permille("0"),
@@ -43,12 +43,37 @@ pub(super) const TBENCH: Benchmark = Benchmark {
     build: tbench,
 };
 
-/// Bytes of an exchange, both ways, as often as in client-tiny: of 3573 lines, 646 of 4 KiB read and 77 written, 129 of
-/// 60 KiB, 96 of 64 KiB, and small ones (dbench 4.0, client.txt lines 601 to 4173).
-const EXCHANGE_BYTES: [u64; 32] = [
-    65_636, 61_500, 4_150, 4_150, 4_150, 4_150, 4_150, 4_150, 4_150, 700, 300, 300, 300, 250, 250, 250, 180, 180, 180,
-    180, 180, 180, 180, 121, 121, 121, 121, 121, 84, 84, 84, 84,
+/// The exchanges of client-tiny in order, in pieces of [`PIECE`]: how many of a piece carry about 60 KiB, and how many 2 to
+/// 35 KiB; the others are small (dbench 4.0, client.txt lines 601 to 4173, and the sizes of sockio.c).
+#[rustfmt::skip]
+const PIECES: [(u64, u64); 64] = [
+    (0, 23), (1, 14), (1, 20), (1, 11), (1, 26), (1, 9), (1, 15), (14, 16), (0, 12), (0, 12), (0, 10), (0, 10),
+    (20, 21), (23, 24), (0, 5), (0, 9), (0, 10), (0, 15), (0, 13), (0, 10), (0, 7), (0, 17), (0, 9), (0, 8), (0, 9),
+    (0, 26), (0, 11), (0, 14), (0, 10), (6, 13), (8, 17), (2, 8), (2, 4), (9, 6), (0, 43), (3, 4), (24, 24), (19, 21),
+    (0, 14), (0, 23), (9, 10), (10, 2), (0, 12), (1, 24), (0, 55), (0, 45), (2, 21), (14, 15), (0, 5), (2, 3),
+    (26, 28), (16, 22), (0, 8), (0, 22), (0, 12), (5, 9), (9, 8), (0, 0), (4, 1), (0, 3), (0, 0), (0, 3), (0, 3),
+    (0, 0),
 ];
+const PIECE: u64 = 56;
+/// Mean bytes of the three kinds of exchanges, both ways together.
+const LARGE_BYTES: u64 = 62_876;
+const MIDDLE_BYTES: u64 = 5_021;
+const SMALL_BYTES: u64 = 154;
+
+/// The bytes of each exchange of a pass; the kinds are spread evenly over a piece.
+fn pass_bytes() -> impl Iterator<Item = u64> {
+    // Whether the `n`-th of `all` is one of `some`: where their share of the first ones reaches the next whole number.
+    let is_due = |n: u64, some: u64, all: u64| (n + 1) * some / all > n * some / all;
+    (0u64..).zip(PIECES).flat_map(move |(index, (large, middle))| {
+        let all = PIECE.min(PASS_EXCHANGES - index * PIECE);
+        let not_small = large + middle;
+        (0..all).map(move |n| match is_due(n, not_small, all) {
+            true if is_due(n * not_small / all, large, not_small) => LARGE_BYTES,
+            true => MIDDLE_BYTES,
+            false => SMALL_BYTES,
+        })
+    })
+}
 
 /// Megabytes (2^20 bytes) that the 3573 lines of client-tiny are counted as, in millionths.
 const PASS_MB_PPM: u64 = 18_234_000;
@@ -59,19 +84,23 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
     let server = params.int("server_permille");
     let fixed = of_1024(params.int("fixed_permille"));
     let after = params.int("after_permille");
-    let lengths = |side: u64, part: u64| -> Vec<u64> {
-        let share = side * part / 1000;
-        let cycles = |bytes: u64| params.int("exchange_cycles") + bytes * params.int("byte_cycles_permille") / 1000;
-        EXCHANGE_BYTES.iter().map(|&bytes| cycles_ns(machine, cycles(bytes) * share / 1000)).collect()
+    let exchange_cycles = params.int("exchange_cycles");
+    // A byte is copied before the other side is woken, or before it is read on this one.
+    let lengths = |side: u64| -> Vec<u64> {
+        let before = exchange_cycles * (1000 - after) / 1000;
+        let cycles = |bytes: u64| before + bytes * params.int("byte_cycles_permille") / 1000;
+        pass_bytes().map(|bytes| cycles_ns(machine, cycles(bytes) * side / 1000)).collect()
     };
+    let after_ns = |side: u64| cycles_ns(machine, exchange_cycles * after / 1000 * side / 1000);
+    let (client_after_ns, server_after_ns) = (after_ns(1000 - server), after_ns(server));
     let pair = |pair: u32| {
         let (request, answer) = (2 * pair, 2 * pair + 1);
         let client = Program::of(|program| {
             program.forever(|program| {
                 program
-                    .draw(0, fixed)
+                    .listed(0, fixed)
                     .op(Op::Send { channel: request, bytes: 128 })
-                    .draw(2, fixed)
+                    .run(client_after_ns, fixed)
                     .op(Op::Recv { channel: answer })
                     .op(Op::Count);
             });
@@ -80,27 +109,41 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
             program.forever(|program| {
                 program
                     .op(Op::Recv { channel: request })
-                    .draw(1, fixed)
+                    .listed(1, fixed)
                     .op(Op::Send { channel: answer, bytes: 128 })
-                    .draw(3, fixed);
+                    .run(server_after_ns, fixed);
             });
         });
         let mut tasks = [server.task(format!("tbench_srv{pair}")), client.task(format!("tbench{pair}"))];
         tasks[1].delay_ns = start_ns(seed, pair.into(), 1_000_000);
+        // Both have waited for all clients to be there, asleep for 0.1 s and more (dbench.c:create_procs(), dbench 4.0).
+        for task in &mut tasks {
+            task.seasoned = true;
+        }
         tasks
     };
     Ok(Workload {
         tasks: (0..clients).flat_map(pair).collect(),
         channels: vec![ChannelSpec { capacity_bytes: 1 << 20, sync_wakeup: true }; 2 * clients as usize],
-        draws: vec![
-            lengths(1000 - server, 1000 - after),
-            lengths(server, 1000 - after),
-            lengths(1000 - server, after),
-            lengths(server, after),
-        ],
+        draws: vec![lengths(1000 - server), lengths(server)],
         duration_ns: Some(1_500_000_000),
         warmup_ns: 500_000_000,
         metric: TBENCH.reports.and_then(|reports| reports.metric((PASS_MB_PPM, PASS_EXCHANGES * 1_000_000))),
         ..Workload::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the load file's lines add up to.
+    #[test]
+    fn a_pass_is_that_of_the_load_file() {
+        let bytes: Vec<u64> = pass_bytes().collect();
+        assert_eq!(bytes.len() as u64, PASS_EXCHANGES);
+        let count = |kind| bytes.iter().filter(|&&bytes| bytes == kind).count();
+        assert_eq!([LARGE_BYTES, MIDDLE_BYTES, SMALL_BYTES].map(count), [234, 884, 2455]);
+        assert_eq!(bytes.iter().sum::<u64>() / PASS_EXCHANGES, 5465);
+    }
 }
