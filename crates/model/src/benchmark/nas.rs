@@ -33,7 +33,7 @@ const KERNEL: Param = Param::word(
 const TOTAL: Param =
     Param::int("total_gcycles", (1, 1_000_000_000), "4000", "cycles of the whole run in 10^9, all tasks together")
         .calibrated();
-const STEPS: Param = Param::int("steps", (1, 100_000_000), "1500", "points of synchronisation that are simulated");
+const STEPS: Param = Param::int("steps", (1, 100_000_000), "15000", "points of synchronisation that are simulated");
 const FIXED: Param = Param::int(
     "fixed_permille",
     (0, 1001),
