@@ -29,7 +29,7 @@ use crate::hardware::Hardware;
 use crate::hooks::Hooks;
 use crate::intel::IntelSetup;
 use crate::objects::Objects;
-use crate::queue::Queue;
+use crate::queue::{GROUP, Queue};
 use crate::task::Task;
 use crate::topology::Topology;
 use crate::{Case, CaseError, Outcome};
@@ -53,8 +53,8 @@ pub(crate) enum Wait {
     Tick = 4,
 }
 
-/// Slots a CPU has.
-pub(crate) const SLOTS_A_CPU: u32 = 5;
+/// Slots a CPU has: a group of the queue, so that a CPU's own changes meet there.
+pub(crate) const SLOTS_A_CPU: u32 = GROUP as u32;
 /// Rank of a finished frequency switch, after the CPUs' slots.
 const RANK_SWITCH: u8 = 5;
 /// Rank of a device completion.
