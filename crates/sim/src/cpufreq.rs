@@ -617,7 +617,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if !self.gates.freq_invariant {
             return;
         }
-        self.account(cpu);
+        self.account_point(cpu);
         let state = &mut self.cpus[cpu as usize];
         let (aperf, mperf) = state.last_counters;
         let (acnt, mcnt) = ((state.aperf - aperf) / CYCLE, (state.mperf - mperf) / CYCLE);

@@ -77,77 +77,81 @@ pub(crate) enum Interrupt {
     NohzBalance,
 }
 
-/// One CPU: its run queue, its clock, its idle state.
+/// One CPU: its run queue, its clock, its idle state. On machines with thousands of CPUs an event finds little of its CPU in
+/// the caches: what a wake-up and a switch touch is at the beginning, together.
+#[repr(C, align(64))]
 pub(crate) struct Cpu {
-    pub(crate) cluster: u32,
-    pub(crate) policy: u32,
-    pub(crate) clk: RqClock,
-    pub(crate) cfs: CfsAvg,
-    pub(crate) cfs_util_est: UtilEstPair,
-    pub(crate) rt: SchedAvg,
-    pub(crate) dl: SchedAvg,
-    pub(crate) irq: SchedAvg,
-    pub(crate) fair: FairRq,
-    /// A fair task was queued, so that the fair server has its bandwidth.
-    pub(crate) fair_served: bool,
-    /// Queued deadline tasks, running one included, in order.
-    pub(crate) dl_queue: Vec<TaskIdx>,
-    /// Queued real-time tasks by descending priority, then order of arrival.
-    pub(crate) rt_queue: Vec<(u8, TaskIdx)>,
+    pub(crate) curr: TaskIdx,
     /// Runnable tasks of all classes.
     pub(crate) nr_running: u32,
+    pub(crate) cluster: u32,
+    pub(crate) policy: u32,
+    /// Index of the granted operating point in the cluster's list.
+    pub(crate) opp: u32,
     pub(crate) nr_iowait: u32,
-    pub(crate) curr: TaskIdx,
     /// Up to when the running task's work is accounted.
     pub(crate) account_ns: u64,
     /// Work that the CPU still has with its own actions before the task goes on, as work of tasks is counted.
     pub(crate) overhead: u64,
+    /// Work a ns, << 20.
+    pub(crate) speed: u64,
+    /// Time that the CPU ran tasks and that `account_point()` has not counted.
+    pub(crate) busy_ns: u64,
+    pub(crate) need_resched: bool,
+    /// The next schedule() leaves the queue's clock as it is (RQCF_REQ_SKIP).
+    pub(crate) skip_clock_update: bool,
+    pub(crate) tick_stopped: bool,
+    /// A tick found the CPU idle since the idle task runs (ts->got_idle_tick).
+    pub(crate) got_idle_tick: bool,
+    /// A fair task was queued, so that the fair server has its bandwidth.
+    pub(crate) fair_served: bool,
+    /// The stopper took the running task away: the CPU becomes idle by a switch that its idle task does not show.
+    pub(crate) stopper_ran: bool,
+    pub(crate) idle: IdleRun,
     /// Capacity at the highest frequency (arch_scale_cpu_capacity()).
     pub(crate) capacity: u64,
     /// What rt, dl, irq leave for the fair class (capacity_of()).
     pub(crate) capacity_of: u64,
+    pub(crate) clk: RqClock,
     /// arch_scale_freq_capacity().
     pub(crate) freq_scale: u64,
-    /// APERF and MPERF, in kHz x ns while the CPU executes.
-    pub(crate) aperf: u128,
-    pub(crate) mperf: u128,
-    /// Their values at the last tick that read them.
-    pub(crate) last_counters: (u128, u128),
-    /// Index of the granted operating point in the cluster's list.
-    pub(crate) opp: u32,
-    /// Work a ns, << 20.
-    pub(crate) speed: u64,
-    pub(crate) idle: IdleRun,
+    pub(crate) cfs: CfsAvg,
+    pub(crate) fair: FairRq,
+    pub(crate) cfs_util_est: UtilEstPair,
+    pub(crate) misfit_task_load: u64,
+    /// Queued deadline tasks, running one included, in order.
+    pub(crate) dl_queue: Vec<TaskIdx>,
+    /// Queued real-time tasks by descending priority, then order of arrival.
+    pub(crate) rt_queue: Vec<(u8, TaskIdx)>,
+    pub(crate) wake_list: Vec<TaskIdx>,
+    /// Armed timers, latest first: (time with slack, sequence, task); that of the soft lockup detector has the idle task.
+    pub(crate) timers: Vec<(u64, u64, TaskIdx)>,
+    pub(crate) balance: RqBalance,
     pub(crate) idle_calls: u64,
     /// Time that the idle task ran, up to its last start.
     pub(crate) idle_total_ns: u64,
     /// When the idle task started last.
     pub(crate) idle_since_ns: u64,
     pub(crate) idle_governor: Box<dyn IdleGovernor>,
-    pub(crate) tick_stopped: bool,
-    /// A tick found the CPU idle since the idle task runs (ts->got_idle_tick).
-    pub(crate) got_idle_tick: bool,
     /// When the RCU callbacks that the CPU has are done.
     pub(crate) rcu_until_ns: u64,
     pub(crate) pending: Vec<Interrupt>,
-    pub(crate) wake_list: Vec<TaskIdx>,
-    /// Armed timers, latest first: (time with slack, sequence, task); that of the soft lockup detector has the idle task.
-    pub(crate) timers: Vec<(u64, u64, TaskIdx)>,
-    pub(crate) need_resched: bool,
-    /// The next schedule() leaves the queue's clock as it is (RQCF_REQ_SKIP).
-    pub(crate) skip_clock_update: bool,
-    pub(crate) clamps: RqClamps,
-    /// The stopper took the running task away: the CPU becomes idle by a switch that its idle task does not show.
-    pub(crate) stopper_ran: bool,
-    pub(crate) misfit_task_load: u64,
-    pub(crate) balance: RqBalance,
+    pub(crate) rt: SchedAvg,
+    pub(crate) dl: SchedAvg,
+    pub(crate) irq: SchedAvg,
     pub(crate) meter: Meter,
+    /// APERF and MPERF, in kHz x ns while the CPU executes.
+    pub(crate) aperf: u128,
+    pub(crate) mperf: u128,
+    /// Their values at the last tick that read them.
+    pub(crate) last_counters: (u128, u128),
     pub(crate) busy_ns_by_opp: Vec<u64>,
     pub(crate) time_ns_by_opp: Vec<u64>,
     pub(crate) opp_since_ns: u64,
     pub(crate) idle_ns_by_state: Vec<u64>,
     /// Entries into each idle state, and ns until the exit was complete.
     pub(crate) idle_usage: Vec<(u64, u64)>,
+    pub(crate) clamps: RqClamps,
 }
 
 impl Cpu {
@@ -188,7 +192,9 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     /// Since when all CPUs are in their deepest states, if they are.
     pub(crate) all_down_since_ns: u64,
     pub(crate) policies: Vec<FreqPolicy>,
-    pub(crate) tasks: Vec<Task>,
+    pub(crate) tasks: Vec<Task<'c>>,
+    /// The loop counters of all tasks.
+    pub(crate) loops: Vec<u32>,
     /// The fair class's view of each task.
     pub(crate) entities: Vec<SchedEntity>,
     /// Sets of CPUs by index: 0 is all, then the workload's, then the kthreads'.

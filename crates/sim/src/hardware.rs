@@ -310,7 +310,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let khz = self.hardware.point(cluster, point).khz;
         for index in 0..self.policies[policy as usize].cpus.len() {
             let cpu = self.policies[policy as usize].cpus[index];
-            self.account(cpu);
+            self.account_point(cpu);
             let now = self.now;
             let state = &mut self.cpus[cpu as usize];
             state.time_ns_by_opp[state.opp as usize] += now - state.opp_since_ns;

@@ -224,7 +224,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.here != cpu {
             return;
         }
-        self.account(cpu);
+        self.account_point(cpu);
         let Some(intel) = self.intel else { return };
         let state = &self.cpus[cpu as usize];
         let base_khz = self.topology.reference_khz[state.cluster as usize];
@@ -323,7 +323,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 continue;
             }
             care = true;
-            self.account(cpu);
+            self.account_point(cpu);
             let aperf = self.cpus[cpu as usize].aperf;
             let state = &mut self.policies[policy as usize];
             let Some(hwp) = &mut state.hwp else { return };

@@ -4,13 +4,12 @@
 //! (wake-ups) is added to the CPU's overhead, which is burnt before the next op that takes time or blocks.
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::sched::entity::SchedEntity;
 use opplab_model::event::{Event, PlacementRule, Sink, TaskIdx};
 use opplab_model::workload::{ObjectIdx, Op};
 
 use crate::engine::{BOOT_NS, Engine, Interrupt, Wait};
 use crate::fair::entity_of;
-use crate::task::{Class, Doing, Life, Task, WORK_SHIFT, class_and_weight};
+use crate::task::{Class, Doing, Life, WORK_SHIFT, class_and_weight};
 
 /// Ops without any time between them before the program counts as stuck.
 const OPS_AT_ONE_INSTANT_MAX: u32 = 1_000_000;
@@ -64,7 +63,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                     }
                     continue;
                 }
-                None => &case.workload.tasks[state.spec as usize].ops,
+                None => state.ops,
             };
             let op = ops.get(state.pc as usize).copied().unwrap_or(Op::Exit);
             match self.step(cpu, task, op) {
@@ -151,8 +150,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Op::RunListed { draw, slot, fixed } => {
                 self.tasks[t].pc += 1;
+                let round = self.loops[self.tasks[t].loops as usize + usize::from(slot)];
                 let list = &self.case.workload.draws[draw as usize];
-                self.work(t, list[self.tasks[t].loops[slot as usize] as usize % list.len()], fixed)
+                self.work(t, list[round as usize % list.len()], fixed)
             }
             Op::Runtime { wall_ns } => {
                 self.tasks[t].pc += 1;
@@ -164,20 +164,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Op::LoopBegin { slot, count } => {
                 let begin = self.tasks[t].pc;
-                self.tasks[t].loops[slot as usize] = 0;
+                self.loops[self.tasks[t].loops as usize + usize::from(slot)] = 0;
                 self.tasks[t].pc = if count == Some(0) { self.loop_end_of(t, begin) } else { begin } + 1;
                 Step::Next
             }
             Op::LoopEnd { slot, begin } => {
-                let spec = self.tasks[t].spec as usize;
-                let count = match self.case.workload.tasks[spec].ops.get(begin as usize) {
+                let state = &mut self.tasks[t];
+                let count = match state.ops.get(begin as usize) {
                     Some(&Op::LoopBegin { count, .. }) => count,
                     _ => Some(0),
                 };
-                let state = &mut self.tasks[t];
-                state.loops[slot as usize] = state.loops[slot as usize].saturating_add(1);
+                let passes = &mut self.loops[state.loops as usize + usize::from(slot)];
+                *passes = passes.saturating_add(1);
                 state.pc = match count {
-                    Some(count) if state.loops[slot as usize] >= count => state.pc + 1,
+                    Some(count) if *passes >= count => state.pc + 1,
                     _ => begin + 1,
                 };
                 Step::Next
@@ -512,7 +512,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     fn loop_end_of(&self, t: usize, begin: u32) -> u32 {
-        let ops = &self.case.workload.tasks[self.tasks[t].spec as usize].ops;
+        let ops = self.tasks[t].ops;
         let is_end = |op: &Op| matches!(op, Op::LoopEnd { begin: of, .. } if *of == begin);
         ops.iter().position(is_end).map_or(ops.len() as u32, |end| end as u32)
     }
@@ -628,12 +628,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn fork(&mut self, cpu: u32, parent: TaskIdx, template: u32) {
         let spec = &self.case.workload.tasks[template as usize];
         let allowed = spec.cpus.map_or(self.tasks[parent as usize].allowed, |set| set + 1);
-        let child = self.tasks.len() as TaskIdx;
-        let mut state = Task::new(template, spec, allowed, cpu);
-        state.parent = Some(parent);
-        self.tasks.push(state);
-        self.entities.push(SchedEntity::default());
-        self.outcome.task_ns_by_cluster.push(vec![0; self.clusters.len()]);
+        let child = self.add_task(template, spec, &spec.ops, allowed, cpu);
+        self.tasks[child as usize].parent = Some(parent);
         self.tasks[parent as usize].live_children += 1;
         self.spend(cpu, self.case.machine.costs.wakeup_ns);
         if spec.delay_ns > 0 {

@@ -32,7 +32,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             .collect();
         let mut cpus = Vec::with_capacity(self.cpus.len());
         for cpu in 0..self.cpus.len() as u32 {
-            self.account(cpu);
+            self.account_point(cpu);
             let (idle_entries, idle_ns) = self.idle_usage(cpu).into_iter().unzip();
             let state = &mut self.cpus[cpu as usize];
             state.meter.advance(now_ns);

@@ -90,22 +90,21 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             return;
         }
-        state.busy_ns_by_opp[state.opp as usize] += delta;
-        let cl = state.cluster as usize;
-        let khz = self.hardware.point(state.cluster, state.opp).khz;
-        state.aperf += u128::from(khz) * u128::from(delta);
-        state.mperf += u128::from(self.topology.reference_khz[cl]) * u128::from(delta);
+        state.busy_ns += delta;
         // Without the stream it stands still. The kernel's own work is done at the clock of the CPU, too.
         let executed = if held { delta } else { 0 };
         let burnt_ns = if state.overhead == 0 { 0 } else { executed.min(state.overhead.div_ceil(state.speed)) };
         state.overhead = state.overhead.saturating_sub(burnt_ns * state.speed);
         let ran = executed - burnt_ns;
         let t = state.curr as usize;
-        let cluster = state.cluster as usize;
+        let cluster = state.cluster;
         let speed = state.speed;
         let task = &mut self.tasks[t];
-        task.exec_ns += delta;
-        self.outcome.task_ns_by_cluster[t][cluster] += delta;
+        if task.cluster != cluster {
+            self.outcome.task_ns_by_cluster[t][task.cluster as usize] += std::mem::take(&mut task.cluster_ns);
+            task.cluster = cluster;
+        }
+        task.cluster_ns += delta;
         match &mut task.doing {
             Doing::Work { left, fixed } => {
                 let done = (ran * Self::speed_of_work(speed, *fixed)).min(*left);
@@ -119,6 +118,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Doing::Fresh => {}
         }
+    }
+
+    /// Brings what counts by the operating point of `cpu` up to now: busy time, APERF and MPERF.
+    pub(crate) fn account_point(&mut self, cpu: u32) {
+        self.account(cpu);
+        let state = &mut self.cpus[cpu as usize];
+        let busy_ns = std::mem::take(&mut state.busy_ns);
+        let khz = self.hardware.point(state.cluster, state.opp).khz;
+        let reference_khz = self.topology.reference_khz[state.cluster as usize];
+        state.busy_ns_by_opp[state.opp as usize] += busy_ns;
+        state.aperf += u128::from(khz) * u128::from(busy_ns);
+        state.mperf += u128::from(reference_khz) * u128::from(busy_ns);
     }
 
     /// Time until the op of the running task of `cpu` ends; `None` if nothing runs.

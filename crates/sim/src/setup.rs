@@ -198,6 +198,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     capacity,
                     capacity_of: capacity,
                     freq_scale: 1024,
+                    busy_ns: 0,
                     aperf: 0,
                     mperf: 0,
                     last_counters: (0, 0),
@@ -264,6 +265,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             all_down_since_ns: 0,
             policies,
             tasks: Vec::new(),
+            loops: Vec::new(),
             entities: Vec::new(),
             masks,
             single_cpu,
@@ -319,7 +321,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let case = self.case;
         for (index, spec) in case.workload.tasks.iter().enumerate().filter(|(_, spec)| spec.initial) {
             let cpu = spec.spawn_cpu.unwrap_or(0);
-            let task = self.add_task(index as u32, spec, spec.cpus.map_or(0, |set| set + 1), cpu);
+            let task = self.add_task(index as u32, spec, &spec.ops, spec.cpus.map_or(0, |set| set + 1), cpu);
             self.add_timer(cpu, self.now + spec.delay_ns, task);
         }
         let watchdog_ns = self.watchdog_period_ns();
@@ -333,8 +335,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
     }
 
-    fn add_task(&mut self, index: u32, spec: &TaskSpec, allowed: u32, cpu: u32) -> u32 {
-        self.tasks.push(Task::new(index, spec, allowed, cpu));
+    /// A task that is not yet started.
+    pub(crate) fn add_task(&mut self, index: u32, spec: &TaskSpec, ops: &'c [Op], allowed: u32, cpu: u32) -> u32 {
+        let mut task = Task::new(index, spec, ops, allowed, cpu);
+        task.loops = self.loops.len() as u32;
+        self.loops.resize(self.loops.len() + usize::from(spec.loop_slots), 0);
+        self.tasks.push(task);
         self.entities.push(SchedEntity::default());
         self.outcome.task_ns_by_cluster.push(vec![0; self.clusters.len()]);
         self.tasks.len() as u32 - 1
@@ -374,7 +380,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             policy: SchedPolicy::Deadline { runtime_ns: 1_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000 },
             ..TaskSpec::default()
         };
-        let task = self.add_task(u32::MAX, &spec, self.masks.len() as u32 - 1, cpus[0]);
+        let task = self.add_task(u32::MAX, &spec, &[], self.masks.len() as u32 - 1, cpus[0]);
         let state = &mut self.tasks[task as usize];
         state.sugov = Some(policy);
         state.life = Life::Sleeping;
@@ -407,7 +413,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             })
             .collect();
         for cpu in 0..self.cpus.len() as u32 {
-            self.account(cpu);
+            self.account_point(cpu);
             let idle = self.idle_now(cpu);
             let state = &mut self.cpus[cpu as usize];
             state.meter.advance(now);
@@ -422,6 +428,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
         // The CPUs' accounts brought these up to now.
         outcome.task_ns_by_cluster.clone_from(&self.outcome.task_ns_by_cluster);
+        for (times, task) in outcome.task_ns_by_cluster.iter_mut().zip(&self.tasks) {
+            times[task.cluster as usize] += task.cluster_ns;
+        }
         outcome.work_done = self.outcome.work_done;
         outcome.floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(outcome.wall_ns);
         let mut consumed = vec![0; self.case.machine.consumers.len()];

@@ -4,7 +4,7 @@ use opplab_kernel::pelt::SchedAvg;
 use opplab_kernel::sched::placement::{Clamps, WakeFlips};
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::event::TaskIdx;
-use opplab_model::workload::{SchedPolicy, TaskSpec};
+use opplab_model::workload::{Op, SchedPolicy, TaskSpec};
 
 /// Fraction bits of work and speed: work is ns of the biggest CPU << 20, so that `speed * ns` is exact.
 pub(crate) const WORK_SHIFT: u32 = 20;
@@ -48,73 +48,81 @@ pub(crate) enum Doing {
     Wall { left_ns: u64 },
 }
 
-/// A task.
+/// A task. What a wake-up and a switch touch is at the beginning, together.
 #[derive(Debug)]
-pub(crate) struct Task {
-    /// Index of its template.
-    pub(crate) spec: u32,
+#[repr(C, align(64))]
+pub(crate) struct Task<'c> {
+    /// Its program.
+    pub(crate) ops: &'c [Op],
     pub(crate) pc: u32,
-    pub(crate) loops: Vec<u32>,
+    /// Index of its first loop counter in the engine's.
+    pub(crate) loops: u32,
     pub(crate) doing: Doing,
+    /// CPU on which it is queued, or last was.
+    pub(crate) cpu: u32,
+    /// Cluster of the CPU where it ran last.
+    pub(crate) cluster: u32,
+    /// Index of the allowed set in the engine's masks.
+    pub(crate) allowed: u32,
     /// A blocking op is retried after the wake-up at this stage.
     pub(crate) stage: u8,
     pub(crate) life: Life,
     pub(crate) class: Class,
-    pub(crate) policy: SchedPolicy,
-    /// CPU on which it is queued, or last was.
-    pub(crate) cpu: u32,
     /// Running on `cpu`.
     pub(crate) on_cpu: bool,
-    /// Index of the allowed set in the engine's masks.
-    pub(crate) allowed: u32,
-    /// Load weight << 10.
-    pub(crate) weight: u64,
-    pub(crate) sa: SchedAvg,
-    pub(crate) util_est: UtilEstPair,
     /// Counted in the run queue's util_est.
     pub(crate) util_est_counted: bool,
+    pub(crate) in_iowait: bool,
+    pub(crate) waits_child: bool,
+    pub(crate) sa: SchedAvg,
+    /// The kthread of this frequency policy, if it is one.
+    pub(crate) sugov: Option<u32>,
+    pub(crate) util_est: UtilEstPair,
+    /// Time that it ran on `cluster` since it came there.
+    pub(crate) cluster_ns: u64,
+    pub(crate) activation_run_ns: u64,
+    pub(crate) woken_ns: u64,
+    pub(crate) flips: WakeFlips,
+    pub(crate) recent_used_cpu: u32,
     pub(crate) uclamp_min: u16,
     pub(crate) uclamp_max: u16,
     /// The clamps with which it counts in its run queue.
     pub(crate) uclamp_counted: Option<Clamps>,
-    pub(crate) flips: WakeFlips,
-    pub(crate) recent_used_cpu: u32,
-    pub(crate) in_iowait: bool,
+    /// The wake-up latency of the present sleep counts from here (a timer's due time).
+    pub(crate) due_ns: Option<u64>,
+    pub(crate) wu_lat_ns: u64,
+    pub(crate) exec_start_ns: u64,
+    pub(crate) policy: SchedPolicy,
+    /// Load weight << 10.
+    pub(crate) weight: u64,
+    /// Index of its template.
+    pub(crate) spec: u32,
     pub(crate) parent: Option<TaskIdx>,
     /// Children that ended and were not waited for.
     pub(crate) dead_children: u32,
     pub(crate) live_children: u32,
-    pub(crate) waits_child: bool,
-    /// The kthread of this frequency policy, if it is one.
-    pub(crate) sugov: Option<u32>,
-    pub(crate) woken_ns: u64,
-    pub(crate) wu_lat_ns: u64,
     pub(crate) started_ns: u64,
     /// How late its timers may be (task_struct::timer_slack_ns).
     pub(crate) timer_slack_ns: u64,
     /// Next points of the timers that the task owns.
     pub(crate) own_timers: Vec<Option<u64>>,
     pub(crate) activation_ns: u64,
-    pub(crate) activation_run_ns: u64,
     pub(crate) slack_ns: i64,
-    /// The wake-up latency of the present sleep counts from here (a timer's due time).
-    pub(crate) due_ns: Option<u64>,
-    pub(crate) exec_ns: u64,
-    pub(crate) exec_start_ns: u64,
     /// Tasks whose calls it has accepted and not replied to.
     pub(crate) serves: Vec<TaskIdx>,
     /// The tick of the last [`opplab_model::workload::Op::SkipInTick`].
     pub(crate) stamp_jiffies: Option<u64>,
 }
 
-impl Task {
-    pub(crate) fn new(spec_idx: u32, spec: &TaskSpec, allowed: u32, cpu: u32) -> Self {
+impl<'c> Task<'c> {
+    pub(crate) fn new(spec_idx: u32, spec: &TaskSpec, ops: &'c [Op], allowed: u32, cpu: u32) -> Self {
         let policy = spec.policy;
         let (class, weight) = class_and_weight(policy);
         Self {
             spec: spec_idx,
+            ops,
             pc: 0,
-            loops: vec![0; spec.loop_slots.into()],
+            loops: 0,
             doing: Doing::Fresh,
             stage: 0,
             life: Life::New,
@@ -147,7 +155,8 @@ impl Task {
             activation_run_ns: 0,
             slack_ns: 0,
             due_ns: None,
-            exec_ns: 0,
+            cluster_ns: 0,
+            cluster: 0,
             exec_start_ns: 0,
             serves: Vec::new(),
             stamp_jiffies: None,
