@@ -1,16 +1,20 @@
 //! The order of waiting entities: sorted by a virtual time, with the smallest of a second one at hand.
 //!
-//! Takes the place of the kernel's augmented red-black tree (`cfs_rq->tasks_timeline`). Entries lie in blocks of at most
-//! [`BLOCK`], each sorted, so that a short queue is one contiguous array and a queue of thousands is searched block by block.
-//! An entry equal to others goes behind them, as in the tree. In a steady state nothing is allocated.
+//! Takes the place of the kernel's augmented red-black tree (`cfs_rq->tasks_timeline`). Up to [`FEW`] entries lie in the queue
+//! itself, more in blocks of at most [`BLOCK`], each sorted, so that a short queue is one contiguous array and a queue of
+//! thousands is searched block by block. An entry equal to others goes behind them, as in the tree. In a steady state nothing
+//! is allocated.
 
 use super::entity::{earlier, is_before};
 
 /// The largest number of entries in a block; it is split in two when it would have more.
 const BLOCK: usize = 64;
 
+/// How many entries there may be without a block.
+const FEW: usize = 4;
+
 /// One waiting entity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// What the queue is sorted by: the deadline with EEVDF, the vruntime with CFS.
     pub key: u64,
@@ -44,11 +48,13 @@ impl Block {
 /// The waiting entities of one run queue.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
+    len: usize,
+    /// The entries while there is no block.
+    few: [Entry; FEW],
     /// Not empty blocks in order.
     blocks: Vec<Block>,
     /// Buffers to use again.
     spare: Vec<Vec<Entry>>,
-    len: usize,
 }
 
 impl Timeline {
@@ -67,7 +73,7 @@ impl Timeline {
     /// The first entity in order (`__pick_first_entity()`).
     #[inline]
     pub fn first(&self) -> Option<&Entry> {
-        self.blocks.first().map(|block| &block.entries[0])
+        self.iter().next()
     }
 
     /// The second entity in order.
@@ -78,25 +84,41 @@ impl Timeline {
 
     /// The last entity in order (`__pick_last_entity()`).
     pub fn last(&self) -> Option<&Entry> {
-        self.blocks.last().and_then(|block| block.entries.last())
+        self.blocks.last().map_or(self.few(), |block| &block.entries).last()
+    }
+
+    /// The entries that are in no block.
+    #[inline]
+    fn few(&self) -> &[Entry] {
+        if self.blocks.is_empty() { &self.few[..self.len] } else { &[] }
     }
 
     /// The entities in order.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.blocks.iter().flat_map(|block| block.entries.iter())
+        self.few().iter().chain(self.blocks.iter().flat_map(|block| block.entries.iter()))
     }
 
     /// Adds an entity behind those of an equal key.
     #[inline]
     pub fn insert(&mut self, entry: Entry) {
-        self.len += 1;
-        let n_blocks = self.blocks.len();
-        if n_blocks == 0 {
-            let mut entries = self.spare.pop().unwrap_or_default();
-            entries.push(entry);
-            self.blocks.push(Block { entries, min_vruntime: entry.vruntime });
+        let len = self.len;
+        if self.blocks.is_empty() && len < FEW {
+            let is_later = |other: &Entry| is_before(entry.key, other.key);
+            let place = self.few[..len].iter().position(is_later).unwrap_or(len);
+            self.few.copy_within(place..len, place + 1);
+            self.few[place] = entry;
+            self.len += 1;
             return;
         }
+        if self.blocks.is_empty() {
+            let mut entries = self.spare.pop().unwrap_or_default();
+            entries.extend(self.few);
+            let mut block = Block { entries, min_vruntime: 0 };
+            block.refresh();
+            self.blocks.push(block);
+        }
+        self.len += 1;
+        let n_blocks = self.blocks.len();
         let at = if n_blocks == 1 {
             0
         } else {
@@ -122,6 +144,14 @@ impl Timeline {
     /// If it is not there: the run queue and its entities disagree.
     #[inline]
     pub fn remove(&mut self, key: u64, id: u32) {
+        let is_it = |other: &Entry| other.key == key && other.id == id;
+        if self.blocks.is_empty()
+            && let Some(place) = self.few[..self.len].iter().position(is_it)
+        {
+            self.few.copy_within(place + 1..self.len, place);
+            self.len -= 1;
+            return;
+        }
         let mut at = if self.blocks.len() <= 1 {
             0
         } else {
@@ -144,11 +174,26 @@ impl Timeline {
                     }
                     self.merge(at);
                 }
+                if self.len <= FEW / 2 {
+                    self.leave_blocks();
+                }
                 return;
             }
             at += 1;
         }
         panic!("task {id} is not in the timeline at {key}");
+    }
+
+    /// Takes the entries, few again, out of their blocks.
+    fn leave_blocks(&mut self) {
+        let mut place = 0;
+        for mut block in self.blocks.drain(..) {
+            for entry in block.entries.drain(..) {
+                self.few[place] = entry;
+                place += 1;
+            }
+            self.spare.push(block.entries);
+        }
     }
 
     /// Joins a block that became small with its right neighbour.
@@ -167,6 +212,9 @@ impl Timeline {
     /// it holds.
     #[inline]
     pub fn first_eligible(&self, eligible: impl Fn(u64) -> bool) -> Option<&Entry> {
+        if self.blocks.is_empty() {
+            return self.few().iter().find(|entry| eligible(entry.vruntime));
+        }
         let is_short = self.blocks.len() == 1;
         let mut blocks = self.blocks.iter().filter(|block| is_short || eligible(block.min_vruntime));
         blocks.find_map(|block| block.entries.iter().find(|entry| eligible(entry.vruntime)))
