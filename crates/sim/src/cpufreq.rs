@@ -461,13 +461,23 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.begin_switch(policy, khz);
     }
 
-    /// irq_work and kthread_queue_work(): wakes the policy's kthread.
+    /// irq_work_queue(): the CPU interrupts itself when it is done with its run queue.
     pub(crate) fn queue_sugov_work(&mut self, policy: u32) {
-        let Some(kthread) = self.policies[policy as usize].kthread else { return };
-        let state = &mut self.tasks[kthread as usize];
-        state.dead_children += 1;
-        if matches!(state.life, Life::Sleeping) && state.stage == 0 {
-            self.try_to_wake_up(kthread, false);
+        self.irq_work.push_back((self.here, policy));
+    }
+
+    /// schedutil's sugov_irq_work() where it is due: kthread_queue_work() wakes the policies' kthreads.
+    pub(crate) fn run_irq_work(&mut self) {
+        while let Some((cpu, policy)) = self.irq_work.pop_front() {
+            let Some(kthread) = self.policies[policy as usize].kthread else { continue };
+            let here = std::mem::replace(&mut self.here, cpu);
+            let was = std::mem::replace(&mut self.in_interrupt, true);
+            let state = &mut self.tasks[kthread as usize];
+            state.dead_children += 1;
+            if matches!(state.life, Life::Sleeping) && state.stage == 0 {
+                self.try_to_wake_up(kthread, false);
+            }
+            (self.here, self.in_interrupt) = (here, was);
         }
     }
 

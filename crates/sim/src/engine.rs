@@ -209,6 +209,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) nr_idle_scan: Vec<Option<u32>>,
     pub(crate) objects: Objects,
     pub(crate) resched: VecDeque<u32>,
+    /// Work of interrupts that CPUs have raised on themselves: (CPU, frequency policy).
+    pub(crate) irq_work: VecDeque<(u32, u32)>,
     pub(crate) timer_seq: u64,
     pub(crate) rng: Pcg64,
     /// CPUs that run the idle task with nothing queued (idle_cpu()).
@@ -302,6 +304,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
 
     /// Schedules on every CPU that was asked to, until none is left.
     pub(crate) fn settle(&mut self) {
+        self.run_irq_work();
         if self.stream.shared {
             return self.settle_stream();
         }
@@ -309,6 +312,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             if std::mem::take(&mut self.cpus[cpu as usize].need_resched) {
                 self.schedule(cpu);
             }
+            self.run_irq_work();
         }
     }
 
@@ -395,6 +399,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             Interrupt::IoDone(task) | Interrupt::SwitchDone(task) => self.try_to_wake_up(task, false),
             Interrupt::NohzBalance => self.nohz_idle_balance(cpu),
         }
+        self.run_irq_work();
         self.in_interrupt = was;
     }
 
@@ -487,6 +492,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         for task in list.drain(..) {
             self.activate(task, cpu);
         }
+        self.run_irq_work();
         self.in_interrupt = was;
         // Keeps the allocation.
         self.cpus[cpu as usize].wake_list = list;

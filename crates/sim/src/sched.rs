@@ -297,8 +297,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.outcome.sched_events += 1;
         self.stream.nr_woken += 1;
         self.emit(Event::SchedWaking { cpu: here, task, target_cpu: prev });
-        if self.tasks[t].on_cpu && self.tasks[t].sugov.is_none() {
-            // It has not left its CPU yet, and stays (core.c:ttwu_runnable()). A kthread looks for work again by itself.
+        if self.tasks[t].on_cpu {
+            // It has not left its run queue yet, and stays (core.c:ttwu_runnable()): nothing wakes within schedule().
             self.tasks[t].life = Life::Queued;
             self.tasks[t].in_iowait = false;
             self.tasks[t].woken_ns = 0;
@@ -474,9 +474,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             self.disarm(cpu, Wait::Op);
             self.cpus[c].got_idle_tick = false;
-            self.enter_idle(cpu);
+            // What the CPU has raised on itself comes before it sleeps.
+            self.run_irq_work();
+            if !self.cpus[c].need_resched {
+                self.enter_idle(cpu);
+            }
             return;
         }
+        self.run_irq_work();
         if self.cpus[c].overhead == 0 || matches!(self.tasks[next as usize].doing, Doing::Fresh) {
             self.advance(cpu);
         }

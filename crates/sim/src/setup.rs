@@ -274,6 +274,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             nr_idle_scan: vec![None; nr_llcs],
             objects: Objects::new(&case.workload, case.seed),
             resched: VecDeque::new(),
+            irq_work: VecDeque::new(),
             timer_seq: 0,
             rng: Pcg64::new(case.seed.into(), RNG_STREAM),
             idle_mask: CpuMask::all(nr),

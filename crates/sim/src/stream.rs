@@ -79,6 +79,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 if ready && std::mem::take(&mut self.cpus[cpu as usize].need_resched) {
                     self.schedule(cpu);
                 }
+                self.run_irq_work();
             }
             // What else expires now belongs to the same end of turns.
             if self.stream.expired && self.queue.peek() != Some(self.now) {

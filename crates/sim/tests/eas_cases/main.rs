@@ -27,6 +27,9 @@ const LATE: f64 = 15.0;
 /// Runs of each case: the tasks start together, or one after the other at points of the period.
 const VARIANTS: u64 = 5;
 
+/// How long rt-app's first thread takes to create one thread, in ns: no two tasks are born at once.
+const BIRTH_NS: u64 = 60_000;
+
 /// The policy that a stock kernel follows.
 pub(crate) fn faithful() -> Policy {
     Policy { label: String::from("kernel"), ..Policy::default() }
@@ -81,7 +84,7 @@ impl std::fmt::Display for Verdict {
 }
 
 fn judged(machine: &Machine, case: &EasCase, policy: &Policy, variant: u64) -> Verdict {
-    let (workload, length_ns) = workload(case, variant * 1_700_000);
+    let (workload, length_ns) = workload(case, BIRTH_NS + variant * 1_700_000);
     let run_case = Case {
         machine: machine.clone(),
         workload,
