@@ -387,6 +387,17 @@ impl KernelProfile {
         }
     }
 
+    /// Whether fair tasks have a deadline server (kernel/sched/deadline.c:fair_server_init(), v6.12).
+    pub fn has_fair_server(&self) -> bool {
+        self.version >= (6, 12)
+    }
+
+    /// Whether a CPU with at most one idle state keeps its tick until one found it idle
+    /// (kernel/sched/idle.c:idle_call_stop_or_retain_tick(), v6.12.117).
+    pub fn single_idle_state_keeps_tick(&self) -> bool {
+        self.version >= (6, 12)
+    }
+
     /// The gates of schedutil, as the governor takes them.
     pub fn sugov_gates(&self) -> SugovGates {
         SugovGates {

@@ -7,12 +7,12 @@
 
 use std::collections::BTreeSet;
 
-use opplab_kernel::cpufreq::conservative::{Conservative, ConservativeTunables};
 use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, default_sampling_rate_us, min_sampling_interval_us};
+use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
-use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables};
 use opplab_kernel::cpufreq::schedutil::{
-    BW_SHIFT, CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovFacts, SugovPolicy, SugovRequest,
+    CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovFacts, SugovPolicy,
+    SugovRequest,
 };
 use opplab_kernel::pelt::HalfLife32;
 use opplab_kernel::profile::{KernelProfile, Platform};
@@ -35,8 +35,7 @@ type Signals = PeltReplay<fn(&Sample), HalfLife32>;
 enum Governor {
     Fixed,
     Schedutil(Box<SugovPolicy>),
-    Ondemand(Box<Ondemand>),
-    Conservative(Box<Conservative>),
+    Dbs(Box<DbsGovernor>),
 }
 
 struct FreqPolicy {
@@ -69,12 +68,6 @@ struct CpuState {
 
 /// The state of a task in its last switch (include/linux/sched.h).
 const EXIT_DEAD: u64 = 0x10;
-/// Since when fair tasks have a deadline server (kernel/sched/fair.c: fair_server, v6.12).
-const FAIR_SERVER_SINCE: (u16, u16) = (6, 12);
-/// Since when a CPU that goes idle without a cpuidle governor keeps its tick at first (in v6.12's stable series).
-const KEEPS_TICK_SINCE: (u16, u16) = (6, 12);
-/// Its bandwidth, 50 ms in a second, with the fractional bits of deadline bandwidths.
-const FAIR_SERVER_BW: u64 = (50 << BW_SHIFT) / 1000;
 
 struct View<'a> {
     signals: &'a Signals,
@@ -247,25 +240,16 @@ impl<'a> Run<'a> {
                     });
                     (Governor::Schedutil(Box::new(sugov)), cur_khz)
                 }
-                "ondemand" => {
-                    let mut governor = Ondemand::start(OndemandTunables::new(sampling_us, false), &zero);
-                    for (name, value) in &policy.tunables {
-                        let fail = |error| input(format!("tunable {name} = {value:?}: {error}"));
-                        governor.store(name, value, least_us).map_err(fail)?;
-                    }
-                    (Governor::Ondemand(Box::new(governor)), cur_khz)
-                }
-                "conservative" => {
-                    let mut governor = Conservative::start(ConservativeTunables::new(sampling_us), cur_khz, &zero);
-                    for (name, value) in &policy.tunables {
-                        let fail = |error| input(format!("tunable {name} = {value:?}: {error}"));
-                        governor.store(name, value, least_us).map_err(fail)?;
-                    }
-                    (Governor::Conservative(Box::new(governor)), cur_khz)
-                }
                 other => {
-                    let known = opplab_sim::GOVERNORS.join(", ");
-                    return Err(input(format!("there is no governor {other:?}; there are {known}")));
+                    let Some(mut governor) = DbsGovernor::named(other, sampling_us, cur_khz, &zero) else {
+                        let known = opplab_sim::GOVERNORS.join(", ");
+                        return Err(input(format!("there is no governor {other:?}; there are {known}")));
+                    };
+                    for (name, value) in &policy.tunables {
+                        let fail = |error| input(format!("tunable {name} = {value:?}: {error}"));
+                        governor.store(name, value, least_us).map_err(fail)?;
+                    }
+                    (Governor::Dbs(Box::new(governor)), cur_khz)
                 }
             };
             let kthread = Kthread::of(events, cpus);
@@ -321,12 +305,12 @@ impl<'a> Run<'a> {
             cpus,
             machine,
             freq_invariant,
-            fair_server: profile.version >= FAIR_SERVER_SINCE,
+            fair_server: profile.has_fair_server(),
             tick_ns,
             settled_ns: window_start_ns(events.duration_ns),
             clock_ns,
             ticks,
-            keeps_no_tick: profile.version < KEEPS_TICK_SINCE,
+            keeps_no_tick: !profile.single_idle_state_keeps_tick(),
             next_tick_ns: last_tick_ns.saturating_add(tick_ns).saturating_sub(clock_ns),
             idle_told: events.list.iter().any(|ev| matches!(ev.what, What::Idle { .. })),
             told,
@@ -586,8 +570,9 @@ impl<'a> Run<'a> {
         let FreqPolicy { cpus: members, governor, limits, cur_khz, kthread, due_ns, .. } = &mut self.policies[index];
         let can_update = self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here);
         let costs = &self.machine.costs;
-        let policy_dbs = match governor {
+        let dbs = match governor {
             Governor::Fixed => return,
+            Governor::Dbs(dbs) => dbs,
             Governor::Schedutil(sugov) => {
                 let member = members.iter().position(|&other| other == cpu).unwrap_or(0);
                 let facts = PolicyFacts {
@@ -617,10 +602,8 @@ impl<'a> Run<'a> {
                 }
                 return;
             }
-            Governor::Ondemand(governor) => &mut governor.policy_dbs,
-            Governor::Conservative(governor) => &mut governor.policy_dbs,
         };
-        if can_update && policy_dbs.update_util(now_ns) {
+        if can_update && dbs.update_util(now_ns) {
             *due_ns = Some(self.kworkers.began_ns(time_ns, here));
             self.work_until(time_ns);
         }
@@ -632,8 +615,7 @@ impl<'a> Run<'a> {
         match &mut policy.governor {
             Governor::Fixed => return,
             Governor::Schedutil(sugov) => sugov.resume(freq_khz),
-            Governor::Conservative(governor) => governor.requested_khz = freq_khz,
-            Governor::Ondemand(_) => {}
+            Governor::Dbs(dbs) => dbs.follow(freq_khz),
         }
         policy.cur_khz = freq_khz;
         self.set(index, time_ns);
@@ -664,26 +646,11 @@ impl<'a> Run<'a> {
         let wanted = match governor {
             Governor::Fixed => None,
             Governor::Schedutil(sugov) => sugov.work(*cur_khz),
-            Governor::Ondemand(governor) if first => {
-                governor.policy_dbs.update_cpu_data(&governor.tunables.dbs, &times);
-                governor.policy_dbs.sampled(governor.tunables.dbs.sampling_rate);
+            Governor::Dbs(governor) if first => {
+                governor.restart(*cur_khz, &times);
                 None
             }
-            Governor::Conservative(governor) if first => {
-                governor.policy_dbs.update_cpu_data(&governor.tunables.dbs, &times);
-                governor.policy_dbs.sampled(governor.tunables.dbs.sampling_rate);
-                None
-            }
-            Governor::Ondemand(governor) => {
-                let (request, delay_us) = governor.update(&dbs, &times);
-                governor.policy_dbs.sampled(delay_us);
-                request.map(|request| request.resolve(table.as_ref(), *limits))
-            }
-            Governor::Conservative(governor) => {
-                let (request, delay_us) = governor.update(&dbs, &times);
-                governor.policy_dbs.sampled(delay_us);
-                request.map(|request| request.resolve(table.as_ref(), *limits))
-            }
+            Governor::Dbs(governor) => governor.sample(&dbs, &times),
         };
         let settled = time_ns >= self.settled_ns;
         if let Some(khz) = wanted.filter(|khz| settled && *khz != self.policies[index].cur_khz) {

@@ -9,7 +9,7 @@ use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, PassiveCpu, Rounding};
 use opplab_kernel::cpufreq::request::TunableError;
 use opplab_kernel::cpufreq::schedutil::{
-    BW_SHIFT, CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts,
+    CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts,
     SugovPolicy, SugovRequest, UtilForm, effective_cpu_util, map_util_perf,
 };
 use opplab_kernel::freq_invariance::{
@@ -246,9 +246,6 @@ pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
         UtilEst::Pair(_) => cpu.cfs_util_est.enqueued.into(),
     }
 }
-
-/// Bandwidth of the deadline server of fair tasks, 50 ms in a second (kernel/sched/deadline.c:fair_server_init(), v6.12).
-const FAIR_SERVER_BW: u64 = (50 << BW_SHIFT) / 1000;
 
 /// Bandwidth of deadline tasks is not tracked; that of the fair server stays, as recorded kernels show it.
 fn dl_running_bw(cpu: &Cpu) -> u64 {

@@ -86,6 +86,13 @@ impl DbsGovernor {
         request.map(|request| request.resolve(policy.table, policy.limits))
     }
 
+    /// The driver has set `cur_khz` without being asked: conservative's steps continue from it.
+    pub fn follow(&mut self, cur_khz: u32) {
+        if let Self::Conservative(governor) = self {
+            governor.limits_applied(cur_khz);
+        }
+    }
+
     /// The policy's limits changed: the frequency to ask for at once in kHz, which is taken as carried out
     /// (cpufreq_governor.c:cpufreq_dbs_governor_limits(), v6.12).
     pub fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<u32> {

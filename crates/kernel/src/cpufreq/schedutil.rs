@@ -45,6 +45,9 @@ pub fn sugov_effective_cpu_perf(actual: u64, min: u64, max: u64) -> u64 {
     min.max(max.min(map_util_perf(actual)))
 }
 
+/// Bandwidth of the deadline server of fair tasks, 50 ms in a second (kernel/sched/deadline.c:fair_server_init(), v6.12).
+pub const FAIR_SERVER_BW: u64 = (50 << BW_SHIFT) / 1000;
+
 /// The deadline class's running bandwidth on the capacity scale (kernel/sched/sched.h:cpu_bw_dl(), v6.12).
 #[inline]
 pub const fn cpu_bw_dl(running_bw: u64) -> u64 {
