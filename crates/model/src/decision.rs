@@ -160,6 +160,12 @@ pub const CODES: [(&str, &[&str]); 8] = [
     ("migration", &["load", "util", "task", "misfit"]),
 ];
 
+/// What `code` means in a column; `None` if it means nothing there.
+pub fn word(column: &str, code: u8) -> Option<&'static str> {
+    let (_, words) = CODES.iter().find(|(name, _)| *name == column)?;
+    words.get(usize::from(code)).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,8 +175,7 @@ mod tests {
     use opplab_kernel::sched::placement::{SiblingRule, WakeAffineRule};
 
     fn word(column: &str, code: u8) -> &'static str {
-        let (_, words) = CODES.iter().find(|(name, _)| *name == column).expect("a column with codes");
-        words[usize::from(code)]
+        super::word(column, code).expect("a column with codes")
     }
 
     /// Goal: the words stay in the order of the enumerations that they stand for.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use opplab_model::decision::CODES;
+use opplab_model::decision::word;
 use opplab_verify::traces::{RecordedChoice, RecordedPlacement};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -69,10 +69,6 @@ pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec
     let found = guard(py, || py.detach(|| opplab_verify::traces::placements(&path)))?;
     let (placements, names) = found.map_err(|error| map_error(py, &error))?;
     let name = |pid: i64| names.get(&pid).map_or_else(|| pid.to_string(), Clone::clone);
-    let word = |column: &str, code: u8| {
-        let words = CODES.iter().find(|(known, _)| *known == column).map_or(&[][..], |(_, words)| words);
-        words.get(usize::from(code)).copied().unwrap_or_default()
-    };
     let one = |placement: &RecordedPlacement| -> PyResult<Bound<'_, PyDict>> {
         let row = PyDict::new(py);
         row.set_item("time_ns", placement.time_ns)?;
@@ -90,7 +86,7 @@ pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec
         match &placement.choice {
             RecordedChoice::Energy(seen) => {
                 row.set_item("how", "energy")?;
-                row.set_item("eas_rule", seen.decided.map(|(_, rule)| word("eas_rule", rule as u8)))?;
+                row.set_item("eas_rule", seen.decided.and_then(|(_, rule)| word("eas_rule", rule as u8)))?;
                 let candidates = seen.candidates.iter().map(|one| (one.cpu, one.domain, one.spare_cap, one.fits));
                 row.set_item("candidates", candidates.collect::<Vec<_>>())?;
                 let energies = seen.energies.iter().map(|one| {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use opplab_model::decision::{CODES, Decision, GrantLimit, NONE};
+use opplab_model::decision::{Decision, GrantLimit, NONE, word};
 use opplab_model::event::{Event, Sink};
 use opplab_trace::write::Annotation;
 
@@ -43,12 +43,6 @@ impl Notes {
     pub(crate) fn annotations(&self) -> Vec<(&str, Annotation<'_>)> {
         self.0.iter().map(|(name, note)| (name.as_str(), note.annotation())).collect()
     }
-}
-
-/// The word for a small number of a column.
-fn word(column: &str, code: u8) -> Option<&'static str> {
-    let (_, words) = CODES.iter().find(|(name, _)| *name == column)?;
-    words.get(usize::from(code)).copied()
 }
 
 fn mhz(khz: u32) -> String {

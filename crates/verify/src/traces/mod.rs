@@ -40,21 +40,32 @@ pub fn verify_recording(dir: &Path) -> Result<RecordingReport, VerifyError> {
 
 /// As [`verify_recording`], of a recording in memory.
 pub fn verify(recording: &Recording) -> RecordingReport {
-    let mut report = RecordingReport::new(&recording.name, &recording.machine.release, recording.events.lost);
-    let mut state = state::State::new(recording);
     let mut clock = clock::Clock::new(&recording.machine);
     let mut freq = freq::Freq::new(&recording.machine);
     let mut place = place::Place::new(&recording.machine);
-    for event in recording.events.iter() {
-        clock.event(&event, &state, &mut report);
-        freq.event(&event, &state, &mut report);
-        place.event(&event, &state, &mut report);
-        load::event(&event, &mut state, &mut report);
-    }
+    let (mut report, state) = walk(recording, |event, state, report| {
+        clock.event(event, state, report);
+        freq.event(event, state, report);
+        place.event(event, state, report);
+    });
     let signals = signals::compare(recording, &state.group_queues);
     report.signal("signal_tasks", &signals.tasks, SIGNAL_LIMIT);
     report.signal("signal_queues", &signals.queues, SIGNAL_LIMIT);
     report
+}
+
+/// One pass over the events; `parts` see each with the state before it.
+fn walk<'a>(
+    recording: &'a Recording,
+    mut parts: impl FnMut(&input::Ev<'_>, &state::State<'a>, &mut RecordingReport),
+) -> (RecordingReport, state::State<'a>) {
+    let mut report = RecordingReport::new(&recording.name, &recording.machine.release, recording.events.lost);
+    let mut state = state::State::new(recording);
+    for event in recording.events.iter() {
+        parts(&event, &state, &mut report);
+        load::event(&event, &mut state, &mut report);
+    }
+    (report, state)
 }
 
 /// The frequency decisions of the recorded kernel's schedutil with what went into them, in order of time.
@@ -63,16 +74,10 @@ pub fn verify(recording: &Recording) -> RecordingReport {
 /// As [`verify_recording`].
 pub fn frequency_decisions(dir: &Path) -> Result<(input::Machine, Vec<RecordedFreq>), VerifyError> {
     let recording = Recording::read(dir)?;
-    let mut report = RecordingReport::new(&recording.name, &recording.machine.release, recording.events.lost);
-    let mut state = state::State::new(&recording);
     let mut freq = freq::Freq::new(&recording.machine);
     freq.seen = Some(Vec::new());
-    for event in recording.events.iter() {
-        freq.event(&event, &state, &mut report);
-        load::event(&event, &mut state, &mut report);
-    }
+    walk(&recording, |event, state, report| freq.event(event, state, report));
     let seen = freq.seen.take().unwrap_or_default();
-    drop(state);
     Ok((recording.machine, seen))
 }
 
@@ -83,16 +88,10 @@ pub fn frequency_decisions(dir: &Path) -> Result<(input::Machine, Vec<RecordedFr
 /// As [`verify_recording`].
 pub fn placements(dir: &Path) -> Result<(Vec<RecordedPlacement>, BTreeMap<i64, String>), VerifyError> {
     let recording = Recording::read(dir)?;
-    let mut report = RecordingReport::new(&recording.name, &recording.machine.release, recording.events.lost);
-    let mut state = state::State::new(&recording);
     let mut place = place::Place::new(&recording.machine);
     place.seen = Some(Vec::new());
-    for event in recording.events.iter() {
-        place.event(&event, &state, &mut report);
-        load::event(&event, &mut state, &mut report);
-    }
+    walk(&recording, |event, state, report| place.event(event, state, report));
     let seen = place.seen.take().unwrap_or_default();
-    drop(state);
     Ok((seen, recording.events.names))
 }
 
