@@ -220,10 +220,17 @@ impl<'a> Reader<'a> {
     /// Who held the one stream between the event before `index` and this one.
     fn settle_stream(&mut self, index: usize, ev: &Ev) {
         let Some(before) = index.checked_sub(1).map(|index| self.recording.events.list[index]) else { return };
-        // Another CPU's event out of idle, or in an interrupt, is the end of a turn of the one before, if that had anything to do.
         let runs = |cpu: u32| self.cpus.get(cpu as usize).is_some_and(|state| state.current != IDLE_TASK);
-        let stays = before.cpu == ev.cpu || (runs(before.cpu) && (ev.context == Context::Interrupt || !runs(ev.cpu)));
-        let holder = if stays { before.cpu } else { ev.cpu } as usize;
+        let holder = if matches!(before.what, What::Idle { entered: true, .. }) {
+            // It passed to the next CPU in order that has a task.
+            let nr = self.cpus.len() as u32;
+            (1..=nr).map(|step| (before.cpu + step) % nr).find(|&cpu| runs(cpu)).unwrap_or(ev.cpu)
+        } else if before.cpu == ev.cpu || (runs(before.cpu) && (ev.context == Context::Interrupt || !runs(ev.cpu))) {
+            // Another CPU's event out of idle, or in an interrupt, is the end of a turn of the one before, if that had anything to do.
+            before.cpu
+        } else {
+            ev.cpu
+        } as usize;
         if let Some(state) = self.cpus.get_mut(holder) {
             state.since_ns = before.time_ns;
             self.settle(holder, ev.time_ns);
