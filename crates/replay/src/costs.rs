@@ -10,7 +10,7 @@ use opplab_model::machine::Costs;
 use crate::events::{Context, Ev, Events, Left, What};
 
 /// Events of one CPU that are no further apart belong to one train, ns.
-const TRAIN_GAP_NS: u64 = 25_000;
+pub(crate) const TRAIN_GAP_NS: u64 = 25_000;
 
 /// What was measured; `None` where the recording does not show it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

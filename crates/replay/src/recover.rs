@@ -20,6 +20,7 @@ use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::machine::Machine;
 use opplab_model::workload::{DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
 
+use crate::costs::TRAIN_GAP_NS;
 use crate::events::{Context, Ev, Events, Left, What};
 use crate::measure::{Window, granted};
 
@@ -221,16 +222,16 @@ impl<'a> Reader<'a> {
     fn settle_stream(&mut self, index: usize, ev: &Ev) {
         let Some(before) = index.checked_sub(1).map(|index| self.recording.events.list[index]) else { return };
         let runs = |cpu: u32| self.cpus.get(cpu as usize).is_some_and(|state| state.current != IDLE_TASK);
-        let holder = if matches!(before.what, What::Idle { entered: true, .. }) {
-            // It passed to the next CPU in order that has a task.
+        // Another CPU's event out of idle, or in an interrupt, is the end of a turn of the one before, if that had anything to do.
+        let stays = before.cpu == ev.cpu || (runs(before.cpu) && (ev.context == Context::Interrupt || !runs(ev.cpu)));
+        let mut holder = if stays { before.cpu } else { ev.cpu };
+        let own_code = stays && ev.time_ns - before.time_ns <= TRAIN_GAP_NS;
+        if !runs(holder) && (!own_code || matches!(before.what, What::Idle { entered: true, .. })) {
+            // A CPU without a task executes for some us only; then the next one in order that has a task does.
             let nr = self.cpus.len() as u32;
-            (1..=nr).map(|step| (before.cpu + step) % nr).find(|&cpu| runs(cpu)).unwrap_or(ev.cpu)
-        } else if before.cpu == ev.cpu || (runs(before.cpu) && (ev.context == Context::Interrupt || !runs(ev.cpu))) {
-            // Another CPU's event out of idle, or in an interrupt, is the end of a turn of the one before, if that had anything to do.
-            before.cpu
-        } else {
-            ev.cpu
-        } as usize;
+            holder = (1..=nr).map(|step| (before.cpu + step) % nr).find(|&cpu| runs(cpu)).unwrap_or(holder);
+        }
+        let holder = holder as usize;
         if let Some(state) = self.cpus.get_mut(holder) {
             state.since_ns = before.time_ns;
             self.settle(holder, ev.time_ns);
