@@ -392,6 +392,12 @@ impl KernelProfile {
         self.version >= (6, 12)
     }
 
+    /// Whether a task that leaves its queue is estimated as of its last update, before that of its leaving
+    /// (kernel/sched/fair.c:dequeue_task_fair(), v6.12).
+    pub fn estimates_before_dequeue(&self) -> bool {
+        self.version >= (6, 12)
+    }
+
     /// Whether a CPU with at most one idle state keeps its tick until one found it idle
     /// (kernel/sched/idle.c:idle_call_stop_or_retain_tick(), v6.12.117).
     pub fn single_idle_state_keeps_tick(&self) -> bool {

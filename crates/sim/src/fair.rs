@@ -341,6 +341,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if std::mem::take(&mut self.tasks[t].util_est_counted) {
             self.util_est_dequeue(cpu, task);
         }
+        if self.gates.estimates_before_dequeue {
+            self.util_est_update(cpu, task, sleep);
+        }
         self.update_load_avg(cpu, task, false);
         self.balancer.lists.remove(c, task);
         let now = self.cpus[c].clk.clock_task;
@@ -352,7 +355,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             FairRq::Cfs(rq) => rq.dequeue(&mut self.entities, now, task, CfsDequeue { sleep, save: false }),
         }
-        self.util_est_update(cpu, task, sleep);
+        if !self.gates.estimates_before_dequeue {
+            self.util_est_update(cpu, task, sleep);
+        }
         self.propagate_resched(cpu);
         if dead && !self.entities[t].sched_delayed {
             self.detach_entity_load_avg(cpu, task);

@@ -52,6 +52,8 @@ pub(crate) struct Gates {
     pub(crate) fair_server: bool,
     /// A CPU with at most one idle state stops its tick only after a tick that found it idle (v6.12.117).
     pub(crate) single_state_keeps_tick: bool,
+    /// A task that falls asleep is estimated as of its last update (v6.12).
+    pub(crate) estimates_before_dequeue: bool,
     /// A task's clamps count only after its class has queued it, since that may end a delayed dequeue (v6.12).
     pub(crate) uclamp_after_enqueue: bool,
     /// A task that leaves an idle CPU decays for the time that its queue was not updated (v5.19).
@@ -111,6 +113,7 @@ impl Gates {
             nohz_next_kick: profile.version >= (5, 15),
             fair_server: profile.has_fair_server(),
             single_state_keeps_tick: profile.single_idle_state_keeps_tick(),
+            estimates_before_dequeue: profile.estimates_before_dequeue(),
             uclamp_after_enqueue: profile.version >= (6, 12),
             migrate_pelt_lag: profile.version >= (5, 19),
             freq_invariant,
