@@ -16,6 +16,7 @@ mod costs;
 pub mod events;
 pub mod measure;
 pub mod open;
+mod periods;
 pub mod recover;
 pub mod replay;
 pub mod report;

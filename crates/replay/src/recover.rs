@@ -23,6 +23,7 @@ use opplab_model::workload::{DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, W
 use crate::costs::TRAIN_GAP_NS;
 use crate::events::{Context, Ev, Events, Left, What};
 use crate::measure::{Window, granted};
+use crate::periods::expiries;
 
 /// What woke a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,10 +225,10 @@ impl<'a> Reader<'a> {
         let runs = |cpu: u32| self.cpus.get(cpu as usize).is_some_and(|state| state.current != IDLE_TASK);
         // Another CPU's event out of idle, or in an interrupt, is the end of a turn of the one before, if that had anything to do.
         let stays = before.cpu == ev.cpu || (runs(before.cpu) && (ev.context == Context::Interrupt || !runs(ev.cpu)));
+        let own_code = before.cpu == ev.cpu && ev.time_ns - before.time_ns <= TRAIN_GAP_NS;
         let mut holder = if stays { before.cpu } else { ev.cpu };
-        let own_code = stays && ev.time_ns - before.time_ns <= TRAIN_GAP_NS;
-        if !runs(holder) && (!own_code || matches!(before.what, What::Idle { entered: true, .. })) {
-            // A CPU without a task executes for some us only; then the next one in order that has a task does.
+        if matches!(before.what, What::Idle { entered: true, .. }) || (!runs(holder) && !own_code) {
+            // It passed to the next CPU in order that has a task; a CPU without one executes for some us only.
             let nr = self.cpus.len() as u32;
             holder = (1..=nr).map(|step| (before.cpu + step) % nr).find(|&cpu| runs(cpu)).unwrap_or(holder);
         }
@@ -421,6 +422,16 @@ fn policy_of(prio: i64) -> SchedPolicy {
     }
 }
 
+/// When the timers of a task expired, one for each sleep that a timer ended.
+fn expiries_of(recording: &Recording<'_>, history: &History) -> Vec<u64> {
+    let wakes = history.steps.iter().filter_map(|step| match *step {
+        Step::Sleep(_, to, Cause::Timer) => Some(to),
+        _ => None,
+    });
+    let wakes: Vec<u64> = wakes.collect();
+    if recording.by_time { wakes } else { expiries(&wakes) }
+}
+
 /// Compiles the histories.
 fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workload: &mut Workload) {
     let (events, start_ns) = (recording.events, recording.window.0);
@@ -439,6 +450,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
         let born_ns = history.first_ns.unwrap_or(start_ns).max(start_ns);
         let mut due_ns = born_ns;
         let wheel = recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(history, phase_ns));
+        let mut expiries = expiries_of(recording, history).into_iter();
         let mut ops = Vec::new();
         for step in &history.steps {
             match *step {
@@ -462,7 +474,8 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
                     ops.push(Op::Sleep { ns: to - from });
                 }
                 Step::Sleep(_, to, Cause::Timer) => {
-                    let to = wheel.map_or(to, |phase_ns| recording.before_tick(to, phase_ns));
+                    let expiry_ns = expiries.next().unwrap_or(to);
+                    let to = wheel.map_or(expiry_ns, |phase_ns| recording.before_tick(to, phase_ns));
                     let period_ns = to.saturating_sub(due_ns);
                     due_ns += period_ns;
                     ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });

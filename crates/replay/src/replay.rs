@@ -248,9 +248,17 @@ impl Replay {
     }
 
     fn run(&self, policy: &Policy, mode: Mode) -> Result<Measured, ReplayError> {
+        Ok(self.measured(&self.replayed(policy, mode)?))
+    }
+
+    /// The events of the trace under `policy`.
+    ///
+    /// # Errors
+    /// As [`Replay::compare`].
+    pub fn replayed(&self, policy: &Policy, mode: Mode) -> Result<Events, ReplayError> {
         let Setup { machine, start_khz, .. } = &self.setup;
         if mode == Mode::Open {
-            return Ok(self.measured(&open_loop(&self.events, machine, policy, start_khz)?));
+            return open_loop(&self.events, machine, policy, start_khz);
         }
         let mut case = Case {
             machine: machine.clone(),
@@ -275,7 +283,7 @@ impl Replay {
         for ev in &mut events.list {
             ev.time_ns = ev.time_ns.saturating_sub(later_ns);
         }
-        Ok(self.measured(&events))
+        Ok(events)
     }
 
     fn measured(&self, events: &Events) -> Measured {
