@@ -8,6 +8,11 @@
 //! that no wake-up is earlier than, and from which all together are least late, is an edge of the lower hull of the
 //! points (n, time): the one over their middle. Wake-ups that follow no period stay as they are.
 
+use opplab_model::event::IDLE_TASK;
+
+use crate::costs::TRAIN_GAP_NS;
+use crate::events::Ev;
+
 /// A period is told by so many times between wake-ups.
 const PERIOD_OF: usize = 8;
 /// Fewer wake-ups in a row show no period.
@@ -66,6 +71,72 @@ fn straighten(numbers: &[u64], times: &mut [u64]) {
     for (&number, time) in numbers.iter().zip(times) {
         let line = y + (to_y - y) * (i128::from(number) - x) / (to_x - x);
         *time = u64::try_from(line).unwrap_or(0).min(*time);
+    }
+}
+
+/// Since when an interrupt that a CPU handles may have waited.
+#[derive(Debug)]
+pub(crate) struct Trains {
+    shared_stream: bool,
+    /// When the machine, idle before, began to do what it does.
+    began_ns: u64,
+    last_ns: u64,
+    /// Of each CPU: its last event, the first of those that follow each other closely, and the last one before them.
+    cpus: Vec<[u64; 3]>,
+}
+
+impl Trains {
+    pub(crate) fn new(nr_cpus: usize, shared_stream: bool) -> Self {
+        Self { shared_stream, began_ns: 0, last_ns: 0, cpus: vec![[0; 3]; nr_cpus] }
+    }
+
+    /// Takes note of `ev`; `all_idle`: nobody runs a task.
+    pub(crate) fn event(&mut self, ev: &Ev, all_idle: bool) {
+        let now = ev.time_ns;
+        if all_idle && now.saturating_sub(self.last_ns) > TRAIN_GAP_NS {
+            self.began_ns = now;
+        }
+        self.last_ns = now;
+        if let Some([last, first, before]) = self.cpus.get_mut(ev.cpu as usize) {
+            if now.saturating_sub(*last) > TRAIN_GAP_NS {
+                (*first, *before) = (now, *last);
+            }
+            *last = now;
+        }
+    }
+
+    /// Since when the interrupt in which `ev` happens may have waited: for interrupts of its CPU that came first, and where CPUs
+    /// share one instruction stream, for those of other CPUs.
+    pub(crate) fn earliest_ns(&self, ev: &Ev) -> u64 {
+        let Some(&[_, first, before]) = self.cpus.get(ev.cpu as usize) else { return ev.time_ns };
+        match (ev.current == IDLE_TASK, self.shared_stream) {
+            (false, _) => ev.time_ns,
+            (true, false) => first,
+            (true, true) => self.began_ns.max(before),
+        }
+    }
+}
+
+/// Timers that expire so soon after each other may have expired together, ns.
+const TOGETHER_NS: u64 = 400_000;
+/// So exactly the time of an expiry is known, ns.
+const EXACT_NS: u64 = 5_000;
+
+/// Lets timers expire at one instant that may have: each `expiries[task][n]` comes no earlier than `earliest[task][n]`, but as early as
+/// the first one of those around it.
+pub(crate) fn together(expiries: &mut [Vec<u64>], earliest: &[Vec<u64>]) {
+    let mut all: Vec<(u64, usize, usize)> = Vec::new();
+    for (task, times) in expiries.iter().enumerate() {
+        all.extend(times.iter().enumerate().map(|(nth, &time)| (time, task, nth)));
+    }
+    all.sort_unstable();
+    let mut first_ns = 0;
+    for (time, task, nth) in all {
+        if time - first_ns <= TOGETHER_NS && earliest[task][nth] <= first_ns + EXACT_NS {
+            expiries[task][nth] = first_ns;
+        } else {
+            first_ns = time;
+        }
     }
 }
 

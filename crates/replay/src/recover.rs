@@ -23,7 +23,7 @@ use opplab_model::workload::{DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, W
 use crate::costs::TRAIN_GAP_NS;
 use crate::events::{Context, Ev, Events, Left, What};
 use crate::measure::{Window, granted};
-use crate::periods::expiries;
+use crate::periods::{Trains, expiries, together};
 
 /// What woke a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +39,8 @@ enum Step {
     Run(u64),
     Post(TaskIdx),
     Fork(TaskIdx),
-    /// Slept from the first time to the second.
-    Sleep(u64, u64, Cause),
+    /// Slept from the first time to the second; what ended it may have come as early as the third.
+    Sleep(u64, u64, u64, Cause),
 }
 
 /// A task under recovery.
@@ -122,7 +122,7 @@ impl Recording<'_> {
     /// four of its wake-ups are right after a tick.
     fn is_wheel(&self, history: &History, phase_ns: u64) -> bool {
         let wakes = history.steps.iter().filter_map(|step| match *step {
-            Step::Sleep(_, to, Cause::Timer) => Some(to),
+            Step::Sleep(_, to, _, Cause::Timer) => Some(to),
             _ => None,
         });
         let (mut all, mut near) = (0, 0);
@@ -171,6 +171,7 @@ struct Reader<'a> {
     cpus: Vec<CpuState>,
     policy_of: Vec<usize>,
     histories: BTreeMap<TaskIdx, History>,
+    trains: Trains,
     tick_ns: u64,
 }
 
@@ -189,7 +190,8 @@ impl<'a> Reader<'a> {
             })
             .collect();
         let tick_ns = 1_000_000_000 / u64::from(recording.hz.max(1));
-        Self { recording, timed, cpus, policy_of, histories: BTreeMap::new(), tick_ns }
+        let trains = Trains::new(machine.nr_cpus(), machine.shared_stream);
+        Self { recording, timed, cpus, policy_of, histories: BTreeMap::new(), trains, tick_ns }
     }
 
     /// Counts the work of the current task of `cpu` up to `now`.
@@ -256,6 +258,8 @@ impl<'a> Reader<'a> {
             (history.first_ns, history.first_cpu) = (Some(since_ns), Some(ev.cpu));
             self.cpus[c] = CpuState { current: ev.current, since_ns, ..self.cpus[c] };
         }
+        let all_idle = self.cpus.iter().all(|state| state.current == IDLE_TASK);
+        self.trains.event(ev, all_idle);
         if self.recording.machine.shared_stream {
             self.settle_stream(index, ev);
         }
@@ -352,8 +356,9 @@ impl<'a> Reader<'a> {
             (false, Left::Uninterruptible) if !self.recording.by_time => Cause::Device,
             (false, _) => Cause::Timer,
         };
+        let earliest_ns = self.trains.earliest_ns(ev);
         if let Some(history) = self.histories.get_mut(&task) {
-            history.steps.push(Step::Sleep(since, now, cause));
+            history.steps.push(Step::Sleep(since, now, earliest_ns.max(since), cause));
         }
         if by_task {
             if !self.recording.machine.shared_stream {
@@ -395,7 +400,7 @@ fn is_relative(history: &History) -> bool {
         .steps
         .iter()
         .filter_map(|step| match step {
-            Step::Sleep(from, to, Cause::Timer) => Some((*from, *to)),
+            Step::Sleep(from, to, _, Cause::Timer) => Some((*from, *to)),
             _ => None,
         })
         .collect();
@@ -425,7 +430,7 @@ fn policy_of(prio: i64) -> SchedPolicy {
 /// When the timers of a task expired, one for each sleep that a timer ended.
 fn expiries_of(recording: &Recording<'_>, history: &History) -> Vec<u64> {
     let wakes = history.steps.iter().filter_map(|step| match *step {
-        Step::Sleep(_, to, Cause::Timer) => Some(to),
+        Step::Sleep(_, to, _, Cause::Timer) => Some(to),
         _ => None,
     });
     let wakes: Vec<u64> = wakes.collect();
@@ -443,6 +448,18 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
         histories.into_iter().filter(|(_, history)| history.first_cpu.is_some()).collect();
     let place: BTreeMap<TaskIdx, u32> = (0..).zip(&kept).map(|(index, (task, _))| (*task, index)).collect();
     let device = device_of(recording, &kept, workload);
+    let mut all_expiries: Vec<Vec<u64>> = kept.iter().map(|(_, history)| expiries_of(recording, history)).collect();
+    if !recording.by_time {
+        let earliest = |(_, history): &(TaskIdx, History)| -> Vec<u64> {
+            let timers = history.steps.iter().filter_map(|step| match *step {
+                Step::Sleep(_, _, earliest, Cause::Timer) => Some(earliest),
+                _ => None,
+            });
+            timers.collect()
+        };
+        let earliest: Vec<Vec<u64>> = kept.iter().map(earliest).collect();
+        together(&mut all_expiries, &earliest);
+    }
     let mut names: BTreeMap<String, u32> = BTreeMap::new();
     for (index, (task, history)) in (0..).zip(&kept) {
         let info = &events.tasks[*task as usize];
@@ -450,8 +467,12 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
         let born_ns = history.first_ns.unwrap_or(start_ns).max(start_ns);
         let mut due_ns = born_ns;
         let wheel = recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(history, phase_ns));
-        let mut expiries = expiries_of(recording, history).into_iter();
+        let mut expiries = all_expiries[index as usize].iter().copied();
         let mut ops = Vec::new();
+        if history.forked && !relative && !all_expiries[index as usize].is_empty() {
+            // Timers of tasks that are born together count from one clock, not from the birth of each.
+            ops.push(Op::TimersFrom { ns: born_ns - start_ns });
+        }
         for step in &history.steps {
             match *step {
                 Step::Run(work_ns) => ops.push(Op::Run { work_ns, fixed: 0 }),
@@ -466,14 +487,14 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
                         ops.push(Op::Fork { task });
                     }
                 }
-                Step::Sleep(_, _, Cause::Task) => ops.push(Op::SemWait { sem: first_sem + index }),
-                Step::Sleep(from, to, Cause::Device) => {
+                Step::Sleep(_, _, _, Cause::Task) => ops.push(Op::SemWait { sem: first_sem + index }),
+                Step::Sleep(from, to, _, Cause::Device) => {
                     ops.push(Op::Io { device, bytes: request_bytes(to - from) });
                 }
-                Step::Sleep(from, to, Cause::Timer) if relative => {
+                Step::Sleep(from, to, _, Cause::Timer) if relative => {
                     ops.push(Op::Sleep { ns: to - from });
                 }
-                Step::Sleep(_, to, Cause::Timer) => {
+                Step::Sleep(_, to, _, Cause::Timer) => {
                     let expiry_ns = expiries.next().unwrap_or(to);
                     let to = wheel.map_or(expiry_ns, |phase_ns| recording.before_tick(to, phase_ns));
                     let period_ns = to.saturating_sub(due_ns);
@@ -520,7 +541,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
 
 /// The device of all requests: a KiB takes a us, so that each request takes as long as it took.
 fn device_of(recording: &Recording<'_>, kept: &[(TaskIdx, History)], workload: &mut Workload) -> u32 {
-    let used = kept.iter().any(|(_, h)| h.steps.iter().any(|s| matches!(s, Step::Sleep(_, _, Cause::Device))));
+    let used = kept.iter().any(|(_, h)| h.steps.iter().any(|s| matches!(s, Step::Sleep(_, _, _, Cause::Device))));
     if !used {
         return 0;
     }
