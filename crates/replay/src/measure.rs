@@ -271,7 +271,67 @@ fn energy(measured: &Measured, machine: &Machine, described: &[(u32, Vec<u32>)])
     energy
 }
 
+/// The mean of each number of `of`.
+fn mean(of: impl Iterator<Item = u64>, nr: u64) -> u64 {
+    u64::try_from(of.map(u128::from).sum::<u128>() / u128::from(nr)).unwrap_or(u64::MAX)
+}
+
 impl Measured {
+    /// The mean of several runs of one workload on one machine. Of the latencies, which are as many as in a mean run, the distribution stays.
+    ///
+    /// # Panics
+    /// Never, if there is a run.
+    pub fn mean(runs: &[Self]) -> Self {
+        let nr = runs.len() as u64;
+        let of = |value: &dyn Fn(&Self) -> u64| mean(runs.iter().map(value), nr);
+        let wide = |value: &dyn Fn(&Self) -> u128| runs.iter().map(value).sum::<u128>() / u128::from(nr);
+        let list = |value: &dyn Fn(&Self) -> &[u64]| -> Vec<u64> {
+            let length = runs.iter().map(|run| value(run).len()).max().unwrap_or(0);
+            (0..length).map(|nth| of(&|run| value(run).get(nth).copied().unwrap_or(0))).collect()
+        };
+        // Which of several equal policies is the busier one is chance.
+        let policy = |nth: usize| PolicyTimes {
+            time_ns: list(&|run| &alike(run)[nth].time_ns),
+            busy_ns: list(&|run| &alike(run)[nth].busy_ns),
+            khz_ns: wide(&|run| alike(run)[nth].khz_ns),
+            active_fj: wide(&|run| alike(run)[nth].active_fj),
+            changes: of(&|run| alike(run)[nth].changes),
+            ..alike(&runs[0])[nth].clone()
+        };
+        let mut policies: Vec<PolicyTimes> = (0..runs[0].policies.len()).map(policy).collect();
+        policies.sort_by_key(|policy| policy.cpus.first().copied());
+        // Tasks have one number in all runs as long as they are born in one order; their names are sure.
+        let called = |run: &Self, name: &str| run.tasks.values().find(|task| task.name == name).cloned();
+        let mut tasks: BTreeMap<TaskIdx, TaskTimes> = BTreeMap::new();
+        for (task, times) in runs.iter().flat_map(|run| &run.tasks) {
+            if tasks.values().any(|known| known.name == times.name) {
+                continue;
+            }
+            let of_task: Vec<TaskTimes> = runs.iter().map(|run| called(run, &times.name).unwrap_or_default()).collect();
+            let class_ns = (0..times.class_ns.len())
+                .map(|class| mean(of_task.iter().map(|task| task.class_ns.get(class).copied().unwrap_or(0)), nr))
+                .collect();
+            let wakeups = mean(of_task.iter().map(|task| task.wakeups), nr);
+            tasks.insert(*task, TaskTimes { name: times.name.clone(), class_ns, wakeups });
+        }
+        let mut latencies_ns: Vec<u64> = runs.iter().flat_map(|run| &run.latencies_ns).copied().collect();
+        latencies_ns.sort_unstable();
+        Self {
+            policies,
+            tasks,
+            placements: Placements {
+                same_cpu: of(&|run| run.placements.same_cpu),
+                same_class: of(&|run| run.placements.same_class),
+                other_class: of(&|run| run.placements.other_class),
+            },
+            latencies_ns: latencies_ns.into_iter().skip(runs.len() / 2).step_by(runs.len()).collect(),
+            switches: of(&|run| run.switches),
+            energy_fj: (0..runs[0].energy_fj.len()).map(|cluster| wide(&|run| run.energy_fj[cluster])).collect(),
+            missed: (of(&|run| run.missed.0), of(&|run| run.missed.1)),
+            ..runs[0].clone()
+        }
+    }
+
     /// Energy of all clusters, fJ.
     pub fn total_energy_fj(&self) -> u128 {
         self.energy_fj.iter().sum()

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
-use opplab_model::machine::Machine;
+use opplab_model::machine::{Costs, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::workload::{Op, Workload};
 use opplab_sim::{Case, Start, first_tick_ns, run_from};
@@ -124,7 +124,17 @@ pub struct Comparison {
     pub freq_distance_busy: Vec<u64>,
     /// Distance of the energies of trace and self-check, in parts of 100 000 of the trace's.
     pub energy_distance: u64,
+    /// How far a single run of a closed loop is from their mean, at most: as `freq_distance`, of all policies.
+    pub freq_spread: u64,
+    /// As `energy_distance`.
+    pub energy_spread: u64,
 }
+
+/// Runs of a closed loop, which count by their mean.
+pub const RUNS: u64 = 5;
+/// By how much the machine's costs differ from one run to the next, in percent. They are medians; in truth each switch takes another
+/// time, and who is first where two meet may decide where tasks stay.
+const COSTS_PERCENT: u64 = 5;
 
 impl Comparison {
     /// Whether the self-check is as near as it is to be.
@@ -194,8 +204,10 @@ impl Replay {
     /// [`ReplayError::Input`] if a policy does not exist or does not fit the machine.
     pub fn compare(&self, change: Option<&Change>, mode: Mode) -> Result<Comparison, ReplayError> {
         let recorded = self.measured(&self.events);
-        let check = self.run(&self.setup.policy, mode)?;
-        let changed = change.map(|change| self.run(&change.apply(&self.setup.policy), mode)).transpose()?;
+        let runs = self.runs(&self.setup.policy, mode)?;
+        let check = Measured::mean(&runs);
+        let changed = change.map(|change| self.runs(&change.apply(&self.setup.policy), mode)).transpose()?;
+        let changed = changed.map(|runs| Measured::mean(&runs));
         let distances = |times: fn(&PolicyTimes) -> &[u64]| {
             let pairs = alike(&recorded).into_iter().zip(alike(&check));
             pairs.map(|(one, other)| distance_per_100k(times(one), times(other))).collect()
@@ -204,7 +216,24 @@ impl Replay {
         let freq_distance_busy = distances(|policy| &policy.busy_ns);
         let (one, other) = (recorded.total_energy_fj(), check.total_energy_fj());
         let energy_distance = (one.abs_diff(other) * 100_000).checked_div(one).unwrap_or(0) as u64;
-        Ok(Comparison { recorded, check, changed, freq_distance, freq_distance_busy, energy_distance })
+        let of_mean = |run: &Measured| {
+            let pairs = alike(run).into_iter().zip(alike(&check));
+            pairs.map(|(one, mean)| distance_per_100k(&one.time_ns, &mean.time_ns)).max().unwrap_or(0)
+        };
+        let freq_spread = runs.iter().map(of_mean).max().unwrap_or(0);
+        let of_mean =
+            |run: &Measured| (run.total_energy_fj().abs_diff(other) * 100_000).checked_div(other).unwrap_or(0) as u64;
+        let energy_spread = runs.iter().map(of_mean).max().unwrap_or(0);
+        Ok(Comparison {
+            recorded,
+            check,
+            changed,
+            freq_distance,
+            freq_distance_busy,
+            energy_distance,
+            freq_spread,
+            energy_spread,
+        })
     }
 
     /// The recorded tasks whose names `wanted` takes (without kernel threads, if it is `None`) as an rt-app file.
@@ -247,15 +276,17 @@ impl Replay {
         Ok(to_rtapp(&workload, biggest.unwrap_or(0), seconds, tolerance_permille))
     }
 
-    fn run(&self, policy: &Policy, mode: Mode) -> Result<Measured, ReplayError> {
-        Ok(self.measured(&self.replayed(policy, mode)?))
+    fn runs(&self, policy: &Policy, mode: Mode) -> Result<Vec<Measured>, ReplayError> {
+        let nr = if mode == Mode::Open { 1 } else { RUNS };
+        (0..nr).map(|nth| Ok(self.measured(&self.replayed(policy, mode, nth)?))).collect()
     }
 
-    /// The events of the trace under `policy`.
+    /// The events of the trace under `policy`: of a closed loop those of run `nth` of [`RUNS`], of which the first is at the
+    /// machine's own costs.
     ///
     /// # Errors
     /// As [`Replay::compare`].
-    pub fn replayed(&self, policy: &Policy, mode: Mode) -> Result<Events, ReplayError> {
+    pub fn replayed(&self, policy: &Policy, mode: Mode, nth: u64) -> Result<Events, ReplayError> {
         let Setup { machine, start_khz, .. } = &self.setup;
         if mode == Mode::Open {
             return open_loop(&self.events, machine, policy, start_khz);
@@ -267,6 +298,7 @@ impl Replay {
             seed: 1,
             duration_ns: self.events.duration_ns.max(1),
         };
+        vary_costs(&mut case.machine, nth);
         let start = Start { khz: start_khz.clone(), ..start_at(&self.events, &self.setup, 0) };
         // So much later than in the trace, the run's ticks come when the recorded ones came.
         let tick_ns = tick_nsec(policy.hz.into());
@@ -301,6 +333,17 @@ impl Replay {
 /// Births no further than this from where they were recorded count as on time, parts of 1000 and ns: so exactly work is recovered.
 const BIRTH_PER_1000: u64 = 10;
 const BIRTH_NS: u64 = 1_000_000;
+
+/// The machine of run `nth`: 0, 1, -1, 2, -2 times [`COSTS_PERCENT`] more than its own costs.
+fn vary_costs(machine: &mut Machine, nth: u64) {
+    let step = nth.div_ceil(2) * COSTS_PERCENT;
+    let percent = if nth % 2 == 1 { 100 + step } else { 100_u64.saturating_sub(step) };
+    let Costs { context_switch_ns, wakeup_ns, ipi_ns, tick_ns, sugov_work_ns } = &mut machine.costs;
+    let exits = machine.clusters.iter_mut().flat_map(|cluster| &mut cluster.idle).map(|idle| &mut idle.exit_latency_ns);
+    for cost_ns in [context_switch_ns, wakeup_ns, ipi_ns, tick_ns, sugov_work_ns].into_iter().chain(exits) {
+        *cost_ns = cost_ns.saturating_mul(percent) / 100;
+    }
+}
 
 /// Lets the clocks of some tasks' timers be `ns` later, or earlier.
 fn shift_clocks(workload: &mut Workload, ns: i64, of: impl Fn(u32) -> bool) {

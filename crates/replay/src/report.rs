@@ -89,6 +89,8 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode) -> 
                 ("freq_distance", numbers(&comparison.freq_distance)),
                 ("freq_distance_busy", numbers(&comparison.freq_distance_busy)),
                 ("energy_distance", Some(Node::from(comparison.energy_distance))),
+                ("freq_spread", Some(Node::from(comparison.freq_spread))),
+                ("energy_spread", Some(Node::from(comparison.energy_spread))),
             ])),
         ),
         ("recorded", Some(measured_node(&comparison.recorded, machine))),
