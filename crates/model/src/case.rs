@@ -360,6 +360,7 @@ fn op_node(op: &Op) -> Node {
         Op::Sleep { ns } => ("sleep", vec![n(ns)]),
         Op::TimersFrom { ns } => ("timers_from", vec![n(ns)]),
         Op::SetTimerSlack { ns } => ("set_timer_slack", vec![n(ns)]),
+        Op::TimersByTick => ("timers_by_tick", vec![]),
         Op::Timer { timer, period_ns, absolute, own } => {
             ("timer", vec![n(timer.into()), n(period_ns), Node::bool(absolute), Node::bool(own)])
         }
@@ -643,6 +644,7 @@ fn op_from(node: &Node) -> Result<Op, Fault> {
         "sleep" => Op::Sleep { ns: args.time()? },
         "timers_from" => Op::TimersFrom { ns: args.time()? },
         "set_timer_slack" => Op::SetTimerSlack { ns: args.time()? },
+        "timers_by_tick" => Op::TimersByTick,
         "timer" => {
             Op::Timer { timer: args.index()?, period_ns: args.time()?, absolute: args.bool()?, own: args.bool()? }
         }

@@ -345,6 +345,7 @@ impl Swarm {
                 match ns % 8 {
                     1 => ops.push(Op::TimersFrom { ns }),
                     3 => ops.push(Op::SetTimerSlack { ns: ns / 64 }),
+                    5 => ops.push(Op::TimersByTick),
                     _ => {}
                 }
                 ops.push(Op::Sleep { ns });

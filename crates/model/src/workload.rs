@@ -32,6 +32,9 @@ pub enum Op {
     TimersFrom { ns: u64 },
     /// How late the task's timers may be, so that one interrupt serves several (prctl(PR_SET_TIMERSLACK)); 0 at its start.
     SetTimerSlack { ns: u64 },
+    /// The task's timers are those of the kernel's timer wheel from here on: the softirq of the first tick that comes when they are due
+    /// serves them (`schedule_timeout()`).
+    TimersByTick,
     /// Takes a mutex.
     Lock { mutex: ObjectIdx },
     /// Gives a mutex back.
@@ -343,6 +346,7 @@ impl Workload {
                 | Op::Sleep { .. }
                 | Op::TimersFrom { .. }
                 | Op::SetTimerSlack { .. }
+                | Op::TimersByTick
                 | Op::Yield
                 | Op::Exec
                 | Op::WaitChild

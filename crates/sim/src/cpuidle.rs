@@ -71,7 +71,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let cl = self.cpus[c].cluster as usize;
         let now = self.now;
         let next_tick = self.next_tick_ns();
-        let next_timer = self.cpus[c].timers.last().map(|&(time, _, _)| time.max(now) - now);
+        let next_timer = self.next_timer_ns(cpu).map(|time| time.max(now) - now);
         let delta_tick = (next_tick - now) as i64;
         // Without any timer (no watchdog) the kernel's is the end of time (tick-sched.c:tick_nohz_next_event(), v6.12).
         let mut sleep_length = next_timer.map_or(i64::MAX - now as i64, |ns| ns as i64);
@@ -108,6 +108,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.nohz_idle.insert(c);
             self.balancer.nohz_needs_update = self.gates.nohz_next_kick;
             self.disarm(cpu, Wait::Tick);
+            self.rearm_timer(cpu);
         }
         let state = &mut self.cpus[c];
         state.idle = IdleRun {

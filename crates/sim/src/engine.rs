@@ -75,6 +75,8 @@ pub(crate) enum Interrupt {
     SwitchDone(TaskIdx),
     /// Balance on behalf of idle CPUs.
     NohzBalance,
+    /// The softirq of the timer wheel.
+    TimerSoftirq,
 }
 
 /// One CPU: its run queue, its clock, its idle state. On machines with thousands of CPUs an event finds little of its CPU in
@@ -126,6 +128,8 @@ pub(crate) struct Cpu {
     pub(crate) wake_list: Vec<TaskIdx>,
     /// Armed timers, latest first: (time with slack, sequence, task); that of the soft lockup detector has the idle task.
     pub(crate) timers: Vec<(u64, u64, TaskIdx)>,
+    /// The timer wheel: as `timers`, but ticks serve them.
+    pub(crate) wheel: Vec<(u64, u64, TaskIdx)>,
     pub(crate) balance: RqBalance,
     pub(crate) idle_calls: u64,
     /// Time that the idle task ran, up to its last start.
@@ -390,12 +394,21 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         self.here = cpu;
         let was = std::mem::replace(&mut self.in_interrupt, true);
         match what {
-            Interrupt::Timers => self.run_timers(cpu),
+            Interrupt::Timers => {
+                if self.wheel_is_due(cpu) {
+                    // A stopped tick comes once for the wheel (tick-sched.c:tick_nohz_stop_tick()).
+                    self.tick(cpu);
+                }
+                self.run_timers(cpu);
+                self.raise_timer_softirq(cpu);
+            }
             Interrupt::Tick => {
                 self.tick(cpu);
                 // The tick is a timer like the others (tick_nohz_handler()).
                 self.run_timers(cpu);
+                self.raise_timer_softirq(cpu);
             }
+            Interrupt::TimerSoftirq => self.run_wheel(cpu),
             Interrupt::IoDone(task) | Interrupt::SwitchDone(task) => self.try_to_wake_up(task, false),
             Interrupt::NohzBalance => self.nohz_idle_balance(cpu),
         }
@@ -415,11 +428,45 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 self.watchdog_timer(cpu, time);
                 continue;
             }
-            if self.tasks[task as usize].life == crate::task::Life::New {
-                self.wake_up_new_task(task);
-            } else {
-                self.tasks[task as usize].due_ns = Some(time);
-                self.try_to_wake_up(task, false);
+            self.timer_wakes(task, time);
+        }
+        self.rearm_timer(cpu);
+    }
+
+    fn timer_wakes(&mut self, task: TaskIdx, time_ns: u64) {
+        if self.tasks[task as usize].life == crate::task::Life::New {
+            self.wake_up_new_task(task);
+        } else {
+            self.tasks[task as usize].due_ns = Some(time_ns);
+            self.try_to_wake_up(task, false);
+        }
+    }
+
+    /// Whether the timer wheel of `cpu` has something to serve.
+    fn wheel_is_due(&self, cpu: u32) -> bool {
+        self.cpus[cpu as usize].wheel.last().is_some_and(|&(time, _, _)| time <= self.now)
+    }
+
+    /// timer.c:run_local_timers(): the tick has the wheel served when the CPU leaves the interrupt; where CPUs share one stream, that may be
+    /// a turn later.
+    fn raise_timer_softirq(&mut self, cpu: u32) {
+        if !self.wheel_is_due(cpu) {
+            return;
+        }
+        if self.stream.shared {
+            self.cpus[cpu as usize].pending.push(Interrupt::TimerSoftirq);
+        } else {
+            self.run_wheel(cpu);
+        }
+    }
+
+    /// timer.c:run_timer_softirq().
+    fn run_wheel(&mut self, cpu: u32) {
+        while self.wheel_is_due(cpu) {
+            let Some((time, _, task)) = self.cpus[cpu as usize].wheel.pop() else { break };
+            // One of the kernel's own that wakes nobody has had its tick.
+            if task != IDLE_TASK {
+                self.timer_wakes(task, time);
             }
         }
         self.rearm_timer(cpu);
@@ -447,7 +494,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         self.timer_seq += 1;
         let latest_ns = time_ns.saturating_add(self.timer_slack_ns(task));
         let entry = (latest_ns, self.timer_seq, task);
-        let timers = &mut self.cpus[cpu as usize].timers;
+        let by_tick = self.tasks.get(task as usize).is_some_and(|task| task.timers_by_tick);
+        let state = &mut self.cpus[cpu as usize];
+        let timers = if by_tick { &mut state.wheel } else { &mut state.timers };
         let place = timers.partition_point(|other| *other > entry);
         timers.insert(place, entry);
         self.rearm_timer(cpu);
@@ -458,9 +507,18 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         self.tasks.get(task as usize).map_or(0, |task| task.timer_slack_ns)
     }
 
-    fn rearm_timer(&mut self, cpu: u32) {
-        match self.cpus[cpu as usize].timers.last() {
-            Some(&(time, _, _)) => {
+    /// When the next timer of `cpu` comes without a tick: one of its own, or if the tick is stopped, the tick that the wheel needs.
+    pub(crate) fn next_timer_ns(&self, cpu: u32) -> Option<u64> {
+        let state = &self.cpus[cpu as usize];
+        let timer = state.timers.last().map(|&(time, _, _)| time);
+        let wheel = state.wheel.last().filter(|_| state.tick_stopped);
+        let wheel = wheel.map(|&(time, _, _)| time.div_ceil(self.tick_ns) * self.tick_ns);
+        timer.into_iter().chain(wheel).min()
+    }
+
+    pub(crate) fn rearm_timer(&mut self, cpu: u32) {
+        match self.next_timer_ns(cpu) {
+            Some(time) => {
                 let time = time.max(self.now);
                 if self.queue.time_of(self.slot(cpu, Wait::Timer)) != Some(time) {
                     self.arm(cpu, Wait::Timer, time);

@@ -215,6 +215,9 @@ pub struct Start {
     pub khz: Vec<u32>,
     /// `util_avg` and `load_avg` that are left on each CPU of what ran before, instead of 0.
     pub blocked: Vec<(u32, u32)>,
+    /// Timers of the kernel's own in the timer wheel: ns after the start of the run, and the CPU. An idle CPU whose tick is stopped has
+    /// a tick for each.
+    pub wheel: Vec<(u64, u32)>,
 }
 
 /// As [`run`], on a machine that was in use before.

@@ -372,6 +372,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.tasks[t].started_ns = BOOT_NS.saturating_add(ns);
                 Step::Next
             }
+            Op::TimersByTick => {
+                self.tasks[t].pc += 1;
+                self.tasks[t].timers_by_tick = true;
+                Step::Next
+            }
             Op::SetTimerSlack { ns } => {
                 self.tasks[t].pc += 1;
                 self.tasks[t].timer_slack_ns = ns;

@@ -664,6 +664,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if stopped {
             self.nohz_idle.remove(cpu as usize);
             self.arm_tick(cpu);
+            self.rearm_timer(cpu);
         }
         stopped
     }

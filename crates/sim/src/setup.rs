@@ -215,6 +215,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     pending: Vec::new(),
                     wake_list: Vec::new(),
                     timers: Vec::new(),
+                    wheel: Vec::new(),
                     need_resched: false,
                     skip_clock_update: false,
                     clamps: RqClamps::new(),
@@ -309,6 +310,14 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             avg.load_avg = load_avg.into();
             (avg.util_sum, avg.runnable_sum) = ((avg.util_avg * divider) as u32, avg.runnable_avg * divider);
             avg.load_sum = avg.load_avg * divider;
+        }
+        for &(time_ns, cpu) in &start.wheel {
+            if let Some(state) = self.cpus.get_mut(cpu as usize) {
+                state.wheel.push((BOOT_NS.saturating_add(time_ns), 0, IDLE_TASK));
+            }
+        }
+        for state in &mut self.cpus {
+            state.wheel.sort_unstable_by(|one, other| other.cmp(one));
         }
         self
     }

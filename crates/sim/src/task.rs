@@ -104,6 +104,8 @@ pub(crate) struct Task<'c> {
     pub(crate) started_ns: u64,
     /// How late its timers may be (task_struct::timer_slack_ns).
     pub(crate) timer_slack_ns: u64,
+    /// Its timers are those of the timer wheel.
+    pub(crate) timers_by_tick: bool,
     /// Next points of the timers that the task owns.
     pub(crate) own_timers: Vec<Option<u64>>,
     pub(crate) activation_ns: u64,
@@ -150,6 +152,7 @@ impl<'c> Task<'c> {
             wu_lat_ns: 0,
             started_ns: 0,
             timer_slack_ns: 0,
+            timers_by_tick: false,
             own_timers: vec![None; spec.nr_own_timers as usize],
             activation_ns: 0,
             activation_run_ns: 0,

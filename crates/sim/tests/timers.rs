@@ -5,7 +5,7 @@ use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, TaskSpec, Workload};
-use opplab_sim::{Case, run};
+use opplab_sim::{Case, Start, run, run_from};
 
 const MS: u64 = 1_000_000;
 
@@ -64,6 +64,33 @@ fn timers_count_from_the_time_that_is_said() {
     let own = wakes(juno_r2(), "6.12", &[], 10 * MS);
     let said = wakes(juno_r2(), "6.12", &[Op::TimersFrom { ns: 3 * MS }], 10 * MS);
     assert_eq!(said.at_ns[0] / MS, own.at_ns[0] / MS + 3);
+}
+
+#[test]
+fn the_wheel_is_served_by_ticks() {
+    let own = wakes(juno_r2(), "6.12", &[], 10 * MS);
+    let wheel = wakes(juno_r2(), "6.12", &[Op::TimersByTick], 10 * MS);
+    // The first tick when or after the timer is due, on an idle CPU whose tick is stopped, too; leaving idle takes up to 1.2 ms.
+    let (tick_ns, first_ns) = (4 * MS, opplab_sim::first_tick_ns(250));
+    for (own, wheel) in own.at_ns.iter().zip(&wheel.at_ns) {
+        assert!((wheel - first_ns) % tick_ns <= 12 * MS / 10, "{wheel}");
+        assert!((*own..own + tick_ns).contains(wheel), "{own} {wheel}");
+    }
+    assert_eq!(own.at_ns.len(), wheel.at_ns.len());
+}
+
+#[test]
+fn timers_of_the_kernel_take_an_idle_cpu_out_of_idle() {
+    let case = |wheel: Vec<(u64, u32)>| {
+        let policy = Policy { watchdog_thresh_s: 0, ..Policy::default() };
+        let case = Case { machine: juno_r2(), workload: Workload::default(), policy, seed: 1, duration_ns: 200 * MS };
+        let mut wakes = Wakes::default();
+        run_from(&case, &Start { wheel, ..Start::default() }, &mut wakes).unwrap_or_else(|error| panic!("{error:?}"));
+        wakes.idle_exits
+    };
+    let none = case(Vec::new());
+    assert!(case(vec![(130 * MS, 3), (50 * MS, 3), (60 * MS, 0)]) >= none + 3);
+    assert_eq!(case(vec![(70 * MS, 99)]), none);
 }
 
 #[test]
