@@ -15,7 +15,7 @@ use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure, shares_per_100k};
 use crate::recover::{Recording, recover};
 use crate::setup::{Setup, recording_files};
-use crate::tick::phase_ns;
+use crate::tick::{idle_ticks, phase_ns};
 
 /// How near a policy's frequency residency is to be, in parts of 100 000.
 pub const FREQ_LIMIT: u64 = 5_000;
@@ -232,7 +232,7 @@ pub(crate) fn start_at(events: &Events, setup: &Setup, time_ns: u64) -> Start {
         })
     };
     let blocked = (0..setup.machine.nr_cpus() as u32).map(blocked).collect();
-    Start { khz, blocked }
+    Start { khz, blocked, wheel: idle_ticks(events, setup.policy.hz, time_ns) }
 }
 
 /// A thread's birth.

@@ -24,6 +24,7 @@ use crate::costs::TRAIN_GAP_NS;
 use crate::events::{Context, Ev, Events, Left, What};
 use crate::measure::{Window, granted};
 use crate::periods::{Trains, expiries, together};
+use crate::tick::{DUE_NS, since_tick_ns};
 
 /// What woke a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,9 +104,6 @@ pub struct Recording<'a> {
     pub by_time: bool,
 }
 
-/// So long after a tick what it woke is still seen to wake, ns.
-const TICK_NS_MAX: u64 = 400_000;
-
 impl Recording<'_> {
     fn tick_ns(&self) -> u64 {
         1_000_000_000 / u64::from(self.hz.max(1))
@@ -113,9 +111,7 @@ impl Recording<'_> {
 
     /// The tick before `time_ns`.
     fn before_tick(&self, time_ns: u64, phase_ns: u64) -> u64 {
-        let tick_ns = self.tick_ns();
-        let since_ns = (time_ns + tick_ns - phase_ns % tick_ns) % tick_ns;
-        if since_ns <= TICK_NS_MAX { time_ns - since_ns.min(time_ns) } else { time_ns }
+        time_ns.saturating_sub(since_tick_ns(time_ns, phase_ns, self.tick_ns()).unwrap_or(0))
     }
 
     /// Whether a task's timers are those of the timer wheel, which ticks serve (kernel/time/timer.c:run_timer_softirq()): three in
@@ -469,9 +465,12 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
         let wheel = recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(history, phase_ns));
         let mut expiries = all_expiries[index as usize].iter().copied();
         let mut ops = Vec::new();
-        if history.forked && !relative && !all_expiries[index as usize].is_empty() {
-            // Timers of tasks that are born together count from one clock, not from the birth of each.
+        if !relative && !all_expiries[index as usize].is_empty() {
+            // Timers count from one clock, not from the birth of each task, which may come late.
             ops.push(Op::TimersFrom { ns: born_ns - start_ns });
+        }
+        if wheel.is_some() {
+            ops.push(Op::TimersByTick);
         }
         for step in &history.steps {
             match *step {
@@ -496,7 +495,8 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
                 }
                 Step::Sleep(_, to, _, Cause::Timer) => {
                     let expiry_ns = expiries.next().unwrap_or(to);
-                    let to = wheel.map_or(expiry_ns, |phase_ns| recording.before_tick(to, phase_ns));
+                    let to =
+                        wheel.map_or(expiry_ns, |phase_ns| recording.before_tick(to, phase_ns).saturating_sub(DUE_NS));
                     let period_ns = to.saturating_sub(due_ns);
                     due_ns += period_ns;
                     ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });

@@ -299,7 +299,6 @@ impl Replay {
             duration_ns: self.events.duration_ns.max(1),
         };
         vary_costs(&mut case.machine, nth);
-        let start = Start { khz: start_khz.clone(), ..start_at(&self.events, &self.setup, 0) };
         // So much later than in the trace, the run's ticks come when the recorded ones came.
         let tick_ns = tick_nsec(policy.hz.into());
         let phase_ns = phase_ns(&self.events, tick_ns);
@@ -310,6 +309,10 @@ impl Replay {
             task.delay_ns += later_ns;
         }
         shift_clocks(&mut case.workload, later_ns as i64, |_| true);
+        let mut start = Start { khz: start_khz.clone(), ..start_at(&self.events, &self.setup, 0) };
+        for (time_ns, _) in &mut start.wheel {
+            *time_ns += later_ns;
+        }
         let run = |case: &Case| {
             let mut sink = Simulated::new(machine.nr_cpus(), !machine.cpufreq.freq_table);
             let outcome = run_from(case, &start, &mut sink).map_err(|error| ReplayError::Input(error.0))?;

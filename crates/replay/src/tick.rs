@@ -1,5 +1,8 @@
 //! When the recorded kernel's ticks came.
 
+use opplab_kernel::unit::tick_nsec;
+use opplab_model::event::IDLE_TASK;
+
 use crate::events::{Context, Events, What};
 
 /// Interrupts whose first events are no further apart than this count as one phase, ns.
@@ -38,4 +41,43 @@ pub(crate) fn phase_ns(events: &Events, tick_ns: u64) -> Option<u64> {
     };
     let start = phases.iter().max_by_key(|&start| (count(start), u64::MAX - start))?;
     (count(start) >= 8).then_some(*start)
+}
+
+/// So long before a tick a timer of the wheel is due, ns: ticks of a run come when those of the trace came, to some ns.
+pub(crate) const DUE_NS: u64 = 1_000;
+/// So long after a tick what it does is still seen to begin, ns.
+pub(crate) const TICK_NS_MAX: u64 = 400_000;
+
+/// Since when the last tick was, or is about to be, before `time_ns`; `None` if `time_ns` is not near one.
+pub(crate) fn since_tick_ns(time_ns: u64, phase_ns: u64, tick_ns: u64) -> Option<u64> {
+    let since_ns = (time_ns + tick_ns - phase_ns % tick_ns) % tick_ns;
+    (since_ns <= TICK_NS_MAX).then_some(since_ns)
+}
+
+/// Ticks that took idle CPUs out of idle, and the CPUs: when the timer wheel's timers were due that they came for, ns after `from_ns`. The
+/// first tick after a CPU ran a task is none of them: it comes before the tick stops.
+pub(crate) fn idle_ticks(events: &Events, hz: u32, from_ns: u64) -> Vec<(u64, u32)> {
+    let tick_ns = tick_nsec(hz.into());
+    let Some(phase_ns) = phase_ns(events, tick_ns) else { return Vec::new() };
+    let mut last_ns = vec![0; events.nr_cpus];
+    let mut left_ns = vec![0; events.nr_cpus];
+    let mut ticks = Vec::new();
+    for ev in &events.list {
+        let c = ev.cpu as usize;
+        if matches!(ev.what, What::Switch { .. }) {
+            left_ns[c] = ev.time_ns;
+        }
+        let entered = matches!(ev.what, What::Idle { entered: true, .. });
+        // What follows an entry closely is an interrupt of its own.
+        let joined = ev.time_ns - std::mem::replace(&mut last_ns[c], if entered { 0 } else { ev.time_ns }) < JOINED_NS;
+        let exits = ev.context == Context::Interrupt || matches!(ev.what, What::Idle { entered: false, .. });
+        let first = ev.time_ns - left_ns[c] <= tick_ns + TICK_NS_MAX;
+        if joined || !exits || first || ev.current != IDLE_TASK || ev.time_ns < from_ns {
+            continue;
+        }
+        if let Some(since_ns) = since_tick_ns(ev.time_ns, phase_ns, tick_ns) {
+            ticks.push(((ev.time_ns - from_ns).saturating_sub(since_ns + DUE_NS), ev.cpu));
+        }
+    }
+    ticks
 }
