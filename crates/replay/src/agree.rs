@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
+use opplab_model::policy::Policy;
 use opplab_model::rtapp::{CompileOptions, Loop, ParseOptions, Repeats, parse};
 use opplab_model::workload::{Op, SchedPolicy, Workload};
 use opplab_sim::{Case, Start, first_tick_ns, run_from};
@@ -174,7 +176,7 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
         tick_phase_ns: phase_ns(&events, tick_nsec(setup.policy.hz.into())),
         by_time: true,
     };
-    recover(&others, |task| !is_thread(task), &mut workload);
+    recover(&others, |task| !is_thread(task) && !takes_samples(&events, &setup.policy, task), &mut workload);
     let start = start_at(&events, &setup, start_ns - lead_ns);
     let (machine, policy) = (setup.machine.clone(), setup.policy.clone());
     let case = Case { machine, workload, policy, seed: 1, duration_ns: lead_ns + end_ns - start_ns };
@@ -189,6 +191,13 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
         lead_ns,
         start,
     }))
+}
+
+/// Whether `task` is a kworker of one CPU under a governor whose samples such kworkers take: the engine has its own of these.
+pub(crate) fn takes_samples(events: &Events, policy: &Policy, task: TaskIdx) -> bool {
+    let bound = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit()) && !rest.ends_with('H');
+    DbsGovernor::NAMES.contains(&policy.governor.as_str())
+        && events.name(task).strip_prefix("kworker/").is_some_and(bound)
 }
 
 /// How long before `start_ns` the run begins, so that its ticks come when the recorded kernel's did.
@@ -232,7 +241,8 @@ pub(crate) fn start_at(events: &Events, setup: &Setup, time_ns: u64) -> Start {
         })
     };
     let blocked = (0..setup.machine.nr_cpus() as u32).map(blocked).collect();
-    Start { khz, blocked, wheel: idle_ticks(events, setup.policy.hz, time_ns) }
+    let wheel = idle_ticks(events, setup.policy.hz, time_ns);
+    Start { khz, blocked, wheel, dbs_kworkers: true }
 }
 
 /// A thread's birth.

@@ -15,7 +15,7 @@ use opplab_model::workload::{Op, Workload};
 use opplab_sim::{Case, Start, first_tick_ns, run_from};
 
 use crate::ReplayError;
-use crate::agree::start_at;
+use crate::agree::{start_at, takes_samples};
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure};
 use crate::open::open_loop;
@@ -182,6 +182,8 @@ impl Replay {
             )));
         }
         let assumed_power = assume_power(&mut setup.machine);
+        // What threads do around their runs is part of the work that is recovered.
+        setup.machine.costs.context_switch_ns = setup.switch_ns;
         let mut workload = Workload { name: "recovered".into(), ..Workload::default() };
         let recording = Recording {
             events: &events,
@@ -193,7 +195,7 @@ impl Replay {
             tick_phase_ns: phase_ns(&events, tick_nsec(setup.policy.hz.into())),
             by_time: false,
         };
-        recover(&recording, |_| true, &mut workload);
+        recover(&recording, |task| !takes_samples(&events, &setup.policy, task), &mut workload);
         workload.duration_ns = Some(events.duration_ns);
         Ok(Self { events, setup, workload, assumed_power })
     }
@@ -415,7 +417,8 @@ impl Setup {
                 told.or(first).unwrap_or_else(|| opps[opps.len() - 1].khz)
             })
             .collect();
-        Self { machine, policy, start_khz, run_per_100k: 100_000, notes }
+        let switch_ns = machine.costs.context_switch_ns;
+        Self { machine, policy, start_khz, run_per_100k: 100_000, switch_ns, notes }
     }
 }
 

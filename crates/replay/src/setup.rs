@@ -30,6 +30,9 @@ pub struct Setup {
     pub start_khz: Vec<u32>,
     /// The time that running time of an rt-app file takes on the machine, in parts of 100 000 of it.
     pub run_per_100k: u64,
+    /// A context switch as the kernel's own events show it, ns; that of the machine's costs has, where the workload's logs tell it,
+    /// what a thread does around its runs.
+    pub switch_ns: u64,
     /// What was taken from where, in words.
     pub notes: Vec<String>,
 }
@@ -157,6 +160,7 @@ impl Setup {
         let mut measured = costs::measure(events);
         // Between its probes the kernel is not seen; the workload's own logs show the rest.
         let logs = files.texts("rtlog", "log");
+        let switch_ns = measured.over(machine.costs).context_switch_ns;
         measured.sleep_ns = rtlog::around_run_ns(&logs, events).or(measured.sleep_ns);
         machine.costs = measured.over(machine.costs);
         let exit_latency_ns = measured.idle_exit_ns.unwrap_or(0);
@@ -197,7 +201,7 @@ impl Setup {
         if let Some(run) = run_per_100k {
             notes.push(format!("rt-app's loops took {run} of 100000 parts of what was wanted"));
         }
-        Ok(Self { machine, policy, start_khz, run_per_100k: run_per_100k.unwrap_or(100_000), notes })
+        Ok(Self { machine, policy, start_khz, run_per_100k: run_per_100k.unwrap_or(100_000), switch_ns, notes })
     }
 }
 

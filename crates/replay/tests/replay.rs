@@ -39,7 +39,8 @@ fn setup(governor: &str) -> (Setup, Workload) {
         load("known.json", WORKLOAD, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
     let policy = Policy { governor: governor.into(), energy_model: EnergyModelSource::Registered, ..Policy::default() };
     let start_khz = machine.policies().iter().map(|(c, _)| machine.clusters[*c as usize].opps[0].khz).collect();
-    (Setup { machine, policy, start_khz, run_per_100k: 100_000, notes: Vec::new() }, workload)
+    let switch_ns = machine.costs.context_switch_ns;
+    (Setup { machine, policy, start_khz, run_per_100k: 100_000, switch_ns, notes: Vec::new() }, workload)
 }
 
 /// A run as a trace would show it.

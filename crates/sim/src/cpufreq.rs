@@ -405,43 +405,54 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// cpufreq_governor.c:dbs_update_util_handler() and, when a sample is due, dbs_work_handler(): the work runs at
-    /// once on this CPU and costs it the time of a frequency change.
+    /// cpufreq_governor.c:dbs_update_util_handler(): a sample that is due is taken by a kworker, or at once on this CPU, which
+    /// then spends the time of a frequency change.
     fn dbs_update_util(&mut self, index: usize, cpu: u32) {
         if !(self.driver.dvfs_possible_from_any_cpu || self.policies[index].cpus.contains(&self.here)) {
             return;
         }
-        let Governor::Dbs(slot) = &mut self.policies[index].governor else { return };
-        let Some(mut dbs) = slot.take() else { return };
-        let time = self.cpus[cpu as usize].clk.clock;
-        if dbs.governor.update_util(time) {
-            let times: Vec<CpuTimes> = self.policies[index].cpus.iter().map(|&member| self.cpu_times(member)).collect();
+        let Governor::Dbs(Some(dbs)) = &mut self.policies[index].governor else { return };
+        if !dbs.governor.update_util(self.cpus[cpu as usize].clk.clock) {
+            return;
+        }
+        if self.policies[index].kthread.is_some() {
+            self.queue_sugov_work(index as u32);
+        } else if let Some(khz) = self.dbs_sample(index, cpu) {
+            self.spend(self.here, self.case.machine.costs.sugov_work_ns);
+            self.fast_switch(index as u32, khz);
+        }
+    }
+
+    /// dbs_work_handler(): takes the sample; the frequency to change to, if it is another.
+    fn dbs_sample(&mut self, index: usize, cpu: u32) -> Option<u32> {
+        let Governor::Dbs(slot) = &mut self.policies[index].governor else { return None };
+        let mut dbs = slot.take()?;
+        let times: Vec<CpuTimes> = self.policies[index].cpus.iter().map(|&member| self.cpu_times(member)).collect();
+        let state = &self.policies[index];
+        let (limits, cpuinfo) = (dbs.limits, dbs.cpuinfo);
+        let facts = DbsPolicy { cur_khz: state.cur_khz, limits, cpuinfo, table: dbs.table.as_ref() };
+        let khz = if dbs.started {
+            dbs.governor.sample(&facts, &times)
+        } else {
+            dbs.governor.restart(state.cur_khz, &times);
+            None
+        };
+        dbs.started = true;
+        if S::DECISIONS {
             let state = &self.policies[index];
-            let (limits, cpuinfo) = (dbs.limits, dbs.cpuinfo);
-            let facts = DbsPolicy { cur_khz: state.cur_khz, limits, cpuinfo, table: dbs.table.as_ref() };
-            let khz = if dbs.started {
-                dbs.governor.sample(&facts, &times)
-            } else {
-                dbs.governor.restart(state.cur_khz, &times);
-                None
-            };
-            dbs.started = true;
-            if S::DECISIONS {
-                let state = &self.policies[index];
-                let (policy_cpu, prev_khz) = (state.cpus[0], state.cur_khz);
-                let load = dbs.governor.policy_dbs().max_sample_load;
-                let next_khz = khz.unwrap_or(prev_khz);
-                self.record(Decision::Sample { policy_cpu, cpu, load, prev_khz, next_khz });
-            }
-            if let Some(khz) = khz.filter(|&khz| khz != self.policies[index].cur_khz) {
-                self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
-                self.spend(self.here, self.case.machine.costs.sugov_work_ns);
-                self.fast_switch(index as u32, khz);
-            }
+            let (policy_cpu, prev_khz) = (state.cpus[0], state.cur_khz);
+            let load = dbs.governor.policy_dbs().max_sample_load;
+            let next_khz = khz.unwrap_or(prev_khz);
+            self.record(Decision::Sample { policy_cpu, cpu, load, prev_khz, next_khz });
+        }
+        let wanted = khz.filter(|&khz| khz != self.policies[index].cur_khz);
+        if let Some(khz) = wanted {
+            self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
         }
         if let Governor::Dbs(slot) = &mut self.policies[index].governor {
             *slot = Some(dbs);
         }
+        wanted
     }
 
     /// get_cpu_idle_time() of a CPU that counts idle time exactly.
@@ -463,7 +474,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.irq_work.push_back((self.here, policy));
     }
 
-    /// schedutil's sugov_irq_work() where it is due: kthread_queue_work() wakes the policies' kthreads.
+    /// schedutil's sugov_irq_work() and the sampling governors' dbs_irq_work() where they are due: wake the policies' threads.
     pub(crate) fn run_irq_work(&mut self) {
         while let Some((cpu, policy)) = self.irq_work.pop_front() {
             let Some(kthread) = self.policies[policy as usize].kthread else { continue };
@@ -494,6 +505,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 let work_ns = self.case.machine.costs.sugov_work_ns;
                 self.tasks[t].doing = Doing::Wall { left_ns: work_ns };
                 work_ns > 0
+            }
+            1 if matches!(self.policies[policy as usize].governor, Governor::Dbs(_)) => {
+                self.tasks[t].stage = 0;
+                let cpu = self.tasks[t].cpu;
+                if let Some(khz) = self.dbs_sample(policy as usize, cpu) {
+                    self.fast_switch(policy, khz);
+                }
+                false
             }
             1 => {
                 let state = &mut self.policies[policy as usize];

@@ -186,6 +186,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) intel: Option<IntelSetup>,
     pub(crate) now: u64,
     pub(crate) tick_ns: u64,
+    /// Kworkers take samples.
+    pub(crate) dbs_kworkers: bool,
     pub(crate) queue: Queue,
     /// CPU on which the code that runs at this instant runs.
     pub(crate) here: u32,

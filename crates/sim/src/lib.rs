@@ -218,6 +218,9 @@ pub struct Start {
     /// Timers of the kernel's own in the timer wheel: ns after the start of the run, and the CPU. An idle CPU whose tick is stopped has
     /// a tick for each.
     pub wheel: Vec<(u64, u32)>,
+    /// A kworker takes the samples of ondemand and conservative (cpufreq_governor.c:dbs_work_handler()), which waits for the CPU as any task
+    /// does; without, they are taken at once.
+    pub dbs_kworkers: bool,
 }
 
 /// As [`run`], on a machine that was in use before.

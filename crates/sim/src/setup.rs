@@ -258,6 +258,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             intel,
             now: BOOT_NS,
             tick_ns,
+            dbs_kworkers: false,
             queue: Queue::new(nr_slots),
             here: 0,
             in_interrupt: false,
@@ -311,6 +312,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             (avg.util_sum, avg.runnable_sum) = ((avg.util_avg * divider) as u32, avg.runnable_avg * divider);
             avg.load_sum = avg.load_avg * divider;
         }
+        self.dbs_kworkers = start.dbs_kworkers;
         for &(time_ns, cpu) in &start.wheel {
             if let Some(state) = self.cpus.get_mut(cpu as usize) {
                 state.wheel.push((BOOT_NS.saturating_add(time_ns), 0, IDLE_TASK));
@@ -375,25 +377,35 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
         let governor = &self.policies[policy as usize].governor;
         let slow = matches!(governor, Governor::Schedutil(_) | Governor::Custom(_)) && !self.driver.fast_switch;
-        if !slow {
+        let samples = matches!(governor, Governor::Dbs(_)) && self.dbs_kworkers;
+        if !slow && !samples {
             return;
         }
         // The kthread "sugov:N" of the slow path: SCHED_DEADLINE with SCHED_FLAG_SUGOV.
         let cpus = self.policies[policy as usize].cpus.clone();
         let wanted = &self.case.policy.sugov_cpus;
-        let mask: CpuMask = if wanted.is_empty() { &cpus } else { wanted }.iter().map(|&cpu| cpu as usize).collect();
+        let mask: CpuMask =
+            if wanted.is_empty() || samples { &cpus } else { wanted }.iter().map(|&cpu| cpu as usize).collect();
         self.single_cpu.push(mask.as_set().weight() == 1);
         self.masks.push(mask);
         let spec = TaskSpec {
-            name: format!("sugov:{}", cpus[0]),
             initial: false,
-            policy: SchedPolicy::Deadline { runtime_ns: 1_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000 },
+            policy: if samples {
+                SchedPolicy::default()
+            } else {
+                SchedPolicy::Deadline { runtime_ns: 1_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000 }
+            },
             ..TaskSpec::default()
         };
         let task = self.add_task(u32::MAX, &spec, &[], self.masks.len() as u32 - 1, cpus[0]);
         let state = &mut self.tasks[task as usize];
         state.sugov = Some(policy);
         state.life = Life::Sleeping;
+        if samples {
+            self.init_entity_runnable_average(task);
+            // It has slept for long.
+            self.tasks[task as usize].sa = SchedAvg::default();
+        }
         self.policies[policy as usize].kthread = Some(task);
     }
 
@@ -401,7 +413,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     pub(crate) fn task_name(&self, task: u32) -> String {
         let state = &self.tasks[task as usize];
         match state.sugov {
-            Some(policy) => format!("sugov:{}", self.policies[policy as usize].cpus[0]),
+            Some(policy) => {
+                let policy = &self.policies[policy as usize];
+                let samples = matches!(policy.governor, Governor::Dbs(_));
+                if samples { format!("kworker/{}:dbs", policy.cpus[0]) } else { format!("sugov:{}", policy.cpus[0]) }
+            }
             None => self.case.workload.tasks[state.spec as usize].name.clone(),
         }
     }
