@@ -446,7 +446,7 @@ impl Maker<'_> {
             if !known {
                 let value = match what {
                     "topology.core" => "core-per-cpu: no SMT",
-                    "topology.llc" => "llc-per-cluster: one last-level cache a cluster",
+                    "topology.llc" => "llc-per-package: one last-level cache a package",
                     "topology.node" => "one-node",
                     _ => "one-package",
                 };
@@ -473,7 +473,8 @@ impl Maker<'_> {
                 llc: if facts.knows("llc") {
                     place(1, first(&of_cpu.llc, cpu))
                 } else {
-                    place(1, u32::MAX - cluster_of[&cpu])
+                    // As the kernel takes it (drivers/base/arch_topology.c:cpu_coregroup_mask(), v6.12).
+                    place(1, u32::MAX - of_cpu.package.unwrap_or(0))
                 },
                 node: place(2, of_cpu.node.unwrap_or(0)),
                 package: place(3, of_cpu.package.unwrap_or(0)),
