@@ -297,7 +297,7 @@ impl Replay {
             machine: machine.clone(),
             workload: self.workload.clone(),
             policy: policy.clone(),
-            seed: 1,
+            seed: 1 + nth,
             duration_ns: self.events.duration_ns.max(1),
         };
         vary_costs(&mut case.machine, nth);

@@ -7,7 +7,8 @@
 //! The stream passes
 //! - to the next CPU in order that has something to do, when its holder becomes idle;
 //! - when a timer expires anywhere: that ends the holder's turn; on arm64 the next CPU after it that has something to do gets the
-//!   stream, on x86 the holder itself goes on (as all recordings show it; the first CPU of all, if none held it);
+//!   stream, on x86 the holder itself goes on (as all recordings show it). If none held it the first CPU of all is next, on x86
+//!   any: there a timer counts down from when it was armed, so that of timers of one instant, which are some ns apart, any may be first;
 //! - to the next such CPU, when the holder has handled its tick, or starts it again as it leaves idle, and that is now the
 //!   earliest timer of all (that kicks the emulator's loop).
 //!
@@ -17,6 +18,8 @@
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::Platform;
 use opplab_model::event::{IDLE_TASK, Sink};
+
+use rand_core::Rng;
 
 use crate::engine::{Engine, Interrupt, Wait};
 
@@ -85,7 +88,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if self.stream.expired && self.queue.peek() != Some(self.now) {
                 self.stream.expired = false;
                 let further = u32::from(self.gates.platform == Platform::Arm);
-                let first = self.stream.owner.map_or(0, |holder| (holder + further) % self.cpus.len() as u32);
+                let nr = self.cpus.len() as u32;
+                let first = match self.stream.owner {
+                    Some(holder) => (holder + further) % nr,
+                    None if self.gates.platform == Platform::Arm => 0,
+                    None => self.rng.next_u32() % nr,
+                };
                 let next = self.next_for_stream(first);
                 self.give_stream(next);
             }
