@@ -191,11 +191,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// Whether the next tick of `cpu` comes before all timers of the other CPUs.
-    fn is_earliest(&self, cpu: u32) -> bool {
+    /// Whether the next tick of `cpu` comes before all timers of the other CPUs; of those at one instant, which are some ns apart, any may
+    /// be the first.
+    fn is_earliest(&mut self, cpu: u32) -> bool {
         let time = |cpu: u32, wait| self.queue.time_of(self.slot(cpu, wait)).unwrap_or(u64::MAX);
         let own = time(cpu, Wait::Tick);
         let next = |cpu: u32| time(cpu, Wait::Timer).min(time(cpu, Wait::Tick));
-        own != u64::MAX && (0..self.cpus.len() as u32).all(|other| other == cpu || own < next(other))
+        if own == u64::MAX || (0..self.cpus.len() as u32).any(|other| other != cpu && next(other) < own) {
+            return false;
+        }
+        let equal = (0..self.cpus.len() as u32).filter(|&other| other != cpu && next(other) == own).count() as u32;
+        equal == 0 || self.rng.next_u32() % (equal + 1) == 0
     }
 }
