@@ -80,6 +80,11 @@ def _text(found: dict[str, Any]) -> str:
         f"{check['energy_distance'] / 1000:.1f} % of the trace: {'near' if check['near'] else 'NOT near'}"
         " (5 points and 5 % are near)",
     ]
+    if found["mode"] == "closed":
+        lines.append(
+            f"single runs: within {check['freq_spread'] / 1000:.1f} points and "
+            f"{check['energy_spread'] / 1000:.1f} % of their mean, which is what is shown"
+        )
     if found["assumed_power"]:
         lines.append("power: not known; assumed 1 W at the highest frequency of the biggest CPU, by its cube")
     return "\n".join(lines + [f"note: {note}" for note in found["notes"]]) + "\n"

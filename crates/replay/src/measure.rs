@@ -369,3 +369,32 @@ pub fn distance_per_100k(one: &[u64], other: &[u64]) -> u64 {
     let (one, other) = (shares_per_100k(one), shares_per_100k(other));
     one.iter().zip(&other).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: means are means of ranks, not of names. Method: two runs of two equal policies that swap places.
+    #[test]
+    fn a_mean_run_has_the_mean_of_its_busier_policies() {
+        let policy = |cpu: u32, low_ns: u64| PolicyTimes {
+            cpus: vec![cpu],
+            freq_khz: vec![100, 200],
+            time_ns: vec![low_ns, 100 - low_ns],
+            busy_ns: vec![0, 0],
+            khz_ns: u128::from(100 * low_ns + 200 * (100 - low_ns)),
+            ..PolicyTimes::default()
+        };
+        let run = |low_ns: [u64; 2], latencies_ns: [u64; 2], energy_fj: u128| Measured {
+            window_ns: 100,
+            policies: vec![policy(0, low_ns[0]), policy(1, low_ns[1])],
+            latencies_ns: latencies_ns.to_vec(),
+            energy_fj: vec![energy_fj],
+            ..Measured::default()
+        };
+        let mean = Measured::mean(&[run([90, 10], [1, 5], 10), run([30, 80], [3, 9], 20)]);
+        let low_ns: Vec<u64> = mean.policies.iter().map(|policy| policy.time_ns[0]).collect();
+        assert_eq!(low_ns, [85, 20]);
+        assert_eq!((mean.latencies_ns, mean.energy_fj, mean.window_ns), (vec![3, 9], vec![15], 100));
+    }
+}

@@ -131,10 +131,10 @@ pub struct Comparison {
 }
 
 /// Runs of a closed loop, which count by their mean.
-pub const RUNS: u64 = 5;
+pub const RUNS: u64 = 9;
 /// By how much the machine's costs differ from one run to the next, in percent. They are medians; in truth each switch takes another
 /// time, and who is first where two meet may decide where tasks stay.
-const COSTS_PERCENT: u64 = 5;
+const COSTS_PERCENT: u64 = 2;
 
 impl Comparison {
     /// Whether the self-check is as near as it is to be.

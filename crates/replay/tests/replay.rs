@@ -177,6 +177,32 @@ fn open_check(replay: &Replay) -> (u64, u64) {
 }
 
 #[test]
+fn a_closed_loop_comes_near_what_was_recorded() {
+    let traces = root().join("../shared/traces");
+    if !traces.is_dir() {
+        println!("skipped: no recordings at ../shared/traces beside the repository");
+        return;
+    }
+    let check = |name: &str, residency: u64, energy: u64| {
+        let replay = Replay::read(&traces.join(name), None).unwrap_or_else(|error| panic!("{error}"));
+        let found = replay.compare(None, Mode::Closed).unwrap_or_else(|error| panic!("{error}"));
+        let distance = found.freq_distance.iter().copied().max().unwrap_or(0);
+        assert!(
+            distance <= residency && found.energy_distance <= energy,
+            "{name}: {distance} {}",
+            found.energy_distance
+        );
+    };
+    // One task, on a governor whose frequency feeds back into utilisation.
+    check("x86-612-fast-xeon16-any1-schedutil-ramp_up", 1_000, 1_000);
+    check("x86-612-xeon16-any1-schedutil-ramp_up", 3_000, 2_000);
+    // A calibration of seconds on one CPU while timers of the kernel take the others out of idle.
+    check("arm64-612-juno-eas-fiectr-ramp_up", 4_000, 5_000);
+    // Three tasks whose timers expire together on CPUs that share one instruction stream.
+    check("x86-612-rome3-any1-performance-periodic3", 0, 4_000);
+}
+
+#[test]
 fn an_open_loop_decides_as_the_recorded_kernel_did() {
     let traces = root().join("../shared/traces");
     if !traces.is_dir() {

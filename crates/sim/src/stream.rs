@@ -201,6 +201,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return false;
         }
         let equal = (0..self.cpus.len() as u32).filter(|&other| other != cpu && next(other) == own).count() as u32;
-        equal == 0 || self.rng.next_u32() % (equal + 1) == 0
+        equal == 0 || self.rng.next_u32().is_multiple_of(equal + 1)
     }
 }
