@@ -12,6 +12,7 @@ use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::sched::newidle::RqBalance;
+use opplab_kernel::sched::placement::WakeFlips;
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Fingerprint, IDLE_TASK, Sink, TaskIdx};
@@ -131,6 +132,8 @@ pub(crate) struct Cpu {
     /// The timer wheel: as `timers`, but ticks serve them.
     pub(crate) wheel: Vec<(u64, u64, TaskIdx)>,
     pub(crate) balance: RqBalance,
+    /// Whom the CPU's idle task woke.
+    pub(crate) idle_flips: WakeFlips,
     pub(crate) idle_calls: u64,
     /// Time that the idle task ran, up to its last start.
     pub(crate) idle_total_ns: u64,

@@ -16,7 +16,7 @@ use rand_core::Rng;
 
 use crate::balance::cpu_load;
 use crate::engine::{BOOT_NS, Engine};
-use crate::task::Class;
+use crate::task::{Class, Life};
 
 /// What the fair class's placement looked at, kept for the record of it.
 #[derive(Debug, Clone, Copy)]
@@ -215,12 +215,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let t = task as usize;
         let here = self.here;
         let waker = self.cpus[here as usize].curr;
-        // sync is only believed from a task that is about to sleep, not from an interrupt.
-        let sync = sync && !self.in_interrupt;
-        if waker != IDLE_TASK {
-            let (jiffies, hz) = (self.jiffies(), u64::from(self.case.policy.hz));
-            self.tasks[waker as usize].flips.record_wakee(task, jiffies, hz);
-        }
+        // sync is only believed from a task that is about to sleep, not from an interrupt or a task that exits (PF_EXITING).
+        let exits = waker != IDLE_TASK && self.tasks[waker as usize].life == Life::Dead;
+        let sync = sync && !self.in_interrupt && !exits;
+        let (jiffies, hz) = (self.jiffies(), u64::from(self.case.policy.hz));
+        // An interrupt wakes in the name of what it interrupts; the idle task of a CPU is a waker as others are.
+        let flips = match self.tasks.get_mut(waker as usize) {
+            Some(waker) => &mut waker.flips,
+            None => &mut self.cpus[here as usize].idle_flips,
+        };
+        flips.record_wakee(task, jiffies, hz);
+        let waker_flips = flips.flips;
         self.sync_entity_load_avg(task, prev);
         if self.gates.eas_groups {
             if self.eas.is_some()
@@ -236,7 +241,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let allowed = self.masks[self.tasks[t].allowed as usize].as_set();
         let wakee_flips = self.tasks[t].flips.flips;
-        let waker_flips = if waker == IDLE_TASK { 0 } else { self.tasks[waker as usize].flips.flips };
         let llc_size = self.topology.llc_size[self.topology.llc_of[here as usize] as usize];
         note.sync = sync;
         note.wake_wide = wake_wide(waker_flips, wakee_flips, llc_size);

@@ -14,6 +14,7 @@ use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::sched::newidle::RqBalance;
+use opplab_kernel::sched::placement::WakeFlips;
 use opplab_kernel::unit::tick_nsec;
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::event::{Event, Fingerprint, IDLE_TASK, Sink};
@@ -205,6 +206,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     opp: 0,
                     speed: 1,
                     idle: IdleRun::default(),
+                    idle_flips: WakeFlips::default(),
                     idle_calls: 0,
                     idle_total_ns: 0,
                     idle_since_ns: BOOT_NS,

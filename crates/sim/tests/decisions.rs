@@ -5,10 +5,11 @@ mod common;
 
 use common::{juno_r2, periodic, ping_pong};
 use opplab_model::decision::{CODES, Decision, NONE};
-use opplab_model::event::{Event, NullSink, PlacementRule, Sink};
+use opplab_model::event::{Event, IDLE_TASK, NullSink, PlacementRule, Sink};
 use opplab_model::machine::{Cluster, CpuPlace, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::testing::Swarm;
+use opplab_model::workload::{Op, TaskSpec, Workload};
 use opplab_sim::hooks::{GovernorCpu, GovernorFacts, Hooks, PlacementFacts};
 use opplab_sim::{Case, GOVERNORS, run, run_with};
 
@@ -174,6 +175,48 @@ fn pulls_use_the_lowest_common_domain() {
         }
     }
     assert!(seen.contains(&110) && seen.contains(&117), "{} pulls", seen.len());
+}
+
+/// A parent that waits for its children, on four CPUs.
+fn family() -> Case {
+    let nr_children = 20;
+    let parent = vec![
+        Op::LoopBegin { slot: 0, count: Some(nr_children) },
+        Op::Fork { task: 1 },
+        Op::WaitChild,
+        Op::Run { work_ns: 50_000, fixed: 0 },
+        Op::LoopEnd { slot: 0, begin: 0 },
+        Op::Exit,
+    ];
+    let tasks = vec![
+        TaskSpec { name: "parent".into(), initial: true, ops: parent, loop_slots: 1, ..TaskSpec::default() },
+        TaskSpec {
+            name: "child".into(),
+            ops: vec![Op::Run { work_ns: 200_000, fixed: 0 }, Op::Exit],
+            ..TaskSpec::default()
+        },
+    ];
+    let workload = Workload { name: "family".into(), tasks, ..Workload::default() };
+    let policy = Policy { energy_model: EnergyModelSource::None, ..Policy::default() };
+    Case { machine: smt(), workload, policy, seed: 1, duration_ns: 400_000_000 }
+}
+
+/// The waker of a parent's wake-ups does not sleep, it ends: nothing is pulled to its CPU (PF_EXITING).
+#[test]
+fn an_exit_does_not_wake_its_parent_in_sync() {
+    let case = family();
+    let syncs: Vec<bool> = records(&case)
+        .decisions
+        .iter()
+        .filter_map(|(_, decision)| match *decision {
+            Decision::Placement { fork: false, sync, waker, in_interrupt: false, .. } if waker != IDLE_TASK => {
+                Some(sync)
+            }
+            _ => None,
+        })
+        .collect();
+    assert!(syncs.len() >= 20, "{syncs:?}");
+    assert!(!syncs.contains(&true));
 }
 
 #[test]
