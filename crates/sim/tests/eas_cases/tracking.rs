@@ -174,8 +174,10 @@ fn util_est_converges() {
             let at = format!("{kernel} {}", machine.name);
             let case = Case { machine: machine.clone(), workload, policy, seed: 1, duration_ns: 12_900_000_000 };
             run(&case, &mut seen).unwrap_or_else(|error| panic!("{error:?}"));
+            // v6.12 estimates a task as of its last update, at most a tick of 4 ms (32 ms halve what is missing) before it sleeps.
+            let late = if kernel == "6.12" { 1024.0 * (1.0 - 0.5_f64.powf(4.0 / 32.0)) } else { 0.0 };
             for (phase, &(util, estimate, ns)) in seen.sums.iter().enumerate() {
-                assert!(estimate >= util, "{at} phase {phase}: mean {} < {}", estimate / ns, util / ns);
+                assert!(estimate + late * ns >= util, "{at} phase {phase}: mean {} < {}", estimate / ns, util / ns);
             }
             assert!(seen.sleeps.len() >= 60, "{at}: {} activations", seen.sleeps.len());
             let mut falls = 0;
