@@ -299,8 +299,7 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
         fair.nr_queued() - fair.nr_delayed()
     }
     fn is_sched_idle(&self) -> bool {
-        let state = &self.engine.cpus[self.cpu as usize];
-        state.nr_running > 0 && state.nr_running == state.fair.idle_h_nr()
+        self.engine.cpus[self.cpu as usize].is_sched_idle()
     }
     fn is_idle(&self) -> bool {
         self.engine.cpus[self.cpu as usize].is_idle()

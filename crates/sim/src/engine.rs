@@ -162,6 +162,11 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
+    /// Whether nothing but tasks of SCHED_IDLE is queued (sched_idle_cpu()); the kernel counts tasks whose dequeue is delayed.
+    pub(crate) fn is_sched_idle(&self) -> bool {
+        self.nr_running > 0 && self.nr_running + self.fair.nr_delayed() == self.fair.idle_h_nr()
+    }
+
     /// Whether the idle task runs here and nothing is about to change that (idle_cpu()).
     pub(crate) fn is_idle(&self) -> bool {
         self.curr == IDLE_TASK && self.nr_running == 0 && self.wake_list.is_empty()
@@ -224,6 +229,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) rng: Pcg64,
     /// CPUs that run the idle task with nothing queued (idle_cpu()).
     pub(crate) idle_mask: CpuMask,
+    /// CPUs with nothing but tasks of SCHED_IDLE (sched_idle_cpu()), and those of `idle_mask`; kept if there are such tasks.
+    pub(crate) idle_like_mask: Option<CpuMask>,
     /// Of each cluster: f_max of frequency invariance over the base frequency, << 10 (x86).
     pub(crate) max_freq_ratio: Vec<u64>,
     pub(crate) stream: crate::stream::Stream,

@@ -399,6 +399,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.tasks[t].life = Life::Queued;
         self.tasks[t].in_iowait = false;
         self.cpus[cpu as usize].nr_running += 1;
+        self.update_idle_like(cpu);
         let curr = self.cpus[cpu as usize].curr;
         let preempt = curr == IDLE_TASK
             || (self.tasks[curr as usize].class == Class::Fair && self.check_preempt_wakeup_fair(cpu, task));

@@ -40,6 +40,8 @@ pub(crate) struct Gates {
     pub(crate) sd_overutilized: bool,
     /// A wake-up without energy looks for an idle CPU.
     pub(crate) idle_sibling: bool,
+    /// A CPU with nothing but tasks of SCHED_IDLE counts as idle for others (sched_idle_cpu(), v5.4).
+    pub(crate) sched_idle_cpu: bool,
     /// How energies are computed.
     pub(crate) em: EmForm,
     /// Wake-ups look at a number of CPUs that follows utilisation (SIS_UTIL, v5.19).
@@ -107,6 +109,7 @@ impl Gates {
             eas_groups: profile.eas == Eas::Groups,
             sd_overutilized: profile.overutilized == Overutilized::EachDomain,
             idle_sibling: profile.idle_sibling == IdleSibling::Search,
+            sched_idle_cpu: profile.version >= (5, 4),
             em: profile.em_form(),
             sis_util: profile.select_idle_scan == SelectIdleScan::SisUtil,
             newidle_random: profile.version >= (6, 12),

@@ -55,7 +55,7 @@ impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
         self.0.idle_mask.as_set()
     }
     fn idle_or_sched_idle(&self) -> CpuSet<'_> {
-        self.0.idle_mask.as_set()
+        self.0.idle_like_mask.as_ref().unwrap_or(&self.0.idle_mask).as_set()
     }
     fn llc_span(&self, cpu: usize) -> Option<CpuSet<'_>> {
         let topology = &self.0.topology;
@@ -97,8 +97,7 @@ impl<S: Sink, H: HalfLife> IdlestFacts for Siblings<'_, '_, S, H> {
         self.0.cpus[cpu].is_idle()
     }
     fn is_sched_idle(&self, cpu: usize) -> bool {
-        let state = &self.0.cpus[cpu];
-        state.nr_running > 0 && state.nr_running == state.fair.idle_h_nr()
+        self.0.cpus[cpu].is_sched_idle()
     }
     fn is_idle_without_task(&self, cpu: usize) -> bool {
         self.0.cpus[cpu].is_idle()

@@ -221,6 +221,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.gates.uclamp_after_enqueue {
             self.uclamp_rq_inc(cpu, task);
         }
+        self.update_idle_like(cpu);
+    }
+
+    /// The queues of `cpu` have changed: it may be one with nothing but tasks of SCHED_IDLE now, or no longer.
+    pub(crate) fn update_idle_like(&mut self, cpu: u32) {
+        if let Some(mask) = &mut self.idle_like_mask {
+            let c = cpu as usize;
+            mask.set(c, self.idle_mask.as_set().contains(c) || self.cpus[c].is_sched_idle());
+        }
     }
 
     /// core.c:dequeue_task(). The clock must be up to date.
@@ -240,6 +249,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Class::Fair => self.dequeue_task_fair(cpu, task, sleep),
         }
         self.cpus[c].nr_running -= 1;
+        self.update_idle_like(cpu);
     }
 
     pub(crate) fn rt_priority(&self, task: TaskIdx) -> u8 {
@@ -322,6 +332,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if remote && (target_idle || !self.topology.share_cache(here, cpu)) {
             self.cpus[cpu as usize].wake_list.push(task);
             self.idle_mask.remove(cpu as usize);
+            self.update_idle_like(cpu);
             self.kick(cpu);
             return;
         }
@@ -472,6 +483,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.idle_mask.insert(c);
                 self.update_idle_core(cpu);
             }
+            self.update_idle_like(cpu);
             self.disarm(cpu, Wait::Op);
             self.cpus[c].got_idle_tick = false;
             // What the CPU has raised on itself comes before it sleeps.
@@ -481,6 +493,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             return;
         }
+        self.update_idle_like(cpu);
         self.run_irq_work();
         if self.cpus[c].overhead == 0 || matches!(self.tasks[next as usize].doing, Doing::Fresh) {
             self.advance(cpu);

@@ -248,6 +248,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let capacities: Vec<u64> = (0..nr as u32).map(|cpu| machine.cluster_of(cpu).capacity.into()).collect();
         let balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, policy.hz.into(), BOOT_NS / tick_ns);
         let nr_llcs = topology.llc_masks.len();
+        let idle_like = gates.sched_idle_cpu && has_sched_idle(&case.workload);
         let next_sample = S::ENABLED && sink.sample_period_ns() > 0;
         Ok(Self {
             case,
@@ -282,6 +283,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             timer_seq: 0,
             rng: Pcg64::new(case.seed.into(), RNG_STREAM),
             idle_mask: CpuMask::all(nr),
+            idle_like_mask: idle_like.then(|| CpuMask::all(nr)),
             max_freq_ratio,
             stream: Stream::new(machine.shared_stream),
             overutilized: false,
@@ -497,6 +499,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         outcome.subtract(before);
         outcome
     }
+}
+
+/// Whether some task of `workload` is ever of SCHED_IDLE.
+fn has_sched_idle(workload: &Workload) -> bool {
+    let sets = |op: &Op| matches!(op, Op::SetPolicy { policy: SchedPolicy::Idle });
+    workload.tasks.iter().any(|task| task.policy == SchedPolicy::Idle || task.ops.iter().any(sets))
 }
 
 /// The driver that `policy` names; the machine's own, if none: of two modes the one that has the governor.

@@ -9,7 +9,7 @@ use opplab_model::event::{Event, IDLE_TASK, NullSink, PlacementRule, Sink};
 use opplab_model::machine::{Cluster, CpuPlace, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::testing::Swarm;
-use opplab_model::workload::{Op, TaskSpec, Workload};
+use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::hooks::{GovernorCpu, GovernorFacts, Hooks, PlacementFacts};
 use opplab_sim::{Case, GOVERNORS, run, run_with};
 
@@ -217,6 +217,45 @@ fn an_exit_does_not_wake_its_parent_in_sync() {
         .collect();
     assert!(syncs.len() >= 20, "{syncs:?}");
     assert!(!syncs.contains(&true));
+}
+
+/// All CPUs are busy, but for one with tasks of SCHED_IDLE only: since v5.4 a wake-up goes there.
+#[test]
+fn cpus_with_idle_policy_only_are_as_good_as_idle() {
+    let hog = |cpu: u32, policy: SchedPolicy| TaskSpec {
+        name: format!("hog-{cpu}"),
+        initial: true,
+        policy,
+        cpus: Some(cpu),
+        ops: vec![Op::Run { work_ns: 1_000_000_000, fixed: 0 }],
+        ..TaskSpec::default()
+    };
+    let mut tasks: Vec<TaskSpec> = (0..3).map(|cpu| hog(cpu, SchedPolicy::Other { nice: 0 })).collect();
+    tasks.push(hog(3, SchedPolicy::Idle));
+    let ops = vec![
+        Op::LoopBegin { slot: 0, count: Some(1) },
+        Op::Run { work_ns: 20_000, fixed: 0 },
+        Op::Sleep { ns: 2_000_000 },
+        Op::LoopEnd { slot: 0, begin: 0 },
+    ];
+    let woken =
+        TaskSpec { name: "woken".into(), initial: true, spawn_cpu: Some(0), ops, loop_slots: 1, ..TaskSpec::default() };
+    tasks.push(woken);
+    let cpu_sets = (0..4).map(|cpu| vec![cpu]).collect();
+    let workload = Workload { name: "hogs".into(), tasks, cpu_sets, ..Workload::default() };
+    let placed = |kernel: &str| {
+        let policy = Policy {
+            kernel: kernel.into(),
+            governor: "performance".into(),
+            energy_model: EnergyModelSource::None,
+            ..Policy::default()
+        };
+        let case = Case { machine: smt(), workload: workload.clone(), policy, seed: 1, duration_ns: 20_000_000 };
+        let placed = records(&case).placements;
+        placed.iter().find(|placed| placed.1 == 4).map(|placed| placed.2)
+    };
+    assert_eq!(placed("6.12"), Some(3));
+    assert_eq!(placed("5.0"), Some(0));
 }
 
 #[test]
