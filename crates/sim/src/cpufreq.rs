@@ -475,7 +475,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// schedutil's sugov_irq_work() and the sampling governors' dbs_irq_work() where they are due: wake the policies' threads.
+    #[inline]
     pub(crate) fn run_irq_work(&mut self) {
+        if !self.irq_work.is_empty() {
+            self.run_all_irq_work();
+        }
+    }
+
+    #[cold]
+    fn run_all_irq_work(&mut self) {
         while let Some((cpu, policy)) = self.irq_work.pop_front() {
             let Some(kthread) = self.policies[policy as usize].kthread else { continue };
             let here = std::mem::replace(&mut self.here, cpu);

@@ -225,6 +225,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The queues of `cpu` have changed: it may be one with nothing but tasks of SCHED_IDLE now, or no longer.
+    #[inline]
     pub(crate) fn update_idle_like(&mut self, cpu: u32) {
         if let Some(mask) = &mut self.idle_like_mask {
             let c = cpu as usize;
