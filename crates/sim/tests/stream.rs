@@ -32,9 +32,12 @@ fn all_cpus_together_do_the_work_of_one() {
 
 #[test]
 fn what_fits_is_done_whatever_the_frequency() {
-    let outcome = emulated(periodic(&juno_r2(), 4, 50, 1));
-    assert_eq!(outcome.missed_activations, 0);
-    assert!(outcome.activations > 4 * 60, "{}", outcome.activations);
+    let outcomes = (1..9).map(|seed| emulated(periodic(&juno_r2(), 4, 50, seed)));
+    let (activations, missed) =
+        outcomes.fold((0, 0), |sum, outcome| (sum.0 + outcome.activations, sum.1 + outcome.missed_activations));
+    assert!(activations > 8 * 4 * 60, "{activations}");
+    // Turns of other CPUs add up to a period now and then.
+    assert!(missed * 200 < activations, "{missed} of {activations}");
 }
 
 #[test]
