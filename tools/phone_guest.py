@@ -2,7 +2,7 @@
 
 QEMU's ``virt`` machine has a device tree, but no clocks of CPUs and no operating points.  Both are added: each kind of
 CPU has a clock as X-Gene's CPUs have it, a divider whose register is memory that the kernel leaves alone.  cpufreq-dt
-switches slowly and from any CPU, so that schedutil has kthreads, and from v6.13 on the kernel does not bind them.
+switches slowly and from any CPU, so that schedutil has kthreads, and from v6.14 on the kernel does not bind them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import arm64_guest
 from guests import Files, Guest, install, kernel_since, run
 
 GUEST = Guest("phone", "phone.sh", 4, "kills=10", architecture="arm64")
-KERNEL = (6, 13)
+KERNEL = (6, 14)
 PACKAGES = {"dtc": "device-tree-compiler"}
 MODULES = ["virtio_blk", "cpufreq_userspace", "cpufreq-dt"]
 

@@ -1346,7 +1346,7 @@ def kernel_profiles() -> list[str]:
     Examples
     --------
     >>> kernel_profiles()
-    ['4.14-android', '4.17', '5.0', '5.9', '5.18', '6.1', '6.6', '6.12', '6.13']
+    ['4.14-android', '4.17', '5.0', '5.9', '5.18', '6.1', '6.6', '6.12', '6.13', '6.14']
     """
     return _kernel.profiles()
 

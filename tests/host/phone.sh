@@ -1,4 +1,4 @@
-# Runs in the guest: a stock arm64 kernel of v6.13 or later with cpufreq-dt, which switches slowly and from any CPU.
+# Runs in the guest: a stock arm64 kernel of v6.14 or later with cpufreq-dt, which switches slowly and from any CPU.
 . ./steps.sh
 step_show "cpufreq-dt" "frequency invariance: yes" "energy-aware scheduling: yes"
 step_affinity_moves

@@ -1,6 +1,6 @@
 //! Where kernel threads may run: schedutil's `sugov:N` above all (text 004).
 //!
-//! Up to v6.12 the kernel binds them to their policy's CPUs for good (PF_NO_SETAFFINITY); later it does so only where
+//! Up to v6.13 the kernel binds them to their policy's CPUs for good (PF_NO_SETAFFINITY); later it does so only where
 //! the driver cannot switch from any CPU (`dvfs_possible_from_any_cpu`). The flag is in `/proc/PID/stat`, so what a
 //! kernel allows is read, not guessed. What was changed is remembered until it is restored.
 
@@ -20,8 +20,9 @@ use crate::root::{CPU, Root};
 /// PF_NO_SETAFFINITY (include/linux/sched.h, v6.12): user space may not change `cpus_mask`.
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
 
-/// The kernel from which threads are bound only if they must be ("cpufreq/schedutil: Only bind threads if needed").
-const BIND_IF_NEEDED: (u32, u32) = (6, 13);
+/// The kernel from which schedutil's threads are bound only if they must be, and need not be allowed on all CPUs as other
+/// deadline tasks must (commit 93940fbdc468, "cpufreq/schedutil: Only bind threads if needed").
+const BIND_IF_NEEDED: (u32, u32) = (6, 14);
 
 /// SCHED_DEADLINE (include/uapi/linux/sched.h).
 const SCHED_DEADLINE: u64 = 6;
@@ -122,8 +123,9 @@ pub fn kernel_version(root: &Root) -> Option<(u32, u32)> {
 /// Whether a thread may be moved and why, in a sentence.
 pub fn why(root: &Root, thread: &Thread) -> String {
     if thread.may_move() {
-        let deadline = if thread.policy == SCHED_DEADLINE {
-            "; as a deadline task it may be refused (EBUSY) unless the kernel exempts schedutil's"
+        let is_exempt = thread.name.starts_with("sugov:");
+        let deadline = if thread.policy == SCHED_DEADLINE && !is_exempt {
+            "; as a deadline task only to all CPUs of its root domain (else EBUSY)"
         } else {
             ""
         };
@@ -137,7 +139,7 @@ pub fn why(root: &Root, thread: &Thread) -> String {
     match kernel_version(root) {
         Some(version) if version < BIND_IF_NEEDED => format!(
             "may not be moved: kernel {}.{} binds it to its policy's CPUs (PF_NO_SETAFFINITY), whatever {driver} can do; \
-             from v6.13 on it may be, where the driver has dvfs_possible_from_any_cpu",
+             from v6.14 on it may be, where the driver has dvfs_possible_from_any_cpu",
             version.0, version.1
         ),
         Some(version) => format!(
@@ -358,8 +360,9 @@ mod tests {
     fn the_reason_fits_the_kernel() {
         for (flags, release, may_move, part) in [
             (PF_NO_SETAFFINITY, "6.12.117+deb12-amd64", false, "kernel 6.12 binds it to its policy's CPUs"),
-            (PF_NO_SETAFFINITY, "6.13.0", false, "cppc_cpufreq does not have dvfs_possible_from_any_cpu"),
-            (0x0020_8040, "6.14-rc1", true, "PF_NO_SETAFFINITY is not set"),
+            (PF_NO_SETAFFINITY, "6.14.0", false, "cppc_cpufreq does not have dvfs_possible_from_any_cpu"),
+            (PF_NO_SETAFFINITY, "6.13.12", false, "kernel 6.13 binds it to its policy's CPUs"),
+            (0x0020_8040, "6.15-rc1", true, "may be moved: PF_NO_SETAFFINITY is not set"),
         ] {
             let root = host(&release.replace('.', "_"), flags, release);
             let list = threads(&root, "sugov:*");

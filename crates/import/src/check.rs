@@ -457,7 +457,7 @@ fn rate_limit(facts: Option<&Facts>, machine: &Machine, found: &mut Vec<Finding>
             Severity::Note,
             format!("driver {}: slow switch with a latency of {latency_us} us", machine.cpufreq.driver),
             "each change wakes a kernel thread (sugov) that blocks for the latency and takes its CPU out of deep idle",
-            "allow the thread on a CPU that is awake anyway (v6.13, text 004), or a driver with fast switch",
+            "allow the thread on a CPU that is awake anyway (v6.14, text 004), or a driver with fast switch",
         );
     }
 }

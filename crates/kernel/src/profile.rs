@@ -251,7 +251,7 @@ gates! {
     }
     sugov_affinity: SugovAffinity, "Whether user space may move schedutil's threads." {
         Bound = "bound" since (4, 17), "no: bound to the policy's CPUs", "notes 5";
-        Free = "free" since (6, 13), "yes, where any CPU may change the frequency", "text 004, notes 5";
+        Free = "free" since (6, 14), "yes, where any CPU may change the frequency", "text 004, commit 93940fbdc468";
     }
     // Energy-aware scheduling.
     eas: Eas, "Energy-aware task placement." {
@@ -325,6 +325,7 @@ pub const PROFILES: &[(&str, Version)] = &[
     ("6.6", (6, 6)),
     ("6.12", (6, 12)),
     ("6.13", (6, 13)),
+    ("6.14", (6, 14)),
 ];
 
 /// The names of all gates, in the order of the table.
@@ -514,9 +515,9 @@ mod tests {
         // 003: a kernel with the margin.
         check("5.18", "feec_margin", "6-percent-of-total");
         check("6.1", "feec_margin", "none");
-        // 004: the affinity comes after v6.12.
-        check("6.12", "sugov_affinity", "bound");
-        check("6.13", "sugov_affinity", "free");
+        // 004: the affinity comes with v6.14.
+        check("6.13", "sugov_affinity", "bound");
+        check("6.14", "sugov_affinity", "free");
         check("6.1", "fair_class", "cfs");
         check("6.6", "fair_class", "eevdf");
         check("6.6", "delay_dequeue", "off");
