@@ -101,6 +101,10 @@ class Cell:
         return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in plain.items()}
 
 
+Point = tuple[str, str]
+"""The label of a workload, and the parameters of one of its points."""
+
+
 class Facts:
     """Means over the iterations of everything that was measured, by workload, parameters and policy."""
 
@@ -113,13 +117,17 @@ class Facts:
         for benchmark, param, policy, metric, value in means.iter_rows():
             self._values.setdefault((benchmark, param, policy), {})[metric] = value
 
-    def points(self, workload: str) -> list[str]:
-        """Give the parameters of a workload's points, in order."""
-        return list(dict.fromkeys(param for name, param, _ in self._values if name == workload))
+    def points(self, workloads: Sequence[str]) -> list[Point]:
+        """Give the points of workloads, in order."""
+        return list(dict.fromkeys((name, param) for name, param, _ in self._values if name in workloads))
 
-    def value(self, workload: str, param: str, policy: str, metrics: Sequence[str]) -> float | None:
+    def time(self, point: Point, policy: str) -> float:
+        """Give the weight of a point in means over time: what it took, or 1 where its time is given."""
+        return self._values.get((*point, policy), {}).get("elapsed", 1.0)
+
+    def value(self, point: Point, policy: str, metrics: Sequence[str]) -> float | None:
         """Give the sum of `metrics` at a point; None if the point was not simulated."""
-        found = self._values.get((workload, param, policy))
+        found = self._values.get((*point, policy))
         if found is None:
             return None
         for metric in metrics:
@@ -128,9 +136,9 @@ class Facts:
                 raise InputError(f"`simulated` names the metric '{metric}'{nearest(metric, plain)}")
         return math.fsum(found[metric] for metric in metrics)
 
-    def explain(self, workload: str, params: Sequence[str], baseline: str, variant: str) -> str:
+    def explain(self, points: Sequence[Point], baseline: str, variant: str) -> str:
         """Say in words what the simulator did differently: clocks, busy time, power, switches, migrations."""
-        base, new = (self._pooled(workload, params, policy) for policy in (baseline, variant))
+        base, new = (self._pooled(points, policy) for policy in (baseline, variant))
         parts = []
         for name, unit in (("clock while busy", "GHz"), ("busy", "%"), ("power", "W")):
             before, after = base.get(name), new.get(name)
@@ -142,11 +150,11 @@ class Facts:
                 parts.append(f"{name} {before:.3g} -> {after:.3g}")
         return "; ".join(parts)
 
-    def _pooled(self, workload: str, params: Sequence[str], policy: str) -> dict[str, float]:
+    def _pooled(self, points: Sequence[Point], policy: str) -> dict[str, float]:
         """Give the few numbers of `explain`, means over the points."""
         sums: dict[str, list[float]] = {}
-        for param in params:
-            facts = self._values.get((workload, param, policy))
+        for point in points:
+            facts = self._values.get((*point, policy))
             if facts is None:
                 continue
             busy = {metric: value for metric, value in facts.items() if metric.startswith("busy:")}
@@ -208,19 +216,24 @@ def cells_of(experiment: Experiment, results: pl.DataFrame) -> list[Cell]:
             if anchor is None and not is_ratio:
                 continue
             points = [
-                point for point in facts.points(entry["workload"]) if _belongs(_axes(row.parameter), _axes(point))
+                point for point in facts.points(entry["workloads"]) if _belongs(_axes(row.parameter), _axes(point[1]))
             ]
             pairs = []
             for point in points:
-                new, old = (
-                    facts.value(entry["workload"], point, policy, entry["simulated"]) for policy in (label, base)
-                )
+                new, old = (facts.value(point, policy, entry["simulated"]) for policy in (label, base))
                 if new and old:
                     pairs.append((point, new, old))
             if not pairs:
                 continue
             used = [point for point, _, _ in pairs]
-            after, before = (_geometric(values) for values in zip(*((new, old) for _, new, old in pairs), strict=True))
+            after, before = (
+                _over_time(values, [facts.time(point, policy) for point in used])
+                if entry["over_time"]
+                else _geometric(values)
+                for policy, values in zip(
+                    (label, base), zip(*((new, old) for _, new, old in pairs), strict=True), strict=True
+                )
+            )
             ratio, spread = _ratio(row, anchor, is_ratio)
             found.append(
                 Cell(
@@ -243,10 +256,14 @@ def cells_of(experiment: Experiment, results: pl.DataFrame) -> list[Cell]:
                     simulated=after,
                     simulated_baseline=before,
                     points=len(used),
-                    explanation=facts.explain(entry["workload"], used, base, label),
+                    explanation=facts.explain(used, base, label),
                 )
             )
     return found
+
+
+def _over_time(values: Sequence[float], times: Sequence[float]) -> float:
+    return math.fsum(value * time for value, time in zip(values, times, strict=True)) / math.fsum(times)
 
 
 def _geometric(values: Sequence[float]) -> float:

@@ -202,8 +202,8 @@ def fit(
     name, label = experiment_of(benchmark, machine)
     first = Experiment.load(name, iterations=1)
     entry = next(
-        (one for one in first.compare if one["workload"] == label and one["calibration"]),
-        next((one for one in first.compare if one["workload"] == label), None),
+        (one for one in first.compare if label in one["workloads"] and one["calibration"]),
+        next((one for one in first.compare if label in one["workloads"]), None),
     )
     if entry is None:
         raise InputError(f"experiment {name} compares nothing with its workload {label}")

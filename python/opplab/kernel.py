@@ -1243,8 +1243,8 @@ class IdleGovernor(_kernel.IdleGovernor):
     Notes
     -----
     ``select(now_ns, sleep_length_ns=, delta_tick_ns=, latency_req_ns=, disabled=, tick_stopped=,
-    nr_iowaiters=)`` chooses: the index of a state, and whether to stop the tick.  ``reflect(now_ns, index=, residency_ns=, got_tick=, poll_time_limit=)``
-    records how it ended.
+    nr_iowaiters=)`` chooses: the index of a state, and whether to stop the tick.  ``reflect(now_ns, index=,
+    residency_ns=, got_tick=, poll_time_limit=)`` records how it ended.
     Source: drivers/cpuidle/governors/, v6.12.
 
     Examples

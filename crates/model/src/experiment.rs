@@ -78,9 +78,9 @@ pub struct Until {
 
 /// Rows of the table of published values, and what they are compared with: one `[[compare]]`.
 ///
-/// A row belongs to the policy whose label is the row's variant, and to all points of the workload's grid whose axes
+/// A row belongs to the policy whose label is the row's variant, and to all points of the workloads' grids whose axes
 /// have the values that the row's parameter names; a row that names no axis (`all`) belongs to all points, and is
-/// compared with the geometric mean of their ratios.
+/// compared with the geometric mean of their ratios, or with the ratio of their means over time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compare {
     /// Name of the table.
@@ -91,8 +91,11 @@ pub struct Compare {
     pub benchmark: String,
     /// Its rows of this metric only; empty: all.
     pub metric: String,
-    /// Label of the workload.
-    pub workload: String,
+    /// Labels of the workloads.
+    pub workloads: Vec<String>,
+    /// Points count by the time that they take, as they do for a meter that looks on: by the metric `elapsed`, or all the
+    /// same where a benchmark runs for a given time.
+    pub over_time: bool,
     /// Metrics of the results, whose sum is compared.
     pub simulated: Vec<String>,
     /// Label of a policy, and what the table calls it, where the names differ.
@@ -357,15 +360,15 @@ fn calibration_from(root: &Node, benchmark: &Benchmark) -> Result<Vec<(String, P
 }
 
 const COMPARE_KEYS: &[&str] =
-    &["table", "machine", "benchmark", "metric", "workload", "simulated", "variants", "calibration"];
+    &["table", "machine", "benchmark", "metric", "workload", "over_time", "simulated", "variants", "calibration"];
 
 fn compare_from(node: &Node, workloads: &[WorkloadEntry], labels: &[String]) -> Result<Compare, Fault> {
     let table = node.as_table("compare", COMPARE_KEYS)?;
-    let workload_node = table.need("workload")?;
-    let workload = workload_node.as_str("workload")?;
-    if !workloads.iter().any(|entry| entry.label == workload) {
+    let node = table.need("workload")?;
+    let compared = words_from(node, "workload")?;
+    if let Some(label) = compared.iter().find(|&label| workloads.iter().all(|entry| entry.label != *label)) {
         let known = workloads.iter().map(|entry| entry.label.as_str());
-        return Err(Fault::unknown(workload_node.at, "workload", workload, known));
+        return Err(Fault::unknown(node.at, "workload", label, known));
     }
     let mut variants = Vec::new();
     if let Some(node) = table.get("variants") {
@@ -384,7 +387,8 @@ fn compare_from(node: &Node, workloads: &[WorkloadEntry], labels: &[String]) -> 
         machine: table.str_or_empty("machine")?.to_owned(),
         benchmark: table.str_or_empty("benchmark")?.to_owned(),
         metric: table.str_or_empty("metric")?.to_owned(),
-        workload: workload.to_owned(),
+        workloads: compared,
+        over_time: table.bool_or("over_time", false)?,
         simulated: words_from(table.need("simulated")?, "simulated")?,
         variants,
         calibration: table.bool_or("calibration", false)?,

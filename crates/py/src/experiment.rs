@@ -74,7 +74,8 @@ impl PyExperiment {
             dict.set_item("machine", &compare.machine)?;
             dict.set_item("benchmark", &compare.benchmark)?;
             dict.set_item("metric", &compare.metric)?;
-            dict.set_item("workload", &compare.workload)?;
+            dict.set_item("workloads", &compare.workloads)?;
+            dict.set_item("over_time", compare.over_time)?;
             dict.set_item("simulated", &compare.simulated)?;
             dict.set_item("variants", compare.variants.clone().into_py_dict(py)?)?;
             dict.set_item("calibration", compare.calibration)?;
