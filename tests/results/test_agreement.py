@@ -7,6 +7,7 @@ import math
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -66,11 +67,26 @@ def test_every_compare_names_published_rows_of_its_policies(name: str) -> None:
         rows = agreement._rows(experiment.published_seed, entry)
         variants = {entry["variants"].get(label, label) for label in experiment.policies}
         assert variants & {row.variant for row in rows}, entry
-        met = [row for row in rows for bench, param in points if bench == entry["workload"]
+        met = [row for row in rows for bench, param in points if bench in entry["workloads"]
                if agreement._belongs(agreement._axes(row.parameter), agreement._axes(param))]  # fmt: skip
         assert met, entry
     for workload, param in experiment._inner.quick:
         assert not param or (workload, param) in points, (workload, param)
+
+
+def test_means_over_time_weigh_points_by_what_they_took() -> None:
+    results = pl.DataFrame({
+        "benchmark": ["make", "make", "make", "make", "net"],
+        "param": ["jobs=1", "jobs=1", "jobs=8", "jobs=8", "n=1"],
+        "policy": ["p"] * 5,
+        "metric": ["power", "elapsed", "power", "elapsed", "power"],
+        "value": [100.0, 300.0, 200.0, 100.0, 50.0],
+    })  # fmt: skip
+    facts = agreement.Facts(results)
+    points = facts.points(["make"])
+    values = [facts.value(point, "p", ["power"]) or 0.0 for point in points]
+    assert agreement._over_time(values, [facts.time(point, "p") for point in points]) == pytest.approx(125)
+    assert facts.time(("net", "n=1"), "p") == 1.0
 
 
 def test_a_scoreboard_of_a_few_cases(tmp_path: Path) -> None:
