@@ -268,6 +268,19 @@ impl IdleGovernor for Menu {
 mod tests {
     use super::*;
 
+    /// A CPU with a tick in 1 ms that nothing holds back.
+    const FACTS: IdleFacts<'static> = IdleFacts {
+        states: &[],
+        disabled: 0,
+        latency_req_ns: 1_000_000_000,
+        sleep_length_ns: 1_000_000,
+        delta_tick_ns: 1_000_000,
+        tick_stopped: false,
+        nr_iowaiters: 0,
+        tick_ns: 4_000_000,
+        now_ns: 0,
+    };
+
     #[test]
     fn buckets_are_decades() {
         let check = |duration_ns, bucket| assert_eq!(which_bucket(duration_ns), bucket, "{duration_ns}");
@@ -306,14 +319,11 @@ mod tests {
         for round in 0..200u64 {
             let facts = IdleFacts {
                 states: &states,
-                disabled: 0,
                 latency_req_ns: 1_000_000,
                 sleep_length_ns: 20_000_000,
-                delta_tick_ns: 1_000_000,
-                tick_stopped: false,
-                nr_iowaiters: 0,
                 tick_ns: 1_000_000,
                 now_ns,
+                ..FACTS
             };
             let choice = menu.select(&facts);
             // Alternating spans keep the pattern detector quiet.
@@ -334,17 +344,7 @@ mod tests {
             IdleState { exit_latency_ns: 100_000, target_residency_ns: 300_000, polling: false },
         ];
         let index = |form, nr_iowaiters| {
-            let facts = IdleFacts {
-                states: &states,
-                disabled: 0,
-                latency_req_ns: 1_000_000_000,
-                sleep_length_ns: 1_000_000,
-                delta_tick_ns: 1_000_000,
-                tick_stopped: false,
-                nr_iowaiters,
-                tick_ns: 4_000_000,
-                now_ns: 0,
-            };
+            let facts = IdleFacts { states: &states, nr_iowaiters, ..FACTS };
             let mut menu = Menu::new(form);
             let index = menu.select(&facts).index;
             assert_eq!(menu.bucket, if nr_iowaiters > 0 && form != MenuForm::TimerLate { 9 } else { 3 }, "{form:?}");
@@ -363,17 +363,7 @@ mod tests {
         let bucket = |form| {
             let mut menu = Menu::new(form);
             menu.intervals = [10; INTERVALS];
-            let facts = IdleFacts {
-                states: &states,
-                disabled: 0,
-                latency_req_ns: 1_000_000_000,
-                sleep_length_ns: 50_000_000,
-                delta_tick_ns: 1_000_000,
-                tick_stopped: false,
-                nr_iowaiters: 0,
-                tick_ns: 4_000_000,
-                now_ns: 0,
-            };
+            let facts = IdleFacts { states: &states, sleep_length_ns: 50_000_000, ..FACTS };
             menu.reflect(&IdleOutcome { index: 1, residency_ns: 10_000, got_tick: false, ..IdleOutcome::default() });
             (menu.select(&facts).queried_sleep_length, menu.next_timer_ns)
         };
