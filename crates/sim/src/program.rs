@@ -135,6 +135,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Step::Busy
     }
 
+    /// How often task `t` has passed the loop with this counter.
+    fn passes(&mut self, t: usize, slot: u16) -> &mut u32 {
+        &mut self.loops[self.tasks[t].loops as usize + usize::from(slot)]
+    }
+
     fn step(&mut self, cpu: u32, task: TaskIdx, op: Op) -> Step {
         let t = task as usize;
         let overhead = self.cpus[cpu as usize].overhead > 0;
@@ -150,7 +155,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Op::RunListed { draw, slot, fixed } => {
                 self.tasks[t].pc += 1;
-                let round = self.loops[self.tasks[t].loops as usize + usize::from(slot)];
+                let round = *self.passes(t, slot);
                 let list = &self.case.workload.draws[draw as usize];
                 self.work(t, list[round as usize % list.len()], fixed)
             }
@@ -164,22 +169,19 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Op::LoopBegin { slot, count } => {
                 let begin = self.tasks[t].pc;
-                self.loops[self.tasks[t].loops as usize + usize::from(slot)] = 0;
+                *self.passes(t, slot) = 0;
                 self.tasks[t].pc = if count == Some(0) { self.loop_end_of(t, begin) } else { begin } + 1;
                 Step::Next
             }
             Op::LoopEnd { slot, begin } => {
-                let state = &mut self.tasks[t];
-                let count = match state.ops.get(begin as usize) {
+                let count = match self.tasks[t].ops.get(begin as usize) {
                     Some(&Op::LoopBegin { count, .. }) => count,
                     _ => Some(0),
                 };
-                let passes = &mut self.loops[state.loops as usize + usize::from(slot)];
+                let passes = self.passes(t, slot);
                 *passes = passes.saturating_add(1);
-                state.pc = match count {
-                    Some(count) if *passes >= count => state.pc + 1,
-                    _ => begin + 1,
-                };
+                let is_over = count.is_some_and(|count| *passes >= count);
+                self.tasks[t].pc = if is_over { self.tasks[t].pc } else { begin } + 1;
                 Step::Next
             }
             Op::Skip { count } => {
