@@ -215,25 +215,23 @@ def cells_of(experiment: Experiment, results: pl.DataFrame) -> list[Cell]:
             is_ratio = row.unit.startswith("ratio")
             if anchor is None and not is_ratio:
                 continue
-            points = [
-                point for point in facts.points(entry["workloads"]) if _belongs(_axes(row.parameter), _axes(point[1]))
-            ]
-            pairs = []
-            for point in points:
+            used: list[Point] = []
+            values: dict[str, list[float]] = {label: [], base: []}
+            for point in facts.points(entry["workloads"]):
+                if not _belongs(_axes(row.parameter), _axes(point[1])):
+                    continue
                 new, old = (facts.value(point, policy, entry["simulated"]) for policy in (label, base))
                 if new and old:
-                    pairs.append((point, new, old))
-            if not pairs:
+                    used.append(point)
+                    values[label].append(new)
+                    values[base].append(old)
+            if not used:
                 continue
-            used = [point for point, _, _ in pairs]
-            after, before = (
-                _over_time(values, [facts.time(point, policy) for point in used])
-                if entry["over_time"]
-                else _geometric(values)
-                for policy, values in zip(
-                    (label, base), zip(*((new, old) for _, new, old in pairs), strict=True), strict=True
-                )
-            )
+            if entry["over_time"]:
+                means = {name: _over_time(of, [facts.time(point, name) for point in used]) for name, of in values.items()}
+            else:
+                means = {name: _geometric(of) for name, of in values.items()}
+            after, before = means[label], means[base]
             ratio, spread = _ratio(row, anchor, is_ratio)
             found.append(
                 Cell(
