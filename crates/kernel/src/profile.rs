@@ -289,7 +289,8 @@ gates! {
         On = "on" since (6, 12), "until it is eligible", "commit 152e11f6df29";
     }
     select_idle_scan: SelectIdleScan, "What limits the search for an idle CPU at wake-up." {
-        SisProp = "sis-prop" since (4, 17), "average idle time against the cost of scanning", "notes 10, from memory";
+        SisProp = "sis-prop" since (4, 17), "a 512th of the average idle time against the cost of scanning; cores, CPUs, then siblings", "commit 4c77b18cf8b7, fair.c v5.10";
+        SisPropAged = "sis-prop-aged" since (5, 14), "half the average idle time, aging while busy, against the cost of scanning; siblings first (the order is v5.13's)", "commit 94aafc3ee31d, fair.c v5.15";
         SisUtil = "sis-util" since (5, 19), "the utilisation of the cache domain", "commit 70fb5ccf2ebb";
     }
     idle_sibling: IdleSibling, "Whether a wake-up without energy looks for an idle CPU." {

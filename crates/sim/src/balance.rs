@@ -6,6 +6,7 @@
 use std::rc::Rc;
 
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::SelectIdleScan;
 use opplab_kernel::sched::balance::{
     BalanceFacts, BalanceHost, BalanceScratch, BalanceTask, BalanceTunables, IdleType, Jiffies, Pass, RootDomain,
     sched_balance_rq,
@@ -30,9 +31,10 @@ use crate::task::Class;
 const BLOCKED_PERIOD_NS: u64 = 32_000_000;
 /// sysctl_sched_migration_cost.
 const MIGRATION_COST_NS: u64 = 500_000;
-/// Modelled cost of one pass, and of each CPU that it looks at, in ns.
+/// Modelled cost of one pass in ns.
 const PASS_COST_NS: u64 = 300;
-const PASS_COST_NS_A_CPU: u64 = 40;
+/// Modelled cost of each CPU that a pass or a wake-up looks at, in ns.
+pub(crate) const LOOK_COST_NS: u64 = 40;
 
 /// State of the balancer that is not one CPU's.
 pub(crate) struct Balancer {
@@ -204,7 +206,7 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
         self.engine.cpus[cpu].capacity_of
     }
     fn set_nr_idle_scan(&mut self, cpu: usize, nr_idle_scan: u32) {
-        if self.engine.gates.sis_util {
+        if self.engine.gates.select_idle_scan == SelectIdleScan::SisUtil {
             let llc = self.engine.topology.llc_of[cpu] as usize;
             self.engine.nr_idle_scan[llc] = Some(nr_idle_scan);
         }
@@ -237,7 +239,7 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
         let Some(view) = domains.view(self.cpu as usize, level) else {
             return Pulled { ld_moved: 0, continue_balancing: false };
         };
-        self.clock_ns += PASS_COST_NS + PASS_COST_NS_A_CPU * u64::from(view.span_weight);
+        self.clock_ns += PASS_COST_NS + LOOK_COST_NS * u64::from(view.span_weight);
         let each_domain = self.engine.gates.sd_overutilized && self.engine.eas.is_some();
         let sd_balances = each_domain && self.engine.sd_balances(self.cpu, level, idle);
         let balancer = &mut self.engine.balancer;

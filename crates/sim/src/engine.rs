@@ -12,7 +12,7 @@ use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::sched::newidle::RqBalance;
-use opplab_kernel::sched::placement::WakeFlips;
+use opplab_kernel::sched::placement::{SisProp, WakeFlips};
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Fingerprint, IDLE_TASK, Sink, TaskIdx};
@@ -132,6 +132,8 @@ pub(crate) struct Cpu {
     /// The timer wheel: as `timers`, but ticks serve them.
     pub(crate) wheel: Vec<(u64, u64, TaskIdx)>,
     pub(crate) balance: RqBalance,
+    /// What limits the searches for an idle CPU that wake-ups on this CPU start, before v5.19.
+    pub(crate) sis_prop: SisProp,
     /// Whom the CPU's idle task woke.
     pub(crate) idle_flips: WakeFlips,
     pub(crate) idle_calls: u64,
@@ -219,7 +221,7 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) driver: Cpufreq,
     /// Of each last-level cache: an idle core may be found there.
     pub(crate) has_idle_cores: Vec<bool>,
-    /// Of each last-level cache: how many CPUs a wake-up may look at (`None`: all).
+    /// Of each last-level cache: how many CPUs a wake-up may look at (`None`: all); from v5.19 on.
     pub(crate) nr_idle_scan: Vec<Option<u32>>,
     pub(crate) objects: Objects,
     pub(crate) resched: VecDeque<u32>,

@@ -44,8 +44,8 @@ pub(crate) struct Gates {
     pub(crate) sched_idle_cpu: bool,
     /// How energies are computed.
     pub(crate) em: EmForm,
-    /// Wake-ups look at a number of CPUs that follows utilisation (SIS_UTIL, v5.19).
-    pub(crate) sis_util: bool,
+    /// What limits the CPUs that a wake-up looks at.
+    pub(crate) select_idle_scan: SelectIdleScan,
     /// Newidle balance skips levels by chance (v6.12.117).
     pub(crate) newidle_random: bool,
     /// A CPU that stops its tick has the next idle balance computed again (NOHZ_NEXT_KICK, v5.15).
@@ -111,7 +111,7 @@ impl Gates {
             idle_sibling: profile.idle_sibling == IdleSibling::Search,
             sched_idle_cpu: profile.version >= (5, 4),
             em: profile.em_form(),
-            sis_util: profile.select_idle_scan == SelectIdleScan::SisUtil,
+            select_idle_scan: profile.select_idle_scan,
             newidle_random: profile.version >= (6, 12),
             nohz_next_kick: profile.version >= (5, 15),
             fair_server: profile.has_fair_server(),

@@ -1,20 +1,21 @@
 //! Wake-up placement (fair.c:select_task_rq_fair()).
 
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::SelectIdleScan;
 use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::domains::{SD_BALANCE_EXEC, SD_BALANCE_FORK};
 use opplab_kernel::sched::find_idlest::{IdleInfo, IdlestFacts, IdlestTask, sched_balance_find_dst_cpu, top_level};
 use opplab_kernel::sched::group::{CpuLoad, DomainView, GroupCapacity};
 use opplab_kernel::sched::placement::{
     CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, affine_domain, select_idle_sibling,
-    util_fits_cpu, wake_affine, wake_wide,
+    select_idle_sibling_v510, util_fits_cpu, wake_affine, wake_wide,
 };
 use opplab_model::decision::{Decision, NONE};
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
 use opplab_model::policy::Placement;
 use rand_core::Rng;
 
-use crate::balance::cpu_load;
+use crate::balance::{LOOK_COST_NS, cpu_load};
 use crate::engine::{BOOT_NS, Engine};
 use crate::task::{Class, Life};
 
@@ -75,7 +76,14 @@ impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
         self.0.has_idle_cores[self.0.topology.llc_of[cpu] as usize]
     }
     fn nr_idle_scan(&self, cpu: usize) -> Option<u32> {
-        self.0.nr_idle_scan[self.0.topology.llc_of[cpu] as usize]
+        let llc = self.0.topology.llc_of[cpu] as usize;
+        let here = &self.0.cpus[self.0.here as usize];
+        let span_weight = self.0.topology.llc_size[llc];
+        match self.0.gates.select_idle_scan {
+            SelectIdleScan::SisUtil => self.0.nr_idle_scan[llc],
+            SelectIdleScan::SisProp => Some(here.sis_prop.limit(span_weight, here.balance.avg_idle)),
+            SelectIdleScan::SisPropAged => Some(here.sis_prop.limit_aged(span_weight)),
+        }
     }
     fn asym_span(&self, _cpu: usize) -> Option<CpuSet<'_>> {
         self.0.topology.asym.as_ref().map(|mask| mask.as_set())
@@ -256,18 +264,43 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             note.target = target;
             return (target, PlacementRule::Target);
         }
+        let scan = self.gates.select_idle_scan;
+        if scan == SelectIdleScan::SisPropAged {
+            self.cpus[here as usize].sis_prop.age(jiffies);
+        }
+        let allowed = self.masks[self.tasks[t].allowed as usize].as_set();
+        let (util, clamps) = (self.task_util_est(task), self.task_clamps(task));
+        let util = match clamps {
+            // uclamp_task_util(), v5.10.
+            Some(clamps) if scan == SelectIdleScan::SisProp => util.max(clamps.min).min(clamps.max),
+            _ => util,
+        };
         let query = SiblingQuery {
             prev: prev as usize,
             target: target as usize,
             recent_used_cpu: self.tasks[t].recent_used_cpu as usize,
             allowed,
-            util: self.task_util_est(task),
-            clamps: self.task_clamps(task),
+            util,
+            clamps,
             this_cpu: here as usize,
             this_is_per_cpu_kthread: false,
             this_nr_running: self.cpus[here as usize].nr_running,
         };
-        let choice = select_idle_sibling(&Siblings(self), &query);
+        let choice = if scan == SelectIdleScan::SisProp {
+            select_idle_sibling_v510(&Siblings(self), &query)
+        } else {
+            select_idle_sibling(&Siblings(self), &query)
+        };
+        if scan == SelectIdleScan::SisProp
+            && want_affine
+            && let Some(waker) = self.tasks.get_mut(waker as usize)
+        {
+            // v4.17 to v5.13: the waker's next search may come back here.
+            waker.recent_used_cpu = here;
+        }
+        if scan != SelectIdleScan::SisUtil && choice.nr_scanned > 0 {
+            self.cpus[here as usize].sis_prop.scanned(u64::from(choice.nr_scanned) * LOOK_COST_NS);
+        }
         note.target = target;
         note.sibling_rule = choice.rule as u8;
         self.tasks[t].recent_used_cpu = choice.recent_used_cpu as u32;

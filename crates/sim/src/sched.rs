@@ -3,6 +3,7 @@
 use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
 use opplab_kernel::pelt::{HalfLife, update_class_avg_scaled, update_dl_rq_load_avg, update_rt_rq_load_avg};
 use opplab_kernel::pelt_scaled::Scales;
+use opplab_kernel::profile::SelectIdleScan;
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx, TaskState};
 use opplab_model::machine::InvarianceSource;
 use opplab_model::workload::SchedPolicy;
@@ -352,6 +353,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let delta = state.clk.clock.saturating_sub(state.balance.idle_stamp);
             state.balance.update_avg_idle(delta);
             state.balance.idle_stamp = 0;
+            if self.gates.select_idle_scan == SelectIdleScan::SisPropAged {
+                state.sis_prop.idle_ended(state.balance.avg_idle, self.now / self.tick_ns);
+            }
         }
         self.wakeup_preempt(cpu, task);
     }

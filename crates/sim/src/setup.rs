@@ -14,7 +14,7 @@ use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::sched::newidle::RqBalance;
-use opplab_kernel::sched::placement::WakeFlips;
+use opplab_kernel::sched::placement::{SisProp, WakeFlips};
 use opplab_kernel::unit::tick_nsec;
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::event::{Event, Fingerprint, IDLE_TASK, Sink};
@@ -228,6 +228,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                         max_idle_balance_cost: 500_000,
                         avg_idle: 2 * 500_000,
                         ..RqBalance::default()
+                    },
+                    sis_prop: SisProp {
+                        wake_avg_idle_ns: 2 * 500_000,
+                        wake_stamp: BOOT_NS / tick_ns,
+                        ..SisProp::default()
                     },
                     meter,
                     busy_ns_by_opp: vec![0; hardware.clusters[cluster as usize].points.len()],

@@ -9,7 +9,7 @@ use opplab_model::event::{Event, IDLE_TASK, NullSink, PlacementRule, Sink};
 use opplab_model::machine::{Cluster, CpuPlace, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::testing::Swarm;
-use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
+use opplab_model::workload::{ChannelSpec, Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::hooks::{GovernorCpu, GovernorFacts, Hooks, PlacementFacts};
 use opplab_sim::{Case, GOVERNORS, run, run_with};
 
@@ -256,6 +256,75 @@ fn cpus_with_idle_policy_only_are_as_good_as_idle() {
     };
     assert_eq!(placed("6.12"), Some(3));
     assert_eq!(placed("5.0"), Some(0));
+}
+
+/// Goal: how far a wake-up looks is the version's. A task wakes where a waker that never sleeps runs; the first idle CPU is the
+/// eighth from there. v5.9 knows how long idle periods were on average, v5.18 lets that age while the CPU is busy, v6.1 goes by
+/// the cache's utilisation.
+#[test]
+fn the_scan_for_an_idle_cpu_is_limited_as_the_version_has_it() {
+    const NR_HOGS: u32 = 8;
+    let mut machine = smt();
+    machine.clusters[0].cpus = (0..2 * NR_HOGS).collect();
+    let place = |cpu: u32| CpuPlace { cluster: 0, core: cpu, llc: 0, node: 0, package: 0 };
+    machine.cpus = (0..2 * NR_HOGS).map(place).collect();
+    let hog = |cpu: u32| TaskSpec {
+        name: format!("hog-{cpu}"),
+        initial: true,
+        cpus: Some(cpu),
+        spawn_cpu: Some(cpu),
+        ops: vec![Op::Run { work_ns: 1_000_000_000, fixed: 0 }],
+        ..TaskSpec::default()
+    };
+    let mut tasks: Vec<TaskSpec> = (0..NR_HOGS).map(hog).collect();
+    tasks[0].loop_slots = 1;
+    tasks[0].ops = vec![
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Run { work_ns: 10_000_000, fixed: 0 },
+        Op::Send { channel: 0, bytes: 100 },
+        Op::LoopEnd { slot: 0, begin: 0 },
+    ];
+    let ops = vec![
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Recv { channel: 0 },
+        Op::Run { work_ns: 20_000, fixed: 0 },
+        // Back to the busy CPU, to sleep there.
+        Op::SetCpus { set: Some(0) },
+        Op::SetCpus { set: None },
+        Op::LoopEnd { slot: 0, begin: 0 },
+    ];
+    tasks.push(TaskSpec {
+        name: "woken".into(),
+        initial: true,
+        spawn_cpu: Some(0),
+        ops,
+        loop_slots: 1,
+        ..TaskSpec::default()
+    });
+    let workload = Workload {
+        name: "scan".into(),
+        tasks,
+        cpu_sets: (0..NR_HOGS).map(|cpu| vec![cpu]).collect(),
+        channels: vec![ChannelSpec { capacity_bytes: 65_536, sync_wakeup: false }],
+        ..Workload::default()
+    };
+    let last = |kernel: &str| {
+        let policy = Policy {
+            kernel: kernel.into(),
+            governor: "performance".into(),
+            energy_model: EnergyModelSource::None,
+            ..Policy::default()
+        };
+        let case =
+            Case { machine: machine.clone(), workload: workload.clone(), policy, seed: 1, duration_ns: 500_000_000 };
+        let mut wakeups = records(&case).placements.into_iter().filter(|placed| {
+            placed.1 == NR_HOGS && matches!(placed.3, PlacementRule::IdleSibling | PlacementRule::Target)
+        });
+        wakeups.next_back().map(|placed| (placed.2, placed.3))
+    };
+    assert_eq!(last("5.9"), Some((NR_HOGS, PlacementRule::IdleSibling)));
+    assert_eq!(last("5.18"), Some((0, PlacementRule::Target)));
+    assert_eq!(last("6.1"), Some((NR_HOGS, PlacementRule::IdleSibling)));
 }
 
 #[test]

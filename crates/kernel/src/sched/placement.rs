@@ -240,7 +240,8 @@ pub trait SiblingFacts {
     fn smt_active(&self) -> bool;
     /// Whether `cpu`'s cache is said to hold a fully idle core (`test_idle_cores()`); asked only with SMT.
     fn has_idle_cores(&self, cpu: usize) -> bool;
-    /// `nr_idle_scan` of `cpu`'s cache; `None` if there is no shared state, which means no limit.
+    /// How many CPUs of `cpu`'s cache a search may look at: `nr_idle_scan` (`SIS_UTIL`, v5.19) or what [`SisProp`] allows (before).
+    /// `None` if there is no shared state, which means no limit.
     fn nr_idle_scan(&self, cpu: usize) -> Option<u32>;
     /// The span of the lowest domain of `cpu` with CPUs of different capacity (`sd_asym_cpucapacity`), on a machine that
     /// has such (`sched_asym_cpucap_active()`).
@@ -306,13 +307,17 @@ pub struct SiblingChoice {
     pub recent_used_cpu: usize,
     /// The search for an idle core failed: clear the flag of the target's cache (`set_idle_cores(target, false)`).
     pub clear_idle_cores: bool,
+    /// CPUs that the search for any idle CPU looked at, if the limit did not end it; else 0. Up to v5.18 such a search enters the
+    /// average cost of scans ([`SisProp::scanned`]).
+    pub nr_scanned: u32,
     /// Why.
     pub rule: SiblingRule,
 }
 
 /// An idle CPU near `target` for a waking task, or `target` itself.
 ///
-/// kernel/sched/fair.c:`select_idle_sibling()`, v6.12, with the feature `SIS_UTIL` and without L2 clusters.
+/// kernel/sched/fair.c:`select_idle_sibling()`, v6.12, with the feature `SIS_UTIL` and without L2 clusters. v5.13 to v5.18 search
+/// the same way within another limit ([`SisProp`]).
 #[inline]
 pub fn select_idle_sibling<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>) -> SiblingChoice {
     let SiblingQuery { prev, target, recent_used_cpu: recent, .. } = *query;
@@ -321,8 +326,13 @@ pub fn select_idle_sibling<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>)
     let usable = |cpu: usize| {
         idle_like.contains(cpu) && (!asym || util_fits_cpu(query.util, query.clamps, &facts.capacity(cpu)) > 0)
     };
-    let mut choice =
-        SiblingChoice { cpu: target, recent_used_cpu: recent, clear_idle_cores: false, rule: SiblingRule::Target };
+    let mut choice = SiblingChoice {
+        cpu: target,
+        recent_used_cpu: recent,
+        clear_idle_cores: false,
+        nr_scanned: 0,
+        rule: SiblingRule::Target,
+    };
     let chosen = |mut choice: SiblingChoice, cpu: usize, rule: SiblingRule| {
         choice.cpu = cpu;
         choice.rule = rule;
@@ -382,54 +392,106 @@ pub fn select_idle_sibling<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>)
         if let Some(cpu) = idle_cpu {
             return chosen(choice, cpu, SiblingRule::IdleCpu);
         }
-    } else if let Some(cpu) = scan_idle_cpu(span, query.allowed, idle_like, target.wrapping_add(1), limit) {
-        return chosen(choice, cpu, SiblingRule::IdleCpu);
+    } else {
+        let (found, nr_scanned) = scan_idle_cpu_counted(span, query.allowed, idle_like, target.wrapping_add(1), limit);
+        choice.nr_scanned = nr_scanned;
+        if let Some(cpu) = found {
+            return chosen(choice, cpu, SiblingRule::IdleCpu);
+        }
     }
     choice
 }
 
-/// What limits the scan of a 5.10 kernel for an idle CPU (`SIS_PROP`).
+/// What limits the searches for an idle CPU that one CPU's wake-ups start, up to v5.18 (`SIS_PROP`): the time for which the CPU
+/// expects to be idle against what searching costs. Costs are in ns, stamps in jiffies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SisProp {
-    /// How long idle periods of the waking CPU are, ns (`rq->avg_idle`).
-    pub avg_idle_ns: u64,
-    /// What a scan cost on average, ns (`sd_llc->avg_scan_cost` of the waking CPU).
+    /// What a scan cost on average, ns (`avg_scan_cost` of the waking CPU's `sd_llc`).
     pub avg_scan_cost_ns: u64,
+    /// What is left of the idle time that the CPU expects, ns (`rq->wake_avg_idle`, v5.14 to v5.18).
+    pub wake_avg_idle_ns: u64,
+    /// Up to when that has aged (`rq->wake_stamp`).
+    pub wake_stamp: u64,
 }
 
 impl SisProp {
-    /// How many CPUs of a cache with `span_weight` may be looked at: a 512th of the expected idle time may be spent on scanning
-    /// them, at least 3.
+    /// How many CPUs of a cache with `span_weight` may be looked at if `idle_ns` may go into scanning them, at least 3: the
+    /// counter starts at 4 and stops before the last.
     ///
-    /// kernel/sched/fair.c:`select_idle_cpu()`, v5.10 (the counter starts at 4 and stops before the last).
-    pub fn limit(&self, span_weight: u32) -> u32 {
+    /// kernel/sched/fair.c:`select_idle_cpu()`, v5.10 and v5.15.
+    fn nr(&self, span_weight: u32, idle_ns: u64) -> u32 {
         let cost = self.avg_scan_cost_ns.wrapping_add(1);
-        let span_avg = u64::from(span_weight).wrapping_mul(self.avg_idle_ns / 512);
+        let span_avg = u64::from(span_weight).wrapping_mul(idle_ns);
         let nr = if span_avg > cost.wrapping_mul(4) { span_avg.checked_div(cost).unwrap_or(4) as i32 } else { 4 };
         // A counter that starts at 0 or below does not meet 0 before it wraps.
         if nr <= 0 { u32::MAX } else { nr as u32 - 1 }
     }
 
-    /// A scan took `cost_ns`: the average moves by an eighth of the difference.
-    pub fn update_scan_cost(&mut self, cost_ns: u64) {
+    /// The limit of v4.17 to v5.13: a 512th of the CPU's average idle time (`rq->avg_idle`) may be spent on scanning.
+    ///
+    /// kernel/sched/fair.c:`select_idle_cpu()`, v5.10.
+    #[inline]
+    pub fn limit(&self, span_weight: u32, avg_idle_ns: u64) -> u32 {
+        self.nr(span_weight, avg_idle_ns / 512)
+    }
+
+    /// The limit of v5.14 to v5.18, after [`SisProp::age`]: the idle time that is left.
+    ///
+    /// kernel/sched/fair.c:`select_idle_cpu()`, v5.15.
+    #[inline]
+    pub fn limit_aged(&self, span_weight: u32) -> u32 {
+        self.nr(span_weight, self.wake_avg_idle_ns)
+    }
+
+    /// A CPU that has been busy since then expects half as long an idle period with each jiffy.
+    ///
+    /// kernel/sched/fair.c:`select_idle_cpu()`, v5.15. The stamp stops where nothing is left, as in the kernel.
+    #[inline]
+    pub fn age(&mut self, jiffies: u64) {
+        while self.wake_stamp < jiffies && self.wake_avg_idle_ns != 0 {
+            self.wake_stamp += 1;
+            self.wake_avg_idle_ns >>= 1;
+        }
+    }
+
+    /// A wake-up ended an idle period of the CPU, whose average is now `avg_idle_ns`.
+    ///
+    /// kernel/sched/core.c:`ttwu_do_wakeup()`, v5.15.
+    #[inline]
+    pub fn idle_ended(&mut self, avg_idle_ns: u64, jiffies: u64) {
+        self.wake_stamp = jiffies;
+        self.wake_avg_idle_ns = avg_idle_ns / 2;
+    }
+
+    /// A scan took `cost_ns`: the average moves by an eighth of the difference, and the time is gone.
+    ///
+    /// kernel/sched/fair.c:`select_idle_cpu()`, v5.15; before v5.14 nothing reads what is left.
+    #[inline]
+    pub fn scanned(&mut self, cost_ns: u64) {
+        self.wake_avg_idle_ns = self.wake_avg_idle_ns.saturating_sub(cost_ns);
         let diff = cost_ns.wrapping_sub(self.avg_scan_cost_ns) as i64;
         self.avg_scan_cost_ns = self.avg_scan_cost_ns.wrapping_add((diff / 8) as u64);
     }
 }
 
-/// `select_idle_sibling()` as 5.10 has it: an idle core, then an idle CPU of the cache within the limit of [`SisProp`], then an
-/// idle thread of the target's core. The scans start at the target.
+/// `select_idle_sibling()` as 5.10 has it: an idle core, then an idle CPU of the cache within the limit, then an idle thread of the
+/// target's core. The scans start at the target.
 ///
-/// [`SiblingFacts::nr_idle_scan`] is not asked. The task's `recent_used_cpu` changes only when it was used; 5.10 also sets the
+/// [`SiblingFacts::nr_idle_scan`] is what [`SisProp::limit`] allows; before v5.6 CPUs that the task may not use counted, too. The task's `recent_used_cpu` changes only when it was used; 5.10 also sets the
 /// waker's when a wake-up may pull, which is the caller's. Clamps limit the task's utilisation, which the caller does.
 /// kernel/sched/fair.c:`select_idle_sibling()`, v5.10. From public source, without vectors.
-pub fn select_idle_sibling_v510<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>, prop: &SisProp) -> SiblingChoice {
+pub fn select_idle_sibling_v510<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>) -> SiblingChoice {
     let SiblingQuery { prev, target, recent_used_cpu: recent, allowed, .. } = *query;
     let asym = facts.asym_active();
     let idle_like = facts.idle_or_sched_idle();
     let usable = |cpu: usize| idle_like.contains(cpu) && (!asym || fits_capacity(query.util, facts.capacity(cpu).of));
-    let choose =
-        |cpu: usize, rule: SiblingRule| SiblingChoice { cpu, recent_used_cpu: recent, clear_idle_cores: false, rule };
+    let choose = |cpu: usize, rule: SiblingRule| SiblingChoice {
+        cpu,
+        recent_used_cpu: recent,
+        clear_idle_cores: false,
+        nr_scanned: 0,
+        rule,
+    };
     if usable(target) {
         return choose(target, SiblingRule::TargetIdle);
     }
@@ -458,8 +520,9 @@ pub fn select_idle_sibling_v510<F: SiblingFacts>(facts: &F, query: &SiblingQuery
         }
         clear_idle_cores = true;
     }
-    let found = |cpu: usize, rule: SiblingRule| SiblingChoice { clear_idle_cores, ..choose(cpu, rule) };
-    if let Some(cpu) = scan_idle_cpu(span, allowed, idle_like, target, Some(prop.limit(span.weight()))) {
+    let (idle_cpu, nr_scanned) = scan_idle_cpu_counted(span, allowed, idle_like, target, facts.nr_idle_scan(target));
+    let found = |cpu: usize, rule: SiblingRule| SiblingChoice { clear_idle_cores, nr_scanned, ..choose(cpu, rule) };
+    if let Some(cpu) = idle_cpu {
         return found(cpu, SiblingRule::IdleCpu);
     }
     if facts.smt_active() {
@@ -482,21 +545,35 @@ pub fn scan_idle_cpu(
     start: usize,
     limit: Option<u32>,
 ) -> Option<usize> {
-    let mut left = limit.unwrap_or(u32::MAX);
+    scan_idle_cpu_counted(span, allowed, idle, start, limit).0
+}
+
+/// [`scan_idle_cpu`], and how many candidates it looked at; 0 if the limit ended it.
+#[inline]
+fn scan_idle_cpu_counted(
+    span: CpuSet<'_>,
+    allowed: CpuSet<'_>,
+    idle: CpuSet<'_>,
+    start: usize,
+    limit: Option<u32>,
+) -> (Option<usize>, u32) {
+    let limit = limit.unwrap_or(u32::MAX);
+    let mut looked_at = 0;
     for (index, word) in span.wrap_words(start) {
         let candidates = word & allowed.word(index);
         let hit = candidates & idle.word(index);
         if hit != 0 {
             let bit = hit.trailing_zeros();
-            let looked_at = (candidates & (u64::MAX >> (63 - bit))).count_ones();
-            return (looked_at <= left).then_some(index * 64 + bit as usize);
+            looked_at += (candidates & (u64::MAX >> (63 - bit))).count_ones();
+            let within = looked_at <= limit;
+            return if within { (Some(index * 64 + bit as usize), looked_at) } else { (None, 0) };
         }
-        left = left.saturating_sub(candidates.count_ones());
-        if left == 0 {
-            return None;
+        looked_at += candidates.count_ones();
+        if looked_at > limit {
+            return (None, 0);
         }
     }
-    None
+    (None, looked_at)
 }
 
 /// A fully idle core, named by its first allowed thread in wrap order from `start`; else the first idle thread met.
@@ -591,16 +668,18 @@ mod tests {
     }
 
     /// Eight CPUs that share a cache, threads n and n + 4 of a core.
+    #[derive(Clone, Copy)]
     struct Cache {
         idle: [u64; 1],
         smt: [[u64; 1]; 8],
         has_idle_cores: bool,
+        nr_idle_scan: u32,
     }
 
     impl Cache {
         fn with_idle(idle: u64, has_idle_cores: bool) -> Self {
             let smt = std::array::from_fn(|cpu| [0x11 << (cpu % 4)]);
-            Self { idle: [idle], smt, has_idle_cores }
+            Self { idle: [idle], smt, has_idle_cores, nr_idle_scan: 8 }
         }
     }
 
@@ -627,7 +706,7 @@ mod tests {
             self.has_idle_cores
         }
         fn nr_idle_scan(&self, _cpu: usize) -> Option<u32> {
-            Some(8)
+            Some(self.nr_idle_scan)
         }
         fn asym_span(&self, _cpu: usize) -> Option<CpuSet<'_>> {
             None
@@ -659,7 +738,8 @@ mod tests {
         let check = |idle, has_idle_cores, expected, expected_v510| {
             let cache = Cache::with_idle(idle, has_idle_cores);
             // An idle time that allows only the shortest scan.
-            let v510 = select_idle_sibling_v510(&cache, &wake(0), &SisProp::default());
+            let short = Cache { nr_idle_scan: SisProp::default().limit(8, 0), ..cache };
+            let v510 = select_idle_sibling_v510(&short, &wake(0));
             assert_eq!(select_idle_sibling(&cache, &wake(0)).cpu, expected, "6.12, idle {idle:#x}");
             assert_eq!(v510.cpu, expected_v510, "5.10, idle {idle:#x}");
         };
@@ -672,11 +752,51 @@ mod tests {
 
     #[test]
     fn limit_of_5_10() {
-        assert_eq!(SisProp::default().limit(8), 3);
-        assert_eq!(SisProp { avg_idle_ns: 512_000, avg_scan_cost_ns: 999 }.limit(8), 7);
-        let mut prop = SisProp { avg_idle_ns: 0, avg_scan_cost_ns: 80 };
-        prop.update_scan_cost(0);
+        let check = |avg_scan_cost_ns, avg_idle_ns, expected| {
+            let prop = SisProp { avg_scan_cost_ns, ..SisProp::default() };
+            assert_eq!(prop.limit(8, avg_idle_ns), expected, "{avg_scan_cost_ns} of {avg_idle_ns}");
+        };
+        check(0, 0, 3);
+        check(999, 512_000, 7);
+        check(999, 511 * 512, 3); // 8 * 511 is just above four costs: 4 as well.
+        let mut prop = SisProp { avg_scan_cost_ns: 80, ..SisProp::default() };
+        prop.scanned(0);
         assert_eq!(prop.avg_scan_cost_ns, 70);
+        prop.scanned(71);
+        assert_eq!(prop.avg_scan_cost_ns, 70, "the signed division truncates");
+    }
+
+    #[test]
+    fn expected_idle_time_ages_from_5_14_on() {
+        let mut prop = SisProp { avg_scan_cost_ns: 99, ..SisProp::default() };
+        prop.idle_ended(8_000, 10);
+        assert_eq!(prop.limit_aged(8), 8 * 4_000 / 100 - 1);
+        prop.age(10);
+        assert_eq!(prop.wake_avg_idle_ns, 4_000, "the jiffy of the wake-up");
+        prop.age(12);
+        assert_eq!((prop.wake_avg_idle_ns, prop.wake_stamp), (1_000, 12));
+        prop.scanned(400);
+        assert_eq!((prop.wake_avg_idle_ns, prop.avg_scan_cost_ns), (600, 136));
+        prop.age(u64::MAX);
+        assert_eq!((prop.wake_avg_idle_ns, prop.wake_stamp), (0, 22), "the stamp stops where nothing is left");
+        assert_eq!(prop.limit_aged(8), 3);
+    }
+
+    #[test]
+    fn only_whole_scans_are_counted() {
+        let check = |idle, limit, cpu, nr_scanned| {
+            let cache = Cache { nr_idle_scan: limit, ..Cache::with_idle(idle, false) };
+            let v510 = select_idle_sibling_v510(&cache, &wake(0));
+            assert_eq!((v510.cpu, v510.nr_scanned), (cpu, nr_scanned), "idle {idle:#x} within {limit}");
+        };
+        check(0b0010_0000, 6, 5, 6);
+        check(0b0010_0000, 5, 0, 0); // Cut short.
+        check(0, 8, 0, 8);
+        check(0, 7, 0, 0);
+        check(1, 8, 0, 0); // The target is idle: nothing is searched.
+        // The later search starts after the target.
+        let cache = Cache { nr_idle_scan: 8, ..Cache::with_idle(0b0010_0000, false) };
+        assert_eq!(select_idle_sibling(&cache, &wake(0)).nr_scanned, 5);
     }
 
     #[test]
