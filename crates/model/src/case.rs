@@ -129,6 +129,7 @@ pub(crate) const POLICY_KEYS: &[&str] = &[
     "hz",
     "pelt_half_life_ms",
     "watchdog_thresh_s",
+    "irq_time_accounting",
     "sugov_cpus",
     "epp",
     "hwp_dynamic_boost",
@@ -225,6 +226,7 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         hz,
         pelt_half_life_ms,
         watchdog_thresh_s: table.int_or("watchdog_thresh_s", base.watchdog_thresh_s, 0, 60)?,
+        irq_time_accounting: table.bool_or("irq_time_accounting", base.irq_time_accounting)?,
         sugov_cpus,
         epp,
         hwp_dynamic_boost: table.choice("hwp_dynamic_boost", Some(base.hwp_dynamic_boost), HWP_BOOST)?,
@@ -317,6 +319,7 @@ pub(crate) fn policy_node(policy: &Policy) -> Node {
             (policy.watchdog_thresh_s != Policy::default().watchdog_thresh_s)
                 .then(|| Node::from(policy.watchdog_thresh_s)),
         ),
+        ("irq_time_accounting", policy.irq_time_accounting.then(|| Node::bool(true))),
         ("sugov_cpus", Some(Node::list(policy.sugov_cpus.iter().map(|&cpu| Node::from(cpu))))),
         ("epp", (!policy.epp.is_empty()).then(|| Node::str(&policy.epp))),
         (
@@ -501,12 +504,14 @@ pub(crate) fn workload_node(workload: &Workload) -> Node {
         (
             "devices",
             Some(Node::list(workload.devices.iter().map(|device| {
-                Node::list([
+                let own = [
                     Node::from(device.service_ns),
                     Node::from(device.per_kib_ns),
                     Node::from(device.queue_depth),
                     opt(device.irq_cpu),
-                ])
+                ];
+                let irq_ns = (device.irq_ns > 0).then(|| Node::from(device.irq_ns));
+                Node::list(own.into_iter().chain(irq_ns))
             }))),
         ),
         ("tasks", Some(Node::list(workload.tasks.iter().map(task)))),
@@ -784,6 +789,7 @@ fn workload_from(node: &Node) -> Result<Workload, Fault> {
                 per_kib_ns: args.time()?,
                 queue_depth: args.index()?,
                 irq_cpu: args.opt(u32_max)?,
+                irq_ns: if args.rest.is_empty() { 0 } else { args.time()? },
             };
             args.end()?;
             Ok(device)

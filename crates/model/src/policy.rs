@@ -65,6 +65,8 @@ pub struct Policy {
     pub pelt_half_life_ms: u32,
     /// `kernel.watchdog_thresh` in s: each CPU has a timer of 2/5 of it for the soft lockup detector; 0: none.
     pub watchdog_thresh_s: u32,
+    /// CONFIG_IRQ_TIME_ACCOUNTING: time in interrupts is not the running task's, and has a utilisation of its own.
+    pub irq_time_accounting: bool,
     /// Affinity of the sugov kthreads, one CPU list a policy CPU; empty: the kernel's own.
     pub sugov_cpus: Vec<u32>,
     /// `energy_performance_preference` under HWP: a name or 0 to 255; empty: the firmware's.
@@ -102,6 +104,7 @@ impl Default for Policy {
             hz: 250,
             pelt_half_life_ms: 32,
             watchdog_thresh_s: 10,
+            irq_time_accounting: false,
             sugov_cpus: Vec::new(),
             epp: String::new(),
             hwp_dynamic_boost: HwpDynamicBoost::Auto,

@@ -211,6 +211,7 @@ impl Swarm {
             no_overutilized: draw.chance(10),
             reversed_energy_model: draw.chance(10),
             placement: if draw.chance(10) { Placement::Random } else { Placement::Kernel },
+            irq_time_accounting: Draw::new(seed, 7).chance(30),
             ..Policy::default()
         };
         if self.limits {
@@ -232,7 +233,7 @@ impl Swarm {
 
     /// A workload that fits the machine.
     pub fn workload(&self, seed: u64, machine: &Machine) -> Workload {
-        let draw = &mut Draw::new(seed, 4);
+        let (draw, irqs) = (&mut Draw::new(seed, 4), &mut Draw::new(seed, 8));
         let nr_cpus = machine.nr_cpus() as u32;
         let nr_tasks = draw.skewed(1, self.nr_tasks_max.max(1).into()) as u32;
         let nr_templates = if draw.chance(30) { draw.u32(1, 2) } else { 0 };
@@ -256,6 +257,7 @@ impl Swarm {
                     per_kib_ns: draw.skewed(0, 10_000),
                     queue_depth: draw.skewed(1, 256) as u32,
                     irq_cpu: draw.chance(50).then(|| draw.u32(0, nr_cpus - 1)),
+                    irq_ns: if irqs.chance(50) { irqs.skewed(0, 200_000) } else { 0 },
                 })
                 .collect(),
             nr_services: draw.u32(0, 2),

@@ -190,6 +190,8 @@ pub struct DeviceSpec {
     pub queue_depth: u32,
     /// CPU that takes the completion interrupt; `None`: the submitting CPU.
     pub irq_cpu: Option<u32>,
+    /// Work of that interrupt, in ns of the biggest CPU at its highest non-boost frequency.
+    pub irq_ns: u64,
 }
 
 /// A set of tasks and the objects that they share.

@@ -111,6 +111,7 @@ fn every_kind_of_step_survives_the_trip() {
         per_kib_ns: 3,
         queue_depth: 32,
         irq_cpu: None,
+        irq_ns: 7,
     });
     let more = [
         Op::Suspend { cond: 0 },

@@ -31,7 +31,7 @@ use crate::hooks::Hooks;
 use crate::intel::IntelSetup;
 use crate::objects::Objects;
 use crate::queue::{GROUP, Queue};
-use crate::task::Task;
+use crate::task::{Task, WORK_SHIFT};
 use crate::topology::Topology;
 use crate::{Case, CaseError, Outcome};
 
@@ -71,7 +71,12 @@ pub(crate) enum Interrupt {
     /// The tick.
     Tick,
     /// A device's request of a task is complete.
-    IoDone(TaskIdx),
+    IoDone {
+        /// The task that waits.
+        task: TaskIdx,
+        /// Work of the interrupt, in ns of the biggest CPU at its reference frequency.
+        irq_ns: u64,
+    },
     /// The hardware answers a slow frequency switch.
     SwitchDone(TaskIdx),
     /// Balance on behalf of idle CPUs.
@@ -96,6 +101,8 @@ pub(crate) struct Cpu {
     pub(crate) account_ns: u64,
     /// Work that the CPU still has with its own actions before the task goes on, as work of tasks is counted.
     pub(crate) overhead: u64,
+    /// That part of it which is interrupts', where their time is accounted. It is burnt first.
+    pub(crate) irq_overhead: u64,
     /// Work a ns, << 20.
     pub(crate) speed: u64,
     /// Time that the CPU ran tasks and that `account_point()` has not counted.
@@ -148,6 +155,8 @@ pub(crate) struct Cpu {
     pub(crate) rt: SchedAvg,
     pub(crate) dl: SchedAvg,
     pub(crate) irq: SchedAvg,
+    /// Time in interrupts since the start (irq_time_read()), where it is accounted.
+    pub(crate) irq_time_ns: u64,
     pub(crate) meter: Meter,
     /// APERF and MPERF, in kHz x ns while the CPU executes.
     pub(crate) aperf: u128,
@@ -399,7 +408,17 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             if !pending.contains(&what) {
                 pending.push(what);
             }
-            self.leave_idle(cpu, 0);
+            self.leave_idle(cpu, self.irq_delay_ns(cpu, what));
+        }
+    }
+
+    /// How long an interrupt keeps an idle CPU before it wakes anybody.
+    fn irq_delay_ns(&self, cpu: u32, what: Interrupt) -> u64 {
+        match what {
+            Interrupt::IoDone { irq_ns, .. } if irq_ns > 0 => {
+                (irq_ns << WORK_SHIFT).div_ceil(self.base_speed(cpu).max(1))
+            }
+            _ => 0,
         }
     }
 
@@ -423,7 +442,13 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 self.raise_timer_softirq(cpu);
             }
             Interrupt::TimerSoftirq => self.run_wheel(cpu),
-            Interrupt::IoDone(task) | Interrupt::SwitchDone(task) => self.try_to_wake_up(task, false),
+            Interrupt::IoDone { task, irq_ns } => {
+                if irq_ns > 0 {
+                    self.spend_irq(cpu, irq_ns);
+                }
+                self.try_to_wake_up(task, false);
+            }
+            Interrupt::SwitchDone(task) => self.try_to_wake_up(task, false),
             Interrupt::NohzBalance => self.nohz_idle_balance(cpu),
         }
         self.run_irq_work();

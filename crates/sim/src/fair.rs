@@ -240,7 +240,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.cpufreq_update_util(cpu, 0);
         }
         let state = &self.cpus[cpu as usize];
-        state.cfs.avg.util_avg != 0 || state.cfs.avg.load_avg != 0 || state.rt.util_avg != 0 || state.dl.util_avg != 0
+        state.cfs.avg.util_avg != 0
+            || state.cfs.avg.load_avg != 0
+            || state.rt.util_avg != 0
+            || state.dl.util_avg != 0
+            || state.irq.util_avg != 0
     }
 
     /// pelt.h:update_other_load_avgs().
@@ -252,6 +256,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if self.cpus[cpu as usize].dl.util_sum != 0 || class == Some(Class::Deadline) {
             self.update_dl_avg(cpu);
+        }
+        if self.cpus[cpu as usize].irq.util_sum != 0 {
+            self.update_irq_avg(cpu, 0);
         }
     }
 

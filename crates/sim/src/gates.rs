@@ -48,6 +48,10 @@ pub(crate) struct Gates {
     pub(crate) select_idle_scan: SelectIdleScan,
     /// Newidle balance skips levels by chance (v6.12.117).
     pub(crate) newidle_random: bool,
+    /// Time in interrupts is not the running task's (CONFIG_IRQ_TIME_ACCOUNTING).
+    pub(crate) irq_time: bool,
+    /// It has a utilisation of its own (v4.19).
+    pub(crate) irq_avg: bool,
     /// A CPU that stops its tick has the next idle balance computed again (NOHZ_NEXT_KICK, v5.15).
     pub(crate) nohz_next_kick: bool,
     /// Fair tasks have a deadline server (v6.12).
@@ -113,6 +117,8 @@ impl Gates {
             em: profile.em_form(),
             select_idle_scan: profile.select_idle_scan,
             newidle_random: profile.version >= (6, 12),
+            irq_time: policy.irq_time_accounting,
+            irq_avg: policy.irq_time_accounting && profile.version >= (4, 19),
             nohz_next_kick: profile.version >= (5, 15),
             fair_server: profile.has_fair_server(),
             single_state_keeps_tick: profile.single_idle_state_keeps_tick(),

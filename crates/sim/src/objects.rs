@@ -49,6 +49,7 @@ pub(crate) struct Device {
     pub(crate) per_kib_ns: u64,
     pub(crate) queue_depth: u32,
     pub(crate) irq_cpu: Option<u32>,
+    pub(crate) irq_ns: u64,
     /// Requests in service: (completion time, sequence, task, CPU of the interrupt), earliest first.
     pub(crate) in_service: Vec<(u64, u64, TaskIdx, u32)>,
     /// Requests that wait for a place: (task, bytes, submitting CPU).
@@ -146,6 +147,7 @@ impl Objects {
                     per_kib_ns: spec.per_kib_ns,
                     queue_depth: spec.queue_depth.max(1),
                     irq_cpu: spec.irq_cpu,
+                    irq_ns: spec.irq_ns,
                     in_service: Vec::new(),
                     waiting: VecDeque::new(),
                     seq: 0,

@@ -621,6 +621,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn device_done(&mut self, device: u32) {
         let object = &mut self.objects.devices[device as usize];
         let (_, _, task, cpu) = object.in_service.remove(0);
+        let irq_ns = object.irq_ns;
         let next = object.in_service.first().map(|entry| entry.0);
         let waiting = object.waiting.pop_front();
         if let Some(time) = next {
@@ -629,7 +630,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if let Some((task, bytes, cpu)) = waiting {
             self.start_io(device, task, bytes, cpu);
         }
-        self.interrupt(cpu, Interrupt::IoDone(task));
+        self.interrupt(cpu, Interrupt::IoDone { task, irq_ns });
     }
 
     fn fork(&mut self, cpu: u32, parent: TaskIdx, template: u32) {

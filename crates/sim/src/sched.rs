@@ -1,7 +1,9 @@
 //! The core scheduler: run queues, wake-ups, switches, ticks, accounting of work (kernel/sched/core.c).
 
 use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
-use opplab_kernel::pelt::{HalfLife, update_class_avg_scaled, update_dl_rq_load_avg, update_rt_rq_load_avg};
+use opplab_kernel::pelt::{
+    HalfLife, update_class_avg_scaled, update_dl_rq_load_avg, update_irq_load_avg, update_rt_rq_load_avg,
+};
 use opplab_kernel::pelt_scaled::Scales;
 use opplab_kernel::profile::SelectIdleScan;
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx, TaskState};
@@ -36,7 +38,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- work and time ----
 
     /// Speed of `cpu` in work a ns, << [`WORK_SHIFT`], without the effect of busy siblings.
-    fn base_speed(&self, cpu: u32) -> u64 {
+    pub(crate) fn base_speed(&self, cpu: u32) -> u64 {
         let state = &self.cpus[cpu as usize];
         let khz = u64::from(self.hardware.point(state.cluster, state.opp).khz);
         let reference = u64::from(self.topology.reference_khz[state.cluster as usize]);
@@ -74,6 +76,24 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.cpus[cpu as usize].overhead += ns << WORK_SHIFT;
     }
 
+    /// As [`Self::spend`], for an interrupt. An idle CPU has spent it before it wakes anybody.
+    pub(crate) fn spend_irq(&mut self, cpu: u32, ns: u64) {
+        let is_idle = self.cpus[cpu as usize].curr == IDLE_TASK;
+        let work = ns << WORK_SHIFT;
+        if !is_idle {
+            self.spend(cpu, ns);
+        }
+        if self.gates.irq_time {
+            let speed = self.base_speed(cpu).max(1);
+            let state = &mut self.cpus[cpu as usize];
+            if is_idle {
+                state.irq_time_ns += work.div_ceil(speed);
+            } else {
+                state.irq_overhead += work;
+            }
+        }
+    }
+
     /// Brings the running task's work, run time and residencies of `cpu` up to now.
     pub(crate) fn account(&mut self, cpu: u32) {
         let held = self.stream.is_held(cpu);
@@ -96,6 +116,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let executed = if held { delta } else { 0 };
         let burnt_ns = if state.overhead == 0 { 0 } else { executed.min(state.overhead.div_ceil(state.speed)) };
         state.overhead = state.overhead.saturating_sub(burnt_ns * state.speed);
+        if state.irq_overhead > 0 {
+            let irq_ns = burnt_ns.min(state.irq_overhead.div_ceil(state.speed));
+            state.irq_overhead = state.irq_overhead.saturating_sub(irq_ns * state.speed);
+            state.irq_time_ns += irq_ns;
+        }
         let ran = executed - burnt_ns;
         let t = state.curr as usize;
         let cluster = state.cluster;
@@ -185,7 +210,29 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let scales = if self.gates.scaled_contribution { Scales::FULL } else { self.scales(cpu) };
         let state = &mut self.cpus[cpu as usize];
         let idle = state.curr == IDLE_TASK;
-        state.clk.update_rq_clock(self.now, 0, idle, scales.cpu_capacity, scales.freq_scale);
+        let irq_ns =
+            state.clk.update_rq_clock(self.now, state.irq_time_ns, idle, scales.cpu_capacity, scales.freq_scale);
+        if irq_ns != 0 {
+            self.update_irq_avg(cpu, irq_ns as u64);
+        }
+    }
+
+    /// pelt.h:update_irq_load_avg(): `irq_ns` of interrupts that end now.
+    #[cold]
+    pub(crate) fn update_irq_avg(&mut self, cpu: u32, irq_ns: u64) {
+        if !self.gates.irq_avg {
+            return;
+        }
+        let scales = self.scales(cpu);
+        let state = &mut self.cpus[cpu as usize];
+        let clock = state.clk.clock;
+        if self.gates.scaled_contribution {
+            // v4.19 and v5.0 scale the contributions.
+            update_class_avg_scaled::<H>(clock - irq_ns, &mut state.irq, false, scales);
+            update_class_avg_scaled::<H>(clock, &mut state.irq, true, scales);
+        } else {
+            update_irq_load_avg::<H>(clock, &mut state.irq, irq_ns, scales.freq_scale, scales.cpu_capacity);
+        }
     }
 
     /// How fast `cpu` is, as the kernel knows.
@@ -482,6 +529,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if next == IDLE_TASK {
             if prev != IDLE_TASK {
                 self.cpus[c].overhead = 0;
+                self.cpus[c].irq_overhead = 0;
                 self.set_busy(cpu, false);
             }
             if self.cpus[c].is_idle() {
@@ -639,7 +687,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let curr = self.cpus[c].curr;
         self.cpus[c].got_idle_tick |= curr == IDLE_TASK;
         if curr != IDLE_TASK {
-            self.spend(cpu, self.case.machine.costs.tick_ns);
+            self.spend_irq(cpu, self.case.machine.costs.tick_ns);
             match self.tasks[curr as usize].class {
                 Class::Fair => self.task_tick_fair(cpu, curr),
                 Class::Deadline => self.update_dl_avg(cpu),

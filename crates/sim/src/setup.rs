@@ -183,6 +183,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     rt: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
                     dl: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
                     irq: SchedAvg { last_update_time: BOOT_NS, ..SchedAvg::default() },
+                    irq_time_ns: 0,
+                    irq_overhead: 0,
                     fair: if gates.eevdf {
                         FairRq::Eevdf(EevdfRq::new(slice_ns, tick_ns))
                     } else {

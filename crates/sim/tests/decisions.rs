@@ -9,7 +9,7 @@ use opplab_model::event::{Event, IDLE_TASK, NullSink, PlacementRule, Sink};
 use opplab_model::machine::{Cluster, CpuPlace, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::testing::Swarm;
-use opplab_model::workload::{ChannelSpec, Op, SchedPolicy, TaskSpec, Workload};
+use opplab_model::workload::{ChannelSpec, DeviceSpec, Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::hooks::{GovernorCpu, GovernorFacts, Hooks, PlacementFacts};
 use opplab_sim::{Case, GOVERNORS, run, run_with};
 
@@ -325,6 +325,85 @@ fn the_scan_for_an_idle_cpu_is_limited_as_the_version_has_it() {
     assert_eq!(last("5.9"), Some((NR_HOGS, PlacementRule::IdleSibling)));
     assert_eq!(last("5.18"), Some((0, PlacementRule::Target)));
     assert_eq!(last("6.1"), Some((NR_HOGS, PlacementRule::IdleSibling)));
+}
+
+/// Goal: time in interrupts is a signal of its own on the CPU that takes them, if the kernel accounts it; and it takes time
+/// from whoever runs there either way.
+#[test]
+fn interrupts_have_a_utilisation_on_their_cpu() {
+    const IRQ_NS: u64 = 20_000;
+    // A task on CPU 1 reads without a pause; the interrupts come to CPU 0, where a hog runs or nobody does.
+    let reader = vec![
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Run { work_ns: 10_000, fixed: 0 },
+        Op::Io { device: 0, bytes: 0 },
+        Op::Count,
+        Op::LoopEnd { slot: 0, begin: 0 },
+    ];
+    let task = |name: &str, cpu: u32, ops: Vec<Op>| TaskSpec {
+        name: name.into(),
+        initial: true,
+        cpus: Some(cpu),
+        spawn_cpu: Some(cpu),
+        ops,
+        loop_slots: 1,
+        ..TaskSpec::default()
+    };
+    let reads = |with_hog: bool, irq_ns: u64, kernel: &str, irq_time_accounting: bool| {
+        let mut tasks = vec![task("reader", 1, reader.clone())];
+        if with_hog {
+            tasks.push(task("hog", 0, vec![Op::Run { work_ns: 1_000_000_000, fixed: 0 }]));
+        }
+        let workload = Workload {
+            name: "reads".into(),
+            tasks,
+            cpu_sets: vec![vec![0], vec![1]],
+            devices: vec![DeviceSpec { service_ns: 50_000, per_kib_ns: 0, queue_depth: 1, irq_cpu: Some(0), irq_ns }],
+            ..Workload::default()
+        };
+        let policy = Policy {
+            kernel: kernel.into(),
+            energy_model: EnergyModelSource::None,
+            irq_time_accounting,
+            ..Policy::default()
+        };
+        let case = Case { machine: smt(), workload, policy, seed: 1, duration_ns: 500_000_000 };
+        let mut records = Records::default();
+        let outcome = run(&case, &mut records).unwrap_or_else(|error| panic!("{error:?}"));
+        let mut util_irq = [0; 2];
+        for (_, decision) in &records.decisions {
+            if let Decision::Freq { deciding_cpu: cpu, util_irq: util, .. } = *decision
+                && let Some(most) = util_irq.get_mut(cpu as usize)
+            {
+                *most = (*most).max(util);
+            }
+        }
+        (outcome, util_irq)
+    };
+    for kernel in ["5.0", "5.18", "6.12"] {
+        let (plain, none) = reads(true, IRQ_NS, kernel, false);
+        let (accounted, util_irq) = reads(true, IRQ_NS, kernel, true);
+        assert_eq!(none, [0, 0], "{kernel}");
+        let share = 1024 * u64::from(plain.counts as u32) * IRQ_NS / 500_000_000;
+        assert!(u64::from(util_irq[0]).abs_diff(share) < share / 4 + 10, "{kernel}: {util_irq:?} for {share}");
+        // The reader's own CPU has its ticks only.
+        assert!(util_irq[1] < 10, "{kernel}: {util_irq:?}");
+        let (free, _) = reads(true, 0, kernel, false);
+        let lost_ns = (free.work_done - plain.work_done) >> 20;
+        assert!(lost_ns > u128::from(plain.counts) * u128::from(IRQ_NS) * 8 / 10, "{kernel}: {lost_ns} ns");
+        assert!(accounted.counts.abs_diff(plain.counts) < plain.counts / 10, "{kernel}");
+    }
+    // An idle CPU is through with the interrupt before the reader wakes.
+    let (idle, _) = reads(false, 100 * IRQ_NS, "6.12", true);
+    let (free, _) = reads(false, 0, "6.12", true);
+    assert!(
+        idle.counts * 100 < free.counts * 90,
+        "{} reads, {} without the interrupts' time",
+        idle.counts,
+        free.counts
+    );
+    // v4.17 has no such signal.
+    assert_eq!(reads(true, IRQ_NS, "4.17", true).1, [0, 0]);
 }
 
 #[test]

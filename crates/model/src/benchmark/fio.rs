@@ -10,8 +10,7 @@ pub(super) const FIO_RANDREAD: Benchmark = Benchmark {
     name: "fio-randread",
     about: "fio, random reads of 4 KiB with one request at a time (text 004): each job submits, sleeps in iowait, is \
             woken by the completion interrupt and goes on. fio itself looks after its jobs every 10 ms and at the disk's \
-            statistics every 250 ms (backend.c, helper_thread.c). Leaves out the time that the interrupt itself takes and \
-            the device's own variation.",
+            statistics every 250 ms (backend.c, helper_thread.c). Leaves out the device's own variation.",
     reports: Some(Reports { name: "iops", unit: "1/s", higher_is_better: true, rule: MetricRule::Rate }),
     params: &[
         Param::int("jobs", (1, 100_000), "1", "number of jobs"),
@@ -27,6 +26,7 @@ pub(super) const FIO_RANDREAD: Benchmark = Benchmark {
             "submitter",
             "CPU that takes the interrupt: that of the submitter, or CPU 0",
         ),
+        Param::int("irq_cycles", (0, 1_000_000_000), "0", "cycles of the interrupt itself"),
         Param::word("self", &["any", "first-cpu"], "any", "CPU of fio itself: any, or CPU 0"),
         Param::int("submit_cycles", (1, 1_000_000_000), "50000", "cycles of a job before its request").calibrated(),
         Param::int("complete_cycles", (0, 1_000_000_000), "30000", "cycles of a job after its request").calibrated(),
@@ -77,6 +77,7 @@ fn fio_randread(params: &Params, machine: &Machine, seed: u64) -> Result<Workloa
             per_kib_ns: 0,
             queue_depth: 32,
             irq_cpu: (params.word("irq") == "first-cpu").then_some(0),
+            irq_ns: ns("irq_cycles"),
         }],
         duration_ns: Some(5_000_000_000),
         warmup_ns: 500_000_000,

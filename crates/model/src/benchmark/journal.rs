@@ -40,6 +40,7 @@ impl Disk {
             per_kib_ns,
             queue_depth,
             irq_cpu: None,
+            irq_ns: 0,
         };
         vec![
             device(self.write_ns, alone_ns * u64::from(self.queue_depth), self.queue_depth),

@@ -128,6 +128,7 @@ fn read_write(params: &Params, machine: &Machine, seed: u64) -> Result<Workload,
         per_kib_ns: 1000,
         queue_depth: 1,
         irq_cpu: None,
+        irq_ns: 0,
     });
     Ok(workload)
 }
