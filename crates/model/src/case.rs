@@ -510,8 +510,9 @@ pub(crate) fn workload_node(workload: &Workload) -> Node {
                     Node::from(device.queue_depth),
                     opt(device.irq_cpu),
                 ];
-                let irq_ns = (device.irq_ns > 0).then(|| Node::from(device.irq_ns));
-                Node::list(own.into_iter().chain(irq_ns))
+                let more = [device.irq_ns, device.bus_per_kib_ns];
+                let told = more.iter().rposition(|&ns| ns > 0).map_or(0, |last| last + 1);
+                Node::list(own.into_iter().chain(more[..told].iter().map(|&ns| Node::from(ns))))
             }))),
         ),
         ("tasks", Some(Node::list(workload.tasks.iter().map(task)))),
@@ -790,6 +791,7 @@ fn workload_from(node: &Node) -> Result<Workload, Fault> {
                 queue_depth: args.index()?,
                 irq_cpu: args.opt(u32_max)?,
                 irq_ns: if args.rest.is_empty() { 0 } else { args.time()? },
+                bus_per_kib_ns: if args.rest.is_empty() { 0 } else { args.time()? },
             };
             args.end()?;
             Ok(device)

@@ -255,6 +255,7 @@ impl Swarm {
                 .map(|_| DeviceSpec {
                     service_ns: draw.skewed(1, 10_000_000),
                     per_kib_ns: draw.skewed(0, 10_000),
+                    bus_per_kib_ns: if draw.chance(50) { draw.skewed(0, 10_000) } else { 0 },
                     queue_depth: draw.skewed(1, 256) as u32,
                     irq_cpu: draw.chance(50).then(|| draw.u32(0, nr_cpus - 1)),
                     irq_ns: if irqs.chance(50) { irqs.skewed(0, 200_000) } else { 0 },

@@ -186,6 +186,8 @@ pub struct DeviceSpec {
     pub service_ns: u64,
     /// Additional service time of a KiB in ns.
     pub per_kib_ns: u64,
+    /// Time of a KiB on the one bus of the device, in ns: requests pass it one after the other when they have been served.
+    pub bus_per_kib_ns: u64,
     /// Requests served at one time.
     pub queue_depth: u32,
     /// CPU that takes the completion interrupt; `None`: the submitting CPU.

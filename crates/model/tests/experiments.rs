@@ -109,6 +109,7 @@ fn every_kind_of_step_survives_the_trip() {
     workload.devices.push(opplab_model::workload::DeviceSpec {
         service_ns: 100,
         per_kib_ns: 3,
+        bus_per_kib_ns: 0,
         queue_depth: 32,
         irq_cpu: None,
         irq_ns: 7,

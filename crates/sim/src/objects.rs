@@ -47,6 +47,9 @@ pub(crate) struct Channel {
 pub(crate) struct Device {
     pub(crate) service_ns: u64,
     pub(crate) per_kib_ns: u64,
+    pub(crate) bus_per_kib_ns: u64,
+    /// When the bus has passed all requests that it was given.
+    pub(crate) bus_free_ns: u64,
     pub(crate) queue_depth: u32,
     pub(crate) irq_cpu: Option<u32>,
     pub(crate) irq_ns: u64,
@@ -58,8 +61,15 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(crate) fn service_time_ns(&self, bytes: u32) -> u64 {
-        self.service_ns + self.per_kib_ns * u64::from(bytes.div_ceil(1024))
+    /// When a request of `bytes` that is started at `now` will be complete.
+    pub(crate) fn start(&mut self, now: u64, bytes: u32) -> u64 {
+        let kib = u64::from(bytes.div_ceil(1024));
+        let served = now + self.service_ns + self.per_kib_ns * kib;
+        if self.bus_per_kib_ns == 0 {
+            return served;
+        }
+        self.bus_free_ns = self.bus_free_ns.max(served) + self.bus_per_kib_ns * kib;
+        self.bus_free_ns
     }
 }
 
@@ -145,6 +155,8 @@ impl Objects {
                 .map(|spec| Device {
                     service_ns: spec.service_ns,
                     per_kib_ns: spec.per_kib_ns,
+                    bus_per_kib_ns: spec.bus_per_kib_ns,
+                    bus_free_ns: 0,
                     queue_depth: spec.queue_depth.max(1),
                     irq_cpu: spec.irq_cpu,
                     irq_ns: spec.irq_ns,
@@ -159,5 +171,32 @@ impl Objects {
                 .map(|(index, table)| Deck::new(table, Pcg32::new(seed, DECK_STREAM + index)))
                 .collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_share_a_bus_one_after_the_other() {
+        let mut device = Device {
+            service_ns: 100,
+            per_kib_ns: 0,
+            bus_per_kib_ns: 10,
+            bus_free_ns: 0,
+            queue_depth: 8,
+            irq_cpu: None,
+            irq_ns: 0,
+            in_service: Vec::new(),
+            waiting: VecDeque::new(),
+            seq: 0,
+        };
+        assert_eq!(device.start(0, 4096), 140);
+        assert_eq!(device.start(20, 2048), 160, "its service ends at 120, the bus is free at 140");
+        assert_eq!(device.start(1000, 1024), 1110, "the bus is free");
+        device.bus_per_kib_ns = 0;
+        device.per_kib_ns = 10;
+        assert_eq!((device.start(0, 4096), device.start(20, 4096)), (140, 160), "without a bus side by side");
     }
 }

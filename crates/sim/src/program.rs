@@ -610,7 +610,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn start_io(&mut self, device: u32, task: TaskIdx, bytes: u32, cpu: u32) {
         let object = &mut self.objects.devices[device as usize];
         object.seq += 1;
-        let entry = (self.now + object.service_time_ns(bytes), object.seq, task, object.irq_cpu.unwrap_or(cpu));
+        let entry = (object.start(self.now, bytes), object.seq, task, object.irq_cpu.unwrap_or(cpu));
         let place = object.in_service.partition_point(|other| *other < entry);
         object.in_service.insert(place, entry);
         let first = object.in_service[0].0;

@@ -358,7 +358,14 @@ fn interrupts_have_a_utilisation_on_their_cpu() {
             name: "reads".into(),
             tasks,
             cpu_sets: vec![vec![0], vec![1]],
-            devices: vec![DeviceSpec { service_ns: 50_000, per_kib_ns: 0, queue_depth: 1, irq_cpu: Some(0), irq_ns }],
+            devices: vec![DeviceSpec {
+                service_ns: 50_000,
+                per_kib_ns: 0,
+                bus_per_kib_ns: 0,
+                queue_depth: 1,
+                irq_cpu: Some(0),
+                irq_ns,
+            }],
             ..Workload::default()
         };
         let policy = Policy {

@@ -30,7 +30,7 @@ pub(super) const DBENCH: Benchmark = Benchmark {
             .calibrated(),
         Param::int("disk_flush_us", (0, 100_000_000), "60", "time in which the disk makes the log durable in us")
             .calibrated(),
-        Param::int("disk_mb_per_s", (1, 1_000_000), "1000", "what the disk writes at most in MB/s").calibrated(),
+        Param::int("disk_mb_per_s", (1, 1_000_000), "500", "what the disk writes at most in MB/s: a SATA SSD"),
     ],
     build: dbench,
 };

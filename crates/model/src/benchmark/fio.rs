@@ -75,6 +75,7 @@ fn fio_randread(params: &Params, machine: &Machine, seed: u64) -> Result<Workloa
         devices: vec![DeviceSpec {
             service_ns: params.int("device_us") * 1000,
             per_kib_ns: 0,
+            bus_per_kib_ns: 0,
             queue_depth: 32,
             irq_cpu: (params.word("irq") == "first-cpu").then_some(0),
             irq_ns: ns("irq_cycles"),

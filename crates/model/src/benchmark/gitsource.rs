@@ -76,6 +76,7 @@ fn gitsource(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, 
         devices: vec![DeviceSpec {
             service_ns: params.int("disk_us") * 1000,
             per_kib_ns: 2_000,
+            bus_per_kib_ns: 0,
             queue_depth: 32,
             irq_cpu: None,
             irq_ns: 0,

@@ -33,18 +33,18 @@ pub(super) struct Disk {
 impl Disk {
     /// The devices that the flushes use, in their order. Flushes of the cache that wait at one time are one.
     pub(super) fn devices(&self) -> Vec<DeviceSpec> {
-        // Each of the writes at one time has its share of the bandwidth.
-        let alone_ns = 1024 * 1000 / self.mb_per_s;
-        let device = |service_ns: u64, per_kib_ns: u64, queue_depth: u32| DeviceSpec {
+        let bus_per_kib_ns = 1024 * 1000 / self.mb_per_s;
+        let device = |service_ns: u64, bus_per_kib_ns: u64, queue_depth: u32| DeviceSpec {
             service_ns,
-            per_kib_ns,
+            per_kib_ns: 0,
+            bus_per_kib_ns,
             queue_depth,
             irq_cpu: None,
             irq_ns: 0,
         };
         vec![
-            device(self.write_ns, alone_ns * u64::from(self.queue_depth), self.queue_depth),
-            device(self.write_ns + self.flush_ns, alone_ns, 1),
+            device(self.write_ns, bus_per_kib_ns, self.queue_depth),
+            device(self.write_ns + self.flush_ns, bus_per_kib_ns, 1),
             device(self.flush_ns, 0, u32::MAX),
         ]
     }
