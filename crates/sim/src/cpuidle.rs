@@ -221,6 +221,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.cpus[c].pending = pending;
         }
         self.run_wake_list(cpu);
+        self.asked_to_push(cpu);
         if self.cpus[c].nr_running > 0 || self.cpus[c].need_resched {
             self.cpus[c].need_resched = true;
             self.resched.push_back(cpu);

@@ -117,6 +117,8 @@ pub(crate) struct Cpu {
     pub(crate) fair_served: bool,
     /// The stopper took the running task away: the CPU becomes idle by a switch that its idle task does not show.
     pub(crate) stopper_ran: bool,
+    /// Another CPU asked it to push real-time tasks.
+    pub(crate) rt_push: bool,
     pub(crate) idle: IdleRun,
     /// Capacity at the highest frequency (arch_scale_cpu_capacity()).
     pub(crate) capacity: u64,
@@ -133,6 +135,8 @@ pub(crate) struct Cpu {
     pub(crate) dl_queue: Vec<TaskIdx>,
     /// Queued real-time tasks by descending priority, then order of arrival.
     pub(crate) rt_queue: Vec<(u8, TaskIdx)>,
+    /// Where its choices among equal CPUs go on (distribute_cpu_mask_prev).
+    pub(crate) distribute: usize,
     pub(crate) wake_list: Vec<TaskIdx>,
     /// Armed timers, latest first: (time with slack, sequence, task); that of the soft lockup detector has the idle task.
     pub(crate) timers: Vec<(u64, u64, TaskIdx)>,
@@ -238,6 +242,9 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) irq_work: VecDeque<(u32, u32)>,
     pub(crate) timer_seq: u64,
     pub(crate) rng: Pcg64,
+    /// CPUs with real-time tasks that wait and may go elsewhere (rd->rto_mask).
+    pub(crate) rt_overload: CpuMask,
+    pub(crate) scratch_mask: CpuMask,
     /// CPUs that run the idle task with nothing queued (idle_cpu()).
     pub(crate) idle_mask: CpuMask,
     /// CPUs with nothing but tasks of SCHED_IDLE (sched_idle_cpu()), and those of `idle_mask`; kept if there are such tasks.
@@ -575,6 +582,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
         self.account(cpu);
         self.run_wake_list(cpu);
+        self.asked_to_push(cpu);
         if self.cpus[cpu as usize].need_resched {
             self.resched.push_back(cpu);
         }

@@ -52,6 +52,8 @@ pub(crate) struct Gates {
     pub(crate) irq_time: bool,
     /// It has a utilisation of its own (v4.19).
     pub(crate) irq_avg: bool,
+    /// A deadline task is no real-time task for a wake-up of that class (rt_task(), v6.12).
+    pub(crate) dl_is_no_rt: bool,
     /// A CPU that stops its tick has the next idle balance computed again (NOHZ_NEXT_KICK, v5.15).
     pub(crate) nohz_next_kick: bool,
     /// Fair tasks have a deadline server (v6.12).
@@ -119,6 +121,7 @@ impl Gates {
             newidle_random: profile.version >= (6, 12),
             irq_time: policy.irq_time_accounting,
             irq_avg: policy.irq_time_accounting && profile.version >= (4, 19),
+            dl_is_no_rt: profile.version >= (6, 12),
             nohz_next_kick: profile.version >= (5, 15),
             fair_server: profile.has_fair_server(),
             single_state_keeps_tick: profile.single_idle_state_keeps_tick(),

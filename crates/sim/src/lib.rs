@@ -28,6 +28,7 @@ mod points;
 mod program;
 mod queue;
 mod rcu;
+mod realtime;
 mod sample;
 mod sched;
 mod setup;

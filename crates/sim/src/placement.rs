@@ -351,30 +351,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         pull
     }
 
-    /// rt.c:select_task_rq_rt(): the previous CPU unless a task of at least its priority runs there.
-    fn select_task_rq_rt(&self, task: TaskIdx, prev: u32) -> u32 {
-        let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
-        let priority = self.rt_priority(task);
-        let level = |cpu: usize| {
-            let curr = self.cpus[cpu].curr;
-            if curr == IDLE_TASK {
-                return 0;
-            }
-            match self.tasks[curr as usize].class {
-                Class::Fair => 1,
-                Class::RealTime => 1 + u32::from(self.rt_priority(curr)),
-                Class::Deadline => u32::MAX,
-            }
-        };
-        if allowed.contains(prev as usize) && level(prev as usize) < 1 + u32::from(priority) {
-            return prev;
-        }
-        allowed.iter().min_by_key(|&cpu| level(cpu)).map_or(prev, |cpu| cpu as u32)
-    }
-
     /// Placement of a new task (fair.c:select_task_rq_fair() with SD_BALANCE_FORK): the slow path.
-    pub(crate) fn select_task_rq_fork(&self, task: TaskIdx, parent_cpu: u32) -> u32 {
+    pub(crate) fn select_task_rq_fork(&mut self, task: TaskIdx, parent_cpu: u32) -> u32 {
         let state = &self.tasks[task as usize];
+        if state.class == Class::RealTime {
+            return self.select_task_rq_rt(task, parent_cpu);
+        }
         let allowed = self.masks[state.allowed as usize].as_set();
         if self.single_cpu[state.allowed as usize] || state.class != Class::Fair {
             let stay = allowed.contains(parent_cpu as usize);

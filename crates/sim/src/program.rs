@@ -682,7 +682,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.update_rq_clock(cpu);
         self.dequeue_task(cpu, task, false);
         self.put_prev_task(cpu, task);
-        let old = self.tasks[task as usize].class;
+        let (old, old_priority) = (self.tasks[task as usize].class, self.rt_priority(task));
         if old == Class::Fair && class != Class::Fair {
             self.switched_from_fair(cpu, task);
         }
@@ -697,6 +697,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.weight = weight;
         self.enqueue_task(cpu, task, crate::sched::Enqueue::Restore);
         self.set_next_task(cpu, task);
+        if old == Class::RealTime && (class == Class::RealTime || self.cpus[cpu as usize].rt_queue.is_empty()) {
+            // switched_from_rt(), prio_changed_rt().
+            self.pull_rt_tasks(cpu, old_priority);
+        }
         self.resched_cpu(cpu);
     }
 

@@ -262,6 +262,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 let queue = &mut self.cpus[c].rt_queue;
                 let place = queue.partition_point(|&(other, _)| other >= priority);
                 queue.insert(place, (priority, task));
+                self.update_rt_overload(cpu);
                 self.cpufreq_update_util(cpu, 0);
             }
             Class::Fair => self.enqueue_task_fair(cpu, task, kind),
@@ -293,6 +294,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Class::RealTime => {
                 self.update_rt_avg(cpu);
                 self.cpus[c].rt_queue.retain(|&(_, other)| other != task);
+                self.update_rt_overload(cpu);
                 self.cpufreq_update_util(cpu, 0);
             }
             Class::Fair => self.dequeue_task_fair(cpu, task, sleep),
@@ -405,6 +407,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         }
         self.wakeup_preempt(cpu, task);
+        if self.tasks[task as usize].class == Class::RealTime {
+            self.task_woken_rt(cpu, task);
+        }
     }
 
     /// core.c:wake_up_new_task().
@@ -433,6 +438,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.post_init_entity_util_avg(cpu, task);
         self.enqueue_task(cpu, task, Enqueue::New);
         self.wakeup_preempt(cpu, task);
+        if self.tasks[task as usize].class == Class::RealTime {
+            self.task_woken_rt(cpu, task);
+        }
     }
 
     /// core.c:wakeup_preempt(): asks `cpu` to reschedule if `task` should run now.
@@ -444,7 +452,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let (mine, theirs) = (self.tasks[task as usize].class, self.tasks[curr as usize].class);
             match (mine, theirs) {
                 (Class::Deadline, Class::Deadline) => self.deadline_preempts(task, curr),
-                (Class::RealTime, Class::RealTime) => self.rt_priority(task) > self.rt_priority(curr),
+                (Class::RealTime, Class::RealTime) => {
+                    let (mine, theirs) = (self.rt_priority(task), self.rt_priority(curr));
+                    mine > theirs || (mine == theirs && self.check_preempt_equal_prio(cpu, task))
+                }
                 (Class::Fair, Class::Fair) => self.check_preempt_wakeup_fair(cpu, task),
                 (mine, theirs) => mine < theirs,
             }
@@ -496,6 +507,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.dequeue_task(cpu, prev, true);
             }
         }
+        self.balance_rt(cpu, prev);
         let next = self.pick_next_task(cpu, prev);
         if next != prev {
             if prev != IDLE_TASK {
@@ -521,6 +533,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.outcome.switches += 1;
             self.outcome.sched_events += 1;
             self.emit(Event::SchedSwitch { cpu, prev, prev_state, next });
+            if !self.cpus[c].rt_queue.is_empty() {
+                self.update_rt_overload(cpu);
+            }
             if prev == IDLE_TASK {
                 self.restart_tick(cpu);
                 self.set_busy(cpu, true);
@@ -547,6 +562,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         self.update_idle_like(cpu);
+        if next != prev && self.rt_overload.as_set().contains(c) && self.tasks[next as usize].class == Class::RealTime {
+            // set_next_task_rt() asks for it.
+            self.push_rt_tasks(cpu);
+        }
         self.run_irq_work();
         if self.cpus[c].overhead == 0 || matches!(self.tasks[next as usize].doing, Doing::Fresh) {
             self.advance(cpu);

@@ -224,6 +224,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     skip_clock_update: false,
                     clamps: RqClamps::new(),
                     stopper_ran: false,
+                    rt_push: false,
+                    distribute: 0,
                     misfit_task_load: 0,
                     balance: RqBalance {
                         next_balance: BOOT_NS / tick_ns,
@@ -289,6 +291,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             irq_work: VecDeque::new(),
             timer_seq: 0,
             rng: Pcg64::new(case.seed.into(), RNG_STREAM),
+            rt_overload: CpuMask::with_room(nr),
+            scratch_mask: CpuMask::with_room(nr),
             idle_mask: CpuMask::all(nr),
             idle_like_mask: idle_like.then(|| CpuMask::all(nr)),
             max_freq_ratio,

@@ -137,7 +137,7 @@ fn keep_fitting<F: DeadlineFacts>(facts: &F, task: &DlTask<'_>, later_mask: &mut
 
 /// The next CPU of both sets after the one that the cursor gave last, around the machine, and the cursor moves there
 /// (`cpumask_any_and_distribute()`).
-fn any_distribute(set: CpuSet<'_>, other: CpuSet<'_>, cursor: &mut usize) -> Option<usize> {
+pub(super) fn any_distribute(set: CpuSet<'_>, other: CpuSet<'_>, cursor: &mut usize) -> Option<usize> {
     let found = set.first_wrap(cursor.wrapping_add(1), |index, word| word & other.word(index));
     if let Some(cpu) = found {
         *cursor = cpu;

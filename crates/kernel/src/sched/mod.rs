@@ -12,6 +12,7 @@ pub mod find_idlest;
 pub mod group;
 pub mod newidle;
 pub mod placement;
+pub mod rt;
 pub mod task_list;
 pub mod timeline;
 pub mod weight;

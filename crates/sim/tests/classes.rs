@@ -1,0 +1,103 @@
+//! The classes above the fair one on several CPUs: who runs where, and when they are through.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::juno_r2;
+use opplab_model::event::{Event, Sink, TaskIdx};
+use opplab_model::machine::{Cluster, Costs, CpuPlace, Machine};
+use opplab_model::policy::Policy;
+use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
+use opplab_sim::{Case, run};
+
+/// When tasks end, in us.
+#[derive(Default)]
+struct Ends(BTreeMap<TaskIdx, u64>);
+
+impl Sink for Ends {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        if let Event::SchedProcessExit { task } = *event {
+            self.0.insert(task, now_ns / 1000);
+        }
+    }
+}
+
+/// `nr` equal CPUs that share a cache, without costs.
+fn smp(nr: u32) -> Machine {
+    let mut machine = juno_r2();
+    let big = machine.clusters.remove(1);
+    machine.clusters = vec![Cluster { cpus: (0..nr).collect(), ..big }];
+    machine.cpus = (0..nr).map(|cpu| CpuPlace { cluster: 0, core: cpu, llc: 0, node: 0, package: 0 }).collect();
+    machine.costs = Costs { context_switch_ns: 0, wakeup_ns: 0, ipi_ns: 0, tick_ns: 0, sugov_work_ns: 0 };
+    machine
+}
+
+/// A task that starts at `start_us` on CPU 0 or the only one of its set, and works for `work_us`.
+fn worker(policy: SchedPolicy, set: Option<u32>, start_us: u64, work_us: u64) -> TaskSpec {
+    TaskSpec {
+        name: "worker".into(),
+        initial: true,
+        policy,
+        cpus: set,
+        spawn_cpu: None,
+        delay_ns: start_us * 1000,
+        ops: vec![Op::Run { work_ns: work_us * 1000, fixed: 0 }, Op::Exit],
+        ..TaskSpec::default()
+    }
+}
+
+fn fifo(priority: u8) -> SchedPolicy {
+    SchedPolicy::Fifo { priority }
+}
+
+/// When each task ends, in us after the start; sets of CPUs are 0: CPU 0, 1: CPU 1, 2: CPUs 0 and 1.
+fn ends(kernel: &str, nr_cpus: u32, tasks: Vec<TaskSpec>) -> Vec<u64> {
+    let nr = tasks.len();
+    let workload =
+        Workload { name: "classes".into(), tasks, cpu_sets: vec![vec![0], vec![1], vec![0, 1]], ..Workload::default() };
+    let policy = Policy { kernel: kernel.into(), governor: "performance".into(), eas: false, ..Policy::default() };
+    let case = Case { machine: smp(nr_cpus), workload, policy, seed: 1, duration_ns: 1_000_000_000 };
+    let mut sink = Ends::default();
+    run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+    (0..nr as u32).map(|task| sink.0.get(&task).copied().unwrap_or(u64::MAX)).collect()
+}
+
+/// Each end is at its time or at most 4 ms (exits from idle) later.
+fn assert_about(found: &[u64], expected: &[u64], what: &str) {
+    let near = found.iter().zip(expected).all(|(&found, &expected)| found >= expected && found <= expected + 4_000);
+    assert!(near && found.len() == expected.len(), "{what}: {found:?} us, not {expected:?}");
+}
+
+#[test]
+fn real_time_tasks_of_one_birth_place_spread() {
+    for kernel in ["5.0", "6.12"] {
+        let tasks = [10, 20, 30, 30].map(|priority| worker(fifo(priority), None, 5_000, 10_000)).to_vec();
+        assert_about(&ends(kernel, 4, tasks.clone()), &[15_000; 4], kernel);
+        // Two CPUs take the two highest first.
+        assert_about(&ends(kernel, 2, tasks), &[25_000, 25_000, 15_000, 15_000], kernel);
+    }
+}
+
+/// CPU 1 becomes free of a higher priority, and fetches the task that waits on CPU 0.
+#[test]
+fn a_cpu_whose_priority_falls_pulls() {
+    let tasks = vec![
+        worker(fifo(30), Some(0), 5_000, 40_000),
+        worker(fifo(40), Some(1), 5_000, 12_000),
+        worker(fifo(20), Some(2), 10_000, 10_000),
+        // One that stays on CPU 1 does not hold it up.
+        worker(SchedPolicy::Other { nice: 0 }, Some(1), 5_000, 10_000),
+    ];
+    assert_about(&ends("6.12", 2, tasks), &[45_000, 17_000, 27_000, 37_000], "pulled");
+}
+
+/// A pinned task of higher priority takes the CPU of one that may go elsewhere: that one is pushed on.
+#[test]
+fn a_preempted_task_is_pushed() {
+    let tasks = vec![worker(fifo(20), Some(2), 5_000, 20_000), worker(fifo(50), Some(0), 10_000, 20_000)];
+    assert_about(&ends("6.12", 2, tasks), &[25_000, 30_000], "pushed");
+    // Of equal priority it goes as well, so that the pinned one may run.
+    let tasks = vec![worker(fifo(50), Some(2), 5_000, 20_000), worker(fifo(50), Some(0), 10_000, 20_000)];
+    assert_about(&ends("6.12", 2, tasks), &[25_000, 30_000], "pushed by an equal");
+}
