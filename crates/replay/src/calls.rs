@@ -1,17 +1,22 @@
 //! When the scheduler tells the governor of a CPU, and how long a governor's work takes: what an open loop keeps as recorded.
 //!
 //! A trace with a probe on the governor's hook ([`What::UpdateUtil`]) tells each call. Without one the calls are those that
-//! the rebuilt signals cause: at events, at the ticks of busy CPUs, and when the load of idle CPUs decays ([`Decay`]).
+//! the rebuilt signals cause: at events, at the ticks of busy CPUs, and when the load of idle CPUs decays ([`crate::nohz`]).
 
 use std::collections::BTreeMap;
 
 use opplab_model::event::{IDLE_TASK, TaskIdx};
-use opplab_trace::signals::ticks::{TickFinder, Ticks};
+use opplab_trace::signals::ticks::{EARLY_NS, TickFinder, Ticks};
 
 use crate::events::{Events, Left, What};
+use crate::tick::phase_ns;
 
-/// Finds the ticks; times are those of the events and `base_ns`.
-pub(crate) fn find_ticks(events: &Events, base_ns: u64) -> Option<Ticks> {
+/// The ticks, `tick_ns` apart: those of [`phase_ns`], else what preemptions tell. Times are those of the events and `base_ns`.
+pub(crate) fn find_ticks(events: &Events, tick_ns: u64, base_ns: u64) -> Option<Ticks> {
+    if let Some(phase_ns) = phase_ns(events, tick_ns) {
+        let phase_ns = (phase_ns + base_ns % tick_ns + tick_ns - EARLY_NS) % tick_ns;
+        return Some(Ticks { period_ns: tick_ns, phase_ns });
+    }
     let mut finder = TickFinder::default();
     let who = |task: TaskIdx| events.tasks.get(task as usize).map_or((0, 120), |task| (task.pid, task.prio));
     for ev in &events.list {
@@ -30,27 +35,6 @@ pub(crate) fn find_ticks(events: &Events, base_ns: u64) -> Option<Ticks> {
     finder.ticks()
 }
 
-/// When the load of idle CPUs decays (fair.c:nohz_balancer_kick(), nohz_newidle_balance(), v6.12): at most every 32 ms, at the
-/// tick of a busy CPU (then the first idle CPU does it) or when a CPU goes idle (then that CPU).
-#[derive(Debug, Default)]
-pub(crate) struct Decay {
-    next_ns: u64,
-}
-
-/// LOAD_AVG_PERIOD, ms: the time between two such updates.
-const DECAY_NS: u64 = 32_000_000;
-
-impl Decay {
-    /// Whether it is due at a tick (`new_idle` false) or at a CPU's going idle.
-    pub(crate) fn due(&mut self, now_ns: u64, new_idle: bool) -> bool {
-        let due = if new_idle { now_ns >= self.next_ns } else { now_ns > self.next_ns };
-        if due {
-            self.next_ns = now_ns.saturating_add(DECAY_NS);
-        }
-        due
-    }
-}
-
 /// The work of a policy's kthread as it was recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Kthread {
@@ -60,7 +44,7 @@ pub(crate) struct Kthread {
     median_ns: Option<u64>,
 }
 
-/// The kworkers of a trace: those that take a governor's samples are among them.
+/// The kworkers that take the recorded governor's samples, if it samples.
 #[derive(Debug, Default)]
 pub(crate) struct Kworkers {
     /// When each was woken, by which CPU, and when it began to run; ascending.
@@ -68,9 +52,8 @@ pub(crate) struct Kworkers {
 }
 
 impl Kworkers {
-    /// All of `events`.
-    pub(crate) fn of(events: &Events) -> Self {
-        let is_one = |task: TaskIdx| events.name(task).starts_with("kworker/");
+    /// The tasks of `events` that `is_one` takes.
+    pub(crate) fn of(events: &Events, is_one: impl Fn(TaskIdx) -> bool) -> Self {
         let mut woken: BTreeMap<TaskIdx, (u64, u32)> = BTreeMap::new();
         let mut runs = Vec::new();
         for ev in &events.list {
@@ -89,12 +72,16 @@ impl Kworkers {
         Self { runs }
     }
 
-    /// When the work that CPU `here` queues at `time_ns` begins: with the recorded kworker that it woke then, or at once.
-    pub(crate) fn began_ns(&self, time_ns: u64, here: u32) -> u64 {
-        let later =
-            &self.runs[self.runs.partition_point(|&(woken, _, _)| woken.saturating_add(TOLD_LATE_NS) < time_ns)..];
-        let mut soon = later.iter().take_while(|&&(woken, _, _)| woken < time_ns.saturating_add(SAME_REQUEST_NS));
-        soon.find(|&&(_, by, began)| by == here && began >= time_ns).map_or(time_ns, |&(_, _, began)| began)
+    /// No sample was recorded: those of the replayed governor are taken when they are due.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// When the work begins that CPU `by` queued at `woken_ns`; `None` if that woke none of these.
+    pub(crate) fn began_ns(&self, woken_ns: u64, by: u32) -> Option<u64> {
+        let at = self.runs.partition_point(|&(woken, _, _)| woken < woken_ns);
+        let same = self.runs[at..].iter().take_while(|&&(woken, _, _)| woken == woken_ns);
+        same.filter(|&&(_, waker, _)| waker == by).map(|&(_, _, began)| began).next()
     }
 }
 
@@ -176,20 +163,12 @@ mod tests {
 
     #[test]
     fn a_sample_is_taken_when_the_recorded_kworker_began() {
-        let kworkers = Kworkers::of(&events("kworker/0:1", &[(10 * MS, 14 * MS, 15 * MS)]));
-        assert_eq!(kworkers.began_ns(10 * MS, 1), 14 * MS);
+        let events = events("kworker/0:1", &[(10 * MS, 14 * MS, 15 * MS)]);
+        let kworkers = Kworkers::of(&events, |_| true);
+        assert_eq!(kworkers.began_ns(10 * MS, 1), Some(14 * MS));
         // Another CPU's work, or none.
-        assert_eq!(kworkers.began_ns(10 * MS, 0), 10 * MS);
-        assert_eq!(kworkers.began_ns(12 * MS, 1), 12 * MS);
-    }
-
-    #[test]
-    fn idle_load_decays_every_32_ms() {
-        let mut decay = Decay::default();
-        assert!(decay.due(0, true));
-        assert!(!decay.due(31 * MS, true));
-        assert!(!decay.due(32 * MS, false));
-        assert!(decay.due(32 * MS, true));
-        assert!(decay.due(65 * MS, false));
+        assert_eq!(kworkers.began_ns(10 * MS, 0), None);
+        assert_eq!(kworkers.began_ns(12 * MS, 1), None);
+        assert!(!kworkers.is_empty() && Kworkers::of(&events, |_| false).is_empty());
     }
 }

@@ -15,6 +15,7 @@ mod calls;
 mod costs;
 pub mod events;
 pub mod measure;
+mod nohz;
 pub mod open;
 mod periods;
 pub mod recover;

@@ -16,6 +16,7 @@ use opplab_kernel::cpufreq::schedutil::{
 };
 use opplab_kernel::pelt::HalfLife32;
 use opplab_kernel::profile::{KernelProfile, Platform};
+use opplab_kernel::sched::placement::fits_capacity;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::machine::{InvarianceSource, Machine};
@@ -24,9 +25,11 @@ use opplab_trace::signals::pelt::{CpuFacts as PeltCpu, PeltReplay, Sample};
 use opplab_trace::signals::ticks::{EARLY_NS, Ticks};
 
 use crate::ReplayError;
-use crate::calls::{Decay, Kthread, Kworkers, find_ticks};
+use crate::agree::takes_samples;
+use crate::calls::{Kthread, Kworkers, find_ticks};
 use crate::events::{Context, Ev, Events, Left, What};
 use crate::measure::granted;
+use crate::nohz::{self, Nohz};
 use crate::replay::window_start_ns;
 
 /// A no-op taker of samples: the governor asks when it needs one.
@@ -53,6 +56,8 @@ struct FreqPolicy {
 
 struct CpuState {
     current: TaskIdx,
+    /// Of the current task.
+    pid: i32,
     capacity: u64,
     /// A fair task was queued: from then on the fair server has its bandwidth.
     served: bool,
@@ -61,6 +66,10 @@ struct CpuState {
     entered_ns: Option<u64>,
     /// While it idles, a tick came or was stopped.
     no_tick: bool,
+    /// When the averages of other classes than the fair one were updated.
+    others_ns: u64,
+    /// It has stopped its tick since it ran a task last.
+    tickless: bool,
     idle_ns: u64,
     /// It idles, outside of interrupts.
     idle_since_ns: Option<u64>,
@@ -104,6 +113,43 @@ impl SugovFacts for View<'_> {
     }
 }
 
+/// The balancer's machine at a time.
+struct Balancer<'r, 'a> {
+    run: &'r mut Run<'a>,
+    time_ns: u64,
+}
+
+impl nohz::Host for Balancer<'_, '_> {
+    fn update_blocked(&mut self, here: u32, cpu: u32) -> bool {
+        let now_ns = self.run.clock(self.time_ns);
+        self.run.signals.update(now_ns, cpu);
+        // The averages of the other classes are brought up to date nowhere else, while none of their tasks comes or goes.
+        let others = &mut self.run.cpus[cpu as usize].others_ns;
+        let decayed = *others >> PERIOD_SHIFT != now_ns >> PERIOD_SHIFT;
+        *others = now_ns;
+        if self.run.signals.take_changed(cpu) || decayed {
+            self.run.call(Call { time_ns: self.time_ns, here, cpu, flags: 0 });
+        }
+        self.run.signals.has_blocked(cpu)
+    }
+
+    fn is_idle(&self, cpu: u32) -> bool {
+        self.run.cpus[cpu as usize].current == IDLE_TASK && self.run.signals.runnable(cpu) == 0
+    }
+
+    fn nr_running(&self, cpu: u32) -> u64 {
+        self.run.signals.runnable(cpu)
+    }
+
+    fn is_misfit(&self, cpu: u32) -> bool {
+        let state = &self.run.cpus[cpu as usize];
+        let most = self.run.cpus.iter().map(|cpu| cpu.capacity).max();
+        let task = self.run.signals.peek_task(state.pid, self.run.clock(self.time_ns));
+        let util = task.map_or(0, |task| task.util_avg.max(task.util_est.into()));
+        Some(state.capacity) < most && !fits_capacity(util, state.capacity)
+    }
+}
+
 /// The scheduler tells the governor of `cpu`.
 #[derive(Clone, Copy)]
 struct Call {
@@ -114,6 +160,8 @@ struct Call {
     flags: u32,
 }
 
+/// A period of load tracking, ns, as a shift.
+const PERIOD_SHIFT: u32 = 20;
 /// So long a silence is not followed tick by tick.
 const SILENT_NS: u64 = 1_000_000_000;
 /// A call comes some microseconds before the event that tells of its cause, which an emulator may stretch.
@@ -121,17 +169,17 @@ const PASS_NS: u64 = 1_000_000;
 /// A call at a tick has no such event, unless the tick preempts.
 const TICK_PASS_NS: u64 = 100_000;
 
-/// The recorded events with the frequencies that `policy` would have asked for.
+/// The recorded events with the frequencies that `policy` would have asked for, instead of the recorded one.
 ///
 /// # Errors
 /// [`ReplayError::Input`] if the governor or the kernel is not known.
 pub fn open_loop(
     events: &Events,
     machine: &Machine,
-    policy: &Policy,
+    (recorded, policy): (&Policy, &Policy),
     start_khz: &[u32],
 ) -> Result<Events, ReplayError> {
-    let mut run = Run::new(events, machine, policy, start_khz)?;
+    let mut run = Run::new(events, machine, (recorded, policy), start_khz)?;
     for index in 0..run.policies.len() {
         run.set(index, 0);
     }
@@ -174,7 +222,10 @@ struct Run<'a> {
     told: bool,
     /// Recorded calls whose event is not seen yet.
     calls: Vec<Call>,
-    decay: Decay,
+    /// Away while it works.
+    nohz: Option<Nohz>,
+    /// Ticks so far.
+    jiffies: u64,
     /// By CPU that executes: the wake-up that is under way, and since when.
     waking: Vec<Option<(TaskIdx, u64)>>,
     kworkers: Kworkers,
@@ -183,7 +234,12 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(events: &Events, machine: &'a Machine, policy: &Policy, start_khz: &[u32]) -> Result<Self, ReplayError> {
+    fn new(
+        events: &Events,
+        machine: &'a Machine,
+        (recorded, policy): (&Policy, &Policy),
+        start_khz: &[u32],
+    ) -> Result<Self, ReplayError> {
         let input = |what: String| ReplayError::Input(what);
         let profile = KernelProfile::named(&policy.kernel).ok_or_else(|| {
             let known: Vec<&str> = opplab_kernel::profile::profile_names().collect();
@@ -283,13 +339,16 @@ impl<'a> Run<'a> {
                 idle_calls: 0,
                 entered_ns: None,
                 no_tick: false,
+                tickless: false,
+                others_ns: 0,
+                pid: 0,
                 idle_ns: 0,
                 idle_since_ns: Some(0),
             })
             .collect();
         // A clock of 0 reads as "never".
         let clock_ns = events.sched_clock_ns.unwrap_or(0).max(tick_ns);
-        let ticks = find_ticks(events, clock_ns);
+        let ticks = find_ticks(events, tick_ns, clock_ns);
         let mut signals = PeltReplay::new(&pelt, 0, (|_: &Sample| {}) as fn(&Sample));
         signals.set_ticks(ticks);
         signals.set_version(profile.version);
@@ -315,9 +374,10 @@ impl<'a> Run<'a> {
             idle_told: events.list.iter().any(|ev| matches!(ev.what, What::Idle { .. })),
             told,
             calls: Vec::new(),
-            decay: Decay::default(),
+            nohz: Some(Nohz::new(machine, policy.hz.into(), profile.version)),
+            jiffies: 0,
             waking: vec![None; nr],
-            kworkers: Kworkers::of(events),
+            kworkers: Kworkers::of(events, |task| takes_samples(events, recorded, task)),
             in_iowait: BTreeSet::new(),
         })
     }
@@ -341,6 +401,7 @@ impl<'a> Run<'a> {
         self.next_tick_ns += skipped * self.tick_ns;
         while !self.told && self.next_tick_ns <= time_ns {
             self.work_until(self.next_tick_ns);
+            self.jiffies = self.next_tick_ns / self.tick_ns.max(1);
             self.tick(self.next_tick_ns);
             self.next_tick_ns += self.tick_ns;
         }
@@ -390,7 +451,7 @@ impl<'a> Run<'a> {
                 self.signals.switch(now, ev.cpu, who(prev), state, who(next));
                 let cpu = &mut self.cpus[ev.cpu as usize];
                 new_idle = next == IDLE_TASK;
-                cpu.current = next;
+                (cpu.current, cpu.pid) = (next, who(next).0);
                 cpu.served |= next != IDLE_TASK && who(next).1 >= 100;
             }
             What::Wakeup { task, cpu } if cpu < nr => {
@@ -407,11 +468,17 @@ impl<'a> Run<'a> {
             What::Waking { task } => {
                 self.signals.waking(who(task).0);
                 self.waking[ev.cpu as usize] = Some((task, ev.time_ns));
+                if ev.context != Context::Task
+                    && let Some(began_ns) = self.kworkers.began_ns(ev.time_ns, ev.cpu)
+                {
+                    self.sample(ev.time_ns, ev.cpu, ev.cpu, began_ns);
+                }
                 return;
             }
             What::Migrate { task, dest_cpu, .. } if dest_cpu < nr => {
                 let (pid, prio) = who(task);
                 self.signals.migrate(now, pid, prio, dest_cpu);
+                self.balance(ev.time_ns, |nohz, host, _| nohz.joined(host, dest_cpu));
                 return;
             }
             // The utilisation is the recorded one: it followed the recorded frequency.
@@ -447,8 +514,20 @@ impl<'a> Run<'a> {
             self.call(Call { time_ns: told_ns, here: ev.cpu, cpu, flags: SCHED_CPUFREQ_IOWAIT });
         }
         self.changed(told_ns, ev.cpu);
-        if new_idle && self.decay.due(ev.time_ns, true) {
-            self.decay(ev.time_ns, ev.cpu);
+        match ev.what {
+            What::Switch { .. } if new_idle => {
+                self.balance(ev.time_ns, |nohz, host, jiffies| nohz.new_idle(host, ev.cpu, now, jiffies));
+                if !self.idle_told {
+                    self.stops_tick(ev.cpu);
+                }
+            }
+            What::Wakeup { cpu, .. } | What::WakeupNew { cpu, .. } => {
+                self.balance(ev.time_ns, |nohz, host, _| {
+                    nohz.wakes(cpu, now);
+                    nohz.joined(host, cpu);
+                });
+            }
+            _ => {}
         }
     }
 
@@ -478,15 +557,12 @@ impl<'a> Run<'a> {
                 if next == IDLE_TASK && !self.idle_told {
                     cpu.idle_calls += 1;
                 }
-                (cpu.entered_ns, cpu.no_tick) = (None, false);
+                (cpu.entered_ns, cpu.no_tick, cpu.tickless) = (None, false, false);
                 next == IDLE_TASK
             }
             What::Idle { entered, .. } => {
-                if self.idle_call(ev.cpu as usize, ev.time_ns, entered) && !self.told {
-                    // The tick's softirq balances, and for that the CPU's load decays.
-                    let tick_ns = self.next_tick_ns.saturating_sub(self.tick_ns).min(ev.time_ns);
-                    self.signals.update(self.clock(tick_ns), ev.cpu);
-                    self.changed(tick_ns, ev.cpu);
+                if self.idle_call(ev.cpu as usize, ev.time_ns, entered) {
+                    self.balance(ev.time_ns, |nohz, host, jiffies| nohz.tick(host, ev.cpu, jiffies));
                 }
                 entered
             }
@@ -520,9 +596,20 @@ impl<'a> Run<'a> {
             state.no_tick |= came;
             return came;
         }
-        state.idle_calls += u64::from(governed || self.keeps_no_tick || state.no_tick);
         state.entered_ns = Some(time_ns);
+        if governed || self.keeps_no_tick || state.no_tick {
+            state.idle_calls += 1;
+            self.stops_tick(cpu as u32);
+        }
         false
+    }
+
+    fn stops_tick(&mut self, cpu: u32) {
+        if !std::mem::replace(&mut self.cpus[cpu as usize].tickless, true)
+            && let Some(nohz) = &mut self.nohz
+        {
+            nohz.enter_idle(cpu);
+        }
     }
 
     /// The tick of all busy CPUs.
@@ -533,23 +620,23 @@ impl<'a> Run<'a> {
                 self.changed(time_ns, cpu);
             }
         }
-        let idle = |cpu: &CpuState| cpu.current == IDLE_TASK;
-        if let Some(first) = self.cpus.iter().position(idle)
-            && !self.cpus.iter().all(idle)
-            && self.decay.due(time_ns, false)
-        {
-            self.decay(time_ns, first as u32);
+        for cpu in 0..self.cpus.len() as u32 {
+            if self.cpus[cpu as usize].current != IDLE_TASK {
+                self.balance(time_ns, |nohz, host, jiffies| nohz.tick(host, cpu, jiffies));
+            }
         }
     }
 
-    /// CPU `here` lets the load of all idle CPUs decay.
-    fn decay(&mut self, time_ns: u64, here: u32) {
-        for cpu in 0..self.cpus.len() as u32 {
-            if self.cpus[cpu as usize].current == IDLE_TASK {
-                self.signals.update(self.clock(time_ns), cpu);
-            }
+    /// What a tick or a CPU that goes idle makes the balancer do.
+    fn balance(&mut self, time_ns: u64, what: impl FnOnce(&mut Nohz, &mut Balancer<'_, 'a>, u64)) {
+        if self.told {
+            return;
         }
-        self.changed(time_ns, here);
+        let jiffies = self.jiffies;
+        if let Some(mut nohz) = self.nohz.take() {
+            what(&mut nohz, &mut Balancer { run: self, time_ns }, jiffies);
+            self.nohz = Some(nohz);
+        }
     }
 
     /// Calls the governors of all CPUs whose averages changed.
@@ -570,9 +657,11 @@ impl<'a> Run<'a> {
         let FreqPolicy { cpus: members, governor, limits, cur_khz, kthread, due_ns, .. } = &mut self.policies[index];
         let can_update = self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here);
         let costs = &self.machine.costs;
-        let dbs = match governor {
-            Governor::Fixed => return,
-            Governor::Dbs(dbs) => dbs,
+        match governor {
+            Governor::Fixed => {}
+            // The recorded ones are called when they sampled.
+            Governor::Dbs(_) if !self.kworkers.is_empty() => {}
+            Governor::Dbs(_) => self.sample(time_ns, here, cpu, time_ns),
             Governor::Schedutil(sugov) => {
                 let member = members.iter().position(|&other| other == cpu).unwrap_or(0);
                 let facts = PolicyFacts {
@@ -600,11 +689,20 @@ impl<'a> Run<'a> {
                     }
                     _ => {}
                 }
-                return;
             }
-        };
-        if can_update && dbs.update_util(now_ns) {
-            *due_ns = Some(self.kworkers.began_ns(time_ns, here));
+        }
+    }
+
+    /// A sampling governor is told of `cpu` by `here`; the sample that may be due is taken at `began_ns`.
+    fn sample(&mut self, time_ns: u64, here: u32, cpu: u32, began_ns: u64) {
+        let now_ns = self.clock(time_ns);
+        let FreqPolicy { cpus: members, governor, due_ns, .. } = &mut self.policies[self.policy_of[cpu as usize]];
+        let can_update = self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here);
+        if let Governor::Dbs(dbs) = governor
+            && can_update
+            && dbs.update_util(now_ns)
+        {
+            *due_ns = Some(began_ns);
             self.work_until(time_ns);
         }
     }

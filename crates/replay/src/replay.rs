@@ -291,7 +291,7 @@ impl Replay {
     pub fn replayed(&self, policy: &Policy, mode: Mode, nth: u64) -> Result<Events, ReplayError> {
         let Setup { machine, start_khz, .. } = &self.setup;
         if mode == Mode::Open {
-            return open_loop(&self.events, machine, policy, start_khz);
+            return open_loop(&self.events, machine, (&self.setup.policy, policy), start_khz);
         }
         let mut case = Case {
             machine: machine.clone(),

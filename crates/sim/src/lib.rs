@@ -41,6 +41,7 @@ pub mod why_slow;
 
 pub use cpufreq::{CpufreqFacts, GOVERNORS, cpufreq_facts};
 pub use points::{OperatingPoint, POINT_STEP_KHZ};
+pub use topology::sched_domains;
 
 /// Time of a run's first tick, where there are `hz` a second, in ns from its start; the others follow at equal distances.
 pub fn first_tick_ns(hz: u32) -> u64 {

@@ -26,7 +26,7 @@ pub(crate) struct Topology {
 }
 
 /// The scheduling domains that the kernel builds for `machine`.
-fn sched_domains(machine: &Machine) -> SchedDomains {
+pub fn sched_domains(machine: &Machine) -> SchedDomains {
     let nr = machine.nr_cpus() as u32;
     let of = |what: fn(&opplab_model::machine::CpuPlace) -> u32| machine.cpus.iter().map(what).collect::<Vec<u32>>();
     let (package, node) = (of(|cpu| cpu.package), of(|cpu| cpu.node));

@@ -889,6 +889,19 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         })
     }
 
+    /// Runnable tasks of a CPU, of the fair and the real-time class.
+    pub fn runnable(&self, cpu: u32) -> u64 {
+        self.cpus.get(cpu as usize).map_or(0, |rq| rq.nr_runnable + rq.nr_rt)
+    }
+
+    /// Whether some load is left on a CPU (fair.c:cfs_rq_has_blocked(), others_have_blocked()).
+    pub fn has_blocked(&self, cpu: u32) -> bool {
+        self.cpus.get(cpu as usize).is_some_and(|rq| {
+            let fair = &rq.cfs.avg;
+            fair.load_avg != 0 || fair.util_avg != 0 || rq.rt.util_avg != 0 || rq.dl.util_avg != 0
+        })
+    }
+
     /// A CPU's root queue at `time_ns` with the part of a period that is open, without changing anything; `None` if nothing happened there yet.
     pub fn peek_cpu(&self, cpu: u32, time_ns: u64) -> Option<Sample> {
         let place = cpu as usize;
