@@ -8,7 +8,9 @@
 //! that no wake-up is earlier than, and from which all together are least late, is an edge of the lower hull of the
 //! points (n, time): the one over their middle. Wake-ups that follow no period stay as they are.
 
-use opplab_model::event::IDLE_TASK;
+use std::collections::BTreeSet;
+
+use opplab_model::event::{IDLE_TASK, TaskIdx};
 
 use crate::costs::TRAIN_GAP_NS;
 use crate::events::Ev;
@@ -122,17 +124,30 @@ const TOGETHER_NS: u64 = 400_000;
 /// So exactly the time of an expiry is known, ns.
 const EXACT_NS: u64 = 5_000;
 
+/// Timers of one parent's tasks, which it starts by one clock, may have expired together where they are served no further apart, ns: a turn of
+/// a CPU on a shared instruction stream.
+const TURN_NS: u64 = 4_000_000;
+
 /// Lets timers expire at one instant that may have: each `expiries[task][n]` comes no earlier than `earliest[task][n]`, but as early as
-/// the first one of those around it.
-pub(crate) fn together(expiries: &mut [Vec<u64>], earliest: &[Vec<u64>]) {
+/// the first one of those around it. `parents`: who forked each task, where that tells that they may be further apart.
+pub(crate) fn together(expiries: &mut [Vec<u64>], earliest: &[Vec<u64>], parents: &[Option<TaskIdx>]) {
+    let families: BTreeSet<TaskIdx> = parents.iter().flatten().copied().collect();
+    for family in families {
+        join(expiries, earliest, TURN_NS, |task| parents[task] == Some(family));
+    }
+    join(expiries, earliest, TOGETHER_NS, |_| true);
+}
+
+/// As [`together`], of the tasks that `takes`, within `within_ns`.
+fn join(expiries: &mut [Vec<u64>], earliest: &[Vec<u64>], within_ns: u64, takes: impl Fn(usize) -> bool) {
     let mut all: Vec<(u64, usize, usize)> = Vec::new();
-    for (task, times) in expiries.iter().enumerate() {
+    for (task, times) in expiries.iter().enumerate().filter(|(task, _)| takes(*task)) {
         all.extend(times.iter().enumerate().map(|(nth, &time)| (time, task, nth)));
     }
     all.sort_unstable();
     let mut first_ns = 0;
     for (time, task, nth) in all {
-        if time - first_ns <= TOGETHER_NS && earliest[task][nth] <= first_ns + EXACT_NS {
+        if time - first_ns <= within_ns && earliest[task][nth] <= first_ns + EXACT_NS {
             expiries[task][nth] = first_ns;
         } else {
             first_ns = time;
@@ -161,6 +176,23 @@ mod tests {
             times.iter().enumerate().filter(|(n, _)| *n != 5).map(|(_, time)| *time).collect()
         };
         check(&some(&wakes), &some(&line));
+    }
+
+    /// Goal: of one parent's tasks those that may have waited since the first one's timer expired with it; others only if they came soon after.
+    #[test]
+    fn timers_of_one_family_expire_together() {
+        let late = [0, MS, 3 * MS, 3 * MS, 5 * MS];
+        let check = |parents: [Option<TaskIdx>; 5], earliest: [u64; 5], expected: [u64; 5]| {
+            let mut expiries: Vec<Vec<u64>> = late.iter().map(|late| vec![16 * MS + late]).collect();
+            let earliest: Vec<Vec<u64>> = earliest.iter().map(|late| vec![16 * MS + late]).collect();
+            together(&mut expiries, &earliest, &parents);
+            let found: Vec<u64> = expiries.iter().map(|times| times[0] - 16 * MS).collect();
+            assert_eq!(found, expected);
+        };
+        let family = [Some(7), Some(7), None, Some(7), Some(7)];
+        check(family, [0; 5], [0, 0, 3 * MS, 0, 5 * MS]);
+        check(family, [0, MS, 0, 0, 0], [0, MS, 3 * MS, MS, MS]);
+        check([None; 5], [0; 5], late);
     }
 
     #[test]

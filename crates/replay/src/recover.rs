@@ -114,18 +114,11 @@ impl Recording<'_> {
         time_ns.saturating_sub(since_tick_ns(time_ns, phase_ns, self.tick_ns()).unwrap_or(0))
     }
 
-    /// Whether a task's timers are those of the timer wheel, which ticks serve (kernel/time/timer.c:run_timer_softirq()): three in
-    /// four of its wake-ups are right after a tick.
-    fn is_wheel(&self, history: &History, phase_ns: u64) -> bool {
-        let wakes = history.steps.iter().filter_map(|step| match *step {
-            Step::Sleep(_, to, _, Cause::Timer) => Some(to),
-            _ => None,
-        });
-        let (mut all, mut near) = (0, 0);
-        for to in wakes {
-            all += 1;
-            near += u32::from(self.before_tick(to, phase_ns) != to);
-        }
+    /// Whether a task's timers, which expired at `expiries_ns`, are those of the timer wheel, which ticks serve
+    /// (kernel/time/timer.c:run_timer_softirq()): three in four expired right after a tick.
+    fn is_wheel(&self, expiries_ns: &[u64], phase_ns: u64) -> bool {
+        let all = expiries_ns.len();
+        let near = expiries_ns.iter().filter(|&&time_ns| self.before_tick(time_ns, phase_ns) != time_ns).count();
         near * 4 >= all * 3
     }
 }
@@ -454,7 +447,9 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
             timers.collect()
         };
         let earliest: Vec<Vec<u64>> = kept.iter().map(earliest).collect();
-        together(&mut all_expiries, &earliest);
+        let parent = |task: &TaskIdx| events.tasks[*task as usize].parent.filter(|_| recording.machine.shared_stream);
+        let parents: Vec<Option<TaskIdx>> = kept.iter().map(|(task, _)| parent(task)).collect();
+        together(&mut all_expiries, &earliest, &parents);
     }
     let mut names: BTreeMap<String, u32> = BTreeMap::new();
     for (index, (task, history)) in (0..).zip(&kept) {
@@ -462,7 +457,8 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
         let relative = !recording.by_time && is_relative(history);
         let born_ns = history.first_ns.unwrap_or(start_ns).max(start_ns);
         let mut due_ns = born_ns;
-        let wheel = recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(history, phase_ns));
+        let wheel =
+            recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(&all_expiries[index as usize], phase_ns));
         let mut expiries = all_expiries[index as usize].iter().copied();
         let mut ops = Vec::new();
         if !relative && !all_expiries[index as usize].is_empty() {
