@@ -329,7 +329,7 @@ impl Replay {
             Ok(events)
         };
         let events = run(&case)?;
-        if shift_late_families(&mut case.workload, &events, later_ns) { run(&case) } else { Ok(events) }
+        if shift_late_families(&mut case.workload, &events, later_ns, tick_ns) { run(&case) } else { Ok(events) }
     }
 
     fn measured(&self, events: &Events) -> Measured {
@@ -339,8 +339,7 @@ impl Replay {
     }
 }
 
-/// Births no further than this from where they were recorded count as on time, parts of 1000 and ns: so exactly work is recovered.
-const BIRTH_PER_1000: u64 = 10;
+/// Births no further than this from where they were recorded count as on time, ns.
 const BIRTH_NS: u64 = 1_000_000;
 
 /// The machine of run `nth`: 0, 1, -1, 2, -2 times [`COSTS_PERCENT`] more than its own costs.
@@ -366,7 +365,7 @@ fn shift_clocks(workload: &mut Workload, ns: i64, of: impl Fn(u32) -> bool) {
 /// The timers of forked tasks count from when they were born. Where `events`, a run whose clocks are `later_ns` late, have them
 /// born at another time, because their parent had more or less to do or did it faster, their clocks move with them, all of one parent by
 /// the same. Whether any did.
-fn shift_late_families(workload: &mut Workload, events: &Events, later_ns: u64) -> bool {
+fn shift_late_families(workload: &mut Workload, events: &Events, later_ns: u64, tick_ns: u64) -> bool {
     let born = |name: &str| {
         events.list.iter().find_map(|ev| match ev.what {
             What::WakeupNew { task, .. } if events.name(task) == name => Some(ev.time_ns),
@@ -385,8 +384,10 @@ fn shift_late_families(workload: &mut Workload, events: &Events, later_ns: u64) 
             _ => None,
         };
         let Some((clock_ns, born_ns)) = children.iter().find_map(|&child| clock(child)) else { continue };
-        if clock_ns.abs_diff(born_ns) > (clock_ns / 1000 * BIRTH_PER_1000).max(BIRTH_NS) {
-            shift_clocks(workload, born_ns as i64 - clock_ns as i64, |task| children.contains(&task));
+        if clock_ns.abs_diff(born_ns) > BIRTH_NS {
+            // By whole ticks: where in a tick they expire may decide who runs where.
+            let ticks = (born_ns as i64 - clock_ns as i64 + tick_ns as i64 - 1).div_euclid(tick_ns as i64);
+            shift_clocks(workload, ticks * tick_ns as i64, |task| children.contains(&task));
             moved = true;
         }
     }
