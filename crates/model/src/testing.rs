@@ -461,7 +461,8 @@ impl Swarm {
             _ => {
                 let period_ns = draw.int(2_000_000, 50_000_000);
                 let deadline_ns = draw.int(1_500_000, period_ns);
-                SchedPolicy::Deadline { runtime_ns: draw.int(1_000_000, deadline_ns), deadline_ns, period_ns }
+                // Few CPUs admit many of them.
+                SchedPolicy::Deadline { runtime_ns: draw.int(1_000_000, deadline_ns) / 16, deadline_ns, period_ns }
             }
         }
     }

@@ -29,7 +29,7 @@ use crate::gates::{Gates, UtilEst};
 use crate::hooks::CustomGovernor;
 use crate::hwp::Hwp;
 use crate::intel::ActiveHwp;
-use crate::task::{Class, Doing, Life};
+use crate::task::{Doing, Life};
 use crate::{Case, CaseError};
 
 /// Who decides the frequency of a policy.
@@ -634,14 +634,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn granted_khz(&self, cpu: u32) -> u32 {
         let state = &self.cpus[cpu as usize];
         self.hardware.point(state.cluster, state.opp).khz
-    }
-
-    /// Where a sugov kthread wakes: its last CPU while that is allowed (deadline.c:select_task_rq_dl()).
-    pub(crate) fn select_kthread_cpu(&self, task: TaskIdx) -> u32 {
-        let state = &self.tasks[task as usize];
-        debug_assert!(state.class == Class::Deadline);
-        let allowed = self.masks[state.allowed as usize].as_set();
-        if allowed.contains(state.cpu as usize) { state.cpu } else { allowed.first().unwrap_or(0) as u32 }
     }
 
     /// The tick reads the counters of an x86 CPU (arch/x86/kernel/cpu/aperfmperf.c:scale_freq_tick(), v6.12).

@@ -23,6 +23,7 @@ use crate::balance::Balancer;
 use crate::clamps::RqClamps;
 use crate::cpufreq::FreqPolicy;
 use crate::cpuidle::IdleRun;
+use crate::deadline::DL_TIMER;
 use crate::energy::Meter;
 use crate::fair::FairRq;
 use crate::gates::Gates;
@@ -131,7 +132,7 @@ pub(crate) struct Cpu {
     pub(crate) fair: FairRq,
     pub(crate) cfs_util_est: UtilEstPair,
     pub(crate) misfit_task_load: u64,
-    /// Queued deadline tasks, running one included, in order.
+    /// Queued deadline tasks, running one included, by their deadlines; those without budget are not among them.
     pub(crate) dl_queue: Vec<TaskIdx>,
     /// Queued real-time tasks by descending priority, then order of arrival.
     pub(crate) rt_queue: Vec<(u8, TaskIdx)>,
@@ -245,6 +246,10 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     /// CPUs with real-time tasks that wait and may go elsewhere (rd->rto_mask).
     pub(crate) rt_overload: CpuMask,
     pub(crate) scratch_mask: CpuMask,
+    /// CPUs without deadline tasks (cpudl.free_cpus).
+    pub(crate) dl_free: CpuMask,
+    /// Bandwidth of all deadline tasks together (dl_bw.total_bw), without servers.
+    pub(crate) dl_total_bw: u64,
     /// CPUs that run the idle task with nothing queued (idle_cpu()).
     pub(crate) idle_mask: CpuMask,
     /// CPUs with nothing but tasks of SCHED_IDLE (sched_idle_cpu()), and those of `idle_mask`; kept if there are such tasks.
@@ -472,6 +477,10 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             self.cpus[cpu as usize].timers.pop();
             if task == IDLE_TASK {
                 self.watchdog_timer(cpu, time);
+                continue;
+            }
+            if task & DL_TIMER != 0 {
+                self.dl_task_timer(task & !DL_TIMER);
                 continue;
             }
             self.timer_wakes(task, time);

@@ -11,6 +11,7 @@ pub mod check;
 mod clamps;
 mod cpufreq;
 mod cpuidle;
+mod deadline;
 pub mod decisions;
 mod eas;
 mod eas_groups;

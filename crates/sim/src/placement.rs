@@ -191,7 +191,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     fn select_task_rq_noted(&mut self, task: TaskIdx, prev: u32, sync: bool, note: &mut Note) -> (u32, PlacementRule) {
         match self.tasks[task as usize].class {
-            Class::Deadline => return (self.select_kthread_cpu(task), PlacementRule::Deadline),
+            Class::Deadline => return (self.select_task_rq_dl(task, prev), PlacementRule::Deadline),
             Class::RealTime => return (self.select_task_rq_rt(task, prev), PlacementRule::RealTime),
             Class::Fair => {}
         }

@@ -68,7 +68,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     /// Asks with this CPU's cursor over CPUs and the scratch mask.
-    fn with_cursor<T>(&mut self, ask: impl FnOnce(&Self, &mut usize, &mut CpuMask) -> T) -> T {
+    pub(crate) fn with_cursor<T>(&mut self, ask: impl FnOnce(&Self, &mut usize, &mut CpuMask) -> T) -> T {
         let here = self.here as usize;
         let mut cursor = self.cpus[here].distribute;
         let mut mask = std::mem::take(&mut self.scratch_mask);

@@ -246,6 +246,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// core.c:enqueue_task(). The clock must be up to date.
     pub(crate) fn enqueue_task(&mut self, cpu: u32, task: TaskIdx, kind: Enqueue) {
         let c = cpu as usize;
+        if self.tasks[task as usize].class == Class::Deadline && !self.activate_dl(cpu, task, kind) {
+            return;
+        }
         self.cpus[c].nr_running += 1;
         if self.cpus[c].nr_running >= 2 {
             self.balancer.rd_overloaded = true;
@@ -256,7 +259,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.uclamp_rq_inc(cpu, task);
         }
         match self.tasks[task as usize].class {
-            Class::Deadline => self.cpus[c].dl_queue.push(task),
+            Class::Deadline => {}
             Class::RealTime => {
                 let priority = self.rt_priority(task);
                 let queue = &mut self.cpus[c].rt_queue;
@@ -288,8 +291,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.uclamp_rq_dec(cpu, task);
         match self.tasks[task as usize].class {
             Class::Deadline => {
-                self.update_dl_avg(cpu);
-                self.cpus[c].dl_queue.retain(|&other| other != task);
+                if !self.deactivate_dl(cpu, task) {
+                    return;
+                }
             }
             Class::RealTime => {
                 self.update_rt_avg(cpu);
@@ -421,6 +425,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.tasks[t].activation_ns = self.now;
         self.tasks[t].woken_ns = self.now;
         self.init_entity_runnable_average(task);
+        self.admit_dl(task);
         let cpu = match spec.spawn_cpu {
             Some(cpu) if self.masks[self.tasks[t].allowed as usize].as_set().contains(cpu as usize) => cpu,
             _ => match self.select_task_rq_custom(task, parent_cpu, false, true) {
@@ -444,14 +449,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// core.c:wakeup_preempt(): asks `cpu` to reschedule if `task` should run now.
-    fn wakeup_preempt(&mut self, cpu: u32, task: TaskIdx) {
+    pub(crate) fn wakeup_preempt(&mut self, cpu: u32, task: TaskIdx) {
+        if self.tasks[task as usize].class == Class::Deadline && self.is_throttled_dl(task) {
+            return;
+        }
         let curr = self.cpus[cpu as usize].curr;
         let preempt = if curr == IDLE_TASK {
             true
         } else {
             let (mine, theirs) = (self.tasks[task as usize].class, self.tasks[curr as usize].class);
             match (mine, theirs) {
-                (Class::Deadline, Class::Deadline) => self.deadline_preempts(task, curr),
+                (Class::Deadline, Class::Deadline) => self.dl_claim(task).preempts(&self.dl_claim(curr)),
                 (Class::RealTime, Class::RealTime) => {
                     let (mine, theirs) = (self.rt_priority(task), self.rt_priority(curr));
                     mine > theirs || (mine == theirs && self.check_preempt_equal_prio(cpu, task))
@@ -466,15 +474,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         // The queue's clock is fresh; schedule() does not read it again (rq_clock_skip_update()).
         let state = &mut self.cpus[cpu as usize];
         state.skip_clock_update |= state.need_resched;
-    }
-
-    /// A special (sugov) entity preempts every other deadline entity; otherwise the earlier deadline wins.
-    fn deadline_preempts(&self, task: TaskIdx, curr: TaskIdx) -> bool {
-        let deadline = |task: TaskIdx| match self.tasks[task as usize].policy {
-            SchedPolicy::Deadline { deadline_ns, .. } => self.tasks[task as usize].woken_ns + deadline_ns,
-            _ => u64::MAX,
-        };
-        self.tasks[task as usize].sugov.is_some() || deadline(task) < deadline(curr)
     }
 
     // ---- switching ----
@@ -589,7 +588,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let c = cpu as usize;
         let newly_idle = std::mem::take(&mut self.cpus[c].stopper_ran) || prev != IDLE_TASK;
         for _ in 0..PICKS_MAX {
-            if let Some(&task) = self.cpus[c].dl_queue.last() {
+            if let Some(&task) = self.cpus[c].dl_queue.first() {
                 return task;
             }
             if let Some(&(_, task)) = self.cpus[c].rt_queue.first() {
@@ -609,7 +608,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(crate) fn put_prev_task(&mut self, cpu: u32, prev: TaskIdx) {
         match self.tasks[prev as usize].class {
-            Class::Deadline => self.update_dl_avg(cpu),
+            Class::Deadline => {
+                self.update_curr_dl(cpu);
+                self.update_dl_avg(cpu);
+            }
             Class::RealTime => self.update_rt_avg(cpu),
             Class::Fair => self.put_prev_task_fair(cpu, prev),
         }
@@ -623,6 +625,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             // The class did not run until now: its signal decays up to here.
             Class::Deadline => {
                 update_dl_rq_load_avg::<H>(now, &mut state.dl, false);
+                self.start_charging_dl(cpu, next);
             }
             Class::RealTime => {
                 update_rt_rq_load_avg::<H>(now, &mut state.rt, false);
@@ -643,7 +646,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 let place = queue.partition_point(|&(other, _)| other >= priority);
                 queue.insert(place, (priority, task));
             }
-            Class::Deadline => {}
+            Class::Deadline => self.yield_task_dl(cpu, task),
         }
         self.resched_cpu(cpu);
     }
@@ -709,7 +712,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.spend_irq(cpu, self.case.machine.costs.tick_ns);
             match self.tasks[curr as usize].class {
                 Class::Fair => self.task_tick_fair(cpu, curr),
-                Class::Deadline => self.update_dl_avg(cpu),
+                Class::Deadline => {
+                    self.update_curr_dl(cpu);
+                    self.update_dl_avg(cpu);
+                }
                 Class::RealTime => {
                     self.update_rt_avg(cpu);
                     self.task_tick_rt(cpu, curr);

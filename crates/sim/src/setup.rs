@@ -11,6 +11,7 @@ use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
 use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
+use opplab_kernel::sched::dl_entity::checkparam_dl;
 use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::sched::newidle::RqBalance;
@@ -293,6 +294,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             rng: Pcg64::new(case.seed.into(), RNG_STREAM),
             rt_overload: CpuMask::with_room(nr),
             scratch_mask: CpuMask::with_room(nr),
+            dl_free: CpuMask::all(nr),
+            dl_total_bw: 0,
             idle_mask: CpuMask::all(nr),
             idle_like_mask: idle_like.then(|| CpuMask::all(nr)),
             max_freq_ratio,
@@ -548,7 +551,22 @@ fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {
             )));
         }
     }
+    let policies = |task: &TaskSpec| -> Vec<SchedPolicy> {
+        let set = task.ops.iter().filter_map(|op| if let Op::SetPolicy { policy } = *op { Some(policy) } else { None });
+        set.chain([task.policy]).collect()
+    };
     for task in &workload.tasks {
+        for policy in policies(task) {
+            if let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } = policy
+                && !checkparam_dl(runtime_ns, deadline_ns, period_ns)
+            {
+                return Err(CaseError(format!(
+                    "task {:?} asks for SCHED_DEADLINE with a runtime of {runtime_ns} ns, a deadline of {deadline_ns} ns and a period of \
+                     {period_ns} ns: needed are 1024 ns <= runtime <= deadline <= period, and a period of 100 us to 4.19 s",
+                    task.name
+                )));
+            }
+        }
         let bad = |what: &str| Err(CaseError(format!("task {:?} refers to {what} that does not exist", task.name)));
         if task.cpus.is_some_and(|set| set as usize >= workload.cpu_sets.len()) {
             return bad("a CPU set");

@@ -6,6 +6,8 @@ use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::event::TaskIdx;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec};
 
+use crate::deadline::DlRun;
+
 /// Fraction bits of work and speed: work is ns of the biggest CPU << 20, so that `speed * ns` is exact.
 pub(crate) const WORK_SHIFT: u32 = 20;
 
@@ -84,6 +86,8 @@ pub(crate) struct Task<'c> {
     pub(crate) woken_ns: u64,
     pub(crate) flips: WakeFlips,
     pub(crate) recent_used_cpu: u32,
+    /// The budget of a deadline task.
+    pub(crate) dl: Option<Box<DlRun>>,
     pub(crate) uclamp_min: u16,
     pub(crate) uclamp_max: u16,
     /// The clamps with which it counts in its run queue.
@@ -137,6 +141,7 @@ impl<'c> Task<'c> {
             sa: SchedAvg::default(),
             util_est: UtilEstPair::default(),
             util_est_counted: false,
+            dl: DlRun::of(policy),
             uclamp_min: 0,
             uclamp_max: 1024,
             uclamp_counted: None,

@@ -101,3 +101,67 @@ fn a_preempted_task_is_pushed() {
     let tasks = vec![worker(fifo(50), Some(2), 5_000, 20_000), worker(fifo(50), Some(0), 10_000, 20_000)];
     assert_about(&ends("6.12", 2, tasks), &[25_000, 30_000], "pushed by an equal");
 }
+
+fn deadline(runtime_ms: u64, deadline_ms: u64, period_ms: u64) -> SchedPolicy {
+    let ns = |ms: u64| ms * 1_000_000;
+    SchedPolicy::Deadline { runtime_ns: ns(runtime_ms), deadline_ns: ns(deadline_ms), period_ns: ns(period_ms) }
+}
+
+/// Half of each period: 20 ms of work take four periods of 10 ms, the last to its half.
+#[test]
+fn a_deadline_task_has_its_runtime_in_each_period() {
+    let tasks = vec![
+        worker(deadline(5, 10, 10), Some(0), 5_000, 20_000),
+        // Who waits has the rest.
+        worker(SchedPolicy::Other { nice: 0 }, Some(0), 5_000, 20_000),
+    ];
+    for kernel in ["5.0", "6.12"] {
+        let found = ends(kernel, 2, tasks.clone());
+        // That the runtime is used up is seen at a tick, every 4 ms; the overrun comes off the next period.
+        assert!((36_000..43_000).contains(&found[0]), "{kernel}: {found:?}");
+        assert_about(&found[1..], &[45_000], kernel);
+    }
+    // With a budget for all of it nothing stops it.
+    assert_about(
+        &ends("6.12", 2, vec![worker(deadline(80, 100, 100), Some(0), 5_000, 20_000)]),
+        &[25_000],
+        "large budget",
+    );
+}
+
+/// The earlier deadline goes first, whoever came first; a later one waits for it, not for its class.
+#[test]
+fn deadlines_order_the_tasks_of_a_cpu() {
+    let tasks = vec![
+        worker(deadline(20, 80, 80), Some(0), 5_000, 15_000),
+        worker(deadline(10, 40, 40), Some(0), 7_000, 8_000),
+        worker(fifo(99), Some(0), 5_000, 5_000),
+    ];
+    assert_about(&ends("6.12", 2, tasks), &[28_000, 15_000, 33_000], "by deadline");
+}
+
+/// A CPU admits 95 % together, of which v6.12's servers have 5 %.
+#[test]
+fn deadline_tasks_are_admitted_or_refused() {
+    let admitted = |kernel: &str, nr_cpus: u32, runtime_ms: u64, nr: usize, leaves_ms: u64| {
+        let workload = Workload {
+            name: "admission".into(),
+            tasks: (0..nr as u64)
+                .map(|index| worker(deadline(runtime_ms, 100, 100), None, index * leaves_ms * 1_000, 1_000))
+                .collect(),
+            ..Workload::default()
+        };
+        let policy = Policy { kernel: kernel.into(), governor: "performance".into(), ..Policy::default() };
+        let case = Case { machine: smp(nr_cpus), workload, policy, seed: 1, duration_ns: 1_000_000_000 };
+        run(&case, &mut Ends::default()).map_err(|error| error.0)
+    };
+    for (kernel, nr_cpus, runtime_ms, nr) in [("5.0", 1, 47, 2), ("6.12", 1, 44, 2), ("6.12", 4, 60, 6)] {
+        assert!(admitted(kernel, nr_cpus, runtime_ms, nr, 0).is_ok(), "{kernel} {runtime_ms} ms");
+        let refused = admitted(kernel, nr_cpus, runtime_ms + 2, nr, 0).expect_err("too much");
+        assert!(refused.contains("EBUSY") && refused.contains("worker"), "{refused}");
+        // One after the other there is room.
+        assert!(admitted(kernel, nr_cpus, runtime_ms + 2, nr, 50).is_ok(), "{kernel} {runtime_ms} ms");
+    }
+    let wrong = admitted("6.12", 1, 101, 1, 0).expect_err("more runtime than deadline");
+    assert!(wrong.contains("runtime <= deadline"), "{wrong}");
+}
