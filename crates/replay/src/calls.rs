@@ -17,6 +17,11 @@ pub(crate) fn find_ticks(events: &Events, tick_ns: u64, base_ns: u64) -> Option<
         let phase_ns = (phase_ns + base_ns % tick_ns + tick_ns - EARLY_NS) % tick_ns;
         return Some(Ticks { period_ns: tick_ns, phase_ns });
     }
+    told_ticks(events, base_ns)
+}
+
+/// The ticks that preemptions and idle CPUs tell, of whatever period.
+pub(crate) fn told_ticks(events: &Events, base_ns: u64) -> Option<Ticks> {
     let mut finder = TickFinder::default();
     let who = |task: TaskIdx| events.tasks.get(task as usize).map_or((0, 120), |task| (task.pid, task.prio));
     for ev in &events.list {

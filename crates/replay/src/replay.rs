@@ -16,6 +16,7 @@ use opplab_sim::{Case, Start, first_tick_ns, run_from};
 
 use crate::ReplayError;
 use crate::agree::{start_at, takes_samples};
+use crate::calls::told_ticks;
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure};
 use crate::open::open_loop;
@@ -395,14 +396,17 @@ fn shift_late_families(workload: &mut Workload, events: &Events, later_ns: u64, 
 }
 
 impl Setup {
-    /// A machine that is given, under the policy that the events show: the traced kernel's profile, `schedutil` if the frequency
-    /// changes and `performance` if not.
+    /// A machine that is given, under the policy that the events show: the traced kernel's profile, the period of its ticks, `schedutil`
+    /// if the frequency changes and `performance` if not.
     pub fn of_machine(machine: Machine, events: &Events) -> Self {
         let mut policy = recorded_policy();
         let mut notes = Vec::new();
         match profile_of(&events.uname) {
             Some(kernel) => policy.kernel = kernel.into(),
             None => notes.push(format!("the trace does not name its kernel; {} is assumed", policy.kernel)),
+        }
+        if let Some(ticks) = told_ticks(events, 0) {
+            policy.hz = u32::try_from(1_000_000_000 / ticks.period_ns.max(1)).unwrap_or(policy.hz);
         }
         let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
         if !changes {
