@@ -130,8 +130,8 @@ fn agreed(times_ns: &[u64]) -> Option<Ticks> {
         })
         .collect();
     let most = found.iter().map(|&(_, count, _)| count).max()?;
-    // A multiple of the period has fewer at one phase, a fraction as many.
-    let (period_ns, _, start) = found.into_iter().find(|&(_, count, _)| count * 10 >= most * 9)?;
+    // A multiple of the period has at most half as many at one phase, a fraction as many and those of other timers.
+    let (period_ns, _, start) = found.into_iter().find(|&(_, count, _)| count * 3 >= most * 2)?;
     let origin = start as u64 * BIN_NS;
     let since = |time: &u64| (time % period_ns + period_ns - origin) % period_ns;
     let mut phases: Vec<u64> = times_ns.iter().map(since).filter(|&phase| phase < NEAR_BINS as u64 * BIN_NS).collect();
