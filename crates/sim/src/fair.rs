@@ -358,7 +358,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         match &mut self.cpus[c].fair {
             FairRq::Eevdf(rq) => {
                 // A task that never comes back may not stay delayed.
-                rq.dequeue(&mut self.entities, now, task, Dequeue { sleep, special: dead, delayed: false });
+                let special = dead || !self.gates.delay_dequeue;
+                rq.dequeue(&mut self.entities, now, task, Dequeue { sleep, special, delayed: false });
             }
             FairRq::Cfs(rq) => rq.dequeue(&mut self.entities, now, task, CfsDequeue { sleep, save: false }),
         }

@@ -4,8 +4,8 @@ use opplab_kernel::cpufreq::schedutil::SugovGates;
 use opplab_kernel::eas::{EasForm, EasGates};
 use opplab_kernel::energy_model::EmForm;
 use opplab_kernel::profile::{
-    self, Eas, FairClass, FeecMargin, IdleSibling, Invariance, KernelProfile, Overutilized, Platform, RunnableBoost,
-    SelectIdleScan,
+    self, DelayDequeue, Eas, FairClass, FeecMargin, IdleSibling, Invariance, KernelProfile, Overutilized, Platform,
+    RunnableBoost, SelectIdleScan,
 };
 use opplab_kernel::util_est::UtilEstForm;
 use opplab_model::machine::{InvarianceSource, Machine};
@@ -42,6 +42,8 @@ pub(crate) struct Gates {
     pub(crate) idle_sibling: bool,
     /// A CPU with nothing but tasks of SCHED_IDLE counts as idle for others (sched_idle_cpu(), v5.4).
     pub(crate) sched_idle_cpu: bool,
+    /// A task that sleeps while not eligible stays queued (DELAY_DEQUEUE, v6.12).
+    pub(crate) delay_dequeue: bool,
     /// How energies are computed.
     pub(crate) em: EmForm,
     /// What limits the CPUs that a wake-up looks at.
@@ -116,6 +118,7 @@ impl Gates {
             sd_overutilized: profile.overutilized == Overutilized::EachDomain,
             idle_sibling: profile.idle_sibling == IdleSibling::Search,
             sched_idle_cpu: profile.version >= (5, 4),
+            delay_dequeue: profile.delay_dequeue == DelayDequeue::On,
             em: profile.em_form(),
             select_idle_scan: profile.select_idle_scan,
             newidle_random: profile.version >= (6, 12),
