@@ -110,8 +110,9 @@ pub(crate) fn cpu_load<S: Sink, H: HalfLife>(engine: &Engine<'_, S, H>, cpu: usi
         util: state.cfs.avg.util_avg,
         runnable: state.cfs.avg.runnable_avg,
         util_est: crate::cpufreq::cfs_util_est(state, &engine.gates),
-        nr_running: state.nr_running,
-        h_nr_queued: state.fair.nr_queued() - state.fair.nr_delayed(),
+        // Tasks whose dequeue is delayed count, as in the kernel.
+        nr_running: state.nr_running + state.fair.nr_delayed(),
+        h_nr_queued: state.fair.nr_queued(),
         capacity: CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
         misfit_task_load: state.misfit_task_load,
         clamps: engine.uclamp_used.then(|| state.clamps.value()),
@@ -183,10 +184,18 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
             self.engine.account(src);
         }
         self.engine.update_rq_clock(src);
-        self.engine.detach_queued(src, task);
+        if self.engine.entities[task as usize].sched_delayed {
+            self.engine.detach_delayed(src, task);
+        } else {
+            self.engine.detach_queued(src, task);
+        }
     }
     fn attach_task(&mut self, task: u32, dst: usize) {
         let src = self.engine.tasks[task as usize].cpu;
+        if self.engine.entities[task as usize].sched_delayed {
+            self.engine.attach_delayed(task, src, dst as u32);
+            return;
+        }
         self.engine.move_queued(task, src, dst as u32, PlacementRule::Balance);
     }
     fn curr_may_run_on(&self, src: usize, dst: usize) -> bool {
@@ -294,11 +303,11 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
         self.engine.rng.next_u32()
     }
     fn nr_running(&self) -> u32 {
-        self.engine.cpus[self.cpu as usize].nr_running
+        let state = &self.engine.cpus[self.cpu as usize];
+        state.nr_running + state.fair.nr_delayed()
     }
     fn h_nr_queued(&self) -> u32 {
-        let fair = &self.engine.cpus[self.cpu as usize].fair;
-        fair.nr_queued() - fair.nr_delayed()
+        self.engine.cpus[self.cpu as usize].fair.nr_queued()
     }
     fn is_sched_idle(&self) -> bool {
         self.engine.cpus[self.cpu as usize].is_sched_idle()
@@ -410,7 +419,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let busy = self.topology.llc_size[llc] - span.weight_and(self.idle_mask.as_set());
             self.topology.llc_size[llc] > 1 && busy > 1
         };
-        state.nr_running >= 2 || misfit || shared_busy
+        state.nr_running + state.fair.nr_delayed() >= 2 || misfit || shared_busy
     }
 
     /// fair.c:nohz_idle_balance(): an idle CPU balances for itself and the other idle ones.

@@ -352,7 +352,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.util_est_update(cpu, task, sleep);
         }
         self.update_load_avg(cpu, task, false);
-        self.balancer.lists.remove(c, task);
         let now = self.cpus[c].clk.clock_task;
         let dead = self.tasks[t].life == Life::Dead;
         match &mut self.cpus[c].fair {
@@ -362,6 +361,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 rq.dequeue(&mut self.entities, now, task, Dequeue { sleep, special, delayed: false });
             }
             FairRq::Cfs(rq) => rq.dequeue(&mut self.entities, now, task, CfsDequeue { sleep, save: false }),
+        }
+        if !self.entities[t].sched_delayed {
+            self.balancer.lists.remove(c, task);
         }
         if !self.gates.estimates_before_dequeue {
             self.util_est_update(cpu, task, sleep);
@@ -385,6 +387,49 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.tasks[task as usize].sa.last_update_time = 0;
     }
 
+    /// A sleeping task whose dequeue is delayed leaves for another CPU, where it stays delayed.
+    pub(crate) fn detach_delayed(&mut self, cpu: u32, task: TaskIdx) {
+        let c = cpu as usize;
+        self.update_load_avg(cpu, task, false);
+        let now = self.cpus[c].clk.clock_task;
+        if let FairRq::Eevdf(rq) = &mut self.cpus[c].fair {
+            rq.dequeue(&mut self.entities, now, task, Dequeue { sleep: false, special: false, delayed: false });
+        }
+        self.balancer.lists.remove(c, task);
+        self.propagate_resched(cpu);
+        self.detach_entity_load_avg(cpu, task);
+        self.tasks[task as usize].sa.last_update_time = 0;
+    }
+
+    /// It arrives there: it counts, but will not run; the CPU that picks it finishes its dequeue.
+    pub(crate) fn attach_delayed(&mut self, task: TaskIdx, orig: u32, cpu: u32) {
+        let c = cpu as usize;
+        if self.tasks[task as usize].in_iowait {
+            self.cpus[orig as usize].nr_iowait -= 1;
+            self.cpus[c].nr_iowait += 1;
+        }
+        self.tasks[task as usize].cpu = cpu;
+        self.outcome.migrations += 1;
+        self.emit(Event::SchedMigrateTask { task, orig_cpu: orig, dest_cpu: cpu });
+        if self.cpus[c].idle.is_awake() {
+            self.account(cpu);
+        }
+        self.update_rq_clock(cpu);
+        self.update_load_avg(cpu, task, true);
+        let now = self.cpus[c].clk.clock_task;
+        if let FairRq::Eevdf(rq) = &mut self.cpus[c].fair {
+            rq.enqueue(&mut self.entities, now, task, EevdfEnqueue { wakeup: false, initial: false, migrated: true });
+        }
+        self.balancer.lists.add(c, task);
+        self.propagate_resched(cpu);
+        let curr = self.cpus[c].curr;
+        let preempts = curr == IDLE_TASK
+            || (self.tasks[curr as usize].class == Class::Fair && self.check_preempt_wakeup_fair(cpu, task));
+        if preempts {
+            self.resched_cpu(cpu);
+        }
+    }
+
     /// A woken task that is still queued because its dequeue was delayed wakes where it is; returns whether it was one.
     pub(crate) fn wake_delayed(&mut self, task: TaskIdx) -> bool {
         let t = task as usize;
@@ -402,7 +447,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if let FairRq::Eevdf(rq) = &mut self.cpus[cpu as usize].fair {
             rq.requeue_delayed(&mut self.entities, task);
         }
-        self.balancer.lists.add(cpu as usize, task);
         self.uclamp_rq_inc(cpu, task);
         self.tasks[t].life = Life::Queued;
         self.tasks[t].in_iowait = false;
@@ -421,7 +465,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let c = cpu as usize;
         let now = self.cpus[c].clk.clock_task;
         match &mut self.cpus[c].fair {
-            FairRq::Eevdf(rq) => rq.pick_task(&mut self.entities, now, |_, _| {}),
+            FairRq::Eevdf(rq) => {
+                let lists = &mut self.balancer.lists;
+                rq.pick_task(&mut self.entities, now, |_, task| lists.remove(c, task))
+            }
             FairRq::Cfs(rq) => rq.pick_task(&mut self.entities, now),
         }
     }

@@ -165,3 +165,51 @@ fn deadline_tasks_are_admitted_or_refused() {
     let wrong = admitted("6.12", 1, 101, 1, 0).expect_err("more runtime than deadline");
     assert!(wrong.contains("runtime <= deadline"), "{wrong}");
 }
+
+/// Counts moves of tasks that sleep: all others are placements of somebody who will run.
+#[derive(Default)]
+struct Asleep {
+    moved: Option<TaskIdx>,
+    nr: u32,
+}
+
+impl Sink for Asleep {
+    fn event(&mut self, _now_ns: u64, event: &Event) {
+        if let Some(task) = self.moved.take() {
+            let placed = matches!(*event, Event::Placement { task: other, .. } if other == task);
+            self.nr += u32::from(!placed);
+        }
+        if let Event::SchedMigrateTask { task, .. } = *event {
+            self.moved = Some(task);
+        }
+    }
+}
+
+/// From v6.12 on a task may fall asleep and stay queued; the balancer takes it for one that waits, and may move it.
+#[test]
+fn the_balancer_moves_tasks_whose_dequeue_is_delayed() {
+    let nr_moved = |kernel: &str| {
+        let sleeper = |index: u64| TaskSpec {
+            name: format!("sleeper-{index}"),
+            initial: true,
+            delay_ns: index * 300_000,
+            ops: vec![
+                Op::LoopBegin { slot: 0, count: None },
+                Op::Run { work_ns: 2_000_000 + 300_000 * index, fixed: 0 },
+                Op::Sleep { ns: 3_000_000 },
+                Op::LoopEnd { slot: 0, begin: 0 },
+            ],
+            loop_slots: 1,
+            ..TaskSpec::default()
+        };
+        let tasks = (0..24).map(sleeper).collect();
+        let workload = Workload { name: "sleepers".into(), tasks, ..Workload::default() };
+        let policy = Policy { kernel: kernel.into(), governor: "performance".into(), eas: false, ..Policy::default() };
+        let case = Case { machine: smp(8), workload, policy, seed: 1, duration_ns: 1_000_000_000 };
+        let mut sink = Asleep::default();
+        run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+        sink.nr
+    };
+    assert_eq!(nr_moved("6.6"), 0);
+    assert!(nr_moved("6.12") > 0);
+}
