@@ -30,6 +30,9 @@ __all__ = ["Cell", "Facts", "cells_of", "score", "scoreboard", "spearman", "tabl
 UNPRINTED_SPREAD = OVERVIEW_SAME
 """Spread of a ratio where the text prints none: text 000 prints ``~`` for ratios that are no farther from 1."""
 
+FAINT = 0.005
+"""A ratio predicted nearer to 1 than this has a direction, but hardly is an effect."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -361,17 +364,20 @@ def score(cells: Sequence[Cell]) -> dict[str, Any]:
     -------
     dict
         ``cells``; ``sign_cells``, those whose published effect exceeds its spread; ``sign_agreement``, the share of
-        these that were predicted in the published direction; ``median_abs_error`` and ``p90_abs_error`` of
+        these that were predicted in the published direction; ``faint_cells``, those of them that were predicted nearer
+        to 1 than `FAINT`; ``median_abs_error`` and ``p90_abs_error`` of
         ``|predicted ratio - published ratio|``; ``rank_correlation``, Spearman's, of the variants of a row, mean over
         the rows.
     """
     clear = [cell for cell in cells if cell.exceeds]
+    right = [cell for cell in clear if cell.agrees]
     errors = sorted(abs(cell.error) for cell in cells)
     ranks = _rank_correlations(cells)
     return {
         "cells": len(cells),
         "sign_cells": len(clear),
-        "sign_agreement": sum(cell.agrees for cell in clear) / len(clear) if clear else None,
+        "sign_agreement": len(right) / len(clear) if clear else None,
+        "faint_cells": sum(abs(cell.predicted - 1) < FAINT for cell in right),
         "median_abs_error": _quantile(errors, 0.5) if errors else None,
         "p90_abs_error": _quantile(errors, 0.9) if errors else None,
         "rank_correlation": math.fsum(ranks) / len(ranks) if ranks else None,
@@ -422,6 +428,7 @@ def table_rows(board: Mapping[str, Any]) -> list[dict[str, Any]]:
             "cells": figures["cells"],
             "sign": _percent(figures["sign_agreement"], 0),
             "of": figures["sign_cells"],
+            "faint": figures["faint_cells"],
             "median error": _percent(figures["median_abs_error"], 1),
             "90 %": _percent(figures["p90_abs_error"], 1),
             "rank": "" if figures["rank_correlation"] is None else f"{figures['rank_correlation']:.2f}",
