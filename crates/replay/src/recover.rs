@@ -411,8 +411,9 @@ fn policy_of(prio: i64) -> SchedPolicy {
         100.. => SchedPolicy::Other { nice: (prio - 120).clamp(-20, 19) as i8 },
         // 99 is the lowest real-time priority, 1 for its user.
         0.. => SchedPolicy::Fifo { priority: (99 - prio).clamp(1, 99) as u8 },
-        // A deadline task's parameters are not in a trace; those of the governor's kthreads stand for them.
-        _ => SchedPolicy::Deadline { runtime_ns: 1_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000 },
+        // A deadline task's parameters are not in a trace. The bandwidth is that of the kernel's own threads (a tenth), over
+        // a span that lets nobody wait who did not wait in the recording.
+        _ => SchedPolicy::Deadline { runtime_ns: 100_000_000, deadline_ns: 1_000_000_000, period_ns: 1_000_000_000 },
     }
 }
 
