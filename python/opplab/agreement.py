@@ -231,7 +231,9 @@ def cells_of(experiment: Experiment, results: pl.DataFrame) -> list[Cell]:
             if not used:
                 continue
             if entry["over_time"]:
-                means = {name: _over_time(of, [facts.time(point, name) for point in used]) for name, of in values.items()}
+                means = {
+                    name: _over_time(of, [facts.time(point, name) for point in used]) for name, of in values.items()
+                }
             else:
                 means = {name: _geometric(of) for name, of in values.items()}
             after, before = means[label], means[base]

@@ -101,8 +101,8 @@ def page(board: Mapping[str, Any], command: str) -> str:
         "baselines themselves are not counted.\n"
         "*Sign* is the share of cells that were predicted in the published direction, of those whose published effect "
         "exceeds its spread (the errors of both means, in quadrature; "
-        f"{100 * agreement.UNPRINTED_SPREAD:g} % where the text prints none). *Faint* are the cells among those with the "
-        f"right sign that are predicted less than {100 * agreement.FAINT:g} % from 1: a direction, hardly an effect.\n"
+        f"{100 * agreement.UNPRINTED_SPREAD:g} % where the text prints none). *Faint* are those with the right sign "
+        f"that are predicted less than {100 * agreement.FAINT:g} % from 1: a direction, hardly an effect.\n"
         "*Median error* and *90 %* are quantiles of |predicted ratio - published ratio|. "
         "*Rank* is Spearman's rank correlation of the variants of a row, mean over the rows.",
         render_table(agreement.table_rows(board), "markdown").rstrip(),
