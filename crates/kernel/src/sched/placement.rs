@@ -477,8 +477,9 @@ impl SisProp {
 /// `select_idle_sibling()` as 5.10 has it: an idle core, then an idle CPU of the cache within the limit, then an idle thread of the
 /// target's core. The scans start at the target.
 ///
-/// [`SiblingFacts::nr_idle_scan`] is what [`SisProp::limit`] allows; before v5.6 CPUs that the task may not use counted, too. The task's `recent_used_cpu` changes only when it was used; 5.10 also sets the
-/// waker's when a wake-up may pull, which is the caller's. Clamps limit the task's utilisation, which the caller does.
+/// [`SiblingFacts::nr_idle_scan`] is what [`SisProp::limit`] allows; before v5.6 CPUs that the task may not use counted, too.
+/// The task's `recent_used_cpu` changes only when it was used; 5.10 also sets the waker's when a wake-up may pull, which is the
+/// caller's. Clamps limit the task's utilisation, which the caller does.
 /// kernel/sched/fair.c:`select_idle_sibling()`, v5.10. From public source, without vectors.
 pub fn select_idle_sibling_v510<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>) -> SiblingChoice {
     let SiblingQuery { prev, target, recent_used_cpu: recent, allowed, .. } = *query;
