@@ -137,12 +137,43 @@ fn keep_fitting<F: DeadlineFacts>(facts: &F, task: &DlTask<'_>, later_mask: &mut
 
 /// The next CPU of both sets after the one that the cursor gave last, around the machine, and the cursor moves there
 /// (`cpumask_any_and_distribute()`).
-pub(super) fn any_distribute(set: CpuSet<'_>, other: CpuSet<'_>, cursor: &mut usize) -> Option<usize> {
+fn any_distribute(set: CpuSet<'_>, other: CpuSet<'_>, cursor: &mut usize) -> Option<usize> {
     let found = set.first_wrap(cursor.wrapping_add(1), |index, word| word & other.word(index));
     if let Some(cpu) = found {
         *cursor = cpu;
     }
     found
+}
+
+/// Of the CPUs `found` for a task of `cpu`: `cpu`, the one that looks if that is near, any near one, the one that looks, any.
+///
+/// `domain` gives span and flags of the domains of `cpu`, the lowest at level 0. The end of kernel/sched/deadline.c:`find_later_rq()`
+/// and kernel/sched/rt.c:`find_lowest_rq()`, v6.12.
+pub(super) fn nearest<'a>(
+    found: CpuSet<'_>,
+    cpu: usize,
+    this_cpu: usize,
+    distribute: &mut usize,
+    domain: impl Fn(usize) -> Option<(CpuSet<'a>, u32)>,
+) -> Option<usize> {
+    if found.contains(cpu) {
+        return Some(cpu);
+    }
+    let this_cpu = Some(this_cpu).filter(|&cpu| found.contains(cpu));
+    let mut level = 0;
+    while let Some((span, flags)) = domain(level) {
+        level += 1;
+        if flags & SD_WAKE_AFFINE == 0 {
+            continue;
+        }
+        if let Some(cpu) = this_cpu.filter(|&cpu| span.contains(cpu)) {
+            return Some(cpu);
+        }
+        if let Some(cpu) = any_distribute(found, span, distribute) {
+            return Some(cpu);
+        }
+    }
+    this_cpu.or_else(|| any_distribute(found, found, distribute))
 }
 
 /// A CPU where the task would run earlier: its own, the waking one if that is near, any near one; `None` if there is none.
@@ -159,25 +190,7 @@ pub fn find_later_rq<F: DeadlineFacts>(
     if task.nr_cpus_allowed == 1 || !cpudl_find(facts, task, later_mask) {
         return None;
     }
-    let later = later_mask.as_set();
-    if later.contains(task.cpu) {
-        return Some(task.cpu);
-    }
-    let this_cpu = Some(this_cpu).filter(|&cpu| later.contains(cpu));
-    let mut level = 0;
-    while let Some((span, flags)) = facts.domain(task.cpu, level) {
-        level += 1;
-        if flags & SD_WAKE_AFFINE == 0 {
-            continue;
-        }
-        if let Some(cpu) = this_cpu.filter(|&cpu| span.contains(cpu)) {
-            return Some(cpu);
-        }
-        if let Some(cpu) = any_distribute(later, span, distribute) {
-            return Some(cpu);
-        }
-    }
-    this_cpu.or_else(|| any_distribute(later, later, distribute))
+    nearest(later_mask.as_set(), task.cpu, this_cpu, distribute, |level| facts.domain(task.cpu, level))
 }
 
 /// The CPU for a waking deadline task, whose CPU is `task.cpu`: it stays unless a deadline task runs there that it does not

@@ -5,8 +5,7 @@
 //! [`RtFacts`]. Not here: throttling, real-time groups, tasks whose migration is disabled. From public source, without vectors.
 
 use super::cpumask::{CpuMask, CpuSet};
-use super::deadline::any_distribute;
-use super::domains::SD_WAKE_AFFINE;
+use super::deadline::nearest;
 
 /// The level of a CPU without real-time and deadline tasks (`CPUPRI_NORMAL`).
 pub const CPUPRI_NORMAL: u8 = 0;
@@ -98,25 +97,7 @@ pub fn find_lowest_rq<F: RtFacts>(
     if task.nr_cpus_allowed == 1 || !cpupri_find(facts, task, lowest_mask) {
         return None;
     }
-    let lowest = lowest_mask.as_set();
-    if lowest.contains(task.cpu) {
-        return Some(task.cpu);
-    }
-    let this_cpu = Some(this_cpu).filter(|&cpu| lowest.contains(cpu));
-    let mut level = 0;
-    while let Some((span, flags)) = facts.domain(task.cpu, level) {
-        level += 1;
-        if flags & SD_WAKE_AFFINE == 0 {
-            continue;
-        }
-        if let Some(cpu) = this_cpu.filter(|&cpu| span.contains(cpu)) {
-            return Some(cpu);
-        }
-        if let Some(cpu) = any_distribute(lowest, span, distribute) {
-            return Some(cpu);
-        }
-    }
-    this_cpu.or_else(|| any_distribute(lowest, lowest, distribute))
+    nearest(lowest_mask.as_set(), task.cpu, this_cpu, distribute, |level| facts.domain(task.cpu, level))
 }
 
 /// The CPU for a waking or new real-time task, whose CPU is `task.cpu`: it stays unless a real-time task runs there that it does not
@@ -157,6 +138,7 @@ pub fn task_woken_rt(task: &RtTask<'_>, curr: Option<RtCurr>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::domains::SD_WAKE_AFFINE;
     use super::*;
     use proptest::prelude::*;
 
