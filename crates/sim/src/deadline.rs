@@ -96,8 +96,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let query = DlTask { cpu: prev as usize, allowed, nr_cpus_allowed, claim, density };
             select_task_rq_dl(&Deadlines(engine), &query, here, cursor, mask)
         });
-        let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
-        if allowed.contains(cpu) { cpu as u32 } else { allowed.first().unwrap_or(0) as u32 }
+        self.allowed_or_first(task, cpu)
     }
 
     /// deadline.c:enqueue_dl_entity(): brings the budget up to date; whether the task is queued, or waits for its next period.

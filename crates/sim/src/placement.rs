@@ -398,6 +398,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Some(level) => sched_balance_find_dst_cpu(&facts, &idlest, level, this, this, sd_flag),
             None => this,
         };
+        self.allowed_or_first(task, cpu)
+    }
+
+    /// `cpu`, or the first one that the task may use if that is not (core.c:select_fallback_rq(), in short).
+    pub(crate) fn allowed_or_first(&self, task: TaskIdx, cpu: usize) -> u32 {
+        let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
         if allowed.contains(cpu) { cpu as u32 } else { allowed.first().unwrap_or(0) as u32 }
     }
 

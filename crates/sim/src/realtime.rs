@@ -87,8 +87,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             let curr = curr.filter(|curr| curr.priority < CPUPRI_HIGHER || !engine.gates.dl_is_no_rt);
             select_task_rq_rt(&engine.rt_levels(task), &engine.rt_task(task, prev), curr, here, cursor, mask)
         });
-        let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
-        if allowed.contains(cpu) { cpu as u32 } else { allowed.first().unwrap_or(0) as u32 }
+        self.allowed_or_first(task, cpu)
     }
 
     /// rt.c:find_lowest_rq() of a task that is queued on `cpu`.
