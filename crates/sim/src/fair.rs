@@ -383,6 +383,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// A queued task leaves for another CPU (detach_task(), TASK_ON_RQ_MIGRATING).
     pub(crate) fn detach_queued(&mut self, cpu: u32, task: TaskIdx) {
         self.dequeue_task(cpu, task, false);
+        self.detach_averages(cpu, task);
+    }
+
+    /// The averages of a task that leaves for another CPU go with it.
+    fn detach_averages(&mut self, cpu: u32, task: TaskIdx) {
         self.detach_entity_load_avg(cpu, task);
         self.tasks[task as usize].sa.last_update_time = 0;
     }
@@ -397,8 +402,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.balancer.lists.remove(c, task);
         self.propagate_resched(cpu);
-        self.detach_entity_load_avg(cpu, task);
-        self.tasks[task as usize].sa.last_update_time = 0;
+        self.detach_averages(cpu, task);
     }
 
     /// It arrives there: it counts, but will not run; the CPU that picks it finishes its dequeue.
@@ -422,7 +426,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.balancer.lists.add(c, task);
         self.propagate_resched(cpu);
-        let curr = self.cpus[c].curr;
+        self.preempt_with_delayed(cpu, task);
+    }
+
+    /// `cpu` picks again if the task, whose dequeue is or was delayed, goes before what runs there.
+    fn preempt_with_delayed(&mut self, cpu: u32, task: TaskIdx) {
+        let curr = self.cpus[cpu as usize].curr;
         let preempts = curr == IDLE_TASK
             || (self.tasks[curr as usize].class == Class::Fair && self.check_preempt_wakeup_fair(cpu, task));
         if preempts {
@@ -452,12 +461,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.tasks[t].in_iowait = false;
         self.cpus[cpu as usize].nr_running += 1;
         self.update_idle_like(cpu);
-        let curr = self.cpus[cpu as usize].curr;
-        let preempt = curr == IDLE_TASK
-            || (self.tasks[curr as usize].class == Class::Fair && self.check_preempt_wakeup_fair(cpu, task));
-        if preempt {
-            self.resched_cpu(cpu);
-        }
+        self.preempt_with_delayed(cpu, task);
         true
     }
 
