@@ -244,18 +244,23 @@ fn cpus_with_idle_policy_only_are_as_good_as_idle() {
     let cpu_sets = (0..4).map(|cpu| vec![cpu]).collect();
     let workload = Workload { name: "hogs".into(), tasks, cpu_sets, ..Workload::default() };
     let placed = |kernel: &str| {
-        let policy = Policy {
-            kernel: kernel.into(),
-            governor: "performance".into(),
-            energy_model: EnergyModelSource::None,
-            ..Policy::default()
-        };
+        let policy = performance(kernel);
         let case = Case { machine: smt(), workload: workload.clone(), policy, seed: 1, duration_ns: 20_000_000 };
         let placed = records(&case).placements;
         placed.iter().find(|placed| placed.1 == 4).map(|placed| placed.2)
     };
     assert_eq!(placed("6.12"), Some(3));
     assert_eq!(placed("5.0"), Some(0));
+}
+
+/// A kernel at the highest clock and without energy-aware placement.
+fn performance(kernel: &str) -> Policy {
+    Policy {
+        kernel: kernel.into(),
+        governor: "performance".into(),
+        energy_model: EnergyModelSource::None,
+        ..Policy::default()
+    }
 }
 
 /// Goal: how far a wake-up looks is the version's. A task wakes where a waker that never sleeps runs; the first idle CPU is the
@@ -309,12 +314,7 @@ fn the_scan_for_an_idle_cpu_is_limited_as_the_version_has_it() {
         ..Workload::default()
     };
     let last = |kernel: &str| {
-        let policy = Policy {
-            kernel: kernel.into(),
-            governor: "performance".into(),
-            energy_model: EnergyModelSource::None,
-            ..Policy::default()
-        };
+        let policy = performance(kernel);
         let case =
             Case { machine: machine.clone(), workload: workload.clone(), policy, seed: 1, duration_ns: 500_000_000 };
         let mut wakeups = records(&case).placements.into_iter().filter(|placed| {
