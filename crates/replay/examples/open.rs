@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use opplab_replay::events::What;
+use opplab_replay::records::Records;
 use opplab_replay::{Comparison, Mode, Replay};
 
 /// Distances of residency by policy, of energy, and whether both are near.
@@ -33,6 +34,7 @@ fn main() {
         closed_rows.push(format!("| {name} | {} | {freq:.1} | {energy:.1} |", cells(&closed)));
         near_closed += u32::from(closed.is_near());
         replay.events.list.retain(|ev| !matches!(ev.what, What::UpdateUtil { .. }));
+        replay.events.records = Records::default();
         let plain = replay.compare(None, Mode::Open).unwrap_or_else(|error| panic!("{name}: {error}"));
         println!("| {name} | {governor} | {} | {} |", cells(&told), cells(&plain));
         near += u32::from(told.is_near());

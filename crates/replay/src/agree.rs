@@ -204,7 +204,7 @@ pub(crate) fn takes_samples(events: &Events, policy: &Policy, task: TaskIdx) -> 
 fn lead_ns(events: &Events, hz: u32, start_ns: u64) -> u64 {
     let tick_ns = tick_nsec(hz.into());
     // Where the kernel's own records tell what is left of what was before, little of it needs to run again.
-    let wanted_ns = if events.queues.is_empty() { LEAD_NS } else { LEAD_NS_TOLD };
+    let wanted_ns = if events.records.is_empty() { LEAD_NS } else { LEAD_NS_TOLD };
     let lead_ns = wanted_ns.min(start_ns);
     let Some(phase_ns) = phase_ns(events, tick_ns) else { return lead_ns };
     // From the run's start to its first tick, if it began right there.
@@ -227,17 +227,15 @@ pub(crate) fn start_at(events: &Events, setup: &Setup, time_ns: u64) -> Start {
         }
     }
     let blocked = |cpu: u32| {
-        let mut records = events.queues.iter().filter(|record| record.1 == cpu);
-        let nearest = records.clone().take_while(|record| record.0 <= time_ns).last().or_else(|| records.next());
-        nearest.map_or((0, 0), |&(then_ns, _, util_avg, load_avg)| {
+        events.records.fair(cpu, time_ns).map_or((0, 0), |fair| {
             // What is left after so many half-lives; within one it is a straight line.
-            let since_ns = time_ns.saturating_sub(then_ns);
+            let since_ns = time_ns.saturating_sub(fair.time_ns);
             let (halvings, rest_ns) = (since_ns / HALF_LIFE_NS, since_ns % HALF_LIFE_NS);
             let left = |value: u32| {
                 let half = u64::from(value) >> halvings.min(32);
                 (half - half * rest_ns / (2 * HALF_LIFE_NS)) as u32
             };
-            (left(util_avg), left(load_avg.unwrap_or(util_avg)))
+            (left(fair.util_avg), left(fair.load_avg.unwrap_or(fair.util_avg)))
         })
     };
     let blocked = (0..setup.machine.nr_cpus() as u32).map(blocked).collect();

@@ -13,6 +13,7 @@ use opplab_trace::signals::clock::sched_clock_offset_ns;
 use opplab_trace::{Event, ReadOptions, Schema, TraceFile};
 
 use crate::ReplayError;
+use crate::records::{self, Records};
 
 /// How a task left its CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +75,7 @@ pub enum What {
     UpdateUtil {
         cpu: u32,
         flags: u32,
+        clock_ns: u64,
     },
     Other,
 }
@@ -136,8 +138,8 @@ pub struct Events {
     pub uname: String,
     /// The first frequency that a governor's or driver's own record calls the current one, by CPU, kHz; with the time.
     pub start_khz: BTreeMap<u32, (u64, u32)>,
-    /// What the kernel's own records say of the fair class's queues: time, CPU, `util_avg`, `load_avg` (`None` if not told).
-    pub queues: Vec<(u64, u32, u32, Option<u32>)>,
+    /// What the kernel itself recorded of its run queues' averages.
+    pub records: Records,
     /// Gaps where the kernel lost events, and damaged places.
     pub gaps: u64,
 }
@@ -169,8 +171,7 @@ struct Role {
     fields: [Option<usize>; 7],
     /// Of other events: the places of a CPU and of its current frequency.
     current_khz: Option<(usize, usize)>,
-    /// Of records of the fair class's queues: the places of a CPU, of `util_avg` and of `load_avg`.
-    queue: Option<(usize, usize, Option<usize>)>,
+    record: records::Role,
     flags: Option<usize>,
 }
 
@@ -191,7 +192,7 @@ impl Role {
             "cpu_idle" => (Name::Idle, &["cpu_id", "state"]),
             // A probe on a governor's update_util_data hook: its arguments under the kernel's names.
             _ if ["hook", "time", "flags"].iter().all(|field| schema.field_index(field).is_some()) => {
-                (Name::UpdateUtil, &["hook", "flags"])
+                (Name::UpdateUtil, &["hook", "flags", "time"])
             }
             _ => (Name::Other, &[]),
         };
@@ -201,9 +202,8 @@ impl Role {
         }
         let cpu = schema.field_index("pcpu").or_else(|| schema.field_index("cpu"));
         let current_khz = cpu.zip(schema.field_index("cur")).filter(|_| name == Name::Other);
-        let queue = schema.field_index("cfs").and(cpu).zip(schema.field_index("util_avg"));
-        let queue = queue.map(|(cpu, util_avg)| (cpu, util_avg, schema.field_index("load_avg")));
-        Self { name, fields: places, current_khz, queue, flags: schema.field_index("common_flags") }
+        let record = if name == Name::Other { records::Role::of(schema) } else { records::Role::Other };
+        Self { name, fields: places, current_khz, record, flags: schema.field_index("common_flags") }
     }
 
     fn int(&self, event: &Event<'_>, nth: usize) -> Option<i64> {
@@ -332,7 +332,9 @@ impl Builder {
                 let number = self.hooks.len() as u32;
                 let (number, callers) = self.hooks.entry(int(0)?).or_insert((number, BTreeMap::new()));
                 *callers.entry(event.cpu & 0xffff).or_default() += 1;
-                What::UpdateUtil { cpu: *number, flags: int(1)? as u32 }
+                let (number, by_cpu) = (*number, event.cpu & 0xffff);
+                self.events.records.called(event.time_ns.saturating_sub(self.events.first_ns), by_cpu);
+                What::UpdateUtil { cpu: number, flags: int(1)? as u32, clock_ns: int(2)? as u64 }
             }
             Name::Other => {
                 if let Some((cpu, cur)) = role.current_khz
@@ -342,14 +344,9 @@ impl Builder {
                     let time_ns = event.time_ns.saturating_sub(self.events.first_ns);
                     self.events.start_khz.entry(cpu as u32 & 0xffff).or_insert((time_ns, khz as u32));
                 }
-                if let Some((cpu, util_avg, load_avg)) = role.queue
-                    && let (Some(cpu), Some(util_avg)) = (event.int(cpu), event.int(util_avg))
-                    && (0..=1024).contains(&util_avg)
-                {
+                if role.record != records::Role::Other {
                     let time_ns = event.time_ns.saturating_sub(self.events.first_ns);
-                    let load_avg =
-                        load_avg.and_then(|place| event.int(place)).and_then(|load| u32::try_from(load).ok());
-                    self.events.queues.push((time_ns, cpu as u32 & 0xffff, util_avg as u32, load_avg));
+                    let _ = self.events.records.take(time_ns, &role.record, event);
                 }
                 What::Other
             }
@@ -400,6 +397,7 @@ impl Events {
         let outcome = file.stream(&options, &mut sink).map_err(|error| fail(error.to_string()))?;
         builder.name_hooks();
         let mut events = builder.events;
+        events.records.finish();
         events.gaps = outcome.missed.len() as u64 + outcome.problems.len() as u64;
         if let Ok(reader) = file.reader(&options) {
             let meta = reader.meta();

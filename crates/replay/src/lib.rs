@@ -18,6 +18,7 @@ pub mod measure;
 mod nohz;
 pub mod open;
 mod periods;
+pub mod records;
 pub mod recover;
 pub mod replay;
 pub mod report;

@@ -30,6 +30,7 @@ use crate::calls::{Kthread, Kworkers, find_ticks};
 use crate::events::{Context, Ev, Events, Left, What};
 use crate::measure::granted;
 use crate::nohz::{self, Nohz};
+use crate::records::Records;
 use crate::replay::window_start_ns;
 
 /// A no-op taker of samples: the governor asks when it needs one.
@@ -83,13 +84,17 @@ struct View<'a> {
     cpus: &'a [CpuState],
     members: &'a [u32],
     fair_server: bool,
+    records: &'a Records,
+    /// Time of the events.
+    time_ns: u64,
 }
 
 impl SugovFacts for View<'_> {
     fn cpu(&self, index: usize) -> CpuFacts {
         let cpu = self.members[index];
         let state = &self.cpus[cpu as usize];
-        let util = self.signals.cpu_util(cpu);
+        let mut util = self.signals.cpu_util(cpu);
+        self.records.correct(cpu, self.time_ns, &mut util);
         let util_cfs = util.util_avg.max(util.util_est.into());
         let rq = RqFacts {
             capacity: state.capacity,
@@ -128,7 +133,7 @@ impl nohz::Host for Balancer<'_, '_> {
         let decayed = *others >> PERIOD_SHIFT != now_ns >> PERIOD_SHIFT;
         *others = now_ns;
         if self.run.signals.take_changed(cpu) || decayed {
-            self.run.call(Call { time_ns: self.time_ns, here, cpu, flags: 0 });
+            self.run.call(Call { time_ns: self.time_ns, here, cpu, flags: 0, clock_ns: None });
         }
         self.run.signals.has_blocked(cpu)
     }
@@ -158,6 +163,8 @@ struct Call {
     here: u32,
     cpu: u32,
     flags: u32,
+    /// The scheduler's clock that it was told, if that was recorded.
+    clock_ns: Option<u64>,
 }
 
 /// A period of load tracking, ns, as a shift.
@@ -203,6 +210,8 @@ struct Run<'a> {
     policies: Vec<FreqPolicy>,
     policy_of: Vec<usize>,
     signals: Signals,
+    /// What the kernel recorded of the same.
+    records: &'a Records,
     cpus: Vec<CpuState>,
     machine: &'a Machine,
     freq_invariant: bool,
@@ -235,7 +244,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(
-        events: &Events,
+        events: &'a Events,
         machine: &'a Machine,
         (recorded, policy): (&Policy, &Policy),
         start_khz: &[u32],
@@ -361,6 +370,7 @@ impl<'a> Run<'a> {
             policies,
             policy_of,
             signals,
+            records: &events.records,
             cpus,
             machine,
             freq_invariant,
@@ -489,8 +499,8 @@ impl<'a> Run<'a> {
                 }
                 return;
             }
-            What::UpdateUtil { cpu, flags } if cpu < nr => {
-                self.calls.push(Call { time_ns: ev.time_ns, here: ev.cpu, cpu, flags });
+            What::UpdateUtil { cpu, flags, clock_ns } if cpu < nr => {
+                self.calls.push(Call { time_ns: ev.time_ns, here: ev.cpu, cpu, flags, clock_ns: Some(clock_ns) });
                 return;
             }
             _ => return,
@@ -511,7 +521,7 @@ impl<'a> Run<'a> {
             _ => ev.time_ns,
         };
         if let Some(cpu) = iowait {
-            self.call(Call { time_ns: told_ns, here: ev.cpu, cpu, flags: SCHED_CPUFREQ_IOWAIT });
+            self.call(Call { time_ns: told_ns, here: ev.cpu, cpu, flags: SCHED_CPUFREQ_IOWAIT, clock_ns: None });
         }
         self.changed(told_ns, ev.cpu);
         match ev.what {
@@ -643,16 +653,16 @@ impl<'a> Run<'a> {
     fn changed(&mut self, time_ns: u64, here: u32) {
         for cpu in 0..self.cpus.len() as u32 {
             if self.signals.take_changed(cpu) {
-                self.call(Call { time_ns, here, cpu, flags: 0 });
+                self.call(Call { time_ns, here, cpu, flags: 0, clock_ns: None });
             }
         }
     }
 
     /// A governor is told of a CPU.
     fn call(&mut self, call: Call) {
-        let Call { time_ns, here, cpu, flags } = call;
-        let now_ns = self.clock(time_ns);
-        self.signals.update(now_ns, cpu);
+        let Call { time_ns, here, cpu, flags, clock_ns } = call;
+        self.signals.update(self.clock(time_ns), cpu);
+        let now_ns = clock_ns.unwrap_or(self.clock(time_ns));
         let index = self.policy_of[cpu as usize];
         let FreqPolicy { cpus: members, governor, limits, cur_khz, kthread, due_ns, .. } = &mut self.policies[index];
         let can_update = self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here);
@@ -673,7 +683,14 @@ impl<'a> Run<'a> {
                     freq_invariant: self.freq_invariant,
                     can_update,
                 };
-                let view = View { signals: &self.signals, cpus: &self.cpus, members, fair_server: self.fair_server };
+                let view = View {
+                    signals: &self.signals,
+                    cpus: &self.cpus,
+                    members,
+                    fair_server: self.fair_server,
+                    records: self.records,
+                    time_ns,
+                };
                 if time_ns < self.settled_ns {
                     sugov.update(now_ns, member, flags, &facts, &view);
                     sugov.resume(*cur_khz);

@@ -8,8 +8,10 @@ use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
 use opplab_model::workload::{Op, Workload};
 use opplab_replay::events::{Simulated, What};
+use opplab_replay::records::Records;
 use opplab_replay::{Change, Events, Mode, Replay, Setup};
 use opplab_sim::{Case, Start, run_from};
+use opplab_trace::signals::pelt::CpuUtil;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -204,12 +206,14 @@ fn an_open_loop_decides_as_the_recorded_kernel_did() {
         println!("skipped: no recordings at ../shared/traces beside the repository");
         return;
     }
+    let read = |name: &str| Replay::read(&traces.join(name), None).unwrap_or_else(|error| panic!("{error}"));
     let check = |name: &str, residency: u64, energy: u64| {
-        let mut replay = Replay::read(&traces.join(name), None).unwrap_or_else(|error| panic!("{error}"));
+        let mut replay = read(name);
         let told = self_check(&replay, Mode::Open);
         assert!(told.0 <= residency && told.1 <= energy, "{name}: {told:?}");
-        // Most traces do not tell when the governor was called.
+        // Most traces do not tell when the governor was called, and no averages.
         replay.events.list.retain(|ev| !matches!(ev.what, What::UpdateUtil { .. }));
+        replay.events.records = Records::default();
         let plain = self_check(&replay, Mode::Open);
         assert!(plain.0 <= residency && plain.1 <= energy, "{name} without the calls: {plain:?}");
     };
@@ -221,4 +225,50 @@ fn an_open_loop_decides_as_the_recorded_kernel_did() {
     check("x86-612-xeon16-any1-schedutil-ramp_up", 3_000, 2_000);
     // It samples.
     check("x86-612-xeon16-any1-conservative-ramp_up", 3_000, 3_000);
+    // Shells of milliseconds: what a new task begins with is only in the kernel's own records.
+    for name in ["x86-612-fast-xeon16-any1-schedutil-iodd", "x86-612-xeon16-hw1-schedutil-burst"] {
+        let told = self_check(&read(name), Mode::Open);
+        assert!(told.0 <= 200 && told.1 <= 200, "{name}: {told:?}");
+    }
+}
+
+/// A trace of one CPU with these lines: seconds, event and fields.
+fn text_trace(name: &str, lines: &[&str]) -> Events {
+    let line = |line: &&str| {
+        let (time, event) = line.split_once(' ').expect("time and event");
+        format!("  <idle>-0  [000] d..2  {time}: {event}\n")
+    };
+    let switch = "sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=9 next_prio=120";
+    let text: String = std::iter::once(&format!("1.000000 {switch}").as_str()).chain(lines).map(line).collect();
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, format!("# tracer: nop\n{text}")).unwrap_or_else(|error| panic!("{error}"));
+    Events::read(&path).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Goal: what governors read is the last record of the root queue, from the call on that a joining task makes before it is written.
+#[test]
+fn records_of_averages_replace_what_was_rebuilt() {
+    let events = text_trace(
+        "records.txt",
+        &[
+            "1.001000 upd_cfs: cpu=0 cfs=0xff01 util_avg=90",
+            "1.001001 pelt_cfs: cpu=0 cfs=0xff01 util_avg=100 runnable_avg=120 load_avg=80",
+            "1.001002 util_est_cfs: cpu=0 util_est=33",
+            "1.002000 sg_single: time=1002000000 flags=0 hook=0xa0",
+            "1.002010 pelt_cfs: cpu=0 cfs=0xff01 util_avg=612 runnable_avg=632 load_avg=1104",
+            "1.003000 upd_se: cpu=0 se=0xee01 myq=0xff02",
+            "1.003001 pelt_cfs: cpu=0 cfs=0xff02 util_avg=5",
+            "1.004000 pelt_rt: cpu=0 util_avg=7",
+        ],
+    );
+    let at = |us: u64| {
+        let mut util = CpuUtil { util_avg: 1, runnable_avg: 2, util_est: 3, util_rt: 4, ..CpuUtil::default() };
+        events.records.correct(0, us * 1000, &mut util);
+        [util.util_avg, util.runnable_avg, util.util_est.into(), util.util_rt]
+    };
+    assert_eq!(at(999), [1, 2, 3, 4], "before the first record");
+    assert_eq!(at(1_500), [100, 120, 33, 4]);
+    assert_eq!(at(1_999), [100, 120, 33, 4]);
+    assert_eq!(at(2_000), [612, 632, 33, 4], "the task joined at the call");
+    assert_eq!(at(4_000), [612, 632, 33, 7], "the group's queue does not count");
 }

@@ -1,0 +1,205 @@
+//! What a kernel itself records of its run queues' averages: `pelt_cfs_tp` and the like, under the names that modules and probes gave them.
+//!
+//! ```text
+//!  ..pelt_cfs, ..load_cfs_rq   util_avg, load_avg, runnable_avg of the fair class     each time that they change
+//!  ..upd_cfs                   the same                                               before an update
+//!  ..util_est_cfs              the sum of the queued tasks' estimates
+//!  ..pelt_rt, ..pelt_dl        of the other classes
+//! ```
+//! Only root queues count: those of a group are told by their `path`, or by an entity's `myq`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use opplab_trace::signals::pelt::CpuUtil;
+use opplab_trace::{Event, Schema};
+
+/// The fair class's averages of a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fair {
+    /// Since when it holds: time since the first event, ns.
+    pub time_ns: u64,
+    /// 0..1024.
+    pub util_avg: u32,
+    /// In units of load weight, if it is told.
+    pub load_avg: Option<u32>,
+    /// 1024 for each task that is always runnable, if it is told.
+    runnable_avg: Option<u32>,
+    /// As of the beginning of an update, not of its end.
+    before: bool,
+    /// The queue's address; 0 if it is not told.
+    queue: i64,
+}
+
+/// What was recorded of one CPU, each in time order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Cpu {
+    fair: Vec<Fair>,
+    util_est: Vec<(u64, u32)>,
+    util_rt: Vec<(u64, u32)>,
+    util_dl: Vec<(u64, u32)>,
+}
+
+/// All records of a trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Records {
+    cpus: BTreeMap<u32, Cpu>,
+    groups: BTreeSet<i64>,
+    /// By queue, where the beginnings of updates are told: one has begun and not ended.
+    updates: BTreeMap<i64, bool>,
+    /// By executing CPU: its last call of a governor.
+    called_ns: BTreeMap<u32, u64>,
+}
+
+/// A task that joins or leaves a queue's averages lets the governor be called first, then the record be written, within this time
+/// (fair.c:attach_entity_load_avg(), v6.12).
+const RECORD_FOLLOWS_NS: u64 = 100_000;
+
+/// The last of the values up to `time_ns`.
+fn last<T: Copy>(list: &[T], time_ns: u64, time: impl Fn(&T) -> u64) -> Option<T> {
+    list.partition_point(|entry| time(entry) <= time_ns).checked_sub(1).map(|at| list[at])
+}
+
+impl Records {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.cpus.values().all(|cpu| cpu.fair.is_empty())
+    }
+
+    /// The fair class's averages of `cpu`: the last record up to `time_ns`, or the first one after.
+    pub fn fair(&self, cpu: u32, time_ns: u64) -> Option<Fair> {
+        let list = &self.cpus.get(&cpu)?.fair;
+        last(list, time_ns, |fair| fair.time_ns).or_else(|| list.first().copied())
+    }
+
+    /// `util`, as of `time_ns`, with what was recorded up to then in place of what was rebuilt.
+    pub fn correct(&self, cpu: u32, time_ns: u64, util: &mut CpuUtil) {
+        let Some(records) = self.cpus.get(&cpu) else { return };
+        // Of a trace that only tells averages before an update it is not known when they changed.
+        let fair = last(&records.fair, time_ns, |fair| fair.time_ns).filter(|fair| !fair.before);
+        if let Some(fair) = fair {
+            util.util_avg = fair.util_avg.into();
+            util.runnable_avg = fair.runnable_avg.map_or(util.runnable_avg, u64::from);
+        }
+        let value = |list: &[(u64, u32)]| last(list, time_ns, |entry| entry.0).map(|(_, value)| value);
+        util.util_est = value(&records.util_est).unwrap_or(util.util_est);
+        util.util_rt = value(&records.util_rt).map_or(util.util_rt, u64::from);
+        util.util_dl = value(&records.util_dl).map_or(util.util_dl, u64::from);
+    }
+
+    /// `by_cpu` calls a governor.
+    pub(crate) fn called(&mut self, time_ns: u64, by_cpu: u32) {
+        self.called_ns.insert(by_cpu, time_ns);
+    }
+
+    /// Takes a record; [`Records::finish`] ends.
+    pub(crate) fn take(&mut self, time_ns: u64, role: &Role, event: &Event<'_>) -> Option<()> {
+        let value = |place: Option<usize>| event.int(place?);
+        let average = |place: Option<usize>| value(place).and_then(|value| u32::try_from(value).ok());
+        if let Role::Entity { group } = *role {
+            self.groups.extend(event.int(group).filter(|&group| group != 0));
+            return Some(());
+        }
+        let Role::Queue { of, cpu, util, runnable, load, queue, path } = *role else { return None };
+        if let Some(path) = path.and_then(|path| event.str(path))
+            && !matches!(path, b"/" | b"" | b"(null)")
+        {
+            return None;
+        }
+        let cpu = self.cpus.entry((event.int(cpu)? as u32) & 0xffff).or_default();
+        let util_avg = average(Some(util))?;
+        let list = match of {
+            Of::FairAfter | Of::FairBefore if util_avg <= 1024 => {
+                let before = of == Of::FairBefore;
+                let (load_avg, runnable_avg) = (average(load), average(runnable));
+                let queue = value(queue).unwrap_or(0);
+                let moved = if before {
+                    self.updates.insert(queue, true);
+                    false
+                } else {
+                    self.updates.get_mut(&queue).is_some_and(|update| !std::mem::take(update))
+                };
+                let called_ns = self.called_ns.get(&(event.cpu & 0xffff)).copied();
+                let since_ns = called_ns.filter(|since| moved && since + RECORD_FOLLOWS_NS > time_ns);
+                let time_ns = since_ns.unwrap_or(time_ns);
+                cpu.fair.push(Fair { time_ns, util_avg, load_avg, runnable_avg, before, queue });
+                return Some(());
+            }
+            Of::FairAfter | Of::FairBefore => return None,
+            Of::UtilEst => &mut cpu.util_est,
+            Of::RealTime => &mut cpu.util_rt,
+            Of::Deadline => &mut cpu.util_dl,
+        };
+        list.push((time_ns, util_avg));
+        Some(())
+    }
+
+    /// Leaves the records of root queues only; those before updates only where there are no others.
+    pub(crate) fn finish(&mut self) {
+        for cpu in self.cpus.values_mut() {
+            cpu.fair.retain(|fair| !self.groups.contains(&fair.queue));
+            if cpu.fair.iter().any(|fair| !fair.before) {
+                cpu.fair.retain(|fair| !fair.before);
+            }
+            cpu.fair.sort_by_key(|fair| fair.time_ns);
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    FairAfter,
+    FairBefore,
+    UtilEst,
+    RealTime,
+    Deadline,
+}
+
+/// What an event is to the records, with the places of its fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Other,
+    /// Of an entity: the place of the queue that it owns.
+    Entity {
+        group: usize,
+    },
+    Queue {
+        of: Of,
+        cpu: usize,
+        util: usize,
+        runnable: Option<usize>,
+        load: Option<usize>,
+        queue: Option<usize>,
+        path: Option<usize>,
+    },
+}
+
+impl Role {
+    pub(crate) fn of(schema: &Schema) -> Self {
+        let place = |names: &[&str]| names.iter().find_map(|name| schema.field_index(name));
+        if let Some(group) = place(&["myq"]) {
+            return Role::Entity { group };
+        }
+        // The fair class's probes give the queue's address, whatever they are called.
+        let named = |names: &[&str]| names.iter().any(|name| schema.name.ends_with(name));
+        let of = if named(&["pelt_rt", "load_rt_rq"]) {
+            Of::RealTime
+        } else if named(&["pelt_dl", "load_dl_rq"]) {
+            Of::Deadline
+        } else if named(&["util_est_cfs", "util_est_cfs_unified"]) {
+            Of::UtilEst
+        } else if named(&["pelt_cfs", "load_cfs_rq"]) {
+            Of::FairAfter
+        } else if schema.field_index("cfs").is_some() {
+            Of::FairBefore
+        } else {
+            return Role::Other;
+        };
+        let util = match of {
+            Of::UtilEst => place(&["util_est", "enqueued", "est_enqueued"]),
+            _ => place(&["util_avg", "util"]),
+        };
+        let Some((cpu, util)) = place(&["pcpu", "cpu"]).zip(util) else { return Role::Other };
+        let [runnable, load] = [&["runnable_avg", "runnable"], &["load_avg", "load"]].map(|names| place(names));
+        Role::Queue { of, cpu, util, runnable, load, queue: place(&["cfs"]), path: place(&["path"]) }
+    }
+}
