@@ -69,17 +69,23 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
     return rows
 
 
+def _check(check: dict[str, Any]) -> str:
+    residency = ", ".join(f"{distance / 1000:.1f}" for distance in check["freq_distance"])
+    near = "near" if check["near"] else "NOT near"
+    energy = f"energy within {check['energy_distance'] / 1000:.1f} %"
+    return f"frequency residency within {residency} points, {energy} of the trace: {near}"
+
+
 def _text(found: dict[str, Any]) -> str:
     check = found["self_check"]
-    residency = ", ".join(f"{distance / 1000:.1f}" for distance in check["freq_distance"])
     lines = [
         f"{found['machine']}, kernel {found['kernel']}, {found['governor']}; {found['tasks']} tasks, "
         f"{found['duration_ns'] / 1e9:.3f} s, {found['mode']} loop",
         render_table(_rows(found), "text").rstrip(),
-        f"self-check: frequency residency within {residency} points, energy within "
-        f"{check['energy_distance'] / 1000:.1f} % of the trace: {'near' if check['near'] else 'NOT near'}"
-        " (5 points and 5 % are near)",
+        f"self-check: {_check(check)} (5 points and 5 % are near)",
     ]
+    if closed := found.get("closed_self_check"):
+        lines.append(f"closed loop: {_check(closed)}, so the open loop answers (--mode closed insists)")
     if found["mode"] == "closed":
         lines.append(
             f"single runs: within {check['freq_spread'] / 1000:.1f} points and "
@@ -100,10 +106,11 @@ def _text(found: dict[str, Any]) -> str:
 @click.option("--tunable", "tunables", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Governor tunable.")
 @click.option(
     "--mode",
-    type=click.Choice(["open", "closed"]),
-    default="closed",
+    type=click.Choice(["auto", "open", "closed"]),
+    default="auto",
     show_default=True,
-    help="open: same timings, other frequencies; closed: the work takes the time that it takes.",
+    help="open: same timings, other frequencies; closed: the work takes the time that it takes; "
+    "auto: closed if that comes near the trace under its own policy, else the nearer of both.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(

@@ -28,7 +28,8 @@ pub(crate) fn agree_recording(py: Python<'_>, path: &str) -> PyResult<Option<Str
 
 /// Replays the trace at `path` under its own policy and, if anything is given, under a changed one: JSON.
 ///
-/// `machine`: what it ran on (`None`: the snapshot beside it tells). `mode`: `open` or `closed`.
+/// `machine`: what it ran on (`None`: the snapshot beside it tells). `mode`: `open`, `closed` or
+/// `auto` ([`Replay::compare_nearer`]).
 #[pyfunction]
 #[pyo3(signature = (path, machine, mode, governor, freq_max, energy_model, kernel, tunables))]
 #[expect(clippy::too_many_arguments, reason = "each is an option of the command")]
@@ -43,7 +44,11 @@ pub(crate) fn replay_trace(
     kernel: Option<String>,
     tunables: Vec<(String, String)>,
 ) -> PyResult<String> {
-    let mode = if mode == "open" { Mode::Open } else { Mode::Closed };
+    let mode = match mode {
+        "open" => Some(Mode::Open),
+        "closed" => Some(Mode::Closed),
+        _ => None,
+    };
     let energy_model = match energy_model {
         Some("artificial") => Some(EnergyModelSource::Artificial),
         Some("registered") => Some(EnergyModelSource::Registered),
@@ -55,8 +60,11 @@ pub(crate) fn replay_trace(
     let machine = machine.map(|machine| machine.inner.clone());
     run(py, move || {
         let replay = Replay::read(Path::new(path), machine)?;
-        let comparison = replay.compare(change.as_ref(), mode)?;
-        Ok(comparison_json(&replay, &comparison, mode))
+        let (mode, comparison, closed) = match mode {
+            Some(mode) => (mode, replay.compare(change.as_ref(), mode)?, None),
+            None => replay.compare_nearer(change.as_ref())?,
+        };
+        Ok(comparison_json(&replay, &comparison, mode, closed.as_ref()))
     })
 }
 

@@ -140,7 +140,13 @@ const COSTS_PERCENT: u64 = 2;
 impl Comparison {
     /// Whether the self-check is as near as it is to be.
     pub fn is_near(&self) -> bool {
-        self.freq_distance.iter().all(|&distance| distance <= FREQ_LIMIT) && self.energy_distance <= ENERGY_LIMIT
+        self.off() <= 1_000
+    }
+
+    /// How far the self-check is off, in thousandths of what is near.
+    fn off(&self) -> u64 {
+        let residency = self.freq_distance.iter().map(|&distance| (distance * 1_000).div_ceil(FREQ_LIMIT)).max();
+        residency.unwrap_or(0).max((self.energy_distance.saturating_mul(1_000)).div_ceil(ENERGY_LIMIT))
     }
 }
 
@@ -203,6 +209,27 @@ impl Replay {
         recover(&recording, |task| !takes_samples(&events, &setup.policy, task) && !held_up(task), &mut workload);
         workload.duration_ns = Some(events.duration_ns);
         Ok(Self { events, setup, workload, assumed_power })
+    }
+
+    /// Compares in the closed loop if its self-check is near the trace, else in the loop whose self-check is nearer: which one
+    /// that is, and the self-check of the closed loop if that is not the one.
+    ///
+    /// # Errors
+    /// As [`Replay::compare`].
+    pub fn compare_nearer(
+        &self,
+        change: Option<&Change>,
+    ) -> Result<(Mode, Comparison, Option<Comparison>), ReplayError> {
+        let closed = self.compare(None, Mode::Closed)?;
+        if !closed.is_near() {
+            let open = self.compare(None, Mode::Open)?;
+            if open.off() < closed.off() {
+                let open = if change.is_some() { self.compare(change, Mode::Open)? } else { open };
+                return Ok((Mode::Open, open, Some(closed)));
+            }
+        }
+        let closed = if change.is_some() { self.compare(change, Mode::Closed)? } else { closed };
+        Ok((Mode::Closed, closed, None))
     }
 
     /// Replays the recorded policy, and with `change` the changed one.

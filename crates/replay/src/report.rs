@@ -70,8 +70,20 @@ fn measured_node(measured: &Measured, machine: &Machine) -> Node {
     ])
 }
 
-/// A [`Comparison`] as JSON. Energies are uJ, distances parts of 100 000.
-pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode) -> String {
+fn self_check(comparison: &Comparison) -> Node {
+    Node::table([
+        ("near", Some(Node::bool(comparison.is_near()))),
+        ("freq_distance", numbers(&comparison.freq_distance)),
+        ("freq_distance_busy", numbers(&comparison.freq_distance_busy)),
+        ("energy_distance", Some(Node::from(comparison.energy_distance))),
+        ("freq_spread", Some(Node::from(comparison.freq_spread))),
+        ("energy_spread", Some(Node::from(comparison.energy_spread))),
+    ])
+}
+
+/// A [`Comparison`] as JSON. Energies are uJ, distances parts of 100 000. `closed`: that of a closed loop that was too far from the trace
+/// to be the one.
+pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, closed: Option<&Comparison>) -> String {
     let machine = &replay.setup.machine;
     let policy = &replay.setup.policy;
     to_json(&Node::table([
@@ -82,17 +94,8 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode) -> 
         ("tasks", Some(Node::from(replay.workload.tasks.len() as u64))),
         ("duration_ns", Some(Node::from(replay.events.duration_ns))),
         ("assumed_power", Some(Node::bool(replay.assumed_power))),
-        (
-            "self_check",
-            Some(Node::table([
-                ("near", Some(Node::bool(comparison.is_near()))),
-                ("freq_distance", numbers(&comparison.freq_distance)),
-                ("freq_distance_busy", numbers(&comparison.freq_distance_busy)),
-                ("energy_distance", Some(Node::from(comparison.energy_distance))),
-                ("freq_spread", Some(Node::from(comparison.freq_spread))),
-                ("energy_spread", Some(Node::from(comparison.energy_spread))),
-            ])),
-        ),
+        ("self_check", Some(self_check(comparison))),
+        ("closed_self_check", closed.map(self_check)),
         ("recorded", Some(measured_node(&comparison.recorded, machine))),
         ("replayed", Some(measured_node(&comparison.check, machine))),
         ("changed", comparison.changed.as_ref().map(|changed| measured_node(changed, machine))),

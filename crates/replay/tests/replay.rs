@@ -90,6 +90,23 @@ fn an_open_loop_under_its_own_governor_gives_the_same_frequencies() {
 }
 
 #[test]
+fn the_closed_loop_answers_where_it_comes_near() {
+    let (mode, found, closed) = replay("schedutil").compare_nearer(None).unwrap_or_else(|error| panic!("{error}"));
+    assert!(mode == Mode::Closed && found.is_near() && closed.is_none());
+    let recording = root().join("../shared/traces/x86-612-fast-xeon16-any1-schedutil-iodd");
+    if !recording.is_dir() {
+        println!("skipped: no recordings at ../shared/traces beside the repository");
+        return;
+    }
+    // Shells of milliseconds, of which a closed loop makes other ones.
+    let replay = Replay::read(&recording, None).unwrap_or_else(|error| panic!("{error}"));
+    let change = Change { governor: Some("performance".into()), ..Change::default() };
+    let (mode, found, closed) = replay.compare_nearer(Some(&change)).unwrap_or_else(|error| panic!("{error}"));
+    assert!(mode == Mode::Open && found.is_near() && found.changed.is_some());
+    assert!(!closed.expect("it was tried").is_near());
+}
+
+#[test]
 fn another_governor_costs_more() {
     let change = Change { governor: Some("performance".into()), ..Change::default() };
     for mode in [Mode::Open, Mode::Closed] {
