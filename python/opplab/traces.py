@@ -12,7 +12,7 @@ from opplab import _opplab
 from opplab.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import polars as pl
 
@@ -268,8 +268,9 @@ class Trace:
             forms = ", ".join([".parquet", *FORMS])
             raise InputError(f"failed to write {path}: the name must end in {forms}, or be a folder for Parquet files")
         tables = {name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()}
+        del inner
         if path.suffix == ".parquet" and not path.is_dir():
-            one_table(tables).write_parquet(path)
+            _write_one_table(tables, path)
             return path
         path.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
@@ -280,40 +281,76 @@ class Trace:
         return f"Trace({str(self.path)!r})"
 
 
-def one_table(tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    """Give all events in one table in order of time; `event` is the first column.
+# Events of one slice of time: the table of all events is as wide as all their fields together.
+SLICE = 1 << 16
+
+
+def _columns(tables: dict[str, pl.DataFrame]) -> tuple[dict[str, dict[str, str]], dict[str, Any]]:
+    """Give the names that the fields of each event have in one table of all, and that table's schema."""
+    import polars as pl
+
+    signed = {name for table in tables.values() for name, dtype in table.schema.items() if dtype.is_signed_integer()}
+
+    def wide(table: pl.DataFrame, name: str, dtype: pl.DataType) -> pl.DataType:
+        if not dtype.is_integer():
+            return dtype
+        fits = dtype != pl.UInt64 or int(table[name].max() or 0) < 1 << 63  # type: ignore[arg-type]
+        return pl.Int64() if name in signed and fits else pl.UInt64()
+
+    schema: dict[str, Any] = {"event": pl.String(), "time_ns": pl.Int64(), "cpu": pl.UInt64()}
+    names: dict[str, dict[str, str]] = {}
+    for event, table in tables.items():
+        names[event] = {}
+        for name, dtype in table.schema.items():
+            kind = wide(table, name, dtype)
+            unique = name if schema.get(name, kind) == kind else f"{event}.{name}"
+            schema[unique] = kind
+            names[event][name] = unique
+    return names, schema
+
+
+def slices(tables: dict[str, pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Give all events in order of time, as tables of one schema that follow each other; `event` is the first column.
 
     Fields of one name share a column; integers become 64 bits wide.  Where events disagree whether a field is a
-    number or a text, the field of the later event becomes ``EVENT.FIELD``.
+    number or a text, or signed, the field of the later event becomes ``EVENT.FIELD``.
     """
     import polars as pl
 
-    kinds: dict[str, Any] = {}
-    frames = []
-    for event, table in tables.items():
-        renames, casts = {}, []
-        for name, dtype in table.schema.items():
-            wide = dtype
-            if dtype.is_integer():
-                wide = pl.Int64() if dtype.is_signed_integer() else pl.UInt64()
-            known = kinds.setdefault(name, wide)
-            if known != wide and known.is_integer() and wide.is_integer():
-                wide = kinds[name] = pl.Int128()
-            elif known != wide and not (known.is_integer() and wide.is_integer()):
-                renames[name] = f"{event}.{name}"
-                kinds[renames[name]] = wide
-            casts.append(pl.col(name).cast(wide))
-        frames.append(table.select(pl.lit(event).alias("event"), *casts).rename(renames))
-    if not frames:
-        return pl.DataFrame(schema={"event": pl.String, "time_ns": pl.Int64, "cpu": pl.Int64})
-    # Signed and unsigned fields of one name: 64 signed bits, unless a value needs more.
-    frames = [
-        frame.with_columns(
-            pl.col(name).cast(pl.Int64, strict=False) for name in frame.columns if kinds.get(name) == pl.Int128()
-        )
-        for frame in frames
-    ]
-    return pl.concat(frames, how="diagonal").sort("time_ns", "cpu", maintain_order=True)
+    names, schema = _columns(tables)
+    empty = pl.DataFrame(schema=schema)
+    if not tables:
+        yield empty
+        return
+    tables = {event: table.sort("time_ns", "cpu", maintain_order=True) for event, table in tables.items()}
+    times = pl.concat([table["time_ns"] for table in tables.values()]).sort()
+    bounds = times.gather_every(SLICE)[1:].unique(maintain_order=True).to_list()
+    for start, end in zip([None, *bounds], [*bounds, None], strict=True):
+        frames = [empty]
+        for event, table in tables.items():
+            first = 0 if start is None else table["time_ns"].search_sorted(start, "left")
+            last = len(table) if end is None else table["time_ns"].search_sorted(end, "left")
+            fields = (pl.col(name).cast(schema[unique]).alias(unique) for name, unique in names[event].items())
+            frames.append(table[first:last].select(pl.lit(event).alias("event"), *fields))
+        yield pl.concat(frames, how="diagonal").sort("time_ns", "cpu", maintain_order=True)
+
+
+def one_table(tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Give all events in one table in order of time: see `slices`."""
+    import polars as pl
+
+    return pl.concat(list(slices(tables)))
+
+
+def _write_one_table(tables: dict[str, pl.DataFrame], path: Path) -> None:
+    """Write the one table slice by slice; all of it may be larger than the memory."""
+    from itertools import chain
+
+    from polars.io.plugins import register_io_source
+
+    parts = slices(tables)
+    first = next(parts)
+    register_io_source(lambda *_: chain([first], parts), schema=first.schema).sink_parquet(path)
 
 
 def read_trace(path: str | Path) -> Trace:

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import opplab
+from opplab import traces
 from opplab.cli import opplab as command_line
 
 SHARED = Path(__file__).parents[2].parent / "shared"
@@ -121,6 +122,26 @@ def test_parquet_is_one_table_or_one_a_name(small: Path, tmp_path: Path) -> None
     assert table.filter(event="cpu_frequency")["state"].to_list() == [1_000_000, 2_000_000]
     run("trace", "export", small, "-o", tmp_path / "folder", "-e", "sched_switch")
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["sched_switch.parquet"]
+
+
+def test_one_table_of_all_events_keeps_every_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of time join to the same table; fields that events disagree on are told apart."""
+    big = (1 << 63) + 5
+    events = {
+        "a": pl.DataFrame({"time_ns": [1, 2, 2, 9], "cpu": [0, 1, 0, 0], "x": [-1, 2, 3, 4], "y": [1, 2, 3, 4]}),
+        "b": pl.DataFrame({"time_ns": [2, 5], "cpu": [0, 0], "x": pl.Series([7, 8], dtype=pl.UInt32), "y": ["p", "q"]}),
+        "c": pl.DataFrame({"time_ns": [3], "cpu": [0], "x": pl.Series([big], dtype=pl.UInt64)}),
+    }
+    events = {name: table.with_columns(pl.col("cpu").cast(pl.UInt16)) for name, table in events.items()}
+    whole = traces.one_table(events)
+    assert whole["event"].to_list() == ["a", "a", "b", "a", "c", "b", "a"]
+    assert whole["x"].to_list() == [-1, 3, 7, 2, None, 8, 4]
+    assert whole["c.x"].to_list() == [None, None, None, None, big, None, None]
+    assert whole["b.y"].to_list() == [None, None, "p", None, None, "q", None]
+    for size in (1, 2, 3):
+        monkeypatch.setattr(traces, "SLICE", size)
+        assert len(list(traces.slices(events))) > 2
+        assert traces.one_table(events).equals(whole)
 
 
 def test_damaged_files_give_what_can_be_read(tmp_path: Path) -> None:
