@@ -102,21 +102,24 @@ fn a_sleeping_task_moves_with_its_wake_up_or_at_once() {
     assert!(to < 10, "{to}");
 }
 
+/// Goal: what follows the dequeue of the last task, until the switch, is nobody's running time, even if a tick comes in between.
 #[test]
-fn the_time_of_a_new_idle_balance_is_the_queues_not_the_tasks() {
-    let utils = |told: bool| {
+fn the_time_of_a_new_idle_balance_is_nobodys() {
+    let utils = |left_ns: Option<u64>, tick_ns: u64| {
         let mut replay = replay(1);
+        replay.set_ticks(Some(Ticks { period_ns: 40 * MS, phase_ns: tick_ns }));
         replay.wakeup(2 * MS, 7, 120, 0, true);
         replay.switch(2 * MS, 0, NONE, 0, task(7));
-        if told {
-            replay.nr_running(10 * MS, 0, 0, -1, 0);
+        if let Some(left_ns) = left_ns {
+            replay.nr_running(left_ns, 0, 0, -1, 0);
         }
         replay.switch(14 * MS, 0, task(7), 1, NONE);
         (replay.peek_task(7, 14 * MS).unwrap().util_avg, replay.peek_cpu(0, 14 * MS).unwrap().util_avg)
     };
-    let ((task, queue), (task_untold, queue_untold)) = (utils(true), utils(false));
+    let ((task, queue), (task_untold, queue_untold)) = (utils(Some(10 * MS), 30 * MS), utils(None, 30 * MS));
     assert!(task + 50 < task_untold, "{task} {task_untold}");
-    assert_eq!(queue, queue_untold);
+    assert!(queue + 50 < queue_untold, "{queue} {queue_untold}");
+    assert_eq!(utils(Some(10 * MS), 12 * MS), (task, queue));
 }
 
 #[test]

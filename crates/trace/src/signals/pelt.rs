@@ -408,7 +408,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     #[inline]
     fn update_cpu(&mut self, cpu: usize, time_ns: u64) -> u64 {
         let clock_ns = self.clock_ns(cpu, time_ns);
-        let running = self.cpus[cpu].curr.map(|place| self.tasks[place].class);
+        let left = self.cpus[cpu].left.is_some();
+        let running = self.cpus[cpu].curr.filter(|_| !left).map(|place| self.tasks[place].class);
         let rq = &mut self.cpus[cpu];
         if !rq.started {
             rq.started = true;
@@ -583,7 +584,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     fn tick(&mut self, cpu: usize, time_ns: u64) {
         let Some(tick_ns) = self.ticks.map(|ticks| ticks.last_before(time_ns)) else { return };
         let rq = &self.cpus[cpu];
-        if let Some(place) = rq.curr.filter(|_| rq.since_ns < tick_ns && self.clock_ns(cpu, tick_ns) > rq.clock.clock) {
+        if let Some(place) = rq.curr.filter(|_| rq.left.is_none() && rq.since_ns < tick_ns && self.clock_ns(cpu, tick_ns) > rq.clock.clock) {
             let now = self.update_cpu(cpu, tick_ns);
             self.update_task(place, now, true);
         }
