@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use numpy::IntoPyArray;
 use opplab_model::machine::Machine;
 use opplab_trace::signals::activations::Activations;
+use opplab_trace::signals::late::LateFinder;
 use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample, Samples, stoppers};
 use opplab_trace::signals::residency::{Energy, Residency};
 use opplab_trace::signals::ticks::TickFinder;
@@ -35,7 +36,8 @@ const EVENTS: &[&str] = &[
 ];
 
 /// The events that ticks follow from.
-const TICK_EVENTS: &[&str] = &["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "cpu_idle"];
+const FIRST_EVENTS: &[&str] =
+    &["sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "cpu_idle"];
 
 /// Samples as columns, of tasks and of run queues.
 #[derive(Default)]
@@ -173,12 +175,17 @@ pub(crate) fn trace_signals<'py>(
             let stoppers = stoppers(reader.tasks());
             drop(reader);
             let facts = machine.map_or_else(Vec::new, |machine| facts_of(machine, invariance));
-            // A first pass finds the ticks.
-            let mut ticks = TickFinder::default();
-            let first = ReadOptions { missing_ok: true, ..ReadOptions::only(TICK_EVENTS) };
-            file.reader(&first)?.stream(&first, &mut ticks)?;
+            // A first pass finds the ticks, and how late events are.
+            let (mut ticks, mut late) = (TickFinder::default(), LateFinder::default());
+            let first = ReadOptions { missing_ok: true, ..ReadOptions::only(FIRST_EVENTS) };
+            let mut both = |event: &Event<'_>| {
+                let _ = late.event(event);
+                ticks.event(event)
+            };
+            file.reader(&first)?.stream(&first, &mut both)?;
             let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, Columns::default());
             pelt.set_ticks(ticks.ticks());
+            pelt.set_late_ns(late.late_ns());
             pelt.set_stoppers(stoppers);
             meta.kernel_version().into_iter().for_each(|version| pelt.set_version(version));
             let mut all = All {

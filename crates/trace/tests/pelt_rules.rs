@@ -102,6 +102,21 @@ fn a_sleeping_task_moves_with_its_wake_up_or_at_once() {
     assert!(to < 10, "{to}");
 }
 
+/// Goal: each run's end may be told late, which the bounds of task and queue hold.
+#[test]
+fn late_events_are_in_the_bound() {
+    let bounds = |late_ns: u64| {
+        let mut replay = replay(1);
+        replay.set_late_ns(late_ns);
+        run(&mut replay, 7, 900 * MS, 2 * MS);
+        (replay.peek_task(7, 902 * MS).unwrap().error_bound, replay.peek_cpu(0, 902 * MS).unwrap().error_bound)
+    };
+    let (none, late) = (bounds(0), bounds(2 * MS));
+    // 2 ms of 1024 units, of which half decays in 32 ms.
+    assert!((42..46).contains(&(late.0 - none.0)), "{none:?} {late:?}");
+    assert!((42..46).contains(&(late.1 - none.1)), "{none:?} {late:?}");
+}
+
 /// Goal: what follows the dequeue of the last task, until the switch, is nobody's running time, even if a tick comes in between.
 #[test]
 fn the_time_of_a_new_idle_balance_is_nobodys() {

@@ -3,13 +3,14 @@
 //! [`samples`] replays every update that the kernel itself recorded (with entry state and result) and counts how many come out
 //! the same. [`pelt`] needs no such records: it rebuilds the signals from `sched_switch`, `sched_wakeup`, `sched_migrate_task`
 //! and `cpu_frequency` alone. [`residency`] sums up times: frequencies, idle states, running times, wake-up latencies;
-//! [`activations`] are the spans from wake-up to sleep; [`ticks`] finds the ticks, which no event tells; [`clock`] is what the
-//! scheduler's clock has on the trace's.
+//! [`activations`] are the spans from wake-up to sleep; [`ticks`] finds the ticks, which no event tells; [`late`] how
+//! late events are; [`clock`] is what the scheduler's clock has on the trace's.
 //!
 //! The arithmetic is that of crate `opplab-kernel`; nothing is computed twice.
 
 pub mod activations;
 pub mod clock;
+pub mod late;
 pub mod pelt;
 pub mod residency;
 pub mod samples;

@@ -20,10 +20,11 @@
 //!   ([`super::ticks`]) are not known to have caused it;
 //! - a sleeping task leaves a busy queue as of its last tick: half a tick ([`TICK_NS`]);
 //! - a CPU runs at a frequency that no event has told yet: the time that it runs so;
+//! - a switch may be told later than the clock was read: by the lateness of the trace's events ([`super::late`]), if that is known;
 //! - a task that moves brings its own bound along.
 //!
 //! Not in it: interrupts' time (taken off the task clock), the time from a dequeue to `sched_switch` (a new-idle balance) where the trace
-//! lacks `sched_update_nr_running_tp`, a virtual CPU that its host stops, and roundings: updates at ticks
+//! lacks `sched_update_nr_running_tp`, and roundings: updates at ticks
 //! and balances are not in these events, so results differ by a unit now and then.
 //!
 //! Not followed: task groups (each task counts in its CPU's root queue; its load is that of its own weight), and the part of a
@@ -240,6 +241,7 @@ pub struct PeltReplay<S, H = HalfLife32> {
     /// The trace has `sched_waking`.
     wakings: bool,
     ticks: Option<Ticks>,
+    late_ns: u64,
     /// The estimate is updated before load tracking when a task falls asleep.
     estimates_first: bool,
     /// Thread ids of the stoppers.
@@ -261,6 +263,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             offset_ns,
             wakings: false,
             ticks: None,
+            late_ns: 0,
             estimates_first: false,
             stoppers: Vec::new(),
             roles: Vec::new(),
@@ -273,6 +276,11 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     /// Takes what a [`super::ticks::TickFinder`] found in a first pass over the trace.
     pub fn set_ticks(&mut self, ticks: Option<Ticks>) {
         self.ticks = ticks;
+    }
+
+    /// Takes what a [`super::late::LateFinder`] found in a first pass over the trace.
+    pub fn set_late_ns(&mut self, late_ns: u64) {
+        self.late_ns = late_ns;
     }
 
     /// The thread ids of the stoppers (`migration/N`): by their priority, 0, they look like real-time tasks.
@@ -584,7 +592,10 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     fn tick(&mut self, cpu: usize, time_ns: u64) {
         let Some(tick_ns) = self.ticks.map(|ticks| ticks.last_before(time_ns)) else { return };
         let rq = &self.cpus[cpu];
-        if let Some(place) = rq.curr.filter(|_| rq.left.is_none() && rq.since_ns < tick_ns && self.clock_ns(cpu, tick_ns) > rq.clock.clock) {
+        if let Some(place) = rq
+            .curr
+            .filter(|_| rq.left.is_none() && rq.since_ns < tick_ns && self.clock_ns(cpu, tick_ns) > rq.clock.clock)
+        {
             let now = self.update_cpu(cpu, tick_ns);
             self.update_task(place, now, true);
         }
@@ -601,7 +612,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let ran_ns = time_ns.saturating_sub(std::mem::replace(&mut rq.since_ns, time_ns));
         // How much a run at an unknown frequency counts is not known.
         let of_freq = if rq.freq_known || prev.0 == 0 { 0 } else { change_in(1024, ran_ns) };
-        widen::<H>(&mut rq.unknown, if prev.0 == 0 { slack } else { of_freq });
+        let of_late = if prev.0 == 0 { 0 } else { change_in(1024, self.late_ns * rq.facts.capacity / 1024) };
+        widen::<H>(&mut rq.unknown, if prev.0 == 0 { slack } else { of_freq + of_late });
         if prev.0 != 0 {
             let place = self.task(prev.0, prev.1, cpu);
             if self.cpus[cpu].curr != Some(place) {
@@ -630,7 +642,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
                 let task = &mut self.tasks[place];
                 self.cpus[cpu].cfs.remove::<H>(&mut task.avg, task.weight);
             }
-            widen::<H>(&mut self.tasks[place].unknown, slack + of_freq);
+            widen::<H>(&mut self.tasks[place].unknown, slack + of_freq + of_late);
             self.tell_task(place, time_ns);
         }
         self.cpus[cpu].left = None;

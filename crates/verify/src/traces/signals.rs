@@ -4,7 +4,7 @@
 //! a recording has it, `sched_update_nr_running_tp`, and nothing else: no clock, no state of the kernel. At each `pelt_se` and
 //! `pelt_cfs` record of a task or a root queue its `util_avg` is compared with the recorded one. A signal counts when the bound that
 //! the replay states for it is at most [`KNOWN_WITHIN`] units; how many of all samples lie outside of their own bound is counted
-//! too. A first pass over the switches finds the ticks.
+//! too. A first pass finds the ticks, and how late events are.
 //!
 //! What is left has these causes, in the order of their weight in the recordings of emulated machines:
 //! - the emulator (or the host) stops a virtual CPU between the reading of its clock and the event, by milliseconds;
@@ -14,6 +14,7 @@
 //! - phases of 1024 us, of which the replay does not know when they begin.
 
 use opplab_kernel::pelt::HalfLife32;
+use opplab_trace::signals::late::LateFinder;
 use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample};
 use opplab_trace::signals::ticks::{TickFinder, Ticks};
 
@@ -75,7 +76,9 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
         .collect();
     let offset_ns = recording.events.time_offset_ns.wrapping_sub(machine.sched_clock_offset_ns);
     let mut replay: Replay = PeltReplay::new(&cpus, offset_ns, drop_sample);
-    replay.set_ticks(find_ticks(recording));
+    let (ticks, late_ns) = first_pass(recording);
+    replay.set_ticks(ticks);
+    replay.set_late_ns(late_ns);
     let names = recording.events.names.iter();
     replay.set_stoppers(names.filter(|(_, name)| name.starts_with("migration/")).map(|(pid, _)| *pid as i32));
     if machine.at_least(6, 12) {
@@ -111,13 +114,19 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
     signals
 }
 
-/// A first pass over the events: when the ticks are, as far as preemptions tell.
-fn find_ticks(recording: &Recording) -> Option<Ticks> {
-    let mut finder = TickFinder::default();
+/// A first pass over the events: when the ticks are, as far as preemptions tell, and how late events are.
+fn first_pass(recording: &Recording) -> (Option<Ticks>, u64) {
+    let (mut ticks, mut late) = (TickFinder::default(), LateFinder::default());
     for ev in recording.events.iter() {
-        let _ = feed_ticks(&ev, &mut finder);
+        let _ = feed_ticks(&ev, &mut ticks);
+        let pid = || ev.get("pid").map(|pid| pid as i32);
+        match (ev.kind(), pid()) {
+            (Kind::SchedWaking, Some(pid)) => late.waking(ev.time_ns(), ev.cpu() as u32, pid),
+            (Kind::SchedWakeup, Some(pid)) => late.wakeup(ev.time_ns(), ev.cpu() as u32, pid),
+            _ => {}
+        }
     }
-    finder.ticks()
+    (ticks.ticks(), late.late_ns())
 }
 
 fn feed_ticks(ev: &Ev<'_>, finder: &mut TickFinder) -> Option<()> {
