@@ -69,7 +69,8 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
     return rows
 
 
-def _check(check: dict[str, Any]) -> str:
+def check_text(check: dict[str, Any]) -> str:
+    """Say how far a replay under its own policy is from the trace."""
     residency = ", ".join(f"{distance / 1000:.1f}" for distance in check["freq_distance"])
     near = "near" if check["near"] else "NOT near"
     energy = f"energy within {check['energy_distance'] / 1000:.1f} %"
@@ -82,10 +83,10 @@ def _text(found: dict[str, Any]) -> str:
         f"{found['machine']}, kernel {found['kernel']}, {found['governor']}; {found['tasks']} tasks, "
         f"{found['duration_ns'] / 1e9:.3f} s, {found['mode']} loop",
         render_table(_rows(found), "text").rstrip(),
-        f"self-check: {_check(check)} (5 points and 5 % are near)",
+        f"self-check: {check_text(check)} (5 points and 5 % are near)",
     ]
     if closed := found.get("closed_self_check"):
-        lines.append(f"closed loop: {_check(closed)}, so the open loop answers (--mode closed insists)")
+        lines.append(f"closed loop: {check_text(closed)}, so the open loop answers (--mode closed insists)")
     if found["mode"] == "closed":
         lines.append(
             f"single runs: within {check['freq_spread'] / 1000:.1f} points and "

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from opplab.api import Run
+    from opplab.api import Machine, Run
 
 __all__ = ["Explanation", "Finding", "explain"]
 
@@ -30,6 +30,9 @@ IDLE_TASK = 2**32 - 1
 NONE = 255
 # So much of a case's hash names it.
 HASH_CHARS_MIN = 6
+# What explanations of traces are from.
+RECORDS = "the kernel's own records"
+EVENTS = "its events: schedutil on the averages that follow from them (the open loop of `opplab replay`)"
 REQUESTED = "requested"
 RATE_LIMITED = "rate-limited"
 # Drivers whose frequencies are called P-states, P0 being the highest.
@@ -797,23 +800,28 @@ def explain(
     task: str | int | None = None,
     at: float | None = None,
     why_slow: bool = False,
+    machine: Machine | None = None,
 ) -> Explanation:
-    """Explain the decisions of a run.
+    """Explain the decisions of a run, or of a traced kernel.
 
     Parameters
     ----------
     run : Run, str or Path
-        A run, or what `opplab explain` takes: a case's JSON file, a results folder, ``EXPERIMENT:CASE``; or the folder
-        or the archive of a recording that holds the kernel's own records (`cpu` or `task`, and `at`).
+        A run, or what `opplab explain` takes: a case's JSON file, a results folder, ``EXPERIMENT:CASE``; or a trace,
+        or the folder or archive of a recording.  Of a trace the kernel's own records are explained where it has them.
+        Else a CPU's clock is explained by what schedutil decides on the averages that are rebuilt from the events, a
+        task's CPU and slow CPUs by a run of the recovered workload (the closed loop of `opplab replay`).
     cpu : int, optional
         Why this CPU ran what it ran at that clock.
     task : str or int, optional
         Why this task ran where it ran; its name or its index.
     at : float, optional
         The point in time, in seconds; for a CPU the middle of the run, for a task its end, if it is not given. Of a
-        recording it is a time of its clock, or, if that is before its first decision, so long after that.
+        trace it is a time of its clock, or, if that is before its first decision, so long after that.
     why_slow : bool
         Why CPUs ran below what their tasks needed, over the whole run.
+    machine : Machine, optional
+        What a trace ran on; else the snapshot beside or with it tells.
 
     Returns
     -------
@@ -835,12 +843,10 @@ def explain(
     """
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise InputError("ask about one thing: a CPU, a task, or why CPUs were slow")
-    if isinstance(run, str | Path) and _is_recording(Path(run)):
-        if cpu is not None:
-            return _recorded(Path(run), cpu, at)
-        if task is None:
-            raise InputError(f"{run} is a recording: its kernel's own records explain a CPU's clock or a task's CPU")
-        return _recorded_task(Path(run), str(task), at)
+    if isinstance(run, str | Path) and _is_trace(Path(run)):
+        return _of_trace(Path(run), machine, cpu, task, at)
+    if machine is not None:
+        raise InputError("a machine is what a trace ran on; a run has its own")
     case = _case_of(run)
     if why_slow:
         return _why_slow(case)
@@ -871,7 +877,7 @@ def _task_of(records: Records, task: str | int | None) -> int:
     raise InputError(f"unknown task `{task}`{nearest(str(task), sorted(set(records.names)))}")
 
 
-# ---- recordings ----
+# ---- traces ----
 
 
 def _is_recording(path: Path) -> bool:
@@ -883,6 +889,37 @@ def _is_recording(path: Path) -> bool:
     return (path / "trace.dat").is_file()
 
 
+def _is_trace(path: Path) -> bool:
+    """Tell a trace, or a recording's folder or archive, from cases, experiments and results."""
+    return path.suffix not in (".json", ".toml") if path.is_file() else (path / "trace.dat").is_file()
+
+
+def _of_trace(
+    path: Path, machine: Machine | None, cpu: int | None, task: str | int | None, at: float | None
+) -> Explanation:
+    """Explain a trace: a CPU's clock, a task's CPU, or, if both are None, why CPUs were slow."""
+    if cpu is not None:
+        return _recorded(path, machine, cpu, at)
+    if task is not None and machine is None and _is_recording(path):
+        placements = _opplab.recorded_placements(path)
+        if placements:
+            return _recorded_task(path, placements, str(task), at)
+    inner = machine._inner if machine else None
+    case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner)
+    about = {"trace": str(path), "self_check": json.loads(check)["self_check"], "later_ns": later_ns}
+    if task is None:
+        found = _why_slow(case)
+        return Explanation({**found.about, **about}, found.findings)
+    records = Records(case)
+    at_ns = None
+    if at is not None:
+        at_ns = round(at * 1e9)
+        at_ns = later_ns + (at_ns - first_ns if at_ns >= first_ns else at_ns)
+        if not 0 <= at_ns <= records.end_ns:
+            raise InputError(f"{at:g} s is not within the trace, which ends after {seconds(records.end_ns - later_ns)}")
+    return Explanation({**records.about(), **about}, _of_task(records, _task_of(records, task), at_ns))
+
+
 def _recorded_ns(at: float | None, first_ns: int, otherwise_ns: int) -> int:
     """Give a point in time of a recording's clock."""
     if at is None:
@@ -891,11 +928,10 @@ def _recorded_ns(at: float | None, first_ns: int, otherwise_ns: int) -> int:
     return at_ns if at_ns >= first_ns else first_ns + at_ns
 
 
-def _recorded_task(path: Path, task: str, at: float | None) -> Explanation:
+def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at: float | None) -> Explanation:
     """Explain where a recorded kernel placed a task, from the kernel's own records."""
     from opplab.catalog import nearest
 
-    placements = _opplab.recorded_placements(path)
     rows = [row for row in placements if task in (row["task"], str(row["pid"]))]
     if not rows:
         names = sorted({row["task"] for row in placements})
@@ -917,7 +953,7 @@ def _recorded_task(path: Path, task: str, at: float | None) -> Explanation:
     findings = [Finding(rows[0]["time_ns"], "summary", text, data)]
     at_ns = _recorded_ns(at, rows[0]["time_ns"], rows[-1]["time_ns"])
     row = [row for row in rows if row["time_ns"] <= at_ns][-1]
-    return Explanation({"recording": str(path)}, [*findings, *_recorded_placement(row)])
+    return Explanation({"recording": str(path), "from": RECORDS}, [*findings, *_recorded_placement(row)])
 
 
 def _recorded_placement(row: dict[str, Any]) -> list[Finding]:
@@ -939,9 +975,18 @@ def _recorded_placement(row: dict[str, Any]) -> list[Finding]:
     return [Finding(row["time_ns"], "placement", head + _search(row, row["computed"]) + kernel, row)]
 
 
-def _recorded(folder: Path, cpu: int, at: float | None) -> Explanation:
-    """Explain the clock of a CPU in a recording of a real kernel, from the kernel's own records."""
-    columns, policies = _opplab.recorded_frequencies(folder)
+def _frequencies(path: Path, machine: Machine | None) -> tuple[dict[str, list[Any]], list[dict[str, Any]], str]:
+    """Give schedutil's decisions in a trace, the cpufreq policies, and what the decisions are from."""
+    if machine is None and _is_recording(path):
+        columns, policies = _opplab.recorded_frequencies(path)
+        if columns["time_ns"]:
+            return columns, policies, RECORDS
+    return *_opplab.replayed_frequencies(str(path), machine._inner if machine else None), EVENTS
+
+
+def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None) -> Explanation:
+    """Explain the clock of a CPU of a real kernel, from its own records or from what the events tell."""
+    columns, policies, origin = _frequencies(folder, machine)
     policy = next((policy for policy in policies if cpu in policy["cpus"]), None)
     if policy is None:
         raise InputError(f"there is no CPU {cpu} in {folder}'s cpufreq policies")
@@ -966,7 +1011,7 @@ def _recorded(folder: Path, cpu: int, at: float | None) -> Explanation:
     if rest:
         text = f"Until {seconds(at_ns)} {len(rest)} more decisions gave the same. The last one: "
         findings.append(Finding(rest[-1]["time_ns"], "reports", text + _recorded_formula(policy, rest[-1]), rest[-1]))
-    about = {"recording": str(folder), "governor": policy["governor"], "driver": policy["driver"]}
+    about = {"recording": str(folder), "from": origin, "governor": policy["governor"], "driver": policy["driver"]}
     return Explanation(about, findings)
 
 

@@ -323,3 +323,46 @@ def test_placements_of_recorded_kernels() -> None:
     assert f"woke {row['task']}" in str(found)
     with pytest.raises(opplab.InputError, match="no records of a placement of `nobody`"):
         opplab.explain(recording, task="nobody")
+
+
+def test_a_trace_without_records_of_the_kernels_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the events tell explains the clock; a run of the recovered work explains tasks and slow CPUs."""
+    trace = tmp_path / "run.dat"
+    machine = opplab.Machine.load("juno-r2")
+    work = opplab.Workload.periodic(4, run_us=1600, period_us=16000)
+    simulated = opplab.simulate(machine, work, opplab.Policy(), seconds=1.0)
+    simulated.to_trace(trace)
+    # 1 and 0: held back by the rate limit, or another CPU's policy. What was before the trace counts for half a second.
+    made = simulated.events("sugov_decision").filter((pl.col("outcome") > 1) & (pl.col("time_ns") > 500_000_000))
+    columns, _ = opplab._opplab.replayed_frequencies(str(trace), machine._inner)
+    rebuilt = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    off = []
+    for own in made.to_dicts():
+        at_once = (one for one in rebuilt if abs(one["time_ns"] - own["time_ns"]) < 30_000 and one["cpu"] == own["cpu"])
+        if one := next(at_once, None):
+            assert one["ret_khz"] == own["wanted_khz"]
+            off.append(abs(one["util"] - own["util"]))
+    assert len(off) > 50
+    assert sorted(off)[len(off) // 2] <= 2
+
+    found = opplab.explain(trace, cpu=0, at=0.9, machine=machine)
+    assert found.about["from"].startswith("its events")
+    assert "reported to schedutil" in str(found)
+    slow = opplab.explain(trace, why_slow=True, machine=machine)
+    assert slow.about["trace"] == str(trace)
+    assert slow.findings[0].kind == "summary"
+    names = opplab.read_trace(trace).events("sched_switch")["next_comm"].unique().to_list()
+    name = next(name for name in names if name.startswith("periodic3"))
+    placed = opplab.explain(trace, task=name, at=0.8, machine=machine)
+    assert {"summary", "placement"} <= {finding.kind for finding in placed}
+
+    code, out, _ = run(capsys, "explain", str(trace), "--machine", "juno-r2", "--why-slow")
+    assert code == 0
+    assert "its work run again on juno-r2, schedutil" in out
+    code, _, err = run(capsys, "explain", str(trace), "--cpu", "0")
+    assert code == 2
+    assert "name the machine with --machine" in err
+    with pytest.raises(opplab.InputError, match="is not within the trace"):
+        opplab.explain(trace, task=name, at=7.0, machine=machine)
+    with pytest.raises(opplab.InputError, match="a run has its own"):
+        opplab.explain(simulated, cpu=0, machine=machine)

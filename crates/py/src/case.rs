@@ -2,7 +2,7 @@
 
 use opplab_model::case::CaseFile;
 use opplab_model::experiment::parse_policy;
-use opplab_sim::Case;
+use opplab_sim::{Case, Start};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -18,16 +18,23 @@ use crate::workload::PyWorkload;
 pub(crate) struct PyCase {
     file: CaseFile,
     policies: Option<Policies>,
+    start: Start,
 }
 
 impl PyCase {
     pub(crate) fn new(file: CaseFile) -> Self {
-        Self { file, policies: None }
+        Self { file, policies: None, start: Start::default() }
+    }
+
+    /// The same case on a machine that was in use before.
+    pub(crate) fn starting_from(self, start: Start) -> Self {
+        Self { start, ..self }
     }
 
     fn case(&self, py: Python<'_>) -> HookedCase {
         let case = Case::from(self.file.clone());
-        HookedCase { case, policies: self.policies.as_ref().map(|policies| policies.clone_ref(py)) }
+        let policies = self.policies.as_ref().map(|policies| policies.clone_ref(py));
+        HookedCase { case, policies, start: self.start.clone() }
     }
 }
 
@@ -73,7 +80,8 @@ impl PyCase {
         governor: Option<Py<PyAny>>,
         placement: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        Ok(Self { file: guard(py, || self.file.clone())?, policies: Some(Policies { governor, placement }) })
+        let file = guard(py, || self.file.clone())?;
+        Ok(Self { file, policies: Some(Policies { governor, placement }), start: self.start.clone() })
     }
 
     /// The case as canonical JSON.

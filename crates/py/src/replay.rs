@@ -2,13 +2,20 @@
 
 use std::path::Path;
 
+use opplab_kernel::cpufreq::schedutil::SugovOutcome;
+use opplab_model::case::CaseFile;
 use opplab_model::policy::EnergyModelSource;
 use opplab_replay::report::{agreement_json, comparison_json};
-use opplab_replay::{Change, Mode, Replay, ReplayError};
+use opplab_replay::{Change, ClosedCase, Mode, Replay, ReplayError};
+use opplab_sim::Case;
+use opplab_verify::traces::RecordedFreq;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
+use crate::case::PyCase;
 use crate::error::{guard, raise};
 use crate::machine::PyMachine;
+use crate::traces::frequency_columns;
 
 fn map_error(py: Python<'_>, error: &ReplayError) -> PyErr {
     let name = if matches!(error, ReplayError::Trace { .. }) { "FormatError" } else { "InputError" };
@@ -65,6 +72,80 @@ pub(crate) fn replay_trace(
             None => replay.compare_nearer(change.as_ref())?,
         };
         Ok(comparison_json(&replay, &comparison, mode, closed.as_ref()))
+    })
+}
+
+/// The decisions of schedutil in the trace at `path` as its own policy takes them in an open loop, and its cpufreq policies: as
+/// `recorded_frequencies`, with times of the trace's clock.
+#[pyfunction]
+pub(crate) fn replayed_frequencies<'py>(
+    py: Python<'py>,
+    path: &str,
+    machine: Option<PyRef<'_, PyMachine>>,
+) -> PyResult<(Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>)> {
+    let machine = machine.map(|machine| machine.inner.clone());
+    let (replay, decisions) = run(py, move || {
+        let replay = Replay::read(Path::new(path), machine)?;
+        let decisions = replay.open_decisions()?;
+        Ok((replay, decisions))
+    })?;
+    let rows: Vec<RecordedFreq> = decisions
+        .iter()
+        .map(|open| RecordedFreq {
+            time_ns: replay.events.first_ns + open.time_ns,
+            policy_cpu: open.policy_cpu as usize,
+            cpu: open.cpu as usize,
+            parts: Some((open.deciding_cpu as usize, open.parts)),
+            util: open.decision.util,
+            max_cap: open.decision.max_cap,
+            ref_khz: u32::try_from(open.decision.ref_khz).unwrap_or(u32::MAX),
+            raw_khz: open.decision.raw_khz,
+            wanted_khz: open.decision.next_khz,
+            prev_khz: open.prev_khz,
+            ret_khz: open.decision.next_khz,
+            held: open.decision.outcome == SugovOutcome::Held,
+        })
+        .collect();
+    let columns = frequency_columns(py, &rows)?;
+    let machine = &replay.setup.machine;
+    let policies = machine.policies().into_iter().map(|(cluster, cpus)| {
+        let entry = PyDict::new(py);
+        entry.set_item("cpus", cpus)?;
+        entry.set_item("driver", &machine.cpufreq.driver)?;
+        entry.set_item("governor", &replay.setup.policy.governor)?;
+        let opps = &machine.clusters[cluster as usize].opps;
+        entry.set_item("opps_khz", opps.iter().map(|opp| opp.khz).collect::<Vec<_>>())?;
+        Ok(entry)
+    });
+    Ok((columns, policies.collect::<PyResult<Vec<_>>>()?))
+}
+
+/// The trace's own policy and its recovered workload in a closed loop, as a case: the case, the time of the trace's first event, by how
+/// much the run's times are later than times since then, and the self-check as JSON.
+#[pyfunction]
+pub(crate) fn replayed_case(
+    py: Python<'_>,
+    path: &str,
+    machine: Option<PyRef<'_, PyMachine>>,
+) -> PyResult<(PyCase, u64, u64, String)> {
+    let machine = machine.map(|machine| machine.inner.clone());
+    run(py, move || {
+        let replay = Replay::read(Path::new(path), machine)?;
+        let check = comparison_json(&replay, &replay.compare(None, Mode::Closed)?, Mode::Closed, None);
+        let ClosedCase { case, start, later_ns } = replay.closed_case()?;
+        let Case { machine, workload, policy, seed, duration_ns } = case;
+        let file = CaseFile {
+            experiment: String::new(),
+            benchmark: workload.name.clone(),
+            param: String::new(),
+            iteration: 0,
+            seed,
+            duration_ns,
+            machine,
+            workload,
+            policy,
+        };
+        Ok((PyCase::new(file).starting_from(start), replay.events.first_ns, later_ns, check))
     })
 }
 

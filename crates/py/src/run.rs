@@ -10,7 +10,7 @@ use opplab_sim::check::Check;
 use opplab_sim::decisions::{DECISION_TABLES, DecisionColumns};
 use opplab_sim::sink::{Column, Columns, TABLES};
 use opplab_sim::why_slow::{SLOW_REASONS, WhySlow};
-use opplab_sim::{Case, Outcome, cpufreq_facts};
+use opplab_sim::{Case, Outcome, Start, cpufreq_facts};
 use opplab_trace::write::{ftrace_text, trace_dat};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -24,6 +24,7 @@ use crate::why::Why;
 pub(crate) struct HookedCase {
     pub(crate) case: Case,
     pub(crate) policies: Option<Policies>,
+    pub(crate) start: Start,
 }
 
 impl Deref for HookedCase {
@@ -37,11 +38,11 @@ impl Deref for HookedCase {
 /// Runs a case without the interpreter's lock; policies in Python take it when they are asked.
 pub(crate) fn simulate<S: Sink + Send>(py: Python<'_>, case: &HookedCase, sink: &mut S) -> PyResult<Outcome> {
     let Some(policies) = &case.policies else {
-        return guard(py, || py.detach(|| opplab_sim::run(&case.case, sink)))?
+        return guard(py, || py.detach(|| opplab_sim::run_from(&case.case, &case.start, sink)))?
             .map_err(|error| raise(py, "CaseError", error.0));
     };
     let mut hooks = PyHooks::new(py, policies)?;
-    let result = guard(py, || py.detach(|| opplab_sim::run_with(&case.case, sink, &mut hooks)))?;
+    let result = guard(py, || py.detach(|| opplab_sim::run_with(&case.case, &case.start, sink, &mut hooks)))?;
     result.map_err(|error| hooks.raise(py, error.0))
 }
 

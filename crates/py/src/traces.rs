@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use opplab_model::decision::word;
-use opplab_verify::traces::{RecordedChoice, RecordedPlacement};
+use opplab_verify::traces::{RecordedChoice, RecordedFreq, RecordedPlacement};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -19,15 +19,8 @@ pub(crate) fn find_recordings(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Pat
     guard(py, || opplab_verify::traces::find_recordings(&path))?.map_err(|error| map_error(py, &error))
 }
 
-/// The frequency decisions of the recording in folder `path`, and its cpufreq policies:
-/// `({column: values}, [{cpus, driver, governor, opps_khz}])`. A part that is not known is -1.
-#[pyfunction]
-pub(crate) fn recorded_frequencies<'py>(
-    py: Python<'py>,
-    path: PathBuf,
-) -> PyResult<(Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>)> {
-    let found = guard(py, || py.detach(|| opplab_verify::traces::frequency_decisions(&path)))?;
-    let (machine, rows) = found.map_err(|error| map_error(py, &error))?;
+/// Frequency decisions as columns; a part that is not known is -1.
+pub(crate) fn frequency_columns<'py>(py: Python<'py>, rows: &[RecordedFreq]) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
     let part = |of: fn((usize, [u64; 3])) -> u64| -> Vec<i64> {
         rows.iter().map(|row| row.parts.map_or(-1, |parts| i64::try_from(of(parts)).unwrap_or(i64::MAX))).collect()
@@ -47,6 +40,19 @@ pub(crate) fn recorded_frequencies<'py>(
     columns.set_item("prev_khz", rows.iter().map(|row| row.prev_khz).collect::<Vec<_>>())?;
     columns.set_item("ret_khz", rows.iter().map(|row| row.ret_khz).collect::<Vec<_>>())?;
     columns.set_item("held", rows.iter().map(|row| row.held).collect::<Vec<_>>())?;
+    Ok(columns)
+}
+
+/// The frequency decisions of the recording in folder `path`, and its cpufreq policies:
+/// `({column: values}, [{cpus, driver, governor, opps_khz}])`. A part that is not known is -1.
+#[pyfunction]
+pub(crate) fn recorded_frequencies<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+) -> PyResult<(Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>)> {
+    let found = guard(py, || py.detach(|| opplab_verify::traces::frequency_decisions(&path)))?;
+    let (machine, rows) = found.map_err(|error| map_error(py, &error))?;
+    let columns = frequency_columns(py, &rows)?;
     let policies = machine.policies.iter().map(|policy| {
         let entry = PyDict::new(py);
         entry.set_item("cpus", &policy.cpus)?;

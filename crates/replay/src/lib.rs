@@ -31,7 +31,7 @@ use std::path::PathBuf;
 
 pub use events::Events;
 pub use measure::Measured;
-pub use replay::{Change, Comparison, Mode, Replay};
+pub use replay::{Change, ClosedCase, Comparison, Mode, Replay};
 pub use setup::Setup;
 
 /// Why a trace cannot be replayed.

@@ -11,8 +11,8 @@ use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, default_sampling_rate_us,
 use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovFacts, SugovPolicy,
-    SugovRequest,
+    CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts,
+    SugovPolicy, SugovRequest,
 };
 use opplab_kernel::pelt::HalfLife32;
 use opplab_kernel::profile::{KernelProfile, Platform};
@@ -176,6 +176,46 @@ const PASS_NS: u64 = 1_000_000;
 /// A call at a tick has no such event, unless the tick preempts.
 const TICK_PASS_NS: u64 = 100_000;
 
+/// A decision of schedutil in an open loop, for those who explain it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenDecision {
+    /// Time since the trace's first event, ns.
+    pub time_ns: u64,
+    /// The first CPU of the policy.
+    pub policy_cpu: u32,
+    /// The CPU that reported.
+    pub cpu: u32,
+    /// The CPU whose utilisation decided.
+    pub deciding_cpu: u32,
+    /// Its utilisation of the fair, the real-time and the deadline class.
+    pub parts: [u64; 3],
+    /// What the policy had asked for, kHz.
+    pub prev_khz: u32,
+    /// The decision; its CPUs are places in the policy.
+    pub decision: SugovDecision,
+}
+
+/// The decisions of schedutil under the recorded policy, at the recorded times; not the reports within its rate limit, or of CPUs that
+/// may not change the policy.
+///
+/// # Errors
+/// As [`open_loop`]; and if the governor is another one.
+pub fn open_decisions(
+    events: &Events,
+    machine: &Machine,
+    policy: &Policy,
+    start_khz: &[u32],
+) -> Result<Vec<OpenDecision>, ReplayError> {
+    if policy.governor != "schedutil" {
+        let text = format!("the trace's governor is {}; only decisions of schedutil are explained", policy.governor);
+        return Err(ReplayError::Input(text));
+    }
+    let mut run = Run::new(events, machine, (policy, policy), start_khz)?;
+    run.decisions = Some(Vec::new());
+    run.all(events);
+    Ok(run.decisions.unwrap_or_default())
+}
+
 /// The recorded events with the frequencies that `policy` would have asked for, instead of the recorded one.
 ///
 /// # Errors
@@ -187,18 +227,7 @@ pub fn open_loop(
     start_khz: &[u32],
 ) -> Result<Events, ReplayError> {
     let mut run = Run::new(events, machine, (recorded, policy), start_khz)?;
-    for index in 0..run.policies.len() {
-        run.set(index, 0);
-    }
-    for ev in &events.list {
-        run.until(ev.time_ns);
-        match ev.what {
-            What::Frequency { .. } | What::UpdateUtil { .. } => {}
-            _ => run.out.push(*ev),
-        }
-        run.event(ev, events);
-    }
-    run.until(events.duration_ns.saturating_add(1));
+    run.all(events);
     let mut list = run.out;
     list.sort_by_key(|ev| ev.time_ns);
     Ok(Events { list, ..events.clone() })
@@ -240,6 +269,8 @@ struct Run<'a> {
     kworkers: Kworkers,
     /// Tasks that sleep without a chance to be interrupted: they wait for a device.
     in_iowait: BTreeSet<TaskIdx>,
+    runnable_boost: bool,
+    decisions: Option<Vec<OpenDecision>>,
 }
 
 impl<'a> Run<'a> {
@@ -389,7 +420,24 @@ impl<'a> Run<'a> {
             waking: vec![None; nr],
             kworkers: Kworkers::of(events, |task| takes_samples(events, recorded, task)),
             in_iowait: BTreeSet::new(),
+            runnable_boost: profile.sugov_gates().runnable_boost,
+            decisions: None,
         })
+    }
+
+    fn all(&mut self, events: &Events) {
+        for index in 0..self.policies.len() {
+            self.set(index, 0);
+        }
+        for ev in &events.list {
+            self.until(ev.time_ns);
+            match ev.what {
+                What::Frequency { .. } | What::UpdateUtil { .. } => {}
+                _ => self.out.push(*ev),
+            }
+            self.event(ev, events);
+        }
+        self.until(events.duration_ns.saturating_add(1));
     }
 
     /// The scheduler's clock at a time of the events.
@@ -696,7 +744,23 @@ impl<'a> Run<'a> {
                     sugov.resume(*cur_khz);
                     return;
                 }
-                match sugov.update(now_ns, member, flags, &facts, &view) {
+                let mut made = Vec::new();
+                let request = sugov.update_recorded(now_ns, member, flags, &facts, &view, &mut made);
+                let computed = made.first().filter(|made: &&SugovDecision| made.max_cap != 0);
+                if let (Some(decisions), Some(&decision)) = (&mut self.decisions, computed) {
+                    let deciding = view.cpu(decision.deciding_cpu);
+                    let fair = if self.runnable_boost { deciding.util_cfs_boost } else { deciding.util_cfs };
+                    decisions.push(OpenDecision {
+                        time_ns,
+                        policy_cpu: members[0],
+                        cpu,
+                        deciding_cpu: members[decision.deciding_cpu],
+                        parts: [fair, deciding.rq.util_rt, deciding.rq.util_dl],
+                        prev_khz: *cur_khz,
+                        decision,
+                    });
+                }
+                match request {
                     Some(SugovRequest::FastSwitch { freq_khz }) if freq_khz != *cur_khz => {
                         *cur_khz = freq_khz;
                         self.set(index, time_ns);

@@ -19,7 +19,7 @@ use crate::agree::{start_at, takes_samples};
 use crate::calls::told_ticks;
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure};
-use crate::open::open_loop;
+use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
 use crate::setup::{SYSFS, Setup, profile_of, recorded_policy, recording_files};
@@ -107,6 +107,17 @@ pub struct Replay {
     pub workload: Workload,
     /// Times of the trace that no power is known for are counted by a made-up power.
     pub assumed_power: bool,
+}
+
+/// A closed loop as the engine takes it.
+#[derive(Debug, Clone)]
+pub struct ClosedCase {
+    /// Machine, recovered workload, policy.
+    pub case: Case,
+    /// What the machine was doing when the trace began.
+    pub start: Start,
+    /// By how much the run's times are later than times since the trace's first event, ns.
+    pub later_ns: u64,
 }
 
 /// What the three runs measured.
@@ -325,6 +336,28 @@ impl Replay {
         if mode == Mode::Open {
             return open_loop(&self.events, machine, (&self.setup.policy, policy), start_khz);
         }
+        self.closed(policy, nth).map(|(_, events)| events)
+    }
+
+    /// The trace's own policy in a closed loop at the machine's own costs, as the engine takes it.
+    ///
+    /// # Errors
+    /// As [`Replay::compare`].
+    pub fn closed_case(&self) -> Result<ClosedCase, ReplayError> {
+        self.closed(&self.setup.policy, 0).map(|(case, _)| case)
+    }
+
+    /// The decisions of schedutil under the trace's own policy in an open loop.
+    ///
+    /// # Errors
+    /// As [`open_decisions`].
+    pub fn open_decisions(&self) -> Result<Vec<OpenDecision>, ReplayError> {
+        let Setup { machine, start_khz, policy, .. } = &self.setup;
+        open_decisions(&self.events, machine, policy, start_khz)
+    }
+
+    fn closed(&self, policy: &Policy, nth: u64) -> Result<(ClosedCase, Events), ReplayError> {
+        let Setup { machine, start_khz, .. } = &self.setup;
         let mut case = Case {
             machine: machine.clone(),
             workload: self.workload.clone(),
@@ -356,8 +389,11 @@ impl Replay {
             }
             Ok(events)
         };
-        let events = run(&case)?;
-        if shift_late_families(&mut case.workload, &events, later_ns, tick_ns) { run(&case) } else { Ok(events) }
+        let mut events = run(&case)?;
+        if shift_late_families(&mut case.workload, &events, later_ns, tick_ns) {
+            events = run(&case)?;
+        }
+        Ok((ClosedCase { case, start, later_ns }, events))
     }
 
     fn measured(&self, events: &Events) -> Measured {

@@ -240,8 +240,13 @@ pub fn run_from<S: Sink>(case: &Case, start: &Start, sink: &mut S) -> Result<Out
 ///
 /// # Errors
 /// As [`run`], and what the hooks complain about.
-pub fn run_with<S: Sink>(case: &Case, sink: &mut S, hooks: &mut dyn hooks::Hooks) -> Result<Outcome, CaseError> {
-    run_hooked(case, &Start::default(), sink, Some(hooks))
+pub fn run_with<S: Sink>(
+    case: &Case,
+    start: &Start,
+    sink: &mut S,
+    hooks: &mut dyn hooks::Hooks,
+) -> Result<Outcome, CaseError> {
+    run_hooked(case, start, sink, Some(hooks))
 }
 
 fn run_hooked<'c, S: Sink>(

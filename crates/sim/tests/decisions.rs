@@ -11,7 +11,7 @@ use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::testing::Swarm;
 use opplab_model::workload::{ChannelSpec, DeviceSpec, Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::hooks::{GovernorCpu, GovernorFacts, Hooks, PlacementFacts};
-use opplab_sim::{Case, GOVERNORS, run, run_with};
+use opplab_sim::{Case, GOVERNORS, Start, run, run_with};
 
 /// Keeps all records, and the events that follow from them.
 #[derive(Default)]
@@ -476,7 +476,8 @@ fn a_rewritten_schedutil_decides_alike() {
         let case = juno("6.12", driver, 10);
         let ours = records(&case);
         let mut theirs = Records::default();
-        let outcome = run_with(&case, &mut theirs, &mut Formula::default()).unwrap_or_else(|error| panic!("{error:?}"));
+        let outcome = run_with(&case, &Start::default(), &mut theirs, &mut Formula::default())
+            .unwrap_or_else(|error| panic!("{error:?}"));
         let differ = ours.requests.iter().zip(&theirs.requests).position(|(own, other)| own != other);
         let around = |requests: &[(u64, u32, u32)]| differ.map(|at| requests[at.saturating_sub(2)..=at].to_vec());
         assert_eq!(around(&ours.requests), around(&theirs.requests), "{driver}");
@@ -504,13 +505,16 @@ fn a_placement_from_outside_is_followed_and_may_fail() {
     let mut case = juno("6.12", "scmi", 4);
     case.duration_ns = 200_000_000;
     let mut sink = Records::default();
-    run_with(&case, &mut sink, &mut OneCpu(2)).unwrap_or_else(|error| panic!("{error:?}"));
+    run_with(&case, &Start::default(), &mut sink, &mut OneCpu(2)).unwrap_or_else(|error| panic!("{error:?}"));
     let custom = sink.placements.iter().filter(|(.., rule)| *rule == PlacementRule::Custom);
     assert!(custom.clone().all(|&(_, _, cpu, _)| cpu == 2));
     assert!(custom.count() > 20);
     let failed = |cpu: u32, duration_ns: u64| {
         let case = Case { duration_ns, ..case.clone() };
-        run_with(&case, &mut NullSink, &mut OneCpu(cpu)).err().map(|error| error.0).unwrap_or_default()
+        run_with(&case, &Start::default(), &mut NullSink, &mut OneCpu(cpu))
+            .err()
+            .map(|error| error.0)
+            .unwrap_or_default()
     };
     assert!(failed(2, 400_000_000).contains("is late"));
     assert!(failed(9, 1_000_000_000).contains("may not run on CPU 9"), "{}", failed(9, 1_000_000_000));
