@@ -6,7 +6,7 @@
 //!   deadline := now + dl_deadline          deadline += dl_period, runtime += dl_runtime
 //! ```
 //! Times are ns of the run queue's clock; runtime is ns of the biggest CPU at its highest frequency, and negative after an overrun.
-//! Not here: servers, inherited deadlines, reclaiming (GRUB). From public source, without vectors.
+//! Not here: servers, inherited deadlines, reclaiming (GRUB); bandwidths of queues are in `dl_bw`. From public source, without vectors.
 
 use super::deadline::{BW_SHIFT, dl_time_before, to_ratio};
 
@@ -41,6 +41,8 @@ pub struct DlEntity {
     pub throttled: bool,
     /// It gave the rest of its budget away.
     pub yielded: bool,
+    /// It sleeps, and its 0-lag time is to come: its bandwidth counts (`dl_non_contending`).
+    pub non_contending: bool,
 }
 
 impl DlEntity {
@@ -58,6 +60,25 @@ impl DlEntity {
     /// When its next period begins (`dl_next_period()`).
     pub fn next_period(&self) -> u64 {
         self.deadline.wrapping_sub(self.dl_deadline).wrapping_add(self.dl_period)
+    }
+
+    /// When its share of a CPU alone would have used up what it has used: `deadline - runtime * dl_period / dl_runtime`, truncated; the
+    /// product wraps, as the kernel's does from 2^63 on.
+    pub fn zero_lag(&self) -> u64 {
+        let product = self.runtime.wrapping_mul(self.dl_period as i64);
+        let left_ns = product.checked_div(self.dl_runtime as i64).unwrap_or(0);
+        self.deadline.wrapping_sub(left_ns as u64)
+    }
+
+    /// Its 0-lag time if that is not before `rq_clock`.
+    pub fn zero_lag_after(&self, rq_clock: u64) -> Option<u64> {
+        (self.dl_runtime != 0).then(|| self.zero_lag()).filter(|&zero_lag| !dl_time_before(zero_lag, rq_clock))
+    }
+
+    /// The task has new parameters; deadline and what is left of the runtime stay (`__setparam_dl()`, v6.12).
+    pub fn set_params(&mut self, dl_runtime: u64, dl_deadline: u64, dl_period: u64) {
+        (self.dl_runtime, self.dl_deadline, self.dl_period) = (dl_runtime, dl_deadline, dl_period);
+        self.dl_density = to_ratio(dl_deadline, dl_runtime);
     }
 
     /// kernel/sched/deadline.c:`replenish_dl_new_period()`, v6.12.
@@ -84,17 +105,30 @@ impl DlEntity {
         dl_time_before(right, left)
     }
 
-    /// The task wakes: it keeps its deadline if what is left of its budget fits into the time until then, else a new period begins;
-    /// with a deadline before the end of the period it keeps the deadline, and less of the budget.
+    /// A task that is queued between its deadline and its next period waits for that; true if so (it is throttled then).
     ///
-    /// A task that is activated between its deadline and its next period waits for that; true if so (it is throttled then).
-    /// kernel/sched/deadline.c:`dl_check_constrained_dl()`, `update_dl_entity()`, `update_dl_revised_wakeup()`, v6.12.
+    /// kernel/sched/deadline.c:`dl_check_constrained_dl()`, v6.12.
+    pub fn check_constrained(&mut self, rq_clock: u64) -> bool {
+        let waits = !self.throttled
+            && self.dl_deadline != self.dl_period
+            && dl_time_before(self.deadline, rq_clock)
+            && dl_time_before(rq_clock, self.next_period());
+        if waits {
+            self.throttled = true;
+            self.runtime = self.runtime.min(0);
+        }
+        waits
+    }
+
+    /// The task wakes: it keeps its deadline if what is left of its budget fits into the time until then, else a new period begins;
+    /// with a deadline before the end of the period it keeps the deadline, and less of the budget. True if it waits for its next
+    /// period from here on ([`Self::check_constrained`]).
+    ///
+    /// kernel/sched/deadline.c:`update_dl_entity()`, `update_dl_revised_wakeup()`, v6.12.
     pub fn wake_up(&mut self, rq_clock: u64) -> bool {
         let is_implicit = self.dl_deadline == self.dl_period;
         let passed = dl_time_before(self.deadline, rq_clock);
-        if !self.throttled && !is_implicit && passed && dl_time_before(rq_clock, self.next_period()) {
-            self.throttled = true;
-            self.runtime = self.runtime.min(0);
+        if self.check_constrained(rq_clock) {
             return true;
         }
         if self.throttled {

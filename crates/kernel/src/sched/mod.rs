@@ -5,6 +5,7 @@ pub mod balance;
 pub mod cfs;
 pub mod cpumask;
 pub mod deadline;
+pub mod dl_bw;
 pub mod dl_entity;
 pub mod domains;
 pub mod eevdf;
