@@ -247,9 +247,9 @@ pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
     }
 }
 
-/// Bandwidth of deadline tasks is not tracked; that of the fair server stays, as recorded kernels show it.
+/// That of the fair tasks' server stays once it has served, as recorded kernels show it.
 fn dl_running_bw(cpu: &Cpu) -> u64 {
-    if cpu.fair_served { FAIR_SERVER_BW } else { 0 }
+    cpu.dl_bw.running_bw + if cpu.fair_served { FAIR_SERVER_BW } else { 0 }
 }
 
 /// What the other classes and the clamps of `cpu` tell.

@@ -10,6 +10,7 @@ use opplab_kernel::cpuidle::{IdleGovernor, IdleState};
 use opplab_kernel::pelt::{HalfLife, SchedAvg};
 use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::cpumask::CpuMask;
+use opplab_kernel::sched::dl_bw::DlRqBw;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::sched::newidle::RqBalance;
 use opplab_kernel::sched::placement::{SisProp, WakeFlips};
@@ -23,7 +24,7 @@ use crate::balance::Balancer;
 use crate::clamps::RqClamps;
 use crate::cpufreq::FreqPolicy;
 use crate::cpuidle::IdleRun;
-use crate::deadline::DL_TIMER;
+use crate::deadline::{DL_TIMER, INACTIVE_TIMER};
 use crate::energy::Meter;
 use crate::fair::FairRq;
 use crate::gates::Gates;
@@ -134,6 +135,8 @@ pub(crate) struct Cpu {
     pub(crate) misfit_task_load: u64,
     /// Queued deadline tasks, running one included, by their deadlines; those without budget are not among them.
     pub(crate) dl_queue: Vec<TaskIdx>,
+    /// What deadline tasks take of it, without the server of fair tasks.
+    pub(crate) dl_bw: DlRqBw,
     /// Queued real-time tasks by descending priority, then order of arrival.
     pub(crate) rt_queue: Vec<(u8, TaskIdx)>,
     /// Where its choices among equal CPUs go on (distribute_cpu_mask_prev).
@@ -248,6 +251,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) scratch_mask: CpuMask,
     /// CPUs without deadline tasks (cpudl.free_cpus).
     pub(crate) dl_free: CpuMask,
+    /// CPUs with more than one.
+    pub(crate) dl_crowded: CpuMask,
     /// Bandwidth of all deadline tasks together (dl_bw.total_bw), without servers.
     pub(crate) dl_total_bw: u64,
     /// CPUs that run the idle task with nothing queued (idle_cpu()).
@@ -483,6 +488,10 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 self.dl_task_timer(task & !DL_TIMER);
                 continue;
             }
+            if task & INACTIVE_TIMER != 0 {
+                self.inactive_task_timer(task & !INACTIVE_TIMER);
+                continue;
+            }
             self.timer_wakes(task, time);
         }
         self.rearm_timer(cpu);
@@ -555,6 +564,16 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let place = timers.partition_point(|other| *other > entry);
         timers.insert(place, entry);
         self.rearm_timer(cpu);
+    }
+
+    /// Forgets the timers of `task` on `cpu` (hrtimer_cancel()).
+    pub(crate) fn cancel_timer(&mut self, cpu: u32, task: TaskIdx) {
+        let timers = &mut self.cpus[cpu as usize].timers;
+        let nr = timers.len();
+        timers.retain(|&(_, _, other)| other != task);
+        if timers.len() != nr {
+            self.rearm_timer(cpu);
+        }
     }
 
     /// How late a timer of `task` may be; one of the kernel's own is not.

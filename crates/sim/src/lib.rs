@@ -6,6 +6,7 @@
 
 mod amd;
 mod balance;
+mod bandwidth;
 mod budget;
 pub mod check;
 mod clamps;

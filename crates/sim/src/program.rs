@@ -7,7 +7,6 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::{Event, PlacementRule, Sink, TaskIdx};
 use opplab_model::workload::{ObjectIdx, Op};
 
-use crate::deadline::DlRun;
 use crate::engine::{BOOT_NS, Engine, Interrupt, Wait};
 use crate::fair::entity_of;
 use crate::task::{Class, Doing, Life, WORK_SHIFT, class_and_weight};
@@ -664,7 +663,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     fn exit(&mut self, cpu: u32, task: TaskIdx) {
         self.tasks[task as usize].life = Life::Dead;
-        self.release_dl(task);
         self.emit(Event::SchedProcessExit { task });
         if let Some(parent) = self.tasks[task as usize].parent {
             let state = &mut self.tasks[parent as usize];
@@ -693,15 +691,19 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let entity = &mut self.entities[task as usize];
             (entity.load, entity.policy) = (fresh.load, fresh.policy);
         }
-        self.release_dl(task);
         let state = &mut self.tasks[task as usize];
-        state.dl = DlRun::of(policy);
         state.policy = policy;
         state.class = class;
         state.weight = weight;
-        self.admit_dl(task);
+        self.set_dl_params(task, policy, old == Class::Deadline);
         self.enqueue_task(cpu, task, crate::sched::Enqueue::Restore);
         self.set_next_task(cpu, task);
+        if old == Class::Deadline {
+            if class != Class::Deadline {
+                self.switched_from_dl(cpu, task);
+            }
+            self.pull_after_change_dl(cpu);
+        }
         if old == Class::RealTime && (class == Class::RealTime || self.cpus[cpu as usize].rt_queue.is_empty()) {
             // switched_from_rt(), prio_changed_rt().
             self.pull_rt_tasks(cpu, old_priority);

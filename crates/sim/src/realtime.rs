@@ -125,10 +125,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 return;
             }
             let Some(lowest) = self.find_lowest_rq(task, cpu).filter(|&lowest| lowest != cpu) else { return };
-            if self.cpus[cpu as usize].idle.is_awake() {
-                self.account(cpu);
-            }
-            self.update_rq_clock(cpu);
+            self.bring_up_to_date(cpu);
             self.dequeue_task(cpu, task, false);
             self.move_queued(task, cpu, lowest, PlacementRule::RealTime);
             self.resched_cpu(lowest);
@@ -174,6 +171,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let state = &self.tasks[prev as usize];
         match state.class {
             Class::Fair => {}
+            Class::Deadline if !self.cpus[cpu as usize].dl_queue.is_empty() => {}
             Class::Deadline => self.pull_rt_tasks(cpu, CPUPRI_HIGHER),
             Class::RealTime if state.life == Life::Queued => {}
             Class::RealTime => self.pull_rt_tasks(cpu, self.rt_priority(prev)),

@@ -26,6 +26,8 @@ pub(crate) enum Enqueue {
     Migrated,
     /// Back on the same queue after a change of its parameters.
     Restore,
+    /// A deadline task's next period begins.
+    Replenished,
 }
 
 /// Round-robin time slice in ns (RR_TIMESLICE, include/linux/sched/rt.h).
@@ -205,6 +207,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     // ---- clocks ----
 
+    /// Accounts the work of a CPU that may be another than the one that acts, and updates its queue's clock.
+    pub(crate) fn bring_up_to_date(&mut self, cpu: u32) {
+        if self.cpus[cpu as usize].idle.is_awake() {
+            self.account(cpu);
+        }
+        self.update_rq_clock(cpu);
+    }
+
     /// core.c:update_rq_clock().
     pub(crate) fn update_rq_clock(&mut self, cpu: u32) {
         let scales = if self.gates.scaled_contribution { Scales::FULL } else { self.scales(cpu) };
@@ -291,7 +301,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.uclamp_rq_dec(cpu, task);
         match self.tasks[task as usize].class {
             Class::Deadline => {
-                if !self.deactivate_dl(cpu, task) {
+                if !self.deactivate_dl(cpu, task, sleep) {
                     return;
                 }
             }
@@ -375,6 +385,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let (cpu, rule) = self.select_task_rq(task, prev, sync);
         if cpu != prev {
             self.migrate_task_rq_fair(task, prev);
+            self.migrate_task_rq_dl(task, prev);
             self.tasks[t].cpu = cpu;
             self.outcome.migrations += 1;
             self.emit(Event::SchedMigrateTask { task, orig_cpu: prev, dest_cpu: cpu });
@@ -411,8 +422,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         }
         self.wakeup_preempt(cpu, task);
-        if self.tasks[task as usize].class == Class::RealTime {
-            self.task_woken_rt(cpu, task);
+        self.task_woken(cpu, task);
+    }
+
+    /// The classes that push have been told of a wake-up.
+    fn task_woken(&mut self, cpu: u32, task: TaskIdx) {
+        match self.tasks[task as usize].class {
+            Class::Deadline => self.task_woken_dl(cpu, task),
+            Class::RealTime => self.task_woken_rt(cpu, task),
+            Class::Fair => {}
         }
     }
 
@@ -425,7 +443,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.tasks[t].activation_ns = self.now;
         self.tasks[t].woken_ns = self.now;
         self.init_entity_runnable_average(task);
-        self.admit_dl(task);
+        self.admit_dl(task, false);
         let cpu = match spec.spawn_cpu {
             Some(cpu) if self.masks[self.tasks[t].allowed as usize].as_set().contains(cpu as usize) => cpu,
             _ => match self.select_task_rq_custom(task, parent_cpu, false, true) {
@@ -443,9 +461,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.post_init_entity_util_avg(cpu, task);
         self.enqueue_task(cpu, task, Enqueue::New);
         self.wakeup_preempt(cpu, task);
-        if self.tasks[task as usize].class == Class::RealTime {
-            self.task_woken_rt(cpu, task);
-        }
+        self.task_woken(cpu, task);
     }
 
     /// core.c:wakeup_preempt(): asks `cpu` to reschedule if `task` should run now.
@@ -459,7 +475,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             let (mine, theirs) = (self.tasks[task as usize].class, self.tasks[curr as usize].class);
             match (mine, theirs) {
-                (Class::Deadline, Class::Deadline) => self.dl_claim(task).preempts(&self.dl_claim(curr)),
+                (Class::Deadline, Class::Deadline) => self.wakeup_preempt_dl(cpu, task),
                 (Class::RealTime, Class::RealTime) => {
                     let (mine, theirs) = (self.rt_priority(task), self.rt_priority(curr));
                     mine > theirs || (mine == theirs && self.check_preempt_equal_prio(cpu, task))
@@ -506,6 +522,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.dequeue_task(cpu, prev, true);
             }
         }
+        self.balance_dl(cpu, prev);
         self.balance_rt(cpu, prev);
         let next = self.pick_next_task(cpu, prev);
         if next != prev {
@@ -561,6 +578,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         self.update_idle_like(cpu);
+        if next != prev && self.dl_crowded.as_set().contains(c) && self.tasks[next as usize].class == Class::Deadline {
+            // set_next_task_dl() asks for it.
+            self.push_dl_tasks(cpu);
+        }
         if next != prev && self.rt_overload.as_set().contains(c) && self.tasks[next as usize].class == Class::RealTime {
             // set_next_task_rt() asks for it.
             self.push_rt_tasks(cpu);
@@ -681,19 +702,21 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.resched.push_back(cpu);
     }
 
-    /// A dequeued task arrives on `dest`.
+    /// A dequeued task arrives on `dest`, and runs there if it comes before the running one.
     pub(crate) fn move_queued(&mut self, task: TaskIdx, orig: u32, dest: u32, rule: PlacementRule) {
+        self.carry_over(task, orig, dest, rule);
+        self.wakeup_preempt(dest, task);
+    }
+
+    /// A dequeued task arrives on `dest`.
+    pub(crate) fn carry_over(&mut self, task: TaskIdx, orig: u32, dest: u32, rule: PlacementRule) {
         self.migrate_task_rq_fair(task, orig);
         self.tasks[task as usize].cpu = dest;
         self.outcome.migrations += 1;
         self.emit(Event::SchedMigrateTask { task, orig_cpu: orig, dest_cpu: dest });
         self.emit(Event::Placement { task, prev_cpu: orig, cpu: dest, rule });
-        if self.cpus[dest as usize].idle.is_awake() {
-            self.account(dest);
-        }
-        self.update_rq_clock(dest);
+        self.bring_up_to_date(dest);
         self.enqueue_task(dest, task, Enqueue::Migrated);
-        self.wakeup_preempt(dest, task);
     }
 
     // ---- the tick ----

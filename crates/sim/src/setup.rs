@@ -11,6 +11,7 @@ use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
 use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
+use opplab_kernel::sched::dl_bw::DlRqBw;
 use opplab_kernel::sched::dl_entity::checkparam_dl;
 use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::SchedEntity;
@@ -193,6 +194,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     },
                     fair_served: false,
                     dl_queue: Vec::new(),
+                    dl_bw: DlRqBw::default(),
                     rt_queue: Vec::new(),
                     nr_running: 0,
                     nr_iowait: 0,
@@ -295,6 +297,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             rt_overload: CpuMask::with_room(nr),
             scratch_mask: CpuMask::with_room(nr),
             dl_free: CpuMask::all(nr),
+            dl_crowded: CpuMask::with_room(nr),
             dl_total_bw: 0,
             idle_mask: CpuMask::all(nr),
             idle_like_mask: idle_like.then(|| CpuMask::all(nr)),

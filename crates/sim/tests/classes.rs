@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use common::juno_r2;
 use opplab_model::event::{Event, Sink, TaskIdx};
-use opplab_model::machine::{Cluster, Costs, CpuPlace, Machine};
+use opplab_model::machine::{Cluster, Costs, CpuPlace, Machine, Opp};
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::{Case, run};
@@ -138,6 +138,114 @@ fn deadlines_order_the_tasks_of_a_cpu() {
         worker(fifo(99), Some(0), 5_000, 5_000),
     ];
     assert_about(&ends("6.12", 2, tasks), &[28_000, 15_000, 33_000], "by deadline");
+}
+
+/// The task is born on CPU 0.
+fn here(task: TaskSpec) -> TaskSpec {
+    TaskSpec { spawn_cpu: Some(0), ..task }
+}
+
+/// A pinned task with the earlier deadline takes the CPU of one that may go elsewhere: that one is pushed on. So is who wakes to find
+/// an earlier one that could not leave.
+#[test]
+fn a_later_deadline_is_pushed_away() {
+    let tasks = vec![
+        here(worker(deadline(30, 80, 80), Some(2), 5_000, 20_000)),
+        worker(deadline(20, 40, 40), Some(0), 10_000, 20_000),
+    ];
+    assert_about(&ends("6.12", 2, tasks), &[25_000, 30_000], "pushed");
+    // It has to come before who runs elsewhere.
+    let tasks = |deadline_ms: u64| {
+        vec![
+            here(worker(deadline(20, deadline_ms, deadline_ms), Some(2), 5_000, 16_000)),
+            worker(deadline(20, 40, 40), Some(0), 10_000, 12_000),
+            worker(deadline(30, 60, 60), Some(1), 6_000, 24_000),
+        ]
+    };
+    assert_about(&ends("6.12", 2, tasks(50)), &[21_000, 22_000, 41_000], "to the CPU of a later one");
+    assert_about(&ends("6.12", 2, tasks(90)), &[33_000, 22_000, 30_000], "stays, and is picked again");
+}
+
+/// CPU 1 has no deadline task any more, and fetches the one that waits on CPU 0.
+#[test]
+fn a_cpu_without_deadline_tasks_pulls() {
+    let tasks = vec![
+        worker(deadline(60, 100, 100), Some(0), 5_000, 40_000),
+        worker(deadline(20, 60, 60), Some(1), 5_000, 12_000),
+        here(worker(deadline(40, 200, 200), Some(2), 10_000, 10_000)),
+        // One that stays on CPU 1 does not hold it up.
+        worker(SchedPolicy::Other { nice: 0 }, Some(1), 5_000, 10_000),
+    ];
+    assert_about(&ends("6.12", 2, tasks), &[45_000, 17_000, 27_000, 37_000], "pulled");
+}
+
+/// When a task of a CPU wakes, and what its clock then is.
+#[derive(Default)]
+struct Clock {
+    wakes_ns: Vec<u64>,
+    changes: Vec<(u64, u32)>,
+}
+
+impl Sink for Clock {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        match *event {
+            Event::SchedWaking { task: 0, .. } => self.wakes_ns.push(now_ns),
+            Event::CpuFrequency { cpu: 0, khz } => self.changes.push((now_ns, khz)),
+            _ => {}
+        }
+    }
+}
+
+impl Clock {
+    /// The clock at a time.
+    fn at(&self, time_ns: u64) -> u32 {
+        self.changes.iter().rev().find(|&&(when, _)| when <= time_ns).map_or(0, |&(_, khz)| khz)
+    }
+}
+
+/// A task of 2 ms every 30 ms for which 10 ms of each 30 ms are set aside: a third of the CPU, 341/1024. Until its 0-lag time, 6 ms
+/// after it wakes, the clock is held at that, though the task uses a fifteenth; then nothing holds it.
+#[test]
+fn a_deadline_task_holds_the_clock_until_its_zero_lag_time() {
+    for (kernel, held_khz) in [
+        // 1.25 * 341/1024 of 1 GHz.
+        ("4.17", 500_000),
+        ("6.1", 500_000),
+        // The headroom is the utilisation's: 341/1024 of 1 GHz.
+        ("6.12", 400_000),
+    ] {
+        let mut machine = smp(2);
+        let point = machine.clusters[0].opps[0];
+        machine.clusters[0].opps = (1..=10).map(|step| Opp { khz: step * 100_000, ..point }).collect();
+        machine.clusters[0].idle.truncate(1);
+        machine.clusters[0].cluster_idle.clear();
+        (machine.cpufreq.fast_switch, machine.cpufreq.switch_ns) = (true, 0);
+        machine.cpufreq.transition_delay_us = 500;
+        let task = TaskSpec {
+            ops: vec![
+                Op::LoopBegin { slot: 0, count: None },
+                Op::Run { work_ns: 2_000_000, fixed: 0 },
+                Op::Timer { timer: 0, period_ns: 30_000_000, absolute: true, own: true },
+                Op::LoopEnd { slot: 0, begin: 0 },
+            ],
+            loop_slots: 1,
+            nr_own_timers: 1,
+            ..worker(deadline(10, 30, 30), Some(0), 0, 0)
+        };
+        let workload =
+            Workload { name: "third".into(), tasks: vec![task], cpu_sets: vec![vec![0]], ..Workload::default() };
+        let policy = Policy { kernel: kernel.into(), eas: false, ..Policy::default() };
+        let case = Case { machine, workload, policy, seed: 1, duration_ns: 1_000_000_000 };
+        let mut clock = Clock::default();
+        run(&case, &mut clock).unwrap_or_else(|error| panic!("{error:?}"));
+        assert!(clock.wakes_ns.len() > 30, "{kernel}: {:?}", clock.wakes_ns);
+        for &wake_ns in &clock.wakes_ns[1..] {
+            let after = |us: u64| clock.at(wake_ns + us * 1000);
+            assert_eq!([200, 3_000, 5_900].map(after), [held_khz; 3], "{kernel} at {wake_ns}");
+            // What is left is the class's utilisation, a fifteenth of the CPU on average (v6.12), or nothing.
+            assert!([6_300, 29_000].map(after).iter().all(|&khz| khz <= 200_000), "{kernel} at {wake_ns}");
+        }
+    }
 }
 
 /// A CPU admits 95 % together, of which v6.12's servers have 5 %.

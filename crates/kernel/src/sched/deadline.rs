@@ -1,9 +1,9 @@
-//! Where a waking deadline task goes, and what schedutil's worker has of a deadline task (kernel/sched/deadline.c,
-//! cpudeadline.c, v6.12).
+//! Where deadline tasks go, at a wake-up, pushed and pulled, and what schedutil's worker has of a deadline task
+//! (kernel/sched/deadline.c, cpudeadline.c, v6.12).
 //!
 //! The worker (`sugov:N`) is a deadline task by name only: it preempts every other one, its running is charged to no budget and
 //! throttled by none, it has no part in the bandwidth, and admission is not asked ([`SUGOV_RUNTIME_NS`]).
-//! Not here: budgets, replenishment, pushing and pulling.
+//! Budgets are in `dl_entity`, bandwidths of queues in `dl_bw`.
 
 use super::cpumask::{CpuMask, CpuSet};
 use super::domains::SD_WAKE_AFFINE;
@@ -106,13 +106,17 @@ pub fn cpudl_find<F: DeadlineFacts>(facts: &F, task: &DlTask<'_>, later_mask: &m
         }
         return true;
     }
-    match facts.latest() {
-        Some((cpu, deadline)) if task.allowed.contains(cpu) && dl_time_before(task.claim.deadline, deadline) => {
-            later_mask.insert(cpu);
-            true
-        }
-        _ => false,
+    let latest = cpudl_later(facts, task);
+    if let Some(cpu) = latest {
+        later_mask.insert(cpu);
     }
+    latest.is_some()
+}
+
+/// The CPU with the latest deadline, if the task may use it and comes before (`cpudl_find()` without a mask).
+fn cpudl_later<F: DeadlineFacts>(facts: &F, task: &DlTask<'_>) -> Option<usize> {
+    let (cpu, deadline) = facts.latest()?;
+    (task.allowed.contains(cpu) && dl_time_before(task.claim.deadline, deadline)).then_some(cpu)
 }
 
 fn keep_fitting<F: DeadlineFacts>(facts: &F, task: &DlTask<'_>, later_mask: &mut CpuMask) {
@@ -211,10 +215,74 @@ pub fn select_task_rq_dl<F: DeadlineFacts>(
     if !moves && !too_small {
         return task.cpu;
     }
-    let is_earliest = |cpu: &usize| {
-        facts.earliest_deadline(*cpu).is_none_or(|earliest| dl_time_before(task.claim.deadline, earliest))
-    };
-    find_later_rq(facts, task, this_cpu, distribute, later_mask).filter(is_earliest).unwrap_or(task.cpu)
+    let later = find_later_rq(facts, task, this_cpu, distribute, later_mask);
+    later.filter(|&cpu| is_earliest(facts, task, cpu)).unwrap_or(task.cpu)
+}
+
+/// Whether the task would be the first of its class on `cpu` (`dl_task_is_earliest_deadline()`).
+fn is_earliest<F: DeadlineFacts>(facts: &F, task: &DlTask<'_>, cpu: usize) -> bool {
+    facts.earliest_deadline(cpu).is_none_or(|earliest| dl_time_before(task.claim.deadline, earliest))
+}
+
+/// Whether the CPU where `task` woke, and does not run soon, pushes its waiting deadline tasks; `curr` runs there.
+///
+/// kernel/sched/deadline.c:`task_woken_dl()`, v6.12, whose caller knows that the task does not run and that the CPU does not
+/// reschedule.
+pub fn task_woken_dl(task: &DlTask<'_>, curr: Option<DlCurr>) -> bool {
+    task.nr_cpus_allowed > 1 && curr.is_some_and(|curr| curr.nr_cpus_allowed < 2 || !task.claim.preempts(&curr.claim))
+}
+
+/// What a CPU does with the earliest of its deadline tasks that wait and may go elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DlPush {
+    /// Nothing: no other CPU runs it earlier.
+    Stays,
+    /// It comes before the running task, which may go elsewhere itself: the CPU reschedules.
+    Resched,
+    /// It goes to this CPU.
+    To(usize),
+}
+
+/// Decides about the task, which waits on `task.cpu`.
+///
+/// kernel/sched/deadline.c:`push_dl_task()`, `find_lock_later_rq()`, v6.12.
+pub fn push_dl_task<F: DeadlineFacts>(
+    facts: &F,
+    task: &DlTask<'_>,
+    this_cpu: usize,
+    distribute: &mut usize,
+    later_mask: &mut CpuMask,
+) -> DlPush {
+    let slipped_in =
+        |curr: DlCurr| dl_time_before(task.claim.deadline, curr.claim.deadline) && curr.nr_cpus_allowed > 1;
+    if facts.curr(task.cpu).is_some_and(slipped_in) {
+        return DlPush::Resched;
+    }
+    let later = find_later_rq(facts, task, this_cpu, distribute, later_mask);
+    match later.filter(|&cpu| cpu != task.cpu && is_earliest(facts, task, cpu)) {
+        Some(cpu) => DlPush::To(cpu),
+        None => DlPush::Stays,
+    }
+}
+
+/// Whether `this_cpu` pulls the task, the earliest that waits on `task.cpu` and may come; `pulled` is the deadline of the last one
+/// that it has pulled.
+///
+/// kernel/sched/deadline.c:`pull_dl_task()`, v6.12. A running task of another class there is in nobody's way.
+pub fn pull_dl_task<F: DeadlineFacts>(facts: &F, task: &DlTask<'_>, this_cpu: usize, pulled: Option<u64>) -> bool {
+    let deadline = task.claim.deadline;
+    pulled.is_none_or(|pulled| dl_time_before(deadline, pulled))
+        && is_earliest(facts, task, this_cpu)
+        && !facts.curr(task.cpu).is_some_and(|curr| dl_time_before(deadline, curr.claim.deadline))
+}
+
+/// Whether a task that wakes with the deadline of the running task, `curr`, has that one rescheduled: if only that one can go
+/// elsewhere.
+///
+/// kernel/sched/deadline.c:`check_preempt_equal_dl()`, v6.12.
+pub fn check_preempt_equal_dl<F: DeadlineFacts>(facts: &F, curr: &DlTask<'_>, task: &DlTask<'_>) -> bool {
+    let moves = |task: &DlTask<'_>| task.nr_cpus_allowed > 1 && cpudl_later(facts, task).is_some();
+    moves(curr) && !moves(task)
 }
 
 #[cfg(test)]
