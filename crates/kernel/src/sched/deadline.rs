@@ -299,6 +299,129 @@ mod tests {
         assert!(!urgent.preempts(&urgent));
     }
 
+    /// Four CPUs in two pairs that share a cache.
+    struct Machine {
+        free: CpuMask,
+        earliest: Vec<Option<u64>>,
+        curr: Vec<Option<DlCurr>>,
+        all: Vec<u64>,
+        pairs: [Vec<u64>; 2],
+    }
+
+    impl Machine {
+        /// The deadlines of the running tasks, which may go anywhere; each is the earliest of its CPU.
+        fn new(running: [Option<u64>; 4]) -> Self {
+            let mut free = CpuMask::with_room(4);
+            (0..4).for_each(|cpu| free.set(cpu, running[cpu].is_none()));
+            let runs = |deadline| DlCurr { claim: DlClaim { deadline, is_sugov: false }, nr_cpus_allowed: 4 };
+            let curr = running.map(|deadline| deadline.map(runs)).to_vec();
+            Self { free, earliest: running.to_vec(), curr, all: vec![0xf], pairs: [vec![0x3], vec![0xc]] }
+        }
+    }
+
+    impl DeadlineFacts for Machine {
+        fn free(&self) -> CpuSet<'_> {
+            self.free.as_set()
+        }
+        fn latest(&self) -> Option<(usize, u64)> {
+            (0..4)
+                .filter_map(|cpu| self.earliest[cpu].map(|deadline| (cpu, deadline)))
+                .max_by_key(|&(_, deadline)| deadline)
+        }
+        fn earliest_deadline(&self, cpu: usize) -> Option<u64> {
+            self.earliest[cpu]
+        }
+        fn curr(&self, cpu: usize) -> Option<DlCurr> {
+            self.curr[cpu]
+        }
+        fn capacity_orig(&self, _cpu: usize) -> u64 {
+            1024
+        }
+        fn asym_active(&self) -> bool {
+            false
+        }
+        fn domain(&self, cpu: usize, level: usize) -> Option<(CpuSet<'_>, u32)> {
+            match level {
+                0 => Some((CpuSet::new(&self.pairs[cpu / 2]), SD_WAKE_AFFINE)),
+                1 => Some((CpuSet::new(&self.all), SD_WAKE_AFFINE)),
+                _ => None,
+            }
+        }
+    }
+
+    fn waiting(cpu: usize, deadline: u64, allowed: &[u64]) -> DlTask<'_> {
+        let (allowed, claim) = (CpuSet::new(allowed), DlClaim { deadline, is_sugov: false });
+        DlTask { cpu, allowed, nr_cpus_allowed: allowed.weight(), claim, density: 0 }
+    }
+
+    #[test]
+    fn a_task_is_pushed_where_it_runs_earlier() {
+        let check = |running: [Option<u64>; 4], deadline, allowed: u64, expected| {
+            let machine = Machine::new(running);
+            let found =
+                push_dl_task(&machine, &waiting(0, deadline, &[allowed]), 0, &mut 0, &mut CpuMask::with_room(4));
+            assert_eq!(found, expected, "{deadline} beside {running:?}");
+        };
+        // A CPU without deadline tasks, near before far.
+        check([Some(50), None, None, None], 90, 0xf, DlPush::To(1));
+        check([Some(50), Some(60), None, None], 90, 0xf, DlPush::To(2));
+        check([Some(50), None, None, None], 90, 0x9, DlPush::To(3));
+        // The latest of all, if it is later.
+        check([Some(50), Some(60), Some(99), Some(70)], 90, 0xf, DlPush::To(2));
+        check([Some(50), Some(60), Some(70), Some(80)], 90, 0xf, DlPush::Stays);
+        check([Some(50), Some(60), Some(99), Some(95)], 90, 0xb, DlPush::Stays); // Only the very latest is looked at.
+        check([Some(50), None, None, None], 90, 0x1, DlPush::Stays);
+        // It goes first here, and who runs can go.
+        check([Some(50), None, None, None], 40, 0xf, DlPush::Resched);
+    }
+
+    #[test]
+    fn who_can_not_go_is_no_reason_to_wait() {
+        let mut machine = Machine::new([Some(50), None, None, None]);
+        machine.curr[0] = machine.curr[0].map(|curr| DlCurr { nr_cpus_allowed: 1, ..curr });
+        let all = [0xf];
+        let task = waiting(0, 40, &all);
+        assert!(task_woken_dl(&task, machine.curr[0]));
+        assert_eq!(push_dl_task(&machine, &task, 0, &mut 0, &mut CpuMask::with_room(4)), DlPush::To(1));
+        let roaming = Machine::new([Some(50), None, None, None]).curr[0];
+        assert!(!task_woken_dl(&task, roaming), "it preempts");
+        assert!(task_woken_dl(&waiting(0, 50, &all), roaming));
+        assert!(!task_woken_dl(&waiting(0, 50, &all), None));
+        assert!(!task_woken_dl(&waiting(0, 50, &[1]), roaming));
+    }
+
+    #[test]
+    fn a_task_is_pulled_where_it_goes_first() {
+        let all = [0xf];
+        let check = |running: [Option<u64>; 4], deadline, pulled, expected| {
+            let pulls = pull_dl_task(&Machine::new(running), &waiting(0, deadline, &all), 3, pulled);
+            assert_eq!(pulls, expected, "{deadline} from {running:?}, after {pulled:?}");
+        };
+        check([Some(50), None, None, None], 90, None, true);
+        check([Some(50), None, None, Some(95)], 90, None, true);
+        check([Some(50), None, None, Some(90)], 90, None, false);
+        check([Some(50), None, None, None], 90, Some(90), false); // Only an earlier one after another.
+        check([Some(50), None, None, None], 90, Some(91), true);
+        check([Some(50), None, None, None], 40, None, false); // It runs there at once.
+        check([None, None, None, None], 40, None, true); // Another class runs there.
+    }
+
+    /// Of two with one deadline the running one goes, if the other can not.
+    #[test]
+    fn equal_deadlines_preempt_for_one_that_is_pinned() {
+        let check = |running: [Option<u64>; 4], curr: u64, task: u64, expected| {
+            let (curr, task) = ([curr], [task]);
+            let machine = Machine::new(running);
+            let preempts = check_preempt_equal_dl(&machine, &waiting(0, 50, &curr), &waiting(0, 50, &task));
+            assert_eq!(preempts, expected, "{running:?}");
+        };
+        let later = [Some(50), Some(90), None, None];
+        check(later, 0xf, 0x1, true);
+        check(later, 0xf, 0xf, false);
+        check(later, 0x1, 0x1, false);
+        check([Some(50), Some(40), None, None], 0xf, 0x1, false); // Nowhere to go: only CPUs with deadline tasks count.
+    }
+
     #[test]
     fn ratio_of_the_worker() {
         assert_eq!(to_ratio(SUGOV_DEADLINE_NS, SUGOV_RUNTIME_NS), (1 << BW_SHIFT) / 10);
