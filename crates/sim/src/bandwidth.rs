@@ -79,6 +79,28 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    /// What each CPU counts is what its tasks have: all that belong there, and those of them that run, wait or sleep for a short time.
+    pub(crate) fn assert_bandwidths(&self) {
+        let mut expected = vec![DlRqBw::default(); self.cpus.len()];
+        for task in &self.tasks {
+            let Some(dl) = &task.dl else { continue };
+            let contends = task.on_cpu || task.life == Life::Queued;
+            let belongs = match task.life {
+                Life::New => false,
+                Life::Dead => contends || dl.entity.non_contending,
+                _ => !dl.has_left,
+            };
+            if task.class == Class::Deadline && task.sugov.is_none() && belongs {
+                let rq = &mut expected[task.cpu as usize];
+                rq.this_bw += dl.entity.dl_bw();
+                rq.running_bw += if contends || dl.entity.non_contending { dl.entity.dl_bw() } else { 0 };
+            }
+        }
+        for (cpu, expected) in self.cpus.iter().zip(expected) {
+            assert_eq!(cpu.dl_bw, expected, "bandwidth is lost or counted twice");
+        }
+    }
+
     fn start_inactive_timer(&mut self, cpu: u32, task: TaskIdx, after_ns: u64) {
         if let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() {
             dl.inactive_cpu = cpu;

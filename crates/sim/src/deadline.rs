@@ -116,7 +116,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn activate_dl(&mut self, cpu: u32, task: TaskIdx, kind: Enqueue) -> bool {
         let c = cpu as usize;
         let clock = self.cpus[c].clk.clock;
-        self.tasks[task as usize].life = Life::Queued;
+        if kind != Enqueue::Replenished {
+            // One that is replenished as it falls asleep does so all the same.
+            self.tasks[task as usize].life = Life::Queued;
+        }
         self.enqueue_dl_bw(cpu, task, kind);
         let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() else { return true };
         let waits = match kind {

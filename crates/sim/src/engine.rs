@@ -299,6 +299,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         if let Some(error) = self.error {
             return Err(error);
         }
+        self.assert_bandwidths();
         Ok(self.finish(&before))
     }
 

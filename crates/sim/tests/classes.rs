@@ -129,6 +129,22 @@ fn a_deadline_task_has_its_runtime_in_each_period() {
     );
 }
 
+/// Its runtime is used up as it falls asleep, after its next period has begun: it is replenished at once, and sleeps.
+#[test]
+fn a_task_that_is_late_sleeps_and_wakes() {
+    let late = TaskSpec {
+        ops: vec![
+            Op::Run { work_ns: 5_000_000, fixed: 0 },
+            Op::Sleep { ns: 2_000_000 },
+            Op::Run { work_ns: 1_000_000, fixed: 0 },
+            Op::Exit,
+        ],
+        ..worker(deadline(5, 10, 10), Some(0), 5_000, 0)
+    };
+    let first = worker(deadline(8, 9, 100), Some(0), 5_000, 8_000);
+    assert_about(&ends("6.12", 2, vec![late, first]), &[21_000, 13_000], "late");
+}
+
 /// The earlier deadline goes first, whoever came first; a later one waits for it, not for its class.
 #[test]
 fn deadlines_order_the_tasks_of_a_cpu() {
