@@ -299,7 +299,12 @@ def _utilisation(row: dict[str, Any]) -> str:
     if row["util"] < headroom:
         bound = f"uclamp.max {row['uclamp_max']}" if row["uclamp_max"] < row["max_cap"] else "the capacity"
         return f"{text}, headroom 1.25 -> {headroom}, bounded by {bound} -> {row['util']}"
-    bound = f"uclamp.min {row['uclamp_min']}" if row["util"] == row["uclamp_min"] else "the least that is granted"
+    if row["util"] == row["uclamp_min"]:
+        bound = f"uclamp.min {row['uclamp_min']}"
+    elif row["util"] == row["util_irq"] + row["bw_dl"]:
+        bound = f"dl bandwidth {row['bw_dl']}" + (f" and irq {row['util_irq']}" if row["util_irq"] else "")
+    else:
+        bound = "the least that is granted"
     return f"{text}, headroom 1.25 -> {headroom}, raised by {bound} -> {row['util']}"
 
 

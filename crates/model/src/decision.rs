@@ -34,7 +34,8 @@ pub enum Decision {
     /// schedutil looked at a policy: `cpu` reported (flag `iowait`), `deciding_cpu` had the highest utilisation, on
     /// scale `max_cap`, of the parts `util_*`. `iowait_boost` is what the boost for I/O asked for, `runnable_boost`
     /// says that the runnable signal stood in for `util_cfs`. Together they are `util_sum`, which becomes `util` by the
-    /// headroom of 1.25 and the bounds (wherever the kernel's version applies them). `ref_khz * util / max_cap` is
+    /// headroom of 1.25 and the bounds (wherever the kernel's version applies them). The bandwidth of the deadline class,
+    /// `bw_dl`, is such a lower bound from v6.8 on; before, it is the class's part of the sum, `util_dl`. `ref_khz * util / max_cap` is
     /// `raw_khz`, which resolves to `wanted_khz`; the policy asked for `prev_khz` before and for `next_khz` after. If
     /// the rate limit was in the way, `wait_ns` of it were left, and `wanted_khz` is what would have been asked for.
     Freq {
@@ -48,6 +49,7 @@ pub enum Decision {
         util_rt: u32,
         util_dl: u32,
         util_irq: u32,
+        bw_dl: u32,
         iowait_boost: u32,
         uclamp_min: u32,
         uclamp_max: u32,

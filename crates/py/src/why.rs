@@ -105,6 +105,7 @@ fn request(decision: &Decision) -> Notes {
         util_rt,
         util_dl,
         util_irq,
+        bw_dl,
         iowait_boost,
         uclamp_min,
         uclamp_max,
@@ -153,6 +154,7 @@ fn request(decision: &Decision) -> Notes {
         .int("util_rt", util_rt)
         .int("util_dl", util_dl)
         .int("util_irq", util_irq)
+        .int("bw_dl", bw_dl)
         .int("iowait_boost", iowait_boost)
         .int("uclamp_min", uclamp_min)
         .int("uclamp_max", uclamp_max)

@@ -10,7 +10,7 @@ use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, PassiveCpu, Rounding};
 use opplab_kernel::cpufreq::request::TunableError;
 use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts,
-    SugovPolicy, SugovRequest, UtilForm, effective_cpu_util, map_util_perf,
+    SugovPolicy, SugovRequest, UtilForm, cpu_bw_dl, effective_cpu_util, map_util_perf,
 };
 use opplab_kernel::freq_invariance::{
     AmdPerfCaps, FreqMax, FreqMaxFacts, TurboLevel, acpi_max_boost_khz, is_zen4, scale_freq_tick,
@@ -301,6 +301,7 @@ impl View<'_> {
             UtilForm::Bounded => (effective_cpu_util(&facts.rq, util_cfs).util.max(wanted.iowait), wanted.util),
             UtilForm::Clamped => (wanted.util, map_util_perf(wanted.util)),
         };
+        let bw_dl = cpu_bw_dl(facts.rq.dl_running_bw) as u32;
         Decision::Freq {
             policy_cpu: self.members[0],
             cpu: self.members[seen.cpu],
@@ -310,9 +311,13 @@ impl View<'_> {
             util_cfs: util_cfs as u32,
             runnable_boost,
             util_rt: facts.rq.util_rt as u32,
-            // Before v6.8 the deadline class counts by its bandwidth, of which the engine's tasks have none.
-            util_dl: if self.gates.sugov.util == UtilForm::Bounded { facts.rq.util_dl as u32 } else { 0 },
+            // Before v6.8 the deadline class counts by its bandwidth.
+            util_dl: match self.gates.sugov.util {
+                UtilForm::Bounded => facts.rq.util_dl as u32,
+                UtilForm::Clamped => bw_dl,
+            },
             util_irq: facts.rq.util_irq as u32,
+            bw_dl,
             iowait_boost: wanted.iowait as u32,
             uclamp_min: facts.rq.uclamp_min as u32,
             uclamp_max: facts.rq.uclamp_max as u32,

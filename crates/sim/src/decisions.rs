@@ -14,7 +14,7 @@ tables! {
     DecisionColumns(Decision);
     Freq = sugov_decision {
         policy_cpu: u32, cpu: u32, deciding_cpu: u32, iowait: u8, outcome: u8, util_cfs: u32, runnable_boost: u8,
-        util_rt: u32, util_dl: u32, util_irq: u32, iowait_boost: u32, uclamp_min: u32, uclamp_max: u32, rt_runnable: u8,
+        util_rt: u32, util_dl: u32, util_irq: u32, bw_dl: u32, iowait_boost: u32, uclamp_min: u32, uclamp_max: u32, rt_runnable: u8,
         util_sum: u32, util: u32, max_cap: u32, ref_khz: u32, raw_khz: u32, wanted_khz: u32, prev_khz: u32, next_khz: u32, wait_ns: u64,
     }
     Sample = dbs_decision { policy_cpu: u32, cpu: u32, load: u32, prev_khz: u32, next_khz: u32 }

@@ -119,6 +119,37 @@ fn frequency_records_add_up() {
     }
 }
 
+/// A deadline task with a third of a CPU and hardly any work: its bandwidth of 341/1024 is a part of the utilisation before v6.8,
+/// and bounds the performance from below since then, where the part is what it really uses.
+#[test]
+fn frequency_records_hold_the_bandwidth_of_deadline_tasks() {
+    for (kernel, is_part) in [("5.9", true), ("6.6", true), ("6.12", false)] {
+        let policy = SchedPolicy::Deadline { runtime_ns: 10_000_000, deadline_ns: 30_000_000, period_ns: 30_000_000 };
+        let mut case = juno(kernel, "scmi", 0);
+        let mut workload = periodic(&case.machine, 1, 20, 1);
+        workload.tasks[0].policy = policy;
+        case.workload = workload;
+        let mut nr = 0;
+        for (_, decision) in records(&case).decisions {
+            let Decision::Freq { util_cfs, util_dl, util_sum, util, bw_dl, max_cap, outcome, .. } = decision else {
+                continue;
+            };
+            if max_cap == 0 || bw_dl < 341 {
+                continue;
+            }
+            nr += 1;
+            let bw = 341 + if kernel == "6.12" && bw_dl != 341 { 51 } else { 0 };
+            assert_eq!(bw_dl, bw, "{kernel}: {decision:?}");
+            if is_part {
+                assert_eq!((util_dl, util_sum, util), (341, util_cfs + 341, 341 + 85 + util_cfs), "{decision:?}");
+            } else {
+                assert!(util_dl < 100 && util == bw, "{kernel}: {decision:?} {outcome}");
+            }
+        }
+        assert!(nr > 20, "{kernel}: {nr}");
+    }
+}
+
 /// Goal: a wake-up's record says what the event says, an energy-aware one holds the cheapest candidate.
 #[test]
 fn placement_records_hold_the_choice() {
