@@ -579,7 +579,7 @@ def _placement(records: Records, index: int) -> list[Finding]:
     simple = {
         "pinned": f"It may run on CPU {row['cpu']} only.",
         "custom": f"A placement policy from outside chose CPU {row['cpu']}.",
-        "deadline": f"A deadline task stays on its last CPU while that is allowed: CPU {row['cpu']}.",
+        "deadline": f"Deadline: CPU {row['cpu']}, the previous one unless a task runs there that goes first.",
         "real-time": f"Real-time: CPU {row['cpu']}, the previous one unless a task of its priority runs there.",
     }
     if row["rule"] in simple:

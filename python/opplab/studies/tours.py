@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from opplab.studies import pages
 
 DOCS = Path(__file__).parents[3] / "docs"
-TOURS = ("why-this-cpu.md", "a-wake-up.md")
+TOURS = ("why-this-cpu.md", "a-wake-up.md", "deadline.md")
 _BLOCK = re.compile(r"```console\n\$ opplab ([^\n]*)\n.*?```", re.DOTALL)
 
 
