@@ -394,6 +394,13 @@ impl KernelProfile {
         self.version >= (6, 12)
     }
 
+    /// Whether the clock follows the bandwidth of deadline tasks (kernel/sched/cpufreq_schedutil.c:sugov_get_util(), v4.16).
+    /// Android's kernel before goes by the time that they ran, as by that of real-time tasks
+    /// (android-msm-coral-4.14, cpufreq_schedutil.c:sugov_get_util(), which takes no notice of `SCHED_CPUFREQ_RT_DL`).
+    pub fn has_dl_bandwidth(&self) -> bool {
+        self.version >= (4, 16)
+    }
+
     /// Whether a task that leaves its queue is estimated as of its last update, before that of its leaving
     /// (kernel/sched/fair.c:dequeue_task_fair(), v6.12).
     pub fn estimates_before_dequeue(&self) -> bool {

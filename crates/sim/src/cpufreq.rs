@@ -248,23 +248,26 @@ pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
 }
 
 /// That of the fair tasks' server stays once it has served, as recorded kernels show it.
-fn dl_running_bw(cpu: &Cpu) -> u64 {
-    cpu.dl_bw.running_bw + if cpu.fair_served { FAIR_SERVER_BW } else { 0 }
+fn dl_running_bw(cpu: &Cpu, gates: &Gates) -> u64 {
+    let tasks = if gates.dl_bandwidth { cpu.dl_bw.running_bw } else { 0 };
+    tasks + if cpu.fair_served { FAIR_SERVER_BW } else { 0 }
 }
 
 /// What the other classes and the clamps of `cpu` tell.
-pub(crate) fn rq_facts(cpu: &Cpu, uclamp_used: bool) -> RqFacts {
+pub(crate) fn rq_facts(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> RqFacts {
     let clamps = if uclamp_used { cpu.clamps.value() } else { Clamps::NONE };
+    let (rt, dl) = (cpu.rt.util_avg, cpu.dl.util_avg);
+    let (util_rt, util_dl) = if gates.dl_bandwidth { (rt, dl) } else { (rt + dl, 0) };
     RqFacts {
         uclamp_min: clamps.min,
         uclamp_max: clamps.max,
         uclamp_used,
         capacity: cpu.capacity,
-        util_rt: cpu.rt.util_avg,
-        util_dl: cpu.dl.util_avg,
+        util_rt,
+        util_dl,
         util_irq: cpu.irq.util_avg,
         rt_runnable: !cpu.rt_queue.is_empty(),
-        dl_running_bw: dl_running_bw(cpu),
+        dl_running_bw: dl_running_bw(cpu, gates),
     }
 }
 
@@ -272,7 +275,7 @@ impl SugovFacts for View<'_> {
     fn cpu(&self, index: usize) -> CpuFacts {
         let cpu = &self.cpus[self.members[index] as usize];
         CpuFacts {
-            rq: rq_facts(cpu, self.uclamp_used),
+            rq: rq_facts(cpu, self.gates, self.uclamp_used),
             util_cfs: cpu_util_cfs(cpu, self.gates, false),
             util_cfs_boost: cpu_util_cfs(cpu, self.gates, true),
             idle_calls: cpu.idle_calls,
@@ -280,7 +283,7 @@ impl SugovFacts for View<'_> {
     }
 
     fn dl_running_bw(&self, index: usize) -> u64 {
-        dl_running_bw(&self.cpus[self.members[index] as usize])
+        dl_running_bw(&self.cpus[self.members[index] as usize], self.gates)
     }
 }
 

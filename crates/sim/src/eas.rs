@@ -116,7 +116,7 @@ pub(crate) struct Facts<'a> {
 
 fn eas_cpu(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> EasCpu {
     EasCpu {
-        rq: rq_facts(cpu, uclamp_used),
+        rq: rq_facts(cpu, gates, uclamp_used),
         capacity: CpuCapacity { orig: cpu.capacity, of: cpu.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
         util_avg: cpu.cfs.avg.util_avg,
         runnable_avg: cpu.cfs.avg.runnable_avg,

@@ -60,6 +60,8 @@ pub(crate) struct Gates {
     pub(crate) nohz_next_kick: bool,
     /// Fair tasks have a deadline server (v6.12).
     pub(crate) fair_server: bool,
+    /// The clock follows the bandwidth of deadline tasks, not the time that they ran (v4.16).
+    pub(crate) dl_bandwidth: bool,
     /// A CPU with at most one idle state stops its tick only after a tick that found it idle (v6.12.117).
     pub(crate) single_state_keeps_tick: bool,
     /// A task that falls asleep is estimated as of its last update (v6.12).
@@ -127,6 +129,7 @@ impl Gates {
             dl_is_no_rt: profile.version >= (6, 12),
             nohz_next_kick: profile.version >= (5, 15),
             fair_server: profile.has_fair_server(),
+            dl_bandwidth: profile.has_dl_bandwidth(),
             single_state_keeps_tick: profile.single_idle_state_keeps_tick(),
             estimates_before_dequeue: profile.estimates_before_dequeue(),
             uclamp_after_enqueue: profile.version >= (6, 12),

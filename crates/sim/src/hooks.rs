@@ -200,7 +200,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let Governor::Custom(custom) = &state.governor else { return };
         let cpus = state.cpus.iter().map(|&member| {
             let own = &self.cpus[member as usize];
-            let rq = rq_facts(own, self.uclamp_used);
+            let rq = rq_facts(own, &self.gates, self.uclamp_used);
             GovernorCpu {
                 cpu: member,
                 capacity: own.capacity,
