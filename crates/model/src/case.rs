@@ -456,6 +456,7 @@ pub(crate) fn workload_node(workload: &Workload) -> Node {
             ("cpus", Some(opt(task.cpus))),
             ("spawn_cpu", Some(opt(task.spawn_cpu))),
             ("seasoned", task.seasoned.then(|| Node::bool(true))),
+            ("assumed_bandwidth", task.assumed_bandwidth.then(|| Node::bool(true))),
             ("loop_slots", Some(Node::from(task.loop_slots))),
             ("nr_own_timers", Some(Node::from(task.nr_own_timers))),
             (
@@ -714,6 +715,7 @@ fn task_from(node: &Node) -> Result<TaskSpec, Fault> {
             "cpus",
             "spawn_cpu",
             "seasoned",
+            "assumed_bandwidth",
             "loop_slots",
             "nr_own_timers",
             "phases",
@@ -729,6 +731,9 @@ fn task_from(node: &Node) -> Result<TaskSpec, Fault> {
         cpus: opt_int(&table, "cpus", u32_max)?,
         spawn_cpu: opt_int(&table, "spawn_cpu", u32_max)?,
         seasoned: table.get("seasoned").map_or(Ok(false), |node| node.as_bool("seasoned"))?,
+        assumed_bandwidth: table
+            .get("assumed_bandwidth")
+            .map_or(Ok(false), |node| node.as_bool("assumed_bandwidth"))?,
         ops: list_of(&table, "ops", op_from)?,
         loop_slots: table.need_int("loop_slots", 0, i128::from(u16::MAX))?,
         nr_own_timers: table.need_int("nr_own_timers", 0, u32_max)?,

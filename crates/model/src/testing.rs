@@ -325,6 +325,7 @@ impl Swarm {
             cpus: random_set(draw, shared),
             spawn_cpu: draw.chance(50).then(|| draw.u32(0, nr_cpus - 1)),
             seasoned: index % 4 == 3,
+            assumed_bandwidth: index % 8 == 7,
             ops,
             loop_slots: 2,
             nr_own_timers,

@@ -160,6 +160,8 @@ pub struct TaskSpec {
     pub spawn_cpu: Option<u32>,
     /// It exists already when the run begins: its averages start at 0, not at a new task's values.
     pub seasoned: bool,
+    /// The parameters of its deadline policy are assumed: it is admitted, and its bandwidth does not raise the clock.
+    pub assumed_bandwidth: bool,
     /// Program.
     pub ops: Vec<Op>,
     /// Number of loop counters used.

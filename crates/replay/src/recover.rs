@@ -412,7 +412,7 @@ fn policy_of(prio: i64) -> SchedPolicy {
         // 99 is the lowest real-time priority, 1 for its user.
         0.. => SchedPolicy::Fifo { priority: (99 - prio).clamp(1, 99) as u8 },
         // A deadline task's parameters are not in a trace. The bandwidth is that of the kernel's own threads (a tenth), over
-        // a span that lets nobody wait who did not wait in the recording.
+        // a span that lets nobody wait who did not wait in the recording; theirs raises no clock, nor does an assumed one.
         _ => SchedPolicy::Deadline { runtime_ns: 100_000_000, deadline_ns: 1_000_000_000, period_ns: 1_000_000_000 },
     }
 }
@@ -527,6 +527,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
             spawn_cpu: if history.forked { None } else { history.first_cpu.filter(|&cpu| cpu < nr_cpus) },
             // Its birth was before the trace.
             seasoned: !history.forked && !history.born,
+            assumed_bandwidth: true,
             ops,
             loop_slots: 0,
             nr_own_timers: 1,

@@ -15,10 +15,10 @@ use crate::sched::Enqueue;
 use crate::task::{Class, Life};
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    /// The account of `cpu` and the task; `None` for a governor's thread.
+    /// The account of `cpu` and the task; `None` for a governor's thread, and one whose bandwidth is assumed.
     fn dl_account(&mut self, cpu: u32, task: TaskIdx) -> Option<(&mut DlRqBw, &mut DlRun)> {
         let state = &mut self.tasks[task as usize];
-        let dl = state.dl.as_deref_mut().filter(|_| state.sugov.is_none())?;
+        let dl = state.dl.as_deref_mut().filter(|dl| state.sugov.is_none() && !dl.is_assumed)?;
         Some((&mut self.cpus[cpu as usize].dl_bw, dl))
     }
 
@@ -90,7 +90,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 Life::Dead => contends || dl.entity.non_contending,
                 _ => !dl.has_left,
             };
-            if task.class == Class::Deadline && task.sugov.is_none() && belongs {
+            if task.class == Class::Deadline && task.sugov.is_none() && !dl.is_assumed && belongs {
                 let rq = &mut expected[task.cpu as usize];
                 rq.this_bw += dl.entity.dl_bw();
                 rq.running_bw += if contends || dl.entity.non_contending { dl.entity.dl_bw() } else { 0 };
@@ -138,8 +138,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } = policy else { return };
         let state = &mut self.tasks[task as usize];
         match state.dl.as_deref_mut() {
-            Some(dl) => dl.entity.set_params(runtime_ns, deadline_ns, period_ns),
-            None => state.dl = DlRun::of(policy),
+            Some(dl) => {
+                dl.entity.set_params(runtime_ns, deadline_ns, period_ns);
+                dl.is_assumed = false;
+            }
+            None => state.dl = DlRun::of(policy, false),
         }
         self.admit_dl(task, was_dl);
     }
@@ -159,9 +162,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// kernel's error ends rt-app.
     pub(crate) fn admit_dl(&mut self, task: TaskIdx, was_dl: bool) {
         let state = &self.tasks[task as usize];
-        let Some(dl) = state.dl.as_deref().filter(|_| state.class == Class::Deadline && state.sugov.is_none()) else {
-            return;
-        };
+        let counts = state.class == Class::Deadline && state.sugov.is_none();
+        let Some(dl) = state.dl.as_deref().filter(|dl| counts && !dl.is_assumed) else { return };
         // What a task of another class still has until its 0-lag time is in the way of its own return.
         let (bw, old_bw) = (dl.entity.dl_bw(), if was_dl { dl.total_bw } else { 0 });
         let capacity = self.cpus.iter().map(|cpu| cpu.capacity).sum();

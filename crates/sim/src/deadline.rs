@@ -37,13 +37,16 @@ pub(crate) struct DlRun {
     pub(crate) has_left: bool,
     /// What it has of the bandwidth of all (dl_bw.total_bw).
     pub(crate) total_bw: u64,
+    /// Its bandwidth is known to nobody, and counts nowhere.
+    pub(crate) is_assumed: bool,
 }
 
 impl DlRun {
     /// What a task of `policy` begins with; nothing if it is no deadline task.
-    pub(crate) fn of(policy: SchedPolicy) -> Option<Box<Self>> {
+    pub(crate) fn of(policy: SchedPolicy, is_assumed: bool) -> Option<Box<Self>> {
         let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } = policy else { return None };
-        Some(Box::new(Self { entity: DlEntity::new(runtime_ns, deadline_ns, period_ns), ..Self::default() }))
+        let entity = DlEntity::new(runtime_ns, deadline_ns, period_ns);
+        Some(Box::new(Self { entity, is_assumed, ..Self::default() }))
     }
 }
 

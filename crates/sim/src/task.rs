@@ -141,7 +141,7 @@ impl<'c> Task<'c> {
             sa: SchedAvg::default(),
             util_est: UtilEstPair::default(),
             util_est_counted: false,
-            dl: DlRun::of(policy),
+            dl: DlRun::of(policy, spec.assumed_bandwidth),
             uclamp_min: 0,
             uclamp_max: 1024,
             uclamp_counted: None,

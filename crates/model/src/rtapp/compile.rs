@@ -234,6 +234,7 @@ impl<'a> Compiler<'a> {
             cpus,
             spawn_cpu: None,
             seasoned: false,
+            assumed_bandwidth: false,
             ops,
             loop_slots: 2,
             nr_own_timers: own_timers.0.len() as u32,
