@@ -337,8 +337,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// deadline.c:balance_dl(): before `cpu` picks; `prev` leaves it.
     pub(crate) fn balance_dl(&mut self, cpu: u32, prev: TaskIdx) {
         if prev != IDLE_TASK
-            && !self.dl_crowded.as_set().is_empty()
             && self.tasks[prev as usize].class == Class::Deadline
+            && !self.dl_crowded.as_set().is_empty()
             && !self.cpus[cpu as usize].dl_queue.contains(&prev)
         {
             self.pull_dl_tasks(cpu);
