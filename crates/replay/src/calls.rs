@@ -23,9 +23,11 @@ pub(crate) fn find_ticks(events: &Events, tick_ns: u64, base_ns: u64) -> Option<
 /// The ticks that preemptions and idle CPUs tell, of whatever period.
 pub(crate) fn told_ticks(events: &Events, base_ns: u64) -> Option<Ticks> {
     let mut finder = TickFinder::default();
-    let who = |task: TaskIdx| events.tasks.get(task as usize).map_or((0, 120), |task| (task.pid, task.prio));
     for ev in &events.list {
         let now = ev.time_ns.saturating_add(base_ns);
+        let who = |task: TaskIdx| {
+            events.tasks.get(task as usize).map_or((0, 120), |task| (task.pid, task.prio_at(ev.time_ns)))
+        };
         match ev.what {
             What::Switch { prev, left, next } => {
                 finder.switch(now, ev.cpu, who(prev), u64::from(left != Left::Runnable), who(next));
@@ -147,7 +149,7 @@ mod tests {
                 ev(done, 0, sleeps),
             ]
         });
-        let task = TaskInfo { pid: 7, name: name.into(), prio: 120, parent: None };
+        let task = TaskInfo { pid: 7, name: name.into(), prios: vec![(0, 120)], parent: None };
         Events { list: list.collect(), tasks: vec![task], nr_cpus: 2, ..Events::default() }
     }
 

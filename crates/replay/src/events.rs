@@ -113,10 +113,23 @@ pub struct TaskInfo {
     pub pid: i32,
     /// The last name that it had.
     pub name: String,
-    /// The kernel's priority: 120 + nice, below 100 real-time, below 0 deadline.
-    pub prio: i64,
+    /// The kernel's priorities: 120 + nice, below 100 real-time, below 0 deadline; each with the time since when it was seen, ns.
+    pub prios: Vec<(u64, i64)>,
     /// Who forked it, if the trace shows it.
     pub parent: Option<TaskIdx>,
+}
+
+impl TaskInfo {
+    /// A task of which nothing was seen yet.
+    fn new(pid: i32) -> Self {
+        Self { pid, name: String::new(), prios: Vec::new(), parent: None }
+    }
+
+    /// The priority at a time: 120 if none was seen.
+    pub fn prio_at(&self, time_ns: u64) -> i64 {
+        let seen = self.prios.partition_point(|&(since_ns, _)| since_ns <= time_ns);
+        self.prios.get(seen.saturating_sub(1)).map_or(120, |&(_, prio)| prio)
+    }
 }
 
 /// All events of a trace in time order.
@@ -235,6 +248,9 @@ struct Builder {
     roles: Vec<Option<Role>>,
     /// By address of a CPU's governor hook: its number here, and how often each CPU called it.
     hooks: BTreeMap<i64, (u32, BTreeMap<u32, u64>)>,
+    /// Time of the event since the first one.
+    now_ns: u64,
+    begun: bool,
 }
 
 impl Builder {
@@ -245,7 +261,7 @@ impl Builder {
         }
         let tasks = &mut self.events.tasks;
         let index = *self.by_pid.entry(pid).or_insert_with(|| {
-            tasks.push(TaskInfo { pid, name: String::new(), prio: 120, parent: None });
+            tasks.push(TaskInfo::new(pid));
             tasks.len() as TaskIdx - 1
         });
         let task = &mut tasks[index as usize];
@@ -254,9 +270,11 @@ impl Builder {
         {
             task.name = String::from_utf8_lossy(comm).into_owned();
         }
-        if let Some(prio) = prio {
-            // Some formats show it without its sign.
-            task.prio = i64::from(prio as i32);
+        // Some formats show it without its sign.
+        if let Some(prio) = prio.map(|prio| i64::from(prio as i32))
+            && task.prios.last().is_none_or(|&(_, last)| last != prio)
+        {
+            task.prios.push((self.now_ns, prio));
         }
         index
     }
@@ -271,6 +289,10 @@ impl Builder {
             Some(role) if role.name == Name::Other || role.fields[0].is_some() => role,
             _ => Role::new(event.schema),
         };
+        if !std::mem::replace(&mut self.begun, true) {
+            self.events.first_ns = event.time_ns;
+        }
+        self.now_ns = event.time_ns.saturating_sub(self.events.first_ns);
         let what = self.what(event, &role);
         let context = match role.flags.and_then(|place| event.int(place)) {
             Some(flags) if flags & IN_INTERRUPT != 0 => Context::Interrupt,
@@ -283,10 +305,7 @@ impl Builder {
             What::Switch { prev, .. } => prev,
             _ => self.task(event.pid.into(), None, None),
         };
-        if self.events.list.is_empty() {
-            self.events.first_ns = event.time_ns;
-        }
-        let time_ns = event.time_ns.saturating_sub(self.events.first_ns);
+        let time_ns = self.now_ns;
         self.events.duration_ns = time_ns;
         let cpu = event.cpu & 0xffff;
         self.events.nr_cpus = self.events.nr_cpus.max(cpu as usize + 1);
@@ -333,7 +352,7 @@ impl Builder {
                 let (number, callers) = self.hooks.entry(int(0)?).or_insert((number, BTreeMap::new()));
                 *callers.entry(event.cpu & 0xffff).or_default() += 1;
                 let (number, by_cpu) = (*number, event.cpu & 0xffff);
-                self.events.records.called(event.time_ns.saturating_sub(self.events.first_ns), by_cpu);
+                self.events.records.called(self.now_ns, by_cpu);
                 What::UpdateUtil { cpu: number, flags: int(1)? as u32, clock_ns: int(2)? as u64 }
             }
             Name::Other => {
@@ -341,12 +360,10 @@ impl Builder {
                     && let (Some(cpu), Some(khz)) = (event.int(cpu), event.int(cur))
                     && (1_000..100_000_000).contains(&khz)
                 {
-                    let time_ns = event.time_ns.saturating_sub(self.events.first_ns);
-                    self.events.start_khz.entry(cpu as u32 & 0xffff).or_insert((time_ns, khz as u32));
+                    self.events.start_khz.entry(cpu as u32 & 0xffff).or_insert((self.now_ns, khz as u32));
                 }
                 if role.record != records::Role::Other {
-                    let time_ns = event.time_ns.saturating_sub(self.events.first_ns);
-                    let _ = self.events.records.take(time_ns, &role.record, event);
+                    let _ = self.events.records.take(self.now_ns, &role.record, event);
                 }
                 What::Other
             }
@@ -456,7 +473,7 @@ impl Simulated {
         let task = |(index, name): (usize, &String)| TaskInfo {
             pid: index as i32 + 1,
             name: name.clone(),
-            prio: if name.starts_with("sugov:") { -1 } else { 120 },
+            prios: vec![(0, if name.starts_with("sugov:") { -1 } else { 120 })],
             parent: None,
         };
         Events {

@@ -481,7 +481,7 @@ impl<'a> Run<'a> {
         let now = self.clock(ev.time_ns);
         let who = |task: TaskIdx| {
             let info = events.tasks.get(task as usize);
-            (info.map_or(0, |task| task.pid), info.map_or(120, |task| task.prio))
+            (info.map_or(0, |task| task.pid), info.map_or(120, |task| task.prio_at(ev.time_ns)))
         };
         if matches!(ev.what, What::Idle { .. }) {
             self.calls_of(ev.cpu);
@@ -568,6 +568,15 @@ impl<'a> Run<'a> {
             }
             _ => ev.time_ns,
         };
+        // rt.c:enqueue_top_rt_rq(), deadline.c:__add_running_bw(), __sub_running_bw(), v6.12.
+        let of_class = match ev.what {
+            What::Wakeup { task, cpu } | What::WakeupNew { task, cpu } if cpu < nr && who(task).1 < 100 => Some(cpu),
+            What::Switch { prev, left, .. } if left != Left::Runnable && who(prev).1 < 0 => Some(ev.cpu),
+            _ => None,
+        };
+        if let Some(cpu) = of_class {
+            self.call(Call { time_ns: told_ns, here: ev.cpu, cpu, flags: 0, clock_ns: None });
+        }
         if let Some(cpu) = iowait {
             self.call(Call { time_ns: told_ns, here: ev.cpu, cpu, flags: SCHED_CPUFREQ_IOWAIT, clock_ns: None });
         }

@@ -11,8 +11,8 @@
 //! an interrupt is a timer, and of an uninterruptible sleep the end of a request to a device. Timers are absolute (the period is
 //! kept whatever the work takes) unless the sleeps of a task are more alike than its periods.
 //!
-//! Not recovered: affinities of tasks that are not bound to a CPU by name, locks (a wake-up is a wake-up), changes of priority,
-//! and what a task would have done later than the trace.
+//! Not recovered: affinities of tasks that are not bound to a CPU by name, locks (a wake-up is a wake-up), and what a task would have
+//! done later than the trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,6 +38,8 @@ enum Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Run(u64),
+    /// Its priority changed to this.
+    Prio(i64),
     Post(TaskIdx),
     Fork(TaskIdx),
     /// Slept from the first time to the second; what ended it may have come as early as the third.
@@ -53,6 +55,8 @@ struct History {
     overhead_ns: u64,
     /// When it went to sleep, and how.
     asleep: Option<(u64, Left)>,
+    /// The kernel's priority that it was last seen with.
+    prio: Option<i64>,
     /// When it was first seen, and where it ran first.
     first_ns: Option<u64>,
     first_cpu: Option<u32>,
@@ -210,6 +214,17 @@ impl<'a> Reader<'a> {
         history.overhead_ns += ticks * machine.costs.tick_ns;
     }
 
+    /// Takes note of the priority that `task` has by now; a change that shows as it leaves its CPU was before its run.
+    fn note_prio(&mut self, task: TaskIdx, now_ns: u64) {
+        let events = self.recording.events;
+        let Some((history, info)) = self.histories.get_mut(&task).zip(events.tasks.get(task as usize)) else { return };
+        let prio = info.prio_at(now_ns);
+        if history.prio.is_some_and(|before| before != prio) {
+            history.steps.push(Step::Prio(prio));
+        }
+        history.prio = Some(prio);
+    }
+
     /// Who held the one stream between the event before `index` and this one.
     fn settle_stream(&mut self, index: usize, ev: &Ev) {
         let Some(before) = index.checked_sub(1).map(|index| self.recording.events.list[index]) else { return };
@@ -264,6 +279,7 @@ impl<'a> Reader<'a> {
                 if !inside {
                     return;
                 }
+                self.note_prio(prev, now);
                 if let Some(history) = self.histories.get_mut(&prev)
                     && left != Left::Runnable
                 {
@@ -277,6 +293,7 @@ impl<'a> Reader<'a> {
                     history.first_cpu.get_or_insert(ev.cpu);
                     history.asleep = None;
                     history.overhead_ns += costs.context_switch_ns;
+                    self.note_prio(next, now);
                 }
             }
             What::Waking { task } if inside && wanted.contains(&task) => self.waking(ev, task, wanted),
@@ -472,6 +489,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
         for step in &history.steps {
             match *step {
                 Step::Run(work_ns) => ops.push(Op::Run { work_ns, fixed: 0 }),
+                Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_of(prio) }),
                 Step::Post(other) => {
                     if let Some(other) = place.get(&other) {
                         ops.push(Op::SemPost { sem: first_sem + other });
@@ -522,7 +540,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
             name,
             initial: !history.forked,
             delay_ns: if history.forked { 0 } else { born_ns - start_ns },
-            policy: policy_of(info.prio),
+            policy: policy_of(info.prio_at(history.first_ns.unwrap_or(0))),
             cpus,
             spawn_cpu: if history.forked { None } else { history.first_cpu.filter(|&cpu| cpu < nr_cpus) },
             // Its birth was before the trace.

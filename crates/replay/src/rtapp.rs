@@ -10,6 +10,8 @@ use opplab_model::workload::{Op, SchedPolicy, Workload};
 /// One activation: what runs, and how it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Activation {
+    /// From here on the task has this policy.
+    policy: Option<SchedPolicy>,
     events: Vec<Event>,
     /// How many like it came in a row.
     count: u32,
@@ -64,7 +66,9 @@ pub fn to_rtapp(workload: &Workload, calibration_cpu: u32, duration_s: u64, tole
             let cpus = workload.cpu_sets[set as usize].iter().map(|&cpu| Node::from(cpu));
             entries.push(("cpus".into(), Some(Node::list(cpus))));
         }
-        policy(task.policy, &mut entries);
+        if task.policy != SchedPolicy::default() {
+            policy(task.policy, &mut entries);
+        }
         let phases =
             phases.iter().enumerate().map(|(index, phase)| (format!("p{index}"), Some(phase_node(phase, &names))));
         entries.push(("phases".into(), Some(Node::table(phases))));
@@ -94,7 +98,6 @@ fn file_name(name: &str) -> String {
 fn policy(policy: SchedPolicy, entries: &mut Vec<(String, Option<Node>)>) {
     let mut put = |key: &str, node: Node| entries.push((key.into(), Some(node)));
     match policy {
-        SchedPolicy::Other { nice: 0 } => {}
         SchedPolicy::Other { nice } => {
             put("policy", Node::str("SCHED_OTHER"));
             put("priority", Node::from(nice));
@@ -124,8 +127,16 @@ fn policy(policy: SchedPolicy, entries: &mut Vec<(String, Option<Node>)>) {
 fn activations(ops: &[Op]) -> Vec<Activation> {
     let mut all = Vec::new();
     let mut events: Vec<Event> = Vec::new();
+    let mut policy = None;
     for op in ops {
         let (event, ends) = match *op {
+            Op::SetPolicy { policy: new } => {
+                if !events.is_empty() {
+                    all.push(Activation { policy: policy.take(), events: std::mem::take(&mut events), count: 1 });
+                }
+                policy = Some(new);
+                continue;
+            }
             Op::Run { work_ns, .. } => (Event::Run(work_ns), false),
             Op::SemPost { sem } => (Event::Post(sem), false),
             Op::Fork { task } => (Event::Fork(task), false),
@@ -137,11 +148,11 @@ fn activations(ops: &[Op]) -> Vec<Activation> {
         };
         events.push(event);
         if ends {
-            all.push(Activation { events: std::mem::take(&mut events), count: 1 });
+            all.push(Activation { policy: policy.take(), events: std::mem::take(&mut events), count: 1 });
         }
     }
     if !events.is_empty() || all.is_empty() {
-        all.push(Activation { events, count: 1 });
+        all.push(Activation { policy, events, count: 1 });
     }
     round(&mut all);
     all
@@ -169,6 +180,7 @@ fn merge(all: Vec<Activation>, tolerance_permille: u64) -> Vec<Activation> {
     for mut activation in all {
         let times: Vec<u64> = activation.events.iter_mut().filter_map(|event| event.ns().copied()).collect();
         if let Some((last, sums)) = merged.last_mut()
+            && activation.policy.is_none()
             && last.events.len() == activation.events.len()
             && last.events.iter().zip(&activation.events).all(|(a, b)| a.is_alike(b, tolerance_permille))
         {
@@ -192,6 +204,9 @@ fn merge(all: Vec<Activation>, tolerance_permille: u64) -> Vec<Activation> {
 
 fn phase_node(phase: &Activation, names: &[String]) -> Node {
     let mut entries: Vec<(String, Option<Node>)> = vec![("loop".into(), Some(Node::from(phase.count)))];
+    if let Some(changed) = phase.policy {
+        policy(changed, &mut entries);
+    }
     for (nth, event) in phase.events.iter().enumerate() {
         let (key, node) = match event {
             Event::Run(ns) => ("run", Node::from(ns / 1000)),

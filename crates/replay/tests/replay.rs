@@ -6,7 +6,7 @@ use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
-use opplab_model::workload::{Op, Workload};
+use opplab_model::workload::{Op, SchedPolicy, Workload};
 use opplab_replay::events::{Simulated, What};
 use opplab_replay::records::Records;
 use opplab_replay::{Change, Events, Mode, Replay, Setup};
@@ -14,6 +14,7 @@ use opplab_sim::{Case, Start, run_from};
 use opplab_trace::signals::pelt::CpuUtil;
 
 const SECOND_NS: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -260,6 +261,44 @@ fn text_trace(name: &str, lines: &[&str]) -> Events {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, format!("# tracer: nop\n{text}")).unwrap_or_else(|error| panic!("{error}"));
     Events::read(&path).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Goal: a task that becomes a real-time task and ends as another one is recovered so, and written so for rt-app.
+#[test]
+fn changes_of_priority_are_recovered() {
+    let mut lines = Vec::new();
+    for nth in 0..20_u64 {
+        // Its first run makes it a real-time task, its last one a fair one.
+        let (woken, ran) = (if nth == 0 { 120 } else { 89 }, if nth == 19 { 120 } else { 89 });
+        let at = |us: u64| format!("{}.{:06}", 1 + (nth * 10_000 + us) / 1_000_000, (nth * 10_000 + us) % 1_000_000);
+        let idle = "swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=b next_pid=8";
+        lines.push(format!("{} sched_waking: comm=b pid=8 prio={woken} target_cpu=000", at(1_000)));
+        lines.push(format!("{} sched_switch: prev_comm={idle} next_prio={woken}", at(1_010)));
+        let done = "prev_comm=b prev_pid=8 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120";
+        lines.push(format!("{} sched_switch: {done} prev_prio={ran}", at(4_000)));
+    }
+    lines.push("1.300000 cpu_idle: state=1 cpu_id=0".into());
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let events = text_trace("prios.txt", &lines);
+    let task = events.tasks.iter().find(|task| task.pid == 8).expect("it ran");
+    assert_eq!((task.prio_at(0), task.prio_at(100 * MS), task.prio_at(SECOND_NS)), (120, 89, 120));
+    let replay = Replay::of(events, setup("performance").0).unwrap_or_else(|error| panic!("{error}"));
+    let spec = replay.workload.tasks.iter().find(|task| task.name == "b").expect("it was recovered");
+    assert_eq!(spec.policy, SchedPolicy::default());
+    let fifo = SchedPolicy::Fifo { priority: 10 };
+    let changes: Vec<(usize, SchedPolicy)> = spec
+        .ops
+        .iter()
+        .filter(|op| !matches!(op, Op::TimersFrom { .. } | Op::TimersByTick))
+        .enumerate()
+        .filter_map(|(place, op)| if let Op::SetPolicy { policy } = op { Some((place, *policy)) } else { None })
+        .collect();
+    assert_eq!(changes.first(), Some(&(0, fifo)), "before its first run");
+    assert_eq!(changes.last().map(|change| change.1), Some(SchedPolicy::default()));
+    assert_eq!(changes.len(), 2);
+    let text = replay.to_rtapp(None, 50).unwrap_or_else(|error| panic!("{error}"));
+    assert!(text.contains(r#""p0":{"loop":"#) && text.contains(r#""policy":"SCHED_FIFO","priority":10"#), "{text}");
+    assert!(text.contains(r#""policy":"SCHED_OTHER","priority":0"#), "{text}");
 }
 
 /// Goal: what governors read is the last record of the root queue, from the call on that a joining task makes before it is written.

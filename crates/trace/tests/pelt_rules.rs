@@ -102,6 +102,26 @@ fn a_sleeping_task_moves_with_its_wake_up_or_at_once() {
     assert!(to < 10, "{to}");
 }
 
+/// Goal: a task that becomes a real-time one leaves nothing with the fair class, and comes back with what it had, aged.
+#[test]
+fn a_task_of_another_class_takes_its_part_along() {
+    let mut replay = replay(1);
+    let fair = |replay: &Replay| replay.cpu_util(0);
+    replay.wakeup(2 * MS, 7, 120, 0, false);
+    replay.switch(2 * MS, 0, NONE, 0, task(7));
+    replay.switch(62 * MS, 0, task(7), 1, NONE);
+    replay.wakeup(64 * MS, 7, 120, 0, false);
+    let before = fair(&replay);
+    assert!(before.util_avg > 650 && before.util_est > 600, "{before:?}");
+    replay.switch(64 * MS, 0, NONE, 0, (7, 89));
+    let without = fair(&replay);
+    assert!(without.util_avg < 5 && without.util_est == 0 && without.rt_runnable, "{without:?}");
+    replay.switch(96 * MS, 0, (7, 120), 0, NONE);
+    let again = fair(&replay);
+    assert!((300..400).contains(&again.util_avg) && again.util_est == before.util_est, "{again:?}");
+    assert!(!again.rt_runnable);
+}
+
 /// Goal: each run's end may be told late, which the bounds of task and queue hold.
 #[test]
 fn late_events_are_in_the_bound() {

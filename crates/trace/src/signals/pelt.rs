@@ -386,23 +386,37 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         place
     }
 
-    /// A priority that changed (also for a while, by inheritance): the queue's weight follows.
+    /// A priority that changed (also for a while, by inheritance): the queue's weight follows. A task of another class takes its part of
+    /// the fair averages along, and brings it back aged (fair.c:switched_from_fair(), switched_to_fair(), v6.12).
     fn change_prio(&mut self, place: usize, class: Class, weight: u64) {
-        let task = &mut self.tasks[place];
-        let cpu = &mut self.cpus[task.cpu];
-        if task.on_rq && task.class == Class::Fair {
-            cpu.load_weight = cpu.load_weight.saturating_sub(task.weight);
-            cpu.nr_runnable = cpu.nr_runnable.saturating_sub(1);
+        let Task { cpu, on_rq, class: before, .. } = self.tasks[place];
+        let now = self.cpus[cpu].clock.rq_clock_pelt();
+        if before == Class::Fair && class != Class::Fair {
+            if on_rq {
+                util_est_dequeue(&mut self.cpus[cpu].cfs.avg, &self.tasks[place].avg);
+            }
+            if self.tasks[place].attached {
+                self.detach(place, now);
+            }
         }
-        if task.on_rq {
-            cpu.nr_rt = cpu.nr_rt.saturating_sub(u64::from(task.class == Class::RealTime));
-            cpu.nr_rt += u64::from(class == Class::RealTime);
+        let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
+        if on_rq && before == Class::Fair {
+            rq.load_weight = rq.load_weight.saturating_sub(task.weight);
+            rq.nr_runnable = rq.nr_runnable.saturating_sub(1);
         }
-        task.class = class;
-        task.weight = weight;
-        if task.on_rq && task.class == Class::Fair {
-            cpu.load_weight = cpu.load_weight.saturating_add(task.weight);
-            cpu.nr_runnable += 1;
+        if on_rq {
+            rq.nr_rt = rq.nr_rt.saturating_sub(u64::from(before == Class::RealTime));
+            rq.nr_rt += u64::from(class == Class::RealTime);
+        }
+        (task.class, task.weight) = (class, weight);
+        if on_rq && class == Class::Fair {
+            rq.load_weight = rq.load_weight.saturating_add(weight);
+            rq.nr_runnable += 1;
+            if before != Class::Fair {
+                util_est_enqueue(&mut rq.cfs.avg, &task.avg);
+                self.update_task(place, now, false);
+                self.attach(place, cpu);
+            }
         }
     }
 
