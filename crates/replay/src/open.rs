@@ -16,7 +16,8 @@ use opplab_kernel::cpufreq::schedutil::{
 };
 use opplab_kernel::pelt::HalfLife32;
 use opplab_kernel::profile::{KernelProfile, Platform};
-use opplab_kernel::sched::placement::fits_capacity;
+use opplab_kernel::sched::group::{CpuLoad, scale_rt_capacity};
+use opplab_kernel::sched::placement::{CpuCapacity, fits_capacity};
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::machine::{InvarianceSource, Machine};
@@ -144,6 +145,15 @@ impl nohz::Host for Balancer<'_, '_> {
 
     fn nr_running(&self, cpu: u32) -> u64 {
         self.run.signals.runnable(cpu)
+    }
+
+    fn has_reduced_capacity(&self, cpu: u32, imbalance_pct: u32) -> bool {
+        let orig = self.run.cpus[cpu as usize].capacity;
+        let util = self.run.signals.cpu_util(cpu);
+        let whole = CpuCapacity { orig, of: orig, hw_pressure: 0, cpufreq_pressure: 0 };
+        let of = scale_rt_capacity(&whole, util.util_rt, util.util_dl, 0);
+        let load = CpuLoad { capacity: CpuCapacity { of, ..whole }, ..CpuLoad::default() };
+        self.nr_running(cpu) > 0 && !util.rt_runnable && load.has_reduced_capacity(imbalance_pct)
     }
 
     fn is_misfit(&self, cpu: u32) -> bool {

@@ -13,6 +13,7 @@ pub mod entity;
 pub mod find_idlest;
 pub mod group;
 pub mod newidle;
+pub mod nohz;
 pub mod placement;
 pub mod rt;
 pub mod task_list;

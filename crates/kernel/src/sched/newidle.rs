@@ -2,10 +2,13 @@
 //! (kernel/sched/fair.c: `sched_balance_domains()`, `sched_balance_newidle()`, v6.12).
 //!
 //! A pass itself is [`super::balance`]; here it is a step that the [`NewidleHost`] does. Times are in jiffies, compared as signed
-//! distances; costs are in ns. Not followed: the balance that one idle CPU does for others (nohz).
+//! distances; costs are in ns. The balance that one idle CPU does for others is [`super::nohz`].
 
 use super::balance::{IdleType, PassState};
 use super::domains::{SD_BALANCE_NEWIDLE, SD_SERIALIZE};
+
+/// `sysctl_sched_migration_cost` (500 us, v6.12), ns: a CPU that expects to idle for less does nothing for others.
+pub const MIGRATION_COST_NS: u64 = 500_000;
 
 /// The state of one domain of one CPU that balancing changes (`struct sched_domain`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +35,7 @@ pub struct DomainBalance {
 
 /// `a` is after `b` (`time_after()`).
 #[inline]
-fn is_after(a: u64, b: u64) -> bool {
+pub(super) fn is_after(a: u64, b: u64) -> bool {
     (b.wrapping_sub(a) as i64) < 0
 }
 
