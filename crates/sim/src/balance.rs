@@ -15,9 +15,10 @@ use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
 use opplab_kernel::sched::domains::SchedDomains;
 use opplab_kernel::sched::group::{CpuLoad, GroupCapacity, scale_rt_capacity};
 use opplab_kernel::sched::newidle::{
-    BalanceClock, DomainBalance, NewidleFacts, NewidleHost, Pulled, max_load_balance_interval, msecs_to_jiffies,
-    sched_balance_domains, sched_balance_newidle,
+    BalanceClock, DomainBalance, MIGRATION_COST_NS, NewidleFacts, NewidleHost, Pulled, RqBalance,
+    max_load_balance_interval, msecs_to_jiffies, sched_balance_domains, sched_balance_newidle,
 };
+use opplab_kernel::sched::nohz::{Nohz, NohzHost, nohz_newidle_balance, sched_balance_trigger};
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::sched::task_list::TaskLists;
 use opplab_model::decision::Decision;
@@ -27,10 +28,6 @@ use rand_core::Rng;
 use crate::engine::{Engine, Interrupt};
 use crate::task::Class;
 
-/// Period of updates of the blocked load of idle CPUs (fair.c: LOAD_AVG_PERIOD ms).
-const BLOCKED_PERIOD_NS: u64 = 32_000_000;
-/// sysctl_sched_migration_cost.
-const MIGRATION_COST_NS: u64 = 500_000;
 /// Modelled cost of one pass in ns.
 const PASS_COST_NS: u64 = 300;
 /// Modelled cost of each CPU that a pass or a wake-up looks at, in ns.
@@ -52,17 +49,15 @@ pub(crate) struct Balancer {
     /// Running tasks that a stopper is to push: (from, to).
     pushes: Vec<(u32, u32)>,
     serialized: bool,
-    /// Earliest jiffy at which some idle CPU wants to balance (nohz.next_balance).
-    nohz_next_balance: u64,
-    /// A CPU went idle without a tick since the next balance was computed (nohz.needs_update).
-    pub(crate) nohz_needs_update: bool,
-    nohz_next_blocked_ns: u64,
+    /// What idle CPUs do for each other.
+    pub(crate) nohz: Nohz,
     clock_max_interval: u64,
     hz: u64,
 }
 
 impl Balancer {
-    pub(crate) fn new(domains: Rc<SchedDomains>, capacities: &[u64], hz: u64, jiffies: u64) -> Self {
+    /// `next_kick`: as [`Nohz::new`] has it.
+    pub(crate) fn new(domains: Rc<SchedDomains>, capacities: &[u64], hz: u64, jiffies: u64, next_kick: bool) -> Self {
         let nr = capacities.len();
         let state = (0..nr)
             .map(|cpu| {
@@ -72,6 +67,7 @@ impl Balancer {
             .collect();
         Self {
             sgc: domains.group_capacities(|cpu| capacities[cpu]),
+            nohz: Nohz::new(&domains, hz, jiffies, next_kick),
             state,
             domains,
             rd_overloaded: false,
@@ -81,9 +77,6 @@ impl Balancer {
             tunables: BalanceTunables { migration_cost_ns: MIGRATION_COST_NS as i64, ..BalanceTunables::default() },
             pushes: Vec::new(),
             serialized: false,
-            nohz_next_balance: jiffies,
-            nohz_needs_update: false,
-            nohz_next_blocked_ns: 0,
             clock_max_interval: max_load_balance_interval(hz, nr as u64),
             hz,
         }
@@ -110,8 +103,7 @@ pub(crate) fn cpu_load<S: Sink, H: HalfLife>(engine: &Engine<'_, S, H>, cpu: usi
         util: state.cfs.avg.util_avg,
         runnable: state.cfs.avg.runnable_avg,
         util_est: crate::cpufreq::cfs_util_est(state, &engine.gates),
-        // Tasks whose dequeue is delayed count, as in the kernel.
-        nr_running: state.nr_running + state.fair.nr_delayed(),
+        nr_running: state.rq_nr_running(),
         h_nr_queued: state.fair.nr_queued(),
         capacity: CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
         misfit_task_load: state.misfit_task_load,
@@ -297,14 +289,15 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
         self.clock_ns
     }
     fn update_blocked_averages(&mut self) {
-        self.engine.update_blocked_averages(self.cpu);
+        let is_left = self.engine.update_blocked_averages(self.cpu);
+        let jiffies = self.engine.jiffies();
+        self.engine.balancer.nohz.blocked_averages_updated(self.cpu as usize, jiffies, is_left);
     }
     fn sched_rng(&mut self) -> u32 {
         self.engine.rng.next_u32()
     }
     fn nr_running(&self) -> u32 {
-        let state = &self.engine.cpus[self.cpu as usize];
-        state.nr_running + state.fair.nr_delayed()
+        self.engine.cpus[self.cpu as usize].rq_nr_running()
     }
     fn h_nr_queued(&self) -> u32 {
         self.engine.cpus[self.cpu as usize].fair.nr_queued()
@@ -320,6 +313,60 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
     }
     fn end_serialize(&mut self) {
         self.engine.balancer.serialized = false;
+    }
+}
+
+impl<S: Sink, H: HalfLife> NohzHost for Engine<'_, S, H> {
+    fn nohz(&self) -> &Nohz {
+        &self.balancer.nohz
+    }
+    fn nohz_mut(&mut self) -> &mut Nohz {
+        &mut self.balancer.nohz
+    }
+    fn jiffies(&self) -> u64 {
+        self.now / self.tick_ns
+    }
+    fn rq_balance(&self, cpu: usize) -> &RqBalance {
+        &self.cpus[cpu].balance
+    }
+    fn is_idle(&self, cpu: usize) -> bool {
+        self.cpus[cpu].is_idle()
+    }
+    fn need_resched(&self, cpu: usize) -> bool {
+        self.cpus[cpu].need_resched
+    }
+    fn nr_running(&self, cpu: usize) -> u32 {
+        self.cpus[cpu].rq_nr_running()
+    }
+    fn has_reduced_capacity(&self, cpu: usize, imbalance_pct: u32) -> bool {
+        self.cpus[cpu].fair.nr_queued() > 0 && cpu_load(self, cpu).has_reduced_capacity(imbalance_pct)
+    }
+    fn has_misfit(&self, cpu: usize) -> bool {
+        self.cpus[cpu].misfit_task_load > 0
+    }
+    fn update_rq_clock(&mut self, cpu: usize) {
+        Engine::update_rq_clock(self, cpu as u32);
+    }
+    fn update_averages(&mut self, this_cpu: usize, cpu: usize) -> bool {
+        debug_assert_eq!(self.here as usize, this_cpu);
+        let is_left = self.update_blocked_averages(cpu as u32);
+        // Softirqs and the idle task let interrupts in, so that what a governor raised on its CPU comes at once.
+        self.run_irq_work();
+        is_left
+    }
+    /// fair.c:sched_balance_domains().
+    fn balance_domains(&mut self, _this_cpu: usize, cpu: usize, idle: bool) {
+        let clock = self.balancer.clock(self.jiffies());
+        let mut rq = self.cpus[cpu].balance;
+        let mut domains = std::mem::take(&mut self.balancer.state[cpu]);
+        let clock_ns = self.now;
+        let mut host = Host { engine: self, cpu: cpu as u32, clock_ns };
+        let idle = if idle { IdleType::Idle } else { IdleType::NotIdle };
+        sched_balance_domains(&mut host, &mut rq, &mut domains, idle, &clock, MIGRATION_COST_NS);
+        self.balancer.state[cpu] = domains;
+        // A push may have ended an idle period meanwhile.
+        let state = &mut self.cpus[cpu].balance;
+        (state.next_balance, state.max_idle_balance_cost) = (rq.next_balance, rq.max_idle_balance_cost);
     }
 }
 
@@ -351,108 +398,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let newidle = sched_balance_newidle(&mut host, &mut rq, &mut domains, &facts, &clock);
         self.balancer.state[c] = domains;
         self.cpus[c].balance = rq;
-        if newidle.nohz_newidle && self.now >= self.balancer.nohz_next_blocked_ns {
-            self.update_idle_blocked(cpu);
+        if newidle.nohz_newidle {
+            nohz_newidle_balance(self, c);
         }
         newidle.pulled != 0 || self.cpus[c].nr_running > 0
     }
 
-    /// fair.c:sched_balance_trigger() at each tick, and the softirq that it raises.
+    /// What each tick of `cpu` makes the balancer do.
     pub(crate) fn trigger_load_balance(&mut self, cpu: u32) {
-        let jiffies = self.jiffies();
-        if jiffies >= self.cpus[cpu as usize].balance.next_balance {
-            let idle = if self.cpus[cpu as usize].is_idle() { IdleType::Idle } else { IdleType::NotIdle };
-            self.update_blocked_averages(cpu);
-            self.balance_domains(cpu, idle);
-        }
-        self.nohz_balancer_kick(cpu, jiffies);
-    }
-
-    /// fair.c:sched_balance_domains() of `cpu`.
-    fn balance_domains(&mut self, cpu: u32, idle: IdleType) {
-        let c = cpu as usize;
-        let clock = self.balancer.clock(self.jiffies());
-        let mut rq = self.cpus[c].balance;
-        let mut domains = std::mem::take(&mut self.balancer.state[c]);
-        let clock_ns = self.now;
-        let mut host = Host { engine: self, cpu, clock_ns };
-        sched_balance_domains(&mut host, &mut rq, &mut domains, idle, &clock, MIGRATION_COST_NS);
-        self.balancer.state[c] = domains;
-        // A push may have ended an idle period meanwhile.
-        let state = &mut self.cpus[c].balance;
-        (state.next_balance, state.max_idle_balance_cost) = (rq.next_balance, rq.max_idle_balance_cost);
-    }
-
-    /// fair.c:nohz_balancer_kick(): asks an idle CPU without a tick to balance for all of them.
-    fn nohz_balancer_kick(&mut self, cpu: u32, jiffies: u64) {
-        if self.cpus[cpu as usize].curr == IDLE_TASK {
-            return;
-        }
-        let Some(ilb) = self.nohz_idle.as_set().first() else { return };
-        if self.now >= self.balancer.nohz_next_blocked_ns {
-            self.update_idle_blocked(cpu);
-        }
-        if jiffies >= self.balancer.nohz_next_balance && self.wants_idle_balancer(cpu) {
-            // kick_ilb(): no further kick in this jiffy.
-            self.balancer.nohz_next_balance = jiffies + 1;
+        if let Some(ilb) = sched_balance_trigger(self, cpu as usize) {
             let here = self.here;
             self.interrupt(ilb as u32, Interrupt::NohzBalance);
             self.here = here;
-        } else if self.balancer.nohz_needs_update {
-            // NOHZ_NEXT_KICK: CPUs went idle since; the next balance may be due earlier. The kernel has an idle CPU look.
-            self.balancer.nohz_needs_update = false;
-            let idle = self.nohz_idle.as_set();
-            let next = idle.iter().filter(|&other| self.cpus[other].is_idle());
-            if let Some(next) = next.map(|other| self.cpus[other].balance.next_balance).min() {
-                self.balancer.nohz_next_balance = next;
-            }
-        }
-    }
-
-    /// The conditions of fair.c:nohz_balancer_kick() on the CPU that ticks.
-    fn wants_idle_balancer(&self, cpu: u32) -> bool {
-        let state = &self.cpus[cpu as usize];
-        let misfit = self.topology.asym.is_some() && state.misfit_task_load > 0;
-        let shared_busy = self.topology.asym.is_none() && {
-            let llc = self.topology.llc_of[cpu as usize] as usize;
-            let span = self.topology.llc_masks[llc].as_set();
-            let busy = self.topology.llc_size[llc] - span.weight_and(self.idle_mask.as_set());
-            self.topology.llc_size[llc] > 1 && busy > 1
-        };
-        state.nr_running + state.fair.nr_delayed() >= 2 || misfit || shared_busy
-    }
-
-    /// fair.c:nohz_idle_balance(): an idle CPU balances for itself and the other idle ones.
-    pub(crate) fn nohz_idle_balance(&mut self, cpu: u32) {
-        if !self.cpus[cpu as usize].is_idle() {
-            return;
-        }
-        let jiffies = self.jiffies();
-        self.balancer.nohz_needs_update = false;
-        let mut next = jiffies + 60 * self.balancer.hz;
-        let idle: Vec<usize> = self.nohz_idle.as_set().iter().filter(|&other| other != cpu as usize).collect();
-        let (before, after): (Vec<usize>, Vec<usize>) = idle.into_iter().partition(|&other| other <= cpu as usize);
-        for other in after.into_iter().chain(before).chain([cpu as usize]) {
-            if !self.cpus[other].is_idle() {
-                continue;
-            }
-            self.update_blocked_averages(other as u32);
-            if jiffies >= self.cpus[other].balance.next_balance {
-                self.balance_domains(other as u32, IdleType::Idle);
-            }
-            next = next.min(self.cpus[other].balance.next_balance);
-        }
-        self.balancer.nohz_next_balance = next;
-        self.balancer.nohz_next_blocked_ns = self.now + BLOCKED_PERIOD_NS;
-    }
-
-    /// Decays what sleeps on idle CPUs other than `cpu` (fair.c:_nohz_idle_balance(), NOHZ_STATS_KICK).
-    fn update_idle_blocked(&mut self, cpu: u32) {
-        self.balancer.nohz_next_blocked_ns = self.now + BLOCKED_PERIOD_NS;
-        for other in 0..self.cpus.len() as u32 {
-            if other != cpu && self.cpus[other as usize].is_idle() {
-                self.update_blocked_averages(other);
-            }
         }
     }
 

@@ -105,8 +105,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if choice.stop_tick && !state.tick_stopped {
             state.tick_stopped = true;
-            self.nohz_idle.insert(c);
-            self.balancer.nohz_needs_update = self.gates.nohz_next_kick;
+            self.balancer.nohz.nohz_balance_enter_idle(c);
             self.disarm(cpu, Wait::Tick);
             self.rearm_timer(cpu);
         }

@@ -13,6 +13,7 @@ use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::dl_bw::DlRqBw;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::sched::newidle::RqBalance;
+use opplab_kernel::sched::nohz::nohz_idle_balance;
 use opplab_kernel::sched::placement::{SisProp, WakeFlips};
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::decision::Decision;
@@ -181,9 +182,14 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    /// Whether nothing but tasks of SCHED_IDLE is queued (sched_idle_cpu()); the kernel counts tasks whose dequeue is delayed.
+    /// Runnable tasks as the kernel counts them (rq->nr_running): with those whose dequeue is delayed.
+    pub(crate) fn rq_nr_running(&self) -> u32 {
+        self.nr_running + self.fair.nr_delayed()
+    }
+
+    /// Whether nothing but tasks of SCHED_IDLE is queued (sched_idle_cpu()).
     pub(crate) fn is_sched_idle(&self) -> bool {
-        self.nr_running > 0 && self.nr_running + self.fair.nr_delayed() == self.fair.idle_h_nr()
+        self.nr_running > 0 && self.rq_nr_running() == self.fair.idle_h_nr()
     }
 
     /// Whether the idle task runs here and nothing is about to change that (idle_cpu()).
@@ -270,8 +276,6 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) overutilized_since_ns: u64,
     pub(crate) eas: Option<crate::eas::EasState>,
     pub(crate) balancer: Balancer,
-    /// Idle CPUs whose tick is stopped (nohz.idle_cpus_mask).
-    pub(crate) nohz_idle: CpuMask,
     /// The benchmark's own tasks that have not ended.
     pub(crate) nr_main_left: u32,
     /// When the sink wants the counters next; `u64::MAX`: never.
@@ -430,12 +434,13 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
     }
 
-    /// How long an interrupt keeps an idle CPU before it wakes anybody.
+    /// How long an interrupt keeps an idle CPU before it wakes anybody, or takes to come from another CPU.
     fn irq_delay_ns(&self, cpu: u32, what: Interrupt) -> u64 {
         match what {
             Interrupt::IoDone { irq_ns, .. } if irq_ns > 0 => {
                 (irq_ns << WORK_SHIFT).div_ceil(self.base_speed(cpu).max(1))
             }
+            Interrupt::NohzBalance => self.case.machine.costs.ipi_ns,
             _ => 0,
         }
     }
@@ -467,7 +472,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 self.try_to_wake_up(task, false);
             }
             Interrupt::SwitchDone(task) => self.try_to_wake_up(task, false),
-            Interrupt::NohzBalance => self.nohz_idle_balance(cpu),
+            Interrupt::NohzBalance => nohz_idle_balance(self, cpu as usize),
         }
         self.run_irq_work();
         self.in_interrupt = was;

@@ -234,10 +234,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// fair.c:update_blocked_averages(): decays what sleeps on `cpu`; returns whether anything is left.
     pub(crate) fn update_blocked_averages(&mut self, cpu: u32) -> bool {
         self.update_rq_clock(cpu);
-        let decayed = self.update_cfs_rq_load_avg(cpu);
-        self.update_other_load_avgs(cpu);
+        let mut decayed = self.gates.blocked_others_first && self.update_other_load_avgs(cpu);
+        decayed |= self.update_cfs_rq_load_avg(cpu);
         if decayed {
             self.cpufreq_update_util(cpu, 0);
+        }
+        if !self.gates.blocked_others_first {
+            self.update_other_load_avgs(cpu);
         }
         let state = &self.cpus[cpu as usize];
         state.cfs.avg.util_avg != 0
@@ -247,19 +250,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             || state.irq.util_avg != 0
     }
 
-    /// pelt.h:update_other_load_avgs().
-    pub(crate) fn update_other_load_avgs(&mut self, cpu: u32) {
-        let class = self.curr_class(cpu);
-        // A class that never ran here has nothing to decay.
-        if self.cpus[cpu as usize].rt.util_sum != 0 || class == Some(Class::RealTime) {
-            self.update_rt_avg(cpu);
-        }
-        if self.cpus[cpu as usize].dl.util_sum != 0 || class == Some(Class::Deadline) {
-            self.update_dl_avg(cpu);
-        }
-        if self.cpus[cpu as usize].irq.util_sum != 0 {
-            self.update_irq_avg(cpu, 0);
-        }
+    /// pelt.c:update_other_load_avgs(), v6.12; returns whether a period ended in any of them, which says nothing of their
+    /// values: the governor hears of a class that never ran, too.
+    fn update_other_load_avgs(&mut self, cpu: u32) -> bool {
+        self.update_rt_avg(cpu) | self.update_dl_avg(cpu) | self.update_irq_avg(cpu, 0)
     }
 
     // ---- util_est ----
@@ -419,6 +413,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.account(cpu);
         }
         self.update_rq_clock(cpu);
+        self.note_overload(self.cpus[c].rq_nr_running() + 1, 1);
         self.update_load_avg(cpu, task, true);
         let now = self.cpus[c].clk.clock_task;
         if let FairRq::Eevdf(rq) = &mut self.cpus[c].fair {

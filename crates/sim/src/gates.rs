@@ -58,6 +58,9 @@ pub(crate) struct Gates {
     pub(crate) dl_is_no_rt: bool,
     /// A CPU that stops its tick has the next idle balance computed again (NOHZ_NEXT_KICK, v5.15).
     pub(crate) nohz_next_kick: bool,
+    /// When the averages of sleeping tasks decay, those of the other classes do first, and the governor hears of it
+    /// (fair.c:update_blocked_averages(), v5.5, from memory).
+    pub(crate) blocked_others_first: bool,
     /// Fair tasks have a deadline server (v6.12).
     pub(crate) fair_server: bool,
     /// The clock follows the bandwidth of deadline tasks, not the time that they ran (v4.16).
@@ -128,6 +131,7 @@ impl Gates {
             irq_avg: policy.irq_time_accounting && profile.version >= (4, 19),
             dl_is_no_rt: profile.version >= (6, 12),
             nohz_next_kick: profile.version >= (5, 15),
+            blocked_others_first: profile.version >= (5, 5),
             fair_server: profile.has_fair_server(),
             dl_bandwidth: profile.has_dl_bandwidth(),
             single_state_keeps_tick: profile.single_idle_state_keeps_tick(),

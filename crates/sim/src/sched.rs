@@ -6,6 +6,7 @@ use opplab_kernel::pelt::{
 };
 use opplab_kernel::pelt_scaled::Scales;
 use opplab_kernel::profile::SelectIdleScan;
+use opplab_kernel::sched::nohz::nohz_run_idle_balance;
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx, TaskState};
 use opplab_model::machine::InvarianceSource;
 use opplab_model::workload::SchedPolicy;
@@ -229,19 +230,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// pelt.h:update_irq_load_avg(): `irq_ns` of interrupts that end now.
     #[cold]
-    pub(crate) fn update_irq_avg(&mut self, cpu: u32, irq_ns: u64) {
+    pub(crate) fn update_irq_avg(&mut self, cpu: u32, irq_ns: u64) -> bool {
         if !self.gates.irq_avg {
-            return;
+            return false;
         }
         let scales = self.scales(cpu);
         let state = &mut self.cpus[cpu as usize];
         let clock = state.clk.clock;
         if self.gates.scaled_contribution {
             // v4.19 and v5.0 scale the contributions.
-            update_class_avg_scaled::<H>(clock - irq_ns, &mut state.irq, false, scales);
-            update_class_avg_scaled::<H>(clock, &mut state.irq, true, scales);
+            let before = update_class_avg_scaled::<H>(clock - irq_ns, &mut state.irq, false, scales);
+            let during = update_class_avg_scaled::<H>(clock, &mut state.irq, true, scales);
+            before || during
         } else {
-            update_irq_load_avg::<H>(clock, &mut state.irq, irq_ns, scales.freq_scale, scales.cpu_capacity);
+            update_irq_load_avg::<H>(clock, &mut state.irq, irq_ns, scales.freq_scale, scales.cpu_capacity) != 0
         }
     }
 
@@ -259,10 +261,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.tasks[task as usize].class == Class::Deadline && !self.activate_dl(cpu, task, kind) {
             return;
         }
+        let with_it = match self.tasks[task as usize].class {
+            Class::RealTime => self.cpus[c].rt_queue.len() as u32 + 1,
+            _ => 1,
+        };
+        self.note_overload(self.cpus[c].rq_nr_running() + 1, with_it);
         self.cpus[c].nr_running += 1;
-        if self.cpus[c].nr_running >= 2 {
-            self.balancer.rd_overloaded = true;
-        }
         self.idle_mask.remove(cpu as usize);
         self.tasks[task as usize].life = Life::Queued;
         if !self.gates.uclamp_after_enqueue {
@@ -314,7 +318,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Class::Fair => self.dequeue_task_fair(cpu, task, sleep),
         }
         self.cpus[c].nr_running -= 1;
+        if self.tasks[task as usize].class == Class::RealTime {
+            let count = self.cpus[c].rt_queue.len() as u32;
+            self.note_overload(self.cpus[c].rq_nr_running(), count);
+        }
         self.update_idle_like(cpu);
+    }
+
+    /// sched.h:add_nr_running(): a queue has `nr_running` tasks with the `count` that joined it; the second has idle CPUs look for
+    /// work. When a real-time task comes or goes the kernel counts all of them anew (rt.c:enqueue_top_rt_rq()).
+    #[inline]
+    pub(crate) fn note_overload(&mut self, nr_running: u32, count: u32) {
+        self.balancer.rd_overloaded |= nr_running >= 2 && nr_running - count < 2;
     }
 
     pub(crate) fn rt_priority(&self, task: TaskIdx) -> u8 {
@@ -329,27 +344,27 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         (curr != IDLE_TASK).then(|| self.tasks[curr as usize].class)
     }
 
-    pub(crate) fn update_rt_avg(&mut self, cpu: u32) {
+    pub(crate) fn update_rt_avg(&mut self, cpu: u32) -> bool {
         let running = self.curr_class(cpu) == Some(Class::RealTime);
         let scales = self.scales(cpu);
         let state = &mut self.cpus[cpu as usize];
         let now = state.clk.rq_clock_pelt();
         if self.gates.scaled_contribution {
-            update_class_avg_scaled::<H>(now, &mut state.rt, running, scales);
+            update_class_avg_scaled::<H>(now, &mut state.rt, running, scales)
         } else {
-            update_rt_rq_load_avg::<H>(now, &mut state.rt, running);
+            update_rt_rq_load_avg::<H>(now, &mut state.rt, running)
         }
     }
 
-    pub(crate) fn update_dl_avg(&mut self, cpu: u32) {
+    pub(crate) fn update_dl_avg(&mut self, cpu: u32) -> bool {
         let running = self.curr_class(cpu) == Some(Class::Deadline);
         let scales = self.scales(cpu);
         let state = &mut self.cpus[cpu as usize];
         let now = state.clk.rq_clock_pelt();
         if self.gates.scaled_contribution {
-            update_class_avg_scaled::<H>(now, &mut state.dl, running, scales);
+            update_class_avg_scaled::<H>(now, &mut state.dl, running, scales)
         } else {
-            update_dl_rq_load_avg::<H>(now, &mut state.dl, running);
+            update_dl_rq_load_avg::<H>(now, &mut state.dl, running)
         }
     }
 
@@ -572,6 +587,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.cpus[c].got_idle_tick = false;
             // What the CPU has raised on itself comes before it sleeps.
             self.run_irq_work();
+            nohz_run_idle_balance(self, c);
             if !self.cpus[c].need_resched {
                 self.enter_idle(cpu);
             }
@@ -633,7 +649,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.update_curr_dl(cpu);
                 self.update_dl_avg(cpu);
             }
-            Class::RealTime => self.update_rt_avg(cpu),
+            Class::RealTime => {
+                self.update_rt_avg(cpu);
+            }
             Class::Fair => self.put_prev_task_fair(cpu, prev),
         }
     }
@@ -776,7 +794,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn restart_tick(&mut self, cpu: u32) -> bool {
         let stopped = std::mem::take(&mut self.cpus[cpu as usize].tick_stopped);
         if stopped {
-            self.nohz_idle.remove(cpu as usize);
             self.arm_tick(cpu);
             self.rearm_timer(cpu);
         }

@@ -258,7 +258,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let max_freq_ratio = max_freq_ratios(machine, policy, &gates)?;
         let eas = EasState::new(machine, &driver, policy, &gates, &topology)?;
         let capacities: Vec<u64> = (0..nr as u32).map(|cpu| machine.cluster_of(cpu).capacity.into()).collect();
-        let balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, policy.hz.into(), BOOT_NS / tick_ns);
+        let (hz, jiffies) = (policy.hz.into(), BOOT_NS / tick_ns);
+        let balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, hz, jiffies, gates.nohz_next_kick);
         let nr_llcs = topology.llc_masks.len();
         let idle_like = gates.sched_idle_cpu && has_sched_idle(&case.workload);
         let next_sample = S::ENABLED && sink.sample_period_ns() > 0;
@@ -309,7 +310,6 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             overutilized_since_ns: BOOT_NS,
             eas,
             balancer,
-            nohz_idle: CpuMask::with_room(nr),
             nr_main_left: case.workload.nr_main,
             next_sample_ns: if next_sample { BOOT_NS } else { u64::MAX },
             nr_decisions: 0,

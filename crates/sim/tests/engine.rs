@@ -217,13 +217,13 @@ fn full_little_cpus_do_not_end_energy_awareness_of_each_domain() {
 }
 
 /// Goal: text 003: on Juno an artificial energy model saves more than the registered one at small loads, since 6 % of all
-/// energy is more than the registered model sees between the clusters.
+/// energy is more than the registered model sees between the clusters. Of single runs what is saved is some hundredths apart.
 #[test]
 fn an_artificial_model_passes_the_margin_where_the_registered_one_does_not() {
     let saved = |energy_model: EnergyModelSource, driver: &str| {
         let sum = |energy_model: EnergyModelSource| -> u128 {
             let policy = Policy { driver: driver.into(), ..policy(energy_model) };
-            (0..3)
+            (0..8)
                 .map(|seed| {
                     let mut case = juno(20, 50, policy.clone(), 8);
                     case.workload = periodic(&case.machine, 20, 50, seed);
