@@ -66,6 +66,8 @@ pub struct Nohz {
     /// The kernel looks anew then (v5.15).
     next_kick: bool,
     rqs: Vec<RqNohz>,
+    /// How many of them have `NOHZ_NEWILB_KICK`: mostly none, and then no queue is looked at.
+    nr_newilb: u32,
     /// By a cache's first CPU, how many of its CPUs are not in `idle_cpus` (`sd_llc_shared->nr_busy_cpus`).
     nr_busy: Vec<u32>,
     hz: u64,
@@ -99,6 +101,7 @@ impl Nohz {
             needs_update: false,
             next_kick,
             rqs,
+            nr_newilb: 0,
             nr_busy,
             hz,
         }
@@ -135,6 +138,16 @@ impl Nohz {
         let rq = &mut self.rqs[cpu];
         rq.last_update = jiffies;
         rq.has_blocked_load &= is_left;
+    }
+
+    /// What `cpu` was asked for; it is no longer asked for what is in `of`.
+    #[inline]
+    fn take_flags(&mut self, cpu: usize, of: u8) -> u8 {
+        let flags = &mut self.rqs[cpu].flags;
+        let asked = *flags;
+        *flags &= !of;
+        self.nr_newilb -= u32::from(asked & of & NOHZ_NEWILB_KICK != 0);
+        asked
     }
 
     /// `cpu` has a tick with something to run (`nohz_balance_exit_idle()`).
@@ -259,7 +272,7 @@ fn kick_ilb<T: NohzHost>(host: &mut T, this_cpu: usize, now: u64, flags: u8) -> 
 ///
 /// kernel/sched/core.c:`nohz_csd_func()`, kernel/sched/fair.c:`nohz_idle_balance()`, v6.12.
 pub fn nohz_idle_balance<T: NohzHost>(host: &mut T, cpu: usize) {
-    let flags = std::mem::take(&mut host.nohz_mut().rqs[cpu].flags);
+    let flags = host.nohz_mut().take_flags(cpu, NOHZ_KICK_MASK | NOHZ_NEWILB_KICK);
     if flags & NOHZ_KICK_MASK != 0 && host.is_idle(cpu) {
         idle_balance(host, cpu, flags);
     }
@@ -278,15 +291,19 @@ pub fn nohz_newidle_balance<T: NohzHost>(host: &mut T, cpu: usize) {
     {
         return;
     }
-    host.nohz_mut().rqs[cpu].flags |= NOHZ_NEWILB_KICK;
+    let nohz = host.nohz_mut();
+    let flags = &mut nohz.rqs[cpu].flags;
+    nohz.nr_newilb += u32::from(*flags & NOHZ_NEWILB_KICK == 0);
+    *flags |= NOHZ_NEWILB_KICK;
 }
 
 /// The idle task of `cpu` starts (kernel/sched/fair.c:`nohz_run_idle_balance()`, v6.12).
 #[inline]
 pub fn nohz_run_idle_balance<T: NohzHost>(host: &mut T, cpu: usize) {
-    let flags = &mut host.nohz_mut().rqs[cpu].flags;
-    let asked = *flags;
-    *flags &= !NOHZ_NEWILB_KICK;
+    if host.nohz().nr_newilb == 0 {
+        return;
+    }
+    let asked = host.nohz_mut().take_flags(cpu, NOHZ_NEWILB_KICK);
     if asked == NOHZ_NEWILB_KICK && !host.need_resched(cpu) {
         idle_balance(host, cpu, NOHZ_STATS_KICK);
     }
