@@ -184,10 +184,6 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
     }
     fn attach_task(&mut self, task: u32, dst: usize) {
         let src = self.engine.tasks[task as usize].cpu;
-        if self.engine.entities[task as usize].sched_delayed {
-            self.engine.attach_delayed(task, src, dst as u32);
-            return;
-        }
         self.engine.move_queued(task, src, dst as u32, PlacementRule::Balance);
     }
     fn curr_may_run_on(&self, src: usize, dst: usize) -> bool {

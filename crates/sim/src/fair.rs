@@ -399,20 +399,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.detach_averages(cpu, task);
     }
 
-    /// It arrives there: it counts, but will not run; the CPU that picks it finishes its dequeue.
-    pub(crate) fn attach_delayed(&mut self, task: TaskIdx, orig: u32, cpu: u32) {
+    /// It is queued there: it counts, but will not run; the CPU that picks it finishes its dequeue.
+    pub(crate) fn enqueue_delayed(&mut self, cpu: u32, task: TaskIdx) {
         let c = cpu as usize;
-        if self.tasks[task as usize].in_iowait {
-            self.cpus[orig as usize].nr_iowait -= 1;
-            self.cpus[c].nr_iowait += 1;
-        }
-        self.tasks[task as usize].cpu = cpu;
-        self.outcome.migrations += 1;
-        self.emit(Event::SchedMigrateTask { task, orig_cpu: orig, dest_cpu: cpu });
-        if self.cpus[c].idle.is_awake() {
-            self.account(cpu);
-        }
-        self.update_rq_clock(cpu);
         self.note_overload(self.cpus[c].rq_nr_running() + 1, 1);
         self.update_load_avg(cpu, task, true);
         let now = self.cpus[c].clk.clock_task;
@@ -421,11 +410,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.balancer.lists.add(c, task);
         self.propagate_resched(cpu);
-        self.preempt_with_delayed(cpu, task);
     }
 
     /// `cpu` picks again if the task, whose dequeue is or was delayed, goes before what runs there.
-    fn preempt_with_delayed(&mut self, cpu: u32, task: TaskIdx) {
+    pub(crate) fn preempt_with_delayed(&mut self, cpu: u32, task: TaskIdx) {
         let curr = self.cpus[cpu as usize].curr;
         let preempts = curr == IDLE_TASK
             || (self.tasks[curr as usize].class == Class::Fair && self.check_preempt_wakeup_fair(cpu, task));

@@ -723,18 +723,33 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// A dequeued task arrives on `dest`, and runs there if it comes before the running one.
     pub(crate) fn move_queued(&mut self, task: TaskIdx, orig: u32, dest: u32, rule: PlacementRule) {
         self.carry_over(task, orig, dest, rule);
-        self.wakeup_preempt(dest, task);
+        if self.entities[task as usize].sched_delayed {
+            self.preempt_with_delayed(dest, task);
+        } else {
+            self.wakeup_preempt(dest, task);
+        }
     }
 
-    /// A dequeued task arrives on `dest`.
+    /// A dequeued task arrives on `dest`; one whose dequeue was delayed sleeps on there.
     pub(crate) fn carry_over(&mut self, task: TaskIdx, orig: u32, dest: u32, rule: PlacementRule) {
+        let delayed = self.entities[task as usize].sched_delayed;
+        if delayed && self.tasks[task as usize].in_iowait {
+            self.cpus[orig as usize].nr_iowait -= 1;
+            self.cpus[dest as usize].nr_iowait += 1;
+        }
         self.migrate_task_rq_fair(task, orig);
         self.tasks[task as usize].cpu = dest;
         self.outcome.migrations += 1;
         self.emit(Event::SchedMigrateTask { task, orig_cpu: orig, dest_cpu: dest });
-        self.emit(Event::Placement { task, prev_cpu: orig, cpu: dest, rule });
+        if !delayed {
+            self.emit(Event::Placement { task, prev_cpu: orig, cpu: dest, rule });
+        }
         self.bring_up_to_date(dest);
-        self.enqueue_task(dest, task, Enqueue::Migrated);
+        if delayed {
+            self.enqueue_delayed(dest, task);
+        } else {
+            self.enqueue_task(dest, task, Enqueue::Migrated);
+        }
     }
 
     // ---- the tick ----
