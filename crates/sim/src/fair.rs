@@ -412,16 +412,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.propagate_resched(cpu);
     }
 
-    /// `cpu` picks again if the task, whose dequeue is or was delayed, goes before what runs there.
-    pub(crate) fn preempt_with_delayed(&mut self, cpu: u32, task: TaskIdx) {
-        let curr = self.cpus[cpu as usize].curr;
-        let preempts = curr == IDLE_TASK
-            || (self.tasks[curr as usize].class == Class::Fair && self.check_preempt_wakeup_fair(cpu, task));
-        if preempts {
-            self.resched_cpu(cpu);
-        }
-    }
-
     /// A woken task that is still queued because its dequeue was delayed wakes where it is; returns whether it was one.
     pub(crate) fn wake_delayed(&mut self, task: TaskIdx) -> bool {
         let t = task as usize;
@@ -444,7 +434,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.tasks[t].in_iowait = false;
         self.cpus[cpu as usize].nr_running += 1;
         self.update_idle_like(cpu);
-        self.preempt_with_delayed(cpu, task);
+        self.wakeup_preempt(cpu, task);
         true
     }
 

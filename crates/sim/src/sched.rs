@@ -723,11 +723,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// A dequeued task arrives on `dest`, and runs there if it comes before the running one.
     pub(crate) fn move_queued(&mut self, task: TaskIdx, orig: u32, dest: u32, rule: PlacementRule) {
         self.carry_over(task, orig, dest, rule);
-        if self.entities[task as usize].sched_delayed {
-            self.preempt_with_delayed(dest, task);
-        } else {
-            self.wakeup_preempt(dest, task);
-        }
+        self.wakeup_preempt(dest, task);
     }
 
     /// A dequeued task arrives on `dest`; one whose dequeue was delayed sleeps on there.
@@ -750,6 +746,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             self.enqueue_task(dest, task, Enqueue::Migrated);
         }
+        self.wakeup_preempt(dest, task);
     }
 
     // ---- the tick ----
