@@ -9,7 +9,7 @@ use std::path::Path;
 
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
-use opplab_model::machine::{Costs, InvarianceSource, Machine};
+use opplab_model::machine::{Costs, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::workload::{Op, Workload};
 use opplab_sim::{Case, Start, first_tick_ns, run_from};
@@ -213,9 +213,9 @@ impl Replay {
             tick_phase_ns: phase_ns(&events, tick_nsec(setup.policy.hz.into())),
             by_time: false,
         };
-        // A shared stream leaves an arm64 CPU between a tick and its softirq, for as many ticks as it takes, and then ksoftirqd has the
-        // rest of it to do. That it happened then is the recorded stream's.
-        let leaves = setup.machine.shared_stream && setup.machine.invariance == InvarianceSource::FreqChange;
+        // A stream that timers move leaves a CPU between a tick and its softirq, for as many ticks as it takes, and then ksoftirqd has
+        // the rest of it to do. That it happened then is the recorded stream's.
+        let leaves = setup.machine.timers_move_stream();
         let held_up = |task: TaskIdx| leaves && events.name(task).starts_with("ksoftirqd/");
         recover(&recording, |task| !takes_samples(&events, &setup.policy, task) && !held_up(task), &mut workload);
         workload.duration_ns = Some(events.duration_ns);

@@ -303,7 +303,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             idle_mask: CpuMask::all(nr),
             idle_like_mask: idle_like.then(|| CpuMask::all(nr)),
             max_freq_ratio,
-            stream: Stream::new(machine.shared_stream),
+            stream: Stream::new(machine),
             overutilized: false,
             sd_overutilized: Vec::new(),
             uclamp_used: asks_for_clamps(&case.workload),

@@ -16,8 +16,8 @@
 //! stream that a task's own arming of a timer causes.
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::profile::Platform;
 use opplab_model::event::{IDLE_TASK, Sink};
+use opplab_model::machine::Machine;
 
 use rand_core::Rng;
 
@@ -28,6 +28,8 @@ use crate::engine::{Engine, Interrupt, Wait};
 pub(crate) struct Stream {
     /// The machine shares one stream.
     pub(crate) shared: bool,
+    /// [`Machine::timers_move_stream`].
+    moved_by_timers: bool,
     /// The CPU that executes; always `None` if nothing is shared.
     owner: Option<u32>,
     /// A timer expired at this instant.
@@ -37,8 +39,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(shared: bool) -> Self {
-        Self { shared, ..Self::default() }
+    pub(crate) fn new(machine: &Machine) -> Self {
+        Self { shared: machine.shared_stream, moved_by_timers: machine.timers_move_stream(), ..Self::default() }
     }
 
     /// Whether `cpu` executes instructions, if it has any to execute.
@@ -87,11 +89,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             // What else expires now belongs to the same end of turns.
             if self.stream.expired && self.queue.peek() != Some(self.now) {
                 self.stream.expired = false;
-                let further = u32::from(self.gates.platform == Platform::Arm);
+                let further = u32::from(self.stream.moved_by_timers);
                 let nr = self.cpus.len() as u32;
                 let first = match self.stream.owner {
                     Some(holder) => (holder + further) % nr,
-                    None if self.gates.platform == Platform::Arm => 0,
+                    None if self.stream.moved_by_timers => 0,
                     None => self.rng.next_u32() % nr,
                 };
                 let next = self.next_for_stream(first);
