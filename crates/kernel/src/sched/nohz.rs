@@ -5,13 +5,13 @@
 //!  tick of a busy CPU     asks the first idle CPU to serve all without a tick    nohz_balancer_kick(), nohz_idle_balance()
 //!  a CPU goes idle        lets the others decay itself                           nohz_newidle_balance(), nohz_run_idle_balance()
 //! ```
-//! Averages decay once in 32 ms ([`LOAD_AVG_PERIOD`]) as long as some CPU has any left. A CPU counts as one without a tick until
+//! Averages decay once in 32 ms (`LOAD_AVG_PERIOD`) as long as some CPU has any left. A CPU counts as one without a tick until
 //! its first tick with something to run.
 //!
 //! Whose state is where: [`Nohz`] has the kernel's `nohz` and what each run queue has of it; all else is the host's
 //! ([`NohzHost`]). Times are in jiffies, compared as signed distances. Not followed: priorities of CPUs (`SD_ASYM_PACKING`),
-//! housekeeping CPUs, CPUs that are not active, and before v5.13 the newly idle CPU's order. The kernel functions are those of
-//! kernel/sched/fair.c, v6.12.117; a shared tick of statistics came in v4.17.
+//! housekeeping CPUs, CPUs that are not active, and before v5.13 the newly idle CPU's order. The functions are those of
+//! kernel/sched/fair.c, v6.12.117; that averages of idle CPUs decay without a balance came in v4.17.
 
 use super::cpumask::{CpuMask, CpuSet};
 use super::domains::SchedDomains;
@@ -375,6 +375,7 @@ fn update_nohz_stats<T: NohzHost>(host: &mut T, this_cpu: usize, cpu: usize) -> 
 mod tests {
     use super::*;
     use crate::sched::domains::Topology;
+    use proptest::prelude::*;
 
     const N: usize = 4;
 
@@ -630,5 +631,44 @@ mod tests {
         (single.rq[0].next_balance, single.running[0]) = (0, 1);
         single.tick(0, 5);
         assert_eq!((single.updated.len(), single.nohz.nr_cpus), (0, 0));
+    }
+
+    proptest! {
+        /// What is counted is what is there, each CPU is served at most once and only while it idles, and no order of things panics.
+        #[test]
+        fn counts_hold(steps in proptest::collection::vec((0usize..N, 0u8..5, 0u64..20, any::<bool>()), 1..200)) {
+            let mut log = log_of(&Topology::flat(N), true);
+            for (cpu, what, jiffies, yes) in steps {
+                log.jiffies += jiffies;
+                log.is_left[cpu] = yes;
+                match what {
+                    0 => log.running[cpu] = u32::from(yes),
+                    1 if log.running[cpu] == 0 => log.nohz.nohz_balance_enter_idle(cpu),
+                    2 => {
+                        sched_balance_trigger(&mut log, cpu);
+                    }
+                    3 => nohz_idle_balance(&mut log, cpu),
+                    _ => {
+                        nohz_newidle_balance(&mut log, cpu);
+                        if yes {
+                            nohz_run_idle_balance(&mut log, cpu);
+                        }
+                    }
+                }
+                let nohz = &log.nohz;
+                prop_assert_eq!(nohz.nr_cpus, nohz.idle_cpus().weight());
+                prop_assert_eq!(nohz.nr_busy[0] + nohz.nr_cpus, N as u32);
+                let asked = nohz.rqs.iter().filter(|rq| rq.flags & NOHZ_NEWILB_KICK != 0).count();
+                prop_assert_eq!(nohz.nr_newilb as usize, asked);
+                let mut served = std::mem::take(&mut log.updated);
+                prop_assert!(served.iter().all(|&(this_cpu, cpu)| this_cpu == cpu || log.running[cpu] == 0));
+                let nr = served.len();
+                served.sort_unstable();
+                served.dedup();
+                prop_assert_eq!(nr, served.len());
+                prop_assert!(log.balanced.len() <= N);
+                log.balanced.clear();
+            }
+        }
     }
 }
