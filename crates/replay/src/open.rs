@@ -11,14 +11,14 @@ use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, default_sampling_rate_us,
 use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts,
-    SugovPolicy, SugovRequest,
+    BW_SHIFT, CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision,
+    SugovFacts, SugovPolicy, SugovRequest,
 };
 use opplab_kernel::pelt::HalfLife32;
 use opplab_kernel::profile::{KernelProfile, Platform};
 use opplab_kernel::sched::group::{CpuLoad, scale_rt_capacity};
 use opplab_kernel::sched::placement::{CpuCapacity, fits_capacity};
-use opplab_kernel::unit::tick_nsec;
+use opplab_kernel::unit::{SCHED_CAPACITY_SHIFT, tick_nsec};
 use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::machine::{InvarianceSource, Machine};
 use opplab_model::policy::Policy;
@@ -114,7 +114,11 @@ impl SugovFacts for View<'_> {
     }
 
     fn dl_running_bw(&self, index: usize) -> u64 {
-        let served = self.fair_server && self.cpus[self.members[index] as usize].served;
+        let cpu = self.members[index];
+        if let Some(bw) = self.records.bw_dl(cpu, self.time_ns) {
+            return u64::from(bw) << (BW_SHIFT - SCHED_CAPACITY_SHIFT);
+        }
+        let served = self.fair_server && self.cpus[cpu as usize].served;
         if served { FAIR_SERVER_BW } else { 0 }
     }
 }

@@ -5,6 +5,7 @@
 //!  ..upd_cfs                   the same                                               before an update
 //!  ..util_est_cfs              the sum of the queued tasks' estimates
 //!  ..pelt_rt, ..pelt_dl        of the other classes
+//!  cpu, util, bw_min           what schedutil took of a CPU (its lower bound: bandwidth of deadline tasks)
 //! ```
 //! Only root queues count: those of a group are told by their `path`, or by an entity's `myq`.
 
@@ -37,6 +38,7 @@ struct Cpu {
     util_est: Vec<(u64, u32)>,
     util_rt: Vec<(u64, u32)>,
     util_dl: Vec<(u64, u32)>,
+    bw_min: Vec<(u64, u32)>,
 }
 
 /// All records of a trace.
@@ -86,6 +88,11 @@ impl Records {
         util.util_dl = value(&records.util_dl).map_or(util.util_dl, u64::from);
     }
 
+    /// The bandwidth of `cpu`'s deadline tasks in parts of 1024 that its governor took in a call at `time_ns`, if it was recorded.
+    pub fn bw_dl(&self, cpu: u32, time_ns: u64) -> Option<u32> {
+        last(&self.cpus.get(&cpu)?.bw_min, time_ns, |entry| entry.0).map(|(_, bw)| bw)
+    }
+
     /// `by_cpu` calls a governor.
     pub(crate) fn called(&mut self, time_ns: u64, by_cpu: u32) {
         self.called_ns.insert(by_cpu, time_ns);
@@ -128,6 +135,15 @@ impl Records {
             Of::UtilEst => &mut cpu.util_est,
             Of::RealTime => &mut cpu.util_rt,
             Of::Deadline => &mut cpu.util_dl,
+            Of::Bandwidth => {
+                // It is written in the midst of the call. All of the CPU is what a real-time task asks for.
+                let called_ns = self.called_ns.get(&(event.cpu & 0xffff)).copied();
+                let since_ns = called_ns.filter(|since| since + RECORD_FOLLOWS_NS > time_ns).unwrap_or(time_ns);
+                if util_avg < 1024 {
+                    cpu.bw_min.push((since_ns, util_avg));
+                }
+                return Some(());
+            }
         };
         list.push((time_ns, util_avg));
         Some(())
@@ -141,6 +157,7 @@ impl Records {
                 cpu.fair.retain(|fair| !fair.before);
             }
             cpu.fair.sort_by_key(|fair| fair.time_ns);
+            cpu.bw_min.sort_by_key(|&(time_ns, _)| time_ns);
         }
     }
 }
@@ -152,6 +169,7 @@ pub(crate) enum Of {
     UtilEst,
     RealTime,
     Deadline,
+    Bandwidth,
 }
 
 /// What an event is to the records, with the places of its fields.
@@ -191,11 +209,14 @@ impl Role {
             Of::FairAfter
         } else if schema.field_index("cfs").is_some() {
             Of::FairBefore
+        } else if schema.field_index("bw_min").is_some() {
+            Of::Bandwidth
         } else {
             return Role::Other;
         };
         let util = match of {
             Of::UtilEst => place(&["util_est", "enqueued", "est_enqueued"]),
+            Of::Bandwidth => place(&["bw_min"]),
             _ => place(&["util_avg", "util"]),
         };
         let Some((cpu, util)) = place(&["pcpu", "cpu"]).zip(util) else { return Role::Other };

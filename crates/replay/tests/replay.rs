@@ -315,6 +315,10 @@ fn records_of_averages_replace_what_was_rebuilt() {
             "1.003000 upd_se: cpu=0 se=0xee01 myq=0xff02",
             "1.003001 pelt_cfs: cpu=0 cfs=0xff02 util_avg=5",
             "1.004000 pelt_rt: cpu=0 util_avg=7",
+            "1.005000 sg_single: time=1005000000 flags=0 hook=0xa0",
+            "1.005002 sg_util: cpu=0 boost=0 util=300 bw_min=215 iowait=0",
+            "1.006000 sg_single: time=1006000000 flags=0 hook=0xa0",
+            "1.006002 sg_util: cpu=0 boost=0 util=1024 bw_min=1024 iowait=0",
         ],
     );
     let at = |us: u64| {
@@ -327,4 +331,6 @@ fn records_of_averages_replace_what_was_rebuilt() {
     assert_eq!(at(1_999), [100, 120, 33, 4]);
     assert_eq!(at(2_000), [612, 632, 33, 4], "the task joined at the call");
     assert_eq!(at(4_000), [612, 632, 33, 7], "the group's queue does not count");
+    let bandwidths = [4_999, 5_000, 6_000].map(|us| events.records.bw_dl(0, us * 1000));
+    assert_eq!(bandwidths, [None, Some(215), Some(215)], "a real-time task asks for all, not for bandwidth");
 }

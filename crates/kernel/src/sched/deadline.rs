@@ -8,8 +8,8 @@
 use super::cpumask::{CpuMask, CpuSet};
 use super::domains::SD_WAKE_AFFINE;
 
-/// Bandwidths and densities are fractions of `1 << BW_SHIFT`.
-pub const BW_SHIFT: u32 = 20;
+pub use crate::cpufreq::schedutil::BW_SHIFT;
+
 /// The runtime that schedutil's worker pretends to need, ns (kernel/sched/cpufreq_schedutil.c:`sugov_kthread_create()`).
 pub const SUGOV_RUNTIME_NS: u64 = 1_000_000;
 /// The deadline and period that go with [`SUGOV_RUNTIME_NS`], ns.
