@@ -122,6 +122,27 @@ fn a_task_of_another_class_takes_its_part_along() {
     assert!(!again.rt_runnable);
 }
 
+/// Goal: no time passes for a task that its group's quota stops; its queue gets back what it has.
+#[test]
+fn a_throttled_task_keeps_its_signal() {
+    let mut replay = replay(1);
+    replay.wakeup(2 * MS, 7, 120, 0, false);
+    replay.switch(2 * MS, 0, NONE, 0, task(7));
+    let stopped = 34 * MS;
+    replay.switch(stopped, 0, task(7), 0, NONE);
+    let before = replay.peek_task(7, stopped).unwrap().util_avg;
+    assert!(before > 450 && replay.runnable(0) == 0, "{before}");
+    assert_eq!(replay.peek_task(7, 98 * MS).unwrap().util_avg, before);
+    let idle = replay.peek_cpu(0, 98 * MS).unwrap().util_avg;
+    assert!(idle * 3 < before, "{idle}");
+    replay.switch(98 * MS, 0, NONE, 0, task(7));
+    assert!(replay.peek_task(7, 98 * MS).unwrap().util_avg.abs_diff(before) <= 2);
+    assert!(replay.cpu_util(0).util_avg.abs_diff(before) <= 2 && replay.runnable(0) == 1, "{:?}", replay.cpu_util(0));
+    // It sleeps as any other task.
+    replay.switch(99 * MS, 0, task(7), 1, NONE);
+    assert!(replay.peek_task(7, 131 * MS).unwrap().util_avg * 2 < before + 40);
+}
+
 /// Goal: each run's end may be told late, which the bounds of task and queue hold.
 #[test]
 fn late_events_are_in_the_bound() {

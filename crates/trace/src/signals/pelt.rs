@@ -27,7 +27,8 @@
 //! lacks `sched_update_nr_running_tp`, and roundings: updates at ticks
 //! and balances are not in these events, so results differ by a unit now and then.
 //!
-//! Not followed: task groups (each task counts in its CPU's root queue; its load is that of its own weight), and the part of a
+//! Not followed: task groups (each task counts in its CPU's root queue; its load is that of its own weight; of their quotas
+//! only what leaves a CPU idle), and the part of a
 //! delayed dequeue (v6.12) that only `load_avg` and `runnable_avg` see.
 
 use std::collections::{BTreeMap, HashMap};
@@ -152,6 +153,8 @@ struct Task {
     moved: bool,
     /// It is being woken (`sched_waking` came, its wake-up not yet).
     waking: bool,
+    /// Its group has used up its quota: no time passes for its signal.
+    throttled: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -376,6 +379,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             attached: false,
             moved: false,
             waking: false,
+            throttled: false,
         });
         match self.by_small_pid.get_mut(pid as usize) {
             Some(small) => *small = place as u32 + 1,
@@ -391,6 +395,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     fn change_prio(&mut self, place: usize, class: Class, weight: u64) {
         let Task { cpu, on_rq, class: before, .. } = self.tasks[place];
         let now = self.cpus[cpu].clock.rq_clock_pelt();
+        self.unthrottle(place, now);
         if before == Class::Fair && class != Class::Fair {
             if on_rq {
                 util_est_dequeue(&mut self.cpus[cpu].cfs.avg, &self.tasks[place].avg);
@@ -475,6 +480,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     #[inline]
     fn update_task(&mut self, place: usize, now: u64, running: bool) {
         let task = &mut self.tasks[place];
+        if task.throttled {
+            return;
+        }
         update_load_avg_se::<H>(now, &mut task.avg, SeFacts::task(task.weight, task.on_rq, running));
         if task.unknown.util_avg != 0 {
             update_load_avg_se::<H>(now, &mut task.unknown, NOT_RUNNING);
@@ -535,6 +543,39 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             rq.nr_rt = rq.nr_rt.saturating_sub(1);
         }
         task.on_rq = false;
+    }
+
+    /// The group of the running task has used up its quota: the task stops, its clock as well (fair.c:throttle_cfs_rq(),
+    /// pelt.h:cfs_rq_clock_pelt(), v6.12). Only a CPU that goes idle at that shows it.
+    fn throttle(&mut self, place: usize) {
+        let task = &mut self.tasks[place];
+        if task.class == Class::Fair && task.on_rq && !task.throttled {
+            let rq = &mut self.cpus[task.cpu];
+            rq.load_weight = rq.load_weight.saturating_sub(task.weight);
+            rq.nr_runnable = rq.nr_runnable.saturating_sub(1);
+            task.throttled = true;
+        }
+    }
+
+    /// It runs again, or moves: the queue, in which its part has decayed, gets back what the task still has
+    /// (fair.c:unthrottle_cfs_rq(), propagate_entity_load_avg()).
+    fn unthrottle(&mut self, place: usize, now: u64) {
+        let task = &mut self.tasks[place];
+        if !std::mem::take(&mut task.throttled) {
+            return;
+        }
+        let rq = &mut self.cpus[task.cpu];
+        rq.load_weight = rq.load_weight.saturating_add(task.weight);
+        rq.nr_runnable += 1;
+        let mut aged = task.avg;
+        update_load_avg_se::<H>(now, &mut aged, NOT_RUNNING);
+        if task.attached {
+            let cfs = &mut rq.cfs.avg;
+            cfs.util_avg += task.avg.util_avg.saturating_sub(aged.util_avg);
+            cfs.util_sum = cfs.util_sum.saturating_add(task.avg.util_sum.saturating_sub(aged.util_sum));
+        }
+        (task.avg.last_update_time, task.avg.period_contrib) = (aged.last_update_time, aged.period_contrib);
+        task.unknown.last_update_time = now;
     }
 
     /// Takes the task out of its queue's averages; its queue must be up to date.
@@ -650,6 +691,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             }
             if leaves {
                 self.dequeue(place);
+            } else if next.0 == 0 {
+                self.throttle(place);
             }
             if prev_state & TASK_DEAD != 0 && std::mem::take(&mut self.tasks[place].attached) {
                 // core.c:finish_task_switch(), fair.c:task_dead_fair(), v6.12: it leaves like a sleeping task that moves away.
@@ -666,6 +709,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
                 // Its migration is not in the trace.
                 self.move_task(place, cpu, time_ns);
             }
+            self.unthrottle(place, now);
             self.update_task(place, now, false);
             // A wake-up that is not in the trace.
             self.enqueue(place, cpu);
@@ -707,6 +751,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let cpu = self.cpu_place(cpu);
         let now = self.update_cpu(cpu, time_ns);
         let place = self.task(pid, prio, cpu);
+        self.unthrottle(place, now);
         self.tasks[place].waking = false;
         if new && !self.tasks[place].on_rq {
             let rq = &self.cpus[cpu];
@@ -737,6 +782,10 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let _ = self.task(pid, prio, dest);
         if self.tasks[place].cpu == dest {
             return;
+        }
+        if self.tasks[place].throttled {
+            let now = self.update_cpu(self.tasks[place].cpu, time_ns);
+            self.unthrottle(place, now);
         }
         if self.tasks[place].on_rq {
             self.move_task(place, dest, time_ns);
@@ -818,6 +867,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             return;
         }
         let now = self.update_cpu(cpu, time_ns);
+        self.unthrottle(place, now);
         self.estimate(place, false);
         self.dequeue(place);
         self.detach(place, now);
@@ -977,7 +1027,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         }
         let running = rq.curr == self.find(pid);
         // A task between two queues waits at the time of the one that it left.
-        let now = if copy.attached { clock.rq_clock_pelt() } else { copy.avg.last_update_time };
+        let passes = copy.attached && !copy.throttled;
+        let now = if passes { clock.rq_clock_pelt() } else { copy.avg.last_update_time };
         update_load_avg_se::<H>(now, &mut copy.avg, SeFacts::task(copy.weight, copy.on_rq, running));
         update_load_avg_se::<H>(now, &mut copy.unknown, NOT_RUNNING);
         Some(Sample {

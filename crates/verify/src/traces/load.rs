@@ -7,6 +7,7 @@ use opplab_kernel::pelt::{
     update_load_avg_cfs_rq, update_load_avg_se, update_rt_rq_load_avg,
 };
 use opplab_kernel::sched::attach::{init_entity_runnable_average, post_init_entity_util_avg};
+use opplab_kernel::sched::weight::NICE_0_LOAD;
 use opplab_kernel::util_est::{UTIL_AVG_UNCHANGED, task_util_est_masked, util_est_update};
 
 use super::input::{Ev, Kind};
@@ -31,7 +32,13 @@ pub(super) fn event(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingRe
         Kind::PeltHw => pelt_hw(ev, report),
         Kind::UtilEstSe => util_est_se(ev, state, report),
         Kind::UtilEstCfs => util_est_cfs(ev, state, report),
-        _ => other(ev, state),
+        kind => {
+            if kind == Kind::SchedWakeupNew {
+                // A new task has no estimate yet.
+                queue_estimate(ev, state, report, Some(0), false);
+            }
+            other(ev, state)
+        }
     };
     if handled.is_none() {
         report.without_input("records", MISSING);
@@ -73,7 +80,7 @@ fn load_cause(found: &SchedAvg, known: &SchedAvg, otherwise: &'static str) -> &'
     found.runnable_avg = known.runnable_avg;
     found.util_est = known.util_est;
     if found == known {
-        "only the load: a task's attributes were set, which renews its load_avg (no probe)"
+        "only the load: a task's attributes or a group's share were set, which renews an entity's load_avg (no probe)"
     } else {
         otherwise
     }
@@ -310,7 +317,10 @@ fn pelt_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
 fn pelt_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> Option<()> {
     let (addr, got) = (ev.u("cfs")?, averages(ev)?);
     let cpu = ev.cpu_field("cpu")?;
-    if outcome(ev, state, addr, &got, report).is_none() {
+    let updated = outcome(ev, state, addr, &got, report).is_some();
+    if !updated && state.is_propagated(ev) {
+        report.without_input("attach", "propagated from a group");
+    } else if !updated {
         moved(ev, state, report, addr, cpu, &got);
     }
     let root = state.group_queues.binary_search(&addr).is_err();
@@ -363,6 +373,7 @@ fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr:
         state.new_tasks.insert(child, (avg, cpu, addr));
         return;
     }
+    let sums = |avg: &SchedAvg| (avg.load_sum, avg.runnable_sum, avg.util_sum);
     if joins {
         // The task that is on its way to this CPU.
         let mut candidates = state.migrating.iter().filter(|(_, dest)| **dest == cpu).map(|(&pid, _)| pid);
@@ -382,6 +393,18 @@ fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr:
             (Some(_), Some(_)) => matching.or(of_waking),
             (None, _) => state.cpus[ev.cpu()].context.detached,
         };
+        // online_fair_sched_group(): the entity of a new group, which has nothing yet.
+        let mut with_group = queue.avg;
+        with_group.attach::<HalfLife32>(&mut SchedAvg::default(), NICE_0_LOAD);
+        let of_task = pid.and_then(|pid| state.task(pid)).map(|task| {
+            let mut after = queue.avg;
+            after.attach::<HalfLife32>(&mut task.avg.clone(), task.weight);
+            after.avg
+        });
+        if sums(got) == sums(&with_group.avg) && of_task.is_none_or(|after| sums(&after) != sums(got)) {
+            compare(report, "attach_group", &with_group.avg);
+            return;
+        }
         let Some(pid) = pid else {
             report.without_input("attach", "which task joined");
             return;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use opplab_kernel::pelt::SchedAvg;
 use opplab_kernel::sched::attach::CfsAvg;
 
-use super::input::{Kind, Machine, Recording};
+use super::input::{Ev, Kind, Machine, Recording};
 
 /// A scheduling entity: a task, or a group on a CPU.
 #[derive(Debug, Clone, Default)]
@@ -151,6 +151,8 @@ pub(super) struct State<'a> {
     pub(super) root: Vec<Option<u64>>,
     /// Queues that belong to a group.
     pub(super) group_queues: Vec<u64>,
+    /// Records of queues that changed because a group below them did, by CPU and time.
+    propagated: BTreeSet<(usize, u64)>,
     /// The weight that a new task shows at its first update.
     pub(super) first_weight: BTreeMap<i64, u64>,
     /// Tasks on their way to a new CPU.
@@ -172,16 +174,28 @@ impl<'a> State<'a> {
     pub(super) fn new(recording: &'a Recording) -> Self {
         let machine = &recording.machine;
         let mut group_queues = Vec::new();
+        let mut group_entities = BTreeSet::new();
         let mut first_weight = BTreeMap::new();
         for event in recording.events.iter().filter(|event| event.kind() == Kind::UpdSe) {
             match event.u("myq") {
-                Some(myq) if myq != 0 => group_queues.push(myq),
+                Some(myq) if myq != 0 => {
+                    group_queues.push(myq);
+                    group_entities.extend(event.u("se"));
+                }
                 _ => {
                     if let (Some(pid), Some(weight)) = (event.get("pid"), event.u("w")) {
                         first_weight.entry(pid).or_insert(weight);
                     }
                 }
             }
+        }
+        // fair.c:propagate_entity_load_avg(): the queue's record, at once followed by that of the group's entity in it.
+        let mut propagated = BTreeSet::new();
+        let mut last: Vec<Option<u64>> = vec![None; machine.n_cpus];
+        for event in recording.events.iter().filter(|event| event.cpu() < machine.n_cpus) {
+            let of_group = || event.u("se").is_some_and(|se| group_entities.contains(&se));
+            let before = last[event.cpu()].replace(event.time_ns()).filter(|_| event.kind() == Kind::PeltSe);
+            propagated.extend(before.filter(|_| of_group()).map(|time_ns| (event.cpu(), time_ns)));
         }
         group_queues.sort_unstable();
         group_queues.dedup();
@@ -193,6 +207,7 @@ impl<'a> State<'a> {
             queues: BTreeMap::new(),
             root: vec![None; machine.n_cpus],
             group_queues,
+            propagated,
             first_weight,
             migrating: BTreeMap::new(),
             overutilized: None,
@@ -201,6 +216,11 @@ impl<'a> State<'a> {
             deadline_tasks: false,
             has_pelt_events: recording.events.iter().any(|event| event.kind() == Kind::PeltCfs),
         }
+    }
+
+    /// Whether a record of a queue is that of a change in a group below it.
+    pub(super) fn is_propagated(&self, ev: &Ev<'_>) -> bool {
+        self.propagated.contains(&(ev.cpu(), ev.time_ns()))
     }
 
     /// The root queue of a CPU, if it was seen.
