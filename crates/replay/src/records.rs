@@ -46,8 +46,8 @@ struct Cpu {
 pub struct Records {
     cpus: BTreeMap<u32, Cpu>,
     groups: BTreeSet<i64>,
-    /// By queue, where the beginnings of updates are told: one has begun and not ended.
-    updates: BTreeMap<i64, bool>,
+    /// By queue, where the beginnings of updates are told: when one began that has not ended.
+    updates: BTreeMap<i64, Option<u64>>,
     /// By executing CPU: its last call of a governor.
     called_ns: BTreeMap<u32, u64>,
 }
@@ -119,13 +119,15 @@ impl Records {
                 let before = of == Of::FairBefore;
                 let (load_avg, runnable_avg) = (average(load), average(runnable));
                 let queue = value(queue).unwrap_or(0);
+                let called_ns = self.called_ns.get(&(event.cpu & 0xffff)).copied();
                 let moved = if before {
-                    self.updates.insert(queue, true);
+                    self.updates.insert(queue, Some(time_ns));
                     false
                 } else {
-                    self.updates.get_mut(&queue).is_some_and(|update| !std::mem::take(update))
+                    // An update calls the governor after its own record, if it has one.
+                    let update = self.updates.get_mut(&queue).map(Option::take);
+                    update.is_some_and(|begun_ns| begun_ns.is_none_or(|begun_ns| called_ns > Some(begun_ns)))
                 };
-                let called_ns = self.called_ns.get(&(event.cpu & 0xffff)).copied();
                 let since_ns = called_ns.filter(|since| moved && since + RECORD_FOLLOWS_NS > time_ns);
                 let time_ns = since_ns.unwrap_or(time_ns);
                 cpu.fair.push(Fair { time_ns, util_avg, load_avg, runnable_avg, before, queue });

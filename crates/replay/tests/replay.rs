@@ -312,6 +312,9 @@ fn records_of_averages_replace_what_was_rebuilt() {
             "1.001002 util_est_cfs: cpu=0 util_est=33",
             "1.002000 sg_single: time=1002000000 flags=0 hook=0xa0",
             "1.002010 pelt_cfs: cpu=0 cfs=0xff01 util_avg=612 runnable_avg=632 load_avg=1104",
+            "1.002500 upd_cfs: cpu=0 cfs=0xff01 util_avg=612",
+            "1.002502 sg_single: time=1002500000 flags=0 hook=0xa0",
+            "1.002510 pelt_cfs: cpu=0 cfs=0xff01 util_avg=700 runnable_avg=720 load_avg=1200",
             "1.003000 upd_se: cpu=0 se=0xee01 myq=0xff02",
             "1.003001 pelt_cfs: cpu=0 cfs=0xff02 util_avg=5",
             "1.004000 pelt_rt: cpu=0 util_avg=7",
@@ -330,7 +333,9 @@ fn records_of_averages_replace_what_was_rebuilt() {
     assert_eq!(at(1_500), [100, 120, 33, 4]);
     assert_eq!(at(1_999), [100, 120, 33, 4]);
     assert_eq!(at(2_000), [612, 632, 33, 4], "the task joined at the call");
-    assert_eq!(at(4_000), [612, 632, 33, 7], "the group's queue does not count");
+    assert_eq!(at(2_501), [612, 632, 33, 4]);
+    assert_eq!(at(2_502), [700, 720, 33, 4], "an update that changed nothing, then a task joined");
+    assert_eq!(at(4_000), [700, 720, 33, 7], "the group's queue does not count");
     let bandwidths = [4_999, 5_000, 6_000].map(|us| events.records.bw_dl(0, us * 1000));
     assert_eq!(bandwidths, [None, Some(215), Some(215)], "a real-time task asks for all, not for bandwidth");
 }
