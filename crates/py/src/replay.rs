@@ -92,7 +92,7 @@ pub(crate) fn replayed_frequencies<'py>(
     let rows: Vec<RecordedFreq> = decisions
         .iter()
         .map(|open| RecordedFreq {
-            time_ns: replay.events.first_ns + open.time_ns,
+            time_ns: replay.events.first_ns.saturating_add(open.time_ns),
             policy_cpu: open.policy_cpu as usize,
             cpu: open.cpu as usize,
             parts: Some((open.deciding_cpu as usize, open.parts)),

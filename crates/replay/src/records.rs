@@ -128,7 +128,7 @@ impl Records {
                     let update = self.updates.get_mut(&queue).map(Option::take);
                     update.is_some_and(|begun_ns| begun_ns.is_none_or(|begun_ns| called_ns > Some(begun_ns)))
                 };
-                let since_ns = called_ns.filter(|since| moved && since + RECORD_FOLLOWS_NS > time_ns);
+                let since_ns = called_ns.filter(|since| moved && since.saturating_add(RECORD_FOLLOWS_NS) > time_ns);
                 let time_ns = since_ns.unwrap_or(time_ns);
                 cpu.fair.push(Fair { time_ns, util_avg, load_avg, runnable_avg, before, queue });
                 return Some(());
@@ -140,7 +140,8 @@ impl Records {
             Of::Bandwidth => {
                 // It is written in the midst of the call. All of the CPU is what a real-time task asks for.
                 let called_ns = self.called_ns.get(&(event.cpu & 0xffff)).copied();
-                let since_ns = called_ns.filter(|since| since + RECORD_FOLLOWS_NS > time_ns).unwrap_or(time_ns);
+                let since_ns =
+                    called_ns.filter(|since| since.saturating_add(RECORD_FOLLOWS_NS) > time_ns).unwrap_or(time_ns);
                 if util_avg < 1024 {
                     cpu.bw_min.push((since_ns, util_avg));
                 }
