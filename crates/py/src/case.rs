@@ -26,6 +26,22 @@ impl PyCase {
         Self { file, policies: None, start: Start::default() }
     }
 
+    /// A case that belongs to no experiment.
+    pub(crate) fn of(case: Case) -> Self {
+        let Case { machine, workload, policy, seed, duration_ns } = case;
+        Self::new(CaseFile {
+            experiment: String::new(),
+            benchmark: workload.name.clone(),
+            param: String::new(),
+            iteration: 0,
+            seed,
+            duration_ns,
+            machine,
+            workload,
+            policy,
+        })
+    }
+
     /// The same case on a machine that was in use before.
     pub(crate) fn starting_from(self, start: Start) -> Self {
         Self { start, ..self }
@@ -53,17 +69,7 @@ impl PyCase {
         let machine = machine.inner.clone();
         let workload = workload.compile(py, &machine)?;
         let policy = guard(py, || parse_policy("policy", policy))?.map_err(|error| model_error(py, error))?;
-        Ok(Self::new(CaseFile {
-            experiment: String::new(),
-            benchmark: workload.name.clone(),
-            param: String::new(),
-            iteration: 0,
-            seed,
-            duration_ns,
-            machine,
-            workload,
-            policy,
-        }))
+        Ok(Self::of(Case { machine, workload, policy, seed, duration_ns }))
     }
 
     /// Reads a case from its canonical JSON.

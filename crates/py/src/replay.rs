@@ -3,11 +3,9 @@
 use std::path::Path;
 
 use opplab_kernel::cpufreq::schedutil::SugovOutcome;
-use opplab_model::case::CaseFile;
 use opplab_model::policy::EnergyModelSource;
 use opplab_replay::report::{agreement_json, comparison_json};
 use opplab_replay::{Change, ClosedCase, Mode, Replay, ReplayError};
-use opplab_sim::Case;
 use opplab_verify::traces::RecordedFreq;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -133,19 +131,7 @@ pub(crate) fn replayed_case(
         let replay = Replay::read(Path::new(path), machine)?;
         let check = comparison_json(&replay, &replay.compare(None, Mode::Closed)?, Mode::Closed, None);
         let ClosedCase { case, start, later_ns } = replay.closed_case()?;
-        let Case { machine, workload, policy, seed, duration_ns } = case;
-        let file = CaseFile {
-            experiment: String::new(),
-            benchmark: workload.name.clone(),
-            param: String::new(),
-            iteration: 0,
-            seed,
-            duration_ns,
-            machine,
-            workload,
-            policy,
-        };
-        Ok((PyCase::new(file).starting_from(start), replay.events.first_ns, later_ns, check))
+        Ok((PyCase::of(case).starting_from(start), replay.events.first_ns, later_ns, check))
     })
 }
 
