@@ -153,6 +153,8 @@ pub(super) struct State<'a> {
     pub(super) group_queues: Vec<u64>,
     /// Records of queues that changed because a group below them did, by CPU and time.
     propagated: BTreeSet<(usize, u64)>,
+    /// By CPU, when its running task changed its class: from the switch to it to the one away from it.
+    class_changes: Vec<Vec<(u64, u64)>>,
     /// The weight that a new task shows at its first update.
     pub(super) first_weight: BTreeMap<i64, u64>,
     /// Tasks on their way to a new CPU.
@@ -197,6 +199,18 @@ impl<'a> State<'a> {
             let before = last[event.cpu()].replace(event.time_ns()).filter(|_| event.kind() == Kind::PeltSe);
             propagated.extend(before.filter(|_| of_group()).map(|time_ns| (event.cpu(), time_ns)));
         }
+        let mut class_changes = vec![Vec::new(); machine.n_cpus];
+        let mut since: Vec<Option<(u64, i32)>> = vec![None; machine.n_cpus];
+        let switches = recording.events.iter().filter(|event| event.kind() == Kind::SchedSwitch);
+        for event in switches.filter(|event| event.cpu() < machine.n_cpus) {
+            let (Some(prev), Some(next)) = (event.get("prev_prio"), event.get("next_prio")) else { continue };
+            let began = since[event.cpu()].replace((event.time_ns(), next as i32));
+            // 0 to 99 are real-time, below are deadline tasks.
+            let class = |prio: i32| (prio >= 0, prio >= 100);
+            if let Some((from_ns, _)) = began.filter(|&(_, prio)| class(prio) != class(prev as i32)) {
+                class_changes[event.cpu()].push((from_ns, event.time_ns()));
+            }
+        }
         group_queues.sort_unstable();
         group_queues.dedup();
         Self {
@@ -208,6 +222,7 @@ impl<'a> State<'a> {
             root: vec![None; machine.n_cpus],
             group_queues,
             propagated,
+            class_changes,
             first_weight,
             migrating: BTreeMap::new(),
             overutilized: None,
@@ -221,6 +236,13 @@ impl<'a> State<'a> {
     /// Whether a record of a queue is that of a change in a group below it.
     pub(super) fn is_propagated(&self, ev: &Ev<'_>) -> bool {
         self.propagated.contains(&(ev.cpu(), ev.time_ns()))
+    }
+
+    /// Whether the task that runs on `cpu` has another class when it leaves than it came with.
+    pub(super) fn changes_class(&self, cpu: usize, time_ns: u64) -> bool {
+        let spans = self.class_changes.get(cpu).map_or(&[][..], Vec::as_slice);
+        let after = spans.partition_point(|&(from_ns, _)| from_ns <= time_ns);
+        after.checked_sub(1).is_some_and(|last| time_ns <= spans[last].1)
     }
 
     /// The root queue of a CPU, if it was seen.
