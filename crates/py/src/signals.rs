@@ -35,7 +35,7 @@ const EVENTS: &[&str] = &[
     "nr_running",
 ];
 
-/// The events that ticks follow from.
+/// The events that ticks and the lateness of events follow from.
 const FIRST_EVENTS: &[&str] =
     &["sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "cpu_idle"];
 

@@ -13,7 +13,7 @@ use opplab_trace::signals::clock::sched_clock_offset_ns;
 use opplab_trace::{Event, ReadOptions, Schema, TraceFile};
 
 use crate::ReplayError;
-use crate::records::{self, Records};
+use crate::records::{self, RecordReader, Records};
 
 /// How a task left its CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -248,6 +248,7 @@ struct Builder {
     roles: Vec<Option<Role>>,
     /// By address of a CPU's governor hook: its number here, and how often each CPU called it.
     hooks: BTreeMap<i64, (u32, BTreeMap<u32, u64>)>,
+    records: RecordReader,
     /// Time of the event since the first one.
     now_ns: u64,
     begun: bool,
@@ -352,7 +353,7 @@ impl Builder {
                 let (number, callers) = self.hooks.entry(int(0)?).or_insert((number, BTreeMap::new()));
                 *callers.entry(event.cpu & 0xffff).or_default() += 1;
                 let (number, by_cpu) = (*number, event.cpu & 0xffff);
-                self.events.records.called(self.now_ns, by_cpu);
+                self.records.called(self.now_ns, by_cpu);
                 What::UpdateUtil { cpu: number, flags: int(1)? as u32, clock_ns: int(2)? as u64 }
             }
             Name::Other => {
@@ -363,7 +364,7 @@ impl Builder {
                     self.events.start_khz.entry(cpu as u32 & 0xffff).or_insert((self.now_ns, khz as u32));
                 }
                 if role.record != records::Role::Other {
-                    let _ = self.events.records.take(self.now_ns, &role.record, event);
+                    let _ = self.records.take(self.now_ns, &role.record, event);
                 }
                 What::Other
             }
@@ -414,7 +415,7 @@ impl Events {
         let outcome = file.stream(&options, &mut sink).map_err(|error| fail(error.to_string()))?;
         builder.name_hooks();
         let mut events = builder.events;
-        events.records.finish();
+        events.records = builder.records.finish();
         events.gaps = outcome.missed.len() as u64 + outcome.problems.len() as u64;
         if let Ok(reader) = file.reader(&options) {
             let meta = reader.meta();

@@ -767,10 +767,10 @@ impl<'a> Run<'a> {
                     sugov.resume(*cur_khz);
                     return;
                 }
-                let mut made = Vec::new();
+                let mut made: Option<SugovDecision> = None;
                 let request = sugov.update_recorded(now_ns, member, flags, &facts, &view, &mut made);
-                let computed = made.first().filter(|made: &&SugovDecision| made.max_cap != 0);
-                if let (Some(decisions), Some(&decision)) = (&mut self.decisions, computed) {
+                let computed = made.filter(|made| made.max_cap != 0);
+                if let (Some(decisions), Some(decision)) = (&mut self.decisions, computed) {
                     let deciding = view.cpu(decision.deciding_cpu);
                     let fair = if self.runnable_boost { deciding.util_cfs_boost } else { deciding.util_cfs };
                     decisions.push(OpenDecision {

@@ -45,6 +45,13 @@ struct Cpu {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Records {
     cpus: BTreeMap<u32, Cpu>,
+}
+
+/// Takes the records of a trace as they come.
+#[derive(Debug, Default)]
+pub(crate) struct RecordReader {
+    records: Records,
+    /// Queues that belong to a group.
     groups: BTreeSet<i64>,
     /// By queue, where the beginnings of updates are told: when one began that has not ended.
     updates: BTreeMap<i64, Option<u64>>,
@@ -92,13 +99,21 @@ impl Records {
     pub fn bw_dl(&self, cpu: u32, time_ns: u64) -> Option<u32> {
         last(&self.cpus.get(&cpu)?.bw_min, time_ns, |entry| entry.0).map(|(_, bw)| bw)
     }
+}
 
+impl RecordReader {
     /// `by_cpu` calls a governor.
     pub(crate) fn called(&mut self, time_ns: u64, by_cpu: u32) {
         self.called_ns.insert(by_cpu, time_ns);
     }
 
-    /// Takes a record; [`Records::finish`] ends.
+    /// The last call of a governor by `cpu`, if a record at `time_ns` follows it.
+    fn just_called_ns(&self, cpu: u32, time_ns: u64) -> Option<u64> {
+        let called_ns = self.called_ns.get(&cpu).copied();
+        called_ns.filter(|since| since.saturating_add(RECORD_FOLLOWS_NS) > time_ns)
+    }
+
+    /// Takes a record.
     pub(crate) fn take(&mut self, time_ns: u64, role: &Role, event: &Event<'_>) -> Option<()> {
         let value = |place: Option<usize>| event.int(place?);
         let average = |place: Option<usize>| value(place).and_then(|value| u32::try_from(value).ok());
@@ -112,14 +127,14 @@ impl Records {
         {
             return None;
         }
-        let cpu = self.cpus.entry((event.int(cpu)? as u32) & 0xffff).or_default();
+        let called_ns = self.just_called_ns(event.cpu & 0xffff, time_ns);
+        let cpu = self.records.cpus.entry((event.int(cpu)? as u32) & 0xffff).or_default();
         let util_avg = average(Some(util))?;
         let list = match of {
             Of::FairAfter | Of::FairBefore if util_avg <= 1024 => {
                 let before = of == Of::FairBefore;
                 let (load_avg, runnable_avg) = (average(load), average(runnable));
                 let queue = value(queue).unwrap_or(0);
-                let called_ns = self.called_ns.get(&(event.cpu & 0xffff)).copied();
                 let moved = if before {
                     self.updates.insert(queue, Some(time_ns));
                     false
@@ -128,8 +143,7 @@ impl Records {
                     let update = self.updates.get_mut(&queue).map(Option::take);
                     update.is_some_and(|begun_ns| begun_ns.is_none_or(|begun_ns| called_ns > Some(begun_ns)))
                 };
-                let since_ns = called_ns.filter(|since| moved && since.saturating_add(RECORD_FOLLOWS_NS) > time_ns);
-                let time_ns = since_ns.unwrap_or(time_ns);
+                let time_ns = called_ns.filter(|_| moved).unwrap_or(time_ns);
                 cpu.fair.push(Fair { time_ns, util_avg, load_avg, runnable_avg, before, queue });
                 return Some(());
             }
@@ -139,11 +153,8 @@ impl Records {
             Of::Deadline => &mut cpu.util_dl,
             Of::Bandwidth => {
                 // It is written in the midst of the call. All of the CPU is what a real-time task asks for.
-                let called_ns = self.called_ns.get(&(event.cpu & 0xffff)).copied();
-                let since_ns =
-                    called_ns.filter(|since| since.saturating_add(RECORD_FOLLOWS_NS) > time_ns).unwrap_or(time_ns);
                 if util_avg < 1024 {
-                    cpu.bw_min.push((since_ns, util_avg));
+                    cpu.bw_min.push((called_ns.unwrap_or(time_ns), util_avg));
                 }
                 return Some(());
             }
@@ -152,9 +163,9 @@ impl Records {
         Some(())
     }
 
-    /// Leaves the records of root queues only; those before updates only where there are no others.
-    pub(crate) fn finish(&mut self) {
-        for cpu in self.cpus.values_mut() {
+    /// The records of root queues; those before updates only where there are no others.
+    pub(crate) fn finish(mut self) -> Records {
+        for cpu in self.records.cpus.values_mut() {
             cpu.fair.retain(|fair| !self.groups.contains(&fair.queue));
             if cpu.fair.iter().any(|fair| !fair.before) {
                 cpu.fair.retain(|fair| !fair.before);
@@ -162,6 +173,7 @@ impl Records {
             cpu.fair.sort_by_key(|fair| fair.time_ns);
             cpu.bw_min.sort_by_key(|&(time_ns, _)| time_ns);
         }
+        self.records
     }
 }
 

@@ -235,12 +235,18 @@ impl Replay {
         if !closed.is_near() {
             let open = self.compare(None, Mode::Open)?;
             if open.off() < closed.off() {
-                let open = if change.is_some() { self.compare(change, Mode::Open)? } else { open };
-                return Ok((Mode::Open, open, Some(closed)));
+                let changed = self.changed(change, Mode::Open)?;
+                return Ok((Mode::Open, Comparison { changed, ..open }, Some(closed)));
             }
         }
-        let closed = if change.is_some() { self.compare(change, Mode::Closed)? } else { closed };
-        Ok((Mode::Closed, closed, None))
+        let changed = self.changed(change, Mode::Closed)?;
+        Ok((Mode::Closed, Comparison { changed, ..closed }, None))
+    }
+
+    /// What the changed policy makes of the trace, if anything is changed.
+    fn changed(&self, change: Option<&Change>, mode: Mode) -> Result<Option<Measured>, ReplayError> {
+        let runs = change.map(|change| self.runs(&change.apply(&self.setup.policy), mode)).transpose()?;
+        Ok(runs.map(|runs| Measured::mean(&runs)))
     }
 
     /// Replays the recorded policy, and with `change` the changed one.
@@ -251,8 +257,7 @@ impl Replay {
         let recorded = self.measured(&self.events);
         let runs = self.runs(&self.setup.policy, mode)?;
         let check = Measured::mean(&runs);
-        let changed = change.map(|change| self.runs(&change.apply(&self.setup.policy), mode)).transpose()?;
-        let changed = changed.map(|runs| Measured::mean(&runs));
+        let changed = self.changed(change, mode)?;
         let distances = |times: fn(&PolicyTimes) -> &[u64]| {
             let pairs = alike(&recorded).into_iter().zip(alike(&check));
             pairs.map(|(one, other)| distance_per_100k(times(one), times(other))).collect()

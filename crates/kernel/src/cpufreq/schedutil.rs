@@ -533,6 +533,14 @@ impl SugovRecorder for () {
     fn decision(&mut self, _decision: &SugovDecision) {}
 }
 
+/// The last decision.
+impl SugovRecorder for Option<SugovDecision> {
+    #[inline]
+    fn decision(&mut self, decision: &SugovDecision) {
+        *self = Some(*decision);
+    }
+}
+
 impl SugovRecorder for Vec<SugovDecision> {
     fn decision(&mut self, decision: &SugovDecision) {
         self.push(*decision);
