@@ -7,8 +7,8 @@ final 95 % interval of the change covers the true change.  Usage: python tools/u
 import math
 import random
 
-from opplab.confidence import estimate
-from opplab.sweep import Until
+from opplab.sweep.confidence import estimate
+from opplab.sweep.runner import Until
 
 SAMPLES = 2000
 MOST = 60

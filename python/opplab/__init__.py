@@ -12,38 +12,38 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from opplab.api import Machine, Policy, Run, Workload, simulate
-    from opplab.comparison import compare
+    from opplab.comparison.compare import compare
+    from opplab.comparison.sources import read_mmtests
     from opplab.errors import CaseError, CheckError, FormatError, InputError, InternalError, OpplabError
-    from opplab.experiments import Experiment
-    from opplab.explanation import explain
+    from opplab.explanation.explain import explain
     from opplab.policies import Governor, Placement
     from opplab.results import SCHEMA
-    from opplab.sources import read_mmtests
-    from opplab.traces import Trace, read_trace
+    from opplab.simulation.api import Machine, Policy, Run, Workload, simulate
+    from opplab.sweep.experiments import Experiment
+    from opplab.trace.recording import Trace, read_trace
 
 # Public name -> the module that defines it.
 _HOME = {
     "CaseError": "errors",
     "CheckError": "errors",
-    "Experiment": "experiments",
+    "Experiment": "sweep.experiments",
     "FormatError": "errors",
     "Governor": "policies",
     "InputError": "errors",
     "InternalError": "errors",
-    "Machine": "api",
+    "Machine": "simulation.api",
     "OpplabError": "errors",
     "Placement": "policies",
-    "Policy": "api",
-    "Run": "api",
+    "Policy": "simulation.api",
+    "Run": "simulation.api",
     "SCHEMA": "results",
-    "Trace": "traces",
-    "Workload": "api",
-    "compare": "comparison",
-    "explain": "explanation",
-    "read_mmtests": "sources",
-    "read_trace": "traces",
-    "simulate": "api",
+    "Trace": "trace.recording",
+    "Workload": "simulation.api",
+    "compare": "comparison.compare",
+    "explain": "explanation.explain",
+    "read_mmtests": "comparison.sources",
+    "read_trace": "trace.recording",
+    "simulate": "simulation.api",
 }
 
 __all__ = [

@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Run the command line."""
     if len(sys.argv) > 2 and sys.argv[1] == "compare":
-        from opplab.quick import compare
+        from opplab.cli.quick import compare
 
         try:
             code = compare(sys.argv[2:])
@@ -17,7 +17,7 @@ def main() -> None:
             code = 141
         if code is not None:
             sys.exit(code)
-    from opplab.cli import main as command_line
+    from opplab.cli.main import main as command_line
 
     command_line()
 

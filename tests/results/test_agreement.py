@@ -11,12 +11,14 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from opplab import agreement, calibration, catalog, published
-from opplab.agreement import Cell, score, spearman
-from opplab.agreement_run import scored_experiments
-from opplab.cli import opplab
+from opplab import catalog
+from opplab.agreement import calibration, scoreboard
+from opplab.agreement.scoreboard import Cell, score, spearman
+from opplab.agreement.verify import scored_experiments
+from opplab.cli.main import opplab
+from opplab.comparison import published
 from opplab.errors import InputError
-from opplab.experiments import Experiment
+from opplab.sweep.experiments import Experiment
 
 
 def cell(published: float, predicted: float, spread: float = 0.01, **where: str) -> Cell:
@@ -64,11 +66,11 @@ def test_every_compare_names_published_rows_of_its_policies(name: str) -> None:
     assert experiment.compare
     points = {(case.benchmark, case.param) for case in experiment.cases}
     for entry in experiment.compare:
-        rows = agreement._rows(experiment.published_seed, entry)
+        rows = scoreboard._rows(experiment.published_seed, entry)
         variants = {entry["variants"].get(label, label) for label in experiment.policies}
         assert variants & {row.variant for row in rows}, entry
         met = [row for row in rows for bench, param in points if bench in entry["workloads"]
-               if agreement._belongs(agreement._axes(row.parameter), agreement._axes(param))]  # fmt: skip
+               if scoreboard._belongs(scoreboard._axes(row.parameter), scoreboard._axes(param))]  # fmt: skip
         assert met, entry
     for workload, param in experiment._inner.quick:
         assert not param or (workload, param) in points, (workload, param)
@@ -82,10 +84,10 @@ def test_means_over_time_weigh_points_by_what_they_took() -> None:
         "metric": ["power", "elapsed", "power", "elapsed", "power"],
         "value": [100.0, 300.0, 200.0, 100.0, 50.0],
     })  # fmt: skip
-    facts = agreement.Facts(results)
+    facts = scoreboard.Facts(results)
     points = facts.points(["make"])
     values = [facts.value(point, "p", ["power"]) or 0.0 for point in points]
-    assert agreement._over_time(values, [facts.time(point, "p") for point in points]) == pytest.approx(125)
+    assert scoreboard._over_time(values, [facts.time(point, "p") for point in points]) == pytest.approx(125)
     assert facts.time(("net", "n=1"), "p") == 1.0
 
 

@@ -14,14 +14,15 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opplab import gate, results, stats
-from opplab.cli import opplab
-from opplab.comparison import compare_runs, overall
+from opplab import results, stats
+from opplab.cli.main import opplab
+from opplab.comparison import gate
+from opplab.comparison.compare import compare_runs, overall
+from opplab.comparison.sources import open_source, to_frame
+from opplab.comparison.tables import FORMATS, render
 from opplab.errors import InputError
 from opplab.mmtests import statistics
 from opplab.runs import Run, Series
-from opplab.sources import open_source, to_frame
-from opplab.tables import FORMATS, render
 
 GIVEN = Path(__file__).parent.parent / "data/mmtests-golden/given"
 SHARED = Path(__file__).parents[3] / "shared"
@@ -348,7 +349,7 @@ def test_the_short_way_prints_the_same_and_loads_nothing_heavy():
     ],
 )
 def test_what_is_not_for_the_short_way_is_left_alone(arguments, capsys):
-    from opplab.quick import compare
+    from opplab.cli.quick import compare
 
     tree = str(GIVEN / "results")
     assert compare([tree if word == "T" else word for word in arguments]) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from opplab.cli import opplab
+from opplab.cli.main import opplab
 
 GIVEN = Path(__file__).parent.parent / "data/mmtests-golden/given"
 RUNS = "5.9.0-ondemand,5.9.0-sugov-mid,5.9.0-perfgov"

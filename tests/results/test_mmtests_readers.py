@@ -7,7 +7,7 @@ import math
 import pytest
 from click.testing import CliRunner
 
-from opplab.cli import opplab
+from opplab.cli.main import opplab
 from opplab.errors import InputError
 from opplab.mmtests import benchmarks_of, find, read_monitor, read_run, runs_of
 from opplab.mmtests.registry import _names

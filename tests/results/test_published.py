@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from opplab import published
-from opplab.cli import opplab
-from opplab.tables import FORMATS, render
+from opplab.cli.main import opplab
+from opplab.comparison import published
+from opplab.comparison.tables import FORMATS, render
 
 TEXTS = Path(__file__).parents[3] / "shared" / "seeds"
 

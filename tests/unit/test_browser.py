@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import opplab
-from opplab import publish
-from opplab.comparison_report import report
+from opplab.comparison.report import report
+from opplab.report import publish
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 GIVEN = Path(__file__).parents[1] / "data" / "mmtests-golden" / "given" / "results"

@@ -11,7 +11,7 @@ import pytest
 
 
 def opplab(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "opplab.cli", *args]
+    command = [sys.executable, "-m", "opplab.cli.main", *args]
     env = {**os.environ, "COLUMNS": "120", **environment}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 
@@ -27,8 +27,8 @@ def check_refused(expected: str, *args: str) -> None:
 
 def test_help_is_lazy() -> None:
     script = (
-        "import sys; from opplab.cli import opplab; opplab.main(['--help'], standalone_mode=False);"
-        "assert 'polars' not in sys.modules and 'rich' not in sys.modules and 'opplab.cli_verify' not in sys.modules"
+        "import sys; from opplab.cli.main import opplab; opplab.main(['--help'], standalone_mode=False);"
+        "assert 'polars' not in sys.modules and 'rich' not in sys.modules and 'opplab.cli.verify' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

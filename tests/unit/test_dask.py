@@ -19,7 +19,7 @@ ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "ignore", "DASK_DISTRIBUTED__ADMI
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "opplab.cli", "run", "juno-eas", "-o", str(folder), *options]
+    command = [sys.executable, "-m", "opplab.cli.main", "run", "juno-eas", "-o", str(folder), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=120)
 
 
@@ -75,7 +75,7 @@ def test_a_worker_dies_half_way(tmp_path: Path) -> None:
     folder = tmp_path / "dask"
     try:
         cluster.wait_for_workers()
-        command = [sys.executable, "-m", "opplab.cli", "run", "juno-eas", "-o", str(folder), *SHORT]
+        command = [sys.executable, "-m", "opplab.cli.main", "run", "juno-eas", "-o", str(folder), *SHORT]
         sweep = subprocess.Popen(
             [*command, "--dask", cluster.address], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
         )
@@ -96,10 +96,10 @@ def test_a_worker_dies_half_way(tmp_path: Path) -> None:
 
 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opplab.cli_run.CONNECT_S", 0.5)
+    monkeypatch.setattr("opplab.cli.run.CONNECT_S", 0.5)
     from click.testing import CliRunner
 
-    from opplab.cli_run import command
+    from opplab.cli.run import command
 
     done = CliRunner().invoke(command, ["juno-eas", "-o", str(tmp_path / "out"), "--dask", "tcp://127.0.0.1:9"])
     assert isinstance(done.exception, OSError)

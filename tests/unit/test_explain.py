@@ -10,8 +10,8 @@ import pytest
 from conftest import rtapp
 
 import opplab
-from opplab import explanation
-from opplab.cli import main
+from opplab.cli.main import main
+from opplab.explanation.explain import SLOW
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -124,7 +124,7 @@ def test_why_slow() -> None:
     found = opplab.explain(simulate(8, 4000, tunables={"rate_limit_us": "20000"}), why_slow=True)
     rows = {one.data["reason"]: one.data for one in found if one.kind == "slow"}
     assert "rate-limit" in rows
-    assert set(rows) <= set(explanation.SLOW)
+    assert set(rows) <= set(SLOW)
     assert sum(row["slow_ns"] for row in rows.values()) == found.findings[0].data["slow_ns"]
     assert opplab.explain(simulate(governor="performance"), why_slow=True).findings[0].data["slow_ns"] == 0
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from opplab.experiments import Experiment
 from opplab.studies import fsync
+from opplab.sweep.experiments import Experiment
 
 DOCS = Path(__file__).parents[2] / "docs"
 

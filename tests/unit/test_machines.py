@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from opplab import _opplab, catalog
-from opplab.cli import opplab
-from opplab.topology import page, picture
+from opplab.cli.main import opplab
+from opplab.report.topology import page, picture
 
 DUMPS = Path(__file__).parents[2] / ".." / "shared" / "data" / "pepc"
 

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 import opplab
-from opplab.cli import opplab as cli
+from opplab.cli.main import opplab as cli
 
 
 @pytest.fixture(scope="module")

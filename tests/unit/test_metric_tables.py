@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from opplab.cli import opplab as cli
+from opplab.cli.main import opplab as cli
 
 
 def test_tables_show_what_the_benchmark_measures(tmp_path: Path) -> None:

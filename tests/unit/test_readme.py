@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opplab.cli import COMMANDS
+from opplab.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

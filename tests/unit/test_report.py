@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 import opplab
-from opplab import confidence, publish, svg
+from opplab.report import publish, svg
+from opplab.sweep import confidence
 
 
 class Page(HTMLParser):

@@ -16,15 +16,16 @@ import polars as pl
 import pytest
 
 import opplab
-from opplab import results, sweep
+from opplab import results
 from opplab.errors import CheckError, InputError
-from opplab.store import Store
+from opplab.sweep import runner
+from opplab.sweep.store import Store
 
 SHORT = ("--iterations", "2", "--seconds", "0.2")
 
 
 def run(folder: Path, *options: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "opplab.cli", "run", "juno-eas", "-o", str(folder), *options]
+    command = [sys.executable, "-m", "opplab.cli.main", "run", "juno-eas", "-o", str(folder), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == expect, done.stderr
     return done
@@ -93,7 +94,7 @@ def cases_in(folder: Path) -> int:
 
 def interrupted(folder: Path, signal_number: int, after_s: float) -> subprocess.Popen[str]:
     """Start a sweep, wait until it has finished a case more than there were, and a little; then send the signal."""
-    command = [sys.executable, "-m", "opplab.cli", "run", "juno-eas", "-o", str(folder), *SHORT, "--no-report"]
+    command = [sys.executable, "-m", "opplab.cli.main", "run", "juno-eas", "-o", str(folder), *SHORT, "--no-report"]
     before = cases_in(folder)
     process = subprocess.Popen([*command, "--jobs", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 20
@@ -153,17 +154,17 @@ def test_failures_are_recorded_and_retried(tmp_path: Path) -> None:
     experiment = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.05)
     store = Store(tmp_path / "store")
     store.create(experiment.manifest())
-    tally = sweep.run_cases(experiment.cases, store, executor=Failing())
+    tally = runner.run_cases(experiment.cases, store, executor=Failing())
     assert (tally.done, tally.failed) == (24, 12)
     assert {value["error"] for value in store.failures().values()} == {"the lamp is out"}
-    status = [sys.executable, "-m", "opplab.cli", "status", str(store.path)]
+    status = [sys.executable, "-m", "opplab.cli.main", "status", str(store.path)]
     done = subprocess.run(status, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "24 of 36 cases finished, 0 left, 12 failed" in done.stdout
     assert done.stdout.count("the lamp is out") == 12
-    again = sweep.run_cases(experiment.cases, store)
+    again = runner.run_cases(experiment.cases, store)
     assert (again.done, again.skipped, again.failed) == (0, 24, 12)
-    retried = sweep.run_cases(experiment.cases, store, retry_failed=True)
+    retried = runner.run_cases(experiment.cases, store, retry_failed=True)
     assert (retried.done, retried.skipped, retried.failed) == (12, 24, 0)
     assert store.failures() == {}
 
@@ -202,7 +203,8 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
     script = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (30000, 30000));"
-        "from opplab.cli import main; main(['run', 'juno-eas', '-o', 'out', '--iterations', '40', '--seconds', '0.01'])"
+        "from opplab.cli.main import main;"
+        "main(['run', 'juno-eas', '-o', 'out', '--iterations', '40', '--seconds', '0.01'])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
@@ -219,7 +221,7 @@ def on_a_small_disk(tmp_path: Path, options: str, *arguments: str) -> subprocess
         'mount -t tmpfs -o "$1" tmpfs "$2" || exit 77; cd "$2"; shift 2; "$@" >&2; code=$?;'
         'echo *; find . -name ".?*"; exit $code'
     )
-    command = [sys.executable, "-m", "opplab.cli", "run", "juno-eas", *SHORT, "-o", "out", *arguments]
+    command = [sys.executable, "-m", "opplab.cli.main", "run", "juno-eas", *SHORT, "-o", "out", *arguments]
     path = os.pathsep.join(str(Path(place).resolve()) for place in sys.path if place)
     try:
         done = subprocess.run(

@@ -157,7 +157,7 @@ impl PyCase {
         self.file.policy.eas
     }
 
-    /// Runs it, with the invariant checks if `check`; see `opplab.cases` for what comes back.
+    /// Runs it, with the invariant checks if `check`; see `opplab.simulation.cases` for what comes back.
     fn run<'py>(&self, py: Python<'py>, check: bool) -> PyResult<Bound<'py, PyDict>> {
         run::metrics(py, &self.case(py), check)
     }

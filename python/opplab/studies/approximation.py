@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opplab import _opplab, kernel, svg
+from opplab import _opplab, kernel
+from opplab.report import svg
 from opplab.studies import pages
 
 if TYPE_CHECKING:

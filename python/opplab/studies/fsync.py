@@ -19,9 +19,9 @@ from typing import Any
 
 import polars as pl
 
-from opplab import svg
-from opplab.experiments import Experiment
+from opplab.report import svg
 from opplab.studies import pages
+from opplab.sweep.experiments import Experiment
 
 __all__ = ["Slice", "Window", "figure", "main", "table", "window"]
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from opplab import api
+from opplab.simulation import api
 from opplab.studies import pages
 
 __all__ = ["I3_METAL_W", "SPEC_AC_W", "load_line", "main", "package_w", "tables"]

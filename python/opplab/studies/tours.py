@@ -24,7 +24,7 @@ _BLOCK = re.compile(r"```console\n\$ opplab ([^\n]*)\n.*?```", re.DOTALL)
 
 def render(text: str, folder: Path = DOCS) -> str:
     """Give a tour's text with the output of its commands, which run beside `folder`."""
-    from opplab.cli import opplab
+    from opplab.cli.main import opplab
 
     def fill(match: re.Match[str]) -> str:
         with contextlib.chdir(folder.parent):

@@ -1,0 +1,1 @@
+"""How far predictions are from published numbers: scoreboard, page, and fits to baselines."""

@@ -1,0 +1,363 @@
+"""Fit the free constants of a benchmark model to a baseline, and only to a baseline.
+
+A benchmark model marks the constants that no source tells. `fit` runs the baseline policy of an experiment at the
+points of a published column and moves these constants, one at a time, until the values come closest; no other policy is
+run or read. The result is a file in ``data/calibration``, which an experiment's workload names
+(``calibration = "tbench@epyc-7742-2s"``): values, what they were fitted to, and what is left.
+
+The distance is the root of the mean squared logarithm of simulated / published, so that points count by ratio.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab import catalog
+from opplab.agreement.scoreboard import _axes, _belongs, _rows
+from opplab.errors import InputError
+from opplab.sweep.experiments import Experiment
+
+if TYPE_CHECKING:
+    from opplab.simulation.cases import Case
+
+HIGHEST = 10**15
+"""Above any constant; each is kept within its own range."""
+
+__all__ = ["Fit", "Target", "constants", "fit", "minimise", "read_baseline", "to_toml"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is fitted to: published values of the baseline, by parameter."""
+
+    source: str
+    values: dict[str, float]
+
+
+@dataclass
+class Fit:
+    """What came of a fit.
+
+    Attributes
+    ----------
+    benchmark, machine, experiment, policy, target : str
+    values : dict
+        The fitted constants.
+    points : list of (str, float, float)
+        Parameter, published value, simulated value.
+    runs : int
+        Simulations that it took.
+    """
+
+    benchmark: str
+    machine: str
+    experiment: str
+    policy: str
+    target: str
+    values: dict[str, int]
+    points: list[tuple[str, float, float]] = field(default_factory=list)
+    runs: int = 0
+
+    @property
+    def residual(self) -> float:
+        """Root of the mean squared relative distance that is left, in percent."""
+        return 100 * math.expm1(_distance([(old, new) for _, old, new in self.points]))
+
+
+def _distance(pairs: Sequence[tuple[float, float]]) -> float:
+    return math.sqrt(math.fsum(math.log(new / old) ** 2 for old, new in pairs) / len(pairs)) if pairs else math.inf
+
+
+def minimise(
+    function: Callable[[int], float], start: int, low: int, high: int, factor: float = 2.0, steps: int = 8
+) -> int:
+    """Give the whole number in [low, high] near `start` at which a function of one dip is least.
+
+    Golden-section search over the logarithm, in a bracket that widens by `factor` until the least value is inside.
+
+    Examples
+    --------
+    >>> minimise(lambda x: abs(math.log(x / 700)), 100, 1, 10_000, steps=14)
+    700
+    """
+    known: dict[int, float] = {}
+
+    def at(x: float) -> float:
+        whole = min(max(round(math.exp(x)), low), high)
+        if whole not in known:
+            known[whole] = function(whole)
+        return known[whole]
+
+    middle, width = math.log(max(start, 1)), math.log(factor)
+    bottom, top = math.log(max(low, 1)), math.log(high)
+    a, b, c = max(middle - width, bottom), middle, min(middle + width, top)
+    while at(a) < at(b) and a > bottom:
+        a, b, c = max(a - width, bottom), a, b
+    while at(c) < at(b) and c < top:
+        a, b, c = b, c, min(c + width, top)
+    golden = (math.sqrt(5) - 1) / 2
+    for _ in range(steps):
+        left, right = c - golden * (c - a), a + golden * (c - a)
+        if at(left) <= at(right):
+            c = right
+        else:
+            a = left
+    return min(known, key=lambda whole: (known[whole], whole))
+
+
+def read_baseline(path: Path, table: str = "", variant: str = "", metric: str = "") -> Target:
+    """Read the baseline's column of a table.
+
+    Parameters
+    ----------
+    path : Path
+        CSV with the columns ``parameter`` and ``value``; of a file with the columns of ``data/published``, the rows of
+        `table`, `variant` and `metric` are taken, where given.
+    """
+    with path.open(encoding="utf-8", newline="") as stream:
+        reader = csv.DictReader(stream)
+        names = reader.fieldnames or []
+        for column in ("parameter", "value"):
+            if column not in names:
+                raise InputError(f"failed to read {path}:1:1: the table has no column '{column}'")
+        wanted = {"table": table, "variant": variant, "metric": metric}
+        values = {}
+        for line in reader:
+            if any(name in names and word and line[name] != word for name, word in wanted.items()):
+                continue
+            try:
+                values[line["parameter"]] = float(line["value"])
+            except (TypeError, ValueError):
+                message = f"failed to read {path}:{reader.line_num}:1: '{line['value']}' is no number"
+                raise InputError(message) from None
+    if not values:
+        raise InputError(f"{path} has no row of the baseline ({', '.join(filter(None, wanted.values()))})")
+    return Target(path.name, values)
+
+
+def experiment_of(benchmark: str, machine: str) -> tuple[str, str]:
+    """Give the built-in experiment, and its workload, that uses the calibration of a benchmark on a machine."""
+    import tomllib
+
+    known = []
+    for name in catalog.names("experiment"):
+        data = tomllib.loads(catalog.find("experiment", name).read_text(encoding="utf-8"))
+        for workload in data["workload"]:
+            if "calibration" in workload:
+                known.append(workload["calibration"])
+            machines = data["machine"] if isinstance(data["machine"], list) else [data["machine"]]
+            if workload.get("calibration") == f"{benchmark}@{machine}" and machine in machines:
+                return name, workload.get("label", benchmark)
+    wanted = f"{benchmark}@{machine}"
+    hint = catalog.nearest(wanted, list(dict.fromkeys(known)))
+    raise InputError(f'no experiment has `calibration = "{wanted}"`{hint}')
+
+
+def constants(benchmark: str) -> list[dict[str, Any]]:
+    """Give the parameters of a benchmark model that may be fitted."""
+    from opplab import _opplab
+
+    models = {model["name"]: model for model in _opplab.benchmarks()}
+    if benchmark not in models:
+        raise InputError(f"unknown benchmark `{benchmark}`{catalog.nearest(benchmark, list(models))}")
+    return [param for param in models[benchmark]["params"] if param["calibrated"]]
+
+
+def fit(
+    benchmark: str,
+    machine: str,
+    *,
+    baseline: Path | None = None,
+    only: Sequence[str] = (),
+    points: Sequence[str] = (),
+    rounds: int = 2,
+    steps: int = 6,
+    jobs: int = 1,
+    progress: Callable[[Mapping[str, int], float], None] | None = None,
+) -> Fit:
+    """Fit the constants of a benchmark model on a machine to the baseline's published values.
+
+    Parameters
+    ----------
+    benchmark, machine : str
+    baseline : Path, optional
+        The table; by default the published one that the experiment compares with.
+    only : sequence of str
+        Constants to fit; by default all that the model marks and the experiment does not say.
+    points : sequence of str
+        Parameters (``clients=1``) to fit at; by default all that are published.
+    rounds, steps : int
+        How often each constant is moved, and evaluations a move.
+    jobs : int
+        Number of threads.
+    progress : callable, optional
+        Called with the constants and their distance.
+    """
+    name, label = experiment_of(benchmark, machine)
+    first = Experiment.load(name, iterations=1)
+    entry = next(
+        (one for one in first.compare if label in one["workloads"] and one["calibration"]),
+        next((one for one in first.compare if label in one["workloads"]), None),
+    )
+    if entry is None:
+        raise InputError(f"experiment {name} compares nothing with its workload {label}")
+    policy = first.baseline
+    called = entry["variants"].get(policy, policy)
+    if baseline is None:
+        rows = [row for row in _rows(first.published_seed, entry) if row.variant == called]
+        target = Target(f"text {first.published_seed}, {entry['table']}", {row.parameter: row.value for row in rows})
+    else:
+        target = read_baseline(baseline, entry["table"], called, entry["metric"])
+    wanted = {place: value for place, value in target.values.items() if not points or place in points}
+    if not wanted:
+        raise InputError(f"none of {', '.join(points)} is published (there is: {', '.join(target.values)})")
+    free = [param for param in constants(benchmark) if not only or param["name"] in only]
+    if not free:
+        known = ", ".join(param["name"] for param in constants(benchmark)) or "none"
+        raise InputError(f"there is nothing to fit: the constants of {benchmark} are {known}")
+    made = Fit(benchmark, machine, name, policy, f"{target.source}, {called}", {})
+    found: dict[tuple[int, ...], list[tuple[str, float, float]]] = {}
+
+    def values_at(constants: Mapping[str, int]) -> list[tuple[str, float, float]]:
+        key = tuple(constants.values())
+        if key not in found:
+            params = {(label, one): value for one, value in constants.items()}
+            experiment = Experiment.load(name, iterations=1, params=params)
+            cases = [case for case in experiment.cases if (case.policy, case.benchmark) == (policy, label)]
+            found[key] = _simulate(cases, wanted, entry["simulated"], jobs)
+            made.runs += len(found[key])
+        return found[key]
+
+    at = {param["name"]: _start(first, label, param) for param in free}
+    for turn in range(rounds):
+        for param in free:
+            one = str(param["name"])
+
+            def distance(value: int, one: str = one) -> float:
+                here = {**at, one: value}
+                there = _distance([(old, new) for _, old, new in values_at(here)])
+                if progress:
+                    progress(here, there)
+                return there
+
+            spread = 2.0 if turn == 0 else 1.3
+            at[one] = minimise(distance, at[one], 1, HIGHEST, spread, steps)
+    # What is not fitted this time stays as it was.
+    made.values = _last(first, label) | at
+    made.points = values_at(at)
+    return made
+
+
+def _start(experiment: Experiment, label: str, param: Mapping[str, Any]) -> int:
+    """Give the value from which a constant is moved: that of the last calibration, or the model's own."""
+    return max(int(_last(experiment, label).get(param["name"], param["default"])), 1)
+
+
+def _last(experiment: Experiment, label: str) -> dict[str, int]:
+    """Give the values of the calibration as it is."""
+    import tomllib
+
+    workloads = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))["workload"]
+    workload = next(one for one in workloads if one.get("label", one.get("benchmark")) == label)
+    file = catalog.find("calibration", workload["calibration"])
+    values: dict[str, int] = tomllib.loads(file.read_text(encoding="utf-8"))["values"]
+    return values
+
+
+def _simulate(
+    cases: Sequence[Case], wanted: Mapping[str, float], metrics: Sequence[str], jobs: int
+) -> list[tuple[str, float, float]]:
+    """Run the baseline's cases of the wanted points; gives parameter, published and simulated value."""
+    from opplab.sweep.runner import run_cases
+
+    places = {case.hash: place for case in cases for place in wanted if _belongs(_axes(place), _axes(case.param))}
+    values: dict[str, float] = {}
+
+    def keep(case: Case, rows: list[dict[str, Any]]) -> None:
+        by_name = {row["metric"]: row["value"] for row in rows}
+        if all(metric in by_name for metric in metrics):
+            values[places[case.hash]] = math.fsum(by_name[metric] for metric in metrics)
+
+    tally = run_cases([case for case in cases if case.hash in places], jobs=jobs, keep=keep)
+    if tally.problems:
+        raise InputError(f"the baseline cannot be simulated: {tally.problems[0]}")
+    return [(place, value, values[place]) for place, value in wanted.items() if values.get(place, 0) > 0]
+
+
+def to_toml(made: Fit, about: Mapping[str, str]) -> str:
+    """Give the calibration file of a fit; `about` says in words what each constant is."""
+    from opplab import _opplab
+
+    lines = [
+        f"# Made by `opplab calibrate {made.benchmark} {made.machine}` with opplab {_opplab.__version__}:",
+        "# fitted to the baseline's column and to nothing else.",
+        "format = 1",
+        f'benchmark = "{made.benchmark}"',
+        f'machine = "{made.machine}"',
+        "",
+        "[values]",
+    ]
+    for name, value in made.values.items():
+        lines += [f"# {' '.join(about[name].split())}", f"{name} = {value}"]
+    points = ", ".join(f'"{place or "all"}: {old:g} published, {new:.4g} simulated"' for place, old, new in made.points)
+    lines += [
+        "",
+        "[fit]",
+        f'experiment = "{made.experiment}"',
+        f'to = "{made.target}"',
+        f"residual_percent = {made.residual:.1f}",
+        f"points = [{points}]",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def show() -> list[dict[str, Any]]:
+    """Give every constant that was fitted or assumed: one row a benchmark's constant, calibrated value and machine's.
+
+    A machine's constants are those whose note in ``[source]`` begins with ``[F]``, fitted.
+    """
+    import tomllib
+
+    from opplab import _opplab
+
+    rows: list[dict[str, Any]] = []
+
+    def put(where: str, constant: str, value: object, fitted_to: str, residual: object, what: str) -> None:
+        names = ("where", "constant", "value", "fitted to", "residual %", "what it is")
+        rows.append(dict(zip(names, (where, constant, value, fitted_to, residual, what), strict=True)))
+
+    models = {model["name"]: model for model in _opplab.benchmarks()}
+    about = {
+        (name, param["name"]): " ".join(str(param["about"]).split())
+        for name, model in models.items()
+        for param in model["params"]
+    }
+    for name, model in models.items():
+        for param in model["params"]:
+            if param["calibrated"]:
+                put(
+                    name,
+                    param["name"],
+                    param["default"],
+                    "assumed: the model's default",
+                    None,
+                    about[name, param["name"]],
+                )
+    for stem in catalog.names("calibration"):
+        data = tomllib.loads(catalog.find("calibration", stem).read_text(encoding="utf-8"))
+        fitted = data.get("fit", {})
+        for constant, value in data["values"].items():
+            what = about.get((data["benchmark"], constant), "")
+            put(stem, constant, value, fitted.get("to", ""), fitted.get("residual_percent"), what)
+    for stem in catalog.names("machine"):
+        data = tomllib.loads(catalog.find("machine", stem).read_text(encoding="utf-8"))
+        for key, note in data.get("source", {}).items():
+            if re.match(r"\[F\]", str(note)):
+                put(stem, key, data.get(key, ""), str(note)[3:].strip(), None, "of the machine")
+    return rows

@@ -1,0 +1,138 @@
+"""The page *Agreement*: the scoreboard as Markdown, and predicted against published ratios as pictures.
+
+Made from what `opplab.agreement.scoreboard.scoreboard` gives; computes nothing of its own.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab.comparison import published
+from opplab.report import svg
+
+if TYPE_CHECKING:
+    from opplab.agreement.scoreboard import Cell
+
+__all__ = ["chart", "page", "write_page"]
+
+STYLE = (
+    "text{font:11px sans-serif;fill:#333}.grid{stroke:#ddd}.one{stroke:#bbb}.same{stroke:#333;stroke-dasharray:4 3}"
+    "circle{fill-opacity:.65}"
+    ".c0{fill:#1b6ca8}.c1{fill:#d1495b}.c2{fill:#edae49}.c3{fill:#3a7d44}.c4{fill:#7b4b94}.c5{fill:#777}"
+)
+COLOURS = 6
+
+
+def chart(cells: Sequence[Cell], title: str) -> str:
+    """Draw predicted against published ratios of some cells, with the diagonal on which they would be equal."""
+    names = list(dict.fromkeys(cell.benchmark for cell in cells))
+    rows = (len(names) + 2) // 3
+    left, right, top, bottom = 46, 12, 10 + 14 * rows, 40
+    side = svg.WIDTH - left - right
+    height = top + side * 3 // 4 + bottom
+    values = [ratio for cell in cells for ratio in (cell.published, cell.predicted)]
+    marks = svg.ticks(min(values), max(values), 6)
+    low, high = marks[0], marks[-1]
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return (
+            left + (x - low) / (high - low) * side,
+            height - bottom - (y - low) / (high - low) * (height - top - bottom),
+        )
+
+    def line(start: tuple[float, float], end: tuple[float, float], class_: str) -> str:
+        (x1, y1), (x2, y2) = at(*start), at(*end)
+        return svg.element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+    out = [svg.element("style", STYLE)]
+    for mark in marks:
+        class_ = "one" if mark == 1 else "grid"
+        out += [line((low, mark), (high, mark), class_), line((mark, low), (mark, high), class_)]
+        out.append(svg.text(left - 6, at(low, mark)[1] + 4, f"{mark:g}", "end"))
+        out.append(svg.text(at(mark, low)[0], height - bottom + 16, f"{mark:g}", "middle"))
+    out.append(line((low, low), (high, high), "same"))
+    out.append(svg.text(left + side / 2, height - 8, "published ratio to the baseline", "middle"))
+    turn = f"translate(12 {(top + height - bottom) / 2:.0f}) rotate(-90)"
+    out.append(svg.element("text", "predicted ratio", transform=turn, text_anchor="middle"))
+    for number, name in enumerate(names):
+        colour = f"c{number % COLOURS}"
+        x, y = left + (number % 3) * side / 3, 14 + 14 * (number // 3)
+        out.append(svg.element("circle", cx=x + 4, cy=y - 4, r=3.2, class_=colour))
+        out.append(svg.text(x + 12, y, name if len(name) < 26 else name[:25] + "\u2026"))
+        for cell in cells:
+            if cell.benchmark == name:
+                px, py = at(cell.published, cell.predicted)
+                words = f"{cell.label}: published {cell.published:.3f}, predicted {cell.predicted:.3f}"
+                out.append(svg.element("circle", svg.tip(words), cx=px, cy=py, r=3.2, class_=colour))
+    return svg.document(height, escape(title), out)
+
+
+def _cell_line(cell: Mapping[str, Any]) -> dict[str, Any]:
+    words = (cell["machine"], cell["benchmark"], cell["metric"], cell["parameter"])
+    return {
+        "text": cell["seed"],
+        "cell": " ".join(word for word in words if word not in ("", "all", "none")),
+        "variant": cell["variant"],
+        "published": f"{cell['published']:.3f}",
+        "predicted": f"{cell['predicted']:.3f}",
+        "what the simulator did": cell["explanation"],
+    }
+
+
+def page(board: Mapping[str, Any], command: str) -> str:
+    """Give the page as Markdown."""
+    from opplab import _opplab
+    from opplab.agreement import scoreboard
+    from opplab.cli.output import render_table
+
+    day = datetime.datetime.now(tz=datetime.UTC).date()
+    quick = " Only a few points of each table, one iteration each (`--quick`)." if board.get("quick") else ""
+    counts = board.get("experiments", {}).items()
+    missing = [f"{name} {one['finished']} of {one['cases']}" for name, one in counts if one["finished"] < one["cases"]]
+    if missing:
+        quick += f" Not all cases had been run: {', '.join(missing)}."
+    parts = [
+        "# Agreement with the published tables",
+        f"Made by `{command}` with opplab {_opplab.__version__} on {day}.{quick}",
+        "Each cell is one published number of a variant, as a ratio to the baseline of its row. The simulator predicts "
+        "this ratio; benchmark models are fitted to baseline columns only (`opplab calibrate --show`), and the "
+        "baselines themselves are not counted.\n"
+        "*Sign* is the share of cells that were predicted in the published direction, of those whose published effect "
+        "exceeds its spread (the errors of both means, in quadrature; "
+        f"{100 * scoreboard.UNPRINTED_SPREAD:g} % where the text prints none). *Faint* are those with the right sign "
+        f"that are predicted less than {100 * scoreboard.FAINT:g} % from 1: a direction, hardly an effect.\n"
+        "*Median error* and *90 %* are quantiles of |predicted ratio - published ratio|. "
+        "*Rank* is Spearman's rank correlation of the variants of a row, mean over the rows.",
+        render_table(scoreboard.table_rows(board), "markdown").rstrip(),
+    ]
+    for seed in board["seeds"]:
+        parts += [
+            f"## Text {seed}: {published.SEEDS[seed]}",
+            f"![predicted against published](figures/agreement-{seed}.svg)",
+        ]
+        experiments = dict.fromkeys(one["experiment"] for one in board["tables"] if one["seed"] == seed)
+        for name in experiments:
+            if board["findings"].get(name):
+                parts.append(f"**{name}.** {' '.join(board['findings'][name].split())}")
+    parts += [
+        "## The cells that are farthest off",
+        render_table([_cell_line(cell) for cell in board["worst"]], "markdown").rstrip() or "None.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_page(board: Mapping[str, Any], cells: Sequence[Cell], command: str, folder: Path) -> list[Path]:
+    """Write ``agreement.md`` and its figures to a folder; gives what was written first."""
+    from opplab.sweep.store import write_text
+
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    for seed in board["seeds"]:
+        own = [cell for cell in cells if cell.seed == seed]
+        title = f"Text {seed}: predicted against published"
+        write_text(folder / "figures" / f"agreement-{seed}.svg", chart(own, title) + "\n")
+    write_text(folder / "agreement.md", page(board, command))
+    return [folder / "agreement.md"]

@@ -1,0 +1,445 @@
+"""How far predictions are from what was published: the scoreboard behind ``opplab verify published``.
+
+An experiment's ``[[compare]]`` entries say which rows of the published tables belong to which workload. A *cell* is one
+published number of a variant; what is compared is its ratio to the baseline's number of the same row, so that neither
+the length of a run nor the unit matters. The baseline's own cells are no predictions and are not counted; benchmark
+constants are fitted to nothing else.
+
+This module computes; it runs no simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from opplab.catalog import nearest
+from opplab.comparison import published
+from opplab.comparison.tables import OVERVIEW_SAME
+from opplab.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from opplab.sweep.experiments import Experiment
+
+__all__ = ["Cell", "Facts", "cells_of", "score", "scoreboard", "spearman", "table_rows", "worst"]
+
+UNPRINTED_SPREAD = OVERVIEW_SAME
+"""Spread of a ratio where the text prints none: text 000 prints ``~`` for ratios that are no farther from 1."""
+
+FAINT = 0.005
+"""A ratio predicted nearer to 1 than this has a direction, but hardly is an effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One published number of a variant, and its prediction.
+
+    Attributes
+    ----------
+    seed, table, experiment, machine, benchmark, metric, unit, better, parameter, variant, baseline : str
+        Where it stands.
+    published, predicted : float
+        Ratio to the baseline.
+    spread : float
+        Of the published ratio, as a share of 1.
+    value, baseline_value : float
+        The published numbers; NaN in a table of ratios.
+    simulated, simulated_baseline : float
+        The simulated ones, geometric means where the row stands for several points.
+    points : int
+        Points of the grid that the row stands for.
+    explanation : str
+        What the simulator did differently from the baseline.
+    """
+
+    seed: str
+    table: str
+    experiment: str
+    machine: str
+    benchmark: str
+    metric: str
+    unit: str
+    better: str
+    parameter: str
+    variant: str
+    baseline: str
+    published: float
+    predicted: float
+    spread: float
+    value: float
+    baseline_value: float
+    simulated: float
+    simulated_baseline: float
+    points: int
+    explanation: str
+
+    @property
+    def error(self) -> float:
+        """Predicted minus published ratio."""
+        return self.predicted - self.published
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the published effect is larger than its spread."""
+        return abs(self.published - 1) > self.spread
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the prediction goes the published way."""
+        return (self.predicted - 1) * (self.published - 1) > 0
+
+    @property
+    def label(self) -> str:
+        """Words for a list: text, benchmark, parameter, variant."""
+        words = (self.seed, self.machine, self.benchmark, self.metric, self.parameter, self.variant)
+        return " ".join(word for word in words if word not in ("", "all", "none"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it as plain values; what is not known is None."""
+        plain = asdict(self) | {"error": self.error, "exceeds_spread": self.exceeds, "sign_agrees": self.agrees}
+        return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in plain.items()}
+
+
+Point = tuple[str, str]
+"""The label of a workload, and the parameters of one of its points."""
+
+
+class Facts:
+    """Means over the iterations of everything that was measured, by workload, parameters and policy."""
+
+    def __init__(self, results: pl.DataFrame) -> None:
+        import polars as pl
+
+        keys = ["benchmark", "param", "policy", "metric"]
+        means = results.group_by(keys, maintain_order=True).agg(pl.col("value").mean())
+        self._values: dict[tuple[str, str, str], dict[str, float]] = {}
+        for benchmark, param, policy, metric, value in means.iter_rows():
+            self._values.setdefault((benchmark, param, policy), {})[metric] = value
+
+    def points(self, workloads: Sequence[str]) -> list[Point]:
+        """Give the points of workloads, in order."""
+        return list(dict.fromkeys((name, param) for name, param, _ in self._values if name in workloads))
+
+    def time(self, point: Point, policy: str) -> float:
+        """Give the weight of a point in means over time: what it took, or 1 where its time is given."""
+        return self._values.get((*point, policy), {}).get("elapsed", 1.0)
+
+    def value(self, point: Point, policy: str, metrics: Sequence[str]) -> float | None:
+        """Give the sum of `metrics` at a point; None if the point was not simulated."""
+        found = self._values.get((*point, policy))
+        if found is None:
+            return None
+        for metric in metrics:
+            if metric not in found:
+                plain = [name for name in found if ":" not in name]
+                raise InputError(f"`simulated` names the metric '{metric}'{nearest(metric, plain)}")
+        return math.fsum(found[metric] for metric in metrics)
+
+    def explain(self, points: Sequence[Point], baseline: str, variant: str) -> str:
+        """Say in words what the simulator did differently: clocks, busy time, power, switches, migrations."""
+        base, new = (self._pooled(points, policy) for policy in (baseline, variant))
+        parts = []
+        for name, unit in (("clock while busy", "GHz"), ("busy", "%"), ("power", "W")):
+            before, after = base.get(name), new.get(name)
+            if before is not None and after is not None:
+                parts.append(f"{name} {before:.3g} -> {after:.3g} {unit}")
+        for name in ("switches", "migrations", "frequency changes"):
+            before, after = base.get(name), new.get(name)
+            if before and after and not 0.8 < after / before < 1.25:
+                parts.append(f"{name} {before:.3g} -> {after:.3g}")
+        return "; ".join(parts)
+
+    def _pooled(self, points: Sequence[Point], policy: str) -> dict[str, float]:
+        """Give the few numbers of `explain`, means over the points."""
+        sums: dict[str, list[float]] = {}
+        for point in points:
+            facts = self._values.get((*point, policy))
+            if facts is None:
+                continue
+            busy = {metric: value for metric, value in facts.items() if metric.startswith("busy:")}
+            clocks = sum(value * int(metric.rpartition("@")[2]) / 1e6 for metric, value in busy.items())
+            total = math.fsum(busy.values())
+            clusters = len({metric.partition("@")[0] for metric in busy}) or 1
+            found = {"busy": total / clusters}
+            if total:
+                found["clock while busy"] = clocks / total
+            changes = [value for metric, value in facts.items() if metric.startswith("freq_changes:")]
+            found["frequency changes"] = math.fsum(changes)
+            for metric, name in (("switches", "switches"), ("migrations", "migrations"), ("power", "power")):
+                if metric in facts:
+                    found[name] = facts[metric]
+            for name, value in found.items():
+                sums.setdefault(name, []).append(value)
+        return {name: math.fsum(values) / len(values) for name, values in sums.items()}
+
+
+def _axes(text: str) -> dict[str, str]:
+    """Split parameters, as results (``a=1 b=2``) and published rows (``a=1;b=2``) write them."""
+    parts = (part.partition("=") for part in text.replace(";", " ").split())
+    return {name: value for name, equals, value in parts if equals}
+
+
+def _belongs(row: Mapping[str, str], point: Mapping[str, str]) -> bool:
+    return all(row.get(name, value) == value for name, value in point.items())
+
+
+def cells_of(experiment: Experiment, results: pl.DataFrame) -> list[Cell]:
+    """Give all cells of an experiment that results have a prediction for, in the order of the text.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    results : polars.DataFrame
+        Its results table, or a part of it.
+    """
+    facts = Facts(results)
+    seed = experiment.published_seed
+    base_of = {variant: base for base, variant in experiment.pairs}
+    found: list[Cell] = []
+    for entry in experiment.compare:
+        rows = _rows(seed, entry)
+        names = {label: entry["variants"].get(label, label) for label in experiment.policies}
+        labels = {name: label for label, name in names.items()}
+        by_place = {(row.metric, row.benchmark, row.parameter, row.variant): row for row in rows}
+        for row in rows:
+            label = labels.get(row.variant)
+            base = base_of.get(label) if label is not None else None
+            if label is None or base is None:
+                continue
+            anchor = by_place.get((row.metric, row.benchmark, row.parameter, names[base]))
+            if anchor is None:
+                # A table whose variants are its parameters has one baseline for all rows.
+                same = (other for other in rows if other.variant == names[base] and other.metric == row.metric)
+                anchor = next(same, None)
+            is_ratio = row.unit.startswith("ratio")
+            if anchor is None and not is_ratio:
+                continue
+            used: list[Point] = []
+            values: dict[str, list[float]] = {label: [], base: []}
+            for point in facts.points(entry["workloads"]):
+                if not _belongs(_axes(row.parameter), _axes(point[1])):
+                    continue
+                new, old = (facts.value(point, policy, entry["simulated"]) for policy in (label, base))
+                if new and old:
+                    used.append(point)
+                    values[label].append(new)
+                    values[base].append(old)
+            if not used:
+                continue
+            if entry["over_time"]:
+                means = {
+                    name: _over_time(of, [facts.time(point, name) for point in used]) for name, of in values.items()
+                }
+            else:
+                means = {name: _geometric(of) for name, of in values.items()}
+            after, before = means[label], means[base]
+            ratio, spread = _ratio(row, anchor, is_ratio)
+            found.append(
+                Cell(
+                    seed=seed,
+                    table=row.table,
+                    experiment=experiment.name,
+                    machine=row.machine,
+                    benchmark=row.benchmark,
+                    metric=row.metric,
+                    unit=row.unit,
+                    better=row.better,
+                    parameter=row.parameter,
+                    variant=row.variant,
+                    baseline=names[base],
+                    published=ratio,
+                    predicted=after / before,
+                    spread=spread,
+                    value=math.nan if is_ratio else row.value,
+                    baseline_value=math.nan if is_ratio or anchor is None else anchor.value,
+                    simulated=after,
+                    simulated_baseline=before,
+                    points=len(used),
+                    explanation=facts.explain(used, base, label),
+                )
+            )
+    return found
+
+
+def _over_time(values: Sequence[float], times: Sequence[float]) -> float:
+    return math.fsum(value * time for value, time in zip(values, times, strict=True)) / math.fsum(times)
+
+
+def _geometric(values: Sequence[float]) -> float:
+    return math.exp(math.fsum(math.log(value) for value in values) / len(values))
+
+
+def _rows(seed: str, entry: Mapping[str, Any]) -> list[published.Published]:
+    """Give the published rows that an entry names; a name that no row has is refused."""
+    rows = list(published.cells(seed))
+    for key in ("table", "machine", "benchmark", "metric"):
+        name = entry[key]
+        if not name:
+            continue
+        known = list(dict.fromkeys(str(getattr(row, key)) for row in rows))
+        rows = [row for row in rows if getattr(row, key) == name]
+        if not rows:
+            raise InputError(f"`compare`: text {seed} has no {key} '{name}'{nearest(name, known)}")
+    return rows
+
+
+def _relative_spread(row: published.Published) -> float | None:
+    if row.spread is None:
+        return None
+    return row.spread / 100 if row.spread_kind == "percent" else row.spread / row.value
+
+
+def _ratio(row: published.Published, anchor: published.Published | None, is_ratio: bool) -> tuple[float, float]:
+    """Give the published ratio and its spread: of two means with independent errors, or the text's own `~`."""
+    if is_ratio or anchor is None:
+        return row.value, UNPRINTED_SPREAD
+    ratio = row.value / anchor.value
+    spreads = [_relative_spread(one) for one in (row, anchor)]
+    known = [spread for spread in spreads if spread is not None]
+    return ratio, ratio * math.hypot(*known) if known else UNPRINTED_SPREAD
+
+
+# --- figures of merit -------------------------------------------------------------------------------------------------
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Give the ranks from 1; equal values share the mean of theirs."""
+    return [
+        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2 for value in values
+    ]
+
+
+def spearman(left: Sequence[float], right: Sequence[float]) -> float | None:
+    """Give Spearman's rank correlation; None where one side does not vary.
+
+    Examples
+    --------
+    >>> spearman([1.0, 0.9, 1.4], [1.0, 0.8, 1.1])
+    1.0
+    >>> spearman([1.0, 2.0, 3.0], [1.0, 1.0, 1.0]) is None
+    True
+    """
+    a, b = _ranks(left), _ranks(right)
+    middle = (len(a) + 1) / 2
+    top = math.fsum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
+    bottom = math.fsum((x - middle) ** 2 for x in a) * math.fsum((y - middle) ** 2 for y in b)
+    return top / math.sqrt(bottom) if bottom else None
+
+
+def _rank_correlations(cells: Sequence[Cell]) -> list[float]:
+    """Give one correlation for each row with two variants or more (baseline included), else one for each table."""
+    rows: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        place = (cell.seed, cell.table, cell.experiment, cell.machine, cell.benchmark, cell.metric, cell.baseline)
+        alone = len({other.variant for other in cells if other.table == cell.table}) == 1
+        rows.setdefault(place if alone else (*place, cell.parameter), []).append(cell)
+    # A table whose variants are its parameters has rows of one cell each: one row in truth.
+    merged: dict[tuple[str, ...], list[Cell]] = {}
+    for key, row in rows.items():
+        merged.setdefault(key if len(row) > 1 else key[:7], []).extend(row)
+    found = []
+    for row in merged.values():
+        if len(row) < 2:
+            continue
+        one = spearman([1.0, *(cell.published for cell in row)], [1.0, *(cell.predicted for cell in row)])
+        if one is not None:
+            found.append(one)
+    return found
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Give a quantile of sorted values, interpolated linearly."""
+    place = share * (len(values) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (place - low) * (values[high] - values[low])
+
+
+def score(cells: Sequence[Cell]) -> dict[str, Any]:
+    """Give the figures of merit of some cells; what has no cell to come from is None.
+
+    Returns
+    -------
+    dict
+        ``cells``; ``sign_cells``, those whose published effect exceeds its spread; ``sign_agreement``, the share of
+        these that were predicted in the published direction; ``faint_cells``, those of them that were predicted nearer
+        to 1 than `FAINT`; ``median_abs_error`` and ``p90_abs_error`` of
+        ``|predicted ratio - published ratio|``; ``rank_correlation``, Spearman's, of the variants of a row, mean over
+        the rows.
+    """
+    clear = [cell for cell in cells if cell.exceeds]
+    right = [cell for cell in clear if cell.agrees]
+    errors = sorted(abs(cell.error) for cell in cells)
+    ranks = _rank_correlations(cells)
+    return {
+        "cells": len(cells),
+        "sign_cells": len(clear),
+        "sign_agreement": len(right) / len(clear) if clear else None,
+        "faint_cells": sum(abs(cell.predicted - 1) < FAINT for cell in right),
+        "median_abs_error": _quantile(errors, 0.5) if errors else None,
+        "p90_abs_error": _quantile(errors, 0.9) if errors else None,
+        "rank_correlation": math.fsum(ranks) / len(ranks) if ranks else None,
+    }
+
+
+def worst(cells: Sequence[Cell], count: int = 10) -> list[Cell]:
+    """Give the cells that are farthest from what was published."""
+    return sorted(cells, key=lambda cell: -abs(cell.error))[:count]
+
+
+def scoreboard(cells: Sequence[Cell], findings: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Give the whole scoreboard: ``overall``, ``seeds``, ``tables``, ``worst`` and ``findings``.
+
+    Every table has its figures, its worst cells and ``cells_detail``.
+    """
+    tables: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells:
+        tables.setdefault((cell.seed, cell.table, cell.experiment), []).append(cell)
+    seeds = sorted({cell.seed for cell in cells})
+    return {
+        "overall": score(cells),
+        "seeds": {seed: score([cell for cell in cells if cell.seed == seed]) for seed in seeds},
+        "tables": [
+            {
+                "seed": seed,
+                "table": table,
+                "experiment": experiment,
+                **score(own),
+                "worst": [cell.to_dict() for cell in worst(own)],
+                "cells_detail": [cell.to_dict() for cell in own],
+            }
+            for (seed, table, experiment), own in tables.items()
+        ],
+        "worst": [cell.to_dict() for cell in worst(cells)],
+        "findings": dict(findings or {}),
+    }
+
+
+def table_rows(board: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Give the scoreboard's figures as rows of a printed table; shares in percent."""
+
+    def line(text: str, table: str, experiment: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "text": text,
+            "table": table,
+            "experiment": experiment,
+            "cells": figures["cells"],
+            "sign": _percent(figures["sign_agreement"], 0),
+            "of": figures["sign_cells"],
+            "faint": figures["faint_cells"],
+            "median error": _percent(figures["median_abs_error"], 1),
+            "90 %": _percent(figures["p90_abs_error"], 1),
+            "rank": "" if figures["rank_correlation"] is None else f"{figures['rank_correlation']:.2f}",
+        }
+
+    rows = [line(one["seed"], one["table"], one["experiment"], one) for one in board["tables"]]
+    rows += [line(seed, "all", "", figures) for seed, figures in board["seeds"].items()]
+    return [*rows, line("all", "", "", board["overall"])]
+
+
+def _percent(share: float | None, digits: int) -> str:
+    return "" if share is None else f"{100 * share:.{digits}f} %"

@@ -1,0 +1,167 @@
+"""Run the experiments that have published tables, score them, and write the page *Agreement*."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from opplab import catalog
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from opplab.agreement.scoreboard import Cell
+    from opplab.sweep.experiments import Experiment
+    from opplab.sweep.store import Store
+
+__all__ = ["scored_experiments", "verify_published"]
+
+
+def scored_experiments() -> list[str]:
+    """Give the built-in experiments that say what they are to be compared with."""
+    from opplab import _opplab
+
+    found = []
+    for name in catalog.names("experiment"):
+        path = catalog.find("experiment", name)
+        if _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file")).compare():
+            found.append(name)
+    return found
+
+
+@dataclass
+class _Swept:
+    """What came of one experiment."""
+
+    experiment: Experiment
+    cells: list[Cell]
+    seconds: float
+    problems: list[str]
+    cases: int
+    finished: int
+
+
+def verify_published(
+    names: Sequence[str],
+    output: Path,
+    quick: bool,
+    jobs: int | None,
+    output_format: str,
+    docs: Path | None,
+    score_only: bool,
+) -> bool:
+    """Do what ``opplab verify published`` does; gives whether something could not be run."""
+    from opplab.agreement import scoreboard
+    from opplab.agreement.page import write_page
+    from opplab.sweep.experiments import Experiment
+
+    chosen = list(names) or scored_experiments()
+    loaded = [Experiment.load(name, iterations=1 if quick else None) for name in chosen]
+    for experiment in loaded:
+        if not experiment.compare:
+            raise click.UsageError(f"experiment {experiment.name} has no `[[compare]]`: nothing is published for it")
+    # One folder for quick and full runs: what both need is run once.
+    swept = []
+    for experiment in loaded:
+        one = _sweep(experiment, output / experiment.name, quick, jobs or os.cpu_count() or 1, score_only)
+        swept.append(one)
+        click.echo(f"{experiment.name}: {one.cases} cases in {one.seconds:.0f} s, {len(one.cells)} cells", err=True)
+    cells = [cell for one in swept for cell in one.cells]
+    findings = {one.experiment.name: one.experiment.finding for one in swept}
+    board = scoreboard.scoreboard(cells, findings) | {
+        "quick": quick,
+        "experiments": {
+            one.experiment.name: {"cases": one.cases, "finished": one.finished, "failed": len(one.problems)}
+            for one in swept
+        },
+    }
+    problems = [problem for one in swept for problem in one.problems]
+    if output_format == "json":
+        sys.stdout.write(json.dumps(board, indent=1, allow_nan=False) + "\n")
+    else:
+        _print(board)
+    for problem in problems[:5]:
+        click.echo(f"opplab: {problem}", err=True)
+    if len(problems) > 5:
+        click.echo(f"opplab: {len(problems)} cases failed in all", err=True)
+    arguments = [*names, *(["--quick"] if quick else [])]
+    line = " ".join(["opplab verify published", *arguments])
+    written = write_page(board, cells, line, output)
+    if docs is not None:
+        written += write_page(board, cells, f"{line} --docs {docs}", docs)
+    click.echo(f"wrote {', '.join(map(str, written))}", err=True)
+    return bool(problems)
+
+
+def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_only: bool) -> _Swept:
+    """Run an experiment's cases that are not there yet, and compare."""
+    from opplab.agreement.scoreboard import cells_of
+    from opplab.cli.run import _progress
+    from opplab.sweep.runner import run_cases
+    from opplab.sweep.store import Store
+
+    start = time.monotonic()
+    store = Store(folder)
+    cases = experiment.quick_cases() if quick else experiment.cases
+    problems: list[str] = []
+    if score_only:
+        store.manifest()
+    else:
+        click.echo(f"{experiment.name}: {len(cases)} cases", err=True)
+        try:
+            if store.create(experiment.manifest()):
+                click.echo(f"opplab: {folder} held results of another build; they are made anew", err=True)
+            with _progress(len(cases)) as progress:
+                tally = run_cases(cases, store, jobs=jobs, progress=progress, retry_failed=True)
+        except KeyboardInterrupt:
+            done = len(store.finished() & {case.hash for case in cases})
+            click.echo(f"opplab: interrupted; {done} of {len(cases)} cases of {experiment.name} are kept", err=True)
+            raise click.exceptions.Exit(130) from None
+        problems = [f"{experiment.name}: {problem}" for problem in tally.problems]
+    hashes = [case.hash for case in cases]
+    results = _results(store, hashes)
+    finished = len(store.finished().intersection(hashes))
+    cells = [] if results is None else cells_of(experiment, results)
+    return _Swept(experiment, cells, time.monotonic() - start, problems, len(cases), finished)
+
+
+def _results(store: Store, hashes: Sequence[str]) -> pl.DataFrame | None:
+    table = store.merge(hashes)
+    return None if table.is_empty() else table
+
+
+def _print(board: dict[str, Any]) -> None:
+    from opplab.agreement import scoreboard
+    from opplab.cli.output import render_table
+
+    write = sys.stdout.write
+    write(render_table(scoreboard.table_rows(board), "text"))
+    write(
+        "\nsign: predicted in the published direction, of the cells whose published effect exceeds its spread;\n"
+        "errors: |predicted ratio - published ratio|, points of the baseline; rank: Spearman's, of variants\n"
+    )
+    write("\nfarthest from what was published:\n")
+    for cell in board["worst"]:
+        write(f"  {describe(cell)}\n")
+        if cell["explanation"]:
+            write(f"      simulated: {cell['explanation']}\n")
+    findings = {name: text for name, text in board["findings"].items() if text}
+    if findings:
+        write("\nwhat is explained, and what is not:\n")
+        for name, text in findings.items():
+            write(f"  {name}: {' '.join(text.split())}\n")
+
+
+def describe(cell: dict[str, Any]) -> str:
+    """Say a cell in a line."""
+    words = (cell["seed"], cell["machine"], cell["benchmark"], cell["metric"], cell["parameter"], cell["variant"])
+    name = " ".join(word for word in words if word not in ("", "all", "none"))
+    return f"{name}: published x{cell['published']:.3f}, predicted x{cell['predicted']:.3f}"

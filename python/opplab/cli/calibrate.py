@@ -1,0 +1,80 @@
+"""`opplab calibrate`: fit a benchmark model's free constants to a baseline, and show all that were fitted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from opplab.cli.output import format_option, print_table
+
+
+@click.command(name="calibrate")
+@click.argument("benchmark", required=False)
+@click.argument("machine", required=False)
+@click.option("--baseline", type=click.Path(path_type=Path), help="Table of the baseline (the published one).")
+@click.option("--fit", "only", multiple=True, metavar="CONSTANT", help="Only this constant; may be repeated.")
+@click.option(
+    "--at", "points", multiple=True, metavar="PARAM", help="Only this point, e.g. clients=1; may be repeated."
+)
+@click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True, help="How often each is moved.")
+@click.option("--steps", type=click.IntRange(min=1), default=6, show_default=True, help="Evaluations a move.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Workers (number of CPUs).")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File (BENCHMARK@MACHINE.toml here).")
+@click.option("--show", is_flag=True, help="Show every fitted or assumed constant with its provenance and residual.")
+@format_option
+def command(
+    benchmark: str | None,
+    machine: str | None,
+    baseline: Path | None,
+    only: tuple[str, ...],
+    points: tuple[str, ...],
+    rounds: int,
+    steps: int,
+    jobs: int | None,
+    output: Path | None,
+    show: bool,
+    output_format: str,
+) -> None:
+    """Fit the free constants of BENCHMARK on MACHINE to the baseline's column, and to nothing else.
+
+    Simulates the baseline policy of the experiment that names the calibration BENCHMARK@MACHINE at the published
+    points, moves one constant at a time, and writes values, provenance and residual as TOML.
+    A finished file in data/calibration is what experiments read.
+    """
+    from opplab.agreement import calibration
+
+    if show:
+        print_table(calibration.show(), output_format)
+        return
+    if not benchmark or not machine:
+        raise click.UsageError("give BENCHMARK and MACHINE, or --show")
+
+    def progress(values: Mapping[str, int], distance: float) -> None:
+        words = ", ".join(f"{name} = {value}" for name, value in values.items())
+        click.echo(f"{words}: {100 * distance:.2f} % off", err=True)
+
+    made = calibration.fit(
+        benchmark,
+        machine,
+        baseline=baseline,
+        only=only,
+        points=points,
+        rounds=rounds,
+        steps=steps,
+        jobs=jobs or os.cpu_count() or 1,
+        progress=progress,
+    )
+    about = {str(param["name"]): str(param["about"]) for param in calibration.constants(benchmark)}
+    from opplab.sweep.store import write_text
+
+    path = output or Path(f"{benchmark}@{machine}.toml")
+    write_text(path, calibration.to_toml(made, about))
+    rows = [
+        {"point": place or "all", "published": old, "simulated": new, "ratio": new / old}
+        for place, old, new in made.points
+    ]
+    print_table(rows, output_format)
+    click.echo(f"wrote {path}: {made.residual:.1f} % off after {made.runs} runs", err=True)

@@ -1,0 +1,231 @@
+"""`opplab compare`: tables of results, side by side."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from opplab.comparison.compare import TABLES, mmtests_table, order_runs
+from opplab.errors import InputError
+from opplab.mmtests.summary import SUMMARIES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from opplab.comparison.tables import Table
+    from opplab.runs import Problem
+
+FORMATS = ("text", "markdown", "html", "csv", "json", "latex")
+
+
+def _names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[str]:
+    return [name for name in (value or "").split(",") if name]
+
+
+_TABLES_HELP = f"{', '.join(TABLES)} or monitor:NAME."
+
+
+class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """One of the tables, or ``monitor:NAME``."""
+
+    name = "table"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the name."""
+        if value in TABLES or value.startswith("monitor:"):
+            return value
+        from opplab.mmtests.problems import nearest
+
+        near = nearest(value, TABLES)
+        hint = f"; did you mean '{near}'?" if near else f"; there is: {', '.join(TABLES)}, monitor:NAME"
+        raise click.BadParameter(f"no table named '{value}'{hint}", ctx, param)
+
+
+@click.command(name="compare")
+@click.argument("source", nargs=-1, required=True)
+@click.option("--runs", callback=_names, metavar="A,B,...", help="Runs to compare, in order (default: all).")
+@click.option("--baseline", help="The run that the others are compared with (default: the first).")
+@click.option(
+    "-b", "--benchmark", "benchmarks", multiple=True, metavar="NAME[:METRIC]", help="May be given repeatedly."
+)
+@click.option("--metric", default="", help="Only this metric of the benchmark, e.g. tput.")
+@click.option("--report", default="", help="A second view of the same logs, e.g. latency for fio.")
+@click.option("--method", type=click.Choice(["default", "mmtests"]), default="default", show_default=True)
+@click.option("--summary", type=click.Choice(SUMMARIES), help="Another of mmtests' summaries than the benchmark's own.")
+@click.option("--table", type=TableName(), default="detail", show_default=True, help=_TABLES_HELP)
+@click.option("--layout", default="", help="Of detail: blocks, slides, boxes; of overview: overview, grid.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True)
+@click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as the EPYC overview does.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the bootstrap.")
+@click.option("--fail-if", "rules", multiple=True, metavar="EXPR", help="E.g. 'tbench < -2% significant'; then exit 1.")
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a report with plots, one self-contained file.")
+@click.option("--junit", type=click.Path(dir_okay=False), help="Write the checks as JUnit XML.")
+def command(source: tuple[str, ...], **options: object) -> None:
+    """Compare the runs in SOURCE.
+
+    SOURCE is an mmtests results folder, a results folder of `opplab run`, Parquet or CSV tables with our columns, raw
+    outputs of benchmarks (one run a file), or published:SEED for the tables of a published text (000 to 004).
+
+    A change is positive when it is an improvement. Exit codes: 0 ok, 1 a rule of --fail-if holds, 2 usage or bad input.
+    """
+    request = Request(source, options)
+    request.print()
+    if request.broken:
+        for line in request.broken:
+            click.echo(f"opplab: {line}", err=True)
+        raise click.exceptions.Exit(1)
+
+
+class Request:
+    """One call of the command."""
+
+    def __init__(self, source: tuple[str, ...], options: dict[str, object]) -> None:
+        self.source = source
+        self.options = options
+        self.table = str(options["table"])
+        self.form = str(options["form"])
+        self.metric = str(options["metric"])
+        self.report = str(options["report"])
+        self.summary = str(options["summary"] or "")
+        self.broken: list[str] = []
+        self.problems: list[Problem] = []
+
+    def print(self) -> None:
+        """Write the tables, then what was skipped, then check the rules."""
+        if self.source[0].startswith("published:"):
+            tables = self._published()
+        elif self._by_mmtests():
+            tables = []
+        else:
+            tables = self._tables()
+        for number, table in enumerate(tables):
+            from opplab.comparison.tables import render
+
+            if number and self.form in ("text", "markdown"):
+                sys.stdout.write("\n")
+            sys.stdout.write(render(table, self.form))
+        for problem in dict.fromkeys(map(str, self.problems)):
+            click.echo(f"opplab: skipped {problem}", err=True)
+        if self.options["html"]:
+            self._report(str(self.options["html"]))
+        if self.options["rules"] or self.options["junit"]:
+            self._check(tables)
+
+    def _names(self, runs: list[str]) -> list[str]:
+        asked = self.options["runs"]
+        baseline = self.options["baseline"]
+        names = [str(name) for name in asked] if isinstance(asked, list) and asked else runs
+        return order_runs(names, None if baseline is None else str(baseline))
+
+    def _asked(self) -> list[tuple[str, str]]:
+        """(benchmark, metric) as asked for."""
+        asked = self.options["benchmarks"]
+        pairs = [one.partition(":") for one in (asked if isinstance(asked, tuple) else ())]
+        return [(name, metric or self.metric) for name, _, metric in pairs]
+
+    def _by_mmtests(self) -> bool:
+        """The quick way: mmtests' own tables of a result tree."""
+        from opplab.comparison.compare import check_layout
+
+        check_layout(str(self.options["layout"]), self.table, str(self.options["method"]))
+        if self.options["method"] != "mmtests" or any(self.options[name] for name in ("rules", "junit", "html")):
+            return False
+        if self.form not in ("text", "html") or self.table in ("overview", "ppw", "power"):
+            return False
+        from os.path import isdir
+
+        if len(self.source) > 1 or not isdir(self.source[0]) or not self._asked():  # noqa: PTH112
+            return False
+        from opplab.mmtests import runs_of
+
+        asked = self.options["runs"]
+        names = self._names([] if asked else runs_of(self.source[0]))
+        if not names:
+            return False
+        for benchmark, metric in self._asked():
+            text, skipped = mmtests_table(
+                self.source[0],
+                names,
+                benchmark,
+                metric=metric,
+                report=self.report,
+                table=self.table,
+                form=self.form,
+                seed=int(str(self.options["seed"])),
+                summary=self.summary,
+            )
+            self.problems += skipped
+            sys.stdout.write(text)
+        return True
+
+    def _published(self) -> list[Table]:
+        from opplab.comparison import published
+
+        found = []
+        for source in self.source:
+            tables = published.tables(source.removeprefix("published:"))
+            wanted = {name for name, _ in self._asked()}
+            found += [table for table in tables if self._wanted(table, wanted)]
+        if not found:
+            raise InputError(f"{self.source[0]} has no such table ({self.table})")
+        return found
+
+    def _wanted(self, table: Table, benchmarks: set[str]) -> bool:
+        if self.table in ("overview", "ppw") and table.layout not in ("overview", "grid"):
+            return False
+        if self.table == "power" and table.layout not in ("power", "listing"):
+            return False
+        return not benchmarks or any(table.benchmark.startswith(name) for name in benchmarks)
+
+    def _tables(self) -> list[Table]:
+        from opplab.comparison.compare import compare
+
+        asked = self.options["runs"]
+        baseline = self.options["baseline"]
+        tables = compare(
+            self.source,
+            runs=[str(name) for name in asked] if isinstance(asked, list) else [],
+            baseline=None if baseline is None else str(baseline),
+            benchmarks=[f"{name}:{metric}" for name, metric in self._asked()],
+            metric=self.metric,
+            report=self.report,
+            table=self.table,
+            method=str(self.options["method"]),
+            summary=self.summary,
+            confidence=float(str(self.options["confidence"])),
+            overview_rule=bool(self.options["overview_rule"]),
+            seed=int(str(self.options["seed"])),
+            layout=str(self.options["layout"]),
+        )
+        self.problems += tables.problems
+        return tables
+
+    def _report(self, path: str) -> None:
+        """Write the page; its numbers are the default method's."""
+        if self.source[0].startswith("published:"):
+            raise InputError("--html is for results; published tables have no samples to plot")
+        from opplab.comparison.report import report
+
+        asked = self.options["runs"]
+        baseline = self.options["baseline"]
+        report(
+            self.source,
+            runs=[str(name) for name in asked] if isinstance(asked, list) else [],
+            baseline=None if baseline is None else str(baseline),
+            benchmarks=[f"{name}:{metric}" for name, metric in self._asked()],
+            metric=self.metric,
+            view=self.report,
+            confidence=float(str(self.options["confidence"])),
+            seed=int(str(self.options["seed"])),
+        ).write(path)
+        click.echo(f"wrote {path}", err=True)
+
+    def _check(self, tables: list[Table]) -> None:
+        from opplab.comparison import gate
+
+        rules = self.options["rules"]
+        checks = gate.check(tables, [str(rule) for rule in (rules if isinstance(rules, tuple) else ())])
+        self.broken = [one.message for one in checks if one.failed]
+        if self.options["junit"]:
+            gate.write_junit(str(self.options["junit"]), checks)

@@ -1,0 +1,84 @@
+"""`opplab explain`: why a CPU, a task, a run was as it was."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|ms|us|ns)?", text.strip())
+    if match is None:
+        raise click.BadParameter(f"'{text}' is no point in time: write it like 1.234s or 250ms")
+    return float(match[1]) * UNITS[match[2] or "s"]
+
+
+@click.command(name="explain")
+@click.argument("target")
+@click.option("--cpu", type=click.IntRange(0), help="Why this CPU ran what it ran at that clock.")
+@click.option("--task", help="Why this task ran where it ran.")
+@click.option("--at", metavar="TIME", callback=_time, help="Point in time: 1.234s, 250ms.")
+@click.option("--why-slow", is_flag=True, help="Why CPUs ran below what their tasks needed, over the whole run.")
+@click.option(
+    "--machine",
+    default="auto",
+    show_default=True,
+    help="What a trace ran on: a built-in name, a .toml file, or 'auto': the snapshot beside or with it.",
+)
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    target: str,
+    cpu: int | None,
+    task: str | None,
+    at: float | None,
+    why_slow: bool,
+    machine: str,
+    output_format: str,
+) -> None:
+    """Explain the decisions of a run in words and numbers.
+
+    TARGET is a case's JSON file, the results folder of a single case, or EXPERIMENT:CASE (or FOLDER:CASE) with words
+    of the case's label and its machine, its hash or its number.  Runs are deterministic: the case is run again with
+    records on.  TARGET may also be a trace, or the folder or archive of a recording: then the kernel's own records are
+    explained where it has them, else what the events tell, and --at is a time of its clock, or so long after its first
+    decision.  Or it is the log (.jsonl) of `opplab host govern`.
+    """
+    if target.endswith(".jsonl"):
+        from opplab import _opplab
+
+        words = ["govern", "--explain", target]
+        words += ["--cpu", str(cpu)] if cpu is not None else []
+        words += ["--at", f"{at:.9f}s"] if at is not None else []
+        raise click.exceptions.Exit(_opplab.host_main(words, []))
+    if sum((cpu is not None, task is not None, why_slow)) != 1:
+        raise click.UsageError("give one of --cpu, --task and --why-slow")
+    from opplab.explanation.explain import explain
+    from opplab.simulation.api import Machine
+
+    ran_on = None if machine == "auto" else Machine.load(machine)
+    found = explain(target, cpu=cpu, task=task, at=at, why_slow=why_slow, machine=ran_on)
+    if output_format == "json":
+        click.echo(found.to_json())
+        return
+    about = found.about
+    if "recording" in about:
+        what = f"{about['governor']} with {about['driver']}, " if "governor" in about else ""
+        click.echo(f"{about['recording']}: {what}from {about['from']}.")
+        click.echo(str(found))
+        return
+    if "trace" in about:
+        from opplab.cli.replay import check_text
+
+        click.echo(f"{about['trace']}: its work run again on {about['machine']}, {about['governor']}, ", nl=False)
+        click.echo(f"kernel {about['kernel']} (the closed loop of `opplab replay`): {check_text(about['self_check'])}.")
+        click.echo(f"Times are those of the run, {about['later_ns'] / 1e6:.3f} ms later than those since its start.")
+        click.echo(str(found))
+        return
+    click.echo(f"{about['workload']} on {about['machine']}, {about['governor']}, kernel {about['kernel']}", nl=False)
+    click.echo(f": run again with records on, events {about['fingerprint']}.")
+    click.echo(str(found))

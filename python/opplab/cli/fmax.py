@@ -1,0 +1,98 @@
+"""`opplab fmax`: every candidate for f_max, and what each choice does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from opplab import _opplab, catalog
+from opplab.cli.output import format_option, print_table
+
+
+def source_text(source: str) -> tuple[str, str | None]:
+    """Give path and text: text of a machine file (built in or a .toml), none for a dump or another source."""
+    if Path(source).suffix != ".toml" and Path(source).exists():
+        return source, None
+    path = catalog.find("machine", source)
+    return str(path), catalog.read_text(path, "a machine file")
+
+
+def published(name: str | None) -> tuple[str, list[tuple[int, int]]]:
+    """Give the catalogue's machine with the same processor, and its turbo bins; empty if there is none."""
+    if not name:
+        return "", []
+    for known in catalog.names("machine"):
+        path = catalog.find("machine", known)
+        facts = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file")).describe()
+        if facts.get("processor", {}).get("model_name") == name:
+            return known, [(cores, khz) for cores, khz in facts["clusters"][0]["turbo"]]
+    return "", []
+
+
+def report(source: str) -> dict[str, Any]:
+    """Give the report about a machine or a dump."""
+    path, text = source_text(source)
+    facts: dict[str, Any] = json.loads(_opplab.fmax(path, text, "", []))
+    if text is None:
+        name, bins = published(facts.get("processor"))
+        if bins:
+            facts = json.loads(_opplab.fmax(path, None, name, bins))
+    return facts
+
+
+def _mhz(khz: int | None) -> str:
+    return "" if khz is None else f"{khz / 1000:.3f}".rstrip("0").rstrip(".")
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    lines = [f"{facts['name']}: {facts.get('processor') or 'processor not told'}, driver {facts['driver']}"]
+    bins = ", ".join(f"{item['active_cores']}: {_mhz(item['khz'])}" for item in facts["turbo"]) or "not told"
+    lines.append(
+        f"  base {_mhz(facts['base_khz'])} MHz, cpuinfo_max_freq {_mhz(facts['cpuinfo_max_khz'])} MHz, "
+        f"{facts['n_cores']} cores of the boot CPU's kind, turbo MHz by active cores: {bins}"
+    )
+    lines.append("")
+    lines.append(
+        f"{'f_max':<18} {'MHz':>9} {'ratio':>6} {'scale at base':>14} {'at turbo':>9} {'asked when full at base':>24}"
+    )
+    lines += [
+        f"{item['name']:<18} {_mhz(item['khz']):>9} {item['ratio']:>6} {item['scale_at_base']:>14} "
+        f"{item['scale_at_turbo']:>9} {_mhz(item['asks_at_base_khz']) + ' MHz':>24}  {item['source']}"
+        for item in facts["candidates"]
+    ]
+    lines.append("")
+    lines.append(f"{'kernel':<8} {'takes':<16} {'MHz':>9} {'ratio':>6}  why")
+    for item in facts["kernels"]:
+        takes = item.get("candidate") or ("not invariant" if item.get("ratio") is None else "none of these")
+        ratio = "" if item.get("ratio") is None else item["ratio"]
+        lines.append(f"{item['kernel']:<8} {takes:<16} {_mhz(item.get('khz')):>9} {ratio:>6}  {item['why']}")
+    if facts["tipping"]:
+        lines += ["", "schedutil (6.12, invariant) asks for more than"]
+        for item in facts["tipping"]:
+            util = item.get("util")
+            where = "never" if util is None else f"from utilisation {util} of 1024 on"
+            lines.append(f"  {_mhz(item['khz']):>9} MHz  {where}")
+    for title, key in (("why two numbers", "explanations"), ("warning", "warnings")):
+        lines += [f"\n{title}: {words}" for words in facts[key]]
+    return lines
+
+
+@click.command(name="fmax")
+@click.argument("source")
+@format_option
+def command(source: str, output_format: str) -> None:
+    """Show every candidate for f_max, which one each kernel takes, and what that does.
+
+    SOURCE is a machine (built in, or a .toml) or anything that `opplab machine import` reads.  csv and markdown give
+    the table of candidates.
+    """
+    facts = report(source)
+    if output_format == "json":
+        click.echo(json.dumps(facts, indent=2))
+    elif output_format == "text":
+        click.echo("\n".join(_lines(facts)))
+    else:
+        print_table(facts["candidates"], output_format)

@@ -1,0 +1,162 @@
+"""`opplab machine`: look at machines, import them, check them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from opplab import _opplab, catalog
+from opplab.cli.output import print_table
+
+
+@click.group(name="machine")
+def command() -> None:
+    """Look at machines, import them from dumps, check them."""
+
+
+def _us(ns: int) -> str:
+    return f"{ns / 1000:g}"
+
+
+def _text(facts: dict[str, Any]) -> str:
+    lines = [
+        f"{facts['name']}: {facts['nr_cpus']} CPUs, invariance by {facts['invariance']}",
+        f"  {facts['provenance']}",
+    ]
+    for driver in facts["drivers"]:
+        switch = "fast switch" if driver["fast_switch"] else "slow switch (kthread)"
+        table = "frequency table" if driver["freq_table"] else "no frequency table"
+        lines.append(
+            f"driver {driver['driver']}: {switch}, {table}, transition latency "
+            f"{_us(driver['transition_latency_ns'])} us, switch {_us(driver['switch_ns'])} us"
+        )
+    for cluster in facts["clusters"]:
+        lines.append(
+            f"cluster {cluster['name']}: CPUs {cluster['cpus']}, capacity {cluster['capacity']}, "
+            f"policy {cluster['policy']}, efficiency class {cluster['efficiency_class']}"
+        )
+        lines.append("  opp       MHz    mV   model mW    busy mW  cluster mW")
+        lines += [
+            f"  {number:>3} {opp['khz'] / 1000:>9g} {opp['mv']:>5} {opp['power_uw'] / 1000:>10.1f} "
+            f"{opp['busy_uw'] / 1000:>10.1f} {opp['cluster_uw'] / 1000:>11.1f}"
+            for number, opp in enumerate(cluster["opps"])
+        ]
+        for title, states in (("idle", cluster["idle"]), ("cluster idle", cluster["cluster_idle"])):
+            lines += [
+                f"  {title} {state['name']}: entry {_us(state['entry_latency_ns'])} us, exit "
+                f"{_us(state['exit_latency_ns'])} us, residency {_us(state['target_residency_ns'])} us, "
+                f"{state['power_uw'] / 1000:g} mW"
+                for state in states
+            ]
+    return "\n".join(lines) + "\n"
+
+
+@command.command(name="show")
+@click.argument("name")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "toml", "json", "csv", "markdown"]),
+    default="text",
+    show_default=True,
+    help="Form of the output; csv and markdown give the table of OPPs.",
+)
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with its topology there.")
+def show(name: str, output_format: str, html: Path | None) -> None:
+    """Show a machine: NAME is built in (`opplab list machines`) or a .toml file."""
+    path = catalog.find("machine", name)
+    machine = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
+    facts = machine.describe()
+    if html is not None:
+        from opplab.report.topology import page
+
+        html.write_text(page(facts), encoding="utf-8")
+        click.echo(f"wrote {html}", err=True)
+        return
+    if output_format == "toml":
+        click.echo(machine.to_toml(), nl=False)
+    elif output_format == "json":
+        click.echo(json.dumps(facts, indent=2))
+    elif output_format == "text":
+        click.echo(_text(facts), nl=False)
+    else:
+        opps = [{"cluster": cluster["name"], **opp} for cluster in facts["clusters"] for opp in cluster["opps"]]
+        print_table(opps, output_format)
+
+
+@command.command(name="import")
+@click.argument("source", type=click.Path(exists=True))
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Machine file to write.")
+@click.option("--name", help="Name of the machine; the default is the output's, or the source's own.")
+@click.option("--force", is_flag=True, help="Overwrite the output.")
+def import_(source: str, output: Path | None, name: str | None, force: bool) -> None:
+    """Make a machine file of what a machine says.
+
+    SOURCE is a machine dump (.tar.xz), a copied /sys and /proc tree (or / for this host), a sysfs snapshot, a
+    turbostat log, an energy_model debugfs folder, a device tree (.dtb), LISA's plat_info.yml, or a folder of Wattson
+    power curves.  Without -o the file goes to standard output; what was told, left out and filled goes to standard
+    error.
+    """
+    if output is not None and output.exists() and not force:
+        raise click.UsageError(f"{output} exists; --force overwrites it")
+    machine, told = _opplab.import_machine(source)
+    facts = json.loads(told)
+    wanted = name or (output.stem if output is not None else None)
+    if wanted is not None and wanted != machine.name:
+        machine = machine.renamed(wanted)
+    text = machine.to_toml()
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+    lines = [f"{machine.name}: {machine.nr_cpus} CPUs from a {facts['source']}"]
+    lines += [f"  told     {what}: {place}" for what, place in facts["told"]]
+    lines += [f"  default  {what}: {value}" for what, value in facts["defaults"]]
+    lines += [f"  missing  {what}" for what in facts["missing"]]
+    lines += [f"  note     {words}" for words in facts["notes"]]
+    click.echo("\n".join(lines), err=True)
+
+
+def _list_checks(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        for name, what in _opplab.machine_checks():
+            click.echo(f"{name:<18} {what}")
+        ctx.exit()
+
+
+@command.command(name="check")
+@click.argument("source")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json", "csv", "markdown"]),
+    default="text",
+    show_default=True,
+    help="Form of the output.",
+)
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_checks, help="List the checks.")
+def check(source: str, output_format: str) -> None:
+    """Look for contradictions and known traps: each finding says what it costs and what to do.
+
+    SOURCE is a machine (built in, or a .toml) or anything that `opplab machine import` reads.  Exit code 1 if a finding
+    is an error.
+    """
+    from opplab.cli.fmax import source_text
+
+    path, text = source_text(source)
+    found = json.loads(_opplab.check_machine(path, text))
+    if output_format != "text":
+        print_table(found, output_format)
+    elif not found:
+        click.echo("nothing found")
+    else:
+        for item in found:
+            click.echo(f"{item['severity']:<8} {item['check']}: {item['what']}")
+            click.echo(f"         cost:   {item['cost']}")
+            click.echo(f"         remedy: {item['remedy']}")
+    if any(item["severity"] == "error" for item in found):
+        sys.exit(1)

@@ -1,0 +1,122 @@
+"""The command line: `opplab COMMAND`.
+
+Each sub-command lives in a module of its own that is imported when it is called, so that ``opplab --help`` and quick
+commands do not pay for polars.  Exit codes: 0 ok, 1 a check failed, 2 usage or bad input.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+# Name -> (module that defines it as `command`, one line for --help).
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("opplab.cli.run", "Run an experiment, or a workload on a machine under a policy."),
+    "status": ("opplab.cli.status", "Say how far a sweep is and what failed."),
+    "list": ("opplab.cli.list", "List machines, governors, benchmarks, experiments, idle governors, kernels."),
+    "workload": ("opplab.cli.workload", "Show an rt-app workload file as it is understood."),
+    "machine": ("opplab.cli.machine", "Show, import and check machines."),
+    "fmax": ("opplab.cli.fmax", "Show every candidate for f_max, and which kernel takes which."),
+    "calibrate": (
+        "opplab.cli.calibrate",
+        "Fit a benchmark model's free constants to a baseline; show all fitted ones.",
+    ),
+    "explain": ("opplab.cli.explain", "Say why a CPU, a task or a run was as it was."),
+    "compare": ("opplab.cli.compare", "Compare runs: mmtests trees, result stores, published tables."),
+    "meter": ("opplab.cli.meter", "Show what a meter shows of a case: rails, RAPL, turbostat, a battery gauge."),
+    "trace": ("opplab.cli.trace", "Look into recorded traces; their signals; other forms; a view."),
+    "replay": ("opplab.cli.replay", "Replay a trace under another policy: energy, frequency, latency."),
+    "host": ("opplab.cli.host", "Look at a live Linux: show, observe, affinity, govern, record."),
+    "verify": ("opplab.cli.verify", "Prove the build: replay golden vectors from the real kernel."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose sub-commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Give the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of a sub-command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command when there is none of the given name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1, cutoff=0.5)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"no such command '{args[0]}'{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(f"opplab {import_module('opplab._opplab').__version__}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Show it.")
+def opplab() -> None:
+    """Simulate Linux CPU frequency and energy-aware scheduling, exactly as the kernel decides."""
+
+
+def main(args: list[str] | None = None) -> Any:
+    """Run the command line; user mistakes end with one line and exit code 2.
+
+    ``OPPLAB_DEBUG=1`` in the environment shows tracebacks instead.
+    """
+    debug = os.environ.get("OPPLAB_DEBUG", "") not in ("", "0")
+    try:
+        sys.exit(opplab.main(args=args, prog_name="opplab", standalone_mode=False) or 0)
+    except click.exceptions.Abort:
+        click.echo("opplab: interrupted", err=True)
+        sys.exit(130)
+    except click.UsageError as error:
+        where = f"{error.ctx.command_path}" if error.ctx else "opplab"
+        click.echo(f"{where}: {error.format_message()} (try '{where} --help')", err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        click.echo(f"opplab: {error.format_message()}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    except OSError as error:
+        if debug:
+            raise
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        click.echo(f"opplab: {what}", err=True)
+        sys.exit(2)
+    except Exception as error:
+        from opplab.errors import InternalError, OpplabError
+
+        if debug:
+            raise
+        if isinstance(error, OpplabError) and not isinstance(error, InternalError):
+            click.echo(f"opplab: {error}", err=True)
+            sys.exit(2)
+        text = str(error) if isinstance(error, InternalError) else f"internal error: {type(error).__name__}: {error}"
+        click.echo(f"opplab: {text} (OPPLAB_DEBUG=1 shows where)", err=True)
+        sys.exit(70)
+
+
+if __name__ == "__main__":
+    main()

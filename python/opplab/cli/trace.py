@@ -1,0 +1,252 @@
+"""`opplab trace`: look into recorded traces and write them in other forms."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from opplab.cli.output import format_option, print_table
+from opplab.cli.replay import to_rtapp
+
+if TYPE_CHECKING:
+    from opplab.trace.recording import Trace
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+UNITS_NS = {"": 1e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+
+
+@click.group(name="trace")
+def command() -> None:
+    """Look into recorded traces: trace.dat, ftrace text, systrace, Perfetto, also compressed."""
+
+
+command.add_command(to_rtapp)
+
+
+def parse_time(text: str | None, start_ns: Callable[[], int]) -> int | None:
+    """Give a moment as ns: ``12.5`` or ``12.5s`` of the trace clock (also ms, us, ns), ``+0.5`` from its start."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\+?)(\d+)(?:\.(\d*))?\s*(|s|ms|us|ns)", text.strip())
+    if not match:
+        raise click.BadParameter(f"'{text}' is no time: write it like 12.5 (seconds), 300ms or +0.5 (from the start)")
+    plus, whole, part, unit = match.groups()
+    factor = round(UNITS_NS[unit])
+    # Exact: trace clocks have more digits than a float.
+    ns = int(whole) * factor + int(int(part or 0) * factor // 10 ** len(part or ""))
+    return ns + start_ns() if plus else ns
+
+
+def say_problems(trace: Trace) -> None:
+    """Name what was damaged on standard error; end with 1 if there was something."""
+    sys.stdout.flush()
+    for problem in trace.problems[:10]:
+        click.echo(f"opplab: {trace.path}: {problem}", err=True)
+    if len(trace.problems) > 10:
+        click.echo(f"opplab: {trace.path}: and {len(trace.problems) - 10} more problems", err=True)
+    if trace.problems:
+        click.echo(f"opplab: {trace.path}: damaged; this is what could be read", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def selection_options(function: F) -> F:
+    """Add ``--event``, ``--from`` and ``--to``."""
+    for option in (
+        click.option("--to", "to_time", metavar="TIME", help="Events before this time."),
+        click.option("--from", "from_time", metavar="TIME", help="From this time: 12.5 (s), 300ms, +0.5 (from start)."),
+        click.option("--event", "-e", "names", multiple=True, metavar="NAME", help="Only this event; repeat for more."),
+    ):
+        function = option(function)
+    return function
+
+
+def _span(trace: Trace, from_time: str | None, to_time: str | None) -> tuple[int | None, int | None]:
+    def start() -> int:
+        return int(trace.info["start_ns"])
+
+    return parse_time(from_time, start), parse_time(to_time, start)
+
+
+@command.command(name="info")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
+)
+def info(file: Path, output_format: str) -> None:
+    """Say what FILE is: its events, CPUs, duration, clock and gaps."""
+    from opplab.trace.recording import Trace
+
+    trace = Trace(file)
+    about = trace.info
+    if output_format == "json":
+        first = {name: about[name] for name in ("events", "cpus", "duration_ns")}
+        click.echo(json.dumps({**first, **{name: about[name] for name in about if name not in first}}, indent=2))
+        say_problems(trace)
+        return
+    version = f" version {about['version']}" if about["version"] else ""
+    click.echo(f"{about['format']}{version}, {about['cpus']} CPUs, {about['duration_ns'] / 1e9:.9f} s", nl=False)
+    click.echo(f" from {about['start_ns'] / 1e9:.9f}" + (f", clock {about['clock']}" if about["clock"] else ""))
+    for name in ("uname", "writer", "compression"):
+        if about[name]:
+            click.echo(f"{name}: {about[name]}")
+    if about["missed"]:
+        lost = sum(count or 0 for _, _, count in about["missed"])
+        click.echo(f"gaps: {len(about['missed'])}, {lost} events known to be lost")
+    for name, count in sorted(about["events"].items(), key=lambda pair: (-pair[1], pair[0])):
+        click.echo(f"{count:>10} {name}")
+    say_problems(trace)
+
+
+@command.command(name="events")
+@click.argument("file", type=click.Path(path_type=Path))
+@selection_options
+@click.option("--task", "-t", "tasks", multiple=True, metavar="NAME|PID", help="Of or about this task.")
+@click.option("--cpu", "-c", "cpus", multiple=True, type=click.IntRange(0), help="On this CPU.")
+@click.option("--limit", "-n", type=click.IntRange(0), help="At most so many.")
+@click.option(
+    "--format", "output_format", type=click.Choice(["text", "csv", "json"]), default="text", help="Form of the output."
+)
+def events(
+    file: Path,
+    names: tuple[str, ...],
+    from_time: str | None,
+    to_time: str | None,
+    tasks: tuple[str, ...],
+    cpus: tuple[int, ...],
+    limit: int | None,
+    output_format: str,
+) -> None:
+    """Print the events of FILE: as the kernel does, as CSV, or as JSON lines.
+
+    CSV has the columns of all chosen events; a field that an event lacks is empty.
+    """
+    from opplab.trace.recording import Trace, frame_of, one_table
+
+    trace = Trace(file)
+    from_ns, to_ns = _span(trace, from_time, to_time)
+    inner = trace.read(names or None, from_ns=from_ns, to_ns=to_ns)
+    pids = [int(task) for task in tasks if task.isdigit()]
+    comms = [task for task in tasks if not task.isdigit()]
+    if output_format == "text":
+        some = bool(tasks)
+        lines = inner.lines(list(cpus) or None, pids if some else None, comms if some else None, limit)
+        sys.stdout.write(lines)
+        say_problems(trace)
+        return
+    import polars as pl
+
+    table = one_table({name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()})
+    if cpus:
+        table = table.filter(pl.col("cpu").is_in(list(cpus)))
+    if tasks:
+        of_pid = [pl.col(name).is_in(pids) for name in ("common_pid", "pid", "prev_pid", "next_pid") if name in table]
+        of_comm = [
+            pl.col(name).is_in(comms) for name in ("common_comm", "comm", "prev_comm", "next_comm") if name in table
+        ]
+        table = table.filter(pl.any_horizontal(*of_pid, *of_comm))
+    if limit is not None:
+        table = table.head(limit)
+    if output_format == "csv":
+        printable = [
+            pl.col(name).bin.encode("hex")
+            if dtype == pl.Binary
+            else pl.col(name).cast(pl.List(pl.String)).list.join(" ")
+            for name, dtype in table.schema.items()
+            if dtype == pl.Binary or isinstance(dtype, pl.List)
+        ]
+        sys.stdout.write(table.with_columns(printable).write_csv())
+    else:
+        for row in table.iter_rows(named=True):
+            values = {name: value for name, value in row.items() if value is not None}
+            sys.stdout.write(json.dumps(values, default=lambda raw: raw.hex()) + "\n")
+    say_problems(trace)
+
+
+@command.command(name="export")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="What to write.")
+@selection_options
+def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | None, to_time: str | None) -> None:
+    """Write FILE in another form.
+
+    The form follows from the name: .parquet (one table), .dat (trace.dat for trace-cmd), .txt (ftrace text), .pftrace
+    (Perfetto), or a folder (a Parquet file an event).
+    """
+    from opplab.trace.recording import Trace
+
+    trace = Trace(file)
+    from_ns, to_ns = _span(trace, from_time, to_time)
+    path = trace.export(output, *names, from_ns=from_ns, to_ns=to_ns)
+    click.echo(f"wrote {path}", err=True)
+    say_problems(trace)
+
+
+@command.command(name="signals")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--machine", "-m", help="Machine (name or .toml) with capacities, frequencies and power.")
+@click.option("--no-invariance", is_flag=True, help="The kernel did not follow the frequency.")
+@click.option("--deadline", "deadline_us", type=click.IntRange(1), metavar="US", help="Deadline of every activation.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
+@format_option
+def signals(
+    file: Path,
+    machine: str | None,
+    no_invariance: bool,
+    deadline_us: int | None,
+    output: Path | None,
+    output_format: str,
+) -> None:
+    """Rebuild the kernel's signals of FILE: load tracking, residencies, latencies, energy, missed activations.
+
+    Printed are one row a CPU and one row a task; -o writes all tables.  Without --deadline periodic tasks have their
+    period as deadline.
+    """
+    from opplab.simulation.api import Machine
+    from opplab.trace.recording import Trace
+
+    trace = Trace(file)
+    chosen = Machine.load(machine) if machine else None
+    result = trace.signals(chosen, invariance=not no_invariance, deadline_us=deadline_us)
+    cpus, tasks = result.cpu_summary().to_dicts(), result.task_summary().to_dicts()
+    if output_format == "json":
+        click.echo(json.dumps({"cpus": cpus, "tasks": tasks, "unknown_ns": result.unknown_ns}, indent=2))
+    else:
+        print_table(cpus, output_format)
+        click.echo()
+        print_table(tasks, output_format)
+    if result.unknown_ns:
+        text = f"{result.unknown_ns / 1e6:.3f} ms of running are not in the energy: their frequency is not known"
+        click.echo(f"opplab: {file}: {text}", err=True)
+    if output is not None:
+        files = result.write(output)
+        click.echo(f"wrote {output}/ ({len(files)} tables)", err=True)
+    say_problems(trace)
+
+
+@command.command(name="view")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="HTML file to write.")
+@click.option("--machine", "-m", help="Machine (name or .toml), for power and capacities.")
+@click.option("--from", "from_time", metavar="TIME", help="From this time: 12.5 (s), 300ms, +0.5 (from start).")
+@click.option("--to", "to_time", metavar="TIME", help="Up to this time.")
+def view(file: Path, output: Path, machine: str | None, from_time: str | None, to_time: str | None) -> None:
+    """Write FILE as one HTML page: a time line of each CPU, its frequency, utilisation and power.
+
+    The page needs no network and zooms to microseconds.
+    """
+    from opplab.simulation.api import Machine
+    from opplab.trace.recording import Trace
+
+    trace = Trace(file)
+    from_ns, to_ns = _span(trace, from_time, to_time)
+    chosen = Machine.load(machine) if machine else None
+    path = trace.view(output, chosen, from_ns=from_ns, to_ns=to_ns)
+    click.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)", err=True)
+    say_problems(trace)

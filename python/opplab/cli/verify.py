@@ -1,0 +1,160 @@
+"""`opplab verify`: the build proves itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from opplab import _opplab
+from opplab.cli.output import format_option, print_table
+from opplab.errors import InputError, OpplabError
+
+
+@click.group(name="verify")
+def command() -> None:
+    """Prove the build: replay golden vectors from the real kernel and recordings of it."""
+
+
+@command.command(name="vectors")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--strict", is_flag=True, help="Families that are not built count as failures, too.")
+@format_option
+def vectors(paths: tuple[Path, ...], strict: bool, output_format: str) -> None:
+    """Replay the vector files at PATHS (files or folders) and compare bit for bit.
+
+    One line a family: its name, the cases replayed, and how many of them differed.
+    The exit code is 1 if any case differed.
+    """
+    files = [file for path in paths for file in _opplab.find_vectors(path)]
+    if not files:
+        raise InputError(f"no vector files (.csv, .csv.gz, .jsonl, .jsonl.gz) in {', '.join(map(str, paths))}")
+    rows: list[dict[str, object]] = []
+    failed = unbuilt = 0
+    for file in files:
+        family, cases, mismatches, first = _opplab.verify_file(file)
+        rows.append({"family": family, "cases": cases, "mismatches": mismatches, "first": first})
+        failed += bool(mismatches)
+        unbuilt += cases is None
+        if output_format == "text":
+            click.echo(f"{family} {cases} {mismatches}" if cases is not None else f"{family} not built")
+            if first:
+                click.echo(f"  {first}", err=True)
+    if output_format != "text":
+        print_table(rows, output_format)
+    sys.stdout.flush()
+    raise click.exceptions.Exit(1 if failed or (strict and unbuilt) else 0)
+
+
+def _simulated(folder: Path) -> list[dict[str, Any]]:
+    """Give what a run of the recording's workload file has in common with the recording, as rows."""
+    text = _opplab.agree_recording(str(folder))
+    if text is None:
+        return []
+    rows: list[dict[str, Any]] = []
+    for row in json.loads(text)["rows"]:
+        kind, limit = row["kind"], row.get("limit")
+        if kind in ("freq_residency", "busy_residency"):
+            what = f"mean {row['recorded'] / 1000:.0f} MHz, simulated {row['simulated'] / 1000:.0f} MHz"
+        elif kind == "class_residency":
+            what = f"{row['recorded'] / 1000:.1f} % on the biggest CPUs, simulated {row['simulated'] / 1000:.1f} %"
+        else:
+            what = f"{row['recorded']}, simulated {row['simulated']}"
+        near = limit is not None and row["distance"] <= limit
+        remark = f"{row['of']}: {what}"
+        if limit is not None:
+            remark += f"; {row['distance'] / 1000:.1f} points apart, runs within {row['spread'] / 1000:.1f}"
+        rows.append(
+            {
+                "kind": f"sim_{kind}",
+                "exact": int(near),
+                "total": int(limit is not None),
+                "share": 100 - row["distance"] / 1000 if limit is not None else None,
+                "remark": remark,
+            }
+        )
+    return rows
+
+
+@command.command(name="traces")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@format_option
+def traces(paths: tuple[Path, ...], output_format: str) -> None:
+    """Recompute what recorded kernels decided, from the inputs that were recorded, and compare.
+
+    PATHS are recordings (folders with a trace.dat, archives of `opplab host record`) or folders of recordings; of
+    several paths, one that is neither is passed over with a note.
+    One line a recording and kind: how many results are exact, of how many, the share in percent, and why the others
+    are not.
+    The kinds `sim_*` compare a run of the recording's own workload file on its machine with the recording: 1 of 1 if
+    the frequency residency of a policy is within 5 points, a task's residency by class of CPU within 10; the share is
+    what agrees. Nine runs count by their mean; how far one of them is from it is told, too.
+    The exit code is 1 if a result differs that follows from recorded numbers alone.
+    """
+    folders: list[Path] = []
+    for path in paths:
+        try:
+            folders += _opplab.find_recordings(path)
+        except OpplabError as error:
+            if len(paths) == 1:
+                raise
+            click.echo(f"passed over: {error}", err=True)
+    if not folders:
+        raise InputError("none of the paths is a recording (a folder with a trace.dat, or an archive)")
+    rows: list[dict[str, object]] = []
+    failed = False
+    for folder in folders:
+        recording, kinds, failures = _opplab.verify_recording(folder)
+        failed = failed or bool(failures)
+        for kind, exact, total, share, remark in kinds:
+            rows.append(
+                {"recording": recording, "kind": kind, "exact": exact, "total": total, "share": share, "remark": remark}
+            )
+            if output_format == "text":
+                click.echo(f"{recording} {kind} {exact} {total} {share:.3f}% {remark}".rstrip())
+        for row in _simulated(folder):
+            rows.append({"recording": recording, **row})
+            if output_format == "text":
+                counts = f"{row['exact']} {row['total']} {row['share']:.3f}%" if row["total"] else "- - -"
+                click.echo(f"{recording} {row['kind']} {counts} {row['remark']}")
+        for kind in failures:
+            click.echo(f"{recording}: {kind} differs", err=True)
+    if output_format != "text":
+        print_table(rows, output_format)
+    sys.stdout.flush()
+    raise click.exceptions.Exit(1 if failed else 0)
+
+
+@command.command(name="published")
+@click.argument("experiments", nargs=-1)
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("out/published"), show_default=True)
+@click.option("--quick", is_flag=True, help="Only one iteration of a few points: minutes, and a rough picture.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Workers (number of CPUs).")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--docs", type=click.Path(path_type=Path), help="Write agreement.md and its figures to this folder, too.")
+@click.option("--score-only", is_flag=True, help="Run nothing: score what -o holds.")
+def published(
+    experiments: tuple[str, ...],
+    output: Path,
+    quick: bool,
+    jobs: int | None,
+    output_format: str,
+    docs: Path | None,
+    score_only: bool,
+) -> None:
+    """Predict what the five texts published, and say how far the predictions are from it.
+
+    Runs EXPERIMENTs (all that have published tables, if none is named), compares the ratio of each variant to its
+    baseline with the published ratio, and prints for each table and for all: the share of cells predicted in the
+    published direction (among cells whose effect exceeds its spread), median and 90th percentile of
+    |predicted ratio - published ratio|, the rank correlation of the variants, and the worst cells.
+    What -o holds is not run again, so an interrupted run goes on where it was.
+    """
+    from opplab.agreement.verify import verify_published
+
+    failed = verify_published(experiments, output, quick, jobs, output_format, docs, score_only)
+    sys.stdout.flush()
+    raise click.exceptions.Exit(1 if failed else 0)

@@ -1,0 +1,457 @@
+"""The HTML report of a comparison (`opplab compare SOURCE... --html FILE`): one self-contained file for any source.
+
+For each benchmark: values by parameter with their intervals, ratios to the baseline as a forest plot; where power is
+known, power against performance; where a simulation says so, energy by rail and what the CPUs did.  Then every cell
+with its test, and how the numbers came about.  Numbers are `comparison.compare`'s, charts are `report.svg`'s; this
+module only puts them together.  The page holds no time and no host, so equal results have equal pages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opplab.report import svg
+from opplab.report.html import panel, render
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import polars as pl
+
+    from opplab.comparison.sources import Source
+    from opplab.comparison.tables import Cell, Table
+    from opplab.runs import Problem, Run, Series
+
+__all__ = ["ComparisonReport", "report"]
+
+# What says how a CPU spent its time, and what an energy is made of; not something to be better at.
+_DETAILS = ("freq_residency:", "busy:", "idle_residency:", "energy:", "task_time:", "freq_changes:", "power:")
+_COUNTERS = frozenset(("activations", "engine_events", "switches", "work_done"))
+# Forest plots are for looking at: operations beyond these are in the table.
+_MOST_ROWS = 40
+
+
+@dataclass
+class Benchmark:
+    """What is shown of one benchmark."""
+
+    name: str
+    runs: list[Run]
+    table: Table
+    watts: list[float | None]
+    rails: list[tuple[str, list[tuple[str, float]]]] = field(default_factory=list)
+
+
+@dataclass
+class ComparisonReport:
+    """A comparison that prints as a page, and shows as one in a notebook.
+
+    Attributes
+    ----------
+    names : list of str
+        The runs; the first is the baseline.
+    benchmarks : list of Benchmark
+    sources : list of str
+    problems : list of Problem
+        What could not be read.
+    residency : list
+        Panels that `opplab.report.page` draws of simulated residencies.
+    confidence : float
+    """
+
+    names: list[str]
+    benchmarks: list[Benchmark]
+    sources: list[str]
+    problems: list[Problem]
+    residency: list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]
+    confidence: float
+
+    def classes(self) -> dict[str, str]:
+        """Give each run its colour."""
+        return {name: f"v{number % 6}" for number, name in enumerate(self.names)}
+
+    def to_html(self) -> str:
+        """Give the page."""
+        from opplab import _opplab
+
+        classes = self.classes()
+        others = ", ".join(self.names[1:]) or "nothing else"
+        names = [one.name for one in self.benchmarks]
+        several = len(names) > 1
+        return render(
+            "compare.html",
+            title=" and ".join(names) if len(names) < 3 else f"{len(names)} benchmarks",
+            subtitle=f"{others} against {self.names[0]}",
+            facts=[
+                ("baseline", self.names[0]),
+                ("compared", others),
+                ("benchmarks", ", ".join(names)),
+                ("source", ", ".join(self.sources)),
+                ("opplab", _opplab.__version__),
+            ],
+            version=_opplab.__version__,
+            percent=f"{100 * self.confidence:g} %",
+            findings=[line for one in self.benchmarks for line in _findings(one, several)],
+            variants=list(classes.items()),
+            baseline=self.names[0],
+            sections=[
+                {
+                    "name": one.name,
+                    "panels": [
+                        panel(*made)
+                        for panels in (_value_panels, _forest, _power, _rails)
+                        for made in panels(one, classes)
+                    ],
+                }
+                for one in self.benchmarks
+            ],
+            residency=[{"legend": keys, "panels": [panel(*one) for one in made]} for keys, made in self.residency],
+            columns=_COLUMNS,
+            rows=[row for one in self.benchmarks for row in _rows(one, self.names)],
+            methods=_methods(self.benchmarks),
+            problems=list(dict.fromkeys(map(str, self.problems))),
+        )
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the page, whole or not at all."""
+        from opplab.sweep.store import write_text
+
+        write_text(Path(path), self.to_html())
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f'<iframe srcdoc="{escape(self.to_html())}" style="width:100%;height:80vh;border:0"></iframe>'
+
+
+def report(
+    source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl.DataFrame | Source,
+    *,
+    runs: Sequence[str] = (),
+    baseline: str | None = None,
+    benchmarks: Sequence[str] = (),
+    metric: str = "",
+    view: str = "",
+    confidence: float = 0.95,
+    seed: int = 1,
+) -> ComparisonReport:
+    """Compare runs and make a report of it.
+
+    Parameters
+    ----------
+    source, runs, baseline, benchmarks, metric, confidence, seed
+        As for `opplab.compare`.
+    view : str
+        Its `report`: a second view of the same logs.
+
+    Examples
+    --------
+    >>> import opplab
+    >>> results = opplab.Experiment.load("juno-eas", iterations=3, seconds=0.05).run()
+    >>> page = report(results, runs=["no-EAS", "EAS"], metric="energy")
+    >>> page.names, [one.name for one in page.benchmarks]
+    (['no-EAS', 'EAS'], ['juno-energy-homogeneous', 'juno-energy-heterogeneous'])
+    >>> page.to_html().count("<svg")
+    16
+    """
+    from opplab.comparison.compare import compare_runs, load_runs
+    from opplab.comparison.sources import Source as Place
+    from opplab.comparison.sources import open_source
+    from opplab.runs import Run as Column
+
+    place = source if isinstance(source, Place) else open_source(source)
+    names, loaded, problems = load_runs(place, runs, baseline, benchmarks, metric, view)
+    made = []
+    for name, found, _ in loaded:
+        shown = []
+        for run in found:
+            kept = Column(run.name, run.benchmark)
+            kept.series = {
+                label: series
+                for label, series in run.series.items()
+                if metric or not (series.metric.startswith(_DETAILS) or series.metric in _COUNTERS)
+            }
+            shown.append(kept if kept.series else run)
+        table = compare_runs(shown, confidence=confidence, seed=seed)
+        made.append(
+            Benchmark(name, shown, table, [place.watts(run, name) for run in names], _rails_of(place, name, names))
+        )
+    if isinstance(source, str) or not isinstance(source, Sequence):
+        sources = (
+            [Path(source).name or str(source)]
+            if hasattr(source, "__fspath__") or isinstance(source, str)
+            else ["in memory"]
+        )
+    else:
+        sources = [Path(path).name for path in source]
+    residency = _residency(place, names, [name for name, _, _ in loaded])
+    return ComparisonReport(names, made, sources, problems, residency, confidence)
+
+
+def _numbers(series: Sequence[Series]) -> tuple[list[float], list[str] | None, str]:
+    """Where the parameters stand on an axis: their numbers, or their order with names; and the axis' name."""
+    parts = [one.param.partition("=") for one in series]
+    words = [value or name for name, _, value in parts]
+    named = {name for name, equals, _ in parts if equals}
+    label = named.pop() if len(named) == 1 else "parameter"
+    try:
+        return [float(word) for word in words], None, label
+    except ValueError:
+        return [float(at) for at in range(len(words))], words, label
+
+
+def _value_panels(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
+    """One panel a metric: means by parameter with their intervals."""
+    by_metric: dict[str, list[int]] = {}
+    labels = [row.operation for row in one.table.rows]
+    base = one.runs[0].series
+    for at, label in enumerate(labels):
+        by_metric.setdefault(base[label].metric, []).append(at)
+    panels = []
+    for metric, rows in by_metric.items():
+        operations = [base[labels[at]] for at in rows]
+        xs, names, label = _numbers(operations)
+        if len(rows) == 1 and len(one.runs) > 1:
+            # The forest plot says it all.
+            continue
+        if names is not None and (len(rows) > 12 or max(map(len, names)) * len(names) > 60):
+            continue
+        drawn = []
+        for column, run in enumerate(one.runs):
+            series = svg.Series(run.name, classes[run.name], band=len(rows) > 1)
+            for x, at in sorted(zip(xs, rows, strict=True)):
+                cell = one.table.rows[at].cells[column]
+                if cell is not None and cell.value is not None and math.isfinite(cell.value):
+                    series.points.append((x, cell.value, _half(cell)))
+            if series.points:
+                drawn.append(series)
+        if not drawn:
+            continue
+        unit = operations[0].unit
+        sense = "higher is better" if operations[0].higher else "lower is better"
+        y_label = f"{metric} ({unit})" if unit else metric
+        title = f"{one.name}: {metric or 'value'} by {label}, {sense}"
+        panels.append((title, svg.lines(title, drawn, label, y_label, names=names)))
+    return panels
+
+
+def _half(cell: Cell) -> float | None:
+    if cell.low is None or cell.high is None or not math.isfinite(cell.high - cell.low):
+        return None
+    return (cell.high - cell.low) / 2
+
+
+def _forest(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
+    """Ratios of all operations with their intervals; pale where they are not significant."""
+    groups = []
+    for row in one.table.rows:
+        ratios = []
+        for run, cell in zip(one.runs[1:], row.cells[1:], strict=True):
+            if cell is None or cell.ratio is None or not math.isfinite(cell.ratio) or cell.ratio <= 0:
+                continue
+            low = math.nan if cell.ratio_low is None else cell.ratio_low
+            high = math.nan if cell.ratio_high is None else cell.ratio_high
+            ratios.append(svg.Ratio(run.name, classes[run.name], cell.ratio, low, high, bool(cell.significant)))
+        if ratios:
+            groups.append((row.operation, ratios))
+    if not groups:
+        return []
+    senses = {row.better for row in one.table.rows}
+    sense = f", {senses.pop()} is better" if len(senses) == 1 else ""
+    left_out = f"; the first {_MOST_ROWS} of {len(groups)}" if len(groups) > _MOST_ROWS else ""
+    title = f"{one.name}: ratio to {one.runs[0].name}{sense}{left_out}"
+    label = "ratio and interval (pale: not significant)"
+    return [(title, svg.forest(title, groups[:_MOST_ROWS], label))]
+
+
+def _power(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
+    """Power against performance, both relative to the baseline, with lines of equal performance per watt."""
+    from opplab.comparison.compare import overall
+
+    base = one.watts[0]
+    if not base or sum(bool(value) for value in one.watts) < 2:
+        return []
+    higher = next(iter(one.runs[0].series.values())).higher
+    points = []
+    for run, watts, (ratio, _, _) in zip(one.runs, one.watts, overall(one.runs), strict=True):
+        if not watts or not ratio > 0:
+            continue
+        speed = ratio if higher else 1 / ratio
+        words = f"{run.name}: {watts:.2f} W, performance {speed:.3f}, performance per watt {speed * base / watts:.3f}"
+        points.append((svg.Series(run.name, classes[run.name], [(watts / base, speed, None)]), words))
+    title = f"{one.name}: performance against power, relative to {one.runs[0].name}"
+    return [(title, svg.plane(title, points, "power", "performance"))]
+
+
+def _rails(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
+    if not one.rails:
+        return []
+    names = list(dict.fromkeys(rail for _, rails in one.rails for rail, _ in rails))
+    most = max(math.fsum(value for _, value in rails) for _, rails in one.rails)
+    if most <= 0:
+        return []
+    bars = []
+    for run, rails in one.rails:
+        parts = [
+            (f"{rail}, {value:.3g}:", f"f{min(names.index(rail), 4)}", 100 * value / most) for rail, value in rails
+        ]
+        bars.append((run, [svg.Bar("", classes[run], parts)]))
+    title = f"{one.name}: by rail ({', '.join(names)}), share of the largest sum"
+    return [(title, svg.stacked(title, bars))]
+
+
+def _rails_of(place: Source, benchmark: str, names: Sequence[str]) -> list[tuple[str, list[tuple[str, float]]]]:
+    """Mean energy or power of each rail of each run: metrics ``energy:RAIL``, or turbostat's watts."""
+    from opplab.errors import InputError
+    from opplab.mmtests.statistics import amean
+
+    found = []
+    for name in names:
+        run = place.load(name, benchmark)
+        values: dict[str, list[float]] = {}
+        for series in run.series.values():
+            if series.metric.startswith("energy:"):
+                values.setdefault(series.metric.partition(":")[2], []).extend(series.values())
+        if not values:
+            try:
+                monitor = place.monitor(name, "turbostat", benchmark, "").series
+            except (InputError, OSError):
+                continue
+            for rail in ("CorWatt", "GFXWatt", "RAMWatt", "PkgWatt"):
+                if rail in monitor and (samples := monitor[rail].values()):
+                    values[rail] = samples
+            if "CorWatt" in values and "PkgWatt" in values:
+                # The cores are part of the package.
+                rest = amean(values["PkgWatt"]) - sum(
+                    amean(values[one]) for one in ("CorWatt", "GFXWatt") if one in values
+                )
+                values.pop("PkgWatt")
+                values["rest of PkgWatt"] = [max(rest, 0.0)]
+        if values:
+            found.append((name, [(rail, amean(own)) for rail, own in values.items()]))
+    return found
+
+
+def _residency(
+    place: Source, names: Sequence[str], benchmarks: Sequence[str]
+) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
+    """Where the CPUs' time went, if the results say so (`opplab run` does)."""
+    from opplab.comparison.sources import Frame
+
+    if not isinstance(place, Frame):
+        return []
+    import polars as pl
+
+    from opplab.report.page import residency_panels
+
+    own = place.table.filter(pl.col("run").is_in(list(names)) & pl.col("benchmark").is_in(list(benchmarks)))
+    own = own.filter(pl.col("metric").str.contains("^(freq_residency|busy|idle_residency):.*@"))
+    if own.is_empty():
+        return []
+    classes = {name: f"v{number % 6}" for number, name in enumerate(names)}
+    return residency_panels(own.with_columns(pl.col("run").alias("policy")), classes)
+
+
+_COLUMNS = (
+    ("benchmark", "left"),
+    ("operation", "left"),
+    ("run", "left"),
+    ("n", ""),
+    ("baseline", ""),
+    ("mean", ""),
+    ("change, %", ""),
+    ("ratio", ""),
+    ("interval", ""),
+    ("p", ""),
+    ("p, Holm", ""),
+    ("Hedges\u2019 g", ""),
+    ("significant", ""),
+)
+
+
+def _cell(value: float | None, form: str, class_: str = "") -> dict[str, str]:
+    if value is None or not math.isfinite(value):
+        return {"text": "\u2013", "value": "", "class": class_}
+    return {"text": format(value, form).replace("-", "\u2212"), "value": f"{value:.9g}", "class": class_}
+
+
+def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
+    """Every cell with its test; runs that are compared with nothing stand alone."""
+    out = []
+    digits = f".{one.table.digits}f"
+    for row in one.table.rows:
+        base = row.cells[0]
+        for name, cell in list(zip(names, row.cells, strict=True))[1 if len(names) > 1 else 0 :]:
+            if cell is None:
+                continue
+            words = [one.name, row.operation, name]
+            low, high = cell.ratio_low, cell.ratio_high
+            known = low is not None and high is not None and math.isfinite(high - low)
+            span = f"{low:.3f} to {high:.3f}" if known else "\u2013"
+            good = "" if not cell.significant else "good" if (cell.change or 0) > 0 else "bad"
+            out.append(
+                [
+                    *({"text": word, "value": word, "class": "left"} for word in words),
+                    _cell(cell.n, "d"),
+                    _cell(None if base is None else base.value, digits),
+                    _cell(cell.value, digits),
+                    _cell(cell.change, "+.2f", good),
+                    _cell(cell.ratio, ".3f"),
+                    {"text": span, "value": f"{low:.9g}" if known else "", "class": ""},
+                    _cell(cell.p, ".2g"),
+                    _cell(cell.p_holm, ".2g"),
+                    _cell(cell.hedges_g, "+.2f"),
+                    {
+                        "text": "yes" if cell.significant else "no",
+                        "value": str(int(bool(cell.significant))),
+                        "class": good,
+                    },
+                ]
+            )
+    return out
+
+
+def _findings(one: Benchmark, several: bool) -> list[str]:
+    """Say in a sentence a run what the comparison comes to."""
+    from opplab.comparison.compare import overall
+
+    out = []
+    for column, (ratio, low, high) in enumerate(overall(one.runs)):
+        if column == 0:
+            continue
+        cells = [row.cells[column] for row in one.table.rows]
+        better = sum(bool(cell and cell.significant and (cell.change or 0) > 0) for cell in cells)
+        worse = sum(bool(cell and cell.significant and (cell.change or 0) < 0) for cell in cells)
+        text = f"{one.name}: " if several else ""
+        name = one.runs[column].name
+        text += f"{name} is significantly better in {better} and worse in {worse} of {len(cells)} operations"
+        units = {row.unit for row in one.table.rows}
+        if math.isfinite(ratio) and len(units) == 1:
+            text += f"; the geometric mean of its ratios to {one.runs[0].name} is {ratio:.3f} [{low:.3f}, {high:.3f}]"
+        ours, theirs = one.watts[0], one.watts[column]
+        if ours and theirs:
+            text += f"; average power {theirs:.2f} W against {ours:.2f} W"
+        out.append(text + ".")
+    return out
+
+
+def _methods(benchmarks: Sequence[Benchmark]) -> list[str]:
+    """Give the tables' own words, each once, and what holds for all."""
+    by_words: dict[str, list[str]] = {}
+    for one in benchmarks:
+        by_words.setdefault(one.table.method, []).append(one.name)
+    out = [f"{', '.join(names)}: {words}." for words, names in by_words.items()]
+    out.append(
+        "A change is positive when it is an improvement, whichever side is the better one. Bands and whiskers are "
+        "intervals of means; two bands may overlap and the difference still be significant, which the table decides."
+    )
+    if any(value for one in benchmarks for value in one.watts):
+        out.append(
+            "Power is the mean of what was recorded during the benchmark. A dashed line joins points of equal "
+            "performance per watt; the number on it is relative to the baseline."
+        )
+    return out

@@ -1,0 +1,422 @@
+"""Where results come from: one way in, whatever the source.
+
+==================================  =================================================================
+source                              runs
+==================================  =================================================================
+a folder of mmtests results         its runs, e.g. ``5.9.0-ondemand``
+a results folder, ``.parquet``,     the policies in it (with kernel and machine where there are several)
+``.csv`` with our columns
+``published:SEED``                  drawn by `opplab.comparison.published` instead
+any other file or folder            one run a file, read by the first of `opplab.formats` that knows it; a folder
+                                    of such files is one run, each file an iteration
+==================================  =================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab.errors import InputError
+from opplab.mmtests.problems import UnknownName
+from opplab.runs import Problem, Run, Series
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Source:
+    """Results of one or more runs."""
+
+    # What could not be read.
+    problems: list[Problem]
+
+    def runs(self) -> list[str]:
+        """Names of the runs."""
+        raise NotImplementedError
+
+    def benchmarks(self, run: str) -> list[str]:
+        """Names of the benchmarks of a run."""
+        raise NotImplementedError
+
+    def load(self, run: str, benchmark: str, metric: str = "", report: str = "") -> Run:
+        """One run of one benchmark; a metric keeps the operations whose names begin with it."""
+        raise NotImplementedError
+
+    def default_metric(self, benchmark: str, report: str = "") -> str:
+        """What to show of a benchmark in an overview, '' for everything."""
+        return ""
+
+    def watts(self, run: str, benchmark: str) -> float | None:
+        """Average power in watts, None when it was not recorded."""
+        return None
+
+    def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
+        """What a monitor recorded."""
+        raise InputError(f"this source has no monitors (asked for {monitor} of {benchmark})")
+
+
+class Tree(Source):
+    """An mmtests results folder."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.problems = []
+
+    def runs(self) -> list[str]:
+        """Names of the runs."""
+        from opplab.mmtests import runs_of
+
+        return runs_of(self.directory)
+
+    def benchmarks(self, run: str) -> list[str]:
+        """Names of the benchmarks of a run that can be read."""
+        from opplab.mmtests import benchmarks_of, find
+
+        found = []
+        for name in benchmarks_of(self.directory, run):
+            try:
+                find(name)
+            except UnknownName:
+                continue
+            found.append(name)
+        return found
+
+    def load(self, run: str, benchmark: str, metric: str = "", report: str = "") -> Run:
+        """One run of one benchmark."""
+        from opplab.mmtests import read_run
+
+        return read_run(self.directory, run, benchmark, metric, report)
+
+    def default_metric(self, benchmark: str, report: str = "") -> str:
+        """Mmtests' own choice."""
+        from opplab.mmtests import find
+
+        return find(benchmark, report).default_metric
+
+    def watts(self, run: str, benchmark: str) -> float | None:
+        """Mean of turbostat's PkgWatt."""
+        from opplab.mmtests import read_monitor
+        from opplab.mmtests.statistics import amean
+
+        found = read_monitor(self.directory, run, "turbostat", benchmark, "PkgWatt").series.get("PkgWatt")
+        values = found.values() if found else []
+        return amean(values) if values else None
+
+    def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
+        """What a monitor recorded."""
+        from opplab.mmtests import read_monitor
+
+        return read_monitor(self.directory, run, monitor, benchmark, heading)
+
+
+class Frame(Source):
+    """A results table (`opplab.results.SCHEMA`)."""
+
+    def __init__(self, table: pl.DataFrame) -> None:
+        import polars as pl
+
+        self.problems = []
+        several = [name for name in ("machine", "kernel") if table[name].drop_nulls().n_unique() > 1]
+        if several:
+            parts = [pl.col(name).fill_null("") for name in (*several, "policy")]
+            name = pl.concat_str(parts, separator=" ").str.strip_chars()
+        else:
+            name = pl.col("policy").fill_null("")
+        self.table = table.with_columns(name.alias("run"))
+        self._groups: dict[tuple[str, str], list[Any]] | None = None
+
+    def _grouped(self) -> dict[tuple[str, str], list[Any]]:
+        """For each run and benchmark its operations: metric, parameter, unit, sense, iterations, seeds, values."""
+        import polars as pl
+
+        if self._groups is None:
+            keys = ["run", "benchmark", "metric", "param", "unit", "better"]
+            groups = self.table.filter(pl.col("benchmark").is_not_null()).group_by(keys, maintain_order=True)
+            # Lists of iterations and seeds are only made when somebody will look at them.
+            grouped = groups.agg((pl.col("iteration").n_unique() < pl.len()).alias("grouped"))["grouped"].any()
+            seeded = self.table["seed"].null_count() < self.table.height
+            wanted = [
+                pl.col(name) if use else pl.lit(None).alias(name)
+                for name, use in (("iteration", grouped), ("seed", seeded))
+            ]
+            found: dict[tuple[str, str], list[Any]] = {}
+            for run, benchmark, *rest in groups.agg(*wanted, "value").iter_rows():
+                found.setdefault((run, benchmark), []).append(rest)
+            self._groups = found
+        return self._groups
+
+    def runs(self) -> list[str]:
+        """Names of the runs, in order of appearance."""
+        return list(dict.fromkeys(run for run, _ in self._grouped()))
+
+    def benchmarks(self, run: str) -> list[str]:
+        """Names of the benchmarks of a run."""
+        return [benchmark for name, benchmark in self._grouped() if name == run]
+
+    def load(self, run: str, benchmark: str, metric: str = "", report: str = "") -> Run:
+        """One run of one benchmark."""
+        groups = self._grouped()
+        if (run, benchmark) not in groups:
+            if run not in self.runs():
+                raise UnknownName("run", run, self.runs())
+            return _nothing_of(run, benchmark)
+        found = Run(run, benchmark)
+        for name, param, unit, better, iterations, seeds, values in groups[run, benchmark]:
+            if metric and name != metric:
+                continue
+            label = f"{name}-{param}" if param else str(name)
+            by_iteration: dict[int | None, list[float]] = {}
+            if iterations is not None and len(set(iterations)) < len(values):
+                for iteration, value in zip(iterations, values, strict=True):
+                    by_iteration.setdefault(iteration, []).append(value)
+            found.series[label] = Series(
+                label,
+                name or "",
+                param or "",
+                unit or "",
+                better == "higher",
+                list(by_iteration.values()),
+                seeds if seeds is not None and None not in seeds and not by_iteration else None,
+                None if by_iteration else values,
+            )
+        return found
+
+    def watts(self, run: str, benchmark: str) -> float | None:
+        """Mean of the metric ``power`` (W), or of ``energy`` (J) over ``duration`` (s)."""
+        import polars as pl
+
+        own = self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark))
+        mean = own.filter(pl.col("unit") == "W")["value"].mean()
+        if isinstance(mean, float):
+            return mean
+        energy = own.filter(pl.col("metric") == "energy")["value"].mean()
+        seconds = own.filter(pl.col("metric").is_in(["duration", "elapsed"]) & (pl.col("unit") == "s"))["value"].mean()
+        return energy / seconds if isinstance(energy, float) and isinstance(seconds, float) and seconds else None
+
+
+class Files(Source):
+    """Raw outputs of single programs: one run a file, or a folder of files."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        from opplab.formats import read
+
+        self._runs: dict[str, list[Run]] = {}
+        self.problems = []
+        for path in paths:
+            place = Path(path)
+            name = place.resolve().name if place.is_dir() else place.name.split(".")[0]
+            while name in self._runs:
+                name += "+"
+            files = sorted(file for file in place.iterdir() if file.is_file()) if place.is_dir() else [place]
+            found: dict[str, Run] = {}
+            for file in files:
+                for run in read(str(file), name, self.problems):
+                    _merge(found.setdefault(run.benchmark, Run(name, run.benchmark)), run)
+            if found:
+                self._runs[name] = list(found.values())
+        if not self._runs:
+            raise InputError("; ".join(map(str, self.problems)))
+
+    def runs(self) -> list[str]:
+        """The files' names without ending."""
+        return list(self._runs)
+
+    def benchmarks(self, run: str) -> list[str]:
+        """What the file holds."""
+        if run not in self._runs:
+            raise UnknownName("run", run, self._runs)
+        return [one.benchmark for one in self._runs[run]]
+
+    def load(self, run: str, benchmark: str, metric: str = "", report: str = "") -> Run:
+        """One file."""
+        for one in self._runs.get(run, []):
+            if one.benchmark == benchmark:
+                if metric:
+                    kept = Run(run, benchmark)
+                    kept.series = {label: series for label, series in one.series.items() if label.startswith(metric)}
+                    return kept
+                return one
+        if run not in self._runs:
+            raise UnknownName("run", run, self._runs)
+        return _nothing_of(run, benchmark)
+
+    def watts(self, run: str, benchmark: str) -> float | None:
+        """Mean package power of a turbostat log."""
+        from opplab.mmtests.statistics import amean
+
+        for one in self._runs.get(run, []):
+            series = one.series.get("PkgWatt")
+            if series is not None and series.values():
+                return amean(series.values())
+        return None
+
+
+def by_machine(source: object) -> list[tuple[str, Source]]:
+    """Sources of one machine each: several result folders, or the machines of a results table."""
+    import polars as pl
+
+    if isinstance(source, list | tuple) and len(source) > 1 and all(Path(path).is_dir() for path in source):
+        found: dict[str, Source] = {}
+        for path in source:
+            name = _folder_name(Path(path))
+            while name in found:
+                name += "+"
+            found[name] = open_source(path)
+        if all(isinstance(one, Tree) for one in found.values()):
+            return list(found.items())
+    place = source if isinstance(source, Source) else open_source(source)  # type: ignore[arg-type]
+    if not isinstance(place, Frame):
+        return [("", place)]
+    machines = place.table["machine"].unique(maintain_order=True)
+    return [(name or "", Frame(place.table.filter(pl.col("machine").eq_missing(name)))) for name in machines]
+
+
+def _folder_name(path: Path) -> str:
+    """The name that tells result folders apart: mmtests calls them all ``work/log``."""
+    path = path.absolute()
+    while path.name in ("log", "work", "results") and path.parent != path:
+        path = path.parent
+    return path.name
+
+
+def _merge(into: Run, run: Run) -> None:
+    """Add the values of another file as further iterations."""
+    for label, series in run.series.items():
+        known = into.series.setdefault(label, series)
+        if known is not series:
+            known.iterations.extend(series.iterations)
+
+
+def _nothing_of(run: str, benchmark: str) -> Run:
+    """A run without a benchmark that others have."""
+    found = Run(run, benchmark)
+    found.problems.append(Problem(run, f"no values of {benchmark}"))
+    return found
+
+
+def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl.DataFrame) -> Source:
+    """Find out what kind of source a path, several paths or a results table are.
+
+    Raises
+    ------
+    InputError
+        When nothing readable is there.
+    """
+    if isinstance(source, str | PathLike):
+        source = [source]
+    elif not isinstance(source, Sequence):
+        return Frame(source)
+    paths = [str(path) for path in source]
+    first = Path(paths[0])
+    if not first.exists():
+        raise FileNotFoundError(2, "No such file or directory", str(first))
+    tables = [path for path in paths if Path(path).suffix == ".parquet" or (Path(path) / "cases").is_dir()]
+    tables += [path for path in paths if (Path(path) / "results.parquet").is_file() and path not in tables]
+    csv = [path for path in paths if Path(path).suffix == ".csv"]
+    if tables or csv:
+        if len(tables) + len(csv) != len(paths):
+            raise InputError("result tables cannot be mixed with other sources in one comparison")
+        import polars as pl
+
+        from opplab import results
+
+        found = [_read_table(path) for path in tables] + [_read_csv(path) for path in csv]
+        return Frame(pl.concat([one.select(list(results.SCHEMA)) for one in found]))
+    if first.is_dir():
+        from opplab.mmtests import runs_of
+
+        if runs_of(str(first)):
+            if len(paths) > 1:
+                raise InputError("one mmtests results folder at a time")
+            return Tree(str(first))
+    return Files(paths)
+
+
+def _read_table(path: str) -> pl.DataFrame:
+    import polars as pl
+
+    from opplab import results
+
+    place = Path(path)
+    if place.is_dir() and not (place / "results.parquet").is_file():
+        files = sorted((place / "cases").glob("*.parquet"))
+        return pl.concat([pl.read_parquet(file) for file in files]) if files else results.frame([])
+    return results.read(place)
+
+
+def _read_csv(path: str) -> pl.DataFrame:
+    """A CSV with our columns; those that it lacks are null, others are refused."""
+    import polars as pl
+
+    from opplab import results
+    from opplab.mmtests.problems import nearest
+
+    table = pl.read_csv(path, infer_schema=False)
+    for column in table.columns:
+        if column not in results.SCHEMA:
+            near = nearest(column, results.SCHEMA)
+            raise InputError(f"{path}:1: unknown column '{column}'" + (f"; did you mean '{near}'?" if near else ""))
+    if "value" not in table.columns:
+        raise InputError(f"{path}:1: no column 'value'")
+    try:
+        return table.select(
+            (pl.col(name) if name in table.columns else pl.lit(None)).cast(kind).alias(name)
+            for name, kind in results.SCHEMA.items()
+        )
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
+
+
+def to_frame(runs: Sequence[Run], *, experiment: str = "", source: str = "mmtests", machine: str = "") -> pl.DataFrame:
+    """Runs as a results table, one row a value.
+
+    Examples
+    --------
+    >>> run = Run("5.9.0", "kernbench")
+    >>> run.series["Elapsed-2"] = Series("Elapsed-2", "Elapsed", "2", "seconds", False, [[1.5, 2.5]])
+    >>> to_frame([run]).select("policy", "param", "iteration", "value").rows()
+    [('5.9.0', '2', 0, 1.5), ('5.9.0', '2', 0, 2.5)]
+    """
+    from opplab import results
+
+    rows = []
+    for run in runs:
+        for series in run.series.values():
+            for iteration, values in enumerate(series.iterations):
+                common = {
+                    "experiment": experiment,
+                    "source": source,
+                    "machine": machine,
+                    "policy": run.name,
+                    "benchmark": run.benchmark,
+                    "param": series.param,
+                    "metric": series.metric,
+                    "unit": series.unit,
+                    "better": "higher" if series.higher else "lower",
+                    "iteration": iteration,
+                }
+                rows += [{**common, "value": value} for value in values]
+    return results.frame(rows)
+
+
+def read_mmtests(directory: str | PathLike[str], *, runs: Sequence[str] = ()) -> pl.DataFrame:
+    """Read an mmtests results folder: every benchmark that is known, one row a value.
+
+    Parameters
+    ----------
+    directory : path
+        The folder that holds the runs (mmtests' ``work/log``).
+    runs : sequence of str
+        Which runs; all when empty.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns as in `opplab.results.SCHEMA`; a run's name is its ``policy``. Damaged files are left out.
+    """
+    tree = Tree(str(directory))
+    found = [tree.load(run, benchmark) for run in runs or tree.runs() for benchmark in tree.benchmarks(run)]
+    return to_frame(found, experiment=Path(directory).name)

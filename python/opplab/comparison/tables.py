@@ -1,0 +1,615 @@
+"""Tables of results, and the layouts that this field is used to.
+
+A `Table` is rows of cells with everything that is known of each (value, interval, change, test). What it looks like
+is one function a layout and one a format:
+
+==============  =====================================================================================================
+layout          as in
+==============  =====================================================================================================
+``blocks``      mails of kernel patches: ``Hmean 1 427.19 +- 0.16% ( ) 778.35 +- 0.10% ( 82.20%)``, three runs a block
+``overview``    the same mails' overview: a line a benchmark, a ratio a run, ``~`` for "same as baseline"
+``power``       their power table
+``ratios``      ours: a ratio with its interval a run
+``significance``  ours: corrected p-value and effect size a run
+``grid``        conference slides: a line a benchmark, a ratio for each machine and run
+``slides``      the slides' details: ``199.1 ±0.4% 205.0 ±0.6% ( 2.9%)``
+``boxes``       patch sets of the EAS people: mean and ``ci(+/-)`` in boxes of dashes
+``listing``     a parameter, a value, then a power and its parts
+``mmtests-old`` mmtests' tables of 2018
+==============  =====================================================================================================
+
+**The tilde.** ``~`` stands for "same as baseline". A cell is the same when the confidence interval of its ratio
+contains 1, or when its ratio rounds to 1.00. With the overview rule it is the same when the ratio is within 2.5 % of
+1, which is what the published EPYC overview hides. A table that uses ``~`` says which rule it follows.
+
+What the module does not do: compute (see `opplab.comparison.compare`), or know where values come from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import polars as pl
+
+FORMATS = ("text", "markdown", "html", "csv", "json", "latex")
+
+# How far a ratio may be from 1 and still be printed as ~ under the overview rule.
+OVERVIEW_SAME = 0.025
+
+
+@dataclass(slots=True)
+class Cell:
+    """One number of a table and what is known of it; what is not known is None."""
+
+    value: float | None = None
+    # As it was printed or is to be printed, when the value alone does not say (a published "1", a count).
+    text: str | None = None
+    # Half width behind "+-", in the units that the row says.
+    spread: float | None = None
+    # Decimal places of the value; None: the table's.
+    digits: int | None = None
+    low: float | None = None
+    high: float | None = None
+    # Change against the baseline in percent, positive being better when the row has a better side.
+    change: float | None = None
+    change_text: str | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    p: float | None = None
+    p_holm: float | None = None
+    hedges_g: float | None = None
+    n: int | None = None
+    significant: bool | None = None
+    same: bool = False
+
+
+@dataclass(slots=True)
+class Row:
+    """A line: how it is called, and a cell for each run."""
+
+    stat: str
+    operation: str
+    cells: list[Cell | None]
+    unit: str = ""
+    better: str = ""
+    # "percent", "absolute" or "" (no spread).
+    spread_kind: str = ""
+    # Lines of one benchmark, machine or block belong together.
+    group: str = ""
+
+
+@dataclass(slots=True)
+class Table:
+    """A comparison; the first run is the baseline."""
+
+    layout: str
+    runs: list[str]
+    rows: list[Row]
+    title: str = ""
+    benchmark: str = ""
+    parameter: str = ""
+    unit: str = ""
+    better: str = ""
+    digits: int = 2
+    # How the numbers were made: printed under every table.
+    method: str = ""
+    # What a reader must know: disagreements, skipped files.
+    notes: list[str] = field(default_factory=list)
+    # Layouts with more heads than runs keep them here.
+    heads: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return render(self, "text")
+
+    def to_frame(self) -> pl.DataFrame:
+        """The cells as a polars DataFrame, one row a cell."""
+        import polars as pl
+
+        columns: dict[str, Any] = {
+            name: pl.String if kind is str else pl.Boolean if kind is bool else pl.Int64 if kind is int else pl.Float64
+            for name, kind in _TIDY
+        }
+        return pl.DataFrame(list(tidy(self)), schema=columns)
+
+    def _repr_html_(self) -> str:
+        return render(self, "html")
+
+
+def laid_out(table: Table, layout: str) -> Table:
+    """A detailed table in another of the detailed layouts: ``blocks``, ``slides`` or ``boxes``."""
+    table.layout = layout
+    if layout == "slides":
+        table.digits = 1
+        table.title = table.title or table.benchmark
+    if layout == "boxes":
+        table.heads = ["Operation"]
+        for row in table.rows:
+            row.spread_kind = "absolute"
+            for cell in row.cells:
+                if cell is not None and cell.low is not None and cell.high is not None:
+                    half = (cell.high - cell.low) / 2
+                    cell.spread = half if math.isfinite(half) else None
+    return table
+
+
+def render(table: Table, form: str = "text") -> str:
+    """The table in one of `FORMATS`."""
+    return _FORMATTERS[form](table)
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def _text(table: Table) -> str:
+    lines = _LAYOUTS[table.layout](table)
+    if table.method:
+        lines += ["", f"method: {table.method}"]
+    lines += [f"note: {note}" for note in table.notes]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _number(cell: Cell, digits: int) -> str:
+    if cell.text is not None:
+        return cell.text
+    if cell.value is None:
+        return ""
+    return f"{cell.value:.{digits if cell.digits is None else cell.digits}f}"
+
+
+def _change(cell: Cell, digits: int = 2) -> str:
+    if cell.change_text is not None:
+        return cell.change_text
+    return "" if cell.change is None else f"{cell.change:.{digits}f}%"
+
+
+def _dashes(width: int) -> str:
+    return ("- " * ((width + 1) // 2)).rstrip()
+
+
+def _blocks(table: Table) -> list[str]:
+    """Three runs a block, the baseline in the first block only."""
+    lines = [f"Benchmark : {table.title or table.benchmark}"]
+    if table.parameter:
+        lines.append(f"Varying parameter : {table.parameter}")
+    if table.unit:
+        lines.append(f"Unit : {table.unit}" + (f" ({table.better} is better)" if table.better else ""))
+    stat_width = max((len(row.stat) for row in table.rows), default=0)
+    operation_width = max((len(row.operation) for row in table.rows), default=0)
+    for start in range(0, len(table.runs), 3):
+        names = [
+            name + (" (BASELINE)" if start + at == 0 else "") for at, name in enumerate(table.runs[start : start + 3])
+        ]
+        parts = [[_spread_cell(table, row, start + at) for at in range(len(names))] for row in table.rows]
+        widths = [max(map(len, [names[at], *(line[at] for line in parts)])) for at in range(len(names))]
+        label = " " * (stat_width + 1 + operation_width)
+        head = label + "".join(f"  {name:>{width}}" for name, width in zip(names, widths, strict=True))
+        lines += ["", head, _dashes(len(head))]
+        for row, line in zip(table.rows, parts, strict=True):
+            name = f"{row.stat:<{stat_width}} {row.operation:>{operation_width}}"
+            lines.append(name + "".join(f"  {part:>{width}}" for part, width in zip(line, widths, strict=True)))
+    return lines
+
+
+def _spread_cell(table: Table, row: Row, column: int) -> str:
+    """``427.19 +- 0.16% (  82.20%)``; significant changes have stars for parentheses, as in mmtests."""
+    cell = row.cells[column] if column < len(row.cells) else None
+    if cell is None:
+        return ""
+    parts = [f"{_number(cell, table.digits):>9}"]
+    if cell.spread is not None:
+        percent = "%" if row.spread_kind == "percent" else ""
+        parts.append(f"+-{cell.spread:6.2f}{percent}" if math.isfinite(cell.spread) else f"+-{'?':>6}{percent}")
+    elif any(one is not None and one.spread is not None for one in row.cells):
+        parts.append(" " * (9 if row.spread_kind == "percent" else 8))
+    others = any(one is not None and one.change is not None for one in row.cells[1:])
+    if (column == 0 and others) or cell.change is not None or cell.change_text is not None:
+        left, right = "**" if cell.significant else "()"
+        parts.append(f"{left}{_change(cell):>9}{right}")
+    return " ".join(parts)
+
+
+def _overview(table: Table) -> list[str]:
+    """Ratios, one group a section."""
+    heads = [*table.runs, "better if"]
+    cells = [[_ratio(cell) for cell in row.cells] + [row.better] for row in table.rows]
+    return _sections(table, heads, cells)
+
+
+def _ratios(table: Table) -> list[str]:
+    """A line an operation, a ratio with its interval a run."""
+    cells = [["" if cell is None else _ratio_interval(cell) for cell in row.cells] for row in table.rows]
+    return _sections(table, table.runs, cells)
+
+
+def _ratio_interval(cell: Cell) -> str:
+    if cell.ratio is None:
+        return "?"
+    if cell.same:
+        return "~"
+    mark = "*" if cell.significant else " "
+    if cell.ratio_low is None or cell.ratio_high is None or not math.isfinite(cell.ratio_high - cell.ratio_low):
+        return f"{cell.ratio:.3f}{mark}"
+    return f"{cell.ratio:.3f} [{cell.ratio_low:.3f}, {cell.ratio_high:.3f}]{mark}"
+
+
+def _significance(table: Table) -> list[str]:
+    """A line an operation: corrected p-value and effect size a run."""
+    cells = [["" if cell is None else _test_of(cell) for cell in row.cells] for row in table.rows]
+    return _sections(table, table.runs, cells)
+
+
+def _test_of(cell: Cell) -> str:
+    if cell.p_holm is None or math.isnan(cell.p_holm):
+        return "-"
+    effect = "" if cell.hedges_g is None or not math.isfinite(cell.hedges_g) else f" g={cell.hedges_g:+.2f}"
+    return f"p={cell.p_holm:.2g}{effect}{'*' if cell.significant else ' '}"
+
+
+def _power(table: Table) -> list[str]:
+    cells = [["" if cell is None else _number(cell, table.digits) for cell in row.cells] for row in table.rows]
+    return _sections(table, table.runs, cells)
+
+
+def _ratio(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    return "~" if cell.same else _number(cell, 2)
+
+
+def _sections(table: Table, heads: Sequence[str], cells: list[list[str]]) -> list[str]:
+    label = max((len(row.operation) for row in table.rows), default=0)
+    widths = [max([len(head), *(len(line[at]) for line in cells)]) for at, head in enumerate(heads)]
+
+    def line_of(name: str, parts: Iterable[str]) -> str:
+        return f"{name:<{label}}" + "".join(f"  {part:>{width}}" for part, width in zip(parts, widths, strict=True))
+
+    head = line_of("", heads)
+    rule = _dashes(len(head))
+    lines = [table.title, ""] if table.title else []
+    lines += [rule, head, rule]
+    group = ""
+    for row, parts in zip(table.rows, cells, strict=True):
+        if row.group != group:
+            if group:
+                lines.append(rule)
+            lines.append(row.group)
+            group = row.group
+        lines.append(line_of(row.operation, parts))
+    return lines
+
+
+def _grid(table: Table) -> list[str]:
+    """Tab-aligned: benchmark, ratios by machine, unit, better."""
+    machines = list(dict.fromkeys(head.partition("\t")[0] for head in table.heads)) or [""]
+    cells = [[_ratio(cell) for cell in row.cells] for row in table.rows]
+    label = max([len("BENCHMARK"), *(len(row.operation) for row in table.rows)])
+    width = max([4, *(len(text) for line in cells for text in line)])
+    unit = max([4, *(len(row.unit) for row in table.rows)])
+    counts = [sum(head.partition("\t")[0] == machine for head in table.heads) for machine in machines]
+    sizes = [max(len(machine), count * (width + 1) - 1) for machine, count in zip(machines, counts, strict=True)]
+    head = f"{'BENCHMARK':<{label}}" + "".join(f"  {one:<{size}}" for one, size in zip(machines, sizes, strict=True))
+    lines = [f"{head}  {'UNIT':<{unit}}  BETTER IF"]
+    groups = {row.group for row in table.rows}
+    group = ""
+    for row, line in zip(table.rows, cells, strict=True):
+        if len(groups) > 1 and row.group != group:
+            lines.append(row.group)
+            group = row.group
+        text = f"{row.operation:<{label}}"
+        start = 0
+        for count, size in zip(counts, sizes, strict=True):
+            part = " ".join(f"{one:>{width}}" for one in line[start : start + count])
+            text += f"  {part:<{size}}"
+            start += count
+        lines.append(f"{text}  {row.unit:<{unit}}  {row.better}")
+    return lines
+
+
+def _slides(table: Table) -> list[str]:
+    lines = [table.title, "", f"UNIT: {table.unit}", f"{table.better.upper()} is better", ""]
+    parts = [["" if cell is None else _slide_cell(table, cell) for cell in row.cells] for row in table.rows]
+    label = max((len(row.operation) for row in table.rows), default=0)
+    widths = [max([len(name), *(len(line[at]) for line in parts)]) for at, name in enumerate(table.runs)]
+    lines.append(" " * label + "".join(f"  {name:>{width}}" for name, width in zip(table.runs, widths, strict=True)))
+    for row, line in zip(table.rows, parts, strict=True):
+        text = "".join(f"  {part:>{width}}" for part, width in zip(line, widths, strict=True))
+        lines.append(f"{row.operation:<{label}}{text}")
+    return lines
+
+
+def _slide_cell(table: Table, cell: Cell) -> str:
+    text = _number(cell, table.digits)
+    if cell.spread is not None:
+        text += f" ±{cell.spread:.1f}%"
+    change = _change(cell, 1)
+    return f"{text} ({change:>7})" if change else text
+
+
+def _boxes(table: Table) -> list[str]:
+    """Mean and interval of each run in a box of dashes."""
+    body: list[list[str]] = []
+    for row in table.rows:
+        line = [f"{name:^4}" for name in row.operation.split("\t") if row.operation]
+        for at, cell in enumerate(row.cells):
+            known = cell or Cell()
+            value = _number(known, table.digits)
+            if at:
+                change = _change(known)
+                value += (
+                    f" {'*' if known.significant else '('}{change:>7}{'*' if known.significant else ')'}"
+                    if change
+                    else ""
+                )
+            line += [value, "" if known.spread is None else _like(known.spread, value, table.digits)]
+        body.append(line)
+    labelled = bool(body and len(body[0]) > 2 * len(table.runs))
+    labels = (table.heads or [f"#{table.parameter.capitalize()}"]) if labelled else []
+    heads = [*labels, *(["Mean", "ci(+/-)"] * len(table.runs))]
+    widths = [max([len(head), *(len(line[at]) for line in body)]) for at, head in enumerate(heads)]
+    first = len(labels)
+    for at, run in enumerate(table.runs):
+        column = first + 2 * at
+        widths[column] = max(widths[column], len(run) - widths[column + 1] - 3)
+    joined = [sum(widths[:first]) + 3 * (first - 1)] if first else []
+    joined += [widths[first + 2 * at] + widths[first + 2 * at + 1] + 3 for at in range(len(table.runs))]
+    lines = [_rule(joined), _boxed([*([""] if first else []), *table.runs], joined)]
+    lines += [_rule(widths), _boxed(heads, widths), _rule(widths)]
+    lines += [_boxed(line, widths) for line in body]
+    lines.append(_rule(widths))
+    return lines
+
+
+def _rule(widths: Sequence[int]) -> str:
+    return "+" + "".join("-" * (width + 2) + "+" for width in widths)
+
+
+def _boxed(parts: Sequence[str], widths: Sequence[int]) -> str:
+    return "|" + "".join(f" {part:>{width}} |" for part, width in zip(parts, widths, strict=True))
+
+
+def _like(spread: float, value: str, digits: int) -> str:
+    """An interval written as the value beside it: ``3.12+02`` beside ``6.21+05``."""
+    if "+" in value.split(maxsplit=1)[0]:
+        exponent = math.floor(math.log10(spread))
+        return f"{spread / 10**exponent:.2f}+{exponent:02d}"
+    return f"{spread:.{digits}f}"
+
+
+def _listing(table: Table) -> list[str]:
+    """A parameter with its value, then a total with its parts."""
+    lines = [" ".join(table.heads[:2])]
+    for row in table.rows:
+        texts = ["" if cell is None else _number(cell, table.digits) for cell in row.cells]
+        parts = ", ".join(f"'{head}': {text}" for head, text in zip(table.heads[3:], texts[2:], strict=True))
+        lines += [f"{row.operation} {texts[0]}", f"{texts[1]} mW {{{parts}}}"]
+    return lines
+
+
+def _mmtests_old(table: Table) -> list[str]:
+    """Mmtests before 2020: values 12 wide, ``BHmean-50``."""
+    stat = max((len(row.stat) for row in table.rows), default=0)
+    operation = max((len(row.operation) for row in table.rows), default=0)
+    lines = [table.title] if table.title else []
+    lines.append(" " * (stat + 1 + operation) + "".join(f"{run:>23}" for run in table.runs))
+    for row in table.rows:
+        text = "".join(
+            f"{_number(cell, table.digits):>12} ({cell.change or 0:7.2f}%)" for cell in row.cells if cell is not None
+        )
+        lines.append(f"{row.stat:<{stat}} {row.operation:<{operation}}{text}")
+    return lines
+
+
+_LAYOUTS: dict[str, Callable[[Table], list[str]]] = {
+    "blocks": _blocks,
+    "overview": _overview,
+    "ratios": _ratios,
+    "significance": _significance,
+    "power": _power,
+    "grid": _grid,
+    "slides": _slides,
+    "boxes": _boxes,
+    "listing": _listing,
+    "mmtests-old": _mmtests_old,
+}
+
+
+# --- other formats ----------------------------------------------------------------------------------------------------
+
+_TIDY: tuple[tuple[str, type], ...] = (
+    ("benchmark", str),
+    ("group", str),
+    ("statistic", str),
+    ("operation", str),
+    ("run", str),
+    ("unit", str),
+    ("better", str),
+    ("value", float),
+    ("spread", float),
+    ("low", float),
+    ("high", float),
+    ("change_pct", float),
+    ("ratio", float),
+    ("ratio_low", float),
+    ("ratio_high", float),
+    ("p", float),
+    ("p_holm", float),
+    ("hedges_g", float),
+    ("n", int),
+    ("significant", bool),
+    ("same", bool),
+)
+
+
+def tidy(table: Table) -> Iterable[dict[str, Any]]:
+    """One mapping a cell."""
+    heads = table.heads if table.layout == "grid" else table.runs
+    for row in table.rows:
+        for head, cell in zip(heads, row.cells, strict=False):
+            if cell is None:
+                continue
+            yield {
+                "benchmark": table.benchmark,
+                "group": row.group,
+                "statistic": row.stat,
+                "operation": row.operation,
+                "run": head.replace("\t", " "),
+                "unit": row.unit or table.unit,
+                "better": row.better or table.better,
+                "value": _finite(cell.value),
+                "spread": _finite(cell.spread),
+                "low": _finite(cell.low),
+                "high": _finite(cell.high),
+                "change_pct": _finite(cell.change),
+                "ratio": _finite(cell.ratio),
+                "ratio_low": _finite(cell.ratio_low),
+                "ratio_high": _finite(cell.ratio_high),
+                "p": _finite(cell.p),
+                "p_holm": _finite(cell.p_holm),
+                "hedges_g": _finite(cell.hedges_g),
+                "n": cell.n,
+                "significant": cell.significant,
+                "same": cell.same,
+            }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _csv(table: Table) -> str:
+    import csv
+    import io
+
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, [name for name, _ in _TIDY], lineterminator="\n")
+    writer.writeheader()
+    for row in tidy(table):
+        writer.writerow({name: "" if value is None else value for name, value in row.items()})
+    return buffer.getvalue()
+
+
+def _json(table: Table) -> str:
+    import json
+
+    whole = {
+        "layout": table.layout,
+        "title": table.title,
+        "benchmark": table.benchmark,
+        "parameter": table.parameter,
+        "unit": table.unit,
+        "better": table.better,
+        "baseline": table.runs[0] if table.runs else None,
+        "runs": table.runs,
+        "method": table.method,
+        "notes": table.notes,
+        "cells": list(tidy(table)),
+    }
+    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+
+
+def _plain(table: Table) -> tuple[list[str], list[list[str]], list[list[Cell | None]]]:
+    """Heads and cells as short texts, for formats whose reader lays them out."""
+    heads = [head.replace("\t", " ") for head in table.heads] if table.layout == "grid" else list(table.runs)
+    with_stat = any(row.stat for row in table.rows)
+    with_group = len({row.group for row in table.rows}) > 1
+    labels = [*(["Group"] if with_group else []), *(["Statistic"] if with_stat else []), "Operation"]
+    tail = any(row.better for row in table.rows)
+    lines = []
+    cells: list[list[Cell | None]] = []
+    for row in table.rows:
+        names = [*([row.group] if with_group else []), *([row.stat] if with_stat else []), row.operation]
+        lines.append([*names, *(_short(table, row, cell) for cell in row.cells), *([row.better] if tail else [])])
+        cells.append([*(None for _ in names), *row.cells, *([None] if tail else [])])
+    return [*labels, *heads, *(["Better if"] if tail else [])], lines, cells
+
+
+def _short(table: Table, row: Row, cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    if table.layout in ("overview", "grid"):
+        return _ratio(cell)
+    if table.layout == "ratios":
+        return _ratio_interval(cell).strip()
+    if table.layout == "significance":
+        return _test_of(cell).strip()
+    text = _number(cell, table.digits)
+    if cell.spread is not None and math.isfinite(cell.spread):
+        text += f" ± {cell.spread:.2f}" + ("%" if row.spread_kind == "percent" else "")
+    change = _change(cell)
+    if change:
+        text += f" ({change.strip()})" + ("*" if cell.significant else "")
+    return text
+
+
+def _markdown(table: Table) -> str:
+    heads, lines, _ = _plain(table)
+    out = [f"**{table.title or table.benchmark}**" + (f", {table.unit}" if table.unit else ""), ""]
+    out.append("| " + " | ".join(head.replace("|", "\\|") for head in heads) + " |")
+    out.append("|" + "".join(" --- |" if not at else " ---: |" for at in range(len(heads))))
+    out += ["| " + " | ".join(part.replace("|", "\\|") for part in line) + " |" for line in lines]
+    foot = ([f"Method: {table.method}"] if table.method else []) + [f"Note: {note}" for note in table.notes]
+    for text in foot:
+        out += ["", text]
+    return "\n".join(out) + "\n"
+
+
+_LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "~": r"$\sim$", "±": r"$\pm$", "\\": "/"}
+
+
+def _tex(text: str) -> str:
+    return "".join(_LATEX.get(char, char) for char in text)
+
+
+def _latex(table: Table) -> str:
+    heads, lines, cells = _plain(table)
+    out = [r"\begin{table}", f"\\caption{{{_tex(table.title or table.benchmark)}}}"]
+    out += [f"\\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}", r"\toprule"]
+    out += [" & ".join(map(_tex, heads)) + r" \\", r"\midrule"]
+    for line, known in zip(lines, cells, strict=True):
+        marked = [
+            f"\\textbf{{{_tex(text)}}}" if cell is not None and cell.significant else _tex(text)
+            for text, cell in zip(line, known, strict=True)
+        ]
+        out.append(" & ".join(marked) + r" \\")
+    out += [r"\bottomrule", r"\end{tabular}"]
+    out += [f"% method: {table.method}"] if table.method else []
+    out += [f"% note: {note}" for note in table.notes]
+    out.append(r"\end{table}")
+    return "\n".join(out) + "\n"
+
+
+def _html(table: Table) -> str:
+    from html import escape
+
+    heads, lines, cells = _plain(table)
+    out = ['<table class="opplab">', f"<caption>{escape(table.title or table.benchmark)}</caption>", "<thead><tr>"]
+    out += [f'<th scope="col">{escape(head)}</th>' for head in heads]
+    out.append("</tr></thead><tbody>")
+    for line, known in zip(lines, cells, strict=True):
+        out.append("<tr>")
+        for text, cell in zip(line, known, strict=True):
+            kind = ""
+            if cell is not None and cell.significant:
+                kind = ' class="better"' if (cell.change or 0) > 0 else ' class="worse"'
+            out.append(f"<td{kind}>{escape(text)}</td>")
+        out.append("</tr>")
+    out.append("</tbody></table>")
+    foot = ([f"Method: {table.method}"] if table.method else []) + [f"Note: {note}" for note in table.notes]
+    out += [f'<p class="opplab-note">{escape(text)}</p>' for text in foot]
+    return "\n".join(out) + "\n"
+
+
+_FORMATTERS: dict[str, Callable[[Table], str]] = {
+    "text": _text,
+    "markdown": _markdown,
+    "html": _html,
+    "csv": _csv,
+    "json": _json,
+    "latex": _latex,
+}

@@ -1,0 +1,1 @@
+"""What the command `opplab host` needs beyond crate `host`."""

@@ -1,0 +1,117 @@
+"""`opplab host affinity --evaluate`: what each place of the ``sugov`` kthreads would cost, by the machine's twin.
+
+The twin is simulated once a mask, with the same workload and seed; nothing is changed on the host.  What the twin does
+not know (power of a machine that tells none) is left out and said.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from opplab import _opplab, catalog
+from opplab.cli.output import format_option, print_table
+from opplab.errors import InputError
+from opplab.simulation.api import Machine, Policy, Workload, simulate
+
+# Frequency requests as often as the rate limit lets through, as text 004 makes them with fio: short work on one CPU of
+# the last cluster, and phases that want different clocks.
+LOAD = """{{"global": {{"calibration": 100}}, "tasks": {{"wakes": {{"cpus": [{cpu}], "loop": -1,
+  "phases": {{
+    "calm": {{"loop": 60, "run": 100, "timer": {{"ref": "a", "period": 1000}}}},
+    "busy": {{"loop": 60, "run": 850, "timer": {{"ref": "a", "period": 1000}}}}
+}}}}}}}}"""
+
+
+def _masks(given: tuple[str, ...], facts: dict[str, Any]) -> list[list[int]]:
+    """Give the masks to try: those given, or each cluster, the first CPU of each, and all CPUs."""
+    nr_cpus: int = facts["nr_cpus"]
+    if given:
+        masks = [parse_cpus(text) for text in given]
+        for mask in masks:
+            if max(mask) >= nr_cpus:
+                raise InputError(f"--cpus: CPU {max(mask)} does not exist: {facts['name']} has {nr_cpus} CPUs")
+        return masks
+    clusters = [parse_cpus(cluster["cpus"]) for cluster in facts["clusters"]]
+    masks = [*clusters, *[[cluster[0]] for cluster in clusters], list(range(nr_cpus))]
+    return [mask for index, mask in enumerate(masks) if mask not in masks[:index]]
+
+
+def parse_cpus(text: str) -> list[int]:
+    """Read a list of CPUs such as ``0,3-5``."""
+    cpus: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise InputError(f"--cpus: `{text}` is not a list of CPUs such as 0,3-5")
+        cpus += range(int(first), int(last or first) + 1)
+    return sorted(set(cpus))
+
+
+def format_cpus(cpus: list[int]) -> str:
+    """Write a list of CPUs as ``0,3`` or ``0-5``."""
+    return (
+        f"{cpus[0]}-{cpus[-1]}" if len(cpus) > 1 and cpus[-1] - cpus[0] == len(cpus) - 1 else ",".join(map(str, cpus))
+    )
+
+
+@click.command()
+@click.option("--root", default="/", show_default=True, help="The host: / or a copied tree, a snapshot, a dump.")
+@click.option("--machine", help="A machine (built in, or a .toml) in place of the host.")
+@click.option("--workload", type=click.Path(exists=True, dir_okay=False), help="An rt-app file; default: a load that "
+              "changes its mind about the clock all the time, on the last cluster's last CPU.")  # fmt: skip
+@click.option("--cpus", multiple=True, help="A mask to try, such as 0,3-5; several times. Default: each cluster, the "
+              "first CPU of each, all CPUs.")  # fmt: skip
+@click.option("--seconds", default=2.0, show_default=True, help="Simulated time.")
+@click.option("--kernel", default="6.12", show_default=True, help="Kernel profile.")
+@format_option
+def evaluate(
+    root: str,
+    machine: str | None,
+    workload: str | None,
+    cpus: tuple[str, ...],
+    seconds: float,
+    kernel: str,
+    output_format: str,
+) -> None:
+    """Predict what each affinity of the sugov kthreads costs: energy, frequency changes, missed activations."""
+    if machine is not None:
+        path = catalog.find("machine", machine)
+        inner = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
+    else:
+        inner, _ = _opplab.import_machine(root)
+    facts = inner.describe()
+    driver = facts["drivers"][0]
+    if driver["fast_switch"]:
+        raise InputError(
+            f"{facts['name']}: {driver['driver']} switches fast, so there is no sugov kthread whose place could matter"
+        )
+    if workload is not None:
+        load = Workload.load(workload)
+    else:
+        load = Workload.parse(LOAD.format(cpu=parse_cpus(facts["clusters"][-1]["cpus"])[-1]), name="wakes")
+    rows: list[dict[str, object]] = []
+    for mask in _masks(cpus, facts):
+        policy = Policy(kernel=kernel, sugov_cpus=tuple(mask))
+        run = simulate(Machine(inner), load, policy, seconds=seconds)
+        metrics = {row["metric"]: (row["value"], row["unit"]) for row in run.metrics.to_dicts()}
+        rows.append({"cpus": format_cpus(mask), **_row(metrics, [cluster["name"] for cluster in facts["clusters"]])})
+    if all(row["energy_j"] == 0 for row in rows):
+        click.echo("note: this machine's power is not known: the twin predicts no energy", err=True)
+    print_table(rows, "markdown" if output_format == "text" else output_format)
+
+
+def _row(metrics: dict[str, tuple[float, str]], clusters: list[str]) -> dict[str, object]:
+    def value(name: str) -> float:
+        return metrics.get(name, (0.0, ""))[0]
+
+    changes = sum(number for name, (number, _) in metrics.items() if name.startswith("freq_changes:"))
+    return {
+        "energy_j": value("energy"),
+        **{f"energy_j:{name}": value(f"energy:{name}") for name in clusters},
+        "freq_changes": changes,
+        "switches": value("switches"),
+        "activations": value("activations"),
+        "missed": value("missed_activations"),
+    }

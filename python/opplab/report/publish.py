@@ -1,0 +1,157 @@
+"""What is made of a finished sweep: tables on the terminal, the report, Perfetto traces.
+
+`publish` reads only the results folder and the experiment; it can be called again at any time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opplab import _opplab
+from opplab.sweep.confidence import Block, pair_blocks, render, short_names
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from opplab.sweep.experiments import Experiment
+
+__all__ = ["blocks_of", "metric_tables", "tables_text", "write_report", "write_traces"]
+
+
+def blocks_of(experiment: Experiment, results: pl.DataFrame) -> list[Block]:
+    """Compare what the experiment compares."""
+    return pair_blocks(results, experiment.pairs, published=experiment.published)
+
+
+def tables_text(blocks: list[Block]) -> list[tuple[str, object]]:
+    """Give title and table of each comparison; tables are rich texts."""
+    short = short_names([block.benchmark for block in blocks])
+    return [(f"{short[block.benchmark]}: energy ({block.unit})", render(block)) for block in blocks]
+
+
+def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[str, str]]:
+    """Give title and table of what benchmarks report (and watts, and a GPU's frames): a column a policy.
+
+    Only benchmarks with a metric of their own have such tables; the changes are against the experiment's baseline.
+    """
+    import polars as pl
+
+    from opplab.cli.output import render_table
+
+    own = {model["metric"] for model in _opplab.benchmarks()} - {None}
+    wanted = pl.col("metric").is_in(sorted(own)) | pl.col("metric").str.starts_with("frames:")
+    made: list[tuple[str, str]] = []
+    base = experiment.manifest()["baseline"]
+    labels = [base, *(label for label in experiment.policies if label != base)] if base else experiment.policies
+    keys = ["machine", "benchmark"]
+    with_metric = results.filter(pl.col("metric").is_in(sorted(own))).select(keys).unique(maintain_order=True)
+    several = with_metric["machine"].n_unique() > 1
+    for machine, benchmark in with_metric.iter_rows():
+        here = results.filter(pl.col("machine") == machine, pl.col("benchmark") == benchmark)
+        for metric in here.filter(wanted | (pl.col("metric") == "power"))["metric"].unique(maintain_order=True):
+            rows = here.filter(pl.col("metric") == metric)
+            means = rows.group_by("param", "policy", maintain_order=True).agg(pl.col("value").mean())
+            values = {(param, policy): value for param, policy, value in means.iter_rows()}
+            table = []
+            for param in means["param"].unique(maintain_order=True):
+                first = values.get((param, labels[0]))
+                line: dict[str, str] = {"": param}
+                for label in labels:
+                    value = values.get((param, label))
+                    if value is None:
+                        line[label] = ""
+                    elif label == labels[0] or not first:
+                        line[label] = f"{value:.2f}"
+                    else:
+                        line[label] = f"{value:.2f} ({100 * (value / first - 1):+.1f}%)"
+                table.append(line)
+            unit, better = rows["unit"][0], rows["better"][0]
+            where = f" on {machine}" if several else ""
+            sense = f", {better} is better" if better else ""
+            made.append((f"{benchmark}{where}: {metric} ({unit}){sense}", render_table(table, "text")))
+    return made
+
+
+def _examples(experiment: Experiment, results: pl.DataFrame) -> list[_opplab.Case]:
+    """One run of each policy: the first workload at its smallest load, iteration 0."""
+    first = experiment.cases[0]
+    chosen: dict[str, str] = {}
+    for case in experiment.cases:
+        if (case.benchmark, case.param, case.iteration) == (first.benchmark, first.param, 0):
+            chosen.setdefault(case.policy, case.hash)
+    return [experiment.find(hash_) for hash_ in chosen.values()]
+
+
+def write_traces(experiment: Experiment, results: pl.DataFrame, folder: Path) -> list[Path]:
+    """Write a Perfetto trace of one run of each policy."""
+    folder.mkdir(exist_ok=True)
+    files = []
+    for case in _examples(experiment, results):
+        words = "-".join(filter(None, (case.benchmark, case.param.replace("=", ""), case.policy)))
+        files.append(folder / f"{words}.pftrace")
+        files[-1].write_bytes(case.trace("perfetto"))
+    return files
+
+
+def write_report(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], path: Path) -> None:
+    """Write the HTML report."""
+    from opplab.report.page import Report
+    from opplab.report.timelines import window
+    from opplab.sweep.store import write_text
+
+    facts = experiment.manifest()
+    seconds = facts["duration_ns"] / 1e9
+    examples = _examples(experiment, results)
+    first = examples[0]
+    timelines = [window(case, case.run(False)) for case in examples]
+    load = first.param.replace("=", " ").partition(" ")
+    note = (
+        f"One run of each policy: {first.benchmark}, {load[2]} {load[0]}, iteration 0, from "
+        f"{timelines[0].start_ms:g} to {timelines[0].end_ms:g} ms. A colour is a task; the line is the cluster's clock "
+        "between its lowest and highest frequency."
+    )
+    seeds = f"{facts['seed']} to {facts['seed'] + facts['iterations'] - 1}"
+    report = Report(
+        title=experiment.name,
+        subtitle=experiment.about,
+        facts=[
+            ("machine", ", ".join(facts["machines"])),
+            ("kernel profile", ", ".join(facts["kernels"])),
+            ("seeds", seeds if facts["iterations"] > 1 else str(facts["seed"])),
+            ("iterations", str(facts["iterations"])),
+            ("simulated time", f"{seconds:g} s a case, {len(experiment.cases)} cases"),
+            ("opplab", _opplab.__version__),
+            ("made by", f"opplab run {experiment.name}"),
+        ],
+        results=results,
+        blocks=blocks,
+        published=experiment.published,
+        timelines=timelines,
+        timeline_note=note,
+        methods=methods(facts["seed"], seconds),
+        version=_opplab.__version__,
+        footer=f"Made by opplab {_opplab.__version__}. Equal version, experiment and seed give an equal report. "
+        "Every number is in results.parquet beside this file.",
+    )
+    write_text(path, report.to_html())
+
+
+def methods(seed: int, seconds: float) -> list[str]:
+    """Say how the numbers came about and how far they can be trusted."""
+    return [
+        "What is exact: load tracking (PELT, util_est), schedutil, energy-model tables, the artificial energy model "
+        "and energy-aware placement are re-implemented from the kernel's algorithms and give the same integers as "
+        "vectors computed by real kernel code (opplab verify vectors). What is modelled: the hardware, its power and "
+        "latencies, from the machine file, where each number has its source or is marked as assumed; load balancing "
+        "and timer behaviour as LIMITATIONS.md says.",
+        f"Iteration i runs every policy with seed {seed} + i, so that all policies see the same tasks starting at the "
+        "same times. Intervals are Student's t at 95 % over the iterations. They cover what the seeds vary, mainly "
+        "when tasks start relative to each other; they say nothing about the error of the model, and a narrow interval "
+        "is no sign of truth.",
+        f"Energy is the sum of the clusters' meters over {seconds:g} s of simulated time, without the rest of the "
+        "board. Where a published text does not state how long its runs took, its joules and these differ by an "
+        "unknown factor; changes in percent do not. Nothing was fitted to the published variants.",
+        "An activation is missed when a task's work for a period ends after the next period has begun; its share is "
+        "over all activations of all tasks.",
+    ]

@@ -1,0 +1,1 @@
+"""Machines, workloads, policies and runs: what `opplab.simulate` is made of."""

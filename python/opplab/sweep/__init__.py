@@ -1,0 +1,1 @@
+"""Experiments and many cases: expansion, workers, the store, means with intervals."""

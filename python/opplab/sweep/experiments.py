@@ -1,0 +1,275 @@
+"""Experiments: load a file, expand it to cases, run them, keep the results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab import _opplab, catalog
+from opplab.errors import InputError
+from opplab.simulation.cases import Case
+from opplab.sweep.runner import Until
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from opplab.sweep.runner import Tally
+
+__all__ = ["Experiment", "summaries"]
+
+
+class Experiment:
+    """A matrix of machines, workloads, policies and seeds.
+
+    Examples
+    --------
+    >>> import opplab
+    >>> juno = opplab.Experiment.load("juno-eas")
+    >>> juno.policies
+    ['no-EAS', 'EAS', 'CPPC-no-EAS', 'CPPC-EAS']
+    >>> len(juno.cases)
+    180
+    """
+
+    def __init__(self, inner: _opplab.Experiment, cases: list[_opplab.Case], file: str) -> None:
+        self._inner = inner
+        self._cases = cases
+        self.file = file
+        self.cases = [Case.of(case) for case in cases]
+        self.until: Until | None = None
+        if inner.until is not None:
+            ci_ppm, metric, least = inner.until
+            self.until = Until(ci_ppm / 10_000, self.pairs, metric, least)
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        *,
+        iterations: int | None = None,
+        seed: int | None = None,
+        seconds: float | None = None,
+        until_ci: float | None = None,
+        params: Mapping[tuple[str, str], int] | None = None,
+    ) -> Experiment:
+        """Load an experiment and everything that it names.
+
+        Parameters
+        ----------
+        name : str or Path
+            A built-in name (``opplab list experiments``), or the path of a ``.toml``.
+        iterations, seed, seconds : optional
+            Replace what the file says.
+        until_ci : float, optional
+            Stop the iterations of a point when the intervals of its changes reach at most so many percent to either
+            side, instead of what the file's ``until`` says.
+        params : mapping, optional
+            Whole numbers of benchmarks, ``{(workload, parameter): value}``, instead of what the file and its
+            calibrations say.
+        """
+        path = catalog.find("experiment", name)
+        inner = _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file"))
+        from opplab.simulation.api import duration_ns
+
+        inner.adjust(iterations, seed, None if seconds is None else duration_ns(seconds))
+        found = {one: _beside("calibration", one, path) for one in inner.calibrations()}
+        inner.calibrate({one: (str(file), catalog.read_text(file, "a calibration")) for one, file in found.items()})
+        for (workload, param), value in (params or {}).items():
+            inner.set_param(workload, param, value)
+        machines: dict[str, tuple[str, str]] = {}
+        for machine in inner.machines():
+            file = _beside("machine", machine, path)
+            machines[machine] = (str(file), catalog.read_text(file, "a machine file"))
+        rtapp: dict[str, tuple[str, str]] = {}
+        for workload in inner.rtapp_files():
+            file = path.parent / workload
+            if file.is_file():
+                rtapp[workload] = (str(file), catalog.read_text(file, "a workload file"))
+        made = cls(inner, inner.expand(machines, rtapp), str(path))
+        if until_ci is not None:
+            if not 0 < until_ci <= 100:
+                raise InputError(f"an interval of {until_ci:g} % is not possible: give more than 0 and at most 100")
+            made.until = Until(until_ci, made.pairs, **({} if made.until is None else made.until.rest()))
+        return made
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._inner.name
+
+    @property
+    def about(self) -> str:
+        """What it shows, in a sentence."""
+        return self._inner.about
+
+    @property
+    def policies(self) -> list[str]:
+        """Labels of the policies, in order."""
+        return self._inner.labels
+
+    @property
+    def published(self) -> pl.DataFrame | None:
+        """The published values that belong to it, as results."""
+        from opplab import results
+
+        path = catalog.published(self._inner.published) if self._inner.published else None
+        return None if path is None else results.from_published(path)
+
+    @property
+    def baseline(self) -> str:
+        """Label of the policy to which the others are compared; empty if there is none."""
+        return self._inner.baseline
+
+    @property
+    def published_seed(self) -> str:
+        """The text whose values belong to it (``003``); empty if there is none."""
+        return self._inner.published.partition("_")[0]
+
+    @property
+    def compare(self) -> list[dict[str, Any]]:
+        """Which rows of the published tables are compared with which workload."""
+        return self._inner.compare()
+
+    @property
+    def finding(self) -> str:
+        """What of the published text the simulation explains, and what not."""
+        return self._inner.finding
+
+    def quick_cases(self) -> list[Case]:
+        """Give the cases that stand for all when there is little time: iteration 0 of the points marked ``quick``."""
+        marked = set(self._inner.quick)
+        return [
+            case
+            for case in self.cases
+            if case.iteration == 0 and {(case.benchmark, case.param), (case.benchmark, "")} & marked
+        ]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """What is compared with what: (baseline, variant).
+
+        Policies of one cpufreq driver are compared with the one of them that has energy-aware scheduling off; where
+        there is none, or no other, with the experiment's baseline.
+        """
+        by_label = {case.policy: case for case in self._cases}
+        pairs = []
+        for label, case in by_label.items():
+            if not case.eas:
+                continue
+            own = [name for name, other in by_label.items() if other.driver == case.driver and not other.eas]
+            base = own[0] if own else self._inner.baseline
+            if base and base != label:
+                pairs.append((base, label))
+        if not pairs and self._inner.baseline:
+            pairs = [(self._inner.baseline, label) for label in by_label if label != self._inner.baseline]
+        return pairs
+
+    def manifest(self) -> dict[str, Any]:
+        """Give what a results folder says about the sweep."""
+        first = self._cases[0]
+        return {
+            "experiment": self.name,
+            "about": self.about,
+            "machines": sorted({case.machine for case in self.cases}),
+            "kernels": sorted({case.kernel for case in self.cases}),
+            "policies": self.policies,
+            "baseline": self._inner.baseline,
+            "pairs": self.pairs,
+            "published": self._inner.published,
+            "seed": self._inner.seed,
+            "iterations": self._inner.iterations,
+            "until": None if self.until is None else {"ci_percent": self.until.ci, **self.until.rest()},
+            "duration_ns": first.duration_ns,
+            "cases": [{"hash": case.hash, "label": case.label} for case in self.cases],
+        }
+
+    def find(self, hash_: str) -> _opplab.Case:
+        """Give the case of that hash."""
+        return next(case for case, plain in zip(self._cases, self.cases, strict=True) if plain.hash == hash_)
+
+    def run(
+        self,
+        folder: str | Path | None = None,
+        *,
+        executor: Executor | None = None,
+        jobs: int | None = None,
+        check: bool = False,
+        retry_failed: bool = False,
+        progress: Callable[[Tally], None] | None = None,
+    ) -> pl.DataFrame:
+        """Run all cases.
+
+        Parameters
+        ----------
+        folder : str or Path, optional
+            A results folder: what it holds already is not run again.
+        executor : concurrent.futures.Executor, optional
+            Who works, e.g. a process pool, or Dask's ``Client.get_executor()``; by default threads of this process.
+        jobs : int, optional
+            Number of workers; by default the number of CPUs.
+        check : bool
+            Run the invariant checks, too.
+        retry_failed : bool
+            Run the cases again that failed before.
+        progress : callable, optional
+            Called with the tally after every case.
+
+        Returns
+        -------
+        polars.DataFrame
+            Results table, in the order of the experiment; the same whatever the executor.
+
+        Examples
+        --------
+        >>> import opplab
+        >>> short = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.1)
+        >>> short.run(jobs=1)["policy"].n_unique()
+        4
+        """
+        from opplab import results
+        from opplab.errors import OpplabError
+        from opplab.sweep.runner import run_cases
+        from opplab.sweep.store import Store
+
+        store = Store(folder) if folder is not None else None
+        if store:
+            store.create(self.manifest())
+        kept: dict[str, list[dict[str, Any]]] = {}
+        tally = run_cases(
+            self.cases,
+            store,
+            executor=executor,
+            jobs=jobs or os.cpu_count() or 1,
+            check=check,
+            retry_failed=retry_failed,
+            until=self.until,
+            progress=progress,
+            keep=None if store else lambda case, rows: kept.__setitem__(case.hash, rows),
+        )
+        if tally.problems:
+            raise OpplabError(f"{tally.failed} of {tally.total} cases failed: {tally.problems[0]}")
+        if store:
+            return store.merge(tally.wanted)
+        return results.frame([row for hash_ in tally.wanted for row in kept[hash_]])
+
+    def __repr__(self) -> str:
+        return f"Experiment({self.name!r}, cases={len(self.cases)})"
+
+
+def _beside(kind: str, name: str, experiment: Path) -> Path:
+    """Find a file that an experiment names: beside the experiment, or built in."""
+    beside = experiment.parent / name
+    return beside if name.endswith(".toml") and beside.is_file() else catalog.find(kind, name)
+
+
+def summaries() -> list[dict[str, Any]]:
+    """Give one row a built-in experiment."""
+    rows = []
+    for name in catalog.names("experiment"):
+        path = catalog.find("experiment", name)
+        inner = _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file"))
+        rows.append({"experiment": name, "machines": " ".join(inner.machines()), "about": inner.about})
+    return rows

@@ -1,0 +1,298 @@
+"""Many cases on many workers: the same results whatever the executor and the order.
+
+A case is a string of JSON that says everything; a worker is any `concurrent.futures.Executor` (threads in this process
+by default: a run releases the interpreter; a process pool or Dask's executor work as well).  Results are written by the
+process that sweeps, as they come in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from opplab.errors import CheckError, InputError, OpplabError
+
+if TYPE_CHECKING:
+    from opplab.simulation.cases import Case
+    from opplab.sweep.store import Store
+
+
+@dataclass
+class Tally:
+    """How far a sweep is."""
+
+    total: int
+    """Cases of the sweep."""
+    skipped: int = 0
+    """Cases that were finished before."""
+    done: int = 0
+    """Cases that this sweep finished."""
+    failed: int = 0
+    """Cases that this sweep could not finish."""
+    spared: int = 0
+    """Cases that an `Until` found not to be needed."""
+    wanted: list[str] = field(default_factory=list)
+    """Hashes of the cases that belong to the result, in the order of the experiment: all but the spared ones."""
+    simulated_ns: int = 0
+    """Simulated time of the cases that this sweep finished."""
+    problems: list[str] = field(default_factory=list)
+    """One line a failed case."""
+
+
+@dataclass(frozen=True)
+class Until:
+    """When a point of the matrix (machine, benchmark, parameters) has iterations enough.
+
+    That is so when the Student-t 95 % interval of every compared pair's change reaches at most so far to either side;
+    iterations of one seed are a pair, so that what the policies share does not count. Policies that are compared with
+    nothing count with the interval of their mean. The number of iterations depends on nothing but the results of these
+    iterations, so it is the same for any executor and after any interruption.
+
+    Attributes
+    ----------
+    ci : float
+        Half-width in percent of the baseline's (or the own) mean.
+    pairs : sequence of (str, str)
+        What is compared with what: (baseline, variant).
+    metric : str
+    least : int
+        Fewest iterations.
+    """
+
+    ci: float
+    pairs: Sequence[tuple[str, str]] = ()
+    metric: str = "energy"
+    least: int = 5
+
+    def rest(self) -> dict[str, Any]:
+        """Give what is neither the width nor the pairs."""
+        return {"metric": self.metric, "least": self.least}
+
+    def enough(self, values: Mapping[str, Sequence[float]]) -> bool:
+        """Say whether these values of each policy, in the order of the iterations, are enough.
+
+        Examples
+        --------
+        >>> until = Until(1.0, [("old", "new")], least=3)
+        >>> until.enough({"old": [10, 20, 30], "new": [9.01, 18, 27]})
+        True
+        >>> until.enough({"old": [10, 20, 30], "new": [9, 18, 30]})
+        False
+        """
+        from opplab.sweep.confidence import estimate, paired_half
+
+        halves = [paired_half(values.get(base, ()), values.get(new, ())) for base, new in self.pairs]
+        compared = {name for pair in self.pairs for name in pair}
+        for name, own in values.items():
+            if name not in compared:
+                found = estimate(own) if own else None
+                known = found is not None and found.half is not None and found.mean
+                halves.append(
+                    100 * found.half / abs(found.mean) if found and found.half is not None and known else None
+                )
+        return all(half is not None and half <= self.ci for half in halves)
+
+
+class _Plan:
+    """Which cases come next: all of them, or more iterations of a point until there are enough."""
+
+    def __init__(self, cases: Sequence[Case], until: Until | None) -> None:
+        self.until = until
+        self.points: dict[tuple[str, str, str], dict[int, list[Case]]] = {}
+        for case in cases:
+            self.points.setdefault(self._point(case), {}).setdefault(case.iteration, []).append(case)
+        self.values: dict[str, float | None] = {}
+        most = {point: len(iterations) for point, iterations in self.points.items()}
+        self.reach = {point: min(until.least, n) if until else n for point, n in most.items()}
+
+    @staticmethod
+    def _point(case: Case) -> tuple[str, str, str]:
+        return case.machine, case.benchmark, case.param
+
+    def chosen(self, case: Case) -> bool:
+        """Whether the case belongs to the iterations that are wanted so far."""
+        point = self._point(case)
+        return case.iteration in sorted(self.points[point])[: self.reach[point]]
+
+    def finished(self, case: Case, value: float | None) -> list[Case]:
+        """Note a finished (None: failed) case; gives the cases that are wanted now and were not before."""
+        if self.until is None:
+            return []
+        self.values[case.hash] = value
+        point = self._point(case)
+        iterations = self.points[point]
+        order = sorted(iterations)
+        done = [iterations[number] for number in order[: self.reach[point]]]
+        if any(one.hash not in self.values for group in done for one in group) or self.reach[point] == len(order):
+            return []
+        values: dict[str, list[float]] = {}
+        for group in done:
+            # An iteration of which a case failed has no pairs.
+            found = [(one.policy, self.values[one.hash]) for one in group]
+            if all(number is not None for _, number in found):
+                for policy, number in found:
+                    values.setdefault(policy, []).append(number or 0.0)
+        if values and self.until.enough(values):
+            return []
+        self.reach[point] += 1
+        return iterations[order[self.reach[point] - 1]]
+
+
+def run_one(case_json: str, check: bool, check_determinism: bool) -> dict[str, Any]:
+    """Run a case; what a worker does."""
+    from opplab import _opplab
+
+    case = _opplab.Case.from_json(case_json)
+    outcome = case.run(check)
+    if check_determinism:
+        again = _opplab.Case.from_json(case_json).run(False)
+        if again != outcome:
+            different = [key for key in outcome if outcome[key] != again[key]]
+            raise CheckError(f"two runs of the same case differ in {', '.join(different)}")
+    return outcome
+
+
+@contextmanager
+def _executor(executor: Executor | None, jobs: int) -> Iterator[Executor]:
+    if executor is not None:
+        yield executor
+        return
+    own = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="opplab")
+    try:
+        yield own
+    finally:
+        # Runs that have begun take well under a second each; those that have not are dropped.
+        own.shutdown(wait=True, cancel_futures=True)
+
+
+def run_cases(
+    cases: Sequence[Case],
+    store: Store | None = None,
+    *,
+    executor: Executor | None = None,
+    jobs: int = 1,
+    check: bool = False,
+    check_determinism: bool = False,
+    retry_failed: bool = False,
+    until: Until | None = None,
+    progress: Callable[[Tally], None] | None = None,
+    keep: Callable[[Case, list[dict[str, Any]]], None] | None = None,
+) -> Tally:
+    """Run the cases that `store` does not hold yet.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+    store : Store, optional
+        Where results go.
+    executor : concurrent.futures.Executor, optional
+        Who works; by default `jobs` threads of this process.
+    jobs : int
+        Number of threads, or of cases that an executor gets at one time.
+    check : bool
+        Run the invariant checks, too.
+    check_determinism : bool
+        Run each case twice and compare.
+    retry_failed : bool
+        Run the cases again that failed before.
+    until : Until, optional
+        Stop a point's iterations when there are enough; the iterations of `cases` are the most.
+    progress : callable, optional
+        Called with the tally after every case.
+    keep : callable, optional
+        Called with every case and its result rows, in the order in which they finish.
+
+    Returns
+    -------
+    Tally
+    """
+    done = store.finished() if store else set()
+    failed_before = set() if store is None or retry_failed else set(store.failures())
+    plan = _Plan(cases, until)
+    tally = Tally(total=len(cases))
+    waiting: deque[Case] = deque()
+    running: dict[Future[dict[str, Any]], Case] = {}
+
+    def want(more: Iterable[Case]) -> None:
+        """Queue what is not there yet; what is there may show that still more is wanted."""
+        queue = deque(more)
+        while queue:
+            case = queue.popleft()
+            if case.hash in done:
+                tally.skipped += 1
+                value = store.value(case.hash, until.metric) if store and until else None
+                queue.extend(plan.finished(case, value))
+            elif case.hash in failed_before:
+                tally.failed += 1
+                tally.problems.append(f"{case.label}: failed before (--retry-failed runs it again)")
+                queue.extend(plan.finished(case, None))
+            else:
+                waiting.append(case)
+
+    def submit(pool: Executor) -> None:
+        # A few more than there are workers, so that none waits for this process.
+        while waiting and len(running) < 2 * max(jobs, 1):
+            case = waiting.popleft()
+            running[pool.submit(run_one, case.json, check, check_determinism)] = case
+
+    want([case for case in cases if plan.chosen(case)])
+    with _executor(executor, jobs) as pool:
+        try:
+            submit(pool)
+            while running:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    case = running.pop(future)
+                    rows = _finish(case, future, store, tally, keep)
+                    want(plan.finished(case, None if rows is None or until is None else _value(rows, until.metric)))
+                    submit(pool)
+                    if progress:
+                        progress(tally)
+        finally:
+            for future in running:
+                future.cancel()
+    tally.wanted = [case.hash for case in cases if plan.chosen(case)]
+    tally.spared = len(cases) - len(tally.wanted)
+    return tally
+
+
+def _value(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
+    """Find the value of a metric of one case."""
+    for row in rows:
+        if row["metric"] == metric:
+            return float(row["value"])
+    raise InputError(f"`until` names the metric '{metric}', which no case has (there is: energy, rate, ...)")
+
+
+def _finish(
+    case: Case,
+    future: Future[dict[str, Any]],
+    store: Store | None,
+    tally: Tally,
+    keep: Callable[[Case, list[dict[str, Any]]], None] | None,
+) -> list[dict[str, Any]] | None:
+    """Keep what came of a case: its rows, which are given, or its error."""
+    from opplab.simulation.cases import rows_of
+
+    try:
+        outcome = future.result()
+    except Exception as error:
+        # A case that kills every worker that runs it is a failing case as well; anything else is not the case's fault.
+        if not isinstance(error, OpplabError) and type(error).__name__ != "KilledWorker":
+            raise
+        tally.failed += 1
+        tally.problems.append(f"{case.label}: {error}")
+        if store:
+            store.put_failure(case.hash, case.label, str(error))
+        return None
+    rows = rows_of(case, outcome)
+    if store:
+        store.put(case.hash, rows)
+    if keep:
+        keep(case, rows)
+    tally.done += 1
+    tally.simulated_ns += outcome["wall_ns"]
+    return rows

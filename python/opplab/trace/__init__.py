@@ -1,0 +1,1 @@
+"""Recorded traces as tables, signals and pages."""

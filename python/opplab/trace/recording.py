@@ -1,0 +1,385 @@
+"""Recorded traces: trace.dat, ftrace text, systrace HTML, Perfetto, ring-buffer pages, as polars tables.
+
+Decoding and signals are crate `trace`'s; here they become data frames.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab import _opplab
+from opplab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import polars as pl
+
+    from opplab.simulation.api import Machine
+    from opplab.trace.signals import Signals
+
+__all__ = ["Trace", "read_trace"]
+
+# Columns that every event has, before its own fields.
+CONTEXT = ("time_ns", "cpu", "common_pid", "common_comm", "buffer")
+
+# Suffix of a file that is written -> the form.
+FORMS = {".dat": "trace.dat", ".txt": "text", ".pftrace": "perfetto", ".perfetto-trace": "perfetto"}
+
+
+def check_readable(path: str | Path) -> Path:
+    """Give the path of a file or folder that can be opened; what the system refuses stays an `OSError`."""
+    path = Path(path)
+    if not path.is_dir():
+        with path.open("rb"):
+            pass
+    return path
+
+
+def _series(name: str, kind: str, values: Any) -> pl.Series:
+    import polars as pl
+
+    if kind == "str":
+        places, words = values
+        return pl.Series(name, words, dtype=pl.String).gather(places)
+    if kind == "list":
+        ends, flat = values
+        starts = [0, *ends[:-1].tolist()]
+        lists = [flat[start:end].tolist() for start, end in zip(starts, ends.tolist(), strict=True)]
+        inner = pl.Int64 if flat.dtype.kind == "i" else pl.UInt64
+        return pl.Series(name, lists, dtype=pl.List(inner))
+    dtype = {"text": pl.String, "bytes": pl.Binary}.get(kind)
+    if dtype:
+        return pl.Series(name, values, dtype=dtype)
+    if name == "time_ns":
+        # Signed, so that differences are what they seem.
+        return pl.Series(name, values.view("int64"))
+    # Stored narrowly; wide enough here for sums of two.
+    return pl.Series(name, values.astype(f"{values.dtype.kind}4") if values.itemsize < 4 else values)
+
+
+def frame_of(columns: list[tuple[str, str, Any, Any]]) -> pl.DataFrame:
+    """Give the columns of an event as a table; a field named as one that every event has becomes `field_NAME`."""
+    import polars as pl
+
+    taken: set[str] = set()
+    series = []
+    for name, kind, values, valid in columns:
+        unique = name
+        while unique in taken:
+            unique = f"field_{unique}"
+        taken.add(unique)
+        one = _series(unique, kind, values)
+        if valid is not None:
+            nulls = pl.Series([None], dtype=one.dtype).extend_constant(None, len(one) - 1)
+            one = one.zip_with(pl.Series(valid), nulls).alias(unique)
+        series.append(one)
+    return pl.DataFrame(series)
+
+
+class Trace:
+    """A recorded trace; events are decoded when they are asked for.
+
+    Attributes
+    ----------
+    path : Path
+    problems : list of str
+        What was damaged in what was read so far; everything else is there.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = check_readable(path)
+        self.problems: list[str] = []
+        self._info: dict[str, Any] | None = None
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the trace says about itself.
+
+        ``events`` (number by name), ``cpus``, ``start_ns``, ``duration_ns``, ``format``, ``clock``, ``missed`` (gaps:
+        CPU, time, count), ``problems`` and more.
+        """
+        if self._info is None:
+            self._info = _opplab.trace_info(self.path)
+            self._note(self._info["problems"])
+        return self._info
+
+    def _note(self, problems: list[str]) -> None:
+        self.problems += [problem for problem in problems if problem not in self.problems]
+
+    def read(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        missing_ok: bool = False,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+    ) -> _opplab.Trace:
+        """Decode the events of these names (all, if None) in a span of time; the end is not part of it."""
+        wanted = None if names is None else list(names)
+        inner = _opplab.Trace.read(self.path, wanted, missing_ok, from_ns, to_ns)
+        self._note(inner.problems())
+        return inner
+
+    def events(
+        self, *names: str, missing_ok: bool = False, from_ns: int | None = None, to_ns: int | None = None
+    ) -> Any:
+        """Give event tables.
+
+        Parameters
+        ----------
+        *names : str
+            Names of events (``name`` or ``system:name``); all if there is none.
+        missing_ok : bool
+            Do not refuse names that the trace does not know.
+        from_ns, to_ns : int, optional
+            Only events of this time; `to_ns` is not part of it.
+
+        Returns
+        -------
+        polars.DataFrame or dict of str to polars.DataFrame
+            One table if one name was given.  Columns: ``time_ns``, ``cpu``, ``common_pid`` and ``common_comm`` of the
+            context, then the event's own fields; one that is named like those becomes ``field_NAME``.
+
+        Raises
+        ------
+        InputError
+            If the trace does not know a name; says the nearest one.
+        """
+        import polars as pl
+
+        inner = self.read(names or None, missing_ok=missing_ok, from_ns=from_ns, to_ns=to_ns)
+        tables = {name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()}
+        if len(names) != 1:
+            return tables
+        if tables:
+            return next(iter(tables.values()))
+        # Known, but it never came (or not in that time): a table without rows.
+        return pl.DataFrame(
+            schema={"time_ns": pl.Int64, "cpu": pl.Int64, "common_pid": pl.Int64, "common_comm": pl.String}
+        )
+
+    def markers(self) -> dict[str, pl.DataFrame]:
+        """Give what programs printed into the trace as events of their own.
+
+        rt-app's ``rtapp_loop: event=start ...``, devlib's ``cpu_frequency_devlib: ...``, atrace's ``B|pid|name`` (table
+        ``atrace``) and any other ``name: key=value ...``.
+        """
+        inner = self.read(["print", "tracing_mark_write", "bprint", "bputs"], missing_ok=True).markers()
+        return {name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()}
+
+    def signals(
+        self,
+        machine: Machine | None = None,
+        *,
+        invariance: bool = True,
+        deadline_us: int | None = None,
+        every_us: int = 0,
+    ) -> Signals:
+        """Rebuild the kernel's signals from scheduling, frequency and idle events.
+
+        Parameters
+        ----------
+        machine : Machine, optional
+            Capacities, highest frequencies and power.  Without it every CPU has capacity 1024, the kernel does not
+            follow the frequency, and there is no energy.
+        invariance : bool
+            Whether the kernel followed the frequency (`Machine`'s highest OPP is the reference).
+        deadline_us : int, optional
+            Deadline of every activation; otherwise periodic tasks have their period.
+        every_us : int
+            Sample run queues this often, too, not only after events (0: do not).
+
+        Returns
+        -------
+        Signals
+        """
+        from opplab.trace import signals
+
+        raw = _opplab.trace_signals(self.path, machine._inner if machine else None, invariance, every_us * 1000)
+        self._note(raw["problems"])
+        return signals.make(raw, self._names(), None if deadline_us is None else deadline_us * 1000)
+
+    def view(
+        self,
+        path: str | Path,
+        machine: Machine | None = None,
+        *,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        title: str = "",
+    ) -> Path:
+        """Write the trace as one HTML page that needs nothing else: a time line of each CPU, zoomable to microseconds.
+
+        Parameters
+        ----------
+        path : str or Path
+        machine : Machine, optional
+            For power, and for capacities in load tracking.
+        from_ns, to_ns : int, optional
+            Show only this time.
+        title : str
+            The trace's name if it is empty.
+        """
+        from opplab.trace import view
+
+        path = Path(path)
+        path.write_text(view.page(self, machine, from_ns=from_ns, to_ns=to_ns, title=title), encoding="utf-8")
+        return path
+
+    def _names(self) -> dict[int, str]:
+        """Names of tasks by pid: the trace's list, and those in switches and wake-ups."""
+        import numpy as np
+
+        names = {0: "<idle>"}
+        wanted = ["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_waking"]
+        inner = self.read(wanted, missing_ok=True)
+        for event, _, _ in inner.tables():
+            columns = {name: (kind, values) for name, kind, values, _ in inner.columns(event)}
+            for pid, comm in (("pid", "comm"), ("prev_pid", "prev_comm"), ("next_pid", "next_comm")):
+                if pid in columns and comm in columns and columns[comm][0] == "str":
+                    places, words = columns[comm][1]
+                    pids, first = np.unique(columns[pid][1], return_index=True)
+                    names.update(zip(pids.tolist(), (words[place] for place in places[first].tolist()), strict=True))
+        names.update(inner.tasks())
+        names[0] = "<idle>"
+        return names
+
+    def export(self, path: str | Path, *names: str, from_ns: int | None = None, to_ns: int | None = None) -> Path:
+        """Write events in another form.
+
+        Parameters
+        ----------
+        path : str or Path
+            ``*.parquet``: one table with a column ``event``; ``*.dat``: trace-cmd's trace.dat; ``*.txt``: ftrace text;
+            ``*.pftrace``: Perfetto; an existing folder, or a name without suffix: a Parquet file an event.
+        *names : str
+            Names of events; all if there is none.
+        from_ns, to_ns : int, optional
+            Only events of this time.
+        """
+        path = Path(path)
+        inner = self.read(names or None, from_ns=from_ns, to_ns=to_ns)
+        if path.suffix in FORMS:
+            path.write_bytes(inner.encode(FORMS[path.suffix]))
+            return path
+        if path.suffix not in (".parquet", "") and not path.is_dir():
+            forms = ", ".join([".parquet", *FORMS])
+            raise InputError(f"failed to write {path}: the name must end in {forms}, or be a folder for Parquet files")
+        tables = {name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()}
+        del inner
+        if path.suffix == ".parquet" and not path.is_dir():
+            _write_one_table(tables, path)
+            return path
+        path.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            table.write_parquet(path / f"{name.replace('/', '_').replace(':', '.')}.parquet")
+        return path
+
+    def __repr__(self) -> str:
+        return f"Trace({str(self.path)!r})"
+
+
+# Events of one slice of time: the table of all events is as wide as all their fields together.
+SLICE = 1 << 16
+
+
+def _columns(tables: dict[str, pl.DataFrame]) -> tuple[dict[str, dict[str, str]], dict[str, Any]]:
+    """Give the names that the fields of each event have in one table of all, and that table's schema."""
+    import polars as pl
+
+    signed = {name for table in tables.values() for name, dtype in table.schema.items() if dtype.is_signed_integer()}
+
+    def wide(table: pl.DataFrame, name: str, dtype: pl.DataType) -> pl.DataType:
+        if not dtype.is_integer():
+            return dtype
+        fits = dtype != pl.UInt64 or int(table[name].max() or 0) < 1 << 63  # type: ignore[arg-type]
+        return pl.Int64() if name in signed and fits else pl.UInt64()
+
+    schema: dict[str, Any] = {"event": pl.String(), "time_ns": pl.Int64(), "cpu": pl.UInt64()}
+    names: dict[str, dict[str, str]] = {}
+    for event, table in tables.items():
+        names[event] = {}
+        for name, dtype in table.schema.items():
+            kind = wide(table, name, dtype)
+            unique = name if schema.get(name, kind) == kind else f"{event}.{name}"
+            schema[unique] = kind
+            names[event][name] = unique
+    return names, schema
+
+
+def slices(tables: dict[str, pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Give all events in order of time, as tables of one schema that follow each other; `event` is the first column.
+
+    Fields of one name share a column; integers become 64 bits wide.  Where events disagree whether a field is a
+    number or a text, or signed, the field of the later event becomes ``EVENT.FIELD``.
+    """
+    import polars as pl
+
+    names, schema = _columns(tables)
+    empty = pl.DataFrame(schema=schema)
+    if not tables:
+        yield empty
+        return
+    tables = {event: table.sort("time_ns", "cpu", maintain_order=True) for event, table in tables.items()}
+    times = pl.concat([table["time_ns"] for table in tables.values()]).sort()
+    bounds = times.gather_every(SLICE)[1:].unique(maintain_order=True).to_list()
+    for start, end in zip([None, *bounds], [*bounds, None], strict=True):
+        frames = [empty]
+        for event, table in tables.items():
+            first = 0 if start is None else table["time_ns"].search_sorted(start, "left")
+            last = len(table) if end is None else table["time_ns"].search_sorted(end, "left")
+            fields = (pl.col(name).cast(schema[unique]).alias(unique) for name, unique in names[event].items())
+            frames.append(table[first:last].select(pl.lit(event).alias("event"), *fields))
+        yield pl.concat(frames, how="diagonal").sort("time_ns", "cpu", maintain_order=True)
+
+
+def one_table(tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Give all events in one table in order of time: see `slices`."""
+    import polars as pl
+
+    return pl.concat(list(slices(tables)))
+
+
+def _write_one_table(tables: dict[str, pl.DataFrame], path: Path) -> None:
+    """Write the one table slice by slice; all of it may be larger than the memory."""
+    from itertools import chain
+
+    from polars.io.plugins import register_io_source
+
+    parts = slices(tables)
+    first = next(parts)
+    register_io_source(lambda *_: chain([first], parts), schema=first.schema).sink_parquet(path)
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Open a recorded trace.
+
+    Parameters
+    ----------
+    path : str or Path
+        trace.dat, ftrace text, systrace HTML, Perfetto, a tar or folder of ring-buffer pages, also compressed (gzip,
+        xz, zstd).
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    FormatError
+        When it is decoded: if nothing can be read.  Damage on the way is listed in `Trace.problems` instead.
+
+    Examples
+    --------
+    >>> import opplab, tempfile, pathlib
+    >>> text = "x-7 [001] 1.5: cpu_frequency: state=1800000 cpu_id=1"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "trace.txt")
+    ...     _ = path.write_text(text)
+    ...     trace = opplab.read_trace(path)
+    ...     print(trace.info["events"], trace.events("cpu_frequency")["state"].to_list())
+    {'cpu_frequency': 1} [1800000]
+    """
+    return Trace(path)
