@@ -2,7 +2,7 @@
 //!
 //! Findings come from what is known; a check whose facts a source does not tell is silent.
 
-use opplab_kernel::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
+use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
 use opplab_kernel::energy_model::{EmForm, em_create_perf_table};
 use opplab_model::file::format_cpu_list;
 use opplab_model::machine::{Cluster, Machine};

@@ -13,7 +13,7 @@ const MICROWATTS: u32 = 1 << 0;
 /// The costs are made up (EM_PERF_DOMAIN_ARTIFICIAL).
 const ARTIFICIAL: u32 = 1 << 2;
 /// What a class adds to cost and power of an artificial model (cppc_cpufreq.c: CPPC_EM_COST_GAP).
-const CLASS_GAP: u64 = opplab_kernel::cppc::CPPC_EM_COST_GAP;
+const CLASS_GAP: u64 = opplab_kernel::cpufreq::cppc::CPPC_EM_COST_GAP;
 
 /// Reads what is below `folder` of the tree into `facts`. CPUs that it names and `facts` does not know are added only
 /// if `facts` knows no CPU at all.

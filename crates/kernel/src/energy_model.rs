@@ -3,7 +3,7 @@
 //! A performance domain is a set of CPUs with one frequency. For each of its performance states the table holds a cost:
 //! the energy of a unit of work. The energy of a domain over a while is the cost of the state that its busiest CPU needs
 //! times the sum of its CPUs' utilisation. Idle power is not in the model. The artificial tables that CPPC platforms
-//! register are built by [`crate::cppc::artificial_em`].
+//! register are built by [`crate::cpufreq::cppc::artificial_em`].
 
 use crate::cpufreq::schedutil::{map_util_freq, map_util_perf, next_raw_freq_v5_10};
 

@@ -17,7 +17,7 @@
 //!
 //! Here too are three estimates that no kernel has: from power ([`RaplFreqMax`]), from the recent past
 //! ([`RecentFreqMax`]) and by searching at run time ([`FreqMaxSearch`]).
-//! Not here: reading MSRs, ARM's and CPPC's counters ([`crate::cppc`]), what PELT does with the scale
+//! Not here: reading MSRs, ARM's and CPPC's counters ([`crate::cpufreq::cppc`]), what PELT does with the scale
 //! ([`crate::clock_pelt`], [`crate::pelt_scaled`]).
 
 use crate::unit::{SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};

@@ -7,7 +7,6 @@
 //! computed by the real kernel's code (`opplab verify vectors`).
 
 pub mod clock_pelt;
-pub mod cppc;
 pub mod cpufreq;
 pub mod cpuidle;
 pub mod eas;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use opplab_kernel::cppc::{CppcPerfCaps, artificial_em, artificial_em_cost};
+use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, artificial_em_cost};
 use opplab_model::ModelError;
 use opplab_model::file::{machine_to_toml, parse_machine};
 use opplab_model::machine::Machine;

@@ -6,7 +6,9 @@ use std::fmt::Debug;
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use opplab_kernel::clock_pelt::RqClock;
-use opplab_kernel::cppc::{CppcPerfCaps, CppcPerfFbCtrs, artificial_em, cppc_scale_freq, squeeze_efficiency_classes};
+use opplab_kernel::cpufreq::cppc::{
+    CppcPerfCaps, CppcPerfFbCtrs, artificial_em, cppc_scale_freq, squeeze_efficiency_classes,
+};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, Relation};
 use opplab_kernel::cpufreq::intel_pstate::{
     HwpBoost, HwpCapabilities, HwpRequest, IdlePlacementBoost, SCHED_CPUFREQ_IDLE_PLACEMENT,

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeSet;
 
-use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, default_sampling_rate_us, min_sampling_interval_us};
 use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::sampling::{CpuTimes, DbsPolicy, default_sampling_rate_us, min_sampling_interval_us};
 use opplab_kernel::cpufreq::schedutil::{
     BW_SHIFT, CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision,
     SugovFacts, SugovPolicy, SugovRequest,

@@ -3,11 +3,11 @@
 //! A fast switch is made where the governor decides. A slow switch wakes the policy's kthread, a special deadline
 //! task: it runs, asks the hardware, sleeps until the hardware has answered, and the new clock holds from then on.
 
-use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy, default_sampling_rate_us, min_sampling_interval_us};
 use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, PassiveCpu, Rounding};
 use opplab_kernel::cpufreq::request::TunableError;
+use opplab_kernel::cpufreq::sampling::{CpuTimes, DbsPolicy, default_sampling_rate_us, min_sampling_interval_us};
 use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts,
     SugovPolicy, SugovRequest, UtilForm, cpu_bw_dl, effective_cpu_util, map_util_perf,

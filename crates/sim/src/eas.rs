@@ -1,6 +1,6 @@
 //! Energy-aware placement in the engine: which energy model the kernel was given, and its facts at a wake-up.
 
-use opplab_kernel::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
+use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
 use opplab_kernel::eas::{
     EasCpu, EasExplanation, EasFacts, EasTask, cpu_overutilized, cpu_util, find_energy_efficient_cpu,
 };

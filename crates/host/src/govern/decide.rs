@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::cpufreq::dbs::{CpuTimes, DbsPolicy};
 use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::sampling::{CpuTimes, DbsPolicy};
 use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovDecision, SugovOutcome, SugovPolicy, SugovRequest,
 };

@@ -4,9 +4,9 @@
 //! Not here: when a CPU may report, and carrying a request out.
 
 use super::conservative::{Conservative, ConservativeTunables};
-use super::dbs::{CpuTimes, DbsPolicy, PolicyDbs};
 use super::ondemand::{Ondemand, OndemandTunables};
 use super::request::{FreqRequest, TunableError};
+use super::sampling::{CpuTimes, DbsPolicy, PolicyDbs};
 
 /// A demand-based governor of one policy.
 #[derive(Debug, Clone, PartialEq, Eq)]

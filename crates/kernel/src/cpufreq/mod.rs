@@ -1,12 +1,11 @@
 //! cpufreq: frequency tables, drivers' arithmetic and governors.
 
-pub mod amd_pstate;
-pub mod conservative;
-pub mod dbs;
 pub mod dbs_governor;
+mod drivers;
 pub mod freq_table;
-pub mod intel_pstate;
-pub mod ondemand;
+mod governors;
 pub mod request;
-pub mod schedutil;
-pub mod static_;
+pub mod sampling;
+
+pub use drivers::{amd_pstate, cppc, intel_pstate};
+pub use governors::{conservative, ondemand, schedutil, static_};

@@ -7,9 +7,9 @@
 //! The condition on deferred steps down (only when the sample's own load is below `down_threshold`) is a stable
 //! backport that v6.12.0 does not have.
 
-use super::dbs::{CpuTimes, DbsPolicy, DbsTunables, PolicyDbs};
-use super::freq_table::Relation;
-use super::request::{FreqRequest, TunableError, parse_u32};
+use crate::cpufreq::freq_table::Relation;
+use crate::cpufreq::request::{FreqRequest, TunableError, parse_u32};
+use crate::cpufreq::sampling::{CpuTimes, DbsPolicy, DbsTunables, PolicyDbs};
 
 /// A step of 0 kHz is replaced by this.
 pub const DEF_FREQUENCY_STEP: u32 = 5;

@@ -4,9 +4,9 @@
 //! hardware's lowest (at load 0) and highest. `powersave_bias` takes some per mille off every choice and, where no
 //! frequency matches, alternates between two.
 
-use super::dbs::{CpuTimes, DbsPolicy, DbsTunables, PolicyDbs};
-use super::freq_table::{FreqLimits, FreqTable, Relation};
-use super::request::{FreqRequest, TunableError, parse_u32};
+use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation};
+use crate::cpufreq::request::{FreqRequest, TunableError, parse_u32};
+use crate::cpufreq::sampling::{CpuTimes, DbsPolicy, DbsTunables, PolicyDbs};
 
 /// What a sample takes: a normal one, or the low half of a powersave-bias pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,7 +92,7 @@ impl Ondemand {
     }
 
     /// Changes a tunable by its sysfs name, with sysfs's limits. `min_sampling_rate_us` is
-    /// [`super::dbs::min_sampling_interval_us`]; after `ignore_nice_load` or `io_is_busy` the caller should pass fresh
+    /// [`crate::cpufreq::sampling::min_sampling_interval_us`]; after `ignore_nice_load` or `io_is_busy` the caller should pass fresh
     /// times to [`PolicyDbs::update_cpu_data`].
     ///
     /// # Errors

@@ -8,9 +8,9 @@
 //!
 //! Performance is CPPC's abstract unit, 8 bits. The basics only: no preferred-core ranking, no shared-memory
 //! interface, no suspend. Written from reading the driver; there are no vectors of it. Not here: what the firmware
-//! makes of a request; CPPC's conversions and efficiency classes ([`crate::cppc`]).
+//! makes of a request; CPPC's conversions and efficiency classes ([`crate::cpufreq::cppc`]).
 
-use super::intel_pstate::PstatePolicy;
+use crate::cpufreq::intel_pstate::PstatePolicy;
 use crate::unit::SCHED_CAPACITY_SHIFT;
 
 /// Transition latency that the driver reports, ns.

@@ -3,10 +3,10 @@
 //!
 //! They ask once when the limits change; the hardware holds a request until the next one. With the drivers
 //! intel_pstate and amd-pstate in active mode, "performance" and "powersave" are the driver's own policies and not
-//! these: see [`super::intel_pstate`].
+//! these: see [`crate::cpufreq::intel_pstate`].
 
-use super::freq_table::{FreqLimits, Relation};
-use super::request::FreqRequest;
+use crate::cpufreq::freq_table::{FreqLimits, Relation};
+use crate::cpufreq::request::FreqRequest;
 
 /// performance: always the highest frequency (cpufreq_performance.c:cpufreq_gov_performance_limits(), v6.12).
 pub fn performance_limits(limits: FreqLimits) -> FreqRequest {
