@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workload": ("opplab.cli.workload", "Show an rt-app workload file as it is understood."),
     "machine": ("opplab.cli.machine", "Show, import and check machines."),
     "fmax": ("opplab.cli.fmax", "Show every candidate for f_max, and which kernel takes which."),
+    "fit": ("opplab.cli.fit", "Fit parameters of a machine to measurements: power by clock."),
     "calibrate": (
         "opplab.cli.calibrate",
         "Fit a benchmark model's free constants to a baseline; show all fitted ones.",

@@ -1,0 +1,90 @@
+"""`opplab fit`: parameters of machines from measurements."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from opplab.errors import InputError
+
+
+@click.group(name="fit")
+def command() -> None:
+    """Fit parameters of a machine to measurements of one."""
+
+
+def _text(report: dict[str, Any]) -> str:
+    lines = []
+    for part in report["sets"]:
+        lines.append(f"{part['set']}: {len(part['points_khz'])} points; shape from {part['prior']}")
+        lines += [
+            f"  {p['name']:<11}{p['value']:>10.4g}  [{p['low']:.4g} .. {p['high']:.4g}] {p['unit']}"
+            for p in part["parameters"]
+        ]
+        worst = max(part["residuals"], key=lambda residual: abs(residual["relative"]))
+        lines.append(f"  largest residual {100 * worst['relative']:+.1f} % at {worst['khz'] / 1000:g} MHz")
+        if part["clocks_off"]:
+            lines.append(f"  {part['clocks_off']} points predicted at the clock that the work saw, not cpufreq's")
+        if part["checked"]:
+            lines.append("       MHz  measured mW  predicted mW            interval   off %    line mW")
+            lines += [
+                f"  {row['khz'] / 1000:>8g}  {row['measured_mw']:>11.1f}  {row['predicted_mw']:>12.1f}  "
+                f"{row['low_mw']:>8.1f} .. {row['high_mw']:<8.1f}{100 * row['error']:>7.1f}  {row['rival_mw']:>9.1f}"
+                for row in part["checked"]
+            ]
+    overall = report["overall"]
+    if overall["predictions"]:
+        lines.append(
+            f"{overall['predictions']} points that the fits did not use: median error "
+            f"{100 * overall['median_abs_error']:.1f} %, 90th percentile {100 * overall['p90_abs_error']:.1f} %; "
+            f"straight line {100 * overall['rival_median_abs_error']:.1f} %; "
+            f"{100 * overall['in_interval']:.0f} % in their intervals of 95 %"
+        )
+    lines += [f"the source cannot tell: {what}" for what in report["cannot_tell"]]
+    return "\n".join(lines) + "\n"
+
+
+@command.command(name="power")
+@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--points", default="all", show_default=True, help="Points to fit: low,mid,high, kHz, or all.")
+@click.option("--check", type=click.Path(path_type=Path), help="Predict the points of this table that were not used.")
+@click.option("--leave-one-out", is_flag=True, help="Predict each point by a fit to the others.")
+@click.option("--soc", help="Only this chip of the table.")
+@click.option("--cpu", type=click.IntRange(min=0), help="Only this CPU of the table.")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def power(
+    sources: tuple[Path, ...],
+    points: str,
+    check: Path | None,
+    leave_one_out: bool,
+    soc: str | None,
+    cpu: int | None,
+    output_format: str,
+) -> None:
+    """Fit power against clock to SOURCES, tables in the columns of freqbench's digest.
+
+    Needed columns: soc, cpu, khz, busy_mean_mw; run and coremark_iter_per_s are used where they are.
+    A curve of few parameters, none negative: what does not depend on the clock, and f V^2 with a voltage that is flat
+    up to a knee. Its shape is known from other chips, so three points are enough.
+    Prints parameters and residuals; with --check, --leave-one-out or points left over, how far predictions are from
+    what was measured, beside a straight line between the lowest and the highest point.
+    """
+    from opplab.fit import freqbench, opp_power
+
+    if leave_one_out and (check is not None or points != "all"):
+        raise click.UsageError("--leave-one-out takes all points: leave out --points and --check")
+    measured = [point for source in sources for point in freqbench.read_points(source)]
+    curves = freqbench.choose(measured, soc, cpu, ", ".join(map(str, sources)))
+    if leave_one_out:
+        fits = opp_power.leave_one_out(curves)
+        if not fits:
+            raise InputError("no curve has the three points that leaving one out needs")
+    else:
+        rest = None if check is None else freqbench.choose(freqbench.read_points(check), soc, cpu, check)
+        fits = opp_power.check(curves, points, rest)
+    report = opp_power.report(fits)
+    sys.stdout.write(json.dumps(report, indent=2) + "\n" if output_format == "json" else _text(report))

@@ -1,0 +1,210 @@
+"""Power of one busy core against its clock: a physical curve of few parameters, and its fit.
+
+::
+
+    P(f) = static + dynamic f V(f)^2          all parameters >= 0
+
+    V(f)                         /  highest clock: 1 (or the volts that the source has)
+                               /
+      floor  _________________/
+                            knee              f
+
+Voltage is flat at low clocks, because the rail has a lowest voltage, and then rises nearly linearly.  Where a source
+has the voltage of each operating point, it takes the place of the curve, and leakage gets a term of its own (V^2).
+Where it has not, the shape comes from the points and from what curves of other chips look like (`shapes.Shapes`), so
+that three points are enough.  The curve cannot tell leakage from what else does not depend on the clock: both are
+``static``.
+
+Not here: files, scores, how power divides between a core and what it shares (one busy core is all that is seen).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["Parameter", "PowerCurve", "Shapes", "fit_curve"]
+
+NOISE = 0.05
+"""Relative noise of a measured point (standard deviation): meters, steps of the voltage table, temperature."""
+
+_SOFTNESS = 0.06  # Width of the knee, in shares of the highest clock.
+_FLOOR_LEAST = 0.5  # Lowest voltage over highest: phones and servers of two decades lie between 0.5 and 1.
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What power curves look like: normal distribution of (static, floor, knee) in logits, before any point is seen.
+
+    Parameters
+    ----------
+    mean : array of 3
+    covariance : array of 3 x 3
+    about : str
+        Which chips it was learnt from.
+    """
+
+    mean: Floats
+    covariance: Floats
+    about: str
+
+
+WEAK = Shapes(np.array([-2.0, 0.0, 0.0]), np.diag([4.0, 4.0, 4.0]), "no chip: only that the curve is physical")
+"""For learning the others: hardly anything is assumed."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One fitted number with its interval of 95 %."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    unit: str
+
+
+def _expit(logit: Floats | float) -> Floats:
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -30.0, 30.0))), dtype=float)
+
+
+def _volts(share: Floats, floor: float, knee: float) -> Floats:
+    """Give the voltage, 1 at the highest clock; `share` is the clock's share of the highest."""
+
+    def ramp(distance: Floats | float) -> Floats:
+        return np.asarray(_SOFTNESS * np.logaddexp(0.0, np.asarray(distance) / _SOFTNESS))
+
+    rise = (ramp(share - knee) - ramp(-knee)) / (ramp(1.0 - knee) - ramp(-knee))
+    return np.asarray(floor + (1.0 - floor) * rise, dtype=float)
+
+
+def _physical(theta: Floats) -> tuple[float, float, float, float]:
+    """Give (power at the highest clock, static share of it, voltage floor, knee) of the free parameters."""
+    static, floor, knee = _expit(theta[1:])
+    return float(np.exp(theta[0])), float(static), float(_FLOOR_LEAST + (1 - _FLOOR_LEAST) * floor), 0.95 * float(knee)
+
+
+def _log_power(theta: Floats, share: Floats) -> Floats:
+    _, static, floor, knee = _physical(theta)
+    return np.asarray(theta[0] + np.log(static + (1 - static) * share * _volts(share, floor, knee) ** 2))
+
+
+class PowerCurve:
+    """A fitted curve: power of one busy core at a clock, with intervals.
+
+    Made by `fit_curve`.  Powers have the unit of the points that it was fitted to.
+    """
+
+    def __init__(
+        self, top: float, theta: Floats, covariance: Floats, points: tuple[Floats, Floats], shapes: Shapes
+    ) -> None:
+        self._top = top
+        self.theta = theta
+        self._covariance = covariance
+        self._points = points
+        self.shapes = shapes
+
+    def power(self, clock: Floats) -> Floats:
+        """Give the power at clocks (unit of the points, as the clocks)."""
+        return np.asarray(np.exp(_log_power(self.theta, np.asarray(clock, dtype=float) / self._top)))
+
+    def interval(self, clock: Floats) -> tuple[Floats, Floats]:
+        """Give the interval that holds 95 of 100 measured points at these clocks."""
+        share = np.asarray(clock, dtype=float) / self._top
+        gradient = np.empty((len(share), len(self.theta)))
+        for column in range(len(self.theta)):
+            step = np.zeros_like(self.theta)
+            step[column] = 1e-5
+            rise = _log_power(self.theta + step, share) - _log_power(self.theta - step, share)
+            gradient[:, column] = rise / 2e-5
+        spread = np.sqrt(np.einsum("ij,jk,ik->i", gradient, self._covariance, gradient) + self.noise**2)
+        power = self.power(clock)
+        return power * np.exp(-1.96 * spread), power * np.exp(1.96 * spread)
+
+    @property
+    def noise(self) -> float:
+        """Relative spread of the points about the curve; never below `NOISE`."""
+        return max(NOISE, float(np.sqrt(np.mean(self.residuals**2))))
+
+    @property
+    def residuals(self) -> Floats:
+        """Measured over fitted less 1, a point."""
+        clock, power = self._points
+        return np.asarray(power / self.power(clock) - 1)
+
+    def parameters(self, power_unit: str = "mW", clock_unit: str = "MHz") -> list[Parameter]:
+        """Give what was fitted, in physical terms, with intervals of 95 %."""
+        spread = np.sqrt(np.diag(self._covariance))
+
+        def bounds(index: int) -> tuple[Floats, Floats]:
+            low, high = self.theta.copy(), self.theta.copy()
+            low[index] -= 1.96 * spread[index]
+            high[index] += 1.96 * spread[index]
+            return low, high
+
+        power, static, floor, knee = _physical(self.theta)
+        (low0, high0), (low1, high1), (low2, high2), (low3, high3) = (bounds(index) for index in range(4))
+        return [
+            Parameter("power_top", power, _physical(low0)[0], _physical(high0)[0], power_unit),
+            Parameter("static", power * static, power * _physical(low1)[1], power * _physical(high1)[1], power_unit),
+            Parameter(
+                "dynamic",
+                power * (1 - static) / self._top,
+                power * (1 - _physical(high1)[1]) / self._top,
+                power * (1 - _physical(low1)[1]) / self._top,
+                f"{power_unit}/{clock_unit} at the highest voltage",
+            ),
+            Parameter("volt_floor", floor, _physical(low2)[2], _physical(high2)[2], "of the highest voltage"),
+            Parameter(
+                "knee", knee * self._top, _physical(low3)[3] * self._top, _physical(high3)[3] * self._top, clock_unit
+            ),
+        ]
+
+
+def fit_curve(clock: Floats, power: Floats, shapes: Shapes = WEAK) -> PowerCurve:
+    """Fit the curve to points, with a robust loss, so that a few bad points do not bend it.
+
+    Parameters
+    ----------
+    clock, power : arrays
+        Points; any number from one on, all above 0.
+    shapes : Shapes
+        What is known of such curves before; carries the more, the fewer points there are.
+
+    Examples
+    --------
+    >>> mhz = np.array([300.0, 1000.0, 2000.0])
+    >>> curve = fit_curve(mhz, 20 + 0.1 * mhz)
+    >>> bool(abs(curve.power(np.array([1500.0]))[0] / 170 - 1) < 0.05)
+    True
+    """
+    from scipy.optimize import least_squares
+
+    clock, power = np.asarray(clock, dtype=float), np.asarray(power, dtype=float)
+    if len(clock) == 0 or np.any(clock <= 0) or np.any(power <= 0):
+        raise ValueError("points of a power curve must be above 0, and there must be one")
+    top = float(clock.max())
+    share, log_power = clock / top, np.log(power)
+    whiten = np.linalg.cholesky(np.linalg.inv(shapes.covariance)).T
+
+    def distance(theta: Floats) -> Floats:
+        off = (_log_power(theta, share) - log_power) / NOISE
+        # Pseudo-Huber beyond three times the noise; what is assumed of the shape stays quadratic.
+        off = np.sign(off) * np.sqrt(18.0 * (np.sqrt(1.0 + off**2 / 9.0) - 1.0))
+        return np.concatenate([off, whiten @ (theta[1:] - shapes.mean)])
+
+    start = np.concatenate([[float(log_power[np.argmax(clock)])], shapes.mean])
+    found = least_squares(distance, start, method="lm")
+    information = found.jac.T @ found.jac
+    covariance = np.linalg.pinv(information)
+    curve = PowerCurve(top, found.x, covariance, (clock, power), shapes)
+    # The noise that the points show may be above the assumed one.
+    curve._covariance = covariance * (curve.noise / NOISE) ** 2
+    return curve

@@ -1,0 +1,169 @@
+"""Tables of power by operating point, in the columns of freqbench's digest (`opp_power.csv`).
+
+A curve is the rows of one ``soc``, ``run`` and ``cpu``.  Needed are ``soc``, ``cpu``, ``khz``, ``busy_mean_mw``; with
+``coremark_iter_per_s`` a clock that was not what cpufreq said shows (speed a MHz off the median of the curve by more
+than 3 %), and the clock that the work saw is taken instead.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from opplab.catalog import nearest
+from opplab.errors import FormatError, InputError
+
+__all__ = ["Curve", "Point", "choose", "pick_points", "read_points"]
+
+_CLOCK_OFF = 0.03  # Speed a MHz may differ by so much before the clock counts as another.
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured operating point."""
+
+    soc: str
+    run: str
+    cpu: int
+    khz: int
+    busy_mw: float
+    speed: float | None = None
+    """Work a second, if it was measured."""
+    idle_mw: float | None = None
+    flags: str = ""
+
+
+@dataclass
+class Curve:
+    """The measured points of one CPU in one run, ascending by clock."""
+
+    soc: str
+    run: str
+    cpu: int
+    points: list[Point] = field(default_factory=list)
+
+    def speed_per_mhz(self) -> float | None:
+        """Give the median work a second and MHz."""
+        speeds = [1000 * point.speed / point.khz for point in self.points if point.speed]
+        return float(np.median(speeds)) if speeds else None
+
+    def clock_mhz(self, points: Iterable[Point]) -> np.ndarray:
+        """Give the clocks of points: what the work saw where that is not what cpufreq said."""
+        per_mhz = self.speed_per_mhz()
+        clocks = []
+        for point in points:
+            mhz = point.khz / 1000
+            if per_mhz and point.speed and abs(point.speed / mhz / per_mhz - 1) > _CLOCK_OFF:
+                mhz = point.speed / per_mhz
+            clocks.append(mhz)
+        return np.array(clocks)
+
+    def clocks_off(self, points: Iterable[Point]) -> int:
+        """Count the points whose clock was not what cpufreq said."""
+        points = list(points)
+        told = np.array([point.khz / 1000 for point in points])
+        return int(np.sum(self.clock_mhz(points) != told))
+
+
+def _number(row: dict[str, str | None], key: str, file: Path, line: int) -> float | None:
+    text = (row.get(key) or "").strip()
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise FormatError(f"{file}:{line}: `{key}` is `{text}`, not a number", file=str(file), line=line) from None
+    if not np.isfinite(value):
+        raise FormatError(f"{file}:{line}: `{key}` is not finite", file=str(file), line=line)
+    return value
+
+
+def read_points(file: Path) -> list[Point]:
+    """Read a table; rows without power are left out, with power of 0 or below, too (the meter saw nothing).
+
+    Raises
+    ------
+    FormatError
+        With file and line.
+    """
+    points: list[Point] = []
+    with file.open(encoding="utf-8", newline="") as stream:
+        reader = csv.DictReader(stream)
+        columns = reader.fieldnames or []
+        for column in ("soc", "cpu", "khz", "busy_mean_mw"):
+            if column not in columns:
+                raise FormatError(
+                    f"{file}:1: no column `{column}`{nearest(column, list(columns))}", file=str(file), line=1
+                )
+        for row in reader:
+            line = reader.line_num
+            cpu, khz = _number(row, "cpu", file, line), _number(row, "khz", file, line)
+            if cpu is None or khz is None or khz <= 0:
+                raise FormatError(f"{file}:{line}: `cpu` and `khz` are needed in each row", file=str(file), line=line)
+            busy = _number(row, "busy_mean_mw", file, line)
+            if busy is None or busy <= 0:
+                continue
+            speed = _number(row, "coremark_iter_per_s", file, line)
+            idle = _number(row, "online_idle_mean_mw", file, line)
+            run, flags = (row.get("run") or "").strip(), (row.get("flags") or "").strip()
+            points.append(Point((row["soc"] or "").strip(), run, int(cpu), int(khz), busy, speed, idle, flags))
+    if not points:
+        raise InputError(f"{file}: no row has power (`busy_mean_mw`)")
+    return points
+
+
+def choose(points: list[Point], soc: str | None, cpu: int | None, file: Path | str) -> list[Curve]:
+    """Give the curves of a chip and CPU, or of all.
+
+    Raises
+    ------
+    InputError
+        With the nearest chip or the CPUs that there are.
+    """
+    if soc is not None:
+        names = sorted({point.soc for point in points})
+        if soc not in names:
+            raise InputError(f"{file}: no power of `{soc}`{nearest(soc, names)}")
+        points = [point for point in points if point.soc == soc]
+    if cpu is not None:
+        cpus = sorted({point.cpu for point in points})
+        if cpu not in cpus:
+            raise InputError(f"{file}: no power of CPU {cpu} (measured: {', '.join(map(str, cpus))})")
+        points = [point for point in points if point.cpu == cpu]
+    curves: dict[tuple[str, str, int], Curve] = {}
+    for point in points:
+        key = (point.soc, point.run, point.cpu)
+        curves.setdefault(key, Curve(*key)).points.append(point)
+    for curve in curves.values():
+        curve.points.sort(key=lambda point: point.khz)
+    return list(curves.values())
+
+
+def pick_points(points: list[Point], words: str) -> list[Point]:
+    """Give the points that ``low,mid,high`` (or kHz) names; ``all`` gives all.
+
+    Examples
+    --------
+    >>> rows = [Point("a", "", 1, khz, 1.0) for khz in (300, 600, 900, 1200)]
+    >>> [point.khz for point in pick_points(rows, "low,mid,high")]
+    [300, 900, 1200]
+    """
+    if words == "all":
+        return points
+    clocks = sorted({point.khz for point in points})
+    named = {"low": clocks[0], "mid": clocks[len(clocks) // 2], "high": clocks[-1]}
+    wanted: set[int] = set()
+    for word in (word.strip() for word in words.split(",")):
+        if word in named:
+            wanted.add(named[word])
+        elif word.isdigit():
+            if int(word) not in clocks:
+                raise InputError(f"--points: no operating point of {word} kHz{nearest(word, [str(c) for c in clocks])}")
+            wanted.add(int(word))
+        else:
+            raise InputError(f"--points: `{word}` is none of low, mid, high, all, nor kHz")
+    return [point for point in points if point.khz in wanted]
