@@ -39,6 +39,7 @@ mod stream;
 pub mod study;
 mod task;
 mod topology;
+mod watch;
 pub mod why_slow;
 
 pub use cpufreq::{CpufreqFacts, GOVERNORS, cpufreq_facts};
@@ -209,7 +210,7 @@ pub struct CaseError(pub String);
 /// # Errors
 /// [`CaseError`] if the policy names something that does not exist or the workload does not fit the machine.
 pub fn run<S: Sink>(case: &Case, sink: &mut S) -> Result<Outcome, CaseError> {
-    run_hooked(case, &Start::default(), sink, None)
+    watch::run_watched(case, &Start::default(), sink, None)
 }
 
 /// The state of a machine at the start of a run; what a list is too short for starts as always.
@@ -232,7 +233,7 @@ pub struct Start {
 /// # Errors
 /// As [`run`].
 pub fn run_from<S: Sink>(case: &Case, start: &Start, sink: &mut S) -> Result<Outcome, CaseError> {
-    run_hooked(case, start, sink, None)
+    watch::run_watched(case, start, sink, None)
 }
 
 /// Runs `case` under a governor or a placement policy of the caller's own; what they do not decide is the kernel's.
@@ -247,20 +248,5 @@ pub fn run_with<S: Sink>(
     sink: &mut S,
     hooks: &mut dyn hooks::Hooks,
 ) -> Result<Outcome, CaseError> {
-    run_hooked(case, start, sink, Some(hooks))
-}
-
-fn run_hooked<'c, S: Sink>(
-    case: &'c Case,
-    start: &Start,
-    sink: &'c mut S,
-    hooks: Option<&'c mut dyn hooks::Hooks>,
-) -> Result<Outcome, CaseError> {
-    use opplab_kernel::pelt::{HalfLife8, HalfLife16, HalfLife32};
-    match case.policy.pelt_half_life_ms {
-        8 => engine::Engine::<S, HalfLife8>::new(case, sink, hooks)?.start_at(start).run(),
-        16 => engine::Engine::<S, HalfLife16>::new(case, sink, hooks)?.start_at(start).run(),
-        32 => engine::Engine::<S, HalfLife32>::new(case, sink, hooks)?.start_at(start).run(),
-        other => Err(CaseError(format!("pelt_half_life_ms is {other}; the kernel has 8, 16 and 32"))),
-    }
+    watch::run_watched(case, start, sink, Some(hooks))
 }
