@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from opplab.agreement.silicon import score, score_folder
 from opplab.cli.fit import command
 from opplab.errors import FormatError, InputError
 from opplab.fit.curve import WEAK, fit_curve
 from opplab.fit.freqbench import choose, read_points
+from opplab.fit.linear import fit_parts
 from opplab.fit.score import Prediction, summary
 from opplab.fit.shapes import family, shapes_without
 
@@ -130,3 +132,31 @@ def test_measured_phones_are_told_by_three_points() -> None:
     assert overall["p90_abs_error"] < 0.12
     assert overall["skill"] > 0.75
     assert 0.85 < overall["in_interval"] < 1
+
+
+def test_parts_of_a_package_are_found_with_intervals() -> None:
+    cores = np.array([1.0, 2, 4, 8, 16, 32])
+    features = np.column_stack([np.ones(6), cores])
+    watts = (30 + 2 * cores) * np.array([1.01, 0.99, 1.0, 1.01, 0.99, 1.0])
+    parts = fit_parts(["awake", "core"], features, watts)
+    awake, core = parts.parameters()
+    assert awake.low <= 30 <= awake.high
+    assert core.low <= 2 <= core.high
+    falling = fit_parts(["awake", "core"], features, 100 - 2 * cores)
+    assert np.all(falling.powers >= 0)
+
+
+@pytest.mark.skipif(not FREQBENCH.exists(), reason="no measurements at ../shared/silicon beside the repository")
+def test_servers_are_told_within_seven_percent_where_a_core_count_was_left_out() -> None:
+    for folder in ("epyc-7502-2s", "epyc-zen1-anomaly", "xeon-6130-spin", "jasper-lake-menu"):
+        report = score(score_folder(FREQBENCH.parents[1] / folder))
+        power = [row for row in report["sets"] if "of a program" not in row["quantity"]]
+        assert power
+        for row in power:
+            assert row["median_abs_error"] < 0.07, row["set"]
+            assert row["skill"] > 0.3, row["set"]
+
+
+def test_a_folder_without_known_tables_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no measurements below"):
+        score_folder(tmp_path)
