@@ -42,6 +42,49 @@ def test_no_change_is_no_agreement() -> None:
     assert score([cell(1.2, 1.0)])["sign_agreement"] == 0.0
 
 
+def test_skill_is_measured_against_no_effect() -> None:
+    # Errors 0.1, 0.1, 0.02, of the null 0.2, 0.4, 0.01; the third is clear of nothing.
+    figures = score([cell(1.2, 1.1), cell(0.6, 0.7), cell(1.01, 1.03, spread=0.05)])
+    assert figures["null_median_abs_error"] == pytest.approx(0.2)
+    assert figures["skill_median"] == pytest.approx(0.5)
+    assert figures["skill_mean"] == pytest.approx(1 - 0.22 / 0.61)
+    assert figures["closer"] == pytest.approx(2 / 3)
+    assert figures["closer_or_tie_clear"] == 1.0
+    # Worse than the null is negative; where the null is right there is nothing to gain.
+    assert score([cell(1.1, 0.9)])["skill_mean"] == pytest.approx(-1.0)
+    assert score([cell(1.0, 1.2)])["skill_mean"] is None
+    assert [score([])[name] for name in ("skill_median", "skill_mean", "closer", "strict_sign_agreement")] == [None] * 4
+
+
+def test_no_effect_ties_with_the_null_and_a_faint_sign_is_strictly_wrong() -> None:
+    figures = score([cell(1.2, 1.0), cell(1.2, 1.004), cell(1.2, 1.1), cell(1.2, 1.4)])
+    # The last is as far above as the null is below.
+    assert (figures["ties"], figures["closer"], figures["closer_or_tie_clear"]) == (2, 0.5, 1.0)
+    assert (figures["sign_agreement"], figures["faint_cells"]) == (0.75, 1)
+    assert figures["strict_sign_agreement"] == 0.5
+
+
+@pytest.mark.parametrize("name", scored_experiments())
+def test_the_quick_part_is_drawn_by_what_was_published(name: str) -> None:
+    experiment = Experiment.load(name)
+    rows, points = agreement.sample(experiment)
+    assert rows
+    everything = {
+        (number, row.metric, row.benchmark, row.parameter)
+        for number, entry in enumerate(experiment.compare)
+        for row in agreement._rows(experiment.published_seed, entry)
+    }
+    assert rows <= everything
+    assert abs(len(rows) - len(everything) / agreement.SAMPLE) < 1
+    # A row comes with all of its points.
+    for number, _, _, parameter in rows:
+        wanted = agreement._axes(parameter)
+        for case in experiment.cases:
+            if case.benchmark in experiment.compare[number]["workloads"]:
+                met = agreement._belongs(wanted, agreement._axes(case.param))
+                assert not met or (case.benchmark, case.param) in points
+
+
 def test_no_cells_have_no_figures() -> None:
     figures = score([])
     assert figures["cells"] == 0
@@ -72,8 +115,6 @@ def test_every_compare_names_published_rows_of_its_policies(name: str) -> None:
         met = [row for row in rows for bench, param in points if bench in entry["workloads"]
                if scoreboard._belongs(scoreboard._axes(row.parameter), scoreboard._axes(param))]  # fmt: skip
         assert met, entry
-    for workload, param in experiment._inner.quick:
-        assert not param or (workload, param) in points, (workload, param)
 
 
 def test_means_over_time_weigh_points_by_what_they_took() -> None:
@@ -92,7 +133,10 @@ def test_means_over_time_weigh_points_by_what_they_took() -> None:
 
 
 def test_a_scoreboard_of_a_few_cases(tmp_path: Path) -> None:
-    arguments = ["verify", "published", "juno-eas", "--quick", "--format", "json", "-o", str(tmp_path)]
+    text = (catalog.DATA / "experiments" / "juno-eas.toml").read_text(encoding="utf-8")
+    file = tmp_path / "mine.toml"
+    file.write_text(re.sub(r"(?m)^iterations = .*", "iterations = 1", text))
+    arguments = ["verify", "published", str(file), "--format", "json", "-o", str(tmp_path / "out")]
     done = CliRunner().invoke(opplab, arguments)
     assert done.exit_code == 0, done.output
     board = json.loads(done.stdout)
@@ -105,9 +149,11 @@ def test_a_scoreboard_of_a_few_cases(tmp_path: Path) -> None:
     assert ten["spread"] == pytest.approx(5.64 / 7.86 * math.hypot(0.05 / 5.64, 0.37 / 7.86))
     assert ten["sign_agrees"] and ten["exceeds_spread"]
     assert "clock while busy" in ten["explanation"]
-    page = (tmp_path / "agreement.md").read_text(encoding="utf-8")
-    assert "opplab verify published juno-eas --quick" in page
-    assert (tmp_path / "figures" / "agreement-003.svg").read_text(encoding="utf-8").startswith("<svg")
+    for figures in (board["overall"], *board["tables"]):
+        assert {"skill_median", "skill_mean", "closer", "strict_sign_agreement"} <= figures.keys()
+    page = (tmp_path / "out" / "agreement.md").read_text(encoding="utf-8")
+    assert f"opplab verify published {file}" in page and "skill, median" in page
+    assert (tmp_path / "out" / "figures" / "agreement-003.svg").read_text(encoding="utf-8").startswith("<svg")
     # What is there is not run again.
     again = CliRunner().invoke(opplab, [*arguments, "--score-only"])
     assert json.loads(again.stdout) == board

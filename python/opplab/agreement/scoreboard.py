@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
     from opplab.sweep.experiments import Experiment
 
-__all__ = ["Cell", "Facts", "cells_of", "score", "scoreboard", "spearman", "table_rows", "worst"]
+__all__ = ["Cell", "Facts", "cells_of", "sample", "score", "scoreboard", "spearman", "table_rows", "worst"]
 
 UNPRINTED_SPREAD = OVERVIEW_SAME
 """Spread of a ratio where the text prints none: text 000 prints ``~`` for ratios that are no farther from 1."""
 
 FAINT = 0.005
 """A ratio predicted nearer to 1 than this has a direction, but hardly is an effect."""
+
+TIE = 0.0005
+"""Errors that differ by less than this are equal: half a digit of a ratio printed with three decimals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,21 @@ class Cell:
         return self.predicted - self.published
 
     @property
+    def null_error(self) -> float:
+        """Error of the rival that predicts no effect, ratio 1: 1 minus published ratio."""
+        return 1.0 - self.published
+
+    @property
+    def closer(self) -> bool:
+        """Whether the prediction is nearer to what was published than no effect is."""
+        return abs(self.error) < abs(self.null_error) and not self.ties
+
+    @property
+    def ties(self) -> bool:
+        """Whether prediction and no effect are equally far from what was published, to `TIE`."""
+        return abs(abs(self.error) - abs(self.null_error)) < TIE
+
+    @property
     def exceeds(self) -> bool:
         """Whether the published effect is larger than its spread."""
         return abs(self.published - 1) > self.spread
@@ -100,7 +118,14 @@ class Cell:
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as plain values; what is not known is None."""
-        plain = asdict(self) | {"error": self.error, "exceeds_spread": self.exceeds, "sign_agrees": self.agrees}
+        plain = asdict(self) | {
+            "error": self.error,
+            "null_error": self.null_error,
+            "exceeds_spread": self.exceeds,
+            "sign_agrees": self.agrees,
+            "closer": self.closer,
+            "ties": self.ties,
+        }
         return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in plain.items()}
 
 
@@ -187,7 +212,43 @@ def _belongs(row: Mapping[str, str], point: Mapping[str, str]) -> bool:
     return all(row.get(name, value) == value for name, value in point.items())
 
 
-def cells_of(experiment: Experiment, results: pl.DataFrame) -> list[Cell]:
+RowName = tuple[int, str, str, str]
+"""A row of a published table: number of the `compare` entry, metric, benchmark, parameter."""
+
+SAMPLE = 5
+"""One of so many rows is in the part that stands for the whole."""
+
+
+def sample(experiment: Experiment) -> tuple[set[RowName], set[Point]]:
+    """Give the rows that stand for all when there is little time, and the points of the grid that they need.
+
+    A systematic sample: the rows of each table in the order of their published effects, every `SAMPLE`-th of all. It
+    is drawn from what was published alone, knows no prediction, and takes a row with all of its points, variants and
+    iterations, so that its cells are cells of the whole.
+    """
+    rows: list[tuple[str, float, RowName, Mapping[str, Any]]] = []
+    baseline = {name for base, _ in experiment.pairs for name in [base]}
+    for number, entry in enumerate(experiment.compare):
+        effects: dict[tuple[str, str, str, str], list[published.Published]] = {}
+        for row in _rows(experiment.published_seed, entry):
+            effects.setdefault((row.table, row.metric, row.benchmark, row.parameter), []).append(row)
+        for (table, *name), own in effects.items():
+            anchor = next((row.value for row in own if row.variant in baseline), None)
+            ratios = [row.value / (1.0 if row.unit.startswith("ratio") or not anchor else anchor) for row in own]
+            effect = math.fsum(abs(ratio - 1.0) for ratio in ratios) / len(ratios)
+            rows.append((table, effect, (number, *name), entry))
+    rows.sort(key=lambda row: row[:3])
+    taken = rows[min(SAMPLE // 2, len(rows) // 2) :: SAMPLE]
+    points = {
+        (case.benchmark, case.param)
+        for case in experiment.cases
+        for _, _, name, entry in taken
+        if case.benchmark in entry["workloads"] and _belongs(_axes(name[3]), _axes(case.param))
+    }
+    return {name for _, _, name, _ in taken}, points
+
+
+def cells_of(experiment: Experiment, results: pl.DataFrame, only: set[RowName] | None = None) -> list[Cell]:
     """Give all cells of an experiment that results have a prediction for, in the order of the text.
 
     Parameters
@@ -195,17 +256,21 @@ def cells_of(experiment: Experiment, results: pl.DataFrame) -> list[Cell]:
     experiment : Experiment
     results : polars.DataFrame
         Its results table, or a part of it.
+    only : set, optional
+        Only these rows, as `sample` names them.
     """
     facts = Facts(results)
     seed = experiment.published_seed
     base_of = {variant: base for base, variant in experiment.pairs}
     found: list[Cell] = []
-    for entry in experiment.compare:
+    for number, entry in enumerate(experiment.compare):
         rows = _rows(seed, entry)
         names = {label: entry["variants"].get(label, label) for label in experiment.policies}
         labels = {name: label for label, name in names.items()}
         by_place = {(row.metric, row.benchmark, row.parameter, row.variant): row for row in rows}
         for row in rows:
+            if only is not None and (number, row.metric, row.benchmark, row.parameter) not in only:
+                continue
             label = labels.get(row.variant)
             base = base_of.get(label) if label is not None else None
             if label is None or base is None:
@@ -362,28 +427,52 @@ def _quantile(values: Sequence[float], share: float) -> float:
 def score(cells: Sequence[Cell]) -> dict[str, Any]:
     """Give the figures of merit of some cells; what has no cell to come from is None.
 
+    The rival is the *null*, which predicts ratio 1.000 everywhere. A skill is ``1 - error / error of the null``: 1 is
+    perfect, 0 no better than the null, negative worse.
+
     Returns
     -------
     dict
         ``cells``; ``sign_cells``, those whose published effect exceeds its spread; ``sign_agreement``, the share of
         these that were predicted in the published direction; ``faint_cells``, those of them that were predicted nearer
-        to 1 than `FAINT`; ``median_abs_error`` and ``p90_abs_error`` of
-        ``|predicted ratio - published ratio|``; ``rank_correlation``, Spearman's, of the variants of a row, mean over
-        the rows.
+        to 1 than `FAINT`; ``strict_sign_agreement``, the same share with faint ones counted as wrong;
+        ``median_abs_error``, ``mean_abs_error`` and ``p90_abs_error`` of ``|predicted ratio - published ratio|``, and
+        ``null_median_abs_error`` and ``null_mean_abs_error`` of the null; ``skill_median`` and ``skill_mean`` over
+        it; ``closer``, the share of all cells that are predicted closer than by the null, and ``ties``, how many are
+        equally far; ``closer_or_tie_clear``, of the cells whose effect exceeds its spread, the share that is closer
+        or ties; ``rank_correlation``, Spearman's, of the variants of a row, mean over the rows.
     """
     clear = [cell for cell in cells if cell.exceeds]
     right = [cell for cell in clear if cell.agrees]
+    faint = sum(abs(cell.predicted - 1) < FAINT for cell in right)
     errors = sorted(abs(cell.error) for cell in cells)
+    nulls = sorted(abs(cell.null_error) for cell in cells)
     ranks = _rank_correlations(cells)
+    median, null_median = (_quantile(of, 0.5) if of else None for of in (errors, nulls))
+    mean, null_mean = (math.fsum(of) / len(of) if of else None for of in (errors, nulls))
     return {
         "cells": len(cells),
         "sign_cells": len(clear),
         "sign_agreement": len(right) / len(clear) if clear else None,
-        "faint_cells": sum(abs(cell.predicted - 1) < FAINT for cell in right),
-        "median_abs_error": _quantile(errors, 0.5) if errors else None,
+        "faint_cells": faint,
+        "strict_sign_agreement": (len(right) - faint) / len(clear) if clear else None,
+        "median_abs_error": median,
+        "mean_abs_error": mean,
         "p90_abs_error": _quantile(errors, 0.9) if errors else None,
+        "null_median_abs_error": null_median,
+        "null_mean_abs_error": null_mean,
+        "skill_median": _skill(median, null_median),
+        "skill_mean": _skill(mean, null_mean),
+        "closer": sum(cell.closer for cell in cells) / len(cells) if cells else None,
+        "ties": sum(cell.ties for cell in cells),
+        "closer_or_tie_clear": sum(cell.closer or cell.ties for cell in clear) / len(clear) if clear else None,
         "rank_correlation": math.fsum(ranks) / len(ranks) if ranks else None,
     }
+
+
+def _skill(error: float | None, null: float | None) -> float | None:
+    """Give ``1 - error / null``; None where the null makes no error, so that nothing can be gained over it."""
+    return 1.0 - error / null if error is not None and null else None
 
 
 def worst(cells: Sequence[Cell], count: int = 10) -> list[Cell]:
@@ -431,14 +520,24 @@ def table_rows(board: Mapping[str, Any]) -> list[dict[str, Any]]:
             "sign": _percent(figures["sign_agreement"], 0),
             "of": figures["sign_cells"],
             "faint": figures["faint_cells"],
+            "strict": _percent(figures["strict_sign_agreement"], 0),
             "median error": _percent(figures["median_abs_error"], 1),
+            "null's": _percent(figures["null_median_abs_error"], 1),
             "90 %": _percent(figures["p90_abs_error"], 1),
+            "skill, median": _signed(figures["skill_median"]),
+            "skill, mean": _signed(figures["skill_mean"]),
+            "closer": _percent(figures["closer"], 0),
+            "closer, clear": _percent(figures["closer_or_tie_clear"], 0),
             "rank": "" if figures["rank_correlation"] is None else f"{figures['rank_correlation']:.2f}",
         }
 
     rows = [line(one["seed"], one["table"], one["experiment"], one) for one in board["tables"]]
     rows += [line(seed, "all", "", figures) for seed, figures in board["seeds"].items()]
     return [*rows, line("all", "", "", board["overall"])]
+
+
+def _signed(skill: float | None) -> str:
+    return "" if skill is None else f"{skill:.2f}"
 
 
 def _percent(share: float | None, digits: int) -> str:

@@ -64,7 +64,7 @@ def verify_published(
     from opplab.sweep.experiments import Experiment
 
     chosen = list(names) or scored_experiments()
-    loaded = [Experiment.load(name, iterations=1 if quick else None) for name in chosen]
+    loaded = [Experiment.load(name) for name in chosen]
     for experiment in loaded:
         if not experiment.compare:
             raise click.UsageError(f"experiment {experiment.name} has no `[[compare]]`: nothing is published for it")
@@ -103,14 +103,15 @@ def verify_published(
 
 def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_only: bool) -> _Swept:
     """Run an experiment's cases that are not there yet, and compare."""
-    from opplab.agreement.scoreboard import cells_of
+    from opplab.agreement.scoreboard import cells_of, sample
     from opplab.cli.run import _progress
     from opplab.sweep.runner import run_cases
     from opplab.sweep.store import Store
 
     start = time.monotonic()
     store = Store(folder)
-    cases = experiment.quick_cases() if quick else experiment.cases
+    rows, points = sample(experiment) if quick else (None, set())
+    cases = [case for case in experiment.cases if not quick or (case.benchmark, case.param) in points]
     problems: list[str] = []
     if score_only:
         store.manifest()
@@ -129,7 +130,7 @@ def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_o
     hashes = [case.hash for case in cases]
     results = _results(store, hashes)
     finished = len(store.finished().intersection(hashes))
-    cells = [] if results is None else cells_of(experiment, results)
+    cells = [] if results is None else cells_of(experiment, results, rows)
     return _Swept(experiment, cells, time.monotonic() - start, problems, len(cases), finished)
 
 
@@ -146,7 +147,10 @@ def _print(board: dict[str, Any]) -> None:
     write(render_table(scoreboard.table_rows(board), "text"))
     write(
         "\nsign: predicted in the published direction, of the cells whose published effect exceeds its spread;\n"
-        "errors: |predicted ratio - published ratio|, points of the baseline; rank: Spearman's, of variants\n"
+        "strict: faint ones (predicted nearer than 0.5 % to 1) counted as wrong; errors: |predicted ratio - published\n"
+        "ratio|, points of the baseline; null: the rival that predicts 1.000 everywhere; skill: 1 - error / null's,\n"
+        "by median and by mean; closer: than the null, of all cells; clear: of those whose effect exceeds its\n"
+        "spread, closer or as close; rank: Spearman's, of variants\n"
     )
     write("\nfarthest from what was published:\n")
     for cell in board["worst"]:

@@ -131,7 +131,7 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
 @command.command(name="published")
 @click.argument("experiments", nargs=-1)
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("out/published"), show_default=True)
-@click.option("--quick", is_flag=True, help="Only one iteration of a few points: minutes, and a rough picture.")
+@click.option("--quick", is_flag=True, help="Only every fifth row, drawn by what was published: an unbiased part of the whole.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Workers (number of CPUs).")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--docs", type=click.Path(path_type=Path), help="Write agreement.md and its figures to this folder, too.")
@@ -150,7 +150,8 @@ def published(
     Runs EXPERIMENTs (all that have published tables, if none is named), compares the ratio of each variant to its
     baseline with the published ratio, and prints for each table and for all: the share of cells predicted in the
     published direction (among cells whose effect exceeds its spread), median and 90th percentile of
-    |predicted ratio - published ratio|, the rank correlation of the variants, and the worst cells.
+    |predicted ratio - published ratio|, the skill over the rival that predicts 1.000 everywhere, the share of cells
+    closer than it, the rank correlation of the variants, and the worst cells.
     What -o holds is not run again, so an interrupted run goes on where it was.
     """
     from opplab.agreement.verify import verify_published
