@@ -67,21 +67,21 @@ def test_no_effect_ties_with_the_null_and_a_faint_sign_is_strictly_wrong() -> No
 @pytest.mark.parametrize("name", scored_experiments())
 def test_the_quick_part_is_drawn_by_what_was_published(name: str) -> None:
     experiment = Experiment.load(name)
-    rows, points = agreement.sample(experiment)
+    rows, points = scoreboard.sample(experiment)
     assert rows
     everything = {
         (number, row.metric, row.benchmark, row.parameter)
         for number, entry in enumerate(experiment.compare)
-        for row in agreement._rows(experiment.published_seed, entry)
+        for row in scoreboard._rows(experiment.published_seed, entry)
     }
     assert rows <= everything
-    assert abs(len(rows) - len(everything) / agreement.SAMPLE) < 1
+    assert abs(len(rows) - len(everything) / scoreboard.SAMPLE) < 1
     # A row comes with all of its points.
     for number, _, _, parameter in rows:
-        wanted = agreement._axes(parameter)
+        wanted = scoreboard._axes(parameter)
         for case in experiment.cases:
             if case.benchmark in experiment.compare[number]["workloads"]:
-                met = agreement._belongs(wanted, agreement._axes(case.param))
+                met = scoreboard._belongs(wanted, scoreboard._axes(case.param))
                 assert not met or (case.benchmark, case.param) in points
 
 

@@ -104,12 +104,13 @@ def page(board: Mapping[str, Any], command: str) -> str:
         "*Sign* is the share of cells that were predicted in the published direction, of those whose published effect "
         "exceeds its spread (the errors of both means, in quadrature; "
         f"{100 * scoreboard.UNPRINTED_SPREAD:g} % where the text prints none). *Faint* are those with the right sign "
-        f"that are predicted less than {100 * scoreboard.FAINT:g} % from 1: a direction, hardly an effect; *strict* counts "
-        "them as wrong.\n"
-        "*Median error* and *90 %* are quantiles of |predicted ratio - published ratio|; *null's* is the median error of "
-        "the simplest rival, which predicts 1.000 everywhere. *Skill* is 1 - error / null's error, by the median and by "
-        "the mean: 0 is no better than the rival. *Closer* is the share of cells that are nearer to the text than the "
-        "rival; *closer, clear* that of the cells whose effect exceeds its spread, with those that are as near.\n"
+        f"that are predicted less than {100 * scoreboard.FAINT:g} % from 1: a direction, hardly an effect; *strict* "
+        "counts them as wrong.\n"
+        "*Median error* and *90 %* are quantiles of |predicted ratio - published ratio|; *null's* is the median error "
+        "of the simplest rival, which predicts 1.000 everywhere. *Skill* is 1 - error / null's error, by the median "
+        "and by the mean: 0 is no better than the rival. *Closer* is the share of cells that are nearer to the text "
+        "than the rival; *closer, clear* that of the cells whose effect exceeds its spread, with those that are as "
+        "near.\n"
         "*Rank* is Spearman's rank correlation of the variants of a row, mean over the rows.",
         render_table(scoreboard.table_rows(board), "markdown").rstrip(),
     ]

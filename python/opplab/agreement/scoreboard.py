@@ -227,16 +227,16 @@ def sample(experiment: Experiment) -> tuple[set[RowName], set[Point]]:
     iterations, so that its cells are cells of the whole.
     """
     rows: list[tuple[str, float, RowName, Mapping[str, Any]]] = []
-    baseline = {name for base, _ in experiment.pairs for name in [base]}
+    baseline = {base for base, _ in experiment.pairs}
     for number, entry in enumerate(experiment.compare):
         effects: dict[tuple[str, str, str, str], list[published.Published]] = {}
         for row in _rows(experiment.published_seed, entry):
             effects.setdefault((row.table, row.metric, row.benchmark, row.parameter), []).append(row)
-        for (table, *name), own in effects.items():
+        for (table, metric, benchmark, parameter), own in effects.items():
             anchor = next((row.value for row in own if row.variant in baseline), None)
             ratios = [row.value / (1.0 if row.unit.startswith("ratio") or not anchor else anchor) for row in own]
             effect = math.fsum(abs(ratio - 1.0) for ratio in ratios) / len(ratios)
-            rows.append((table, effect, (number, *name), entry))
+            rows.append((table, effect, (number, metric, benchmark, parameter), entry))
     rows.sort(key=lambda row: row[:3])
     taken = rows[min(SAMPLE // 2, len(rows) // 2) :: SAMPLE]
     points = {

@@ -131,7 +131,9 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
 @command.command(name="published")
 @click.argument("experiments", nargs=-1)
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("out/published"), show_default=True)
-@click.option("--quick", is_flag=True, help="Only every fifth row, drawn by what was published: an unbiased part of the whole.")
+@click.option(
+    "--quick", is_flag=True, help="Only every fifth row, drawn by what was published: an unbiased part of the whole."
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="Workers (number of CPUs).")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--docs", type=click.Path(path_type=Path), help="Write agreement.md and its figures to this folder, too.")

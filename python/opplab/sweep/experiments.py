@@ -138,15 +138,6 @@ class Experiment:
         """What of the published text the simulation explains, and what not."""
         return self._inner.finding
 
-    def quick_cases(self) -> list[Case]:
-        """Give the cases that stand for all when there is little time: iteration 0 of the points marked ``quick``."""
-        marked = set(self._inner.quick)
-        return [
-            case
-            for case in self.cases
-            if case.iteration == 0 and {(case.benchmark, case.param), (case.benchmark, "")} & marked
-        ]
-
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """What is compared with what: (baseline, variant).
