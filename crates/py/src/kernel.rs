@@ -34,7 +34,7 @@ use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::util_est::{
     UTIL_AVG_UNCHANGED, UtilEstForm, UtilEstPair, task_util_est, task_util_est_masked, util_est_update,
 };
-use opplab_sim::study::{Activation, LoopConfig, closed_loop};
+use opplab_study::{Activation, LoopConfig, closed_loop};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -1232,7 +1232,7 @@ impl PyKernelProfile {
 
 // ------------------------------------------------------------------------------------------------ studies
 
-/// One CPU's closed loop (`opplab_sim::study`), as a dict of arrays.
+/// One CPU's closed loop (`opplab_study`), as a dict of arrays.
 #[pyfunction(name = "closed_loop")]
 #[pyo3(signature = (freqs_khz, time_ns, work_ns, duration_ns, *, kernel, freq_invariant, rate_limit_us, util_est,
     start_util, cur_khz, tick_ns, half_life))]

@@ -1,55 +1,24 @@
 //! The deterministic discrete-event engine: a machine runs programs under the kernel's policies.
 //!
-//! Single-threaded and integer-only: the same case gives the same events on every machine. See `engine` for the loop,
-//! `sched` for the core scheduler, `fair` for the fair class, `placement` and `balance` for where tasks go, `cpufreq`
-//! and `cpuidle` for what the hardware is asked for, `program` for what tasks do.
+//! Single-threaded and integer-only: the same case gives the same events on every machine. `run` is the loop and what tasks do, `sched` the
+//! scheduler, `cpufreq` what software asks of the clock, `hardware` what it gets and what that costs, `observe` what sinks make of it.
 
-mod amd;
-mod balance;
-mod bandwidth;
-mod budget;
-pub mod check;
-mod clamps;
 mod cpufreq;
-mod cpuidle;
-mod deadline;
-pub mod decisions;
-mod eas;
-mod eas_groups;
-mod energy;
-mod engine;
-mod fair;
-mod gates;
 mod hardware;
-pub mod hooks;
-mod hwp;
-mod intel;
-mod objects;
-mod placement;
-mod points;
-mod program;
-mod queue;
-mod rcu;
-mod realtime;
-mod sample;
+mod observe;
+mod run;
 mod sched;
-mod setup;
-pub mod sink;
-mod stream;
-pub mod study;
-mod task;
-mod topology;
-mod watch;
-pub mod why_slow;
 
-pub use cpufreq::{CpufreqFacts, GOVERNORS, cpufreq_facts};
-pub use points::{OperatingPoint, POINT_STEP_KHZ};
-pub use topology::sched_domains;
+pub use cpufreq::policy::{CpufreqFacts, GOVERNORS, cpufreq_facts};
+pub use hardware::points::{OperatingPoint, POINT_STEP_KHZ};
+pub use observe::{check, decisions, sink, why_slow};
+pub use run::hooks;
+pub use sched::topology::sched_domains;
 
 /// Time of a run's first tick, where there are `hz` a second, in ns from its start; the others follow at equal distances.
 pub fn first_tick_ns(hz: u32) -> u64 {
     let tick_ns = opplab_kernel::unit::tick_nsec(hz.into());
-    tick_ns - engine::BOOT_NS % tick_ns
+    tick_ns - run::engine::BOOT_NS % tick_ns
 }
 
 use opplab_model::case::CaseFile;
@@ -210,7 +179,7 @@ pub struct CaseError(pub String);
 /// # Errors
 /// [`CaseError`] if the policy names something that does not exist or the workload does not fit the machine.
 pub fn run<S: Sink>(case: &Case, sink: &mut S) -> Result<Outcome, CaseError> {
-    watch::run_watched(case, &Start::default(), sink, None)
+    run::watch::run_watched(case, &Start::default(), sink, None)
 }
 
 /// The state of a machine at the start of a run; what a list is too short for starts as always.
@@ -233,7 +202,7 @@ pub struct Start {
 /// # Errors
 /// As [`run`].
 pub fn run_from<S: Sink>(case: &Case, start: &Start, sink: &mut S) -> Result<Outcome, CaseError> {
-    watch::run_watched(case, start, sink, None)
+    run::watch::run_watched(case, start, sink, None)
 }
 
 /// Runs `case` under a governor or a placement policy of the caller's own; what they do not decide is the kernel's.
@@ -248,5 +217,5 @@ pub fn run_with<S: Sink>(
     sink: &mut S,
     hooks: &mut dyn hooks::Hooks,
 ) -> Result<Outcome, CaseError> {
-    watch::run_watched(case, start, sink, Some(hooks))
+    run::watch::run_watched(case, start, sink, Some(hooks))
 }

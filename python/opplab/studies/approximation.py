@@ -1,7 +1,7 @@
 """What does the non-invariant approximation cost?  The open question of text 002, computed.
 
 Without frequency invariance schedutil asks for ``1.25 * f_curr * util_raw``, with it for ``1.25 * f_max * util``.  This
-study closes the loop of load tracking, governor and frequency for one task on one CPU (``crates/sim/src/study.rs``: the
+study closes the loop of load tracking, governor and frequency for one task on one CPU (``crates/study``: the
 kernel's exact PELT and schedutil) and compares the two, and the form that kernels have since v6.8, with headroom twice.
 
 ``python -m opplab.studies.approximation`` writes the tables of ``docs/approximation.md`` and the figures beside it;

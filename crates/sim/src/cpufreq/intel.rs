@@ -1,0 +1,347 @@
+//! intel_pstate in the engine: the driver's own governors with and without HWP, and passive mode under HWP.
+//!
+//! The decisions are crate `kernel`'s (`cpufreq::intel_pstate`); what the firmware makes of an HWP request is `hwp`'s.
+//! Not here: intel_cpufreq without HWP, which to the engine is a driver without a frequency table.
+
+use opplab_kernel::cpufreq::freq_table::FreqLimits;
+use opplab_kernel::cpufreq::intel_pstate::{
+    ActiveCpu, Counters, ENERGY_PERF_STRINGS, EnergyPerfPreference, EnergyPref, EppMemory, EppSetting, FRAC_BITS,
+    Globals, HwpBoost, HwpRequest, INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US, INTEL_CPUFREQ_TRANSITION_DELAY_US,
+    IdlePlacementBoost, PassiveCpu, PerfLimits, PstateData, PstatePolicy, SCHED_CPUFREQ_IDLE_PLACEMENT,
+    SCHED_CPUFREQ_IOWAIT, hwp_set, update_perf_limits,
+};
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::decision::Decision;
+use opplab_model::event::{Event, IDLE_TASK, Sink};
+use opplab_model::machine::{Cluster, Cpufreq, Machine};
+use opplab_model::policy::{HwpDynamicBoost, Policy};
+
+use crate::CaseError;
+use crate::cpufreq::policy::Governor;
+use crate::hardware::hwp::{Hwp, scaling_khz};
+use crate::run::engine::Engine;
+use crate::run::gates::Gates;
+
+/// The firmware's preference at boot (EPP 0x80, `balance_performance` on most models).
+const EPP_AT_BOOT: i16 = 128;
+/// The first kernel in which passive mode leaves HWP on (commit f6ebbcf08f37).
+const PASSIVE_HWP_SINCE: (u16, u16) = (5, 9);
+/// The first kernel in which schedutil gives intel_cpufreq performance levels (commit a365ab6b9dfb).
+const ADJUST_PERF_SINCE: (u16, u16) = (5, 11);
+
+/// The driver of Intel's processors as a policy sets it up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IntelSetup {
+    active: bool,
+    hwp: bool,
+    adjust_perf: bool,
+    globals: Globals,
+    boost: bool,
+    idle_placement: Option<IdlePlacementBoost>,
+    setting: EppSetting,
+}
+
+/// A CPU under the driver's own governor with HWP.
+#[derive(Debug)]
+pub(crate) struct ActiveHwp {
+    /// The request without boost.
+    cached: HwpRequest,
+    boost: Option<HwpBoost>,
+    /// Whether waking up from I/O counts, not only placement on an idle CPU.
+    io: bool,
+}
+
+impl ActiveHwp {
+    /// A driver that does not boost.
+    pub(crate) fn without_boost(cached: HwpRequest) -> Self {
+        Self { cached, boost: None, io: false }
+    }
+}
+
+impl IntelSetup {
+    /// The setup, if the driver is one of Intel's.
+    ///
+    /// # Errors
+    /// [`CaseError`] if the policy asks for what the driver does not have.
+    pub(crate) fn new(
+        machine: &Machine,
+        driver: &mut Cpufreq,
+        policy: &Policy,
+        gates: &Gates,
+    ) -> Result<Option<Self>, CaseError> {
+        let active = match driver.driver.as_str() {
+            "intel_pstate" => true,
+            "intel_cpufreq" => false,
+            _ if policy.idle_boost || policy.hwp_dynamic_boost == HwpDynamicBoost::On => {
+                let message = "idle_boost and hwp_dynamic_boost need the driver intel_pstate";
+                return Err(CaseError(String::from(message)));
+            }
+            _ => return Ok(None),
+        };
+        if active && !["performance", "powersave"].contains(&policy.governor.as_str()) {
+            return Err(CaseError(format!(
+                "driver intel_pstate has the governors performance and powersave; {} needs driver intel_cpufreq",
+                policy.governor
+            )));
+        }
+        let version = gates.profile.version;
+        let has_hwp = machine.clusters.iter().all(|cluster| cluster.hwp.is_some()) && !policy.no_hwp;
+        let hwp = has_hwp && (active || version >= PASSIVE_HWP_SINCE);
+        if !active {
+            driver.transition_delay_us =
+                if hwp { INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US } else { INTEL_CPUFREQ_TRANSITION_DELAY_US };
+        }
+        let boost = match policy.hwp_dynamic_boost {
+            HwpDynamicBoost::Auto => gates.profile.hwp_boost_default(machine.pm_profile.is_server()),
+            HwpDynamicBoost::On => true,
+            HwpDynamicBoost::Off => false,
+        };
+        Ok(Some(Self {
+            active,
+            hwp,
+            adjust_perf: !active && hwp && version >= ADJUST_PERF_SINCE,
+            globals: Globals { no_turbo: policy.no_turbo, ..Globals::default() },
+            boost: boost && active && hwp,
+            idle_placement: (policy.idle_boost && active).then(IdlePlacementBoost::default),
+            setting: epp_setting(&policy.epp)?,
+        }))
+    }
+
+    /// Whether schedutil gives performance levels instead of frequencies.
+    pub(crate) fn adjust_perf(&self) -> bool {
+        self.adjust_perf
+    }
+
+    /// Whether placement on an idle CPU is reported to the governor.
+    pub(crate) fn reports_idle_placement(&self) -> bool {
+        self.idle_placement.is_some()
+    }
+
+    /// The P-states of a CPU of `cluster` and what its policy allows of them.
+    fn pstates(&self, cluster: &Cluster, limits: FreqLimits, top_khz: u32) -> (PstateData, PerfLimits) {
+        const BUS_KHZ: u32 = 100_000;
+        let scaling = if self.hwp { scaling_khz(cluster, top_khz) } else { BUS_KHZ };
+        let base_khz = if cluster.base_khz > 0 { cluster.base_khz } else { top_khz };
+        let caps = cluster.hwp.filter(|_| self.hwp);
+        let mut pstate = PstateData::core(
+            (limits.min_khz / scaling) as i32,
+            caps.map_or(base_khz / BUS_KHZ, |caps| caps.guaranteed) as i32,
+            caps.map_or(top_khz / BUS_KHZ, |caps| caps.highest) as i32,
+        );
+        pstate.scaling = scaling as i32;
+        let max_khz = limits.max_khz.max(top_khz);
+        let allowed = update_perf_limits(&pstate, &self.globals, limits.min_khz, max_khz, self.hwp);
+        (pstate, allowed)
+    }
+
+    /// The driver's own governor, if it has one, and the firmware's part of a policy.
+    ///
+    /// # Errors
+    /// [`CaseError`] if another preference than performance is asked for under `performance`.
+    pub(crate) fn start(
+        &self,
+        cluster: &Cluster,
+        limits: FreqLimits,
+        top_khz: u32,
+        policy: &Policy,
+        gates: &Gates,
+        now_ns: u64,
+    ) -> Result<Started, CaseError> {
+        let (pstate, allowed) = self.pstates(cluster, limits, top_khz);
+        let performance = policy.governor == "performance";
+        let own = if performance { PstatePolicy::Performance } else { PstatePolicy::Powersave };
+        let mut hwp =
+            cluster.hwp.filter(|_| self.hwp).map(|caps| Hwp::new(caps, scaling_khz(cluster, top_khz), now_ns));
+        let mut governor = None;
+        if let Some(hwp) = &mut hwp {
+            let boot = HwpRequest(0).with_max(pstate.turbo_pstate).with_epp(EPP_AT_BOOT as u32);
+            let preference = EnergyPerfPreference::new(EPP_AT_BOOT);
+            // Asked for before the governor is chosen; performance sets its own.
+            let (boot, _) = preference
+                .set(self.setting, PstatePolicy::Powersave, boot, EnergyPref::Epp)
+                .map_err(|error| CaseError(error.to_string()))?;
+            let own = if self.active { own } else { PstatePolicy::Powersave };
+            let (request, _) = hwp_set(boot, EnergyPref::Epp, &allowed, own, &mut EppMemory::default());
+            hwp.request = request;
+            if self.active {
+                let idle_placement = self.idle_placement;
+                let wanted = (self.boost || idle_placement.is_some()) && !performance;
+                let boost = wanted.then(|| HwpBoost { idle_placement, ..HwpBoost::default() });
+                governor = Some(Governor::Hwp(Box::new(ActiveHwp { cached: request, boost, io: self.boost })));
+            }
+        } else if self.active {
+            governor = Some(if performance {
+                let khz = allowed.max_perf_ratio.saturating_mul(pstate.scaling);
+                Governor::Fixed(u32::try_from(khz).unwrap_or(0))
+            } else {
+                let mut cpu = ActiveCpu::new(pstate, allowed);
+                cpu.iowait_form = gates.profile.intel_iowait_form();
+                cpu.idle_placement = self.idle_placement;
+                Governor::Pstate(Box::new(cpu))
+            });
+        }
+        let passive = (!self.active).then(|| PassiveCpu {
+            pstate,
+            limits: allowed,
+            current_pstate: pstate.min_pstate,
+            hwp: hwp.as_ref().map(|hwp| hwp.request),
+        });
+        Ok(Started { governor, hwp, passive })
+    }
+}
+
+/// What [`IntelSetup::start`] makes.
+pub(crate) struct Started {
+    pub(crate) governor: Option<Governor>,
+    pub(crate) hwp: Option<Hwp>,
+    pub(crate) passive: Option<PassiveCpu>,
+}
+
+/// The preference that a policy names: empty, one of sysfs's names, or a number.
+fn epp_setting(epp: &str) -> Result<EppSetting, CaseError> {
+    if epp.is_empty() {
+        return Ok(EppSetting::Index(0));
+    }
+    let number = epp.parse().ok().filter(|&epp| epp <= 255).map(EppSetting::Raw);
+    let named = ENERGY_PERF_STRINGS.iter().position(|&name| name == epp).map(EppSetting::Index);
+    named.or(number).ok_or_else(|| {
+        CaseError(format!("epp is {epp:?}; it is 0 to 255 or one of {}", ENERGY_PERF_STRINGS.join(", ")))
+    })
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// What an enqueue on `cpu` reports besides I/O: the task was placed on an idle CPU.
+    pub(crate) fn idle_placement_flag(&self, cpu: u32) -> u32 {
+        let state = &self.cpus[cpu as usize];
+        let reports = self.intel.is_some_and(|intel| intel.reports_idle_placement());
+        if reports && state.curr == IDLE_TASK && state.nr_running == 1 { SCHED_CPUFREQ_IDLE_PLACEMENT } else { 0 }
+    }
+
+    /// intel_pstate_update_util(): the driver's own governor without HWP. It does not take reports from other CPUs.
+    pub(crate) fn pstate_update_util(&mut self, policy: usize, cpu: u32, flags: u32) {
+        /// kHz x ns in a cycle.
+        const CYCLE: u128 = 1_000_000;
+        if self.here != cpu {
+            return;
+        }
+        self.account_point(cpu);
+        let Some(intel) = self.intel else { return };
+        let state = &self.cpus[cpu as usize];
+        let base_khz = self.topology.reference_khz[state.cluster as usize];
+        let counters = Counters {
+            aperf: (state.aperf / CYCLE) as u64,
+            mperf: (state.mperf / CYCLE) as u64,
+            tsc: (u128::from(base_khz) * u128::from(self.now) / CYCLE) as u64,
+        };
+        let time = state.clk.clock;
+        let Governor::Pstate(governor) = &mut self.policies[policy].governor else { return };
+        let update = governor.update_util(time, flags, self.tick_ns, counters, &intel.globals);
+        let khz = u32::try_from(governor.current_pstate.saturating_mul(governor.pstate.scaling)).unwrap_or(0);
+        let load = u32::try_from(governor.busy_scaled >> FRAC_BITS).unwrap_or(0);
+        if S::DECISIONS && update.sampled {
+            let prev_khz = self.policies[policy].cur_khz;
+            self.record(Decision::Sample { policy_cpu: cpu, cpu, load, prev_khz, next_khz: khz });
+        }
+        if update.pstate.is_some() {
+            self.ask(policy, cpu, khz);
+        }
+    }
+
+    /// intel_pstate_update_util_hwp(): the dynamic boost.
+    pub(crate) fn hwp_update_util(&mut self, policy: usize, cpu: u32, flags: u32) {
+        let time = self.cpus[cpu as usize].clk.clock;
+        let local = self.here == cpu;
+        let state = &mut self.policies[policy];
+        let (Governor::Hwp(active), Some(hwp)) = (&mut state.governor, &state.hwp) else { return };
+        let flags = if active.io { flags } else { flags & !SCHED_CPUFREQ_IOWAIT };
+        let cached = active.cached;
+        let Some(boost) = &mut active.boost else { return };
+        if let Some(request) = boost.update_util(time, flags, local, self.tick_ns, cached, hwp.capabilities) {
+            self.hwp_write(policy as u32, request);
+        }
+    }
+
+    /// schedutil's performance levels under HWP (intel_cpufreq_adjust_perf()).
+    pub(crate) fn adjust_perf(&mut self, policy: usize, cpu: u32, min_perf: u64, target_perf: u64, capacity: u64) {
+        let Some(intel) = self.intel else { return };
+        let state = &mut self.policies[policy];
+        let (Some(passive), Some(hwp)) = (&mut state.passive, &state.hwp) else { return };
+        let no_turbo = intel.globals.no_turbo;
+        if passive.adjust_perf(hwp.capabilities, no_turbo, min_perf, target_perf, capacity) {
+            let request = passive.hwp.unwrap_or_default();
+            let khz = u32::from(request.desired()) * hwp.scaling_khz();
+            let (util, max) = (target_perf as u32, capacity as u32);
+            self.emit(Event::FreqRequest { cpu, khz, util, max });
+            self.hwp_write(policy as u32, request);
+        }
+    }
+
+    /// The driver asks for a clock.
+    fn ask(&mut self, policy: usize, cpu: u32, khz: u32) {
+        self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
+        self.policies[policy].cur_khz = khz;
+        self.begin_switch(policy as u32, khz);
+    }
+
+    /// A value is written to MSR_HWP_REQUEST: new bounds hold at once.
+    pub(crate) fn hwp_write(&mut self, policy: u32, request: HwpRequest) {
+        if let Some(hwp) = &mut self.policies[policy as usize].hwp {
+            hwp.request = request;
+            self.hwp_grant(policy);
+        }
+    }
+
+    /// Asks the package for what the firmware wants.
+    pub(crate) fn hwp_grant(&mut self, policy: u32) {
+        let Some(hwp) = &self.policies[policy as usize].hwp else { return };
+        let khz = hwp.khz();
+        self.grant(policy, khz);
+        let state = &self.policies[policy as usize];
+        let unsettled = state.hwp.as_ref().is_some_and(|hwp| !hwp.is_settled());
+        if unsettled {
+            self.arm_pcu(state.package);
+        }
+    }
+
+    /// A frequency under passive mode and HWP: the request with that desired level.
+    pub(crate) fn hwp_desire(&mut self, policy: u32, khz: u32) {
+        let Some(hwp) = &self.policies[policy as usize].hwp else { return };
+        let request = hwp.request.with_desired(hwp.level_of(khz));
+        self.hwp_write(policy, request);
+    }
+
+    /// The firmware looks at the CPUs of `package`, except those that sleep and can get no slower.
+    pub(crate) fn hwp_look(&mut self, package: u32) {
+        let mut care = false;
+        for index in 0..self.hardware.packages[package as usize].policies.len() {
+            let policy = self.hardware.packages[package as usize].policies[index];
+            let state = &self.policies[policy as usize];
+            let Some(hwp) = &state.hwp else { return };
+            let cpu = state.cpus[0];
+            let idle = self.cpus[cpu as usize].curr == IDLE_TASK;
+            if hwp.request.desired() != 0 || idle && hwp.is_settled() {
+                continue;
+            }
+            care = true;
+            self.account_point(cpu);
+            let aperf = self.cpus[cpu as usize].aperf;
+            let state = &mut self.policies[policy as usize];
+            let Some(hwp) = &mut state.hwp else { return };
+            hwp.look(self.now, aperf);
+            let khz = hwp.khz();
+            state.cur_khz = khz;
+            self.grant(policy, khz);
+        }
+        if care {
+            self.arm_pcu(package);
+        }
+    }
+
+    /// `cpu` starts to run tasks: the firmware watches it.
+    pub(crate) fn hwp_watch(&mut self, cpu: u32) {
+        let state = &self.policies[self.cpus[cpu as usize].policy as usize];
+        if state.hwp.as_ref().is_some_and(|hwp| hwp.request.desired() == 0) {
+            self.arm_pcu(state.package);
+        }
+    }
+}

@@ -1,0 +1,704 @@
+//! cpufreq in the engine: policies, governors, fast and slow switches, the sugov kthreads.
+//!
+//! A fast switch is made where the governor decides. A slow switch wakes the policy's kthread, a special deadline
+//! task: it runs, asks the hardware, sleeps until the hardware has answered, and the new clock holds from then on.
+
+use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
+use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, PassiveCpu, Rounding};
+use opplab_kernel::cpufreq::request::TunableError;
+use opplab_kernel::cpufreq::sampling::{CpuTimes, DbsPolicy, default_sampling_rate_us, min_sampling_interval_us};
+use opplab_kernel::cpufreq::schedutil::{
+    CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts,
+    SugovPolicy, SugovRequest, UtilForm, cpu_bw_dl, effective_cpu_util, map_util_perf,
+};
+use opplab_kernel::freq_invariance::{
+    AmdPerfCaps, FreqMax, FreqMaxFacts, TurboLevel, acpi_max_boost_khz, is_zen4, scale_freq_tick,
+};
+use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::{AcpiCpuinfoMax, Platform, RateLimits};
+use opplab_kernel::sched::placement::Clamps;
+use opplab_kernel::unit::{SCHED_CAPACITY_SCALE, tick_nsec};
+use opplab_model::decision::Decision;
+use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
+use opplab_model::machine::{Cpufreq, InvarianceSource, Machine};
+use opplab_model::policy::Policy;
+
+use crate::cpufreq::intel::ActiveHwp;
+use crate::hardware::hwp::Hwp;
+use crate::run::engine::{Cpu, Engine};
+use crate::run::gates::{Gates, UtilEst};
+use crate::run::hooks::CustomGovernor;
+use crate::run::task::{Doing, Life};
+use crate::{Case, CaseError};
+
+/// Who decides the frequency of a policy.
+pub(crate) enum Governor {
+    /// schedutil; taken out while it runs.
+    Schedutil(Option<Box<SugovPolicy>>),
+    /// ondemand or conservative; taken out while it runs.
+    Dbs(Option<Box<Dbs>>),
+    /// Always one frequency, in kHz.
+    Fixed(u32),
+    /// The user's own.
+    Custom(Box<CustomGovernor>),
+    /// intel_pstate's own, without hardware P-states.
+    Pstate(Box<ActiveCpu>),
+    /// intel_pstate's own, with them.
+    Hwp(Box<ActiveHwp>),
+}
+
+/// A governor that samples idle time (drivers/cpufreq/cpufreq_governor.c).
+pub(crate) struct Dbs {
+    governor: DbsGovernor,
+    limits: FreqLimits,
+    cpuinfo: FreqLimits,
+    table: Option<FreqTable>,
+    /// Started at the first report, when there are times to start from.
+    started: bool,
+}
+
+/// A cpufreq policy: CPUs with one clock.
+pub(crate) struct FreqPolicy {
+    pub(crate) cluster: u32,
+    /// Package of its first CPU.
+    pub(crate) package: u32,
+    pub(crate) cpus: Vec<u32>,
+    pub(crate) governor: Governor,
+    /// policy->cur.
+    pub(crate) cur_khz: u32,
+    /// What the hardware is on its way to.
+    pub(crate) switching_khz: Option<u32>,
+    /// The operating point that the hardware is asked for.
+    pub(crate) wanted: u32,
+    pub(crate) kthread: Option<TaskIdx>,
+    /// Hardware P-states, if they are on.
+    pub(crate) hwp: Option<Hwp>,
+    /// intel_cpufreq's state.
+    pub(crate) passive: Option<PassiveCpu>,
+    pub(crate) changes: u64,
+}
+
+/// The hardware's maximum as the driver tells it: above its table for acpi-cpufreq on machines with CPPC.
+fn cpuinfo_max_khz(machine: &Machine, driver: &Cpufreq, gates: &Gates, cluster: u32) -> u32 {
+    let cluster = &machine.clusters[cluster as usize];
+    let p0_khz = cluster.opps[cluster.opps.len() - 1].khz;
+    let (true, AcpiCpuinfoMax::Boost, Some(caps)) =
+        (driver.driver == "acpi-cpufreq", gates.profile.acpi_cpuinfo_max, cluster.cppc)
+    else {
+        return p0_khz;
+    };
+    let highest_perfs: Vec<u32> =
+        machine.clusters.iter().filter_map(|cluster| cluster.cppc.map(|caps| caps.highest_perf)).collect();
+    let (family, model) = machine.processor.as_ref().map_or((0, 0), |processor| (processor.family, processor.model));
+    let highest_perf = match gates.platform {
+        Platform::Amd => {
+            let (nominal_perf, model) = (Some(caps.nominal_perf), model as u8);
+            let zen4 = is_zen4(family, model.into());
+            AmdPerfCaps { nominal_perf, highest_perfs: &highest_perfs, zen4, model }.boost_ratio_numerator()
+        }
+        _ => caps.highest_perf.into(),
+    };
+    acpi_max_boost_khz(p0_khz, caps.nominal_freq_mhz, highest_perf, caps.nominal_perf).unwrap_or(p0_khz)
+}
+
+/// Builds the governor that `policy` names.
+///
+/// # Errors
+/// [`CaseError`] if there is no such governor or a tunable's value is not one.
+pub(crate) fn governor_of(
+    machine: &Machine,
+    driver: &Cpufreq,
+    policy: &Policy,
+    gates: &Gates,
+    cluster: u32,
+    nr_cpus: usize,
+    adjust_perf: bool,
+) -> Result<Governor, CaseError> {
+    let opps = &machine.clusters[cluster as usize].opps;
+    let (min_khz, max_khz) = (opps[0].khz, opps[opps.len() - 1].khz);
+    let limits = FreqLimits { min_khz, max_khz };
+    let cpuinfo = FreqLimits { min_khz, max_khz: cpuinfo_max_khz(machine, driver, gates, cluster).max(max_khz) };
+    let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
+    let khz: Vec<u32> = opps.iter().map(|opp| opp.khz).collect();
+    let table = if driver.freq_table {
+        Some(FreqTable::from_khz(&khz).map_err(|error| CaseError(format!("frequency table: {error}")))?)
+    } else {
+        None
+    };
+    match policy.governor.as_str() {
+        "performance" => Ok(Governor::Fixed(max_khz)),
+        "powersave" => Ok(Governor::Fixed(min_khz)),
+        "userspace" => {
+            let wanted = match tunable(policy, "scaling_setspeed")? {
+                Some(khz) => khz,
+                None => max_khz,
+            };
+            Ok(Governor::Fixed(opps.iter().map(|opp| opp.khz).find(|&khz| khz >= wanted).unwrap_or(max_khz)))
+        }
+        "ondemand" | "conservative" => {
+            let delay_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
+            let rate_us = default_sampling_rate_us(policy.hz.into(), delay_us);
+            let least_us = min_sampling_interval_us(policy.hz.into());
+            let zero = vec![CpuTimes::default(); nr_cpus];
+            let mut governor = DbsGovernor::named(&policy.governor, rate_us, min_khz, &zero).expect("is one of them");
+            for (name, value) in &policy.tunables {
+                governor.store(name, value, least_us).map_err(|error| bad_tunable(name, value, &error))?;
+            }
+            Ok(Governor::Dbs(Some(Box::new(Dbs { governor, limits, cpuinfo, table, started: false }))))
+        }
+        "schedutil" => {
+            let delay_us = driver.transition_delay_us;
+            let rate_limit_us = match tunable(policy, "rate_limit_us")? {
+                Some(value) => value,
+                None => gates.profile.rate_limit_us(delay_us, latency_ns),
+            };
+            let mut sugov = SugovPolicy::new(SugovConfig {
+                n_cpus: nr_cpus,
+                cpuinfo,
+                limits,
+                table,
+                fast_switch: driver.fast_switch,
+                need_update_limits: false,
+                adjust_perf,
+                rate_limit_us,
+                tick_ns: tick_nsec(policy.hz.into()),
+                gates: gates.sugov,
+            });
+            if gates.profile.rate_limits == RateLimits::UpAndDown {
+                let limit_us =
+                    |name: &str| -> Result<u32, CaseError> { Ok(tunable(policy, name)?.unwrap_or(rate_limit_us)) };
+                sugov.set_up_down_rate_limit_us(limit_us("up_rate_limit_us")?, limit_us("down_rate_limit_us")?);
+            }
+            // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
+            sugov.set_limits(limits, min_khz);
+            Ok(Governor::Schedutil(Some(Box::new(sugov))))
+        }
+        other => Err(CaseError(format!("the engine has no governor {other:?}; it has {}", GOVERNORS.join(", ")))),
+    }
+}
+
+/// What a case's cpufreq is made of, for those who explain a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpufreqFacts {
+    /// The driver.
+    pub driver: String,
+    /// It sets frequencies in the scheduler's context, without a kthread.
+    pub fast_switch: bool,
+    /// schedutil's rate limit in us.
+    pub rate_limit_us: u32,
+    /// The CPUs of each cpufreq policy, and its cluster.
+    pub policies: Vec<(u32, Vec<u32>)>,
+}
+
+/// The cpufreq facts of `case`.
+///
+/// # Errors
+/// [`CaseError`] if the policy names something that does not exist.
+pub fn cpufreq_facts(case: &Case) -> Result<CpufreqFacts, CaseError> {
+    let gates = Gates::new(&case.policy, &case.machine)?;
+    let Some(driver) = case.machine.driver(&case.policy.driver) else {
+        return Err(CaseError(format!("machine {} has no driver {:?}", case.machine.name, case.policy.driver)));
+    };
+    let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
+    let default_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
+    Ok(CpufreqFacts {
+        driver: driver.driver.clone(),
+        fast_switch: driver.fast_switch,
+        rate_limit_us: tunable(&case.policy, "rate_limit_us")?.unwrap_or(default_us),
+        policies: case.machine.policies(),
+    })
+}
+
+/// Governors that the engine runs.
+pub const GOVERNORS: [&str; 6] = ["conservative", "ondemand", "performance", "powersave", "schedutil", "userspace"];
+
+fn bad_tunable(name: &str, value: &str, error: &TunableError) -> CaseError {
+    CaseError(format!("tunable {name} = {value:?}: {error}"))
+}
+
+fn tunable(policy: &Policy, name: &str) -> Result<Option<u32>, CaseError> {
+    let Some((_, text)) = policy.tunables.iter().find(|(key, _)| key == name) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| CaseError(format!("tunable {name} is {text:?}, not a number")))
+}
+
+/// The governor's view of a policy's CPUs.
+struct View<'a> {
+    cpus: &'a [Cpu],
+    uclamp_used: bool,
+    members: &'a [u32],
+    gates: &'a Gates,
+}
+
+/// fair.c:cpu_util_cfs() and, with `boost`, cpu_util_cfs_boost(): the fair class's utilisation or its estimate.
+pub(crate) fn cpu_util_cfs(cpu: &Cpu, gates: &Gates, boost: bool) -> u64 {
+    let mut util = cpu.cfs.avg.util_avg;
+    if boost {
+        util = util.max(cpu.cfs.avg.runnable_avg);
+    }
+    util.max(cfs_util_est(cpu, gates)).min(cpu.capacity)
+}
+
+/// The sum of the estimates of a queue's tasks.
+pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
+    match gates.util_est {
+        UtilEst::Single => cpu.cfs.avg.util_est.into(),
+        UtilEst::Pair(_) => cpu.cfs_util_est.enqueued.into(),
+    }
+}
+
+/// That of the fair tasks' server stays once it has served, as recorded kernels show it.
+fn dl_running_bw(cpu: &Cpu, gates: &Gates) -> u64 {
+    let tasks = if gates.dl_bandwidth { cpu.dl_bw.running_bw } else { 0 };
+    tasks + if cpu.fair_served { FAIR_SERVER_BW } else { 0 }
+}
+
+/// What the other classes and the clamps of `cpu` tell.
+pub(crate) fn rq_facts(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> RqFacts {
+    let clamps = if uclamp_used { cpu.clamps.value() } else { Clamps::NONE };
+    let (rt, dl) = (cpu.rt.util_avg, cpu.dl.util_avg);
+    let (util_rt, util_dl) = if gates.dl_bandwidth { (rt, dl) } else { (rt + dl, 0) };
+    RqFacts {
+        uclamp_min: clamps.min,
+        uclamp_max: clamps.max,
+        uclamp_used,
+        capacity: cpu.capacity,
+        util_rt,
+        util_dl,
+        util_irq: cpu.irq.util_avg,
+        rt_runnable: !cpu.rt_queue.is_empty(),
+        dl_running_bw: dl_running_bw(cpu, gates),
+    }
+}
+
+impl SugovFacts for View<'_> {
+    fn cpu(&self, index: usize) -> CpuFacts {
+        let cpu = &self.cpus[self.members[index] as usize];
+        CpuFacts {
+            rq: rq_facts(cpu, self.gates, self.uclamp_used),
+            util_cfs: cpu_util_cfs(cpu, self.gates, false),
+            util_cfs_boost: cpu_util_cfs(cpu, self.gates, true),
+            idle_calls: cpu.idle_calls,
+        }
+    }
+
+    fn dl_running_bw(&self, index: usize) -> u64 {
+        dl_running_bw(&self.cpus[self.members[index] as usize], self.gates)
+    }
+}
+
+impl View<'_> {
+    /// The record of what schedutil saw; `wanted` is without the rate limit.
+    fn decision(
+        &self,
+        wanted: &SugovDecision,
+        seen: &SugovDecision,
+        flags: u32,
+        prev_khz: u32,
+        wait_ns: u64,
+    ) -> Decision {
+        let facts = self.cpu(wanted.deciding_cpu);
+        let runnable_boost = self.gates.sugov.runnable_boost && facts.util_cfs_boost > facts.util_cfs;
+        let util_cfs = if runnable_boost { facts.util_cfs_boost } else { facts.util_cfs };
+        let (util_sum, util) = match self.gates.sugov.util {
+            UtilForm::Bounded => (effective_cpu_util(&facts.rq, util_cfs).util.max(wanted.iowait), wanted.util),
+            UtilForm::Clamped => (wanted.util, map_util_perf(wanted.util)),
+        };
+        let bw_dl = cpu_bw_dl(facts.rq.dl_running_bw) as u32;
+        Decision::Freq {
+            policy_cpu: self.members[0],
+            cpu: self.members[seen.cpu],
+            deciding_cpu: self.members[wanted.deciding_cpu],
+            iowait: flags & SCHED_CPUFREQ_IOWAIT != 0,
+            outcome: seen.outcome as u8,
+            util_cfs: util_cfs as u32,
+            runnable_boost,
+            util_rt: facts.rq.util_rt as u32,
+            // Before v6.8 the deadline class counts by its bandwidth.
+            util_dl: match self.gates.sugov.util {
+                UtilForm::Bounded => facts.rq.util_dl as u32,
+                UtilForm::Clamped => bw_dl,
+            },
+            util_irq: facts.rq.util_irq as u32,
+            bw_dl,
+            iowait_boost: wanted.iowait as u32,
+            uclamp_min: facts.rq.uclamp_min as u32,
+            uclamp_max: facts.rq.uclamp_max as u32,
+            rt_runnable: facts.rq.rt_runnable,
+            util_sum: util_sum as u32,
+            util: util as u32,
+            max_cap: wanted.max_cap as u32,
+            ref_khz: wanted.ref_khz as u32,
+            raw_khz: wanted.raw_khz,
+            wanted_khz: wanted.next_khz,
+            prev_khz,
+            next_khz: seen.next_khz,
+            wait_ns,
+        }
+    }
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// kernel/sched/sched.h:cpufreq_update_util(): the scheduler reports a change of `cpu`'s utilisation.
+    pub(crate) fn cpufreq_update_util(&mut self, cpu: u32, flags: u32) {
+        let index = self.cpus[cpu as usize].policy as usize;
+        let slot = match &mut self.policies[index].governor {
+            Governor::Schedutil(slot) => slot,
+            Governor::Dbs(_) => return self.dbs_update_util(index, cpu),
+            Governor::Custom(_) => return self.custom_update_util(index, cpu, flags),
+            Governor::Fixed(_) => return,
+            Governor::Pstate(_) => return self.pstate_update_util(index, cpu, flags),
+            Governor::Hwp(_) => return self.hwp_update_util(index, cpu, flags),
+        };
+        let Some(mut sugov) = slot.take() else { return };
+        let policy = &self.policies[index];
+        let can_update = self.driver.dvfs_possible_from_any_cpu || policy.cpus.contains(&self.here);
+        let member = policy.cpus.iter().position(|&other| other == cpu).unwrap_or(0);
+        let facts = PolicyFacts {
+            cur_khz: policy.cur_khz,
+            // x86 has no arch_scale_freq_ref(): the hardware's maximum counts.
+            freq_ref_khz: match self.case.machine.invariance {
+                InvarianceSource::FreqChange => self.topology.reference_khz[policy.cluster as usize],
+                InvarianceSource::CountersAtTick => 0,
+            },
+            freq_invariant: self.gates.freq_invariant,
+            can_update,
+        };
+        let view = View { cpus: &self.cpus, uclamp_used: self.uclamp_used, members: &policy.cpus, gates: &self.gates };
+        let time = self.cpus[cpu as usize].clk.clock;
+        let mut record = None;
+        let request = if S::DECISIONS {
+            // What it would have been without the rate limit.
+            let mut free = sugov.clone();
+            free.set_rate_limit_us(0);
+            let (mut wanted, mut seen) = (Vec::new(), Vec::new());
+            free.update_recorded(time, member, flags, &facts, &view, &mut wanted);
+            let (prev_khz, delay_ns) =
+                (sugov.next_freq_khz(), u64::from(sugov.show("rate_limit_us").unwrap_or(0)) * 1000);
+            let wait_ns = (sugov.last_freq_update_time() + delay_ns).saturating_sub(time);
+            let request = sugov.update_recorded(time, member, flags, &facts, &view, &mut seen);
+            record = wanted
+                .pop()
+                .zip(seen.pop())
+                .map(|(wanted, seen)| view.decision(&wanted, &seen, flags, prev_khz, wait_ns));
+            request
+        } else {
+            sugov.update(time, member, flags, &facts, &view)
+        };
+        let (util, max) = match request {
+            None => (0, 0),
+            Some(_) => (cpu_util_cfs(&self.cpus[cpu as usize], &self.gates, true), self.cpus[cpu as usize].capacity),
+        };
+        let next_khz = sugov.next_freq_khz();
+        if let Governor::Schedutil(slot) = &mut self.policies[index].governor {
+            *slot = Some(sugov);
+        }
+        if let Some(record) = record {
+            self.record(record);
+        }
+        match request {
+            None => {}
+            Some(SugovRequest::FastSwitch { freq_khz }) => {
+                let freq_khz = self.passive_khz(index, freq_khz);
+                self.emit(Event::FreqRequest { cpu, khz: freq_khz, util: util as u32, max: max as u32 });
+                self.fast_switch(index as u32, freq_khz);
+            }
+            Some(SugovRequest::QueueWork) => {
+                self.emit(Event::FreqRequest { cpu, khz: next_khz, util: util as u32, max: max as u32 });
+                self.queue_sugov_work(index as u32);
+            }
+            Some(SugovRequest::AdjustPerf { min_perf, target_perf, capacity, .. }) => {
+                self.adjust_perf(index, cpu, min_perf, target_perf, capacity);
+            }
+        }
+    }
+
+    /// cpufreq_governor.c:dbs_update_util_handler(): a sample that is due is taken by a kworker, or at once on this CPU, which
+    /// then spends the time of a frequency change.
+    fn dbs_update_util(&mut self, index: usize, cpu: u32) {
+        if !(self.driver.dvfs_possible_from_any_cpu || self.policies[index].cpus.contains(&self.here)) {
+            return;
+        }
+        let Governor::Dbs(Some(dbs)) = &mut self.policies[index].governor else { return };
+        if !dbs.governor.update_util(self.cpus[cpu as usize].clk.clock) {
+            return;
+        }
+        if self.policies[index].kthread.is_some() {
+            self.queue_sugov_work(index as u32);
+        } else if let Some(khz) = self.dbs_sample(index, cpu) {
+            self.spend(self.here, self.case.machine.costs.sugov_work_ns);
+            self.fast_switch(index as u32, khz);
+        }
+    }
+
+    /// dbs_work_handler(): takes the sample; the frequency to change to, if it is another.
+    fn dbs_sample(&mut self, index: usize, cpu: u32) -> Option<u32> {
+        let Governor::Dbs(slot) = &mut self.policies[index].governor else { return None };
+        let mut dbs = slot.take()?;
+        let times: Vec<CpuTimes> = self.policies[index].cpus.iter().map(|&member| self.cpu_times(member)).collect();
+        let state = &self.policies[index];
+        let (limits, cpuinfo) = (dbs.limits, dbs.cpuinfo);
+        let facts = DbsPolicy { cur_khz: state.cur_khz, limits, cpuinfo, table: dbs.table.as_ref() };
+        let khz = if dbs.started {
+            dbs.governor.sample(&facts, &times)
+        } else {
+            dbs.governor.restart(state.cur_khz, &times);
+            None
+        };
+        dbs.started = true;
+        if S::DECISIONS {
+            let state = &self.policies[index];
+            let (policy_cpu, prev_khz) = (state.cpus[0], state.cur_khz);
+            let load = dbs.governor.policy_dbs().max_sample_load;
+            let next_khz = khz.unwrap_or(prev_khz);
+            self.record(Decision::Sample { policy_cpu, cpu, load, prev_khz, next_khz });
+        }
+        let wanted = khz.filter(|&khz| khz != self.policies[index].cur_khz);
+        if let Some(khz) = wanted {
+            self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
+        }
+        if let Governor::Dbs(slot) = &mut self.policies[index].governor {
+            *slot = Some(dbs);
+        }
+        wanted
+    }
+
+    /// get_cpu_idle_time() of a CPU that counts idle time exactly.
+    fn cpu_times(&self, cpu: u32) -> CpuTimes {
+        let state = &self.cpus[cpu as usize];
+        let now_idle = if state.curr == IDLE_TASK { self.now - state.idle_since_ns } else { 0 };
+        CpuTimes { wall_us: self.now / 1000, idle_us: (state.idle_total_ns + now_idle) / 1000, nice_ns: 0 }
+    }
+
+    /// cpufreq_driver_fast_switch(): the driver is told where the governor decides.
+    pub(crate) fn fast_switch(&mut self, policy: u32, khz: u32) {
+        self.policies[policy as usize].cur_khz = khz;
+        self.set_freq_scale(policy, khz);
+        self.begin_switch(policy, khz);
+    }
+
+    /// irq_work_queue(): the CPU interrupts itself when it is done with its run queue.
+    pub(crate) fn queue_sugov_work(&mut self, policy: u32) {
+        self.irq_work.push_back((self.here, policy));
+    }
+
+    /// schedutil's sugov_irq_work() and the sampling governors' dbs_irq_work() where they are due: wake the policies' threads.
+    #[inline]
+    pub(crate) fn run_irq_work(&mut self) {
+        if !self.irq_work.is_empty() {
+            self.run_all_irq_work();
+        }
+    }
+
+    #[cold]
+    fn run_all_irq_work(&mut self) {
+        while let Some((cpu, policy)) = self.irq_work.pop_front() {
+            let Some(kthread) = self.policies[policy as usize].kthread else { continue };
+            let here = std::mem::replace(&mut self.here, cpu);
+            let was = std::mem::replace(&mut self.in_interrupt, true);
+            let state = &mut self.tasks[kthread as usize];
+            state.dead_children += 1;
+            if matches!(state.life, Life::Sleeping) && state.stage == 0 {
+                self.try_to_wake_up(kthread, false);
+            }
+            (self.here, self.in_interrupt) = (here, was);
+        }
+    }
+
+    /// One step of a sugov kthread; `true` when it now takes time or sleeps. `dead_children` counts queued work.
+    pub(crate) fn sugov_step(&mut self, kthread: TaskIdx, policy: u32) -> bool {
+        let t = kthread as usize;
+        match self.tasks[t].stage {
+            0 if self.tasks[t].dead_children == 0 => {
+                self.tasks[t].life = Life::Sleeping;
+                let cpu = self.tasks[t].cpu;
+                self.resched_cpu(cpu);
+                true
+            }
+            0 => {
+                self.tasks[t].dead_children = 0;
+                self.tasks[t].stage = 1;
+                let work_ns = self.case.machine.costs.sugov_work_ns;
+                self.tasks[t].doing = Doing::Wall { left_ns: work_ns };
+                work_ns > 0
+            }
+            1 if matches!(self.policies[policy as usize].governor, Governor::Dbs(_)) => {
+                self.tasks[t].stage = 0;
+                let cpu = self.tasks[t].cpu;
+                if let Some(khz) = self.dbs_sample(policy as usize, cpu) {
+                    self.fast_switch(policy, khz);
+                }
+                false
+            }
+            1 => {
+                let state = &mut self.policies[policy as usize];
+                let cur = state.cur_khz;
+                let next = match &mut state.governor {
+                    Governor::Schedutil(Some(sugov)) => sugov.work(cur),
+                    Governor::Custom(custom) => custom.work(cur),
+                    _ => None,
+                };
+                self.tasks[t].stage = 0;
+                let Some(khz) = next else { return false };
+                if self.driver.switch_ns == 0 {
+                    self.slow_switch_done(policy, khz);
+                    return false;
+                }
+                self.tasks[t].stage = 2;
+                self.tasks[t].life = Life::Sleeping;
+                self.begin_switch(policy, khz);
+                let cpu = self.tasks[t].cpu;
+                self.resched_cpu(cpu);
+                true
+            }
+            _ => {
+                self.tasks[t].stage = 0;
+                false
+            }
+        }
+    }
+
+    /// Tells the hardware; the clock changes after the driver's switch time.
+    pub(crate) fn begin_switch(&mut self, policy: u32, khz: u32) {
+        self.policies[policy as usize].switching_khz = Some(khz);
+        let switch_ns = self.driver.switch_ns;
+        if switch_ns == 0 {
+            self.carry_out(policy, khz);
+        } else {
+            self.arm_switch(policy, self.now + switch_ns);
+        }
+    }
+
+    /// The hardware's clock has changed.
+    pub(crate) fn switch_done(&mut self, policy: u32) {
+        let Some(khz) = self.policies[policy as usize].switching_khz.take() else { return };
+        let kthread = self.policies[policy as usize].kthread.filter(|&task| self.tasks[task as usize].stage == 2);
+        match kthread {
+            None => self.carry_out(policy, khz),
+            Some(task) => {
+                self.slow_switch_done(policy, khz);
+                // The answer is an interrupt where the kthread slept.
+                self.here = self.tasks[task as usize].cpu;
+                let cpu = self.here;
+                self.interrupt(cpu, crate::run::engine::Interrupt::SwitchDone(task));
+            }
+        }
+    }
+
+    pub(crate) fn slow_switch_done(&mut self, policy: u32, khz: u32) {
+        self.policies[policy as usize].cur_khz = khz;
+        self.set_freq_scale(policy, khz);
+        self.carry_out(policy, khz);
+    }
+
+    /// What a driver's frequency becomes: a request to the package, or one to the firmware.
+    fn carry_out(&mut self, policy: u32, khz: u32) {
+        let state = &mut self.policies[policy as usize];
+        state.switching_khz = None;
+        match (&state.governor, &state.hwp) {
+            (_, None) => self.grant(policy, khz),
+            (Governor::Hwp(_), Some(_)) => self.hwp_grant(policy),
+            (_, Some(_)) => self.hwp_desire(policy, khz),
+        }
+    }
+
+    /// intel_cpufreq runs at P-states: the lowest that reaches `khz` (intel_cpufreq_fast_switch(), v6.12).
+    fn passive_khz(&mut self, policy: usize, khz: u32) -> u32 {
+        let Some(passive) = &mut self.policies[policy].passive else { return khz };
+        passive.target(khz, Rounding::Up, false);
+        u32::try_from(passive.frequency_khz()).unwrap_or(khz)
+    }
+
+    /// arch_set_freq_scale() / topology_set_freq_scale().
+    fn set_freq_scale(&mut self, policy: u32, khz: u32) {
+        if !self.gates.freq_invariant || self.case.machine.invariance != InvarianceSource::FreqChange {
+            return;
+        }
+        let state = &self.policies[policy as usize];
+        let max = u64::from(self.topology.reference_khz[state.cluster as usize]);
+        let scale = (u64::from(khz) << 10) / max;
+        // While utilisation was scaled itself, the reference was the policy's own highest frequency
+        // (drivers/base/arch_topology.c, v4.17); later a boost may be beyond the reference.
+        let scale = if self.gates.scaled_contribution { scale.min(SCHED_CAPACITY_SCALE) } else { scale };
+        for index in 0..self.policies[policy as usize].cpus.len() {
+            let cpu = self.policies[policy as usize].cpus[index];
+            self.cpus[cpu as usize].freq_scale = scale;
+        }
+    }
+
+    /// The hardware is asked for `khz`: it grants what its limits allow.
+    pub(crate) fn grant(&mut self, policy: u32, khz: u32) {
+        let state = &mut self.policies[policy as usize];
+        let wanted = self.hardware.clusters[state.cluster as usize].of_request(khz, self.driver.freq_table);
+        if std::mem::replace(&mut state.wanted, wanted) != wanted {
+            state.changes += 1;
+            if !self.regrant(policy) && S::DECISIONS {
+                self.record_grant(policy);
+            }
+        }
+    }
+
+    /// The clock of `cpu`, in kHz.
+    pub(crate) fn granted_khz(&self, cpu: u32) -> u32 {
+        let state = &self.cpus[cpu as usize];
+        self.hardware.point(state.cluster, state.opp).khz
+    }
+
+    /// The tick reads the counters of an x86 CPU (arch/x86/kernel/cpu/aperfmperf.c:scale_freq_tick(), v6.12).
+    pub(crate) fn scale_freq_tick(&mut self, cpu: u32) {
+        /// kHz x ns in a cycle.
+        const CYCLE: u128 = 1_000_000;
+        if !self.gates.freq_invariant {
+            return;
+        }
+        self.account_point(cpu);
+        let state = &mut self.cpus[cpu as usize];
+        let (aperf, mperf) = state.last_counters;
+        let (acnt, mcnt) = ((state.aperf - aperf) / CYCLE, (state.mperf - mperf) / CYCLE);
+        state.last_counters = (state.aperf, state.mperf);
+        let ratio = self.max_freq_ratio[state.cluster as usize];
+        if let Some(scale) = scale_freq_tick(acnt as u64, mcnt as u64, ratio) {
+            state.freq_scale = scale;
+        }
+    }
+}
+
+/// Of each cluster: the f_max that the policy names (or the kernel takes) over the base frequency, << 10.
+///
+/// # Errors
+/// [`CaseError`] if there is no such f_max, or it can not be told from what the machine file knows.
+pub(crate) fn max_freq_ratios(machine: &Machine, policy: &Policy, gates: &Gates) -> Result<Vec<u64>, CaseError> {
+    if machine.invariance == InvarianceSource::FreqChange {
+        return Ok(vec![SCHED_CAPACITY_SCALE; machine.clusters.len()]);
+    }
+    let freq_max = if policy.freq_max.is_empty() {
+        gates.profile.freq_max(gates.platform)
+    } else {
+        FreqMax::from_name(&policy.freq_max)
+            .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?
+    };
+    if freq_max.is_estimated() {
+        return Err(CaseError(format!(
+            "freq_max {:?} is estimated at run time, which the engine does not do",
+            policy.freq_max
+        )));
+    }
+    let ratio = |cluster: &opplab_model::machine::Cluster| {
+        let turbo: Vec<TurboLevel> =
+            cluster.turbo.iter().map(|bin| TurboLevel { active_cores: bin.active_cores, freq_khz: bin.khz }).collect();
+        let base_khz =
+            if cluster.base_khz > 0 { cluster.base_khz } else { cluster.opps.last().map_or(0, |opp| opp.khz) };
+        let first = machine.cpus[cluster.cpus[0] as usize].package;
+        let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == first).map(|cpu| cpu.core).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        freq_max.ratio(&FreqMaxFacts { base_khz, turbo: &turbo, n_cores: cores.len() as u32 })
+    };
+    machine
+        .clusters
+        .iter()
+        .map(|cluster| {
+            ratio(cluster).ok_or_else(|| CaseError(format!("f_max of cluster {} is not known", cluster.name)))
+        })
+        .collect()
+}

@@ -1,0 +1,7 @@
+//! What a sink may know of a run: columns, checks, counters, reasons.
+
+pub mod check;
+pub mod decisions;
+pub(crate) mod sample;
+pub mod sink;
+pub mod why_slow;

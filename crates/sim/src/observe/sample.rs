@@ -1,0 +1,54 @@
+//! Reads the machine's counters for a sink that wants them (meters). Reading changes nothing that a run can see.
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::counters::{CpuCounters, Sample};
+use opplab_model::event::Sink;
+
+use crate::run::engine::{BOOT_NS, Engine};
+
+/// kHz x ns in a cycle.
+const CYCLE: u128 = 1_000_000;
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// Gives the sink all the samples that it wants up to `time_ns`.
+    pub(crate) fn samples_until(&mut self, time_ns: u64) {
+        while self.next_sample_ns <= time_ns {
+            self.take_sample(self.next_sample_ns);
+            self.next_sample_ns += self.sink.sample_period_ns().max(1);
+        }
+    }
+
+    /// Gives the sink the counters as they are at `now_ns`, before anything happens at that instant.
+    fn take_sample(&mut self, now_ns: u64) {
+        self.now = now_ns;
+        let time_ns = now_ns - BOOT_NS;
+        let mut cluster_energy_fj: Vec<u128> = self
+            .clusters
+            .iter_mut()
+            .map(|cluster| {
+                cluster.meter.advance(now_ns);
+                cluster.meter.energy_fj()
+            })
+            .collect();
+        let mut cpus = Vec::with_capacity(self.cpus.len());
+        for cpu in 0..self.cpus.len() as u32 {
+            self.account_point(cpu);
+            let (idle_entries, idle_ns) = self.idle_usage(cpu).into_iter().unzip();
+            let state = &mut self.cpus[cpu as usize];
+            state.meter.advance(now_ns);
+            let energy_fj = state.meter.energy_fj();
+            cluster_energy_fj[state.cluster as usize] += energy_fj;
+            let base_khz = self.topology.reference_khz[state.cluster as usize];
+            cpus.push(CpuCounters {
+                aperf: (state.aperf / CYCLE) as u64,
+                mperf: (state.mperf / CYCLE) as u64,
+                tsc: (u128::from(base_khz) * u128::from(time_ns) / CYCLE) as u64,
+                idle_ns,
+                idle_entries,
+                energy_fj,
+            });
+        }
+        let floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(time_ns);
+        self.sink.sample(Sample { time_ns, cpus, cluster_energy_fj, floor_energy_fj });
+    }
+}

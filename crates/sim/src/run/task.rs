@@ -1,0 +1,186 @@
+//! Tasks as the engine keeps them.
+
+use opplab_kernel::pelt::SchedAvg;
+use opplab_kernel::sched::placement::{Clamps, WakeFlips};
+use opplab_kernel::util_est::UtilEstPair;
+use opplab_model::event::TaskIdx;
+use opplab_model::workload::{Op, SchedPolicy, TaskSpec};
+
+use crate::sched::deadline::DlRun;
+
+/// Fraction bits of work and speed: work is ns of the biggest CPU << 20, so that `speed * ns` is exact.
+pub(crate) const WORK_SHIFT: u32 = 20;
+
+/// Where a task is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Not yet started.
+    New,
+    /// On a run queue (or running).
+    Queued,
+    /// Chosen to wake on `Task::cpu`, which has not queued it yet.
+    Waking,
+    /// Asleep (interruptible).
+    Sleeping,
+    /// Waiting for I/O (uninterruptible, iowait).
+    Io,
+    /// Gone.
+    Dead,
+}
+
+/// Which scheduling class serves the task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// SCHED_DEADLINE (and the special sugov entities).
+    Deadline,
+    /// SCHED_FIFO and SCHED_RR.
+    RealTime,
+    /// SCHED_OTHER, SCHED_BATCH, SCHED_IDLE.
+    Fair,
+}
+
+/// What the task's CPU does when it runs the task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// The op at `pc` has not begun.
+    Fresh,
+    /// Work is left, in ns << [`WORK_SHIFT`]; `fixed` of 1024 parts do not scale with the clock.
+    Work { left: u64, fixed: u16 },
+    /// Wall time is left.
+    Wall { left_ns: u64 },
+}
+
+/// A task. What a wake-up and a switch touch is at the beginning, together.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Task<'c> {
+    /// Its program.
+    pub(crate) ops: &'c [Op],
+    pub(crate) pc: u32,
+    /// Index of its first loop counter in the engine's.
+    pub(crate) loops: u32,
+    pub(crate) doing: Doing,
+    /// CPU on which it is queued, or last was.
+    pub(crate) cpu: u32,
+    /// Cluster of the CPU where it ran last.
+    pub(crate) cluster: u32,
+    /// Index of the allowed set in the engine's masks.
+    pub(crate) allowed: u32,
+    /// A blocking op is retried after the wake-up at this stage.
+    pub(crate) stage: u8,
+    pub(crate) life: Life,
+    pub(crate) class: Class,
+    /// Running on `cpu`.
+    pub(crate) on_cpu: bool,
+    /// Counted in the run queue's util_est.
+    pub(crate) util_est_counted: bool,
+    pub(crate) in_iowait: bool,
+    pub(crate) waits_child: bool,
+    pub(crate) sa: SchedAvg,
+    /// The kthread of this frequency policy, if it is one.
+    pub(crate) sugov: Option<u32>,
+    pub(crate) util_est: UtilEstPair,
+    /// Time that it ran on `cluster` since it came there.
+    pub(crate) cluster_ns: u64,
+    pub(crate) activation_run_ns: u64,
+    pub(crate) woken_ns: u64,
+    pub(crate) flips: WakeFlips,
+    pub(crate) recent_used_cpu: u32,
+    /// The budget of a deadline task.
+    pub(crate) dl: Option<Box<DlRun>>,
+    pub(crate) uclamp_min: u16,
+    pub(crate) uclamp_max: u16,
+    /// The clamps with which it counts in its run queue.
+    pub(crate) uclamp_counted: Option<Clamps>,
+    /// The wake-up latency of the present sleep counts from here (a timer's due time).
+    pub(crate) due_ns: Option<u64>,
+    pub(crate) wu_lat_ns: u64,
+    pub(crate) exec_start_ns: u64,
+    pub(crate) policy: SchedPolicy,
+    /// Load weight << 10.
+    pub(crate) weight: u64,
+    /// Index of its template.
+    pub(crate) spec: u32,
+    pub(crate) parent: Option<TaskIdx>,
+    /// Children that ended and were not waited for.
+    pub(crate) dead_children: u32,
+    pub(crate) live_children: u32,
+    pub(crate) started_ns: u64,
+    /// How late its timers may be (task_struct::timer_slack_ns).
+    pub(crate) timer_slack_ns: u64,
+    /// Its timers are those of the timer wheel.
+    pub(crate) timers_by_tick: bool,
+    /// Next points of the timers that the task owns.
+    pub(crate) own_timers: Vec<Option<u64>>,
+    pub(crate) activation_ns: u64,
+    pub(crate) slack_ns: i64,
+    /// Tasks whose calls it has accepted and not replied to.
+    pub(crate) serves: Vec<TaskIdx>,
+    /// The tick of the last [`opplab_model::workload::Op::SkipInTick`].
+    pub(crate) stamp_jiffies: Option<u64>,
+}
+
+impl<'c> Task<'c> {
+    pub(crate) fn new(spec_idx: u32, spec: &TaskSpec, ops: &'c [Op], allowed: u32, cpu: u32) -> Self {
+        let policy = spec.policy;
+        let (class, weight) = class_and_weight(policy);
+        Self {
+            spec: spec_idx,
+            ops,
+            pc: 0,
+            loops: 0,
+            doing: Doing::Fresh,
+            stage: 0,
+            life: Life::New,
+            class,
+            policy,
+            cpu,
+            on_cpu: false,
+            allowed,
+            weight,
+            sa: SchedAvg::default(),
+            util_est: UtilEstPair::default(),
+            util_est_counted: false,
+            dl: DlRun::of(policy, spec.assumed_bandwidth),
+            uclamp_min: 0,
+            uclamp_max: 1024,
+            uclamp_counted: None,
+            flips: WakeFlips::default(),
+            recent_used_cpu: cpu,
+            in_iowait: false,
+            parent: None,
+            dead_children: 0,
+            live_children: 0,
+            waits_child: false,
+            sugov: None,
+            woken_ns: 0,
+            wu_lat_ns: 0,
+            started_ns: 0,
+            timer_slack_ns: 0,
+            timers_by_tick: false,
+            own_timers: vec![None; spec.nr_own_timers as usize],
+            activation_ns: 0,
+            activation_run_ns: 0,
+            slack_ns: 0,
+            due_ns: None,
+            cluster_ns: 0,
+            cluster: 0,
+            exec_start_ns: 0,
+            serves: Vec::new(),
+            stamp_jiffies: None,
+        }
+    }
+}
+
+/// The class of a policy and the load weight (<< 10) that PELT and the fair class use for it.
+pub(crate) fn class_and_weight(policy: SchedPolicy) -> (Class, u64) {
+    use opplab_kernel::sched::weight::{IDLE_WEIGHT, LoadWeight};
+    match policy {
+        SchedPolicy::Other { nice } | SchedPolicy::Batch { nice } => {
+            (Class::Fair, LoadWeight::of_nice(nice.into()).weight)
+        }
+        SchedPolicy::Idle => (Class::Fair, IDLE_WEIGHT),
+        SchedPolicy::Fifo { .. } | SchedPolicy::RoundRobin { .. } => (Class::RealTime, LoadWeight::of_nice(-20).weight),
+        SchedPolicy::Deadline { .. } => (Class::Deadline, LoadWeight::of_nice(-20).weight),
+    }
+}

@@ -1,0 +1,119 @@
+//! Which engines are compiled: one for runs that nobody watches, and those that tell a sink of any type, by reference.
+//!
+//! The engine is generic over its sink, so that an unwatched run has no trace of events. Were it compiled anew for each
+//! sink of each caller, every crate above would compile most of this one again, once for each half-life.
+
+use opplab_kernel::pelt::{HalfLife, HalfLife8, HalfLife16, HalfLife32};
+use opplab_model::counters::Sample;
+use opplab_model::decision::Decision;
+use opplab_model::event::{Event, NullSink, Sink};
+
+use crate::run::engine::Engine;
+use crate::run::hooks::Hooks;
+use crate::{Case, CaseError, Outcome, Start};
+
+/// [`Sink`] without its constants, for a reference to any.
+trait Watcher {
+    fn event(&mut self, now_ns: u64, event: &Event);
+    fn sample_period_ns(&self) -> u64;
+    fn sample(&mut self, sample: Sample);
+    fn decision(&mut self, now_ns: u64, decision: &Decision);
+}
+
+impl<S: Sink> Watcher for S {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        Sink::event(self, now_ns, event);
+    }
+
+    fn sample_period_ns(&self) -> u64 {
+        Sink::sample_period_ns(self)
+    }
+
+    fn sample(&mut self, sample: Sample) {
+        Sink::sample(self, sample);
+    }
+
+    fn decision(&mut self, now_ns: u64, decision: &Decision) {
+        Sink::decision(self, now_ns, decision);
+    }
+}
+
+/// A sink of any type; `DECISIONS` is whether it is told what went into decisions.
+struct Watched<'s, const DECISIONS: bool>(&'s mut dyn Watcher);
+
+impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
+    const DECISIONS: bool = DECISIONS;
+
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        self.0.event(now_ns, event);
+    }
+
+    fn sample_period_ns(&self) -> u64 {
+        self.0.sample_period_ns()
+    }
+
+    fn sample(&mut self, sample: Sample) {
+        self.0.sample(sample);
+    }
+
+    fn decision(&mut self, now_ns: u64, decision: &Decision) {
+        self.0.decision(now_ns, decision);
+    }
+}
+
+/// Runs `case` from `start` by the engine that fits `sink`.
+///
+/// # Errors
+/// As [`crate::run`].
+pub(crate) fn run_watched<S: Sink>(
+    case: &Case,
+    start: &Start,
+    sink: &mut S,
+    hooks: Option<&mut dyn Hooks>,
+) -> Result<Outcome, CaseError> {
+    match (S::ENABLED, S::DECISIONS) {
+        (false, false) => run_unseen(case, start, hooks),
+        (_, decisions) => run_seen(case, start, sink, decisions, hooks),
+    }
+}
+
+fn run_unseen(case: &Case, start: &Start, hooks: Option<&mut dyn Hooks>) -> Result<Outcome, CaseError> {
+    match case.policy.pelt_half_life_ms {
+        8 => run_engine::<_, HalfLife8>(case, start, &mut NullSink, hooks),
+        16 => run_engine::<_, HalfLife16>(case, start, &mut NullSink, hooks),
+        32 => run_engine::<_, HalfLife32>(case, start, &mut NullSink, hooks),
+        other => Err(no_half_life(other)),
+    }
+}
+
+/// At the rare half-lives decisions are gathered whether the sink wants them or not.
+fn run_seen(
+    case: &Case,
+    start: &Start,
+    watcher: &mut dyn Watcher,
+    decisions: bool,
+    hooks: Option<&mut dyn Hooks>,
+) -> Result<Outcome, CaseError> {
+    match (case.policy.pelt_half_life_ms, decisions) {
+        (8, _) => run_engine::<_, HalfLife8>(case, start, &mut Watched::<true>(watcher), hooks),
+        (16, _) => run_engine::<_, HalfLife16>(case, start, &mut Watched::<true>(watcher), hooks),
+        (32, true) => run_engine::<_, HalfLife32>(case, start, &mut Watched::<true>(watcher), hooks),
+        (32, false) => run_engine::<_, HalfLife32>(case, start, &mut Watched::<false>(watcher), hooks),
+        (other, _) => Err(no_half_life(other)),
+    }
+}
+
+fn no_half_life(half_life_ms: u32) -> CaseError {
+    CaseError(format!("pelt_half_life_ms is {half_life_ms}; the kernel has 8, 16 and 32"))
+}
+
+fn run_engine<S: Sink, H: HalfLife>(
+    case: &Case,
+    start: &Start,
+    sink: &mut S,
+    hooks: Option<&mut dyn Hooks>,
+) -> Result<Outcome, CaseError> {
+    // The map shortens the life of what the reference refers to, as the engine has one lifetime for all that it borrows.
+    let hooks = hooks.map(|hooks| hooks as &mut dyn Hooks);
+    Engine::<S, H>::new(case, sink, hooks)?.start_at(start).run()
+}

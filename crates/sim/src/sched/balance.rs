@@ -1,0 +1,435 @@
+//! Load balance: when the engine calls the kernel's balancer, and what the balancer may do to the engine.
+//!
+//! The passes themselves are crate `kernel`'s (`sched::balance`, `sched::newidle`). A pass takes no simulated time of its
+//! own; its modelled cost only enters the kernel's own bookkeeping of what balancing costs.
+
+use std::rc::Rc;
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::SelectIdleScan;
+use opplab_kernel::sched::balance::{
+    BalanceFacts, BalanceHost, BalanceScratch, BalanceTask, BalanceTunables, IdleType, Jiffies, Pass, RootDomain,
+    sched_balance_rq,
+};
+use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
+use opplab_kernel::sched::domains::SchedDomains;
+use opplab_kernel::sched::group::{CpuLoad, GroupCapacity, scale_rt_capacity};
+use opplab_kernel::sched::newidle::{
+    BalanceClock, DomainBalance, MIGRATION_COST_NS, NewidleFacts, NewidleHost, Pulled, RqBalance,
+    max_load_balance_interval, msecs_to_jiffies, sched_balance_domains, sched_balance_newidle,
+};
+use opplab_kernel::sched::nohz::{Nohz, NohzHost, nohz_newidle_balance, sched_balance_trigger};
+use opplab_kernel::sched::placement::CpuCapacity;
+use opplab_kernel::sched::task_list::TaskLists;
+use opplab_model::decision::Decision;
+use opplab_model::event::{IDLE_TASK, PlacementRule, Sink, TaskIdx};
+use rand_core::Rng;
+
+use crate::run::engine::{Engine, Interrupt};
+use crate::run::task::Class;
+
+/// Modelled cost of one pass in ns.
+const PASS_COST_NS: u64 = 300;
+/// Modelled cost of each CPU that a pass or a wake-up looks at, in ns.
+pub(crate) const LOOK_COST_NS: u64 = 40;
+
+/// State of the balancer that is not one CPU's.
+pub(crate) struct Balancer {
+    pub(crate) domains: Rc<SchedDomains>,
+    /// Of each CPU, its domains from the lowest up.
+    state: Vec<Vec<DomainBalance>>,
+    pub(crate) sgc: Vec<GroupCapacity>,
+    /// Some CPU has more than one task (rd->overloaded).
+    pub(crate) rd_overloaded: bool,
+    /// Fair tasks in the order in which the balancer looks at them.
+    pub(crate) lists: TaskLists,
+    active: CpuMask,
+    scratch: BalanceScratch,
+    tunables: BalanceTunables,
+    /// Running tasks that a stopper is to push: (from, to).
+    pushes: Vec<(u32, u32)>,
+    serialized: bool,
+    /// What idle CPUs do for each other.
+    pub(crate) nohz: Nohz,
+    clock_max_interval: u64,
+    hz: u64,
+}
+
+impl Balancer {
+    /// `next_kick`: as [`Nohz::new`] has it.
+    pub(crate) fn new(domains: Rc<SchedDomains>, capacities: &[u64], hz: u64, jiffies: u64, next_kick: bool) -> Self {
+        let nr = capacities.len();
+        let state = (0..nr)
+            .map(|cpu| {
+                let levels = (0..domains.n_levels(cpu)).filter_map(|level| domains.domain(cpu, level));
+                levels.map(|domain| SchedDomains::initial_balance(domain, jiffies)).collect()
+            })
+            .collect();
+        Self {
+            sgc: domains.group_capacities(|cpu| capacities[cpu]),
+            nohz: Nohz::new(&domains, hz, jiffies, next_kick),
+            state,
+            domains,
+            rd_overloaded: false,
+            lists: TaskLists::new(nr),
+            active: CpuMask::all(nr),
+            scratch: BalanceScratch::default(),
+            tunables: BalanceTunables { migration_cost_ns: MIGRATION_COST_NS as i64, ..BalanceTunables::default() },
+            pushes: Vec::new(),
+            serialized: false,
+            clock_max_interval: max_load_balance_interval(hz, nr as u64),
+            hz,
+        }
+    }
+
+    fn clock(&self, jiffies: u64) -> BalanceClock {
+        BalanceClock { hz: self.hz, jiffies, max_interval: self.clock_max_interval }
+    }
+}
+
+/// The engine as the balancer sees it, while `cpu` balances.
+struct Host<'e, 'c, S: Sink, H: HalfLife> {
+    engine: &'e mut Engine<'c, S, H>,
+    cpu: u32,
+    /// The modelled clock that passes move on.
+    clock_ns: u64,
+}
+
+/// What the balancer is told of a CPU.
+pub(crate) fn cpu_load<S: Sink, H: HalfLife>(engine: &Engine<'_, S, H>, cpu: usize) -> CpuLoad {
+    let state = &engine.cpus[cpu];
+    CpuLoad {
+        load: state.cfs.avg.load_avg,
+        util: state.cfs.avg.util_avg,
+        runnable: state.cfs.avg.runnable_avg,
+        util_est: crate::cpufreq::policy::cfs_util_est(state, &engine.gates),
+        nr_running: state.rq_nr_running(),
+        h_nr_queued: state.fair.nr_queued(),
+        capacity: CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
+        misfit_task_load: state.misfit_task_load,
+        clamps: engine.uclamp_used.then(|| state.clamps.value()),
+    }
+}
+
+impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
+    fn cpu(&self, cpu: usize) -> CpuLoad {
+        cpu_load(self.engine, cpu)
+    }
+    fn idle(&self) -> CpuSet<'_> {
+        self.engine.idle_mask.as_set()
+    }
+    fn ttwu_pending(&self, cpu: usize) -> bool {
+        !self.engine.cpus[cpu].wake_list.is_empty()
+    }
+    fn smt_mask(&self, cpu: usize) -> CpuSet<'_> {
+        self.engine.topology.smt_masks[cpu].as_set()
+    }
+    fn smt_active(&self) -> bool {
+        self.engine.topology.smt_active
+    }
+    fn asym_priority(&self, _cpu: usize) -> i32 {
+        0
+    }
+    fn energy_aware(&self) -> bool {
+        self.engine.eas.is_some()
+    }
+    fn notices_overutilized(&self) -> bool {
+        !self.engine.case.policy.no_overutilized && !self.engine.gates.sd_overutilized
+    }
+    fn llc_size(&self, cpu: usize) -> Option<u32> {
+        Some(self.engine.topology.llc_size[self.engine.topology.llc_of[cpu] as usize])
+    }
+}
+
+impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
+    fn task(&self, task: u32) -> BalanceTask<'_> {
+        let state = &self.engine.tasks[task as usize];
+        BalanceTask {
+            h_load: state.sa.load_avg,
+            util: self.engine.task_util_est(task),
+            clamps: self.engine.task_clamps(task),
+            exec_start: self.engine.entities[task as usize].exec_start,
+            allowed: self.engine.masks[state.allowed as usize].as_set(),
+            is_running: state.on_cpu,
+            is_idle_policy: self.engine.entities[task as usize].is_idle_policy(),
+            is_fair: state.class == Class::Fair,
+            is_per_cpu_kthread: false,
+            is_next_buddy: false,
+        }
+    }
+    fn last_task(&self, cpu: usize) -> Option<u32> {
+        self.engine.balancer.lists.last(cpu)
+    }
+    fn task_before(&self, task: u32) -> Option<u32> {
+        self.engine.balancer.lists.before(task)
+    }
+    fn move_to_head(&mut self, cpu: usize, task: u32) {
+        self.engine.balancer.lists.move_to_head(cpu, task);
+    }
+    fn clock_task(&mut self, cpu: usize) -> u64 {
+        self.engine.update_rq_clock(cpu as u32);
+        self.engine.cpus[cpu].clk.clock_task
+    }
+    fn detach_task(&mut self, task: u32, src: usize, _dst: usize) {
+        let src = src as u32;
+        if self.engine.cpus[src as usize].idle.is_awake() {
+            self.engine.account(src);
+        }
+        self.engine.update_rq_clock(src);
+        if self.engine.entities[task as usize].sched_delayed {
+            self.engine.detach_delayed(src, task);
+        } else {
+            self.engine.detach_queued(src, task);
+        }
+    }
+    fn attach_task(&mut self, task: u32, dst: usize) {
+        let src = self.engine.tasks[task as usize].cpu;
+        self.engine.move_queued(task, src, dst as u32, PlacementRule::Balance);
+    }
+    fn curr_may_run_on(&self, src: usize, dst: usize) -> bool {
+        let curr = self.engine.cpus[src].curr;
+        curr != IDLE_TASK && self.engine.masks[self.engine.tasks[curr as usize].allowed as usize].as_set().contains(dst)
+    }
+    fn start_active_balance(&mut self, src: usize, dst: usize) -> bool {
+        let pushes = &mut self.engine.balancer.pushes;
+        if pushes.iter().any(|&(from, _)| from == src as u32) {
+            return false;
+        }
+        pushes.push((src as u32, dst as u32));
+        true
+    }
+    fn update_cpu_capacity(&mut self, cpu: usize) -> u64 {
+        self.engine.update_cpu_capacity(cpu as u32);
+        self.engine.cpus[cpu].capacity_of
+    }
+    fn set_nr_idle_scan(&mut self, cpu: usize, nr_idle_scan: u32) {
+        if self.engine.gates.select_idle_scan == SelectIdleScan::SisUtil {
+            let llc = self.engine.topology.llc_of[cpu] as usize;
+            self.engine.nr_idle_scan[llc] = Some(nr_idle_scan);
+        }
+    }
+}
+
+impl<S: Sink, H: HalfLife> Host<'_, '_, S, H> {
+    fn record_pass(&mut self, level: usize, span_weight: u32, idle: IdleType, src: usize, pass: &Pass) {
+        let pushed = !self.engine.balancer.pushes.is_empty();
+        if pass.ld_moved == 0 && !pushed {
+            return;
+        }
+        self.engine.record(Decision::Balance {
+            dst_cpu: self.cpu,
+            src_cpu: src as u32,
+            level: level as u32,
+            span_weight,
+            idle: idle as u8,
+            migration: pass.migration_type as u8,
+            imbalance: pass.imbalance,
+            moved: pass.ld_moved,
+            pushed,
+        });
+    }
+}
+
+impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
+    fn balance(&mut self, level: usize, domain: &mut DomainBalance, idle: IdleType) -> Pulled {
+        let domains = Rc::clone(&self.engine.balancer.domains);
+        let Some(view) = domains.view(self.cpu as usize, level) else {
+            return Pulled { ld_moved: 0, continue_balancing: false };
+        };
+        self.clock_ns += PASS_COST_NS + LOOK_COST_NS * u64::from(view.span_weight);
+        let each_domain = self.engine.gates.sd_overutilized && self.engine.eas.is_some();
+        let sd_balances = each_domain && self.engine.sd_balances(self.cpu, level, idle);
+        let balancer = &mut self.engine.balancer;
+        let mut sgc = std::mem::take(&mut balancer.sgc);
+        let mut scratch = std::mem::take(&mut balancer.scratch);
+        let active = std::mem::take(&mut balancer.active);
+        let tunables = balancer.tunables;
+        let was_overutilized = self.engine.overutilized;
+        let overutilized = if each_domain { sd_balances } else { was_overutilized };
+        let mut rd = RootDomain { overloaded: balancer.rd_overloaded, overutilized };
+        let interval = msecs_to_jiffies(domain.pass.balance_interval as u32, balancer.hz);
+        let jiffies = Jiffies {
+            now: self.engine.jiffies(),
+            interval: interval.clamp(1, self.engine.balancer.clock_max_interval),
+        };
+        let cpu = self.cpu as usize;
+        let pass = sched_balance_rq(
+            self,
+            view,
+            &mut domain.pass,
+            &mut sgc,
+            &mut rd,
+            active.as_set(),
+            cpu,
+            idle,
+            jiffies,
+            &tunables,
+            &mut scratch,
+        );
+        let balancer = &mut self.engine.balancer;
+        (balancer.sgc, balancer.scratch, balancer.active) = (sgc, scratch, active);
+        balancer.rd_overloaded = rd.overloaded;
+        if S::DECISIONS
+            && let Some(src) = pass.src_cpu
+        {
+            self.record_pass(level, view.span_weight, idle, src, &pass);
+        }
+        // A task that arrived in this pass may have set the state again.
+        if !each_domain && (was_overutilized || !self.engine.overutilized) {
+            self.engine.set_overutilized(rd.overutilized);
+        }
+        self.engine.run_pushes();
+        Pulled { ld_moved: pass.ld_moved, continue_balancing: pass.continue_balancing }
+    }
+    fn sched_clock(&mut self) -> u64 {
+        self.clock_ns
+    }
+    fn update_blocked_averages(&mut self) {
+        let is_left = self.engine.update_blocked_averages(self.cpu);
+        let jiffies = self.engine.jiffies();
+        self.engine.balancer.nohz.blocked_averages_updated(self.cpu as usize, jiffies, is_left);
+    }
+    fn sched_rng(&mut self) -> u32 {
+        self.engine.rng.next_u32()
+    }
+    fn nr_running(&self) -> u32 {
+        self.engine.cpus[self.cpu as usize].rq_nr_running()
+    }
+    fn h_nr_queued(&self) -> u32 {
+        self.engine.cpus[self.cpu as usize].fair.nr_queued()
+    }
+    fn is_sched_idle(&self) -> bool {
+        self.engine.cpus[self.cpu as usize].is_sched_idle()
+    }
+    fn is_idle(&self) -> bool {
+        self.engine.cpus[self.cpu as usize].is_idle()
+    }
+    fn try_serialize(&mut self) -> bool {
+        !std::mem::replace(&mut self.engine.balancer.serialized, true)
+    }
+    fn end_serialize(&mut self) {
+        self.engine.balancer.serialized = false;
+    }
+}
+
+impl<S: Sink, H: HalfLife> NohzHost for Engine<'_, S, H> {
+    fn nohz(&self) -> &Nohz {
+        &self.balancer.nohz
+    }
+    fn nohz_mut(&mut self) -> &mut Nohz {
+        &mut self.balancer.nohz
+    }
+    fn jiffies(&self) -> u64 {
+        self.now / self.tick_ns
+    }
+    fn rq_balance(&self, cpu: usize) -> &RqBalance {
+        &self.cpus[cpu].balance
+    }
+    fn is_idle(&self, cpu: usize) -> bool {
+        self.cpus[cpu].is_idle()
+    }
+    fn need_resched(&self, cpu: usize) -> bool {
+        self.cpus[cpu].need_resched
+    }
+    fn nr_running(&self, cpu: usize) -> u32 {
+        self.cpus[cpu].rq_nr_running()
+    }
+    fn has_reduced_capacity(&self, cpu: usize, imbalance_pct: u32) -> bool {
+        self.cpus[cpu].fair.nr_queued() > 0 && cpu_load(self, cpu).has_reduced_capacity(imbalance_pct)
+    }
+    fn has_misfit(&self, cpu: usize) -> bool {
+        self.cpus[cpu].misfit_task_load > 0
+    }
+    fn update_rq_clock(&mut self, cpu: usize) {
+        Engine::update_rq_clock(self, cpu as u32);
+    }
+    fn update_averages(&mut self, this_cpu: usize, cpu: usize) -> bool {
+        debug_assert_eq!(self.here as usize, this_cpu);
+        let is_left = self.update_blocked_averages(cpu as u32);
+        // Softirqs and the idle task let interrupts in, so that what a governor raised on its CPU comes at once.
+        self.run_irq_work();
+        is_left
+    }
+    /// fair.c:sched_balance_domains().
+    fn balance_domains(&mut self, _this_cpu: usize, cpu: usize, idle: bool) {
+        let clock = self.balancer.clock(self.jiffies());
+        let mut rq = self.cpus[cpu].balance;
+        let mut domains = std::mem::take(&mut self.balancer.state[cpu]);
+        let clock_ns = self.now;
+        let mut host = Host { engine: self, cpu: cpu as u32, clock_ns };
+        let idle = if idle { IdleType::Idle } else { IdleType::NotIdle };
+        sched_balance_domains(&mut host, &mut rq, &mut domains, idle, &clock, MIGRATION_COST_NS);
+        self.balancer.state[cpu] = domains;
+        // A push may have ended an idle period meanwhile.
+        let state = &mut self.cpus[cpu].balance;
+        (state.next_balance, state.max_idle_balance_cost) = (rq.next_balance, rq.max_idle_balance_cost);
+    }
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// fair.c:update_cpu_capacity().
+    pub(crate) fn update_cpu_capacity(&mut self, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        let capacity = CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 };
+        state.capacity_of =
+            scale_rt_capacity(&capacity, state.rt.util_avg, state.dl.util_avg, state.irq.util_avg).max(1);
+    }
+
+    /// fair.c:sched_balance_newidle(): pulls a task for a CPU that runs out of work; returns whether to pick again.
+    pub(crate) fn newidle_balance(&mut self, cpu: u32) -> bool {
+        let c = cpu as usize;
+        self.update_misfit_status(cpu, None);
+        let facts = NewidleFacts {
+            ttwu_pending: !self.cpus[c].wake_list.is_empty(),
+            cpu_active: true,
+            rd_overloaded: self.balancer.rd_overloaded,
+            rq_clock: self.cpus[c].clk.clock,
+            ni_random: self.gates.newidle_random,
+        };
+        let clock = self.balancer.clock(self.jiffies());
+        let mut rq = self.cpus[c].balance;
+        let mut domains = std::mem::take(&mut self.balancer.state[c]);
+        let clock_ns = self.now;
+        let mut host = Host { engine: self, cpu, clock_ns };
+        let newidle = sched_balance_newidle(&mut host, &mut rq, &mut domains, &facts, &clock);
+        self.balancer.state[c] = domains;
+        self.cpus[c].balance = rq;
+        if newidle.nohz_newidle {
+            nohz_newidle_balance(self, c);
+        }
+        newidle.pulled != 0 || self.cpus[c].nr_running > 0
+    }
+
+    /// What each tick of `cpu` makes the balancer do.
+    pub(crate) fn trigger_load_balance(&mut self, cpu: u32) {
+        if let Some(ilb) = sched_balance_trigger(self, cpu as usize) {
+            let here = self.here;
+            self.interrupt(ilb as u32, Interrupt::NohzBalance);
+            self.here = here;
+        }
+    }
+
+    /// The stopper threads' work: pushes running tasks that a pass asked for (active_load_balance_cpu_stop()).
+    fn run_pushes(&mut self) {
+        for (src, dst) in std::mem::take(&mut self.balancer.pushes) {
+            self.push_running(src, dst);
+        }
+    }
+
+    fn push_running(&mut self, src: u32, dst: u32) {
+        let curr: TaskIdx = self.cpus[src as usize].curr;
+        if curr == IDLE_TASK || self.tasks[curr as usize].class != Class::Fair {
+            return;
+        }
+        let allowed = self.masks[self.tasks[curr as usize].allowed as usize].as_set();
+        if !allowed.contains(dst as usize) || !self.entities[curr as usize].on_rq {
+            return;
+        }
+        self.account(src);
+        self.update_rq_clock(src);
+        self.put_prev_task_fair(src, curr);
+        self.detach_queued(src, curr);
+        self.detached_current(src);
+        self.move_queued(curr, src, dst, PlacementRule::Misfit);
+    }
+}

@@ -1,0 +1,80 @@
+//! Utilisation clamps in the engine: which tasks count in which run queue (kernel/sched/core.c:uclamp_rq_inc(),
+//! uclamp_rq_dec()).
+//!
+//! The kernel uses clamps from the first request on; here they are used from the start of a run whose workload has one.
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::sched::placement::Clamps;
+use opplab_kernel::uclamp::{UclampId, UclampRq};
+use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::workload::{Op, Workload};
+
+use crate::run::engine::Engine;
+use crate::run::task::Class;
+
+/// Whether some task of `workload` ever asks for clamps.
+pub(crate) fn asks_for_clamps(workload: &Workload) -> bool {
+    workload.tasks.iter().any(|task| task.ops.iter().any(|op| matches!(op, Op::SetUclamp { .. })))
+}
+
+/// The clamps of a run queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RqClamps {
+    min: UclampRq,
+    max: UclampRq,
+    /// UCLAMP_FLAG_IDLE: the cap is that of the last task.
+    pub(crate) idle: bool,
+}
+
+impl RqClamps {
+    pub(crate) fn new() -> Self {
+        Self { min: UclampRq::new(UclampId::Min), max: UclampRq::new(UclampId::Max), idle: false }
+    }
+
+    /// What holds for the run queue.
+    pub(crate) fn value(&self) -> Clamps {
+        Clamps { min: self.min.value(), max: self.max.value() }
+    }
+
+    fn inc(&mut self, clamps: Clamps) {
+        let was_idle = std::mem::take(&mut self.idle);
+        self.min.inc(clamps.min, was_idle);
+        self.max.inc(clamps.max, was_idle);
+    }
+
+    fn dec(&mut self, clamps: Clamps) {
+        self.min.dec(clamps.min);
+        self.idle |= self.max.dec(clamps.max);
+    }
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// uclamp_eff_value() of both clamps; `None` if nobody uses clamps. Without a request of its own a real-time task
+    /// is boosted to the most (sysctl_sched_uclamp_util_min_rt_default).
+    pub(crate) fn task_clamps(&self, task: TaskIdx) -> Option<Clamps> {
+        if !self.uclamp_used {
+            return None;
+        }
+        let state = &self.tasks[task as usize];
+        let min = if state.class == Class::RealTime && state.uclamp_min == 0 { 1024 } else { state.uclamp_min };
+        Some(Clamps { min: min.min(state.uclamp_max).into(), max: state.uclamp_max.into() })
+    }
+
+    /// core.c:uclamp_rq_inc(): the fair and real-time classes know clamps.
+    pub(crate) fn uclamp_rq_inc(&mut self, cpu: u32, task: TaskIdx) {
+        let Some(clamps) = self.task_clamps(task) else { return };
+        let state = &mut self.tasks[task as usize];
+        if state.class == Class::Deadline || state.uclamp_counted.is_some() {
+            return;
+        }
+        state.uclamp_counted = Some(clamps);
+        self.cpus[cpu as usize].clamps.inc(clamps);
+    }
+
+    /// core.c:uclamp_rq_dec().
+    pub(crate) fn uclamp_rq_dec(&mut self, cpu: u32, task: TaskIdx) {
+        if let Some(clamps) = self.tasks[task as usize].uclamp_counted.take() {
+            self.cpus[cpu as usize].clamps.dec(clamps);
+        }
+    }
+}

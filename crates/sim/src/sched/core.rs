@@ -1,0 +1,824 @@
+//! The core scheduler: run queues, wake-ups, switches, ticks, accounting of work (kernel/sched/core.c).
+
+use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
+use opplab_kernel::pelt::{
+    HalfLife, update_class_avg_scaled, update_dl_rq_load_avg, update_irq_load_avg, update_rt_rq_load_avg,
+};
+use opplab_kernel::pelt_scaled::Scales;
+use opplab_kernel::profile::SelectIdleScan;
+use opplab_kernel::sched::nohz::nohz_run_idle_balance;
+use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx, TaskState};
+use opplab_model::machine::InvarianceSource;
+use opplab_model::workload::SchedPolicy;
+
+use crate::run::engine::{Engine, Wait};
+use crate::run::task::{Class, Doing, Life, WORK_SHIFT};
+
+/// Why a task is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enqueue {
+    /// A new task.
+    New,
+    /// A wake-up on the CPU where it slept.
+    Wakeup,
+    /// A wake-up on another CPU.
+    WakeupMigrated,
+    /// A queued task arrives from another CPU.
+    Migrated,
+    /// Back on the same queue after a change of its parameters.
+    Restore,
+    /// A deadline task's next period begins.
+    Replenished,
+}
+
+/// Round-robin time slice in ns (RR_TIMESLICE, include/linux/sched/rt.h).
+const RR_TIMESLICE_NS: u64 = 100_000_000;
+
+/// How often a CPU that runs out of work may pull and find nothing to run.
+const PICKS_MAX: u32 = 1000;
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    // ---- work and time ----
+
+    /// Speed of `cpu` in work a ns, << [`WORK_SHIFT`], without the effect of busy siblings.
+    pub(crate) fn base_speed(&self, cpu: u32) -> u64 {
+        let state = &self.cpus[cpu as usize];
+        let khz = u64::from(self.hardware.point(state.cluster, state.opp).khz);
+        let reference = u64::from(self.topology.reference_khz[state.cluster as usize]);
+        ((state.capacity * khz) << (WORK_SHIFT - 10)) / reference
+    }
+
+    /// Computes the speed of `cpu` again; its work must be accounted up to now.
+    pub(crate) fn refresh_speed(&mut self, cpu: u32) {
+        let mut speed = if self.case.machine.shared_stream { 1 << WORK_SHIFT } else { self.base_speed(cpu) };
+        if self.sibling_is_busy(cpu) {
+            speed = (speed * u64::from(self.case.machine.smt_yield)) >> 10;
+        }
+        self.cpus[cpu as usize].speed = speed.max(1);
+    }
+
+    /// Whether another thread of the core runs a task.
+    pub(crate) fn sibling_is_busy(&self, cpu: u32) -> bool {
+        let siblings = &self.topology.siblings[cpu as usize];
+        siblings.iter().any(|&other| other != cpu && self.cpus[other as usize].curr != IDLE_TASK)
+    }
+
+    /// The speed at which work with `fixed`/1024 of unscaled time proceeds.
+    fn speed_of_work(speed: u64, fixed: u16) -> u64 {
+        if fixed == 0 {
+            return speed;
+        }
+        let fixed = u64::from(fixed.min(1024));
+        // 1 / ((1 - b) / speed + b), all << WORK_SHIFT.
+        let ns_a_work = (((1024 - fixed) << (2 * WORK_SHIFT)) / speed) + (fixed << WORK_SHIFT);
+        ((1024u64 << (2 * WORK_SHIFT)) / ns_a_work.max(1)).max(1)
+    }
+
+    /// Gives `cpu` work of the kernel's own that takes `ns` on the biggest CPU at its reference frequency.
+    pub(crate) fn spend(&mut self, cpu: u32, ns: u64) {
+        self.cpus[cpu as usize].overhead += ns << WORK_SHIFT;
+    }
+
+    /// As [`Self::spend`], for an interrupt. An idle CPU has spent it before it wakes anybody.
+    pub(crate) fn spend_irq(&mut self, cpu: u32, ns: u64) {
+        let is_idle = self.cpus[cpu as usize].curr == IDLE_TASK;
+        let work = ns << WORK_SHIFT;
+        if !is_idle {
+            self.spend(cpu, ns);
+        }
+        if self.gates.irq_time {
+            let speed = self.base_speed(cpu).max(1);
+            let state = &mut self.cpus[cpu as usize];
+            if is_idle {
+                state.irq_time_ns += work.div_ceil(speed);
+            } else {
+                state.irq_overhead += work;
+            }
+        }
+    }
+
+    /// Brings the running task's work, run time and residencies of `cpu` up to now.
+    pub(crate) fn account(&mut self, cpu: u32) {
+        let held = self.stream.is_held(cpu);
+        let state = &mut self.cpus[cpu as usize];
+        let delta = self.now - state.account_ns;
+        if delta == 0 {
+            return;
+        }
+        state.account_ns = self.now;
+        if state.curr == IDLE_TASK {
+            if state.idle.is_awake() {
+                // Out of idle, but without the stream to go on.
+                let outside = state.idle_ns_by_state.len() - 1;
+                state.idle_ns_by_state[outside] += delta;
+            }
+            return;
+        }
+        state.busy_ns += delta;
+        // Without the stream it stands still. The kernel's own work is done at the clock of the CPU, too.
+        let executed = if held { delta } else { 0 };
+        let burnt_ns = if state.overhead == 0 { 0 } else { executed.min(state.overhead.div_ceil(state.speed)) };
+        state.overhead = state.overhead.saturating_sub(burnt_ns * state.speed);
+        if state.irq_overhead > 0 {
+            let irq_ns = burnt_ns.min(state.irq_overhead.div_ceil(state.speed));
+            state.irq_overhead = state.irq_overhead.saturating_sub(irq_ns * state.speed);
+            state.irq_time_ns += irq_ns;
+        }
+        let ran = executed - burnt_ns;
+        let t = state.curr as usize;
+        let cluster = state.cluster;
+        let speed = state.speed;
+        let task = &mut self.tasks[t];
+        if task.cluster != cluster {
+            self.outcome.task_ns_by_cluster[t][task.cluster as usize] += std::mem::take(&mut task.cluster_ns);
+            task.cluster = cluster;
+        }
+        task.cluster_ns += delta;
+        match &mut task.doing {
+            Doing::Work { left, fixed } => {
+                let done = (ran * Self::speed_of_work(speed, *fixed)).min(*left);
+                *left -= done;
+                self.outcome.work_done += u128::from(done);
+                task.activation_run_ns += delta;
+            }
+            Doing::Wall { left_ns } => {
+                *left_ns -= ran.min(*left_ns);
+                task.activation_run_ns += delta;
+            }
+            Doing::Fresh => {}
+        }
+    }
+
+    /// Brings what counts by the operating point of `cpu` up to now: busy time, APERF and MPERF.
+    pub(crate) fn account_point(&mut self, cpu: u32) {
+        self.account(cpu);
+        let state = &mut self.cpus[cpu as usize];
+        let busy_ns = std::mem::take(&mut state.busy_ns);
+        let khz = self.hardware.point(state.cluster, state.opp).khz;
+        let reference_khz = self.topology.reference_khz[state.cluster as usize];
+        state.busy_ns_by_opp[state.opp as usize] += busy_ns;
+        state.aperf += u128::from(khz) * u128::from(busy_ns);
+        state.mperf += u128::from(reference_khz) * u128::from(busy_ns);
+    }
+
+    /// Time until the op of the running task of `cpu` ends; `None` if nothing runs.
+    pub(crate) fn time_to_op_end(&self, cpu: u32) -> Option<u64> {
+        let state = &self.cpus[cpu as usize];
+        if state.curr == IDLE_TASK || state.need_resched || !self.stream.is_held(cpu) {
+            return None;
+        }
+        let left = match self.tasks[state.curr as usize].doing {
+            Doing::Work { left, fixed } => left.div_ceil(Self::speed_of_work(state.speed, fixed)),
+            Doing::Wall { left_ns } => left_ns,
+            Doing::Fresh => 0,
+        };
+        let overhead_ns = if state.overhead == 0 { 0 } else { state.overhead.div_ceil(state.speed) };
+        Some(overhead_ns + left)
+    }
+
+    /// `cpu` starts or stops running tasks: siblings' speed and power follow.
+    fn set_busy(&mut self, cpu: u32, busy: bool) {
+        if self.topology.siblings[cpu as usize].len() > 1 {
+            for index in 0..self.topology.siblings[cpu as usize].len() {
+                let other = self.topology.siblings[cpu as usize][index];
+                if other != cpu && self.cpus[other as usize].curr != IDLE_TASK {
+                    self.account(other);
+                    self.refresh_speed(other);
+                    if self.case.machine.smt_power < 1024 {
+                        self.refresh_power(other);
+                    }
+                    self.reprogram(other);
+                }
+            }
+        }
+        let now = self.now;
+        let state = &mut self.cpus[cpu as usize];
+        if busy {
+            state.idle_total_ns += now - state.idle_since_ns;
+            let outside = state.idle_ns_by_state.len() - 1;
+            state.idle_ns_by_state[outside] += now - state.account_ns;
+            state.account_ns = now;
+            self.refresh_speed(cpu);
+            self.hwp_watch(cpu);
+        } else {
+            state.idle_since_ns = now;
+        }
+        self.refresh_power(cpu);
+    }
+
+    // ---- clocks ----
+
+    /// Accounts the work of a CPU that may be another than the one that acts, and updates its queue's clock.
+    pub(crate) fn bring_up_to_date(&mut self, cpu: u32) {
+        if self.cpus[cpu as usize].idle.is_awake() {
+            self.account(cpu);
+        }
+        self.update_rq_clock(cpu);
+    }
+
+    /// core.c:update_rq_clock().
+    pub(crate) fn update_rq_clock(&mut self, cpu: u32) {
+        let scales = if self.gates.scaled_contribution { Scales::FULL } else { self.scales(cpu) };
+        let state = &mut self.cpus[cpu as usize];
+        let idle = state.curr == IDLE_TASK;
+        let irq_ns =
+            state.clk.update_rq_clock(self.now, state.irq_time_ns, idle, scales.cpu_capacity, scales.freq_scale);
+        if irq_ns != 0 {
+            self.update_irq_avg(cpu, irq_ns as u64);
+        }
+    }
+
+    /// pelt.h:update_irq_load_avg(): `irq_ns` of interrupts that end now.
+    #[cold]
+    pub(crate) fn update_irq_avg(&mut self, cpu: u32, irq_ns: u64) -> bool {
+        if !self.gates.irq_avg {
+            return false;
+        }
+        let scales = self.scales(cpu);
+        let state = &mut self.cpus[cpu as usize];
+        let clock = state.clk.clock;
+        if self.gates.scaled_contribution {
+            // v4.19 and v5.0 scale the contributions.
+            let before = update_class_avg_scaled::<H>(clock - irq_ns, &mut state.irq, false, scales);
+            let during = update_class_avg_scaled::<H>(clock, &mut state.irq, true, scales);
+            before || during
+        } else {
+            update_irq_load_avg::<H>(clock, &mut state.irq, irq_ns, scales.freq_scale, scales.cpu_capacity) != 0
+        }
+    }
+
+    /// How fast `cpu` is, as the kernel knows.
+    pub(crate) fn scales(&self, cpu: u32) -> Scales {
+        let state = &self.cpus[cpu as usize];
+        Scales { freq_scale: state.freq_scale, cpu_capacity: state.capacity }
+    }
+
+    // ---- queues ----
+
+    /// core.c:enqueue_task(). The clock must be up to date.
+    pub(crate) fn enqueue_task(&mut self, cpu: u32, task: TaskIdx, kind: Enqueue) {
+        let c = cpu as usize;
+        if self.tasks[task as usize].class == Class::Deadline && !self.activate_dl(cpu, task, kind) {
+            return;
+        }
+        let with_it = match self.tasks[task as usize].class {
+            Class::RealTime => self.cpus[c].rt_queue.len() as u32 + 1,
+            _ => 1,
+        };
+        self.note_overload(self.cpus[c].rq_nr_running() + 1, with_it);
+        self.cpus[c].nr_running += 1;
+        self.idle_mask.remove(cpu as usize);
+        self.tasks[task as usize].life = Life::Queued;
+        if !self.gates.uclamp_after_enqueue {
+            self.uclamp_rq_inc(cpu, task);
+        }
+        match self.tasks[task as usize].class {
+            Class::Deadline => {}
+            Class::RealTime => {
+                let priority = self.rt_priority(task);
+                let queue = &mut self.cpus[c].rt_queue;
+                let place = queue.partition_point(|&(other, _)| other >= priority);
+                queue.insert(place, (priority, task));
+                self.update_rt_overload(cpu);
+                self.cpufreq_update_util(cpu, 0);
+            }
+            Class::Fair => self.enqueue_task_fair(cpu, task, kind),
+        }
+        if self.gates.uclamp_after_enqueue {
+            self.uclamp_rq_inc(cpu, task);
+        }
+        self.update_idle_like(cpu);
+    }
+
+    /// The queues of `cpu` have changed: it may be one with nothing but tasks of SCHED_IDLE now, or no longer.
+    #[inline]
+    pub(crate) fn update_idle_like(&mut self, cpu: u32) {
+        if let Some(mask) = &mut self.idle_like_mask {
+            let c = cpu as usize;
+            mask.set(c, self.idle_mask.as_set().contains(c) || self.cpus[c].is_sched_idle());
+        }
+    }
+
+    /// core.c:dequeue_task(). The clock must be up to date.
+    pub(crate) fn dequeue_task(&mut self, cpu: u32, task: TaskIdx, sleep: bool) {
+        let c = cpu as usize;
+        self.uclamp_rq_dec(cpu, task);
+        match self.tasks[task as usize].class {
+            Class::Deadline => {
+                if !self.deactivate_dl(cpu, task, sleep) {
+                    return;
+                }
+            }
+            Class::RealTime => {
+                self.update_rt_avg(cpu);
+                self.cpus[c].rt_queue.retain(|&(_, other)| other != task);
+                self.update_rt_overload(cpu);
+                self.cpufreq_update_util(cpu, 0);
+            }
+            Class::Fair => self.dequeue_task_fair(cpu, task, sleep),
+        }
+        self.cpus[c].nr_running -= 1;
+        if self.tasks[task as usize].class == Class::RealTime {
+            let count = self.cpus[c].rt_queue.len() as u32;
+            self.note_overload(self.cpus[c].rq_nr_running(), count);
+        }
+        self.update_idle_like(cpu);
+    }
+
+    /// sched.h:add_nr_running(): a queue has `nr_running` tasks with the `count` that joined it; the second has idle CPUs look for
+    /// work. When a real-time task comes or goes the kernel counts all of them anew (rt.c:enqueue_top_rt_rq()).
+    #[inline]
+    pub(crate) fn note_overload(&mut self, nr_running: u32, count: u32) {
+        self.balancer.rd_overloaded |= nr_running >= 2 && nr_running - count < 2;
+    }
+
+    pub(crate) fn rt_priority(&self, task: TaskIdx) -> u8 {
+        match self.tasks[task as usize].policy {
+            SchedPolicy::Fifo { priority } | SchedPolicy::RoundRobin { priority } => priority,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn curr_class(&self, cpu: u32) -> Option<Class> {
+        let curr = self.cpus[cpu as usize].curr;
+        (curr != IDLE_TASK).then(|| self.tasks[curr as usize].class)
+    }
+
+    pub(crate) fn update_rt_avg(&mut self, cpu: u32) -> bool {
+        let running = self.curr_class(cpu) == Some(Class::RealTime);
+        let scales = self.scales(cpu);
+        let state = &mut self.cpus[cpu as usize];
+        let now = state.clk.rq_clock_pelt();
+        if self.gates.scaled_contribution {
+            update_class_avg_scaled::<H>(now, &mut state.rt, running, scales)
+        } else {
+            update_rt_rq_load_avg::<H>(now, &mut state.rt, running)
+        }
+    }
+
+    pub(crate) fn update_dl_avg(&mut self, cpu: u32) -> bool {
+        let running = self.curr_class(cpu) == Some(Class::Deadline);
+        let scales = self.scales(cpu);
+        let state = &mut self.cpus[cpu as usize];
+        let now = state.clk.rq_clock_pelt();
+        if self.gates.scaled_contribution {
+            update_class_avg_scaled::<H>(now, &mut state.dl, running, scales)
+        } else {
+            update_dl_rq_load_avg::<H>(now, &mut state.dl, running)
+        }
+    }
+
+    // ---- wake-ups ----
+
+    /// core.c:try_to_wake_up(), from the code that runs on `here`.
+    pub(crate) fn try_to_wake_up(&mut self, task: TaskIdx, sync: bool) {
+        let t = task as usize;
+        if !matches!(self.tasks[t].life, Life::Sleeping | Life::Io) {
+            return;
+        }
+        let here = self.here;
+        let prev = self.tasks[t].cpu;
+        self.tasks[t].woken_ns = self.tasks[t].due_ns.unwrap_or(self.now);
+        if std::mem::take(&mut self.tasks[t].in_iowait) {
+            self.cpus[prev as usize].nr_iowait -= 1;
+            // The flag stays for the enqueue of this wake-up (p->in_iowait).
+            self.tasks[t].in_iowait = true;
+        }
+        self.outcome.sched_events += 1;
+        self.stream.nr_woken += 1;
+        self.emit(Event::SchedWaking { cpu: here, task, target_cpu: prev });
+        if self.tasks[t].on_cpu {
+            // It has not left its run queue yet, and stays (core.c:ttwu_runnable()): nothing wakes within schedule().
+            self.tasks[t].life = Life::Queued;
+            self.tasks[t].in_iowait = false;
+            self.tasks[t].woken_ns = 0;
+            return;
+        }
+        if self.wake_delayed(task) {
+            return;
+        }
+        let (cpu, rule) = self.select_task_rq(task, prev, sync);
+        if cpu != prev {
+            self.migrate_task_rq_fair(task, prev);
+            self.migrate_task_rq_dl(task, prev);
+            self.tasks[t].cpu = cpu;
+            self.outcome.migrations += 1;
+            self.emit(Event::SchedMigrateTask { task, orig_cpu: prev, dest_cpu: cpu });
+        }
+        self.emit(Event::Placement { task, prev_cpu: prev, cpu, rule });
+        self.tasks[t].life = Life::Waking;
+        // ttwu_queue_cond(): an idle CPU, or one that does not share a cache, queues the task itself.
+        let remote = cpu != here;
+        let target_idle = self.cpus[cpu as usize].curr == IDLE_TASK && self.cpus[cpu as usize].nr_running == 0;
+        if remote && (target_idle || !self.topology.share_cache(here, cpu)) {
+            self.cpus[cpu as usize].wake_list.push(task);
+            self.idle_mask.remove(cpu as usize);
+            self.update_idle_like(cpu);
+            self.kick(cpu);
+            return;
+        }
+        self.activate(task, cpu);
+    }
+
+    /// core.c:ttwu_do_activate(): queues a waking task and checks preemption.
+    pub(crate) fn activate(&mut self, task: TaskIdx, cpu: u32) {
+        self.update_rq_clock(cpu);
+        let migrated = self.tasks[task as usize].sa.last_update_time == 0;
+        let kind = if migrated { Enqueue::WakeupMigrated } else { Enqueue::Wakeup };
+        self.enqueue_task(cpu, task, kind);
+        self.tasks[task as usize].in_iowait = false;
+        let state = &mut self.cpus[cpu as usize];
+        if state.balance.idle_stamp != 0 {
+            let delta = state.clk.clock.saturating_sub(state.balance.idle_stamp);
+            state.balance.update_avg_idle(delta);
+            state.balance.idle_stamp = 0;
+            if self.gates.select_idle_scan == SelectIdleScan::SisPropAged {
+                state.sis_prop.idle_ended(state.balance.avg_idle, self.now / self.tick_ns);
+            }
+        }
+        self.wakeup_preempt(cpu, task);
+        self.task_woken(cpu, task);
+    }
+
+    /// The classes that push have been told of a wake-up.
+    fn task_woken(&mut self, cpu: u32, task: TaskIdx) {
+        match self.tasks[task as usize].class {
+            Class::Deadline => self.task_woken_dl(cpu, task),
+            Class::RealTime => self.task_woken_rt(cpu, task),
+            Class::Fair => {}
+        }
+    }
+
+    /// core.c:wake_up_new_task().
+    pub(crate) fn wake_up_new_task(&mut self, task: TaskIdx) {
+        let t = task as usize;
+        let spec = &self.case.workload.tasks[self.tasks[t].spec as usize];
+        let parent_cpu = self.tasks[t].cpu;
+        self.tasks[t].started_ns = self.now;
+        self.tasks[t].activation_ns = self.now;
+        self.tasks[t].woken_ns = self.now;
+        self.init_entity_runnable_average(task);
+        self.admit_dl(task, false);
+        let cpu = match spec.spawn_cpu {
+            Some(cpu) if self.masks[self.tasks[t].allowed as usize].as_set().contains(cpu as usize) => cpu,
+            _ => match self.select_task_rq_custom(task, parent_cpu, false, true) {
+                Some((cpu, _)) => cpu,
+                None => self.select_task_rq_fork(task, parent_cpu),
+            },
+        };
+        if S::DECISIONS {
+            self.record_fork(task, parent_cpu, cpu);
+        }
+        self.tasks[t].cpu = cpu;
+        self.tasks[t].recent_used_cpu = cpu;
+        self.emit(Event::SchedWakeupNew { cpu: self.here, task, target_cpu: cpu });
+        self.update_rq_clock(cpu);
+        self.post_init_entity_util_avg(cpu, task);
+        self.enqueue_task(cpu, task, Enqueue::New);
+        self.wakeup_preempt(cpu, task);
+        self.task_woken(cpu, task);
+    }
+
+    /// core.c:wakeup_preempt(): asks `cpu` to reschedule if `task` should run now.
+    pub(crate) fn wakeup_preempt(&mut self, cpu: u32, task: TaskIdx) {
+        if self.tasks[task as usize].class == Class::Deadline && self.is_throttled_dl(task) {
+            return;
+        }
+        let curr = self.cpus[cpu as usize].curr;
+        let preempt = if curr == IDLE_TASK {
+            true
+        } else {
+            let (mine, theirs) = (self.tasks[task as usize].class, self.tasks[curr as usize].class);
+            match (mine, theirs) {
+                (Class::Deadline, Class::Deadline) => self.wakeup_preempt_dl(cpu, task),
+                (Class::RealTime, Class::RealTime) => {
+                    let (mine, theirs) = (self.rt_priority(task), self.rt_priority(curr));
+                    mine > theirs || (mine == theirs && self.check_preempt_equal_prio(cpu, task))
+                }
+                (Class::Fair, Class::Fair) => self.check_preempt_wakeup_fair(cpu, task),
+                (mine, theirs) => mine < theirs,
+            }
+        };
+        if preempt {
+            self.resched_cpu(cpu);
+        }
+        // The queue's clock is fresh; schedule() does not read it again (rq_clock_skip_update()).
+        let state = &mut self.cpus[cpu as usize];
+        state.skip_clock_update |= state.need_resched;
+    }
+
+    // ---- switching ----
+
+    /// core.c:__schedule().
+    pub(crate) fn schedule(&mut self, cpu: u32) {
+        let c = cpu as usize;
+        if !self.cpus[c].idle.is_awake() {
+            // Its exit from idle will do it.
+            self.cpus[c].need_resched = true;
+            self.leave_idle(cpu, 0);
+            return;
+        }
+        self.here = cpu;
+        self.in_interrupt = false;
+        self.account(cpu);
+        if !std::mem::take(&mut self.cpus[c].skip_clock_update) {
+            self.update_rq_clock(cpu);
+        }
+        let prev = self.cpus[c].curr;
+        let mut prev_state = TaskState::Running;
+        if prev != IDLE_TASK {
+            prev_state = match self.tasks[prev as usize].life {
+                Life::Sleeping => TaskState::Interruptible,
+                Life::Io => TaskState::Uninterruptible,
+                Life::Dead => TaskState::Dead,
+                _ => TaskState::Running,
+            };
+            if prev_state != TaskState::Running {
+                self.dequeue_task(cpu, prev, true);
+            }
+        }
+        self.balance_dl(cpu, prev);
+        self.balance_rt(cpu, prev);
+        let next = self.pick_next_task(cpu, prev);
+        if next != prev {
+            if prev != IDLE_TASK {
+                self.put_prev_task(cpu, prev);
+                self.tasks[prev as usize].on_cpu = false;
+            }
+            self.cpus[c].curr = next;
+            if next == IDLE_TASK {
+                let state = &mut self.cpus[c];
+                // The old task is still current for update_idle_rq_clock_pelt(); its sums decide.
+                state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.avg.util_sum, state.rt.util_sum, state.dl.util_sum);
+            } else {
+                self.set_next_task(cpu, next);
+                self.tasks[next as usize].on_cpu = true;
+                self.spend(cpu, self.case.machine.costs.context_switch_ns);
+                let state = &mut self.tasks[next as usize];
+                if state.woken_ns != 0 {
+                    state.wu_lat_ns += self.now - state.woken_ns.min(self.now);
+                    state.woken_ns = 0;
+                    state.due_ns = None;
+                }
+            }
+            self.outcome.switches += 1;
+            self.outcome.sched_events += 1;
+            self.emit(Event::SchedSwitch { cpu, prev, prev_state, next });
+            if !self.cpus[c].rt_queue.is_empty() {
+                self.update_rt_overload(cpu);
+            }
+            if prev == IDLE_TASK {
+                self.restart_tick(cpu);
+                self.set_busy(cpu, true);
+            }
+        }
+        if next == IDLE_TASK {
+            if prev != IDLE_TASK {
+                self.cpus[c].overhead = 0;
+                self.cpus[c].irq_overhead = 0;
+                self.set_busy(cpu, false);
+            }
+            if self.cpus[c].is_idle() {
+                self.idle_mask.insert(c);
+                self.update_idle_core(cpu);
+            }
+            self.update_idle_like(cpu);
+            self.disarm(cpu, Wait::Op);
+            self.cpus[c].got_idle_tick = false;
+            // What the CPU has raised on itself comes before it sleeps.
+            self.run_irq_work();
+            nohz_run_idle_balance(self, c);
+            if !self.cpus[c].need_resched {
+                self.enter_idle(cpu);
+            }
+            return;
+        }
+        self.update_idle_like(cpu);
+        if next != prev && self.dl_crowded.as_set().contains(c) && self.tasks[next as usize].class == Class::Deadline {
+            // set_next_task_dl() asks for it.
+            self.push_dl_tasks(cpu);
+        }
+        if next != prev && self.rt_overload.as_set().contains(c) && self.tasks[next as usize].class == Class::RealTime {
+            // set_next_task_rt() asks for it.
+            self.push_rt_tasks(cpu);
+        }
+        self.run_irq_work();
+        if self.cpus[c].overhead == 0 || matches!(self.tasks[next as usize].doing, Doing::Fresh) {
+            self.advance(cpu);
+        }
+        self.reprogram(cpu);
+    }
+
+    /// fair.c:__update_idle_core(): an idle CPU whose siblings are idle makes an idle core known.
+    fn update_idle_core(&mut self, cpu: u32) {
+        if !self.topology.smt_active {
+            return;
+        }
+        let llc = self.topology.llc_of[cpu as usize] as usize;
+        let core = self.topology.smt_masks[cpu as usize].as_set();
+        if !self.has_idle_cores[llc] && core.is_subset(self.idle_mask.as_set()) {
+            self.has_idle_cores[llc] = true;
+        }
+    }
+
+    fn pick_next_task(&mut self, cpu: u32, prev: TaskIdx) -> TaskIdx {
+        let c = cpu as usize;
+        let newly_idle = std::mem::take(&mut self.cpus[c].stopper_ran) || prev != IDLE_TASK;
+        for _ in 0..PICKS_MAX {
+            if let Some(&task) = self.cpus[c].dl_queue.first() {
+                return task;
+            }
+            if let Some(&(_, task)) = self.cpus[c].rt_queue.first() {
+                return task;
+            }
+            if let Some(task) = self.pick_next_task_fair(cpu) {
+                return task;
+            }
+            // An idle CPU that found nothing before does not look again: only the switch to idle is newly idle.
+            if !newly_idle || !self.newidle_balance(cpu) {
+                return IDLE_TASK;
+            }
+        }
+        self.fail(format!("CPU {cpu} counts a runnable task that is in none of its queues: a fault of the engine"));
+        IDLE_TASK
+    }
+
+    pub(crate) fn put_prev_task(&mut self, cpu: u32, prev: TaskIdx) {
+        match self.tasks[prev as usize].class {
+            Class::Deadline => {
+                self.update_curr_dl(cpu);
+                self.update_dl_avg(cpu);
+            }
+            Class::RealTime => {
+                self.update_rt_avg(cpu);
+            }
+            Class::Fair => self.put_prev_task_fair(cpu, prev),
+        }
+    }
+
+    /// The clock must be up to date and `curr` be set.
+    pub(crate) fn set_next_task(&mut self, cpu: u32, next: TaskIdx) {
+        let state = &mut self.cpus[cpu as usize];
+        let now = state.clk.rq_clock_pelt();
+        match self.tasks[next as usize].class {
+            // The class did not run until now: its signal decays up to here.
+            Class::Deadline => {
+                update_dl_rq_load_avg::<H>(now, &mut state.dl, false);
+                self.start_charging_dl(cpu, next);
+            }
+            Class::RealTime => {
+                update_rt_rq_load_avg::<H>(now, &mut state.rt, false);
+            }
+            Class::Fair => self.set_next_task_fair(cpu, next),
+        }
+        self.tasks[next as usize].exec_start_ns = self.now;
+    }
+
+    pub(crate) fn yield_task(&mut self, cpu: u32, task: TaskIdx) {
+        self.update_rq_clock(cpu);
+        match self.tasks[task as usize].class {
+            Class::Fair => self.yield_task_fair(cpu),
+            Class::RealTime => {
+                let priority = self.rt_priority(task);
+                let queue = &mut self.cpus[cpu as usize].rt_queue;
+                queue.retain(|&(_, other)| other != task);
+                let place = queue.partition_point(|&(other, _)| other >= priority);
+                queue.insert(place, (priority, task));
+            }
+            Class::Deadline => self.yield_task_dl(cpu, task),
+        }
+        self.resched_cpu(cpu);
+    }
+
+    /// The running task may no longer stay on `cpu` (its affinity changed): it moves at once.
+    pub(crate) fn push_away(&mut self, cpu: u32, task: TaskIdx) {
+        let Some(dest) = self.masks[self.tasks[task as usize].allowed as usize].as_set().first() else { return };
+        self.account(cpu);
+        self.update_rq_clock(cpu);
+        self.dequeue_task(cpu, task, false);
+        self.put_prev_task(cpu, task);
+        self.detached_current(cpu);
+        self.move_queued(task, cpu, dest as u32, PlacementRule::Pinned);
+    }
+
+    /// The running task, already dequeued, leaves `cpu` for another CPU; the idle task stands in until `cpu` schedules.
+    pub(crate) fn detached_current(&mut self, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        let task = std::mem::replace(&mut state.curr, IDLE_TASK);
+        if state.nr_running == 0 {
+            state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.avg.util_sum, state.rt.util_sum, state.dl.util_sum);
+        }
+        self.tasks[task as usize].on_cpu = false;
+        self.outcome.switches += 1;
+        self.outcome.sched_events += 1;
+        self.emit(Event::SchedSwitch { cpu, prev: task, prev_state: TaskState::Running, next: IDLE_TASK });
+        self.set_busy(cpu, false);
+        self.disarm(cpu, Wait::Op);
+        // The CPU itself does this: no interrupt delays it.
+        self.cpus[cpu as usize].stopper_ran = true;
+        self.cpus[cpu as usize].need_resched = true;
+        self.resched.push_back(cpu);
+    }
+
+    /// A dequeued task arrives on `dest`, and runs there if it comes before the running one.
+    pub(crate) fn move_queued(&mut self, task: TaskIdx, orig: u32, dest: u32, rule: PlacementRule) {
+        self.carry_over(task, orig, dest, rule);
+        self.wakeup_preempt(dest, task);
+    }
+
+    /// A dequeued task arrives on `dest`; one whose dequeue was delayed sleeps on there.
+    pub(crate) fn carry_over(&mut self, task: TaskIdx, orig: u32, dest: u32, rule: PlacementRule) {
+        let delayed = self.entities[task as usize].sched_delayed;
+        if delayed && self.tasks[task as usize].in_iowait {
+            self.cpus[orig as usize].nr_iowait -= 1;
+            self.cpus[dest as usize].nr_iowait += 1;
+        }
+        self.migrate_task_rq_fair(task, orig);
+        self.tasks[task as usize].cpu = dest;
+        self.outcome.migrations += 1;
+        self.emit(Event::SchedMigrateTask { task, orig_cpu: orig, dest_cpu: dest });
+        if !delayed {
+            self.emit(Event::Placement { task, prev_cpu: orig, cpu: dest, rule });
+        }
+        self.bring_up_to_date(dest);
+        if delayed {
+            self.enqueue_delayed(dest, task);
+        } else {
+            self.enqueue_task(dest, task, Enqueue::Migrated);
+        }
+        self.wakeup_preempt(dest, task);
+    }
+
+    // ---- the tick ----
+
+    /// core.c:sched_tick(); the CPU is awake.
+    pub(crate) fn tick(&mut self, cpu: u32) {
+        let c = cpu as usize;
+        self.arm_tick(cpu);
+        self.update_rq_clock(cpu);
+        if self.case.machine.invariance == InvarianceSource::CountersAtTick {
+            self.scale_freq_tick(cpu);
+        }
+        let curr = self.cpus[c].curr;
+        self.cpus[c].got_idle_tick |= curr == IDLE_TASK;
+        if curr != IDLE_TASK {
+            self.spend_irq(cpu, self.case.machine.costs.tick_ns);
+            match self.tasks[curr as usize].class {
+                Class::Fair => self.task_tick_fair(cpu, curr),
+                Class::Deadline => {
+                    self.update_curr_dl(cpu);
+                    self.update_dl_avg(cpu);
+                }
+                Class::RealTime => {
+                    self.update_rt_avg(cpu);
+                    self.task_tick_rt(cpu, curr);
+                }
+            }
+        }
+        self.trigger_load_balance(cpu);
+    }
+
+    fn task_tick_rt(&mut self, cpu: u32, curr: TaskIdx) {
+        if !matches!(self.tasks[curr as usize].policy, SchedPolicy::RoundRobin { .. }) {
+            return;
+        }
+        let used = self.now - self.tasks[curr as usize].exec_start_ns;
+        let priority = self.rt_priority(curr);
+        let others = self.cpus[cpu as usize].rt_queue.iter().any(|&(other, task)| other == priority && task != curr);
+        if used >= RR_TIMESLICE_NS && others {
+            self.yield_task(cpu, curr);
+        }
+    }
+
+    /// The next point of the tick's grid after now.
+    pub(crate) fn next_tick_ns(&self) -> u64 {
+        (self.now / self.tick_ns + 1) * self.tick_ns
+    }
+
+    pub(crate) fn arm_tick(&mut self, cpu: u32) {
+        if !self.cpus[cpu as usize].tick_stopped {
+            let time = self.next_tick_ns();
+            self.arm(cpu, Wait::Tick, time);
+        }
+    }
+
+    /// Starts the tick of a CPU again; whether it was stopped.
+    pub(crate) fn restart_tick(&mut self, cpu: u32) -> bool {
+        let stopped = std::mem::take(&mut self.cpus[cpu as usize].tick_stopped);
+        if stopped {
+            self.arm_tick(cpu);
+            self.rearm_timer(cpu);
+        }
+        stopped
+    }
+
+    /// jiffies of the simulated clock.
+    pub(crate) fn jiffies(&self) -> u64 {
+        self.now / self.tick_ns
+    }
+
+    /// Flag of a wake-up from iowait, for the governor.
+    pub(crate) fn iowait_flag(&self, task: TaskIdx) -> u32 {
+        if self.tasks[task as usize].in_iowait { SCHED_CPUFREQ_IOWAIT } else { 0 }
+    }
+}

@@ -1,0 +1,529 @@
+//! The fair class: run queues with PELT and util_est around them (kernel/sched/fair.c).
+//!
+//! The queue's own order (CFS or EEVDF) and the averages' arithmetic are crate `kernel`'s; here is when they are called.
+
+use opplab_kernel::pelt::{HalfLife, SeFacts, update_load_avg_se, update_load_avg_se_scaled};
+use opplab_kernel::sched::attach::{
+    CfsFacts, LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg,
+    sync_entity_load_avg,
+};
+use opplab_kernel::sched::cfs::{CfsRq, Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
+use opplab_kernel::sched::eevdf::{Dequeue, EevdfRq, Enqueue as EevdfEnqueue};
+use opplab_kernel::sched::entity::{FairPolicy, SchedEntity};
+use opplab_kernel::util_est::{task_util_est, util_est_dequeue, util_est_enqueue, util_est_update};
+use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
+use opplab_model::workload::SchedPolicy;
+
+use crate::run::engine::Engine;
+use crate::run::gates::UtilEst;
+use crate::run::task::{Class, Life};
+use crate::sched::core::Enqueue;
+
+/// The queue of one CPU, in the order of the kernel profile.
+pub(crate) enum FairRq {
+    /// From v6.6.
+    Eevdf(EevdfRq),
+    /// Up to v6.5.
+    Cfs(CfsRq),
+}
+
+impl FairRq {
+    pub(crate) fn curr(&self) -> Option<u32> {
+        match self {
+            Self::Eevdf(rq) => rq.curr,
+            Self::Cfs(rq) => rq.curr,
+        }
+    }
+
+    /// Queued tasks, running and delayed ones included.
+    pub(crate) fn nr_queued(&self) -> u32 {
+        match self {
+            Self::Eevdf(rq) => rq.nr_queued,
+            Self::Cfs(rq) => rq.nr_queued,
+        }
+    }
+
+    /// Queued tasks that are asleep (DELAY_DEQUEUE).
+    pub(crate) fn nr_delayed(&self) -> u32 {
+        match self {
+            Self::Eevdf(rq) => rq.h_nr_delayed,
+            Self::Cfs(_) => 0,
+        }
+    }
+
+    pub(crate) fn load_weight(&self) -> u64 {
+        match self {
+            Self::Eevdf(rq) => rq.load.weight,
+            Self::Cfs(rq) => rq.load.weight,
+        }
+    }
+
+    /// Queued tasks of the policy SCHED_IDLE.
+    pub(crate) fn idle_h_nr(&self) -> u32 {
+        match self {
+            Self::Eevdf(rq) => rq.idle_h_nr,
+            Self::Cfs(rq) => rq.idle_h_nr,
+        }
+    }
+
+    fn take_resched(&mut self) -> bool {
+        match self {
+            Self::Eevdf(rq) => std::mem::take(&mut rq.need_resched),
+            Self::Cfs(rq) => std::mem::take(&mut rq.need_resched),
+        }
+    }
+}
+
+/// The fair class's view of a task with `policy`.
+pub(crate) fn entity_of(policy: SchedPolicy, weight: u64) -> SchedEntity {
+    use opplab_kernel::sched::weight::LoadWeight;
+    let (load, fair) = match policy {
+        SchedPolicy::Batch { nice } => (LoadWeight::of_nice(nice.into()), FairPolicy::Batch),
+        SchedPolicy::Other { nice } => (LoadWeight::of_nice(nice.into()), FairPolicy::Normal),
+        SchedPolicy::Idle => (LoadWeight::IDLE, FairPolicy::Idle),
+        _ => (LoadWeight::new(weight), FairPolicy::Normal),
+    };
+    SchedEntity::new(load, fair)
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    // ---- averages ----
+
+    /// fair.c:update_cfs_rq_load_avg(); returns whether the averages were computed again.
+    pub(crate) fn update_cfs_rq_load_avg(&mut self, cpu: u32) -> bool {
+        let scales = self.scales(cpu);
+        let state = &mut self.cpus[cpu as usize];
+        let now = state.clk.rq_clock_pelt();
+        let facts = CfsFacts {
+            load_weight: state.fair.load_weight(),
+            nr_runnable: u64::from(state.fair.nr_queued() - state.fair.nr_delayed()),
+            has_curr: state.fair.curr().is_some(),
+        };
+        let decayed = if self.gates.scaled_contribution {
+            state.cfs.update_scaled::<H>(now, facts, scales)
+        } else {
+            state.cfs.update::<H>(now, facts)
+        };
+        if S::ENABLED && decayed {
+            let cfs = &self.cpus[cpu as usize].cfs.avg;
+            let event = Event::PeltCfs {
+                cpu,
+                load_avg: cfs.load_avg as u32,
+                runnable_avg: cfs.runnable_avg as u32,
+                util_avg: cfs.util_avg as u32,
+            };
+            self.emit_signal(event);
+        }
+        decayed
+    }
+
+    /// fair.c:update_load_avg() of `task` on `cpu`'s queue; `attach`: DO_ATTACH.
+    pub(crate) fn update_load_avg(&mut self, cpu: u32, task: TaskIdx, attach: bool) {
+        let t = task as usize;
+        let now = self.cpus[cpu as usize].clk.rq_clock_pelt();
+        if self.tasks[t].sa.last_update_time != 0 {
+            let entity = &self.entities[t];
+            let running = self.cpus[cpu as usize].fair.curr() == Some(task);
+            let mut facts = SeFacts::task(entity.load.weight, entity.on_rq, running);
+            if entity.sched_delayed {
+                facts.runnable = 0;
+            }
+            let scales = self.scales(cpu);
+            let state = &mut self.tasks[t];
+            let decayed = if self.gates.scaled_contribution {
+                update_load_avg_se_scaled::<H>(now, &mut state.sa, facts, scales)
+            } else {
+                update_load_avg_se::<H>(now, &mut state.sa, facts)
+            };
+            if decayed {
+                if let UtilEst::Pair(form) = self.gates.util_est {
+                    state.util_est.util_change(form);
+                }
+                if S::ENABLED {
+                    let sa = &state.sa;
+                    let event = Event::PeltSe {
+                        cpu,
+                        task,
+                        load_avg: sa.load_avg as u32,
+                        runnable_avg: sa.runnable_avg as u32,
+                        util_avg: sa.util_avg as u32,
+                    };
+                    self.emit_signal(event);
+                }
+            }
+        }
+        let decayed = self.update_cfs_rq_load_avg(cpu);
+        if attach && self.tasks[t].sa.last_update_time == 0 {
+            self.attach_entity_load_avg(cpu, task);
+            self.cpufreq_update_util(cpu, 0);
+        } else if decayed {
+            self.cpufreq_update_util(cpu, 0);
+        }
+    }
+
+    /// fair.c:attach_entity_load_avg().
+    fn attach_entity_load_avg(&mut self, cpu: u32, task: TaskIdx) {
+        let weight = self.entities[task as usize].load.weight;
+        self.cpus[cpu as usize].cfs.attach::<H>(&mut self.tasks[task as usize].sa, weight);
+    }
+
+    /// fair.c:detach_entity_load_avg().
+    fn detach_entity_load_avg(&mut self, cpu: u32, task: TaskIdx) {
+        let weight = self.entities[task as usize].load.weight;
+        self.cpus[cpu as usize].cfs.detach::<H>(&self.tasks[task as usize].sa, weight);
+    }
+
+    /// fair.c:migrate_task_rq_fair(): the averages leave `orig`; a new queue attaches them.
+    pub(crate) fn migrate_task_rq_fair(&mut self, task: TaskIdx, orig: u32) {
+        let t = task as usize;
+        if self.tasks[t].class != Class::Fair || self.tasks[t].sa.last_update_time == 0 {
+            return;
+        }
+        if matches!(self.tasks[t].life, Life::Sleeping | Life::Io | Life::Waking) {
+            let weight = self.entities[t].load.weight;
+            let state = &mut self.cpus[orig as usize];
+            state.cfs.remove::<H>(&mut self.tasks[t].sa, weight);
+            if self.gates.migrate_pelt_lag {
+                let facts = LagFacts {
+                    is_idle: state.curr == IDLE_TASK,
+                    throttled_pelt_idle: 0,
+                    clock_pelt_idle: state.clk.clock_pelt_idle,
+                    clock_idle: state.clk.clock_idle,
+                    sched_clock: self.now,
+                    cfs_last_update_time: state.cfs.avg.last_update_time,
+                };
+                migrate_se_pelt_lag::<H>(&mut self.tasks[t].sa, weight, &facts);
+            }
+            self.cfs_migrated_wakeup(task, orig);
+        }
+        self.tasks[t].sa.last_update_time = 0;
+        self.entities[t].exec_start = 0;
+    }
+
+    /// fair.c:sync_entity_load_avg(): decays a sleeping task to the last update of its queue.
+    pub(crate) fn sync_entity_load_avg(&mut self, task: TaskIdx, cpu: u32) {
+        let t = task as usize;
+        let cfs = &self.cpus[cpu as usize].cfs.avg;
+        sync_entity_load_avg::<H>(&mut self.tasks[t].sa, self.entities[t].load.weight, cfs);
+    }
+
+    /// fair.c:init_entity_runnable_average().
+    pub(crate) fn init_entity_runnable_average(&mut self, task: TaskIdx) {
+        let t = task as usize;
+        self.entities[t] = entity_of(self.tasks[t].policy, self.tasks[t].weight);
+        self.tasks[t].sa = init_entity_runnable_average(self.entities[t].load.weight, true);
+    }
+
+    /// fair.c:post_init_entity_util_avg(); the averages are attached at the enqueue.
+    pub(crate) fn post_init_entity_util_avg(&mut self, cpu: u32, task: TaskIdx) {
+        let t = task as usize;
+        if self.tasks[t].class != Class::Fair {
+            return;
+        }
+        self.update_cfs_rq_load_avg(cpu);
+        let state = &self.cpus[cpu as usize];
+        post_init_entity_util_avg(&mut self.tasks[t].sa, self.entities[t].load.weight, &state.cfs.avg, state.capacity);
+        let spec = self.tasks[t].spec as usize;
+        if self.case.workload.tasks.get(spec).is_some_and(|spec| spec.seasoned) {
+            // It has slept for long: nothing is left of what it did.
+            let sa = &mut self.tasks[t].sa;
+            (sa.util_avg, sa.util_sum, sa.runnable_avg, sa.runnable_sum, sa.load_avg, sa.load_sum) = (0, 0, 0, 0, 0, 0);
+        }
+    }
+
+    /// fair.c:update_blocked_averages(): decays what sleeps on `cpu`; returns whether anything is left.
+    pub(crate) fn update_blocked_averages(&mut self, cpu: u32) -> bool {
+        self.update_rq_clock(cpu);
+        let mut decayed = self.gates.blocked_others_first && self.update_other_load_avgs(cpu);
+        decayed |= self.update_cfs_rq_load_avg(cpu);
+        if decayed {
+            self.cpufreq_update_util(cpu, 0);
+        }
+        if !self.gates.blocked_others_first {
+            self.update_other_load_avgs(cpu);
+        }
+        let state = &self.cpus[cpu as usize];
+        state.cfs.avg.util_avg != 0
+            || state.cfs.avg.load_avg != 0
+            || state.rt.util_avg != 0
+            || state.dl.util_avg != 0
+            || state.irq.util_avg != 0
+    }
+
+    /// pelt.c:update_other_load_avgs(), v6.12; returns whether a period ended in any of them, which says nothing of their
+    /// values: the governor hears of a class that never ran, too.
+    fn update_other_load_avgs(&mut self, cpu: u32) -> bool {
+        self.update_rt_avg(cpu) | self.update_dl_avg(cpu) | self.update_irq_avg(cpu, 0)
+    }
+
+    // ---- util_est ----
+
+    fn util_est_enqueue(&mut self, cpu: u32, task: TaskIdx) {
+        let (state, t) = (&mut self.cpus[cpu as usize], task as usize);
+        match self.gates.util_est {
+            UtilEst::Single => util_est_enqueue(&mut state.cfs.avg, &self.tasks[t].sa),
+            UtilEst::Pair(form) => state.cfs_util_est.enqueue(form, &self.tasks[t].util_est),
+        }
+    }
+
+    fn util_est_dequeue(&mut self, cpu: u32, task: TaskIdx) {
+        let (state, t) = (&mut self.cpus[cpu as usize], task as usize);
+        match self.gates.util_est {
+            UtilEst::Single => util_est_dequeue(&mut state.cfs.avg, &self.tasks[t].sa),
+            UtilEst::Pair(form) => state.cfs_util_est.dequeue(form, &self.tasks[t].util_est),
+        }
+    }
+
+    fn util_est_update(&mut self, cpu: u32, task: TaskIdx, sleep: bool) {
+        let capacity = self.cpus[cpu as usize].capacity;
+        let state = &mut self.tasks[task as usize];
+        match self.gates.util_est {
+            UtilEst::Single => util_est_update(&mut state.sa, sleep, capacity),
+            UtilEst::Pair(form) => {
+                state.util_est.update(form, sleep, state.sa.util_avg, state.sa.runnable_avg, capacity);
+            }
+        }
+        if S::ENABLED && sleep {
+            let event = Event::UtilEstSe {
+                cpu,
+                task,
+                util_est: self.task_util_est(task) as u32,
+                util_avg: self.tasks[task as usize].sa.util_avg as u32,
+            };
+            self.emit_signal(event);
+        }
+    }
+
+    /// fair.c:task_util_est(): the larger of the running average and the estimate.
+    pub(crate) fn task_util_est(&self, task: TaskIdx) -> u64 {
+        let state = &self.tasks[task as usize];
+        match self.gates.util_est {
+            UtilEst::Single => task_util_est(&state.sa),
+            UtilEst::Pair(form) => state.util_est.task_util_est(form, state.sa.util_avg),
+        }
+    }
+
+    // ---- queue ----
+
+    pub(crate) fn enqueue_task_fair(&mut self, cpu: u32, task: TaskIdx, kind: Enqueue) {
+        let (c, t) = (cpu as usize, task as usize);
+        self.cpus[c].fair_served |= self.gates.fair_server;
+        self.util_est_enqueue(cpu, task);
+        self.tasks[t].util_est_counted = true;
+        let flags = self.iowait_flag(task) | self.idle_placement_flag(cpu);
+        if flags != 0 {
+            self.cpufreq_update_util(cpu, flags);
+        }
+        self.update_load_avg(cpu, task, true);
+        let now = self.cpus[c].clk.clock_task;
+        let migrated = matches!(kind, Enqueue::WakeupMigrated | Enqueue::Migrated);
+        let wakeup = matches!(kind, Enqueue::Wakeup | Enqueue::WakeupMigrated);
+        match &mut self.cpus[c].fair {
+            FairRq::Eevdf(rq) => {
+                let flags = EevdfEnqueue { wakeup, initial: kind == Enqueue::New, migrated };
+                rq.enqueue(&mut self.entities, now, task, flags);
+            }
+            FairRq::Cfs(rq) => {
+                if kind == Enqueue::New {
+                    rq.task_fork(&mut self.entities, now, task);
+                }
+                rq.enqueue(&mut self.entities, now, task, CfsEnqueue { wakeup, migrated });
+            }
+        }
+        self.balancer.lists.add(c, task);
+        self.propagate_resched(cpu);
+        if kind != Enqueue::New {
+            self.check_update_overutilized(cpu);
+        }
+    }
+
+    pub(crate) fn dequeue_task_fair(&mut self, cpu: u32, task: TaskIdx, sleep: bool) {
+        let (c, t) = (cpu as usize, task as usize);
+        if std::mem::take(&mut self.tasks[t].util_est_counted) {
+            self.util_est_dequeue(cpu, task);
+        }
+        if self.gates.estimates_before_dequeue {
+            self.util_est_update(cpu, task, sleep);
+        }
+        self.update_load_avg(cpu, task, false);
+        let now = self.cpus[c].clk.clock_task;
+        let dead = self.tasks[t].life == Life::Dead;
+        match &mut self.cpus[c].fair {
+            FairRq::Eevdf(rq) => {
+                // A task that never comes back may not stay delayed.
+                let special = dead || !self.gates.delay_dequeue;
+                rq.dequeue(&mut self.entities, now, task, Dequeue { sleep, special, delayed: false });
+            }
+            FairRq::Cfs(rq) => rq.dequeue(&mut self.entities, now, task, CfsDequeue { sleep, save: false }),
+        }
+        if !self.entities[t].sched_delayed {
+            self.balancer.lists.remove(c, task);
+        }
+        if !self.gates.estimates_before_dequeue {
+            self.util_est_update(cpu, task, sleep);
+        }
+        self.propagate_resched(cpu);
+        if dead && !self.entities[t].sched_delayed {
+            self.detach_entity_load_avg(cpu, task);
+        }
+    }
+
+    /// fair.c:switched_from_fair(): the averages leave the queue with the task; a return attaches them again.
+    pub(crate) fn switched_from_fair(&mut self, cpu: u32, task: TaskIdx) {
+        self.detach_entity_load_avg(cpu, task);
+        self.tasks[task as usize].sa.last_update_time = 0;
+    }
+
+    /// A queued task leaves for another CPU (detach_task(), TASK_ON_RQ_MIGRATING).
+    pub(crate) fn detach_queued(&mut self, cpu: u32, task: TaskIdx) {
+        self.dequeue_task(cpu, task, false);
+        self.detach_averages(cpu, task);
+    }
+
+    /// The averages of a task that leaves for another CPU go with it.
+    fn detach_averages(&mut self, cpu: u32, task: TaskIdx) {
+        self.detach_entity_load_avg(cpu, task);
+        self.tasks[task as usize].sa.last_update_time = 0;
+    }
+
+    /// A sleeping task whose dequeue is delayed leaves for another CPU, where it stays delayed.
+    pub(crate) fn detach_delayed(&mut self, cpu: u32, task: TaskIdx) {
+        let c = cpu as usize;
+        self.update_load_avg(cpu, task, false);
+        let now = self.cpus[c].clk.clock_task;
+        if let FairRq::Eevdf(rq) = &mut self.cpus[c].fair {
+            rq.dequeue(&mut self.entities, now, task, Dequeue { sleep: false, special: false, delayed: false });
+        }
+        self.balancer.lists.remove(c, task);
+        self.propagate_resched(cpu);
+        self.detach_averages(cpu, task);
+    }
+
+    /// It is queued there: it counts, but will not run; the CPU that picks it finishes its dequeue.
+    pub(crate) fn enqueue_delayed(&mut self, cpu: u32, task: TaskIdx) {
+        let c = cpu as usize;
+        self.note_overload(self.cpus[c].rq_nr_running() + 1, 1);
+        self.update_load_avg(cpu, task, true);
+        let now = self.cpus[c].clk.clock_task;
+        if let FairRq::Eevdf(rq) = &mut self.cpus[c].fair {
+            rq.enqueue(&mut self.entities, now, task, EevdfEnqueue { wakeup: false, initial: false, migrated: true });
+        }
+        self.balancer.lists.add(c, task);
+        self.propagate_resched(cpu);
+    }
+
+    /// A woken task that is still queued because its dequeue was delayed wakes where it is; returns whether it was one.
+    pub(crate) fn wake_delayed(&mut self, task: TaskIdx) -> bool {
+        let t = task as usize;
+        if !self.entities[t].sched_delayed {
+            return false;
+        }
+        let cpu = self.tasks[t].cpu;
+        if self.cpus[cpu as usize].idle.is_awake() {
+            self.account(cpu);
+        }
+        self.update_rq_clock(cpu);
+        self.util_est_enqueue(cpu, task);
+        self.tasks[t].util_est_counted = true;
+        self.update_load_avg(cpu, task, false);
+        if let FairRq::Eevdf(rq) = &mut self.cpus[cpu as usize].fair {
+            rq.requeue_delayed(&mut self.entities, task);
+        }
+        self.uclamp_rq_inc(cpu, task);
+        self.tasks[t].life = Life::Queued;
+        self.tasks[t].in_iowait = false;
+        self.cpus[cpu as usize].nr_running += 1;
+        self.update_idle_like(cpu);
+        self.wakeup_preempt(cpu, task);
+        true
+    }
+
+    pub(crate) fn pick_next_task_fair(&mut self, cpu: u32) -> Option<TaskIdx> {
+        let c = cpu as usize;
+        let now = self.cpus[c].clk.clock_task;
+        match &mut self.cpus[c].fair {
+            FairRq::Eevdf(rq) => {
+                let lists = &mut self.balancer.lists;
+                rq.pick_task(&mut self.entities, now, |_, task| lists.remove(c, task))
+            }
+            FairRq::Cfs(rq) => rq.pick_task(&mut self.entities, now),
+        }
+    }
+
+    pub(crate) fn put_prev_task_fair(&mut self, cpu: u32, prev: TaskIdx) {
+        let c = cpu as usize;
+        if self.entities[prev as usize].on_rq {
+            self.update_load_avg(cpu, prev, false);
+        }
+        let now = self.cpus[c].clk.clock_task;
+        match &mut self.cpus[c].fair {
+            FairRq::Eevdf(rq) => rq.put_prev(&mut self.entities, now),
+            FairRq::Cfs(rq) => rq.put_prev(&mut self.entities, now),
+        }
+        self.propagate_resched(cpu);
+    }
+
+    pub(crate) fn set_next_task_fair(&mut self, cpu: u32, next: TaskIdx) {
+        self.balancer.lists.move_to_head(cpu as usize, next);
+        self.update_load_avg(cpu, next, false);
+        let now = self.cpus[cpu as usize].clk.clock_task;
+        match &mut self.cpus[cpu as usize].fair {
+            FairRq::Eevdf(rq) => rq.set_next(&mut self.entities, now, next),
+            FairRq::Cfs(rq) => rq.set_next(&mut self.entities, now, next),
+        }
+        self.update_misfit_status(cpu, Some(next));
+    }
+
+    pub(crate) fn yield_task_fair(&mut self, cpu: u32) {
+        let state = &mut self.cpus[cpu as usize];
+        let now = state.clk.clock_task;
+        match &mut state.fair {
+            FairRq::Eevdf(rq) => rq.yield_task(&mut self.entities, now, state.nr_running),
+            FairRq::Cfs(rq) => rq.yield_task(&mut self.entities, now, state.nr_running),
+        }
+    }
+
+    /// fair.c:task_tick_fair().
+    pub(crate) fn task_tick_fair(&mut self, cpu: u32, curr: TaskIdx) {
+        let c = cpu as usize;
+        let now = self.cpus[c].clk.clock_task;
+        match &mut self.cpus[c].fair {
+            FairRq::Eevdf(rq) => {
+                rq.update_curr(&mut self.entities, now);
+            }
+            FairRq::Cfs(rq) => rq.tick(&mut self.entities, now),
+        }
+        self.update_load_avg(cpu, curr, false);
+        self.update_misfit_status(cpu, Some(curr));
+        self.check_update_overutilized(cpu);
+        self.propagate_resched(cpu);
+    }
+
+    /// fair.c:check_preempt_wakeup_fair().
+    pub(crate) fn check_preempt_wakeup_fair(&mut self, cpu: u32, task: TaskIdx) -> bool {
+        let c = cpu as usize;
+        if self.cpus[c].need_resched {
+            return false;
+        }
+        let now = self.cpus[c].clk.clock_task;
+        match &mut self.cpus[c].fair {
+            FairRq::Eevdf(rq) => rq.check_preempt_wakeup(&mut self.entities, now, task),
+            FairRq::Cfs(rq) => rq.check_preempt_wakeup(&mut self.entities, now, task),
+        }
+        self.cpus[c].fair.take_resched()
+    }
+
+    /// Takes the queue's wish to reschedule to the CPU.
+    pub(crate) fn propagate_resched(&mut self, cpu: u32) {
+        if self.cpus[cpu as usize].fair.take_resched() {
+            self.resched_cpu(cpu);
+        }
+    }
+
+    /// A sleeping CFS task leaves its queue: its vruntime becomes relative (migrate_task_rq_fair(), v5.10).
+    fn cfs_migrated_wakeup(&mut self, task: TaskIdx, orig: u32) {
+        if let FairRq::Cfs(rq) = &self.cpus[orig as usize].fair {
+            rq.migrate_sleeping(&mut self.entities[task as usize]);
+        }
+    }
+}

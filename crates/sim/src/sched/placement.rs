@@ -1,0 +1,452 @@
+//! Wake-up placement (fair.c:select_task_rq_fair()).
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::SelectIdleScan;
+use opplab_kernel::sched::cpumask::CpuSet;
+use opplab_kernel::sched::domains::{SD_BALANCE_EXEC, SD_BALANCE_FORK};
+use opplab_kernel::sched::find_idlest::{IdleInfo, IdlestFacts, IdlestTask, sched_balance_find_dst_cpu, top_level};
+use opplab_kernel::sched::group::{CpuLoad, DomainView, GroupCapacity};
+use opplab_kernel::sched::placement::{
+    CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, affine_domain, select_idle_sibling,
+    select_idle_sibling_v510, util_fits_cpu, wake_affine, wake_wide,
+};
+use opplab_model::decision::{Decision, NONE};
+use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
+use opplab_model::policy::Placement;
+use rand_core::Rng;
+
+use crate::run::engine::{BOOT_NS, Engine};
+use crate::run::task::{Class, Life};
+use crate::sched::balance::{LOOK_COST_NS, cpu_load};
+
+/// What the fair class's placement looked at, kept for the record of it.
+#[derive(Debug, Clone, Copy)]
+struct Note {
+    sync: bool,
+    eas_rule: u8,
+    wake_wide: bool,
+    imbalance_pct: u32,
+    affine_rule: u8,
+    /// Of the waking CPU, the previous CPU and the task.
+    loads: [u64; 3],
+    target: u32,
+    sibling_rule: u8,
+}
+
+impl Note {
+    fn of(prev: u32, sync: bool) -> Self {
+        Self {
+            sync,
+            eas_rule: NONE,
+            wake_wide: false,
+            imbalance_pct: 0,
+            affine_rule: NONE,
+            loads: [0; 3],
+            target: prev,
+            sibling_rule: NONE,
+        }
+    }
+}
+
+/// The engine as select_idle_sibling() sees it.
+struct Siblings<'a, 'c, S: Sink, H: HalfLife>(&'a Engine<'c, S, H>);
+
+impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
+    fn idle(&self) -> CpuSet<'_> {
+        self.0.idle_mask.as_set()
+    }
+    fn idle_or_sched_idle(&self) -> CpuSet<'_> {
+        self.0.idle_like_mask.as_ref().unwrap_or(&self.0.idle_mask).as_set()
+    }
+    fn llc_span(&self, cpu: usize) -> Option<CpuSet<'_>> {
+        let topology = &self.0.topology;
+        let llc = topology.llc_of[cpu] as usize;
+        (topology.llc_size[llc] > 1).then(|| topology.llc_masks[llc].as_set())
+    }
+    fn share_cache(&self, one: usize, other: usize) -> bool {
+        self.0.topology.share_cache(one as u32, other as u32)
+    }
+    fn smt_mask(&self, cpu: usize) -> CpuSet<'_> {
+        self.0.topology.smt_masks[cpu].as_set()
+    }
+    fn smt_active(&self) -> bool {
+        self.0.topology.smt_active
+    }
+    fn has_idle_cores(&self, cpu: usize) -> bool {
+        self.0.has_idle_cores[self.0.topology.llc_of[cpu] as usize]
+    }
+    fn nr_idle_scan(&self, cpu: usize) -> Option<u32> {
+        let llc = self.0.topology.llc_of[cpu] as usize;
+        let here = &self.0.cpus[self.0.here as usize];
+        let span_weight = self.0.topology.llc_size[llc];
+        match self.0.gates.select_idle_scan {
+            SelectIdleScan::SisUtil => self.0.nr_idle_scan[llc],
+            SelectIdleScan::SisProp => Some(here.sis_prop.limit(span_weight, here.balance.avg_idle)),
+            SelectIdleScan::SisPropAged => Some(here.sis_prop.limit_aged(span_weight)),
+        }
+    }
+    fn asym_span(&self, _cpu: usize) -> Option<CpuSet<'_>> {
+        self.0.topology.asym.as_ref().map(|mask| mask.as_set())
+    }
+    fn asym_active(&self) -> bool {
+        self.0.topology.asym.is_some()
+    }
+    fn capacity(&self, cpu: usize) -> CpuCapacity {
+        let state = &self.0.cpus[cpu];
+        CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 }
+    }
+}
+
+impl<S: Sink, H: HalfLife> IdlestFacts for Siblings<'_, '_, S, H> {
+    fn cpu(&self, cpu: usize) -> CpuLoad {
+        cpu_load(self.0, cpu)
+    }
+    fn is_idle(&self, cpu: usize) -> bool {
+        self.0.cpus[cpu].is_idle()
+    }
+    fn is_sched_idle(&self, cpu: usize) -> bool {
+        self.0.cpus[cpu].is_sched_idle()
+    }
+    fn is_idle_without_task(&self, cpu: usize) -> bool {
+        self.0.cpus[cpu].is_idle()
+    }
+    fn idle_info(&self, cpu: usize) -> IdleInfo {
+        let state = &self.0.cpus[cpu];
+        let states = &self.0.clusters[state.cluster as usize].idle_states;
+        let resident = !state.idle.is_awake();
+        let exit = states.get(state.idle.state).filter(|_| resident);
+        IdleInfo {
+            idle_stamp: state.balance.idle_stamp,
+            exit_latency_us: exit.map(|idle| (idle.exit_latency_ns / 1000) as u32),
+        }
+    }
+    fn group_capacity(&self, sgc: usize) -> GroupCapacity {
+        self.0.balancer.sgc[sgc]
+    }
+    fn domain(&self, cpu: usize, level: usize) -> Option<DomainView<'_>> {
+        self.0.topology.domains.view(cpu, level)
+    }
+    fn n_levels(&self) -> usize {
+        (0..self.0.cpus.len()).map(|cpu| self.0.topology.domains.n_levels(cpu)).max().unwrap_or(0)
+    }
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// core.c:select_task_rq() on a wake-up: where, and by which rule.
+    pub(crate) fn select_task_rq(&mut self, task: TaskIdx, prev: u32, sync: bool) -> (u32, PlacementRule) {
+        let mut note = Note::of(prev, sync);
+        let (cpu, rule) = self.select_task_rq_noted(task, prev, sync, &mut note);
+        if S::DECISIONS {
+            self.record_placement(task, false, (prev, cpu, rule), &note);
+        }
+        (cpu, rule)
+    }
+
+    fn record_placement(&mut self, task: TaskIdx, fork: bool, moved: (u32, u32, PlacementRule), note: &Note) {
+        let (prev_cpu, cpu, rule) = moved;
+        let state = &self.tasks[task as usize];
+        let llc = &self.topology.llc_masks[self.topology.llc_of[note.target as usize] as usize];
+        let decision = Decision::Placement {
+            decision: self.nr_decisions,
+            task,
+            fork,
+            prev_cpu,
+            cpu,
+            rule,
+            waker_cpu: self.here,
+            waker: self.cpus[self.here as usize].curr,
+            in_interrupt: self.in_interrupt,
+            sync: note.sync,
+            nr_allowed: self.masks[state.allowed as usize].as_set().weight(),
+            util_avg: state.sa.util_avg as u32,
+            util_est: self.task_util_est(task) as u32,
+            overutilized: self.overutilized,
+            eas_rule: note.eas_rule,
+            wake_wide: note.wake_wide,
+            imbalance_pct: note.imbalance_pct,
+            affine_rule: note.affine_rule,
+            this_load: note.loads[0],
+            prev_load: note.loads[1],
+            task_load: note.loads[2],
+            target: note.target,
+            sibling_rule: note.sibling_rule,
+            nr_idle: llc.as_set().weight_and(self.idle_mask.as_set()),
+        };
+        self.nr_decisions += 1;
+        self.record(decision);
+    }
+
+    /// Records where a new task goes: where its template says, the only CPU that it may use, or the idlest.
+    pub(crate) fn record_fork(&mut self, task: TaskIdx, parent_cpu: u32, cpu: u32) {
+        let state = &self.tasks[task as usize];
+        let spawn_cpu = self.case.workload.tasks.get(state.spec as usize).and_then(|spec| spec.spawn_cpu);
+        let rule = if spawn_cpu == Some(cpu) || self.single_cpu[state.allowed as usize] {
+            PlacementRule::Pinned
+        } else {
+            PlacementRule::Idlest
+        };
+        let note = Note::of(parent_cpu, false);
+        self.record_placement(task, true, (parent_cpu, cpu, rule), &note);
+    }
+
+    fn select_task_rq_noted(&mut self, task: TaskIdx, prev: u32, sync: bool, note: &mut Note) -> (u32, PlacementRule) {
+        match self.tasks[task as usize].class {
+            Class::Deadline => return (self.select_task_rq_dl(task, prev), PlacementRule::Deadline),
+            Class::RealTime => return (self.select_task_rq_rt(task, prev), PlacementRule::RealTime),
+            Class::Fair => {}
+        }
+        let allowed_idx = self.tasks[task as usize].allowed as usize;
+        if self.single_cpu[allowed_idx] {
+            return (self.masks[allowed_idx].as_set().first().unwrap_or(0) as u32, PlacementRule::Pinned);
+        }
+        if let Some(chosen) = self.select_task_rq_custom(task, prev, sync, false) {
+            return chosen;
+        }
+        if self.case.policy.placement == Placement::Random {
+            let allowed = self.masks[allowed_idx].as_set();
+            let nth = self.rng.next_u32() % allowed.weight();
+            let cpu = allowed.iter().nth(nth as usize).unwrap_or(0);
+            return (cpu as u32, PlacementRule::Custom);
+        }
+        let (cpu, rule) = self.select_task_rq_fair(task, prev, sync, note);
+        let allowed = self.masks[allowed_idx].as_set();
+        if allowed.contains(cpu as usize) {
+            (cpu, rule)
+        } else {
+            // select_fallback_rq().
+            (allowed.first().unwrap_or(0) as u32, PlacementRule::Pinned)
+        }
+    }
+
+    fn select_task_rq_fair(&mut self, task: TaskIdx, prev: u32, sync: bool, note: &mut Note) -> (u32, PlacementRule) {
+        let t = task as usize;
+        let here = self.here;
+        let waker = self.cpus[here as usize].curr;
+        // sync is only believed from a task that is about to sleep, not from an interrupt or a task that exits (PF_EXITING).
+        let exits = waker != IDLE_TASK && self.tasks[waker as usize].life == Life::Dead;
+        let sync = sync && !self.in_interrupt && !exits;
+        let (jiffies, hz) = (self.jiffies(), u64::from(self.case.policy.hz));
+        // An interrupt wakes in the name of what it interrupts; the idle task of a CPU is a waker as others are.
+        let flips = match self.tasks.get_mut(waker as usize) {
+            Some(waker) => &mut waker.flips,
+            None => &mut self.cpus[here as usize].idle_flips,
+        };
+        flips.record_wakee(task, jiffies, hz);
+        let waker_flips = flips.flips;
+        self.sync_entity_load_avg(task, prev);
+        if self.gates.eas_groups {
+            if self.eas.is_some()
+                && let Some(chosen) = self.place_by_groups(task, prev)
+            {
+                return chosen;
+            }
+        } else if self.eas.is_some()
+            && !self.overutilized
+            && let Some(cpu) = self.find_energy_efficient_cpu(task, prev, &mut note.eas_rule)
+        {
+            return (cpu, PlacementRule::Eas);
+        }
+        let allowed = self.masks[self.tasks[t].allowed as usize].as_set();
+        let wakee_flips = self.tasks[t].flips.flips;
+        let llc_size = self.topology.llc_size[self.topology.llc_of[here as usize] as usize];
+        note.sync = sync;
+        note.wake_wide = wake_wide(waker_flips, wakee_flips, llc_size);
+        let want_affine = !note.wake_wide && allowed.contains(here as usize);
+        let mut target = prev;
+        // The lowest domain with SD_WAKE_AFFINE that holds both CPUs decides; without one the task stays near its CPU.
+        let domain_pct = if want_affine && here != prev { self.affine_imbalance_pct(here, prev) } else { None };
+        if let Some(imbalance_pct) = domain_pct
+            && self.wake_affine_to_here(task, here, prev, (sync, imbalance_pct), note)
+        {
+            target = here;
+        }
+        if !self.gates.idle_sibling {
+            note.target = target;
+            return (target, PlacementRule::Target);
+        }
+        let scan = self.gates.select_idle_scan;
+        if scan == SelectIdleScan::SisPropAged {
+            self.cpus[here as usize].sis_prop.age(jiffies);
+        }
+        let allowed = self.masks[self.tasks[t].allowed as usize].as_set();
+        let (util, clamps) = (self.task_util_est(task), self.task_clamps(task));
+        let util = match clamps {
+            // uclamp_task_util(), v5.10.
+            Some(clamps) if scan == SelectIdleScan::SisProp => util.max(clamps.min).min(clamps.max),
+            _ => util,
+        };
+        let query = SiblingQuery {
+            prev: prev as usize,
+            target: target as usize,
+            recent_used_cpu: self.tasks[t].recent_used_cpu as usize,
+            allowed,
+            util,
+            clamps,
+            this_cpu: here as usize,
+            this_is_per_cpu_kthread: false,
+            this_nr_running: self.cpus[here as usize].nr_running,
+        };
+        let choice = if scan == SelectIdleScan::SisProp {
+            select_idle_sibling_v510(&Siblings(self), &query)
+        } else {
+            select_idle_sibling(&Siblings(self), &query)
+        };
+        if scan == SelectIdleScan::SisProp
+            && want_affine
+            && let Some(waker) = self.tasks.get_mut(waker as usize)
+        {
+            // v4.17 to v5.13: the waker's next search may come back here.
+            waker.recent_used_cpu = here;
+        }
+        if scan != SelectIdleScan::SisUtil && choice.nr_scanned > 0 {
+            self.cpus[here as usize].sis_prop.scanned(u64::from(choice.nr_scanned) * LOOK_COST_NS);
+        }
+        note.target = target;
+        note.sibling_rule = choice.rule as u8;
+        self.tasks[t].recent_used_cpu = choice.recent_used_cpu as u32;
+        if choice.clear_idle_cores {
+            self.has_idle_cores[self.topology.llc_of[target as usize] as usize] = false;
+        }
+        let rule = if choice.rule == SiblingRule::Target { PlacementRule::Target } else { PlacementRule::IdleSibling };
+        (choice.cpu as u32, rule)
+    }
+
+    /// `imbalance_pct` of the domain that lets `here` pull a task from `prev`.
+    fn affine_imbalance_pct(&self, here: u32, prev: u32) -> Option<u32> {
+        let domains = &self.topology.domains;
+        let views = (0..domains.n_levels(here as usize)).filter_map(|level| domains.view(here as usize, level));
+        affine_domain(views, prev as usize).map(|domain| domain.imbalance_pct)
+    }
+
+    fn wake_affine_to_here(
+        &self,
+        task: TaskIdx,
+        here: u32,
+        prev: u32,
+        (sync, imbalance_pct): (bool, u32),
+        note: &mut Note,
+    ) -> bool {
+        let (this, old) = (&self.cpus[here as usize], &self.cpus[prev as usize]);
+        let curr_load = if this.curr == IDLE_TASK { 0 } else { self.tasks[this.curr as usize].sa.load_avg };
+        let facts = WakeAffineFacts {
+            this_idle: this.is_idle(),
+            prev_idle: old.is_idle(),
+            share_cache: self.topology.share_cache(here, prev),
+            sync,
+            // The kernel's nr_running counts tasks whose dequeue is delayed; the engine's does not.
+            nr_running_this: this.nr_running + this.fair.nr_delayed(),
+            nr_delayed_this: this.fair.nr_delayed(),
+            this_load: this.cfs.avg.load_avg,
+            prev_load: old.cfs.avg.load_avg,
+            task_load: self.tasks[task as usize].sa.load_avg,
+            current_load: curr_load,
+            this_capacity: this.capacity_of,
+            prev_capacity: old.capacity_of,
+            imbalance_pct,
+        };
+        let (pull, rule) = wake_affine(&facts);
+        note.imbalance_pct = imbalance_pct;
+        note.affine_rule = rule as u8;
+        note.loads = [facts.this_load, facts.prev_load, facts.task_load];
+        pull
+    }
+
+    /// Placement of a new task (fair.c:select_task_rq_fair() with SD_BALANCE_FORK): the slow path.
+    pub(crate) fn select_task_rq_fork(&mut self, task: TaskIdx, parent_cpu: u32) -> u32 {
+        let state = &self.tasks[task as usize];
+        if state.class == Class::RealTime {
+            return self.select_task_rq_rt(task, parent_cpu);
+        }
+        let allowed = self.masks[state.allowed as usize].as_set();
+        if self.single_cpu[state.allowed as usize] || state.class != Class::Fair {
+            let stay = allowed.contains(parent_cpu as usize);
+            return if stay { parent_cpu } else { allowed.first().unwrap_or(0) as u32 };
+        }
+        self.find_idlest(task, parent_cpu, SD_BALANCE_FORK)
+    }
+
+    /// Placement of the running task when it loads a new program (fair.c:select_task_rq_fair() with SD_BALANCE_EXEC).
+    pub(crate) fn select_task_rq_exec(&self, task: TaskIdx, cpu: u32) -> u32 {
+        let state = &self.tasks[task as usize];
+        if self.single_cpu[state.allowed as usize] || state.class != Class::Fair {
+            return cpu;
+        }
+        self.find_idlest(task, cpu, SD_BALANCE_EXEC)
+    }
+
+    /// fair.c:sched_balance_find_dst_cpu() for a new task or for an exec on `this_cpu`.
+    pub(crate) fn find_idlest(&self, task: TaskIdx, this_cpu: u32, sd_flag: u32) -> u32 {
+        let state = &self.tasks[task as usize];
+        let allowed = self.masks[state.allowed as usize].as_set();
+        let is_current = sd_flag == SD_BALANCE_EXEC;
+        let facts = Siblings(self);
+        let idlest = IdlestTask {
+            cpu: this_cpu as usize,
+            on_rq: is_current,
+            is_current,
+            is_attached: is_current,
+            util_avg: state.sa.util_avg,
+            util_est: if is_current { self.task_util_est(task) } else { 0 },
+            runnable_avg: state.sa.runnable_avg,
+            h_load: state.sa.load_avg,
+            allowed,
+            is_unrestricted: state.allowed == 0,
+            clamps: self.task_clamps(task),
+        };
+        let this = this_cpu as usize;
+        let cpu = match top_level(&facts, this, sd_flag) {
+            Some(level) => sched_balance_find_dst_cpu(&facts, &idlest, level, this, this, sd_flag),
+            None => this,
+        };
+        self.allowed_or_first(task, cpu)
+    }
+
+    /// `cpu`, or the first one that the task may use if that is not (core.c:select_fallback_rq(), in short).
+    pub(crate) fn allowed_or_first(&self, task: TaskIdx, cpu: usize) -> u32 {
+        let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
+        if allowed.contains(cpu) { cpu as u32 } else { allowed.first().unwrap_or(0) as u32 }
+    }
+
+    /// fair.c:check_update_overutilized_status(): sets the state of the root domain, never clears it.
+    pub(crate) fn check_update_overutilized(&mut self, cpu: u32) {
+        if self.gates.sd_overutilized && self.eas.is_some() {
+            self.check_update_sd_overutilized(cpu);
+        } else if self.eas.is_some() && !self.overutilized && self.cpu_overutilized(cpu) {
+            self.set_overutilized(true);
+        }
+    }
+
+    pub(crate) fn set_overutilized(&mut self, overutilized: bool) {
+        if overutilized == self.overutilized || (overutilized && self.case.policy.no_overutilized) {
+            return;
+        }
+        self.overutilized = overutilized;
+        if overutilized {
+            self.overutilized_since_ns = self.now;
+        } else {
+            self.outcome.overutilized_ns += self.now - self.overutilized_since_ns.max(BOOT_NS);
+        }
+        self.emit(Event::SchedOverutilized { overutilized });
+    }
+
+    /// fair.c:update_misfit_status().
+    pub(crate) fn update_misfit_status(&mut self, cpu: u32, task: Option<TaskIdx>) {
+        if self.topology.asym.is_none() {
+            return;
+        }
+        let load = match task {
+            Some(task) => {
+                let util = self.task_util_est(task);
+                let state = &self.cpus[cpu as usize];
+                let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
+                let bigger = allowed.iter().any(|other| self.cpus[other].capacity > state.capacity);
+                let capacity =
+                    CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 };
+                let fits = util_fits_cpu(util, self.task_clamps(task), &capacity) > 0;
+                if fits || !bigger { 0 } else { self.tasks[task as usize].sa.load_avg.max(1) }
+            }
+            None => 0,
+        };
+        self.cpus[cpu as usize].misfit_task_load = load;
+    }
+}
