@@ -15,6 +15,9 @@ JOBS ?= $(shell nproc)
 # Where a static C library is: glibc's of the host, or x86_64-unknown-linux-musl with that toolchain installed.
 AGENT_TARGET ?= $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
+# Where tests of the crates say that they were skipped (crate testdata).
+SKIPPED := $(abspath target/skipped.txt)
+
 .DEFAULT_GOAL := help
 .PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs agreement swarm agent host-test clean
 
@@ -29,7 +32,9 @@ run: dev ## Simulate the experiment juno-eas and write its tables and report to 
 test: test-rust test-python ## Run all tests.
 
 test-rust: $(VENV)/.pip ## Run the tests of the crates.
-	cargo test --workspace --locked --quiet
+	@mkdir -p target && rm -f $(SKIPPED)
+	@echo cargo test --workspace --locked --quiet; OPPLAB_SKIPPED=$(SKIPPED) cargo test --workspace --locked --quiet; status=$$?; \
+	if [ -s $(SKIPPED) ]; then echo "$$(wc -l < $(SKIPPED)) tests of the crates did nothing:"; sort $(SKIPPED); fi; exit $$status
 
 test-python: $(VENV)/.dev $(VENV)/.tools ## Run the tests of the Python package.
 	$(BIN)/python -m pytest
@@ -59,6 +64,7 @@ docs: dev ## Compute the tables, figures and explained runs in docs anew.
 	$(BIN)/python -m opplab.studies.tours
 	$(BIN)/python -m opplab.studies.power
 	$(BIN)/python -m opplab.studies.fsync
+	$(BIN)/python tools/kernel_index.py
 
 agreement: dev ## Compare with the published tables and with recorded kernels, and report the distance.
 	$(BIN)/opplab verify published --jobs $(JOBS) -o out/published --docs docs

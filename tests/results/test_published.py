@@ -1,7 +1,6 @@
 """The published tables in the texts' own layout, and what does not add up in them."""
 
 import re
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +9,7 @@ from opplab.cli.main import opplab
 from opplab.comparison import published
 from opplab.comparison.tables import FORMATS, render
 
-TEXTS = Path(__file__).parents[3] / "shared" / "seeds"
+from testdata import shared
 
 
 def squeeze(line):
@@ -24,9 +23,8 @@ def squeeze(line):
 
 
 def text_of(seed):
-    files = sorted(TEXTS.glob(f"{seed}_*.txt"))
-    if not files:
-        pytest.skip("skipped: the texts are not beside the repository (../shared/seeds)")
+    files = sorted(shared("seeds").glob(f"{seed}_*.txt"))
+    assert files, seed
     return [squeeze(line) for line in files[0].read_bytes().decode("utf-8", "replace").splitlines()]
 
 

@@ -13,6 +13,8 @@ import opplab
 from opplab.cli.main import main
 from opplab.explanation.explain import SLOW
 
+from testdata import shared
+
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as ended:
@@ -278,9 +280,7 @@ def test_hardware_limits_are_told() -> None:
 
 def test_recordings_of_real_kernels() -> None:
     """The recorded inputs give the recorded frequency, and the sentence says so."""
-    folder = Path(__file__).parents[2] / ".." / "shared" / "traces"
-    if not folder.is_dir():
-        pytest.skip("skipped: no recordings at ../shared/traces beside the repository")
+    folder = shared("traces")
     known = 0
     for recording in sorted(path for path in folder.iterdir() if (path / "trace.dat").is_file()):
         columns, policies = opplab._opplab.recorded_frequencies(recording)
@@ -306,9 +306,7 @@ def test_recordings_of_real_kernels() -> None:
 
 def test_placements_of_recorded_kernels() -> None:
     """A recorded wake-up is explained by the energies that the kernel computed, and by its choice."""
-    recording = Path(__file__).parents[2] / ".." / "shared" / "traces" / "arm64-612-juno-eas-homog6"
-    if not recording.is_dir():
-        pytest.skip("skipped: no recordings at ../shared/traces beside the repository")
+    recording = shared("traces/arm64-612-juno-eas-homog6")
     rows = opplab._opplab.recorded_placements(recording)
     by_energy = [row for row in rows if row["how"] == "energy" and len(row["energies"]) > 2]
     assert len(by_energy) > 100

@@ -9,9 +9,8 @@ import tarfile
 from pathlib import Path
 
 import polars as pl
-import pytest
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
+from testdata import shared
 
 
 def opplab(*args: str | Path) -> subprocess.CompletedProcess[str]:
@@ -95,17 +94,15 @@ def test_the_twin_predicts_each_mask() -> None:
     assert "CPU 9 does not exist: pixel6 has 8 CPUs" in wrong.stderr
 
 
-@pytest.mark.skipif(not (SHARED / "traces").is_dir(), reason="no recordings at ../shared/traces")
 def test_recordings_say_why(tmp_path: Path) -> None:
-    snapshot = SHARED / "traces/x86-612-xeon16-any2-schedutil-hetero9/sysfs_before.txt"
+    snapshot = shared("traces/x86-612-xeon16-any2-schedutil-hetero9/sysfs_before.txt")
     done = opplab("host", "show", "--root", snapshot)
     assert done.returncode == 0, done.stderr
     assert "no aperfmperf flag" in done.stdout
 
 
-@pytest.mark.skipif(not (SHARED / "traces").is_dir(), reason="no recordings at ../shared/traces")
 def test_one_archive_is_replayed_like_its_folder(tmp_path: Path) -> None:
-    folder = SHARED / "traces/x86-612-rome3-any1-performance-periodic3"
+    folder = shared("traces/x86-612-rome3-any1-performance-periodic3")
     archive = tmp_path / f"{folder.name}.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
         for name in ("trace.dat", "rtlog", *(file.name for file in folder.glob("*.txt"))):

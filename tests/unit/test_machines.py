@@ -12,7 +12,7 @@ from opplab import _opplab, catalog
 from opplab.cli.main import opplab
 from opplab.report.topology import page, picture
 
-DUMPS = Path(__file__).parents[2] / ".." / "shared" / "data" / "pepc"
+from testdata import shared
 
 
 def run(*args: str) -> Result:
@@ -20,10 +20,7 @@ def run(*args: str) -> Result:
 
 
 def dump(name: str) -> str:
-    path = DUMPS / f"{name}.tar.xz"
-    if not path.is_file():
-        pytest.skip("no ../shared/data/pepc beside the repository")
-    return str(path)
+    return str(shared(f"data/pepc/{name}.tar.xz"))
 
 
 def describe(name: str) -> dict:

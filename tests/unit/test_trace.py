@@ -17,7 +17,7 @@ import opplab
 from opplab.cli.main import opplab as command_line
 from opplab.trace import recording
 
-SHARED = Path(__file__).parents[2].parent / "shared"
+from testdata import shared
 
 TEXT = """\
 # tracer: nop
@@ -44,12 +44,11 @@ def run(*args: object) -> Result:
 
 
 def shared_traces() -> list[Path]:
-    if not SHARED.is_dir():
-        pytest.skip("no shared data beside the repository")
+    folder = shared()
     files = [
-        *SHARED.glob("traces/*/trace.dat"),
-        *SHARED.glob("data/trappy/tests/*.dat"),
-        *SHARED.glob("data/lisa/*.dat"),
+        *folder.glob("traces/*/trace.dat"),
+        *folder.glob("data/trappy/tests/*.dat"),
+        *folder.glob("data/lisa/*.dat"),
     ]
     return sorted(path for path in files if path.read_bytes()[:10] == b"\x17\x08\x44tracing")
 

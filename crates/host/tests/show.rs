@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use opplab_host::Root;
 use opplab_host::cli::{Env, main};
 use opplab_host::show::{Report, report};
+use opplab_testdata::shared;
 
 fn tree(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -29,15 +30,6 @@ fn run(words: &[&str]) -> (i32, String, String) {
     let mut env = Env { out: &mut out, err: &mut err, again: Vec::new(), name: "opplab host".to_owned() };
     let code = main(words.iter().map(OsString::from), &mut env);
     (code, String::from_utf8(out).expect("text"), String::from_utf8(err).expect("text"))
-}
-
-fn shared(path: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
-    if !path.exists() {
-        println!("skipped: no {} beside the repository", path.display());
-        return None;
-    }
-    Some(path)
 }
 
 #[test]

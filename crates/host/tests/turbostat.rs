@@ -3,19 +3,14 @@
 //! the columns, and compare the fourth, Bzy_MHz, which was not used, within what the printed digits allow.
 
 use std::fs;
-use std::path::Path;
 
 use opplab_host::counters::Hardware;
 use opplab_host::observe::derive;
 
 #[test]
 fn columns_of_recorded_runs_follow_from_their_counters() {
-    let folder =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/stats-collect/tests/data/results/good");
-    let Ok(machines) = fs::read_dir(&folder) else {
-        println!("skipped: no {}", folder.display());
-        return;
-    };
+    let Some(folder) = opplab_testdata::shared("data/stats-collect/tests/data/results/good") else { return };
+    let machines = fs::read_dir(&folder).expect("it can be listed");
     let (mut n_rows, mut n_files) = (0u64, 0);
     for machine in machines.flatten() {
         for file in ["stats/turbostat.raw.txt", "logs/discovery-stats/turbostat.raw.txt"] {

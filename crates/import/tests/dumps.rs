@@ -9,11 +9,7 @@ use opplab_model::machine::TurboBin;
 
 /// The shared dumps, or `None` with a visible line.
 fn dumps() -> Option<Vec<PathBuf>> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/pepc"));
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        println!("skipped: no ../shared/data/pepc beside the repository");
-        return None;
-    };
+    let entries = std::fs::read_dir(opplab_testdata::shared("data/pepc")?).expect("it can be listed");
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     Some(paths)

@@ -1,20 +1,12 @@
 //! Every kind of source beside dumps, on shared data or on small inputs made here; and that wrong input is an error
 //! with its place, never a panic.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use opplab_import::{Facts, SourceKind, import, import_bytes, to_machine};
 use opplab_model::machine::{Machine, PolicyShare};
+use opplab_testdata::shared;
 use proptest::prelude::*;
-
-fn shared(path: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
-    if !path.exists() {
-        println!("skipped: no {} beside the repository", path.display());
-        return None;
-    }
-    Some(path)
-}
 
 fn facts(path: &Path) -> Facts {
     import(path).unwrap_or_else(|error| panic!("{error}"))

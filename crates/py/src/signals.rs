@@ -1,4 +1,4 @@
-//! Signals of a recorded trace: see crate `trace`, module `signals`.
+//! Signals of a recorded trace: see crate `signals`.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use numpy::IntoPyArray;
 use opplab_model::machine::Machine;
-use opplab_trace::signals::activations::Activations;
-use opplab_trace::signals::late::LateFinder;
-use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample, Samples, stoppers};
-use opplab_trace::signals::residency::{Energy, Residency};
-use opplab_trace::signals::ticks::TickFinder;
+use opplab_signals::activations::Activations;
+use opplab_signals::late::LateFinder;
+use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample, Samples, stoppers};
+use opplab_signals::residency::{Energy, Residency};
+use opplab_signals::ticks::TickFinder;
 use opplab_trace::{Event, ReadOptions, Sink, TraceFile};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -251,7 +251,7 @@ pub(crate) fn trace_signals<'py>(
     ];
     table(py, &dict, "waits", &columns)?;
     let all = &activations.all;
-    let times = |of: fn(&opplab_trace::signals::activations::Activation) -> u64| {
+    let times = |of: fn(&opplab_signals::activations::Activation) -> u64| {
         all.iter().map(|one| of(one) as i64).collect::<Vec<_>>().into_pyarray(py).into_any()
     };
     let columns = [

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use opplab_model::event::{IDLE_TASK, TaskIdx};
-use opplab_trace::signals::ticks::{EARLY_NS, TickFinder, Ticks};
+use opplab_signals::ticks::{EARLY_NS, TickFinder, Ticks};
 
 use crate::events::{Events, Left, What};
 use crate::tick::phase_ns;

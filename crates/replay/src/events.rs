@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use opplab_model::event::{self, IDLE_TASK, Sink, TaskIdx};
-use opplab_trace::signals::clock::sched_clock_offset_ns;
+use opplab_signals::clock::sched_clock_offset_ns;
 use opplab_trace::{Event, ReadOptions, Schema, TraceFile};
 
 use crate::ReplayError;

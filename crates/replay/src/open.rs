@@ -22,8 +22,8 @@ use opplab_kernel::unit::{SCHED_CAPACITY_SHIFT, tick_nsec};
 use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::machine::{InvarianceSource, Machine};
 use opplab_model::policy::Policy;
-use opplab_trace::signals::pelt::{CpuFacts as PeltCpu, PeltReplay, Sample};
-use opplab_trace::signals::ticks::{EARLY_NS, Ticks};
+use opplab_signals::pelt::{CpuFacts as PeltCpu, PeltReplay, Sample};
+use opplab_signals::ticks::{EARLY_NS, Ticks};
 
 use crate::ReplayError;
 use crate::agree::takes_samples;

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opplab_trace::signals::pelt::CpuUtil;
+use opplab_signals::pelt::CpuUtil;
 use opplab_trace::{Event, Schema};
 
 /// The fair class's averages of a CPU.

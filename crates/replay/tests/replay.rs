@@ -10,8 +10,9 @@ use opplab_model::workload::{Op, SchedPolicy, Workload};
 use opplab_replay::events::{Simulated, What};
 use opplab_replay::records::Records;
 use opplab_replay::{Change, Events, Mode, Replay, Setup};
+use opplab_signals::pelt::CpuUtil;
 use opplab_sim::{Case, Start, run_from};
-use opplab_trace::signals::pelt::CpuUtil;
+use opplab_testdata::shared;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
@@ -94,11 +95,7 @@ fn an_open_loop_under_its_own_governor_gives_the_same_frequencies() {
 fn the_closed_loop_answers_where_it_comes_near() {
     let (mode, found, closed) = replay("schedutil").compare_nearer(None).unwrap_or_else(|error| panic!("{error}"));
     assert!(mode == Mode::Closed && found.is_near() && closed.is_none());
-    let recording = root().join("../shared/traces/x86-612-fast-xeon16-any1-schedutil-iodd");
-    if !recording.is_dir() {
-        println!("skipped: no recordings at ../shared/traces beside the repository");
-        return;
-    }
+    let Some(recording) = shared("traces/x86-612-fast-xeon16-any1-schedutil-iodd") else { return };
     // Shells of milliseconds, of which a closed loop makes other ones.
     let replay = Replay::read(&recording, None).unwrap_or_else(|error| panic!("{error}"));
     let change = Change { governor: Some("performance".into()), ..Change::default() };
@@ -158,11 +155,7 @@ fn a_recorded_workload_becomes_an_rtapp_file_that_our_reader_takes() {
 
 #[test]
 fn recordings_are_read_and_replayed() {
-    let recording = root().join("../shared/traces/x86-612-rome3-any1-performance-periodic3");
-    if !recording.is_dir() {
-        println!("skipped: no recordings at ../shared/traces beside the repository");
-        return;
-    }
+    let Some(recording) = shared("traces/x86-612-rome3-any1-performance-periodic3") else { return };
     let replay = Replay::read(&recording, None).unwrap_or_else(|error| panic!("{error}"));
     assert!(replay.setup.machine.shared_stream);
     assert_eq!(replay.setup.policy.governor, "performance");
@@ -198,11 +191,7 @@ fn self_check(replay: &Replay, mode: Mode) -> (u64, u64) {
 
 #[test]
 fn a_closed_loop_comes_near_what_was_recorded() {
-    let traces = root().join("../shared/traces");
-    if !traces.is_dir() {
-        println!("skipped: no recordings at ../shared/traces beside the repository");
-        return;
-    }
+    let Some(traces) = shared("traces") else { return };
     let check = |name: &str, residency: u64, energy: u64| {
         let replay = Replay::read(&traces.join(name), None).unwrap_or_else(|error| panic!("{error}"));
         let told = self_check(&replay, Mode::Closed);
@@ -219,11 +208,7 @@ fn a_closed_loop_comes_near_what_was_recorded() {
 
 #[test]
 fn an_open_loop_decides_as_the_recorded_kernel_did() {
-    let traces = root().join("../shared/traces");
-    if !traces.is_dir() {
-        println!("skipped: no recordings at ../shared/traces beside the repository");
-        return;
-    }
+    let Some(traces) = shared("traces") else { return };
     let read = |name: &str| Replay::read(&traces.join(name), None).unwrap_or_else(|error| panic!("{error}"));
     let check = |name: &str, residency: u64, energy: u64| {
         let mut replay = read(name);

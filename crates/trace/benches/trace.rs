@@ -1,4 +1,4 @@
-//! Events per second of readers and signals, and trace-cmd on the same file: `cargo bench -p opplab-trace`.
+//! Events per second of readers, and of trace-cmd on the same file: `cargo bench -p opplab-trace`.
 //!
 //! The input is a shared trace (6 CPUs, 6.12, load tracking records of up to 18 fields) repeated to 131 MB without compression,
 //! and its scheduling and frequency events alone repeated to 82 MB. Without shared data there is nothing to measure.
@@ -9,8 +9,7 @@ use std::sync::OnceLock;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample};
-use opplab_trace::{Event, ReadOptions, Sink, TraceFile, write};
+use opplab_trace::{ReadOptions, TraceFile, write};
 
 const SCHED: &[&str] = &["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "cpu_frequency"];
 
@@ -122,21 +121,6 @@ fn other_formats_to_columns(bencher: Bencher<'_, '_>, extension: &str) {
     let Some(input) = exported(extension) else { return };
     bencher.counter(ItemsCount::new(input.events)).bench(|| read(&input, &ReadOptions::default()));
     let _ = std::fs::remove_file(&input.path);
-}
-
-#[divan::bench(sample_count = 5, sample_size = 1)]
-fn events_to_load_tracking(bencher: Bencher<'_, '_>) {
-    let Some(input) = sched() else { return };
-    bencher.counter(ItemsCount::new(input.events)).bench(|| {
-        let mut sum = 0u64;
-        let facts = [CpuFacts::default(); 6];
-        let mut replay: PeltReplay<_> = PeltReplay::new(&facts, 0, |sample: &Sample| sum += sample.util_avg);
-        let mut sink = |event: &Event<'_>| replay.event(event);
-        TraceFile::open(&input.path)
-            .and_then(|mut file| file.stream(&ReadOptions::default(), &mut sink))
-            .expect("a sound file");
-        sum
-    });
 }
 
 fn main() {

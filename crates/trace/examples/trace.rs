@@ -1,5 +1,5 @@
 //! `trace info FILE [--format json]`, `trace events FILE NAME` (CSV), `trace export FILE OUT [NAME...]` (.dat, .txt or .pftrace),
-//! `trace repeat FILE TIMES OUT`, `trace bench FILE [NAME...]`, `trace pelt FILE`.
+//! `trace repeat FILE TIMES OUT`, `trace bench FILE [NAME...]`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,6 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample};
 use opplab_trace::{Column, Error, Kind, ReadOptions, Trace, TraceFile};
 
 fn main() -> ExitCode {
@@ -20,11 +19,10 @@ fn main() -> ExitCode {
         ["export", file, out, ref names @ ..] => export(file, out, names),
         ["repeat", file, times, out] => repeat(file, times, out),
         ["bench", file, ref names @ ..] => bench(file, names),
-        ["pelt", file] => pelt(file),
         _ => {
             eprintln!(
                 "usage: trace info FILE [--format json] | events FILE NAME | export FILE OUT.(dat|txt|pftrace) [NAME...] | \
-                 repeat FILE TIMES OUT.dat | bench FILE [NAME...] | pelt FILE"
+                 repeat FILE TIMES OUT.dat | bench FILE [NAME...]"
             );
             return ExitCode::from(2);
         }
@@ -148,42 +146,5 @@ fn bench(file: &str, names: &[&str]) -> Result<(), Error> {
     let rows: BTreeMap<&str, usize> = trace.tables.iter().map(|t| (t.name.as_str(), t.len())).collect();
     let total: usize = rows.values().sum();
     println!("{total} events to columns in {seconds:.3} s: {:.2} M events/s", total as f64 / seconds / 1e6);
-    Ok(())
-}
-
-/// Rebuilds load tracking from the scheduling and frequency events and says how fast that was.
-fn pelt(file: &str) -> Result<(), Error> {
-    let names = [
-        "sched_switch",
-        "sched_wakeup",
-        "sched_wakeup_new",
-        "sched_migrate_task",
-        "sched_process_free",
-        "cpu_frequency",
-    ];
-    let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&names) };
-    let start = Instant::now();
-    let mut file = TraceFile::open(file.as_ref())?;
-    let (cpus, offset) = {
-        let reader = file.reader(&options)?;
-        (reader.meta().cpus, reader.meta().time_offset_ns)
-    };
-    let (mut samples, mut util) = (0u64, 0u64);
-    let mut events = 0u64;
-    let facts = vec![CpuFacts::default(); cpus as usize];
-    let mut replay: PeltReplay<_> = PeltReplay::new(&facts, offset, |sample: &Sample| {
-        samples += 1;
-        util += sample.util_avg;
-    });
-    file.stream(&options, &mut |event: &opplab_trace::Event<'_>| {
-        events += 1;
-        opplab_trace::Sink::event(&mut replay, event)
-    })?;
-    let seconds = start.elapsed().as_secs_f64();
-    println!(
-        "{events} events to {samples} samples (mean util_avg {:.1}) in {seconds:.3} s: {:.2} M events/s",
-        util as f64 / samples.max(1) as f64,
-        events as f64 / seconds / 1e6
-    );
     Ok(())
 }

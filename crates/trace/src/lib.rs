@@ -28,7 +28,6 @@ mod recording;
 pub mod render;
 mod ring;
 mod schedbt;
-pub mod signals;
 mod text;
 mod tracedat;
 mod wire;

@@ -42,11 +42,7 @@ fn recordings_in_the_repository_agree() {
 
 #[test]
 fn all_recordings_agree() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    if !folder.is_dir() {
-        println!("skipped: no recordings at ../shared/traces beside the repository");
-        return;
-    }
+    let Some(folder) = opplab_testdata::shared("traces") else { return };
     let mut wrong = Vec::new();
     for dir in find_recordings(&folder).expect("the folder can be listed") {
         let report = verify_recording(&dir).expect("the recording is readable");

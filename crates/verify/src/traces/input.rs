@@ -10,7 +10,7 @@ use std::path::Path;
 use opplab_kernel::cpufreq::freq_table::FreqTable;
 use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, cpu_bw_dl};
 use opplab_kernel::energy_model::{EmForm, EmPerfDomain, EmPerfState};
-use opplab_trace::signals::clock::sched_clock_offset_ns;
+use opplab_signals::clock::sched_clock_offset_ns;
 use opplab_trace::{Event, ReadOptions, RecordingFiles, Value};
 
 use crate::VerifyError;

@@ -14,9 +14,9 @@
 //! - phases of 1024 us, of which the replay does not know when they begin.
 
 use opplab_kernel::pelt::HalfLife32;
-use opplab_trace::signals::late::LateFinder;
-use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample};
-use opplab_trace::signals::ticks::{TickFinder, Ticks};
+use opplab_signals::late::LateFinder;
+use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample};
+use opplab_signals::ticks::{TickFinder, Ticks};
 
 use super::input::{Ev, Kind, Recording};
 

@@ -1,4 +1,4 @@
-//! The kernel's signals from a trace: load tracking of tasks and run queues, and how good the reconstruction is.
+//! The kernel's signals from a recorded trace: load tracking of tasks and run queues, and how good the reconstruction is.
 //!
 //! [`samples`] replays every update that the kernel itself recorded (with entry state and result) and counts how many come out
 //! the same. [`pelt`] needs no such records: it rebuilds the signals from `sched_switch`, `sched_wakeup`, `sched_migrate_task`
@@ -6,6 +6,7 @@
 //! [`activations`] are the spans from wake-up to sleep; [`ticks`] finds the ticks, which no event tells; [`late`] how
 //! late events are; [`clock`] is what the scheduler's clock has on the trace's.
 //!
+//! Each is a sink of events ([`opplab_trace::Sink`]), whatever format they come from.
 //! The arithmetic is that of crate `opplab-kernel`; nothing is computed twice.
 
 pub mod activations;
@@ -16,7 +17,7 @@ pub mod residency;
 pub mod samples;
 pub mod ticks;
 
-use crate::event::{Event, Schema};
+use opplab_trace::{Event, Schema};
 
 /// Places of fields in a schema, looked up once.
 #[derive(Clone, Debug)]
@@ -52,7 +53,7 @@ impl<const N: usize> Places<N> {
 pub(crate) fn prev_state<const N: usize>(places: &Places<N>, event: &Event<'_>, nth: usize) -> u64 {
     match places.text(event, nth) {
         // An unknown letter is some sleep.
-        Some(text) => crate::render::task_state_bits(&String::from_utf8_lossy(text)).unwrap_or(1),
+        Some(text) => opplab_trace::render::task_state_bits(&String::from_utf8_lossy(text)).unwrap_or(1),
         None => places.get(event, nth) as u64,
     }
 }

@@ -7,8 +7,8 @@
 
 use std::ops::ControlFlow;
 
-use super::Places;
-use crate::event::{Event, Sink};
+use crate::Places;
+use opplab_trace::{Event, Sink};
 
 /// Of fewer wake-ups the slowest hundredth tells nothing.
 const SPANS_MIN: usize = 100;

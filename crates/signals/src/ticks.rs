@@ -2,12 +2,12 @@
 //! an idle CPU that wakes for nobody mostly wakes for a tick.
 //!
 //! All CPUs tick at the same phase of the same period (unless the kernel was told `skew_tick`), so a few such switches tell both.
-//! The first pass over a trace collects them; [`super::pelt`] uses the result in a second one.
+//! The first pass over a trace collects them; [`crate::pelt`] uses the result in a second one.
 
 use std::ops::ControlFlow;
 
-use super::{Places, prev_state};
-use crate::event::{Event, Sink};
+use crate::{Places, prev_state};
+use opplab_trace::{Event, Sink};
 
 /// Periods of CONFIG_HZ 100, 250, 300 and 1000, the longest first.
 const PERIODS_NS: [u64; 4] = [10_000_000, 4_000_000, 3_333_333, 1_000_000];

@@ -8,7 +8,7 @@
 //!  cpu_frequency       how fast the dilated clock runs (if the kernel knows the frequency)
 //! ```
 //! The clock is the trace clock: the kernel reads its own a few microseconds before the event is written. Periods of 1024 us end
-//! where the kernel's do if the trace clock is `local` and the scheduler's offset to it is known ([`super::clock`]).
+//! where the kernel's do if the trace clock is `local` and the scheduler's offset to it is known ([`crate::clock`]).
 //!
 //! # The error bound
 //! [`Sample::error_bound`] says by how much `util_avg` may be wrong for what the events do not tell; it halves every 32 ms that the
@@ -17,10 +17,10 @@
 //! - what a new task begins with: half of the CPU (the queue of its group is not in the trace);
 //! - an idle CPU counts a woken task as running from its wake-up on, unless a tick came in between: the time from one to the other;
 //! - a running task is preempted at the clock of a wake-up or of a tick: the time from the last wake-up to the switch, if ticks
-//!   ([`super::ticks`]) are not known to have caused it;
+//!   ([`crate::ticks`]) are not known to have caused it;
 //! - a sleeping task leaves a busy queue as of its last tick: half a tick ([`TICK_NS`]);
 //! - a CPU runs at a frequency that no event has told yet: the time that it runs so;
-//! - a switch may be told later than the clock was read: by the lateness of the trace's events ([`super::late`]), if that is known;
+//! - a switch may be told later than the clock was read: by the lateness of the trace's events ([`crate::late`]), if that is known;
 //! - a task that moves brings its own bound along.
 //!
 //! Not in it: interrupts' time (taken off the task clock), the time from a dequeue to `sched_switch` (a new-idle balance) where the trace
@@ -46,9 +46,9 @@ use opplab_kernel::sched::attach::{
 use opplab_kernel::sched::weight::LoadWeight;
 use opplab_kernel::util_est::{task_util_est_masked, util_est_dequeue, util_est_enqueue, util_est_update};
 
-use super::ticks::Ticks;
-use super::{Places, prev_state};
-use crate::event::{Event, Sink};
+use crate::ticks::Ticks;
+use crate::{Places, prev_state};
+use opplab_trace::{Event, Sink};
 
 /// A CPU as the replay needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +255,7 @@ pub struct PeltReplay<S, H = HalfLife32> {
 
 impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     /// A machine with these CPUs. `offset_ns` is what was added to the scheduler's clock: what was added to the trace clock
-    /// ([`crate::Meta::time_offset_ns`]) less what the scheduler's is ahead of that ([`super::clock`]).
+    /// ([`opplab_trace::Meta::time_offset_ns`]) less what the scheduler's is ahead of that ([`crate::clock`]).
     pub fn new(cpus: &[CpuFacts], offset_ns: i64, samples: S) -> Self {
         let mut this = Self {
             cpus: Vec::new(),
@@ -276,12 +276,12 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         this
     }
 
-    /// Takes what a [`super::ticks::TickFinder`] found in a first pass over the trace.
+    /// Takes what a [`crate::ticks::TickFinder`] found in a first pass over the trace.
     pub fn set_ticks(&mut self, ticks: Option<Ticks>) {
         self.ticks = ticks;
     }
 
-    /// Takes what a [`super::late::LateFinder`] found in a first pass over the trace.
+    /// Takes what a [`crate::late::LateFinder`] found in a first pass over the trace.
     pub fn set_late_ns(&mut self, late_ns: u64) {
         self.late_ns = late_ns;
     }

@@ -1,19 +1,16 @@
 //! Signals against what the kernels themselves recorded in the shared traces.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample};
-use opplab_trace::signals::residency::Residency;
-use opplab_trace::signals::samples::KernelSamples;
+use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample};
+use opplab_signals::residency::Residency;
+use opplab_signals::samples::KernelSamples;
 use opplab_trace::{Event, ReadOptions, Sink, TraceFile};
 
 fn kernel_traces() -> Vec<PathBuf> {
-    let Some(shared) = common::shared() else { return Vec::new() };
-    common::trace_dats(&shared.join("traces"))
+    opplab_testdata::shared("traces").map_or_else(Vec::new, |traces| opplab_testdata::trace_dats(&traces))
 }
 
 fn stream(path: &Path, sink: &mut dyn Sink) {

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use super::{Places, prev_state};
-use crate::event::{Event, Sink};
+use crate::{Places, prev_state};
+use opplab_trace::{Event, Sink};
 
 /// `cpu_idle` states at or above this mean "not idle" (`(u32)-1`, `PWR_EVENT_EXIT`).
 const IDLE_EXIT: i64 = 0xffff_ffff;
@@ -238,7 +238,7 @@ impl Sink for Residency {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TraceFile;
+    use opplab_trace::TraceFile;
 
     const TEXT: &str = "\
         x-0 [000] 0.000000: cpu_frequency: state=1000 cpu_id=0\n\
@@ -255,7 +255,7 @@ mod tests {
 
     fn residency() -> Residency {
         let mut residency = Residency::default();
-        let options = crate::ReadOptions::default();
+        let options = opplab_trace::ReadOptions::default();
         let mut file = TraceFile::from_bytes(TEXT.as_bytes().to_vec(), &options).unwrap();
         file.stream(&options, &mut residency).unwrap();
         residency.finish();

@@ -10,8 +10,8 @@ use opplab_kernel::pelt::{
     HalfLife32, SchedAvg, SeFacts, se_runnable, update_load_avg_blocked_se, update_load_avg_cfs_rq, update_load_avg_se,
 };
 
-use super::Places;
-use crate::event::{Event, Sink};
+use crate::Places;
+use opplab_trace::{Event, Sink};
 
 /// Names of the fields, in the order of [`field`].
 const FIELDS: [&str; 21] = [

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use super::{Places, prev_state};
-use crate::event::{Event, Sink};
+use crate::{Places, prev_state};
+use opplab_trace::{Event, Sink};
 
 /// One activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Sink for Activations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ReadOptions, TraceFile};
+    use opplab_trace::{ReadOptions, TraceFile};
 
     const TEXT: &str = "\
         x-0 [000] 0.000010: sched_waking: comm=a pid=7 prio=120 target_cpu=000\n\

@@ -1,7 +1,7 @@
 //! Rules of the rebuilt load tracking, each in a few events: what a switch, a dead task, a move and an unknown history mean.
 
-use opplab_trace::signals::pelt::{CpuFacts, PeltReplay, Sample};
-use opplab_trace::signals::ticks::Ticks;
+use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample};
+use opplab_signals::ticks::Ticks;
 
 type Replay = PeltReplay<fn(&Sample)>;
 

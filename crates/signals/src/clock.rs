@@ -8,7 +8,7 @@
 ///
 /// ```
 /// let log = "[ 1.1] sched_clock: Marking stable (1122167104, -11611850)->(939093678, 171461576)\n";
-/// assert_eq!(opplab_trace::signals::clock::sched_clock_offset_ns([log.to_owned()]), 171_461_576);
+/// assert_eq!(opplab_signals::clock::sched_clock_offset_ns([log.to_owned()]), 171_461_576);
 /// ```
 pub fn sched_clock_offset_ns(logs: impl IntoIterator<Item = String>) -> i64 {
     logs.into_iter().find_map(|log| log.lines().find_map(offset_of)).unwrap_or(0)

@@ -1,0 +1,19 @@
+"""The given data that tests read in place: the folder `shared` beside the repository."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def shared(path: str = "") -> Path:
+    """Give what is at `path` of the folder `shared`; without it skip the test, or fail under OPPLAB_REQUIRE_SHARED."""
+    found = SHARED / path
+    if not found.exists():
+        absent = f"no ../shared/{path} beside the repository"
+        if os.environ.get("OPPLAB_REQUIRE_SHARED", "0") not in {"", "0"}:
+            pytest.fail(f"{absent}, and OPPLAB_REQUIRE_SHARED is set", pytrace=False)
+        pytest.skip(absent)
+    return found
