@@ -13,7 +13,7 @@ use crate::cpufreq::schedutil::{
     RqFacts, UtilType, effective_cpu_util, scale_irq_capacity, schedutil_cpu_util, sugov_effective_cpu_perf,
 };
 use crate::energy_model::EmPerfDomain;
-use crate::sched::placement::{Clamps, CpuCapacity, fits_capacity, util_fits_cpu};
+use crate::sched::fitness::{Clamps, CpuCapacity, fits_capacity, util_fits_cpu};
 use crate::uclamp::uclamp_util;
 use crate::util_est::UTIL_AVG_UNCHANGED;
 

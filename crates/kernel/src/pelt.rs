@@ -15,9 +15,7 @@
 //!
 //! Every function is generic over the [`HalfLife`] and compiled once for each, so that the tables are constants.
 
-use crate::pelt_scaled::Scales;
 use crate::unit::{SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
-use crate::util_est::UTIL_AVG_UNCHANGED;
 
 /// log2 of the length of a PELT time unit in ns: 1024 ns, "about a microsecond".
 pub const PELT_UNIT_SHIFT: u32 = 10;
@@ -98,6 +96,24 @@ half_life!(
     /// rounding of `LOAD_AVG_MAX`, as in the kernel.
     HalfLife8, 8
 );
+
+/// Set in a task's `util_est` when it was updated at a dequeue and the task's `util_avg` did not move since, so that a
+/// second update would count the same activation again (include/linux/sched.h, v6.12).
+pub const UTIL_AVG_UNCHANGED: u32 = 1 << 31;
+
+/// How fast a CPU is, of two kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scales {
+    /// `arch_scale_freq_capacity()`: speed relative to its highest frequency, 1024 for that.
+    pub freq_scale: u64,
+    /// `arch_scale_cpu_capacity()`: capacity relative to the biggest CPU, 1024 for that.
+    pub cpu_capacity: u64,
+}
+
+impl Scales {
+    /// The biggest CPU at its highest frequency, or one without invariance.
+    pub const FULL: Self = Self { freq_scale: 1024, cpu_capacity: 1024 };
+}
 
 /// The load tracking state of an entity or of a run queue (include/linux/sched.h: struct sched_avg, v6.12).
 ///

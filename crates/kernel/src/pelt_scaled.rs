@@ -8,6 +8,7 @@
 //! `now` is the run queue's `clock_task`. Sums that have no scale by capacity (`load_sum`, `runnable_load_sum`) are
 //! scaled by frequency only. Not here: attaching, migration, groups; they are as in v6.12 with these averages.
 
+pub use crate::pelt::Scales;
 use crate::pelt::{HalfLife, PELT_PERIOD, PELT_UNIT_SHIFT, accumulate_pelt_segments, cap_scale, decay_load};
 
 /// The load tracking state before v5.1 (include/linux/sched.h: struct sched_avg, v4.19).
@@ -29,20 +30,6 @@ pub struct SchedAvgScaled {
     pub runnable_load_avg: u64,
     /// `util_sum` as an average: frequency- and capacity-invariant utilisation, 0..1024.
     pub util_avg: u64,
-}
-
-/// How fast a CPU is, of two kinds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scales {
-    /// `arch_scale_freq_capacity()`: speed relative to its highest frequency, 1024 for that.
-    pub freq_scale: u64,
-    /// `arch_scale_cpu_capacity()`: capacity relative to the biggest CPU, 1024 for that.
-    pub cpu_capacity: u64,
-}
-
-impl Scales {
-    /// The biggest CPU at its highest frequency, or one without invariance.
-    pub const FULL: Self = Self { freq_scale: 1024, cpu_capacity: 1024 };
 }
 
 /// Accounts the time since the last update; true when a period boundary was crossed

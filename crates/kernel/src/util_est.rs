@@ -6,10 +6,8 @@
 //! Only tasks and the root run queue of a CPU have an estimate; groups have none.
 
 use crate::pelt::SchedAvg;
+pub use crate::pelt::UTIL_AVG_UNCHANGED;
 
-/// Set in a task's `util_est` when it was updated at a dequeue and the task's `util_avg` did not move since, so that a
-/// second update would count the same activation again (include/linux/sched.h, v6.12).
-pub const UTIL_AVG_UNCHANGED: u32 = 1 << 31;
 /// The same mark before v5.14: the lowest bit of the last activation.
 pub const UTIL_AVG_UNCHANGED_LSB: u32 = 1;
 /// The average moves by 1 / 2^this of the difference.

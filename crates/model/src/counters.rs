@@ -3,8 +3,6 @@
 //! A [`Sample`] is a snapshot; meters (crate `meter`) work on the differences of two. It holds no rates and no units of
 //! any meter: a RAPL-like counter, turbostat's table and a battery gauge are made of the same samples.
 
-use crate::event::{Event, Sink};
-
 /// Counters of one CPU since the start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CpuCounters {
@@ -33,30 +31,4 @@ pub struct Sample {
     pub cluster_energy_fj: Vec<u128>,
     /// Energy of the rest of the machine in fJ.
     pub floor_energy_fj: u128,
-}
-
-/// Keeps the samples of a run, one every `period_ns`, the first at its start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Samples {
-    /// Time between two samples in ns; at least 1.
-    pub period_ns: u64,
-    /// What was read.
-    pub samples: Vec<Sample>,
-}
-
-impl Samples {
-    /// No samples yet.
-    pub fn new(period_ns: u64) -> Self {
-        Self { period_ns: period_ns.max(1), samples: Vec::new() }
-    }
-}
-
-impl Sink for Samples {
-    fn event(&mut self, _now_ns: u64, _event: &Event) {}
-    fn sample_period_ns(&self) -> u64 {
-        self.period_ns
-    }
-    fn sample(&mut self, sample: Sample) {
-        self.samples.push(sample);
-    }
 }

@@ -4,7 +4,7 @@
 //! in no fingerprint, so that a run with records is the same run. All fields are plain integers, because they become
 //! columns; what the small numbers mean is in [`CODES`]. Utilisations and capacities are on the kernel's scale of 1024.
 
-use crate::event::{CpuIdx, PlacementRule, TaskIdx};
+use crate::ids::{CpuIdx, PlacementRule, TaskIdx};
 
 /// Stands for "there was none" in a small number.
 pub const NONE: u8 = u8::MAX;

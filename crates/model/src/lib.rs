@@ -12,11 +12,13 @@ pub mod error;
 pub mod event;
 pub mod experiment;
 pub mod file;
+pub mod ids;
 pub mod json;
 pub mod machine;
 pub mod metric;
 pub mod policy;
 pub mod rtapp;
+pub mod samples;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tree;

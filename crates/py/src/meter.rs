@@ -4,7 +4,7 @@ use opplab_meter::battery::{BatteryConfig, battery, battery_mean_w};
 use opplab_meter::rails::rails;
 use opplab_meter::rapl::{RaplConfig, rapl, rapl_watts};
 use opplab_meter::turbostat::turbostat;
-use opplab_model::counters::Samples;
+use opplab_model::samples::Samples;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 

@@ -3,9 +3,9 @@
 mod common;
 
 use common::{juno_r2, periodic, ping_pong};
-use opplab_model::counters::Samples;
 use opplab_model::event::NullSink;
 use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_model::samples::Samples;
 use opplab_sim::check::Check;
 use opplab_sim::{Case, Outcome, run};
 

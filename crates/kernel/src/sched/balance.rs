@@ -6,13 +6,13 @@
 //! Not followed: NUMA balancing, core scheduling and bandwidth throttling.
 
 use super::cpumask::{CpuMask, CpuSet};
-use super::domains::{
-    SD_ASYM_CPUCAPACITY, SD_ASYM_PACKING, SD_NUMA, SD_OVERLAP, SD_PREFER_SIBLING, SD_SHARE_CPUCAPACITY, SD_SHARE_LLC,
-};
+use super::fitness::{Clamps, capacity_greater, util_fits_cpu};
 use super::group::{
     CpuLoad, DomainView, GroupCapacity, GroupType, SchedGroup, SgLbStats, adjust_numa_imbalance, load_by_capacity,
 };
-use super::placement::{Clamps, capacity_greater, util_fits_cpu};
+use super::sd_flags::{
+    SD_ASYM_CPUCAPACITY, SD_ASYM_PACKING, SD_NUMA, SD_OVERLAP, SD_PREFER_SIBLING, SD_SHARE_CPUCAPACITY, SD_SHARE_LLC,
+};
 
 /// Why a CPU balances (`enum cpu_idle_type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

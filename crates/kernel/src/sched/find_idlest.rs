@@ -5,9 +5,9 @@
 //! what it looks at. Not followed: core scheduling and NUMA balancing.
 
 use super::cpumask::CpuSet;
-use super::domains::{SD_ASYM_CPUCAPACITY, SD_NUMA};
+use super::fitness::{Clamps, util_fits_cpu};
 use super::group::{CpuLoad, DomainView, GroupCapacity, GroupType, SchedGroup, SgLbStats, adjust_numa_imbalance};
-use super::placement::{Clamps, util_fits_cpu};
+use super::sd_flags::{SD_ASYM_CPUCAPACITY, SD_NUMA};
 
 /// How an idle CPU sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

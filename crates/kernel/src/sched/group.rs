@@ -2,7 +2,7 @@
 //! (kernel/sched/fair.c: `struct sg_lb_stats`, `group_classify()`, v6.12).
 
 use super::cpumask::{CpuMask, CpuSet};
-use super::placement::{Clamps, CpuCapacity, util_fits_cpu};
+use super::fitness::{Clamps, CpuCapacity, util_fits_cpu};
 
 /// The part of a group that does not change (`struct sched_group`).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! distances; costs are in ns. The balance that one idle CPU does for others is [`super::nohz`].
 
 use super::balance::{IdleType, PassState};
-use super::domains::{SD_BALANCE_NEWIDLE, SD_SERIALIZE};
+use super::sd_flags::{SD_BALANCE_NEWIDLE, SD_SERIALIZE};
 
 /// `sysctl_sched_migration_cost` (500 us, v6.12), ns: a CPU that expects to idle for less does nothing for others.
 pub const MIGRATION_COST_NS: u64 = 500_000;

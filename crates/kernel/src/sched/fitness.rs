@@ -1,0 +1,86 @@
+//! Whether a task's utilisation fits a CPU (kernel/sched/fair.c: `util_fits_cpu()` and what it is made of, v6.12).
+
+/// What a CPU can do, as `util_fits_cpu()` and the energy model look at it. All in capacity units, 0 to 1024.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuCapacity {
+    /// At the highest frequency with nothing else to do (`arch_scale_cpu_capacity()`).
+    pub orig: u64,
+    /// What is left for fair tasks after rt, deadline, irq and thermal pressure (`capacity_of()`).
+    pub of: u64,
+    /// Average of hardware pressure (`hw_load_avg()`).
+    pub hw_pressure: u64,
+    /// Capacity lost to a lowered maximum frequency (`cpufreq_get_pressure()`).
+    pub cpufreq_pressure: u64,
+}
+
+impl CpuCapacity {
+    /// The capacity that hardware and limits leave (`get_actual_cpu_capacity()`); wraps below zero as the kernel's does.
+    #[inline]
+    pub fn actual(&self) -> u64 {
+        self.orig.wrapping_sub(self.hw_pressure.max(self.cpufreq_pressure))
+    }
+}
+
+/// Whether `util` leaves a fifth of `capacity` free (`fits_capacity()`): strictly below 80 %.
+#[inline]
+pub fn fits_capacity(util: u64, capacity: u64) -> bool {
+    util.wrapping_mul(1280) < capacity.wrapping_mul(1024)
+}
+
+/// Whether `capacity` exceeds `other` by more than 5 % (`capacity_greater()`).
+#[inline]
+pub fn capacity_greater(capacity: u64, other: u64) -> bool {
+    capacity.wrapping_mul(1024) > other.wrapping_mul(1078)
+}
+
+/// The utilisation clamps that hold for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clamps {
+    /// `uclamp.min`, 0 to 1024.
+    pub min: u64,
+    /// `uclamp.max`, 0 to 1024.
+    pub max: u64,
+}
+
+impl Clamps {
+    /// No clamp.
+    pub const NONE: Self = Self { min: 0, max: 1024 };
+}
+
+/// Does `util` fit the CPU: 1 yes, 0 no, -1 when only the minimum clamp cannot be granted.
+///
+/// `clamps` is `None` when nobody uses clamps (`uclamp_is_used()`). A maximum clamp that lies within the CPU's capacity makes
+/// any utilisation fit, except on the biggest CPU with the clamp fully open, where it would hide overutilisation.
+///
+/// kernel/sched/fair.c:`util_fits_cpu()`, v6.12.
+#[inline]
+pub fn util_fits_cpu(util: u64, clamps: Option<Clamps>, capacity: &CpuCapacity) -> i32 {
+    let fits = fits_capacity(util, capacity.of);
+    let Some(clamps) = clamps else { return i32::from(fits) };
+    let open_on_biggest = capacity.orig == 1024 && clamps.max == 1024;
+    let fits = fits || (!open_on_biggest && clamps.max <= capacity.orig);
+    let clamp_min = clamps.min.min(clamps.max);
+    if fits && util < clamp_min && clamp_min > capacity.actual() {
+        return -1;
+    }
+    i32::from(fits)
+}
+
+/// The load of a task that does not fit its CPU although a bigger one is allowed, 0 if it fits or nothing runs; at least 1.
+///
+/// `max_allowed_capacity` is the biggest capacity among the CPUs that the task may use.
+/// kernel/sched/fair.c:`update_misfit_status()`, v6.12, on a machine with different capacities.
+#[inline]
+pub fn misfit_task_load(
+    util: u64,
+    clamps: Option<Clamps>,
+    capacity: &CpuCapacity,
+    max_allowed_capacity: u64,
+    nr_cpus_allowed: u32,
+    h_load: u64,
+) -> u64 {
+    if nr_cpus_allowed == 1 || capacity.orig == max_allowed_capacity || util_fits_cpu(util, clamps, capacity) > 0 {
+        return 0;
+    }
+    h_load.max(1)
+}
