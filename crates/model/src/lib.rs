@@ -17,6 +17,7 @@ pub mod json;
 pub mod machine;
 pub mod metric;
 pub mod policy;
+pub mod power;
 pub mod rtapp;
 pub mod samples;
 #[cfg(any(test, feature = "testing"))]

@@ -18,12 +18,10 @@ mod policies;
 mod replay;
 mod run;
 mod signals;
-mod simtrace;
 mod stats;
 mod tracefile;
 mod traces;
 mod verify;
-mod why;
 mod workload;
 
 /// The compiled half of opplab; use the public names of package `opplab` instead.

@@ -11,14 +11,13 @@ use opplab_sim::decisions::{DECISION_TABLES, DecisionColumns};
 use opplab_sim::sink::{Column, Columns, TABLES};
 use opplab_sim::why_slow::{SLOW_REASONS, WhySlow};
 use opplab_sim::{Case, Outcome, Start, cpufreq_facts};
+use opplab_timeline::{Reasons, RunTrace};
 use opplab_trace::write::{ftrace_text, trace_dat};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::error::{guard, raise};
 use crate::policies::{Policies, PyHooks};
-use crate::simtrace::SimTrace;
-use crate::why::Why;
 
 /// A case and the policies in Python under which it runs, if there are any.
 pub(crate) struct HookedCase {
@@ -202,8 +201,8 @@ pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'
 /// It runs twice: the tasks' names are known when the first run ends.
 pub(crate) fn trace<'py>(py: Python<'py>, case: &HookedCase, form: &str) -> PyResult<Bound<'py, PyBytes>> {
     let names = simulate(py, case, &mut NullSink)?.task_names;
-    let mut sink = SimTrace::new(&case.machine, names, form != "perfetto");
-    let mut why = Why::default();
+    let mut sink = RunTrace::new(&case.machine, names, form != "perfetto");
+    let mut why = Reasons::default();
     if form == "perfetto" {
         let mut both = Tee(sink, why);
         simulate(py, case, &mut both)?;

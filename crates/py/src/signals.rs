@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use numpy::IntoPyArray;
 use opplab_model::machine::Machine;
+use opplab_model::power::{CpuActivity, PointPower};
 use opplab_signals::activations::Activations;
 use opplab_signals::late::LateFinder;
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample, Samples, stoppers};
@@ -142,13 +143,16 @@ fn energy_of(machine: &Machine, residency: &Residency) -> Energy {
         });
     }
     let active = |cpu: u32, khz: u32| {
-        let opps = &cluster_of.get(&cpu)?.opps;
-        let opp = opps.iter().find(|opp| opp.khz >= khz).or(opps.last()).filter(|_| khz > 0)?;
-        Some(opp.busy_uw)
+        let cluster = cluster_of.get(&cpu).filter(|_| khz > 0)?;
+        Some(cluster.cpu_power_uw(cluster.opp_for(khz).into(), CpuActivity::Busy))
     };
+    // A trace may name more states than the machine has: they are as deep as its deepest. What the clock is while a CPU
+    // idles is not asked: the state's own power.
     let idle = |cpu: u32, state: u32| {
-        let states = cluster_of.get(&cpu).map(|cluster| cluster.idle.as_slice()).unwrap_or_default();
-        states.get(state as usize).or(states.last()).map_or(0, |state| state.power_uw)
+        let Some(cluster) = cluster_of.get(&cpu) else { return 0 };
+        let point = PointPower { idle_uw: None, ..cluster.opp_for(0).into() };
+        let deepest = cluster.idle.len().saturating_sub(1);
+        cluster.cpu_power_uw(point, CpuActivity::Idle((state as usize).min(deepest)))
     };
     residency.energy(active, idle)
 }

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use opplab_model::event::{IDLE_TASK, TaskIdx};
-use opplab_model::machine::{Machine, Opp};
+use opplab_model::machine::{Cluster, Machine};
+use opplab_model::power::{ClusterActivity, CpuActivity, PointPower};
 
 use crate::events::{Events, Left, What};
 
@@ -85,17 +86,13 @@ pub fn opp_of(freq_khz: &[u32], khz: u32) -> usize {
     freq_khz.partition_point(|&opp| opp < khz).min(freq_khz.len().saturating_sub(1))
 }
 
-/// What the hardware runs at when `khz` is asked for: the lowest operating point that reaches it.
-pub fn granted(opps: &[Opp], khz: u32) -> &Opp {
-    &opps[opps.partition_point(|opp| opp.khz < khz).min(opps.len() - 1)]
-}
-
 impl PolicyTimes {
     /// The policy was at `khz` for `ns`.
-    fn hold(&mut self, khz: u32, ns: u64, opps: &[Opp]) {
+    fn hold(&mut self, khz: u32, ns: u64, cluster: &Cluster) {
         self.time_ns[opp_of(&self.freq_khz, khz)] += ns;
         self.khz_ns += u128::from(khz) * u128::from(ns);
-        self.active_fj += u128::from(granted(opps, khz).cluster_uw) * u128::from(ns);
+        self.active_fj +=
+            u128::from(cluster.shared_power_uw(cluster.opp_for(khz).into(), ClusterActivity::Awake)) * u128::from(ns);
     }
 
     /// Mean frequency, kHz.
@@ -169,8 +166,9 @@ pub fn measure(
         }
         let policy = &mut measured.policies[state.policy];
         policy.busy_ns[opp_of(&policy.freq_khz, khz)] += ns;
-        let opp = granted(&machine.cluster_of(policy.cpus[0]).opps, khz);
-        policy.active_fj += u128::from(opp.busy_uw) * u128::from(ns);
+        let cluster = machine.cluster_of(policy.cpus[0]);
+        let busy_uw = cluster.cpu_power_uw(cluster.opp_for(khz).into(), CpuActivity::Busy);
+        policy.active_fj += u128::from(busy_uw) * u128::from(ns);
         let task = measured.tasks.entry(state.current).or_insert_with(|| TaskTimes {
             name: events.name(state.current).to_owned(),
             class_ns: vec![0; classes],
@@ -224,7 +222,7 @@ pub fn measure(
                         settle(state, khz, now, (events, machine, classes.len()), &mut measured);
                     }
                     let policy = &mut measured.policies[index];
-                    policy.hold(khz, now - since, &machine.clusters[described[index].0 as usize].opps);
+                    policy.hold(khz, now - since, &machine.clusters[described[index].0 as usize]);
                     policy.changes += u64::from(inside);
                     frequency[index] = (freq_khz, now);
                 }
@@ -240,7 +238,7 @@ pub fn measure(
         settle(state, frequency[state.policy].0, window.1, (events, machine, classes.len()), &mut measured);
     }
     for ((policy, &(khz, since)), (cluster, _)) in measured.policies.iter_mut().zip(&frequency).zip(&described) {
-        policy.hold(khz, window.1 - since, &machine.clusters[*cluster as usize].opps);
+        policy.hold(khz, window.1 - since, &machine.clusters[*cluster as usize]);
     }
     measured.latencies_ns.sort_unstable();
     measured.energy_fj = energy(&measured, machine, &described);
@@ -263,7 +261,8 @@ fn energy(measured: &Measured, machine: &Machine, described: &[(u32, Vec<u32>)])
     for (policy, (cluster, cpus)) in measured.policies.iter().zip(described) {
         let described = &machine.clusters[*cluster as usize];
         let busy: u64 = policy.busy_ns.iter().sum();
-        let idle_uw = described.idle.first().map_or(0, |state| state.power_uw);
+        let lowest = PointPower { idle_uw: None, ..described.opp_for(0).into() };
+        let idle_uw = described.cpu_power_uw(lowest, CpuActivity::Idle(0));
         let idle_ns = (measured.window_ns * cpus.len() as u64).saturating_sub(busy);
         energy[*cluster as usize] += u128::from(idle_uw) * u128::from(idle_ns);
         energy[*cluster as usize] += policy.active_fj;

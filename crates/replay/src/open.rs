@@ -29,7 +29,6 @@ use crate::ReplayError;
 use crate::agree::takes_samples;
 use crate::calls::{Kthread, Kworkers, find_ticks};
 use crate::events::{Context, Ev, Events, Left, What};
-use crate::measure::granted;
 use crate::nohz::{self, Nohz};
 use crate::records::Records;
 use crate::replay::window_start_ns;
@@ -332,7 +331,7 @@ impl<'a> Run<'a> {
                 "powersave" => (Governor::Fixed, limits.min_khz),
                 "userspace" => {
                     let wanted = tunable("scaling_setspeed").and_then(|khz| khz.parse().ok()).unwrap_or(limits.max_khz);
-                    (Governor::Fixed, granted(&machine.clusters[*cluster as usize].opps, wanted).khz)
+                    (Governor::Fixed, machine.clusters[*cluster as usize].opp_for(wanted).khz)
                 }
                 "schedutil" => {
                     let rate_limit_us = tunable("rate_limit_us").and_then(|us| us.parse().ok()).unwrap_or(delay_us);

@@ -22,7 +22,7 @@ use opplab_model::workload::{DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, W
 
 use crate::costs::TRAIN_GAP_NS;
 use crate::events::{Context, Ev, Events, Left, What};
-use crate::measure::{Window, granted};
+use crate::measure::Window;
 use crate::periods::{Trains, expiries, together};
 use crate::tick::{DUE_NS, since_tick_ns};
 
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         } else {
             let highest = cluster.opps.last().map_or(1, |opp| opp.khz);
             let reference = if cluster.base_khz > 0 { cluster.base_khz } else { highest };
-            let khz = granted(&cluster.opps, freq_khz).khz;
+            let khz = cluster.opp_for(freq_khz).khz;
             let scale = u128::from(khz) * u128::from(cluster.capacity);
             (u128::from(ns) * scale / (u128::from(reference) * 1024)) as u64
         };

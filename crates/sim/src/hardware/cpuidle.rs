@@ -10,6 +10,7 @@
 use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome};
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::{Event, IDLE_TASK, Sink};
+use opplab_model::power::{ClusterActivity, CpuActivity};
 
 use crate::run::engine::{Engine, Interrupt, Wait};
 
@@ -312,21 +313,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let cl = self.cpus[c].cluster;
         let described = &self.case.machine.clusters[cl as usize];
         let shared = self.case.machine.smt_power < 1024 && self.sibling_is_busy(cpu);
-        let shallowest_uw = described.idle.first().map_or(0, |idle| idle.power_uw);
-        let shallowest_uw = self.hardware.point(cl, self.cpus[c].opp).idle_uw.unwrap_or(shallowest_uw);
+        let point = self.hardware.point(cl, self.cpus[c].opp).power();
         let state = &mut self.cpus[c];
-        let power_uw = match state.idle.phase {
-            Phase::Awake if state.curr != IDLE_TASK => {
-                let busy_uw = self.hardware.point(cl, state.opp).busy_uw;
-                // Two busy threads: each has half of what both draw.
-                if shared { busy_uw * (1024 + u64::from(self.case.machine.smt_power)) / 2048 } else { busy_uw }
-            }
-            Phase::Resident if state.idle.state > 0 => {
-                described.idle.get(state.idle.state).map_or(0, |idle| idle.power_uw)
-            }
+        let activity = match state.idle.phase {
+            Phase::Awake if state.curr != IDLE_TASK && shared => CpuActivity::BusyPair(self.case.machine.smt_power),
+            Phase::Awake if state.curr != IDLE_TASK => CpuActivity::Busy,
+            Phase::Resident => CpuActivity::Idle(state.idle.state),
             // Awake in the idle loop, or on the way: as in the shallowest state.
-            _ => shallowest_uw,
+            _ => CpuActivity::Idle(0),
         };
+        let power_uw = described.cpu_power_uw(point, activity);
         let was_uw = state.meter.power_uw();
         state.meter.set(self.now, power_uw);
         self.package_power(self.case.machine.cpus[c].package, was_uw, power_uw);
@@ -337,15 +333,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn refresh_cluster_power(&mut self, cluster: u32) {
         let cl = cluster as usize;
         let described = &self.case.machine.clusters[cl];
-        let power_uw = match self.clusters[cl].entered {
-            Some(index) => described.cluster_idle[index].power_uw,
-            None => {
-                let first = described.cpus[0] as usize;
-                let awake = self.hardware.point(cluster, self.cpus[first].opp).cluster_uw;
-                let all_idle = described.cpus.iter().all(|&cpu| self.cpus[cpu as usize].idle.is_resident());
-                if all_idle { described.cluster_idle_uw.unwrap_or(awake) } else { awake }
-            }
+        let all_idle = || described.cpus.iter().all(|&cpu| self.cpus[cpu as usize].idle.is_resident());
+        let activity = match self.clusters[cl].entered {
+            Some(index) => ClusterActivity::Asleep(index),
+            None if all_idle() => ClusterActivity::AllIdle,
+            None => ClusterActivity::Awake,
         };
+        let point = self.hardware.point(cluster, self.cpus[described.cpus[0] as usize].opp).power();
+        let power_uw = described.shared_power_uw(point, activity);
         let was_uw = self.clusters[cl].meter.power_uw();
         if was_uw != power_uw {
             self.clusters[cl].meter.set(self.now, power_uw);

@@ -9,6 +9,7 @@
 //! would bend down it is proportional to the clock.
 
 use opplab_model::machine::{Cluster, Cpufreq, Machine, Opp};
+use opplab_model::power::PointPower;
 
 /// One clock of a cluster and what it draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,13 @@ pub struct OperatingPoint {
     pub cluster_uw: u64,
     /// What an idle CPU draws in its shallowest state, in uW, if that depends on the clock.
     pub idle_uw: Option<u64>,
+}
+
+impl OperatingPoint {
+    /// What the clock costs.
+    pub(crate) fn power(&self) -> PointPower {
+        PointPower { busy_uw: self.busy_uw, cluster_uw: self.cluster_uw, idle_uw: self.idle_uw }
+    }
 }
 
 /// Step of the points that no file lists: the bus clock of Core and Xeon, four boost steps of Zen; kHz.

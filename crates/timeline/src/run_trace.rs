@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink};
 use opplab_model::machine::Machine;
+use opplab_model::power::{ClusterActivity, CpuActivity, PointPower};
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
 use opplab_trace::{Kind, Trace, Value};
 
-use crate::why::{Notes, Why};
+use crate::reasons::{Notes, Reasons};
 
 /// Task `n` has the pid `FIRST_PID + n`.
-pub(crate) const FIRST_PID: i32 = 1001;
+pub const FIRST_PID: i32 = 1001;
 /// Priority of a task of nice 0 as trace events print it.
 const PRIO: i64 = 120;
 
@@ -103,7 +104,7 @@ struct CpuPower {
 }
 
 /// A sink that makes a [`Trace`].
-pub(crate) struct SimTrace {
+pub struct RunTrace {
     builder: TraceBuilder,
     ids: Ids,
     internal: Option<InternalIds>,
@@ -138,10 +139,10 @@ fn pid(task: u32) -> i32 {
     if task == IDLE_TASK { 0 } else { FIRST_PID + task as i32 }
 }
 
-impl SimTrace {
+impl RunTrace {
     /// A trace of a machine with `nr_cpus` CPUs and the tasks of these names, by index. With `internal` the events that
     /// have no format in the kernel are part of it.
-    pub(crate) fn new(machine: &Machine, names: Vec<String>, internal: bool) -> Self {
+    pub fn new(machine: &Machine, names: Vec<String>, internal: bool) -> Self {
         let nr_cpus = machine.nr_cpus();
         let mut builder = TraceBuilder::new(nr_cpus as u32);
         for (task, name) in names.iter().enumerate() {
@@ -231,12 +232,12 @@ impl SimTrace {
     }
 
     /// The trace.
-    pub(crate) fn into_trace(self) -> Trace {
+    pub fn into_trace(self) -> Trace {
         self.builder.finish()
     }
 
     /// The trace as Perfetto protobuf, with tracks of counters, and of decisions with their reasons.
-    pub(crate) fn into_perfetto(self, why: &Why) -> Vec<u8> {
+    pub fn into_perfetto(self, why: &Reasons) -> Vec<u8> {
         let mut writer = PerfettoWriter::new();
         let (names, counters, instants, machine) = (self.names, self.counters, self.instants, self.machine);
         writer.add_trace(&self.builder.finish());
@@ -299,26 +300,21 @@ impl SimTrace {
         }
         let Some(CpuPower { cluster, .. }) = self.power.get(cpu as usize).copied() else { return };
         let described = &self.machine.clusters[cluster];
-        let opp = |khz: u32| described.opps.iter().find(|opp| opp.khz >= khz).or(described.opps.last());
+        let point = |cpu: u32| PointPower::from(described.opp_for(self.power[cpu as usize].khz));
         let cpus = described.cpus.iter().map(|&cpu| {
             let state = self.power[cpu as usize];
-            if state.running {
-                return opp(state.khz).map_or(0, |opp| opp.busy_uw);
-            }
             // Awake in the idle loop: as in the shallowest state.
-            let at_clock = opp(state.khz).and_then(|opp| opp.idle_uw).filter(|_| state.idle <= 0);
-            let idle = described.idle.get(state.idle.max(0) as usize).or(described.idle.first());
-            at_clock.unwrap_or(idle.map_or(0, |idle| idle.power_uw))
+            let idle = CpuActivity::Idle(state.idle.max(0) as usize);
+            described.cpu_power_uw(point(cpu), if state.running { CpuActivity::Busy } else { idle })
         });
         let sum: u64 = cpus.sum();
-        let first = described.cpus.first().map_or(0, |&cpu| self.power[cpu as usize].khz);
-        let awake = opp(first).map_or(0, |opp| opp.cluster_uw);
         let all_idle = described.cpus.iter().all(|&cpu| self.power[cpu as usize].idle >= 0);
-        let shared = match usize::try_from(self.cluster_idle[cluster]) {
-            Ok(state) => described.cluster_idle.get(state).map_or(0, |idle| idle.power_uw),
-            Err(_) if all_idle => described.cluster_idle_uw.unwrap_or(awake),
-            Err(_) => awake,
+        let activity = match usize::try_from(self.cluster_idle[cluster]) {
+            Ok(state) => ClusterActivity::Asleep(state),
+            Err(_) if all_idle => ClusterActivity::AllIdle,
+            Err(_) => ClusterActivity::Awake,
         };
+        let shared = described.shared_power_uw(point(described.cpus[0]), activity);
         self.count(Track::Power, cluster as u32, now_ns, (sum + shared) as i64);
     }
 
@@ -385,7 +381,7 @@ fn uint(value: impl Into<u64>) -> Value<'static> {
     Value::U64(value.into())
 }
 
-impl Sink for SimTrace {
+impl Sink for RunTrace {
     fn event(&mut self, now_ns: u64, event: &Event) {
         match *event {
             Event::SchedSwitch { cpu, prev, prev_state, next } => {

@@ -11,7 +11,7 @@ use opplab_trace::write::Annotation;
 
 /// Annotations of one instant, with names of their own.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(Vec<(String, Note)>);
+pub struct Notes(Vec<(String, Note)>);
 
 #[derive(Debug)]
 enum Note {
@@ -40,7 +40,7 @@ impl Notes {
     }
 
     /// As the writer takes them.
-    pub(crate) fn annotations(&self) -> Vec<(&str, Annotation<'_>)> {
+    pub fn annotations(&self) -> Vec<(&str, Annotation<'_>)> {
         self.0.iter().map(|(name, note)| (name.as_str(), note.annotation())).collect()
     }
 }
@@ -50,9 +50,9 @@ fn mhz(khz: u32) -> String {
     if tenths % 10 == 0 { (tenths / 10).to_string() } else { format!("{}.{}", tenths / 10, tenths % 10) }
 }
 
-/// The decisions of a run.
+/// The decisions of a run, as a sink keeps them.
 #[derive(Debug, Default)]
-pub(crate) struct Why {
+pub struct Reasons {
     /// Frequency decisions by time and first CPU of the policy: the last one of an instant counts.
     requests: BTreeMap<(u64, u32), Decision>,
     /// Placements by time and task.
@@ -63,14 +63,14 @@ pub(crate) struct Why {
     others: Vec<(u64, u32, Decision)>,
 }
 
-impl Why {
+impl Reasons {
     /// What the request of `policy_cpu`'s policy at `time_ns` was made of.
-    pub(crate) fn request(&self, time_ns: u64, policy_cpu: u32) -> Notes {
+    pub fn request(&self, time_ns: u64, policy_cpu: u32) -> Notes {
         self.requests.get(&(time_ns, policy_cpu)).map_or_else(Notes::default, request)
     }
 
     /// Why `task` was placed at `time_ns` where it was.
-    pub(crate) fn placement(&self, time_ns: u64, task: u32) -> Notes {
+    pub fn placement(&self, time_ns: u64, task: u32) -> Notes {
         let Some(decision) = self.placements.get(&(time_ns, task)) else { return Notes::default() };
         let mut notes = placed(decision);
         if let Decision::Placement { decision: number, .. } = *decision {
@@ -82,7 +82,7 @@ impl Why {
     }
 
     /// Decisions on `cpu` that no event tells of: requests that the rate limit held back, limited grants, pulled tasks.
-    pub(crate) fn others(&self, cpu: u32) -> impl Iterator<Item = (u64, String, Notes)> {
+    pub fn others(&self, cpu: u32) -> impl Iterator<Item = (u64, String, Notes)> {
         let here = self.others.iter().filter(move |(_, at, _)| *at == cpu);
         here.map(|(time_ns, _, decision)| {
             let (name, notes) = other(decision);
@@ -286,7 +286,7 @@ fn other(decision: &Decision) -> (String, Notes) {
     (name, notes)
 }
 
-impl Sink for Why {
+impl Sink for Reasons {
     const ENABLED: bool = false;
     const DECISIONS: bool = true;
 
