@@ -45,16 +45,27 @@ def test_missing_vectors(tmp_path: Path) -> None:
 
 
 def test_unbuilt_family_counts_only_with_strict(tmp_path: Path) -> None:
-    (tmp_path / "no_such_family.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "cppc_perf_khz2.csv").write_text("a,b\n1,2\n")
+    # Nothing verified is no success.
+    check_refused("the nearest to 'cppc_perf_khz2' is 'cppc_perf_khz'", "verify", "vectors", str(tmp_path))
+    vectors = Path(__file__).parents[2] / "crates/verify/vectors/cppc_efficiency_class.jsonl"
+    (tmp_path / vectors.name).write_bytes(vectors.read_bytes())
     done = opplab("verify", "vectors", str(tmp_path))
-    assert (done.returncode, done.stdout) == (0, "no_such_family not built\n")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1] == "cppc_perf_khz2 not built"
     assert opplab("verify", "vectors", "--strict", str(tmp_path)).returncode == 1
 
 
 def test_vectors_as_json(tmp_path: Path) -> None:
     (tmp_path / "no_such_family.csv").write_text("a,b\n1,2\n")
     done = opplab("verify", "vectors", "--format", "json", str(tmp_path))
+    assert done.returncode == 2
     assert json.loads(done.stdout) == [{"family": "no_such_family", "cases": None, "mismatches": None, "first": None}]
+
+
+def test_damaged_line(tmp_path: Path) -> None:
+    (tmp_path / "cppc_efficiency_class.jsonl").write_text('{"raw": [1, 2], "rc": 0}\n')
+    check_refused("cppc_efficiency_class.jsonl:1: no member", "verify", "vectors", str(tmp_path))
 
 
 def test_broken_vector_file(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ pub mod json;
 pub mod source;
 pub mod traces;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 pub use source::{Row, Source, Table};
@@ -123,10 +124,11 @@ pub fn find_vectors(path: &Path) -> Result<Vec<PathBuf>, VerifyError> {
     Ok(files)
 }
 
-/// Replays one vector file.
+/// Replays one vector file. A value that lies outside of what an algorithm takes (a CPU that is not there, a shift by more
+/// bits than a word has) is an error of its line, whatever the algorithm makes of it.
 ///
 /// # Errors
-/// [`VerifyError`] if the file cannot be read or does not have its family's form.
+/// [`VerifyError`] if the file cannot be read, has no case, or does not have its family's form.
 pub fn verify_file(path: &Path) -> Result<Outcome, VerifyError> {
     let family = Source::family_of(path).ok_or_else(|| VerifyError::Read {
         path: path.to_owned(),
@@ -137,7 +139,14 @@ pub fn verify_file(path: &Path) -> Result<Outcome, VerifyError> {
         Some(known) => {
             let source = Source::open(path)?;
             let mut tally = Tally::default();
-            (known.run)(&source, &mut tally)?;
+            let run = AssertUnwindSafe(|| (known.run)(&source, &mut tally));
+            match catch_unwind(run) {
+                Ok(result) => result?,
+                Err(_) => return Err(source.error(source.line(), "a value is outside of what the algorithm takes")),
+            }
+            if tally.cases == 0 {
+                return Err(source.error(1, "the file has no case"));
+            }
             Some(tally)
         }
     };

@@ -1,5 +1,6 @@
 //! Vector files as tables: CSV with a header line or one JSON value a line, plain or gzip.
 
+use std::cell::Cell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,8 @@ pub struct Source {
     /// The file's name, for messages.
     pub file: String,
     text: String,
+    /// The line that is replayed.
+    line: Cell<u64>,
 }
 
 impl Source {
@@ -37,7 +40,7 @@ impl Source {
             bytes.as_slice().read_to_string(&mut text).map_err(error)?;
         }
         let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        Ok(Self { file, text })
+        Ok(Self { file, text, line: Cell::new(1) })
     }
 
     /// The rows of a CSV file.
@@ -81,6 +84,7 @@ impl Source {
     pub fn lines(&self, mut replay: impl FnMut(Json<'_>) -> Result<(), VerifyError>) -> Result<(), VerifyError> {
         for (index, line) in self.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let number = index as u64 + 1;
+            self.line.set(number);
             let value = serde_json::from_str(line).map_err(|error| self.error(number, error.to_string()))?;
             replay(Json::new(self, number, &value))?;
         }
@@ -104,6 +108,11 @@ impl Source {
         })
     }
 
+    /// The line that is replayed, or the last one that was.
+    pub fn line(&self) -> u64 {
+        self.line.get()
+    }
+
     /// A parse error at `line`.
     pub fn error(&self, line: u64, reason: impl Into<String>) -> VerifyError {
         VerifyError::Parse { file: self.file.clone(), line, reason: reason.into() }
@@ -120,7 +129,11 @@ pub struct Table<'a> {
 impl<'a> Table<'a> {
     /// The rows in file order.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.records.iter().map(|record| Row { source: self.source, header: &self.header, record })
+        self.records.iter().map(|record| {
+            let row = Row { source: self.source, header: &self.header, record };
+            self.source.line.set(row.line());
+            row
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ def vectors(paths: tuple[Path, ...], strict: bool, output_format: str) -> None:
     """Replay the vector files at PATHS (files or folders) and compare bit for bit.
 
     One line a family: its name, the cases replayed, and how many of them differed.
-    The exit code is 1 if any case differed.
+    The exit code is 1 if any case differed, 2 if nothing was verified or a file is damaged.
     """
     files = [file for path in paths for file in _opplab.find_vectors(path)]
     if not files:
@@ -46,6 +47,11 @@ def vectors(paths: tuple[Path, ...], strict: bool, output_format: str) -> None:
     if output_format != "text":
         print_table(rows, output_format)
     sys.stdout.flush()
+    if unbuilt == len(files):
+        names = [str(row["family"]) for row in rows]
+        near = difflib.get_close_matches(names[0], _opplab.families(), 1)
+        hint = f"; the nearest to {names[0]!r} is {near[0]!r}" if near else ""
+        raise InputError(f"nothing was verified: no vector family is called {', '.join(map(repr, names[:5]))}{hint}")
     raise click.exceptions.Exit(1 if failed or (strict and unbuilt) else 0)
 
 
@@ -125,6 +131,11 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
     if output_format != "text":
         print_table(rows, output_format)
     sys.stdout.flush()
+    if unbuilt == len(files):
+        names = [str(row["family"]) for row in rows]
+        near = difflib.get_close_matches(names[0], _opplab.families(), 1)
+        hint = f"; the nearest to {names[0]!r} is {near[0]!r}" if near else ""
+        raise InputError(f"nothing was verified: no vector family is called {', '.join(map(repr, names[:5]))}{hint}")
     raise click.exceptions.Exit(1 if failed else 0)
 
 
