@@ -76,6 +76,34 @@ impl core::error::Error for EmError {}
 /// # Errors
 /// [`EmError`] where the kernel refuses the table (or would divide by 0).
 pub fn em_create_perf_table(points: &[(u64, u64)], cpu_cap: u64, form: EmForm) -> Result<Vec<EmPerfState>, EmError> {
+    let mut states = perf_states(points)?;
+    em_init_performance(&mut states, cpu_cap);
+    em_compute_costs(&mut states, form)?;
+    Ok(states)
+}
+
+/// The same with costs that the driver tells, an artificial model (energy_model.c:em_create_perf_table() with
+/// `EM_PERF_DOMAIN_ARTIFICIAL`, v6.1).
+///
+/// # Errors
+/// [`EmError`] where the kernel refuses the table.
+pub fn em_create_artificial_table(
+    points: &[(u64, u64)],
+    costs: &[u64],
+    cpu_cap: u64,
+) -> Result<Vec<EmPerfState>, EmError> {
+    let mut states = perf_states(points)?;
+    em_init_performance(&mut states, cpu_cap);
+    for (at, state) in states.iter_mut().enumerate().rev() {
+        let cost = costs.get(at).copied().filter(|&cost| cost > 0 && cost <= EM_MAX_POWER);
+        state.cost = cost.ok_or(EmError::InvalidCost(at))?;
+    }
+    mark_inefficient(&mut states);
+    Ok(states)
+}
+
+/// The states without performance and cost.
+fn perf_states(points: &[(u64, u64)]) -> Result<Vec<EmPerfState>, EmError> {
     let mut states = Vec::with_capacity(points.len());
     let mut previous_khz = 0;
     for (at, &(freq_khz, power_uw)) in points.iter().enumerate() {
@@ -88,12 +116,7 @@ pub fn em_create_perf_table(points: &[(u64, u64)], cpu_cap: u64, form: EmForm) -
         states.push(EmPerfState { performance: 0, freq_khz, power_uw, cost: 0, inefficient: false });
         previous_khz = freq_khz;
     }
-    if states.is_empty() {
-        return Err(EmError::Empty);
-    }
-    em_init_performance(&mut states, cpu_cap);
-    em_compute_costs(&mut states, form)?;
-    Ok(states)
+    if states.is_empty() { Err(EmError::Empty) } else { Ok(states) }
 }
 
 /// The performance of each state: `cap * freq / fmax` (energy_model.c:em_init_performance(), v6.12).

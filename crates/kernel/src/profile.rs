@@ -240,6 +240,10 @@ gates! {
         Frequency = "frequency" since (4, 17), "kHz, from the lowest frequency on", "notes 5, from memory";
         Capacity = "capacity" since (5, 1), "capacity, from 128 on", "notes 5";
     }
+    sugov_clamps: SugovClamps, "What utilisation clamps hold for beside the utilisation." {
+        UtilOnly = "util-only" since (4, 17), "nothing", "public history";
+        BoostToo = "boost-too" since (5, 18), "the boost for I/O too, and a cap lets the frequency of a busy CPU fall", "commits d37aee9018e6 and 7a17e1db1265, cpufreq_schedutil.c v6.1";
+    }
     rate_limit: RateLimit, "schedutil's default rate limit if the driver suggests none." {
         Latency1000Max10ms = "latency-x1000-10ms" since (4, 17), "a thousand transition latencies, at most 10 ms", "notes 5";
         Latency1000Max2ms = "latency-x1000-2ms" since (6, 9), "a thousand transition latencies, at most 2 ms", "commit e13aa799c2a6";
@@ -302,6 +306,20 @@ gates! {
         Iowait = "iowait" since (4, 17), "timers always; tasks that wait for I/O here have factors of their own and limit the exit latency", "public history; as in v4.20, earlier ones also count the load";
         IowaitTimerLate = "iowait-timer-late" since (6, 6), "the same; the timers are not asked where short sleeps are typical", "commit 5484e31bbbff";
         TimerLate = "timer-late" since (6, 12), "no regard to I/O; a short real sleep only where polling would last", "commit 38f83090f515, menu.c v6.12.117";
+        BothEnds = "both-ends" since (6, 15), "typical intervals without outliers on both sides, or else the longest of those left", "commit 85975daeaa4d, menu.c of public sources v6.16";
+        BothEndsOnly = "both-ends-only" since (6, 17), "without outliers on both sides, or else none", "news.md (the revert)";
+        BothEndsPoll = "both-ends-poll" since (6, 18), "the same; a short real sleep only where polling would last, and the timers are asked without a tick", "menu.c of public sources v6.18";
+    }
+    teo: TeoForm, "What the teo idle governor goes by." {
+        Recent = "recent" since (4, 17), "timers always; counts of early wake-ups and the last nine", "teo.c v6.1; in the kernel since v5.1, of this form since v5.14";
+        TickHits = "tick-hits" since (6, 11), "counts alone, with those beyond the tick apart; the timers are asked where they may matter", "commit 449914398083, teo.c v6.12.117";
+        ShortIdles = "short-idles" since (6, 14), "the timers are not asked where most sleeps are short", "commit 13ed5c4a6d9c, teo.c of public sources v6.14 to v6.18";
+        TickWakeups = "tick-wakeups" since (6, 19), "wake-ups by the tick are counted on their own", "news.md, teo.c of public sources after v6.18";
+    }
+    // amd-pstate.
+    amd_pstate: AmdForm, "What amd-pstate's requests follow." {
+        Unlimited = "unlimited" since (4, 17), "the governor alone; boost is a level above the nominal one", "amd-pstate.c v6.1; in the kernel since v5.17";
+        Limited = "limited" since (6, 7), "the policy's limits too", "commit febab20caeba; the rest as in amd-pstate.c v6.12.117";
     }
     // intel_pstate.
     hwp_dynamic_boost: HwpDynamicBoost, "Whether intel_pstate raises HWP's lower limit after I/O." {
@@ -433,6 +451,7 @@ impl KernelProfile {
                 SugovIowaitBoost::Frequency => IowaitForm::Frequency,
                 SugovIowaitBoost::Capacity => IowaitForm::Capacity,
             },
+            clamps_boost: self.sugov_clamps == SugovClamps::BoostToo,
         }
     }
 

@@ -1089,7 +1089,7 @@ impl PyIdleGovernor {
     #[new]
     #[pyo3(signature = (name, states, *, tick_ns = 4_000_000, kernel = "6.12"))]
     fn new(py: Python<'_>, name: &str, states: Vec<(u64, u64, bool)>, tick_ns: u64, kernel: &str) -> PyResult<Self> {
-        let form = profile(py, kernel)?.menu;
+        let kernel = profile(py, kernel)?;
         let Some(entry) = idle_governor(name) else {
             let known: Vec<&str> = IDLE_GOVERNORS.iter().map(|entry| entry.name).collect();
             return Err(unknown(py, "idle governor", name, &known));
@@ -1105,7 +1105,7 @@ impl PyIdleGovernor {
                 polling,
             })
             .collect();
-        Ok(Self { inner: std::sync::Mutex::new((entry.new)(form)), states, tick_ns })
+        Ok(Self { inner: std::sync::Mutex::new((entry.new)(&kernel)), states, tick_ns })
     }
 
     #[pyo3(signature = (now_ns, *, sleep_length_ns, delta_tick_ns = None, latency_req_ns = KTIME_MAX, disabled = 0,

@@ -44,6 +44,11 @@ pub struct Haltpoll {
 }
 
 impl Haltpoll {
+    /// A CPU that did not poll yet.
+    pub fn new(params: HaltpollParams) -> Self {
+        Self { params, ..Self::default() }
+    }
+
     /// haltpoll.c:adjust_poll_limit(), v6.12. Products are cut to 32 bits.
     fn adjust_poll_limit(&mut self, block_ns: u64) {
         let params = &self.params;

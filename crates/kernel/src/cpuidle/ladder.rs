@@ -1,7 +1,8 @@
 //! The ladder idle governor (drivers/cpuidle/governors/ladder.c, v6.12).
 //!
-//! One rung at a time: deeper after four sleeps that were longer than the state's exit latency, shallower after one
-//! that was not. It knows nothing about timers and suits kernels with a periodic tick. The tick's fate is left as
+//! One rung at a time: deeper after four sleeps that were longer than twice the state's exit latency, shallower after one
+//! that was shorter than that but not shorter than the exit latency itself: for those the kernel's comparison of a signed
+//! number with an unsigned one says "long". It knows nothing about timers and suits kernels with a periodic tick. The tick's fate is left as
 //! the idle loop proposes it: stop.
 
 use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, IdleState};
@@ -12,17 +13,32 @@ pub const PROMOTION_COUNT: u32 = 4;
 pub const DEMOTION_COUNT: u32 = 1;
 
 /// Ladder's state for one CPU (`struct ladder_device`).
-///
-/// The counts belong to the current state only: leaving a state resets its counts, so that one pair is enough, except
-/// that the kernel keeps the counts of a state that the driver replaced by another one; that is kept too.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ladder {
-    /// The state used last; `None` before the first selection.
+    /// The state used last (`dev->last_state_idx`); `None` before the first selection.
     pub last_index: Option<usize>,
     /// (promotions, demotions) counted so far, one pair a state.
     pub counts: Vec<(u32, u32)>,
     /// Time in the last state, ns.
     pub last_residency_ns: u64,
+}
+
+/// What a state asks for before it is left (ladder.c:ladder_enable_device(), v6.12). A polling state 0 was never set
+/// up: any sleep leads out of it, at once.
+struct Thresholds {
+    promotion_count: u32,
+    promotion_time_ns: u64,
+    demotion_time_ns: u64,
+}
+
+impl Thresholds {
+    fn of(index: usize, first: usize, states: &[IdleState]) -> Self {
+        if index < first {
+            return Self { promotion_count: 0, promotion_time_ns: 0, demotion_time_ns: 0 };
+        }
+        let exit_latency_ns = states[index].exit_latency_ns;
+        Self { promotion_count: PROMOTION_COUNT, promotion_time_ns: exit_latency_ns, demotion_time_ns: exit_latency_ns }
+    }
 }
 
 impl Ladder {
@@ -42,21 +58,23 @@ impl Ladder {
         let deepest = states.len() - 1;
         let first = usize::from(states[0].polling).min(deepest);
         let last = self.last_index.unwrap_or(first).min(deepest);
+        self.last_index = Some(last);
         if facts.latency_req_ns == 0 {
             return self.move_to(last, 0);
         }
-        let IdleState { exit_latency_ns, .. } = states[last];
-        let latency = i128::from(exit_latency_ns);
-        let residency = i128::from(self.last_residency_ns) - latency;
+        let exit_latency_ns = states[last].exit_latency_ns;
+        // The kernel's difference is signed, the thresholds are not: a sleep shorter than the exit latency counts as a
+        // very long one.
+        let residency_ns = self.last_residency_ns.wrapping_sub(exit_latency_ns);
+        let threshold = Thresholds::of(last, first, states);
 
-        // Both thresholds are the state's own exit latency (ladder.c:ladder_enable_device(), v6.12).
         if last < deepest
             && !facts.is_disabled(last + 1)
-            && residency > latency
+            && residency_ns > threshold.promotion_time_ns
             && states[last + 1].exit_latency_ns <= facts.latency_req_ns
         {
             self.counts[last] = (self.counts[last].0 + 1, 0);
-            if self.counts[last].0 >= PROMOTION_COUNT {
+            if self.counts[last].0 >= threshold.promotion_count {
                 return self.move_to(last, last + 1);
             }
         }
@@ -64,7 +82,7 @@ impl Ladder {
             let allowed = (first + 1..last).rev().find(|&i| states[i].exit_latency_ns <= facts.latency_req_ns);
             return self.move_to(last, allowed.unwrap_or(first));
         }
-        if last > first && residency < latency {
+        if last > first && residency_ns < threshold.demotion_time_ns {
             self.counts[last] = (0, self.counts[last].1 + 1);
             if self.counts[last].1 >= DEMOTION_COUNT {
                 return self.move_to(last, last - 1);
@@ -107,7 +125,7 @@ mod tests {
         IdleState { exit_latency_ns: 100_000, target_residency_ns: 300_000, polling: false },
     ];
 
-    /// Four long sleeps promote, one short sleep demotes.
+    /// Four long sleeps promote (no sleep at all counts as one), one short sleep demotes.
     #[test]
     fn promotion_and_demotion() {
         let mut ladder = Ladder::default();
@@ -128,7 +146,26 @@ mod tests {
             index
         };
         let indices: Vec<usize> =
-            [500_000, 500_000, 500_000, 500_000, 500_000, 1_000, 500_000].into_iter().map(&mut sleep).collect();
-        assert_eq!(indices, [1, 1, 1, 1, 2, 2, 1]);
+            [500_000, 500_000, 500_000, 500_000, 500_000, 150_000, 500_000].into_iter().map(&mut sleep).collect();
+        assert_eq!(indices, [1, 1, 1, 2, 2, 2, 1]);
+    }
+
+    /// A sleep shorter than the exit latency promotes, since the difference wraps.
+    #[test]
+    fn very_short_sleeps_promote() {
+        let mut ladder = Ladder { last_residency_ns: 1_000, ..Ladder::default() };
+        let facts = IdleFacts {
+            states: &STATES,
+            disabled: 0,
+            latency_req_ns: 1_000_000,
+            sleep_length_ns: 0,
+            delta_tick_ns: 0,
+            tick_stopped: false,
+            nr_iowaiters: 0,
+            tick_ns: 4_000_000,
+            now_ns: 0,
+        };
+        let indices: Vec<usize> = (0..4).map(|_| ladder.select(&facts).index).collect();
+        assert_eq!(indices, [1, 1, 1, 2]);
     }
 }

@@ -75,26 +75,42 @@ pub fn which_bucket(duration_ns: u64) -> usize {
 ///
 /// Takes the mean of all samples if their variance is small, relative to the mean (`mean^2 > 36 * variance`, at least
 /// six samples) or absolute (`variance <= 400 us^2`); otherwise drops the largest value and tries again, until six or
-/// fewer samples are left.
-pub fn get_typical_interval(intervals: &[u32; INTERVALS]) -> u32 {
-    let mut threshold = i32::MAX as u32;
+/// fewer samples are left. Intervals of 0 are typical only before v6.6. Since v6.15 it drops whichever end is further
+/// from the mean, and from then to v6.16 takes the largest of the last six or fewer, if there are four.
+pub fn get_typical_interval(intervals: &[u32; INTERVALS], form: MenuForm) -> u32 {
+    let zero_counts = form == MenuForm::Iowait;
+    let both_ends = matches!(form, MenuForm::BothEnds | MenuForm::BothEndsOnly | MenuForm::BothEndsPoll);
+    let (mut above, mut most) = (-1, if both_ends { i64::from(u32::MAX) - 1 } else { i64::from(i32::MAX) });
     loop {
-        let kept = || intervals.iter().copied().filter(move |&value| value <= threshold);
+        let kept =
+            || intervals.iter().map(|&value| i64::from(value)).filter(move |&value| value > above && value <= most);
         let count = kept().count();
-        let Some(max) = kept().max().filter(|&max| max > 0) else { return NO_INTERVAL };
-        let mean = kept().map(u64::from).sum::<u64>() / count as u64;
-        // At most 8 * 2^60: the sum of squares about the mean cannot overflow.
-        let variance = kept().map(|value| u64::from(value).abs_diff(mean).pow(2)).sum::<u64>() / count as u64;
+        let Some(max) = kept().max().filter(|&max| zero_counts || max > 0) else { return NO_INTERVAL };
+        let min = kept().min().unwrap_or(0);
+        let mean = kept().sum::<i64>() as u64 / count as u64;
+        let variance = if both_ends {
+            // The mean of the squares less the square of the mean: both are truncated first.
+            let squares = kept().fold(0u64, |sum, value| sum.wrapping_add((value as u64).wrapping_mul(value as u64)));
+            (squares / count as u64).wrapping_sub(mean.wrapping_mul(mean))
+        } else {
+            // At most 8 * 2^60: the sum of squares about the mean cannot overflow.
+            kept().map(|value| (value as u64).abs_diff(mean).pow(2)).sum::<u64>() / count as u64
+        };
         if variance <= u64::MAX / 36 {
-            let relative = mean * mean > variance * 36 && count * 4 >= INTERVALS * 3;
+            let relative = mean.wrapping_mul(mean) > variance * 36 && count * 4 >= INTERVALS * 3;
             if relative || variance <= 400 {
                 return mean as u32;
             }
         }
         if count * 4 <= INTERVALS * 3 {
-            return NO_INTERVAL;
+            let longest = form == MenuForm::BothEnds && count >= INTERVALS / 2;
+            return if longest { max as u32 } else { NO_INTERVAL };
         }
-        threshold = max - 1;
+        if both_ends && mean.wrapping_sub(min as u64) > (max as u64).wrapping_sub(mean) {
+            above = min;
+        } else {
+            most = max - 1;
+        }
     }
 }
 
@@ -137,15 +153,25 @@ impl Menu {
         }
     }
 
+    /// Tasks that wait for I/O have factors of their own and limit the exit latency.
+    fn counts_iowait(&self) -> bool {
+        matches!(self.form, MenuForm::Iowait | MenuForm::IowaitTimerLate)
+    }
+
     /// The predicted idle time in ns, the time to the next tick or timer in ns, and whether the timers were asked.
     fn predict(&mut self, facts: &IdleFacts<'_>) -> (u64, i64, bool) {
-        let typical_ns = u64::from(get_typical_interval(&self.intervals)) * NSEC_PER_USEC;
-        let in_iowait = self.form != MenuForm::TimerLate && facts.nr_iowaiters > 0;
-        let group = if in_iowait { BUCKETS } else { 0 };
-        if self.form != MenuForm::Iowait && typical_ns <= RESIDENCY_THRESHOLD_NS && !facts.tick_stopped {
+        let typical_ns = u64::from(get_typical_interval(&self.intervals, self.form)) * NSEC_PER_USEC;
+        let group = if self.counts_iowait() && facts.nr_iowaiters > 0 { BUCKETS } else { 0 };
+        let asks = match self.form {
+            MenuForm::Iowait => true,
+            MenuForm::TimerLate | MenuForm::BothEndsPoll => typical_ns > RESIDENCY_THRESHOLD_NS || facts.tick_stopped,
+            _ => typical_ns > RESIDENCY_THRESHOLD_NS,
+        };
+        if !asks {
             self.next_timer_ns = KTIME_MAX;
             self.bucket = group + which_bucket(KTIME_MAX);
-            return (typical_ns, (facts.tick_ns / 2) as i64, false);
+            let stuck = facts.tick_stopped && typical_ns < facts.tick_ns;
+            return (if stuck { KTIME_MAX } else { typical_ns }, (facts.tick_ns / 2) as i64, false);
         }
         let (sleep_length_ns, delta_tick_ns) =
             if facts.sleep_length_ns < 0 { (0, 0) } else { (facts.sleep_length_ns as u64, facts.delta_tick_ns) };
@@ -190,8 +216,8 @@ impl IdleGovernor for Menu {
             return choice(0, !facts.is_polling(0));
         }
 
-        let latest = self.form == MenuForm::TimerLate;
-        let latency_req_ns = if latest || facts.tick_stopped {
+        let counts_iowait = self.counts_iowait();
+        let latency_req_ns = if !counts_iowait || facts.tick_stopped {
             facts.latency_req_ns
         } else {
             // Each task in iowait counts ten times (menu.c:performance_multiplier(), v4.20 to v6.11).
@@ -203,7 +229,7 @@ impl IdleGovernor for Menu {
                 continue;
             }
             let so_far = *index.get_or_insert(i);
-            if latest && state.exit_latency_ns > latency_req_ns {
+            if !counts_iowait && state.exit_latency_ns > latency_req_ns {
                 break;
             }
             if state.target_residency_ns <= predicted_ns {
@@ -214,10 +240,11 @@ impl IdleGovernor for Menu {
                 continue;
             }
             // A short real sleep is better than polling.
-            let fits = if latest {
-                state.target_residency_ns < RESIDENCY_THRESHOLD_NS && state.exit_latency_ns <= predicted_ns
-            } else {
-                state.exit_latency_ns <= latency_req_ns
+            let fits = match self.form {
+                MenuForm::TimerLate | MenuForm::BothEndsPoll => {
+                    state.target_residency_ns < RESIDENCY_THRESHOLD_NS && state.exit_latency_ns <= predicted_ns
+                }
+                _ => state.exit_latency_ns <= latency_req_ns,
             };
             if states[so_far].polling && fits && state.target_residency_ns <= self.next_timer_ns {
                 predicted_ns = state.target_residency_ns;
@@ -297,13 +324,24 @@ mod tests {
     /// The detector takes the mean of alike samples, forgives two outliers upward, and gives up otherwise.
     #[test]
     fn typical_interval() {
-        let check = |intervals, typical| assert_eq!(get_typical_interval(&intervals), typical, "{intervals:?}");
+        let check = |intervals, typical| {
+            assert_eq!(get_typical_interval(&intervals, MenuForm::TimerLate), typical, "{intervals:?}")
+        };
         check([0; 8], NO_INTERVAL);
         check([100; 8], 100);
         check([100, 101, 99, 100, 100, 100, 5000, 9000], 100);
         check([100, 101, 99, 100, 100, 4000, 5000, 9000], NO_INTERVAL);
         check([10, 30, 10, 30, 10, 30, 10, 30], 20);
         check([u32::MAX; 8], NO_INTERVAL);
+        assert_eq!(get_typical_interval(&[0; 8], MenuForm::Iowait), 0);
+        // One early wake-up among late ones is an outlier since v6.15.
+        let intervals = [10, 5000, 5000, 5001, 5000, 5000, 5002, 9000];
+        assert_eq!(get_typical_interval(&intervals, MenuForm::TimerLate), NO_INTERVAL);
+        assert_eq!(get_typical_interval(&intervals, MenuForm::BothEndsOnly), 5000);
+        // Half of them alike says the longest only in v6.15 and v6.16.
+        let intervals = [10, 100, 1000, 3000, 5000, 7000, 8000, 9000];
+        assert_eq!(get_typical_interval(&intervals, MenuForm::BothEndsOnly), NO_INTERVAL);
+        assert!(get_typical_interval(&intervals, MenuForm::BothEnds) < 9000);
         check([0, 0, 0, 0, i32::MAX as u32, i32::MAX as u32, i32::MAX as u32, i32::MAX as u32], NO_INTERVAL);
     }
 
@@ -345,14 +383,15 @@ mod tests {
         ];
         let index = |form, nr_iowaiters| {
             let facts = IdleFacts { states: &states, nr_iowaiters, ..FACTS };
-            let mut menu = Menu::new(form);
+            let mut menu = Menu { intervals: [NO_INTERVAL; INTERVALS], ..Menu::new(form) };
             let index = menu.select(&facts).index;
-            assert_eq!(menu.bucket, if nr_iowaiters > 0 && form != MenuForm::TimerLate { 9 } else { 3 }, "{form:?}");
+            let counts = matches!(form, MenuForm::Iowait | MenuForm::IowaitTimerLate);
+            assert_eq!(menu.bucket, if nr_iowaiters > 0 && counts { 9 } else { 3 }, "{form:?}");
             index
         };
-        assert_eq!(MenuForm::ALL.iter().map(|&form| index(form, 0)).collect::<Vec<_>>(), [2, 2, 2]);
+        assert_eq!(MenuForm::ALL.iter().map(|&form| index(form, 0)).collect::<Vec<_>>(), [2; 6]);
         // 1 ms / 11 is shorter than the exit of 100 us.
-        assert_eq!(MenuForm::ALL.iter().map(|&form| index(form, 1)).collect::<Vec<_>>(), [1, 1, 2]);
+        assert_eq!(MenuForm::ALL.iter().map(|&form| index(form, 1)).collect::<Vec<_>>(), [1, 1, 2, 2, 2, 2]);
     }
 
     /// Before v6.6 the timers are asked even where sleeps are short, so that a tick that comes first teaches a long one.

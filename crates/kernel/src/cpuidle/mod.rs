@@ -15,13 +15,19 @@ pub mod haltpoll;
 pub mod ladder;
 pub mod menu;
 pub mod teo;
+pub mod teo_recent;
+pub mod teo_short;
 
 pub use haltpoll::Haltpoll;
 pub use ladder::Ladder;
 pub use menu::Menu;
 pub use teo::Teo;
+pub use teo_recent::TeoRecent;
+pub use teo_short::{TeoShort, TickRule};
 
-pub use crate::profile::MenuForm;
+pub use crate::profile::{MenuForm, TeoForm};
+
+use crate::profile::KernelProfile;
 
 /// Below this target residency or predicted idle time the timers are not asked, because asking costs more than the
 /// answer is worth; ns (drivers/cpuidle/governors/gov.h, v6.12).
@@ -120,18 +126,27 @@ pub struct IdleGovernorEntry {
     pub name: &'static str,
     /// The kernel takes the registered governor with the highest rating.
     pub rating: u32,
-    /// Makes the state of one CPU, for a kernel with such a menu.
-    pub new: fn(MenuForm) -> Box<dyn IdleGovernor>,
+    /// Makes the state of one CPU as a kernel has it.
+    pub new: fn(&KernelProfile) -> Box<dyn IdleGovernor>,
 }
 
 /// Every idle governor, highest rating first.
 /// ladder's rating becomes 25 on a kernel whose tick never stops (`nohz=off`).
 pub const IDLE_GOVERNORS: &[IdleGovernorEntry] = &[
-    IdleGovernorEntry { name: "menu", rating: 20, new: |form| Box::new(Menu::new(form)) },
-    IdleGovernorEntry { name: "teo", rating: 19, new: |_| Box::new(Teo::default()) },
+    IdleGovernorEntry { name: "menu", rating: 20, new: |kernel| Box::new(Menu::new(kernel.menu)) },
+    IdleGovernorEntry { name: "teo", rating: 19, new: teo },
     IdleGovernorEntry { name: "ladder", rating: 10, new: |_| Box::new(Ladder::default()) },
     IdleGovernorEntry { name: "haltpoll", rating: 9, new: |_| Box::new(Haltpoll::default()) },
 ];
+
+fn teo(kernel: &KernelProfile) -> Box<dyn IdleGovernor> {
+    match kernel.teo {
+        TeoForm::Recent => Box::new(TeoRecent::default()),
+        TeoForm::TickHits => Box::new(Teo::default()),
+        TeoForm::ShortIdles => Box::new(TeoShort::new(TickRule::Artificial)),
+        TeoForm::TickWakeups => Box::new(TeoShort::new(TickRule::Counted)),
+    }
+}
 
 /// The governor called `name`, if there is one.
 pub fn idle_governor(name: &str) -> Option<&'static IdleGovernorEntry> {
@@ -148,6 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::profile::PROFILES;
 
     fn any_state() -> impl Strategy<Value = IdleState> {
         (prop_oneof![0..2_000_000u64, any::<u64>()], prop_oneof![0..20_000_000u64, any::<u64>()], any::<bool>())
@@ -221,9 +237,9 @@ mod tests {
             steps in proptest::collection::vec(any_step(), 1..40),
             tick_ns in any::<u64>(),
         ) {
-            let forms = MenuForm::ALL.iter().flat_map(|form| IDLE_GOVERNORS.iter().map(move |entry| (entry, *form)));
-            for (entry, form) in forms {
-                let mut governor = (entry.new)(form);
+            let kernels = PROFILES.iter().flat_map(|kernel| IDLE_GOVERNORS.iter().map(move |entry| (entry, kernel.1)));
+            for (entry, version) in kernels {
+                let mut governor = (entry.new)(&KernelProfile::at(version));
                 for step in &steps {
                     let facts = IdleFacts {
                         states: &states,
@@ -255,7 +271,7 @@ mod tests {
                 IdleState { exit_latency_ns: 133_000, target_residency_ns: 600_000, polling: false },
             ];
             for entry in IDLE_GOVERNORS {
-                let mut governor = (entry.new)(MenuForm::TimerLate);
+                let mut governor = (entry.new)(&KernelProfile::at((6, 12)));
                 let facts = IdleFacts {
                     states: &states,
                     disabled: 0,
@@ -276,7 +292,7 @@ mod tests {
     fn governors_are_found_by_name() {
         for entry in IDLE_GOVERNORS {
             assert_eq!(
-                idle_governor(entry.name).map(|found| (found.new)(MenuForm::TimerLate).name()),
+                idle_governor(entry.name).map(|found| (found.new)(&KernelProfile::at((6, 12))).name()),
                 Some(entry.name)
             );
         }

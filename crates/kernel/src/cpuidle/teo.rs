@@ -5,7 +5,8 @@
 //! woke the CPU so early that the idle time fell in this bin. If intercepts below the deepest candidate outweigh the
 //! rest, a shallower state is chosen.
 //!
-//! This version neither keeps "recent" intercepts nor looks at the CPU's utilisation (v6.3 to v6.10 did).
+//! This version neither keeps "recent" intercepts (as [`super::TeoRecent`] does) nor looks at the CPU's utilisation
+//! (v6.3 to v6.10 did).
 
 use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, within};
 
@@ -114,19 +115,19 @@ impl Teo {
         }
         index
     }
+}
 
-    /// The deepest enabled state above `index` with a residency within `duration_ns`, or else the shallowest enabled
-    /// one (teo.c:teo_find_shallower_state(), v6.12).
-    fn find_shallower_state(index: usize, duration_ns: i64, facts: &IdleFacts<'_>) -> usize {
-        let mut found = index;
-        for i in (0..index).rev().filter(|&i| !facts.is_disabled(i)) {
-            found = i;
-            if within(facts.states[i].target_residency_ns, duration_ns) {
-                break;
-            }
+/// The deepest enabled state above `index` with a residency within `duration_ns`, or else the shallowest enabled
+/// one (teo.c:teo_find_shallower_state(), v6.12).
+pub(super) fn find_shallower_state(index: usize, duration_ns: i64, facts: &IdleFacts<'_>) -> usize {
+    let mut found = index;
+    for i in (0..index).rev().filter(|&i| !facts.is_disabled(i)) {
+        found = i;
+        if within(facts.states[i].target_residency_ns, duration_ns) {
+            break;
         }
-        found
     }
+    found
 }
 
 impl IdleGovernor for Teo {
@@ -201,7 +202,7 @@ impl IdleGovernor for Teo {
             delta_tick_ns = facts.delta_tick_ns;
             self.sleep_length_ns = facts.sleep_length_ns;
             if !within(states[index].target_residency_ns, facts.sleep_length_ns) {
-                index = Self::find_shallower_state(index, facts.sleep_length_ns, facts);
+                index = find_shallower_state(index, facts.sleep_length_ns, facts);
             }
             let mostly_before_tick = states[index].target_residency_ns < facts.tick_ns
                 && tick_intercept_sum > self.total / 2 + self.total / 8;
@@ -214,7 +215,7 @@ impl IdleGovernor for Teo {
             return IdleChoice { index, stop_tick: true, queried_sleep_length };
         }
         if index > index0 && !within(states[index].target_residency_ns, delta_tick_ns) {
-            index = Self::find_shallower_state(index, delta_tick_ns, facts);
+            index = find_shallower_state(index, delta_tick_ns, facts);
         }
         keep_tick(index, queried_sleep_length)
     }

@@ -2,7 +2,9 @@
 //! chooses. The request is crate `kernel`'s (`cpufreq::amd_pstate`); for what is made of it the model of `hwp` stands
 //! in, since the two interfaces mean the same. Not here: passive and guided mode, preferred cores.
 
-use opplab_kernel::cpufreq::amd_pstate::{AMD_EPP_VALUES, AmdCpu, AmdMode, AmdPerf};
+use opplab_kernel::cpufreq::amd_pstate::{
+    AMD_EPP_VALUES, AmdCppcRequest, AmdCpu, AmdForm, AmdMode, AmdPerf, AmdPlatform,
+};
 use opplab_kernel::cpufreq::intel_pstate::{ENERGY_PERF_STRINGS, HwpRequest, PstatePolicy};
 use opplab_model::machine::{Cluster, HwpCaps};
 use opplab_model::policy::Policy;
@@ -43,9 +45,32 @@ pub(crate) fn epp_start(cluster: &Cluster, policy: &Policy, now_ns: u64) -> Resu
         nominal_mhz: known(caps.nominal_freq_mhz, base_khz),
         lowest_mhz: known(caps.lowest_freq_mhz, cluster.opps[0].khz),
     };
-    let mut cpu = AmdCpu::new(perf, AmdMode::Active).filter(|_| caps.highest_perf <= 255).ok_or_else(no_cppc)?;
-    let (min_khz, max_khz) = (perf.lowest_mhz.saturating_mul(1000), cpu.max_khz);
-    cpu.epp_update_limit(own, preference(&policy.epp)?, min_khz, max_khz, !policy.no_turbo);
+    let platform = AmdPlatform {
+        shared_memory: false,
+        perf,
+        boost_ratio_numerator: caps.highest_perf,
+        model_highest_perf: caps.highest_perf,
+        has_cpb: caps.highest_perf > caps.nominal_perf,
+        cpb_disabled: false,
+        fast_cppc: false,
+        transition_latency_ns: None,
+    };
+    let mut register = AmdCppcRequest(u64::from(EPP_AT_BOOT) << 24);
+    let refused = |_| no_cppc();
+    // Active mode is younger than the form without limits (v6.3).
+    let mut cpu = AmdCpu::init(AmdForm::Limited, AmdMode::Active, &platform, &register).map_err(refused)?;
+    if caps.highest_perf > 255 {
+        return Err(no_cppc());
+    }
+    let preference = preference(&policy.epp)?;
+    if policy.no_turbo && cpu.boost_supported {
+        cpu.set_boost(false).map_err(refused)?;
+    }
+    cpu.set_policy(own, &mut register).map_err(refused)?;
+    if own == PstatePolicy::Powersave {
+        cpu.set_epp(preference.into(), &mut register).map_err(refused)?;
+    }
+    let max_khz = cpu.freqs.max_khz;
     let levels = HwpCaps {
         highest: caps.highest_perf,
         guaranteed: caps.nominal_perf,
@@ -53,7 +78,7 @@ pub(crate) fn epp_start(cluster: &Cluster, policy: &Policy, now_ns: u64) -> Resu
         lowest: caps.lowest_perf,
     };
     let mut hwp = Hwp::new(levels, (max_khz / caps.highest_perf).max(1), now_ns);
-    let request = cpu.request;
+    let request = register;
     hwp.request = HwpRequest(0)
         .with_min(request.min().into())
         .with_max(request.max().into())

@@ -215,7 +215,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                     idle_calls: 0,
                     idle_total_ns: 0,
                     idle_since_ns: BOOT_NS,
-                    idle_governor: (idle.new)(gates.profile.menu),
+                    idle_governor: (idle.new)(&gates.profile),
                     tick_stopped: false,
                     got_idle_tick: false,
                     rcu_until_ns: 0,

@@ -5,7 +5,10 @@ use opplab_kernel::cpufreq::schedutil::RqFacts;
 use opplab_kernel::eas::{
     EasCpu, EasExplanation, EasFacts, EasGates, EasTask, cpu_overutilized, find_energy_efficient_cpu,
 };
-use opplab_kernel::energy_model::{EmForm, EmPerfDomain, EmPerfState, em_create_perf_table, em_pd_get_efficient_state};
+use opplab_kernel::energy_model::{
+    EmForm, EmPerfDomain, EmPerfState, em_create_artificial_table, em_create_perf_table, em_pd_get_efficient_state,
+    em_pd_get_efficient_state_by_freq,
+};
 
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::util_est::{UtilEstForm, UtilEstPair};
@@ -16,11 +19,13 @@ use crate::{Diff, Family, Source, Tally, VerifyError};
 /// The families of this module.
 pub const FAMILIES: &[Family] = &[
     Family { name: "em_table", run: em_table },
+    Family { name: "em_table_v61", run: em_table_v61 },
     Family { name: "cppc_perf_khz", run: cppc_perf_khz },
     Family { name: "cppc_efficiency_class", run: cppc_efficiency_class },
     Family { name: "cppc_artificial_em", run: cppc_artificial_em },
     Family { name: "cppc_fie", run: cppc_fie },
     Family { name: "feec", run: feec },
+    Family { name: "feec_v61", run: feec_v61 },
     Family { name: "v510_feec", run: v510_feec },
 ];
 
@@ -66,6 +71,44 @@ fn em_table(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             };
             domain.skip_inefficient = flags & EM_PERF_DOMAIN_SKIP_INEFFICIENCIES != 0;
             let got = em_pd_get_efficient_state(&domain.states, max_util, domain.skip_inefficient);
+            diff.eq("efficient_state", Some(state as usize), got).eq(
+                "em_cpu_energy",
+                energy,
+                domain.em_cpu_energy(max_util, sum_util, allowed_cap, cpu_cap),
+            );
+            Ok(())
+        })
+    })
+}
+
+fn em_table_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    source.lines(|json| {
+        let cpu_cap = json.num("cpu_cap")?;
+        let powers = json.nums::<u64>("power")?;
+        let points: Vec<(u64, u64)> = json.nums::<u64>("freq")?.into_iter().zip(powers).collect();
+        let table = if json.flag("artificial")? {
+            em_create_artificial_table(&points, &json.nums::<u64>("cost_in")?, cpu_cap)
+        } else {
+            em_create_perf_table(&points, cpu_cap, EmForm::V6_0)
+        };
+        let mut diff = Diff::default();
+        diff.eq("rc", json.num::<i64>("rc")?, if table.is_ok() { 0 } else { EINVAL });
+        let states = table.unwrap_or_default();
+        diff.eq("cost", json.nums("cost")?, states.iter().map(|state| state.cost).collect()).eq(
+            "inefficient",
+            json.nums("inefficient")?,
+            states.iter().map(|state| state.inefficient as u64).collect(),
+        );
+        tally.case(|| json.place(), diff.finish());
+
+        let mut domain = EmPerfDomain { states, cpus: vec![0], skip_inefficient: false, form: EmForm::V6_0 };
+        json.each("queries", tally, |query, diff| {
+            let columns = query.ints::<u64>()?;
+            let &[max_util, sum_util, allowed_cap, flags, freq_khz, state, energy] = columns.as_slice() else {
+                return Err(query.error("a query has not 7 columns"));
+            };
+            domain.skip_inefficient = flags & EM_PERF_DOMAIN_SKIP_INEFFICIENCIES != 0;
+            let got = em_pd_get_efficient_state_by_freq(&domain.states, freq_khz, domain.skip_inefficient);
             diff.eq("efficient_state", Some(state as usize), got).eq(
                 "em_cpu_energy",
                 energy,
@@ -283,6 +326,108 @@ fn feec(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             .eq("target", json.num("target")?, target.map_or(-1, |cpu| cpu as i64));
         Ok(())
     })
+}
+
+fn feec_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    source.each_line(tally, |json, diff| {
+        let uclamp_used = json.flag("uclamp_used")?;
+        let mut domains = Vec::new();
+        for pd in json.get("pds")?.items()? {
+            let mut states = Vec::new();
+            for state in pd.get("states")?.items()? {
+                states.push(EmPerfState {
+                    freq_khz: state.nth(0)?,
+                    power_uw: state.nth(1)?,
+                    cost: state.nth(2)?,
+                    inefficient: state.nth::<u64>(3)? != 0,
+                    performance: 0,
+                });
+            }
+            domains.push(EmPerfDomain {
+                states,
+                cpus: cpus_of(pd.num("cpus")?),
+                skip_inefficient: pd.num::<u64>("flags")? & EM_PERF_DOMAIN_SKIP_INEFFICIENCIES != 0,
+                form: EmForm::V6_0,
+            });
+        }
+        if json.flag("no_pd")? {
+            domains.clear();
+        }
+        let mut cpus = Vec::new();
+        for cpu in json.get("cpus")?.items()? {
+            cpus.push(cpu_v61(cpu, uclamp_used)?);
+        }
+        let task_json = json.get("task")?;
+        let pair = UtilEstPair { enqueued: task_json.num("util_est_enqueued")?, ewma: task_json.num("util_est_ewma")? };
+        let task = EasTask {
+            prev_cpu: task_json.num("prev_cpu")?,
+            util_avg: task_json.num("util_avg")?,
+            runnable_avg: 0,
+            util_est: pair.task_util_est_masked(UtilEstForm::V5_12),
+            uclamp_min: task_json.num("uclamp_min")?,
+            uclamp_max: task_json.num("uclamp_max")?,
+            queued: task_json.flag("queued")?,
+        };
+        let (online, affinity) = (json.num("online")?, task_json.num("affinity")?);
+        let case = Case { cpus, online, affinity, uclamp_used };
+        check_cpus(json, &case, &domains, task.prev_cpu)?;
+
+        let mut seen = EasExplanation::default();
+        let target = find_energy_efficient_cpu(&domains, &task, false, &case, EasGates::V6_1, &mut seen);
+        let expected = json.get("energy_calls")?.items()?.map(|call| call.ints()).collect::<Result<Vec<_>, _>>()?;
+        let width = expected.first().map_or(0, Vec::len);
+        let calls: Vec<Vec<i64>> = seen
+            .energies
+            .iter()
+            .map(|energy| {
+                let dst = energy.dst_cpu.map_or(-1, |cpu| cpu as i64);
+                let all = [dst, energy.energy as i64, energy.max_util as i64, energy.busy_time as i64];
+                all[..width.min(4)].to_vec()
+            })
+            .collect();
+        let overutilized = case.cpus.iter().map(|cpu| cpu_overutilized(cpu, uclamp_used) as u64).collect();
+        diff.eq("energy_calls", expected, calls)
+            .eq("overutilized", json.nums::<u64>("overutilized")?, overutilized)
+            .eq("target", json.num("target")?, target.map_or(-1, |cpu| cpu as i64));
+        Ok(())
+    })
+}
+
+fn cpu_v61(cpu: Json<'_>, uclamp_used: bool) -> Result<EasCpu, VerifyError> {
+    let columns = cpu.ints::<u64>()?;
+    let &[
+        orig,
+        of,
+        util_avg,
+        util_est,
+        util_rt,
+        util_dl,
+        util_irq,
+        dl_running_bw,
+        uclamp_min,
+        uclamp_max,
+        uclamp_idle,
+        thermal_pressure,
+        rt_runnable,
+    ] = columns.as_slice()
+    else {
+        return Err(cpu.error("a CPU has not 13 columns"));
+    };
+    let rq = RqFacts {
+        capacity: orig,
+        util_rt,
+        util_dl,
+        util_irq,
+        dl_running_bw,
+        uclamp_min,
+        uclamp_max,
+        uclamp_used,
+        rt_runnable: rt_runnable != 0,
+    };
+    let capacity = CpuCapacity { orig, of, hw_pressure: thermal_pressure, cpufreq_pressure: 0 };
+    let util_est =
+        u32::try_from(util_est).map_err(|_| cpu.error(format!("util_est {util_est} has more than 32 bits")))?;
+    Ok(EasCpu { rq, capacity, util_avg, runnable_avg: 0, util_est: util_est.into(), uclamp_idle: uclamp_idle != 0 })
 }
 
 fn v510_feec(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {

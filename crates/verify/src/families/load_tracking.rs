@@ -24,7 +24,8 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "pelt_rt_dl_hw_irq", run: pelt_rt_dl_hw_irq },
     Family { name: "clock_pelt", run: clock_pelt },
     Family { name: "util_est", run: util_est },
-    Family { name: "v510_util_est", run: v510_util_est },
+    Family { name: "v510_util_est", run: |source, tally| util_est_pair(source, tally, UtilEstForm::V5_5) },
+    Family { name: "util_est_v61", run: |source, tally| util_est_pair(source, tally, UtilEstForm::V5_12) },
 ];
 
 /// Calls a generic function with the half-life of a row's column `half_life`.
@@ -294,8 +295,8 @@ fn util_est(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     })
 }
 
-fn v510_util_est(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    const FORM: UtilEstForm = UtilEstForm::V5_5;
+/// The estimate as a pair of values, before v6.8.
+fn util_est_pair(source: &Source, tally: &mut Tally, form: UtilEstForm) -> Result<(), VerifyError> {
     let mut tasks = [UtilEstPair::default(); TASKS];
     let mut cfs = UtilEstPair::default();
     source.each_row(tally, |row, diff| {
@@ -306,18 +307,18 @@ fn v510_util_est(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> 
         let task = &mut tasks[task_of(row)?];
         let (util_avg, capacity) = (row.num("util_avg")?, row.num("cpu_cap")?);
         match row.str("op")? {
-            "pelt" => task.util_change(FORM),
-            "enqueue" => cfs.enqueue(FORM, task),
+            "pelt" => task.util_change(form),
+            "enqueue" => cfs.enqueue(form, task),
             op @ ("dequeue_sleep" | "dequeue_nosleep") => {
-                cfs.dequeue(FORM, task);
-                task.update(FORM, op == "dequeue_sleep", util_avg, 0, capacity);
+                cfs.dequeue(form, task);
+                task.update(form, op == "dequeue_sleep", util_avg, 0, capacity);
             }
             "set_cfs" => cfs.enqueued = row.num("cfs_enqueued_out")?,
             other => return Err(row.error(format!("unknown op {other:?}"))),
         }
         diff.eq("enqueued_raw_out", row.num("enqueued_raw_out")?, task.enqueued)
             .eq("ewma_out", row.num("ewma_out")?, task.ewma)
-            .eq("task_est_out", row.num("task_est_out")?, task.task_util_est_masked(FORM) as u64)
+            .eq("task_est_out", row.num("task_est_out")?, task.task_util_est_masked(form) as u64)
             .eq("cfs_enqueued_out", row.num("cfs_enqueued_out")?, cfs.enqueued);
         Ok(())
     })

@@ -2,6 +2,7 @@
 
 use crate::Family;
 
+pub mod amd_pstate;
 pub mod attach;
 pub mod balance;
 pub mod cpuidle;
@@ -24,6 +25,7 @@ pub const GROUPS: &[&[Family]] = &[
     placement::FAMILIES,
     invariance::FAMILIES,
     intel_pstate::FAMILIES,
+    amd_pstate::FAMILIES,
     dbs::FAMILIES,
     cpuidle::FAMILIES,
     legacy::FAMILIES,

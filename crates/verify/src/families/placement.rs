@@ -16,6 +16,7 @@ use crate::{Family, Source, Tally, VerifyError};
 pub const FAMILIES: &[Family] = &[
     Family { name: "cfs_calc_delta", run: run_calc_delta },
     Family { name: "util_fits_cpu", run: run_util_fits_cpu },
+    Family { name: "util_fits_cpu_v61", run: run_util_fits_cpu_v61 },
     Family { name: "wake_affine", run: run_wake_affine },
     Family { name: "select_idle_sibling", run: run_select_idle_sibling },
 ];
@@ -40,6 +41,22 @@ fn run_calc_delta(source: &Source, tally: &mut Tally) -> Result<(), VerifyError>
                 diff.eq("inv_weight", row.num("inv_weight")?, lw.inv_weight);
             }
         }
+        Ok(())
+    })
+}
+
+/// v6.1 knows no pressure by a lowered maximum frequency, and calls that of the hardware thermal.
+fn run_util_fits_cpu_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    source.each_row(tally, |row, diff| {
+        let capacity = CpuCapacity {
+            orig: row.num("cap_orig")?,
+            of: row.num("cpu_capacity")?,
+            hw_pressure: row.num("thermal_pressure")?,
+            cpufreq_pressure: 0,
+        };
+        let clamps = Clamps { min: row.num("uclamp_min")?, max: row.num("uclamp_max")? };
+        let clamps = row.flag("uclamp_used")?.then_some(clamps);
+        diff.eq("fits", row.num("fits")?, util_fits_cpu(row.num("util")?, clamps, &capacity));
         Ok(())
     })
 }

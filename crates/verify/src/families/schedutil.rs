@@ -6,6 +6,8 @@ use opplab_kernel::cpufreq::schedutil::{
     self, CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovCpu, SugovGates, SugovPath, SugovPolicy, SugovRequest,
     UtilType,
 };
+use opplab_kernel::eas::{EasCpu, cpu_util};
+use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::uclamp;
 
 use crate::json::Json;
@@ -16,7 +18,10 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "schedutil_map", run: schedutil_map },
     Family { name: "effective_cpu_util", run: effective_cpu_util },
     Family { name: "sugov_iowait", run: sugov_iowait },
-    Family { name: "sugov_seq", run: sugov_seq },
+    Family { name: "sugov_seq", run: |source, tally| sugov_seq(source, tally, SugovGates::V6_12) },
+    Family { name: "effective_cpu_util_v61", run: effective_cpu_util_v61 },
+    Family { name: "sugov_iowait_v61", run: sugov_iowait_v61 },
+    Family { name: "sugov_seq_v61", run: |source, tally| sugov_seq(source, tally, SugovGates::V5_18) },
     Family { name: "freq_table", run: freq_table },
     Family { name: "v510_schedutil_cpu_util", run: v510_schedutil_cpu_util },
 ];
@@ -81,6 +86,63 @@ fn v510_schedutil_cpu_util(source: &Source, tally: &mut Tally) -> Result<(), Ver
     })
 }
 
+fn effective_cpu_util_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    source.each_row(tally, |row, diff| {
+        let facts = rq_facts(row)?;
+        let util_cfs = row.num("util_cfs_in")?;
+        let task = row.flag("task")?;
+        // A task that joins an idle run queue replaces the clamps that the queue kept (sched.h:uclamp_rq_util_with()).
+        let joined =
+            if task && row.flag("uclamp_idle")? { RqFacts { uclamp_min: 0, uclamp_max: 0, ..facts } } else { facts };
+        let p_uclamp = if task { Some((row.num("p_uclamp_min")?, row.num("p_uclamp_max")?)) } else { None };
+        let frequency = schedutil::schedutil_cpu_util(&joined, util_cfs, UtilType::Frequency, p_uclamp);
+        let energy = schedutil::schedutil_cpu_util(&facts, util_cfs, UtilType::Energy, None);
+        let raw = schedutil::map_util_freq(schedutil::map_util_perf(frequency), row.num("ref_freq")?, facts.capacity);
+        let own = EasCpu {
+            rq: facts,
+            capacity: CpuCapacity { orig: facts.capacity, of: facts.capacity, ..CpuCapacity::default() },
+            util_avg: row.num("util_avg")?,
+            runnable_avg: 0,
+            util_est: row.num("util_est")?,
+            uclamp_idle: row.flag("uclamp_idle")?,
+        };
+        diff.eq("bw_dl", row.num("bw_dl")?, schedutil::cpu_bw_dl(facts.dl_running_bw))
+            .eq("frequency_util", row.num("frequency_util")?, frequency)
+            .eq("energy_util", row.num("energy_util")?, energy)
+            .eq("next_raw_freq", row.num("next_raw_freq")?, raw)
+            .eq("cpu_util_cfs", row.num("cpu_util_cfs")?, cpu_util(0, &own, None, None, false));
+        Ok(())
+    })
+}
+
+fn sugov_iowait_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+    let mut cpu = SugovCpu::default();
+    source.each_row(tally, |row, diff| {
+        if row.num::<i64>("step")? == 0 {
+            cpu = SugovCpu::default();
+        }
+        let (time, arg, tick_ns) = (row.num("time")?, row.num::<u64>("arg")?, row.num("tick_ns")?);
+        let util = row.num("util_in")?;
+        let util = match row.str("op")? {
+            "boost" => {
+                cpu.sugov_iowait_boost(time, arg != 0, tick_ns);
+                cpu.last_update = time;
+                util
+            }
+            "apply" => {
+                let clamps = (row.num("uclamp_min")?, row.num("uclamp_max")?);
+                cpu.sugov_iowait_raise(time, arg, tick_ns, util, row.flag("uclamp_used")?.then_some(clamps))
+            }
+            other => return Err(row.error(format!("unknown op {other:?}"))),
+        };
+        diff.eq("iowait_boost", row.num("iowait_boost")?, cpu.iowait_boost)
+            .eq("pending", row.flag("pending")?, cpu.iowait_boost_pending)
+            .eq("last_update", row.num("last_update")?, cpu.last_update)
+            .eq("util_out", row.num("util_out")?, util);
+        Ok(())
+    })
+}
+
 fn sugov_iowait(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     let mut cpu = SugovCpu::default();
     source.each_row(tally, |row, diff| {
@@ -105,6 +167,15 @@ fn sugov_iowait(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     })
 }
 
+/// `cpu_util_cfs()` and `cpu_util_cfs_boost()`; before v6.5 there is only the first, here of its parts.
+fn util_cfs(step: Json<'_>, capacity: u64, gates: &SugovGates) -> Result<(u64, u64), VerifyError> {
+    if gates.runnable_boost {
+        return Ok((step.num("util_cfs")?, step.num("util_cfs_boost")?));
+    }
+    let util = step.num::<u64>("util_avg")?.max(step.num("util_est")?).min(capacity);
+    Ok((util, util))
+}
+
 fn sugov_table(init: Json<'_>) -> Result<Option<FreqTable>, VerifyError> {
     let inefficient = init.nums::<u64>("inefficient")?;
     let mut entries = Vec::new();
@@ -119,7 +190,7 @@ fn sugov_table(init: Json<'_>) -> Result<Option<FreqTable>, VerifyError> {
     FreqTable::new(entries, available).map(Some).map_err(|error| init.error(error.to_string()))
 }
 
-fn sugov_seq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+fn sugov_seq(source: &Source, tally: &mut Tally, gates: SugovGates) -> Result<(), VerifyError> {
     source.lines(|json| {
         let init = json.get("init")?;
         let n_cpus: usize = init.num("ncpus")?;
@@ -133,7 +204,7 @@ fn sugov_seq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             adjust_perf: init.flag("adjust_perf")?,
             rate_limit_us: init.num("rate_limit_us")?,
             tick_ns: init.num("tick_ns")?,
-            gates: SugovGates::V6_12,
+            gates,
         });
         let path = match governor.path() {
             SugovPath::SingleFreq => "single_freq",
@@ -160,8 +231,7 @@ fn sugov_seq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                 "update" => {
                     let cpu: usize = step.num("cpu")?;
                     let own = facts.get_mut(cpu).ok_or_else(|| step.error(format!("no CPU {cpu}")))?;
-                    own.util_cfs = step.num("util_cfs")?;
-                    own.util_cfs_boost = step.num("util_cfs_boost")?;
+                    (own.util_cfs, own.util_cfs_boost) = util_cfs(step, own.rq.capacity, &gates)?;
                     own.idle_calls = step.num("idle_calls")?;
                     own.rq.util_rt = step.num("util_rt")?;
                     own.rq.util_dl = step.num("util_dl")?;

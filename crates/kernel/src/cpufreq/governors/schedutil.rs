@@ -292,6 +292,8 @@ pub struct SugovGates {
     pub shared_skips_stale: bool,
     /// The unit of the boost for I/O.
     pub iowait: IowaitForm,
+    /// Clamps hold for the boost for I/O too, and a run queue's cap lets the frequency of a busy CPU fall (v5.18).
+    pub clamps_boost: bool,
 }
 
 impl SugovGates {
@@ -304,6 +306,7 @@ impl SugovGates {
         runnable_boost: true,
         shared_skips_stale: false,
         iowait: IowaitForm::Capacity,
+        clamps_boost: true,
     };
     /// v6.5 to v6.7.
     pub const V6_6: Self = Self {
@@ -313,10 +316,10 @@ impl SugovGates {
         margin_on_current: false,
         ..Self::V6_12
     };
-    /// v5.14 to v6.4.
+    /// v5.18 to v6.4 (vectors: 6.1).
     pub const V5_18: Self = Self { runnable_boost: false, ..Self::V6_6 };
     /// v5.1 to v5.13.
-    pub const V5_10: Self = Self { headroom: Headroom::InFrequency, ..Self::V5_18 };
+    pub const V5_10: Self = Self { headroom: Headroom::InFrequency, clamps_boost: false, ..Self::V5_18 };
     /// v4.17 to v5.0.
     pub const V4_17: Self = Self { iowait: IowaitForm::Frequency, ..Self::V5_10 };
 }
@@ -445,18 +448,37 @@ impl SugovCpu {
     /// (cpufreq_schedutil.c:sugov_iowait_apply(), v6.12).
     #[inline]
     pub fn sugov_iowait_apply(&mut self, time: u64, max_cap: u64, tick_ns: u64) -> u64 {
+        self.iowait_boost_applied(time, max_cap, tick_ns).unwrap_or(0)
+    }
+
+    /// `util` raised to the boost, which obeys the run queue's clamps (least, most) where there are any
+    /// (cpufreq_schedutil.c:sugov_iowait_apply(), v6.1).
+    #[inline]
+    pub fn sugov_iowait_raise(
+        &mut self,
+        time: u64,
+        max_cap: u64,
+        tick_ns: u64,
+        util: u64,
+        clamps: Option<(u64, u64)>,
+    ) -> u64 {
+        let Some(boost) = self.iowait_boost_applied(time, max_cap, tick_ns) else { return util };
+        util.max(clamps.map_or(boost, |(min, max)| uclamp_util(boost, min, max)))
+    }
+
+    /// `None` without a boost.
+    #[inline]
+    fn iowait_boost_applied(&mut self, time: u64, max_cap: u64, tick_ns: u64) -> Option<u64> {
         if self.iowait_boost == 0 {
-            return 0;
+            return None;
         }
         if self.idle_longer_than_tick(time, tick_ns) {
             self.iowait_boost = 0;
             self.iowait_boost_pending = false;
-            return 0;
+            return None;
         }
-        if !self.iowait_boost_halve(IOWAIT_BOOST_MIN) {
-            return 0;
-        }
-        (self.iowait_boost as u64).wrapping_mul(max_cap) >> SCHED_CAPACITY_SHIFT
+        let left = self.iowait_boost_halve(IOWAIT_BOOST_MIN);
+        left.then_some((self.iowait_boost as u64).wrapping_mul(max_cap) >> SCHED_CAPACITY_SHIFT)
     }
 
     /// False if nothing is left of the boost.
@@ -840,7 +862,12 @@ impl SugovPolicy {
             });
         }
         let SugovCpu { bw_min, util, .. } = self.cpus[cpu];
-        SugovRequest::AdjustPerf { cpu, min_perf: bw_min, target_perf: util, capacity: own.rq.capacity }
+        let (min_perf, target_perf) = match self.gates.headroom {
+            Headroom::InEffectivePerf => (bw_min, util),
+            // sugov_update_single_perf(), v6.1.
+            Headroom::InClampedUtil | Headroom::InFrequency => (map_util_perf(bw_min), map_util_perf(util)),
+        };
+        SugovRequest::AdjustPerf { cpu, min_perf, target_perf, capacity: own.rq.capacity }
     }
 
     /// The kthread runs (cpufreq_schedutil.c:sugov_work(), v6.12): the frequency to set, if the driver is to be
@@ -900,25 +927,33 @@ impl SugovPolicy {
     #[inline]
     fn get_util(&mut self, time: u64, cpu: usize, facts: &CpuFacts, max_cap: u64) -> Share {
         let tick_ns = self.tick_ns;
+        let in_capacity = self.gates.iowait == IowaitForm::Capacity;
         let state = &mut self.cpus[cpu];
-        let boost = match self.gates.iowait {
-            IowaitForm::Capacity => state.sugov_iowait_apply(time, max_cap, tick_ns),
-            IowaitForm::Frequency => 0,
-        };
         let util_cfs = if self.gates.runnable_boost { facts.util_cfs_boost } else { facts.util_cfs };
+        let iowait;
         match self.gates.util {
             UtilForm::Bounded => {
+                iowait = if in_capacity { state.sugov_iowait_apply(time, max_cap, tick_ns) } else { 0 };
                 let EffectiveUtil { util, min, max } = effective_cpu_util(&facts.rq, util_cfs);
                 state.bw_min = min;
-                state.util = sugov_effective_cpu_perf(util.max(boost), min, max);
+                state.util = sugov_effective_cpu_perf(util.max(iowait), min, max);
             }
             UtilForm::Clamped => {
                 state.bw_min = cpu_bw_dl(facts.rq.dl_running_bw);
-                state.util = schedutil_cpu_util(&facts.rq, util_cfs, UtilType::Frequency, None).max(boost);
+                state.util = schedutil_cpu_util(&facts.rq, util_cfs, UtilType::Frequency, None);
+                let clamped = self.gates.clamps_boost && facts.rq.uclamp_used;
+                let clamps = clamped.then_some((facts.rq.uclamp_min, facts.rq.uclamp_max));
+                let raised = if in_capacity {
+                    state.sugov_iowait_raise(time, max_cap, tick_ns, state.util, clamps)
+                } else {
+                    state.util
+                };
+                iowait = if raised > state.util { raised } else { 0 };
+                state.util = raised;
             }
         }
-        let share = Share { util: state.util, max: max_cap, iowait: boost };
-        if self.gates.iowait == IowaitForm::Frequency { self.iowait_raise(cpu, share) } else { share }
+        let share = Share { util: state.util, max: max_cap, iowait };
+        if in_capacity { share } else { self.iowait_raise(cpu, share) }
     }
 
     /// The boost for I/O as a share of the highest frequency (cpufreq_schedutil.c:sugov_iowait_boost(), v4.17).
@@ -952,11 +987,9 @@ impl SugovPolicy {
                 self.cpus[other].iowait_boost_pending = false;
                 continue;
             }
-            let share = if other == cpu {
-                self.get_util(time, other, own, max_cap)
-            } else {
-                self.get_util(time, other, &facts.cpu(other), max_cap)
-            };
+            let seen = if other == cpu { *own } else { facts.cpu(other) };
+            let max_cap = if self.gates.util == UtilForm::Clamped { seen.rq.capacity } else { max_cap };
+            let share = self.get_util(time, other, &seen, max_cap);
             if share.util.wrapping_mul(best.1.max) > share.max.wrapping_mul(best.1.util) {
                 best = (other, share);
             }
@@ -969,7 +1002,7 @@ impl SugovPolicy {
     #[inline]
     fn hold_freq(&mut self, cpu: usize, facts: &CpuFacts) -> bool {
         let rq = &facts.rq;
-        if uclamp_rq_is_capped(rq.uclamp_used, facts.util_cfs, rq.util_rt, rq.uclamp_max) {
+        if self.gates.clamps_boost && uclamp_rq_is_capped(rq.uclamp_used, facts.util_cfs, rq.util_rt, rq.uclamp_max) {
             return false;
         }
         let saved = core::mem::replace(&mut self.cpus[cpu].saved_idle_calls, facts.idle_calls);
