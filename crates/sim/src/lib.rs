@@ -18,7 +18,7 @@ pub use sched::topology::sched_domains;
 /// Time of a run's first tick, where there are `hz` a second, in ns from its start; the others follow at equal distances.
 pub fn first_tick_ns(hz: u32) -> u64 {
     let tick_ns = opplab_kernel::unit::tick_nsec(hz.into());
-    tick_ns - run::engine::BOOT_NS % tick_ns
+    tick_ns - run::cpu::BOOT_NS % tick_ns
 }
 
 use opplab_model::case::CaseFile;

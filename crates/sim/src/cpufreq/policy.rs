@@ -26,7 +26,8 @@ use opplab_model::policy::Policy;
 
 use crate::cpufreq::intel::ActiveHwp;
 use crate::hardware::hwp::Hwp;
-use crate::run::engine::{Cpu, Engine};
+use crate::run::cpu::Cpu;
+use crate::run::engine::Engine;
 use crate::run::gates::{Gates, UtilEst};
 use crate::run::hooks::CustomGovernor;
 use crate::run::task::{Doing, Life};
@@ -580,7 +581,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 // The answer is an interrupt where the kthread slept.
                 self.here = self.tasks[task as usize].cpu;
                 let cpu = self.here;
-                self.interrupt(cpu, crate::run::engine::Interrupt::SwitchDone(task));
+                self.interrupt(cpu, crate::run::cpu::Interrupt::SwitchDone(task));
             }
         }
     }

@@ -7,7 +7,7 @@
 //!   they would still not with 100 MHz more   -> it rises (power as the cube of the clock)
 //!   other consumers                          -> get what the CPUs leave, at least their share
 //! ```
-//! Once every [`PCU_INTERVAL_NS`](crate::hardware::grant::PCU_INTERVAL_NS). A run starts without credit, as after long work:
+//! Once every [`PCU_INTERVAL_NS`](crate::hardware::packages::PCU_INTERVAL_NS). A run starts without credit, as after long work:
 //! the average begins at PL1. Without a PL2 the credit is a tenth of PL1. The real control loops are not published; this
 //! one keeps the average at PL1 and no millisecond much above PL2.
 //!

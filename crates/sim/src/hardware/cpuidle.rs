@@ -12,58 +12,13 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::{Event, IDLE_TASK, Sink};
 use opplab_model::power::{ClusterActivity, CpuActivity};
 
-use crate::run::engine::{Engine, Interrupt, Wait};
+use crate::hardware::idle_run::{IdleRun, Phase};
+use crate::run::agenda::Wait;
+use crate::run::cpu::Interrupt;
+use crate::run::engine::Engine;
 
 /// PM QoS does not limit the exit latency.
 const LATENCY_REQ_NS: u64 = u64::MAX >> 1;
-
-/// Whether a CPU executes, sleeps, or is on its way back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Executes tasks or interrupts.
-    Awake,
-    /// In an idle state (or entering it until `entry_done_ns`).
-    Resident,
-    /// Wakes up.
-    Exiting,
-}
-
-/// The idle state of a CPU.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct IdleRun {
-    phase: Phase,
-    pub(crate) state: usize,
-    since_ns: u64,
-    entry_done_ns: u64,
-    exit_since_ns: u64,
-    /// What is left of an exit that waits for the instruction stream.
-    exit_left_ns: u64,
-}
-
-impl Default for IdleRun {
-    fn default() -> Self {
-        Self { phase: Phase::Awake, state: 0, since_ns: 0, entry_done_ns: 0, exit_since_ns: 0, exit_left_ns: 0 }
-    }
-}
-
-impl IdleRun {
-    pub(crate) fn is_awake(&self) -> bool {
-        self.phase == Phase::Awake
-    }
-
-    /// Whether it sleeps in state `from` or a deeper one.
-    pub(crate) fn is_down(&self, from: usize) -> bool {
-        self.phase == Phase::Resident && self.state >= from
-    }
-
-    pub(crate) fn is_exiting(&self) -> bool {
-        self.phase == Phase::Exiting
-    }
-
-    fn is_resident(&self) -> bool {
-        self.phase == Phase::Resident
-    }
-}
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The idle loop of an awake CPU with nothing to run (kernel/sched/idle.c:cpuidle_idle_call()).
@@ -171,7 +126,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if !self.cpus[cpu as usize].idle.is_exiting() {
             return;
         }
-        if let Some(time) = self.queue.time_of(self.slot(cpu, Wait::IdleExit)) {
+        if let Some(time) = self.armed_ns(cpu, Wait::IdleExit) {
             self.cpus[cpu as usize].idle.exit_left_ns = time - self.now;
             self.disarm(cpu, Wait::IdleExit);
         }
@@ -180,7 +135,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// An exit from idle goes on.
     pub(crate) fn resume_idle_exit(&mut self, cpu: u32) {
         let idle = &self.cpus[cpu as usize].idle;
-        if !idle.is_exiting() || self.queue.time_of(self.slot(cpu, Wait::IdleExit)).is_some() {
+        if !idle.is_exiting() || self.armed_ns(cpu, Wait::IdleExit).is_some() {
             return;
         }
         if idle.exit_left_ns == 0 {

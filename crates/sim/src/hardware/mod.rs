@@ -1,8 +1,10 @@
 //! What the hardware makes of it: operating points, grants, budgets, idle states, energy.
 
-pub(crate) mod budget;
-pub(crate) mod cpuidle;
+mod budget;
+mod cpuidle;
 pub(crate) mod energy;
-pub(crate) mod grant;
+mod grant;
 pub(crate) mod hwp;
+pub(crate) mod idle_run;
+pub(crate) mod packages;
 pub(crate) mod points;

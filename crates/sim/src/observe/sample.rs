@@ -4,7 +4,8 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_model::counters::{CpuCounters, Sample};
 use opplab_model::event::Sink;
 
-use crate::run::engine::{BOOT_NS, Engine};
+use crate::run::cpu::BOOT_NS;
+use crate::run::engine::Engine;
 
 /// kHz x ns in a cycle.
 const CYCLE: u128 = 1_000_000;

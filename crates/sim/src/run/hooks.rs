@@ -11,7 +11,8 @@ use opplab_model::machine::{Cluster, Cpufreq};
 
 use crate::CaseError;
 use crate::cpufreq::policy::{Governor, cfs_util_est, cpu_util_cfs, rq_facts};
-use crate::run::engine::{BOOT_NS, Engine};
+use crate::run::cpu::BOOT_NS;
+use crate::run::engine::Engine;
 use crate::run::task::Class;
 
 /// One CPU of a cpufreq policy, as a governor sees it. Utilisations are on the scale of `capacity` of the biggest CPU

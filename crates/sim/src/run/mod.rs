@@ -1,12 +1,20 @@
 //! The run itself: from a case to an engine, the event loop, what tasks do, the outcome.
 
+pub(crate) mod agenda;
+mod case_check;
+pub(crate) mod cpu;
 pub(crate) mod engine;
 pub(crate) mod gates;
 pub mod hooks;
+mod interrupts;
+mod main_loop;
 pub(crate) mod objects;
-pub(crate) mod program;
+mod program;
 pub(crate) mod queue;
-pub(crate) mod setup;
+mod setup;
 pub(crate) mod stream;
+mod stream_turns;
 pub(crate) mod task;
+pub(crate) mod timers;
+mod totals;
 pub(crate) mod watch;

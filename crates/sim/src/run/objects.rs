@@ -27,6 +27,13 @@ pub(crate) struct Barrier {
     pub(crate) waiters: Vec<TaskIdx>,
 }
 
+impl Barrier {
+    /// Whether all users are there when one more comes.
+    pub(crate) fn is_complete_with_one_more(&self) -> bool {
+        self.waiters.len() as u32 + 1 >= self.users
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Semaphore {
     pub(crate) value: u32,
@@ -41,6 +48,13 @@ pub(crate) struct Channel {
     pub(crate) messages: VecDeque<u32>,
     pub(crate) readers: VecDeque<TaskIdx>,
     pub(crate) writers: VecDeque<TaskIdx>,
+}
+
+impl Channel {
+    /// Whether a message of `bytes` fits; an empty channel takes any.
+    pub(crate) fn has_room(&self, bytes: u32) -> bool {
+        self.used == 0 || self.used.saturating_add(bytes) <= self.capacity
+    }
 }
 
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::event::TaskIdx;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec};
 
-use crate::sched::deadline::DlRun;
+use crate::sched::dl_run::DlRun;
 
 /// Fraction bits of work and speed: work is ns of the biggest CPU << 20, so that `speed * ns` is exact.
 pub(crate) const WORK_SHIFT: u32 = 20;
@@ -37,6 +37,23 @@ pub(crate) enum Class {
     RealTime,
     /// SCHED_OTHER, SCHED_BATCH, SCHED_IDLE.
     Fair,
+}
+
+/// Why a task is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enqueue {
+    /// A new task.
+    New,
+    /// A wake-up on the CPU where it slept.
+    Wakeup,
+    /// A wake-up on another CPU.
+    WakeupMigrated,
+    /// A queued task arrives from another CPU.
+    Migrated,
+    /// Back on the same queue after a change of its parameters.
+    Restore,
+    /// A deadline task's next period begins.
+    Replenished,
 }
 
 /// What the task's CPU does when it runs the task.

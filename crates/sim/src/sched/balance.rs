@@ -8,84 +8,28 @@ use std::rc::Rc;
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::SelectIdleScan;
 use opplab_kernel::sched::balance::{
-    BalanceFacts, BalanceHost, BalanceScratch, BalanceTask, BalanceTunables, IdleType, Jiffies, Pass, RootDomain,
-    sched_balance_rq,
+    BalanceFacts, BalanceHost, BalanceTask, IdleType, Jiffies, Pass, RootDomain, sched_balance_rq,
 };
-use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
-use opplab_kernel::sched::domains::SchedDomains;
-use opplab_kernel::sched::group::{CpuLoad, GroupCapacity, scale_rt_capacity};
+use opplab_kernel::sched::cpumask::CpuSet;
+use opplab_kernel::sched::group::{CpuLoad, scale_rt_capacity};
 use opplab_kernel::sched::newidle::{
-    BalanceClock, DomainBalance, MIGRATION_COST_NS, NewidleFacts, NewidleHost, Pulled, RqBalance,
-    max_load_balance_interval, msecs_to_jiffies, sched_balance_domains, sched_balance_newidle,
+    DomainBalance, MIGRATION_COST_NS, NewidleFacts, NewidleHost, Pulled, RqBalance, msecs_to_jiffies,
+    sched_balance_domains, sched_balance_newidle,
 };
 use opplab_kernel::sched::nohz::{Nohz, NohzHost, nohz_newidle_balance, sched_balance_trigger};
 use opplab_kernel::sched::placement::CpuCapacity;
-use opplab_kernel::sched::task_list::TaskLists;
 use opplab_model::decision::Decision;
 use opplab_model::event::{IDLE_TASK, PlacementRule, Sink, TaskIdx};
 use rand_core::Rng;
 
-use crate::run::engine::{Engine, Interrupt};
+use crate::run::cpu::Interrupt;
+use crate::run::engine::Engine;
 use crate::run::task::Class;
 
 /// Modelled cost of one pass in ns.
 const PASS_COST_NS: u64 = 300;
 /// Modelled cost of each CPU that a pass or a wake-up looks at, in ns.
 pub(crate) const LOOK_COST_NS: u64 = 40;
-
-/// State of the balancer that is not one CPU's.
-pub(crate) struct Balancer {
-    pub(crate) domains: Rc<SchedDomains>,
-    /// Of each CPU, its domains from the lowest up.
-    state: Vec<Vec<DomainBalance>>,
-    pub(crate) sgc: Vec<GroupCapacity>,
-    /// Some CPU has more than one task (rd->overloaded).
-    pub(crate) rd_overloaded: bool,
-    /// Fair tasks in the order in which the balancer looks at them.
-    pub(crate) lists: TaskLists,
-    active: CpuMask,
-    scratch: BalanceScratch,
-    tunables: BalanceTunables,
-    /// Running tasks that a stopper is to push: (from, to).
-    pushes: Vec<(u32, u32)>,
-    serialized: bool,
-    /// What idle CPUs do for each other.
-    pub(crate) nohz: Nohz,
-    clock_max_interval: u64,
-    hz: u64,
-}
-
-impl Balancer {
-    /// `next_kick`: as [`Nohz::new`] has it.
-    pub(crate) fn new(domains: Rc<SchedDomains>, capacities: &[u64], hz: u64, jiffies: u64, next_kick: bool) -> Self {
-        let nr = capacities.len();
-        let state = (0..nr)
-            .map(|cpu| {
-                let levels = (0..domains.n_levels(cpu)).filter_map(|level| domains.domain(cpu, level));
-                levels.map(|domain| SchedDomains::initial_balance(domain, jiffies)).collect()
-            })
-            .collect();
-        Self {
-            sgc: domains.group_capacities(|cpu| capacities[cpu]),
-            nohz: Nohz::new(&domains, hz, jiffies, next_kick),
-            state,
-            domains,
-            rd_overloaded: false,
-            lists: TaskLists::new(nr),
-            active: CpuMask::all(nr),
-            scratch: BalanceScratch::default(),
-            tunables: BalanceTunables { migration_cost_ns: MIGRATION_COST_NS as i64, ..BalanceTunables::default() },
-            pushes: Vec::new(),
-            serialized: false,
-            clock_max_interval: max_load_balance_interval(hz, nr as u64),
-            hz,
-        }
-    }
-
-    fn clock(&self, jiffies: u64) -> BalanceClock {
-        BalanceClock { hz: self.hz, jiffies, max_interval: self.clock_max_interval }
-    }
-}
 
 /// The engine as the balancer sees it, while `cpu` balances.
 struct Host<'e, 'c, S: Sink, H: HalfLife> {

@@ -10,9 +10,9 @@ use opplab_model::event::{Sink, TaskIdx};
 use opplab_model::workload::SchedPolicy;
 
 use crate::run::engine::Engine;
-use crate::run::task::{Class, Life};
-use crate::sched::core::Enqueue;
-use crate::sched::deadline::{DlRun, INACTIVE_TIMER};
+use crate::run::task::{Class, Enqueue, Life};
+use crate::run::timers::TimerKind;
+use crate::sched::dl_run::DlRun;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The account of `cpu` and the task; `None` for a governor's thread, and one whose bandwidth is assumed.
@@ -105,12 +105,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() {
             dl.inactive_cpu = cpu;
         }
-        self.add_timer(cpu, self.now + after_ns, task | INACTIVE_TIMER);
+        self.add_timer(cpu, self.now + after_ns, TimerKind::Inactive(task));
     }
 
     fn cancel_inactive_timer(&mut self, task: TaskIdx) {
         if let Some(dl) = &self.tasks[task as usize].dl {
-            self.cancel_timer(dl.inactive_cpu, task | INACTIVE_TIMER);
+            self.cancel_timer(dl.inactive_cpu, TimerKind::Inactive(task));
         }
     }
 

@@ -5,48 +5,10 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::placement::Clamps;
-use opplab_kernel::uclamp::{UclampId, UclampRq};
 use opplab_model::event::{Sink, TaskIdx};
-use opplab_model::workload::{Op, Workload};
 
 use crate::run::engine::Engine;
 use crate::run::task::Class;
-
-/// Whether some task of `workload` ever asks for clamps.
-pub(crate) fn asks_for_clamps(workload: &Workload) -> bool {
-    workload.tasks.iter().any(|task| task.ops.iter().any(|op| matches!(op, Op::SetUclamp { .. })))
-}
-
-/// The clamps of a run queue.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RqClamps {
-    min: UclampRq,
-    max: UclampRq,
-    /// UCLAMP_FLAG_IDLE: the cap is that of the last task.
-    pub(crate) idle: bool,
-}
-
-impl RqClamps {
-    pub(crate) fn new() -> Self {
-        Self { min: UclampRq::new(UclampId::Min), max: UclampRq::new(UclampId::Max), idle: false }
-    }
-
-    /// What holds for the run queue.
-    pub(crate) fn value(&self) -> Clamps {
-        Clamps { min: self.min.value(), max: self.max.value() }
-    }
-
-    fn inc(&mut self, clamps: Clamps) {
-        let was_idle = std::mem::take(&mut self.idle);
-        self.min.inc(clamps.min, was_idle);
-        self.max.inc(clamps.max, was_idle);
-    }
-
-    fn dec(&mut self, clamps: Clamps) {
-        self.min.dec(clamps.min);
-        self.idle |= self.max.dec(clamps.max);
-    }
-}
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// uclamp_eff_value() of both clamps; `None` if nobody uses clamps. Without a request of its own a real-time task

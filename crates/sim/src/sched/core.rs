@@ -11,25 +11,9 @@ use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx, TaskSt
 use opplab_model::machine::InvarianceSource;
 use opplab_model::workload::SchedPolicy;
 
-use crate::run::engine::{Engine, Wait};
-use crate::run::task::{Class, Doing, Life, WORK_SHIFT};
-
-/// Why a task is queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Enqueue {
-    /// A new task.
-    New,
-    /// A wake-up on the CPU where it slept.
-    Wakeup,
-    /// A wake-up on another CPU.
-    WakeupMigrated,
-    /// A queued task arrives from another CPU.
-    Migrated,
-    /// Back on the same queue after a change of its parameters.
-    Restore,
-    /// A deadline task's next period begins.
-    Replenished,
-}
+use crate::run::agenda::Wait;
+use crate::run::engine::Engine;
+use crate::run::task::{Class, Doing, Enqueue, Life, WORK_SHIFT};
 
 /// Round-robin time slice in ns (RR_TIMESLICE, include/linux/sched/rt.h).
 const RR_TIMESLICE_NS: u64 = 100_000_000;

@@ -10,45 +10,11 @@ use opplab_kernel::sched::deadline::{
     DeadlineFacts, DlClaim, DlCurr, DlPush, DlTask, check_preempt_equal_dl, dl_time_before, pull_dl_task, push_dl_task,
     select_task_rq_dl, task_woken_dl,
 };
-use opplab_kernel::sched::dl_entity::DlEntity;
 use opplab_model::event::{IDLE_TASK, PlacementRule, Sink, TaskIdx};
-use opplab_model::workload::SchedPolicy;
 
 use crate::run::engine::Engine;
-use crate::run::task::{Class, Life};
-use crate::sched::core::Enqueue;
-
-/// Marks a timer that replenishes its task.
-pub(crate) const DL_TIMER: TaskIdx = 1 << 31;
-/// Marks a timer at its task's 0-lag time.
-pub(crate) const INACTIVE_TIMER: TaskIdx = 1 << 30;
-
-/// What a task that is or was a deadline task has beside the others.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DlRun {
-    pub(crate) entity: DlEntity,
-    /// The task clock up to which its running is charged.
-    exec_start: u64,
-    /// When it is replenished.
-    timer_ns: u64,
-    /// Where its inactive timer is armed.
-    pub(crate) inactive_cpu: u32,
-    /// Its bandwidth left the queue where it slept, and is in none until it is queued.
-    pub(crate) has_left: bool,
-    /// What it has of the bandwidth of all (dl_bw.total_bw).
-    pub(crate) total_bw: u64,
-    /// Its bandwidth is known to nobody, and counts nowhere.
-    pub(crate) is_assumed: bool,
-}
-
-impl DlRun {
-    /// What a task of `policy` begins with; nothing if it is no deadline task.
-    pub(crate) fn of(policy: SchedPolicy, is_assumed: bool) -> Option<Box<Self>> {
-        let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } = policy else { return None };
-        let entity = DlEntity::new(runtime_ns, deadline_ns, period_ns);
-        Some(Box::new(Self { entity, is_assumed, ..Self::default() }))
-    }
-}
+use crate::run::task::{Class, Enqueue, Life};
+use crate::run::timers::TimerKind;
 
 /// The engine as the deadline class sees it.
 struct Deadlines<'a, 'c, S: Sink, H: HalfLife>(&'a Engine<'c, S, H>);
@@ -220,7 +186,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() else { return };
         dl.timer_ns = dl.entity.next_period();
         let time_ns = dl.timer_ns;
-        self.add_timer(cpu, time_ns, task | DL_TIMER);
+        self.add_timer(cpu, time_ns, TimerKind::Replenish(task));
     }
 
     /// deadline.c:dl_task_timer(): a throttled task's next period begins.

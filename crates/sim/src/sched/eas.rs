@@ -1,110 +1,18 @@
-//! Energy-aware placement in the engine: which energy model the kernel was given, and its facts at a wake-up.
+//! Energy-aware placement in the engine: the facts of a wake-up (the energy model itself: `eas_model`).
 
-use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
 use opplab_kernel::eas::{
     EasCpu, EasExplanation, EasFacts, EasTask, cpu_overutilized, cpu_util, find_energy_efficient_cpu,
 };
-use opplab_kernel::eas_groups::ClusterEnergy;
-use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState, em_create_perf_table};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::placement::{Clamps, CpuCapacity};
 use opplab_model::decision::{Decision, NONE};
 use opplab_model::event::{Sink, TaskIdx};
-use opplab_model::machine::{Cpufreq, Machine};
-use opplab_model::policy::{EnergyModelSource, Policy};
 
-use crate::CaseError;
 use crate::cpufreq::policy::{cfs_util_est, rq_facts};
-use crate::run::engine::{Cpu, Engine};
+use crate::run::cpu::Cpu;
+use crate::run::engine::Engine;
 use crate::run::gates::{Gates, UtilEst};
-use crate::sched::eas_groups::group_energies;
-use crate::sched::topology::Topology;
-
-/// The root domain's performance domains; there only while energy-aware scheduling runs.
-pub(crate) struct EasState {
-    /// In the kernel's order: the domain of the highest first CPU comes first (topology.c:build_perf_domains()).
-    pub(crate) domains: Vec<EmPerfDomain>,
-    /// The energy data of scheduling groups, where the kernel compares those.
-    pub(crate) groups: Option<Vec<ClusterEnergy>>,
-}
-
-impl EasState {
-    /// The state that the kernel reaches at boot, or `None` if it does not start energy-aware scheduling
-    /// (topology.c:sched_is_eas_possible(): asymmetric capacities, no SMT, invariance, schedutil, an energy model).
-    ///
-    /// # Errors
-    /// [`CaseError`] if the energy model that the policy names can not be made for this machine.
-    pub(crate) fn new(
-        machine: &Machine,
-        driver: &Cpufreq,
-        policy: &Policy,
-        gates: &Gates,
-        topology: &Topology,
-    ) -> Result<Option<Self>, CaseError> {
-        let possible = policy.eas
-            && topology.asym.is_some()
-            && !topology.smt_active
-            && gates.freq_invariant
-            && gates.eas.is_some()
-            && policy.governor == "schedutil";
-        if !possible || policy.energy_model == EnergyModelSource::None {
-            return Ok(None);
-        }
-        let raw: Vec<u8> = machine.clusters.iter().map(|cluster| cluster.efficiency_class as u8).collect();
-        let classes = squeeze_efficiency_classes(&raw);
-        let mut domains = Vec::new();
-        for (index, cluster) in machine.clusters.iter().enumerate() {
-            let failed = |reason: String| CaseError(format!("energy model of cluster {}: {reason}", cluster.name));
-            let states = match policy.energy_model {
-                EnergyModelSource::Artificial => {
-                    // Equal classes: the kernel registers no model, and there is no energy-aware scheduling.
-                    let Some(classes) = &classes else { return Ok(None) };
-                    let caps = cluster.cppc.ok_or_else(|| failed(String::from("it has no CPPC registers")))?;
-                    let caps = CppcPerfCaps {
-                        lowest_perf: caps.lowest_perf,
-                        nominal_perf: caps.nominal_perf,
-                        highest_perf: caps.highest_perf,
-                        lowest_freq_mhz: caps.lowest_freq_mhz,
-                        nominal_freq_mhz: caps.nominal_freq_mhz,
-                        dmi_max_khz: 0,
-                    };
-                    let em = artificial_em(&caps, cluster.capacity, classes[index]);
-                    em.map_err(|error| failed(error.to_string()))?.states
-                }
-                _ => {
-                    let points: Vec<(u64, u64)> =
-                        cluster.opps.iter().map(|opp| (u64::from(opp.khz), opp.power_uw)).collect();
-                    em_create_perf_table(&points, cluster.capacity.into(), gates.em)
-                        .map_err(|error| failed(error.to_string()))?
-                }
-            };
-            domains.push(EmPerfDomain {
-                states,
-                cpus: cluster.cpus.iter().map(|&cpu| cpu as usize).collect(),
-                skip_inefficient: driver.freq_table,
-                form: gates.em,
-            });
-        }
-        if policy.reversed_energy_model {
-            reverse_costs(&mut domains);
-        }
-        domains.sort_by_key(|domain| std::cmp::Reverse(domain.cpus.first().copied()));
-        let groups = gates.eas_groups.then(|| group_energies(machine, &domains, policy.energy_model));
-        Ok(Some(Self { domains, groups }))
-    }
-}
-
-/// The dearest state becomes the cheapest.
-fn reverse_costs(domains: &mut [EmPerfDomain]) {
-    let costs = || domains.iter().flat_map(|domain: &EmPerfDomain| domain.states.iter().map(|state| state.cost));
-    let sum = costs().max().unwrap_or(0) + costs().min().unwrap_or(0);
-    for state in domains.iter_mut().flat_map(|domain| domain.states.iter_mut()) {
-        let EmPerfState { cost, inefficient, .. } = state;
-        *cost = sum - *cost;
-        *inefficient = false;
-    }
-}
 
 /// What find_energy_efficient_cpu() wants to know.
 pub(crate) struct Facts<'a> {

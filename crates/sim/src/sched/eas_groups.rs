@@ -1,21 +1,16 @@
-//! Android's energy-aware scheduling before mainline's in the engine: the energy data of the groups, the overutilised flag
-//! of each scheduling domain, and placement (kernel/sched/fair.c of msm-4.14).
+//! Android's energy-aware scheduling before mainline's in the engine: the overutilised flag of
+//! each scheduling domain, and placement (kernel/sched/fair.c of msm-4.14).
 //!
 //! A domain is named by its first CPU and the number of its CPUs. A cluster of one CPU is a domain without balance: what
 //! would be noted there is noted one level up.
 
 use opplab_kernel::eas::{EasExplanation, EasFacts, EasTask, cpu_util};
-use opplab_kernel::eas_groups::{
-    CAPACITY_MARGIN_UP, CapState, ClusterEnergy, GroupCpu, GroupEnergy, cpu_overutilized, find_energy_efficient_cpu,
-};
-use opplab_kernel::energy_model::EmPerfDomain;
+use opplab_kernel::eas_groups::{CAPACITY_MARGIN_UP, GroupCpu, cpu_overutilized, find_energy_efficient_cpu};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::balance::IdleType;
 use opplab_kernel::sched::domains::{SD_ASYM_CPUCAPACITY, SD_BALANCE_FORK};
 use opplab_kernel::sched::group::DomainView;
 use opplab_model::event::{PlacementRule, Sink, TaskIdx};
-use opplab_model::machine::Machine;
-use opplab_model::policy::EnergyModelSource;
 
 use crate::run::engine::Engine;
 
@@ -24,47 +19,6 @@ type DomainKey = (usize, u32);
 
 fn key(view: &DomainView<'_>) -> DomainKey {
     (view.span.first().unwrap_or(0), view.span_weight)
-}
-
-/// The energy data that a device tree gives (`energy-costs`): of the registered model with clusters and idle states, of an
-/// artificial one the CPUs' powers alone.
-pub(crate) fn group_energies(
-    machine: &Machine,
-    domains: &[EmPerfDomain],
-    source: EnergyModelSource,
-) -> Vec<ClusterEnergy> {
-    let registered = source == EnergyModelSource::Registered;
-    let clusters = machine.clusters.iter().filter_map(|cluster| {
-        let cpus: Vec<usize> = cluster.cpus.iter().map(|&cpu| cpu as usize).collect();
-        let domain = domains.iter().find(|domain| domain.cpus == cpus)?;
-        let states = |power: &dyn Fn(usize) -> u64| -> Vec<CapState> {
-            let of = domain.states.iter().enumerate();
-            of.map(|(index, state)| CapState { cap: state.performance, power: power(index) }).collect()
-        };
-        // Awake in the idle loop, a CPU draws what its shallowest state draws.
-        let mut idle_power: Vec<u64> = cluster.idle.iter().map(|idle| idle.power_uw).collect();
-        idle_power.insert(0, idle_power.first().copied().unwrap_or(0));
-        let nr_idle = idle_power.len();
-        let shared_idle = cluster.cluster_idle_uw.filter(|_| registered).unwrap_or(0);
-        Some(ClusterEnergy {
-            cpus,
-            core: GroupEnergy {
-                cap_states: states(&|index| {
-                    let state = &domain.states[index];
-                    // An artificial model has costs, which by work done give the energy; its powers mean nothing.
-                    if registered { state.power_uw } else { state.cost.wrapping_mul(state.performance) }
-                }),
-                idle_power: if registered { idle_power } else { vec![0; nr_idle] },
-            },
-            cluster: GroupEnergy {
-                cap_states: states(&|index| {
-                    cluster.opps.get(index).filter(|_| registered).map_or(0, |opp| opp.cluster_uw)
-                }),
-                idle_power: vec![shared_idle; nr_idle],
-            },
-        })
-    });
-    clusters.collect()
 }
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {

@@ -7,84 +7,15 @@ use opplab_kernel::sched::attach::{
     CfsFacts, LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg,
     sync_entity_load_avg,
 };
-use opplab_kernel::sched::cfs::{CfsRq, Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
-use opplab_kernel::sched::eevdf::{Dequeue, EevdfRq, Enqueue as EevdfEnqueue};
-use opplab_kernel::sched::entity::{FairPolicy, SchedEntity};
+use opplab_kernel::sched::cfs::{Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
+use opplab_kernel::sched::eevdf::{Dequeue, Enqueue as EevdfEnqueue};
 use opplab_kernel::util_est::{task_util_est, util_est_dequeue, util_est_enqueue, util_est_update};
 use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
-use opplab_model::workload::SchedPolicy;
 
 use crate::run::engine::Engine;
 use crate::run::gates::UtilEst;
-use crate::run::task::{Class, Life};
-use crate::sched::core::Enqueue;
-
-/// The queue of one CPU, in the order of the kernel profile.
-pub(crate) enum FairRq {
-    /// From v6.6.
-    Eevdf(EevdfRq),
-    /// Up to v6.5.
-    Cfs(CfsRq),
-}
-
-impl FairRq {
-    pub(crate) fn curr(&self) -> Option<u32> {
-        match self {
-            Self::Eevdf(rq) => rq.curr,
-            Self::Cfs(rq) => rq.curr,
-        }
-    }
-
-    /// Queued tasks, running and delayed ones included.
-    pub(crate) fn nr_queued(&self) -> u32 {
-        match self {
-            Self::Eevdf(rq) => rq.nr_queued,
-            Self::Cfs(rq) => rq.nr_queued,
-        }
-    }
-
-    /// Queued tasks that are asleep (DELAY_DEQUEUE).
-    pub(crate) fn nr_delayed(&self) -> u32 {
-        match self {
-            Self::Eevdf(rq) => rq.h_nr_delayed,
-            Self::Cfs(_) => 0,
-        }
-    }
-
-    pub(crate) fn load_weight(&self) -> u64 {
-        match self {
-            Self::Eevdf(rq) => rq.load.weight,
-            Self::Cfs(rq) => rq.load.weight,
-        }
-    }
-
-    /// Queued tasks of the policy SCHED_IDLE.
-    pub(crate) fn idle_h_nr(&self) -> u32 {
-        match self {
-            Self::Eevdf(rq) => rq.idle_h_nr,
-            Self::Cfs(rq) => rq.idle_h_nr,
-        }
-    }
-
-    fn take_resched(&mut self) -> bool {
-        match self {
-            Self::Eevdf(rq) => std::mem::take(&mut rq.need_resched),
-            Self::Cfs(rq) => std::mem::take(&mut rq.need_resched),
-        }
-    }
-}
-
-/// The fair class's view of a task with `policy`.
-pub(crate) fn entity_of(policy: SchedPolicy, weight: u64) -> SchedEntity {
-    use opplab_kernel::sched::weight::LoadWeight;
-    let (load, fair) = match policy {
-        SchedPolicy::Batch { nice } => (LoadWeight::of_nice(nice.into()), FairPolicy::Batch),
-        SchedPolicy::Other { nice } => (LoadWeight::of_nice(nice.into()), FairPolicy::Normal),
-        SchedPolicy::Idle => (LoadWeight::IDLE, FairPolicy::Idle),
-        _ => (LoadWeight::new(weight), FairPolicy::Normal),
-    };
-    SchedEntity::new(load, fair)
-}
+use crate::run::task::{Class, Enqueue, Life};
+use crate::sched::fair_rq::{FairRq, entity_of};
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- averages ----

@@ -1,14 +1,19 @@
 //! The scheduler: run queues of all classes, placement, balancing.
 
-pub(crate) mod balance;
-pub(crate) mod bandwidth;
-pub(crate) mod clamps;
-pub(crate) mod core;
-pub(crate) mod deadline;
-pub(crate) mod eas;
-pub(crate) mod eas_groups;
-pub(crate) mod fair;
-pub(crate) mod placement;
-pub(crate) mod rcu;
-pub(crate) mod realtime;
+mod balance;
+pub(crate) mod balancer;
+mod bandwidth;
+mod clamps;
+mod core;
+mod deadline;
+pub(crate) mod dl_run;
+mod eas;
+mod eas_groups;
+pub(crate) mod eas_model;
+mod fair;
+pub(crate) mod fair_rq;
+mod placement;
+mod rcu;
+mod realtime;
+pub(crate) mod rq_clamps;
 pub(crate) mod topology;

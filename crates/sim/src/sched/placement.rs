@@ -15,7 +15,8 @@ use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
 use opplab_model::policy::Placement;
 use rand_core::Rng;
 
-use crate::run::engine::{BOOT_NS, Engine};
+use crate::run::cpu::BOOT_NS;
+use crate::run::engine::Engine;
 use crate::run::task::{Class, Life};
 use crate::sched::balance::{LOOK_COST_NS, cpu_load};
 

@@ -1,0 +1,133 @@
+//! Packages: what all their cores share, and what holds down their clocks.
+
+use opplab_model::decision::GrantLimit;
+use opplab_model::machine::{Cpufreq, Machine};
+
+use crate::hardware::budget::{Budget, UNLIMITED_KHZ};
+use crate::hardware::points::{OperatingPoint, Points};
+
+/// How often the package control unit looks at its package, ns. Haswell-EP and its successors change clocks in steps
+/// of half a millisecond (Hackenberg et al., 2015); budgets and HWP are slower.
+pub(crate) const PCU_INTERVAL_NS: u64 = 1_000_000;
+
+/// A package: what all its cores share.
+#[derive(Debug, Default)]
+pub(crate) struct Package {
+    /// Cores with a thread that is not in a deep idle state.
+    pub(super) active_cores: u32,
+    /// Of each number of active cores its class of bins; one class: nothing to count.
+    pub(super) class_of: Vec<u32>,
+    /// Of each class the limit of each cluster in kHz.
+    pub(super) limits_khz: Vec<Vec<u32>>,
+    /// The class that holds.
+    pub(super) class: u32,
+    /// Of each cluster the highest point that may be granted.
+    pub(super) caps: Vec<u32>,
+    /// Policies with CPUs of the package.
+    pub(crate) policies: Vec<u32>,
+    /// Its budget, if it has one.
+    pub(crate) budget: Option<Budget>,
+    /// When the control unit looks next.
+    pub(super) armed: bool,
+}
+
+/// The machine's limits.
+#[derive(Debug, Default)]
+pub(crate) struct Hardware {
+    /// Of each cluster.
+    pub(crate) clusters: Vec<Points>,
+    pub(crate) packages: Vec<Package>,
+    /// Threads of each core that are not in a deep idle state.
+    pub(super) awake_threads: Vec<u32>,
+    /// Of each cluster the first idle state in which a thread counts as asleep.
+    pub(super) deep_from: Vec<usize>,
+    /// Whether any grant may be less than the request.
+    pub(super) limited: bool,
+}
+
+/// Whether an idle state keeps its core active for the turbo bins: polling, the halt states C1 and C1E, and WFI do
+/// (Intel SDM 15.3 counts cores in C0 and C1).
+fn keeps_core_active(name: &str) -> bool {
+    name == "POLL" || name == "WFI" || name.starts_with("C1_") || ["C1", "C1E"].contains(&name)
+}
+
+impl Hardware {
+    pub(crate) fn new(machine: &Machine, driver: &Cpufreq, no_turbo: bool, now_ns: u64) -> Self {
+        let clusters: Vec<Points> =
+            machine.clusters.iter().map(|cluster| Points::new(machine, driver, cluster)).collect();
+        let nr_packages = machine.cpus.iter().map(|cpu| cpu.package + 1).max().unwrap_or(0);
+        let nr_cores = machine.cpus.iter().map(|cpu| cpu.core + 1).max().unwrap_or(0);
+        let mut awake_threads = vec![0; nr_cores as usize];
+        for cpu in &machine.cpus {
+            awake_threads[cpu.core as usize] += 1;
+        }
+        let packages: Vec<Package> =
+            (0..nr_packages).map(|index| Package::new(machine, &clusters, index, no_turbo, now_ns)).collect();
+        let deep_from = machine.clusters.iter().map(|cluster| {
+            let shallow = cluster.idle.iter().take_while(|state| keeps_core_active(&state.name));
+            shallow.count()
+        });
+        Self {
+            deep_from: deep_from.collect(),
+            limited: packages.iter().any(|package| {
+                package.budget.is_some() || package.limits_khz.iter().flatten().any(|&khz| khz != UNLIMITED_KHZ)
+            }),
+            clusters,
+            packages,
+            awake_threads,
+        }
+    }
+
+    /// The point at which a CPU of `cluster` runs.
+    pub(crate) fn point(&self, cluster: u32, point: u32) -> &OperatingPoint {
+        &self.clusters[cluster as usize].points[point as usize]
+    }
+}
+
+impl Package {
+    fn new(machine: &Machine, clusters: &[Points], index: u32, no_turbo: bool, now_ns: u64) -> Self {
+        let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == index).map(|cpu| cpu.core).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        // More cores than the last bin has: the last bin.
+        let limits = |active: u32| -> Vec<u32> {
+            let of_cluster = |(cluster, points): (&opplab_model::machine::Cluster, &Points)| {
+                let bin = cluster.turbo.iter().find(|bin| bin.active_cores >= active).or(cluster.turbo.last());
+                let base = cluster.base_khz > 0 && no_turbo;
+                let base_khz = if base { cluster.base_khz } else { UNLIMITED_KHZ };
+                let khz = bin.map_or(base_khz, |bin| bin.khz.min(base_khz));
+                Some(khz).filter(|&khz| khz < points.top_khz()).unwrap_or(UNLIMITED_KHZ)
+            };
+            machine.clusters.iter().zip(clusters).map(of_cluster).collect()
+        };
+        let budget = Budget::new(machine, index, now_ns);
+        let mut package = Self { active_cores: cores.len() as u32, budget, ..Self::default() };
+        for active in 0..=cores.len() as u32 {
+            let limits = limits(active);
+            if package.limits_khz.last() != Some(&limits) {
+                package.limits_khz.push(limits);
+            }
+            package.class_of.push(package.limits_khz.len() as u32 - 1);
+        }
+        package.class = package.limits_khz.len() as u32 - 1;
+        package.find_caps(clusters);
+        package
+    }
+
+    /// Which of the limits holds down the clocks of `cluster`.
+    pub(super) fn limit(&self, cluster: u32) -> GrantLimit {
+        let bin_khz = self.limits_khz[self.class as usize][cluster as usize];
+        match &self.budget {
+            Some(budget) if budget.ceiling_khz() < bin_khz => budget.limit(),
+            _ => GrantLimit::TurboBin,
+        }
+    }
+
+    /// Computes the caps again; true if one has changed.
+    pub(super) fn find_caps(&mut self, clusters: &[Points]) -> bool {
+        let limits = &self.limits_khz[self.class as usize];
+        let ceiling_khz = self.budget.as_ref().map_or(UNLIMITED_KHZ, Budget::ceiling_khz);
+        let caps = clusters.iter().zip(limits).map(|(points, &khz)| points.at_most(khz.min(ceiling_khz))).collect();
+        std::mem::replace(&mut self.caps, caps) != self.caps
+    }
+}

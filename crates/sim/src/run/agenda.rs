@@ -1,0 +1,163 @@
+//! The agenda of a run: what is awaited, and when. The one place that knows which slot of the [`Queue`] is whose.
+
+use crate::run::queue::{GROUP, Queue};
+
+/// What a CPU waits for. The order of the variants is the order of events at one instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Wait {
+    /// The earliest timer armed on the CPU.
+    Timer = 0,
+    /// The end of the running task's op.
+    Op = 1,
+    /// The end of an idle state's exit.
+    IdleExit = 2,
+    /// An interrupt from another CPU.
+    Ipi = 3,
+    /// The tick.
+    Tick = 4,
+}
+
+impl Wait {
+    const ALL: [Self; 5] = [Self::Timer, Self::Op, Self::IdleExit, Self::Ipi, Self::Tick];
+}
+
+/// Whom an event concerns. At one instant events of CPUs come first, in the order of [`Wait`], then as the variants here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A CPU.
+    Cpu(u32, Wait),
+    /// A frequency policy whose switch ends.
+    Switch(u32),
+    /// A device whose earliest request is complete.
+    Device(u32),
+    /// A package whose control unit looks.
+    Package(u32),
+}
+
+impl Waiter {
+    #[inline]
+    fn rank(self) -> u8 {
+        match self {
+            Self::Cpu(_, wait) => wait as u8,
+            Self::Switch(_) => 5,
+            Self::Device(_) => 6,
+            Self::Package(_) => 7,
+        }
+    }
+}
+
+/// Slots of a CPU: a group of the queue, so that a CPU's own changes meet there.
+const SLOTS_A_CPU: u32 = GROUP as u32;
+
+/// Everything that is awaited.
+#[derive(Debug)]
+pub(crate) struct Agenda {
+    queue: Queue,
+    /// The first slots of policies, devices and packages; CPUs come before them.
+    first_policy: u32,
+    first_device: u32,
+    first_package: u32,
+}
+
+impl Agenda {
+    pub(crate) fn new(nr_cpus: usize, nr_policies: usize, nr_devices: usize, nr_packages: usize) -> Self {
+        let first_policy = nr_cpus as u32 * SLOTS_A_CPU;
+        let first_device = first_policy + nr_policies as u32;
+        let first_package = first_device + nr_devices as u32;
+        Self { queue: Queue::new(first_package as usize + nr_packages), first_policy, first_device, first_package }
+    }
+
+    #[inline]
+    fn slot(&self, waiter: Waiter) -> u32 {
+        match waiter {
+            Waiter::Cpu(cpu, wait) => cpu * SLOTS_A_CPU + wait as u32,
+            Waiter::Switch(policy) => self.first_policy + policy,
+            Waiter::Device(device) => self.first_device + device,
+            Waiter::Package(package) => self.first_package + package,
+        }
+    }
+
+    #[inline]
+    fn waiter(&self, slot: u32) -> Waiter {
+        if slot < self.first_policy {
+            Waiter::Cpu(slot / SLOTS_A_CPU, Wait::ALL[(slot % SLOTS_A_CPU) as usize])
+        } else if slot < self.first_device {
+            Waiter::Switch(slot - self.first_policy)
+        } else if slot < self.first_package {
+            Waiter::Device(slot - self.first_device)
+        } else {
+            Waiter::Package(slot - self.first_package)
+        }
+    }
+
+    /// Sets (or moves) what `waiter` waits for to `time_ns`.
+    #[inline]
+    pub(crate) fn set(&mut self, waiter: Waiter, time_ns: u64) {
+        self.queue.set(self.slot(waiter), time_ns, waiter.rank());
+    }
+
+    /// `waiter` waits no longer.
+    #[inline]
+    pub(crate) fn clear(&mut self, waiter: Waiter) {
+        self.queue.clear(self.slot(waiter));
+    }
+
+    /// When `waiter` is due, if it waits.
+    #[inline]
+    pub(crate) fn time_of(&self, waiter: Waiter) -> Option<u64> {
+        self.queue.time_of(self.slot(waiter))
+    }
+
+    /// The next event's time.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<u64> {
+        self.queue.peek()
+    }
+
+    /// Takes the next event.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(u64, Waiter)> {
+        let (time_ns, slot) = self.queue.pop()?;
+        Some((time_ns, self.waiter(slot)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_waiter_has_a_slot_of_its_own() {
+        let agenda = Agenda::new(2, 2, 1, 1);
+        let cpus = (0..2).flat_map(|cpu| Wait::ALL.map(|wait| Waiter::Cpu(cpu, wait)));
+        let others = [Waiter::Switch(0), Waiter::Switch(1), Waiter::Device(0), Waiter::Package(0)];
+        let mut slots = Vec::new();
+        for waiter in cpus.chain(others) {
+            assert_eq!(agenda.waiter(agenda.slot(waiter)), waiter);
+            slots.push(agenda.slot(waiter));
+        }
+        slots.dedup();
+        assert_eq!(slots.len(), 14);
+    }
+
+    #[test]
+    fn events_of_one_instant_come_by_rank() {
+        let mut agenda = Agenda::new(2, 1, 1, 1);
+        let order = [
+            Waiter::Cpu(1, Wait::Timer),
+            Waiter::Cpu(0, Wait::Op),
+            Waiter::Cpu(1, Wait::Tick),
+            Waiter::Switch(0),
+            Waiter::Device(0),
+            Waiter::Package(0),
+        ];
+        for waiter in order.into_iter().rev() {
+            agenda.set(waiter, 7);
+        }
+        agenda.set(Waiter::Cpu(0, Wait::Ipi), 6);
+        agenda.clear(Waiter::Cpu(0, Wait::Ipi));
+        let popped: Vec<_> = std::iter::from_fn(|| agenda.pop()).map(|(_, waiter)| waiter).collect();
+        assert_eq!(popped, order);
+    }
+}

@@ -1,0 +1,107 @@
+//! Refuses cases that the engine would stumble over.
+
+use opplab_kernel::sched::dl_entity::checkparam_dl;
+use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
+
+use crate::{Case, CaseError};
+
+/// Whether `case` can run at all.
+///
+/// # Errors
+/// [`CaseError`] with what is impossible in it.
+pub(crate) fn check_case(case: &Case) -> Result<(), CaseError> {
+    let nr_cpus = case.machine.nr_cpus();
+    if nr_cpus == 0 {
+        return Err(CaseError(String::from("the machine has no CPU")));
+    }
+    if case.duration_ns == 0 || case.duration_ns > 1 << 52 {
+        return Err(CaseError(format!("a run of {} ns is not possible", case.duration_ns)));
+    }
+    if case.workload.warmup_ns >= case.duration_ns {
+        return Err(CaseError(format!(
+            "a warm-up of {} ns leaves nothing of a run of {} ns",
+            case.workload.warmup_ns, case.duration_ns
+        )));
+    }
+    if !(24..=10_000).contains(&case.policy.hz) {
+        return Err(CaseError(format!("hz is {}; a kernel has 100, 250, 300 or 1000", case.policy.hz)));
+    }
+    check_workload(&case.workload, nr_cpus as u32)
+}
+
+fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {
+    let main = workload.tasks.get(..workload.nr_main as usize);
+    if main.is_none_or(|tasks| tasks.iter().any(|task| !task.initial)) {
+        return Err(CaseError(format!("{} tasks of workload {:?} are to end it", workload.nr_main, workload.name)));
+    }
+    for (index, set) in workload.cpu_sets.iter().enumerate() {
+        if set.is_empty() {
+            return Err(CaseError(format!("CPU set {index} of workload {:?} is empty", workload.name)));
+        }
+        if let Some(cpu) = set.iter().find(|&&cpu| cpu >= nr_cpus) {
+            return Err(CaseError(format!(
+                "workload {:?} wants CPU {cpu}, the machine has CPUs 0 to {}",
+                workload.name,
+                nr_cpus - 1
+            )));
+        }
+    }
+    for task in &workload.tasks {
+        check_deadlines(task)?;
+        let missing = |what: &str| CaseError(format!("task {:?} refers to {what} that does not exist", task.name));
+        if task.cpus.is_some_and(|set| set as usize >= workload.cpu_sets.len()) {
+            return Err(missing("a CPU set"));
+        }
+        if let Some(cpu) = task.spawn_cpu.filter(|&cpu| cpu >= nr_cpus) {
+            return Err(CaseError(format!("task {:?} starts on CPU {cpu}, which does not exist", task.name)));
+        }
+        if let Some(op) = task.ops.iter().find(|&&op| !exists(op, task, workload)) {
+            return Err(missing(&format!("something ({op:?})")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether sched_setattr() takes the deadline parameters that `task` ever asks for.
+fn check_deadlines(task: &TaskSpec) -> Result<(), CaseError> {
+    let set = task.ops.iter().filter_map(|op| if let Op::SetPolicy { policy } = *op { Some(policy) } else { None });
+    for policy in set.chain([task.policy]) {
+        if let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } = policy
+            && !checkparam_dl(runtime_ns, deadline_ns, period_ns)
+        {
+            return Err(CaseError(format!(
+                "task {:?} asks for SCHED_DEADLINE with a runtime of {runtime_ns} ns, a deadline of {deadline_ns} ns and a period of \
+                 {period_ns} ns: needed are 1024 ns <= runtime <= deadline <= period, and a period of 100 us to 4.19 s",
+                task.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether all that `op` of `task` names is there.
+fn exists(op: Op, task: &TaskSpec, workload: &Workload) -> bool {
+    let draw_exists = |draw: u32| workload.draws.get(draw as usize).is_some_and(|draw| !draw.is_empty());
+    match op {
+        Op::Lock { mutex } | Op::Unlock { mutex } => mutex < workload.nr_mutexes,
+        Op::Wait { cond, mutex } => cond < workload.nr_conds && mutex < workload.nr_mutexes,
+        Op::Signal { cond } | Op::Broadcast { cond } | Op::Suspend { cond } | Op::Resume { cond } => {
+            cond < workload.nr_conds
+        }
+        Op::Barrier { barrier } | Op::SpinBarrier { barrier, .. } => (barrier as usize) < workload.barriers.len(),
+        Op::RunListed { draw, slot, .. } => slot < task.loop_slots && draw_exists(draw),
+        Op::RunDraw { draw, .. } => draw_exists(draw),
+        Op::Call { service, .. } | Op::Accept { service, .. } => service < workload.nr_services,
+        Op::SemPost { sem } | Op::SemWait { sem } => (sem as usize) < workload.semaphores.len(),
+        Op::Timer { timer, own, .. } => timer < if own { task.nr_own_timers } else { workload.nr_timers },
+        Op::Send { channel, .. } | Op::TrySend { channel, .. } | Op::Recv { channel } => {
+            (channel as usize) < workload.channels.len()
+        }
+        Op::Io { device, .. } | Op::IoWork { device, .. } => (device as usize) < workload.devices.len(),
+        Op::Fork { task } => (task as usize) < workload.tasks.len(),
+        Op::SetCpus { set: Some(set) } => (set as usize) < workload.cpu_sets.len(),
+        Op::LoopBegin { slot, .. } => slot < task.loop_slots,
+        Op::LoopEnd { slot, begin } => slot < task.loop_slots && (begin as usize) < task.ops.len(),
+        _ => true,
+    }
+}

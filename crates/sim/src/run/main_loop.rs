@@ -1,0 +1,80 @@
+//! The loop of a run: pops the next event, advances the clock, hands the event to whom it concerns.
+//!
+//! Handlers change state and mark CPUs that must reschedule; `settle` then runs the scheduler on those CPUs until nothing is left
+//! to do at this instant.
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::event::Sink;
+
+use crate::run::agenda::{Wait, Waiter};
+use crate::run::cpu::{BOOT_NS, Interrupt};
+use crate::run::engine::Engine;
+use crate::{CaseError, Outcome};
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// Runs to the end of the case.
+    pub(crate) fn run(mut self) -> Result<Outcome, CaseError> {
+        let end = BOOT_NS + self.case.duration_ns;
+        let warmup_end = BOOT_NS + self.case.workload.warmup_ns;
+        self.start();
+        self.settle();
+        let mut before = Outcome::default();
+        if warmup_end > BOOT_NS {
+            self.run_until(warmup_end);
+            before = self.totals();
+        }
+        self.run_until(end);
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        self.assert_bandwidths();
+        Ok(self.finish(&before))
+    }
+
+    /// Handles all events up to `end`, or until the benchmark's own tasks have ended. The clock is then there.
+    fn run_until(&mut self, end: u64) {
+        while let Some(time) = self.agenda.peek() {
+            if time > end || self.error.is_some() {
+                break;
+            }
+            self.samples_until(time);
+            let Some((time, waiter)) = self.agenda.pop() else { break };
+            self.now = time;
+            self.outcome.engine_events += 1;
+            self.dispatch(waiter);
+            self.settle();
+            if self.nr_main_left == 0 && self.case.workload.nr_main > 0 {
+                return;
+            }
+        }
+        self.samples_until(end);
+        self.now = end;
+    }
+
+    fn dispatch(&mut self, waiter: Waiter) {
+        match waiter {
+            Waiter::Cpu(cpu, Wait::Timer) => self.interrupt(cpu, Interrupt::Timers),
+            Waiter::Cpu(cpu, Wait::Op) => self.op_end(cpu),
+            Waiter::Cpu(cpu, Wait::IdleExit) => self.idle_exit(cpu),
+            Waiter::Cpu(cpu, Wait::Ipi) => self.ipi(cpu),
+            Waiter::Cpu(cpu, Wait::Tick) => self.interrupt(cpu, Interrupt::Tick),
+            Waiter::Switch(policy) => self.switch_done(policy),
+            Waiter::Device(device) => self.device_done(device),
+            Waiter::Package(package) => self.pcu(package),
+        }
+    }
+
+    /// Schedules on every CPU that was asked to, until none is left.
+    fn settle(&mut self) {
+        self.run_irq_work();
+        if self.stream.shared {
+            return self.settle_stream();
+        }
+        while let Some(cpu) = self.resched.pop_front() {
+            if std::mem::take(&mut self.cpus[cpu as usize].need_resched) {
+                self.schedule(cpu);
+            }
+            self.run_irq_work();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Ops of devices, and what devices do with requests.
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::event::{Sink, TaskIdx};
+
+use super::Step;
+use crate::run::cpu::Interrupt;
+use crate::run::engine::Engine;
+use crate::run::task::Life;
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// Asks a device and sleeps in iowait.
+    pub(super) fn op_io(&mut self, cpu: u32, task: TaskIdx, device: u32, bytes: u32) -> Step {
+        if self.has_overhead(cpu) {
+            return Step::BurnFirst;
+        }
+        self.next_op(task);
+        self.submit_io(cpu, task, device, bytes);
+        self.block_io(cpu, task)
+    }
+
+    /// Asks a device and sleeps as a task that waits for anything else.
+    pub(super) fn op_io_work(&mut self, cpu: u32, task: TaskIdx, device: u32, bytes: u32) -> Step {
+        if self.has_overhead(cpu) {
+            return Step::BurnFirst;
+        }
+        self.next_op(task);
+        self.submit_io(cpu, task, device, bytes);
+        self.block(task, Life::Sleeping)
+    }
+
+    fn submit_io(&mut self, cpu: u32, task: TaskIdx, device: u32, bytes: u32) {
+        let object = &mut self.objects.devices[device as usize];
+        if object.in_service.len() as u32 >= object.queue_depth {
+            object.waiting.push_back((task, bytes, cpu));
+            return;
+        }
+        self.start_io(device, task, bytes, cpu);
+    }
+
+    fn start_io(&mut self, device: u32, task: TaskIdx, bytes: u32, cpu: u32) {
+        let object = &mut self.objects.devices[device as usize];
+        object.seq += 1;
+        let entry = (object.start(self.now, bytes), object.seq, task, object.irq_cpu.unwrap_or(cpu));
+        let place = object.in_service.partition_point(|other| *other < entry);
+        object.in_service.insert(place, entry);
+        let first = object.in_service[0].0;
+        self.arm_device(device, first);
+    }
+
+    /// The earliest request of a device is complete: its interrupt wakes the task.
+    pub(crate) fn device_done(&mut self, device: u32) {
+        let object = &mut self.objects.devices[device as usize];
+        let (_, _, task, cpu) = object.in_service.remove(0);
+        let irq_ns = object.irq_ns;
+        let next = object.in_service.first().map(|entry| entry.0);
+        let waiting = object.waiting.pop_front();
+        if let Some(time) = next {
+            self.arm_device(device, time);
+        }
+        if let Some((task, bytes, cpu)) = waiting {
+            self.start_io(device, task, bytes, cpu);
+        }
+        self.interrupt(cpu, Interrupt::IoDone { task, irq_ns });
+    }
+}

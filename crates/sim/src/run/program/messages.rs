@@ -1,0 +1,102 @@
+//! Ops of channels and services: tasks that tell each other something.
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::workload::ObjectIdx;
+
+use super::Step;
+use crate::run::engine::Engine;
+use crate::run::task::Life;
+
+/// `Task::stage` of a task that has asked a service and is not yet asleep.
+const CALLING: u8 = 3;
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// Sends `bytes`; into a full channel only later if it `waits`, else never.
+    pub(super) fn op_send(&mut self, cpu: u32, task: TaskIdx, channel: ObjectIdx, bytes: u32, waits: bool) -> Step {
+        let object = &mut self.objects.channels[channel as usize];
+        if !object.has_room(bytes) {
+            if !waits {
+                return self.next_op(task);
+            }
+            if self.has_overhead(cpu) {
+                return Step::BurnFirst;
+            }
+            self.objects.channels[channel as usize].writers.push_back(task);
+            return self.block(task, Life::Sleeping);
+        }
+        object.used = object.used.saturating_add(bytes);
+        object.messages.push_back(bytes);
+        let sync = object.sync_wakeup;
+        if let Some(reader) = object.readers.pop_front() {
+            self.wake_from_task(cpu, reader, sync);
+        }
+        self.next_op(task)
+    }
+
+    pub(super) fn op_recv(&mut self, cpu: u32, task: TaskIdx, channel: ObjectIdx) -> Step {
+        let object = &mut self.objects.channels[channel as usize];
+        let Some(bytes) = object.messages.pop_front() else {
+            if self.has_overhead(cpu) {
+                return Step::BurnFirst;
+            }
+            self.objects.channels[channel as usize].readers.push_back(task);
+            return self.block(task, Life::Sleeping);
+        };
+        object.used -= bytes;
+        let sync = object.sync_wakeup;
+        if let Some(writer) = object.writers.pop_front() {
+            self.wake_from_task(cpu, writer, sync);
+        }
+        self.next_op(task)
+    }
+
+    /// Asks a service, then sleeps until it has replied.
+    pub(super) fn op_call(&mut self, cpu: u32, task: TaskIdx, service: ObjectIdx, iowait: bool) -> Step {
+        if self.tasks[task as usize].stage == 0 {
+            self.tasks[task as usize].stage = CALLING;
+            let object = &mut self.objects.services[service as usize];
+            object.calls.push_back(task);
+            if let Some(server) = object.servers.pop_front() {
+                self.wake_from_task(cpu, server, false);
+            }
+            return Step::Next;
+        }
+        if self.has_overhead(cpu) {
+            return Step::BurnFirst;
+        }
+        self.tasks[task as usize].stage = 0;
+        self.next_op(task);
+        if iowait { self.block_io(cpu, task) } else { self.block(task, Life::Sleeping) }
+    }
+
+    /// Takes up to `calls_max` calls, or sleeps until there is one.
+    pub(super) fn op_accept(&mut self, cpu: u32, task: TaskIdx, service: ObjectIdx, calls_max: u32) -> Step {
+        let object = &mut self.objects.services[service as usize];
+        if object.calls.is_empty() {
+            if self.has_overhead(cpu) {
+                return Step::BurnFirst;
+            }
+            self.objects.services[service as usize].servers.push_back(task);
+            return self.block(task, Life::Sleeping);
+        }
+        let nr = object.calls.len().min(calls_max.max(1) as usize);
+        self.tasks[task as usize].serves.extend(object.calls.drain(..nr));
+        self.next_op(task)
+    }
+
+    /// Replies to all calls that the task has accepted.
+    pub(super) fn op_reply(&mut self, cpu: u32, task: TaskIdx) -> Step {
+        for client in std::mem::take(&mut self.tasks[task as usize].serves) {
+            let state = &mut self.tasks[client as usize];
+            if state.stage == CALLING {
+                // It has not gone to sleep yet.
+                state.stage = 0;
+                state.pc += 1;
+            } else {
+                self.wake_from_task(cpu, client, false);
+            }
+        }
+        self.next_op(task)
+    }
+}

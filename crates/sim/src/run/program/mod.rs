@@ -1,0 +1,190 @@
+//! The program interpreter: what a running task does when its op ends.
+//!
+//! Ops that take no time run at once, one after the other, until one takes time or blocks. What they cost the CPU
+//! (wake-ups) is added to the CPU's overhead, which is burnt before the next op that takes time or blocks. The ops
+//! themselves are here by family: `flow` (loops, skips, counts), `time` (work, sleep, timers), `locks` (mutexes, conditions,
+//! barriers, semaphores), `messages` (channels, services), `io` (devices), `lifecycle` (children, scheduling attributes).
+
+mod flow;
+mod io;
+mod lifecycle;
+mod locks;
+mod messages;
+mod time;
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::workload::Op;
+
+use crate::run::agenda::Wait;
+use crate::run::engine::Engine;
+use crate::run::task::{Doing, Life};
+
+/// Ops without any time between them before the program counts as stuck.
+const OPS_AT_ONE_INSTANT_MAX: u32 = 1_000_000;
+
+/// What an op does to its task.
+enum Step {
+    /// The next op follows.
+    Next,
+    /// The task works or runs for a time.
+    Busy,
+    /// The task sleeps; its life says how.
+    Blocked,
+    /// The CPU's overhead comes first; the op is tried again then.
+    BurnFirst,
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// The running task's op (or the CPU's overhead) has ended.
+    pub(crate) fn op_end(&mut self, cpu: u32) {
+        self.here = cpu;
+        self.in_interrupt = false;
+        self.account(cpu);
+        self.advance(cpu);
+        self.reprogram(cpu);
+    }
+
+    /// Runs ops of the current task of `cpu` until one takes time or blocks.
+    pub(crate) fn advance(&mut self, cpu: u32) {
+        let task = self.cpus[cpu as usize].curr;
+        match self.tasks[task as usize].doing {
+            Doing::Work { left: 0, .. } | Doing::Wall { left_ns: 0 } => self.tasks[task as usize].doing = Doing::Fresh,
+            Doing::Fresh => {}
+            Doing::Work { .. } | Doing::Wall { .. } => return,
+        }
+        self.here = cpu;
+        let case = self.case;
+        for _ in 0..OPS_AT_ONE_INSTANT_MAX {
+            if self.cpus[cpu as usize].need_resched {
+                return;
+            }
+            let state = &self.tasks[task as usize];
+            let ops = match state.sugov {
+                Some(policy) => {
+                    if self.sugov_step(task, policy) {
+                        return;
+                    }
+                    continue;
+                }
+                None => state.ops,
+            };
+            let op = ops.get(state.pc as usize).copied().unwrap_or(Op::Exit);
+            match self.step(cpu, task, op) {
+                Step::Next => {}
+                Step::Busy => return,
+                Step::BurnFirst => {
+                    self.tasks[task as usize].doing = Doing::Wall { left_ns: 0 };
+                    return;
+                }
+                Step::Blocked => {
+                    self.resched_cpu(cpu);
+                    return;
+                }
+            }
+        }
+        let name = &case.workload.tasks[self.tasks[task as usize].spec as usize].name;
+        self.fail(format!(
+            "task {name:?} runs {OPS_AT_ONE_INSTANT_MAX} ops without using any time: its loop is endless"
+        ));
+        self.tasks[task as usize].life = Life::Dead;
+        self.resched_cpu(cpu);
+    }
+
+    /// Runs one op of `task`, which is current on `cpu`.
+    #[inline]
+    fn step(&mut self, cpu: u32, task: TaskIdx, op: Op) -> Step {
+        match op {
+            Op::Run { work_ns, fixed } => self.op_run(task, work_ns, fixed),
+            Op::RunDraw { draw, fixed } => self.op_run_draw(task, draw, fixed),
+            Op::RunListed { draw, slot, fixed } => self.op_run_listed(task, draw, slot, fixed),
+            Op::Runtime { wall_ns } => self.op_runtime(task, wall_ns),
+            Op::Sleep { ns } => self.op_sleep(cpu, task, ns),
+            Op::Timer { timer, period_ns, absolute, own } => self.op_timer(cpu, task, timer, period_ns, absolute, own),
+            Op::TimersFrom { ns } => self.op_timers_from(task, ns),
+            Op::TimersByTick => self.op_timers_by_tick(task),
+            Op::SetTimerSlack { ns } => self.op_set_timer_slack(task, ns),
+
+            Op::LoopBegin { slot, count } => self.op_loop_begin(task, slot, count),
+            Op::LoopEnd { slot, begin } => self.op_loop_end(task, slot, begin),
+            Op::Skip { count } => self.op_skip(task, count),
+            Op::SkipInTick { count } => self.op_skip_in_tick(task, count),
+            Op::Activation { phase, timed } => self.op_activation(task, phase, timed),
+            Op::Count => self.op_count(task),
+
+            Op::Lock { mutex } => self.op_lock(cpu, task, mutex),
+            Op::Unlock { mutex } => self.op_unlock(cpu, task, mutex),
+            Op::Wait { cond, mutex } => self.op_wait(cpu, task, cond, mutex),
+            Op::Signal { cond } => self.op_signal(cpu, task, cond),
+            Op::Broadcast { cond } | Op::Resume { cond } => self.op_broadcast(cpu, task, cond),
+            Op::Suspend { cond } => self.op_suspend(cpu, task, cond),
+            Op::Barrier { barrier } => self.op_barrier(cpu, task, barrier),
+            Op::SpinBarrier { barrier, spin_ns } => self.op_spin_barrier(cpu, task, barrier, spin_ns),
+            Op::SemPost { sem } => self.op_sem_post(cpu, task, sem),
+            Op::SemWait { sem } => self.op_sem_wait(cpu, task, sem),
+
+            Op::Send { channel, bytes } => self.op_send(cpu, task, channel, bytes, true),
+            Op::TrySend { channel, bytes } => self.op_send(cpu, task, channel, bytes, false),
+            Op::Recv { channel } => self.op_recv(cpu, task, channel),
+            Op::Call { service, iowait } => self.op_call(cpu, task, service, iowait),
+            Op::Accept { service, calls_max } => self.op_accept(cpu, task, service, calls_max),
+            Op::Reply => self.op_reply(cpu, task),
+
+            Op::Io { device, bytes } => self.op_io(cpu, task, device, bytes),
+            Op::IoWork { device, bytes } => self.op_io_work(cpu, task, device, bytes),
+
+            Op::CallRcu => self.op_call_rcu(cpu, task),
+            Op::Yield => self.op_yield(cpu, task),
+            Op::Fork { task: template } => self.op_fork(cpu, task, template),
+            Op::Exec => self.op_exec(cpu, task),
+            Op::WaitChild => self.op_wait_child(cpu, task),
+            Op::SetCpus { set } => self.op_set_cpus(cpu, task, set),
+            Op::SetPolicy { policy } => self.op_set_policy(cpu, task, policy),
+            Op::SetUclamp { min, max } => self.op_set_uclamp(cpu, task, min, max),
+            Op::Exit => self.op_exit(cpu, task),
+        }
+    }
+
+    /// Whether `cpu` has work of its own that comes before an op which takes time or blocks.
+    fn has_overhead(&self, cpu: u32) -> bool {
+        self.cpus[cpu as usize].overhead > 0
+    }
+
+    /// The op of `task` is done; the one after it is next.
+    fn next_op(&mut self, task: TaskIdx) -> Step {
+        self.tasks[task as usize].pc += 1;
+        Step::Next
+    }
+
+    /// Puts the running task to sleep; `pc` stays where the op left it.
+    fn block(&mut self, task: TaskIdx, life: Life) -> Step {
+        self.tasks[task as usize].life = life;
+        Step::Blocked
+    }
+
+    /// Puts the running task to sleep in iowait.
+    fn block_io(&mut self, cpu: u32, task: TaskIdx) -> Step {
+        self.tasks[task as usize].in_iowait = true;
+        self.cpus[cpu as usize].nr_iowait += 1;
+        self.block(task, Life::Io)
+    }
+
+    /// A wake-up by the running task: costs its CPU some time.
+    fn wake_from_task(&mut self, cpu: u32, waiter: TaskIdx, sync: bool) {
+        self.spend(cpu, self.case.machine.costs.wakeup_ns);
+        self.try_to_wake_up(waiter, sync);
+    }
+
+    /// Removes the event of the running task's op.
+    pub(crate) fn reprogram(&mut self, cpu: u32) {
+        match self.time_to_op_end(cpu) {
+            None => self.disarm(cpu, Wait::Op),
+            Some(ns) => {
+                let time = self.now + ns;
+                if self.armed_ns(cpu, Wait::Op) != Some(time) {
+                    self.arm(cpu, Wait::Op, time);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Ops that take time: work, sleep, timers.
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::workload::ObjectIdx;
+
+use super::Step;
+use crate::run::cpu::BOOT_NS;
+use crate::run::engine::Engine;
+use crate::run::task::{Doing, Life, WORK_SHIFT};
+use crate::run::timers::TimerKind;
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    pub(super) fn op_run(&mut self, task: TaskIdx, work_ns: u64, fixed: u16) -> Step {
+        self.next_op(task);
+        self.give_work(task, work_ns, fixed)
+    }
+
+    pub(super) fn op_run_draw(&mut self, task: TaskIdx, draw: u32, fixed: u16) -> Step {
+        self.next_op(task);
+        let work_ns = self.objects.decks[draw as usize].draw();
+        self.give_work(task, work_ns, fixed)
+    }
+
+    pub(super) fn op_run_listed(&mut self, task: TaskIdx, draw: u32, slot: u16, fixed: u16) -> Step {
+        self.next_op(task);
+        let round = *self.passes(task, slot);
+        let list = &self.case.workload.draws[draw as usize];
+        self.give_work(task, list[round as usize % list.len()], fixed)
+    }
+
+    pub(super) fn op_runtime(&mut self, task: TaskIdx, wall_ns: u64) -> Step {
+        self.next_op(task);
+        if wall_ns == 0 {
+            return Step::Next;
+        }
+        self.tasks[task as usize].doing = Doing::Wall { left_ns: wall_ns };
+        Step::Busy
+    }
+
+    /// Gives `task` `work_ns` of work to do.
+    fn give_work(&mut self, task: TaskIdx, work_ns: u64, fixed: u16) -> Step {
+        if work_ns == 0 {
+            return Step::Next;
+        }
+        self.tasks[task as usize].doing = Doing::Work { left: work_ns << WORK_SHIFT, fixed };
+        self.outcome.work_given += u128::from(work_ns) << WORK_SHIFT;
+        Step::Busy
+    }
+
+    pub(super) fn op_sleep(&mut self, cpu: u32, task: TaskIdx, ns: u64) -> Step {
+        if self.has_overhead(cpu) {
+            return Step::BurnFirst;
+        }
+        self.next_op(task);
+        self.add_timer(cpu, self.now + ns, TimerKind::Wake(task));
+        self.block(task, Life::Sleeping)
+    }
+
+    /// Sleeps until the next point of a timer's grid.
+    pub(super) fn op_timer(
+        &mut self,
+        cpu: u32,
+        task: TaskIdx,
+        timer: ObjectIdx,
+        period_ns: u64,
+        absolute: bool,
+        own: bool,
+    ) -> Step {
+        if self.has_overhead(cpu) {
+            return Step::BurnFirst;
+        }
+        self.next_op(task);
+        let now = self.now;
+        let state = &mut self.tasks[task as usize];
+        let next = if own { &mut state.own_timers[timer as usize] } else { &mut self.objects.timers[timer as usize] };
+        let due = next.unwrap_or(state.started_ns) + period_ns;
+        *next = Some(if due <= now && !absolute { now } else { due });
+        let slack = due as i64 - now as i64;
+        state.slack_ns = if self.case.workload.cumulative_slack { state.slack_ns.saturating_add(slack) } else { slack };
+        if slack <= 0 {
+            return Step::Next;
+        }
+        self.add_timer(cpu, due, TimerKind::Wake(task));
+        self.block(task, Life::Sleeping)
+    }
+
+    pub(super) fn op_timers_from(&mut self, task: TaskIdx, ns: u64) -> Step {
+        self.tasks[task as usize].started_ns = BOOT_NS.saturating_add(ns);
+        self.next_op(task)
+    }
+
+    pub(super) fn op_timers_by_tick(&mut self, task: TaskIdx) -> Step {
+        self.tasks[task as usize].timers_by_tick = true;
+        self.next_op(task)
+    }
+
+    pub(super) fn op_set_timer_slack(&mut self, task: TaskIdx, ns: u64) -> Step {
+        self.tasks[task as usize].timer_slack_ns = ns;
+        self.next_op(task)
+    }
+}

@@ -1,0 +1,101 @@
+//! What a run has measured: from an engine to an outcome.
+
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::event::Sink;
+
+use crate::cpufreq::policy::Governor;
+use crate::run::engine::Engine;
+use crate::run::task::Doing;
+use crate::{Consumed, Outcome};
+
+/// uW x ns in a uJ.
+const FJ_PER_UJ: u128 = 1_000_000_000;
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// What a task is called.
+    pub(crate) fn task_name(&self, task: u32) -> String {
+        let state = &self.tasks[task as usize];
+        match state.sugov {
+            Some(policy) => {
+                let policy = &self.policies[policy as usize];
+                let samples = matches!(policy.governor, Governor::Dbs(_));
+                if samples { format!("kworker/{}:dbs", policy.cpus[0]) } else { format!("sugov:{}", policy.cpus[0]) }
+            }
+            None => self.case.workload.tasks[state.spec as usize].name.clone(),
+        }
+    }
+
+    /// Everything that was measured from the start of the run up to now.
+    pub(crate) fn totals(&mut self) -> Outcome {
+        let now = self.now;
+        let mut outcome = self.outcome.clone();
+        outcome.wall_ns = self.wall_ns();
+        if self.overutilized {
+            outcome.overutilized_ns += now - self.overutilized_since_ns;
+        }
+        outcome.cluster_energy_fj = self
+            .clusters
+            .iter_mut()
+            .map(|cluster| {
+                cluster.meter.advance(now);
+                cluster.meter.energy_fj()
+            })
+            .collect();
+        for cpu in 0..self.cpus.len() as u32 {
+            self.account_point(cpu);
+            let idle = self.idle_now(cpu);
+            let state = &mut self.cpus[cpu as usize];
+            state.meter.advance(now);
+            outcome.cluster_energy_fj[state.cluster as usize] += state.meter.energy_fj();
+            outcome.busy_ns_by_opp.push(state.busy_ns_by_opp.clone());
+            outcome.time_ns_by_opp.push(state.time_ns_by_opp.clone());
+            outcome.time_ns_by_opp[cpu as usize][state.opp as usize] += now - state.opp_since_ns;
+            outcome.idle_ns_by_state.push(state.idle_ns_by_state.clone());
+            if let Some((index, ns)) = idle {
+                outcome.idle_ns_by_state[cpu as usize][index] += ns;
+            }
+        }
+        // The CPUs' accounts brought these up to now.
+        outcome.task_ns_by_cluster.clone_from(&self.outcome.task_ns_by_cluster);
+        for (times, task) in outcome.task_ns_by_cluster.iter_mut().zip(&self.tasks) {
+            times[task.cluster as usize] += task.cluster_ns;
+        }
+        outcome.work_done = self.outcome.work_done;
+        outcome.floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(outcome.wall_ns);
+        let mut consumed = vec![0; self.case.machine.consumers.len()];
+        for budget in self.hardware.packages.iter_mut().filter_map(|package| package.budget.as_mut()) {
+            for (index, energy_fj) in budget.consumers_fj(now) {
+                consumed[index] = energy_fj;
+            }
+        }
+        let consumers = self.case.machine.consumers.iter().zip(consumed);
+        outcome.consumers = consumers
+            .map(|(spec, energy_fj)| Consumed {
+                name: spec.name.clone(),
+                energy_fj,
+                frames: (energy_fj / (u128::from(spec.frame_uj) * FJ_PER_UJ)) as u64,
+            })
+            .collect();
+        outcome.points = self.hardware.clusters.iter().map(|cluster| cluster.points.clone()).collect();
+        outcome.freq_changes = self.policies.iter().map(|policy| policy.changes).collect();
+        outcome.work_left = self
+            .tasks
+            .iter()
+            .map(|task| if let Doing::Work { left, .. } = task.doing { u128::from(left) } else { 0 })
+            .sum();
+        outcome
+    }
+
+    /// The outcome of a run that has reached its end; `before` is what the warm-up had used.
+    pub(crate) fn finish(mut self, before: &Outcome) -> Outcome {
+        let mut outcome = self.totals();
+        self.set_overutilized(false);
+        if self.case.workload.nr_main > 0 && self.nr_main_left == 0 {
+            outcome.finished_ns = Some(outcome.wall_ns);
+        }
+        outcome.task_names = (0..self.tasks.len() as u32).map(|task| self.task_name(task)).collect();
+        outcome.fingerprint = self.fingerprint.value();
+        outcome.subtract(before);
+        outcome
+    }
+}

@@ -1,0 +1,65 @@
+//! What the load balancer keeps from one pass to the next.
+
+use std::rc::Rc;
+
+use opplab_kernel::sched::balance::{BalanceScratch, BalanceTunables};
+use opplab_kernel::sched::cpumask::CpuMask;
+use opplab_kernel::sched::domains::SchedDomains;
+use opplab_kernel::sched::group::GroupCapacity;
+use opplab_kernel::sched::newidle::{BalanceClock, DomainBalance, MIGRATION_COST_NS, max_load_balance_interval};
+use opplab_kernel::sched::nohz::Nohz;
+use opplab_kernel::sched::task_list::TaskLists;
+
+/// State of the balancer that is not one CPU's.
+pub(crate) struct Balancer {
+    pub(crate) domains: Rc<SchedDomains>,
+    /// Of each CPU, its domains from the lowest up.
+    pub(super) state: Vec<Vec<DomainBalance>>,
+    pub(crate) sgc: Vec<GroupCapacity>,
+    /// Some CPU has more than one task (rd->overloaded).
+    pub(crate) rd_overloaded: bool,
+    /// Fair tasks in the order in which the balancer looks at them.
+    pub(crate) lists: TaskLists,
+    pub(super) active: CpuMask,
+    pub(super) scratch: BalanceScratch,
+    pub(super) tunables: BalanceTunables,
+    /// Running tasks that a stopper is to push: (from, to).
+    pub(super) pushes: Vec<(u32, u32)>,
+    pub(super) serialized: bool,
+    /// What idle CPUs do for each other.
+    pub(crate) nohz: Nohz,
+    pub(super) clock_max_interval: u64,
+    pub(super) hz: u64,
+}
+
+impl Balancer {
+    /// `next_kick`: as [`Nohz::new`] has it.
+    pub(crate) fn new(domains: Rc<SchedDomains>, capacities: &[u64], hz: u64, jiffies: u64, next_kick: bool) -> Self {
+        let nr = capacities.len();
+        let state = (0..nr)
+            .map(|cpu| {
+                let levels = (0..domains.n_levels(cpu)).filter_map(|level| domains.domain(cpu, level));
+                levels.map(|domain| SchedDomains::initial_balance(domain, jiffies)).collect()
+            })
+            .collect();
+        Self {
+            sgc: domains.group_capacities(|cpu| capacities[cpu]),
+            nohz: Nohz::new(&domains, hz, jiffies, next_kick),
+            state,
+            domains,
+            rd_overloaded: false,
+            lists: TaskLists::new(nr),
+            active: CpuMask::all(nr),
+            scratch: BalanceScratch::default(),
+            tunables: BalanceTunables { migration_cost_ns: MIGRATION_COST_NS as i64, ..BalanceTunables::default() },
+            pushes: Vec::new(),
+            serialized: false,
+            clock_max_interval: max_load_balance_interval(hz, nr as u64),
+            hz,
+        }
+    }
+
+    pub(super) fn clock(&self, jiffies: u64) -> BalanceClock {
+        BalanceClock { hz: self.hz, jiffies, max_interval: self.clock_max_interval }
+    }
+}

@@ -1,0 +1,133 @@
+//! Which energy model the kernel was given: performance domains, and the energy data of scheduling groups.
+
+use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
+use opplab_kernel::eas_groups::{CapState, ClusterEnergy, GroupEnergy};
+use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState, em_create_perf_table};
+use opplab_model::machine::{Cpufreq, Machine};
+use opplab_model::policy::{EnergyModelSource, Policy};
+
+use crate::CaseError;
+use crate::run::gates::Gates;
+use crate::sched::topology::Topology;
+
+/// The root domain's performance domains; there only while energy-aware scheduling runs.
+pub(crate) struct EasState {
+    /// In the kernel's order: the domain of the highest first CPU comes first (topology.c:build_perf_domains()).
+    pub(crate) domains: Vec<EmPerfDomain>,
+    /// The energy data of scheduling groups, where the kernel compares those.
+    pub(crate) groups: Option<Vec<ClusterEnergy>>,
+}
+
+impl EasState {
+    /// The state that the kernel reaches at boot, or `None` if it does not start energy-aware scheduling
+    /// (topology.c:sched_is_eas_possible(): asymmetric capacities, no SMT, invariance, schedutil, an energy model).
+    ///
+    /// # Errors
+    /// [`CaseError`] if the energy model that the policy names can not be made for this machine.
+    pub(crate) fn new(
+        machine: &Machine,
+        driver: &Cpufreq,
+        policy: &Policy,
+        gates: &Gates,
+        topology: &Topology,
+    ) -> Result<Option<Self>, CaseError> {
+        let possible = policy.eas
+            && topology.asym.is_some()
+            && !topology.smt_active
+            && gates.freq_invariant
+            && gates.eas.is_some()
+            && policy.governor == "schedutil";
+        if !possible || policy.energy_model == EnergyModelSource::None {
+            return Ok(None);
+        }
+        let raw: Vec<u8> = machine.clusters.iter().map(|cluster| cluster.efficiency_class as u8).collect();
+        let classes = squeeze_efficiency_classes(&raw);
+        let mut domains = Vec::new();
+        for (index, cluster) in machine.clusters.iter().enumerate() {
+            let failed = |reason: String| CaseError(format!("energy model of cluster {}: {reason}", cluster.name));
+            let states = match policy.energy_model {
+                EnergyModelSource::Artificial => {
+                    // Equal classes: the kernel registers no model, and there is no energy-aware scheduling.
+                    let Some(classes) = &classes else { return Ok(None) };
+                    let caps = cluster.cppc.ok_or_else(|| failed(String::from("it has no CPPC registers")))?;
+                    let caps = CppcPerfCaps {
+                        lowest_perf: caps.lowest_perf,
+                        nominal_perf: caps.nominal_perf,
+                        highest_perf: caps.highest_perf,
+                        lowest_freq_mhz: caps.lowest_freq_mhz,
+                        nominal_freq_mhz: caps.nominal_freq_mhz,
+                        dmi_max_khz: 0,
+                    };
+                    let em = artificial_em(&caps, cluster.capacity, classes[index]);
+                    em.map_err(|error| failed(error.to_string()))?.states
+                }
+                _ => {
+                    let points: Vec<(u64, u64)> =
+                        cluster.opps.iter().map(|opp| (u64::from(opp.khz), opp.power_uw)).collect();
+                    em_create_perf_table(&points, cluster.capacity.into(), gates.em)
+                        .map_err(|error| failed(error.to_string()))?
+                }
+            };
+            domains.push(EmPerfDomain {
+                states,
+                cpus: cluster.cpus.iter().map(|&cpu| cpu as usize).collect(),
+                skip_inefficient: driver.freq_table,
+                form: gates.em,
+            });
+        }
+        if policy.reversed_energy_model {
+            reverse_costs(&mut domains);
+        }
+        domains.sort_by_key(|domain| std::cmp::Reverse(domain.cpus.first().copied()));
+        let groups = gates.eas_groups.then(|| group_energies(machine, &domains, policy.energy_model));
+        Ok(Some(Self { domains, groups }))
+    }
+}
+
+/// The dearest state becomes the cheapest.
+fn reverse_costs(domains: &mut [EmPerfDomain]) {
+    let costs = || domains.iter().flat_map(|domain: &EmPerfDomain| domain.states.iter().map(|state| state.cost));
+    let sum = costs().max().unwrap_or(0) + costs().min().unwrap_or(0);
+    for state in domains.iter_mut().flat_map(|domain| domain.states.iter_mut()) {
+        let EmPerfState { cost, inefficient, .. } = state;
+        *cost = sum - *cost;
+        *inefficient = false;
+    }
+}
+
+/// The energy data that a device tree gives (`energy-costs`): of the registered model with clusters and idle states, of an
+/// artificial one the CPUs' powers alone.
+fn group_energies(machine: &Machine, domains: &[EmPerfDomain], source: EnergyModelSource) -> Vec<ClusterEnergy> {
+    let registered = source == EnergyModelSource::Registered;
+    let clusters = machine.clusters.iter().filter_map(|cluster| {
+        let cpus: Vec<usize> = cluster.cpus.iter().map(|&cpu| cpu as usize).collect();
+        let domain = domains.iter().find(|domain| domain.cpus == cpus)?;
+        let states = |power: &dyn Fn(usize) -> u64| -> Vec<CapState> {
+            let of = domain.states.iter().enumerate();
+            of.map(|(index, state)| CapState { cap: state.performance, power: power(index) }).collect()
+        };
+        // Awake in the idle loop, a CPU draws what its shallowest state draws.
+        let mut idle_power: Vec<u64> = cluster.idle.iter().map(|idle| idle.power_uw).collect();
+        idle_power.insert(0, idle_power.first().copied().unwrap_or(0));
+        let nr_idle = idle_power.len();
+        let shared_idle = cluster.cluster_idle_uw.filter(|_| registered).unwrap_or(0);
+        Some(ClusterEnergy {
+            cpus,
+            core: GroupEnergy {
+                cap_states: states(&|index| {
+                    let state = &domain.states[index];
+                    // An artificial model has costs, which by work done give the energy; its powers mean nothing.
+                    if registered { state.power_uw } else { state.cost.wrapping_mul(state.performance) }
+                }),
+                idle_power: if registered { idle_power } else { vec![0; nr_idle] },
+            },
+            cluster: GroupEnergy {
+                cap_states: states(&|index| {
+                    cluster.opps.get(index).filter(|_| registered).map_or(0, |opp| opp.cluster_uw)
+                }),
+                idle_power: vec![shared_idle; nr_idle],
+            },
+        })
+    });
+    clusters.collect()
+}

@@ -1,0 +1,41 @@
+//! The utilisation clamps of a run queue.
+
+use opplab_kernel::sched::placement::Clamps;
+use opplab_kernel::uclamp::{UclampId, UclampRq};
+use opplab_model::workload::{Op, Workload};
+
+/// Whether some task of `workload` ever asks for clamps.
+pub(crate) fn asks_for_clamps(workload: &Workload) -> bool {
+    workload.tasks.iter().any(|task| task.ops.iter().any(|op| matches!(op, Op::SetUclamp { .. })))
+}
+
+/// The clamps of a run queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RqClamps {
+    min: UclampRq,
+    max: UclampRq,
+    /// UCLAMP_FLAG_IDLE: the cap is that of the last task.
+    pub(crate) idle: bool,
+}
+
+impl RqClamps {
+    pub(crate) fn new() -> Self {
+        Self { min: UclampRq::new(UclampId::Min), max: UclampRq::new(UclampId::Max), idle: false }
+    }
+
+    /// What holds for the run queue.
+    pub(crate) fn value(&self) -> Clamps {
+        Clamps { min: self.min.value(), max: self.max.value() }
+    }
+
+    pub(super) fn inc(&mut self, clamps: Clamps) {
+        let was_idle = std::mem::take(&mut self.idle);
+        self.min.inc(clamps.min, was_idle);
+        self.max.inc(clamps.max, was_idle);
+    }
+
+    pub(super) fn dec(&mut self, clamps: Clamps) {
+        self.min.dec(clamps.min);
+        self.idle |= self.max.dec(clamps.max);
+    }
+}
