@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from opplab.explanation.explain import explain
     from opplab.policies import Governor, Placement
     from opplab.results import SCHEMA
-    from opplab.simulation.api import Machine, Policy, Run, Workload, simulate
+    from opplab.simulation.machine import Machine
+    from opplab.simulation.policy import Policy
+    from opplab.simulation.run import Run
+    from opplab.simulation.simulate import simulate
+    from opplab.simulation.workload import Workload
     from opplab.sweep.experiments import Experiment
     from opplab.trace.recording import Trace, read_trace
 
@@ -31,19 +35,19 @@ _HOME = {
     "Governor": "policies",
     "InputError": "errors",
     "InternalError": "errors",
-    "Machine": "simulation.api",
+    "Machine": "simulation.machine",
     "OpplabError": "errors",
     "Placement": "policies",
-    "Policy": "simulation.api",
-    "Run": "simulation.api",
+    "Policy": "simulation.policy",
+    "Run": "simulation.run",
     "SCHEMA": "results",
     "Trace": "trace.recording",
-    "Workload": "simulation.api",
+    "Workload": "simulation.workload",
     "compare": "comparison.compare",
     "explain": "explanation.explain",
     "read_mmtests": "comparison.sources",
     "read_trace": "trace.recording",
-    "simulate": "simulation.api",
+    "simulate": "simulation.simulate",
 }
 
 __all__ = [

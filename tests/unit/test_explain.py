@@ -11,7 +11,7 @@ from conftest import rtapp
 
 import opplab
 from opplab.cli.main import main
-from opplab.explanation.explain import SLOW
+from opplab.explanation.slow import SLOW
 
 from testdata import shared
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 import opplab
 from opplab.cli.main import opplab as command_line
-from opplab.trace import recording
+from opplab.trace import frames
 
 from testdata import shared
 
@@ -132,15 +132,15 @@ def test_one_table_of_all_events_keeps_every_value(monkeypatch: pytest.MonkeyPat
         "c": pl.DataFrame({"time_ns": [3], "cpu": [0], "x": pl.Series([big], dtype=pl.UInt64)}),
     }
     events = {name: table.with_columns(pl.col("cpu").cast(pl.UInt16)) for name, table in events.items()}
-    whole = recording.one_table(events)
+    whole = frames.one_table(events)
     assert whole["event"].to_list() == ["a", "a", "b", "a", "c", "b", "a"]
     assert whole["x"].to_list() == [-1, 3, 7, 2, None, 8, 4]
     assert whole["c.x"].to_list() == [None, None, None, None, big, None, None]
     assert whole["b.y"].to_list() == [None, None, "p", None, None, "q", None]
     for size in (1, 2, 3):
-        monkeypatch.setattr(recording, "SLICE", size)
-        assert len(list(recording.slices(events))) > 2
-        assert recording.one_table(events).equals(whole)
+        monkeypatch.setattr(frames, "SLICE", size)
+        assert len(list(frames.slices(events))) > 2
+        assert frames.one_table(events).equals(whole)
 
 
 def test_damaged_files_give_what_can_be_read(tmp_path: Path) -> None:

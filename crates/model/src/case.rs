@@ -13,7 +13,10 @@ use crate::file::{DRIVERS, check_format, cpus_from, machine_from, machine_node};
 use crate::json::parse_json;
 use crate::machine::Machine;
 use crate::metric::{Metric, MetricRule};
-use crate::policy::{EnergyModelSource, GOVERNORS, HwpDynamicBoost, Placement, Policy};
+use crate::policy::{GOVERNORS, Policy};
+use crate::policy_keys::{
+    ENERGY_MODELS, HWP_BOOST, HZ, PELT_HALF_LIVES_MS, PLACEMENTS, POLICY_KEY_NAMES, POLICY_KEYS, WATCHDOG_THRESH_MAX_S,
+};
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, to_json};
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
 
@@ -114,49 +117,9 @@ pub fn hash_text(text: &str) -> String {
     format!("{hash:032x}")
 }
 
-pub(crate) const POLICY_KEYS: &[&str] = &[
-    "label",
-    "kernel",
-    "driver",
-    "governor",
-    "tunables",
-    "idle_governor",
-    "eas",
-    "energy_model",
-    "freq_max",
-    "invariance",
-    "gates",
-    "hz",
-    "pelt_half_life_ms",
-    "watchdog_thresh_s",
-    "irq_time_accounting",
-    "sugov_cpus",
-    "epp",
-    "hwp_dynamic_boost",
-    "idle_boost",
-    "no_hwp",
-    "no_turbo",
-    "no_overutilized",
-    "reversed_energy_model",
-    "placement",
-];
-
-const ENERGY_MODELS: &[(&str, EnergyModelSource)] = &[
-    ("none", EnergyModelSource::None),
-    ("registered", EnergyModelSource::Registered),
-    ("artificial", EnergyModelSource::Artificial),
-];
-const HWP_BOOST: &[(&str, HwpDynamicBoost)] =
-    &[("auto", HwpDynamicBoost::Auto), ("on", HwpDynamicBoost::On), ("off", HwpDynamicBoost::Off)];
-const PLACEMENTS: &[(&str, Placement)] = &[("kernel", Placement::Kernel), ("random", Placement::Random)];
-
-fn name_of<T: PartialEq>(names: &[(&str, T)], value: &T) -> Node {
-    Node::str(names.iter().find(|(_, candidate)| candidate == value).map_or("", |(name, _)| name))
-}
-
 /// Reads a policy; what it does not say is as in `base`.
 pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
-    let table = node.as_table("policy", POLICY_KEYS)?;
+    let table = node.as_table("policy", POLICY_KEY_NAMES)?;
     let text = |key: &str, base: &str| -> Result<String, Fault> {
         table.get(key).map_or(Ok(base.to_owned()), |node| node.as_str(key).map(str::to_owned))
     };
@@ -193,12 +156,12 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         check_gates(node)?;
     }
     let hz = table.int_or("hz", base.hz, 1, 10_000)?;
-    if ![100, 250, 300, 1000].contains(&hz) {
+    if !HZ.contains(&hz) {
         let at = table.get("hz").map_or(table.at, |node| node.at);
         return Err(Fault::new(at, format!("`hz` must be 100, 250, 300 or 1000, not {hz}")));
     }
     let pelt_half_life_ms = table.int_or("pelt_half_life_ms", base.pelt_half_life_ms, 1, 1000)?;
-    if ![8, 16, 32].contains(&pelt_half_life_ms) {
+    if !PELT_HALF_LIVES_MS.contains(&pelt_half_life_ms) {
         let at = table.get("pelt_half_life_ms").map_or(table.at, |node| node.at);
         return Err(Fault::new(at, format!("`pelt_half_life_ms` must be 8, 16 or 32, not {pelt_half_life_ms}")));
     }
@@ -225,7 +188,12 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         gates: merge_pairs(&table, "gates", &base.gates)?,
         hz,
         pelt_half_life_ms,
-        watchdog_thresh_s: table.int_or("watchdog_thresh_s", base.watchdog_thresh_s, 0, 60)?,
+        watchdog_thresh_s: table.int_or(
+            "watchdog_thresh_s",
+            base.watchdog_thresh_s,
+            0,
+            WATCHDOG_THRESH_MAX_S.into(),
+        )?,
         irq_time_accounting: table.bool_or("irq_time_accounting", base.irq_time_accounting)?,
         sugov_cpus,
         epp,
@@ -295,44 +263,9 @@ fn merge_pairs(table: &Table<'_>, key: &str, base: &[(String, String)]) -> Resul
     Ok(pairs)
 }
 
-/// The tree of a policy, with all its keys.
+/// The tree of a policy.
 pub(crate) fn policy_node(policy: &Policy) -> Node {
-    let pairs = |pairs: &[(String, String)]| {
-        Some(Node::table(pairs.iter().map(|(name, value)| (name.clone(), Some(Node::str(value))))))
-    };
-    Node::table([
-        ("label", Some(Node::str(&policy.label))),
-        ("kernel", Some(Node::str(&policy.kernel))),
-        ("driver", Some(Node::str(&policy.driver))),
-        ("governor", Some(Node::str(&policy.governor))),
-        ("tunables", pairs(&policy.tunables)),
-        ("idle_governor", Some(Node::str(&policy.idle_governor))),
-        ("eas", Some(Node::bool(policy.eas))),
-        ("energy_model", Some(name_of(ENERGY_MODELS, &policy.energy_model))),
-        ("freq_max", Some(Node::str(&policy.freq_max))),
-        ("invariance", Some(Node::str(&policy.invariance))),
-        ("gates", pairs(&policy.gates)),
-        ("hz", Some(Node::from(policy.hz))),
-        ("pelt_half_life_ms", Some(Node::from(policy.pelt_half_life_ms))),
-        (
-            "watchdog_thresh_s",
-            (policy.watchdog_thresh_s != Policy::default().watchdog_thresh_s)
-                .then(|| Node::from(policy.watchdog_thresh_s)),
-        ),
-        ("irq_time_accounting", policy.irq_time_accounting.then(|| Node::bool(true))),
-        ("sugov_cpus", Some(Node::list(policy.sugov_cpus.iter().map(|&cpu| Node::from(cpu))))),
-        ("epp", (!policy.epp.is_empty()).then(|| Node::str(&policy.epp))),
-        (
-            "hwp_dynamic_boost",
-            (policy.hwp_dynamic_boost != HwpDynamicBoost::Auto).then(|| name_of(HWP_BOOST, &policy.hwp_dynamic_boost)),
-        ),
-        ("idle_boost", policy.idle_boost.then(|| Node::bool(true))),
-        ("no_hwp", policy.no_hwp.then(|| Node::bool(true))),
-        ("no_turbo", policy.no_turbo.then(|| Node::bool(true))),
-        ("no_overutilized", Some(Node::bool(policy.no_overutilized))),
-        ("reversed_energy_model", Some(Node::bool(policy.reversed_energy_model))),
-        ("placement", Some(name_of(PLACEMENTS, &policy.placement))),
-    ])
+    Node::table(POLICY_KEYS.iter().map(|key| (key.name, key.written(policy))))
 }
 
 fn opt(value: Option<impl Into<i128>>) -> Node {

@@ -10,12 +10,13 @@
 use std::collections::BTreeMap;
 
 use crate::benchmark::{BENCHMARKS, Benchmark, ParamKind, ParamValue, Params, benchmark};
-use crate::case::{CaseFile, POLICY_KEYS, policy_from};
+use crate::case::{CaseFile, policy_from};
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::file::{check_format, parse_machine};
 use crate::machine::Machine;
 use crate::metric::MetricRule;
 use crate::policy::Policy;
+use crate::policy_keys::POLICY_KEY_NAMES;
 use crate::rtapp::{CompileOptions, ParseOptions, Repeats, SuspendOn};
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, parse_toml};
 use crate::workload::Workload;
@@ -254,7 +255,7 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
     }
     let base = match table.get("defaults") {
         Some(node) => {
-            node.as_table("defaults", &POLICY_KEYS[1..])?;
+            node.as_table("defaults", &POLICY_KEY_NAMES[1..])?;
             policy_from(node, &Policy::default())?
         }
         None => Policy::default(),
@@ -263,7 +264,7 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
     let mut policies: Vec<PolicyEntry> = Vec::new();
     for node in policy_nodes.as_list("policy")? {
         let policy = policy_from(node, &base)?;
-        let entry = node.as_table("policy", POLICY_KEYS)?;
+        let entry = node.as_table("policy", POLICY_KEY_NAMES)?;
         entry.need_str("label")?;
         if policies.iter().any(|earlier| earlier.policy.label == policy.label) {
             return Err(Fault::new(node.at, format!("two policies are called `{}`", shorten(&policy.label))));

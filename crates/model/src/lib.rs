@@ -17,6 +17,7 @@ pub mod json;
 pub mod machine;
 pub mod metric;
 pub mod policy;
+pub mod policy_keys;
 pub mod power;
 pub mod rtapp;
 pub mod samples;

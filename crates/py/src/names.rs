@@ -4,6 +4,9 @@ use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::profile_names;
 use opplab_model::benchmark::{BENCHMARKS, Param};
 use opplab_model::decision::CODES;
+use opplab_model::policy::Policy;
+use opplab_model::policy_keys::{POLICY_KEYS, PolicyKey};
+use opplab_model::tree::to_json;
 use opplab_sim::GOVERNORS;
 use opplab_sim::decisions::DECISION_TABLES;
 use opplab_sim::sink::TABLES;
@@ -46,6 +49,21 @@ pub(crate) fn benchmarks(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 #[pyfunction]
 pub(crate) fn decision_codes() -> Vec<(&'static str, Vec<&'static str>)> {
     CODES.iter().map(|(column, words)| (*column, words.to_vec())).collect()
+}
+
+/// The keys of a policy in the order of files: name, about, the values that each may have, the default.
+#[pyfunction]
+pub(crate) fn policy_keys(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let base = Policy::default();
+    let dict_of = |key: &PolicyKey| -> PyResult<Bound<'_, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("name", key.name)?;
+        dict.set_item("values", key.values.words())?;
+        dict.set_item("default", py.import("json")?.call_method1("loads", (to_json(&key.value_in(&base)),))?)?;
+        dict.set_item("about", key.about)?;
+        Ok(dict)
+    };
+    POLICY_KEYS.iter().map(dict_of).collect()
 }
 
 /// Names and one-line descriptions of a kind: `governors`, `idle-governors`, `kernels`, `benchmarks`, `events`,

@@ -11,9 +11,13 @@ from typing import Any
 import click
 
 from opplab import _opplab, catalog
-from opplab.cli.output import format_option, print_table
+from opplab.cli.options import format_option
 from opplab.errors import InputError
-from opplab.simulation.api import Machine, Policy, Workload, simulate
+from opplab.report.text import print_table
+from opplab.simulation.machine import Machine
+from opplab.simulation.policy import Policy
+from opplab.simulation.simulate import simulate
+from opplab.simulation.workload import Workload
 
 # Frequency requests as often as the rate limit lets through, as text 004 makes them with fio: short work on one CPU of
 # the last cluster, and phases that want different clocks.

@@ -12,7 +12,7 @@ from typing import Any
 
 from opplab import _opplab
 
-__all__ = ["Case", "rows_of"]
+__all__ = ["METRICS", "Case", "rows_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,33 @@ class Case:
     def label(self) -> str:
         """Words for messages: policy, benchmark, parameters, iteration."""
         return " ".join(filter(None, (self.policy, self.benchmark, self.param, f"#{self.iteration}")))
+
+
+# What every run gives, beside the metric of its benchmark: name, unit, which way is better, what it is. A word in
+# capitals stands for the name of a cluster, a consumer, a frequency in kHz, an idle state or a cpufreq policy.
+METRICS: tuple[tuple[str, str, str, str], ...] = (
+    ("energy", "J", "lower", "energy of all clusters after the warm-up"),
+    ("energy:CLUSTER", "J", "lower", "energy of a cluster"),
+    ("energy:rest", "J", "lower", "energy of the rest of the machine"),
+    ("energy:CONSUMER", "J", "lower", "energy of a consumer that is no CPU, such as a GPU"),
+    ("frames:CONSUMER", "1/s", "higher", "frames of a GPU a second"),
+    ("power", "W", "lower", "mean power of all clusters"),
+    ("power:CLUSTER", "W", "lower", "mean power of a cluster"),
+    ("power:rest", "W", "lower", "mean power of the rest of the machine"),
+    ("activations", "1", "", "activations of periodic tasks that were finished"),
+    ("missed_activations", "%", "lower", "share of activations that were not finished in their period"),
+    ("rate", "1/s", "higher", "what the workload counts, a second"),
+    ("freq_residency:CLUSTER@KHZ", "%", "", "share of a cluster's CPU time at a frequency"),
+    ("busy:CLUSTER@KHZ", "%", "", "share of a cluster's CPU time that it was busy at a frequency"),
+    ("idle_residency:CLUSTER@STATE", "%", "", "share of a cluster's CPU time in an idle state; none: awake"),
+    ("task_time:CLUSTER", "s", "", "time that tasks ran on a cluster"),
+    ("freq_changes:POLICY", "1", "", "changes of a cpufreq policy's frequency"),
+    ("overutilized", "%", "lower", "share of the time in which energy-aware placement was off for overload"),
+    ("migrations", "1", "", "moves of tasks to another CPU"),
+    ("switches", "1", "", "context switches"),
+    ("work_done", "s", "", "work that was done, in seconds of the biggest CPU at its highest frequency"),
+    ("engine_events", "1", "", "events that the simulator handled"),
+)
 
 
 def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:

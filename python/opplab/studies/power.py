@@ -17,7 +17,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from opplab.simulation import api
+from opplab.simulation.machine import Machine
+from opplab.simulation.policy import Policy
+from opplab.simulation.simulate import simulate
+from opplab.simulation.workload import Workload
 from opplab.studies import pages
 
 __all__ = ["I3_METAL_W", "SPEC_AC_W", "load_line", "main", "package_w", "tables"]
@@ -42,7 +45,7 @@ P1_KHZ = 2_000_000
 BOARD_W, DIMMS, DIMM_IDLE_W, DIMM_BUSY_W, SUPPLY = 25.0, 8, 1.2, 3.5, 0.92
 
 
-def _load(cpus: int, percent: int, first: int = 0) -> api.Workload:
+def _load(cpus: int, percent: int, first: int = 0) -> Workload:
     """Give every CPU of `first` to `cpus` - 1 a thread that is busy for `percent` of its time."""
     tasks = {}
     for cpu in range(first, cpus):
@@ -51,7 +54,7 @@ def _load(cpus: int, percent: int, first: int = 0) -> api.Workload:
         if percent < 100:
             busy["timer"] = {"ref": "unique", "period": PERIOD_US}
         tasks[f"load{cpu}"] = busy
-    return api.Workload.parse(json.dumps({"tasks": tasks}), name="load", file="<load>")
+    return Workload.parse(json.dumps({"tasks": tasks}), name="load", file="<load>")
 
 
 def package_w(machine: str, percent: int, cpus: int | None = None, khz: int | None = None) -> float:
@@ -64,21 +67,21 @@ def package_w(machine: str, percent: int, cpus: int | None = None, khz: int | No
     >>> package_w("broadwell-72x-i3-metal", 0) < 40
     True
     """
-    described = api.Machine.load(machine)
+    described = Machine.load(machine)
     # No load is one task that never comes to run.
     load = _load(described.nr_cpus if cpus is None else cpus, percent) if percent else _idle()
     if khz is None:
-        policy = api.Policy(kernel="5.9", governor="performance")
+        policy = Policy(kernel="5.9", governor="performance")
     else:
-        policy = api.Policy(kernel="5.9", governor="userspace", tunables={"scaling_setspeed": str(khz)})
-    run = api.simulate(described, load, policy, seconds=SECONDS)
+        policy = Policy(kernel="5.9", governor="userspace", tunables={"scaling_setspeed": str(khz)})
+    run = simulate(described, load, policy, seconds=SECONDS)
     # The first tenth starts the clocks.
     rails = run.meter("rails", SECONDS / 10).slice(1)
     return float(sum(rails[name].mean() for name in rails.columns if name.endswith("_w") and name != "rest_w"))  # type: ignore[misc]
 
 
-def _idle() -> api.Workload:
-    return api.Workload.parse(json.dumps({"tasks": {"never": {"sleep": 10_000_000}}}), name="idle", file="<idle>")
+def _idle() -> Workload:
+    return Workload.parse(json.dumps({"tasks": {"never": {"sleep": 10_000_000}}}), name="idle", file="<idle>")
 
 
 def load_line(machine: str, loads: Sequence[int], khz: int | None = None) -> dict[int, float]:

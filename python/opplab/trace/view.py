@@ -10,19 +10,21 @@ import base64
 import json
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from opplab import _opplab
 from opplab.report.html import render
+from opplab.trace.frames import frame_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import polars as pl
 
-    from opplab.simulation.api import Machine
-    from opplab.trace.recording import Trace
+    from opplab.simulation.machine import Machine
+    from opplab.trace.signals import Signals
 
 __all__ = ["page"]
 
@@ -32,6 +34,25 @@ IDLE_EXIT = 0xFFFF_FFFF
 BUCKETS = 600
 # Utilisation of root run queues as a trace may hold it: name, column of the CPU, column of the value.
 UTIL_EVENTS = {"pelt_cfs_tp": "util", "lisa__sched_pelt_cfs": "util", "sched_pelt_cfs": "util"}
+
+
+class Recording(Protocol):
+    """What the page asks of a trace."""
+
+    path: Path
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the trace says about itself."""
+
+    def read(self, names: list[str]) -> _opplab.Trace:
+        """Decode the events of these names."""
+
+    def signals(self, machine: Machine | None, *, every_us: int) -> Signals:
+        """Rebuild the kernel's signals."""
+
+    def task_names(self) -> dict[int, str]:
+        """Names of tasks by pid."""
 
 
 @dataclass
@@ -152,7 +173,7 @@ def _overview(cpus: list[Cpu], duration_ns: int) -> list[float]:
 
 
 def page(
-    trace: Trace,
+    trace: Recording,
     machine: Machine | None = None,
     *,
     from_ns: int | None = None,
@@ -163,7 +184,7 @@ def page(
 
     Parameters
     ----------
-    trace : Trace
+    trace : Recording
     machine : Machine, optional
         For power, and capacities in load tracking.
     from_ns, to_ns : int, optional
@@ -171,8 +192,6 @@ def page(
     title : str
         The file's name if it is empty.
     """
-    from opplab.trace.recording import frame_of
-
     info = trace.info
     start_ns = info["start_ns"] if from_ns is None else from_ns
     end_ns = info["start_ns"] + info["duration_ns"] if to_ns is None else to_ns
@@ -183,7 +202,7 @@ def page(
     wanted = ["sched_switch", "cpu_frequency", "cpu_idle", "freq_request", *UTIL_EVENTS]
     inner = trace.read([name for name in wanted if name in info["events"]])
     tables = {name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()}
-    names = trace._names()
+    names = trace.task_names()
     pids = sorted({0, *(tables["sched_switch"]["next_pid"].to_list() if "sched_switch" in tables else [])})
     numbers = {pid: number for number, pid in enumerate(pids)}
     own = next((name for name in UTIL_EVENTS if name in tables), None)

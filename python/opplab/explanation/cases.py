@@ -1,0 +1,74 @@
+"""Find the case that words name: a file, a results folder, a case of an experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opplab import _opplab
+from opplab.errors import InputError
+
+if TYPE_CHECKING:
+    from opplab.simulation.run import Run
+
+
+# So much of a case's hash names it.
+HASH_CHARS_MIN = 6
+
+
+def case_of(run: Run | _opplab.Case | str | Path) -> _opplab.Case:
+    """Give the case of a run, or the one that words name."""
+    if isinstance(run, _opplab.Case):
+        return run
+    if isinstance(run, str | Path):
+        return find_case(str(run))
+    return run._inner
+
+
+def find_case(target: str) -> _opplab.Case:
+    """Find the case that words name.
+
+    Parameters
+    ----------
+    target : str
+        A case's JSON file; the results folder of a single case; ``EXPERIMENT:CASE`` or ``FOLDER:CASE``, where CASE is
+        a part of the case's label (words in any order, the machine's name among them), its hash or the beginning of
+        it, or its number from 0.
+    """
+    path = Path(target)
+    if path.is_file() and path.suffix == ".json":
+        from opplab.catalog import read_text
+
+        return _opplab.Case.from_json(read_text(path, "a case"))
+    if (path / "case.json").is_file():
+        return find_case(str(path / "case.json"))
+    where, colon, which = target.rpartition(":")
+    if not colon:
+        where, which = target, ""
+    name = where
+    if Path(where).is_dir():
+        from opplab.sweep.store import Store
+
+        name = Store(where).manifest()["experiment"]
+        if not name:
+            raise InputError(f"failed to explain {where}: the folder has no case.json (it was made by another version)")
+    from opplab.sweep.experiments import Experiment
+
+    experiment = Experiment.load(name)
+    labels = [case.label for case in experiment.cases]
+    found = [case for case in experiment.cases if which == case.label]
+    if not found and which.isdecimal() and int(which) < len(experiment.cases):
+        found = [experiment.cases[int(which)]]
+    if not found and len(which) >= HASH_CHARS_MIN:
+        found = [case for case in experiment.cases if case.hash.startswith(which)]
+    if not found and which:
+        words = which.split()
+        found = [
+            case for case in experiment.cases if all(word in [case.machine, *case.label.split()] for word in words)
+        ]
+    if len(found) != 1:
+        some = "; ".join(f"`{label}`" for label in ([case.label for case in found] or labels)[:4])
+        what = f"{len(found)} cases are" if found else "no case is"
+        told = f"{what} called `{which}`" if which else "say which case"
+        raise InputError(f"{told}: write {where}:CASE with one of {len(found) or len(labels)} labels, such as {some}")
+    return _opplab.Case.from_json(found[0].json)

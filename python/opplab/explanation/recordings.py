@@ -1,0 +1,186 @@
+"""The same questions asked of recordings: from the kernel's own records, from events, or by running the work again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab import _opplab
+from opplab.errors import InputError
+from opplab.explanation.findings import Explanation, Finding, mhz, seconds
+from opplab.explanation.frequency import point_name_in
+from opplab.explanation.placement import (
+    candidate_finding,
+    energy_choice,
+    interrupt_text,
+    search_text,
+    task_findings,
+    wake_up_text,
+)
+from opplab.explanation.records import Records, task_index
+from opplab.explanation.slow import slow_cpus
+
+if TYPE_CHECKING:
+    from opplab.simulation.machine import Machine
+
+
+# What explanations of traces are from.
+RECORDS = "the kernel's own records"
+EVENTS = "its events: schedutil on the averages that follow from them (the open loop of `opplab replay`)"
+
+
+def _is_recording(path: Path) -> bool:
+    if path.is_file() and path.suffix != ".json":
+        try:
+            return bool(_opplab.find_recordings(path))
+        except InputError:
+            return False
+    return (path / "trace.dat").is_file()
+
+
+def is_trace(path: Path) -> bool:
+    """Tell a trace, or a recording's folder or archive, from cases, experiments and results."""
+    return path.suffix not in (".json", ".toml") if path.is_file() else (path / "trace.dat").is_file()
+
+
+def explain_trace(
+    path: Path, machine: Machine | None, cpu: int | None, task: str | int | None, at: float | None
+) -> Explanation:
+    """Explain a trace: a CPU's clock, a task's CPU, or, if both are None, why CPUs were slow."""
+    if cpu is not None:
+        return _recorded(path, machine, cpu, at)
+    if task is not None and machine is None and _is_recording(path):
+        placements = _opplab.recorded_placements(path)
+        if placements:
+            return _recorded_task(path, placements, str(task), at)
+    inner = machine._inner if machine else None
+    case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner)
+    about = {"trace": str(path), "self_check": json.loads(check)["self_check"], "later_ns": later_ns}
+    if task is None:
+        found = slow_cpus(case)
+        return Explanation({**found.about, **about}, found.findings)
+    records = Records(case)
+    at_ns = None
+    if at is not None:
+        at_ns = round(at * 1e9)
+        at_ns = later_ns + (at_ns - first_ns if at_ns >= first_ns else at_ns)
+        if not 0 <= at_ns <= records.end_ns:
+            raise InputError(f"{at:g} s is not within the trace, which ends after {seconds(records.end_ns - later_ns)}")
+    return Explanation({**records.about(), **about}, task_findings(records, task_index(records, task), at_ns))
+
+
+def _recorded_ns(at: float | None, first_ns: int, otherwise_ns: int) -> int:
+    """Give a point in time of a recording's clock."""
+    if at is None:
+        return otherwise_ns
+    at_ns = round(at * 1e9)
+    return at_ns if at_ns >= first_ns else first_ns + at_ns
+
+
+def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at: float | None) -> Explanation:
+    """Explain where a recorded kernel placed a task, from the kernel's own records."""
+    from opplab.catalog import nearest
+
+    rows = [row for row in placements if task in (row["task"], str(row["pid"]))]
+    if not rows:
+        names = sorted({row["task"] for row in placements})
+        raise InputError(f"{path} has no records of a placement of `{task}`{nearest(task, names)}")
+    pids = {row["pid"] for row in rows}
+    if len(pids) > 1:
+        which = ", ".join(map(str, sorted(pids)))
+        raise InputError(f"{len(pids)} tasks are called `{task}`: say which by its pid: {which}")
+    rules = Counter("energy" if row["how"] == "energy" else row["sibling_rule"] for row in rows)
+    cpus = Counter(row["cpu"] for row in rows)
+    equal = sum(row["computed"] == row["cpu"] for row in rows)
+    by_rule = ", ".join(f"{count} by {rule}" for rule, count in rules.most_common())
+    by_cpu = ", ".join(f"{count} on CPU {cpu}" for cpu, count in sorted(cpus.items()))
+    text = (
+        f"{task} was placed {len(rows)} times with known inputs: {by_rule}; {by_cpu}. "
+        f"The recorded inputs give the kernel's CPU {equal} times."
+    )
+    data = {"rules": dict(rules), "cpus": {str(cpu): count for cpu, count in sorted(cpus.items())}, "equal": equal}
+    findings = [Finding(rows[0]["time_ns"], "summary", text, data)]
+    at_ns = _recorded_ns(at, rows[0]["time_ns"], rows[-1]["time_ns"])
+    row = [row for row in rows if row["time_ns"] <= at_ns][-1]
+    return Explanation({"recording": str(path), "from": RECORDS}, [*findings, *_recorded_placement(row)])
+
+
+def _recorded_placement(row: dict[str, Any]) -> list[Finding]:
+    """Explain a placement from the kernel's own records: the waking CPU's task may have been interrupted."""
+    cpu, waker = row["waker_cpu"], row["waker"]
+    head = wake_up_text(
+        row, interrupt_text(cpu, None) if waker is None else f"CPU {cpu}, which ran {waker},", row["task"]
+    )
+    differs = row["computed"] not in (None, row["cpu"])
+    if row["how"] == "energy":
+        energies = {(dst, domain): energy for dst, domain, energy, _, _ in row["energies"]}
+        candidates = []
+        for candidate, domain, spare_cap, fits in row["candidates"]:
+            one = {"cpu": candidate, "domain": domain, "spare_cap": spare_cap, "fits": fits}
+            with_task, without = energies.get((candidate, domain)), energies.get((-1, domain))
+            if with_task is not None and without is not None:
+                one |= {"energy": with_task, "energy_without": without}
+            candidates.append(candidate_finding(row, one))
+        return energy_choice(
+            row, head, candidates, f" The recorded inputs give CPU {row['computed']}." if differs else ""
+        )
+    kernel = f" The kernel chose CPU {row['cpu']}." if differs else ""
+    return [Finding(row["time_ns"], "placement", head + search_text(row, row["computed"]) + kernel, row)]
+
+
+def _frequencies(path: Path, machine: Machine | None) -> tuple[dict[str, list[Any]], list[dict[str, Any]], str]:
+    """Give schedutil's decisions in a trace, the cpufreq policies, and what the decisions are from."""
+    if machine is None and _is_recording(path):
+        columns, policies = _opplab.recorded_frequencies(path)
+        if columns["time_ns"]:
+            return columns, policies, RECORDS
+    return *_opplab.replayed_frequencies(str(path), machine._inner if machine else None), EVENTS
+
+
+def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None) -> Explanation:
+    """Explain the clock of a CPU of a real kernel, from its own records or from what the events tell."""
+    columns, policies, origin = _frequencies(folder, machine)
+    policy = next((policy for policy in policies if cpu in policy["cpus"]), None)
+    if policy is None:
+        raise InputError(f"there is no CPU {cpu} in {folder}'s cpufreq policies")
+    rows = [
+        dict(zip(columns, values, strict=True))
+        for values in zip(*columns.values(), strict=True)
+        if values[1] == policy["cpus"][0]
+    ]
+    if not rows:
+        raise InputError(f"{folder} has no records of schedutil's decisions for CPU {cpu}")
+    first_ns, last_ns = rows[0]["time_ns"], rows[-1]["time_ns"]
+    at_ns = _recorded_ns(at, first_ns, (first_ns + last_ns) // 2)
+    before = [row for row in rows if row["time_ns"] <= at_ns]
+    place = next((i for i in reversed(range(len(before))) if before[i]["ret_khz"] != before[i]["prev_khz"]), None)
+    findings = []
+    if place is not None:
+        row = before[place]
+        held = " It did not fall, because the CPU had not idled." if row["held"] else ""
+        text = f"{_recorded_formula(policy, row)}{held} The policy had asked for {mhz(row['prev_khz'])}."
+        findings.append(Finding(row["time_ns"], "frequency", text, row))
+    rest = before if place is None else before[place + 1 :]
+    if rest:
+        text = f"Until {seconds(at_ns)} {len(rest)} more decisions gave the same. The last one: "
+        findings.append(Finding(rest[-1]["time_ns"], "reports", text + _recorded_formula(policy, rest[-1]), rest[-1]))
+    about = {"recording": str(folder), "from": origin, "governor": policy["governor"], "driver": policy["driver"]}
+    return Explanation(about, findings)
+
+
+def _recorded_formula(policy: dict[str, Any], row: dict[str, Any]) -> str:
+    """Say what the recorded kernel computed, and whether the recorded inputs give the same."""
+    parts = ""
+    if row["deciding_cpu"] >= 0:
+        parts = f"util {row['util_cfs']}"
+        parts += f" + rt {row['util_rt']}" if row["util_rt"] > 0 else ""
+        parts = f"CPU {row['deciding_cpu']} had {parts} + dl {row['util_dl']}; with headroom and bounds "
+    point = point_name_in(policy["opps_khz"], policy["driver"], row["ret_khz"])
+    share = "" if row["max_cap"] == 1024 else f" of capacity {row['max_cap']}"
+    equal = "" if row["wanted_khz"] == row["ret_khz"] else f" (computed: {mhz(row['wanted_khz'])})"
+    return (
+        f"{seconds(row['time_ns'])}: CPU {row['cpu']} reported to schedutil: {parts}{row['util']}{share}; "
+        f"f_ref {mhz(row['ref_khz'])} -> {row['raw_khz'] / 1000:.0f} -> resolved {point}{equal}."
+    )

@@ -1,0 +1,99 @@
+"""The events and decision records of a run, made again with records on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opplab import _opplab
+from opplab.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["IDLE_TASK", "Records"]
+
+
+IDLE_TASK = 2**32 - 1
+NONE = 255
+TABLES = (
+    "sched_switch",
+    "sched_waking",
+    "sched_migrate_task",
+    "cpu_frequency",
+    "cpu_idle",
+    "placement",
+    "sugov_decision",
+    "dbs_decision",
+    "freq_grant",
+    "placement_decision",
+    "eas_candidate",
+    "eas_energy",
+    "balance_pass",
+)
+
+
+class Records:
+    """The events and decision records of a run, and what their numbers mean."""
+
+    def __init__(self, case: _opplab.Case) -> None:
+        outcome = case.run(False)
+        self.names: list[str] = outcome["task_names"]
+        self.fingerprint = f"{outcome['fingerprint']:016x}"
+        self.end_ns: int = outcome["wall_ns"]
+        self.facts = case.facts()
+        self.tables = case.events(list(TABLES))
+        self.codes = dict(_opplab.decision_codes())
+        self.idle_states = {cpu: cluster["idle_states"] for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
+        self.policy_of = {cpu: policy for policy in self.facts["policies"] for cpu in policy["cpus"]}
+
+    def row(self, table: str, index: int) -> dict[str, Any]:
+        """Give a row with words for codes and truth for flags."""
+        found: dict[str, Any] = {}
+        for name, values in self.tables[table].items():
+            value = int(values[index])
+            if name in self.codes:
+                found[name] = None if value == NONE else self.codes[name][value]
+            elif values.dtype == np.uint8:
+                found[name] = bool(value)
+            else:
+                found[name] = value
+        return found
+
+    def where(self, table: str, **wanted: int) -> npt.NDArray[np.intp]:
+        """Give the rows whose columns have these values, in order of time."""
+        columns = self.tables[table]
+        mask = np.ones(len(columns["time_ns"]), dtype=bool)
+        for name, value in wanted.items():
+            mask &= columns[name] == value
+        return np.flatnonzero(mask)
+
+    def until(self, table: str, rows: npt.NDArray[np.intp], time_ns: int) -> int:
+        """Give how many of the rows are at or before a point in time."""
+        return int(np.searchsorted(self.tables[table]["time_ns"][rows], time_ns, side="right"))
+
+    def task(self, index: int) -> str:
+        """Give a task's name."""
+        return "the idle task" if index == IDLE_TASK else self.names[index]
+
+    def about(self) -> dict[str, Any]:
+        """Say which run it is."""
+        named = ("machine", "workload", "kernel", "governor", "driver", "rate_limit_us")
+        return {**{name: self.facts[name] for name in named}, "fingerprint": self.fingerprint}
+
+
+def task_index(records: Records, task: str | int | None) -> int:
+    from opplab.catalog import nearest
+
+    if isinstance(task, int):
+        if not 0 <= task < len(records.names):
+            raise InputError(f"there is no task {task}; the run has tasks 0 to {len(records.names) - 1}")
+        return task
+    if task in records.names:
+        return records.names.index(str(task))
+    # rt-app appends a number to a task's name.
+    instances = [index for index, name in enumerate(records.names) if name.rpartition("-")[0] == task]
+    if len(instances) == 1:
+        return instances[0]
+    raise InputError(f"unknown task `{task}`{nearest(str(task), sorted(set(records.names)))}")

@@ -1,0 +1,82 @@
+"""What held CPUs below the speed that their tasks needed, over a whole run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from opplab import _opplab
+from opplab.explanation.findings import Explanation, Finding, cpu_list, length, mhz, seconds
+
+SLOW = {
+    "turbo-bin": "the turbo bin for so many active cores",
+    "power-budget": "the package's power budget",
+    "thermal": "temperature",
+    "epp": "the firmware's own choice (energy-performance preference)",
+    "opp-table": "the table of operating points ends there",
+    "transition": "asked for; the kthread or the hardware was on its way",
+    "rate-limit": "the rate limit held a higher request",
+    "uclamp": "an upper clamp of utilisation",
+    "fixed-governor": "the governor never changes the frequency",
+    "sampling": "the governor's sample had not seen the load",
+    "iowait-boost-decayed": "a boost for I/O had decayed",
+    "new-task": "a new task's utilisation had yet to grow",
+    "migration": "the task came from another CPU; utilisation lagged",
+    "long-sleep": "the task's utilisation had decayed in a long sleep",
+    "ramp": "work grew faster than load tracking follows",
+}
+
+
+def slow_cpus(case: _opplab.Case) -> Explanation:
+    """Say what held CPUs below the speed that their tasks needed, worst first."""
+    outcome, rows = case.why_slow()
+    names: list[str] = outcome["task_names"]
+    busy_ns = sum(sum(times) for times in outcome["busy_ns_by_opp"])
+    energy_fj = sum(outcome["cluster_energy_fj"])
+    sums: dict[str, dict[str, Any]] = {}
+    for cpu, task, reason, khz, slow_ns, lost_ns, fj in rows:
+        entry = sums.setdefault(
+            reason,
+            {"slow_ns": 0, "lost_ns": 0, "energy_fj": 0, "tasks": Counter(), "cpus": Counter(), "khz": Counter()},
+        )
+        entry["slow_ns"] += slow_ns
+        entry["lost_ns"] += lost_ns
+        entry["energy_fj"] += fj
+        entry["tasks"][names[task]] += slow_ns
+        entry["cpus"][cpu] += slow_ns
+        entry["khz"][khz] += slow_ns
+    slow_ns = sum(entry["slow_ns"] for entry in sums.values())
+    lost_ns = sum(entry["lost_ns"] for entry in sums.values())
+    facts = case.facts()
+    share = 100 * slow_ns / busy_ns if busy_ns else 0.0
+    missed = f"{outcome['missed_activations']} of {outcome['activations']} activations were missed"
+    text = (
+        f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
+        f"{share:.1f} % of it at a lower clock than their tasks needed; that took {length(lost_ns)} longer. {missed}."
+    )
+    totals = {"busy_ns": busy_ns, "slow_ns": slow_ns, "lost_ns": lost_ns, "missed": outcome["missed_activations"]}
+    findings = [Finding(0, "summary", text, totals)]
+    for reason, entry in sorted(sums.items(), key=lambda item: -item[1]["lost_ns"]):
+        of_busy = 100 * entry["slow_ns"] / busy_ns
+        of_energy = 100 * entry["energy_fj"] / energy_fj if energy_fj else 0.0
+        tasks = ", ".join(name for name, _ in entry["tasks"].most_common(3))
+        more = f" and {len(entry['tasks']) - 3} more" if len(entry["tasks"]) > 3 else ""
+        line = (
+            f"{reason}: {SLOW[reason]}: {length(entry['slow_ns'])} ({of_busy:.1f} % of the busy time), "
+            f"{length(entry['lost_ns'])} lost, {of_energy:.1f} % of the CPUs' energy; {tasks}{more} "
+            f"on {cpu_list(sorted(entry['cpus']))}, mostly at {mhz(entry['khz'].most_common(1)[0][0])}."
+        )
+        data = {
+            "reason": reason,
+            "slow_ns": entry["slow_ns"],
+            "lost_ns": entry["lost_ns"],
+            "energy_j": entry["energy_fj"] / 1e15,
+            "busy_share_pct": of_busy,
+            "energy_share_pct": of_energy,
+            "tasks_ns": dict(entry["tasks"].most_common()),
+            "cpus_ns": {str(cpu): ns for cpu, ns in sorted(entry["cpus"].items())},
+            "khz_ns": {str(khz): ns for khz, ns in sorted(entry["khz"].items())},
+        }
+        findings.append(Finding(0, "slow", line, data))
+    about = {name: facts[name] for name in ("machine", "workload", "kernel", "governor", "driver", "rate_limit_us")}
+    return Explanation({**about, "fingerprint": f"{outcome['fingerprint']:016x}"}, findings)

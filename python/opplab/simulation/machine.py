@@ -1,0 +1,70 @@
+"""Machines: topology, frequencies, idle states, power."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from opplab import _opplab, catalog
+
+__all__ = ["Machine"]
+
+
+class Machine:
+    """A described machine: topology, frequencies, idle states, power.
+
+    Examples
+    --------
+    >>> import opplab
+    >>> juno = opplab.Machine.load("juno-r2")
+    >>> juno.nr_cpus, [cluster["capacity"] for cluster in juno.describe()["clusters"]]
+    (6, [383, 1024])
+    """
+
+    def __init__(self, inner: _opplab.Machine) -> None:
+        self._inner = inner
+
+    @classmethod
+    def load(cls, name: str | Path) -> Machine:
+        """Load a machine.
+
+        Parameters
+        ----------
+        name : str or Path
+            A built-in name (``opplab list machines``), or the path of a ``.toml``.
+
+        Raises
+        ------
+        InputError
+            If there is no such machine; says the nearest name.
+        FormatError
+            If the file is wrong; says file, line and column.
+        """
+        path = catalog.find("machine", name)
+        return cls.parse(catalog.read_text(path, "a machine file"), file=str(path))
+
+    @classmethod
+    def parse(cls, text: str, *, file: str = "<text>") -> Machine:
+        """Read the text of a machine file; `file` is its name for messages."""
+        return cls(_opplab.Machine.parse(file, text))
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._inner.name
+
+    @property
+    def nr_cpus(self) -> int:
+        """Number of CPUs."""
+        return self._inner.nr_cpus
+
+    def describe(self) -> dict[str, Any]:
+        """Give everything that the machine says as dicts and lists; units are the last word of a key."""
+        return self._inner.describe()
+
+    def to_toml(self) -> str:
+        """Write it as a machine file that reads back as the same machine."""
+        return self._inner.to_toml()
+
+    def __repr__(self) -> str:
+        return f"Machine({self.name!r}, nr_cpus={self.nr_cpus})"

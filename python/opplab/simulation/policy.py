@@ -1,0 +1,130 @@
+"""Policies: everything that can be chosen on a given machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import wraps
+from typing import Any
+
+from opplab.catalog import nearest
+from opplab.errors import InputError
+
+__all__ = ["Policy", "toml_value"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Everything that can be chosen on a given machine.
+
+    The keys are those of an experiment's ``[[policy]]``; ``opplab list policy-keys`` has them with their values.
+
+    Attributes
+    ----------
+    governor : str
+        cpufreq governor.
+    label : str
+        Name in tables; the governor if it is empty.
+    kernel : str
+        Kernel profile, e.g. ``"5.18"`` (``opplab list kernels``).
+    driver : str
+        cpufreq driver; the machine's own if it is empty.
+    tunables : dict of str to str or int
+        Governor tunables by sysfs name (``opplab list tunables``).
+    idle_governor : str
+    eas : bool
+        Whether energy-aware scheduling is switched on.
+    energy_model : {"registered", "artificial", "none"}
+    freq_max, invariance : str
+        Frequency invariance on x86; the profile's choice if they are empty.
+    gates : dict of str to str
+        Gates of the kernel profile that are overridden (``opplab list gates``).
+    hz : {100, 250, 300, 1000}
+        Timer frequency.
+    pelt_half_life_ms : {8, 16, 32}
+    watchdog_thresh_s : int
+        ``kernel.watchdog_thresh``; 0 for no timers of the soft lockup detector.
+    irq_time_accounting : bool
+        CONFIG_IRQ_TIME_ACCOUNTING.
+    sugov_cpus : tuple of int
+        Where schedutil's kthreads may run; where the kernel puts them if it is empty.
+    epp : str or int
+        ``energy_performance_preference`` under HWP; the firmware's if it is empty.
+    hwp_dynamic_boost : {"auto", "on", "off"}
+        Whether intel_pstate raises HWP's lower limit after I/O.
+    idle_boost : bool
+        SLE 15's boost of tasks placed on an idle CPU.
+    no_hwp, no_turbo : bool
+        ``intel_pstate=no_hwp``; turbo and boost are not used.
+    no_overutilized, reversed_energy_model : bool
+        Test switches: the overutilised state is never set; costs of the energy model are reversed.
+    placement : {"kernel", "random"}
+        Test switch: how tasks are placed on wake-up.
+
+    Raises
+    ------
+    InputError
+        If there is no such key; says the nearest one.
+
+    Examples
+    --------
+    >>> import opplab
+    >>> opplab.Policy(kernel="5.18", eas=False).governor
+    'schedutil'
+    """
+
+    label: str = ""
+    kernel: str = "6.12"
+    driver: str = ""
+    governor: str = "schedutil"
+    tunables: Mapping[str, str | int] = field(default_factory=dict)
+    idle_governor: str = "menu"
+    eas: bool = True
+    energy_model: str = "registered"
+    freq_max: str = ""
+    invariance: str = ""
+    gates: Mapping[str, str] = field(default_factory=dict)
+    hz: int = 250
+    pelt_half_life_ms: int = 32
+    watchdog_thresh_s: int = 10
+    irq_time_accounting: bool = False
+    sugov_cpus: tuple[int, ...] = ()
+    epp: str | int = ""
+    hwp_dynamic_boost: str = "auto"
+    idle_boost: bool = False
+    no_hwp: bool = False
+    no_turbo: bool = False
+    no_overutilized: bool = False
+    reversed_energy_model: bool = False
+    placement: str = "kernel"
+
+    def _toml(self) -> str:
+        """Give it as TOML with the keys of an experiment's ``[[policy]]``."""
+        keys = asdict(self) | {"label": self.label or self.governor}
+        return "".join(f"{key} = {toml_value(value)}\n" for key, value in keys.items() if value not in ("", (), {}))
+
+
+def toml_value(value: Any) -> str:
+    """Give a value as TOML writes it."""
+    if isinstance(value, Mapping):
+        pairs = (f"{json.dumps(str(key))} = {json.dumps(str(item))}" for key, item in value.items())
+        return f"{{ {', '.join(pairs)} }}"
+    return json.dumps(value)
+
+
+def _refuse_unknown_keys(init: Callable[..., None]) -> Callable[..., None]:
+    """Make a dataclass's constructor refuse keys that it does not have with the nearest one that it has."""
+
+    @wraps(init)
+    def checked(self: Policy, **keys: Any) -> None:
+        known = [one.name for one in fields(Policy)]
+        for key in keys:
+            if key not in known:
+                raise InputError(f"a policy has no key `{key}`{nearest(key, known)}; the keys: {', '.join(known)}")
+        init(self, **keys)
+
+    return checked
+
+
+setattr(Policy, "__init__", _refuse_unknown_keys(Policy.__init__))  # noqa: B010 - a type checker sees the dataclass's

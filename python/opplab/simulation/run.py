@@ -1,0 +1,154 @@
+"""Simulated runs: their metrics, events, traces and meters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab import _opplab
+from opplab.errors import InputError
+from opplab.simulation.cases import Case, rows_of
+from opplab.simulation.machine import Machine
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Run", "duration_ns"]
+
+
+class Run:
+    """A simulated run.
+
+    Only counters are kept; events are made by running the case again, which gives the same events.
+    """
+
+    def __init__(
+        self, case: Case, inner: _opplab.Case, outcome: dict[str, Any], machine: Machine | None = None
+    ) -> None:
+        self._case = case
+        self._machine = machine
+        self._inner = inner
+        self.outcome = outcome
+
+    @property
+    def metrics(self) -> pl.DataFrame:
+        """Result rows (`opplab.SCHEMA`): energy, residencies, missed activations and more."""
+        from opplab import results
+
+        return results.frame(rows_of(self._case, self.outcome))
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of all events in hexadecimal."""
+        return f"{self.outcome['fingerprint']:016x}"
+
+    @property
+    def tasks(self) -> list[str]:
+        """Names of the tasks by the index that events use."""
+        names: list[str] = self.outcome["task_names"]
+        return names
+
+    def events(self, *names: str) -> Any:
+        """Give event tables.
+
+        Parameters
+        ----------
+        *names : str
+            Names of event types (``opplab list events``) and of decision records (``opplab list decisions``); all
+            events if there is none.
+
+        Returns
+        -------
+        polars.DataFrame or dict of str to polars.DataFrame
+            One table if one name was given; `time_ns` is the first column.
+        """
+        import polars as pl
+
+        tables = {name: pl.DataFrame(columns) for name, columns in self._inner.events(list(names)).items()}
+        return tables[names[0]] if len(names) == 1 else tables
+
+    def rtapp_logs(self, folder: str | Path) -> list[Path]:
+        """Write rt-app's own log of each task (one line a loop) into a folder; gives the files."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = []
+        for name, text in self._inner.rtapp_logs():
+            files.append(folder / name)
+            files[-1].write_text(text, encoding="utf-8")
+        return files
+
+    def meter(self, name: str, every_s: float = 1.0) -> pl.DataFrame:
+        """Give what a meter shows that is read every so many seconds.
+
+        Parameters
+        ----------
+        name : {'rails', 'rapl', 'battery'}
+            Mean watts of each cluster; a RAPL-like counter of each package with its unit, update period and wrap; the
+            battery gauge of text 003 (``kept``: not in the trimmed beginning or end).
+        every_s : float
+            Time between two readings.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row a reading; ``time_s`` is its time.
+
+        Examples
+        --------
+        >>> import opplab
+        >>> run = opplab.simulate(
+        ...     opplab.Machine.load("juno-r2"),
+        ...     opplab.Workload.periodic(2, run_us=800, period_us=16000),
+        ...     opplab.Policy(kernel="5.18"),
+        ...     seconds=0.5,
+        ... )
+        >>> run.meter("rails", every_s=0.1).columns
+        ['time_s', 'A53_w', 'A72_w', 'rest_w']
+        """
+        import polars as pl
+
+        return pl.DataFrame(self._inner.meter(name, duration_ns(every_s)))
+
+    def turbostat(self, every_s: float = 1.0) -> str:
+        """Give turbostat's table of the run, in its own text format, with an interval of `every_s`."""
+        text: str = self._inner.meter("turbostat", duration_ns(every_s))
+        return text
+
+    def to_perfetto(self, path: str | Path) -> None:
+        """Write the run as a trace for https://ui.perfetto.dev."""
+        Path(path).write_bytes(self._inner.trace("perfetto"))
+
+    def view(self, path: str | Path) -> Path:
+        """Write the run as one HTML page: a time line of each CPU, its frequency, utilisation and power."""
+        from tempfile import TemporaryDirectory
+
+        from opplab.trace.recording import Trace
+
+        with TemporaryDirectory() as folder:
+            trace = Path(folder) / "run.dat"
+            self.to_trace(trace)
+            return Trace(trace).view(path, self._machine, title=self._case.label)
+
+    def to_trace(self, path: str | Path) -> None:
+        """Write the run as a kernel trace.
+
+        Parameters
+        ----------
+        path : str or Path
+            ``*.dat`` is written as trace-cmd's ``trace.dat``, ``*.txt`` as ftrace text, ``*.pftrace`` for Perfetto.
+        """
+        forms = {".dat": "trace.dat", ".txt": "text", ".pftrace": "perfetto"}
+        path = Path(path)
+        if path.suffix not in forms:
+            raise InputError(f"failed to write {path}: the name must end in {', '.join(forms)}")
+        path.write_bytes(self._inner.trace(forms[path.suffix]))
+
+    def __repr__(self) -> str:
+        return f"Run({self._case.label!r}, seconds={self.outcome['wall_ns'] / 1e9:g}, fingerprint={self.fingerprint})"
+
+
+def duration_ns(seconds: float) -> int:
+    """Give seconds as ns; what is no length of a run is refused."""
+    if not 0 < seconds <= 1e6:
+        raise InputError(f"a run of {seconds:g} s is not possible: give more than 0 and at most 1000000 s")
+    return max(1, round(seconds * 1e9))

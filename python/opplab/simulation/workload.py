@@ -1,0 +1,103 @@
+"""Workloads: rt-app files as they are understood."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opplab import _opplab, catalog
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Workload"]
+
+
+class Workload:
+    """An rt-app workload file.
+
+    Examples
+    --------
+    >>> import opplab
+    >>> work = opplab.Workload.parse('{"tasks": {"t": {"run": 800, "sleep": 15200}}}')
+    >>> work.events()["event"].to_list()
+    ['run 800 us of work', 'sleep 15200 us']
+    """
+
+    def __init__(self, inner: _opplab.Workload, source: dict[str, str]) -> None:
+        self._inner = inner
+        self._source = source
+
+    @classmethod
+    def load(cls, path: str | Path, *, repeats: str = "workgen") -> Workload:
+        """Load an rt-app file.
+
+        Parameters
+        ----------
+        path : str or Path
+        repeats : {"workgen", "json-c"}
+            What a repeated key means: ``json-c`` as rt-app sees the bare file (the last value wins), ``workgen`` as
+            after rt-app's workgen script (each is an event of its own).
+        """
+        path = Path(path)
+        text = catalog.read_text(path, "a workload file")
+        return cls.parse(text, name=path.stem, file=str(path), repeats=repeats)
+
+    @classmethod
+    def parse(cls, text: str, *, name: str = "workload", file: str = "<text>", repeats: str = "workgen") -> Workload:
+        """Read the text of an rt-app file; `file` is its name for messages."""
+        source = {"name": name, "file": file, "text": text, "repeats": repeats}
+        return cls(_opplab.Workload.parse(name, file, text, repeats), source)
+
+    @classmethod
+    def periodic(cls, tasks: int, *, run_us: int, period_us: int, name: str = "periodic") -> Workload:
+        """Make a set of equal periodic tasks.
+
+        Parameters
+        ----------
+        tasks : int
+            How many.
+        run_us : int
+            Work of an activation, in us of the biggest CPU at its highest frequency.
+        period_us : int
+            Time between activations.
+
+        Examples
+        --------
+        >>> import opplab
+        >>> opplab.Workload.periodic(3, run_us=800, period_us=16000)
+        Workload('periodic', events=6)
+        """
+        timer = {"ref": "unique", "period": period_us}
+        each = {f"{name}{number}": {"run": run_us, "timer": timer} for number in range(tasks)}
+        return cls.parse(json.dumps({"tasks": each}), name=name, file=f"<{name}>")
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._inner.name
+
+    @property
+    def duration_s(self) -> int | None:
+        """Duration that the file asks for, if it does."""
+        return self._inner.duration_s
+
+    @property
+    def notes(self) -> list[str]:
+        """What rt-app would silently read over, each with its place."""
+        return [f"{self._source['file']}:{line}:{column}: {text}" for line, column, text in self._inner.notes()]
+
+    def describe(self) -> str:
+        """Give the tree for people: one event a line, in file order."""
+        return self._inner.describe()
+
+    def events(self) -> pl.DataFrame:
+        """Give one row an event, in file order: task, phase, line, column, key, event."""
+        import polars as pl
+
+        names = ["task", "phase", "line", "column", "key", "event"]
+        return pl.DataFrame(self._inner.events(), schema=names, orient="row")
+
+    def __repr__(self) -> str:
+        return f"Workload({self.name!r}, events={self._inner.nr_events})"
