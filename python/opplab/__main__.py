@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -13,7 +14,7 @@ def main() -> None:
         try:
             code = compare(sys.argv[2:])
         except BrokenPipeError:
-            sys.stderr.close()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 141
         if code is not None:
             sys.exit(code)

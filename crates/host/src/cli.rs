@@ -64,10 +64,7 @@ fn run(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> Result<i3
         Some(Long("version")) => return print(env, &format!("opplab {}\n", env!("CARGO_PKG_VERSION"))),
         Some(Long("help") | Short('h')) => return help(env),
         Some(other) => return Err(other.unexpected().into()),
-        None => {
-            help(env)?;
-            return Ok(2);
-        }
+        None => return help(env),
     };
     match command.as_str() {
         "show" => show(words, env),
@@ -120,6 +117,30 @@ fn help(env: &mut Env<'_>) -> Result<i32, HostError> {
     print(env, &text)
 }
 
+/// Prints the help of a command: the lines of its usage begin with the name of the program.
+fn print_help(env: &mut Env<'_>, text: &str) -> Result<i32, HostError> {
+    let (usage, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    let name = &env.name;
+    let usage: Vec<String> = usage
+        .lines()
+        .map(|line| match line.split_at_checked("Usage: ".len()) {
+            Some((margin, words)) => format!("{margin}{name} {words}"),
+            None => line.to_owned(),
+        })
+        .collect();
+    print(env, &format!("{}\n\n{rest}", usage.join("\n")))
+}
+
+/// `--format text` or `--format json`: whether it is JSON.
+fn is_json(words: &mut lexopt::Parser) -> Result<bool, HostError> {
+    let word = text(words.value()?);
+    match word.as_str() {
+        "text" => Ok(false),
+        "json" => Ok(true),
+        _ => Err(HostError::Usage(format!("--format: one of text, json, not `{word}`"))),
+    }
+}
+
 impl From<lexopt::Error> for HostError {
     fn from(error: lexopt::Error) -> Self {
         Self::Usage(error.to_string())
@@ -127,12 +148,12 @@ impl From<lexopt::Error> for HostError {
 }
 
 const SHOW_HELP: &str = "\
-Usage: show [--root DIR] [--json]
+Usage: show [--root DIR] [--format text|json]
 
 What the host says about frequency, idle states, energy and its scheduler, each value with the file that said so.
 
   --root DIR  a copied tree (a folder with sys and proc in it), a sysfs snapshot or a machine dump
-  --json      one line of JSON
+  --format F  text, or json: one line of JSON (also --json)
 ";
 
 fn show(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
@@ -141,7 +162,8 @@ fn show(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> 
         match word {
             Long("root") => path = words.value()?.into(),
             Long("json") => json = true,
-            Long("help") | Short('h') => return print(env, SHOW_HELP),
+            Long("format") => json = is_json(&mut words)?,
+            Long("help") | Short('h') => return print_help(env, SHOW_HELP),
             other => return Err(other.unexpected().into()),
         }
     }
@@ -151,7 +173,7 @@ fn show(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> 
 }
 
 const OBSERVE_HELP: &str = "\
-Usage: observe [--interval 1s] [--for TIME | -n COUNT] [--csv | --turbostat | --table] [-o FILE]
+Usage: observe [--interval 1s] [--for TIME | -n COUNT] [--format table|csv|turbostat] [-o FILE]
 
 What each CPU did in each interval: Avg_MHz, Busy%, Bzy_MHz, TSC_MHz, util_avg, the frequency scale against each
 candidate for f_max, idle residency, power. A table on a terminal, CSV on a pipe. Ends with Ctrl-C.
@@ -159,6 +181,7 @@ candidate for f_max, idle residency, power. A table on a terminal, CSV on a pipe
   --interval TIME  length of an interval, as 100ms or 2s; default 1s
   --for TIME       end after this time
   -n COUNT         end after so many intervals
+  --format FORM    table, csv or turbostat (also --table, --csv, --turbostat)
   -o FILE          write there; .csv is CSV, anything else is turbostat's text
   --root DIR       observe another root, for tests
 ";
@@ -172,11 +195,23 @@ fn observe(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostErro
             Long("interval") => interval_ns = time_ns("interval", &text(words.value()?))?.max(1_000_000),
             Long("for") => for_ns = Some(time_ns("for", &text(words.value()?))?),
             Short('n') => count = Some(words.value()?.parse::<u64>()?),
+            Long("format") => {
+                let word = text(words.value()?);
+                form = Some(match word.as_str() {
+                    "csv" => Form::Csv,
+                    "turbostat" => Form::Turbostat,
+                    "table" | "text" => Form::Table,
+                    _ => {
+                        let known = "one of table, csv, turbostat";
+                        return Err(HostError::Usage(format!("--format: {known}, not `{word}`")));
+                    }
+                });
+            }
             Long("csv") => form = Some(Form::Csv),
             Long("turbostat") => form = Some(Form::Turbostat),
             Long("table") => form = Some(Form::Table),
             Short('o') | Long("output") => output = Some(PathBuf::from(words.value()?)),
-            Long("help") | Short('h') => return print(env, OBSERVE_HELP),
+            Long("help") | Short('h') => return print_help(env, OBSERVE_HELP),
             other => return Err(other.unexpected().into()),
         }
     }
@@ -305,7 +340,7 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
         match name.as_str() {
             "worker" => is_worker = true,
             "restore" => restore = true,
-            "help" => return print(env, GOVERN_HELP),
+            "help" => return print_help(env, GOVERN_HELP),
             "dry-run" => {
                 options.dry_run = true;
                 given.push("--dry-run".into());
@@ -421,7 +456,7 @@ fn verify_log(log: &Path, env: &mut Env<'_>) -> Result<i32, HostError> {
 }
 
 const AFFINITY_HELP: &str = "\
-Usage: affinity [list] [--json]
+Usage: affinity [list] [--format text|json]
        affinity set --cpus LIST
        affinity restore
 
@@ -431,7 +466,7 @@ Kernel threads that change frequencies: policy, CPUs, CPU time, switches, and wh
   --cpus LIST        as 0,3-5 or 0x39
   --state FILE       where masks are remembered until restored, default /run/opplab-affinity.json
   --root DIR         list the threads of a copied tree
-  --json             one line of JSON
+  --format FORM      text, or json: one line of JSON (also --json)
 ";
 
 fn affinity_command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
@@ -450,7 +485,8 @@ fn affinity_command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32,
             Long("state") => state = Some(PathBuf::from(words.value()?)),
             Long("root") => path = words.value()?.into(),
             Long("json") => json = true,
-            Long("help") | Short('h') => return print(env, AFFINITY_HELP),
+            Long("format") => json = is_json(&mut words)?,
+            Long("help") | Short('h') => return print_help(env, AFFINITY_HELP),
             other => return Err(other.unexpected().into()),
         }
     }
@@ -557,7 +593,7 @@ fn record_command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, H
             Long("probes") => options.probes = Some(words.value()?.into()),
             Long("buffer-kb") => options.buffer_kb = words.value()?.parse()?,
             Long("clock") => options.clock = text(words.value()?),
-            Long("help") | Short('h') => return print(env, RECORD_HELP),
+            Long("help") | Short('h') => return print_help(env, RECORD_HELP),
             Value(program) => {
                 options.command.push(program);
                 options.command.extend(words.raw_args()?);

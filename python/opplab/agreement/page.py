@@ -87,7 +87,7 @@ def page(board: Mapping[str, Any], command: str) -> str:
     """Give the page as Markdown."""
     from opplab import _opplab
     from opplab.agreement import scoreboard
-    from opplab.cli.output import render_table
+    from opplab.report.text import render_table
 
     day = datetime.datetime.now(tz=datetime.UTC).date()
     quick = " Every fifth row of the tables only (`--quick`)." if board.get("quick") else ""

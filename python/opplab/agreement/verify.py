@@ -104,7 +104,7 @@ def verify_published(
 def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_only: bool) -> _Swept:
     """Run an experiment's cases that are not there yet, and compare."""
     from opplab.agreement.scoreboard import cells_of, sample
-    from opplab.cli.run import _progress
+    from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
     from opplab.sweep.store import Store
 
@@ -120,8 +120,8 @@ def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_o
         try:
             if store.create(experiment.manifest()):
                 click.echo(f"opplab: {folder} held results of another build; they are made anew", err=True)
-            with _progress(len(cases)) as progress:
-                tally = run_cases(cases, store, jobs=jobs, progress=progress, retry_failed=True)
+            with progress(len(cases)) as shown:
+                tally = run_cases(cases, store, jobs=jobs, progress=shown, retry_failed=True)
         except KeyboardInterrupt:
             done = len(store.finished() & {case.hash for case in cases})
             click.echo(f"opplab: interrupted; {done} of {len(cases)} cases of {experiment.name} are kept", err=True)
@@ -141,7 +141,7 @@ def _results(store: Store, hashes: Sequence[str]) -> pl.DataFrame | None:
 
 def _print(board: dict[str, Any]) -> None:
     from opplab.agreement import scoreboard
-    from opplab.cli.output import render_table
+    from opplab.report.text import render_table
 
     write = sys.stdout.write
     write(render_table(scoreboard.table_rows(board), "text"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from opplab.cli.output import format_option, print_table
+from opplab.cli.options import format_option, jobs_option, output_option, workers
+from opplab.report.text import print_table
 
 
 @click.command(name="calibrate")
@@ -21,8 +21,8 @@ from opplab.cli.output import format_option, print_table
 )
 @click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True, help="How often each is moved.")
 @click.option("--steps", type=click.IntRange(min=1), default=6, show_default=True, help="Evaluations a move.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Workers (number of CPUs).")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File (BENCHMARK@MACHINE.toml here).")
+@jobs_option
+@output_option("File (BENCHMARK@MACHINE.toml here).")
 @click.option("--show", is_flag=True, help="Show every fitted or assumed constant with its provenance and residual.")
 @format_option
 def command(
@@ -64,7 +64,7 @@ def command(
         points=points,
         rounds=rounds,
         steps=steps,
-        jobs=jobs or os.cpu_count() or 1,
+        jobs=workers(jobs),
         progress=progress,
     )
     about = {str(param["name"]): str(param["about"]) for param in calibration.constants(benchmark)}

@@ -6,6 +6,8 @@ import re
 
 import click
 
+from opplab.cli.options import MACHINE_OF_TRACE, machine_option, output_format_option
+
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
@@ -24,13 +26,8 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 @click.option("--task", help="Why this task ran where it ran.")
 @click.option("--at", metavar="TIME", callback=_time, help="Point in time: 1.234s, 250ms.")
 @click.option("--why-slow", is_flag=True, help="Why CPUs ran below what their tasks needed, over the whole run.")
-@click.option(
-    "--machine",
-    default="auto",
-    show_default=True,
-    help="What a trace ran on: a built-in name, a .toml file, or 'auto': the snapshot beside or with it.",
-)
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
+@output_format_option(only=("text", "json"))
 def command(
     target: str,
     cpu: int | None,
@@ -58,7 +55,7 @@ def command(
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise click.UsageError("give one of --cpu, --task and --why-slow")
     from opplab.explanation.explain import explain
-    from opplab.simulation.api import Machine
+    from opplab.simulation.machine import Machine
 
     ran_on = None if machine == "auto" else Machine.load(machine)
     found = explain(target, cpu=cpu, task=task, at=at, why_slow=why_slow, machine=ran_on)

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from opplab import _opplab, catalog
-from opplab.cli.output import format_option, print_table
+from opplab.cli.options import BuiltIn, format_option
+from opplab.report.text import print_table
 
 
 def source_text(source: str) -> tuple[str, str | None]:
@@ -81,7 +82,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 
 @click.command(name="fmax")
-@click.argument("source")
+@click.argument("source", type=BuiltIn("machine"))
 @format_option
 def command(source: str, output_format: str) -> None:
     """Show every candidate for f_max, which one each kernel takes, and what that does.

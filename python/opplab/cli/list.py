@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from opplab import _opplab, catalog
-from opplab.cli.output import format_option, print_table
+from opplab.cli.options import format_option
+from opplab.report.text import print_table
 
-KINDS = ("machines", "governors", "benchmarks", "experiments", "idle-governors", "kernels", "events", "decisions")
+# Kind -> what it is.
+KINDS = {
+    "machines": "built-in machines",
+    "experiments": "built-in experiments",
+    "governors": "cpufreq governors",
+    "tunables": "tunables of governors: type, range, default",
+    "idle-governors": "cpuidle governors",
+    "kernels": "kernel profiles",
+    "gates": "what differs between kernel profiles, and can be overridden",
+    "policy-keys": "keys of a policy, in files, in Python and of --set",
+    "benchmarks": "benchmark models",
+    "parameters": "parameters of a benchmark model",
+    "metrics": "what is measured in a run",
+    "events": "tables of events",
+    "decisions": "tables of decision records",
+}
 
 
 def _machines() -> list[dict[str, Any]]:
@@ -29,23 +48,119 @@ def _machines() -> list[dict[str, Any]]:
     return rows
 
 
-def rows_of(kind: str) -> list[dict[str, Any]]:
-    """Give what `opplab list KIND` prints."""
-    if kind == "machines":
-        return _machines()
-    if kind == "experiments":
-        from opplab.sweep.experiments import summaries
+def _policy_keys(_name: str | None) -> list[dict[str, Any]]:
+    def plain(value: object) -> str:
+        return json.dumps(value) if value not in ("", [], {}) else ""
 
-        return summaries()
+    return [
+        {"key": key["name"], "values": key["values"], "default": plain(key["default"]), "about": key["about"]}
+        for key in _opplab.policy_keys()
+    ]
+
+
+def _gates(_name: str | None) -> list[dict[str, Any]]:
+    from opplab.kernel import kernel_gates
+
+    return [
+        {"gate": gate.gate, "value": gate.value, "since": gate.since, "about": gate.differs, "meaning": gate.meaning}
+        for gate in kernel_gates()
+    ]
+
+
+def _parameters(name: str | None) -> list[dict[str, Any]]:
+    models = {model["name"]: model for model in _opplab.benchmarks()}
+    if name is not None and name not in models:
+        raise click.UsageError(f"no benchmark is called '{name}'{catalog.nearest(name, list(models))}")
+    return [
+        {
+            "benchmark": model["name"],
+            "parameter": param["name"],
+            "type": "whole number",
+            "default": param["default"],
+            "fitted": "yes" if param["calibrated"] else "",
+            "about": param["about"],
+        }
+        for model in models.values()
+        if name in (None, model["name"])
+        for param in model["params"]
+    ]
+
+
+def _metrics(_name: str | None) -> list[dict[str, Any]]:
+    from opplab.simulation.cases import METRICS
+
+    own = [
+        {
+            "metric": model["metric"],
+            "unit": model["unit"],
+            "better": "higher" if model["higher_is_better"] else "lower",
+            "about": f"what {model['name']} reports",
+        }
+        for model in _opplab.benchmarks()
+        if model["metric"]
+    ]
+    return own + [
+        {"metric": name, "unit": unit, "better": better, "about": about} for name, unit, better, about in METRICS
+    ]
+
+
+def _experiments(_name: str | None) -> list[dict[str, Any]]:
+    from opplab.sweep.experiments import summaries
+
+    return summaries()
+
+
+_ROWS: dict[str, Callable[[str | None], list[dict[str, Any]]]] = {
+    "machines": lambda _name: _machines(),
+    "experiments": _experiments,
+    "policy-keys": _policy_keys,
+    "gates": _gates,
+    "parameters": _parameters,
+    "metrics": _metrics,
+}
+
+
+def rows_of(kind: str, name: str | None = None) -> list[dict[str, Any]]:
+    """Give what `opplab list KIND` prints; `name` is the benchmark whose parameters, or governor whose tunables."""
+    if kind in _ROWS:
+        return _ROWS[kind](name)
     found = _opplab.names(kind)
     if not any(text for _, text in found):
         return [{"name": name} for name, _ in found]
     return [{"name": name, "description": text} for name, text in found]
 
 
+class Kind(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """One of the kinds."""
+
+    name = "kind"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse another with the nearest."""
+        if value not in KINDS:
+            hint = catalog.nearest(value, list(KINDS)).replace("`", "'")
+            raise click.BadParameter(f"no list of '{value}'{hint}; there is: {', '.join(KINDS)}", ctx, param)
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Give the kinds that begin so."""
+        return [CompletionItem(kind, help=what) for kind, what in KINDS.items() if kind.startswith(incomplete)]
+
+
 @click.command(name="list")
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=Kind(), required=False)
+@click.argument("name", required=False)
 @format_option
-def command(kind: str, output_format: str) -> None:
-    """List what there is to choose from."""
-    print_table(rows_of(kind), output_format)
+def command(kind: str | None, name: str | None, output_format: str) -> None:
+    """List what there is to choose from.
+
+    KIND is machines, experiments, governors, tunables, idle-governors, kernels, gates, policy-keys, benchmarks,
+    parameters, metrics, events or decisions. NAME is the benchmark whose parameters, or the governor whose tunables are
+    listed. Without KIND the kinds themselves are listed.
+    """
+    if kind is None:
+        print_table([{"list": kind, "what": what} for kind, what in KINDS.items()], output_format)
+        return
+    if name is not None and kind not in ("parameters", "tunables"):
+        raise click.UsageError(f"'list {kind}' takes no name")
+    print_table(rows_of(kind, name), output_format)

@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from opplab import _opplab, catalog
-from opplab.cli.output import print_table
+from opplab.cli.options import BuiltIn, Group, format_option, output_format_option
+from opplab.report.text import print_table
 
 
-@click.group(name="machine")
+@click.group(name="machine", cls=Group)
 def command() -> None:
     """Look at machines, import them from dumps, check them."""
 
@@ -56,15 +57,8 @@ def _text(facts: dict[str, Any]) -> str:
 
 
 @command.command(name="show")
-@click.argument("name")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "toml", "json", "csv", "markdown"]),
-    default="text",
-    show_default=True,
-    help="Form of the output; csv and markdown give the table of OPPs.",
-)
+@click.argument("name", type=BuiltIn("machine"))
+@output_format_option("toml", what="Form of the output; csv and markdown give the table of OPPs.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with its topology there.")
 def show(name: str, output_format: str, html: Path | None) -> None:
     """Show a machine: NAME is built in (`opplab list machines`) or a .toml file."""
@@ -129,15 +123,8 @@ def _list_checks(ctx: click.Context, _param: click.Parameter, value: bool) -> No
 
 
 @command.command(name="check")
-@click.argument("source")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json", "csv", "markdown"]),
-    default="text",
-    show_default=True,
-    help="Form of the output.",
-)
+@click.argument("source", type=BuiltIn("machine"))
+@format_option
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_checks, help="List the checks.")
 def check(source: str, output_format: str) -> None:
     """Look for contradictions and known traps: each finding says what it costs and what to do.

@@ -1,12 +1,12 @@
 """The command line: `opplab COMMAND`.
 
 Each sub-command lives in a module of its own that is imported when it is called, so that ``opplab --help`` and quick
-commands do not pay for polars.  Exit codes: 0 ok, 1 a check failed, 2 usage or bad input.
+commands do not pay for polars.  Exit codes: 0 ok, 1 a check or a case failed, 2 usage or bad input, 3 the host lacks
+what is needed or refuses, 70 a mistake in opplab, 130 interrupted, 141 the reader of a pipe went away.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from importlib import import_module
@@ -14,12 +14,15 @@ from typing import Any
 
 import click
 
+from opplab.cli.options import Group
+
 # Name -> (module that defines it as `command`, one line for --help).
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("opplab.cli.run", "Run an experiment, or a workload on a machine under a policy."),
     "status": ("opplab.cli.status", "Say how far a sweep is and what failed."),
-    "list": ("opplab.cli.list", "List machines, governors, benchmarks, experiments, idle governors, kernels."),
-    "workload": ("opplab.cli.workload", "Show an rt-app workload file as it is understood."),
+    "list": ("opplab.cli.list", "List what there is to choose from: machines, experiments, policy keys, metrics, ..."),
+    "experiment": ("opplab.cli.experiment", "Show an experiment, or start one."),
+    "workload": ("opplab.cli.workload", "Show an rt-app workload file as it is understood, or start one."),
     "machine": ("opplab.cli.machine", "Show, import and check machines."),
     "fmax": ("opplab.cli.fmax", "Show every candidate for f_max, and which kernel takes which."),
     "fit": ("opplab.cli.fit", "Fit parameters of a machine to measurements: power by clock."),
@@ -37,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group whose sub-commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -50,16 +53,6 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = import_module(COMMANDS[cmd_name][0]).command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest command when there is none of the given name."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1, cutoff=0.5)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            ctx.fail(f"no such command '{args[0]}'{hint}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -86,7 +79,9 @@ def main(args: list[str] | None = None) -> Any:
     """
     debug = os.environ.get("OPPLAB_DEBUG", "") not in ("", "0")
     try:
-        sys.exit(opplab.main(args=args, prog_name="opplab", standalone_mode=False) or 0)
+        code = opplab.main(args=args, prog_name="opplab", standalone_mode=False) or 0
+        sys.stdout.flush()
+        sys.exit(code)
     except click.exceptions.Abort:
         click.echo("opplab: interrupted", err=True)
         sys.exit(130)
@@ -98,7 +93,8 @@ def main(args: list[str] | None = None) -> Any:
         click.echo(f"opplab: {error.format_message()}", err=True)
         sys.exit(2)
     except BrokenPipeError:
-        sys.stderr.close()
+        # The reader went away: as if the signal had ended it, and without a word at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
         if debug:

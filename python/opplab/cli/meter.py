@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab.cli.output import format_option
+from opplab.cli.options import BuiltIn, format_option, machine_option, policy_of, policy_options
 from opplab.errors import InputError
 
 if TYPE_CHECKING:
-    from opplab.simulation import api
+    from opplab.simulation.run import Run
 
 METERS = ("rails", "rapl", "turbostat", "battery")
 
 
 @click.command(name="meter")
 @click.argument("meter", type=click.Choice(METERS))
-@click.argument("experiment", required=False)
+@click.argument("experiment", required=False, type=BuiltIn("experiment"))
 @click.option("--every", "every_s", type=float, default=1.0, show_default=True, help="Seconds between two readings.")
 @click.option("--seconds", type=float, help="Simulated time.")
 @click.option("--policy", help="Experiment: label of the policy (the first).")
 @click.option("--param", help="Experiment: parameters of the case, e.g. tasks=10 (the first).")
 @click.option("--benchmark", help="Experiment: label of the workload (the first).")
-@click.option("--machine", help="Ad hoc: built-in name or .toml file.")
-@click.option("--workload", type=click.Path(path_type=Path), help="Ad hoc: rt-app file.")
-@click.option("--governor", help="Ad hoc: cpufreq governor (schedutil).")
-@click.option("--kernel", help="Ad hoc: kernel profile (6.12).")
-@click.option("--driver", help="Ad hoc: cpufreq driver (the machine's own).")
+@machine_option("What a workload runs on.")
+@click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="An rt-app file.")
+@policy_options
 @format_option
 def command(
     meter: str,
@@ -41,7 +39,7 @@ def command(
     machine: str | None,
     workload: Path | None,
     output_format: str,
-    **ad_hoc: str | None,
+    **ad_hoc: Any,
 ) -> None:
     r"""Run one case and show what METER shows of it.
 
@@ -54,9 +52,12 @@ def command(
     turbostat  turbostat's table, in its own format
     battery    the battery gauge of text 003: rolling voltage and current, trimmed
     """
-    from opplab.simulation import api
+    from opplab.simulation.machine import Machine
+    from opplab.simulation.policy import Policy
+    from opplab.simulation.simulate import simulate
+    from opplab.simulation.workload import Workload
 
-    given = {name: value for name, value in ad_hoc.items() if value is not None}
+    given = policy_of(ad_hoc)
     if experiment is not None:
         if machine or workload or given:
             raise click.UsageError("give an EXPERIMENT, or --machine and --workload")
@@ -64,18 +65,18 @@ def command(
     else:
         if not machine or workload is None:
             raise click.UsageError("give an EXPERIMENT (see 'opplab list experiments'), or --machine and --workload")
-        load = api.Workload.load(workload)
+        load = Workload.load(workload)
         length = seconds if seconds is not None else load.duration_s
         if length is None:
             raise click.UsageError("the workload has no duration: give --seconds")
-        chosen = api.Policy(**given)  # type: ignore[arg-type]
-        run = api.simulate(api.Machine.load(machine), load, chosen, seconds=length)
+        chosen = Policy(**given)
+        run = simulate(Machine.load(machine), load, chosen, seconds=length)
     if meter == "turbostat":
         if output_format != "text":
             raise click.UsageError("turbostat's table has its own format: leave out --format")
         click.echo(run.turbostat(every_s), nl=False)
         return
-    from opplab.cli.output import print_table
+    from opplab.report.text import print_table
 
     frame = run.meter(meter, every_s)
     print_table(frame.to_dicts(), output_format)
@@ -88,8 +89,8 @@ def command(
 
 def _of_experiment(
     name: str, seconds: float | None, policy: str | None, benchmark: str | None, param: str | None
-) -> api.Run:
-    from opplab.simulation import api
+) -> Run:
+    from opplab.simulation.run import Run
     from opplab.sweep.experiments import Experiment
 
     chosen = Experiment.load(name, seconds=seconds)
@@ -103,4 +104,4 @@ def _of_experiment(
         if not cases:
             raise InputError(f"{name} has no case with --{field} {value}; it has {', '.join(known)}")
     inner = chosen.find(cases[0].hash)
-    return api.Run(cases[0], inner, inner.run(False))
+    return Run(cases[0], inner, inner.run(False))

@@ -10,15 +10,11 @@ from typing import Any
 import click
 
 from opplab import _opplab, catalog
-from opplab.cli.output import render_table
+from opplab.cli.options import MACHINE_OF_TRACE, NameOf, format_option, machine_option, output_option
+from opplab.report.text import print_table, render_table
 
 TRACE = click.argument("trace", type=click.Path(exists=True, path_type=Path))
-MACHINE = click.option(
-    "--machine",
-    default="auto",
-    show_default=True,
-    help="What it ran on: a built-in name, a .toml file, or 'auto': the snapshot beside or with the trace.",
-)
+MACHINE = machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
 
 
 def _machine(name: str) -> _opplab.Machine | None:
@@ -100,10 +96,10 @@ def _text(found: dict[str, Any]) -> str:
 @click.command(name="replay")
 @TRACE
 @MACHINE
-@click.option("--governor", help="cpufreq governor, e.g. schedutil, ondemand, performance.")
+@click.option("--governor", type=NameOf("governors"), help="cpufreq governor.")
 @click.option("--f-max", "freq_max", help="f_max of frequency invariance on x86: max_P, mid, max_boost, ...")
-@click.option("--em", "energy_model", type=click.Choice(["artificial", "registered", "none"]), help="Energy model.")
-@click.option("--kernel", help="Kernel profile, e.g. 6.12.")
+@click.option("--energy-model", type=click.Choice(["artificial", "registered", "none"]), help="Energy model.")
+@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile.")
 @click.option("--tunable", "tunables", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Governor tunable.")
 @click.option(
     "--mode",
@@ -113,7 +109,7 @@ def _text(found: dict[str, Any]) -> str:
     help="open: same timings, other frequencies; closed: the work takes the time that it takes; "
     "auto: closed if that comes near the trace under its own policy, else the nearer of both.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@format_option
 def command(
     trace: Path,
     machine: str,
@@ -123,7 +119,7 @@ def command(
     kernel: str | None,
     tunables: list[tuple[str, str]],
     mode: str,
-    as_json: bool,
+    output_format: str,
 ) -> None:
     """Replay TRACE (a file, a recording's folder or archive) under another policy and compare.
 
@@ -132,13 +128,18 @@ def command(
     Without any change it is the self-check alone.
     """
     text = _opplab.replay_trace(str(trace), _machine(machine), mode, governor, freq_max, energy_model, kernel, tunables)
-    sys.stdout.write(text + "\n" if as_json else _text(json.loads(text)))
+    if output_format == "json":
+        sys.stdout.write(text + "\n")
+    elif output_format == "text":
+        sys.stdout.write(_text(json.loads(text)))
+    else:
+        print_table(_rows(json.loads(text)), output_format)
 
 
 @click.command(name="to-rtapp")
 @TRACE
 @MACHINE
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file (standard output).")
+@output_option("Write to this file (standard output).")
 @click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only this task; repeat for more.")
 @click.option(
     "--tolerance",

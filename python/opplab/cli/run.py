@@ -4,135 +4,208 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from opplab.cli.options import (
+    BuiltIn,
+    format_option,
+    jobs_option,
+    machine_option,
+    output_option,
+    percent,
+    policy_of,
+    policy_options,
+    workers,
+)
 from opplab.errors import InputError
+from opplab.report.text import print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
 
 # How long a Dask scheduler may take to answer.
 CONNECT_S = 10
-AD_HOC = ("machine", "workload", "governor", "kernel", "driver", "eas", "energy_model", "idle_governor", "tunables")
-
-
-def _tunables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for text in values:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise click.BadParameter(f"'{text}' is not NAME=VALUE")
-        pairs[key] = value
-    return pairs
-
-
-def _percent(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 100:
-        raise click.BadParameter(f"'{text}' is no share: write it like 1% or 0.25%")
-    return value
 
 
 @click.command(name="run")
-@click.argument("experiment", required=False)
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Results folder.")
+@click.argument("what", required=False, metavar="[EXPERIMENT|FILE|FOLDER]", type=BuiltIn("experiment"))
+@machine_option("What a workload runs on.")
+@click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="The same as FILE.")
+@policy_options
+@click.option("--seconds", type=float, help="Simulated time of a case.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Seed of the first iteration.")
 @click.option("--iterations", type=click.IntRange(1, 100_000), help="Iterations of each cell.")
 @click.option(
-    "--until-ci", metavar="PERCENT", callback=_percent, help="Fewer iterations when intervals are this narrow."
+    "--until-ci", metavar="PERCENT", callback=percent, help="Fewer iterations when intervals are this narrow."
 )
-@click.option("--seconds", type=float, help="Simulated time of a case.")
-@click.option("--jobs", "-j", type=click.IntRange(1, 1024), help="Threads (default: one a CPU).")
+@click.option(
+    "--repeats",
+    type=click.Choice(["workgen", "json-c"]),
+    default="workgen",
+    help="What a repeated key of an rt-app file means (see 'opplab workload show').",
+)
+@output_option("Results folder (out/NAME).")
+@format_option
+@jobs_option
 @click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
 @click.option("--check", is_flag=True, help="Check the invariants of every run.")
 @click.option("--check-determinism", is_flag=True, help="Run every case twice and compare.")
 @click.option("--retry-failed", is_flag=True, help="Run the cases again that failed before.")
 @click.option("--no-report", is_flag=True, help="Only results: no tables, report or traces.")
-@click.option("--machine", help="Ad hoc: built-in name or .toml file.")
-@click.option("--workload", type=click.Path(path_type=Path), help="Ad hoc: rt-app file.")
-@click.option("--repeats", type=click.Choice(["workgen", "json-c"]), default="workgen", help="Ad hoc: repeated keys.")
-@click.option("--governor", help="Ad hoc: cpufreq governor (schedutil).")
-@click.option("--kernel", help="Ad hoc: kernel profile (6.12).")
-@click.option("--driver", help="Ad hoc: cpufreq driver (the machine's own).")
-@click.option("--eas/--no-eas", "eas", default=None, help="Ad hoc: energy-aware scheduling (on).")
-@click.option("--energy-model", type=click.Choice(["registered", "artificial", "none"]), help="Ad hoc.")
-@click.option("--idle-governor", help="Ad hoc: menu, teo, ... (menu).")
-@click.option("--tunable", "tunables", multiple=True, callback=_tunables, metavar="NAME=VALUE", help="Ad hoc.")
 def command(
-    experiment: str | None,
-    output: Path,
+    what: str | None,
+    machine: str | None,
+    workload: Path | None,
+    seconds: float | None,
     seed: int | None,
     iterations: int | None,
     until_ci: float | None,
-    seconds: float | None,
-    jobs: int | None,
-    dask: str | None,
-    check: bool,
-    check_determinism: bool,
-    retry_failed: bool,
-    no_report: bool,
     repeats: str,
-    **ad_hoc: object,
+    output: Path | None,
+    output_format: str,
+    jobs: int | None,
+    **options: Any,
 ) -> None:
-    """Run EXPERIMENT (built in, or a .toml file), or one case: --machine M --workload FILE.
+    """Run an experiment, or a workload on a machine.
+
+    EXPERIMENT is built in ('opplab list experiments') or a .toml file. FILE may also be an rt-app workload (.json):
+    then --machine says what it runs on, and the other options which policy; several governors are compared. FOLDER is
+    a results folder: its experiment goes on there.
 
     Results go to the folder given by -o, one file a finished case; a case that is there is not run again.
     Ctrl-C keeps what is finished.  The results are the same whatever --jobs.  With --until-ci (or `until` in the
     experiment) --iterations is the most: a point has enough when the interval of every compared change is so narrow.
     """
-    given = {name: value for name, value in ad_hoc.items() if value not in (None, {})}
-    if experiment is None:
-        if "machine" not in given or "workload" not in given:
-            raise click.UsageError("give an EXPERIMENT (see 'opplab list experiments'), or --machine and --workload")
-        if iterations or dask or until_ci:
-            raise click.UsageError("--iterations, --until-ci and --dask are for experiments")
-        _run_one(given, repeats, output, seconds, 1 if seed is None else seed, check, check_determinism)
-        return
-    if given:
-        flag = "--" + next(iter(given)).replace("_", "-").removesuffix("s")
-        raise click.UsageError(f"{flag} is for single cases; the experiment says its own")
+    how = How(jobs, output_format, **{name: options.pop(name) for name in How.FLAGS})
+    given = {name: value for name, value in options.items() if value not in (None, {}, ())}
+    target = what
+    if what is not None and _is_workload(what):
+        if workload is not None:
+            raise click.UsageError("give one workload")
+        target, workload = None, Path(what)
+    if target is None:
+        if workload is None:
+            raise click.UsageError("give an EXPERIMENT (see 'opplab list experiments'), or a workload and --machine")
+        if machine is None:
+            some = "'opplab list machines', or a .toml file"
+            raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
+        keys = policy_of(given)
+        if "," in keys.get("governor", "") or iterations or until_ci or how.dask:
+            file = _write_experiment(machine, workload, keys, output or Path("out") / workload.stem, seconds, repeats)
+            target, output = str(file), output or Path("out") / workload.stem
+        else:
+            folder = output or Path("out") / workload.stem
+            _run_one(machine, workload, keys, repeats, folder, seconds, 1 if seed is None else seed, how)
+            return
+    elif given or machine:
+        flag = "--" + next(iter(given), "machine").replace("_", "-").removesuffix("s")
+        raise click.UsageError(f"{flag} is for workloads; the experiment says its own")
     from opplab.sweep.experiments import Experiment
 
-    chosen = Experiment.load(experiment, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
-    workers = jobs or os.cpu_count() or 1
-    _run_experiment(chosen, output, workers, dask, check, check_determinism, retry_failed, no_report)
+    if Path(target).is_dir():
+        target, output = _experiment_of(Path(target)), output or Path(target)
+    chosen = Experiment.load(target, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
+    _run_experiment(chosen, output or Path("out") / chosen.name, how)
+
+
+class How:
+    """How cases are run and shown."""
+
+    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "no_report")
+
+    def __init__(
+        self,
+        jobs: int | None,
+        output_format: str,
+        *,
+        dask: str | None,
+        check: bool,
+        check_determinism: bool,
+        retry_failed: bool,
+        no_report: bool,
+    ) -> None:
+        self.jobs = workers(jobs)
+        self.output_format = output_format
+        self.dask = dask
+        self.check = check
+        self.check_determinism = check_determinism
+        self.retry_failed = retry_failed
+        self.no_report = no_report
+
+
+def _is_workload(what: str) -> bool:
+    """Whether words name an rt-app file, and not an experiment or a folder."""
+    path = Path(what)
+    return path.suffix == ".json" or (path.is_file() and path.suffix != ".toml")
+
+
+def _experiment_of(folder: Path) -> str:
+    """Give the experiment whose results a folder holds."""
+    from opplab.sweep.store import Store
+
+    if (folder / "experiment.toml").is_file():
+        return str(folder / "experiment.toml")
+    name = str(Store(folder).manifest()["experiment"])
+    if not name:
+        raise InputError(f"{folder} holds a single case: its machine and workload are not an experiment to go on with")
+    return name
+
+
+def _write_experiment(
+    machine: str, workload: Path, keys: dict[str, Any], folder: Path, seconds: float | None, repeats: str
+) -> Path:
+    """Write the experiment that compares governors, so that it can be run again and changed."""
+    from opplab.simulation.workload import Workload
+    from opplab.sweep.store import write_text
+    from opplab.sweep.template import experiment_text
+
+    if repeats != "workgen":
+        raise click.UsageError("--repeats is for a single governor; an experiment reads files as workgen does")
+    load = Workload.load(workload)
+    length = seconds if seconds is not None else load.duration_s
+    if length is None:
+        raise click.UsageError("the workload has no duration: give --seconds")
+    folder.mkdir(parents=True, exist_ok=True)
+    where = os.path.relpath(workload, folder)
+    file = Path(machine)
+    on = os.path.relpath(file, folder) if file.suffix == ".toml" else machine
+    text = experiment_text(folder.name, on, where, keys.pop("governor", "schedutil").split(","), length, keys)
+    path = folder / "experiment.toml"
+    write_text(path, text)
+    return path
 
 
 def _run_one(
-    given: dict[str, object],
+    name: str,
+    file: Path,
+    keys: dict[str, Any],
     repeats: str,
     output: Path,
     seconds: float | None,
     seed: int,
-    check: bool,
-    check_determinism: bool,
+    how: How,
 ) -> None:
-    from opplab.cli.output import print_table
-    from opplab.simulation.api import Machine, Policy, Run, Workload, build_case
     from opplab.simulation.cases import Case
+    from opplab.simulation.machine import Machine
+    from opplab.simulation.policy import Policy
+    from opplab.simulation.run import Run
+    from opplab.simulation.simulate import build_case
+    from opplab.simulation.workload import Workload
     from opplab.sweep.runner import run_one
     from opplab.sweep.store import Store, write_text
 
-    machine = Machine.load(str(given.pop("machine")))
-    workload = Workload.load(Path(str(given.pop("workload"))), repeats=repeats)
+    machine = Machine.load(name)
+    workload = Workload.load(file, repeats=repeats)
     for note in workload.notes:
         click.echo(f"opplab: {note}", err=True)
-    policy = Policy(**given)  # type: ignore[arg-type]
+    policy = Policy(**keys)
     length = seconds if seconds is not None else workload.duration_s
     if length is None:
         raise click.UsageError("the workload has no duration: give --seconds")
@@ -142,60 +215,18 @@ def _run_one(
     listed = [{"hash": case.hash, "label": case.label}]
     store.create({"experiment": "", "about": "", "cases": listed, "policies": [case.policy]})
     write_text(output / "case.json", case.json)
-    run = Run(case, inner, run_one(case.json, check, check_determinism), machine)
+    run = Run(case, inner, run_one(case.json, how.check, how.check_determinism), machine)
     store.put(case.hash, run.metrics.iter_rows(named=True))
     store.merge([case.hash])
     run.to_perfetto(output / "run.pftrace")
     run.view(output / "run.html")
     logs = run.rtapp_logs(output / "rt-app")
     table = run.metrics.select("metric", "value", "unit")
-    print_table(table.to_dicts(), "text")
-    click.echo(f"fingerprint {run.fingerprint}")
+    print_table(table.to_dicts(), how.output_format)
+    if how.output_format == "text":
+        click.echo(f"fingerprint {run.fingerprint}")
     files = f"{output}/results.parquet, {output}/run.pftrace, {output}/run.html, {output}/rt-app ({len(logs)} logs)"
     click.echo(f"wrote {files}", err=True)
-
-
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[Tally], None]]:
-    """Show how far a sweep is: a bar on a terminal, a line now and then elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    start = time.monotonic()
-    if not console.is_terminal:
-        last = [start]
-
-        def line(tally: Tally) -> None:
-            now = time.monotonic()
-            finished = tally.done + tally.skipped
-            if now - last[0] >= 5 or finished + tally.failed == total:
-                last[0] = now
-                rate = tally.done / max(now - start, 1e-9)
-                left = (total - finished - tally.failed) / rate if rate else 0
-                failed = f", {tally.failed} failed" if tally.failed else ""
-                print(f"{finished}/{total} cases, {rate:.1f} a second, {left:.0f} s left{failed}", file=sys.stderr)
-
-        yield line
-        return
-    columns = (
-        TextColumn("simulating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        TextColumn("[red]{task.fields[failed]}"),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        job = bar.add_task("", total=total, rate="", failed="")
-
-        def update(tally: Tally) -> None:
-            rate = tally.done / max(time.monotonic() - start, 1e-9)
-            failed = f"{tally.failed} failed" if tally.failed else ""
-            finished = tally.done + tally.skipped + tally.failed
-            bar.update(job, completed=finished, rate=f"{rate:.1f}/s", failed=failed)
-
-        yield update
 
 
 @contextlib.contextmanager
@@ -221,16 +252,8 @@ def _cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
         yield client.get_executor(pure=False), threads
 
 
-def _run_experiment(
-    experiment: Experiment,
-    output: Path,
-    jobs: int,
-    dask: str | None,
-    check: bool,
-    check_determinism: bool,
-    retry_failed: bool,
-    no_report: bool,
-) -> None:
+def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
+    from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
     from opplab.sweep.store import Store
 
@@ -239,17 +262,17 @@ def _run_experiment(
     try:
         if store.create(experiment.manifest()):
             click.echo(f"opplab: {output} held results of another build; they are made anew", err=True)
-        with _cluster(dask, jobs) as (executor, workers), _progress(len(experiment.cases)) as progress:
+        with _cluster(how.dask, how.jobs) as (executor, threads), progress(len(experiment.cases)) as shown:
             tally = run_cases(
                 experiment.cases,
                 store,
                 executor=executor,  # type: ignore[arg-type]
-                jobs=workers,
-                check=check,
-                check_determinism=check_determinism,
-                retry_failed=retry_failed,
+                jobs=threads,
+                check=how.check,
+                check_determinism=how.check_determinism,
+                retry_failed=how.retry_failed,
                 until=experiment.until,
-                progress=progress,
+                progress=shown,
             )
     except KeyboardInterrupt:
         done = len(store.finished() & {case.hash for case in experiment.cases})
@@ -257,7 +280,7 @@ def _run_experiment(
         click.echo(f"opplab: interrupted; {kept}; the same command goes on from there", err=True)
         raise click.exceptions.Exit(130) from None
     seconds = time.monotonic() - start
-    _finish(experiment, store, tally, no_report)
+    _finish(experiment, store, tally, how)
     skipped = f", {tally.skipped} were there" if tally.skipped else ""
     speed = f", {tally.simulated_ns / 1e9 / seconds:.0f} simulated seconds a second" if tally.done else ""
     spared = f", {tally.spared} were not needed" if tally.spared else ""
@@ -269,7 +292,7 @@ def _run_experiment(
         raise click.exceptions.Exit(1)
 
 
-def _finish(experiment: Experiment, store: Store, tally: Tally, no_report: bool) -> None:
+def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> None:
     """Merge the results; print the tables and write report and traces."""
     from opplab.report import publish
 
@@ -277,11 +300,14 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, no_report: bool)
     if tally.spared:
         wanted = set(tally.wanted)
         store.note_spared([case.hash for case in experiment.cases if case.hash not in wanted])
-    if no_report or results.is_empty():
+    if how.no_report or results.is_empty():
         return
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True)
+    # Tables of another format stand alone on standard output.
+    console = Console(highlight=False, soft_wrap=True, stderr=how.output_format != "text")
+    if how.output_format != "text":
+        print_table(publish.mean_rows(results), how.output_format)
     blocks = publish.blocks_of(experiment, results)
     plain = []
     measured = publish.metric_tables(experiment, results)

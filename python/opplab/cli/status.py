@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from opplab.cli.output import format_option, print_table
+from opplab.cli.options import format_option
+from opplab.report.text import print_table
 
 
 @click.command(name="status")

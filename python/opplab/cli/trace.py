@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from opplab.cli.output import format_option, print_table
+from opplab.cli.options import Group, format_option, machine_option, output_format_option
 from opplab.cli.replay import to_rtapp
+from opplab.report.text import print_table
 
 if TYPE_CHECKING:
     from opplab.trace.recording import Trace
@@ -22,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 UNITS_NS = {"": 1e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 
 
-@click.group(name="trace")
+@click.group(name="trace", cls=Group)
 def command() -> None:
     """Look into recorded traces: trace.dat, ftrace text, systrace, Perfetto, also compressed."""
 
@@ -76,9 +77,7 @@ def _span(trace: Trace, from_time: str | None, to_time: str | None) -> tuple[int
 
 @command.command(name="info")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
-)
+@output_format_option(only=("text", "json"))
 def info(file: Path, output_format: str) -> None:
     """Say what FILE is: its events, CPUs, duration, clock and gaps."""
     from opplab.trace.recording import Trace
@@ -110,9 +109,7 @@ def info(file: Path, output_format: str) -> None:
 @click.option("--task", "-t", "tasks", multiple=True, metavar="NAME|PID", help="Of or about this task.")
 @click.option("--cpu", "-c", "cpus", multiple=True, type=click.IntRange(0), help="On this CPU.")
 @click.option("--limit", "-n", type=click.IntRange(0), help="At most so many.")
-@click.option(
-    "--format", "output_format", type=click.Choice(["text", "csv", "json"]), default="text", help="Form of the output."
-)
+@output_format_option(only=("text", "csv", "json"))
 def events(
     file: Path,
     names: tuple[str, ...],
@@ -127,7 +124,8 @@ def events(
 
     CSV has the columns of all chosen events; a field that an event lacks is empty.
     """
-    from opplab.trace.recording import Trace, frame_of, one_table
+    from opplab.trace.frames import frame_of, one_table
+    from opplab.trace.recording import Trace
 
     trace = Trace(file)
     from_ns, to_ns = _span(trace, from_time, to_time)
@@ -190,7 +188,7 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
 
 @command.command(name="signals")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--machine", "-m", help="Machine (name or .toml) with capacities, frequencies and power.")
+@machine_option("For capacities, frequencies and power.")
 @click.option("--no-invariance", is_flag=True, help="The kernel did not follow the frequency.")
 @click.option("--deadline", "deadline_us", type=click.IntRange(1), metavar="US", help="Deadline of every activation.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
@@ -208,7 +206,7 @@ def signals(
     Printed are one row a CPU and one row a task; -o writes all tables.  Without --deadline periodic tasks have their
     period as deadline.
     """
-    from opplab.simulation.api import Machine
+    from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
 
     trace = Trace(file)
@@ -233,7 +231,7 @@ def signals(
 @command.command(name="view")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="HTML file to write.")
-@click.option("--machine", "-m", help="Machine (name or .toml), for power and capacities.")
+@machine_option("For power and capacities.")
 @click.option("--from", "from_time", metavar="TIME", help="From this time: 12.5 (s), 300ms, +0.5 (from start).")
 @click.option("--to", "to_time", metavar="TIME", help="Up to this time.")
 def view(file: Path, output: Path, machine: str | None, from_time: str | None, to_time: str | None) -> None:
@@ -241,7 +239,7 @@ def view(file: Path, output: Path, machine: str | None, from_time: str | None, t
 
     The page needs no network and zooms to microseconds.
     """
-    from opplab.simulation.api import Machine
+    from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
 
     trace = Trace(file)

@@ -11,11 +11,12 @@ from typing import Any
 import click
 
 from opplab import _opplab
-from opplab.cli.output import format_option, print_table
+from opplab.cli.options import Group, format_option, jobs_option
 from opplab.errors import InputError, OpplabError
+from opplab.report.text import print_table
 
 
-@click.group(name="verify")
+@click.group(name="verify", cls=Group)
 def command() -> None:
     """Prove the build: replay golden vectors from the real kernel and recordings of it."""
 
@@ -145,7 +146,7 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
 @click.option(
     "--quick", is_flag=True, help="Only every fifth row, drawn by what was published: an unbiased part of the whole."
 )
-@click.option("--jobs", type=click.IntRange(min=1), help="Workers (number of CPUs).")
+@jobs_option
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--docs", type=click.Path(path_type=Path), help="Write agreement.md and its figures to this folder, too.")
 @click.option("--score-only", is_flag=True, help="Run nothing: score what -o holds.")

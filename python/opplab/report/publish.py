@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.sweep.confidence import Block, pair_blocks, render, short_names
@@ -16,12 +16,21 @@ if TYPE_CHECKING:
 
     from opplab.sweep.experiments import Experiment
 
-__all__ = ["blocks_of", "metric_tables", "tables_text", "write_report", "write_traces"]
+__all__ = ["blocks_of", "mean_rows", "metric_tables", "tables_text", "write_report", "write_traces"]
 
 
 def blocks_of(experiment: Experiment, results: pl.DataFrame) -> list[Block]:
     """Compare what the experiment compares."""
     return pair_blocks(results, experiment.pairs, published=experiment.published)
+
+
+def mean_rows(results: pl.DataFrame) -> list[dict[str, Any]]:
+    """Give one row a metric of each point and policy: its mean over the iterations, and how many there are."""
+    import polars as pl
+
+    keys = ["machine", "benchmark", "param", "policy", "metric", "unit"]
+    means = results.group_by(keys, maintain_order=True).agg(pl.col("value").mean().alias("mean"), pl.len().alias("n"))
+    return means.to_dicts()
 
 
 def tables_text(blocks: list[Block]) -> list[tuple[str, object]]:
@@ -37,7 +46,7 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
     """
     import polars as pl
 
-    from opplab.cli.output import render_table
+    from opplab.report.text import render_table
 
     own = {model["metric"] for model in _opplab.benchmarks()} - {None}
     wanted = pl.col("metric").is_in(sorted(own)) | pl.col("metric").str.starts_with("frames:")

@@ -72,7 +72,7 @@ class Experiment:
         """
         path = catalog.find("experiment", name)
         inner = _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file"))
-        from opplab.simulation.api import duration_ns
+        from opplab.simulation.run import duration_ns
 
         inner.adjust(iterations, seed, None if seconds is None else duration_ns(seconds))
         found = {one: _beside("calibration", one, path) for one in inner.calibrations()}

@@ -1,0 +1,107 @@
+"""`opplab experiment`: look at experiments, and start one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from opplab.cli.options import (
+    BuiltIn,
+    Group,
+    NameOf,
+    machine_option,
+    output_format_option,
+    output_option,
+    write_new,
+)
+
+
+@click.group(name="experiment", cls=Group)
+def command() -> None:
+    """Look at experiments, and start one of your own."""
+
+
+@command.command(name="show")
+@click.argument("name", type=BuiltIn("experiment"))
+@output_format_option("toml", what="Form of the output; toml is the file itself.")
+def show(name: str, output_format: str) -> None:
+    """Show the experiment NAME (built in, or a .toml): machines, workloads, policies, and its cases."""
+    from opplab import catalog
+    from opplab.report.text import print_table
+    from opplab.sweep.experiments import Experiment
+
+    if output_format == "toml":
+        click.echo(catalog.read_text(catalog.find("experiment", name), "an experiment file"), nl=False)
+        return
+    chosen = Experiment.load(name)
+    rows: dict[tuple[str, ...], int] = {}
+    for case in chosen.cases:
+        key = (case.machine, case.benchmark, case.param, case.policy, case.kernel)
+        rows[key] = rows.get(key, 0) + 1
+    table = [
+        dict(zip(("machine", "workload", "parameters", "policy", "kernel", "iterations"), (*key, count), strict=True))
+        for key, count in rows.items()
+    ]
+    if output_format != "text":
+        print_table(table, output_format)
+        return
+    facts: dict[str, Any] = {
+        "machines": ", ".join(sorted({case.machine for case in chosen.cases})),
+        "workloads": ", ".join(dict.fromkeys(case.benchmark for case in chosen.cases)),
+        "policies": ", ".join(chosen.policies),
+        "compared": ", ".join(f"{variant} with {base}" for base, variant in chosen.pairs),
+        "published": f"text {chosen.published_seed}" if chosen.published_seed else "",
+        "cases": f"{len(chosen.cases)} of {chosen.manifest()['duration_ns'] / 1e9:g} s",
+        "file": chosen.file,
+    }
+    click.echo(f"{chosen.name}: {chosen.about}")
+    for what, words in facts.items():
+        if words:
+            click.echo(f"  {what + ':':<11} {words}")
+    click.echo("")
+    print_table(table, "text")
+
+
+@command.command(name="new")
+@click.argument("name")
+@machine_option("What it runs on.", required=True)
+@click.option(
+    "-w", "--workload", required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="rt-app."
+)
+@click.option(
+    "--governor",
+    type=NameOf("governors", several=True),
+    metavar="A[,B,...]",
+    default="schedutil,performance",
+    show_default=True,
+    help="What is compared; the first is the baseline.",
+)
+@click.option("--seconds", type=click.FloatRange(min=0.001), default=10.0, show_default=True, help="Simulated time.")
+@click.option("--iterations", type=click.IntRange(1), default=3, show_default=True, help="Each with its own seed.")
+@output_option("File (NAME.toml).")
+@click.option("--force", is_flag=True, help="Overwrite the output.")
+def new(
+    name: str,
+    machine: str,
+    workload: Path,
+    governor: str,
+    seconds: float,
+    iterations: int,
+    output: Path | None,
+    force: bool,
+) -> None:
+    """Write an experiment file that compares governors, to be changed and run."""
+    import os
+
+    from opplab.sweep.template import experiment_text
+
+    path = output or Path(f"{name}.toml")
+    where = os.path.relpath(workload, path.parent)
+    on = os.path.relpath(machine, path.parent) if machine.endswith(".toml") else machine
+    write_new(path, experiment_text(name, on, where, governor.split(","), seconds, iterations=iterations), force)
+    from opplab.sweep.experiments import Experiment
+
+    cases = len(Experiment.load(path).cases)
+    click.echo(f"wrote {path}: {cases} cases; opplab run {path}", err=True)

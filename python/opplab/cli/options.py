@@ -1,0 +1,246 @@
+"""Options that several commands have: one definition, so that they have the same words everywhere."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from opplab.report.text import FORMATS
+
+__all__ = [
+    "MACHINE_OF_TRACE",
+    "BuiltIn",
+    "Group",
+    "NameOf",
+    "format_option",
+    "jobs_option",
+    "machine_option",
+    "output_format_option",
+    "output_option",
+    "percent",
+    "policy_of",
+    "policy_options",
+    "workers",
+    "write_new",
+]
+
+# Help of `--machine` where a trace brings a machine along.
+MACHINE_OF_TRACE = "What it ran on; 'auto' takes the snapshot beside or with the trace."
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class BuiltIn(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A built-in machine or experiment by name, or the path of a file; completes both."""
+
+    def __init__(self, kind: str, *more: str) -> None:
+        self.name = kind
+        self.more = more
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Take it as it is: the command itself says what is wrong with a name."""
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Give the names, then let the shell complete files."""
+        from opplab import catalog
+
+        names = [name for name in (*self.more, *catalog.names(self.name)) if name.startswith(incomplete)]
+        return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
+
+
+class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A name of what the extension lists (``governors``, ``kernels``, ...), completed from that list.
+
+    Parameters
+    ----------
+    kind : str
+        As for ``opplab list``.
+    several : bool
+        Names with commas between them.
+    """
+
+    def __init__(self, kind: str, *, several: bool = False) -> None:
+        self.name = kind.rstrip("s").replace("-", " ")
+        self.kind = kind
+        self.several = several
+
+    def _names(self) -> list[str]:
+        from opplab import _opplab
+
+        return [name for name, _ in _opplab.names(self.kind)]
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse an unknown name with the nearest one."""
+        from opplab.catalog import nearest
+
+        known = self._names()
+        for name in value.split(",") if self.several else [value]:
+            if name not in known:
+                hint = nearest(name, known).replace("`", "'") or f" (known: {', '.join(known)})"
+                raise click.BadParameter(f"no {self.name} is called '{name}'{hint}", ctx, param)
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Give the names that begin so."""
+        head, comma, last = incomplete.rpartition(",") if self.several else ("", "", incomplete)
+        return [CompletionItem(f"{head}{comma}{name}") for name in self._names() if name.startswith(last)]
+
+
+def output_format_option(
+    *more: str, only: Iterable[str] = FORMATS, what: str = "Form of the output."
+) -> Callable[[F], F]:
+    """Add ``--format`` to a command as `output_format`, with forms of its own."""
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice([*only, *more]),
+        default="text",
+        show_default=True,
+        help=what,
+    )
+
+
+def format_option(function: F) -> F:
+    """Add ``--format`` to a command as `output_format`."""
+    return output_format_option()(function)
+
+
+def machine_option(what: str, **more: Any) -> Callable[[F], F]:
+    """Add ``-m/--machine``: a built-in name or a ``.toml`` file."""
+    return click.option(
+        "-m", "--machine", type=BuiltIn("machine", *more.pop("names", ())), metavar="NAME|FILE", help=what, **more
+    )
+
+
+def jobs_option(function: F) -> F:
+    """Add ``-j/--jobs``."""
+    return click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Threads (default: one a CPU).")(function)
+
+
+def workers(jobs: int | None) -> int:
+    """Give the number of threads that `jobs` asks for."""
+    return jobs or os.cpu_count() or 1
+
+
+def _tunables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"'{text}' is not NAME=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+def pairs_option(flag: str, name: str, what: str) -> Callable[[F], F]:
+    """Add an option of ``NAME=VALUE`` that may be given repeatedly."""
+    return click.option(flag, name, multiple=True, callback=_tunables, metavar="NAME=VALUE", help=what)
+
+
+def percent(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
+    """Read a share in percent, as ``1%`` or ``0.25``."""
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 100:
+        raise click.BadParameter(f"'{text}' is no share: write it like 1% or 0.25%")
+    return value
+
+
+def policy_options(function: F) -> F:
+    """Add what can be chosen of a policy on the command line, and ``--set`` for every other key of it."""
+    for option in (
+        click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any other key (list policy-keys)."),
+        pairs_option("--gate", "gates", "A gate of the kernel profile (list gates); may be repeated."),
+        pairs_option("--tunable", "tunables", "A tunable of the governor (list tunables); may be repeated."),
+        click.option("--idle-governor", type=NameOf("idle-governors"), help="cpuidle governor (menu)."),
+        click.option("--energy-model", type=click.Choice(["registered", "artificial", "none"]), help="(registered)"),
+        click.option("--eas/--no-eas", "eas", default=None, help="Energy-aware scheduling (on)."),
+        click.option("--driver", help="cpufreq driver (the machine's own)."),
+        click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (6.12)."),
+        click.option(
+            "--governor",
+            type=NameOf("governors", several=True),
+            metavar="A[,B,...]",
+            help="cpufreq governor (schedutil); several are compared.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def policy_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Give the keys of a policy that the options of `policy_options` say.
+
+    Raises
+    ------
+    click.UsageError
+        A key of ``--set`` is not one, or its value is no such value.
+    """
+    import tomllib
+
+    from opplab import _opplab
+    from opplab.catalog import nearest
+
+    keys = {name: value for name, value in given.items() if name != "keys" and value not in (None, {}, ())}
+    known = [key["name"] for key in _opplab.policy_keys()]
+    for text in given.get("keys") or ():
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not equals or key not in known:
+            hint = nearest(key, known).replace("`", "'") if equals else ": write it like hz=1000"
+            raise click.UsageError(f"--set: no key '{key}'{hint}; the keys: {', '.join(known)}")
+        try:
+            keys[key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            keys[key] = value.strip()
+    if isinstance(keys.get("sugov_cpus"), list):
+        keys["sugov_cpus"] = tuple(keys["sugov_cpus"])
+    return keys
+
+
+def output_option(what: str, *, required: bool = False) -> Callable[[F], F]:
+    """Add ``-o/--output``."""
+    return click.option("-o", "--output", type=click.Path(path_type=Path), required=required, help=what)
+
+
+def write_new(path: Path, text: str, force: bool) -> None:
+    """Write a file that is not there yet, unless it may be overwritten."""
+    if path.exists() and not force:
+        raise click.UsageError(f"{path} exists; --force overwrites it")
+    path.write_text(text, encoding="utf-8")
+
+
+class Group(click.Group):
+    """Commands under a name: without one of them the help is shown, and a wrong one is told the nearest."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **{"invoke_without_command": True, "no_args_is_help": False, **keywords})
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Show the help if there is no command."""
+        if not ctx._protected_args and not ctx.args:
+            click.echo(ctx.get_help())
+            return None
+        return super().invoke(ctx)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command when there is none of the given name."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], known, n=1, cutoff=0.5)
+            hint = f"; did you mean '{near[0]}'?" if near else f" (there is: {', '.join(known)})"
+            ctx.fail(f"no such command '{args[0]}'{hint}")
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,240 @@
+"""The reference of the command line, made from the commands themselves: Markdown, man pages, and the table of options.
+
+``python -m opplab.cli.reference man FOLDER`` writes man pages, ``markdown FILE`` the page of all commands and
+``options`` prints which command has which of the common options.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from opplab import _opplab
+from opplab.cli.main import opplab
+from opplab.report.text import render_table
+
+__all__ = ["COMMON", "Page", "man_page", "markdown", "option_rows", "pages"]
+
+HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record")
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the reference says of a command.
+
+    Attributes
+    ----------
+    name : str
+        With all words, e.g. ``opplab trace view``.
+    usage : str
+        One line or several.
+    text : str
+        What it does.
+    options : list of (str, str)
+        How an option is written, and what it does.
+    """
+
+    name: str
+    usage: str
+    text: str
+    options: list[tuple[str, str]]
+
+
+def _walk(command: click.Command, words: tuple[str, ...]) -> Iterator[Page]:
+    context = click.Context(command, info_name=" ".join(words), terminal_width=100, max_content_width=100)
+    options = []
+    for param in command.params:
+        record = None if isinstance(param, click.Argument) else param.get_help_record(context)
+        if record is not None:
+            options.append(record)
+    text = inspect.cleandoc(command.help or "").replace("\b\n", "")
+    yield Page(" ".join(words), re.sub(r"^Usage: ", "", command.get_usage(context)), text, options)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            sub = command.get_command(context, name)
+            if sub is not None and [*words, name] == ["opplab", "host"]:
+                yield from _host()
+            elif sub is not None:
+                yield from _walk(sub, (*words, name))
+
+
+def _host() -> Iterator[Page]:
+    """Give the pages of the commands that crate ``host`` has."""
+    for name in HOST_COMMANDS:
+        done = subprocess.run(
+            [sys.executable, "-m", "opplab", "host", name, "--help"], capture_output=True, text=True, check=True
+        )
+        head, _, rest = done.stdout.partition("\n\n")
+        blocks = rest.rstrip().split("\n\n")
+        options: list[tuple[str, str]] = []
+        for line in blocks[-1].splitlines():
+            match = re.match(r"  (-.*?)(?:  +(.*))?$", line)
+            if match:
+                options.append((match[1], match[2] or ""))
+            elif options:
+                options[-1] = (options[-1][0], f"{options[-1][1]} {line.strip()}".strip())
+        usage = "\n".join(line[len("Usage: ") :] for line in head.splitlines())
+        yield Page(f"opplab host {name}", usage, "\n\n".join(blocks[:-1] if options else blocks), options)
+
+
+def pages() -> list[Page]:
+    """Give all commands, in the order of ``opplab --help``."""
+    return list(_walk(opplab, ("opplab",)))
+
+
+def markdown(found: list[Page]) -> str:
+    """Give the reference as a page of Markdown."""
+    lines = ["# Command line", "", "Made from the commands themselves: this is what `--help` says.", ""]
+    for page in found:
+        lines += [f"## {page.name}", "", "```text", page.usage, "```", "", page.text, ""]
+        if page.options:
+            lines += ["| option | what it does |", "| --- | --- |"]
+            lines += [f"| `{names.replace('|', chr(92) + '|')}` | {_cell(text)} |" for names, text in page.options]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def _roff(text: str) -> str:
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return "\n".join(f"\\&{line}" if line.startswith((".", "'")) else line for line in escaped.splitlines())
+
+
+def man_page(page: Page, children: list[Page]) -> str:
+    """Give a command as a man page (section 1); `children` are the commands under it."""
+    title = page.name.replace(" ", "-")
+    about = page.text.split("\n\n", maxsplit=1)[0].replace("\n", " ")
+    lines = [
+        f'.TH "{title.upper()}" "1" "" "opplab {_opplab.__version__}" "opplab"',
+        ".SH NAME",
+        f"{_roff(title)} \\- {_roff(about.rstrip('.'))}",
+        ".SH SYNOPSIS",
+        ".nf",
+        _roff(page.usage),
+        ".fi",
+        ".SH DESCRIPTION",
+    ]
+    for number, paragraph in enumerate(page.text.split("\n\n")):
+        lines += ([".PP"] if number else []) + [_roff(paragraph)]
+    if page.options:
+        lines.append(".SH OPTIONS")
+        for names, text in page.options:
+            lines += [".TP", f".B {_roff(names)}", _roff(" ".join(text.split()))]
+    if children:
+        lines.append(".SH COMMANDS")
+        for child in children:
+            lines += [".TP", f".B {_roff(child.name)}", _roff(child.text.split(". ")[0].replace("\n", " "))]
+    lines += [".SH EXIT STATUS", *_exit_codes()]
+    return "\n".join(lines) + "\n"
+
+
+EXIT_CODES = (
+    (0, "all is well"),
+    (1, "a check or a case failed"),
+    (2, "wrong usage or bad input"),
+    (3, "the host lacks what is needed, or refuses it (opplab host)"),
+    (70, "a mistake in opplab itself"),
+    (130, "interrupted by Ctrl-C"),
+    (141, "the reader of the output went away"),
+)
+
+
+def _exit_codes() -> list[str]:
+    return [line for code, words in EXIT_CODES for line in (".TP", f".B {code}", _roff(words))]
+
+
+# Option that several commands have -> how it may be written.
+COMMON = {
+    "machine": ("-m", "--machine"),
+    "governor": ("--governor",),
+    "kernel": ("--kernel",),
+    "energy-model": ("--energy-model",),
+    "jobs": ("-j", "--jobs"),
+    "format": ("--format",),
+    "output": ("-o", "--output"),
+}
+_NO_RUN = "runs nothing"
+_FILE = "writes one form, by the file's name"
+_THE_HOST = "the host's own"
+# Why a command has not an option: (pattern of commands, options, reason). The first that fits counts.
+REASONS: tuple[tuple[str, str, str], ...] = (
+    ("machine (show|check)|fmax|calibrate", "machine", "the argument"),
+    ("machine import", "machine format", "SOURCE is; a machine file is TOML"),
+    ("experiment new", "format", "an experiment file is TOML"),
+    ("workload new", "format", "an rt-app file is JSON"),
+    ("experiment new", "kernel energy-model", "keys of the file that it writes"),
+    ("host .*", "machine energy-model", _THE_HOST),
+    ("host (govern|record)", "format", "the log is JSON lines, the recording an archive"),
+    ("host (show|affinity|record|observe)", "governor kernel", _THE_HOST),
+    ("host (show|affinity|govern)", "output", "to standard output (govern: --log)"),
+    ("host .*", "jobs", _NO_RUN),
+    ("trace (export|view)", "format", _FILE),
+    ("trace to-rtapp", "format", "an rt-app file is JSON"),
+    ("trace (info|events|export)", "machine", "events are read as they are"),
+    ("trace .*", "governor kernel energy-model", "what was recorded"),
+    ("explain", "governor kernel energy-model", "the run's or the recording's own"),
+    ("(explain|replay|meter|fmax|compare|status|list|trace (info|events))", "output", "to standard output"),
+    ("(experiment|workload|machine) (show|check)", "output", "to standard output"),
+    ("verify (vectors|traces)", "output", "to standard output"),
+    ("verify .*|status|list|workload .*|compare", "machine", "none is involved"),
+    ("experiment show", "machine", "the experiment's"),
+    ("verify .*|calibrate|experiment .*", "governor kernel energy-model", "the experiment's"),
+    ("(machine .*|fmax|status|list|workload .*|compare)", "governor kernel energy-model", _NO_RUN),
+    ("(replay|meter|explain)", "jobs", "one case"),
+    ("verify (vectors|traces)", "jobs", "short"),
+    (".*", "jobs", _NO_RUN),
+)
+
+
+def _why_not(command: str, option: str) -> str | None:
+    for pattern, options, reason in REASONS:
+        if re.fullmatch(pattern, command) and option in options.split():
+            return reason
+    return None
+
+
+def option_rows(found: list[Page]) -> list[dict[str, Any]]:
+    """Give one row a command: for each common option ``yes``, or why it is not there (``HOLE``: nobody knows)."""
+    rows = []
+    parents = {page.name.rpartition(" ")[0] for page in found}
+    for page in found:
+        if page.name in parents:
+            continue
+        words = page.name.removeprefix("opplab ")
+        written = {word for names, _ in page.options for word in re.findall(r"--?[a-z][a-z-]*", names)}
+        written |= set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", page.usage))
+        row: dict[str, Any] = {"command": words}
+        for option, names in COMMON.items():
+            row[option] = "yes" if written & set(names) else _why_not(words, option) or "HOLE"
+        rows.append(row)
+    return rows
+
+
+def main(args: list[str]) -> None:
+    """Write what is asked for."""
+    found = pages()
+    if args[:1] == ["man"]:
+        folder = Path(args[1])
+        folder.mkdir(parents=True, exist_ok=True)
+        for page in found:
+            children = [other for other in found if other.name.rpartition(" ")[0] == page.name]
+            (folder / f"{page.name.replace(' ', '-')}.1").write_text(man_page(page, children), encoding="utf-8")
+    elif args[:1] == ["markdown"]:
+        Path(args[1]).write_text(markdown(found), encoding="utf-8")
+    else:
+        sys.stdout.write(render_table(option_rows(found), "markdown"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
