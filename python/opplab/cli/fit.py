@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
+from opplab.cli.options import Group, output_format_option
 from opplab.errors import InputError
 
 
-@click.group(name="fit")
+@click.group(name="fit", cls=Group)
 def command() -> None:
     """Fit parameters of a machine to measurements of one."""
 
@@ -55,7 +56,7 @@ def _text(report: dict[str, Any]) -> str:
 @click.option("--leave-one-out", is_flag=True, help="Predict each point by a fit to the others.")
 @click.option("--soc", help="Only this chip of the table.")
 @click.option("--cpu", type=click.IntRange(min=0), help="Only this CPU of the table.")
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_format_option(only=("text", "json"))
 def power(
     sources: tuple[Path, ...],
     points: str,

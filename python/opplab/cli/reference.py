@@ -193,6 +193,8 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("(machine .*|fmax|status|list|workload .*|compare)", "governor kernel energy-model", _NO_RUN),
     ("(replay|meter|explain)", "jobs", "one case"),
     ("verify (vectors|traces)", "jobs", "short"),
+    ("fit .*", "machine governor kernel energy-model", "measurements are fitted, not runs"),
+    ("fit .*", "output format", "said in the command's own words"),
     (".*", "jobs", _NO_RUN),
 )
 

@@ -66,5 +66,25 @@ class Machine:
         """Write it as a machine file that reads back as the same machine."""
         return self._inner.to_toml()
 
+    def _repr_html_(self) -> str:
+        from opplab.report.notebook import card
+        from opplab.report.topology import picture
+
+        facts = self.describe()
+        rows = [
+            {
+                "cluster": cluster["name"],
+                "CPUs": cluster["cpus"],
+                "capacity": cluster["capacity"],
+                "OPPs": len(cluster["opps"]),
+                "MHz": f"{cluster['opps'][0]['khz'] / 1000:g} to {cluster['opps'][-1]['khz'] / 1000:g}",
+                "idle states": ", ".join(state["name"] for state in cluster["idle"]),
+            }
+            for cluster in facts["clusters"]
+        ]
+        about = {"CPUs": self.nr_cpus, "drivers": ", ".join(driver["driver"] for driver in facts["drivers"])}
+        image = f"<details><summary>topology</summary><div class=topology>{picture(facts)}</div></details>"
+        return card(self.name, about | {"source": facts["provenance"]}, rows, picture=image)
+
     def __repr__(self) -> str:
         return f"Machine({self.name!r}, nr_cpus={self.nr_cpus})"

@@ -13,6 +13,12 @@ from opplab.simulation.machine import Machine
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab.report.notebook import Picture
+    from opplab.simulation.metrics import Metrics
+
+# What runs where nothing does.
+IDLE_TASK = 2**32 - 1
+
 __all__ = ["Run", "duration_ns"]
 
 
@@ -31,11 +37,12 @@ class Run:
         self.outcome = outcome
 
     @property
-    def metrics(self) -> pl.DataFrame:
-        """Result rows (`opplab.SCHEMA`): energy, residencies, missed activations and more."""
+    def metrics(self) -> Metrics:
+        """Result rows (`opplab.SCHEMA`): energy, residencies, missed activations and more; printed with units."""
         from opplab import results
+        from opplab.simulation.metrics import Metrics
 
-        return results.frame(rows_of(self._case, self.outcome))
+        return Metrics(results.frame(rows_of(self._case, self.outcome)))
 
     @property
     def fingerprint(self) -> str:
@@ -142,6 +149,57 @@ class Run:
         if path.suffix not in forms:
             raise InputError(f"failed to write {path}: the name must end in {', '.join(forms)}")
         path.write_bytes(self._inner.trace(forms[path.suffix]))
+
+    def plot(self, start: float | None = None, seconds: float = 0.1) -> Picture:
+        """Draw what each CPU ran and the clock of each cluster.
+
+        Parameters
+        ----------
+        start : float, optional
+            From when, in seconds; the middle of the run if it is not given.
+        seconds : float
+            How long.
+
+        Returns
+        -------
+        Picture
+            A notebook shows it; ``write(path)`` writes it as ``.html`` or ``.svg``.
+        """
+        from opplab.report.notebook import timeline
+
+        end_ns = self.outcome["wall_ns"]
+        length_ns = min(duration_ns(seconds), end_ns)
+        start_ns = (end_ns - length_ns) // 2 if start is None else round(start * 1e9)
+        if not 0 <= start_ns < end_ns:
+            raise InputError(f"{start:g} s is not within the run, which ends at {end_ns / 1e9:g} s")
+        tables = self._inner.events(["sched_switch", "cpu_frequency"])
+        switches, changes = tables["sched_switch"], tables["cpu_frequency"]
+
+        def of(table: Any, cpu: int, value: str) -> list[tuple[int, int]]:
+            here = table["cpu"] == cpu
+            return list(zip(table["time_ns"][here].tolist(), table[value][here].tolist(), strict=True))
+
+        lanes, clocks = {}, {}
+        for cluster in self.outcome["clusters"]:
+            for cpu in cluster["cpus"]:
+                lanes[f"{cluster['name']} cpu{cpu}"] = of(switches, cpu, "next")
+            clocks[f"{cluster['name']} MHz"] = of(changes, cluster["cpus"][0], "khz")
+        names = dict(enumerate(self.tasks))
+        span = (start_ns, min(start_ns + length_ns, end_ns))
+        return timeline(self._case.label, span, lanes, clocks, names, IDLE_TASK)
+
+    def _repr_html_(self) -> str:
+        from opplab.report.notebook import card
+
+        short = self.metrics._rows()
+        rows = [row for row in short if "@" not in row["metric"] and row["metric"] != "engine_events"]
+        facts = {
+            "machine": self._case.machine,
+            "kernel": self._case.kernel,
+            "length": f"{self.outcome['wall_ns'] / 1e9:g} s",
+            "fingerprint": self.fingerprint,
+        }
+        return card(f"run: {self._case.label}", facts, rows)
 
     def __repr__(self) -> str:
         return f"Run({self._case.label!r}, seconds={self.outcome['wall_ns'] / 1e9:g}, fingerprint={self.fingerprint})"

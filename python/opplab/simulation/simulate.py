@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opplab import _opplab
@@ -10,7 +11,7 @@ from opplab.simulation.cases import Case
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.run import Run, duration_ns
-from opplab.simulation.workload import Workload
+from opplab.simulation.workload import Benchmark, Workload
 
 if TYPE_CHECKING:
     from opplab.policies import Governor, Placement
@@ -19,9 +20,9 @@ __all__ = ["build_case", "simulate"]
 
 
 def simulate(
-    machine: Machine,
-    workload: Workload,
-    policy: Policy,
+    machine: Machine | str | Path,
+    workload: Workload | Benchmark | str | Path,
+    policy: Policy | str = "schedutil",
     *,
     seconds: float = 10.0,
     seed: int = 1,
@@ -33,9 +34,12 @@ def simulate(
 
     Parameters
     ----------
-    machine : Machine
-    workload : Workload
-    policy : Policy
+    machine : Machine, str or Path
+        Or its name, or the path of a ``.toml``.
+    workload : Workload, Benchmark, str or Path
+        Or the path of an rt-app file, or the name of a benchmark model.
+    policy : Policy or str
+        Or the name of a governor.
     seconds : float
         Simulated time.
     seed : int
@@ -72,7 +76,15 @@ def simulate(
     >>> run.events("cpu_frequency").columns
     ['time_ns', 'cpu', 'khz']
     """
-    inner = build_case(machine, workload, policy, seconds=seconds, seed=seed)
+    machine = machine if isinstance(machine, Machine) else Machine.load(machine)
+    policy = policy if isinstance(policy, Policy) else Policy(governor=policy)
+    if isinstance(workload, str | Path):
+        is_file = isinstance(workload, Path) or "." in workload or "/" in workload
+        workload = Workload.load(workload) if is_file else Workload.benchmark(str(workload))
+    if isinstance(workload, Benchmark):
+        inner = _benchmark_case(machine, workload, policy, seconds, seed)
+    else:
+        inner = build_case(machine, workload, policy, seconds=seconds, seed=seed)
     if governor is not None or placement is not None:
         inner = inner.with_policies(governor, placement)
     return Run(Case.of(inner), inner, inner.run(check), machine)
@@ -88,4 +100,21 @@ def build_case(
         if error.file != "policy":
             raise
         # The policy was not read from a file: a place in it would mislead.
+        raise InputError(str(error).split(": ", 1)[1]) from None
+
+
+def _benchmark_case(machine: Machine, workload: Benchmark, policy: Policy, seconds: float, seed: int) -> _opplab.Case:
+    """Give the case of a benchmark model: the only one of an experiment with nothing else in it."""
+    params = "".join(f"{name} = {value}\n" for name, value in workload.params.items())
+    text = (
+        f'format = 1\nname = "{workload.name}"\nabout = "one run"\nmachine = "this"\nseed = {seed}\niterations = 1\n'
+        f'duration = "{duration_ns(seconds)}ns"\n[[policy]]\n{policy._toml()}'
+        f'[[workload]]\nlabel = "{workload.name}"\nbenchmark = "{workload.name}"\n{params}'
+    )
+    try:
+        experiment = _opplab.Experiment.parse("policy", text)
+        return experiment.expand({"this": (f"{machine.name}.toml", machine.to_toml())}, {})[0]
+    except FormatError as error:
+        if error.file != "policy":
+            raise
         raise InputError(str(error).split(": ", 1)[1]) from None

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opplab import _opplab, catalog
+from opplab.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Workload"]
+__all__ = ["Benchmark", "Workload"]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark model with parameters: see `Workload.benchmark`."""
+
+    name: str
+    params: dict[str, int] = field(default_factory=dict)
 
 
 class Workload:
@@ -73,6 +83,25 @@ class Workload:
         each = {f"{name}{number}": {"run": run_us, "timer": timer} for number in range(tasks)}
         return cls.parse(json.dumps({"tasks": each}), name=name, file=f"<{name}>")
 
+    @staticmethod
+    def benchmark(name: str, **params: int) -> Benchmark:
+        """Give a benchmark model with parameters (``opplab list benchmarks``, ``opplab list parameters NAME``).
+
+        Raises
+        ------
+        InputError
+            If there is no such benchmark or parameter; says the nearest one.
+        """
+        models = {model["name"]: model for model in _opplab.benchmarks()}
+        if name not in models:
+            raise InputError(f"no benchmark is called `{name}`{catalog.nearest(name, list(models))}")
+        known = [param["name"] for param in models[name]["params"]]
+        for param in params:
+            if param not in known:
+                hint = catalog.nearest(param, known)
+                raise InputError(f"{name} has no parameter `{param}`{hint}; it has {', '.join(known)}")
+        return Benchmark(name, params)
+
     @property
     def name(self) -> str:
         """Its name."""
@@ -98,6 +127,13 @@ class Workload:
 
         names = ["task", "phase", "line", "column", "key", "event"]
         return pl.DataFrame(self._inner.events(), schema=names, orient="row")
+
+    def _repr_html_(self) -> str:
+        from opplab.report.notebook import card
+
+        rows = self.events().select("task", "phase", "event").to_dicts()
+        facts = {"duration": "not said" if self.duration_s is None else f"{self.duration_s} s"}
+        return card(self.name, facts, rows[:12], more=max(len(rows) - 12, 0))
 
     def __repr__(self) -> str:
         return f"Workload({self.name!r}, events={self._inner.nr_events})"

@@ -246,6 +246,18 @@ class Experiment:
             return store.merge(tally.wanted)
         return results.frame([row for hash_ in tally.wanted for row in kept[hash_]])
 
+    def _repr_html_(self) -> str:
+        from opplab.report.notebook import card
+
+        facts = {
+            "machines": ", ".join(sorted({case.machine for case in self.cases})),
+            "workloads": ", ".join(dict.fromkeys(case.benchmark for case in self.cases)),
+            "policies": ", ".join(self.policies),
+            "compared": ", ".join(f"{variant} with {base}" for base, variant in self.pairs),
+            "cases": len(self.cases),
+        }
+        return card(f"{self.name}: {self.about}", facts)
+
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, cases={len(self.cases)})"
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from opplab.report.notebook import Picture
     from opplab.simulation.machine import Machine
     from opplab.trace.signals import Signals
 
@@ -236,6 +237,58 @@ class Trace:
         for name, table in tables.items():
             table.write_parquet(path / f"{name.replace('/', '_').replace(':', '.')}.parquet")
         return path
+
+    def plot(self, start: float | None = None, seconds: float = 0.1) -> Picture:
+        """Draw what each CPU ran, and the clocks of CPUs.
+
+        Parameters
+        ----------
+        start : float, optional
+            From when, in seconds of the trace clock; the middle of the trace if it is not given.
+        seconds : float
+            How long.
+
+        Returns
+        -------
+        Picture
+            A notebook shows it; ``write(path)`` writes it as ``.html`` or ``.svg``.
+        """
+        from opplab.report.notebook import timeline
+
+        first, length = self.info["start_ns"], self.info["duration_ns"]
+        window = min(round(seconds * 1e9), length)
+        start_ns = first + (length - window) // 2 if start is None else round(start * 1e9)
+        if not first <= start_ns < first + length:
+            raise InputError(
+                f"{start:g} s is not within the trace: {first / 1e9:.6f} to {(first + length) / 1e9:.6f} s"
+            )
+        tables = self.events("sched_switch", "cpu_frequency", missing_ok=True)
+
+        def of(name: str, key: str, cpu: int, value: str) -> list[tuple[int, int]]:
+            if name not in tables:
+                return []
+            here = tables[name].filter(tables[name][key] == cpu)
+            return list(zip(here["time_ns"].to_list(), here[value].to_list(), strict=True))
+
+        cpus = range(self.info["cpus"])
+        lanes = {f"cpu{cpu}": of("sched_switch", "cpu", cpu, "next_pid") for cpu in cpus}
+        clocks = {f"cpu{cpu} MHz": of("cpu_frequency", "cpu_id", cpu, "state") for cpu in cpus}
+        span = (start_ns, min(start_ns + window, first + length))
+        return timeline(self.path.name, span, lanes, clocks, self.task_names(), 0)
+
+    def _repr_html_(self) -> str:
+        from opplab.report.notebook import card
+
+        info = self.info
+        counts = sorted(info["events"].items(), key=lambda pair: (-pair[1], pair[0]))
+        rows = [{"event": name, "count": count} for name, count in counts]
+        facts = {
+            "format": info["format"],
+            "CPUs": info["cpus"],
+            "length": f"{info['duration_ns'] / 1e9:.6f} s",
+            "gaps": len(info["missed"]),
+        }
+        return card(f"trace: {self.path.name}", facts, rows[:12], more=max(len(rows) - 12, 0))
 
     def __repr__(self) -> str:
         return f"Trace({str(self.path)!r})"
