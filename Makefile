@@ -19,7 +19,7 @@ AGENT_TARGET ?= $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 SKIPPED := $(abspath target/skipped.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs agreement swarm agent host-test clean
+.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm agent host-test clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -59,12 +59,23 @@ bench: dev ## Measure: ns per PELT update, scheduler events per second, simulate
 bench-instructions: ## Count instructions of a PELT update with callgrind; too many fail.
 	$(PYTHON) tools/bench_instructions.py
 
-docs: dev ## Compute the tables, figures and explained runs in docs anew.
+docs: dev $(VENV)/.docs ## Compute the tables, figures and explained runs in docs anew.
 	$(BIN)/python -m opplab.studies.approximation
 	$(BIN)/python -m opplab.studies.tours
 	$(BIN)/python -m opplab.studies.power
 	$(BIN)/python -m opplab.studies.fsync
 	$(BIN)/python tools/kernel_index.py
+	$(BIN)/python -m opplab.studies.tutorials
+	$(BIN)/python -m opplab.studies.notebooks
+
+site: $(VENV)/.dev $(VENV)/.docs ## Build the documentation site, with reference and gallery made by the program, into out/site.
+	$(BIN)/python tools/make_site.py
+
+man: dev ## Write the man pages to out/man.
+	$(BIN)/python -m opplab.cli.reference man out/man
+
+dist: dev ## Build sdist and wheel into out/dist, with bill of materials and licences, and try both in clean environments.
+	$(BIN)/python tools/dist.py
 
 agreement: dev ## Compare with the published tables and with recorded kernels, and report the distance.
 	$(BIN)/opplab verify published --jobs $(JOBS) -o out/published --docs docs
@@ -94,6 +105,10 @@ $(VENV)/.pip: tools/make_venv.py
 
 $(VENV)/.tools: $(VENV)/.pip pyproject.toml
 	@$(BIN)/python tools/make_venv.py $(VENV) --extra dev
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.pip pyproject.toml
+	@$(BIN)/python tools/make_venv.py $(VENV) --extra docs
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml $(RUST)

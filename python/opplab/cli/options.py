@@ -83,8 +83,8 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         known = self._names()
         for name in value.split(",") if self.several else [value]:
             if name not in known:
-                hint = nearest(name, known).replace("`", "'") or f" (known: {', '.join(known)})"
-                raise click.BadParameter(f"no {self.name} is called '{name}'{hint}", ctx, param)
+                hint = nearest(name, known) or f" (known: {', '.join(known)})"
+                raise click.BadParameter(f"unknown {self.name} `{name}`{hint}", ctx, param)
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -1,0 +1,134 @@
+"""Runs the tutorials and how-tos of the documentation and writes what their commands print under them.
+
+A block ``console`` holds commands after ``$``; a block ``python`` is run after the blocks before it, and what it prints
+follows as a block ``text``.  All blocks of a page run in one folder, in order.  Tests run every page; they do not
+compare what is printed, which ``make docs`` writes anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from opplab.studies import pages
+
+ROOT = Path(__file__).parents[3]
+FOLDERS = ("tutorials", "howto")
+# So many lines of output, of so many characters, are shown.
+LINES_MAX = 24
+CHARS_MAX = 160
+_BLOCK = re.compile(r"```(console|python)\n(.*?)```\n(?:\n```text\n.*?```\n)?", re.DOTALL)
+
+
+class Sandbox:
+    """A folder in which the blocks of a page run, with ``opplab`` on the path and the repository's tests beside.
+
+    Parameters
+    ----------
+    folder : Path
+        An empty folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.blocks: list[str] = []
+        tools = folder / ".bin"
+        tools.mkdir()
+        for name, words in (("opplab", "-m opplab"), ("python", "")):
+            script = tools / name
+            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+            script.chmod(0o755)
+        (folder / "tests").symlink_to(ROOT / "tests")
+        self.environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "COLUMNS": "110"}
+        self.environment.pop("OPPLAB_DEBUG", None)
+
+    def shell(self, command: str) -> str:
+        """Run a command; give what it prints.
+
+        Raises
+        ------
+        RuntimeError
+            It failed.
+        """
+        done = subprocess.run(
+            ["bash", "-c", command],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            env=self.environment,
+        )
+        if done.returncode:
+            raise RuntimeError(f"$ {command}\nexit code {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout + _said(done.stderr)
+
+    def python(self, code: str) -> str:
+        """Run a block after the blocks before it; give what it alone prints."""
+        mark = "<<<this block>>>"
+        script = "\n".join([*self.blocks, f"print({mark!r})", code])
+        self.blocks.append(code)
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            env=self.environment,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{code}\n{done.stderr}")
+        return done.stdout.partition(f"{mark}\n")[2]
+
+
+def _said(text: str) -> str:
+    """Give what was said on standard error, without what depends on the speed of the machine."""
+    kept = [line for line in text.splitlines() if not re.search(r"a second| cases in ", line)]
+    return "".join(f"{line}\n" for line in kept)
+
+
+def _shown(text: str) -> str:
+    lines = [line if len(line) <= CHARS_MAX else f"{line[: CHARS_MAX - 3]}..." for line in text.rstrip().splitlines()]
+    if len(lines) > LINES_MAX:
+        lines = [*lines[: LINES_MAX - 1], f"... {len(lines) - LINES_MAX + 1} more lines"]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def render(text: str) -> str:
+    """Run the blocks of a page; give it with what they print."""
+    with TemporaryDirectory() as folder:
+        box = Sandbox(Path(folder))
+
+        def fill(match: re.Match[str]) -> str:
+            kind, body = match.groups()
+            if kind == "python":
+                shown = _shown(box.python(body))
+                return f"```python\n{body}```\n" + (f"\n```text\n{shown}\n```\n" if shown else "")
+            commands = re.findall(r"^\$ (.*)$", body, re.MULTILINE)
+            parts = [f"$ {command}\n{_shown(box.shell(command))}".rstrip() for command in commands]
+            return "```console\n" + "\n".join(parts) + "\n```\n"
+
+        return _BLOCK.sub(fill, text)
+
+
+def files(docs: Path) -> list[Path]:
+    """Give the pages whose blocks run."""
+    return sorted(file for folder in FOLDERS for file in (docs / folder).glob("*.md"))
+
+
+def texts(docs: Path) -> dict[Path, str]:
+    """Make the pages anew."""
+    return {file: render(file.read_text(encoding="utf-8")) for file in files(docs)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the pages, or check them."""
+    return pages.main("tutorials", __doc__, texts, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
