@@ -92,7 +92,9 @@ def test_missing_files(tmp_path: Path) -> None:
     check_refused("no such experiment file", "run", "no-such.toml", "-o", str(tmp_path / "out"))
     check_refused("did you mean `juno-eas`?", "run", "juno-aes", "-o", str(tmp_path / "out"))
     check_refused("give an EXPERIMENT", "run", "-o", str(tmp_path / "out"))
-    check_refused("--governor is for workloads", "run", "juno-eas", "--governor", "ondemand", "-o", str(tmp_path / "out"))
+    check_refused(
+        "--governor is for workloads", "run", "juno-eas", "--governor", "ondemand", "-o", str(tmp_path / "out")
+    )
     check_refused("no results folder", "status", str(tmp_path))
 
 
