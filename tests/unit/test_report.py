@@ -167,3 +167,42 @@ def test_ticks_cover_the_range() -> None:
         assert 2 <= len(marks) <= 9
         steps = {round(b - a, 12) for a, b in itertools.pairwise(marks)}
         assert max(steps) - min(steps) < 1e-9 * max(1.0, abs(high))
+
+
+def _rows(metric: str, unit: str, better: str, param: str, values: dict[str, list[float]]) -> list[dict[str, object]]:
+    return [
+        {"benchmark": "fio", "param": param, "policy": policy, "metric": metric, "unit": unit, "better": better}
+        | {"iteration": iteration, "value": value}
+        for policy, given in values.items()
+        for iteration, value in enumerate(given)
+    ]
+
+
+def test_a_page_of_any_experiment_speaks_of_its_own_metrics() -> None:
+    """No energy, no number as load, one iteration that varies nowhere: nothing empty, nothing of juno-eas's words."""
+    from opplab.report.page import Report, findings
+    from opplab.results import frame
+
+    table = frame(_rows("iops", "1/s", "higher", "", {"base": [100.0, 102.0], "new": [110.0, 113.0]}))
+    blocks = confidence.pair_blocks(table, [("base", "new")], "iops")
+    (sentence, *_) = findings(blocks)
+    assert sentence.startswith("fio, iops (higher is better), against base: new +10.4")
+    page = Report("title", "subtitle", [], table, blocks).to_html()
+    for empty in (" at .", "number of <", "energy", "missed, %", "nan", "None"):
+        assert empty not in page
+    assert "Iops against load" in page
+
+
+def test_runs_without_variation_have_no_interval() -> None:
+    from opplab.report.page import findings
+    from opplab.results import frame
+
+    same = frame(_rows("energy", "J", "lower", "n=1", {"base": [2.0, 2.0], "new": [1.5, 1.5]}))
+    blocks = confidence.pair_blocks(same, [("base", "new")])
+    text = confidence.render(blocks[0]).plain
+    assert "0.00" not in text
+    assert "none" in text
+    assert "no variation of the programs is modelled" in " ".join(findings(blocks))
+    chance = frame(_rows("energy", "J", "lower", "n=1", {"base": [2.0, 2.1, 2.2], "new": [2.3, 1.9, 2.2]}))
+    (first, *_) = findings(confidence.pair_blocks(chance, [("base", "new")]))
+    assert "nothing clear" in first

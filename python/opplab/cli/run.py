@@ -328,9 +328,9 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         console.print(
             f"mean of {iterations} iterations; changes are against the first column; intervals are in the report."
             if measured
-            else f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations; publ.: as published;\n"
-            "diff.: simulated against published, and the changes' difference in percentage points (pp);\n"
-            "missed%: activations missed, baseline / variant.",
+            else f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations (none: they do not\n"
+            "vary); publ.: as published; diff.: simulated against published, and the changes' difference\n"
+            "in percentage points (pp); missed%: activations missed, baseline / variant.",
             style="dim",
         )
     if not tally.problems:

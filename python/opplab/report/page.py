@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Report", "Timeline"]
 
 
+SHADES = 5
+"""Shades of clocks that the style sheet has."""
+
+
 @dataclass
 class Timeline:
     """A window of one run: what each CPU ran, and the clocks of the clusters."""
@@ -65,15 +69,16 @@ class Report:
     methods: list[str] = field(default_factory=list)
     version: str = ""
     footer: str = ""
-    metric: str = "energy"
 
     def to_html(self) -> str:
         """Give the page."""
         classes = {name: f"v{number % 6}" for number, name in enumerate(_unique(self.results, "policy"))}
         means = _Means(self.results)
-        unit = self.blocks[0].unit if self.blocks else "J"
-        has_published = any(line.published_base is not None for block in self.blocks for line in block.lines)
-        columns = _columns(self.blocks, has_published)
+        lines = [line for block in self.blocks for line in block.lines]
+        has_published = any(line.published_base is not None for line in lines)
+        has_missed = any(line.base_missed is not None or line.variant_missed is not None for line in lines)
+        columns = _columns(self.blocks, has_published, has_missed)
+        by_metric = [list(run) for _, run in groupby(self.blocks, lambda block: block.metric)]
         return render(
             "report.html",
             title=self.title,
@@ -86,12 +91,15 @@ class Report:
             iterations=means.iterations,
             variants=list(classes.items()),
             has_published=has_published,
-            energy=[panel(*made) for made in _energy_panels(means, classes, self.published, self.metric, unit)],
-            change=[panel(*made) for made in _change_panels(self.blocks, classes)],
+            has_missed=has_missed,
+            what=by_metric[0][0].metric.capitalize() if len(by_metric) == 1 else "What was measured,",
+            values=[
+                panel(*made) for run in by_metric for made in _value_panels(means, classes, self.published, run[0])
+            ],
+            change=[panel(*made) for run in by_metric for made in _change_panels(run, classes)],
             columns=[name for name, _ in columns],
             groups=[(group, len(list(run))) for group, run in groupby(columns, lambda one: one[1])],
-            rows=_rows(self.blocks, has_published),
-            unit=unit,
+            rows=_rows(self.blocks, has_published, has_missed),
             residency=[
                 {"legend": keys, "panels": [panel(*made) for made in panels]}
                 for keys, panels in _residency(means, classes)
@@ -141,47 +149,118 @@ def _split(param: str) -> tuple[str, float | None]:
         return name, None
 
 
+@dataclass(frozen=True)
+class _Axis:
+    """Where the parameters of a benchmark stand: at their number, or one after the other by name."""
+
+    at: dict[str, float]
+    names: list[str] | None
+    label: str
+
+    @classmethod
+    def of(cls, params: Sequence[str]) -> _Axis:
+        split = [_split(param) for param in params]
+        label = split[0][0] if len({name for name, _ in split}) == 1 and "=" in params[0] else ""
+        if all(value is not None for _, value in split):
+            return cls(
+                {param: value for param, (_, value) in zip(params, split, strict=True) if value is not None},
+                None,
+                f"number of {label}",
+            )
+        names = [param.partition("=")[2] or param for param in params]
+        return cls({param: float(place) for place, param in enumerate(params)}, names, label)
+
+    @classmethod
+    def by_policy(cls, policies: Sequence[str]) -> _Axis:
+        room = max(60 // max(len(policies), 1), 5)
+        words = [name.split(" ") for name in policies]
+        while len(words) > 1 and all(len(one) > 1 for one in words) and len({one[0] for one in words}) == 1:
+            words = [one[1:] for one in words]
+        own = [" ".join(one) for one in words]
+        names = [name if len(name) <= room else name[: room - 1] + "\u2026" for name in own]
+        return cls({policy: float(place) for place, policy in enumerate(policies)}, names, "")
+
+
 def findings(blocks: Sequence[Block]) -> list[str]:
-    """Say in sentences what the comparison comes to, good or bad."""
-    out = []
+    """Say in sentences what the comparison comes to, good or bad; a change within its interval says nothing."""
     short = short_names([block.benchmark for block in blocks])
-    for block in blocks:
-        first, last = block.lines[0], block.lines[-1]
-
-        def words(line: Line) -> str:
-            published = line.published_ratio
-            return f"{line.ratio:+.1f} %" + ("" if published is None else f" (published {published:+.1f} %)")
-
+    groups = groupby(blocks, lambda block: (block.benchmark, block.metric, block.base))
+    out = [_comparison(short[benchmark], list(run)) for (benchmark, _, _), run in groups]
+    lines = [line for block in blocks for line in block.lines]
+    if lines and max(line.base.n for line in lines) < 2:
+        out.append("One iteration: nothing here has an interval, so a small change may be chance.")
+    elif lines and not any(line.varies for line in lines):
         out.append(
-            f"{short[block.benchmark]}: {block.variant} against {block.base} changes the energy by {words(first)} at "
-            f"{first.param} {block.param_name} and by {words(last)} at {last.param}."
+            "All iterations are equal: no variation of the programs is modelled, so there are no intervals. That "
+            "does not make the changes certain; they hang on what the machine file assumes."
         )
-    pairs = [(line, line.published_ratio) for block in blocks for line in block.lines]
-    known = [(line, ratio) for line, ratio in pairs if ratio is not None]
-    if known:
-        errors = sorted(abs(line.ratio - ratio) for line, ratio in known)
-        clear = [(line, ratio) for line, ratio in known if _exceeds_spread(line)]
-        same = sum((line.ratio < 0) == (ratio < 0) for line, ratio in clear)
-        out.append(
-            f"Distance to the published changes over all {len(known)} cells: median {statistics.median(errors):.1f} "
-            f"percentage points, largest {errors[-1]:.1f}; where the published change exceeds its own interval "
-            f"({len(clear)} cells), its sign is met in {same}."
-        )
-        shares = [
-            ours.mean / theirs.mean
-            for line, _ in known
-            for ours, theirs in ((line.base, line.published_base), (line.variant, line.published_variant))
-            if theirs is not None
-        ]
-        out.append(
-            f"Simulated energies are {min(shares):.2f} to {max(shares):.2f} times the published ones (median "
-            f"{statistics.median(shares):.2f}); a constant factor could be the length of the run alone, the spread "
-            "around it is error of the model and of the measurement."
-        )
-    missed = [value for line, _ in pairs for value in (line.base_missed, line.variant_missed) if value is not None]
+    for metric in dict.fromkeys(block.metric for block in blocks):
+        out += _distance(metric, [line for block in blocks if block.metric == metric for line in block.lines])
+    missed = [value for line in lines for value in (line.base_missed, line.variant_missed) if value is not None]
     if missed:
         text = "none" if max(missed) == 0 else f"at most {max(missed):.2g} % in a cell"
         out.append(f"Missed activations: {text}.")
+    return out
+
+
+def _comparison(name: str, blocks: Sequence[Block]) -> str:
+    """Say what each variant changes of one metric of one benchmark, at the first and the last load."""
+    first = blocks[0]
+    what = "energy" if first.metric == "energy" else f"{first.metric} ({first.better} is better)"
+    variants = []
+    for block in blocks:
+        ends = block.lines[:1] if len(block.lines) == 1 else (block.lines[0], block.lines[-1])
+        parts = [f"{_change(line)}{_load(block, line)}" for line in ends]
+        variants.append(f"{block.variant} {', '.join(parts)}")
+    subject = f"{name}, {what}" if name else what.capitalize()
+    return f"{subject}, against {first.base}: {'; '.join(variants)}."
+
+
+def _load(block: Block, line: Line) -> str:
+    if not line.param:
+        return ""
+    return f" at {line.param} {block.param_name}" if block.param_name != line.param else f" at {line.param}"
+
+
+def _change(line: Line) -> str:
+    """Give the change in percent with its interval, or that it is within it."""
+    half = line.interval
+    if half is None:
+        text = f"{line.ratio:+.1f} %" if line.ratio else "nothing"
+    elif line.is_clear:
+        text = f"{line.ratio:+.1f} \u00b1 {half:.1f} %"
+    else:
+        text = f"nothing clear ({line.ratio:+.1f} \u00b1 {half:.1f} %)" if half >= 0.05 else "nothing"
+    published = line.published_ratio
+    return text if published is None else f"{text} (published {published:+.1f} %)"
+
+
+def _distance(metric: str, lines: Sequence[Line]) -> list[str]:
+    """Say how far the changes and the values of a metric are from the published ones."""
+    known = [(line, ratio) for line in lines if (ratio := line.published_ratio) is not None]
+    if not known:
+        return []
+    errors = sorted(abs(line.ratio - ratio) for line, ratio in known)
+    nothing = statistics.median(abs(ratio) for _, ratio in known)
+    clear = [(line, ratio) for line, ratio in known if _exceeds_spread(line)]
+    same = sum((line.ratio < 0) == (ratio < 0) for line, ratio in clear)
+    out = [
+        f"Distance to the published changes over all {len(known)} cells: median {statistics.median(errors):.1f} "
+        f"percentage points, largest {errors[-1]:.1f} (who says that nothing changes is off by {nothing:.1f} at the "
+        f"median); where the published change exceeds its own interval ({len(clear)} cells), its sign is met in {same}."
+    ]
+    shares = [
+        ours.mean / theirs.mean
+        for line, _ in known
+        for ours, theirs in ((line.base, line.published_base), (line.variant, line.published_variant))
+        if theirs is not None
+    ]
+    what = "energies" if metric == "energy" else "values"
+    out.append(
+        f"Simulated {what} are {min(shares):.2f} to {max(shares):.2f} times the published ones (median "
+        f"{statistics.median(shares):.2f}); a constant factor could be the length of the run alone, the spread "
+        "around it is error of the model and of the measurement."
+    )
     return out
 
 
@@ -192,22 +271,26 @@ def _exceeds_spread(line: Line) -> bool:
     return abs(variant.mean - base.mean) > math.hypot(base.half, variant.half)
 
 
-def _energy_panels(
-    means: _Means, classes: Mapping[str, str], published: pl.DataFrame | None, metric: str, unit: str
+def _value_panels(
+    means: _Means, classes: Mapping[str, str], published: pl.DataFrame | None, block: Block
 ) -> list[tuple[str, str]]:
+    """Draw a metric of all policies against the load (where there is one load, side by side); one panel a benchmark."""
+    metric, unit = block.metric, block.unit
+    sense = f", {block.better} is better" if metric != "energy" and block.better else ""
     panels = []
     for benchmark in means.benchmarks:
+        one_load = len(means.params[benchmark]) == 1
+        axis = _Axis.by_policy(means.policies) if one_load else _Axis.of(means.params[benchmark])
         ours, theirs = [], []
-        name = ""
         for policy in means.policies:
             one = svg.Series(policy, classes[policy])
             ring = svg.Series(policy, classes[policy], hollow=True)
             for param in means.params[benchmark]:
-                name, x = _split(param)
                 value = means.estimate(metric, benchmark, param, policy)
-                if x is None or value is None:
+                if value is None:
                     continue
-                one.points.append((x, value.mean, value.half))
+                x = axis.at[policy if one_load else param]
+                one.points.append((x, value.mean, value.half if value.varies else None))
                 old = find_published(published, benchmark, policy, param, unit)
                 if old is not None:
                     ring.points.append((x, old.mean, old.half))
@@ -216,26 +299,30 @@ def _energy_panels(
             if ring.points:
                 theirs.append(ring)
         if ours:
-            title = f"{means.short[benchmark]}: energy ({unit}) against number of {name}"
-            panels.append((title, svg.lines(title, [*theirs, *ours], f"number of {name}", f"energy ({unit})")))
+            against = f" against {axis.label}" if axis.label else ""
+            title = f"{means.short[benchmark]}: {metric} ({unit}){against}{sense}"
+            picture = svg.lines(title, [*theirs, *ours], axis.label, f"{metric} ({unit})", names=axis.names)
+            panels.append((title, picture))
     return panels
 
 
 def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[tuple[str, str]]:
     panels = []
     short = short_names([block.benchmark for block in blocks])
+    metric = blocks[0].metric
     for benchmark in short:
         series, rings = [], []
         chosen = [block for block in blocks if block.benchmark == benchmark]
+        if all(len(block.lines) == 1 for block in chosen):
+            continue  # One number a variant: the sentences and the table say it.
+        prefix = f"{chosen[0].param_name}=" if chosen[0].param_name else ""
+        axis = _Axis.of(list(dict.fromkeys(prefix + line.param for block in chosen for line in block.lines)))
         for block in chosen:
             ours = svg.Series(block.variant, classes[block.variant])
             theirs = svg.Series(block.variant, classes[block.variant], hollow=True)
             for line in block.lines:
-                try:
-                    x = float(line.param)
-                except ValueError:
-                    continue
-                ours.points.append((x, line.ratio, line.ratio_half))
+                x = axis.at[prefix + line.param]
+                ours.points.append((x, line.ratio, line.interval))
                 if (ratio := line.published_ratio) is not None:
                     assert line.published_base is not None
                     assert line.published_variant is not None
@@ -243,11 +330,15 @@ def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[
             series.append(ours)
             if theirs.points:
                 rings.append(theirs)
-        if any(one.points for one in series):
-            pairs = ", ".join(f"{block.variant} against {block.base}" for block in chosen)
-            title = f"{short[benchmark]}: {pairs}"
-            label = f"number of {chosen[0].param_name}"
-            panels.append((title, svg.lines(title, [*rings, *series], label, "change of energy (%)")))
+        bases = list(dict.fromkeys(block.base for block in chosen))
+        pairs = (
+            f"all against {bases[0]}"
+            if len(bases) == 1 and len(chosen) > 2
+            else ", ".join(f"{block.variant} against {block.base}" for block in chosen)
+        )
+        title = f"{short[benchmark]}: {pairs}" if metric == "energy" else f"{short[benchmark]}, {metric}: {pairs}"
+        label = f"change of {metric} (%)"
+        panels.append((title, svg.lines(title, [*rings, *series], axis.label, label, names=axis.names)))
     return panels
 
 
@@ -258,16 +349,18 @@ def _ratio_half(base: Estimate, variant: Estimate) -> float | None:
     return 100 * variant.mean / base.mean * math.hypot(base.half / base.mean, variant.half / variant.mean)
 
 
-def _columns(blocks: Sequence[Block], has_published: bool) -> list[tuple[str, str]]:
+def _columns(blocks: Sequence[Block], has_published: bool, has_missed: bool) -> list[tuple[str, str]]:
     """Heading and group of each column of the table."""
-    loads = {block.param_name for block in blocks}
+    loads = {block.param_name for block in blocks} - {""}
+    metrics = {block.metric for block in blocks}
+    what = metrics.pop() if len(metrics) == 1 else "value"
     columns = [("set", ""), (loads.pop() if len(loads) == 1 else "load", ""), ("variant vs baseline", "")]
-    columns += [("baseline", "energy, simulated"), ("variant", "energy, simulated")]
-    columns += [("simulated", "change of energy, %")]
+    columns += [("baseline", f"{what}, simulated"), ("variant", f"{what}, simulated")]
+    columns += [("simulated", f"change of {what}, %")]
     if has_published:
-        columns += [("published", "change of energy, %"), ("pp", "change of energy, %")]
-        columns += [("baseline", "energy, published"), ("variant", "energy, published")]
-    return [*columns, ("baseline", "missed, %"), ("variant", "missed, %")]
+        columns += [("published", f"change of {what}, %"), ("pp", f"change of {what}, %")]
+        columns += [("baseline", f"{what}, published"), ("variant", f"{what}, published")]
+    return [*columns, ("baseline", "missed, %"), ("variant", "missed, %")] if has_missed else columns
 
 
 def _cell(value: float | None, form: str, half: float | None = None, class_: str = "") -> dict[str, Any]:
@@ -280,22 +373,26 @@ def _cell(value: float | None, form: str, half: float | None = None, class_: str
 
 
 def _estimate_cell(value: Estimate | None, class_: str = "") -> dict[str, Any]:
-    return _cell(value.mean, ".2f", value.half, class_) if value else _cell(None, "", None, class_)
+    if value is None:
+        return _cell(None, "", None, class_)
+    return _cell(value.mean, ".2f", value.half if value.varies else None, class_)
 
 
-def _rows(blocks: Sequence[Block], has_published: bool) -> list[list[dict[str, Any]]]:
+def _rows(blocks: Sequence[Block], has_published: bool, has_missed: bool) -> list[list[dict[str, Any]]]:
     rows = []
     short = short_names([block.benchmark for block in blocks])
+    several = len({block.metric for block in blocks}) > 1
     for block in blocks:
+        name = f"{short[block.benchmark]}, {block.metric} ({block.unit})" if several else short[block.benchmark]
         for line in block.lines:
             ratio = line.published_ratio
             row = [
-                {"text": short[block.benchmark], "value": block.benchmark, "class": ""},
+                {"text": name, "value": block.benchmark, "class": ""},
                 {"text": line.param, "value": line.param, "class": ""},
                 {"text": f"{block.variant} vs {block.base}", "value": block.variant, "class": "left"},
                 _estimate_cell(line.base),
                 _estimate_cell(line.variant),
-                _cell(line.ratio, "+.2f", line.ratio_half),
+                _cell(line.ratio, "+.2f", line.interval, "" if line.interval is None or line.is_clear else "faint"),
             ]
             if has_published:
                 row += [
@@ -304,10 +401,11 @@ def _rows(blocks: Sequence[Block], has_published: bool) -> list[list[dict[str, A
                     _estimate_cell(line.published_base, "pub"),
                     _estimate_cell(line.published_variant, "pub"),
                 ]
-            row += [
-                _cell(missed, ".2f", None, "miss" if missed and missed >= 0.005 else "")
-                for missed in (line.base_missed, line.variant_missed)
-            ]
+            if has_missed:
+                row += [
+                    _cell(missed, ".2f", None, "miss" if missed and missed >= 0.005 else "")
+                    for missed in (line.base_missed, line.variant_missed)
+                ]
             rows.append(row)
     return rows
 
@@ -332,9 +430,9 @@ def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tup
             states.setdefault(cluster, []).append(what)
     groups = []
     for cluster, steps in clusters.items():
-        clock = {khz: f"f{_shade(number, len(steps), 5)}" for number, khz in enumerate(steps)}
+        clock = {khz: f"f{_shade(number, len(steps), SHADES)}" for number, khz in enumerate(steps)}
         idle = {name: f"i{min(number, 3)}" for number, name in enumerate(states.get(cluster, []))}
-        keys = [(f"{cluster} {khz / 1000:g} MHz", class_) for khz, class_ in clock.items()]
+        keys = _clock_keys(cluster, clock)
         keys += [("entering or leaving idle" if name == "none" else name, class_) for name, class_ in idle.items()]
         panels = []
         for benchmark in means.benchmarks:
@@ -359,10 +457,21 @@ def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tup
                             ]
                         group.append(svg.Bar(policy, classes[policy], parts))
                     bars.append((param.partition("=")[2] or param, group))
-                title = f"{cluster}, {means.short[benchmark]}: {words} by number of {name}"
+                by = f" by number of {name}" if name else ""
+                title = f"{cluster}, {means.short[benchmark]}: {words}{by}"
                 panels.append((title, svg.stacked(title, bars)))
         groups.append((keys, panels))
     return groups
+
+
+def _clock_keys(cluster: str, clock: Mapping[int, str]) -> list[tuple[str, str]]:
+    """Legend of the clocks: each one while they are few, else a scale of as many steps as there are shades."""
+    if len(clock) <= SHADES:
+        return [(f"{cluster} {khz / 1000:g} MHz", class_) for khz, class_ in clock.items()]
+    ranges: dict[str, list[int]] = {}
+    for khz, class_ in clock.items():
+        ranges.setdefault(class_, []).append(khz)
+    return [(f"{cluster} {run[0] / 1000:g} to {run[-1] / 1000:g} MHz", class_) for class_, run in ranges.items()]
 
 
 def _shade(number: int, count: int, shades: int) -> int:

@@ -20,8 +20,19 @@ __all__ = ["blocks_of", "mean_rows", "metric_tables", "tables_text", "write_repo
 
 
 def blocks_of(experiment: Experiment, results: pl.DataFrame) -> list[Block]:
-    """Compare what the experiment compares."""
-    return pair_blocks(results, experiment.pairs, published=experiment.published)
+    """Compare what the experiment compares, by what its benchmarks measure; by energy where they measure nothing."""
+    blocks: list[Block] = []
+    for metric in _own_metrics(results) or ["energy"]:
+        blocks += pair_blocks(results, experiment.pairs, metric, published=experiment.published)
+    return blocks
+
+
+def _own_metrics(results: pl.DataFrame) -> list[str]:
+    """Give the metrics of the benchmarks' own that were measured, frames of a GPU and, beside them, watts."""
+    own = {model["metric"] for model in _opplab.benchmarks()} - {None}
+    found = results["metric"].unique(maintain_order=True).to_list()
+    chosen = [name for name in found if name in own or name.startswith("frames:")]
+    return [*chosen, *(name for name in found if chosen and name == "power")]
 
 
 def mean_rows(results: pl.DataFrame) -> list[dict[str, Any]]:
@@ -115,8 +126,9 @@ def write_report(experiment: Experiment, results: pl.DataFrame, blocks: list[Blo
     first = examples[0]
     timelines = [window(case, case.run(False)) for case in examples]
     load = first.param.replace("=", " ").partition(" ")
+    at = f", {load[2]} {load[0]}" if load[2] else ""
     note = (
-        f"One run of each policy: {first.benchmark}, {load[2]} {load[0]}, iteration 0, from "
+        f"One run of each policy: {first.benchmark}{at}, iteration 0, from "
         f"{timelines[0].start_ms:g} to {timelines[0].end_ms:g} ms. A colour is a task; the line is the cluster's clock "
         "between its lowest and highest frequency."
     )
@@ -131,14 +143,14 @@ def write_report(experiment: Experiment, results: pl.DataFrame, blocks: list[Blo
             ("iterations", str(facts["iterations"])),
             ("simulated time", f"{seconds:g} s a case, {len(experiment.cases)} cases"),
             ("opplab", _opplab.__version__),
-            ("made by", f"opplab run {experiment.name}"),
+            ("made by", command_of(experiment)),
         ],
         results=results,
         blocks=blocks,
         published=experiment.published,
         timelines=timelines,
         timeline_note=note,
-        methods=methods(facts["seed"], seconds),
+        methods=methods(facts["seed"], seconds, energy=any(block.metric == "energy" for block in blocks)),
         version=_opplab.__version__,
         footer=f"Made by opplab {_opplab.__version__}. Equal version, experiment and seed give an equal report. "
         "Every number is in results.parquet beside this file.",
@@ -146,8 +158,24 @@ def write_report(experiment: Experiment, results: pl.DataFrame, blocks: list[Blo
     write_text(path, report.to_html())
 
 
-def methods(seed: int, seconds: float) -> list[str]:
+def command_of(experiment: Experiment) -> str:
+    """Give the command that makes the same results: the file, and what was asked for instead of what it says."""
+    from opplab import catalog
+
+    built_in = experiment.name in catalog.names("experiment")
+    words = ["opplab", "run", experiment.name if built_in else Path(experiment.file).name]
+    for option, value in experiment.adjusted.items():
+        words += [f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return " ".join([*words, "-o", "OUT"])
+
+
+def methods(seed: int, seconds: float, *, energy: bool = True) -> list[str]:
     """Say how the numbers came about and how far they can be trusted."""
+    about_energy = (
+        f"Energy is the sum of the clusters' meters over {seconds:g} s of simulated time, without the rest of the "
+        "board. Where a published text does not state how long its runs took, its joules and these differ by an "
+        "unknown factor; changes in percent do not. Nothing was fitted to the published variants."
+    )
     return [
         "What is exact: load tracking (PELT, util_est), schedutil, energy-model tables, the artificial energy model "
         "and energy-aware placement are re-implemented from the kernel's algorithms and give the same integers as "
@@ -158,9 +186,7 @@ def methods(seed: int, seconds: float) -> list[str]:
         "same times. Intervals are Student's t at 95 % over the iterations. They cover what the seeds vary, mainly "
         "when tasks start relative to each other; they say nothing about the error of the model, and a narrow interval "
         "is no sign of truth.",
-        f"Energy is the sum of the clusters' meters over {seconds:g} s of simulated time, without the rest of the "
-        "board. Where a published text does not state how long its runs took, its joules and these differ by an "
-        "unknown factor; changes in percent do not. Nothing was fitted to the published variants.",
+        *([about_energy] if energy else ["Nothing was fitted to the published variants."]),
         "An activation is missed when a task's work for a period ends after the next period has begun; its share is "
         "over all activations of all tasks.",
     ]

@@ -41,6 +41,11 @@ class Estimate:
     n: int = 0
     ratio: float | None = None
 
+    @property
+    def varies(self) -> bool:
+        """Whether the values differ at all; where they do not, the runs have no variation, and there is no interval."""
+        return self.half is None or self.half > 1e-12 * abs(self.mean)
+
 
 def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
     """Give the mean of `values` and its Student-t interval.
@@ -76,6 +81,21 @@ class Line:
         return 100 * (self.variant.mean / self.base.mean - 1) if self.base.mean else math.nan
 
     @property
+    def varies(self) -> bool:
+        """Whether iterations differ in the baseline or in the variant."""
+        return self.base.varies or self.variant.varies
+
+    @property
+    def interval(self) -> float | None:
+        """Half-width of the change's interval in percentage points; None with one iteration or without variation."""
+        return self.ratio_half if self.varies else None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the change is larger than its interval (and is not 0)."""
+        return self.ratio != 0 and abs(self.ratio) > (self.interval or 0)
+
+    @property
     def published_ratio(self) -> float | None:
         """Published change in percent: as printed, or else from the published means."""
         if self.published_base is None or self.published_variant is None:
@@ -95,6 +115,8 @@ class Block:
     unit: str
     param_name: str
     lines: tuple[Line, ...]
+    metric: str = "energy"
+    better: str = "lower"
 
 
 def find_published(
@@ -145,14 +167,14 @@ def pair_blocks(
 
     values: dict[tuple[str, str, str], list[float]] = {}
     missed: dict[tuple[str, str, str], list[float]] = {}
-    unit = ""
+    unit = better = ""
     table = results.filter(pl.col("metric").is_in([metric, "missed_activations"]))
-    columns = table.select("benchmark", "param", "policy", "metric", "unit", "value")
-    for benchmark, param, policy, what, row_unit, value in columns.iter_rows():
+    columns = table.select("benchmark", "param", "policy", "metric", "unit", "better", "value")
+    for benchmark, param, policy, what, row_unit, row_better, value in columns.iter_rows():
         into = values if what == metric else missed
         into.setdefault((benchmark, param, policy), []).append(value)
         if what == metric:
-            unit = row_unit
+            unit, better = row_unit, row_better
     blocks = []
     for benchmark in dict.fromkeys(key[0] for key in values):
         for base, variant in pairs:
@@ -169,7 +191,7 @@ def pair_blocks(
                 lines.append(Line(name, both[0], both[1], lost[0], lost[1], found[0], found[1], paired))
             if lines:
                 name = param.partition("=")[0]
-                blocks.append(Block(benchmark, base, variant, unit, name, tuple(lines)))
+                blocks.append(Block(benchmark, base, variant, unit, name, tuple(lines), metric, better))
     return blocks
 
 
@@ -192,6 +214,11 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 def _number(value: float | None, form: str, width: int) -> str:
     return ("" if value is None else format(value, form)).rjust(width)
+
+
+def _half(value: Estimate) -> str:
+    """Give an interval as the table has it: empty for one iteration, "none" where the runs have no variation."""
+    return _number(value.half, ".2f", 7) if value.varies else "none".rjust(7)
 
 
 def _missed(value: float | None) -> str:
@@ -239,9 +266,9 @@ def _render_line(text: Text, line: Line) -> None:
         f"{line.param:^6}",
         "sim  ",
         _number(line.base.mean, ".2f", 7),
-        _number(line.base.half, ".2f", 7),
+        _half(line.base),
         _with_percent(_number(line.variant.mean, ".2f", 8), line.ratio),
-        _number(line.variant.half, ".2f", 7),
+        _half(line.variant),
         "/".join(_missed(value) for value in (line.base_missed, line.variant_missed)),
     )
     old_base, old_variant, old_ratio = line.published_base, line.published_variant, line.published_ratio

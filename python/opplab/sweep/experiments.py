@@ -39,6 +39,8 @@ class Experiment:
         self._cases = cases
         self.file = file
         self.cases = [Case.of(case) for case in cases]
+        self.adjusted: dict[str, int | float] = {}
+        """What was asked for instead of what the file says, by the command line's option."""
         self.until: Until | None = None
         if inner.until is not None:
             ci_ppm, metric, least = inner.until
@@ -89,6 +91,8 @@ class Experiment:
             if file.is_file():
                 rtapp[workload] = (str(file), catalog.read_text(file, "a workload file"))
         made = cls(inner, inner.expand(machines, rtapp), str(path))
+        asked = {"iterations": iterations, "seed": seed, "seconds": seconds, "until-ci": until_ci}
+        made.adjusted = {option: value for option, value in asked.items() if value is not None}
         if until_ci is not None:
             if not 0 < until_ci <= 100:
                 raise InputError(f"an interval of {until_ci:g} % is not possible: give more than 0 and at most 100")
