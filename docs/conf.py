@@ -22,6 +22,8 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 # Notebooks hold what they printed; a test runs them.
 nb_execution_mode = "off"
+# `--option` stays as it is.
+smartquotes = False
 suppress_warnings = ["myst.xref_missing", "myst.header", "ref.python"]
 
 html_theme = "furo"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -64,6 +65,14 @@ def reference() -> None:
     index = DOCS / "kernel-index.md"
     if index.is_file():
         shutil.copy(index, folder / "kernel-index.md")
+    # Pages that the index does not name are found all the same.
+    named = set(re.findall(r"^[\w/-]+$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE))
+    others = [file.stem for file in sorted(DOCS.glob("*.md")) if file.stem not in {*named, "index", "kernel-index"}]
+    (folder / "more.md").unlink(missing_ok=True)
+    if others:
+        entries = "".join(f"../{name}\n" for name in others)
+        text = f"# More pages\n\n```{{toctree}}\n{entries}```\n"
+        (folder / "more.md").write_text(text, encoding="utf-8")
     lines = [f"# Python\n\n{MADE}"]
     for title, module, names in PYTHON_API:
         lines.append(f"## {title}\n")

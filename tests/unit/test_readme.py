@@ -33,3 +33,13 @@ def test_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_that_it_names_are_there() -> None:
     for name in re.findall(r"\]\((\w+\.md)\)", README):
         assert (ROOT / name).is_file(), name
+
+
+def test_the_package_shows_itself_without_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a package index shows has no links into the repository, and its code runs."""
+    text = (ROOT / "python" / "README.md").read_text()
+    assert not re.findall(r"\]\((?!https?://)", text)
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "python/README.md", "exec"), {})
+    assert (tmp_path / "run.html").stat().st_size > 0

@@ -164,7 +164,11 @@ def policy_options(function: F) -> F:
         pairs_option("--gate", "gates", "A gate of the kernel profile (list gates); may be repeated."),
         pairs_option("--tunable", "tunables", "A tunable of the governor (list tunables); may be repeated."),
         click.option("--idle-governor", type=NameOf("idle-governors"), help="cpuidle governor (menu)."),
-        click.option("--energy-model", type=click.Choice(["registered", "artificial", "none"]), help="(registered)"),
+        click.option(
+            "--energy-model",
+            type=click.Choice(["registered", "artificial", "none"]),
+            help="What the kernel is given (registered).",
+        ),
         click.option("--eas/--no-eas", "eas", default=None, help="Energy-aware scheduling (on)."),
         click.option("--driver", help="cpufreq driver (the machine's own)."),
         click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (6.12)."),
