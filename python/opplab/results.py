@@ -93,6 +93,9 @@ def from_published(path: str | Path) -> pl.DataFrame:
     published ratio one that ends in `` ratio``.
     """
     text = pl.read_csv(path, infer_schema=False)
+    known = "table,machine,kernel,benchmark,metric,unit,better,parameter,variant,value,spread,spread_kind"
+    absent = [name for name in [*known.split(","), "published_ratio_pct"] if name not in text.columns]
+    text = text.with_columns(pl.lit("").alias(name) for name in absent)
     rows: list[dict[str, Any]] = []
     for line in text.iter_rows(named=True):
         if line["value"] in (None, "") or line["variant"] in (None, ""):

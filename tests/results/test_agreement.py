@@ -72,7 +72,7 @@ def test_the_quick_part_is_drawn_by_what_was_published(name: str) -> None:
     everything = {
         (number, row.metric, row.benchmark, row.parameter)
         for number, entry in enumerate(experiment.compare)
-        for row in scoreboard._rows(experiment.published_seed, entry)
+        for row in scoreboard._rows(experiment, entry)
     }
     assert rows <= everything
     assert abs(len(rows) - len(everything) / scoreboard.SAMPLE) < 1
@@ -109,7 +109,7 @@ def test_every_compare_names_published_rows_of_its_policies(name: str) -> None:
     assert experiment.compare
     points = {(case.benchmark, case.param) for case in experiment.cases}
     for entry in experiment.compare:
-        rows = scoreboard._rows(experiment.published_seed, entry)
+        rows = scoreboard._rows(experiment, entry)
         variants = {entry["variants"].get(label, label) for label in experiment.policies}
         assert variants & {row.variant for row in rows}, entry
         met = [row for row in rows for bench, param in points if bench in entry["workloads"]
@@ -157,6 +157,81 @@ def test_a_scoreboard_of_a_few_cases(tmp_path: Path) -> None:
     # What is there is not run again.
     again = CliRunner().invoke(opplab, [*arguments, "--score-only"])
     assert json.loads(again.stdout) == board
+
+
+OWN = """format = 1
+name = "mine"
+machine = "skylake-8x-uma"
+published = "mine.csv"
+baseline = "slow"
+seed = 1
+iterations = 1
+duration = "300ms"
+warmup = "100ms"
+[defaults]
+kernel = "6.1"
+driver = "intel_cpufreq"
+[[policy]]
+label = "slow"
+governor = "powersave"
+[[policy]]
+label = "fast"
+governor = "performance"
+[[workload]]
+label = "net"
+benchmark = "tbench"
+clients = [1, 2]
+[[compare]]
+table = "mine"
+workload = "net"
+simulated = "throughput"
+"""
+
+
+def test_a_table_of_ones_own_is_compared(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(OWN)
+    table = tmp_path / "mine.csv"
+    table.write_text("parameter,variant,value\nclients=1,slow,100\nclients=1,fast,300\nclients=2,slow,200\n")
+    arguments = ["verify", "published", str(file), "--format", "json", "-o", str(tmp_path / "out")]
+    done = CliRunner().invoke(opplab, arguments)
+    assert done.exit_code == 0, done.output
+    board = json.loads(done.stdout)
+    (one,) = board["tables"][0]["cells_detail"]
+    assert (one["seed"], one["variant"], one["published"], one["parameter"]) == ("mine", "fast", 3.0, "clients=1")
+    assert one["predicted"] > 1.5
+    assert board["overall"]["skill_mean"] == pytest.approx(1 - abs(one["error"]) / 2)
+    assert "## Table mine" in (tmp_path / "out" / "agreement.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("parameter,value\nclients=1,100\n", "mine.csv:1:1: the table has no column 'variant'"),
+    ("variant,value\nslow,much\n", "mine.csv:2:1: `value` is 'much', no positive number"),
+    ("variant,value\n", "mine.csv:1:1: the table has no row with a value"),
+])  # fmt: skip
+def test_a_table_of_ones_own_that_is_wrong_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "mine.toml").write_text(OWN)
+    (tmp_path / "mine.csv").write_text(text)
+    with pytest.raises(InputError, match=re.escape(message)):
+        _ = Experiment.load(tmp_path / "mine.toml").published_cells
+
+
+def test_a_sourced_constant_is_not_free_and_a_mean_over_seeds_is_fitted(tmp_path: Path) -> None:
+    assert "processes_total" not in {param["name"] for param in calibration.constants("gitsource")}
+    (tmp_path / "mine.toml").write_text(OWN)
+    (tmp_path / "mine.csv").write_text("parameter,variant,value\nclients=1,slow,60\n")
+    made = calibration.fit(
+        "tbench",
+        "skylake-8x-uma",
+        only=["exchange_cycles"],
+        seeds=2,
+        rounds=1,
+        steps=1,
+        experiment=tmp_path / "mine.toml",
+    )
+    assert set(made.values) == {"exchange_cycles"} and made.intervals.keys() == {"clients=1"}
+    text = calibration.to_toml(made, {"exchange_cycles": "what it is"})
+    assert "60 published" in text and "+-" in text
 
 
 def test_a_name_that_is_not_published_is_refused_with_the_nearest(tmp_path: Path) -> None:

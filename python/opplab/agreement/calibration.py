@@ -50,7 +50,10 @@ class Fit:
     values : dict
         The fitted constants.
     points : list of (str, float, float)
-        Parameter, published value, simulated value.
+        Parameter, published value, mean of the simulated values.
+    intervals : dict
+        Of each parameter half the width of the 95 % interval of that mean, in percent of it; without where there is one
+        seed only.
     runs : int
         Simulations that it took.
     """
@@ -62,6 +65,7 @@ class Fit:
     target: str
     values: dict[str, int]
     points: list[tuple[str, float, float]] = field(default_factory=list)
+    intervals: dict[str, float] = field(default_factory=dict)
     runs: int = 0
 
     @property
@@ -179,6 +183,8 @@ def fit(
     rounds: int = 2,
     steps: int = 6,
     jobs: int = 1,
+    seeds: int = 3,
+    experiment: Path | None = None,
     progress: Callable[[Mapping[str, int], float], None] | None = None,
 ) -> Fit:
     """Fit the constants of a benchmark model on a machine to the baseline's published values.
@@ -196,10 +202,14 @@ def fit(
         How often each constant is moved, and evaluations a move.
     jobs : int
         Number of threads.
+    seeds : int
+        Seeds whose mean is fitted: where a run goes one of two ways, one seed would be fitted to a chance.
+    experiment : Path, optional
+        The experiment whose baseline is fitted; by default the built-in one that names the calibration.
     progress : callable, optional
         Called with the constants and their distance.
     """
-    name, label = experiment_of(benchmark, machine)
+    name, label = experiment_of(benchmark, machine) if experiment is None else _in_file(experiment, benchmark)
     first = Experiment.load(name, iterations=1)
     entry = next(
         (one for one in first.compare if label in one["workloads"] and one["calibration"]),
@@ -210,7 +220,7 @@ def fit(
     policy = first.baseline
     called = entry["variants"].get(policy, policy)
     if baseline is None:
-        rows = [row for row in _rows(first.published_seed, entry) if row.variant == called]
+        rows = [row for row in _rows(first, entry) if row.variant == called]
         target = Target(f"text {first.published_seed}, {entry['table']}", {row.parameter: row.value for row in rows})
     else:
         target = read_baseline(baseline, entry["table"], called, entry["metric"])
@@ -222,17 +232,21 @@ def fit(
         known = ", ".join(param["name"] for param in constants(benchmark)) or "none"
         raise InputError(f"there is nothing to fit: the constants of {benchmark} are {known}")
     made = Fit(benchmark, machine, name, policy, f"{target.source}, {called}", {})
-    found: dict[tuple[int, ...], list[tuple[str, float, float]]] = {}
+    found: dict[tuple[int, ...], dict[str, list[float]]] = {}
 
-    def values_at(constants: Mapping[str, int]) -> list[tuple[str, float, float]]:
+    def simulated(constants: Mapping[str, int]) -> dict[str, list[float]]:
         key = tuple(constants.values())
         if key not in found:
             params = {(label, one): value for one, value in constants.items()}
-            experiment = Experiment.load(name, iterations=1, params=params)
-            cases = [case for case in experiment.cases if (case.policy, case.benchmark) == (policy, label)]
+            tried = Experiment.load(name, iterations=seeds, params=params)
+            cases = [case for case in tried.cases if (case.policy, case.benchmark) == (policy, label)]
             found[key] = _simulate(cases, wanted, entry["simulated"], jobs)
-            made.runs += len(found[key])
+            made.runs += sum(map(len, found[key].values()))
         return found[key]
+
+    def values_at(constants: Mapping[str, int]) -> list[tuple[str, float, float]]:
+        values = simulated(constants)
+        return [(place, wanted[place], math.fsum(own) / len(own)) for place, own in values.items()]
 
     at = {param["name"]: _start(first, label, param) for param in free}
     for turn in range(rounds):
@@ -251,7 +265,29 @@ def fit(
     # What is not fitted this time stays as it was.
     made.values = _last(first, label) | at
     made.points = values_at(at)
+    made.intervals = {place: half for place, own in simulated(at).items() if (half := _half_percent(own)) is not None}
     return made
+
+
+def _half_percent(values: Sequence[float]) -> float | None:
+    """Give half the width of the 95 % interval of a mean (Student's t) in percent of it; None of one value."""
+    if len(values) < 2:
+        return None
+    from opplab import stats
+
+    centre, (low, high), _ = stats.mean(values)
+    return 100 * (high - low) / 2 / centre
+
+
+def _in_file(path: Path, benchmark: str) -> tuple[str, str]:
+    """Give an experiment's file and the label of the workload that runs a benchmark."""
+    import tomllib
+
+    data = tomllib.loads(catalog.read_text(path, "an experiment file"))
+    known = {one.get("benchmark", ""): one.get("label", one.get("benchmark", "")) for one in data.get("workload", [])}
+    if benchmark not in known:
+        raise InputError(f"{path} has no workload of `{benchmark}`{catalog.nearest(benchmark, list(known))}")
+    return str(path), str(known[benchmark])
 
 
 def _start(experiment: Experiment, label: str, param: Mapping[str, Any]) -> int:
@@ -265,6 +301,8 @@ def _last(experiment: Experiment, label: str) -> dict[str, int]:
 
     workloads = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))["workload"]
     workload = next(one for one in workloads if one.get("label", one.get("benchmark")) == label)
+    if "calibration" not in workload:
+        return {}
     file = catalog.find("calibration", workload["calibration"])
     values: dict[str, int] = tomllib.loads(file.read_text(encoding="utf-8"))["values"]
     return values
@@ -272,22 +310,23 @@ def _last(experiment: Experiment, label: str) -> dict[str, int]:
 
 def _simulate(
     cases: Sequence[Case], wanted: Mapping[str, float], metrics: Sequence[str], jobs: int
-) -> list[tuple[str, float, float]]:
-    """Run the baseline's cases of the wanted points; gives parameter, published and simulated value."""
+) -> dict[str, list[float]]:
+    """Run the baseline's cases of the wanted points; gives the simulated values of each, one a seed."""
     from opplab.sweep.runner import run_cases
 
     places = {case.hash: place for case in cases for place in wanted if _belongs(_axes(place), _axes(case.param))}
-    values: dict[str, float] = {}
+    values: dict[str, dict[int, float]] = {}
 
     def keep(case: Case, rows: list[dict[str, Any]]) -> None:
         by_name = {row["metric"]: row["value"] for row in rows}
         if all(metric in by_name for metric in metrics):
-            values[places[case.hash]] = math.fsum(by_name[metric] for metric in metrics)
+            values.setdefault(places[case.hash], {})[case.seed] = math.fsum(by_name[metric] for metric in metrics)
 
     tally = run_cases([case for case in cases if case.hash in places], jobs=jobs, keep=keep)
     if tally.problems:
         raise InputError(f"the baseline cannot be simulated: {tally.problems[0]}")
-    return [(place, value, values[place]) for place, value in wanted.items() if values.get(place, 0) > 0]
+    found = {place: [value for _, value in sorted(values.get(place, {}).items()) if value > 0] for place in wanted}
+    return {place: own for place, own in found.items() if own}
 
 
 def to_toml(made: Fit, about: Mapping[str, str]) -> str:
@@ -305,7 +344,12 @@ def to_toml(made: Fit, about: Mapping[str, str]) -> str:
     ]
     for name, value in made.values.items():
         lines += [f"# {' '.join(about[name].split())}", f"{name} = {value}"]
-    points = ", ".join(f'"{place or "all"}: {old:g} published, {new:.4g} simulated"' for place, old, new in made.points)
+
+    def point(place: str, old: float, new: float) -> str:
+        half = f" +- {made.intervals[place]:.1f} %" if place in made.intervals else ""
+        return f'"{place or "all"}: {old:g} published, {new:.4g}{half} simulated"'
+
+    points = ", ".join(point(*one) for one in made.points)
     lines += [
         "",
         "[fit]",

@@ -116,7 +116,7 @@ def page(board: Mapping[str, Any], command: str) -> str:
     ]
     for seed in board["seeds"]:
         parts += [
-            f"## Text {seed}: {published.SEEDS[seed]}",
+            f"## Text {seed}: {published.SEEDS[seed]}" if seed in published.SEEDS else f"## Table {seed}",
             f"![predicted against published](figures/agreement-{seed}.svg)",
         ]
         experiments = dict.fromkeys(one["experiment"] for one in board["tables"] if one["seed"] == seed)

@@ -230,7 +230,7 @@ def sample(experiment: Experiment) -> tuple[set[RowName], set[Point]]:
     baseline = {base for base, _ in experiment.pairs}
     for number, entry in enumerate(experiment.compare):
         effects: dict[tuple[str, str, str, str], list[published.Published]] = {}
-        for row in _rows(experiment.published_seed, entry):
+        for row in _rows(experiment, entry):
             effects.setdefault((row.table, row.metric, row.benchmark, row.parameter), []).append(row)
         for (table, metric, benchmark, parameter), own in effects.items():
             anchor = next((row.value for row in own if row.variant in baseline), None)
@@ -264,7 +264,7 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: set[RowName] |
     base_of = {variant: base for base, variant in experiment.pairs}
     found: list[Cell] = []
     for number, entry in enumerate(experiment.compare):
-        rows = _rows(seed, entry)
+        rows = _rows(experiment, entry)
         names = {label: entry["variants"].get(label, label) for label in experiment.policies}
         labels = {name: label for label, name in names.items()}
         by_place = {(row.metric, row.benchmark, row.parameter, row.variant): row for row in rows}
@@ -338,9 +338,10 @@ def _geometric(values: Sequence[float]) -> float:
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))
 
 
-def _rows(seed: str, entry: Mapping[str, Any]) -> list[published.Published]:
+def _rows(experiment: Experiment, entry: Mapping[str, Any]) -> list[published.Published]:
     """Give the published rows that an entry names; a name that no row has is refused."""
-    rows = list(published.cells(seed))
+    rows = list(experiment.published_cells)
+    seed = experiment.published_seed
     for key in ("table", "machine", "benchmark", "metric"):
         name = entry[key]
         if not name:

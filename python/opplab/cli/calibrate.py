@@ -21,6 +21,8 @@ from opplab.report.text import print_table
 )
 @click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True, help="How often each is moved.")
 @click.option("--steps", type=click.IntRange(min=1), default=6, show_default=True, help="Evaluations a move.")
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Seeds whose mean is fitted.")
+@click.option("--experiment", type=click.Path(path_type=Path, exists=True), help="Fit to the baseline of this file.")
 @jobs_option
 @output_option("File (BENCHMARK@MACHINE.toml here).")
 @click.option("--show", is_flag=True, help="Show every fitted or assumed constant with its provenance and residual.")
@@ -33,6 +35,8 @@ def command(
     points: tuple[str, ...],
     rounds: int,
     steps: int,
+    seeds: int,
+    experiment: Path | None,
     jobs: int | None,
     output: Path | None,
     show: bool,
@@ -65,6 +69,8 @@ def command(
         rounds=rounds,
         steps=steps,
         jobs=workers(jobs),
+        seeds=seeds,
+        experiment=experiment,
         progress=progress,
     )
     about = {str(param["name"]): str(param["about"]) for param in calibration.constants(benchmark)}

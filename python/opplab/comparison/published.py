@@ -49,6 +49,12 @@ _REMARKS = {
 }
 
 
+_COLUMNS = (
+    *("seed", "table", "machine", "kernel", "benchmark", "metric", "unit", "better", "parameter", "variant", "value"),
+    *("spread", "spread_kind", "published_ratio_pct", "note"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """One printed cell."""
@@ -107,6 +113,51 @@ def cells(seed: str) -> tuple[Published, ...]:
                 if not line["value"]:
                     continue
                 found.append(_cell(line))
+    return tuple(found)
+
+
+_NEEDED = ("variant", "value")
+
+
+def cells_of_file(path: Path) -> tuple[Published, ...]:
+    """All cells of a table of one's own: a CSV with the columns of ``data/published``, or the part of them that it has.
+
+    Parameters
+    ----------
+    path : Path
+        Needed are ``variant`` and ``value``; ``parameter`` (``clients=4``) where the table has one. What is left out is
+        empty; the text, and the table where no column tells it, are called by the file's name.
+
+    Raises
+    ------
+    InputError
+        If a column is missing, or a value or a spread is no positive number, with its line.
+    """
+    found = []
+    with path.open(encoding="utf-8", newline="") as stream:
+        reader = csv.DictReader(stream)
+        names = reader.fieldnames or []
+        for column in _NEEDED:
+            if column not in names:
+                raise InputError(f"failed to read {path}:1:1: the table has no column '{column}'")
+        for line in reader:
+            if not line["value"]:
+                continue
+            full = {name: (line.get(name) or "").strip() for name in _COLUMNS} | {"seed": path.stem}
+            full["table"] = full["table"] or path.stem
+            full["unit"] = full["unit"] or ("ratio" if full["metric"].startswith("ratio") else "")
+            for column in ("value", "spread", "published_ratio_pct"):
+                text = full[column]
+                try:
+                    number = float(text) if text else 1.0
+                except ValueError:
+                    number = math.nan
+                if not math.isfinite(number) or (column == "value" and number <= 0):
+                    message = f"failed to read {path}:{reader.line_num}:1: `{column}` is '{text}', no positive number"
+                    raise InputError(message)
+            found.append(_cell(full))
+    if not found:
+        raise InputError(f"failed to read {path}:1:1: the table has no row with a value")
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from opplab.sweep.runner import Until
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab.comparison.published import Published
     from opplab.sweep.runner import Tally
 
 __all__ = ["Experiment", "summaries"]
@@ -119,7 +120,10 @@ class Experiment:
         """The published values that belong to it, as results."""
         from opplab import results
 
-        path = catalog.published(self._inner.published) if self._inner.published else None
+        if self.published_file:
+            path: Path | None = self.published_file
+        else:
+            path = catalog.published(self._inner.published) if self._inner.published else None
         return None if path is None else results.from_published(path)
 
     @property
@@ -128,9 +132,27 @@ class Experiment:
         return self._inner.baseline
 
     @property
+    def published_file(self) -> Path | None:
+        """The table of one's own whose values belong to it: a ``.csv`` beside the experiment; None of a text."""
+        name = self._inner.published
+        return Path(self.file).parent / name if name.endswith(".csv") else None
+
+    @property
     def published_seed(self) -> str:
-        """The text whose values belong to it (``003``); empty if there is none."""
-        return self._inner.published.partition("_")[0]
+        """The text whose values belong to it (``003``), or the name of the table of one's own; empty without either."""
+        return self.published_file.stem if self.published_file else self._inner.published.partition("_")[0]
+
+    @property
+    def published_cells(self) -> tuple[Published, ...]:
+        """The published cells that its ``[[compare]]`` entries choose from."""
+        from opplab.comparison import published
+
+        file = self.published_file
+        if file is None:
+            return published.cells(self.published_seed)
+        if not file.is_file():
+            raise InputError(f"`published` of {self.file}: there is no file {file}")
+        return published.cells_of_file(file)
 
     @property
     def compare(self) -> list[dict[str, Any]]:

@@ -20,8 +20,7 @@ pub(super) const GITSOURCE: Benchmark = Benchmark {
             (1, 1_000_000_000),
             "275000",
             "processes of the whole suite: 400 a second in 688 s, text 000's performance governor",
-        )
-        .calibrated(),
+        ),
         Param::int("command_cycles", (1, 1_000_000_000_000), "6000000", "mean cycles of a command after its exec")
             .calibrated(),
         Param::int("fork_cycles", (1, 1_000_000_000_000), "500000", "cycles of a new process before its exec")
