@@ -75,3 +75,57 @@ def test_broken_vector_file(tmp_path: Path) -> None:
         pytest.skip("no family is built")
     (tmp_path / f"{_opplab.families()[0]}.csv.gz").write_bytes(gzip.compress(b"x,y\n1,2\n")[:-9])
     check_refused("failed to read", "verify", "vectors", str(tmp_path))
+
+
+@pytest.mark.parametrize("words", [(), ("machine",), ("trace",), ("experiment",), ("host",)])
+def test_without_a_command_the_help_is_shown(words: tuple[str, ...]) -> None:
+    done = opplab(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: opplab")
+
+
+@pytest.mark.parametrize("words", [("list", "events"), ("machine", "show", "epyc-7742-2s", "--format", "json")])
+def test_a_reader_that_goes_away_is_no_failure(words: tuple[str, ...]) -> None:
+    script = f"{sys.executable} -m opplab {' '.join(words)} | head -c 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 141)
+    assert done.stderr == ""
+
+
+def test_a_pipe_that_is_closed_from_the_start() -> None:
+    script = f"exec {sys.executable} -m opplab list policy-keys > >(exec true)"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 141)
+    assert "Error" not in done.stderr
+
+
+def test_lists_wrap_at_the_width_of_the_terminal() -> None:
+    done = opplab("list", "policy-keys", COLUMNS="80")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "energy-aware scheduling is" in " ".join(done.stdout.split())
+
+
+def test_wrong_words_are_told_the_nearest(tmp_path: Path) -> None:
+    check_refused("did you mean 'machines'", "list", "machins")
+    check_refused("no such command 'sho'; did you mean 'show'", "machine", "sho")
+    work = tmp_path / "w.json"
+    assert opplab("workload", "new", "w", "-o", str(work)).returncode == 0
+    check_refused("--machine NAME", "run", str(work))
+    check_refused("no key 'hzz'; did you mean 'hz'", "run", str(work), "-m", "juno-r2", "--set", "hzz=1000")
+    check_refused("no benchmark is called 'hackbenhc'; did you mean", "list", "parameters", "hackbenhc")
+    check_refused("exists; --force", "workload", "new", "w", "-o", str(work))
+
+
+def test_several_governors_are_a_sweep(tmp_path: Path) -> None:
+    work, folder = tmp_path / "w.json", tmp_path / "out"
+    opplab("workload", "new", "w", "--seconds", "1", "-o", str(work))
+    words = ("run", str(work), "-m", "juno-r2", "--seconds", "0.05", "-o", str(folder), "--format", "csv")
+    done = opplab(*words, "--governor", "schedutil,performance", "--set", "hz=1000", "--gate", "runnable_signal=load")
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.splitlines()
+    assert rows[0] == "machine,benchmark,param,policy,metric,unit,mean,n"
+    assert {row.split(",")[3] for row in rows[1:]} == {"schedutil", "performance"}
+    again = opplab("run", str(folder), "--format", "csv")
+    assert again.stdout == done.stdout
+    shown = opplab("experiment", "show", str(folder / "experiment.toml"), "--format", "json")
+    assert [row["policy"] for row in json.loads(shown.stdout)] == ["schedutil", "performance"]

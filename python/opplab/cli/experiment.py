@@ -7,15 +7,8 @@ from typing import Any
 
 import click
 
-from opplab.cli.options import (
-    BuiltIn,
-    Group,
-    NameOf,
-    machine_option,
-    output_format_option,
-    output_option,
-    write_new,
-)
+from opplab.cli.group import Group
+from opplab.cli.options import BuiltIn, NameOf, machine_option, output_format_option, output_option, write_new
 
 
 @click.group(name="experiment", cls=Group)

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from opplab.cli.options import Group, output_format_option
+from opplab.cli.group import Group
+from opplab.cli.options import output_format_option
 from opplab.errors import InputError
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from opplab import _opplab, catalog
-from opplab.cli.options import BuiltIn, Group, format_option, output_format_option
+from opplab.cli.group import Group
+from opplab.cli.options import BuiltIn, format_option, output_format_option
 from opplab.report.text import print_table
 
 

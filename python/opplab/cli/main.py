@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from opplab.cli.options import Group
+from opplab.cli.group import Group
 
 # Name -> (module that defines it as `command`, one line for --help).
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -40,8 +40,21 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+class ReaderGoneError(Exception):
+    """The reader of standard output went away; click would take a `BrokenPipeError` for a failure."""
+
+
 class LazyGroup(Group):
     """A group whose sub-commands are imported when they are called."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and write all that it said."""
+        try:
+            found = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise ReaderGoneError from None
+        return found
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Give the names in the order of the table."""
@@ -92,7 +105,7 @@ def main(args: list[str] | None = None) -> Any:
     except click.ClickException as error:
         click.echo(f"opplab: {error.format_message()}", err=True)
         sys.exit(2)
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGoneError):
         # The reader went away: as if the signal had ended it, and without a word at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

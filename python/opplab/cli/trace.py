@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from opplab.cli.options import Group, format_option, machine_option, output_format_option
+from opplab.cli.group import Group
+from opplab.cli.options import format_option, machine_option, output_format_option
 from opplab.cli.replay import to_rtapp
 from opplab.report.text import print_table
 

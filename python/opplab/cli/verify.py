@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from opplab import _opplab
-from opplab.cli.options import Group, format_option, jobs_option
+from opplab.cli.group import Group
+from opplab.cli.options import format_option, jobs_option
 from opplab.errors import InputError, OpplabError
 from opplab.report.text import print_table
 

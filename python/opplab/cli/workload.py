@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from opplab import _opplab, catalog
-from opplab.cli.options import Group, format_option, output_option, write_new
+from opplab.cli.group import Group
+from opplab.cli.options import format_option, output_option, write_new
 from opplab.report.text import print_table
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,11 +34,16 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
     juno-r2,6
     """
     if output_format == "json":
+        import json
+
         return json.dumps(list(rows), indent=2, default=str) + "\n"
     if not rows:
         return ""
     columns = list(rows[0])
     if output_format == "csv":
+        import csv
+        import io
+
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(columns)
@@ -86,11 +88,13 @@ def _narrowed(widths: list[int], numeric: list[bool], width: int, cells: list[li
         max(COLUMN_MIN, max((len(word) for line in cells for word in line[index].split()), default=0))
         for index in range(len(widths))
     ]
-    while sum(widths) + 2 * (len(widths) - 1) > width:
-        wide = [index for index, right in enumerate(numeric) if not right and widths[index] > least[index]]
-        if not wide:
-            break
-        widths[max(wide, key=widths.__getitem__)] -= 1
+    # First between words; where that is not enough, within long ones.
+    for lowest in (least, [COLUMN_MIN] * len(widths)):
+        while sum(widths) + 2 * (len(widths) - 1) > width:
+            wide = [index for index, right in enumerate(numeric) if not right and widths[index] > lowest[index]]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
 
 

@@ -1,0 +1,35 @@
+"""Groups of commands: without a command they show their help, and a wrong one is told the nearest."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import click
+
+__all__ = ["Group"]
+
+
+class Group(click.Group):
+    """Commands under a name: without one of them the help is shown, and a wrong one is told the nearest."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **{"invoke_without_command": True, "no_args_is_help": False, **keywords})
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Show the help if there is no command."""
+        if not ctx._protected_args and not ctx.args:
+            click.echo(ctx.get_help())
+            return None
+        return super().invoke(ctx)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command when there is none of the given name."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], known, n=1, cutoff=0.5)
+            hint = f"; did you mean '{near[0]}'?" if near else f" (there is: {', '.join(known)})"
+            ctx.fail(f"no such command '{args[0]}'{hint}")
+        return super().resolve_command(ctx, args)
