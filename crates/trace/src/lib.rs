@@ -15,8 +15,6 @@
 
 mod bprint;
 mod bytes;
-mod column;
-mod columns;
 mod error;
 mod event;
 mod format;
@@ -28,6 +26,8 @@ mod recording;
 pub mod render;
 mod ring;
 mod schedbt;
+mod table;
+mod tabulate;
 mod text;
 mod tracedat;
 mod wire;
@@ -37,14 +37,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-pub use column::{Column, Field, IntColumn, Strings, Table, VarBytes};
-pub use columns::{Columns, Counter};
 pub use error::{Error, Result, nearest_name};
 pub use event::{Event, FieldDef, Kind, RawList, Schema, Sink, Value};
 pub use input::Data;
 pub use reader::{Meta, Outcome, ReadOptions, Reader};
 pub use recording::RecordingFiles;
 pub use ring::Missed;
+pub use table::{Column, Field, IntColumn, Strings, Table, VarBytes};
+pub use tabulate::{Columns, Counter};
 pub use text::markers;
 
 /// An open reader, or why there is none.

@@ -5,8 +5,8 @@
 
 use std::io::Write;
 
-use crate::column::Column;
 use crate::event::{Kind, Value};
+use crate::table::Column;
 use crate::write::value_at;
 use crate::{Table, Trace};
 

@@ -13,9 +13,9 @@ pub use perfetto::{Annotation, PerfettoWriter, TrackId, perfetto};
 pub use text::{ftrace_lines, ftrace_text};
 pub use tracedat::{repeat_trace_dat, trace_dat};
 
-use crate::columns::Columns;
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::reader::Meta;
+use crate::tabulate::Columns;
 use crate::{Table, Trace};
 
 /// A row of a trace: table and row in it.

@@ -6,11 +6,11 @@
 use std::io::{self, Write};
 
 use super::{all_tasks, rows_in_order, value_at};
-use crate::column::Column;
 use crate::error::Result;
 use crate::event::{Kind, Value};
 use crate::reader::ReadOptions;
 use crate::render::task_state_bits;
+use crate::table::Column;
 use crate::{Field, Table, Trace};
 
 const PAGE: usize = 4096;

@@ -1,4 +1,4 @@
-//! Typed columns: what a trace becomes.
+//! Tables of typed columns: what a trace becomes.
 //!
 //! Integers are stored as narrow as their values allow (a priority takes one byte, not eight) and widen by themselves;
 //! short strings are numbers of a dictionary that the whole trace shares; long texts and byte strings lie end to end.
