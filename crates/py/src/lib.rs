@@ -39,7 +39,7 @@ mod _opplab {
         kernel::bindings,
         machine::PyMachine,
         names::{benchmarks, decision_codes, names, policy_keys},
-        replay::{agree_recording, replay_trace, replayed_case, replayed_frequencies, trace_to_rtapp},
+        replay::{agree_recording, replay_trace, replayed_case, replayed_frequencies, trace_misfits, trace_to_rtapp},
         signals::trace_signals,
         tracefile::{PyTrace, trace_info},
         traces::{find_recordings, recorded_frequencies, recorded_placements, verify_recording},

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use opplab_kernel::cpufreq::schedutil::SugovOutcome;
 use opplab_model::policy::EnergyModelSource;
+use opplab_replay::fit::TracedMachine;
 use opplab_replay::report::{agreement_json, comparison_json};
-use opplab_replay::{Change, ClosedCase, Mode, Replay, ReplayError};
+use opplab_replay::{Change, ClosedCase, Mode, Recorded, Replay, ReplayError};
 use opplab_verify::traces::RecordedFreq;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -31,12 +32,26 @@ pub(crate) fn agree_recording(py: Python<'_>, path: &str) -> PyResult<Option<Str
     run(py, || Ok(opplab_replay::agree::agree(Path::new(path))?.as_ref().map(agreement_json)))
 }
 
+/// Why each of these machines cannot be the one that the trace at `path` was recorded on; `None` if nothing speaks against it.
+#[pyfunction]
+pub(crate) fn trace_misfits(
+    py: Python<'_>,
+    path: &str,
+    machines: Vec<PyRef<'_, PyMachine>>,
+) -> PyResult<Vec<Option<String>>> {
+    let machines: Vec<_> = machines.iter().map(|machine| machine.inner.clone()).collect();
+    run(py, move || {
+        let traced = TracedMachine::read(Path::new(path))?;
+        Ok(machines.iter().map(|machine| traced.misfit(machine)).collect())
+    })
+}
+
 /// Replays the trace at `path` under its own policy and, if anything is given, under a changed one: JSON.
 ///
 /// `machine`: what it ran on (`None`: the snapshot beside it tells). `mode`: `open`, `closed` or
-/// `auto` ([`Replay::compare_nearer`]).
+/// `auto` ([`Replay::compare_nearer`]). `recorded`: governor, driver and kernel of the recording, where somebody knows them.
 #[pyfunction]
-#[pyo3(signature = (path, machine, mode, governor, freq_max, energy_model, kernel, tunables))]
+#[pyo3(signature = (path, machine, mode, governor, freq_max, energy_model, kernel, tunables, recorded=(None, None, None)))]
 #[expect(clippy::too_many_arguments, reason = "each is an option of the command")]
 pub(crate) fn replay_trace(
     py: Python<'_>,
@@ -48,6 +63,7 @@ pub(crate) fn replay_trace(
     energy_model: Option<&str>,
     kernel: Option<String>,
     tunables: Vec<(String, String)>,
+    recorded: (Option<String>, Option<String>, Option<String>),
 ) -> PyResult<String> {
     let mode = match mode {
         "open" => Some(Mode::Open),
@@ -62,9 +78,11 @@ pub(crate) fn replay_trace(
     };
     let change = Change { governor, freq_max, energy_model, kernel, tunables };
     let change = (change != Change::default()).then_some(change);
+    let (recorded_governor, driver, recorded_kernel) = recorded;
+    let recorded = Recorded { governor: recorded_governor, driver, kernel: recorded_kernel };
     let machine = machine.map(|machine| machine.inner.clone());
     run(py, move || {
-        let replay = Replay::read(Path::new(path), machine)?;
+        let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
         let (mode, comparison, closed) = match mode {
             Some(mode) => (mode, replay.compare(change.as_ref(), mode)?, None),
             None => replay.compare_nearer(change.as_ref())?,

@@ -16,7 +16,7 @@ use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure, shares_per_100k};
 use crate::recover::{Recording, recover};
-use crate::setup::{Setup, recording_files};
+use crate::setup::{Recorded, Setup, recording_files};
 use crate::tick::{idle_ticks, phase_ns};
 
 /// How near a policy's frequency residency is to be, in parts of 100 000.
@@ -141,7 +141,7 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
     let Some((file, text)) = workload_file(dir) else { return Ok(None) };
     let mut files = recording_files(dir)?;
     let events = Events::of(&mut files.trace, &dir.join("trace.dat"))?;
-    let setup = Setup::of_recording(&files, &events)?;
+    let setup = Setup::of_recording(&files, &events, &Recorded::default())?;
     let mut workload = compiled(&file, &text, &setup)?;
 
     // The recorded threads of the workload, in the order of their birth.

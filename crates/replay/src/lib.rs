@@ -6,7 +6,7 @@
 //!        +--Setup (machine, policy, costs)           +----------- measure, compare --------+
 //! ```
 //! [`agree`] runs a recording's own workload file on the machine that its snapshot describes and compares distributions;
-//! [`replay`] recovers the workload from the trace itself. Both compare what is measured in one way from both sides
+//! [`rerun`] recovers the workload from the trace itself. Both compare what is measured in one way from both sides
 //! ([`Measured`]). Integers only; files are read here, nothing is written.
 //! Not here: formats of traces (crate `trace`), the kernel's algorithms (crate `kernel`), what runs do (crate `sim`).
 
@@ -14,14 +14,16 @@ pub mod agree;
 mod calls;
 mod costs;
 pub mod events;
+pub mod fit;
 pub mod measure;
+pub mod metrics;
 mod nohz;
 pub mod open;
 mod periods;
 pub mod records;
 pub mod recover;
-pub mod replay;
 pub mod report;
+pub mod rerun;
 pub mod rtapp;
 mod rtlog;
 pub mod setup;
@@ -31,8 +33,8 @@ use std::path::PathBuf;
 
 pub use events::Events;
 pub use measure::Measured;
-pub use replay::{Change, ClosedCase, Comparison, Mode, Replay};
-pub use setup::Setup;
+pub use rerun::{Change, ClosedCase, Comparison, Mode, Replay};
+pub use setup::{Recorded, Setup};
 
 /// Why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]

@@ -17,6 +17,14 @@ pub type Window = (u64, u64);
 /// Equal parts of the range of a driver without a table.
 pub const BINS: u32 = 10;
 
+/// After so long what was before the trace is worth 1 % of a load-tracking signal (32 ms half-life).
+const HISTORY_NS: u64 = 200_000_000;
+
+/// When what is measured begins: what happened before the trace still counts in the signals of its first moments.
+pub(crate) fn window_start_ns(duration_ns: u64) -> u64 {
+    HISTORY_NS.min(duration_ns / 5)
+}
+
 /// A cpufreq policy's share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolicyTimes {

@@ -29,9 +29,9 @@ use crate::ReplayError;
 use crate::agree::takes_samples;
 use crate::calls::{Kthread, Kworkers, find_ticks};
 use crate::events::{Context, Ev, Events, Left, What};
+use crate::measure::window_start_ns;
 use crate::nohz::{self, Nohz};
 use crate::records::Records;
-use crate::replay::window_start_ns;
 
 /// A no-op taker of samples: the governor asks when it needs one.
 type Signals = PeltReplay<fn(&Sample), HalfLife32>;

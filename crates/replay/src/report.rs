@@ -5,7 +5,8 @@ use opplab_model::tree::{Node, to_json};
 
 use crate::agree::Agreement;
 use crate::measure::{Measured, Placements};
-use crate::replay::{Comparison, Mode, Replay};
+use crate::metrics::{Silence, metrics};
+use crate::rerun::{Comparison, Mode, Replay};
 
 fn texts(list: &[String]) -> Option<Node> {
     Some(Node::list(list.iter().map(Node::str)))
@@ -37,31 +38,34 @@ fn numbers(list: &[u64]) -> Option<Node> {
     Some(Node::list(list.iter().map(|&number| Node::from(number))))
 }
 
-fn measured_node(measured: &Measured, machine: &Machine) -> Node {
+/// What a run measured, without what `silence` covers.
+fn measured_node(measured: &Measured, machine: &Machine, silence: &Silence, energy_known: bool) -> Node {
     let policies = measured.policies.iter().map(|policy| {
+        let told = !silence.covers(measured, policy);
         Node::table([
             ("cpus", Some(Node::list(policy.cpus.iter().map(|&cpu| Node::from(cpu))))),
-            ("mean_khz", Some(Node::from(policy.mean_khz()))),
+            ("mean_khz", told.then(|| Node::from(policy.mean_khz()))),
             ("freq_khz", Some(Node::list(policy.freq_khz.iter().map(|&khz| Node::from(khz))))),
-            ("time_ns", numbers(&policy.time_ns)),
+            ("time_ns", numbers(&policy.time_ns).filter(|_| told)),
             ("busy_ns", numbers(&policy.busy_ns)),
-            ("changes", Some(Node::from(policy.changes))),
+            ("changes", told.then(|| Node::from(policy.changes))),
         ])
     });
     let Placements { same_cpu, same_class, other_class } = measured.placements;
     let clusters = machine.clusters.iter().zip(&measured.energy_fj).map(|(cluster, &fj)| {
         Node::table([
             ("cluster", Some(Node::str(&cluster.name))),
-            ("energy_uj", Some(Node::from((fj / 1_000_000_000) as u64))),
+            ("energy_uj", energy_known.then(|| Node::from((fj / 1_000_000_000) as u64))),
         ])
     });
+    let latency = |percent| (!measured.latencies_ns.is_empty()).then(|| Node::from(measured.latency_ns(percent)));
     Node::table([
-        ("energy_uj", Some(Node::from((measured.total_energy_fj() / 1_000_000_000) as u64))),
+        ("energy_uj", energy_known.then(|| Node::from((measured.total_energy_fj() / 1_000_000_000) as u64))),
         ("clusters", Some(Node::list(clusters))),
         ("policies", Some(Node::list(policies))),
-        ("latency_ns_p50", Some(Node::from(measured.latency_ns(50)))),
-        ("latency_ns_p95", Some(Node::from(measured.latency_ns(95)))),
-        ("latency_ns_p99", Some(Node::from(measured.latency_ns(99)))),
+        ("latency_ns_p50", latency(50)),
+        ("latency_ns_p95", latency(95)),
+        ("latency_ns_p99", latency(99)),
         ("wakeups", Some(Node::from(measured.latencies_ns.len() as u64))),
         ("placements", numbers(&[same_cpu, same_class, other_class])),
         ("switches", Some(Node::from(measured.switches))),
@@ -73,6 +77,8 @@ fn measured_node(measured: &Measured, machine: &Machine) -> Node {
 fn self_check(comparison: &Comparison) -> Node {
     Node::table([
         ("near", Some(Node::bool(comparison.is_near()))),
+        ("checked", Some(Node::bool(comparison.is_checked()))),
+        ("energy_known", Some(Node::bool(!comparison.energy_is_silent()))),
         ("freq_distance", numbers(&comparison.freq_distance)),
         ("freq_distance_busy", numbers(&comparison.freq_distance_busy)),
         ("energy_distance", Some(Node::from(comparison.energy_distance))),
@@ -81,11 +87,36 @@ fn self_check(comparison: &Comparison) -> Node {
     ])
 }
 
+/// What is shown of each metric; what is not known is absent.
+fn metrics_node(comparison: &Comparison, mode: Mode) -> Node {
+    Node::list(metrics(comparison, mode).into_iter().map(|metric| {
+        Node::table([
+            ("metric", Some(Node::str(&metric.name))),
+            ("unit", Some(Node::str(metric.unit))),
+            ("recorded", metric.recorded.map(Node::from)),
+            ("replayed", metric.replayed.map(Node::from)),
+            ("changed", metric.changed.map(Node::from)),
+            ("verdict", Some(Node::str(metric.verdict.words()))),
+            ("change_counts", metric.change_counts.map(Node::bool)),
+        ])
+    }))
+}
+
+/// What the trace does not tell, and why.
+fn silent_node(comparison: &Comparison, machine: &Machine) -> Node {
+    let reasons = comparison.silence.reasons(machine).into_iter();
+    Node::list(
+        reasons.map(|(of, reason)| Node::table([("of", Some(Node::str(&of))), ("reason", Some(Node::str(&reason)))])),
+    )
+}
+
 /// A [`Comparison`] as JSON. Energies are uJ, distances parts of 100 000. `closed`: that of a closed loop that was too far from the trace
 /// to be the one.
 pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, closed: Option<&Comparison>) -> String {
     let machine = &replay.setup.machine;
     let policy = &replay.setup.policy;
+    let node = |run: &Measured| measured_node(run, machine, &Silence::default(), true);
+    let energy_known = !comparison.energy_is_silent();
     to_json(&Node::table([
         ("mode", Some(Node::str(if mode == Mode::Open { "open" } else { "closed" }))),
         ("machine", Some(Node::str(&machine.name))),
@@ -96,9 +127,11 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         ("assumed_power", Some(Node::bool(replay.assumed_power))),
         ("self_check", Some(self_check(comparison))),
         ("closed_self_check", closed.map(self_check)),
-        ("recorded", Some(measured_node(&comparison.recorded, machine))),
-        ("replayed", Some(measured_node(&comparison.check, machine))),
-        ("changed", comparison.changed.as_ref().map(|changed| measured_node(changed, machine))),
+        ("metrics", Some(metrics_node(comparison, mode))),
+        ("silent", Some(silent_node(comparison, machine))),
+        ("recorded", Some(measured_node(&comparison.recorded, machine, &comparison.silence, energy_known))),
+        ("replayed", Some(node(&comparison.check))),
+        ("changed", comparison.changed.as_ref().map(node)),
         ("notes", texts(&replay.setup.notes)),
     ]))
 }

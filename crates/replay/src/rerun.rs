@@ -16,27 +16,19 @@ use opplab_sim::{Case, Start, first_tick_ns, run_from};
 
 use crate::ReplayError;
 use crate::agree::{start_at, takes_samples};
-use crate::calls::told_ticks;
 use crate::events::{Events, Simulated, What};
-use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure};
+use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure, window_start_ns};
+use crate::metrics::Silence;
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
-use crate::setup::{SYSFS, Setup, profile_of, recorded_policy, recording_files};
+use crate::setup::{Recorded, SYSFS, Setup, recording_files};
 use crate::tick::phase_ns;
 
 /// How near the replay of a trace's own policy is to be in frequency residency, in parts of 100 000.
 pub const FREQ_LIMIT: u64 = 5_000;
 /// How near it is to be in energy, in parts of 100 000.
 pub const ENERGY_LIMIT: u64 = 5_000;
-
-/// After so long what was before the trace is worth 1 % of a load-tracking signal (32 ms half-life).
-const HISTORY_NS: u64 = 200_000_000;
-
-/// When what is measured begins: what happened before the trace still counts in the signals of its first moments.
-pub(crate) fn window_start_ns(duration_ns: u64) -> u64 {
-    HISTORY_NS.min(duration_ns / 5)
-}
 
 /// Whether what happens depends on the frequency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -140,6 +132,8 @@ pub struct Comparison {
     pub freq_spread: u64,
     /// As `energy_distance`.
     pub energy_spread: u64,
+    /// What the trace does not tell, and is not compared.
+    pub silence: Silence,
 }
 
 /// Runs of a closed loop, which count by their mean.
@@ -149,15 +143,27 @@ pub const RUNS: u64 = 9;
 const COSTS_PERCENT: u64 = 2;
 
 impl Comparison {
-    /// Whether the self-check is as near as it is to be.
+    /// Whether the self-check is as near as it is to be; never if the trace tells no frequency.
     pub fn is_near(&self) -> bool {
-        self.off() <= 1_000
+        self.is_checked() && self.off() <= 1_000
+    }
+
+    /// Whether the trace tells any frequency, so that the replay can be held against it.
+    pub fn is_checked(&self) -> bool {
+        self.silence.frequency.iter().any(|silent| !silent)
+    }
+
+    /// Whether the trace's energy is not known: a policy ran at frequencies that the trace does not tell.
+    pub fn energy_is_silent(&self) -> bool {
+        let policies = self.recorded.policies.iter().zip(&self.silence.frequency);
+        policies.into_iter().any(|(policy, &silent)| silent && policy.busy_ns.iter().any(|&ns| ns > 0))
     }
 
     /// How far the self-check is off, in thousandths of what is near.
     fn off(&self) -> u64 {
         let residency = self.freq_distance.iter().map(|&distance| (distance * 1_000).div_ceil(FREQ_LIMIT)).max();
-        residency.unwrap_or(0).max((self.energy_distance.saturating_mul(1_000)).div_ceil(ENERGY_LIMIT))
+        let energy = if self.energy_is_silent() { 0 } else { self.energy_distance };
+        residency.unwrap_or(0).max(energy.saturating_mul(1_000).div_ceil(ENERGY_LIMIT))
     }
 }
 
@@ -168,14 +174,22 @@ impl Replay {
     /// # Errors
     /// [`ReplayError`] if the trace cannot be read, no machine is known, or it has fewer CPUs than the trace.
     pub fn read(path: &Path, machine: Option<Machine>) -> Result<Self, ReplayError> {
+        Self::read_as(path, machine, &Recorded::default())
+    }
+
+    /// As [`Replay::read`], of a recording whose governor, driver or kernel somebody knows.
+    ///
+    /// # Errors
+    /// As [`Replay::read`], and if the machine or the profiles have no such driver or kernel.
+    pub fn read_as(path: &Path, machine: Option<Machine>, recorded: &Recorded) -> Result<Self, ReplayError> {
         let mut files = recording_files(path)?;
         let at = files.path().to_owned();
         let mut events = Events::of(&mut files.trace, &at)?;
         let logs = ["dmesg0.txt", "dmesg1.txt"].iter().filter_map(|name| files.text(name));
         events.read_logs(logs);
         let setup = match machine {
-            Some(machine) => Setup::of_machine(machine, &events),
-            None if files.text(SYSFS).is_some() => Setup::of_recording(&files, &events)?,
+            Some(machine) => Setup::of_machine(machine, &events, recorded)?,
+            None if files.text(SYSFS).is_some() => Setup::of_recording(&files, &events, recorded)?,
             None => {
                 let shown = path.display();
                 return Err(ReplayError::Input(format!(
@@ -258,9 +272,11 @@ impl Replay {
         let runs = self.runs(&self.setup.policy, mode)?;
         let check = Measured::mean(&runs);
         let changed = self.changed(change, mode)?;
+        let silence = self.silence();
         let distances = |times: fn(&PolicyTimes) -> &[u64]| {
             let pairs = alike(&recorded).into_iter().zip(alike(&check));
-            pairs.map(|(one, other)| distance_per_100k(times(one), times(other))).collect()
+            let told = pairs.filter(|(one, _)| !silence.covers(&recorded, one));
+            told.map(|(one, other)| distance_per_100k(times(one), times(other))).collect()
         };
         let freq_distance = distances(|policy| &policy.time_ns);
         let freq_distance_busy = distances(|policy| &policy.busy_ns);
@@ -283,6 +299,7 @@ impl Replay {
             energy_distance,
             freq_spread,
             energy_spread,
+            silence,
         })
     }
 
@@ -324,6 +341,15 @@ impl Replay {
             (0..machine.nr_cpus() as u32).max_by_key(|&cpu| (machine.cluster_of(cpu).capacity, u32::MAX - cpu));
         let seconds = events.duration_ns.div_ceil(1_000_000_000);
         Ok(to_rtapp(&workload, biggest.unwrap_or(0), seconds, tolerance_permille))
+    }
+
+    /// What the trace does not tell of its machine.
+    fn silence(&self) -> Silence {
+        let woken = |what: &What| matches!(what, What::Waking { .. } | What::Wakeup { .. } | What::WakeupNew { .. });
+        Silence {
+            frequency: self.setup.start_known.iter().map(|known| !known).collect(),
+            wakeups: !self.events.list.iter().any(|ev| woken(&ev.what)),
+        }
     }
 
     fn runs(&self, policy: &Policy, mode: Mode) -> Result<Vec<Measured>, ReplayError> {
@@ -461,42 +487,6 @@ fn shift_late_families(workload: &mut Workload, events: &Events, later_ns: u64, 
         }
     }
     moved
-}
-
-impl Setup {
-    /// A machine that is given, under the policy that the events show: the traced kernel's profile, the period of its ticks, `schedutil`
-    /// if the frequency changes and `performance` if not.
-    pub fn of_machine(machine: Machine, events: &Events) -> Self {
-        let mut policy = recorded_policy();
-        let mut notes = Vec::new();
-        match profile_of(&events.uname) {
-            Some(kernel) => policy.kernel = kernel.into(),
-            None => notes.push(format!("the trace does not name its kernel; {} is assumed", policy.kernel)),
-        }
-        if let Some(ticks) = told_ticks(events, 0) {
-            policy.hz = u32::try_from(1_000_000_000 / ticks.period_ns.max(1)).unwrap_or(policy.hz);
-        }
-        let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
-        if !changes {
-            policy.governor = "performance".into();
-        }
-        notes.push(format!("governor {} is assumed; a trace does not name it", policy.governor));
-        let start_khz = machine
-            .policies()
-            .iter()
-            .map(|(cluster, cpus)| {
-                let opps = &machine.clusters[*cluster as usize].opps;
-                let first = events.list.iter().find_map(|ev| match ev.what {
-                    What::Frequency { cpu, freq_khz } if cpus.contains(&cpu) => Some(freq_khz),
-                    _ => None,
-                });
-                let told = cpus.iter().find_map(|cpu| events.start_khz.get(cpu)).map(|&(_, khz)| khz);
-                told.or(first).unwrap_or_else(|| opps[opps.len() - 1].khz)
-            })
-            .collect();
-        let switch_ns = machine.costs.context_switch_ns;
-        Self { machine, policy, start_khz, run_per_100k: 100_000, switch_ns, notes }
-    }
 }
 
 /// Whether a task is one of the kernel's own, by its name: they run on a device anyway.

@@ -5,11 +5,12 @@
 
 use std::path::Path;
 
-use opplab_kernel::profile::profile_names;
+use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_model::machine::{IdleState, InvarianceSource, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_trace::RecordingFiles;
 
+use crate::calls::told_ticks;
 use crate::events::{Events, What};
 use crate::{ReplayError, costs, rtlog};
 
@@ -28,6 +29,8 @@ pub struct Setup {
     pub policy: Policy,
     /// Frequency of each cpufreq policy at the start, kHz.
     pub start_khz: Vec<u32>,
+    /// Whether that is from the trace or from a snapshot, not assumed.
+    pub start_known: Vec<bool>,
     /// The time that running time of an rt-app file takes on the machine, in parts of 100 000 of it.
     pub run_per_100k: u64,
     /// A context switch as the kernel's own events show it, ns; that of the machine's costs has, where the workload's logs tell it,
@@ -35,6 +38,44 @@ pub struct Setup {
     pub switch_ns: u64,
     /// What was taken from where, in words.
     pub notes: Vec<String>,
+}
+
+/// What somebody who knows says of a recording that does not tell it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its cpufreq governor.
+    pub governor: Option<String>,
+    /// Its cpufreq driver, one of the machine's.
+    pub driver: Option<String>,
+    /// Its kernel profile.
+    pub kernel: Option<String>,
+}
+
+impl Recorded {
+    /// Makes the driver the machine's own.
+    fn drive(&self, machine: &mut Machine) -> Result<(), ReplayError> {
+        let Some(wanted) = self.driver.as_deref().filter(|&wanted| wanted != machine.cpufreq.driver) else {
+            return Ok(());
+        };
+        if let Some(other) = machine.other_drivers.iter_mut().find(|other| other.driver == wanted) {
+            std::mem::swap(&mut machine.cpufreq, other);
+            return Ok(());
+        }
+        let known =
+            std::iter::once(&machine.cpufreq).chain(&machine.other_drivers).map(|driver| driver.driver.as_str());
+        let known = known.collect::<Vec<_>>().join(", ");
+        Err(ReplayError::Input(format!("machine {} has no cpufreq driver `{wanted}` (it has {known})", machine.name)))
+    }
+
+    /// The kernel profile, if it is said.
+    fn kernel(&self) -> Result<Option<&str>, ReplayError> {
+        let Some(wanted) = self.kernel.as_deref() else { return Ok(None) };
+        if KernelProfile::named(wanted).is_some() {
+            return Ok(Some(wanted));
+        }
+        let known = profile_names().collect::<Vec<_>>().join(", ");
+        Err(ReplayError::Input(format!("unknown kernel profile `{wanted}` (there are {known})")))
+    }
 }
 
 /// The name of the snapshot of sysfs beside a trace.
@@ -69,11 +110,78 @@ pub(crate) fn recorded_policy() -> Policy {
 }
 
 impl Setup {
-    /// The machine and policy of a recording, whose events are `events`.
+    /// A machine that is given, under the policy that `recorded` says, and else the one that the events show: the traced kernel's
+    /// profile, the period of its ticks, `schedutil` if the frequency changes and `performance` if not.
+    ///
+    /// # Errors
+    /// [`ReplayError::Input`] if the machine or the profiles have no such driver or kernel.
+    pub fn of_machine(mut machine: Machine, events: &Events, recorded: &Recorded) -> Result<Self, ReplayError> {
+        let mut policy = recorded_policy();
+        let mut notes = Vec::new();
+        recorded.drive(&mut machine)?;
+        match (recorded.kernel()?, profile_of(&events.uname)) {
+            (Some(kernel), _) => kernel.clone_into(&mut policy.kernel),
+            (None, Some(kernel)) => kernel.clone_into(&mut policy.kernel),
+            (None, None) => notes.push(format!(
+                "the trace does not name its kernel: {} is assumed (--recorded-kernel says another)",
+                policy.kernel
+            )),
+        }
+        if let Some(ticks) = told_ticks(events, 0) {
+            policy.hz = u32::try_from(1_000_000_000 / ticks.period_ns.max(1)).unwrap_or(policy.hz);
+        }
+        let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
+        if !changes {
+            policy.governor = "performance".into();
+        }
+        match &recorded.governor {
+            Some(governor) => policy.governor.clone_from(governor),
+            None => notes.push(format!(
+                "the trace does not name its governor: {} is assumed (--recorded-governor says another)",
+                policy.governor
+            )),
+        }
+        if recorded.driver.is_none() && !machine.other_drivers.is_empty() {
+            let others = machine.other_drivers.iter().map(|driver| driver.driver.as_str());
+            notes.push(format!(
+                "the trace does not name its cpufreq driver: {} is assumed (--recorded-driver says another: {})",
+                machine.cpufreq.driver,
+                others.collect::<Vec<_>>().join(", ")
+            ));
+        }
+        let told_khz: Vec<Option<u32>> = machine
+            .policies()
+            .iter()
+            .map(|(_, cpus)| {
+                let first = events.list.iter().find_map(|ev| match ev.what {
+                    What::Frequency { cpu, freq_khz } if cpus.contains(&cpu) => Some(freq_khz),
+                    _ => None,
+                });
+                let told = cpus.iter().find_map(|cpu| events.start_khz.get(cpu)).map(|&(_, khz)| khz);
+                told.or(first)
+            })
+            .collect();
+        let start_known = told_khz.iter().map(Option::is_some).collect();
+        let top_khz = |cluster: u32| machine.clusters[cluster as usize].opps.last().map_or(0, |opp| opp.khz);
+        let policies = machine.policies();
+        let start_khz =
+            policies.iter().zip(&told_khz).map(|((cluster, _), khz)| khz.unwrap_or(top_khz(*cluster))).collect();
+        for ((cluster, cpus), _) in policies.iter().zip(&told_khz).filter(|(_, khz)| khz.is_none()) {
+            let mhz = top_khz(*cluster) / 1_000;
+            notes.push(format!(
+                "the trace does not tell the clock of policy{}: {mhz} MHz at its start is assumed",
+                cpus[0]
+            ));
+        }
+        let switch_ns = machine.costs.context_switch_ns;
+        Ok(Self { machine, policy, start_khz, start_known, run_per_100k: 100_000, switch_ns, notes })
+    }
+
+    /// The machine and policy of a recording, whose events are `events`. What `recorded` says goes before what the snapshot says.
     ///
     /// # Errors
     /// [`ReplayError::Input`] if there is no snapshot of sysfs or it makes no machine.
-    pub fn of_recording(files: &RecordingFiles, events: &Events) -> Result<Self, ReplayError> {
+    pub fn of_recording(files: &RecordingFiles, events: &Events, recorded: &Recorded) -> Result<Self, ReplayError> {
         let text = |name: &str| files.text(name).unwrap_or_default();
         let input = |error: String| ReplayError::Input(error);
         let (snapshot, debugfs) = (text(SYSFS), text("debugfs_before.txt"));
@@ -86,6 +194,7 @@ impl Setup {
         let facts = opplab_import::import_snapshot(&files.name(), &place, &snapshot, of(&debug), of(&cpuinfo));
         let facts = facts.map_err(|error| input(error.to_string()))?;
         let mut machine = opplab_import::to_machine(&facts).map_err(|error| input(error.to_string()))?.machine;
+        recorded.drive(&mut machine)?;
         let mut policy = recorded_policy();
         policy.hz = HZ_DEFAULT;
         let mut notes = vec![format!("hz {HZ_DEFAULT} is Debian's; snapshots do not tell it")];
@@ -94,6 +203,9 @@ impl Setup {
         if let Some(name) = profile_of(if uname.is_empty() { &events.uname } else { &uname }) {
             policy.kernel = name.to_owned();
         }
+        if let Some(kernel) = recorded.kernel()? {
+            policy.kernel = kernel.to_owned();
+        }
         // How the emulator executes.
         let emulator = text("qemu_cmdline.txt");
         machine.shared_stream =
@@ -101,7 +213,8 @@ impl Setup {
 
         // The governor and its tunable.
         let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
-        match facts.policies.values().find_map(|policy| policy.governor.clone()) {
+        let snapped = facts.policies.values().find_map(|policy| policy.governor.clone());
+        match recorded.governor.clone().or(snapped) {
             Some(governor) => policy.governor = governor,
             // Nobody changes the frequency of a machine without cpufreq.
             None if !changes => policy.governor = "performance".into(),
@@ -176,10 +289,10 @@ impl Setup {
         }
         notes.push(format!("costs measured from the recording: {:?}, idle exit {exit_latency_ns} ns", machine.costs));
 
-        let start_khz = machine
+        let told_khz: Vec<Option<u32>> = machine
             .policies()
             .iter()
-            .map(|(cluster, cpus)| {
+            .map(|(_, cpus)| {
                 // What the governor's own records call the current frequency before the first change, else the snapshot.
                 let changed = events.list.iter().find_map(|ev| match ev.what {
                     What::Frequency { cpu, .. } if cpus.contains(&cpu) => Some(ev.time_ns),
@@ -188,20 +301,24 @@ impl Setup {
                 let told = cpus.iter().find_map(|cpu| {
                     events.start_khz.get(cpu).filter(|(time, _)| changed.is_none_or(|changed| *time <= changed))
                 });
-                let wanted = told.map(|&(_, khz)| khz).or_else(|| {
+                told.map(|&(_, khz)| khz).or_else(|| {
                     cpus.iter().find_map(|cpu| {
                         let path = format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq");
                         snapshot.iter().find(|(known, _)| *known == path).and_then(|(_, khz)| khz.parse().ok())
                     })
-                });
-                wanted.unwrap_or(machine.clusters[*cluster as usize].opps[0].khz)
+                })
             })
             .collect();
+        let start_known = told_khz.iter().map(Option::is_some).collect();
+        let lowest_khz =
+            machine.policies().into_iter().map(|(cluster, _)| machine.clusters[cluster as usize].opps[0].khz);
+        let start_khz = told_khz.iter().zip(lowest_khz).map(|(khz, lowest_khz)| khz.unwrap_or(lowest_khz)).collect();
         let run_per_100k = rtlog::run_per_100k(&logs, policy.hz);
         if let Some(run) = run_per_100k {
             notes.push(format!("rt-app's loops took {run} of 100000 parts of what was wanted"));
         }
-        Ok(Self { machine, policy, start_khz, run_per_100k: run_per_100k.unwrap_or(100_000), switch_ns, notes })
+        let run_per_100k = run_per_100k.unwrap_or(100_000);
+        Ok(Self { machine, policy, start_khz, start_known, run_per_100k, switch_ns, notes })
     }
 }
 

@@ -8,8 +8,10 @@ use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
 use opplab_model::workload::{Op, SchedPolicy, Workload};
 use opplab_replay::events::{Simulated, What};
+use opplab_replay::fit::TracedMachine;
+use opplab_replay::metrics::{Verdict, metrics};
 use opplab_replay::records::Records;
-use opplab_replay::{Change, Events, Mode, Replay, Setup};
+use opplab_replay::{Change, Events, Mode, Recorded, Replay, Setup};
 use opplab_signals::pelt::CpuUtil;
 use opplab_sim::{Case, Start, run_from};
 use opplab_testdata::shared;
@@ -44,7 +46,9 @@ fn setup(governor: &str) -> (Setup, Workload) {
     let policy = Policy { governor: governor.into(), energy_model: EnergyModelSource::Registered, ..Policy::default() };
     let start_khz = machine.policies().iter().map(|(c, _)| machine.clusters[*c as usize].opps[0].khz).collect();
     let switch_ns = machine.costs.context_switch_ns;
-    (Setup { machine, policy, start_khz, run_per_100k: 100_000, switch_ns, notes: Vec::new() }, workload)
+    let start_known = vec![true; machine.policies().len()];
+    let run_per_100k = 100_000;
+    (Setup { machine, policy, start_khz, start_known, run_per_100k, switch_ns, notes: Vec::new() }, workload)
 }
 
 /// A run as a trace would show it.
@@ -323,4 +327,71 @@ fn records_of_averages_replace_what_was_rebuilt() {
     assert_eq!(at(4_000), [700, 720, 33, 7], "the group's queue does not count");
     let bandwidths = [4_999, 5_000, 6_000].map(|us| events.records.bw_dl(0, us * 1000));
     assert_eq!(bandwidths, [None, Some(215), Some(215)], "a real-time task asks for all, not for bandwidth");
+}
+
+/// Goal: what a trace does not tell is blank and has a reason, and does not count for "near". Method: a recorded run without the clock of
+/// the second policy and without wake-ups.
+#[test]
+fn what_a_trace_does_not_tell_is_not_compared() {
+    let (mut setup, workload) = setup("schedutil");
+    let mut events = recorded(&setup, &workload);
+    let machine = setup.machine.clone();
+    let silent: Vec<u32> = machine.policies()[1].1.clone();
+    events.list.retain(|ev| match ev.what {
+        What::Frequency { cpu, .. } => !silent.contains(&cpu),
+        What::Waking { .. } | What::Wakeup { .. } | What::WakeupNew { .. } => false,
+        _ => true,
+    });
+    events.start_khz.retain(|cpu, _| !silent.contains(cpu));
+    setup.start_known[1] = false;
+    let replay = Replay::of(events, setup).unwrap_or_else(|error| panic!("{error}"));
+    let change = Change { governor: Some("performance".into()), ..Change::default() };
+    let found = replay.compare(Some(&change), Mode::Open).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(found.freq_distance.len(), 1, "only the first policy is compared");
+    let rows = metrics(&found, Mode::Open);
+    let row = |name: &str| rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no {name}"));
+    let (told, blank) = (format!("policy{}", machine.policies()[0].1[0]), format!("policy{}", silent[0]));
+    assert_eq!(row(&format!("{told} mean frequency")).verdict, Verdict::Near);
+    for name in ["energy".to_owned(), format!("{blank} mean frequency"), format!("{blank} changes")] {
+        let row = row(&name);
+        assert_eq!((row.recorded, row.verdict, row.change_counts), (None, Verdict::Unknown, None), "{name}");
+        assert!(row.replayed.is_some() && row.changed.is_some(), "{name}");
+    }
+    for name in ["wake-up latency p99".to_owned(), format!("{told} busy")] {
+        let row = row(&name);
+        assert_eq!((row.verdict, row.change_counts.unwrap_or(false)), (Verdict::Unchanging, false), "{name}");
+    }
+    assert_eq!(row("wake-up latency p99").recorded, None);
+    let reasons = found.silence.reasons(&machine);
+    assert!(reasons.len() == 2 && reasons[0].1.contains("no cpu_frequency event of CPU 1"), "{reasons:?}");
+    // The raised clock of the first policy is more than the error.
+    assert_eq!(row(&format!("{told} mean frequency")).change_counts, Some(true));
+}
+
+#[test]
+fn a_machine_that_cannot_be_the_traces_is_refused() {
+    let traced = TracedMachine { nr_cpus: Some(6), architecture: Some("arm64") };
+    assert_eq!(traced.misfit(&juno()), None);
+    let other = TracedMachine { nr_cpus: Some(8), ..traced };
+    assert_eq!(other.misfit(&juno()).as_deref(), Some("the trace is of 8 CPUs, machine juno-r2 has 6"));
+    let x86 = TracedMachine { nr_cpus: None, architecture: Some("x86") };
+    assert!(x86.misfit(&juno()).is_some_and(|why| why.contains("x86")));
+}
+
+#[test]
+fn what_somebody_knows_of_a_recording_goes_before_what_is_assumed() {
+    let (setup, workload) = setup("schedutil");
+    let events = recorded(&setup, &workload);
+    let said = Recorded { governor: Some("ondemand".into()), kernel: Some("6.6".into()), driver: None };
+    let taken = Setup::of_machine(juno(), &events, &said).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((taken.policy.governor.as_str(), taken.policy.kernel.as_str()), ("ondemand", "6.6"));
+    assert!(!taken.notes.iter().any(|note| note.contains("kernel") || note.contains("governor")), "{:?}", taken.notes);
+    let assumed = Setup::of_machine(juno(), &events, &Recorded::default()).unwrap_or_else(|error| panic!("{error}"));
+    assert!(assumed.notes.iter().any(|note| note.contains("--recorded-governor")));
+    for said in [
+        Recorded { driver: Some("intel_pstate".into()), ..Recorded::default() },
+        Recorded { kernel: Some("9.9".into()), ..Recorded::default() },
+    ] {
+        assert!(Setup::of_machine(juno(), &events, &said).is_err(), "{said:?}");
+    }
 }

@@ -11,15 +11,29 @@ import click
 
 from opplab import _opplab, catalog
 from opplab.cli.options import MACHINE_OF_TRACE, NameOf, format_option, machine_option, output_option
+from opplab.errors import InputError
 from opplab.report.text import print_table, render_table
 
 TRACE = click.argument("trace", type=click.Path(exists=True, path_type=Path))
 MACHINE = machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
 
 
-def _machine(name: str) -> _opplab.Machine | None:
+def _machine(name: str, trace: Path) -> _opplab.Machine | None:
+    """Give the machine of that name; one that cannot be the trace's is refused."""
     if name == "auto":
         return None
+    machine = _load(name)
+    (misfit,) = _opplab.trace_misfits(str(trace), [machine])
+    if misfit is not None:
+        names = catalog.names("machine")
+        misfits = _opplab.trace_misfits(str(trace), [_load(other) for other in names])
+        fitting = [other for other, why in zip(names, misfits, strict=True) if why is None]
+        hint = f"of the built-in machines {', '.join(fitting)} would fit" if fitting else "no built-in machine fits"
+        raise InputError(f"{trace}: {misfit}; {hint}")
+    return machine
+
+
+def _load(name: str) -> _opplab.Machine:
     path = catalog.find("machine", name)
     return _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine"))
 
@@ -34,42 +48,43 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
     return pairs
 
 
-def _percent(part: float, whole: float) -> str:
-    return f"{100 * (part - whole) / whole:+.1f} %" if whole else "-"
+# What a unit is shown in: name, parts of it in one, digits.
+UNITS = {"uJ": ("mJ", 1e3, 1), "kHz": ("MHz", 1e3, 1), "": ("", 1, 0)}
+LATENCY = ("us", 1e3, 1)
+BUSY = ("ms", 1e6, 1)
+
+
+def _percent(part: float | None, whole: float | None) -> str:
+    return f"{100 * (part - whole) / whole:+.1f} %" if part is not None and whole else "-"
 
 
 def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
-    runs = {name: found[name] for name in ("recorded", "replayed", "changed") if found.get(name)}
-
-    def row(what: str, unit: str, get: Any, digits: int = 1) -> dict[str, object]:
-        values = {name: float(get(run)) for name, run in runs.items()}
-        cells: dict[str, object] = {"metric": what, "unit": unit}
-        cells.update({name: f"{value:.{digits}f}" for name, value in values.items()})
-        cells["error"] = _percent(values["replayed"], values["recorded"])
-        if "changed" in values:
-            cells["change"] = _percent(values["changed"], values["replayed"])
-        return cells
-
-    rows = [row("energy", "mJ", lambda run: run["energy_uj"] / 1e3)]
-    for number, policy in enumerate(found["recorded"]["policies"]):
-        name = f"policy{policy['cpus'][0]}"
-        rows.append(row(f"{name} mean frequency", "MHz", lambda run, n=number: run["policies"][n]["mean_khz"] / 1e3))
-        rows.append(row(f"{name} busy", "ms", lambda run, n=number: sum(run["policies"][n]["busy_ns"]) / 1e6))
-        rows.append(row(f"{name} changes", "", lambda run, n=number: run["policies"][n]["changes"], 0))
-    rows += [
-        row(f"wake-up latency p{percent}", "us", lambda run, p=percent: run[f"latency_ns_p{p}"] / 1e3)
-        for percent in (50, 95, 99)
-    ]
-    if found["replayed"]["activations"]:
-        rows.append(row("missed activations", "", lambda run: run["missed"], 0))
+    """Make a row of each metric: what is not known is blank, a change within the error is marked."""
+    rows = []
+    for metric in found["metrics"]:
+        name, unit = metric["metric"], metric["unit"]
+        shown, parts, digits = UNITS.get(unit) or (LATENCY if "latency" in name else BUSY)
+        cells: dict[str, object] = {"metric": name, "unit": shown}
+        for run in ("recorded", "replayed", "changed"):
+            if found.get(run):
+                cells[run] = f"{metric[run] / parts:.{digits}f}" if run in metric else ""
+        fixed = metric["verdict"] == "cannot change in this loop"
+        cells["error"] = "" if fixed else _percent(metric.get("replayed"), metric.get("recorded"))
+        if found.get("changed"):
+            change = "" if fixed else _percent(metric.get("changed"), metric.get("replayed"))
+            cells["change"] = change if metric.get("change_counts") or change in {"", "-"} else f"({change})"
+        cells["verdict"] = metric["verdict"]
+        rows.append(cells)
     return rows
 
 
 def check_text(check: dict[str, Any]) -> str:
     """Say how far a replay under its own policy is from the trace."""
+    if not check["checked"]:
+        return "the trace tells no frequency, so that nothing says how far the replay is from it"
     residency = ", ".join(f"{distance / 1000:.1f}" for distance in check["freq_distance"])
     near = "near" if check["near"] else "NOT near"
-    energy = f"energy within {check['energy_distance'] / 1000:.1f} %"
+    energy = f"energy within {check['energy_distance'] / 1000:.1f} %" if check["energy_known"] else "energy not known,"
     return f"frequency residency within {residency} points, {energy} of the trace: {near}"
 
 
@@ -81,6 +96,9 @@ def _text(found: dict[str, Any]) -> str:
         render_table(_rows(found), "text").rstrip(),
         f"self-check: {check_text(check)} (5 points and 5 % are near)",
     ]
+    if found.get("changed"):
+        lines.append("a change in brackets is not greater than the error, or no error is known: it says nothing")
+    lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
     if closed := found.get("closed_self_check"):
         lines.append(f"closed loop: {check_text(closed)}, so the open loop answers (--mode closed insists)")
     if found["mode"] == "closed":
@@ -96,7 +114,16 @@ def _text(found: dict[str, Any]) -> str:
 @click.command(name="replay")
 @TRACE
 @MACHINE
-@click.option("--governor", type=NameOf("governors"), help="cpufreq governor.")
+@click.option(
+    "--recorded-governor",
+    type=NameOf("governors"),
+    help="The governor that was recorded, where the trace does not tell.",
+)
+@click.option(
+    "--recorded-driver", type=NameOf("drivers"), help="The cpufreq driver that was recorded, one of the machine's."
+)
+@click.option("--recorded-kernel", type=NameOf("kernels"), help="The kernel profile that was recorded.")
+@click.option("--governor", type=NameOf("governors"), help="The wanted cpufreq governor.")
 @click.option("--f-max", "freq_max", help="f_max of frequency invariance on x86: max_P, mid, max_boost, ...")
 @click.option("--energy-model", type=click.Choice(["artificial", "registered", "none"]), help="Energy model.")
 @click.option("--kernel", type=NameOf("kernels"), help="Kernel profile.")
@@ -113,6 +140,9 @@ def _text(found: dict[str, Any]) -> str:
 def command(
     trace: Path,
     machine: str,
+    recorded_governor: str | None,
+    recorded_driver: str | None,
+    recorded_kernel: str | None,
     governor: str | None,
     freq_max: str | None,
     energy_model: str | None,
@@ -124,10 +154,14 @@ def command(
     """Replay TRACE (a file, a recording's folder or archive) under another policy and compare.
 
     The columns: `recorded` is the trace, `replayed` its own policy again (the self-check: `error` is the error bar),
-    `changed` the wanted policy (`change` is against `replayed`).
+    `changed` the wanted policy (`change` is against `replayed`), and `verdict` whether the replay is near the trace in
+    this metric. What the trace does not tell is blank, with the reason below the table.
     Without any change it is the self-check alone.
     """
-    text = _opplab.replay_trace(str(trace), _machine(machine), mode, governor, freq_max, energy_model, kernel, tunables)
+    recorded = (recorded_governor, recorded_driver, recorded_kernel)
+    text = _opplab.replay_trace(
+        str(trace), _machine(machine, trace), mode, governor, freq_max, energy_model, kernel, tunables, recorded
+    )
     if output_format == "json":
         sys.stdout.write(text + "\n")
     elif output_format == "text":
@@ -151,7 +185,7 @@ def command(
 )
 def to_rtapp(trace: Path, machine: str, output: Path | None, tasks: tuple[str, ...], tolerance: int) -> None:
     """Write the recorded workload of TRACE as an rt-app file, for use on a device or with `opplab run`."""
-    text = _opplab.trace_to_rtapp(str(trace), _machine(machine), list(tasks) or None, tolerance)
+    text = _opplab.trace_to_rtapp(str(trace), _machine(machine, trace), list(tasks) or None, tolerance)
     if output is None:
         sys.stdout.write(text)
     else:

@@ -1,0 +1,140 @@
+//! What a comparison says metric by metric, and how far each may be believed.
+//!
+//! A value that the trace does not tell is none, with the reason. An open loop keeps the trace's timings, so that times and latencies
+//! cannot change in it. A change that is no greater than the error of the replay says nothing.
+
+use opplab_model::machine::Machine;
+
+use crate::measure::{Measured, PolicyTimes};
+use crate::rerun::{Comparison, Mode};
+
+/// How much a replay's frequency, energy and busy time may be off and still be near, in percent.
+pub const TIMES_LIMIT_PERCENT: u64 = 5;
+/// The same of counts and of latencies, which few events decide.
+pub const COUNTS_LIMIT_PERCENT: u64 = 15;
+
+/// How near the replay of the trace's own policy is to the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Within the metric's limit.
+    Near,
+    /// Beyond it.
+    NotNear,
+    /// It is as recorded in this loop, whatever the policy.
+    Unchanging,
+    /// The trace does not tell it.
+    Unknown,
+}
+
+impl Verdict {
+    /// The verdict as people read it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Near => "near",
+            Self::NotNear => "not near",
+            Self::Unchanging => "cannot change in this loop",
+            Self::Unknown => "not in the trace",
+        }
+    }
+}
+
+/// One metric of the three runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metric {
+    /// What it is, with the policy that it is of.
+    pub name: String,
+    /// `uJ`, `kHz`, `ns` or empty for counts.
+    pub unit: &'static str,
+    /// Of the trace.
+    pub recorded: Option<u64>,
+    /// Of the trace's own policy, replayed.
+    pub replayed: Option<u64>,
+    /// Of the wanted policy.
+    pub changed: Option<u64>,
+    /// How near trace and replay are.
+    pub verdict: Verdict,
+    /// Whether the change is greater than the error; `None` if either is not known.
+    pub change_counts: Option<bool>,
+}
+
+/// What a trace does not tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Silence {
+    /// By cpufreq policy of the machine: its frequency.
+    pub frequency: Vec<bool>,
+    /// When anything was woken.
+    pub wakeups: bool,
+}
+
+impl Silence {
+    /// Whether the frequency of the policy with this first CPU is not known.
+    pub(crate) fn covers(&self, measured: &Measured, policy: &PolicyTimes) -> bool {
+        let index = measured.policies.iter().position(|known| known.cpus == policy.cpus);
+        index.and_then(|index| self.frequency.get(index)).copied().unwrap_or(false)
+    }
+
+    /// What is blank for it, and why.
+    pub fn reasons(&self, machine: &Machine) -> Vec<(String, String)> {
+        let mut reasons = Vec::new();
+        for ((_, cpus), _) in machine.policies().iter().zip(&self.frequency).filter(|(_, silent)| **silent) {
+            let list = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            reasons.push((
+                format!("policy{} frequency and changes, energy", cpus[0]),
+                format!("no cpu_frequency event of CPU {list} is in the trace, and no snapshot lies beside it"),
+            ));
+        }
+        if self.wakeups {
+            let reason = "no sched_waking, sched_wakeup or sched_wakeup_new event is in the trace";
+            reasons.push(("wake-up latencies".into(), reason.into()));
+        }
+        reasons
+    }
+}
+
+/// The metrics of a comparison, in the order in which they are shown.
+pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
+    let runs = [Some(&comparison.recorded), Some(&comparison.check), comparison.changed.as_ref()];
+    let silence = &comparison.silence;
+    let row = |name: String, unit, limit_percent, timing: bool, known: bool, of: &dyn Fn(&Measured) -> Option<u64>| {
+        let [recorded, replayed, changed] = runs.map(|run| run.and_then(of));
+        let recorded = recorded.filter(|_| known);
+        let off = recorded.zip(replayed).map(|(one, other)| one.abs_diff(other));
+        let verdict = match (recorded, off) {
+            _ if timing && mode == Mode::Open => Verdict::Unchanging,
+            (Some(one), Some(off)) if off * 100 <= one.saturating_mul(limit_percent) => Verdict::Near,
+            (Some(_), Some(_)) => Verdict::NotNear,
+            _ => Verdict::Unknown,
+        };
+        let changed_by = changed.zip(replayed).map(|(one, other)| one.abs_diff(other));
+        let change_counts = match verdict {
+            Verdict::Unchanging => changed.map(|_| false),
+            _ => changed_by.zip(off).map(|(changed_by, off)| changed_by > off),
+        };
+        Metric { name, unit, recorded, replayed, changed, verdict, change_counts }
+    };
+    let energy_known = !comparison.energy_is_silent();
+    let energy = |run: &Measured| u64::try_from(run.total_energy_fj() / 1_000_000_000).ok();
+    let mut rows = vec![row("energy".into(), "uJ", TIMES_LIMIT_PERCENT, false, energy_known, &energy)];
+    for (index, policy) in comparison.recorded.policies.iter().enumerate() {
+        let known = !silence.frequency.get(index).copied().unwrap_or(false);
+        let name = |what: &str| format!("policy{} {what}", policy.cpus[0]);
+        let (mean, busy) = (name("mean frequency"), name("busy"));
+        let khz = |run: &Measured| Some(run.policies[index].mean_khz());
+        let busy_ns = |run: &Measured| Some(run.policies[index].busy_ns.iter().sum());
+        let changes = |run: &Measured| Some(run.policies[index].changes);
+        rows.push(row(mean, "kHz", TIMES_LIMIT_PERCENT, false, known, &khz));
+        rows.push(row(busy, "ns", TIMES_LIMIT_PERCENT, true, true, &busy_ns));
+        rows.push(row(name("changes"), "", COUNTS_LIMIT_PERCENT, false, known, &changes));
+    }
+    for percent in [50, 95, 99] {
+        let latency = |run: &Measured| (!run.latencies_ns.is_empty()).then(|| run.latency_ns(percent));
+        let name = format!("wake-up latency p{percent}");
+        rows.push(row(name, "ns", COUNTS_LIMIT_PERCENT, true, !silence.wakeups, &latency));
+    }
+    if comparison.check.missed.1 > 0 {
+        let missed = |run: &Measured| Some(run.missed.0);
+        let name = "missed activations".into();
+        rows.push(row(name, "", COUNTS_LIMIT_PERCENT, true, comparison.recorded.missed.1 > 0, &missed));
+    }
+    rows
+}

@@ -1,0 +1,67 @@
+"""`opplab replay` says what a trace does not tell, and how far each metric may be believed."""
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from opplab.cli.main import opplab
+
+from testdata import shared
+
+LISA = "data/lisa/example_rtapp_trace.dat"
+
+
+def replay(*words: str) -> Result:
+    return CliRunner().invoke(opplab, ["replay", *words])
+
+
+@pytest.fixture(scope="module")
+def lisa() -> str:
+    """Give a trace of a Juno without cpu_frequency of CPUs 1 and 2 and without wake-ups."""
+    return str(shared(LISA))
+
+
+def test_what_the_trace_does_not_tell_is_blank(lisa: str) -> None:
+    result = replay(lisa, "--machine", "juno-r0", "--governor", "performance", "--mode", "open", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    rows = {row["metric"]: row for row in found["metrics"]}
+    for name in ("energy", "policy1 mean frequency", "policy1 changes"):
+        assert "recorded" not in rows[name] and rows[name]["verdict"] == "not in the trace", name
+    assert rows["policy0 mean frequency"]["recorded"] > 0
+    assert rows["policy0 busy"]["verdict"] == "cannot change in this loop"
+    assert [silent["of"] for silent in found["silent"]] == [
+        "policy1 frequency and changes, energy",
+        "wake-up latencies",
+    ]
+    assert not any("latency_ns_p50" in found[run] for run in ("recorded", "replayed", "changed"))
+    # Each assumption is said once.
+    assert len(found["notes"]) == len(set(found["notes"]))
+    for what in ("its governor: ", "its kernel: ", "the clock of policy1: "):
+        assert sum(what in note for note in found["notes"]) == 1, what
+
+
+def test_what_somebody_knows_is_not_assumed(lisa: str) -> None:
+    words = ("--recorded-governor", "ondemand", "--recorded-kernel", "5.0", "--mode", "open", "--json")
+    result = replay(lisa, "--machine", "juno-r0", *words)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    assert (found["governor"], found["kernel"]) == ("ondemand", "5.0")
+    assert not any("governor" in note or "kernel" in note for note in found["notes"])
+
+
+def test_a_table_marks_what_says_nothing(lisa: str) -> None:
+    result = replay(lisa, "--machine", "juno-r0", "--governor", "performance", "--mode", "open")
+    assert result.exit_code == 0, result.output
+    lines = {line.split("  ")[0]: line for line in result.output.splitlines()}
+    assert "not in the trace" in lines["policy1 mean frequency"]
+    assert "cannot change in this loop" in lines["policy0 busy"] and "%" not in lines["policy0 busy"]
+    assert "blank: wake-up latencies: " in result.output
+
+
+def test_a_machine_that_cannot_be_the_traces_is_refused(lisa: str) -> None:
+    result = replay(lisa, "--machine", "epyc-7742-2s")
+    assert result.exit_code != 0
+    said = str(result.exception) if result.exception else result.output
+    assert "the trace is of 6 CPUs, machine epyc-7742-2s has" in said and "juno-r0" in said
