@@ -27,6 +27,7 @@ pub mod rerun;
 pub mod rtapp;
 mod rtlog;
 pub mod setup;
+pub mod silence;
 mod tick;
 
 use std::path::PathBuf;

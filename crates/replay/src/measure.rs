@@ -9,7 +9,7 @@ use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::machine::{Cluster, Machine};
 use opplab_model::power::{ClusterActivity, CpuActivity, PointPower};
 
-use crate::events::{Events, Left, What};
+use crate::events::{Ev, Events, Left, What};
 
 /// Time is counted from the first number up to the second, ns from the first event.
 pub type Window = (u64, u64);
@@ -126,132 +126,179 @@ pub fn measure(
     start_khz: &[u32],
     counts: impl Fn(TaskIdx) -> bool,
 ) -> Measured {
+    let mut count = Count::new(events, machine, window, start_khz);
     let nr = machine.nr_cpus();
-    let mut classes: Vec<u32> = machine.clusters.iter().map(|cluster| cluster.capacity).collect();
-    classes.sort_unstable();
-    classes.dedup();
-    let described = machine.policies();
-    let mut measured = Measured { window_ns: window.1.saturating_sub(window.0), ..Measured::default() };
-    let mut cpus: Vec<CpuState> = (0..nr as u32)
-        .map(|cpu| CpuState {
-            policy: described.iter().position(|(_, cpus)| cpus.contains(&cpu)).unwrap_or(0),
+    for ev in &events.list {
+        let inside = ev.time_ns >= window.0 && ev.time_ns < window.1;
+        match ev.what {
+            What::Switch { prev, left, next } if (ev.cpu as usize) < nr => {
+                let latency = count.switch(ev, prev, left, next).filter(|_| inside && counts(next));
+                count.measured.switches += u64::from(inside);
+                if let Some(latency_ns) = latency {
+                    count.woke(next, ev.cpu, latency_ns);
+                }
+                count.last_cpu.insert(prev, ev.cpu);
+            }
+            What::Waking { task } if !count.cpus.iter().any(|cpu| cpu.current == task) => {
+                count.woken.entry(task).or_insert(ev.time_ns);
+            }
+            What::Frequency { cpu, freq_khz } if (cpu as usize) < nr => {
+                count.frequency(ev.time_ns, cpu, freq_khz, inside)
+            }
+            What::Activation { task, slack_ns } if inside && counts(task) => {
+                count.measured.missed.0 += u64::from(slack_ns < 0);
+                count.measured.missed.1 += 1;
+            }
+            _ => {}
+        }
+    }
+    count.finish()
+}
+
+/// Counting in progress.
+struct Count<'a> {
+    events: &'a Events,
+    machine: &'a Machine,
+    window: Window,
+    /// The machine's cpufreq policies: cluster and CPUs.
+    policies: Vec<(u32, Vec<u32>)>,
+    cpus: Vec<CpuState>,
+    /// By policy: its frequency in kHz, and since when.
+    frequency: Vec<(u32, u64)>,
+    /// The CPU where each task last was, when it was woken, and whether it sleeps.
+    last_cpu: BTreeMap<TaskIdx, u32>,
+    woken: BTreeMap<TaskIdx, u64>,
+    measured: Measured,
+}
+
+impl<'a> Count<'a> {
+    fn new(events: &'a Events, machine: &'a Machine, window: Window, start_khz: &[u32]) -> Self {
+        let mut classes: Vec<u32> = machine.clusters.iter().map(|cluster| cluster.capacity).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let policies = machine.policies();
+        let state = |cpu: u32| CpuState {
+            policy: policies.iter().position(|(_, cpus)| cpus.contains(&cpu)).unwrap_or(0),
             class: classes.partition_point(|&capacity| capacity < machine.cluster_of(cpu).capacity),
             current: first_task(events, cpu),
             since_ns: window.0,
-        })
-        .collect();
-    let mut frequency: Vec<(u32, u64)> = Vec::new();
-    for (index, (cluster, cpus)) in described.iter().enumerate() {
-        let opps_khz: Vec<u32> = machine.clusters[*cluster as usize].opps.iter().map(|opp| opp.khz).collect();
-        let (low, high) = (opps_khz[0], opps_khz[opps_khz.len() - 1]);
-        frequency.push((start_khz.get(index).copied().unwrap_or(low), window.0));
-        let freq_khz = if machine.cpufreq.freq_table {
-            opps_khz
-        } else {
-            (0..=BINS).map(|step| low + (u64::from(high - low) * u64::from(step) / u64::from(BINS)) as u32).collect()
         };
-        let zero = vec![0; freq_khz.len()];
-        let times = PolicyTimes {
-            cpus: cpus.clone(),
-            freq_khz,
-            time_ns: zero.clone(),
-            busy_ns: zero,
-            ..PolicyTimes::default()
+        let cpus = (0..machine.nr_cpus() as u32).map(state).collect();
+        let lowest_khz = |cluster: u32| machine.clusters[cluster as usize].opps[0].khz;
+        let khz = policies.iter().enumerate();
+        let khz = khz.map(|(index, (cluster, _))| start_khz.get(index).copied().unwrap_or(lowest_khz(*cluster)));
+        let measured = Measured {
+            window_ns: window.1.saturating_sub(window.0),
+            policies: policies.iter().map(|(cluster, cpus)| no_times(machine, *cluster, cpus)).collect(),
+            classes,
+            ..Measured::default()
         };
-        measured.policies.push(times);
+        let frequency = khz.map(|khz| (khz, window.0)).collect();
+        let (last_cpu, woken) = (BTreeMap::new(), BTreeMap::new());
+        Self { events, machine, window, cpus, frequency, last_cpu, woken, measured, policies }
     }
-    // The CPU where each task last was, when it was woken, and whether it sleeps.
-    let mut last_cpu: BTreeMap<TaskIdx, u32> = BTreeMap::new();
-    let mut woken: BTreeMap<TaskIdx, u64> = BTreeMap::new();
-    let clamp = |time: u64| time.clamp(window.0, window.1);
 
-    // Counts the running task of a CPU up to `now`.
-    fn settle(state: &mut CpuState, khz: u32, now: u64, run: (&Events, &Machine, usize), measured: &mut Measured) {
-        let (events, machine, classes) = run;
+    /// The time within the window that is nearest.
+    fn within(&self, time_ns: u64) -> u64 {
+        time_ns.clamp(self.window.0, self.window.1)
+    }
+
+    /// Counts the running task of a CPU up to `now`.
+    fn settle(&mut self, cpu: usize, now: u64) {
+        let state = &mut self.cpus[cpu];
         let ns = now.saturating_sub(std::mem::replace(&mut state.since_ns, now));
         if state.current == IDLE_TASK || ns == 0 {
             return;
         }
-        let policy = &mut measured.policies[state.policy];
+        let khz = self.frequency[state.policy].0;
+        let policy = &mut self.measured.policies[state.policy];
         policy.busy_ns[opp_of(&policy.freq_khz, khz)] += ns;
-        let cluster = machine.cluster_of(policy.cpus[0]);
+        let cluster = self.machine.cluster_of(policy.cpus[0]);
         let busy_uw = cluster.cpu_power_uw(cluster.opp_for(khz).into(), CpuActivity::Busy);
         policy.active_fj += u128::from(busy_uw) * u128::from(ns);
-        let task = measured.tasks.entry(state.current).or_insert_with(|| TaskTimes {
-            name: events.name(state.current).to_owned(),
+        let classes = self.measured.classes.len();
+        let task = self.measured.tasks.entry(state.current).or_insert_with(|| TaskTimes {
+            name: self.events.name(state.current).to_owned(),
             class_ns: vec![0; classes],
             wakeups: 0,
         });
         task.class_ns[state.class] += ns;
     }
 
-    for ev in &events.list {
-        let now = clamp(ev.time_ns);
-        let inside = ev.time_ns >= window.0 && ev.time_ns < window.1;
-        match ev.what {
-            What::Switch { prev, left, next } if (ev.cpu as usize) < nr => {
-                let state = &mut cpus[ev.cpu as usize];
-                settle(state, frequency[state.policy].0, now, (events, machine, classes.len()), &mut measured);
-                state.current = next;
-                measured.switches += u64::from(inside);
-                last_cpu.insert(prev, ev.cpu);
-                if left != Left::Runnable {
-                    woken.remove(&prev);
-                }
-                if next != IDLE_TASK
-                    && let Some(since) = woken.remove(&next)
-                    && inside
-                    && counts(next)
-                {
-                    measured.latencies_ns.push(ev.time_ns - since);
-                    if let Some(&slept) = last_cpu.get(&next).filter(|&&cpu| (cpu as usize) < nr) {
-                        let placements = &mut measured.placements;
-                        if slept == ev.cpu {
-                            placements.same_cpu += 1;
-                        } else if cpus[slept as usize].class == cpus[ev.cpu as usize].class {
-                            placements.same_class += 1;
-                        } else {
-                            placements.other_class += 1;
-                        }
-                    }
-                    if let Some(task) = measured.tasks.get_mut(&next) {
-                        task.wakeups += 1;
-                    }
-                }
+    /// Counts the policy's frequency up to `now`.
+    fn hold(&mut self, policy: usize, now: u64) {
+        let (khz, since_ns) = self.frequency[policy];
+        let cluster = &self.machine.clusters[self.policies[policy].0 as usize];
+        self.measured.policies[policy].hold(khz, now - since_ns, cluster);
+    }
+
+    /// A CPU changes tasks; how long `next` had waited since it was woken, if it was, ns.
+    fn switch(&mut self, ev: &Ev, prev: TaskIdx, left: Left, next: TaskIdx) -> Option<u64> {
+        let cpu = ev.cpu as usize;
+        self.settle(cpu, self.within(ev.time_ns));
+        self.cpus[cpu].current = next;
+        if left != Left::Runnable {
+            self.woken.remove(&prev);
+        }
+        let since = if next == IDLE_TASK { None } else { self.woken.remove(&next) };
+        since.map(|since| ev.time_ns - since)
+    }
+
+    /// A woken task runs on `cpu`.
+    fn woke(&mut self, task: TaskIdx, cpu: u32, latency_ns: u64) {
+        self.measured.latencies_ns.push(latency_ns);
+        if let Some(&slept) = self.last_cpu.get(&task).filter(|&&slept| (slept as usize) < self.cpus.len()) {
+            let placements = &mut self.measured.placements;
+            if slept == cpu {
+                placements.same_cpu += 1;
+            } else if self.cpus[slept as usize].class == self.cpus[cpu as usize].class {
+                placements.same_class += 1;
+            } else {
+                placements.other_class += 1;
             }
-            What::Waking { task } if !cpus.iter().any(|cpu| cpu.current == task) => {
-                woken.entry(task).or_insert(ev.time_ns);
-            }
-            What::Frequency { cpu, freq_khz } if (cpu as usize) < nr => {
-                let index = cpus[cpu as usize].policy;
-                let (khz, since) = frequency[index];
-                if khz != freq_khz {
-                    for state in cpus.iter_mut().filter(|state| state.policy == index) {
-                        settle(state, khz, now, (events, machine, classes.len()), &mut measured);
-                    }
-                    let policy = &mut measured.policies[index];
-                    policy.hold(khz, now - since, &machine.clusters[described[index].0 as usize]);
-                    policy.changes += u64::from(inside);
-                    frequency[index] = (freq_khz, now);
-                }
-            }
-            What::Activation { task, slack_ns } if inside && counts(task) => {
-                measured.missed.0 += u64::from(slack_ns < 0);
-                measured.missed.1 += 1;
-            }
-            _ => {}
+        }
+        if let Some(times) = self.measured.tasks.get_mut(&task) {
+            times.wakeups += 1;
         }
     }
-    for state in &mut cpus {
-        settle(state, frequency[state.policy].0, window.1, (events, machine, classes.len()), &mut measured);
+
+    /// The clock of the policy of `cpu` becomes `freq_khz`.
+    fn frequency(&mut self, time_ns: u64, cpu: u32, freq_khz: u32, inside: bool) {
+        let policy = self.cpus[cpu as usize].policy;
+        if self.frequency[policy].0 == freq_khz {
+            return;
+        }
+        let now = self.within(time_ns);
+        for cpu in 0..self.cpus.len() {
+            if self.cpus[cpu].policy == policy {
+                self.settle(cpu, now);
+            }
+        }
+        self.hold(policy, now);
+        self.measured.policies[policy].changes += u64::from(inside);
+        self.frequency[policy] = (freq_khz, now);
     }
-    for ((policy, &(khz, since)), (cluster, _)) in measured.policies.iter_mut().zip(&frequency).zip(&described) {
-        policy.hold(khz, window.1 - since, &machine.clusters[*cluster as usize]);
+
+    fn finish(mut self) -> Measured {
+        (0..self.cpus.len()).for_each(|cpu| self.settle(cpu, self.window.1));
+        (0..self.policies.len()).for_each(|policy| self.hold(policy, self.window.1));
+        self.measured.latencies_ns.sort_unstable();
+        self.measured.energy_fj = energy(&self.measured, self.machine, &self.policies);
+        self.measured
     }
-    measured.latencies_ns.sort_unstable();
-    measured.energy_fj = energy(&measured, machine, &described);
-    measured.classes = classes;
-    measured
+}
+
+/// A policy of which nothing was counted.
+fn no_times(machine: &Machine, cluster: u32, cpus: &[u32]) -> PolicyTimes {
+    let opps_khz: Vec<u32> = machine.clusters[cluster as usize].opps.iter().map(|opp| opp.khz).collect();
+    let (low, high) = (opps_khz[0], opps_khz[opps_khz.len() - 1]);
+    let freq_khz = if machine.cpufreq.freq_table {
+        opps_khz
+    } else {
+        (0..=BINS).map(|step| low + (u64::from(high - low) * u64::from(step) / u64::from(BINS)) as u32).collect()
+    };
+    let zero = vec![0; freq_khz.len()];
+    PolicyTimes { cpus: cpus.to_vec(), freq_khz, time_ns: zero.clone(), busy_ns: zero, ..PolicyTimes::default() }
 }
 
 /// Who runs on `cpu` before its first switch.

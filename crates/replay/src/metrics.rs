@@ -3,9 +3,7 @@
 //! A value that the trace does not tell is none, with the reason. An open loop keeps the trace's timings, so that times and latencies
 //! cannot change in it. A change that is no greater than the error of the replay says nothing.
 
-use opplab_model::machine::Machine;
-
-use crate::measure::{Measured, PolicyTimes};
+use crate::measure::Measured;
 use crate::rerun::{Comparison, Mode};
 
 /// How much a replay's frequency, energy and busy time may be off and still be near, in percent.
@@ -55,40 +53,6 @@ pub struct Metric {
     pub verdict: Verdict,
     /// Whether the change is greater than the error; `None` if either is not known.
     pub change_counts: Option<bool>,
-}
-
-/// What a trace does not tell.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Silence {
-    /// By cpufreq policy of the machine: its frequency.
-    pub frequency: Vec<bool>,
-    /// When anything was woken.
-    pub wakeups: bool,
-}
-
-impl Silence {
-    /// Whether the frequency of the policy with this first CPU is not known.
-    pub(crate) fn covers(&self, measured: &Measured, policy: &PolicyTimes) -> bool {
-        let index = measured.policies.iter().position(|known| known.cpus == policy.cpus);
-        index.and_then(|index| self.frequency.get(index)).copied().unwrap_or(false)
-    }
-
-    /// What is blank for it, and why.
-    pub fn reasons(&self, machine: &Machine) -> Vec<(String, String)> {
-        let mut reasons = Vec::new();
-        for ((_, cpus), _) in machine.policies().iter().zip(&self.frequency).filter(|(_, silent)| **silent) {
-            let list = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-            reasons.push((
-                format!("policy{} frequency and changes, energy", cpus[0]),
-                format!("no cpu_frequency event of CPU {list} is in the trace, and no snapshot lies beside it"),
-            ));
-        }
-        if self.wakeups {
-            let reason = "no sched_waking, sched_wakeup or sched_wakeup_new event is in the trace";
-            reasons.push(("wake-up latencies".into(), reason.into()));
-        }
-        reasons
-    }
 }
 
 /// The metrics of a comparison, in the order in which they are shown.

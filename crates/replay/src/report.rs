@@ -5,8 +5,9 @@ use opplab_model::tree::{Node, to_json};
 
 use crate::agree::Agreement;
 use crate::measure::{Measured, Placements};
-use crate::metrics::{Silence, metrics};
+use crate::metrics::metrics;
 use crate::rerun::{Comparison, Mode, Replay};
+use crate::silence::Silence;
 
 fn texts(list: &[String]) -> Option<Node> {
     Some(Node::list(list.iter().map(Node::str)))

@@ -18,11 +18,11 @@ use crate::ReplayError;
 use crate::agree::{start_at, takes_samples};
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure, window_start_ns};
-use crate::metrics::Silence;
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
 use crate::setup::{Recorded, SYSFS, Setup, recording_files};
+use crate::silence::Silence;
 use crate::tick::phase_ns;
 
 /// How near the replay of a trace's own policy is to be in frequency residency, in parts of 100 000.

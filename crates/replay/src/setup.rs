@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use opplab_import::Facts;
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_model::machine::{IdleState, InvarianceSource, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
@@ -211,7 +212,6 @@ impl Setup {
         machine.shared_stream =
             emulator.contains("-accel tcg") && (emulator.contains("-icount") || emulator.contains("thread=single"));
 
-        // The governor and its tunable.
         let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
         let snapped = facts.policies.values().find_map(|policy| policy.governor.clone());
         match recorded.governor.clone().or(snapped) {
@@ -220,33 +220,10 @@ impl Setup {
             None if !changes => policy.governor = "performance".into(),
             None => {}
         }
-        if policy.governor == "schedutil"
-            && let Some(rate_limit_us) = facts.rate_limit_us
-        {
-            policy.tunables.push(("rate_limit_us".into(), rate_limit_us.to_string()));
-        }
         let snapshot = lines(&snapshot);
+        policy.tunables = tunables(&policy.governor, facts.rate_limit_us, &snapshot);
+        policy.energy_model = energy_model(&facts);
         let debugfs = lines(&debugfs);
-        for (path, value) in &snapshot {
-            let tunable = path.strip_prefix("/sys/devices/system/cpu/cpufreq/").and_then(|rest| {
-                let (first, name) = rest.rsplit_once('/')?;
-                first.ends_with(&policy.governor).then_some(name)
-            });
-            if let Some(name) = tunable
-                && policy.governor != "schedutil"
-                && !policy.tunables.iter().any(|(known, _)| known == name)
-            {
-                policy.tunables.push((name.to_owned(), value.clone()));
-            }
-        }
-        // Energy-aware scheduling: switched on, with a model, and started.
-        let artificial = facts.policies.values().filter_map(|policy| policy.em_flags).any(|f| f & EM_ARTIFICIAL != 0);
-        let modelled = facts.policies.values().any(|policy| policy.em_flags.is_some());
-        policy.energy_model = match (modelled, artificial) {
-            (false, _) => EnergyModelSource::None,
-            (true, true) => EnergyModelSource::Artificial,
-            (true, false) => EnergyModelSource::Registered,
-        };
         let energy_aware = debugfs.iter().find(|(path, _)| path.ends_with("sched_energy_aware"));
         policy.eas = energy_aware.is_none_or(|(_, value)| value != "0");
 
@@ -289,29 +266,13 @@ impl Setup {
         }
         notes.push(format!("costs measured from the recording: {:?}, idle exit {exit_latency_ns} ns", machine.costs));
 
-        let told_khz: Vec<Option<u32>> = machine
-            .policies()
-            .iter()
-            .map(|(_, cpus)| {
-                // What the governor's own records call the current frequency before the first change, else the snapshot.
-                let changed = events.list.iter().find_map(|ev| match ev.what {
-                    What::Frequency { cpu, .. } if cpus.contains(&cpu) => Some(ev.time_ns),
-                    _ => None,
-                });
-                let told = cpus.iter().find_map(|cpu| {
-                    events.start_khz.get(cpu).filter(|(time, _)| changed.is_none_or(|changed| *time <= changed))
-                });
-                told.map(|&(_, khz)| khz).or_else(|| {
-                    cpus.iter().find_map(|cpu| {
-                        let path = format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq");
-                        snapshot.iter().find(|(known, _)| *known == path).and_then(|(_, khz)| khz.parse().ok())
-                    })
-                })
-            })
-            .collect();
-        let start_known = told_khz.iter().map(Option::is_some).collect();
-        let lowest_khz =
-            machine.policies().into_iter().map(|(cluster, _)| machine.clusters[cluster as usize].opps[0].khz);
+        let policies = machine.policies();
+        let told_khz: Vec<Option<u32>> =
+            policies.iter().map(|(_, cpus)| khz_at_start(cpus, events, &snapshot)).collect();
+        let changes = |cpus: &[u32]| first_change(cpus, events).is_some();
+        let start_known =
+            policies.iter().zip(&told_khz).map(|((_, cpus), khz)| khz.is_some() || changes(cpus)).collect();
+        let lowest_khz = policies.iter().map(|(cluster, _)| machine.clusters[*cluster as usize].opps[0].khz);
         let start_khz = told_khz.iter().zip(lowest_khz).map(|(khz, lowest_khz)| khz.unwrap_or(lowest_khz)).collect();
         let run_per_100k = rtlog::run_per_100k(&logs, policy.hz);
         if let Some(run) = run_per_100k {
@@ -320,6 +281,58 @@ impl Setup {
         let run_per_100k = run_per_100k.unwrap_or(100_000);
         Ok(Self { machine, policy, start_khz, start_known, run_per_100k, switch_ns, notes })
     }
+}
+
+/// The tunables of the recorded governor, from the snapshot of sysfs.
+fn tunables(governor: &str, rate_limit_us: Option<u64>, snapshot: &[(String, String)]) -> Vec<(String, String)> {
+    if governor == "schedutil" {
+        return rate_limit_us.map(|us| ("rate_limit_us".to_owned(), us.to_string())).into_iter().collect();
+    }
+    let mut tunables: Vec<(String, String)> = Vec::new();
+    for (path, value) in snapshot {
+        let name = path.strip_prefix("/sys/devices/system/cpu/cpufreq/").and_then(|rest| {
+            let (folder, name) = rest.rsplit_once('/')?;
+            folder.ends_with(governor).then_some(name)
+        });
+        if let Some(name) = name.filter(|name| !tunables.iter().any(|(known, _)| known == name)) {
+            tunables.push((name.to_owned(), value.clone()));
+        }
+    }
+    tunables
+}
+
+/// The energy model of the recorded kernel.
+fn energy_model(facts: &Facts) -> EnergyModelSource {
+    let flags: Vec<u32> = facts.policies.values().filter_map(|policy| policy.em_flags).collect();
+    match flags.iter().any(|flags| flags & EM_ARTIFICIAL != 0) {
+        _ if flags.is_empty() => EnergyModelSource::None,
+        true => EnergyModelSource::Artificial,
+        false => EnergyModelSource::Registered,
+    }
+}
+
+/// When the clock of these CPUs first changes in the trace, ns.
+fn first_change(cpus: &[u32], events: &Events) -> Option<u64> {
+    events.list.iter().find_map(|ev| match ev.what {
+        What::Frequency { cpu, .. } if cpus.contains(&cpu) => Some(ev.time_ns),
+        _ => None,
+    })
+}
+
+/// The clock of these CPUs at the start: what the governor's own records call the current one before the first change, else the
+/// snapshot's, kHz.
+fn khz_at_start(cpus: &[u32], events: &Events, snapshot: &[(String, String)]) -> Option<u32> {
+    let changed = first_change(cpus, events);
+    let of_records = cpus
+        .iter()
+        .find_map(|cpu| events.start_khz.get(cpu).filter(|(time, _)| changed.is_none_or(|changed| *time <= changed)));
+    let of_snapshot = || {
+        cpus.iter().find_map(|cpu| {
+            let path = format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq");
+            snapshot.iter().find(|(known, _)| *known == path).and_then(|(_, khz)| khz.parse().ok())
+        })
+    };
+    of_records.map(|&(_, khz)| khz).or_else(of_snapshot)
 }
 
 /// `threads.txt`: where the governor's kthreads may run, if that is not their own policy's CPUs.

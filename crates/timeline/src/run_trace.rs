@@ -381,8 +381,9 @@ fn uint(value: impl Into<u64>) -> Value<'static> {
     Value::U64(value.into())
 }
 
-impl Sink for RunTrace {
-    fn event(&mut self, now_ns: u64, event: &Event) {
+impl RunTrace {
+    /// Switches, wake-ups, moves and ends of tasks.
+    fn scheduling(&mut self, now_ns: u64, event: &Event) {
         match *event {
             Event::SchedSwitch { cpu, prev, prev_state, next } => {
                 let (from, to) = (self.comm(cpu, prev), self.comm(cpu, next));
@@ -421,6 +422,13 @@ impl Sink for RunTrace {
                 let comm = self.comm(cpu, task);
                 self.push(self.ids.exit, now_ns, cpu, &[Value::Str(comm.as_bytes()), int(pid(task)), int(PRIO)]);
             }
+            _ => {}
+        }
+    }
+
+    /// Clocks and idle states.
+    fn clocks(&mut self, now_ns: u64, event: &Event) {
+        match *event {
             Event::CpuFrequency { cpu, khz } => {
                 self.push(self.ids.frequency, now_ns, cpu, &[uint(khz), uint(cpu)]);
                 if self.policies[cpu as usize] == cpu {
@@ -442,6 +450,13 @@ impl Sink for RunTrace {
                 let first = self.machine.clusters[cluster as usize].cpus.first().copied();
                 first.into_iter().for_each(|cpu| self.rail(cpu, now_ns));
             }
+            _ => {}
+        }
+    }
+
+    /// Load tracking, which has no event of its own in the kernel.
+    fn signals(&mut self, now_ns: u64, event: &Event) {
+        match *event {
             Event::PeltCfs { cpu, load_avg, runnable_avg, util_avg } => {
                 self.count(Track::CpuUtil, cpu, now_ns, util_avg.into());
                 if let Some(ids) = &self.internal {
@@ -467,6 +482,13 @@ impl Sink for RunTrace {
                     self.push(id, now_ns, cpu, &values);
                 }
             }
+            _ => {}
+        }
+    }
+
+    /// Requests, placements and ended activations, which the kernel tells nobody.
+    fn decided(&mut self, now_ns: u64, event: &Event) {
+        match *event {
             Event::FreqRequest { cpu, khz, util, max } => {
                 self.count(Track::Request, self.policies[cpu as usize], now_ns, khz.into());
                 self.instant(cpu, now_ns, Instant::Asked { khz, util, max });
@@ -505,6 +527,16 @@ impl Sink for RunTrace {
                     self.push(id, now_ns, cpu, &values);
                 }
             }
+            _ => {}
         }
+    }
+}
+
+impl Sink for RunTrace {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        self.scheduling(now_ns, event);
+        self.clocks(now_ns, event);
+        self.signals(now_ns, event);
+        self.decided(now_ns, event);
     }
 }
