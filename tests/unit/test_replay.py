@@ -23,7 +23,7 @@ def lisa() -> str:
 
 
 def test_what_the_trace_does_not_tell_is_blank(lisa: str) -> None:
-    result = replay(lisa, "--machine", "juno-r0", "--governor", "performance", "--mode", "open", "--json")
+    result = replay(lisa, "--machine", "juno-r0", "--governor", "performance", "--mode", "open", "--format", "json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.output)
     rows = {row["metric"]: row for row in found["metrics"]}
@@ -43,7 +43,7 @@ def test_what_the_trace_does_not_tell_is_blank(lisa: str) -> None:
 
 
 def test_what_somebody_knows_is_not_assumed(lisa: str) -> None:
-    words = ("--recorded-governor", "ondemand", "--recorded-kernel", "5.0", "--mode", "open", "--json")
+    words = ("--recorded-governor", "ondemand", "--recorded-kernel", "5.0", "--mode", "open", "--format", "json")
     result = replay(lisa, "--machine", "juno-r0", *words)
     assert result.exit_code == 0, result.output
     found = json.loads(result.output)

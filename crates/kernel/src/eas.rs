@@ -345,7 +345,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
         if task.task_util_est() == 0 && p_clamps.min == 0 {
             return (prev_cpu, EasRule::NoUtilisation);
         }
-        let task_busy_time = self.task_busy_time();
+        let task_busy_time = self.eenv_task_busy_time();
         let (mut prev_delta, mut best_delta) = (u64::MAX, u64::MAX);
         let (mut prev_fits, mut best_fits) = (-1, -1);
         let (mut prev_actual_cap, mut best_actual_cap) = (0, 0);
@@ -523,7 +523,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
             let util = cpu_util(cpu, &own, Some(task), Some(cpu), false);
             let spare_cap = own.capacity.of.saturating_sub(util);
             let clamped = if self.uclamp_used {
-                let rq = self.rq_for_task(&own);
+                let rq = self.uclamp_rq_util_with(&own);
                 uclamp_util(util, rq.uclamp_min.max(task.uclamp_min), rq.uclamp_max.max(task.uclamp_max))
             } else {
                 util
@@ -562,8 +562,9 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
         let (mut max_util, mut busy_time) = (without.max_perf, without.busy_time);
         if let Some(cpu) = dst_cpu.filter(|&cpu| self.facts.online(cpu)) {
             let own = self.facts.cpu(cpu);
-            let before = self.busy_time(cpu, &own, None, Some(scale));
-            busy_time = busy_time.wrapping_sub(before).wrapping_add(self.busy_time(cpu, &own, dst_cpu, Some(scale)));
+            let before = self.eenv_pd_busy_time(cpu, &own, None, Some(scale));
+            busy_time =
+                busy_time.wrapping_sub(before).wrapping_add(self.eenv_pd_busy_time(cpu, &own, dst_cpu, Some(scale)));
             max_util = without.max_perf_without(cpu).max(self.perf(cpu, dst_cpu, Some(scale)));
         }
         let energy = pd.em_cpu_energy(max_util, busy_time, scale.allowed, scale.capacity);
@@ -577,7 +578,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
         let mut share = DomainShare { max_cpu: usize::MAX, ..DomainShare::default() };
         for &cpu in pd.cpus.iter().filter(|&&cpu| self.facts.online(cpu)) {
             let own = self.facts.cpu(cpu);
-            let busy_time = self.busy_time(cpu, &own, None, scale);
+            let busy_time = self.eenv_pd_busy_time(cpu, &own, None, scale);
             share.add(cpu, CpuShare { busy_time, perf: self.perf_of(cpu, &own, None, scale) });
         }
         share
@@ -585,7 +586,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
 
     /// How long the CPU will be busy (eenv_pd_busy_time(), v6.12; the sum of compute_energy(), v5.10).
     #[inline]
-    fn busy_time(&self, cpu: usize, own: &EasCpu, dst_cpu: Option<usize>, scale: Option<Scale>) -> u64 {
+    fn eenv_pd_busy_time(&self, cpu: usize, own: &EasCpu, dst_cpu: Option<usize>, scale: Option<Scale>) -> u64 {
         let Some(scale) = scale else {
             let util = cpu_util(cpu, own, Some(self.task), dst_cpu, false);
             return effective_cpu_util(&own.rq, util).util;
@@ -619,7 +620,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
             return sugov_effective_cpu_perf(effective.util, effective.min, effective.max);
         }
         let p_uclamp = with_task.then_some((task.uclamp_min, task.uclamp_max));
-        let mut rq = if with_task { self.rq_for_task(own) } else { own.rq };
+        let mut rq = if with_task { self.uclamp_rq_util_with(own) } else { own.rq };
         let Some(scale) = scale else {
             return schedutil_cpu_util(&rq, util, UtilType::Frequency, p_uclamp);
         };
@@ -630,7 +631,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
     /// The run queue's facts as a task that joins it sees them: since v5.14 the clamps that an idle run queue kept do
     /// not count (sched.h:uclamp_rq_util_with()).
     #[inline]
-    fn rq_for_task(&self, own: &EasCpu) -> RqFacts {
+    fn uclamp_rq_util_with(&self, own: &EasCpu) -> RqFacts {
         if own.uclamp_idle && self.gates.form != EasForm::V5_10 {
             RqFacts { uclamp_min: 0, uclamp_max: 0, ..own.rq }
         } else {
@@ -639,7 +640,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
     }
 
     /// How long the task will be busy, on the scale of the CPU that it ran on (fair.c:eenv_task_busy_time(), v6.12).
-    fn task_busy_time(&self) -> u64 {
+    fn eenv_task_busy_time(&self) -> u64 {
         let rq = self.facts.cpu(self.task.prev_cpu).rq;
         if rq.util_irq >= rq.capacity {
             rq.capacity

@@ -130,8 +130,11 @@ impl<F: Fn(usize) -> GroupCpu> Call<'_, F> {
             let alone = cluster
                 .cpus
                 .iter()
-                .map(|cpu| self.group_energy(&cluster.core, std::slice::from_ref(cpu), highest, cluster, dst_cpu));
-            alone.fold(self.group_energy(&cluster.cluster, &cluster.cpus, highest, cluster, dst_cpu), u64::wrapping_add)
+                .map(|cpu| self.calc_sg_energy(&cluster.core, std::slice::from_ref(cpu), highest, cluster, dst_cpu));
+            alone.fold(
+                self.calc_sg_energy(&cluster.cluster, &cluster.cpus, highest, cluster, dst_cpu),
+                u64::wrapping_add,
+            )
         });
         groups.fold(0, u64::wrapping_add)
     }
@@ -142,7 +145,7 @@ impl<F: Fn(usize) -> GroupCpu> Call<'_, F> {
     }
 
     /// fair.c:calc_sg_energy(), msm-4.14.
-    fn group_energy(
+    fn calc_sg_energy(
         &self,
         data: &GroupEnergy,
         cpus: &[usize],

@@ -120,7 +120,7 @@ def _text(found: dict[str, Any]) -> str:
     help="The governor that was recorded, where the trace does not tell.",
 )
 @click.option(
-    "--recorded-driver", type=NameOf("drivers"), help="The cpufreq driver that was recorded, one of the machine's."
+    "--recorded-driver", help="The cpufreq driver that was recorded, one of the machine's."
 )
 @click.option("--recorded-kernel", type=NameOf("kernels"), help="The kernel profile that was recorded.")
 @click.option("--governor", type=NameOf("governors"), help="The wanted cpufreq governor.")

@@ -336,7 +336,7 @@ pub fn update_sg_lb_stats<F: BalanceFacts>(
             && prefers(facts, env.dst_cpu, group.asym_prefer_cpu);
         stats.group_smt_balance = is_smt && stats.sum_h_nr_running > 1;
     }
-    stats.group_type = stats.classify(env.sd.imbalance_pct, sgc.imbalance);
+    stats.group_type = stats.group_classify(env.sd.imbalance_pct, sgc.imbalance);
     if stats.group_type == GroupType::Overloaded {
         stats.avg_load = stats.load_by_capacity();
     }
@@ -351,7 +351,7 @@ fn smt_vs_nonsmt(one: &SchedGroup, other: &SchedGroup) -> bool {
 /// Whether a candidate is busier than the busiest group so far.
 ///
 /// kernel/sched/fair.c:`update_sd_pick_busiest()`, v6.12.117 (whose test of the idle core for misfits 6.12.0 lacks).
-fn is_busier<F: BalanceFacts>(
+fn update_sd_pick_busiest<F: BalanceFacts>(
     facts: &F,
     env: &LbEnv<'_>,
     sds: &SdLbStats<'_>,
@@ -526,7 +526,7 @@ pub fn update_sd_lb_stats<'a, H: BalanceHost>(
         overutilized |= saw_overutilized;
         if is_local {
             sds.local_stat = stats;
-        } else if is_busier(host, env, &sds, group, &sgc[group.sgc], &stats) {
+        } else if update_sd_pick_busiest(host, env, &sds, group, &sgc[group.sgc], &stats) {
             sds.busiest = Some((group, stats));
         }
         sds.total_load = sds.total_load.wrapping_add(stats.group_load);

@@ -199,7 +199,7 @@ impl CfsRq {
     /// Gives a forked task its vruntime, relative to this queue, which is that of its parent's CPU.
     ///
     /// kernel/sched/fair.c:`task_fork_fair()`, v5.10.
-    pub fn task_fork(&mut self, se: &mut [SchedEntity], now: u64, child: u32) {
+    pub fn task_fork_fair(&mut self, se: &mut [SchedEntity], now: u64, child: u32) {
         if let Some(curr) = self.curr {
             self.update_curr(se, now);
             se[child as usize].vruntime = se[curr as usize].vruntime;
@@ -374,7 +374,7 @@ impl CfsRq {
 
     /// Makes a queued entity the running one; `now` starts its running time (`set_next_entity()`, v5.10).
     #[inline]
-    pub fn set_next(&mut self, se: &mut [SchedEntity], now: u64, id: u32) {
+    pub fn set_next_entity(&mut self, se: &mut [SchedEntity], now: u64, id: u32) {
         if se[id as usize].on_rq {
             self.timeline_remove(se, id);
         }
@@ -386,7 +386,7 @@ impl CfsRq {
 
     /// The running entity stops; if it is still queued it waits again (`put_prev_entity()`, v5.10).
     #[inline]
-    pub fn put_prev(&mut self, se: &mut [SchedEntity], now: u64) {
+    pub fn put_prev_entity(&mut self, se: &mut [SchedEntity], now: u64) {
         let Some(curr) = self.curr else { return };
         if se[curr as usize].on_rq {
             self.update_curr(se, now);
@@ -401,9 +401,9 @@ impl CfsRq {
         if self.curr == picked {
             return;
         }
-        self.put_prev(se, now);
+        self.put_prev_entity(se, now);
         if let Some(picked) = picked {
-            self.set_next(se, now, picked);
+            self.set_next_entity(se, now, picked);
         }
     }
 
@@ -472,14 +472,14 @@ impl CfsRq {
             self.dequeue(se, now, id, Dequeue { sleep: false, save: true });
         }
         if running {
-            self.put_prev(se, now);
+            self.put_prev_entity(se, now);
         }
         change(&mut se[id as usize]);
         if queued {
             self.enqueue(se, now, id, Enqueue::default());
         }
         if running {
-            self.set_next(se, now, id);
+            self.set_next_entity(se, now, id);
         }
     }
 }

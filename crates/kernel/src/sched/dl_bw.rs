@@ -117,7 +117,7 @@ mod tests {
     fn woken(runtime_ms: u64, period_ms: u64) -> (DlRqBw, DlEntity) {
         let (mut rq, mut dl) = (DlRqBw::default(), entity(runtime_ms, period_ms));
         rq.task_contending(&mut dl, true);
-        dl.wake_up(100 * MS);
+        dl.update_dl_entity(100 * MS);
         (rq, dl)
     }
 
@@ -128,7 +128,7 @@ mod tests {
         let (mut rq, mut dl) = woken(10, 30);
         assert_eq!((rq.this_bw, rq.running_bw), (THIRD, THIRD));
         assert_eq!(cpu_bw_dl(rq.running_bw), 341);
-        dl.charge(2 * MS);
+        dl.update_curr_dl_se(2 * MS);
         assert_eq!(rq.task_non_contending(&mut dl, 102 * MS), Some(106 * MS));
         assert_eq!((rq.this_bw, rq.running_bw), (THIRD, THIRD), "non-contending");
         assert!(rq.inactive_task_timer(&mut dl));
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn an_early_wake_up_keeps_its_bandwidth() {
         let (mut rq, mut dl) = woken(10, 30);
-        dl.charge(2 * MS);
+        dl.update_curr_dl_se(2 * MS);
         rq.task_non_contending(&mut dl, 102 * MS);
         assert!(!rq.task_contending(&mut dl, false));
         assert!(!rq.inactive_task_timer(&mut dl));
@@ -152,13 +152,13 @@ mod tests {
     #[test]
     fn a_late_sleeper_is_inactive_at_once() {
         let (mut rq, mut dl) = woken(10, 30);
-        dl.charge(2 * MS);
+        dl.update_curr_dl_se(2 * MS);
         assert_eq!(dl.zero_lag(), 106 * MS);
         assert_eq!(rq.task_non_contending(&mut dl, 107 * MS), None);
         assert_eq!((rq.this_bw, rq.running_bw, dl.non_contending), (THIRD, 0, false));
         // Just at the time the timer is started all the same.
         let (mut rq, mut dl) = woken(10, 30);
-        dl.charge(2 * MS);
+        dl.update_curr_dl_se(2 * MS);
         assert_eq!(rq.task_non_contending(&mut dl, 106 * MS), Some(106 * MS));
     }
 
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn an_overrun_counts_beyond_the_deadline() {
         let (mut rq, mut dl) = woken(3, 10);
-        assert!(dl.charge(4 * MS), "throttled");
+        assert!(dl.update_curr_dl_se(4 * MS), "throttled");
         assert_eq!(rq.task_non_contending(&mut dl, 104 * MS), Some(110 * MS + 3_333_333));
         assert_eq!(rq.running_bw, dl.dl_bw());
     }
@@ -177,7 +177,7 @@ mod tests {
         for sleeps_long in [false, true] {
             let (mut old, mut dl) = woken(10, 30);
             let mut new = DlRqBw::default();
-            dl.charge(2 * MS);
+            dl.update_curr_dl_se(2 * MS);
             old.task_non_contending(&mut dl, 102 * MS);
             if sleeps_long {
                 old.inactive_task_timer(&mut dl);
@@ -217,7 +217,7 @@ mod tests {
                 clock += ms * MS / 4;
                 match (queued[index], what) {
                     (true, 0) => {
-                        dl.charge(ms * MS / 8);
+                        dl.update_curr_dl_se(ms * MS / 8);
                         rq.task_non_contending(dl, clock);
                         queued[index] = false;
                     }
@@ -234,7 +234,7 @@ mod tests {
                     }
                     (false, 2) => {
                         rq.task_contending(dl, !here[index]);
-                        dl.wake_up(clock);
+                        dl.update_dl_entity(clock);
                         (queued[index], here[index]) = (true, true);
                     }
                     _ => {}

@@ -82,7 +82,7 @@ impl DlEntity {
     }
 
     /// kernel/sched/deadline.c:`replenish_dl_new_period()`, v6.12.
-    pub fn replenish_new_period(&mut self, rq_clock: u64) {
+    pub fn replenish_dl_new_period(&mut self, rq_clock: u64) {
         self.deadline = rq_clock.wrapping_add(self.dl_deadline);
         self.runtime = self.dl_runtime as i64;
     }
@@ -90,16 +90,16 @@ impl DlEntity {
     /// A queued task is activated anew or changes its parameters: a passed deadline begins a period.
     ///
     /// kernel/sched/deadline.c:`setup_new_dl_entity()`, v6.12.
-    pub fn setup(&mut self, rq_clock: u64) {
+    pub fn setup_new_dl_entity(&mut self, rq_clock: u64) {
         if !self.throttled && (self.deadline == 0 || dl_time_before(self.deadline, rq_clock)) {
-            self.replenish_new_period(rq_clock);
+            self.replenish_dl_new_period(rq_clock);
         }
     }
 
     /// Whether what is left, used up by the deadline, would be more than the task's share from `time` on.
     ///
     /// kernel/sched/deadline.c:`dl_entity_overflow()`, v6.12; the products wrap.
-    pub fn overflow(&self, time: u64) -> bool {
+    pub fn dl_entity_overflow(&self, time: u64) -> bool {
         let left = (self.dl_deadline >> DL_SCALE).wrapping_mul((self.runtime >> DL_SCALE) as u64);
         let right = (self.deadline.wrapping_sub(time) >> DL_SCALE).wrapping_mul(self.dl_runtime >> DL_SCALE);
         dl_time_before(right, left)
@@ -108,7 +108,7 @@ impl DlEntity {
     /// A task that is queued between its deadline and its next period waits for that; true if so (it is throttled then).
     ///
     /// kernel/sched/deadline.c:`dl_check_constrained_dl()`, v6.12.
-    pub fn check_constrained(&mut self, rq_clock: u64) -> bool {
+    pub fn dl_check_constrained_dl(&mut self, rq_clock: u64) -> bool {
         let waits = !self.throttled
             && self.dl_deadline != self.dl_period
             && dl_time_before(self.deadline, rq_clock)
@@ -122,24 +122,24 @@ impl DlEntity {
 
     /// The task wakes: it keeps its deadline if what is left of its budget fits into the time until then, else a new period begins;
     /// with a deadline before the end of the period it keeps the deadline, and less of the budget. True if it waits for its next
-    /// period from here on ([`Self::check_constrained`]).
+    /// period from here on ([`Self::dl_check_constrained_dl`]).
     ///
     /// kernel/sched/deadline.c:`update_dl_entity()`, `update_dl_revised_wakeup()`, v6.12.
-    pub fn wake_up(&mut self, rq_clock: u64) -> bool {
+    pub fn update_dl_entity(&mut self, rq_clock: u64) -> bool {
         let is_implicit = self.dl_deadline == self.dl_period;
         let passed = dl_time_before(self.deadline, rq_clock);
-        if self.check_constrained(rq_clock) {
+        if self.dl_check_constrained_dl(rq_clock) {
             return true;
         }
         if self.throttled {
             return false;
         }
-        if passed || self.overflow(rq_clock) {
+        if passed || self.dl_entity_overflow(rq_clock) {
             if !is_implicit && !passed {
                 let laxity = self.deadline.wrapping_sub(rq_clock);
                 self.runtime = (self.dl_density.wrapping_mul(laxity) >> BW_SHIFT) as i64;
             } else {
-                self.replenish_new_period(rq_clock);
+                self.replenish_dl_new_period(rq_clock);
             }
         }
         false
@@ -148,7 +148,7 @@ impl DlEntity {
     /// The task ran for `scaled_ns`: whether it must wait for its next period now.
     ///
     /// kernel/sched/deadline.c:`update_curr_dl_se()`, v6.12.
-    pub fn charge(&mut self, scaled_ns: u64) -> bool {
+    pub fn update_curr_dl_se(&mut self, scaled_ns: u64) -> bool {
         self.runtime = self.runtime.wrapping_sub(scaled_ns as i64);
         self.throttled |= self.runtime <= 0 || self.yielded;
         self.throttled
@@ -157,7 +157,7 @@ impl DlEntity {
     /// The next period begins: deadline and runtime move on until there is some, from now if that lags too much.
     ///
     /// kernel/sched/deadline.c:`replenish_dl_entity()`, v6.12. Without a period there is none to wait for.
-    pub fn replenish(&mut self, rq_clock: u64) {
+    pub fn replenish_dl_entity(&mut self, rq_clock: u64) {
         if self.yielded && self.runtime > 0 {
             self.runtime = 0;
         }
@@ -169,7 +169,7 @@ impl DlEntity {
             self.runtime = self.runtime.wrapping_add(runtime.wrapping_mul(periods as i64));
         }
         if dl_time_before(self.deadline, rq_clock) {
-            self.replenish_new_period(rq_clock);
+            self.replenish_dl_new_period(rq_clock);
         }
         self.yielded = false;
         self.throttled = false;
@@ -207,25 +207,25 @@ mod tests {
     #[test]
     fn a_budget_lasts_for_its_period() {
         let mut task = entity(3, 10, 10);
-        assert!(!task.wake_up(100 * MS));
+        assert!(!task.update_dl_entity(100 * MS));
         assert_eq!((task.deadline, task.runtime), (110 * MS, 3 * MS as i64));
-        assert!(!task.charge(2 * MS));
-        assert!(task.charge(2 * MS), "an overrun by 1 ms");
+        assert!(!task.update_curr_dl_se(2 * MS));
+        assert!(task.update_curr_dl_se(2 * MS), "an overrun by 1 ms");
         assert_eq!(task.next_period(), 110 * MS);
-        task.replenish(110 * MS);
+        task.replenish_dl_entity(110 * MS);
         assert_eq!((task.deadline, task.runtime, task.throttled), (120 * MS, 2 * MS as i64, false));
     }
 
     #[test]
     fn a_long_overrun_costs_periods() {
         let mut task = entity(3, 10, 10);
-        task.wake_up(100 * MS);
-        task.charge(9 * MS);
-        task.replenish(110 * MS);
+        task.update_dl_entity(100 * MS);
+        task.update_curr_dl_se(9 * MS);
+        task.replenish_dl_entity(110 * MS);
         // -6 ms: two periods bring it to 0, which is not above 0.
         assert_eq!((task.deadline, task.runtime), (140 * MS, 3 * MS as i64));
-        task.charge(3 * MS);
-        task.replenish(500 * MS);
+        task.update_curr_dl_se(3 * MS);
+        task.replenish_dl_entity(500 * MS);
         assert_eq!((task.deadline, task.runtime), (510 * MS, 3 * MS as i64), "lagged too much");
     }
 
@@ -233,9 +233,9 @@ mod tests {
     fn a_wake_up_keeps_what_fits() {
         let woken = |after_ms: u64, used_ms: u64| {
             let mut task = entity(4, 10, 10);
-            task.wake_up(100 * MS);
-            task.charge(used_ms * MS);
-            task.wake_up((100 + after_ms) * MS);
+            task.update_dl_entity(100 * MS);
+            task.update_curr_dl_se(used_ms * MS);
+            task.update_dl_entity((100 + after_ms) * MS);
             (task.deadline / MS, task.runtime / MS as i64)
         };
         assert_eq!(woken(3, 3), (110, 1)); // 1 ms in 7 is less than its share.
@@ -246,13 +246,13 @@ mod tests {
     #[test]
     fn a_constrained_task_waits_for_its_period() {
         let mut task = entity(2, 5, 20);
-        task.wake_up(100 * MS);
-        assert!(task.wake_up(107 * MS), "after its deadline, before its period");
+        task.update_dl_entity(100 * MS);
+        assert!(task.update_dl_entity(107 * MS), "after its deadline, before its period");
         assert_eq!((task.throttled, task.runtime, task.next_period()), (true, 0, 120 * MS));
-        task.replenish(120 * MS);
+        task.replenish_dl_entity(120 * MS);
         assert_eq!((task.deadline, task.runtime), (125 * MS, 2 * MS as i64));
         // Late within the period: the deadline stays, and as much as the density allows.
-        task.wake_up(123 * MS);
+        task.update_dl_entity(123 * MS);
         assert_eq!(task.deadline, 125 * MS);
         assert!((task.runtime - 800_000).abs() < 10, "{}", task.runtime);
     }
@@ -275,10 +275,10 @@ mod tests {
         #[test]
         fn any_replenishment_gives_runtime(runtime in 1024u64..1 << 32, more in 0u64..1 << 32, used in 0u64..1 << 34, late in 0u64..1 << 34) {
             let mut task = DlEntity::new(runtime, runtime + more, runtime + more);
-            task.wake_up(1 << 40);
-            task.charge(used);
+            task.update_dl_entity(1 << 40);
+            task.update_curr_dl_se(used);
             let now = (1 << 40) + late;
-            task.replenish(now);
+            task.replenish_dl_entity(now);
             prop_assert!(task.runtime > 0 && task.runtime <= runtime as i64);
             prop_assert!(!dl_time_before(task.deadline, now));
         }
@@ -288,10 +288,10 @@ mod tests {
             let mut task = DlEntity::new(numbers[0], numbers[1], numbers[2]);
             (task.deadline, task.runtime) = (numbers[3], runtime);
             (task.throttled, task.yielded) = (flags[0], flags[1]);
-            task.wake_up(numbers[4]);
-            task.charge(numbers[5]);
-            task.replenish(numbers[4]);
-            task.setup(numbers[5]);
+            task.update_dl_entity(numbers[4]);
+            task.update_curr_dl_se(numbers[5]);
+            task.replenish_dl_entity(numbers[4]);
+            task.setup_new_dl_entity(numbers[5]);
             dl_overflow(numbers[0], numbers[1], numbers[2], numbers[3]);
         }
     }

@@ -104,7 +104,7 @@ impl Level {
     }
 
     /// kernel/sched/topology.c:`asym_cpu_capacity_classify()`, v6.12.
-    fn classify_asym(&mut self, capacity: &[u64], n_capacities: usize) {
+    fn asym_cpu_capacity_classify(&mut self, capacity: &[u64], n_capacities: usize) {
         let distinct = |mask: &CpuMask| {
             let mut seen: Vec<u64> = mask.as_set().iter().map(|cpu| capacity[cpu]).collect();
             seen.sort_unstable();
@@ -165,7 +165,7 @@ fn levels_of(topology: &Topology) -> Vec<Level> {
     capacities.sort_unstable();
     capacities.dedup();
     for level in &mut levels {
-        level.classify_asym(&topology.capacity, capacities.len());
+        level.asym_cpu_capacity_classify(&topology.capacity, capacities.len());
     }
     levels
 }

@@ -274,7 +274,7 @@ impl EevdfRq {
     }
 
     /// Adds an entity: a new one, one that wakes, moves here or comes back after a change of its parameters. If it is still
-    /// queued, because it sleeps delayed, it is [`EevdfRq::requeue_delayed`].
+    /// queued, because it sleeps delayed, it is [`EevdfRq::requeue_delayed_entity`].
     ///
     /// kernel/sched/fair.c:`enqueue_task_fair()`, `enqueue_entity()`, v6.12.
     #[inline]
@@ -282,7 +282,7 @@ impl EevdfRq {
         let is_curr = self.curr == Some(id);
         if se[id as usize].on_rq {
             if se[id as usize].sched_delayed {
-                self.requeue_delayed(se, id);
+                self.requeue_delayed_entity(se, id);
             }
             return;
         }
@@ -310,7 +310,7 @@ impl EevdfRq {
     /// Wakes an entity that sleeps delayed: it keeps a negative lag and loses a positive one.
     ///
     /// kernel/sched/fair.c:`requeue_delayed_entity()`, v6.12.
-    pub fn requeue_delayed(&mut self, se: &mut [SchedEntity], id: u32) {
+    pub fn requeue_delayed_entity(&mut self, se: &mut [SchedEntity], id: u32) {
         let is_curr = self.curr == Some(id);
         self.update_entity_lag(se, id);
         if se[id as usize].vlag > 0 {
@@ -435,7 +435,7 @@ impl EevdfRq {
     ///
     /// kernel/sched/fair.c:`set_next_entity()`, v6.12.
     #[inline]
-    pub fn set_next(&mut self, se: &mut [SchedEntity], now: u64, id: u32) {
+    pub fn set_next_entity(&mut self, se: &mut [SchedEntity], now: u64, id: u32) {
         self.clear_buddy(id);
         if se[id as usize].on_rq {
             self.timeline_remove(se, id);
@@ -452,7 +452,7 @@ impl EevdfRq {
     ///
     /// kernel/sched/fair.c:`put_prev_entity()`, v6.12.
     #[inline]
-    pub fn put_prev(&mut self, se: &mut [SchedEntity], now: u64) {
+    pub fn put_prev_entity(&mut self, se: &mut [SchedEntity], now: u64) {
         let Some(curr) = self.curr else { return };
         if se[curr as usize].on_rq {
             self.update_curr(se, now);
@@ -467,9 +467,9 @@ impl EevdfRq {
         if self.curr == picked {
             return;
         }
-        self.put_prev(se, now);
+        self.put_prev_entity(se, now);
         if let Some(picked) = picked {
-            self.set_next(se, now, picked);
+            self.set_next_entity(se, now, picked);
         }
     }
 
@@ -587,14 +587,14 @@ impl EevdfRq {
             self.dequeue(se, now, id, Dequeue::default());
         }
         if running {
-            self.put_prev(se, now);
+            self.put_prev_entity(se, now);
         }
         change(self, se);
         if queued {
             self.enqueue(se, now, id, Enqueue::default());
         }
         if running {
-            self.set_next(se, now, id);
+            self.set_next_entity(se, now, id);
         }
     }
 

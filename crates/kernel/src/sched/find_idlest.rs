@@ -74,7 +74,7 @@ impl IdlestTask<'_> {
     }
 
     /// kernel/sched/fair.c:`cpu_util_without()`, v6.12.
-    fn util_without(&self, cpu: usize, load: &CpuLoad) -> u64 {
+    fn cpu_util_without(&self, cpu: usize, load: &CpuLoad) -> u64 {
         if !self.contributes_to(cpu) {
             return load.util_cfs();
         }
@@ -108,7 +108,7 @@ pub fn update_sg_wakeup_stats<F: IdlestFacts>(
             running = u32::from(task.on_rq);
         }
         stats.group_load = stats.group_load.wrapping_add(load.load.saturating_sub(own_load));
-        stats.group_util = stats.group_util.wrapping_add(task.util_without(cpu, &load));
+        stats.group_util = stats.group_util.wrapping_add(task.cpu_util_without(cpu, &load));
         stats.group_runnable = stats.group_runnable.wrapping_add(load.runnable.saturating_sub(own_runnable));
         stats.sum_h_nr_running = stats.sum_h_nr_running.wrapping_add(load.h_nr_queued.wrapping_sub(running));
         let nr_running = load.nr_running.wrapping_sub(running);
@@ -125,7 +125,7 @@ pub fn update_sg_wakeup_stats<F: IdlestFacts>(
     let sgc = facts.group_capacity(group.sgc);
     stats.group_capacity = sgc.capacity;
     stats.group_weight = group.weight;
-    stats.group_type = stats.classify(domain.imbalance_pct, sgc.imbalance);
+    stats.group_type = stats.group_classify(domain.imbalance_pct, sgc.imbalance);
     if matches!(stats.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
         stats.avg_load = stats.load_by_capacity();
     }
@@ -133,7 +133,7 @@ pub fn update_sg_wakeup_stats<F: IdlestFacts>(
 }
 
 /// Whether a candidate beats the best group so far (`update_pick_idlest()`, v6.12).
-fn is_idler(best: &(SgLbStats, GroupCapacity), candidate: &(SgLbStats, GroupCapacity)) -> bool {
+fn update_pick_idlest(best: &(SgLbStats, GroupCapacity), candidate: &(SgLbStats, GroupCapacity)) -> bool {
     if candidate.0.group_type != best.0.group_type {
         return candidate.0.group_type < best.0.group_type;
     }
@@ -170,7 +170,7 @@ pub fn sched_balance_find_dst_group<'a, F: IdlestFacts>(
         let stats = (update_sg_wakeup_stats(facts, domain, group, task), facts.group_capacity(group.sgc));
         if span.contains(this_cpu) {
             local = Some((group, stats));
-        } else if is_idler(&best_stats, &stats) {
+        } else if update_pick_idlest(&best_stats, &stats) {
             best = Some(group);
             best_stats = stats;
         }

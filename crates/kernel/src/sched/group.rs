@@ -197,7 +197,7 @@ pub struct SgLbStats {
 
 impl SgLbStats {
     /// kernel/sched/fair.c:`group_has_capacity()`, v6.12.
-    fn has_capacity(&self, pct: u64) -> bool {
+    fn group_has_capacity(&self, pct: u64) -> bool {
         if self.sum_nr_running < self.group_weight {
             return true;
         }
@@ -208,7 +208,7 @@ impl SgLbStats {
     }
 
     /// kernel/sched/fair.c:`group_is_overloaded()`, v6.12.
-    fn is_overloaded(&self, pct: u64) -> bool {
+    fn group_is_overloaded(&self, pct: u64) -> bool {
         self.sum_nr_running > self.group_weight
             && (self.group_capacity.wrapping_mul(100) < self.group_util.wrapping_mul(pct)
                 || self.group_capacity.wrapping_mul(pct) < self.group_runnable.wrapping_mul(100))
@@ -217,9 +217,9 @@ impl SgLbStats {
     /// The class of a group with these sums; `imbalance` is its [`GroupCapacity::imbalance`].
     ///
     /// kernel/sched/fair.c:`group_classify()`, v6.12.
-    pub fn classify(&self, imbalance_pct: u32, imbalance: bool) -> GroupType {
+    pub fn group_classify(&self, imbalance_pct: u32, imbalance: bool) -> GroupType {
         let pct = imbalance_pct.into();
-        if self.is_overloaded(pct) {
+        if self.group_is_overloaded(pct) {
             GroupType::Overloaded
         } else if imbalance {
             GroupType::Imbalanced
@@ -229,7 +229,7 @@ impl SgLbStats {
             GroupType::SmtBalance
         } else if self.group_misfit_task_load != 0 {
             GroupType::MisfitTask
-        } else if !self.has_capacity(pct) {
+        } else if !self.group_has_capacity(pct) {
             GroupType::FullyBusy
         } else {
             GroupType::HasSpare
@@ -272,7 +272,7 @@ mod tests {
                 ..SgLbStats::default()
             };
             let busier = SgLbStats { group_util: util + more, ..stats };
-            prop_assert!(stats.classify(pct, false) <= busier.classify(pct, false));
+            prop_assert!(stats.group_classify(pct, false) <= busier.group_classify(pct, false));
         }
 
         /// Fair tasks never get more than the CPU has.

@@ -92,13 +92,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.enqueue_dl_bw(cpu, task, kind);
         let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() else { return true };
         let waits = match kind {
-            Enqueue::Wakeup | Enqueue::WakeupMigrated => dl.entity.wake_up(clock),
+            Enqueue::Wakeup | Enqueue::WakeupMigrated => dl.entity.update_dl_entity(clock),
             Enqueue::New | Enqueue::Restore => {
-                let waits = dl.entity.check_constrained(clock);
-                dl.entity.setup(clock);
+                let waits = dl.entity.dl_check_constrained_dl(clock);
+                dl.entity.setup_new_dl_entity(clock);
                 waits
             }
-            Enqueue::Migrated => dl.entity.check_constrained(clock),
+            Enqueue::Migrated => dl.entity.dl_check_constrained_dl(clock),
             Enqueue::Replenished => false,
         };
         let (deadline, throttled) = (dl.entity.deadline, dl.entity.throttled);
@@ -160,7 +160,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         // Without reclaiming runtime is that of the biggest CPU at its highest frequency (dl_scaled_delta_exec()).
         let scaled_ns = cap_scale(cap_scale(ran_ns, scales.freq_scale), scales.cpu_capacity);
-        if !dl.entity.charge(scaled_ns) {
+        if !dl.entity.update_curr_dl_se(scaled_ns) {
             return;
         }
         let starts_later = dl.entity.next_period() > clock;
@@ -172,7 +172,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.start_dl_timer(cpu, curr);
         } else {
             if let Some(dl) = self.tasks[curr as usize].dl.as_deref_mut() {
-                dl.entity.replenish(clock);
+                dl.entity.replenish_dl_entity(clock);
             }
             self.activate_dl(cpu, curr, Enqueue::Replenished);
         }
@@ -202,7 +202,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             dl.entity.throttled = false;
             return;
         }
-        dl.entity.replenish(now);
+        dl.entity.replenish_dl_entity(now);
         if life != Life::Queued {
             return;
         }

@@ -256,7 +256,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             FairRq::Cfs(rq) => {
                 if kind == Enqueue::New {
-                    rq.task_fork(&mut self.entities, now, task);
+                    rq.task_fork_fair(&mut self.entities, now, task);
                 }
                 rq.enqueue(&mut self.entities, now, task, CfsEnqueue { wakeup, migrated });
             }
@@ -358,7 +358,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.tasks[t].util_est_counted = true;
         self.update_load_avg(cpu, task, false);
         if let FairRq::Eevdf(rq) = &mut self.cpus[cpu as usize].fair {
-            rq.requeue_delayed(&mut self.entities, task);
+            rq.requeue_delayed_entity(&mut self.entities, task);
         }
         self.uclamp_rq_inc(cpu, task);
         self.tasks[t].life = Life::Queued;
@@ -388,8 +388,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let now = self.cpus[c].clk.clock_task;
         match &mut self.cpus[c].fair {
-            FairRq::Eevdf(rq) => rq.put_prev(&mut self.entities, now),
-            FairRq::Cfs(rq) => rq.put_prev(&mut self.entities, now),
+            FairRq::Eevdf(rq) => rq.put_prev_entity(&mut self.entities, now),
+            FairRq::Cfs(rq) => rq.put_prev_entity(&mut self.entities, now),
         }
         self.propagate_resched(cpu);
     }
@@ -399,8 +399,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.update_load_avg(cpu, next, false);
         let now = self.cpus[cpu as usize].clk.clock_task;
         match &mut self.cpus[cpu as usize].fair {
-            FairRq::Eevdf(rq) => rq.set_next(&mut self.entities, now, next),
-            FairRq::Cfs(rq) => rq.set_next(&mut self.entities, now, next),
+            FairRq::Eevdf(rq) => rq.set_next_entity(&mut self.entities, now, next),
+            FairRq::Cfs(rq) => rq.set_next_entity(&mut self.entities, now, next),
         }
         self.update_misfit_status(cpu, Some(next));
     }

@@ -113,7 +113,7 @@ impl EevdfMachine {
             }
             "N" => self.enqueue(now, id, Enqueue { initial: true, ..Enqueue::default() }),
             "W" if a == 1 => {
-                self.rq.requeue_delayed(&mut self.se, id);
+                self.rq.requeue_delayed_entity(&mut self.se, id);
                 self.check_preempt(now, id);
             }
             "W" => self.enqueue(now, id, Enqueue { wakeup: true, ..Enqueue::default() }),
@@ -322,7 +322,7 @@ impl CfsMachine {
                 if self.rq.curr.is_none() {
                     self.se[id as usize].vruntime = a as u64;
                 }
-                self.rq.task_fork(&mut self.se, now, id);
+                self.rq.task_fork_fair(&mut self.se, now, id);
                 self.enqueue(now, id, cfs::Enqueue::default());
             }
             "W" => {
