@@ -119,9 +119,7 @@ def _text(found: dict[str, Any]) -> str:
     type=NameOf("governors"),
     help="The governor that was recorded, where the trace does not tell.",
 )
-@click.option(
-    "--recorded-driver", help="The cpufreq driver that was recorded, one of the machine's."
-)
+@click.option("--recorded-driver", help="The cpufreq driver that was recorded, one of the machine's.")
 @click.option("--recorded-kernel", type=NameOf("kernels"), help="The kernel profile that was recorded.")
 @click.option("--governor", type=NameOf("governors"), help="The wanted cpufreq governor.")
 @click.option("--f-max", "freq_max", help="f_max of frequency invariance on x86: max_P, mid, max_boost, ...")
