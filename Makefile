@@ -19,6 +19,9 @@ AGENT_TARGET ?= $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 SKIPPED := $(abspath target/skipped.txt)
 
 .DEFAULT_GOAL := help
+# Files whose names stand in a registry's macro, which cargo fmt does not follow.
+REGISTERED := $(wildcard crates/kernel/src/cpufreq/governors/*.rs crates/kernel/src/cpufreq/drivers/*.rs)
+
 .PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm agent host-test clean
 
 help: ## Show this list.
@@ -41,6 +44,7 @@ test-python: $(VENV)/.dev $(VENV)/.tools ## Run the tests of the Python package.
 
 lint: $(VENV)/.dev $(VENV)/.tools ## Check form, lints, types and licences.
 	cargo fmt --all --check
+	rustfmt --edition 2024 --check $(REGISTERED)
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	$(BIN)/ruff format --check python tests tools
 	$(BIN)/ruff check python tests tools
@@ -49,6 +53,7 @@ lint: $(VENV)/.dev $(VENV)/.tools ## Check form, lints, types and licences.
 
 format: $(VENV)/.tools ## Bring all sources into form.
 	cargo fmt --all
+	rustfmt --edition 2024 $(REGISTERED)
 	$(BIN)/ruff format python tests tools
 	$(BIN)/ruff check --fix python tests tools
 

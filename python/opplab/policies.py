@@ -36,6 +36,9 @@ class GovernorCpu(NamedTuple):
     idle_calls: int
     #: Capacity for the bandwidth of deadline tasks, and for that of fair tasks' server (from 6.12 on).
     bw_dl: int
+    #: Time that passed and time that the CPU idled, both since some beginning: what sampling governors go by.
+    wall_us: int = 0
+    idle_us: int = 0
 
 
 class GovernorFacts(NamedTuple):

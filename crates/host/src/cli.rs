@@ -8,6 +8,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use lexopt::prelude::*;
+use opplab_kernel::cpufreq::governor::{GovernorError, GovernorId};
+use opplab_kernel::profile::KernelProfile;
 
 use crate::affinity::{self, Before};
 use crate::clock;
@@ -284,8 +286,8 @@ Usage: govern --governor NAME [OPTIONS]
        govern --verify LOG
        govern --explain LOG [--cpu N] [--at TIME]
 
-Runs one of opplab's governors (schedutil, ondemand, conservative, performance, powersave) in user space. A supervisor
-puts governor, limits and EPP back when it ends, on a signal, and when the worker dies or hangs.
+Runs one of opplab's governors (see opplab list governors) in user space. A supervisor puts governor, limits and EPP
+back when it ends, on a signal, and when the worker dies or hangs.
 
   --policies LIST      policies, as 0,4; default all
   --via WAY            setspeed (kernel governor userspace) or limits (minimum = maximum; with HWP its min and max);
@@ -294,6 +296,7 @@ puts governor, limits and EPP back when it ends, on a signal, and when the worke
   --f-max F            the reference of invariance: a candidate's name (see opplab fmax) or kHz; default the kernel's
   --epp VALUE          energy_performance_preference for the time of the run
   --rate-limit-us N    schedutil's; default the host's
+  --tunable NAME=VALUE one of the governor's; more than once
   --interval TIME      between two looks, default 20ms
   --for TIME           end after this time; default on Ctrl-C
   --kernel VERSION     profile of the governor, default 6.12
@@ -318,6 +321,7 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
         source: None,
         f_max: None,
         epp: None,
+        tunables: Vec::new(),
         rate_limit_us: None,
         interval_ns: 20_000_000,
         for_ns: None,
@@ -380,17 +384,28 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
         let done = govern::restore_left(&root, &options, env.err)?;
         return print(env, if done { "restored\n" } else { "nothing to restore\n" });
     }
-    if !decide::GOVERNORS.contains(&options.governor.as_str()) {
-        let near = nearest(&options.governor, decide::GOVERNORS.iter().copied());
-        let names = decide::GOVERNORS.join(", ");
-        return Err(HostError::Usage(format!("--governor: one of {names}, not `{}`{near}", options.governor)));
-    }
+    check_governor(&options)?;
     if is_worker {
         govern::work(&options)?;
         return Ok(0);
     }
     worker_args.extend(given);
     govern::supervise(&options, &env.again, &worker_args, env.err)
+}
+
+/// Refuses a governor that there is not, and tunables that it does not have or take.
+fn check_governor(options: &Options) -> Result<(), HostError> {
+    let wrong = |option: &str, error: &GovernorError| {
+        let near = error.wrong_name().map_or_else(String::new, |(name, known)| nearest(name, known.into_iter()));
+        HostError::Usage(format!("--{option}: {error}{near}"))
+    };
+    let governor = GovernorId::named(&options.governor).map_err(|error| wrong("governor", &error))?;
+    let profile = KernelProfile::named(&options.kernel)
+        .ok_or_else(|| HostError::Usage(format!("--kernel: no profile `{}`", options.kernel)))?;
+    for (name, value) in &options.tunables {
+        governor.check_tunable(&profile, name, value).map_err(|error| wrong("tunable", &error))?;
+    }
+    Ok(())
 }
 
 fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(), HostError> {
@@ -408,6 +423,10 @@ fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(),
         "state" => options.state = value.into(),
         "log" => options.log = Some(value.into()),
         "governor" => options.governor = words,
+        "tunable" => {
+            let (name, value) = words.split_once('=').ok_or_else(|| wrong("is not NAME=VALUE"))?;
+            options.tunables.push((name.to_owned(), value.to_owned()));
+        }
         "kernel" => options.kernel = words,
         "f-max" => options.f_max = Some(words),
         "epp" => options.epp = Some(words),
@@ -421,7 +440,8 @@ fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(),
             options.policies = parse_cpu_list(&words, Default::default()).map_err(|fault| wrong(&fault.message))?;
         }
         _ => {
-            let names = ["governor", "policies", "via", "util", "f-max", "epp", "rate-limit-us", "interval", "for"];
+            let names =
+                ["governor", "tunable", "policies", "via", "util", "f-max", "epp", "rate-limit-us", "interval", "for"];
             let more = ["kernel", "log", "dry-run", "restore", "verify", "explain", "state", "root"];
             let near = nearest(name, names.into_iter().chain(more)).replace('`', "").replace("mean ", "mean --");
             return Err(HostError::Usage(format!("no such option `--{name}`{near}")));

@@ -7,10 +7,10 @@
 //! Integer arithmetic throughout, by the functions of crate `kernel`. Not here: estimates that move while the machine
 //! runs (RAPL, recent past), which have no number before a run.
 
+use opplab_kernel::cpufreq::acpi_cpufreq::acpi_max_boost_khz as max_boost_khz;
 use opplab_kernel::cpufreq::schedutil::sugov_effective_cpu_perf;
 use opplab_kernel::freq_invariance::{
-    AmdPerfCaps, FreqMax, FreqMaxFacts, IntelMsrs, IntelTurboModel, TurboLevel, acpi_max_boost_khz as max_boost_khz,
-    is_zen4, midpoint, scale_freq_tick,
+    AmdPerfCaps, FreqMax, FreqMaxFacts, IntelMsrs, IntelTurboModel, TurboLevel, is_zen4, midpoint, scale_freq_tick,
 };
 use opplab_kernel::profile::{KernelProfile, PROFILES, Platform, Version};
 use opplab_model::machine::{CppcCaps, Machine, Processor, TurboBin};

@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use opplab_model::file::{DRIVERS, format_cpu_list, machine_to_toml, parse_machine};
+use opplab_kernel::cpufreq::amd_pstate::AMD_PSTATE_TRANSITION_LATENCY_NS;
+use opplab_kernel::cpufreq::driver::{DelayFacts, DriverId};
+use opplab_kernel::cpufreq::intel_pstate::INTEL_CPUFREQ_TRANSITION_LATENCY_NS;
+use opplab_model::file::{format_cpu_list, machine_to_toml, parse_machine};
 use opplab_model::machine::{
     Cluster, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare, TurboBin,
 };
@@ -495,9 +498,7 @@ impl Maker<'_> {
     fn driver(&mut self) -> Cpufreq {
         let facts = self.facts;
         let told = facts.driver().unwrap_or("");
-        let driver = if DRIVERS.contains(&told) {
-            told.to_owned()
-        } else {
+        let entry = DriverId::named(told).unwrap_or_else(|| {
             let vendor = facts.processor.as_ref().map_or("", |processor| processor.vendor.as_str());
             let name = match vendor {
                 "GenuineIntel" => "intel_pstate",
@@ -506,8 +507,8 @@ impl Maker<'_> {
             };
             let why = if told.is_empty() { "not told" } else { "the source's driver is not modelled" };
             self.default("driver.name", format!("driver-by-vendor: {name} ({why})"));
-            name.to_owned()
-        };
+            DriverId::named(name).expect("a driver of the registry")
+        });
         let latency = facts.policies.values().find_map(|policy| policy.transition_latency_ns);
         let transition_latency_ns = latency.unwrap_or_else(|| {
             self.default("driver.transition_latency", "latency-0: not told");
@@ -516,52 +517,28 @@ impl Maker<'_> {
         let shared = facts.policies.values().any(|policy| policy.cpus.len() > 1);
         self.default("driver.fast_switch", "by-driver: as the driver's source in v6.12 does on usual hardware");
         let hwp = facts.flags.iter().any(|flag| flag == "hwp");
-        Cpufreq {
-            transition_latency_ns,
-            // notes 5: intel_cpufreq sets 500 us, with HWP 5000 us; cppc_cpufreq on arm64 its latency.
-            transition_delay_us: match driver.as_str() {
-                "intel_cpufreq" if hwp => 5_000,
-                "intel_cpufreq" => 500,
-                "cppc_cpufreq" => (transition_latency_ns / 1000).min(10_000_000) as u32,
-                _ => 0,
-            },
-            fast_switch: fast_switch(&driver, shared),
-            switch_ns: transition_latency_ns,
-            dvfs_possible_from_any_cpu: matches!(
-                driver.as_str(),
-                "cppc_cpufreq" | "cpufreq-dt" | "qcom-cpufreq-hw" | "scmi" | "scpi"
-            ),
-            freq_table: has_freq_table(&driver),
-            driver,
-        }
+        let transition_delay_us = (entry.transition_delay_us)(&DelayFacts { transition_latency_ns, hwp });
+        cpufreq(entry, shared, transition_latency_ns, transition_delay_us)
     }
 
     /// Intel's and AMD's drivers have two modes on the same hardware, of which the source ran one.
     fn other_drivers(&mut self, own: &Cpufreq, clusters: &[Cluster]) -> Vec<Cpufreq> {
         let mut others = Vec::new();
         let hwp = clusters.iter().any(|cluster| cluster.hwp.is_some());
-        let mut add = |driver: &str, transition_latency_ns: u64, transition_delay_us: u32| {
-            if driver != own.driver {
-                others.push(Cpufreq {
-                    driver: driver.to_owned(),
-                    transition_latency_ns,
-                    transition_delay_us,
-                    fast_switch: fast_switch(driver, false),
-                    switch_ns: transition_latency_ns,
-                    dvfs_possible_from_any_cpu: false,
-                    freq_table: has_freq_table(driver),
-                });
+        let mut add = |driver: &str, transition_latency_ns: u64| {
+            if let Some(entry) = DriverId::named(driver).filter(|entry| entry.name != own.driver) {
+                let delay_us = (entry.transition_delay_us)(&DelayFacts { transition_latency_ns, hwp });
+                others.push(cpufreq(entry, false, transition_latency_ns, delay_us));
             }
         };
         if matches!(own.driver.as_str(), "intel_pstate" | "intel_cpufreq") {
-            add("intel_pstate", 0, 0);
-            // INTEL_CPUFREQ_TRANSITION_LATENCY, as the dumps in passive mode show it too.
-            add("intel_cpufreq", 20_000, if hwp { 5_000 } else { 500 });
+            add("intel_pstate", 0);
+            // As the dumps in passive mode show it too.
+            add("intel_cpufreq", INTEL_CPUFREQ_TRANSITION_LATENCY_NS.into());
         }
         if matches!(own.driver.as_str(), "amd-pstate" | "amd-pstate-epp") {
-            // AMD_PSTATE_TRANSITION_LATENCY and AMD_PSTATE_TRANSITION_DELAY.
-            add("amd-pstate", 20_000, 1_000);
-            add("amd-pstate-epp", 0, 0);
+            add("amd-pstate", AMD_PSTATE_TRANSITION_LATENCY_NS.into());
+            add("amd-pstate-epp", 0);
         }
         if !others.is_empty() {
             let modes = if own.driver.starts_with("amd") { "amd" } else { "intel" };
@@ -571,16 +548,17 @@ impl Maker<'_> {
     }
 }
 
-fn fast_switch(driver: &str, shared: bool) -> bool {
-    match driver {
-        "acpi-cpufreq" => !shared,
-        "intel_pstate" | "intel_cpufreq" | "amd-pstate" | "amd-pstate-epp" | "cppc_cpufreq" | "qcom-cpufreq-hw" => true,
-        _ => false,
+/// What a driver does as its source says.
+fn cpufreq(entry: DriverId, shared: bool, transition_latency_ns: u64, transition_delay_us: u32) -> Cpufreq {
+    Cpufreq {
+        driver: entry.name.to_owned(),
+        transition_latency_ns,
+        transition_delay_us,
+        fast_switch: entry.switches_fast(shared),
+        switch_ns: transition_latency_ns,
+        dvfs_possible_from_any_cpu: entry.any_cpu,
+        freq_table: entry.table.is_some(),
     }
-}
-
-fn has_freq_table(driver: &str) -> bool {
-    matches!(driver, "acpi-cpufreq" | "cpufreq-dt" | "exynos-acme" | "qcom-cpufreq-hw" | "scmi" | "scpi")
 }
 
 /// acpi-cpufreq's P0. Firmware of Intel appends a P-state 1 MHz above the base frequency that stands for turbo.

@@ -168,21 +168,6 @@ pub fn is_zen4(family: u32, model: u32) -> bool {
     family == 0x19 && matches!(model, 0x10..=0x1f | 0x60..=0xaf)
 }
 
-/// `cpuinfo_max_freq` as acpi-cpufreq forms it: `freq * (highest_perf * 1024 / nominal_perf) >> 10`, where `freq` is
-/// CPPC's nominal frequency, or P0 of the table if the firmware leaves that out (0) (drivers/cpufreq/acpi-cpufreq.c:
-/// acpi_cpufreq_cpu_init(), v6.12; older kernels take P0 always). `highest_perf` is, on AMD, what
-/// [`AmdPerfCaps::boost_ratio_numerator`] says. `None` without boost.
-pub fn acpi_max_boost_khz(p0_khz: u32, nominal_freq_mhz: u32, highest_perf: u64, nominal_perf: u32) -> Option<u32> {
-    let nominal_perf = u64::from(nominal_perf);
-    if highest_perf < nominal_perf || highest_perf > u64::from(u32::MAX) {
-        return None;
-    }
-    let ratio = (highest_perf << 10).checked_div(nominal_perf)?;
-    let nominal_khz = u64::from(nominal_freq_mhz) * 1000;
-    let khz = if nominal_khz != 0 { nominal_khz } else { u64::from(p0_khz) };
-    u32::try_from(khz.checked_mul(ratio)? >> 10).ok()
-}
-
 impl AmdPerfCaps<'_> {
     /// Preferred cores: the CPUs do not all report the same highest performance
     /// (cppc.c:amd_detect_prefcore(), v6.12).

@@ -13,6 +13,7 @@ use crate::cpufreq::schedutil::{
     Headroom, IowaitForm, SugovGates, UtilForm, cpufreq_policy_transition_delay_us,
     cpufreq_policy_transition_delay_us_v5_10,
 };
+use crate::eas::{EasForm, EasGates};
 use crate::energy_model::EmForm;
 use crate::freq_invariance::FreqMax;
 use crate::util_est::UtilEstForm;
@@ -206,6 +207,26 @@ gates! {
         Runnable = "filtered-runnable" since (6, 5), "no decay while the task was kept waiting", "notes 4, public history";
         Single = "single" since (6, 8), "one value", "commit 11137d384996";
     }
+    util_est_dequeue: UtilEstDequeue, "As of when a task that falls asleep is estimated." {
+        AfterUpdate = "after-update" since (4, 17), "as of its leaving the queue", "notes 4";
+        BeforeUpdate = "before-update" since (6, 12), "as of its last update before that, mostly a tick's", "fair.c:dequeue_task_fair(), v6.12";
+    }
+    migrate_pelt_lag: MigratePeltLag, "A task that leaves an idle CPU whose queue was not updated." {
+        Ignored = "ignored" since (4, 17), "does not decay for that time", "fair.c:migrate_task_rq_fair(), v5.10";
+        Estimated = "estimated" since (5, 19), "decays for it", "fair.c:migrate_se_pelt_lag(), v6.12; the version from public history";
+    }
+    blocked_update: BlockedUpdate, "The averages that decay first where CPUs sleep." {
+        FairFirst = "fair-first" since (4, 17), "those of the fair class; the governor hears of these only", "public history";
+        OthersFirst = "others-first" since (5, 5), "those of the other classes, and the governor hears of them", "fair.c:update_blocked_averages(), v5.5, from memory";
+    }
+    irq_avg: IrqAvg, "Whether time in interrupts has a utilisation, where it is accounted for." {
+        Absent = "absent" since (4, 17), "no", "public history";
+        Tracked = "tracked" since (4, 19), "yes", "pelt.c:update_irq_load_avg(), public history";
+    }
+    dl_util: DlUtil, "By what the clock follows deadline tasks." {
+        Bandwidth = "bandwidth" since (4, 17), "their bandwidth (v4.16)", "cpufreq_schedutil.c:sugov_get_util(), public history";
+        Ran = "ran" since NEVER, "the time that they ran, as for real-time tasks", "Android's kernel/msm, android-msm-coral-4.14, cpufreq_schedutil.c:sugov_get_util()";
+    }
     // schedutil.
     sugov_util: SugovUtil, "Which utilisation schedutil computes." {
         Clamped = "clamped" since (4, 17), "one number, clamped by uclamp", "notes 5";
@@ -272,6 +293,12 @@ gates! {
         SixPercentTotal = "6-percent-of-total" since (5, 4), "a sixteenth of all energy", "commit eb92692b2544, notes 9";
         None = "none" since (6, 0), "anything", "commit b812fc9768e0";
     }
+    feec_energy: FeecEnergy, "How the energy with a task on a CPU is computed." {
+        AllDomains = "all-domains" since (4, 17), "of all domains, with differences that may wrap", "fair.c:compute_energy(), v5.10";
+        BusyTime = "busy-time" since (5, 14), "of the domains with a candidate, busy time apart from frequency", "notes 9, public history";
+        Clamped = "clamped" since (6, 0), "the frequency follows the clamped utilisation", "public history";
+        Bounded = "bounded" since (6, 8), "the frequency follows the utilisation within its bounds", "fair.c:eenv_pd_max_util(), v6.12";
+    }
     em_cost: EmCost, "How the energy model's costs are formed." {
         MilliWatt = "mW" since (4, 17), "fmax * mW / freq", "notes 8";
         MilliWattEfficient = "mW-efficient" since (5, 16), "the same in 1/1000, inefficient states passed over", "notes 8, public history";
@@ -301,7 +328,36 @@ gates! {
         Search = "search" since (4, 17), "select_idle_sibling()", "notes 10";
         Stay = "stay" since NEVER, "no: its search by idle state finds none", "Android's kernel/msm, android-msm-coral-4.14, fair.c:select_idle_sibling_cstate_aware()";
     }
+    sched_idle_cpu: SchedIdleCpu, "A CPU with tasks of SCHED_IDLE only." {
+        Busy = "busy" since (4, 17), "is busy for others", "public history";
+        Idle = "idle" since (5, 4), "is as good as idle for them", "fair.c:sched_idle_cpu(), v5.4, public history";
+    }
+    uclamp_inc: UclampInc, "When a task's clamps begin to count." {
+        BeforeEnqueue = "before-enqueue" since (4, 17), "before its class queues it", "core.c:enqueue_task(), v5.10";
+        AfterEnqueue = "after-enqueue" since (6, 12), "after that, since it may end a delayed dequeue", "core.c:enqueue_task(), v6.12";
+    }
+    newidle_skip: NewidleSkip, "Whether a CPU that goes idle passes over levels of balancing." {
+        Cost = "cost" since (4, 17), "where they take longer than it will idle", "notes-scheduler D";
+        CostAndChance = "cost-and-chance" since (6, 12), "and by chance, as it found little there before", "fair.c:sched_balance_newidle(), v6.12.117";
+    }
+    nohz_next_kick: NohzNextKick, "When the next idle balance is, once a CPU stopped its tick." {
+        Kept = "kept" since (4, 17), "as it was", "public history";
+        Recomputed = "recomputed" since (5, 15), "computed again", "fair.c:nohz_balancer_kick() with NOHZ_NEXT_KICK, v5.15";
+    }
+    // The other classes.
+    fair_server: FairServer, "Whether fair tasks have a deadline server." {
+        Absent = "absent" since (4, 17), "no", "public history";
+        Present = "present" since (6, 12), "yes", "deadline.c:fair_server_init(), v6.12";
+    }
+    dl_rt_task: DlRtTask, "Whether a deadline task is a real-time one where such a task wakes." {
+        Counted = "counted" since (4, 17), "yes", "include/linux/sched/rt.h:rt_task(), v5.10";
+        Apart = "apart" since (6, 12), "no", "include/linux/sched/rt.h:rt_task(), v6.12";
+    }
     // cpuidle.
+    single_state_tick: SingleStateTick, "The tick of an idle CPU with at most one idle state." {
+        Stopped = "stopped" since (4, 17), "stops at once", "idle.c:cpuidle_idle_call(), v5.10";
+        Retained = "retained" since (6, 12), "stays until one found it idle", "idle.c:idle_call_stop_or_retain_tick(), v6.12.117";
+    }
     menu: MenuForm, "What the menu idle governor goes by." {
         Iowait = "iowait" since (4, 17), "timers always; tasks that wait for I/O here have factors of their own and limit the exit latency", "public history; as in v4.20, earlier ones also count the load";
         IowaitTimerLate = "iowait-timer-late" since (6, 6), "the same; the timers are not asked where short sleeps are typical", "commit 5484e31bbbff";
@@ -326,6 +382,14 @@ gates! {
         Absent = "absent" since (4, 17), "does not exist", "commit e0efd5be63e8, text 001";
         Servers = "servers" since (4, 18), "by default on servers only", "commit e0efd5be63e8, notes 7";
         Everywhere = "everywhere" since NEVER, "on every machine", "text 001";
+    }
+    intel_passive_hwp: IntelPassiveHwp, "Whether intel_pstate's passive mode leaves HWP on." {
+        Off = "off" since (4, 17), "no", "notes 7";
+        On = "on" since (5, 9), "yes", "commit f6ebbcf08f37";
+    }
+    intel_adjust_perf: IntelAdjustPerf, "What schedutil gives intel_pstate's passive mode with HWP." {
+        Frequencies = "frequencies" since (4, 17), "frequencies", "notes 7";
+        Levels = "levels" since (5, 11), "performance levels", "commit a365ab6b9dfb";
     }
     intel_iowait_boost: IntelIowaitBoost, "How intel_pstate's active mode without HWP boosts for I/O." {
         Full = "full" since (4, 17), "to the full at once", "from memory";
@@ -384,6 +448,7 @@ impl KernelProfile {
             overutilized: Overutilized::EachDomain,
             idle_sibling: IdleSibling::Stay,
             rate_limits: RateLimits::UpAndDown,
+            dl_util: DlUtil::Ran,
             ..self
         }
     }
@@ -407,28 +472,16 @@ impl KernelProfile {
         }
     }
 
-    /// Whether fair tasks have a deadline server (kernel/sched/deadline.c:fair_server_init(), v6.12).
-    pub fn has_fair_server(&self) -> bool {
-        self.version >= (6, 12)
-    }
-
-    /// Whether the clock follows the bandwidth of deadline tasks (kernel/sched/cpufreq_schedutil.c:sugov_get_util(), v4.16).
-    /// Android's kernel before goes by the time that they ran, as by that of real-time tasks
-    /// (android-msm-coral-4.14, cpufreq_schedutil.c:sugov_get_util(), which takes no notice of `SCHED_CPUFREQ_RT_DL`).
-    pub fn has_dl_bandwidth(&self) -> bool {
-        self.version >= (4, 16)
-    }
-
-    /// Whether a task that leaves its queue is estimated as of its last update, before that of its leaving
-    /// (kernel/sched/fair.c:dequeue_task_fair(), v6.12).
-    pub fn estimates_before_dequeue(&self) -> bool {
-        self.version >= (6, 12)
-    }
-
-    /// Whether a CPU with at most one idle state keeps its tick until one found it idle
-    /// (kernel/sched/idle.c:idle_call_stop_or_retain_tick(), v6.12.117).
-    pub fn single_idle_state_keeps_tick(&self) -> bool {
-        self.version >= (6, 12)
+    /// The gates of find_energy_efficient_cpu(), if the kernel has energy-aware placement.
+    pub fn eas_gates(&self) -> Option<EasGates> {
+        let form = match (self.feec_margin, self.feec_energy) {
+            (FeecMargin::None, FeecEnergy::Bounded) => EasForm::V6_8,
+            (FeecMargin::None, _) => EasForm::V6_0,
+            (_, FeecEnergy::AllDomains) => EasForm::V5_10,
+            _ => EasForm::V5_14,
+        };
+        let gates = EasGates { form, runnable_boost: self.runnable_boost == RunnableBoost::On };
+        (self.eas != Eas::Absent).then_some(gates)
     }
 
     /// The gates of schedutil, as the governor takes them.
@@ -558,6 +611,25 @@ mod tests {
         assert_eq!(named("5.18").sugov_gates(), SugovGates::V5_18);
         assert_eq!(named("6.6").sugov_gates(), SugovGates::V6_6);
         assert_eq!(named("v6.12").sugov_gates(), SugovGates::V6_12);
+    }
+
+    /// The forms of energy-aware placement by version.
+    #[test]
+    fn placement_agrees() {
+        for (name, gates) in [
+            ("4.17", None),
+            ("5.0", Some(EasGates::V5_10)),
+            ("5.9", Some(EasGates::V5_10)),
+            ("5.18", Some(EasGates::V5_18)),
+            ("6.1", Some(EasGates::V6_1)),
+            ("6.6", Some(EasGates::V6_6)),
+            ("6.12", Some(EasGates::V6_12)),
+        ] {
+            assert_eq!(named(name).eas_gates(), gates, "{name}");
+        }
+        let mut profile = named("5.18");
+        profile.set("feec_margin", "none").expect("is one");
+        assert_eq!(profile.eas_gates(), Some(EasGates::V6_1));
     }
 
     /// acpi-cpufreq's 10 us: 10 ms in old kernels, 15 us today.

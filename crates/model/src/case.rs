@@ -4,16 +4,18 @@
 //! Equal cases have equal bytes: keys stand in one order, numbers are whole, nothing is left to chance. A program is a
 //! list of steps, each a list of a word and its numbers, e.g. `["run",800000,0]`.
 
+use opplab_kernel::cpufreq::driver::DriverId;
+use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_kernel::cpufreq::intel_pstate::ENERGY_PERF_STRINGS;
 use opplab_kernel::freq_invariance::FreqMax;
 use opplab_kernel::profile::{GATES, Invariance, KernelProfile, gate_names, profile_names};
 
 use crate::error::{Fault, ModelError, Pos};
-use crate::file::{DRIVERS, check_format, cpus_from, machine_from, machine_node};
+use crate::file::{check_format, cpus_from, machine_from, machine_node};
 use crate::json::parse_json;
 use crate::machine::Machine;
 use crate::metric::{Metric, MetricRule};
-use crate::policy::{GOVERNORS, Policy};
+use crate::policy::Policy;
 use crate::policy_keys::{
     ENERGY_MODELS, HWP_BOOST, HZ, PELT_HALF_LIVES_MS, PLACEMENTS, POLICY_KEY_NAMES, POLICY_KEYS, WATCHDOG_THRESH_MAX_S,
 };
@@ -131,10 +133,12 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
     };
     let driver = text("driver", &base.driver)?;
     if !driver.is_empty() {
-        known("driver", &driver, DRIVERS)?;
+        known("driver", &driver, &DriverId::all().map(|known| known.entry().name).collect::<Vec<_>>())?;
     }
     let governor = text("governor", &base.governor)?;
-    known("governor", &governor, GOVERNORS)?;
+    known("governor", &governor, &GovernorId::all().map(|known| known.entry().name).collect::<Vec<_>>())?;
+    // Another governor's tunables are not its own.
+    let base_tunables: &[(String, String)] = if governor == base.governor { &base.tunables } else { &[] };
     let idle_governor = text("idle_governor", &base.idle_governor)?;
     let idle_names: Vec<&str> = opplab_kernel::cpuidle::IDLE_GOVERNORS.iter().map(|entry| entry.name).collect();
     known("idle_governor", &idle_governor, &idle_names)?;
@@ -174,12 +178,12 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         None => base.epp.clone(),
         Some(node) => epp_from(node)?,
     };
-    Ok(Policy {
+    let policy = Policy {
         label: text("label", &base.label)?,
         kernel: text("kernel", &base.kernel)?,
         driver,
         governor,
-        tunables: merge_pairs(&table, "tunables", &base.tunables)?,
+        tunables: merge_pairs(&table, "tunables", base_tunables)?,
         idle_governor,
         eas: table.bool_or("eas", base.eas)?,
         energy_model: table.choice("energy_model", Some(base.energy_model), ENERGY_MODELS)?,
@@ -204,7 +208,14 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         no_overutilized: table.bool_or("no_overutilized", base.no_overutilized)?,
         reversed_energy_model: table.bool_or("reversed_energy_model", base.reversed_energy_model)?,
         placement: table.choice("placement", Some(base.placement), PLACEMENTS)?,
-    })
+    };
+    policy.check_tunables(tunables_at(&table))?;
+    Ok(policy)
+}
+
+/// Where the policy's own tunables stand; the base's are not in this file.
+fn tunables_at(table: &Table<'_>) -> Pos {
+    table.get("tunables").map_or(table.at, |node| node.at)
 }
 
 /// A preference: one of sysfs's names, or a number.

@@ -6,27 +6,14 @@
 //!
 //! This module does no I/O: the caller reads the file and says its name for messages.
 
+use opplab_kernel::cpufreq::driver::DriverId;
+
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::machine::{
     Cluster, Consumer, Costs, CppcCaps, CpuList, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
     PackagePower, PmProfile, PolicyShare, Processor, Thermal, TurboBin,
 };
 use crate::tree::{Node, POWER_UW_MAX, Table, parse_toml, to_toml};
-
-/// cpufreq drivers that a machine file or a policy may name.
-pub const DRIVERS: &[&str] = &[
-    "acpi-cpufreq",
-    "amd-pstate",
-    "amd-pstate-epp",
-    "cppc_cpufreq",
-    "cpufreq-dt",
-    "exynos-acme",
-    "intel_cpufreq",
-    "intel_pstate",
-    "qcom-cpufreq-hw",
-    "scmi",
-    "scpi",
-];
 
 /// Most CPUs of a machine.
 pub const NR_CPUS_MAX: usize = 4096;
@@ -396,9 +383,9 @@ fn driver_from(node: &Node) -> Result<Cpufreq, Fault> {
         ],
     )?;
     let driver = table.need_str("name")?;
-    if !DRIVERS.contains(&driver) {
+    if DriverId::named(driver).is_none() {
         let at = table.need("name")?.at;
-        return Err(Fault::unknown(at, "cpufreq driver", driver, DRIVERS.iter().copied()));
+        return Err(Fault::unknown(at, "cpufreq driver", driver, DriverId::all().map(|known| known.entry().name)));
     }
     let transition_latency_ns = table
         .time_ns("transition_latency")?

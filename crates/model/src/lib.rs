@@ -12,6 +12,7 @@ pub mod error;
 pub mod event;
 pub mod experiment;
 pub mod file;
+pub mod governor;
 pub mod ids;
 pub mod json;
 pub mod machine;

@@ -1,8 +1,5 @@
 //! What is compared: kernel profile, governor and its tunables, energy-aware scheduling, idle governor.
 
-/// cpufreq governors by name. Under intel_pstate's active mode `performance` and `powersave` are that driver's own.
-pub const GOVERNORS: &[&str] = &["schedutil", "ondemand", "conservative", "performance", "powersave", "userspace"];
-
 /// Which energy model the kernel is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnergyModelSource {

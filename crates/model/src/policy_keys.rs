@@ -1,11 +1,12 @@
 //! The keys of a policy: one list for reading, writing and explaining them, and for every other form of a policy.
 
+use opplab_kernel::cpufreq::driver::DriverId;
+use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::freq_invariance::FreqMax;
 use opplab_kernel::profile::{Invariance, profile_names};
 
-use crate::file::DRIVERS;
-use crate::policy::{EnergyModelSource, GOVERNORS, HwpDynamicBoost, Placement, Policy};
+use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, Policy};
 use crate::tree::Node;
 
 /// The values that a key may have.
@@ -129,11 +130,16 @@ pub const POLICY_KEYS: &[PolicyKey] = &[
     }),
     key(
         "driver",
-        PolicyValue::NameOrEmpty(|| DRIVERS.to_vec()),
+        PolicyValue::NameOrEmpty(|| DriverId::all().map(|driver| driver.entry().name).collect()),
         "cpufreq driver; empty: the machine's own",
         |policy| Node::str(&policy.driver),
     ),
-    key("governor", PolicyValue::Name(|| GOVERNORS.to_vec()), "cpufreq governor", |policy| Node::str(&policy.governor)),
+    key(
+        "governor",
+        PolicyValue::Name(|| GovernorId::all().map(|governor| governor.entry().name).collect()),
+        "cpufreq governor",
+        |policy| Node::str(&policy.governor),
+    ),
     key("tunables", PolicyValue::Table, "the governor's tunables by their names in sysfs", |policy| {
         pairs(&policy.tunables)
     }),

@@ -8,6 +8,7 @@
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
+use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::PROFILES;
 
@@ -16,7 +17,7 @@ use crate::machine::{
     Cluster, Consumer, Costs, CppcCaps, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
     PackagePower, PmProfile, PolicyShare, Thermal, TurboBin,
 };
-use crate::policy::{EnergyModelSource, GOVERNORS, HwpDynamicBoost, Placement, Policy};
+use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, Policy};
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
 
 /// What may be drawn; narrow it to what is to be tested.
@@ -47,7 +48,7 @@ impl Default for Swarm {
         Self {
             nr_cpus_max: 256,
             nr_tasks_max: 200,
-            governors: GOVERNORS.to_vec(),
+            governors: GovernorId::all().map(|known| known.entry().name).collect(),
             kernels: PROFILES.iter().map(|&(name, _)| name).collect(),
             idle_governors: IDLE_GOVERNORS.iter().map(|entry| entry.name).collect(),
             classes: true,

@@ -20,7 +20,7 @@ use opplab_kernel::cpufreq::schedutil::{
 use opplab_kernel::cpuidle::{
     IDLE_GOVERNORS, IdleFacts, IdleGovernor, IdleOutcome, IdleState, KTIME_MAX, idle_governor,
 };
-use opplab_kernel::eas::{EasCpu, EasExplanation, EasFacts, EasForm, EasGates, EasTask, find_energy_efficient_cpu};
+use opplab_kernel::eas::{EasCpu, EasExplanation, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
 use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState, em_create_perf_table};
 use opplab_kernel::freq_invariance::{AmdPerfCaps, FreqMax, FreqMaxFacts, IntelMsrs, IntelTurboModel, TurboLevel};
 use opplab_kernel::freq_invariance::{arch_max_freq_ratio, scale_freq_tick};
@@ -29,7 +29,7 @@ use opplab_kernel::pelt::{
     update_load_avg_blocked_se, update_load_avg_cfs_rq, update_load_avg_se,
 };
 use opplab_kernel::pelt_batch::{PeltBatch, SeriesInvariance, SeriesOutput, series};
-use opplab_kernel::profile::{GATES, KernelProfile, PROFILES, Version, profile_names};
+use opplab_kernel::profile::{Eas, GATES, KernelProfile, PROFILES, Version, profile_names};
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::util_est::{
     UTIL_AVG_UNCHANGED, UtilEstForm, UtilEstPair, task_util_est, task_util_est_masked, util_est_update,
@@ -648,7 +648,7 @@ impl PySchedutil {
     }
 
     fn work(&mut self) -> Option<u32> {
-        let freq_khz = self.inner.work(self.policy.cur_khz);
+        let freq_khz = self.inner.sugov_work(self.policy.cur_khz);
         self.policy.cur_khz = freq_khz.unwrap_or(self.policy.cur_khz);
         freq_khz
     }
@@ -986,16 +986,8 @@ impl EasFacts for PlacementFacts {
 
 fn eas_gates(py: Python<'_>, kernel: &str) -> PyResult<EasGates> {
     let profile = profile(py, kernel)?;
-    let form = match profile.version {
-        version if version < (5, 0) => {
-            return Err(refuse(py, format_args!("kernel {kernel} has no energy-aware placement")));
-        }
-        version if version < (5, 14) => EasForm::V5_10,
-        version if version < (6, 0) => EasForm::V5_14,
-        version if version < (6, 8) => EasForm::V6_0,
-        _ => EasForm::V6_8,
-    };
-    Ok(EasGates { form, runnable_boost: profile.sugov_gates().runnable_boost })
+    let present = profile.eas_gates().filter(|_| profile.eas == Eas::Present);
+    present.ok_or_else(|| refuse(py, format_args!("kernel {kernel} has no energy-aware placement")))
 }
 
 type PlacementAnswer =

@@ -1,5 +1,7 @@
 //! What there is to choose from.
 
+use opplab_kernel::cpufreq::driver::DriverId;
+use opplab_kernel::cpufreq::governor::{GovernorId, Tunable};
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::profile_names;
 use opplab_model::benchmark::{BENCHMARKS, Param};
@@ -7,7 +9,6 @@ use opplab_model::decision::CODES;
 use opplab_model::policy::Policy;
 use opplab_model::policy_keys::{POLICY_KEYS, PolicyKey};
 use opplab_model::tree::to_json;
-use opplab_sim::GOVERNORS;
 use opplab_sim::decisions::DECISION_TABLES;
 use opplab_sim::sink::TABLES;
 use pyo3::prelude::*;
@@ -66,7 +67,25 @@ pub(crate) fn policy_keys(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     POLICY_KEYS.iter().map(dict_of).collect()
 }
 
-/// Names and one-line descriptions of a kind: `governors`, `idle-governors`, `kernels`, `benchmarks`, `events`,
+/// The tunables of all governors: governor, name, the values that it may have, the default, what it does.
+#[pyfunction]
+pub(crate) fn governor_tunables(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let dict_of = |(governor, tunable): (GovernorId, &Tunable)| -> PyResult<Bound<'_, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("governor", governor.name)?;
+        dict.set_item("name", tunable.name)?;
+        dict.set_item("values", tunable.kind.to_string())?;
+        dict.set_item("default", tunable.default)?;
+        dict.set_item("kernels", tunable.only.map(|only| format!("gate rate_limits = {}", only.name())))?;
+        dict.set_item("about", tunable.what)?;
+        Ok(dict)
+    };
+    let all =
+        GovernorId::all().flat_map(|governor| governor.entry().tunables.iter().map(move |known| (governor, known)));
+    all.map(dict_of).collect()
+}
+
+/// Names and one-line descriptions of a kind: `governors`, `drivers`, `idle-governors`, `kernels`, `benchmarks`, `events`,
 /// `decisions`.
 #[pyfunction]
 pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)>> {
@@ -77,7 +96,8 @@ pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)
             .collect(),
         "events" => plain(TABLES),
         "decisions" => plain(DECISION_TABLES),
-        "governors" => plain(&GOVERNORS),
+        "governors" => GovernorId::all().map(|governor| (governor.name.to_owned(), governor.what.to_owned())).collect(),
+        "drivers" => DriverId::all().map(|driver| (driver.name.to_owned(), driver.what.to_owned())).collect(),
         "kernels" => profile_names().map(|name| (name.to_owned(), String::new())).collect(),
         "benchmarks" => {
             BENCHMARKS.iter().map(|benchmark| (benchmark.name.to_owned(), benchmark.about.to_owned())).collect()

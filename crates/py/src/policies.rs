@@ -144,6 +144,8 @@ impl PyHooks {
                     cpu.nr_running,
                     cpu.idle_calls,
                     cpu.bw_dl,
+                    cpu.times.wall_us,
+                    cpu.times.idle_us,
                 ];
                 tuple(self.forms[1].bind(py), fields)
             })

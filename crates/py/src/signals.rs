@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use numpy::IntoPyArray;
+use opplab_kernel::profile::KernelProfile;
 use opplab_model::machine::Machine;
 use opplab_model::power::{CpuActivity, PointPower};
 use opplab_signals::activations::Activations;
@@ -191,7 +192,7 @@ pub(crate) fn trace_signals<'py>(
             pelt.set_ticks(ticks.ticks());
             pelt.set_late_ns(late.late_ns());
             pelt.set_stoppers(stoppers);
-            meta.kernel_version().into_iter().for_each(|version| pelt.set_version(version));
+            meta.kernel_version().into_iter().for_each(|version| pelt.set_kernel(&KernelProfile::at(version)));
             let mut all = All {
                 pelt,
                 every_ns,

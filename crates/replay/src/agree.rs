@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
+use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::policy::Policy;
@@ -196,7 +196,7 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
 /// Whether `task` is a kworker of one CPU under a governor whose samples such kworkers take: the engine has its own of these.
 pub(crate) fn takes_samples(events: &Events, policy: &Policy, task: TaskIdx) -> bool {
     let bound = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit()) && !rest.ends_with('H');
-    DbsGovernor::NAMES.contains(&policy.governor.as_str())
+    policy.governor_id().is_ok_and(|governor| governor.worker == Worker::Kworker)
         && events.name(task).strip_prefix("kworker/").is_some_and(bound)
 }
 

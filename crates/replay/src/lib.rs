@@ -52,3 +52,9 @@ pub enum ReplayError {
     #[error("{0}")]
     Input(String),
 }
+
+impl From<opplab_model::ModelError> for ReplayError {
+    fn from(error: opplab_model::ModelError) -> Self {
+        Self::Input(error.to_string())
+    }
+}

@@ -3,6 +3,7 @@
 //! When a balance is due and who makes it is the kernel's arithmetic ([`opplab_kernel::sched::newidle`],
 //! [`opplab_kernel::sched::nohz`]); what it moves is in the trace, so that each pass here finds nothing.
 
+use opplab_kernel::profile::{KernelProfile, NewidleSkip, NohzNextKick};
 use opplab_kernel::sched::balance::{IdleType, PassState};
 use opplab_kernel::sched::domains::SchedDomains;
 use opplab_kernel::sched::newidle::{
@@ -159,8 +160,8 @@ impl<H: Host> At<'_, H> {
 }
 
 impl Nohz {
-    /// Of a machine that ran for long under a kernel of this version, which looks anew when a CPU stops its tick since v5.15.
-    pub(crate) fn new(machine: &Machine, hz: u64, version: (u16, u16)) -> Self {
+    /// Of a machine that ran for long under such a kernel.
+    pub(crate) fn new(machine: &Machine, hz: u64, profile: &KernelProfile) -> Self {
         let domains = opplab_sim::sched_domains(machine);
         let cpu = |cpu: usize| {
             let levels = (0..domains.n_levels(cpu)).filter_map(|level| domains.domain(cpu, level));
@@ -177,10 +178,10 @@ impl Nohz {
             Cpu { balance: rq, domains: levels.map(balance).collect() }
         };
         Self {
-            nohz: nohz::Nohz::new(&domains, hz, 0, version >= (5, 15)),
+            nohz: nohz::Nohz::new(&domains, hz, 0, profile.nohz_next_kick == NohzNextKick::Recomputed),
             cpus: (0..machine.nr_cpus()).map(cpu).collect(),
             overloaded: false,
-            newidle_random: version >= (6, 12),
+            newidle_random: profile.newidle_skip == NewidleSkip::CostAndChance,
             hz,
         }
     }
@@ -283,7 +284,7 @@ opp = [{ khz = 1000000, mw = 10 }]
 idle = [{ name = "WFI", exit_latency_us = 1, target_residency_us = 1 }]
 "#;
         let machine = opplab_model::file::parse_machine("m.toml", text).unwrap_or_else(|error| panic!("{error}"));
-        let mut nohz = Nohz::new(&machine, 250, (6, 12));
+        let mut nohz = Nohz::new(&machine, 250, &KernelProfile::at((6, 12)));
         // The CPUs' own balances are not due.
         nohz.cpus.iter_mut().for_each(|cpu| cpu.balance.next_balance = 1_000);
         nohz

@@ -7,19 +7,19 @@
 
 use std::collections::BTreeSet;
 
-use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
-use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
-use opplab_kernel::cpufreq::sampling::{CpuTimes, DbsPolicy, default_sampling_rate_us, min_sampling_interval_us};
+use opplab_kernel::cpufreq::freq_table::FreqLimits;
+use opplab_kernel::cpufreq::governor::{self as kernel, GovernorSetup, Report, Request, Worker};
+use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_kernel::cpufreq::schedutil::{
-    BW_SHIFT, CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision,
-    SugovFacts, SugovPolicy, SugovRequest,
+    BW_SHIFT, CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovDecision, SugovFacts,
 };
 use opplab_kernel::pelt::HalfLife32;
-use opplab_kernel::profile::{KernelProfile, Platform};
+use opplab_kernel::profile::{FairServer, SingleStateTick};
 use opplab_kernel::sched::group::{CpuLoad, scale_rt_capacity};
 use opplab_kernel::sched::placement::{CpuCapacity, fits_capacity};
 use opplab_kernel::unit::{SCHED_CAPACITY_SHIFT, tick_nsec};
 use opplab_model::event::{IDLE_TASK, TaskIdx};
+use opplab_model::governor::{governor_setup, start_governor};
 use opplab_model::machine::{InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 use opplab_signals::pelt::{CpuFacts as PeltCpu, PeltReplay, Sample};
@@ -36,23 +36,15 @@ use crate::records::Records;
 /// A no-op taker of samples: the governor asks when it needs one.
 type Signals = PeltReplay<fn(&Sample), HalfLife32>;
 
-enum Governor {
-    Fixed,
-    Schedutil(Box<SugovPolicy>),
-    Dbs(Box<DbsGovernor>),
-}
-
 struct FreqPolicy {
     cpus: Vec<u32>,
-    governor: Governor,
-    table: Option<FreqTable>,
+    governor: Box<dyn kernel::Governor>,
+    worker: Worker,
     limits: FreqLimits,
     cur_khz: u32,
     kthread: Kthread,
     /// When the request that is under way is in force.
     due_ns: Option<u64>,
-    /// Its governor, if that samples, has times to compare with.
-    sampled: bool,
 }
 
 struct CpuState {
@@ -119,6 +111,14 @@ impl SugovFacts for View<'_> {
         }
         let served = self.fair_server && self.cpus[cpu as usize].served;
         if served { FAIR_SERVER_BW } else { 0 }
+    }
+}
+
+impl kernel::View for View<'_> {
+    fn times(&self, index: usize) -> CpuTimes {
+        let state = &self.cpus[self.members[index] as usize];
+        let open_ns = state.idle_since_ns.map_or(0, |since| self.time_ns.saturating_sub(since));
+        CpuTimes { wall_us: self.time_ns / 1000, idle_us: (state.idle_ns + open_ns) / 1000, nice_ns: 0 }
     }
 }
 
@@ -293,84 +293,28 @@ impl<'a> Run<'a> {
         (recorded, policy): (&Policy, &Policy),
         start_khz: &[u32],
     ) -> Result<Self, ReplayError> {
-        let input = |what: String| ReplayError::Input(what);
-        let profile = KernelProfile::named(&policy.kernel).ok_or_else(|| {
-            let known: Vec<&str> = opplab_kernel::profile::profile_names().collect();
-            input(format!("unknown kernel profile {:?}; known: {}", policy.kernel, known.join(", ")))
-        })?;
-        let platform = match machine.invariance {
-            InvarianceSource::FreqChange => Platform::Arm,
-            InvarianceSource::CountersAtTick
-                if machine.processor.as_ref().is_some_and(|p| p.vendor == "AuthenticAMD") =>
-            {
-                Platform::Amd
-            }
-            InvarianceSource::CountersAtTick => Platform::Intel,
-        };
+        let profile = policy.profile()?;
+        let platform = machine.platform();
         let freq_invariant = policy.invariance != "none" && profile.freq_invariant(platform);
         let tick_ns = tick_nsec(policy.hz.into());
         let described = machine.policies();
         let mut policies = Vec::new();
         for (index, (cluster, cpus)) in described.iter().enumerate() {
-            let mut khz: Vec<u32> = machine.clusters[*cluster as usize].opps.iter().map(|opp| opp.khz).collect();
-            let limits = FreqLimits { min_khz: khz[0], max_khz: khz[khz.len() - 1] };
-            if machine.cpufreq.driver == "acpi-cpufreq" {
-                // Its table begins with P0; of two frequencies that are equally near the first in the table is taken.
-                khz.reverse();
-            }
-            let table = if machine.cpufreq.freq_table { FreqTable::from_khz(&khz).ok() } else { None };
+            let setup = governor_setup(machine, &machine.cpufreq, policy, *cluster, cpus.len())?;
+            let limits = setup.limits;
             let cur_khz = start_khz.get(index).copied().unwrap_or(limits.min_khz);
-            let tunable = |name: &str| policy.tunables.iter().find(|(key, _)| key == name).map(|(_, value)| value);
-            let latency = u32::try_from(machine.cpufreq.transition_latency_ns).unwrap_or(u32::MAX);
-            let delay_us = profile.rate_limit_us(machine.cpufreq.transition_delay_us, latency);
-            let zero = vec![CpuTimes::default(); cpus.len()];
-            let sampling_us = default_sampling_rate_us(policy.hz.into(), delay_us);
-            let least_us = min_sampling_interval_us(policy.hz.into());
-            let (governor, cur_khz) = match policy.governor.as_str() {
-                "performance" => (Governor::Fixed, limits.max_khz),
-                "powersave" => (Governor::Fixed, limits.min_khz),
-                "userspace" => {
-                    let wanted = tunable("scaling_setspeed").and_then(|khz| khz.parse().ok()).unwrap_or(limits.max_khz);
-                    (Governor::Fixed, machine.clusters[*cluster as usize].opp_for(wanted).khz)
-                }
-                "schedutil" => {
-                    let rate_limit_us = tunable("rate_limit_us").and_then(|us| us.parse().ok()).unwrap_or(delay_us);
-                    let sugov = SugovPolicy::new(SugovConfig {
-                        n_cpus: cpus.len(),
-                        cpuinfo: limits,
-                        limits,
-                        table: table.clone(),
-                        fast_switch: machine.cpufreq.fast_switch,
-                        need_update_limits: false,
-                        adjust_perf: false,
-                        rate_limit_us,
-                        tick_ns,
-                        gates: profile.sugov_gates(),
-                    });
-                    (Governor::Schedutil(Box::new(sugov)), cur_khz)
-                }
-                other => {
-                    let Some(mut governor) = DbsGovernor::named(other, sampling_us, cur_khz, &zero) else {
-                        let known = opplab_sim::GOVERNORS.join(", ");
-                        return Err(input(format!("there is no governor {other:?}; there are {known}")));
-                    };
-                    for (name, value) in &policy.tunables {
-                        let fail = |error| input(format!("tunable {name} = {value:?}: {error}"));
-                        governor.store(name, value, least_us).map_err(fail)?;
-                    }
-                    (Governor::Dbs(Box::new(governor)), cur_khz)
-                }
-            };
-            let kthread = Kthread::of(events, cpus);
+            let mut governor = start_governor(policy, &GovernorSetup { cur_khz, ..setup })?;
+            let worker = governor.entry().worker;
+            // A frequency outside of the limits is the recording's.
+            let fixed = governor.limits(limits, cur_khz).filter(|_| worker == Worker::Nobody);
             policies.push(FreqPolicy {
                 cpus: cpus.clone(),
                 governor,
-                table,
+                worker,
                 limits,
-                cur_khz,
-                kthread,
+                cur_khz: fixed.unwrap_or(cur_khz),
+                kthread: Kthread::of(events, cpus),
                 due_ns: None,
-                sampled: false,
             });
         }
         let nr = machine.nr_cpus();
@@ -404,7 +348,7 @@ impl<'a> Run<'a> {
         let ticks = find_ticks(events, tick_ns, clock_ns);
         let mut signals = PeltReplay::new(&pelt, 0, (|_: &Sample| {}) as fn(&Sample));
         signals.set_ticks(ticks);
-        signals.set_version(profile.version);
+        signals.set_kernel(&profile);
         let stoppers = events.tasks.iter().filter(|task| task.name.starts_with("migration/"));
         signals.set_stoppers(stoppers.map(|task| task.pid));
         let last_tick_ns = ticks.map_or(clock_ns, |ticks| ticks.last_before(clock_ns) + EARLY_NS);
@@ -418,17 +362,17 @@ impl<'a> Run<'a> {
             cpus,
             machine,
             freq_invariant,
-            fair_server: profile.has_fair_server(),
+            fair_server: profile.fair_server == FairServer::Present,
             tick_ns,
             settled_ns: window_start_ns(events.duration_ns),
             clock_ns,
             ticks,
-            keeps_no_tick: !profile.single_idle_state_keeps_tick(),
+            keeps_no_tick: profile.single_state_tick == SingleStateTick::Stopped,
             next_tick_ns: last_tick_ns.saturating_add(tick_ns).saturating_sub(clock_ns),
             idle_told: events.list.iter().any(|ev| matches!(ev.what, What::Idle { .. })),
             told,
             calls: Vec::new(),
-            nohz: Some(Nohz::new(machine, policy.hz.into(), profile.version)),
+            nohz: Some(Nohz::new(machine, policy.hz.into(), &profile)),
             jiffies: 0,
             waking: vec![None; nr],
             kworkers: Kworkers::of(events, |task| takes_samples(events, recorded, task)),
@@ -734,77 +678,89 @@ impl<'a> Run<'a> {
         self.signals.update(self.clock(time_ns), cpu);
         let now_ns = clock_ns.unwrap_or(self.clock(time_ns));
         let index = self.policy_of[cpu as usize];
-        let FreqPolicy { cpus: members, governor, limits, cur_khz, kthread, due_ns, .. } = &mut self.policies[index];
-        let can_update = self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here);
-        let costs = &self.machine.costs;
-        match governor {
-            Governor::Fixed => {}
+        let FreqPolicy { cpus: members, governor, worker, limits, cur_khz, kthread, due_ns } =
+            &mut self.policies[index];
+        match worker {
+            Worker::Nobody => return,
             // The recorded ones are called when they sampled.
-            Governor::Dbs(_) if !self.kworkers.is_empty() => {}
-            Governor::Dbs(_) => self.sample(time_ns, here, cpu, time_ns),
-            Governor::Schedutil(sugov) => {
-                let member = members.iter().position(|&other| other == cpu).unwrap_or(0);
-                let facts = PolicyFacts {
-                    cur_khz: *cur_khz,
-                    freq_ref_khz: match self.machine.invariance {
-                        InvarianceSource::FreqChange => limits.max_khz,
-                        InvarianceSource::CountersAtTick => 0,
-                    },
-                    freq_invariant: self.freq_invariant,
-                    can_update,
-                };
-                let view = View {
-                    signals: &self.signals,
-                    cpus: &self.cpus,
-                    members,
-                    fair_server: self.fair_server,
-                    records: self.records,
-                    time_ns,
-                };
-                if time_ns < self.settled_ns {
-                    sugov.update(now_ns, member, flags, &facts, &view);
-                    sugov.resume(*cur_khz);
-                    return;
-                }
-                let mut made: Option<SugovDecision> = None;
-                let request = sugov.update_recorded(now_ns, member, flags, &facts, &view, &mut made);
-                let computed = made.filter(|made| made.max_cap != 0);
-                if let (Some(decisions), Some(decision)) = (&mut self.decisions, computed) {
-                    let deciding = view.cpu(decision.deciding_cpu);
-                    let fair = if self.runnable_boost { deciding.util_cfs_boost } else { deciding.util_cfs };
-                    decisions.push(OpenDecision {
-                        time_ns,
-                        policy_cpu: members[0],
-                        cpu,
-                        deciding_cpu: members[decision.deciding_cpu],
-                        parts: [fair, deciding.rq.util_rt, deciding.rq.util_dl],
-                        prev_khz: *cur_khz,
-                        decision,
-                    });
-                }
-                match request {
-                    Some(SugovRequest::FastSwitch { freq_khz }) if freq_khz != *cur_khz => {
-                        *cur_khz = freq_khz;
-                        self.set(index, time_ns);
-                    }
-                    Some(SugovRequest::QueueWork) => {
-                        *due_ns = Some(kthread.done_ns(time_ns, costs.sugov_work_ns + self.machine.cpufreq.switch_ns));
-                    }
-                    _ => {}
-                }
+            Worker::Kworker if !self.kworkers.is_empty() => return,
+            Worker::Kworker => return self.sample(time_ns, here, cpu, time_ns),
+            Worker::Kthread => {}
+        }
+        let facts = PolicyFacts {
+            cur_khz: *cur_khz,
+            freq_ref_khz: match self.machine.invariance {
+                InvarianceSource::FreqChange => limits.max_khz,
+                InvarianceSource::CountersAtTick => 0,
+            },
+            freq_invariant: self.freq_invariant,
+            can_update: self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here),
+        };
+        let view = View {
+            signals: &self.signals,
+            cpus: &self.cpus,
+            members,
+            fair_server: self.fair_server,
+            records: self.records,
+            time_ns,
+        };
+        let member = members.iter().position(|&other| other == cpu).unwrap_or(0);
+        let report = Report { time_ns: now_ns, cpu: member, flags, policy: facts };
+        if time_ns < self.settled_ns {
+            governor.update_util(&report, &view, None);
+            governor.follow(*cur_khz);
+            return;
+        }
+        let mut made: Option<SugovDecision> = None;
+        let request = governor.update_util(&report, &view, Some(&mut made));
+        let computed = made.filter(|made| made.max_cap != 0);
+        if let (Some(decisions), Some(decision)) = (&mut self.decisions, computed) {
+            let deciding = view.cpu(decision.deciding_cpu);
+            let fair = if self.runnable_boost { deciding.util_cfs_boost } else { deciding.util_cfs };
+            decisions.push(OpenDecision {
+                time_ns,
+                policy_cpu: members[0],
+                cpu,
+                deciding_cpu: members[decision.deciding_cpu],
+                parts: [fair, deciding.rq.util_rt, deciding.rq.util_dl],
+                prev_khz: *cur_khz,
+                decision,
+            });
+        }
+        match request {
+            Some(Request::FastSwitch { freq_khz }) if freq_khz != *cur_khz => {
+                *cur_khz = freq_khz;
+                self.set(index, time_ns);
             }
+            Some(Request::QueueWork) => {
+                let work_ns = self.machine.costs.sugov_work_ns + self.machine.cpufreq.switch_ns;
+                *due_ns = Some(kthread.done_ns(time_ns, work_ns));
+            }
+            _ => {}
         }
     }
 
     /// A sampling governor is told of `cpu` by `here`; the sample that may be due is taken at `began_ns`.
     fn sample(&mut self, time_ns: u64, here: u32, cpu: u32, began_ns: u64) {
         let now_ns = self.clock(time_ns);
-        let FreqPolicy { cpus: members, governor, due_ns, .. } = &mut self.policies[self.policy_of[cpu as usize]];
-        let can_update = self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here);
-        if let Governor::Dbs(dbs) = governor
-            && can_update
-            && dbs.update_util(now_ns)
-        {
+        let FreqPolicy { cpus: members, governor, due_ns, cur_khz, .. } =
+            &mut self.policies[self.policy_of[cpu as usize]];
+        let policy = PolicyFacts {
+            cur_khz: *cur_khz,
+            freq_ref_khz: 0,
+            freq_invariant: self.freq_invariant,
+            can_update: self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here),
+        };
+        let view = View {
+            signals: &self.signals,
+            cpus: &self.cpus,
+            members,
+            fair_server: self.fair_server,
+            records: self.records,
+            time_ns: began_ns,
+        };
+        let report = Report { time_ns: now_ns, cpu: 0, flags: 0, policy };
+        if governor.update_util(&report, &view, None) == Some(Request::QueueWork) {
             *due_ns = Some(began_ns);
             self.work_until(time_ns);
         }
@@ -813,11 +769,10 @@ impl<'a> Run<'a> {
     /// The recorded frequency holds, as if the governor had asked for it.
     fn follow(&mut self, index: usize, freq_khz: u32, time_ns: u64) {
         let policy = &mut self.policies[index];
-        match &mut policy.governor {
-            Governor::Fixed => return,
-            Governor::Schedutil(sugov) => sugov.resume(freq_khz),
-            Governor::Dbs(dbs) => dbs.follow(freq_khz),
+        if policy.worker == Worker::Nobody {
+            return;
         }
+        policy.governor.follow(freq_khz);
         policy.cur_khz = freq_khz;
         self.set(index, time_ns);
     }
@@ -832,27 +787,16 @@ impl<'a> Run<'a> {
     }
 
     fn work(&mut self, index: usize, time_ns: u64) {
-        let times: Vec<CpuTimes> = self.policies[index]
-            .cpus
-            .iter()
-            .map(|&member| {
-                let state = &self.cpus[member as usize];
-                let open_ns = state.idle_since_ns.map_or(0, |since| time_ns.saturating_sub(since));
-                CpuTimes { wall_us: time_ns / 1000, idle_us: (state.idle_ns + open_ns) / 1000, nice_ns: 0 }
-            })
-            .collect();
-        let FreqPolicy { governor, table, limits, cur_khz, sampled, .. } = &mut self.policies[index];
-        let first = !std::mem::replace(sampled, true);
-        let dbs = DbsPolicy { cur_khz: *cur_khz, limits: *limits, cpuinfo: *limits, table: table.as_ref() };
-        let wanted = match governor {
-            Governor::Fixed => None,
-            Governor::Schedutil(sugov) => sugov.work(*cur_khz),
-            Governor::Dbs(governor) if first => {
-                governor.restart(*cur_khz, &times);
-                None
-            }
-            Governor::Dbs(governor) => governor.sample(&dbs, &times),
+        let FreqPolicy { cpus: members, governor, cur_khz, .. } = &mut self.policies[index];
+        let view = View {
+            signals: &self.signals,
+            cpus: &self.cpus,
+            members,
+            fair_server: self.fair_server,
+            records: self.records,
+            time_ns,
         };
+        let wanted = governor.work(*cur_khz, &view);
         let settled = time_ns >= self.settled_ns;
         if let Some(khz) = wanted.filter(|khz| settled && *khz != self.policies[index].cur_khz) {
             self.policies[index].cur_khz = khz;

@@ -418,7 +418,7 @@ impl Replay {
             for ev in &mut events.list {
                 ev.time_ns = ev.time_ns.saturating_sub(later_ns);
             }
-            Ok(events)
+            Ok::<Events, ReplayError>(events)
         };
         let mut events = run(&case)?;
         if shift_late_families(&mut case.workload, &events, later_ns, tick_ns) {

@@ -39,6 +39,7 @@ use opplab_kernel::pelt::{
     HalfLife, HalfLife32, SchedAvg, SeFacts, get_pelt_divider, update_dl_rq_load_avg, update_load_avg_se,
     update_rt_rq_load_avg,
 };
+use opplab_kernel::profile::{KernelProfile, UtilEstDequeue};
 use opplab_kernel::sched::attach::{
     CfsAvg, CfsFacts, LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg,
     sync_entity_load_avg,
@@ -295,12 +296,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         if prio == 0 && self.stoppers.contains(&pid) { Class::Stop } else { Class::of_prio(prio) }
     }
 
-    /// What the traced kernel does, by its version (`(6, 12)`); the default is what all before v6.12 do.
-    ///
-    /// Since v6.12 a task that falls asleep is estimated by its utilisation of the last update, mostly a tick's
-    /// (fair.c:dequeue_task_fair()).
-    pub fn set_version(&mut self, version: (u16, u16)) {
-        self.estimates_first = version >= (6, 12);
+    /// The traced kernel; the default does what all before v6.12 do.
+    pub fn set_kernel(&mut self, profile: &KernelProfile) {
+        self.estimates_first = profile.util_est_dequeue == UtilEstDequeue::BeforeUpdate;
     }
 
     fn add_cpu(&mut self, facts: CpuFacts) {

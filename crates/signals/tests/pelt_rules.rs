@@ -1,5 +1,6 @@
 //! Rules of the rebuilt load tracking, each in a few events: what a switch, a dead task, a move and an unknown history mean.
 
+use opplab_kernel::profile::KernelProfile;
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample};
 use opplab_signals::ticks::Ticks;
 
@@ -221,7 +222,7 @@ fn a_frequency_counts_from_the_last_update_on() {
 fn a_sleeping_tasks_estimate_is_that_of_its_last_tick_since_v6_12() {
     let estimate = |version: (u16, u16)| {
         let mut replay = replay(1);
-        replay.set_version(version);
+        replay.set_kernel(&KernelProfile::at(version));
         replay.set_ticks(Some(Ticks { period_ns: 10 * MS, phase_ns: 0 }));
         run(&mut replay, 7, 2 * MS, 3 * MS);
         replay.wakeup(900 * MS, 7, 120, 0, false);

@@ -9,7 +9,7 @@ mod observe;
 mod run;
 mod sched;
 
-pub use cpufreq::policy::{CpufreqFacts, GOVERNORS, cpufreq_facts};
+pub use cpufreq::policy::{CpufreqFacts, cpufreq_facts};
 pub use hardware::points::{OperatingPoint, POINT_STEP_KHZ};
 pub use observe::{check, decisions, sink, why_slow};
 pub use run::hooks;
@@ -21,6 +21,7 @@ pub fn first_tick_ns(hz: u32) -> u64 {
     tick_ns - run::cpu::BOOT_NS % tick_ns
 }
 
+use opplab_model::ModelError;
 use opplab_model::case::CaseFile;
 use opplab_model::event::Sink;
 use opplab_model::machine::Machine;
@@ -173,6 +174,12 @@ impl Outcome {
 /// Why a case cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaseError(pub String);
+
+impl From<ModelError> for CaseError {
+    fn from(error: ModelError) -> Self {
+        Self(error.to_string())
+    }
+}
 
 /// Runs `case`, telling `sink` what happens.
 ///

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{juno_r2, periodic, ping_pong};
+use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_model::decision::{CODES, Decision, NONE};
 use opplab_model::event::{Event, IDLE_TASK, NullSink, PlacementRule, Sink};
 use opplab_model::machine::{Cluster, CpuPlace, Machine};
@@ -11,7 +12,7 @@ use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::testing::Swarm;
 use opplab_model::workload::{ChannelSpec, DeviceSpec, Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::hooks::{GovernorCpu, GovernorFacts, Hooks, PlacementFacts};
-use opplab_sim::{Case, GOVERNORS, Start, run, run_with};
+use opplab_sim::{Case, Start, run, run_with};
 
 /// Keeps all records, and the events that follow from them.
 #[derive(Default)]
@@ -67,7 +68,7 @@ fn records_do_not_change_a_run() {
     let swarm = Swarm {
         nr_cpus_max: 16,
         nr_tasks_max: 24,
-        governors: GOVERNORS.to_vec(),
+        governors: GOVERNORS.iter().map(|known| known.name).collect(),
         duration_ns: (1_000_000, 40_000_000),
         ..Swarm::default()
     };

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{juno_r2, periodic, ping_pong};
+use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_model::event::NullSink;
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::samples::Samples;
@@ -34,7 +35,7 @@ fn energy(outcome: &Outcome) -> u128 {
 #[test]
 fn periodic_tasks_keep_the_invariants_on_every_kernel() {
     for kernel in ["4.14-android", "4.17", "5.0", "5.9", "5.18", "6.1", "6.6", "6.12", "6.13", "6.14"] {
-        for governor in opplab_sim::GOVERNORS {
+        for governor in GOVERNORS.iter().map(|known| known.name) {
             let policy =
                 Policy { kernel: kernel.into(), governor: governor.into(), ..policy(EnergyModelSource::Registered) };
             let outcome = checked(&juno(20, 50, policy, 2));

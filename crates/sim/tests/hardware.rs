@@ -1,5 +1,6 @@
 //! What the hardware grants: turbo bins by active cores, boost beyond the table.
 
+use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{Event, Sink};
 use opplab_model::file::parse_machine;
@@ -8,7 +9,7 @@ use opplab_model::policy::Policy;
 use opplab_model::testing::Swarm;
 use opplab_model::workload::{Op, TaskSpec, Workload};
 use opplab_sim::check::Check;
-use opplab_sim::{Case, GOVERNORS, Outcome, run};
+use opplab_sim::{Case, Outcome, run};
 
 const MS: u64 = 1_000_000;
 
@@ -355,7 +356,7 @@ fn random_limited_machines_keep_the_invariants() {
     let swarm = Swarm {
         nr_cpus_max: 24,
         nr_tasks_max: 40,
-        governors: GOVERNORS.to_vec(),
+        governors: GOVERNORS.iter().map(|known| known.name).collect(),
         duration_ns: (MS, 40 * MS),
         limits: true,
         ..Swarm::default()

@@ -4,10 +4,11 @@
 
 #![expect(clippy::print_stdout, reason = "the seed of a failing case is for the reader")]
 
+use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_model::event::{Fingerprint, Tee};
 use opplab_model::testing::Swarm;
 use opplab_sim::check::Check;
-use opplab_sim::{Case, GOVERNORS, run};
+use opplab_sim::{Case, run};
 
 /// Cases of a test run; `OPPLAB_SWARM=N` runs N, `OPPLAB_SWARM_FROM=M` from seed M on.
 const NR_CASES: u64 = 60;
@@ -20,7 +21,7 @@ fn swarm(seed: u64) -> Swarm {
     Swarm {
         nr_cpus_max,
         nr_tasks_max,
-        governors: GOVERNORS.to_vec(),
+        governors: GOVERNORS.iter().map(|known| known.name).collect(),
         duration_ns: (1_000_000, 60_000_000),
         ..Swarm::default()
     }

@@ -18,6 +18,7 @@ KINDS = {
     "machines": "built-in machines",
     "experiments": "built-in experiments",
     "governors": "cpufreq governors",
+    "drivers": "cpufreq drivers",
     "tunables": "tunables of governors: type, range, default",
     "idle-governors": "cpuidle governors",
     "kernels": "kernel profiles",
@@ -64,6 +65,24 @@ def _gates(_name: str | None) -> list[dict[str, Any]]:
     return [
         {"gate": gate.gate, "value": gate.value, "since": gate.since, "about": gate.differs, "meaning": gate.meaning}
         for gate in kernel_gates()
+    ]
+
+
+def _tunables(name: str | None) -> list[dict[str, Any]]:
+    governors = [governor for governor, _ in _opplab.names("governors")]
+    if name is not None and name not in governors:
+        raise click.UsageError(f"no governor is called '{name}'{catalog.nearest(name, governors)}")
+    return [
+        {
+            "governor": row["governor"],
+            "tunable": row["name"],
+            "values": row["values"],
+            "default": row["default"],
+            "kernels": row["kernels"] or "all",
+            "about": row["about"],
+        }
+        for row in _opplab.governor_tunables()
+        if name in (None, row["governor"])
     ]
 
 
@@ -116,6 +135,7 @@ _ROWS: dict[str, Callable[[str | None], list[dict[str, Any]]]] = {
     "policy-keys": _policy_keys,
     "gates": _gates,
     "parameters": _parameters,
+    "tunables": _tunables,
     "metrics": _metrics,
 }
 
@@ -154,7 +174,7 @@ class Kind(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 def command(kind: str | None, name: str | None, output_format: str) -> None:
     """List what there is to choose from.
 
-    KIND is machines, experiments, governors, tunables, idle-governors, kernels, gates, policy-keys, benchmarks,
+    KIND is machines, experiments, governors, drivers, tunables, idle-governors, kernels, gates, policy-keys, benchmarks,
     parameters, metrics, events or decisions. NAME is the benchmark whose parameters, or the governor whose tunables are
     listed. Without KIND the kinds themselves are listed.
     """

@@ -6,12 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
-use opplab_kernel::cpufreq::sampling::{CpuTimes, DbsPolicy};
-use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovDecision, SugovOutcome, SugovPolicy, SugovRequest,
-};
+use opplab_kernel::cpufreq::governor::{self as kernel, Collected, GovernorId, GovernorSetup, Report, Request, Worker};
+use opplab_kernel::cpufreq::sampling::CpuTimes;
+use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, RqFacts, SugovOutcome};
 use opplab_kernel::profile::KernelProfile;
 use opplab_model::file::format_cpu_list;
 use opplab_model::tree::{Node, to_json};
@@ -19,14 +17,13 @@ use opplab_model::tree::{Node, to_json};
 use crate::error::HostError;
 use crate::json::{Line, numbers, optional, parse_line, table, whole_lines};
 
-/// Governors that run in user space.
-pub const GOVERNORS: &[&str] = &["schedutil", "ondemand", "conservative", "performance", "powersave"];
-
 /// Everything that a governor is started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// One of [`GOVERNORS`].
+    /// One of the kernel's governors.
     pub governor: String,
+    /// Its tunables by sysfs name that the user chose.
+    pub tunables: Vec<(String, String)>,
     /// The policy's number.
     pub policy: u32,
     /// Its CPUs that are online.
@@ -93,19 +90,11 @@ pub struct Output {
     pub ref_khz: u64,
 }
 
-enum Kind {
-    Schedutil(Box<SugovPolicy>),
-    Dbs(Box<DbsGovernor>),
-    Highest,
-    Lowest,
-}
-
 /// A running governor.
 pub struct Governor {
-    kind: Kind,
+    state: Box<dyn kernel::Governor>,
+    worker: Worker,
     limits: FreqLimits,
-    cpuinfo: FreqLimits,
-    table: Option<FreqTable>,
     freq_ref_khz: u32,
     freq_invariant: bool,
     wanted_khz: u32,
@@ -125,7 +114,7 @@ impl Governor {
     /// Starts it.
     ///
     /// # Errors
-    /// If the setup names no governor or kernel profile that there is, or its table is empty of frequencies.
+    /// If the setup names no governor, tunable or kernel profile that there is, or its table is empty of frequencies.
     pub fn new(setup: &Setup) -> Result<Self, String> {
         let table = match setup.table_khz.as_slice() {
             [] => None,
@@ -133,30 +122,41 @@ impl Governor {
         };
         let profile =
             KernelProfile::named(&setup.kernel).ok_or_else(|| format!("no kernel profile `{}`", setup.kernel))?;
-        let kind = match setup.governor.as_str() {
-            "schedutil" => Kind::Schedutil(Box::new(SugovPolicy::new(SugovConfig {
-                n_cpus: setup.cpus.len().max(1),
+        let governor = GovernorId::named(&setup.governor).map_err(|error| error.to_string())?;
+        // What the host told or the interval asks for, unless the user chose another.
+        let told = [("rate_limit_us", setup.rate_limit_us), ("sampling_rate", setup.sampling_rate_us)];
+        let told = told.into_iter().filter(|(name, _)| {
+            governor.tunables_of(&profile).any(|tunable| tunable.name == *name)
+                && !setup.tunables.iter().any(|(chosen, _)| chosen == name)
+        });
+        let told = told.map(|(name, value)| (name.to_owned(), value.to_string()));
+        let n_cpus = setup.cpus.len().max(1);
+        let mut state = governor
+            .build(&GovernorSetup {
+                profile,
+                n_cpus,
                 cpuinfo: setup.cpuinfo,
                 limits: setup.limits,
-                table: table.clone(),
+                cur_khz: setup.cur_khz,
+                table,
+                // The kthread is this process.
                 fast_switch: false,
                 need_update_limits: false,
                 adjust_perf: false,
-                rate_limit_us: setup.rate_limit_us,
+                transition_delay_us: 0,
+                transition_latency_ns: 0,
                 tick_ns: setup.tick_ns,
-                gates: profile.sugov_gates(),
-            }))),
-            "performance" => Kind::Highest,
-            "powersave" => Kind::Lowest,
-            name => DbsGovernor::named(name, setup.sampling_rate_us, setup.cur_khz, &setup.times)
-                .map(|governor| Kind::Dbs(Box::new(governor)))
-                .ok_or_else(|| format!("no governor `{name}` (there are {})", GOVERNORS.join(", ")))?,
-        };
+                tunables: told.chain(setup.tunables.iter().cloned()).collect(),
+            })
+            .map_err(|error| error.to_string())?;
+        let mut times = setup.times.clone();
+        times.resize(n_cpus, CpuTimes::default());
+        state.start(setup.cur_khz, &Collected { facts: &vec![CpuFacts::default(); n_cpus], times: &times });
+        state.limits(setup.limits, setup.cur_khz);
         Ok(Self {
-            kind,
+            state,
+            worker: governor.worker,
             limits: setup.limits,
-            cpuinfo: setup.cpuinfo,
-            table,
             freq_ref_khz: setup.freq_ref_khz,
             freq_invariant: setup.freq_invariant,
             wanted_khz: setup.cur_khz,
@@ -165,66 +165,53 @@ impl Governor {
 
     /// A CPU reports.
     pub fn decide(&mut self, input: &Input) -> Output {
-        let mut request_khz = None;
         let limits_changed = std::mem::replace(&mut self.limits, input.limits) != input.limits;
-        let dbs = DbsPolicy {
-            cur_khz: input.cur_khz,
-            limits: input.limits,
-            cpuinfo: self.cpuinfo,
-            table: self.table.as_ref(),
+        // What somebody else has set is put right at once, not only when the limits change.
+        let mut request_khz = match limits_changed || self.worker == Worker::Nobody {
+            true => self.state.limits(input.limits, input.cur_khz),
+            false => None,
         };
-        let (outcome, raw_khz, util, ref_khz);
-        match &mut self.kind {
-            Kind::Schedutil(policy) => {
-                if limits_changed {
-                    request_khz = policy.set_limits(input.limits, input.cur_khz);
-                }
-                let facts = PolicyFacts {
-                    cur_khz: input.cur_khz,
-                    freq_ref_khz: self.freq_ref_khz,
-                    freq_invariant: self.freq_invariant,
-                    can_update: true,
-                };
-                let mut made: Vec<SugovDecision> = Vec::new();
-                let asked =
-                    policy.update_recorded(input.time_ns, input.cpu, 0, &facts, input.facts.as_slice(), &mut made);
-                if asked == Some(SugovRequest::QueueWork) {
-                    // The kthread is this process, at once.
-                    request_khz = policy.work(input.cur_khz).or(request_khz);
-                }
-                self.wanted_khz = policy.next_freq_khz();
-                let decision = made.first();
-                outcome = decision.map_or("no decision", |decision| outcome_name(decision.outcome));
-                raw_khz = decision.map_or(0, |decision| decision.raw_khz);
-                util = decision.map_or(0, |decision| decision.util);
-                ref_khz = decision.map_or(0, |decision| decision.ref_khz);
-            }
-            Kind::Dbs(governor) => {
-                if limits_changed {
-                    request_khz = governor.limits(&dbs);
-                }
-                if governor.update_util(input.time_ns) {
-                    request_khz = governor.sample(&dbs, &input.times).or(request_khz);
-                    outcome = "sampled";
+        let policy = PolicyFacts {
+            cur_khz: input.cur_khz,
+            freq_ref_khz: self.freq_ref_khz,
+            freq_invariant: self.freq_invariant,
+            can_update: true,
+        };
+        let report = Report { time_ns: input.time_ns, cpu: input.cpu, flags: 0, policy };
+        let view = Collected { facts: &input.facts, times: &input.times };
+        let mut decision = None;
+        let asked = self.state.update_util(&report, &view, Some(&mut decision));
+        match asked {
+            // Another process would do the work later; this one does it at once.
+            Some(Request::QueueWork) => request_khz = self.state.work(input.cur_khz, &view).or(request_khz),
+            Some(Request::FastSwitch { freq_khz }) => request_khz = Some(freq_khz),
+            Some(Request::AdjustPerf { .. }) | None => {}
+        }
+        // What the driver has already is not asked for again.
+        let request_khz = request_khz.filter(|&khz| khz != input.cur_khz);
+        self.wanted_khz = match self.worker {
+            Worker::Kthread => self.state.wanted_khz(),
+            _ => request_khz.unwrap_or(input.cur_khz),
+        };
+        let outcome = match (self.worker, &decision) {
+            (Worker::Nobody, _) if request_khz.is_some() => "requested",
+            (Worker::Nobody, _) => "unchanged",
+            (Worker::Kworker, _) if asked.is_some() => "sampled",
+            (Worker::Kworker, _) => "not due",
+            (Worker::Kthread, Some(decision)) => outcome_name(decision.outcome),
+            (Worker::Kthread, None) => {
+                if asked.is_some() {
+                    "requested"
                 } else {
-                    outcome = "not due";
+                    "unchanged"
                 }
-                (raw_khz, ref_khz) = (0, 0);
-                util = u64::from(governor.policy_dbs().max_sample_load);
             }
-            Kind::Highest | Kind::Lowest => {
-                let highest = matches!(self.kind, Kind::Highest);
-                let khz = if highest { input.limits.max_khz } else { input.limits.min_khz };
-                request_khz = (khz != input.cur_khz).then_some(khz);
-                outcome = if request_khz.is_some() { "requested" } else { "unchanged" };
-                (raw_khz, util, ref_khz) = (khz, 0, 0);
-            }
-        }
-        if !matches!(self.kind, Kind::Schedutil(_)) {
-            // What the driver has already is not asked for again.
-            request_khz = request_khz.filter(|&khz| khz != input.cur_khz);
-            self.wanted_khz = request_khz.unwrap_or(input.cur_khz);
-        }
+        };
+        let (raw_khz, util, ref_khz) = match (&decision, self.state.load()) {
+            (Some(decision), _) => (decision.raw_khz, decision.util, decision.ref_khz),
+            (None, Some(load)) => (0, u64::from(load), 0),
+            (None, None) => (self.state.wanted_khz(), 0, 0),
+        };
         Output { request_khz, outcome: outcome.to_owned(), next_khz: self.wanted_khz, raw_khz, util, ref_khz }
     }
 }
@@ -238,6 +225,17 @@ fn limits_of(line: &Line<'_>, key: &str) -> Result<FreqLimits, HostError> {
         &[min_khz, max_khz] => Ok(FreqLimits { min_khz, max_khz }),
         _ => Err(line.fault(line.node, format!("`{key}` must be [min, max] in kHz"))),
     }
+}
+
+/// Logs of before there was a choice have none.
+fn tunables_of(line: &Line<'_>) -> Result<Vec<(String, String)>, HostError> {
+    let Some(node) = line.get("tunables") else { return Ok(Vec::new()) };
+    let wrong = || line.fault(node, "`tunables` must hold \"NAME=VALUE\"".to_owned());
+    let pair = |node: &Node| -> Result<(String, String), HostError> {
+        let text = node.as_str("tunables").map_err(|_| wrong())?;
+        text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())).ok_or_else(wrong)
+    };
+    node.as_list("tunables").map_err(|_| wrong())?.iter().map(pair).collect()
 }
 
 fn times_node(times: &[CpuTimes]) -> Node {
@@ -263,6 +261,7 @@ impl Setup {
         to_json(&table([
             ("type", Node::str("setup")),
             ("governor", Node::str(&self.governor)),
+            ("tunables", Node::list(self.tunables.iter().map(|(name, value)| Node::str(format!("{name}={value}"))))),
             ("policy", Node::from(self.policy)),
             ("cpus", numbers(&self.cpus)),
             ("cpuinfo_khz", limits_node(self.cpuinfo)),
@@ -284,6 +283,7 @@ impl Setup {
     fn of(line: &Line<'_>) -> Result<Self, HostError> {
         Ok(Self {
             governor: line.str("governor")?.to_owned(),
+            tunables: tunables_of(line)?,
             policy: line.int("policy")?,
             cpus: line.ints("cpus")?,
             cpuinfo: limits_of(line, "cpuinfo_khz")?,
@@ -568,6 +568,7 @@ mod tests {
     fn setup(governor: &str) -> Setup {
         Setup {
             governor: governor.to_owned(),
+            tunables: Vec::new(),
             policy: 0,
             cpus: vec![0],
             cpuinfo: LIMITS,
@@ -601,7 +602,7 @@ mod tests {
     /// Goal: the governors act, and their log says the same when computed anew. Method: a load that comes and goes.
     #[test]
     fn a_log_can_be_computed_anew() {
-        for name in GOVERNORS {
+        for name in GovernorId::all().map(|governor| governor.entry().name) {
             let setup = setup(name);
             let mut governor = Governor::new(&setup).expect("is one");
             let mut log = setup.json() + "\n";
@@ -618,7 +619,7 @@ mod tests {
             let agreement = verify("log", &log).expect("readable");
             assert_eq!((agreement.n_decisions, agreement.n_equal), (199, 199), "{name}: {:?}", agreement.differences);
             assert_eq!(agreement.n_in_force, agreement.n_followed, "{name}");
-            if !matches!(*name, "performance" | "powersave") {
+            if !matches!(name, "performance" | "powersave" | "userspace") {
                 assert!(seen.contains(&2_250_000) && seen.last() == Some(&1_500_000), "{name}: {seen:?}");
                 assert!(agreement.n_requests >= 2);
             }
@@ -667,7 +668,7 @@ mod tests {
         check("{\"type\":\"decision\",\"policy\":3}\n", "log:1:1: policy 3 has no setup line");
         check("{\"type\":\n", "log:1:");
         check("{\"type\":\"x\"}\n", "no such kind of line");
-        check(&log.replace("schedutil", "sched").replace("]]}", "]]}\n"), "no governor `sched`");
+        check(&log.replace("schedutil", "sched").replace("]]}", "]]}\n"), "unknown governor \"sched\"");
         // A line that was cut off by a kill is no mistake.
         assert_eq!(verify("log", &format!("{log}\n{{\"type\":\"deci")).expect("readable").n_decisions, 0);
     }

@@ -51,8 +51,10 @@ impl Via {
 pub struct Options {
     /// Where the host is.
     pub root: PathBuf,
-    /// One of [`decide::GOVERNORS`].
+    /// One of the kernel's governors.
     pub governor: String,
+    /// Its tunables, by sysfs name.
+    pub tunables: Vec<(String, String)>,
     /// Policies; empty: all.
     pub policies: Vec<u32>,
     /// How frequencies are set; `None`: as the host allows.

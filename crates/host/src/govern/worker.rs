@@ -167,6 +167,7 @@ fn open_policy(
     let (freq_ref_khz, freq_invariant) = reference.of_policy(cpuinfo.max_khz);
     let setup = Setup {
         governor: options.governor.clone(),
+        tunables: options.tunables.clone(),
         policy: id,
         cpus,
         cpuinfo,

@@ -14,6 +14,9 @@
 //! Not here: where the idle and nice times come from, the work queue's latency, and the decisions.
 
 use super::freq_table::{FreqLimits, FreqTable};
+use super::governor::{Governor, GovernorEntry, GovernorError, GovernorSetup, Report, Request, Tunable, View};
+use super::governors::schedutil::SugovDecision;
+use super::request::{FreqRequest, TunableError};
 use crate::unit::{NSEC_PER_USEC, tick_nsec};
 
 /// Cumulative times of one CPU, as `get_cpu_idle_time()` and `kcpustat` give them.
@@ -186,6 +189,140 @@ impl PolicyDbs {
             self.max_sample_load = self.max_sample_load.max(sample_load);
         }
         max_load
+    }
+}
+
+/// What differs between governors that sample (`struct dbs_governor`).
+pub trait SamplingGovernor: core::fmt::Debug + Send {
+    /// Takes up work with each CPU's cumulative times and the tunables as they are (`->start()`).
+    fn restart(&mut self, cur_khz: u32, times: &[CpuTimes]);
+    /// Takes a sample: the request, and the time to the next sample in us (`->gov_dbs_update()`).
+    fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32);
+    /// The limits changed: what to ask for at once (`->limits()`).
+    fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<FreqRequest>;
+    /// The driver has set `cur_khz`.
+    fn limits_applied(&mut self, cur_khz: u32) {
+        let _ = cur_khz;
+    }
+    /// Sets a tunable by its sysfs name; `min_sampling_rate_us` is the least `sampling_rate`.
+    ///
+    /// # Errors
+    /// [`TunableError`].
+    fn store(&mut self, name: &str, value: &str, min_sampling_rate_us: u32) -> Result<(), TunableError>;
+    /// The sampling state.
+    fn policy_dbs(&mut self) -> &mut PolicyDbs;
+}
+
+/// A governor that samples, of one policy: the steps that cpufreq_governor.c calls through `struct dbs_governor`.
+#[derive(Debug)]
+pub struct Sampling<G> {
+    entry: &'static GovernorEntry,
+    governor: G,
+    cpuinfo: FreqLimits,
+    limits: FreqLimits,
+    table: Option<FreqTable>,
+    times: Vec<CpuTimes>,
+    /// It has times to compare with.
+    started: bool,
+    wanted_khz: u32,
+    load: u32,
+}
+
+impl<G: SamplingGovernor + 'static> Sampling<G> {
+    /// Makes one of `governor`, which is given the times between samples in us and zero times, and its tunables.
+    ///
+    /// # Errors
+    /// [`GovernorError::BadValue`] if the governor refuses the value of a tunable, with what it has been set to before.
+    pub fn start(
+        entry: &'static GovernorEntry,
+        setup: &GovernorSetup,
+        governor: impl FnOnce(u32, &[CpuTimes]) -> G,
+    ) -> Result<Box<dyn Governor>, GovernorError> {
+        let least_us = (2 * setup.tick_ns / NSEC_PER_USEC) as u32;
+        let times = vec![CpuTimes::default(); setup.n_cpus];
+        let mut governor = governor(least_us.max(setup.rate_limit_us()), &times);
+        for (name, value) in &setup.tunables {
+            let tunable = entry.tunables.iter().find(|tunable: &&Tunable| tunable.name == name);
+            let refused = |_| GovernorError::refused(entry.name, tunable.map_or("", |known| known.name), value);
+            governor.store(name, value, least_us).map_err(refused)?;
+        }
+        Ok(Box::new(Self {
+            entry,
+            governor,
+            cpuinfo: setup.cpuinfo,
+            limits: setup.limits,
+            table: setup.table.clone(),
+            times,
+            started: false,
+            wanted_khz: 0,
+            load: 0,
+        }))
+    }
+
+    fn look(&mut self, view: &dyn View) {
+        for (index, times) in self.times.iter_mut().enumerate() {
+            *times = view.times(index);
+        }
+    }
+}
+
+impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
+    fn entry(&self) -> &'static GovernorEntry {
+        self.entry
+    }
+
+    /// cpufreq_governor.c:cpufreq_dbs_governor_start(), v6.12.
+    fn start(&mut self, cur_khz: u32, view: &dyn View) {
+        self.look(view);
+        self.governor.restart(cur_khz, &self.times);
+        (self.started, self.load) = (true, 0);
+    }
+
+    /// cpufreq_governor.c:dbs_update_util_handler(), v6.12.
+    fn update_util(&mut self, report: &Report, _: &dyn View, _: Option<&mut Option<SugovDecision>>) -> Option<Request> {
+        let due = report.policy.can_update && self.governor.policy_dbs().update_util(report.time_ns);
+        due.then_some(Request::QueueWork)
+    }
+
+    /// Takes the sample that is due and schedules the next one (cpufreq_governor.c:dbs_work_handler(), v6.12).
+    fn work(&mut self, cur_khz: u32, view: &dyn View) -> Option<u32> {
+        if !self.started {
+            self.start(cur_khz, view);
+            return None;
+        }
+        self.look(view);
+        let policy = DbsPolicy { cur_khz, limits: self.limits, cpuinfo: self.cpuinfo, table: self.table.as_ref() };
+        let (request, delay_us) = self.governor.update(&policy, &self.times);
+        self.load = self.governor.policy_dbs().max_sample_load;
+        self.governor.policy_dbs().sampled(delay_us);
+        let khz = request?.resolve(self.table.as_ref(), self.limits);
+        self.wanted_khz = khz;
+        (khz != cur_khz).then_some(khz)
+    }
+
+    /// What is asked for is taken as carried out (cpufreq_governor.c:cpufreq_dbs_governor_limits(), v6.12).
+    fn limits(&mut self, limits: FreqLimits, cur_khz: u32) -> Option<u32> {
+        self.limits = limits;
+        let policy = DbsPolicy { cur_khz, limits, cpuinfo: self.cpuinfo, table: self.table.as_ref() };
+        let request = self.governor.limits(&policy);
+        let khz = request.map(|request| request.resolve(self.table.as_ref(), limits));
+        self.governor.limits_applied(khz.unwrap_or(cur_khz));
+        self.wanted_khz = khz.unwrap_or(self.wanted_khz);
+        khz
+    }
+
+    /// Steps continue from the frequency that the driver has.
+    fn follow(&mut self, cur_khz: u32) {
+        self.governor.limits_applied(cur_khz);
+        self.wanted_khz = cur_khz;
+    }
+
+    fn wanted_khz(&self) -> u32 {
+        self.wanted_khz
+    }
+
+    fn load(&self) -> Option<u32> {
+        Some(self.load)
     }
 }
 

@@ -11,6 +11,7 @@ use opplab_kernel::cpufreq::intel_pstate::{
     SCHED_CPUFREQ_IOWAIT, hwp_set, update_perf_limits,
 };
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::{IntelAdjustPerf, IntelPassiveHwp};
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, IDLE_TASK, Sink};
 use opplab_model::machine::{Cluster, Cpufreq, Machine};
@@ -24,10 +25,6 @@ use crate::run::gates::Gates;
 
 /// The firmware's preference at boot (EPP 0x80, `balance_performance` on most models).
 const EPP_AT_BOOT: i16 = 128;
-/// The first kernel in which passive mode leaves HWP on (commit f6ebbcf08f37).
-const PASSIVE_HWP_SINCE: (u16, u16) = (5, 9);
-/// The first kernel in which schedutil gives intel_cpufreq performance levels (commit a365ab6b9dfb).
-const ADJUST_PERF_SINCE: (u16, u16) = (5, 11);
 
 /// The driver of Intel's processors as a policy sets it up.
 #[derive(Debug, Clone, Copy)]
@@ -84,9 +81,9 @@ impl IntelSetup {
                 policy.governor
             )));
         }
-        let version = gates.profile.version;
+        let profile = &gates.profile;
         let has_hwp = machine.clusters.iter().all(|cluster| cluster.hwp.is_some()) && !policy.no_hwp;
-        let hwp = has_hwp && (active || version >= PASSIVE_HWP_SINCE);
+        let hwp = has_hwp && (active || profile.intel_passive_hwp == IntelPassiveHwp::On);
         if !active {
             driver.transition_delay_us =
                 if hwp { INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US } else { INTEL_CPUFREQ_TRANSITION_DELAY_US };
@@ -99,7 +96,7 @@ impl IntelSetup {
         Ok(Some(Self {
             active,
             hwp,
-            adjust_perf: !active && hwp && version >= ADJUST_PERF_SINCE,
+            adjust_perf: !active && hwp && profile.intel_adjust_perf == IntelAdjustPerf::Levels,
             globals: Globals { no_turbo: policy.no_turbo, ..Globals::default() },
             boost: boost && active && hwp,
             idle_placement: (policy.idle_boost && active).then(IdlePlacementBoost::default),

@@ -3,24 +3,20 @@
 //! A fast switch is made where the governor decides. A slow switch wakes the policy's kthread, a special deadline
 //! task: it runs, asks the hardware, sleeps until the hardware has answered, and the new clock holds from then on.
 
-use opplab_kernel::cpufreq::dbs_governor::DbsGovernor;
-use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::governor::{self as kernel, GovernorSetup, Report, Request, Worker};
 use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, PassiveCpu, Rounding};
-use opplab_kernel::cpufreq::request::TunableError;
-use opplab_kernel::cpufreq::sampling::{CpuTimes, DbsPolicy, default_sampling_rate_us, min_sampling_interval_us};
+use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovFacts,
-    SugovPolicy, SugovRequest, UtilForm, cpu_bw_dl, effective_cpu_util, map_util_perf,
+    CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovDecision, SugovFacts, UtilForm,
+    cpu_bw_dl, effective_cpu_util, map_util_perf,
 };
-use opplab_kernel::freq_invariance::{
-    AmdPerfCaps, FreqMax, FreqMaxFacts, TurboLevel, acpi_max_boost_khz, is_zen4, scale_freq_tick,
-};
+use opplab_kernel::freq_invariance::{FreqMax, FreqMaxFacts, TurboLevel, scale_freq_tick};
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::profile::{AcpiCpuinfoMax, Platform, RateLimits};
 use opplab_kernel::sched::placement::Clamps;
-use opplab_kernel::unit::{SCHED_CAPACITY_SCALE, tick_nsec};
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
+use opplab_model::governor::{governor_setup, start_governor};
 use opplab_model::machine::{Cpufreq, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 
@@ -35,10 +31,13 @@ use crate::{Case, CaseError};
 
 /// Who decides the frequency of a policy.
 pub(crate) enum Governor {
-    /// schedutil; taken out while it runs.
-    Schedutil(Option<Box<SugovPolicy>>),
-    /// ondemand or conservative; taken out while it runs.
-    Dbs(Option<Box<Dbs>>),
+    /// One of the kernel's; taken out while it runs.
+    Kernel {
+        /// Who does the work that it queues.
+        worker: Worker,
+        /// Its state.
+        state: Option<Box<dyn kernel::Governor>>,
+    },
     /// Always one frequency, in kHz.
     Fixed(u32),
     /// The user's own.
@@ -49,14 +48,11 @@ pub(crate) enum Governor {
     Hwp(Box<ActiveHwp>),
 }
 
-/// A governor that samples idle time (drivers/cpufreq/cpufreq_governor.c).
-pub(crate) struct Dbs {
-    governor: DbsGovernor,
-    limits: FreqLimits,
-    cpuinfo: FreqLimits,
-    table: Option<FreqTable>,
-    /// Started at the first report, when there are times to start from.
-    started: bool,
+impl Governor {
+    /// Whether it is one that samples.
+    pub(crate) fn samples(&self) -> bool {
+        matches!(self, Self::Kernel { worker: Worker::Kworker, .. })
+    }
 }
 
 /// A cpufreq policy: CPUs with one clock.
@@ -80,29 +76,6 @@ pub(crate) struct FreqPolicy {
     pub(crate) changes: u64,
 }
 
-/// The hardware's maximum as the driver tells it: above its table for acpi-cpufreq on machines with CPPC.
-fn cpuinfo_max_khz(machine: &Machine, driver: &Cpufreq, gates: &Gates, cluster: u32) -> u32 {
-    let cluster = &machine.clusters[cluster as usize];
-    let p0_khz = cluster.opps[cluster.opps.len() - 1].khz;
-    let (true, AcpiCpuinfoMax::Boost, Some(caps)) =
-        (driver.driver == "acpi-cpufreq", gates.profile.acpi_cpuinfo_max, cluster.cppc)
-    else {
-        return p0_khz;
-    };
-    let highest_perfs: Vec<u32> =
-        machine.clusters.iter().filter_map(|cluster| cluster.cppc.map(|caps| caps.highest_perf)).collect();
-    let (family, model) = machine.processor.as_ref().map_or((0, 0), |processor| (processor.family, processor.model));
-    let highest_perf = match gates.platform {
-        Platform::Amd => {
-            let (nominal_perf, model) = (Some(caps.nominal_perf), model as u8);
-            let zen4 = is_zen4(family, model.into());
-            AmdPerfCaps { nominal_perf, highest_perfs: &highest_perfs, zen4, model }.boost_ratio_numerator()
-        }
-        _ => caps.highest_perf.into(),
-    };
-    acpi_max_boost_khz(p0_khz, caps.nominal_freq_mhz, highest_perf, caps.nominal_perf).unwrap_or(p0_khz)
-}
-
 /// Builds the governor that `policy` names.
 ///
 /// # Errors
@@ -111,72 +84,13 @@ pub(crate) fn governor_of(
     machine: &Machine,
     driver: &Cpufreq,
     policy: &Policy,
-    gates: &Gates,
     cluster: u32,
     nr_cpus: usize,
     adjust_perf: bool,
 ) -> Result<Governor, CaseError> {
-    let opps = &machine.clusters[cluster as usize].opps;
-    let (min_khz, max_khz) = (opps[0].khz, opps[opps.len() - 1].khz);
-    let limits = FreqLimits { min_khz, max_khz };
-    let cpuinfo = FreqLimits { min_khz, max_khz: cpuinfo_max_khz(machine, driver, gates, cluster).max(max_khz) };
-    let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
-    let khz: Vec<u32> = opps.iter().map(|opp| opp.khz).collect();
-    let table = if driver.freq_table {
-        Some(FreqTable::from_khz(&khz).map_err(|error| CaseError(format!("frequency table: {error}")))?)
-    } else {
-        None
-    };
-    match policy.governor.as_str() {
-        "performance" => Ok(Governor::Fixed(max_khz)),
-        "powersave" => Ok(Governor::Fixed(min_khz)),
-        "userspace" => {
-            let wanted = match tunable(policy, "scaling_setspeed")? {
-                Some(khz) => khz,
-                None => max_khz,
-            };
-            Ok(Governor::Fixed(opps.iter().map(|opp| opp.khz).find(|&khz| khz >= wanted).unwrap_or(max_khz)))
-        }
-        "ondemand" | "conservative" => {
-            let delay_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
-            let rate_us = default_sampling_rate_us(policy.hz.into(), delay_us);
-            let least_us = min_sampling_interval_us(policy.hz.into());
-            let zero = vec![CpuTimes::default(); nr_cpus];
-            let mut governor = DbsGovernor::named(&policy.governor, rate_us, min_khz, &zero).expect("is one of them");
-            for (name, value) in &policy.tunables {
-                governor.store(name, value, least_us).map_err(|error| bad_tunable(name, value, &error))?;
-            }
-            Ok(Governor::Dbs(Some(Box::new(Dbs { governor, limits, cpuinfo, table, started: false }))))
-        }
-        "schedutil" => {
-            let delay_us = driver.transition_delay_us;
-            let rate_limit_us = match tunable(policy, "rate_limit_us")? {
-                Some(value) => value,
-                None => gates.profile.rate_limit_us(delay_us, latency_ns),
-            };
-            let mut sugov = SugovPolicy::new(SugovConfig {
-                n_cpus: nr_cpus,
-                cpuinfo,
-                limits,
-                table,
-                fast_switch: driver.fast_switch,
-                need_update_limits: false,
-                adjust_perf,
-                rate_limit_us,
-                tick_ns: tick_nsec(policy.hz.into()),
-                gates: gates.sugov,
-            });
-            if gates.profile.rate_limits == RateLimits::UpAndDown {
-                let limit_us =
-                    |name: &str| -> Result<u32, CaseError> { Ok(tunable(policy, name)?.unwrap_or(rate_limit_us)) };
-                sugov.set_up_down_rate_limit_us(limit_us("up_rate_limit_us")?, limit_us("down_rate_limit_us")?);
-            }
-            // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
-            sugov.set_limits(limits, min_khz);
-            Ok(Governor::Schedutil(Some(Box::new(sugov))))
-        }
-        other => Err(CaseError(format!("the engine has no governor {other:?}; it has {}", GOVERNORS.join(", ")))),
-    }
+    let setup = GovernorSetup { adjust_perf, ..governor_setup(machine, driver, policy, cluster, nr_cpus)? };
+    let state = start_governor(policy, &setup)?;
+    Ok(Governor::Kernel { worker: state.entry().worker, state: Some(state) })
 }
 
 /// What a case's cpufreq is made of, for those who explain a run.
@@ -197,34 +111,22 @@ pub struct CpufreqFacts {
 /// # Errors
 /// [`CaseError`] if the policy names something that does not exist.
 pub fn cpufreq_facts(case: &Case) -> Result<CpufreqFacts, CaseError> {
-    let gates = Gates::new(&case.policy, &case.machine)?;
     let Some(driver) = case.machine.driver(&case.policy.driver) else {
         return Err(CaseError(format!("machine {} has no driver {:?}", case.machine.name, case.policy.driver)));
     };
-    let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
-    let default_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
+    let setup = governor_setup(&case.machine, driver, &case.policy, 0, 1)?;
+    let given = setup.tunable(case.policy.governor_id()?.entry(), "rate_limit_us");
     Ok(CpufreqFacts {
         driver: driver.driver.clone(),
         fast_switch: driver.fast_switch,
-        rate_limit_us: tunable(&case.policy, "rate_limit_us")?.unwrap_or(default_us),
+        rate_limit_us: given.map_err(|error| CaseError(error.to_string()))?.unwrap_or_else(|| setup.rate_limit_us()),
         policies: case.machine.policies(),
     })
 }
 
-/// Governors that the engine runs.
-pub const GOVERNORS: [&str; 6] = ["conservative", "ondemand", "performance", "powersave", "schedutil", "userspace"];
-
-fn bad_tunable(name: &str, value: &str, error: &TunableError) -> CaseError {
-    CaseError(format!("tunable {name} = {value:?}: {error}"))
-}
-
-fn tunable(policy: &Policy, name: &str) -> Result<Option<u32>, CaseError> {
-    let Some((_, text)) = policy.tunables.iter().find(|(key, _)| key == name) else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| CaseError(format!("tunable {name} is {text:?}, not a number")))
-}
-
 /// The governor's view of a policy's CPUs.
 struct View<'a> {
+    now: u64,
     cpus: &'a [Cpu],
     uclamp_used: bool,
     members: &'a [u32],
@@ -246,6 +148,12 @@ pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
         UtilEst::Single => cpu.cfs.avg.util_est.into(),
         UtilEst::Pair(_) => cpu.cfs_util_est.enqueued.into(),
     }
+}
+
+/// get_cpu_idle_time() of a CPU that counts idle time exactly.
+pub(crate) fn cpu_times(cpu: &Cpu, now: u64) -> CpuTimes {
+    let now_idle = if cpu.curr == IDLE_TASK { now - cpu.idle_since_ns } else { 0 };
+    CpuTimes { wall_us: now / 1000, idle_us: (cpu.idle_total_ns + now_idle) / 1000, nice_ns: 0 }
 }
 
 /// That of the fair tasks' server stays once it has served, as recorded kernels show it.
@@ -285,6 +193,12 @@ impl SugovFacts for View<'_> {
 
     fn dl_running_bw(&self, index: usize) -> u64 {
         dl_running_bw(&self.cpus[self.members[index] as usize], self.gates)
+    }
+}
+
+impl kernel::View for View<'_> {
+    fn times(&self, index: usize) -> CpuTimes {
+        cpu_times(&self.cpus[self.members[index] as usize], self.now)
     }
 }
 
@@ -343,15 +257,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// kernel/sched/sched.h:cpufreq_update_util(): the scheduler reports a change of `cpu`'s utilisation.
     pub(crate) fn cpufreq_update_util(&mut self, cpu: u32, flags: u32) {
         let index = self.cpus[cpu as usize].policy as usize;
-        let slot = match &mut self.policies[index].governor {
-            Governor::Schedutil(slot) => slot,
-            Governor::Dbs(_) => return self.dbs_update_util(index, cpu),
+        let (slot, worker) = match &mut self.policies[index].governor {
+            Governor::Kernel { worker: Worker::Nobody, .. } | Governor::Fixed(_) => return,
+            Governor::Kernel { worker, state } => (state, *worker),
             Governor::Custom(_) => return self.custom_update_util(index, cpu, flags),
-            Governor::Fixed(_) => return,
             Governor::Pstate(_) => return self.pstate_update_util(index, cpu, flags),
             Governor::Hwp(_) => return self.hwp_update_util(index, cpu, flags),
         };
-        let Some(mut sugov) = slot.take() else { return };
+        let Some(mut governor) = slot.take() else { return };
         let policy = &self.policies[index];
         let can_update = self.driver.dvfs_possible_from_any_cpu || policy.cpus.contains(&self.here);
         let member = policy.cpus.iter().position(|&other| other == cpu).unwrap_or(0);
@@ -365,110 +278,96 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             freq_invariant: self.gates.freq_invariant,
             can_update,
         };
-        let view = View { cpus: &self.cpus, uclamp_used: self.uclamp_used, members: &policy.cpus, gates: &self.gates };
-        let time = self.cpus[cpu as usize].clk.clock;
+        let view = self.view(index);
+        let report = Report { time_ns: self.cpus[cpu as usize].clk.clock, cpu: member, flags, policy: facts };
         let mut record = None;
         let request = if S::DECISIONS {
             // What it would have been without the rate limit.
-            let mut free = sugov.clone();
-            free.set_rate_limit_us(0);
-            let (mut wanted, mut seen) = (Vec::new(), Vec::new());
-            free.update_recorded(time, member, flags, &facts, &view, &mut wanted);
-            let (prev_khz, delay_ns) =
-                (sugov.next_freq_khz(), u64::from(sugov.show("rate_limit_us").unwrap_or(0)) * 1000);
-            let wait_ns = (sugov.last_freq_update_time() + delay_ns).saturating_sub(time);
-            let request = sugov.update_recorded(time, member, flags, &facts, &view, &mut seen);
-            record = wanted
-                .pop()
-                .zip(seen.pop())
-                .map(|(wanted, seen)| view.decision(&wanted, &seen, flags, prev_khz, wait_ns));
+            let wanted = governor.update_unlimited(&report, &view);
+            let prev_khz = governor.wanted_khz();
+            let wait_ns = governor.next_change_ns().saturating_sub(report.time_ns);
+            let mut seen = None;
+            let request = governor.update_util(&report, &view, Some(&mut seen));
+            record = wanted.zip(seen).map(|(wanted, seen)| view.decision(&wanted, &seen, flags, prev_khz, wait_ns));
             request
         } else {
-            sugov.update(time, member, flags, &facts, &view)
+            governor.update_util(&report, &view, None)
         };
         let (util, max) = match request {
             None => (0, 0),
             Some(_) => (cpu_util_cfs(&self.cpus[cpu as usize], &self.gates, true), self.cpus[cpu as usize].capacity),
         };
-        let next_khz = sugov.next_freq_khz();
-        if let Governor::Schedutil(slot) = &mut self.policies[index].governor {
-            *slot = Some(sugov);
+        let next_khz = governor.wanted_khz();
+        if let Governor::Kernel { state, .. } = &mut self.policies[index].governor {
+            *state = Some(governor);
         }
         if let Some(record) = record {
             self.record(record);
         }
         match request {
             None => {}
-            Some(SugovRequest::FastSwitch { freq_khz }) => {
+            Some(Request::FastSwitch { freq_khz }) => {
                 let freq_khz = self.passive_khz(index, freq_khz);
                 self.emit(Event::FreqRequest { cpu, khz: freq_khz, util: util as u32, max: max as u32 });
                 self.fast_switch(index as u32, freq_khz);
             }
-            Some(SugovRequest::QueueWork) => {
+            Some(Request::QueueWork) if worker == Worker::Kworker => self.sample_is_due(index, cpu),
+            Some(Request::QueueWork) => {
                 self.emit(Event::FreqRequest { cpu, khz: next_khz, util: util as u32, max: max as u32 });
                 self.queue_sugov_work(index as u32);
             }
-            Some(SugovRequest::AdjustPerf { min_perf, target_perf, capacity, .. }) => {
+            Some(Request::AdjustPerf { min_perf, target_perf, capacity, .. }) => {
                 self.adjust_perf(index, cpu, min_perf, target_perf, capacity);
             }
         }
     }
 
-    /// cpufreq_governor.c:dbs_update_util_handler(): a sample that is due is taken by a kworker, or at once on this CPU, which
-    /// then spends the time of a frequency change.
-    fn dbs_update_util(&mut self, index: usize, cpu: u32) {
-        if !(self.driver.dvfs_possible_from_any_cpu || self.policies[index].cpus.contains(&self.here)) {
-            return;
+    fn view(&self, policy: usize) -> View<'_> {
+        View {
+            now: self.now,
+            cpus: &self.cpus,
+            uclamp_used: self.uclamp_used,
+            members: &self.policies[policy].cpus,
+            gates: &self.gates,
         }
-        let Governor::Dbs(Some(dbs)) = &mut self.policies[index].governor else { return };
-        if !dbs.governor.update_util(self.cpus[cpu as usize].clk.clock) {
-            return;
-        }
+    }
+
+    /// A sample that is due is taken by a kworker, or at once on this CPU, which then spends the time of a frequency
+    /// change.
+    fn sample_is_due(&mut self, index: usize, cpu: u32) {
         if self.policies[index].kthread.is_some() {
             self.queue_sugov_work(index as u32);
-        } else if let Some(khz) = self.dbs_sample(index, cpu) {
+        } else if let Some(khz) = self.dbs_work_handler(index, cpu) {
             self.spend(self.here, self.case.machine.costs.sugov_work_ns);
             self.fast_switch(index as u32, khz);
         }
     }
 
     /// dbs_work_handler(): takes the sample; the frequency to change to, if it is another.
-    fn dbs_sample(&mut self, index: usize, cpu: u32) -> Option<u32> {
-        let Governor::Dbs(slot) = &mut self.policies[index].governor else { return None };
-        let mut dbs = slot.take()?;
-        let times: Vec<CpuTimes> = self.policies[index].cpus.iter().map(|&member| self.cpu_times(member)).collect();
-        let state = &self.policies[index];
-        let (limits, cpuinfo) = (dbs.limits, dbs.cpuinfo);
-        let facts = DbsPolicy { cur_khz: state.cur_khz, limits, cpuinfo, table: dbs.table.as_ref() };
-        let khz = if dbs.started {
-            dbs.governor.sample(&facts, &times)
-        } else {
-            dbs.governor.restart(state.cur_khz, &times);
-            None
-        };
-        dbs.started = true;
+    fn dbs_work_handler(&mut self, index: usize, cpu: u32) -> Option<u32> {
+        let prev_khz = self.policies[index].cur_khz;
+        let (wanted, load) = self.governor_work(index)?;
         if S::DECISIONS {
-            let state = &self.policies[index];
-            let (policy_cpu, prev_khz) = (state.cpus[0], state.cur_khz);
-            let load = dbs.governor.policy_dbs().max_sample_load;
-            let next_khz = khz.unwrap_or(prev_khz);
+            let (policy_cpu, next_khz) = (self.policies[index].cpus[0], wanted.unwrap_or(prev_khz));
             self.record(Decision::Sample { policy_cpu, cpu, load, prev_khz, next_khz });
         }
-        let wanted = khz.filter(|&khz| khz != self.policies[index].cur_khz);
         if let Some(khz) = wanted {
             self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
-        }
-        if let Governor::Dbs(slot) = &mut self.policies[index].governor {
-            *slot = Some(dbs);
         }
         wanted
     }
 
-    /// get_cpu_idle_time() of a CPU that counts idle time exactly.
-    fn cpu_times(&self, cpu: u32) -> CpuTimes {
-        let state = &self.cpus[cpu as usize];
-        let now_idle = if state.curr == IDLE_TASK { self.now - state.idle_since_ns } else { 0 };
-        CpuTimes { wall_us: self.now / 1000, idle_us: (state.idle_total_ns + now_idle) / 1000, nice_ns: 0 }
+    /// The work that a governor queued: the frequency to set, if any, and the load in percent; `None` of a governor that
+    /// queues none.
+    fn governor_work(&mut self, index: usize) -> Option<(Option<u32>, u32)> {
+        let Governor::Kernel { state, .. } = &mut self.policies[index].governor else { return None };
+        let mut governor = state.take()?;
+        let khz = governor.work(self.policies[index].cur_khz, &self.view(index));
+        let load = governor.load().unwrap_or(0);
+        if let Governor::Kernel { state, .. } = &mut self.policies[index].governor {
+            *state = Some(governor);
+        }
+        Some((khz, load))
     }
 
     /// cpufreq_driver_fast_switch(): the driver is told where the governor decides.
@@ -523,10 +422,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.tasks[t].doing = Doing::Wall { left_ns: work_ns };
                 work_ns > 0
             }
-            1 if matches!(self.policies[policy as usize].governor, Governor::Dbs(_)) => {
+            1 if self.policies[policy as usize].governor.samples() => {
                 self.tasks[t].stage = 0;
                 let cpu = self.tasks[t].cpu;
-                if let Some(khz) = self.dbs_sample(policy as usize, cpu) {
+                if let Some(khz) = self.dbs_work_handler(policy as usize, cpu) {
                     self.fast_switch(policy, khz);
                 }
                 false
@@ -535,9 +434,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 let state = &mut self.policies[policy as usize];
                 let cur = state.cur_khz;
                 let next = match &mut state.governor {
-                    Governor::Schedutil(Some(sugov)) => sugov.work(cur),
                     Governor::Custom(custom) => custom.work(cur),
-                    _ => None,
+                    _ => self.governor_work(policy as usize).and_then(|(khz, _)| khz),
                 };
                 self.tasks[t].stage = 0;
                 let Some(khz) = next else { return false };

@@ -1,14 +1,15 @@
 //! What the kernel profile and the policy mean for the engine, decided once.
 
 use opplab_kernel::cpufreq::schedutil::SugovGates;
-use opplab_kernel::eas::{EasForm, EasGates};
+use opplab_kernel::eas::EasGates;
 use opplab_kernel::energy_model::EmForm;
 use opplab_kernel::profile::{
-    self, DelayDequeue, Eas, FairClass, FeecMargin, IdleSibling, Invariance, KernelProfile, Overutilized, Platform,
-    RunnableBoost, SelectIdleScan,
+    BlockedUpdate, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling, Invariance, IrqAvg,
+    KernelProfile, MigratePeltLag, NewidleSkip, NohzNextKick, Overutilized, Platform, SchedIdleCpu, SelectIdleScan,
+    SingleStateTick, UclampInc, UtilEstDequeue,
 };
 use opplab_kernel::util_est::UtilEstForm;
-use opplab_model::machine::{InvarianceSource, Machine};
+use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
 
 use crate::CaseError;
@@ -81,20 +82,8 @@ pub(crate) struct Gates {
 
 impl Gates {
     pub(crate) fn new(policy: &Policy, machine: &Machine) -> Result<Self, CaseError> {
-        let mut profile = KernelProfile::named(&policy.kernel).ok_or_else(|| {
-            let known: Vec<&str> = profile::profile_names().collect();
-            CaseError(format!("unknown kernel profile {:?}; known: {}", policy.kernel, known.join(", ")))
-        })?;
-        for (gate, value) in &policy.gates {
-            profile.set(gate, value).map_err(|error| CaseError(error.to_string()))?;
-        }
-        let platform = match machine.invariance {
-            InvarianceSource::FreqChange => Platform::Arm,
-            InvarianceSource::CountersAtTick => match &machine.processor {
-                Some(processor) if processor.vendor == "AuthenticAMD" => Platform::Amd,
-                _ => Platform::Intel,
-            },
-        };
+        let profile = policy.profile()?;
+        let platform = machine.platform();
         let invariant = profile.freq_invariant(platform);
         let (freq_invariant, scaled_contribution) = match policy.invariance.as_str() {
             "" => (invariant, invariant && profile.invariance == Invariance::ScaledContribution),
@@ -103,41 +92,31 @@ impl Gates {
             "scaled-contribution" => (true, true),
             other => return Err(CaseError(format!("unknown invariance {other:?}"))),
         };
-        let eas = (profile.eas != Eas::Absent).then(|| {
-            let boost = profile.runnable_boost == RunnableBoost::On;
-            let form = match profile.feec_margin {
-                FeecMargin::None if profile.version >= (6, 8) => EasForm::V6_8,
-                FeecMargin::None => EasForm::V6_0,
-                _ if profile.version >= (5, 14) => EasForm::V5_14,
-                _ => EasForm::V5_10,
-            };
-            EasGates { form, runnable_boost: boost }
-        });
         Ok(Self {
             platform,
             eevdf: profile.fair_class == FairClass::Eevdf,
             util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),
             sugov: profile.sugov_gates(),
-            eas,
+            eas: profile.eas_gates(),
             eas_groups: profile.eas == Eas::Groups,
             sd_overutilized: profile.overutilized == Overutilized::EachDomain,
             idle_sibling: profile.idle_sibling == IdleSibling::Search,
-            sched_idle_cpu: profile.version >= (5, 4),
+            sched_idle_cpu: profile.sched_idle_cpu == SchedIdleCpu::Idle,
             delay_dequeue: profile.delay_dequeue == DelayDequeue::On,
             em: profile.em_form(),
             select_idle_scan: profile.select_idle_scan,
-            newidle_random: profile.version >= (6, 12),
+            newidle_random: profile.newidle_skip == NewidleSkip::CostAndChance,
             irq_time: policy.irq_time_accounting,
-            irq_avg: policy.irq_time_accounting && profile.version >= (4, 19),
-            dl_is_no_rt: profile.version >= (6, 12),
-            nohz_next_kick: profile.version >= (5, 15),
-            blocked_others_first: profile.version >= (5, 5),
-            fair_server: profile.has_fair_server(),
-            dl_bandwidth: profile.has_dl_bandwidth(),
-            single_state_keeps_tick: profile.single_idle_state_keeps_tick(),
-            estimates_before_dequeue: profile.estimates_before_dequeue(),
-            uclamp_after_enqueue: profile.version >= (6, 12),
-            migrate_pelt_lag: profile.version >= (5, 19),
+            irq_avg: policy.irq_time_accounting && profile.irq_avg == IrqAvg::Tracked,
+            dl_is_no_rt: profile.dl_rt_task == DlRtTask::Apart,
+            nohz_next_kick: profile.nohz_next_kick == NohzNextKick::Recomputed,
+            blocked_others_first: profile.blocked_update == BlockedUpdate::OthersFirst,
+            fair_server: profile.fair_server == FairServer::Present,
+            dl_bandwidth: profile.dl_util == DlUtil::Bandwidth,
+            single_state_keeps_tick: profile.single_state_tick == SingleStateTick::Retained,
+            estimates_before_dequeue: profile.util_est_dequeue == UtilEstDequeue::BeforeUpdate,
+            uclamp_after_enqueue: profile.uclamp_inc == UclampInc::AfterEnqueue,
+            migrate_pelt_lag: profile.migrate_pelt_lag == MigratePeltLag::Estimated,
             freq_invariant,
             scaled_contribution,
             profile,

@@ -4,13 +4,14 @@
 //! request reaches the hardware (fast switch, or the `sugov:N` kthread). Who answers (a test, Python) is not its business.
 
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolve_freq};
+use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, cpu_bw_dl};
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::{CpuIdx, Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
 use opplab_model::machine::{Cluster, Cpufreq};
 
 use crate::CaseError;
-use crate::cpufreq::policy::{Governor, cfs_util_est, cpu_util_cfs, rq_facts};
+use crate::cpufreq::policy::{Governor, cfs_util_est, cpu_times, cpu_util_cfs, rq_facts};
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 use crate::run::task::Class;
@@ -47,6 +48,8 @@ pub struct GovernorCpu {
     pub idle_calls: u64,
     /// `cpu_bw_dl()`: the capacity that the bandwidth of deadline tasks takes, and that of fair tasks' server (v6.12).
     pub bw_dl: u64,
+    /// How much time passed, and how much of it idle.
+    pub times: CpuTimes,
 }
 
 /// What a governor is told at each report of the scheduler (`cpufreq_update_util()`).
@@ -217,6 +220,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 nr_running: own.nr_running,
                 idle_calls: own.idle_calls,
                 bw_dl: cpu_bw_dl(rq.dl_running_bw),
+                times: cpu_times(own, self.now),
             }
         });
         let facts = GovernorFacts {

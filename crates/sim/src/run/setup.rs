@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
+use opplab_kernel::cpufreq::driver::{DriverId, Governors};
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
+use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
@@ -182,15 +184,18 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     fn start_policy(&mut self, policy: u32) {
-        let fixed = match self.policies[policy as usize].governor {
-            Governor::Fixed(khz) => Some(khz),
-            Governor::Schedutil(_)
-            | Governor::Dbs(_)
-            | Governor::Custom(_)
-            | Governor::Pstate(_)
-            | Governor::Hwp(_) => None,
+        let state = &mut self.policies[policy as usize];
+        let opps = &self.case.machine.clusters[state.cluster as usize].opps;
+        let limits = FreqLimits { min_khz: opps[0].khz, max_khz: opps[opps.len() - 1].khz };
+        // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
+        let fixed = match &mut state.governor {
+            Governor::Fixed(khz) => Some(*khz),
+            Governor::Kernel { worker, state: Some(governor) } => {
+                governor.limits(limits, state.cur_khz).filter(|_| *worker == Worker::Nobody)
+            }
+            _ => None,
         };
-        let khz = fixed.unwrap_or(self.policies[policy as usize].cur_khz);
+        let khz = fixed.unwrap_or(state.cur_khz);
         self.slow_switch_done(policy, khz);
         for index in 0..self.policies[policy as usize].cpus.len() {
             let cpu = self.policies[policy as usize].cpus[index];
@@ -199,8 +204,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             self.emit(Event::CpuFrequency { cpu, khz });
         }
         let governor = &self.policies[policy as usize].governor;
-        let slow = matches!(governor, Governor::Schedutil(_) | Governor::Custom(_)) && !self.driver.fast_switch;
-        let samples = matches!(governor, Governor::Dbs(_)) && self.dbs_kworkers;
+        let by_kthread = matches!(governor, Governor::Kernel { worker: Worker::Kthread, .. } | Governor::Custom(_));
+        let slow = by_kthread && !self.driver.fast_switch;
+        let samples = governor.samples() && self.dbs_kworkers;
         if !slow && !samples {
             return;
         }
@@ -250,11 +256,10 @@ fn driver_of(machine: &Machine, policy: &Policy) -> Result<Cpufreq, CaseError> {
         CaseError(format!("machine {} has no driver {:?}; it has {}", machine.name, policy.driver, known.join(", ")))
     })?;
     let generic = !["performance", "powersave"].contains(&policy.governor.as_str());
-    let passive = match own.driver.as_str() {
-        "intel_pstate" => machine.driver("intel_cpufreq"),
-        AMD_PSTATE_EPP => machine.driver("amd-pstate"),
-        _ => None,
-    };
+    let passive = DriverId::named(&own.driver).and_then(|driver| match driver.governors {
+        Governors::Own { passive } => machine.driver(passive),
+        Governors::Any => None,
+    });
     Ok(passive.filter(|_| policy.driver.is_empty() && generic).unwrap_or(own).clone())
 }
 
@@ -280,7 +285,7 @@ fn freq_policies(
             let rate_limit_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
             Governor::Custom(Box::new(CustomGovernor::new(described, driver, rate_limit_us)?))
         } else {
-            governor_of(machine, driver, policy, gates, cluster, cpus.len(), adjust_perf)?
+            governor_of(machine, driver, policy, cluster, cpus.len(), adjust_perf)?
         };
         let (cur_khz, max_khz) = (described.opps[0].khz, described.opps[described.opps.len() - 1].khz);
         let (mut hwp, mut passive) = (None, None);

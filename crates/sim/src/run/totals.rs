@@ -3,7 +3,6 @@
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::Sink;
 
-use crate::cpufreq::policy::Governor;
 use crate::run::engine::Engine;
 use crate::run::task::Doing;
 use crate::{Consumed, Outcome};
@@ -18,7 +17,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         match state.sugov {
             Some(policy) => {
                 let policy = &self.policies[policy as usize];
-                let samples = matches!(policy.governor, Governor::Dbs(_));
+                let samples = policy.governor.samples();
                 if samples { format!("kworker/{}:dbs", policy.cpus[0]) } else { format!("sugov:{}", policy.cpus[0]) }
             }
             None => self.case.workload.tasks[state.spec as usize].name.clone(),

@@ -36,7 +36,7 @@ impl EasState {
             && !topology.smt_active
             && gates.freq_invariant
             && gates.eas.is_some()
-            && policy.governor == "schedutil";
+            && policy.governor_id()?.energy_aware;
         if !possible || policy.energy_model == EnergyModelSource::None {
             return Ok(None);
         }

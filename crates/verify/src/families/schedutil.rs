@@ -261,7 +261,7 @@ fn sugov_seq(source: &Source, tally: &mut Tally, gates: SugovGates) -> Result<()
                     }
                 }
                 "kthread" => {
-                    if let Some(khz) = governor.work(policy.cur_khz) {
+                    if let Some(khz) = governor.sugov_work(policy.cur_khz) {
                         policy.cur_khz = khz;
                     }
                 }

@@ -14,6 +14,7 @@
 //! - phases of 1024 us, of which the replay does not know when they begin.
 
 use opplab_kernel::pelt::HalfLife32;
+use opplab_kernel::profile::KernelProfile;
 use opplab_signals::late::LateFinder;
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample};
 use opplab_signals::ticks::{TickFinder, Ticks};
@@ -82,7 +83,7 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
     let names = recording.events.names.iter();
     replay.set_stoppers(names.filter(|(_, name)| name.starts_with("migration/")).map(|(pid, _)| *pid as i32));
     if machine.at_least(6, 12) {
-        replay.set_version((6, 12));
+        replay.set_kernel(&KernelProfile::at((6, 12)));
     }
     let mut signals = Signals::default();
     // By executing CPU: the samples of the pass through the scheduler that is under way.

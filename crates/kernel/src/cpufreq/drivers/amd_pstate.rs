@@ -11,6 +11,7 @@
 //! do not enter its requests. Not here: suspend and hotplug; what the firmware makes of a request; CPPC's conversions and
 //! efficiency classes ([`crate::cpufreq::cppc`]).
 
+use crate::cpufreq::driver::{DriverEntry, FastSwitch, FreqScale, Governors};
 use crate::cpufreq::intel_pstate::PstatePolicy;
 pub use crate::profile::AmdForm;
 use crate::unit::{NSEC_PER_USEC, SCHED_CAPACITY_SHIFT};
@@ -590,6 +591,31 @@ impl AmdCpu {
         Ok(())
     }
 }
+
+/// The active mode and the passive one; guided is the passive one with another request.
+pub static DRIVERS: &[DriverEntry] = &[
+    DriverEntry {
+        name: "amd-pstate-epp",
+        what: "AMD by CPPC, the firmware chooses (active mode)",
+        governors: Governors::Own { passive: "amd-pstate" },
+        transition_delay_us: |_| 0,
+        ..PASSIVE
+    },
+    PASSIVE,
+];
+
+const PASSIVE: DriverEntry = DriverEntry {
+    name: "amd-pstate",
+    what: "AMD by CPPC, a governor chooses (passive mode)",
+    table: None,
+    governors: Governors::Any,
+    fast_switch: FastSwitch::Yes,
+    any_cpu: false,
+    freq_scale: FreqScale::Architecture,
+    needs_cppc: true,
+    transition_delay_us: |_| AMD_PSTATE_TRANSITION_DELAY_US,
+    cpuinfo_max_khz: |facts| facts.p0_khz,
+};
 
 #[cfg(test)]
 mod tests {

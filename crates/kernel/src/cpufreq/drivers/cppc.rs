@@ -3,6 +3,7 @@
 //!
 //! Reading the registers, and writing the performance that is wanted, is not here.
 
+use crate::cpufreq::driver::{DriverEntry, FastSwitch, FreqScale, Governors};
 use crate::energy_model::{EM_MAX_POWER, EmError, EmPerfState, em_init_performance, mark_inefficient};
 use crate::unit::{SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
 
@@ -461,6 +462,21 @@ pub const fn cppc_scale_freq(
     let scale = ((perf as i64 as u64) << SCHED_CAPACITY_SHIFT) / highest_perf as u64;
     Some(if scale > SCHED_CAPACITY_SCALE { SCHED_CAPACITY_SCALE } else { scale })
 }
+
+/// The driver. On arm64 its latency is its delay, at most 10 s as a number of us fits
+/// (cppc_cpufreq.c:cppc_cpufreq_get_transition_delay_us(), v6.12).
+pub static DRIVERS: &[DriverEntry] = &[DriverEntry {
+    name: "cppc_cpufreq",
+    what: "ACPI's abstract performance",
+    table: None,
+    governors: Governors::Any,
+    fast_switch: FastSwitch::Yes,
+    any_cpu: true,
+    freq_scale: FreqScale::FeedbackCounters,
+    needs_cppc: true,
+    transition_delay_us: |facts| (facts.transition_latency_ns / 1000).min(10_000_000) as u32,
+    cpuinfo_max_khz: |facts| facts.p0_khz,
+}];
 
 #[cfg(test)]
 mod tests {

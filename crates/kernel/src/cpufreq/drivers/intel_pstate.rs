@@ -15,6 +15,8 @@
 //! [`IdlePlacementBoost`] follows a distribution patch that was never upstream (text 001), and the older I/O boost
 //! ([`IowaitBoostForm::Full`]) is written from memory of v4.12 to v5.0; neither is covered by vectors.
 
+use crate::cpufreq::driver::{DriverEntry, FastSwitch, FreqScale, Governors};
+
 /// `SCHED_CPUFREQ_IOWAIT`: a task wakes up from waiting for I/O.
 pub const SCHED_CPUFREQ_IOWAIT: u32 = 1;
 /// Not a kernel flag: a task was placed on this CPU while it was idle (see [`IdlePlacementBoost`]).
@@ -815,6 +817,34 @@ impl PassiveCpu {
         self.current_pstate.wrapping_mul(self.pstate.scaling)
     }
 }
+
+/// The active mode and the passive one.
+pub static DRIVERS: &[DriverEntry] = &[
+    DriverEntry {
+        name: "intel_pstate",
+        what: "Intel's P-states, the driver or the firmware chooses (active mode)",
+        governors: Governors::Own { passive: "intel_cpufreq" },
+        transition_delay_us: |_| 0,
+        ..PASSIVE
+    },
+    PASSIVE,
+];
+
+const PASSIVE: DriverEntry = DriverEntry {
+    name: "intel_cpufreq",
+    what: "Intel's P-states, a governor chooses (passive mode)",
+    table: None,
+    governors: Governors::Any,
+    fast_switch: FastSwitch::Yes,
+    any_cpu: false,
+    freq_scale: FreqScale::Architecture,
+    needs_cppc: false,
+    transition_delay_us: |facts| match facts.hwp {
+        true => INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US,
+        false => INTEL_CPUFREQ_TRANSITION_DELAY_US,
+    },
+    cpuinfo_max_khz: |facts| facts.p0_khz,
+};
 
 #[cfg(test)]
 mod tests {

@@ -8,8 +8,9 @@
 //! backport that v6.12.0 does not have.
 
 use crate::cpufreq::freq_table::Relation;
+use crate::cpufreq::governor::{GovernorEntry, Tunable, TunableKind, Worker};
 use crate::cpufreq::request::{FreqRequest, TunableError, parse_u32};
-use crate::cpufreq::sampling::{CpuTimes, DbsPolicy, DbsTunables, PolicyDbs};
+use crate::cpufreq::sampling::{CpuTimes, DbsPolicy, DbsTunables, PolicyDbs, Sampling, SamplingGovernor};
 
 /// A step of 0 kHz is replaced by this.
 pub const DEF_FREQUENCY_STEP: u32 = 5;
@@ -164,6 +165,79 @@ impl Conservative {
             return Some(FreqRequest::efficient(self.requested_khz, Relation::L));
         }
         None
+    }
+}
+
+/// The governor.
+pub static GOVERNOR: GovernorEntry = GovernorEntry {
+    name: "conservative",
+    what: "a step up at a high load, a step down at a low one",
+    tunables: &[
+        Tunable::new(
+            "sampling_rate",
+            TunableKind::Number { min: 0, max: u32::MAX },
+            "two ticks, or the driver's transition delay if that is longer",
+            "time between samples, us; at least two ticks",
+        ),
+        Tunable::new(
+            "sampling_down_factor",
+            TunableKind::Number { min: 1, max: 10 },
+            "1",
+            "go down only at every so many-th sample",
+        ),
+        Tunable::new(
+            "up_threshold",
+            TunableKind::Number { min: 1, max: 100 },
+            "80",
+            "load above which the frequency is raised, percent; above down_threshold",
+        ),
+        Tunable::new(
+            "down_threshold",
+            TunableKind::Number { min: 1, max: 99 },
+            "20",
+            "load below which it is lowered, percent; below up_threshold",
+        ),
+        Tunable::new("ignore_nice_load", TunableKind::Switch, "0", "count niced tasks as idle time"),
+        Tunable::new(
+            "freq_step",
+            TunableKind::Number { min: 0, max: 100 },
+            "5",
+            "size of a step, percent of the highest frequency; 0: no steps",
+        ),
+    ],
+    worker: Worker::Kworker,
+    energy_aware: false,
+    new: |setup| {
+        let cur_khz = setup.cur_khz;
+        Sampling::start(&GOVERNOR, setup, |rate_us, times| {
+            Conservative::start(ConservativeTunables::new(rate_us), cur_khz, times)
+        })
+    },
+};
+
+impl SamplingGovernor for Conservative {
+    fn restart(&mut self, cur_khz: u32, times: &[CpuTimes]) {
+        *self = Self::start(self.tunables, cur_khz, times);
+    }
+
+    fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32) {
+        self.update(policy, times)
+    }
+
+    fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<FreqRequest> {
+        self.limits(policy)
+    }
+
+    fn limits_applied(&mut self, cur_khz: u32) {
+        self.limits_applied(cur_khz);
+    }
+
+    fn store(&mut self, name: &str, value: &str, min_sampling_rate_us: u32) -> Result<(), TunableError> {
+        self.store(name, value, min_sampling_rate_us)
+    }
+
+    fn policy_dbs(&mut self) -> &mut PolicyDbs {
+        &mut self.policy_dbs
     }
 }
 

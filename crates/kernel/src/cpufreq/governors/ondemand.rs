@@ -5,8 +5,9 @@
 //! frequency matches, alternates between two.
 
 use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation};
+use crate::cpufreq::governor::{GovernorEntry, Tunable, TunableKind, Worker};
 use crate::cpufreq::request::{FreqRequest, TunableError, parse_u32};
-use crate::cpufreq::sampling::{CpuTimes, DbsPolicy, DbsTunables, PolicyDbs};
+use crate::cpufreq::sampling::{CpuTimes, DbsPolicy, DbsTunables, PolicyDbs, Sampling, SamplingGovernor};
 
 /// What a sample takes: a normal one, or the low half of a powersave-bias pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -203,6 +204,69 @@ impl Ondemand {
 fn neighbour(table: &FreqTable, target_khz: u32, limits: FreqLimits, relation: Relation) -> u32 {
     const ANY: FreqLimits = FreqLimits { min_khz: 0, max_khz: u32::MAX };
     table.resolve(limits.clamp(target_khz), ANY, relation, true)
+}
+
+/// The governor.
+pub static GOVERNOR: GovernorEntry = GovernorEntry {
+    name: "ondemand",
+    what: "the highest frequency at a high load, else one in proportion to the load",
+    tunables: &[
+        Tunable::new(
+            "sampling_rate",
+            TunableKind::Number { min: 0, max: u32::MAX },
+            "two ticks, or the driver's transition delay if that is longer",
+            "time between samples, us; at least two ticks",
+        ),
+        Tunable::new(
+            "up_threshold",
+            TunableKind::Number { min: 1, max: 100 },
+            "95",
+            "load above which the highest frequency is taken, percent",
+        ),
+        Tunable::new(
+            "sampling_down_factor",
+            TunableKind::Number { min: 1, max: 100_000 },
+            "1",
+            "at the highest frequency, sample so many times less often",
+        ),
+        Tunable::new("ignore_nice_load", TunableKind::Switch, "0", "count niced tasks as idle time"),
+        Tunable::new(
+            "powersave_bias",
+            TunableKind::Number { min: 0, max: 1000 },
+            "0",
+            "taken off every frequency, 1/1000",
+        ),
+        Tunable::new("io_is_busy", TunableKind::Switch, "0", "count I/O wait as busy time"),
+    ],
+    worker: Worker::Kworker,
+    energy_aware: false,
+    new: |setup| {
+        Sampling::start(&GOVERNOR, setup, |rate_us, times| {
+            Ondemand::start(OndemandTunables::new(rate_us, false), times)
+        })
+    },
+};
+
+impl SamplingGovernor for Ondemand {
+    fn restart(&mut self, _: u32, times: &[CpuTimes]) {
+        *self = Self::start(self.tunables, times);
+    }
+
+    fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32) {
+        self.update(policy, times)
+    }
+
+    fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<FreqRequest> {
+        self.limits(policy)
+    }
+
+    fn store(&mut self, name: &str, value: &str, min_sampling_rate_us: u32) -> Result<(), TunableError> {
+        self.store(name, value, min_sampling_rate_us)
+    }
+
+    fn policy_dbs(&mut self) -> &mut PolicyDbs {
+        &mut self.policy_dbs
+    }
 }
 
 #[cfg(test)]

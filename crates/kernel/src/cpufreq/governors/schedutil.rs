@@ -10,10 +10,12 @@
 //!                                                no: None                        '-----> AdjustPerf(min, target)
 //! ```
 //! What calls it and when is the scheduler's matter; setting the frequency is the driver's. The kthread that runs
-//! [`SugovPolicy::work`] is a task of the engine.
+//! [`SugovPolicy::sugov_work`] is a task of the engine.
 
 use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolve_freq};
+use crate::cpufreq::governor::{Governor, GovernorEntry, Report, Tunable, TunableKind, View, Worker};
 use crate::cpufreq::request::{TunableError, parse_u32};
+use crate::profile::RateLimits;
 use crate::uclamp::{uclamp_rq_is_capped, uclamp_util};
 use crate::unit::{NSEC_PER_USEC, SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
 
@@ -376,7 +378,7 @@ pub enum SugovRequest {
         /// kHz.
         freq_khz: u32,
     },
-    /// Wake the policy's kthread to run [`SugovPolicy::work`].
+    /// Wake the policy's kthread to run [`SugovPolicy::sugov_work`].
     QueueWork,
     /// Tell the driver the performance levels, on the scale of `capacity`
     /// (drivers/cpufreq/cpufreq.c:cpufreq_driver_adjust_perf()).
@@ -872,7 +874,7 @@ impl SugovPolicy {
 
     /// The kthread runs (cpufreq_schedutil.c:sugov_work(), v6.12): the frequency to set, if the driver is to be
     /// called (drivers/cpufreq/cpufreq.c:__cpufreq_driver_target()).
-    pub fn work(&mut self, cur_khz: u32) -> Option<u32> {
+    pub fn sugov_work(&mut self, cur_khz: u32) -> Option<u32> {
         self.work_in_progress = false;
         self.driver_target(self.next_freq_khz, cur_khz, Relation::L, false)
     }
@@ -1072,6 +1074,108 @@ impl SugovPolicy {
     }
 }
 
+/// The governor.
+pub static GOVERNOR: GovernorEntry = GovernorEntry {
+    name: "schedutil",
+    what: "the frequency follows the scheduler's utilisation",
+    tunables: &[
+        Tunable::new(
+            "rate_limit_us",
+            TunableKind::Number { min: 0, max: u32::MAX },
+            "the driver's transition delay, or made of its latency as the kernel does",
+            "least time between two changes, us",
+        ),
+        Tunable {
+            only: Some(RateLimits::UpAndDown),
+            ..Tunable::new(
+                "up_rate_limit_us",
+                TunableKind::Number { min: 0, max: u32::MAX },
+                "rate_limit_us",
+                "least time from a change to one upwards, us",
+            )
+        },
+        Tunable {
+            only: Some(RateLimits::UpAndDown),
+            ..Tunable::new(
+                "down_rate_limit_us",
+                TunableKind::Number { min: 0, max: u32::MAX },
+                "rate_limit_us",
+                "least time from a change to one downwards, us",
+            )
+        },
+    ],
+    worker: Worker::Kthread,
+    energy_aware: true,
+    new: |setup| {
+        let rate_limit_us = setup.tunable(&GOVERNOR, "rate_limit_us")?.unwrap_or_else(|| setup.rate_limit_us());
+        let mut sugov = SugovPolicy::new(SugovConfig {
+            n_cpus: setup.n_cpus,
+            cpuinfo: setup.cpuinfo,
+            limits: setup.limits,
+            table: setup.table.clone(),
+            fast_switch: setup.fast_switch,
+            need_update_limits: setup.need_update_limits,
+            adjust_perf: setup.adjust_perf,
+            rate_limit_us,
+            tick_ns: setup.tick_ns,
+            gates: setup.profile.sugov_gates(),
+        });
+        if setup.profile.rate_limits == RateLimits::UpAndDown {
+            let up_us = setup.tunable(&GOVERNOR, "up_rate_limit_us")?.unwrap_or(rate_limit_us);
+            let down_us = setup.tunable(&GOVERNOR, "down_rate_limit_us")?.unwrap_or(rate_limit_us);
+            sugov.set_up_down_rate_limit_us(up_us, down_us);
+        }
+        Ok(Box::new(sugov))
+    },
+};
+
+impl Governor for SugovPolicy {
+    fn entry(&self) -> &'static GovernorEntry {
+        &GOVERNOR
+    }
+
+    fn update_util(
+        &mut self,
+        report: &Report,
+        view: &dyn View,
+        note: Option<&mut Option<SugovDecision>>,
+    ) -> Option<SugovRequest> {
+        let Report { time_ns, cpu, flags, policy } = report;
+        match note {
+            None => self.update(*time_ns, *cpu, *flags, policy, view),
+            Some(note) => self.update_recorded(*time_ns, *cpu, *flags, policy, view, note),
+        }
+    }
+
+    fn update_unlimited(&self, report: &Report, view: &dyn View) -> Option<SugovDecision> {
+        let mut free = self.clone();
+        free.set_rate_limit_us(0);
+        let mut made = None;
+        free.update_recorded(report.time_ns, report.cpu, report.flags, &report.policy, view, &mut made);
+        made
+    }
+
+    fn work(&mut self, cur_khz: u32, _: &dyn View) -> Option<u32> {
+        self.sugov_work(cur_khz)
+    }
+
+    fn limits(&mut self, limits: FreqLimits, cur_khz: u32) -> Option<u32> {
+        self.set_limits(limits, cur_khz)
+    }
+
+    fn follow(&mut self, cur_khz: u32) {
+        self.resume(cur_khz);
+    }
+
+    fn wanted_khz(&self) -> u32 {
+        self.next_freq_khz
+    }
+
+    fn next_change_ns(&self) -> u64 {
+        self.last_freq_update_time.saturating_add_signed(self.freq_update_delay_ns)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -1176,7 +1280,7 @@ mod tests {
         let request = governor.update(1_000_000_000, 1, 0, &policy(true), facts(10, 600).as_slice());
         assert_eq!(request, Some(SugovRequest::QueueWork));
         assert_eq!(governor.update(1_002_000_000, 0, 0, &policy(true), facts(10, 300).as_slice()), None);
-        assert_eq!(governor.work(1_000_000), Some(732_421));
+        assert_eq!(governor.sugov_work(1_000_000), Some(732_421));
     }
 
     /// Goal: the old boost doubles from the lowest to the highest frequency and halves again.
@@ -1274,7 +1378,7 @@ mod tests {
                 {
                     prop_assert!(governor.policy_limits().contains(freq_khz));
                 }
-                let _ = governor.work(numbers[0]);
+                let _ = governor.sugov_work(numbers[0]);
             }
         }
 

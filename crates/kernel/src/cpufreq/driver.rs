@@ -1,0 +1,208 @@
+//! What drivers tell of themselves: what a governor's setup and a machine without better knowledge take from them.
+//!
+//! ```text
+//!   hardware, firmware ─► driver ─► table in its order, cpuinfo's maximum, fast switch, delays ─► governor's setup
+//!                           │
+//!                           └─ modes: "intel_pstate" has governors of its own, "intel_cpufreq" runs any
+//! ```
+//! Not here: the drivers' own governors and requests (their files), latencies and what the hardware grants (machines).
+
+use super::freq_table::TableOrder;
+use crate::profile::{KernelProfile, Platform};
+
+/// Whether a driver sets frequencies in the scheduler's context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FastSwitch {
+    /// On usual hardware.
+    Yes,
+    /// Where each CPU has a policy of its own.
+    OwnPolicy,
+    /// Never: a kthread has to sleep.
+    No,
+}
+
+/// Which governors run on a driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Governors {
+    /// Any.
+    Any,
+    /// The driver's own `performance` and `powersave`; `passive` is the mode that runs any.
+    Own {
+        /// The other mode's name.
+        passive: &'static str,
+    },
+}
+
+/// By what the scheduler knows a CPU's speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreqScale {
+    /// The driver reports each change (`arch_set_freq_scale()`).
+    Changes,
+    /// The firmware's feedback counters, or the architecture's own (cppc_cpufreq.c:cppc_scale_freq_tick()).
+    FeedbackCounters,
+    /// The architecture's counters, read at ticks, whatever the driver.
+    Architecture,
+}
+
+/// What a driver's times are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DelayFacts {
+    /// `cpuinfo.transition_latency`, ns.
+    pub transition_latency_ns: u64,
+    /// Hardware P-states are in use.
+    pub hwp: bool,
+}
+
+/// What `cpuinfo_max_freq` is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct CpuinfoFacts<'a> {
+    /// The kernel.
+    pub profile: &'a KernelProfile,
+    /// How the machine tells its speed.
+    pub platform: Platform,
+    /// The highest entry of the table, kHz.
+    pub p0_khz: u32,
+    /// What CPPC tells of the CPU.
+    pub cppc: Option<CppcFacts<'a>>,
+}
+
+/// What CPPC tells of a CPU, as far as `cpuinfo_max_freq` goes by it.
+#[derive(Debug, Clone, Copy)]
+pub struct CppcFacts<'a> {
+    /// Of this CPU.
+    pub highest_perf: u32,
+    /// Of this CPU.
+    pub nominal_perf: u32,
+    /// MHz; 0: not told.
+    pub nominal_freq_mhz: u32,
+    /// Highest performance of each kind of CPU.
+    pub highest_perfs: &'a [u32],
+    /// The processor's family and model.
+    pub family_model: (u32, u32),
+}
+
+/// A driver that can be named by a machine or a policy.
+#[derive(Debug)]
+pub struct DriverEntry {
+    /// Its name in `scaling_driver`.
+    pub name: &'static str,
+    /// What it drives, in a line.
+    pub what: &'static str,
+    /// The order of its frequency table; `None`: it has none.
+    pub table: Option<TableOrder>,
+    /// Which governors run on it.
+    pub governors: Governors,
+    /// Whether it sets frequencies in the scheduler's context.
+    pub fast_switch: FastSwitch,
+    /// `dvfs_possible_from_any_cpu`.
+    pub any_cpu: bool,
+    /// By what the scheduler knows the speed.
+    pub freq_scale: FreqScale,
+    /// It does not load without CPPC.
+    pub needs_cppc: bool,
+    /// `policy->transition_delay_us` that it sets, 0: none.
+    pub transition_delay_us: fn(&DelayFacts) -> u32,
+    /// `cpuinfo.max_freq`, kHz.
+    pub cpuinfo_max_khz: fn(&CpuinfoFacts<'_>) -> u32,
+}
+
+impl DriverEntry {
+    /// A driver of a table of `order` that tells of nothing else.
+    pub const fn of_table(name: &'static str, what: &'static str, order: TableOrder) -> Self {
+        Self {
+            name,
+            what,
+            table: Some(order),
+            governors: Governors::Any,
+            fast_switch: FastSwitch::No,
+            any_cpu: false,
+            freq_scale: FreqScale::Changes,
+            needs_cppc: false,
+            transition_delay_us: |_| 0,
+            cpuinfo_max_khz: |facts| facts.p0_khz,
+        }
+    }
+
+    /// Whether it sets frequencies in the scheduler's context, where policies have several CPUs or not.
+    pub fn switches_fast(&self, shared: bool) -> bool {
+        match self.fast_switch {
+            FastSwitch::Yes => true,
+            FastSwitch::OwnPolicy => !shared,
+            FastSwitch::No => false,
+        }
+    }
+
+    /// The frequencies, ascending, in the order of its table.
+    pub fn in_table_order(&self, mut ascending_khz: Vec<u32>) -> Vec<u32> {
+        if self.table == Some(TableOrder::Descending) {
+            ascending_khz.reverse();
+        }
+        ascending_khz
+    }
+}
+
+/// A driver by its entry; two are the same if their names are.
+#[derive(Clone, Copy)]
+pub struct DriverId(&'static DriverEntry);
+
+impl DriverId {
+    /// The driver called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|driver| driver.0.name == name)
+    }
+
+    /// Its entry, for as long as one likes.
+    pub fn entry(self) -> &'static DriverEntry {
+        self.0
+    }
+
+    /// All, in the order of the registry.
+    pub fn all() -> impl Iterator<Item = Self> {
+        super::DRIVERS.iter().copied().flatten().map(Self)
+    }
+}
+
+impl core::ops::Deref for DriverId {
+    type Target = DriverEntry;
+
+    fn deref(&self) -> &DriverEntry {
+        self.0
+    }
+}
+
+impl PartialEq for DriverId {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Eq for DriverId {}
+
+impl core::fmt::Debug for DriverId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.0.name)
+    }
+}
+
+impl core::fmt::Display for DriverId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.0.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_name_each_other() {
+        for driver in DriverId::all() {
+            if let Governors::Own { passive } = driver.governors {
+                let passive = DriverId::named(passive).expect("is one");
+                assert_eq!(passive.governors, Governors::Any, "{driver}");
+            }
+            assert_eq!(DriverId::all().filter(|other| *other == driver).count(), 1, "{driver}");
+        }
+        assert!(DriverId::named("acpi_cpufreq").is_none());
+    }
+}

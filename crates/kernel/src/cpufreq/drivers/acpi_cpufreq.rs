@@ -1,0 +1,53 @@
+//! acpi-cpufreq: P-states of ACPI's _PSS (drivers/cpufreq/acpi-cpufreq.c, v6.12).
+
+use crate::cpufreq::driver::{CpuinfoFacts, DriverEntry, FastSwitch, FreqScale};
+use crate::cpufreq::freq_table::TableOrder;
+use crate::freq_invariance::{AmdPerfCaps, is_zen4};
+use crate::profile::{AcpiCpuinfoMax, Platform};
+
+/// The driver. Its table begins with P0: of two frequencies that are equally near, [`Relation::C`] takes the higher one.
+///
+/// [`Relation::C`]: crate::cpufreq::freq_table::Relation::C
+pub static DRIVERS: &[DriverEntry] = &[DriverEntry {
+    fast_switch: FastSwitch::OwnPolicy,
+    freq_scale: FreqScale::Architecture,
+    cpuinfo_max_khz,
+    ..DriverEntry::of_table("acpi-cpufreq", "P-states of ACPI", TableOrder::Descending)
+}];
+
+/// Above the table where CPPC tells a boost (acpi_cpufreq_cpu_init(), v6.12).
+fn cpuinfo_max_khz(facts: &CpuinfoFacts<'_>) -> u32 {
+    let (AcpiCpuinfoMax::Boost, Some(cppc)) = (facts.profile.acpi_cpuinfo_max, facts.cppc) else {
+        return facts.p0_khz;
+    };
+    let highest_perf = match facts.platform {
+        Platform::Amd => {
+            let (family, model) = cppc.family_model;
+            let caps = AmdPerfCaps {
+                nominal_perf: Some(cppc.nominal_perf),
+                highest_perfs: cppc.highest_perfs,
+                zen4: is_zen4(family, model as u8 as u32),
+                model: model as u8,
+            };
+            caps.boost_ratio_numerator()
+        }
+        _ => cppc.highest_perf.into(),
+    };
+    let boost_khz = acpi_max_boost_khz(facts.p0_khz, cppc.nominal_freq_mhz, highest_perf, cppc.nominal_perf);
+    boost_khz.unwrap_or(facts.p0_khz).max(facts.p0_khz)
+}
+
+/// `cpuinfo_max_freq` as acpi-cpufreq forms it: `freq * (highest_perf * 1024 / nominal_perf) >> 10`, where `freq` is
+/// CPPC's nominal frequency, or P0 of the table if the firmware leaves that out (0) (drivers/cpufreq/acpi-cpufreq.c:
+/// acpi_cpufreq_cpu_init(), v6.12; older kernels take P0 always). `highest_perf` is, on AMD, what
+/// [`AmdPerfCaps::boost_ratio_numerator`] says. `None` without boost.
+pub fn acpi_max_boost_khz(p0_khz: u32, nominal_freq_mhz: u32, highest_perf: u64, nominal_perf: u32) -> Option<u32> {
+    let nominal_perf = u64::from(nominal_perf);
+    if highest_perf < nominal_perf || highest_perf > u64::from(u32::MAX) {
+        return None;
+    }
+    let ratio = (highest_perf << 10).checked_div(nominal_perf)?;
+    let nominal_khz = u64::from(nominal_freq_mhz) * 1000;
+    let khz = if nominal_khz != 0 { nominal_khz } else { u64::from(p0_khz) };
+    u32::try_from(khz.checked_mul(ratio)? >> 10).ok()
+}

@@ -1,0 +1,149 @@
+//! From a machine and a policy to the plain facts that a governor is started with: one form for the engine and for
+//! replayed traces, so that the same policy is the same governor in both.
+//!
+//! Not here: the governors and drivers themselves (crate `kernel`), and setups of live hosts, which sysfs tells.
+
+use opplab_kernel::cpufreq::driver::{CppcFacts, CpuinfoFacts, DriverId};
+use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::governor::{Governor, GovernorError, GovernorId, GovernorSetup};
+use opplab_kernel::profile::{GATES, KernelProfile, Platform, gate_names, profile_names};
+use opplab_kernel::unit::tick_nsec;
+
+use crate::error::{Fault, ModelError, Pos};
+use crate::machine::{Cpufreq, InvarianceSource, Machine};
+use crate::policy::Policy;
+
+impl Machine {
+    /// How it tells its speed.
+    pub fn platform(&self) -> Platform {
+        match self.invariance {
+            InvarianceSource::FreqChange => Platform::Arm,
+            InvarianceSource::CountersAtTick => match &self.processor {
+                Some(processor) if processor.vendor == "AuthenticAMD" => Platform::Amd,
+                _ => Platform::Intel,
+            },
+        }
+    }
+}
+
+/// A wrong name in a governor or its tunables, with the nearest right one.
+pub(crate) fn governor_fault(at: Pos, error: &GovernorError) -> Fault {
+    match error.wrong_name() {
+        Some((name, known)) => {
+            let what = match error {
+                GovernorError::UnknownTunable { governor, .. } => format!("tunable of {governor}"),
+                _ => String::from("governor"),
+            };
+            Fault::unknown(at, &what, name, known)
+        }
+        None => Fault::new(at, error.to_string()),
+    }
+}
+
+/// The profile called `kernel`, with gates overridden.
+pub(crate) fn profile_of(at: Pos, kernel: &str, gates: &[(String, String)]) -> Result<KernelProfile, Fault> {
+    let mut profile =
+        KernelProfile::named(kernel).ok_or_else(|| Fault::unknown(at, "kernel profile", kernel, profile_names()))?;
+    for (name, value) in gates {
+        profile.set(name, value).map_err(|_| match GATES.iter().find(|gate| gate.name == name) {
+            None => Fault::unknown(at, "gate", name, gate_names()),
+            Some(gate) => {
+                let known = gate.values.iter().map(|known| known.name);
+                Fault::unknown(at, &format!("value of gate {name}"), value, known)
+            }
+        })?;
+    }
+    Ok(profile)
+}
+
+impl Policy {
+    /// The kernel that it names, with the gates that it overrides.
+    ///
+    /// # Errors
+    /// [`ModelError::Use`] if it names none.
+    pub fn profile(&self) -> Result<KernelProfile, ModelError> {
+        profile_of(Pos::default(), &self.kernel, &self.gates).map_err(|fault| fault.about("the policy"))
+    }
+
+    /// The governor that it names.
+    ///
+    /// # Errors
+    /// [`ModelError::Use`] if it names none.
+    pub fn governor_id(&self) -> Result<GovernorId, ModelError> {
+        GovernorId::named(&self.governor).map_err(|error| governor_fault(Pos::default(), &error).about("the policy"))
+    }
+
+    /// Refuses tunables that the governor does not have in this kernel, and values that it does not take.
+    pub(crate) fn check_tunables(&self, at: Pos) -> Result<(), Fault> {
+        let fault = |error: GovernorError| governor_fault(at, &error);
+        let profile = profile_of(at, &self.kernel, &self.gates)?;
+        let governor = GovernorId::named(&self.governor).map_err(fault)?;
+        for (name, value) in &self.tunables {
+            governor.check_tunable(&profile, name, value).map_err(fault)?;
+        }
+        Ok(())
+    }
+}
+
+/// Starts the governor that `policy` names.
+///
+/// # Errors
+/// [`ModelError::Use`] if there is no such governor, or it has no such tunable or does not take its value.
+pub fn start_governor(policy: &Policy, setup: &GovernorSetup) -> Result<Box<dyn Governor>, ModelError> {
+    let governor = policy.governor_id()?.build(setup);
+    governor.map_err(|error| governor_fault(Pos::default(), &error).about("the policy"))
+}
+
+/// What a governor of `cluster`, in policies of `n_cpus` CPUs, is started with under `driver`. What only some drivers can,
+/// levels instead of frequencies, is left out.
+///
+/// # Errors
+/// [`ModelError::Use`] if the policy's kernel or the driver is not known, or the OPPs make no table.
+pub fn governor_setup(
+    machine: &Machine,
+    driver: &Cpufreq,
+    policy: &Policy,
+    cluster: u32,
+    n_cpus: usize,
+) -> Result<GovernorSetup, ModelError> {
+    let about = |what: &str, message: String| Fault::new(Pos::default(), message).about(what);
+    let profile = policy.profile()?;
+    let entry = DriverId::named(&driver.driver).ok_or_else(|| {
+        let known = DriverId::all().map(|driver| driver.entry().name);
+        Fault::unknown(Pos::default(), "driver", &driver.driver, known).about("the machine")
+    })?;
+    let described = &machine.clusters[cluster as usize];
+    let khz: Vec<u32> = described.opps.iter().map(|opp| opp.khz).collect();
+    let limits = FreqLimits { min_khz: khz[0], max_khz: khz[khz.len() - 1] };
+    let highest_perfs: Vec<u32> =
+        machine.clusters.iter().filter_map(|cluster| cluster.cppc.map(|caps| caps.highest_perf)).collect();
+    let family_model = machine.processor.as_ref().map_or((0, 0), |known| (known.family, known.model));
+    let cppc = described.cppc.map(|caps| CppcFacts {
+        highest_perf: caps.highest_perf,
+        nominal_perf: caps.nominal_perf,
+        nominal_freq_mhz: caps.nominal_freq_mhz,
+        highest_perfs: &highest_perfs,
+        family_model,
+    });
+    let facts = CpuinfoFacts { profile: &profile, platform: machine.platform(), p0_khz: limits.max_khz, cppc };
+    let max_khz = (entry.cpuinfo_max_khz)(&facts);
+    let table = match driver.freq_table {
+        true => Some(FreqTable::from_khz(&entry.in_table_order(khz))),
+        false => None,
+    };
+    Ok(GovernorSetup {
+        n_cpus,
+        cpuinfo: FreqLimits { max_khz, ..limits },
+        limits,
+        cur_khz: limits.min_khz,
+        table: table.transpose().map_err(|error| about(&described.name, format!("frequency table: {error}")))?,
+        fast_switch: driver.fast_switch,
+        need_update_limits: false,
+        adjust_perf: false,
+        transition_delay_us: driver.transition_delay_us,
+        transition_latency_ns: u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX),
+        tick_ns: tick_nsec(policy.hz.into()),
+        tunables: policy.tunables.clone(),
+        profile,
+    })
+}
