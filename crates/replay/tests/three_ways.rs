@@ -263,6 +263,7 @@ fn ways(machine: &Machine, policy: &Policy) -> Ways {
         machine: machine.clone(),
         policy: policy.clone(),
         start_khz,
+        start_known: machine.policies().iter().map(|_| true).collect(),
         run_per_100k: 100_000,
         switch_ns: machine.costs.context_switch_ns,
         notes: Vec::new(),
