@@ -40,6 +40,8 @@ LISTS = (
     ),
     ("metrics", "Metrics", "What is measured in a run; CLUSTER and the like stand for names of the machine."),
     ("gates", "Gates", "What differs between kernel versions; `gates` of a policy, or `--gate`, overrides one."),
+    ("tunables", "Tunables", "What can be set of each governor: `tunables` of a policy, or `--tunable`."),
+    ("drivers", "Drivers", "cpufreq drivers: `driver` of a policy and of machines."),
     ("parameters", "Parameters of benchmarks", "The benchmark models and what can be set of each."),
     ("experiments", "Experiments", "What is built in; `opplab run NAME` runs it."),
     ("events", "Events", "Tables that `run.events(NAME)` gives."),

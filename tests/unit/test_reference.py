@@ -64,12 +64,12 @@ def test_man_pages(tmp_path: Path) -> None:
     assert "## opplab replay" in markdown(PAGES)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "tunables"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_lists_say_what_things_are(kind: str) -> None:
     rows = rows_of(kind)
     assert rows
     assert all(row.keys() == rows[0].keys() for row in rows)
-    if kind in ("policy-keys", "gates", "parameters", "metrics"):
+    if kind in ("policy-keys", "gates", "tunables", "parameters", "metrics"):
         assert all(row["about"] for row in rows)
 
 

@@ -174,9 +174,9 @@ class Kind(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 def command(kind: str | None, name: str | None, output_format: str) -> None:
     """List what there is to choose from.
 
-    KIND is machines, experiments, governors, drivers, tunables, idle-governors, kernels, gates, policy-keys, benchmarks,
-    parameters, metrics, events or decisions. NAME is the benchmark whose parameters, or the governor whose tunables are
-    listed. Without KIND the kinds themselves are listed.
+    KIND is machines, experiments, governors, drivers, tunables, idle-governors, kernels, gates, policy-keys,
+    benchmarks, parameters, metrics, events or decisions. NAME is the benchmark whose parameters, or the governor whose
+    tunables are listed. Without KIND the kinds themselves are listed.
     """
     if kind is None:
         print_table([{"list": kind, "what": what} for kind, what in KINDS.items()], output_format)
