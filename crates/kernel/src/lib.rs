@@ -17,6 +17,7 @@ pub mod pelt;
 pub mod pelt_batch;
 pub mod pelt_scaled;
 pub mod profile;
+pub mod profile_table;
 pub mod sched;
 pub mod uclamp;
 pub mod unit;

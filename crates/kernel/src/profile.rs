@@ -319,6 +319,15 @@ gates! {
         Off = "off" since (4, 17), "no", "notes 12";
         On = "on" since (6, 12), "until it is eligible", "commit 152e11f6df29";
     }
+    rt_throttling: RtThrottling, "What keeps fair tasks from starving behind real-time tasks." {
+        Period = "period" since (4, 17), "real-time tasks have 950 ms of each second of a CPU", "rt.c v6.1";
+        FairServer = "fair-server" since (6, 12), "fair tasks have a deadline server of 50 ms in a second, deferred", "commits 5f6bd380c7bd and d741f297bcea, deadline.c v6.12.117";
+        None = "none" since NEVER, "nothing: sched_rt_runtime_us is -1", "Documentation/scheduler/sched-rt-group.rst";
+    }
+    grub: Grub, "What deadline tasks that reclaim bandwidth (SCHED_FLAG_RECLAIM) may use of a CPU together." {
+        Whole = "whole" since (4, 17), "all of it, less what inactive tasks have and what is not admitted", "deadline.c v6.1";
+        Limit = "limit" since (6, 5), "the share that deadline tasks may have, 95 %", "commit 6a9d623aad89, deadline.c v6.12.117";
+    }
     select_idle_scan: SelectIdleScan, "What limits the search for an idle CPU at wake-up." {
         SisProp = "sis-prop" since (4, 17), "a 512th of the average idle time against the cost of scanning; cores, CPUs, then siblings", "commit 4c77b18cf8b7, fair.c v5.10";
         SisPropAged = "sis-prop-aged" since (5, 14), "half the average idle time, aging while busy, against the cost of scanning; siblings first (the order is v5.13's)", "commit 94aafc3ee31d, fair.c v5.15";
@@ -372,6 +381,24 @@ gates! {
         ShortIdles = "short-idles" since (6, 14), "the timers are not asked where most sleeps are short", "commit 13ed5c4a6d9c, teo.c of public sources v6.14 to v6.18";
         TickWakeups = "tick-wakeups" since (6, 19), "wake-ups by the tick are counted on their own", "news.md, teo.c of public sources after v6.18";
     }
+    // Hybrids and preferred cores.
+    hybrid_capacity: HybridCapacity, "Capacities of Intel's hybrid processors without SMT." {
+        Equal = "equal" since (4, 17), "1024 everywhere; the cores have packing priorities", "public history";
+        ByLevel = "by-level" since (6, 12), "by HWP's highest level, instead of priorities", "commit 929ebc93ccaa, intel_pstate.c v6.12.117";
+    }
+    hybrid_em: HybridEm, "The energy model that intel_pstate registers for hybrids without SMT, in passive mode." {
+        Absent = "absent" since (4, 17), "none", "public history";
+        Scaling = "scaling" since (6, 16), "each CPU a domain of four states; costs by the frequency of a level, so that all E-cores come first", "news.md, patch \"cpufreq: intel_pstate: EAS support for hybrid platforms\"";
+        Kind = "kind" since (6, 19), "costs by the kind of core: P-cores from 60 % of an E-core on", "news.md, patch \"cpufreq: intel_pstate: hybrid: Adjust energy model rules\"";
+    }
+    itmt_threads: ItmtThreads, "Packing priorities of the threads of a core." {
+        Ranked = "ranked" since (4, 17), "second threads come after whole cores", "arch/x86/kernel/itmt.c v6.1";
+        Alike = "alike" since (6, 5), "all threads have that of their core", "public history; the version from memory";
+    }
+    amd_prefcore: AmdPrefcore, "Whether amd-pstate tells the scheduler which cores clock highest." {
+        Absent = "absent" since (4, 17), "no", "amd-pstate.c v6.1";
+        Ranked = "ranked" since (6, 9), "by the highest level of each core", "commit f3a052391822, amd-pstate.c v6.12.117";
+    }
     // amd-pstate.
     amd_pstate: AmdForm, "What amd-pstate's requests follow." {
         Unlimited = "unlimited" since (4, 17), "the governor alone; boost is a level above the nominal one", "amd-pstate.c v6.1; in the kernel since v5.17";
@@ -401,14 +428,23 @@ gates! {
 pub const PROFILES: &[(&str, Version)] = &[
     ("4.14-android", (4, 14)),
     ("4.17", (4, 17)),
+    ("4.19", (4, 19)),
     ("5.0", (5, 0)),
+    ("5.4", (5, 4)),
     ("5.9", (5, 9)),
+    ("5.10", (5, 10)),
+    ("5.15", (5, 15)),
     ("5.18", (5, 18)),
     ("6.1", (6, 1)),
+    ("6.5", (6, 5)),
     ("6.6", (6, 6)),
+    ("6.8", (6, 8)),
     ("6.12", (6, 12)),
     ("6.13", (6, 13)),
     ("6.14", (6, 14)),
+    ("6.16", (6, 16)),
+    ("6.18", (6, 18)),
+    ("6.19", (6, 19)),
 ];
 
 /// The names of all gates, in the order of the table.
@@ -419,6 +455,35 @@ pub fn gate_names() -> impl Iterator<Item = &'static str> {
 /// The names of all profiles, oldest first.
 pub fn profile_names() -> impl Iterator<Item = &'static str> {
     PROFILES.iter().map(|&(name, _)| name)
+}
+
+/// The profile that is nearest to `name`: by version (of two as near the older one, whose values hold until the newer); of what is
+/// no version the one that it begins with, or none.
+pub fn nearest_profile(name: &str) -> Option<&'static str> {
+    let bare = name.strip_prefix('v').unwrap_or(name);
+    let mut numbers = bare.split(['.', '-', '+']).map_while(|part| part.parse::<u16>().ok());
+    let (major, minor) = (numbers.next()?, numbers.next().unwrap_or(0));
+    if minor > 30 {
+        return profile_names().filter(|known| bare.starts_with(known)).max_by_key(|known| known.len());
+    }
+    let wanted = place((major, minor));
+    let named = PROFILES.iter().filter(|(known, _)| known.ends_with("-android") == bare.contains("android"));
+    named.min_by_key(|(_, version)| place(*version).abs_diff(wanted)).map(|(known, _)| *known)
+}
+
+/// The place of a version among all versions: v4.20 is before v5.0, v5.19 before v6.0, v6.19 before v7.0.
+fn place((major, minor): Version) -> u32 {
+    let of_major = match major {
+        0..=4 => u32::from(major) * 21,
+        _ => 84 + 21 + u32::from(major - 5) * 20,
+    };
+    of_major + u32::from(minor)
+}
+
+/// What to say of a name that no profile has.
+pub fn unknown_profile(name: &str) -> String {
+    let nearest = nearest_profile(name).map_or_else(String::new, |nearest| format!("; the nearest is {nearest:?}"));
+    format!("unknown kernel profile {name:?}{nearest} (known: {})", profile_names().collect::<Vec<_>>().join(", "))
 }
 
 /// Kinds of machine that tell their speed in different ways.
@@ -664,6 +729,16 @@ mod tests {
     fn wrong_names_are_told_the_right_ones() {
         let mut profile = named("6.12");
         assert!(KernelProfile::named("6.11").is_none());
+        assert!(unknown_profile("6.11").contains("the nearest is \"6.12\""));
+        let near = |name, nearest| assert_eq!(nearest_profile(name), nearest, "{name}");
+        near("6.10", Some("6.8"));
+        near("v6.2.7-arch1", Some("6.1"));
+        near("4.20", Some("4.19"));
+        near("7.1", Some("6.19"));
+        near("4.14", Some("4.17"));
+        near("4.9-android", Some("4.14-android"));
+        near("5.188", Some("5.18"));
+        near("mainline", None);
         assert_eq!(profile.set("feec", "none"), Err(GateError::UnknownGate("feec".into())));
         let error = profile.set("feec_margin", "5-percent").expect_err("no such value").to_string();
         assert!(error.contains("6-percent-of-total"), "{error}");

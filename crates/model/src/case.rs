@@ -8,7 +8,7 @@ use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_kernel::cpufreq::intel_pstate::ENERGY_PERF_STRINGS;
 use opplab_kernel::freq_invariance::FreqMax;
-use opplab_kernel::profile::{GATES, Invariance, KernelProfile, gate_names, profile_names};
+use opplab_kernel::profile::{GATES, Invariance, KernelProfile, gate_names};
 
 use crate::error::{Fault, ModelError, Pos};
 use crate::file::{check_format, cpus_from, machine_from, machine_node};
@@ -145,7 +145,7 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
     if let Some(node) = table.get("kernel") {
         let kernel = node.as_str("kernel")?;
         if KernelProfile::named(kernel).is_none() {
-            return Err(Fault::unknown(node.at, "kernel profile", kernel, profile_names()));
+            return Err(crate::governor::unknown_kernel(node.at, kernel));
         }
     }
     let invariance = text("invariance", &base.invariance)?;

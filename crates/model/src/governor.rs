@@ -6,7 +6,7 @@
 use opplab_kernel::cpufreq::driver::{CppcFacts, CpuinfoFacts, DriverId};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::governor::{Governor, GovernorError, GovernorId, GovernorSetup};
-use opplab_kernel::profile::{GATES, KernelProfile, Platform, gate_names, profile_names};
+use opplab_kernel::profile::{GATES, KernelProfile, Platform, gate_names, nearest_profile, profile_names};
 use opplab_kernel::unit::tick_nsec;
 
 use crate::error::{Fault, ModelError, Pos};
@@ -40,10 +40,16 @@ pub(crate) fn governor_fault(at: Pos, error: &GovernorError) -> Fault {
     }
 }
 
+/// There is no profile of that name; the nearest is by version.
+pub(crate) fn unknown_kernel(at: Pos, kernel: &str) -> Fault {
+    let fault = Fault::unknown(at, "kernel profile", kernel, profile_names());
+    let nearest = nearest_profile(kernel).map(String::from).or(fault.suggestion.clone());
+    Fault { suggestion: nearest, ..fault }
+}
+
 /// The profile called `kernel`, with gates overridden.
 pub(crate) fn profile_of(at: Pos, kernel: &str, gates: &[(String, String)]) -> Result<KernelProfile, Fault> {
-    let mut profile =
-        KernelProfile::named(kernel).ok_or_else(|| Fault::unknown(at, "kernel profile", kernel, profile_names()))?;
+    let mut profile = KernelProfile::named(kernel).ok_or_else(|| unknown_kernel(at, kernel))?;
     for (name, value) in gates {
         profile.set(name, value).map_err(|_| match GATES.iter().find(|gate| gate.name == name) {
             None => Fault::unknown(at, "gate", name, gate_names()),

@@ -29,7 +29,7 @@ use opplab_kernel::pelt::{
     update_load_avg_blocked_se, update_load_avg_cfs_rq, update_load_avg_se,
 };
 use opplab_kernel::pelt_batch::{PeltBatch, SeriesInvariance, SeriesOutput, series};
-use opplab_kernel::profile::{Eas, GATES, KernelProfile, PROFILES, Version, profile_names};
+use opplab_kernel::profile::{Eas, GATES, KernelProfile, PROFILES, Version, unknown_profile};
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::util_est::{
     UTIL_AVG_UNCHANGED, UtilEstForm, UtilEstPair, task_util_est, task_util_est_masked, util_est_update,
@@ -92,7 +92,7 @@ macro_rules! with_half_life {
 }
 
 fn profile(py: Python<'_>, name: &str) -> PyResult<KernelProfile> {
-    KernelProfile::named(name).ok_or_else(|| unknown(py, "kernel profile", name, &profile_names().collect::<Vec<_>>()))
+    KernelProfile::named(name).ok_or_else(|| refuse(py, unknown_profile(name)))
 }
 
 // --------------------------------------------------------------------------------------------------- PELT

@@ -4,6 +4,7 @@ use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_kernel::cpufreq::governor::{GovernorId, Tunable};
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::profile_names;
+use opplab_kernel::profile_table::changes;
 use opplab_model::benchmark::{BENCHMARKS, Param};
 use opplab_model::decision::CODES;
 use opplab_model::policy::Policy;
@@ -98,7 +99,7 @@ pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)
         "decisions" => plain(DECISION_TABLES),
         "governors" => GovernorId::all().map(|governor| (governor.name.to_owned(), governor.what.to_owned())).collect(),
         "drivers" => DriverId::all().map(|driver| (driver.name.to_owned(), driver.what.to_owned())).collect(),
-        "kernels" => profile_names().map(|name| (name.to_owned(), String::new())).collect(),
+        "kernels" => profile_names().map(|name| (name.to_owned(), changes(name).unwrap_or_default())).collect(),
         "benchmarks" => {
             BENCHMARKS.iter().map(|benchmark| (benchmark.name.to_owned(), benchmark.about.to_owned())).collect()
         }

@@ -34,7 +34,7 @@ fn energy(outcome: &Outcome) -> u128 {
 
 #[test]
 fn periodic_tasks_keep_the_invariants_on_every_kernel() {
-    for kernel in ["4.14-android", "4.17", "5.0", "5.9", "5.18", "6.1", "6.6", "6.12", "6.13", "6.14"] {
+    for kernel in opplab_kernel::profile::profile_names() {
         for governor in GOVERNORS.iter().map(|known| known.name) {
             let policy =
                 Policy { kernel: kernel.into(), governor: governor.into(), ..policy(EnergyModelSource::Registered) };

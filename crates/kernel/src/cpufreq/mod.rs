@@ -13,6 +13,7 @@ mod fixed;
 pub mod freq_table;
 pub mod governor;
 mod governors;
+pub mod hybrid;
 pub mod request;
 pub mod sampling;
 

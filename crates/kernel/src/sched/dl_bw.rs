@@ -12,7 +12,9 @@
 //! service, the 0-lag time, its bandwidth counts on. So the clock is held for it while it sleeps. A throttled task contends.
 //! Schedutil's worker has no part in any of it: callers leave it out. From public source, without vectors.
 
-use super::dl_entity::DlEntity;
+use super::deadline::BW_SHIFT;
+use super::dl_entity::{DL_BW_LIMIT, DlEntity};
+use crate::profile::Grub;
 
 /// The bandwidths of a queue, in parts of `1 << BW_SHIFT` (`struct dl_rq`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,9 +100,34 @@ impl DlRqBw {
     }
 }
 
+/// Fractional bits of [`bw_ratio`] (`RATIO_SHIFT`).
+pub const RATIO_SHIFT: u32 = 8;
+
+/// The inverse of the share that deadline tasks may have of a CPU, 8 fractional bits (`init_dl_rq_bw_ratio()`).
+const fn bw_ratio() -> u64 {
+    (1_000_000_000 << RATIO_SHIFT) / 950_000_000
+}
+
+/// What a task that reclaims bandwidth (`SCHED_FLAG_RECLAIM`) is charged for having run `delta_ns`: less where others leave bandwidth
+/// unused, so that its budget lasts longer. `extra_bw` is what is not admitted on the CPU.
+///
+/// The clock follows `running_bw`, so that a CPU whose tasks reclaim runs slower for longer (GRUB-PA); neither frequency nor capacity
+/// scale the charge.
+///
+/// kernel/sched/deadline.c:`grub_reclaim()`, v6.12 and v6.1.
+pub fn grub_reclaim(delta_ns: u64, rq: &DlRqBw, extra_bw: u64, dl: &DlEntity, form: Grub) -> u64 {
+    let max_bw = match form {
+        Grub::Whole => 1 << BW_SHIFT,
+        Grub::Limit => DL_BW_LIMIT,
+    };
+    let inactive_bw = rq.this_bw.saturating_sub(rq.running_bw);
+    let taken = inactive_bw.saturating_add(extra_bw);
+    let active_bw = if taken > max_bw.saturating_sub(dl.dl_bw()) { dl.dl_bw() } else { max_bw - taken };
+    delta_ns.wrapping_mul(active_bw.wrapping_mul(bw_ratio()) >> RATIO_SHIFT) >> BW_SHIFT
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::deadline::BW_SHIFT;
     use super::*;
     use crate::cpufreq::schedutil::cpu_bw_dl;
     use proptest::prelude::*;
@@ -200,6 +227,19 @@ mod tests {
         assert_eq!((rq.this_bw, rq.running_bw), (1 << (BW_SHIFT - 1), 1 << (BW_SHIFT - 1)));
         rq.leave(&two);
         assert_eq!(rq, DlRqBw::default());
+    }
+
+    /// A lone task that reclaims has the whole 95 % for its budget; one among others that run only its own share.
+    #[test]
+    fn reclaiming_stretches_a_budget() {
+        let dl = DlEntity::new(10 * MS, 30 * MS, 30 * MS);
+        let alone = DlRqBw { this_bw: THIRD, running_bw: THIRD };
+        // Nothing else is admitted: what is not admitted is what is left of 95 %.
+        let charged = grub_reclaim(MS, &alone, DL_BW_LIMIT - THIRD, &dl, Grub::Limit);
+        assert!((340_000..360_000).contains(&charged), "{charged}");
+        // All is admitted and runs: nothing to reclaim.
+        let charged = grub_reclaim(MS, &DlRqBw { this_bw: DL_BW_LIMIT, running_bw: DL_BW_LIMIT }, 0, &dl, Grub::Limit);
+        assert!((990_000..=1_000_000).contains(&charged), "{charged}");
     }
 
     proptest! {

@@ -6,7 +6,7 @@
 //!   deadline := now + dl_deadline          deadline += dl_period, runtime += dl_runtime
 //! ```
 //! Times are ns of the run queue's clock; runtime is ns of the biggest CPU at its highest frequency, and negative after an overrun.
-//! Not here: servers, inherited deadlines, reclaiming (GRUB); bandwidths of queues are in `dl_bw`. From public source, without vectors.
+//! Not here: servers (`dl_server`), inherited deadlines; bandwidths of queues are in `dl_bw`. From public source, without vectors.
 
 use super::deadline::{BW_SHIFT, dl_time_before, to_ratio};
 
@@ -136,13 +136,20 @@ impl DlEntity {
         }
         if passed || self.dl_entity_overflow(rq_clock) {
             if !is_implicit && !passed {
-                let laxity = self.deadline.wrapping_sub(rq_clock);
-                self.runtime = (self.dl_density.wrapping_mul(laxity) >> BW_SHIFT) as i64;
+                self.revise(rq_clock);
             } else {
                 self.replenish_dl_new_period(rq_clock);
             }
         }
         false
+    }
+
+    /// What is left of its budget is what its share has until its deadline.
+    ///
+    /// kernel/sched/deadline.c:`update_dl_revised_wakeup()`, v6.12.
+    pub fn revise(&mut self, rq_clock: u64) {
+        let laxity = self.deadline.wrapping_sub(rq_clock);
+        self.runtime = (self.dl_density.wrapping_mul(laxity) >> BW_SHIFT) as i64;
     }
 
     /// The task ran for `scaled_ns`: whether it must wait for its next period now.

@@ -185,6 +185,16 @@ pub trait NohzHost {
     fn has_reduced_capacity(&self, cpu: usize, imbalance_pct: u32) -> bool;
     /// What runs on `cpu` does not fit there (`check_misfit_status()`).
     fn has_misfit(&self, cpu: usize) -> bool;
+    /// Tasks are packed on CPUs of higher priority (`SD_ASYM_PACKING`).
+    #[inline]
+    fn asym_packing(&self) -> bool {
+        false
+    }
+    /// `dst` is to have what runs on `src`, for its priority; its core must be idle (`sched_asym()` of a domain of cores).
+    fn sched_asym(&self, dst: usize, src: usize) -> bool {
+        let _ = (dst, src);
+        false
+    }
     /// Brings the clock of `cpu`'s queue up to date.
     fn update_rq_clock(&mut self, cpu: usize);
     /// CPU `this_cpu` brings all averages of `cpu` up to date and tells the governor; returns whether anything is left.
@@ -248,6 +258,9 @@ fn wants_balance<T: NohzHost>(host: &T, cpu: usize) -> bool {
     let nohz = host.nohz();
     let rq = &nohz.rqs[cpu];
     if host.nr_running(cpu) >= 2 || rq.imbalance_pct.is_some_and(|pct| host.has_reduced_capacity(cpu, pct)) {
+        return true;
+    }
+    if host.asym_packing() && nohz.idle_cpus.as_set().iter().any(|idle| host.sched_asym(idle, cpu)) {
         return true;
     }
     if rq.asym {
