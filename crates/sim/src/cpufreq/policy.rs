@@ -175,7 +175,7 @@ pub(crate) fn rq_facts(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> RqFacts {
         util_rt,
         util_dl,
         util_irq: cpu.irq.util_avg,
-        rt_runnable: !cpu.rt_queue.is_empty(),
+        rt_runnable: !cpu.rt_queue.is_empty() && !cpu.starvation.rt.throttled,
         dl_running_bw: dl_running_bw(cpu, gates),
     }
 }

@@ -16,6 +16,7 @@ use crate::hardware::idle_run::IdleRun;
 use crate::run::timers::CpuTimers;
 use crate::sched::fair_rq::FairRq;
 use crate::sched::rq_clamps::RqClamps;
+use crate::sched::starvation::Starvation;
 
 /// The simulated clock starts here: PELT reads 0 as "never".
 pub(crate) const BOOT_NS: u64 = 1 << 30;
@@ -79,6 +80,8 @@ pub(crate) struct Cpu {
     pub(crate) idle: IdleRun,
     /// Capacity at the highest frequency (arch_scale_cpu_capacity()).
     pub(crate) capacity: u64,
+    /// What it really is, which the kernel need not know.
+    pub(crate) work_capacity: u64,
     /// What rt, dl, irq leave for the fair class (capacity_of()).
     pub(crate) capacity_of: u64,
     pub(crate) clk: RqClock,
@@ -94,6 +97,8 @@ pub(crate) struct Cpu {
     pub(crate) dl_bw: DlRqBw,
     /// Queued real-time tasks by descending priority, then order of arrival.
     pub(crate) rt_queue: Vec<(u8, TaskIdx)>,
+    /// What keeps real-time tasks from starving the fair.
+    pub(crate) starvation: Starvation,
     /// Where its choices among equal CPUs go on (distribute_cpu_mask_prev).
     pub(crate) distribute: usize,
     pub(crate) wake_list: Vec<TaskIdx>,
@@ -163,12 +168,14 @@ impl Cpu {
             dl_queue: Vec::new(),
             dl_bw: DlRqBw::default(),
             rt_queue: Vec::new(),
+            starvation: Starvation::default(),
             nr_running: 0,
             nr_iowait: 0,
             curr: IDLE_TASK,
             account_ns: BOOT_NS,
             overhead: 0,
             capacity,
+            work_capacity: capacity,
             capacity_of: capacity,
             freq_scale: 1024,
             busy_ns: 0,

@@ -40,6 +40,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     /// intel_pstate's setup, if it is the driver.
     pub(crate) intel: Option<IntelSetup>,
     pub(crate) now: u64,
+    /// When the first period of real-time tasks began; 0 before.
+    pub(crate) rt_period_start_ns: u64,
     pub(crate) tick_ns: u64,
     /// Kworkers take samples.
     pub(crate) dbs_kworkers: bool,

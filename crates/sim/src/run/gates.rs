@@ -5,8 +5,8 @@ use opplab_kernel::eas::EasGates;
 use opplab_kernel::energy_model::EmForm;
 use opplab_kernel::profile::{
     BlockedUpdate, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling, Invariance, IrqAvg,
-    KernelProfile, MigratePeltLag, NewidleSkip, NohzNextKick, Overutilized, Platform, SchedIdleCpu, SelectIdleScan,
-    SingleStateTick, UclampInc, UtilEstDequeue,
+    KernelProfile, MigratePeltLag, NewidleSkip, NohzNextKick, Overutilized, Platform, RtThrottling, SchedIdleCpu,
+    SelectIdleScan, SingleStateTick, UclampInc, UtilEstDequeue,
 };
 use opplab_kernel::util_est::UtilEstForm;
 use opplab_model::machine::Machine;
@@ -64,6 +64,8 @@ pub(crate) struct Gates {
     pub(crate) blocked_others_first: bool,
     /// Fair tasks have a deadline server (v6.12).
     pub(crate) fair_server: bool,
+    /// What keeps fair tasks from starving behind real-time tasks.
+    pub(crate) rt_throttling: RtThrottling,
     /// The clock follows the bandwidth of deadline tasks, not the time that they ran (v4.16).
     pub(crate) dl_bandwidth: bool,
     /// A CPU with at most one idle state stops its tick only after a tick that found it idle (v6.12.117).
@@ -112,6 +114,7 @@ impl Gates {
             nohz_next_kick: profile.nohz_next_kick == NohzNextKick::Recomputed,
             blocked_others_first: profile.blocked_update == BlockedUpdate::OthersFirst,
             fair_server: profile.fair_server == FairServer::Present,
+            rt_throttling: profile.rt_throttling,
             dl_bandwidth: profile.dl_util == DlUtil::Bandwidth,
             single_state_keeps_tick: profile.single_state_tick == SingleStateTick::Retained,
             estimates_before_dequeue: profile.util_est_dequeue == UtilEstDequeue::BeforeUpdate,

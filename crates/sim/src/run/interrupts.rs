@@ -145,6 +145,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 TimerKind::Wake(task) => self.timer_wakes(task, time),
                 TimerKind::Replenish(task) => self.dl_task_timer(task),
                 TimerKind::Inactive(task) => self.inactive_task_timer(task),
+                TimerKind::Starvation => self.starvation_timer(cpu),
                 TimerKind::Watchdog => self.watchdog_timer(cpu, time),
                 TimerKind::Kernel => {}
             }

@@ -37,6 +37,7 @@ use crate::run::timers::{Timer, TimerKind};
 use crate::sched::balancer::Balancer;
 use crate::sched::eas_model::EasState;
 use crate::sched::fair_rq::FairRq;
+use crate::sched::hybrid::{known_capacities, packing_priorities};
 use crate::sched::rq_clamps::asks_for_clamps;
 use crate::sched::topology::Topology;
 use crate::{Case, CaseError, Outcome, Start};
@@ -52,18 +53,22 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let nr = machine.nr_cpus();
         let gates = Gates::new(policy, machine)?;
         let mut driver = driver_of(machine, policy)?;
-        let topology = Topology::new(machine);
+        let capacities = known_capacities(machine, &gates.profile);
+        let priorities = packing_priorities(machine, &driver.driver, &gates.profile);
+        let topology = Topology::new(machine, &capacities, priorities);
         let intel = IntelSetup::new(machine, &mut driver, policy, &gates)?;
         let hardware = Hardware::new(machine, &driver, policy.no_turbo, BOOT_NS);
         let custom = hooks.as_ref().is_some_and(|hooks| hooks.governs());
         let policies = freq_policies(case, &driver, intel.as_ref(), &gates, &hardware, custom)?;
         let tick_ns = tick_nsec(policy.hz.into());
-        let cpus = cpus_at_boot(case, &gates, &hardware, &policies, tick_ns)?;
+        let mut cpus = cpus_at_boot(case, &gates, &hardware, &policies, tick_ns)?;
+        for (cpu, &capacity) in cpus.iter_mut().zip(&capacities) {
+            (cpu.capacity, cpu.capacity_of) = (capacity, capacity);
+        }
         let mut masks = vec![CpuMask::all(nr)];
         masks.extend(case.workload.cpu_sets.iter().map(|set| set.iter().map(|&cpu| cpu as usize).collect()));
         let single_cpu = masks.iter().map(|mask: &CpuMask| mask.as_set().weight() == 1).collect();
         let nr_devices = case.workload.devices.len();
-        let capacities: Vec<u64> = (0..nr as u32).map(|cpu| machine.cluster_of(cpu).capacity.into()).collect();
         let (hz, jiffies) = (policy.hz.into(), BOOT_NS / tick_ns);
         let balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, hz, jiffies, gates.nohz_next_kick);
         let nr_llcs = topology.llc_masks.len();
@@ -82,6 +87,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             hardware,
             intel,
             now: BOOT_NS,
+            rt_period_start_ns: 0,
             tick_ns,
             dbs_kworkers: false,
             here: 0,

@@ -11,6 +11,9 @@ pub(crate) enum TimerKind {
     Replenish(TaskIdx),
     /// Takes a deadline task's bandwidth away at its 0-lag time (deadline.c:inactive_task_timer()).
     Inactive(TaskIdx),
+    /// Has a CPU's fair tasks served, or its real-time tasks run again (deadline.c:dl_server_timer(), v6.12;
+    /// rt.c:sched_rt_period_timer(), v6.1).
+    Starvation,
     /// Runs the soft lockup detector (kernel/watchdog.c:watchdog_timer_fn()).
     Watchdog,
     /// One of the kernel's own that wakes nobody.

@@ -71,8 +71,8 @@ impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
     fn smt_active(&self) -> bool {
         self.engine.topology.smt_active
     }
-    fn asym_priority(&self, _cpu: usize) -> i32 {
-        0
+    fn asym_priority(&self, cpu: usize) -> i32 {
+        self.engine.topology.asym_priority.as_ref().map_or(0, |priority| priority[cpu])
     }
     fn energy_aware(&self) -> bool {
         self.engine.eas.is_some()
@@ -283,6 +283,14 @@ impl<S: Sink, H: HalfLife> NohzHost for Engine<'_, S, H> {
     }
     fn has_misfit(&self, cpu: usize) -> bool {
         self.cpus[cpu].misfit_task_load > 0
+    }
+    fn asym_packing(&self) -> bool {
+        self.topology.asym_priority.is_some()
+    }
+    fn sched_asym(&self, dst: usize, src: usize) -> bool {
+        let core_idles = || self.topology.smt_masks[dst].as_set().is_subset(self.idle_mask.as_set());
+        let ranks = self.topology.asym_priority.as_ref();
+        ranks.is_some_and(|ranks| ranks[dst] > ranks[src]) && (!self.topology.smt_active || core_idles())
     }
     fn update_rq_clock(&mut self, cpu: usize) {
         Engine::update_rq_clock(self, cpu as u32);

@@ -29,7 +29,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &self.cpus[cpu as usize];
         let khz = u64::from(self.hardware.point(state.cluster, state.opp).khz);
         let reference = u64::from(self.topology.reference_khz[state.cluster as usize]);
-        ((state.capacity * khz) << (WORK_SHIFT - 10)) / reference
+        ((state.work_capacity * khz) << (WORK_SHIFT - 10)) / reference
     }
 
     /// Computes the speed of `cpu` again; its work must be accounted up to now.
@@ -250,8 +250,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             _ => 1,
         };
         self.note_overload(self.cpus[c].rq_nr_running() + 1, with_it);
-        self.cpus[c].nr_running += 1;
-        self.idle_mask.remove(cpu as usize);
+        if self.tasks[task as usize].class != Class::RealTime || !self.rt_throttled(cpu) {
+            self.cpus[c].nr_running += 1;
+            self.idle_mask.remove(cpu as usize);
+        }
         self.tasks[task as usize].life = Life::Queued;
         if !self.gates.uclamp_after_enqueue {
             self.uclamp_rq_inc(cpu, task);
@@ -259,6 +261,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         match self.tasks[task as usize].class {
             Class::Deadline => {}
             Class::RealTime => {
+                self.start_rt_period();
                 let priority = self.rt_priority(task);
                 let queue = &mut self.cpus[c].rt_queue;
                 let place = queue.partition_point(|&(other, _)| other >= priority);
@@ -301,7 +304,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Class::Fair => self.dequeue_task_fair(cpu, task, sleep),
         }
-        self.cpus[c].nr_running -= 1;
+        if self.tasks[task as usize].class != Class::RealTime || !self.rt_throttled(cpu) {
+            self.cpus[c].nr_running -= 1;
+        }
         if self.tasks[task as usize].class == Class::RealTime {
             let count = self.cpus[c].rt_queue.len() as u32;
             self.note_overload(self.cpus[c].rq_nr_running(), count);
@@ -508,6 +513,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if !std::mem::take(&mut self.cpus[c].skip_clock_update) {
             self.update_rq_clock(cpu);
         }
+        self.charge_starvation(cpu);
         let prev = self.cpus[c].curr;
         let mut prev_state = TaskState::Running;
         if prev != IDLE_TASK {
@@ -586,6 +592,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             // set_next_task_rt() asks for it.
             self.push_rt_tasks(cpu);
         }
+        self.watch_fair_server(cpu);
         self.run_irq_work();
         if self.cpus[c].overhead == 0 || matches!(self.tasks[next as usize].doing, Doing::Fresh) {
             self.advance(cpu);
@@ -609,10 +616,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let c = cpu as usize;
         let newly_idle = std::mem::take(&mut self.cpus[c].stopper_ran) || prev != IDLE_TASK;
         for _ in 0..PICKS_MAX {
+            if self.server_is_first(cpu) {
+                if let Some(task) = self.pick_next_task_fair(cpu) {
+                    return task;
+                }
+                self.cpus[c].starvation.server.stop();
+            }
             if let Some(&task) = self.cpus[c].dl_queue.first() {
                 return task;
             }
-            if let Some(&(_, task)) = self.cpus[c].rt_queue.first() {
+            if let Some(&(_, task)) = self.cpus[c].rt_queue.first().filter(|_| !self.rt_throttled(cpu)) {
                 return task;
             }
             if let Some(task) = self.pick_next_task_fair(cpu) {
@@ -745,6 +758,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let curr = self.cpus[c].curr;
         self.cpus[c].got_idle_tick |= curr == IDLE_TASK;
+        if self.charge_starvation(cpu) {
+            self.resched_cpu(cpu);
+        }
         if curr != IDLE_TASK {
             self.spend_irq(cpu, self.case.machine.costs.tick_ns);
             match self.tasks[curr as usize].class {

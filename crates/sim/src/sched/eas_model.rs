@@ -8,6 +8,7 @@ use opplab_model::policy::{EnergyModelSource, Policy};
 
 use crate::CaseError;
 use crate::run::gates::Gates;
+use crate::sched::hybrid::{is_intel_hybrid, perf_domains};
 use crate::sched::topology::Topology;
 
 /// The root domain's performance domains; there only while energy-aware scheduling runs.
@@ -39,6 +40,17 @@ impl EasState {
             && policy.governor_id()?.energy_aware;
         if !possible || policy.energy_model == EnergyModelSource::None {
             return Ok(None);
+        }
+        if is_intel_hybrid(machine) && policy.energy_model == EnergyModelSource::Registered {
+            let registers = driver.driver == "intel_cpufreq";
+            let domains = if registers { perf_domains(machine, &gates.profile)? } else { None };
+            return Ok(domains.map(|mut domains| {
+                if policy.reversed_energy_model {
+                    reverse_costs(&mut domains);
+                }
+                domains.sort_by_key(|domain| std::cmp::Reverse(domain.cpus.first().copied()));
+                Self { domains, groups: None }
+            }));
         }
         let raw: Vec<u8> = machine.clusters.iter().map(|cluster| cluster.efficiency_class as u8).collect();
         let classes = squeeze_efficiency_classes(&raw);

@@ -239,6 +239,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn enqueue_task_fair(&mut self, cpu: u32, task: TaskIdx, kind: Enqueue) {
         let (c, t) = (cpu as usize, task as usize);
         self.cpus[c].fair_served |= self.gates.fair_server;
+        self.start_fair_server(cpu);
         self.util_est_enqueue(cpu, task);
         self.tasks[t].util_est_counted = true;
         let flags = self.iowait_flag(task) | self.idle_placement_flag(cpu);
@@ -262,6 +263,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         }
         self.balancer.lists.add(c, task);
+        self.watch_fair_server(cpu);
         self.propagate_resched(cpu);
         if kind != Enqueue::New {
             self.check_update_overutilized(cpu);

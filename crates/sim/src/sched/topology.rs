@@ -20,13 +20,21 @@ pub(crate) struct Topology {
     pub(crate) llc_size: Vec<u32>,
     /// All CPUs, if their capacities differ (the SD_ASYM_CPUCAPACITY domain).
     pub(crate) asym: Option<CpuMask>,
+    /// Priorities by which tasks are packed (SD_ASYM_PACKING), if there are some.
+    pub(crate) asym_priority: Option<Vec<i32>>,
     /// Highest non-boost frequency of each cluster, at which it has its capacity.
     pub(crate) reference_khz: Vec<u32>,
     pub(crate) domains: Rc<SchedDomains>,
 }
 
-/// The scheduling domains that the kernel builds for `machine`.
+/// The scheduling domains that the kernel builds for `machine`, whose CPUs' capacities it knows.
 pub fn sched_domains(machine: &Machine) -> SchedDomains {
+    let capacity = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).capacity.into()).collect();
+    sched_domains_of(machine, capacity, None)
+}
+
+/// The same with the capacities and packing priorities that the kernel was told.
+fn sched_domains_of(machine: &Machine, capacity: Vec<u64>, asym_priority: Option<Vec<i32>>) -> SchedDomains {
     let nr = machine.nr_cpus() as u32;
     let of = |what: fn(&opplab_model::machine::CpuPlace) -> u32| machine.cpus.iter().map(what).collect::<Vec<u32>>();
     let (package, node) = (of(|cpu| cpu.package), of(|cpu| cpu.node));
@@ -40,14 +48,14 @@ pub fn sched_domains(machine: &Machine) -> SchedDomains {
         node,
         node_distance: machine.numa_distance.iter().flatten().copied().collect(),
         numa_in_package,
-        capacity: (0..nr).map(|cpu| machine.cluster_of(cpu).capacity.into()).collect(),
-        asym_priority: None,
+        capacity,
+        asym_priority,
         node_reclaim_distance: RECLAIM_DISTANCE,
     })
 }
 
 impl Topology {
-    pub(crate) fn new(machine: &Machine) -> Self {
+    pub(crate) fn new(machine: &Machine, capacities: &[u64], asym_priority: Option<Vec<i32>>) -> Self {
         let nr = machine.nr_cpus();
         let siblings: Vec<Vec<u32>> = (0..nr)
             .map(|cpu| {
@@ -58,7 +66,6 @@ impl Topology {
         let nr_llcs = machine.cpus.iter().map(|cpu| cpu.llc + 1).max().unwrap_or(0);
         let llc_masks: Vec<CpuMask> =
             (0..nr_llcs).map(|llc| (0..nr).filter(|&cpu| machine.cpus[cpu].llc == llc).collect()).collect();
-        let capacities: Vec<u32> = (0..nr as u32).map(|cpu| machine.cluster_of(cpu).capacity).collect();
         let asym = capacities.iter().any(|&capacity| capacity != capacities[0]).then(|| CpuMask::all(nr));
         Self {
             smt_active: siblings.iter().any(|cpus| cpus.len() > 1),
@@ -76,7 +83,8 @@ impl Topology {
                     base_khz => base_khz,
                 })
                 .collect(),
-            domains: Rc::new(sched_domains(machine)),
+            domains: Rc::new(sched_domains_of(machine, capacities.to_vec(), asym_priority.clone())),
+            asym_priority,
         }
     }
 

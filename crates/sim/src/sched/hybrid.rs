@@ -1,0 +1,104 @@
+//! Cores that differ, as the scheduler is told of them: Intel's hybrid processors and preferred cores.
+//!
+//! What a core can do is the machine file's; what the kernel knows of it depends on its version and on SMT. On an Intel hybrid
+//! with SMT, and before v6.12 on any, it takes all CPUs for equal and packs tasks on those of higher priority (ITMT); without
+//! SMT it knows capacities, and from v6.16 in passive mode an artificial energy model. Not here: processors of other makers,
+//! whose capacities the firmware describes.
+
+use opplab_kernel::cpufreq::hybrid::{CORE_SCALING_KHZ, CoreKind, HybridCost, hybrid_perf_table, itmt_priority};
+use opplab_kernel::energy_model::{EmForm, EmPerfDomain};
+use opplab_kernel::profile::{AmdPrefcore, HybridCapacity, HybridEm, ItmtThreads, KernelProfile};
+use opplab_model::machine::{Cluster, Machine};
+
+use crate::CaseError;
+
+/// Whether the machine's cores differ and Intel made it.
+pub(crate) fn is_intel_hybrid(machine: &Machine) -> bool {
+    let intel = machine.processor.as_ref().is_some_and(|processor| processor.vendor == "GenuineIntel");
+    intel && machine.clusters.iter().any(|cluster| cluster.capacity != machine.clusters[0].capacity)
+}
+
+fn has_smt(machine: &Machine) -> bool {
+    let cores = |cpu: usize| machine.cpus[cpu].core;
+    (1..machine.cpus.len()).any(|cpu| (0..cpu).any(|other| cores(cpu) == cores(other)))
+}
+
+/// `arch_scale_cpu_capacity()` of each CPU (intel_pstate.c:hybrid_init_cpu_capacity_scaling(), v6.12.117).
+pub(crate) fn known_capacities(machine: &Machine, profile: &KernelProfile) -> Vec<u64> {
+    let known = !is_intel_hybrid(machine) || (profile.hybrid_capacity == HybridCapacity::ByLevel && !has_smt(machine));
+    let capacity = |cpu: u32| if known { machine.cluster_of(cpu).capacity.into() } else { 1024 };
+    (0..machine.nr_cpus() as u32).map(capacity).collect()
+}
+
+/// The priorities by which tasks are packed, if the driver tells some that differ
+/// (intel_pstate.c:intel_pstate_set_itmt_prio(), amd-pstate.c:amd_pstate_init_prefcore(), v6.12.117).
+pub(crate) fn packing_priorities(machine: &Machine, driver: &str, profile: &KernelProfile) -> Option<Vec<i32>> {
+    let tells = match driver {
+        "intel_pstate" | "intel_cpufreq" => {
+            let by_capacity = profile.hybrid_capacity == HybridCapacity::ByLevel && !has_smt(machine);
+            !(is_intel_hybrid(machine) && by_capacity)
+        }
+        "amd-pstate" | "amd-pstate-epp" => profile.amd_prefcore == AmdPrefcore::Ranked,
+        _ => false,
+    };
+    if !tells {
+        return None;
+    }
+    let nr = machine.cpus.len();
+    let levels: Vec<u32> =
+        (0..nr as u32).map(|cpu| Some(machine.cluster_of(cpu).cppc?.highest_perf)).collect::<Option<_>>()?;
+    if levels.iter().all(|level| *level == levels[0]) {
+        return None;
+    }
+    let ranked = profile.itmt_threads == ItmtThreads::Ranked;
+    let priority = |cpu: usize| {
+        let siblings = || (0..nr).filter(move |&other| machine.cpus[other].core == machine.cpus[cpu].core);
+        let thread = siblings().position(|other| other == cpu).unwrap_or(0) as u32;
+        itmt_priority(levels[cpu] as i32, siblings().count() as u32, thread, ranked)
+    };
+    Some((0..nr).map(priority).collect())
+}
+
+/// The kind of a cluster's cores: the biggest are P-cores; others that share no last-level cache with one have none.
+fn kind_of(machine: &Machine, cluster: &Cluster) -> CoreKind {
+    let biggest = machine.clusters.iter().map(|cluster| cluster.capacity).max();
+    let is_big = |cluster: &Cluster| Some(cluster.capacity) == biggest;
+    let llc = |cpu: u32| machine.cpus[cpu as usize].llc;
+    let big_llcs = || machine.clusters.iter().filter(|cluster| is_big(cluster)).flat_map(|cluster| &cluster.cpus);
+    if is_big(cluster) {
+        CoreKind::Performance
+    } else if cluster.cpus.first().is_some_and(|&cpu| big_llcs().any(|&big| llc(big) == llc(cpu))) {
+        CoreKind::Efficient
+    } else {
+        CoreKind::LowPower
+    }
+}
+
+/// The performance domains that intel_pstate registers in passive mode; `None` if this kernel registers none
+/// (intel_pstate.c:hybrid_register_perf_domain(), v6.16).
+///
+/// # Errors
+/// [`CaseError`] if the machine file lacks HWP's levels.
+pub(crate) fn perf_domains(machine: &Machine, profile: &KernelProfile) -> Result<Option<Vec<EmPerfDomain>>, CaseError> {
+    let form = match profile.hybrid_em {
+        HybridEm::Absent => return Ok(None),
+        HybridEm::Scaling => HybridCost::Scaling,
+        HybridEm::Kind => HybridCost::Kind,
+    };
+    let mut domains = Vec::new();
+    for cluster in &machine.clusters {
+        let failed = |reason: String| CaseError(format!("energy model of cluster {}: {reason}", cluster.name));
+        let hwp = cluster.hwp.as_ref().ok_or_else(|| failed(String::from("its levels of HWP are not known")))?;
+        let top_khz = cluster.opps.last().map_or(0, |opp| opp.khz);
+        let scaling_khz = (top_khz / hwp.highest.max(1)).clamp(1, CORE_SCALING_KHZ);
+        let states = hybrid_perf_table(form, kind_of(machine, cluster), scaling_khz, cluster.capacity.into())
+            .map_err(|error| failed(error.to_string()))?;
+        domains.extend(cluster.cpus.iter().map(|&cpu| EmPerfDomain {
+            states: states.clone(),
+            cpus: vec![cpu as usize],
+            skip_inefficient: false,
+            form: EmForm::V6_9,
+        }));
+    }
+    Ok(Some(domains))
+}
