@@ -189,6 +189,7 @@ impl Maker<'_> {
             pm_profile: opplab_model::machine::PmProfile::default(),
             package_power: facts.package_power,
             sources,
+            ranges: Vec::new(),
         })
     }
 

@@ -13,6 +13,7 @@ use crate::machine::{
     Cluster, Consumer, Costs, CppcCaps, CpuList, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
     PackagePower, PmProfile, PolicyShare, Processor, Thermal, TurboBin,
 };
+use crate::range::{ranges_from, ranges_node};
 use crate::tree::{Node, POWER_UW_MAX, Table, parse_toml, to_toml};
 
 /// Most CPUs of a machine.
@@ -127,6 +128,7 @@ const MACHINE_KEYS: &[&str] = &[
     "thermal",
     "cluster",
     "source",
+    "range",
 ];
 
 const INVARIANCE: &[(&str, InvarianceSource)] =
@@ -189,6 +191,8 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
     }
     let cpufreq = drivers.remove(0);
     let nr_packages = package.iter().max().map_or(0, |&last| last + 1);
+    let cluster_names: Vec<String> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
+    let ranges = ranges_from(table.get("range"), &cluster_names)?;
 
     Ok(Machine {
         name,
@@ -218,6 +222,7 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         },
         thermal: table.get("thermal").map(thermal_from).transpose()?,
         sources: sources_from(&table)?,
+        ranges,
     })
 }
 
@@ -704,6 +709,7 @@ pub fn machine_node(machine: &Machine) -> Node {
             (!machine.sources.is_empty())
                 .then(|| Node::table(machine.sources.iter().map(|(what, source)| (what, Some(Node::str(source)))))),
         ),
+        ("range".to_owned(), ranges_node(&machine.ranges)),
     ])
 }
 

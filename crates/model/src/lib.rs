@@ -20,6 +20,7 @@ pub mod metric;
 pub mod policy;
 pub mod policy_keys;
 pub mod power;
+pub mod range;
 pub mod rtapp;
 pub mod samples;
 #[cfg(any(test, feature = "testing"))]

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::range::Range;
+
 /// A set of CPUs by index, in ascending order without repeats.
 pub type CpuList = Vec<u32>;
 
@@ -340,6 +342,8 @@ pub struct Machine {
     pub thermal: Option<Thermal>,
     /// Source of its numbers, as (what, source), in the order of the file.
     pub sources: Vec<(String, String)>,
+    /// Within which ranges its assumed numbers may lie, in the order of the file.
+    pub ranges: Vec<Range>,
 }
 
 impl Machine {

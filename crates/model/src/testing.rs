@@ -186,6 +186,7 @@ impl Swarm {
             consumers: Vec::new(),
             thermal: None,
             sources: Vec::new(),
+            ranges: Vec::new(),
         };
         if self.limits {
             limit(&mut Draw::new(seed, 5), &mut machine);

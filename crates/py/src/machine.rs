@@ -2,6 +2,7 @@
 
 use opplab_model::file::{format_cpu_list, machine_to_toml, parse_machine};
 use opplab_model::machine::{Cluster, Cpufreq, IdleState, InvarianceSource, Machine, PolicyShare};
+use opplab_model::range::Bounds;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -111,6 +112,16 @@ impl PyMachine {
             sources.set_item(what, source)?;
         }
         dict.set_item("sources", sources)?;
+        let ranges = PyDict::new(py);
+        for range in &machine.ranges {
+            match range.bounds {
+                Bounds::Between(low, high) => ranges.set_item(range.key(), (low, high))?,
+                Bounds::Percent(low, high) => {
+                    ranges.set_item(range.key(), (format!("{low} %"), format!("{high} %")))?
+                }
+            }
+        }
+        dict.set_item("ranges", ranges)?;
         Ok(dict)
     }
 }
