@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import csv
 import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from opplab import catalog, results
 from opplab.agreement.silicon import score, score_folder
 from opplab.cli.fit import command
+from opplab.cli.main import opplab
 from opplab.errors import FormatError, InputError
 from opplab.fit.curve import WEAK, fit_curve
 from opplab.fit.freqbench import choose, read_points
 from opplab.fit.linear import fit_parts
+from opplab.fit.machine_power import generic_power, with_power
 from opplab.fit.score import Prediction, summary
 from opplab.fit.shapes import family, shapes_without
+from opplab.fit.sources import read_samples
+from opplab.simulation.machine_marks import unmarked
+from opplab.simulation.power import energy_factors, known_power
 
 FREQBENCH = Path(__file__).parents[3] / "shared" / "silicon" / "freqbench" / "opp_power.csv"
 MHZ = np.array([300, 600, 900, 1200, 1500, 1800, 2100, 2400], dtype=float)
@@ -160,3 +167,98 @@ def test_servers_are_told_within_seven_percent_where_a_core_count_was_left_out()
 def test_a_folder_without_known_tables_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no measurements below"):
         score_folder(tmp_path)
+
+
+TURBOSTAT = """turbostat version 2023.11.07 - Len Brown
+Core\tCPU\tAvg_MHz\tBusy%\tBzy_MHz\tTSC_MHz\tPkgWatt\tCorWatt
+"""
+
+
+def turbostat_log(path: Path) -> Path:
+    """Write a log of a package that draws 20 W awake, a core 0.5 f + 0.1 f^3 W."""
+    lines = [TURBOSTAT]
+    for busy, ghz in [(1, 1.2), (10, 1.6), (25, 2.0), (40, 2.4), (60, 2.8), (80, 3.2), (100, 3.0), (50, 1.4)]:
+        cores = busy / 100 * 8 * (0.5 * ghz + 0.1 * ghz**3)
+        lines.append(
+            f"-\t-\t{10 * busy * ghz:.0f}\t{busy:.2f}\t{1000 * ghz:.0f}\t2000\t{20 + cores:.2f}\t{cores:.2f}\n"
+        )
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def test_power_of_a_turbostat_log_goes_into_a_machine_with_marks_and_ranges(tmp_path: Path) -> None:
+    text = catalog.find("machine", "alder-lake-i7-1260p").read_text(encoding="utf-8")
+    power, parameters, cannot = with_power(text, turbostat_log(tmp_path / "log.txt"))
+    machine = tomllib.loads(power)
+    assert "[F] log.txt" in machine["source"]["cluster.opp.busy_uw"]
+    assert machine["range"]["cluster.opp.busy_uw"]["percent"][0] <= 100
+    shared = sum(cluster["opp"][0]["cluster_uw"] for cluster in machine["cluster"])
+    assert abs(shared / 20e6 - 1) < 0.05
+    assert {parameter.name for parameter in parameters} >= {"core", "package"}
+    assert any("second thread" in line for line in cannot)
+    assert energy_factors(machine) is not None
+
+
+def test_energy_of_a_machine_without_power_is_unknown_and_generic_power_is_labelled(tmp_path: Path) -> None:
+    path = catalog.find("machine", "alder-lake-i7-1260p")
+    generic = tomllib.loads(generic_power(path.read_text(encoding="utf-8")))
+    assert not any(known_power(tomllib.loads(path.read_text(encoding="utf-8"))))
+    assert all(known_power(generic))
+    assert "generic" in generic["source"]["cluster.opp.busy_uw"]
+    low, high = generic["range"]["cluster.opp.busy_uw"]["percent"]
+    assert high / low > 5
+    with pytest.raises(InputError, match="has power"):
+        generic_power(catalog.find("machine", "juno-r2").read_text(encoding="utf-8"))
+    load = tmp_path / "load.json"
+    load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
+    arguments = ["run", "--machine", str(path), "--workload", str(load), "--seconds", "0.2", "-o"]
+    done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert "energy is unknown" in done.output
+    table = results.read(tmp_path / "out" / "results.parquet")
+    assert table.filter(table["metric"] == "energy")["value"].to_list() == [None]
+    done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "generic"), "--power", "generic"])
+    assert done.exit_code == 0, done.output
+    table = results.read(tmp_path / "generic" / "results.parquet")
+    value = {row["metric"]: row["value"] for row in table.iter_rows(named=True)}
+    assert 0 < value["energy_low"] < value["energy"] < value["energy_high"]
+
+
+def test_a_source_without_watts_is_refused_with_what_would_be_known(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("busy_pct,mhz\n1,2\n", encoding="utf-8")
+    with pytest.raises(InputError, match="no column of the watts"):
+        read_samples(tmp_path / "a.csv")
+    (tmp_path / "b.csv").write_text("busy_pct,mhz,pkg_w\n1,2,x\n", encoding="utf-8")
+    with pytest.raises(FormatError, match=r"b\.csv:2: `pkg_w` is `x`"):
+        read_samples(tmp_path / "b.csv")
+    (tmp_path / "c.csv").write_text("time_s,energy_uj,busy_cores,mhz\n0,0,1,2000\n1,3000000,1,2000\n", encoding="utf-8")
+    assert read_samples(tmp_path / "c.csv").watts.tolist() == [3.0]
+
+
+@pytest.mark.parametrize("name", catalog.names("machine"))
+def test_every_number_of_a_machine_file_has_a_source(name: str) -> None:
+    text = catalog.find("machine", name).read_text(encoding="utf-8")
+    # The Junos are kept as they are; 0 is what else their meters see.
+    allowed = ["floor_uw"] if name.startswith("juno") else []
+    assert unmarked(text) == allowed
+    assert allowed or tomllib.loads(text)["range"], "assumed numbers without a range"
+
+
+@pytest.mark.skipif(not FREQBENCH.exists(), reason="no measurements at ../shared/silicon beside the repository")
+def test_the_catalogue_draws_what_was_measured() -> None:
+    off = []
+    every = choose(read_points(FREQBENCH), None, None, FREQBENCH)
+    for curve in every:
+        name = {"gs101": "pixel6"}.get(curve.soc, curve.soc)
+        machine = tomllib.loads(catalog.find("machine", name).read_text(encoding="utf-8"))
+        if sum((one.soc, one.cpu) == (curve.soc, curve.cpu) for one in every) > 1:
+            continue  # The machine is the median of the runs.
+        order = sorted({one.cpu for one in every if one.soc == curve.soc}).index(curve.cpu)
+        opps = {opp["khz"]: opp for opp in machine["cluster"][order]["opp"]}
+        for point in curve.points:
+            if point.khz in opps and not point.flags and not curve.clocks_off([point]):
+                opp = opps[point.khz]
+                extra = 1000 * {("gs101", 1): 95.2, ("gs101", 4): 5.2}.get((curve.soc, curve.cpu), 0)
+                off.append(abs((opp.get("busy_uw", opp["uw"]) + opp["cluster_uw"] - extra) / 1000 / point.busy_mw - 1))
+    assert len(off) > 300
+    assert max(off) < 0.1

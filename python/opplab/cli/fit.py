@@ -50,8 +50,32 @@ def _text(report: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _is_machine(source: Path) -> bool:
+    from opplab import catalog
+
+    return source.suffix == ".toml" or str(source) in catalog.names("machine")
+
+
+def _fit_machine(name: str, sources: tuple[Path, ...], output: Path | None) -> None:
+    """Put the power of sources into a machine, one after the other."""
+    from opplab import catalog
+    from opplab.cli.machine import powered
+
+    path = catalog.find("machine", name)
+    text, lines = catalog.read_text(path, "a machine file"), []
+    for source in sources:
+        text, told = powered(text, str(source))
+        lines += told
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+    click.echo("\n".join(lines), err=True)
+
+
 @command.command(name="power")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="With MACHINE: file to write.")
 @click.option("--points", default="all", show_default=True, help="Points to fit: low,mid,high, kHz, or all.")
 @click.option("--check", type=click.Path(path_type=Path), help="Predict the points of this table that were not used.")
 @click.option("--leave-one-out", is_flag=True, help="Predict each point by a fit to the others.")
@@ -60,6 +84,7 @@ def _text(report: dict[str, Any]) -> str:
 @output_format_option(only=("text", "json"))
 def power(
     sources: tuple[Path, ...],
+    output: Path | None,
     points: str,
     check: Path | None,
     leave_one_out: bool,
@@ -67,8 +92,12 @@ def power(
     cpu: int | None,
     output_format: str,
 ) -> None:
-    """Fit power against clock to SOURCES, tables in the columns of freqbench's digest.
+    """Fit power to measurements: SOURCES are tables of power by operating point, in the columns of freqbench's digest.
 
+    With a machine (built in, or a .toml) before them, SOURCES may also be turbostat logs, rails or RAPL samples with
+    clock and load, or tables of watts by busy cores; the machine with the fitted power goes to -o or standard output.
+
+    Without one: power of a busy core against its clock.
     Needed columns: soc, cpu, khz, busy_mean_mw; run and coremark_iter_per_s are used where they are.
     A curve of few parameters, none negative: what does not depend on the clock, and f V^2 with a voltage that is flat
     up to a knee. Its shape is known from other chips, so three points are enough.
@@ -77,6 +106,13 @@ def power(
     """
     from opplab.fit import freqbench, opp_power
 
+    if len(sources) > 1 and _is_machine(sources[0]):
+        if check is not None or leave_one_out or points != "all" or output_format != "text":
+            raise click.UsageError("--check, --points, --leave-one-out and --format are for fits without MACHINE")
+        _fit_machine(str(sources[0]), sources[1:], output)
+        return
+    if output is not None:
+        raise click.UsageError("-o is for fits with MACHINE")
     if leave_one_out and (check is not None or points != "all"):
         raise click.UsageError("--leave-one-out takes all points: leave out --points and --check")
     measured = [point for source in sources for point in freqbench.read_points(source)]

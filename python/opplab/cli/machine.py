@@ -54,6 +54,10 @@ def _text(facts: dict[str, Any]) -> str:
                 f"{state['power_uw'] / 1000:g} mW"
                 for state in states
             ]
+    lines += ["sources:", *(f"  {what}: {source}" for what, source in facts["sources"].items())]
+    if facts.get("ranges"):
+        lines.append("ranges of assumed numbers:")
+        lines += [f"  {what}: {low} .. {high}" for what, (low, high) in facts["ranges"].items()]
     return "\n".join(lines) + "\n"
 
 
@@ -77,24 +81,41 @@ def show(name: str, output_format: str, html: Path | None) -> None:
     elif output_format == "json":
         click.echo(json.dumps(facts, indent=2))
     elif output_format == "text":
-        click.echo(_text(facts), nl=False)
+        from opplab.simulation.machine_marks import unmarked
+
+        text = _text(facts)
+        bare = unmarked(machine.to_toml())
+        click.echo(text + (f"without a source: {', '.join(bare)}\n" if bare else ""), nl=False)
     else:
         opps = [{"cluster": cluster["name"], **opp} for cluster in facts["clusters"] for opp in cluster["opps"]]
         print_table(opps, output_format)
+
+
+def powered(text: str, power: str) -> tuple[str, list[str]]:
+    """Give a machine file with power from a file of measurements or the generic curve, and lines that say how."""
+    from opplab.fit.machine_power import GENERIC_PERCENT, generic_power, with_power
+
+    if power == "generic":
+        low, high = GENERIC_PERCENT
+        return generic_power(text), [f"power is a generic curve, which chips are within {low} to {high} % of"]
+    text, parameters, cannot = with_power(text, Path(power))
+    lines = [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
+    return text, [*lines, *(f"power, not told: {what}" for what in cannot)]
 
 
 @command.command(name="import")
 @click.argument("source", type=click.Path(exists=True))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Machine file to write.")
 @click.option("--name", help="Name of the machine; the default is the output's, or the source's own.")
+@click.option("--power", help="What such a machine draws: a turbostat log, a table of power, or 'generic'.")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
-def import_(source: str, output: Path | None, name: str | None, force: bool) -> None:
+def import_(source: str, output: Path | None, name: str | None, power: str | None, force: bool) -> None:
     """Make a machine file of what a machine says.
 
     SOURCE is a machine dump (.tar.xz), a copied /sys and /proc tree (or / for this host), a sysfs snapshot, a
     turbostat log, an energy_model debugfs folder, a device tree (.dtb), LISA's plat_info.yml, or a folder of Wattson
-    power curves.  Without -o the file goes to standard output; what was told, left out and filled goes to standard
-    error.
+    power curves.  --power fits what busy cores and the package draw to measurements (see 'opplab fit power').
+    Without -o the file goes to standard output; what was told, left out and filled goes to standard error.
     """
     if output is not None and output.exists() and not force:
         raise click.UsageError(f"{output} exists; --force overwrites it")
@@ -104,6 +125,10 @@ def import_(source: str, output: Path | None, name: str | None, force: bool) -> 
     if wanted is not None and wanted != machine.name:
         machine = machine.renamed(wanted)
     text = machine.to_toml()
+    if power is not None:
+        text, told_power = powered(text, power)
+        facts["missing"] = [what for what in facts["missing"] if not what.startswith("power of the CPUs")]
+        facts["notes"] += told_power
     if output is None:
         click.echo(text, nl=False)
     else:

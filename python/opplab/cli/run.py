@@ -38,6 +38,7 @@ CONNECT_S = 10
 @click.argument("what", required=False, metavar="[EXPERIMENT|FILE|FOLDER]", type=BuiltIn("experiment"))
 @machine_option("What a workload runs on.")
 @click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="The same as FILE.")
+@click.option("--power", type=click.Choice(["generic"]), help="A rough curve for a machine without power.")
 @policy_options
 @click.option("--seconds", type=float, help="Simulated time of a case.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Seed of the first iteration.")
@@ -62,6 +63,7 @@ CONNECT_S = 10
 def command(
     what: str | None,
     machine: str | None,
+    power: str | None,
     workload: Path | None,
     seconds: float | None,
     seed: int | None,
@@ -97,6 +99,8 @@ def command(
             some = "'opplab list machines', or a .toml file"
             raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
         keys = policy_of(given)
+        if power is not None:
+            machine = _with_generic_power(machine, output or Path("out") / workload.stem)
         if "," in keys.get("governor", "") or iterations or until_ci or how.dask:
             file = _write_experiment(machine, workload, keys, output or Path("out") / workload.stem, seconds, repeats)
             target, output = str(file), output or Path("out") / workload.stem
@@ -104,8 +108,8 @@ def command(
             folder = output or Path("out") / workload.stem
             _run_one(machine, workload, keys, repeats, folder, seconds, 1 if seed is None else seed, how)
             return
-    elif given or machine:
-        flag = "--" + next(iter(given), "machine").replace("_", "-").removesuffix("s")
+    elif given or machine or power:
+        flag = "--" + next(iter(given), "machine" if machine else "power").replace("_", "-").removesuffix("s")
         raise click.UsageError(f"{flag} is for workloads; the experiment says its own")
     from opplab.sweep.experiments import Experiment
 
@@ -138,6 +142,20 @@ class How:
         self.check_determinism = check_determinism
         self.retry_failed = retry_failed
         self.no_report = no_report
+
+
+def _with_generic_power(name: str, folder: Path) -> str:
+    """Write the machine with a generic curve of power into the folder of the results, and give its file."""
+    from opplab.fit.machine_power import GENERIC_PERCENT, generic_power
+    from opplab.simulation.machine import Machine
+    from opplab.sweep.store import write_text
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "machine.toml"
+    write_text(path, generic_power(Machine.load(name).to_toml()))
+    low, high = GENERIC_PERCENT
+    click.echo(f"opplab: power is a generic curve; chips are within {low} to {high} % of it", err=True)
+    return str(path)
 
 
 def _is_workload(what: str) -> bool:
@@ -195,6 +213,7 @@ def _run_one(
     from opplab.simulation.cases import Case
     from opplab.simulation.machine import Machine
     from opplab.simulation.policy import Policy
+    from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
     from opplab.simulation.run import Run
     from opplab.simulation.simulate import build_case
     from opplab.simulation.workload import Workload
@@ -221,8 +240,13 @@ def _run_one(
     run.to_perfetto(output / "run.pftrace")
     run.view(output / "run.html")
     logs = run.rtapp_logs(output / "rt-app")
-    table = run.metrics.select("metric", "value", "unit")
-    print_table(table.to_dicts(), how.output_format)
+    table = run.metrics.select("metric", "value", "unit").to_dicts()
+    if how.output_format == "text":
+        print_table([{**row, "value": "unknown"} if row["value"] is None else row for row in table], "text")
+        if is_unknown(run.metrics):
+            click.echo(HOW_TO_GET_POWER)
+    else:
+        print_table(table, how.output_format)
     if how.output_format == "text":
         click.echo(f"fingerprint {run.fingerprint}")
     files = f"{output}/results.parquet, {output}/run.pftrace, {output}/run.html, {output}/rt-app ({len(logs)} logs)"
@@ -304,10 +328,14 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         return
     from rich.console import Console
 
+    from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
+
     # Tables of another format stand alone on standard output.
     console = Console(highlight=False, soft_wrap=True, stderr=how.output_format != "text")
     if how.output_format != "text":
         print_table(publish.mean_rows(results), how.output_format)
+    if is_unknown(results):
+        console.print(HOW_TO_GET_POWER, markup=False)
     blocks = publish.blocks_of(experiment, results)
     plain = []
     measured = publish.metric_tables(experiment, results)

@@ -6,6 +6,7 @@ Parts are columns of features (how many cores, how busy, at which clock); their 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,17 +49,25 @@ class Parts:
         power = self.power(features)
         return power * (1 - 1.96 * spread), power * (1 + 1.96 * spread)
 
-    def parameters(self, unit: str = "W", seed: int = 1) -> list[Parameter]:
-        """Give the powers of the parts with intervals of 95 % by resampling the rows."""
-        draw = np.random.default_rng(seed)
+    @cached_property
+    def _drawn(self) -> Floats:
+        """Powers fitted to rows that were drawn again, the same draws each time."""
+        draw = np.random.default_rng(1)
         rows = len(self._measured)
-        drawn = np.array(
-            [
-                _nonnegative(self._features[chosen], self._measured[chosen])
-                for chosen in (draw.integers(0, rows, rows) for _ in range(_RESAMPLES))
-            ]
-        )
-        low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+        chosen = (draw.integers(0, rows, rows) for _ in range(_RESAMPLES))
+        return np.array([_nonnegative(self._features[these], self._measured[these]) for these in chosen])
+
+    def bounds(self, features: Floats) -> tuple[float, float]:
+        """Give the interval of 95 % of the power of one row of features by resampling.
+
+        Parts that the rows cannot tell apart may be known well together.
+        """
+        low, high = np.quantile(self._drawn @ features, [0.025, 0.975])
+        return float(low), float(high)
+
+    def parameters(self, unit: str = "W") -> list[Parameter]:
+        """Give the powers of the parts with intervals of 95 % by resampling the rows."""
+        low, high = np.quantile(self._drawn, [0.025, 0.975], axis=0)
         return [
             Parameter(name, float(power), float(min(lowest, power)), float(max(highest, power)), unit)
             for name, power, lowest, highest in zip(self.names, self.powers, low, high, strict=True)

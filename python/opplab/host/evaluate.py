@@ -101,16 +101,16 @@ def evaluate(
         run = simulate(Machine(inner), load, policy, seconds=seconds)
         metrics = {row["metric"]: (row["value"], row["unit"]) for row in run.metrics.to_dicts()}
         rows.append({"cpus": format_cpus(mask), **_row(metrics, [cluster["name"] for cluster in facts["clusters"]])})
-    if all(row["energy_j"] == 0 for row in rows):
+    if any(row["energy_j"] is None for row in rows):
         click.echo("note: this machine's power is not known: the twin predicts no energy", err=True)
     print_table(rows, "markdown" if output_format == "text" else output_format)
 
 
-def _row(metrics: dict[str, tuple[float, str]], clusters: list[str]) -> dict[str, object]:
-    def value(name: str) -> float:
+def _row(metrics: dict[str, tuple[float | None, str]], clusters: list[str]) -> dict[str, object]:
+    def value(name: str) -> float | None:
         return metrics.get(name, (0.0, ""))[0]
 
-    changes = sum(number for name, (number, _) in metrics.items() if name.startswith("freq_changes:"))
+    changes = sum(number or 0 for name, (number, _) in metrics.items() if name.startswith("freq_changes:"))
     return {
         "energy_j": value("energy"),
         **{f"energy_j:{name}": value(f"energy:{name}") for name in clusters},

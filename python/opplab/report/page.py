@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.report import svg
 from opplab.report.html import panel, render
+from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
 from opplab.sweep.confidence import Block, Estimate, Line, estimate, find_published, short_names
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Report:
             version=self.version,
             footer=self.footer,
             methods=self.methods,
-            findings=findings(self.blocks),
+            findings=[*([HOW_TO_GET_POWER] if is_unknown(self.results) else []), *findings(self.blocks)],
             iterations=means.iterations,
             variants=list(classes.items()),
             has_published=has_published,
@@ -120,6 +121,8 @@ class _Means:
         self.values: dict[tuple[str, str, str, str], list[float]] = {}
         columns = results.select("metric", "benchmark", "param", "policy", "value")
         for metric, benchmark, param, policy, value in columns.iter_rows():
+            if value is None:  # Unknown, as the energy of a machine without power.
+                continue
             self.values.setdefault((metric, benchmark, param, policy), []).append(value)
         self.benchmarks = _unique(results, "benchmark")
         self.short = short_names(self.benchmarks)

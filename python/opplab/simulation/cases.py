@@ -6,11 +6,13 @@ the labels that its results carry.  `rows_of` turns what the engine counted (int
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from opplab import _opplab
+from opplab.simulation.power import energy_factors, known_power
 
 __all__ = ["METRICS", "Case", "rows_of"]
 
@@ -111,8 +113,9 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
     -----
     All figures are of the time after the warm-up.  A benchmark's own metric comes first, under its own name; it is
     absent if the run was too short for it.  ``energy`` is the sum of the clusters, as the Juno's meters are summed in
-    the tables; the rest of the machine is ``energy:rest``; ``power`` is the mean of the same.  Residencies are shares
-    of the cluster's CPU time in percent.
+    the tables; the rest of the machine is ``energy:rest``; ``power`` is the mean of the same.  Where a cluster's power
+    is not known, these are null; where the machine file has ranges of its powers, ``energy_low`` and ``energy_high``
+    are the energy at their ends.  Residencies are shares of the cluster's CPU time in percent.
     """
     common = {
         "experiment": case.experiment,
@@ -128,25 +131,33 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
     }
     rows: list[dict[str, Any]] = []
 
-    def put(metric: str, unit: str, value: float, better: str = "") -> None:
-        rows.append({**common, "metric": metric, "unit": unit, "better": better, "value": float(value)})
+    def put(metric: str, unit: str, value: float | None, better: str = "") -> None:
+        number = None if value is None else float(value)
+        rows.append({**common, "metric": metric, "unit": unit, "better": better, "value": number})
 
     wall_ns = outcome["wall_ns"]
+    machine = json.loads(case.json)["machine"]
+    known = known_power(machine)
     energies = outcome["cluster_energy_fj"]
+    energy_fj = sum(energies) if all(known) else None
     if outcome["metric"] is not None:
         name, unit, better, value = outcome["metric"]
         if value is not None:
             put(name, unit, value, better)
-    put("energy", "J", sum(energies) / 1e15, "lower")
-    for cluster, energy in zip(outcome["clusters"], energies, strict=True):
-        put(f"energy:{cluster['name']}", "J", energy / 1e15, "lower")
+    put("energy", "J", None if energy_fj is None else energy_fj / 1e15, "lower")
+    factors = energy_factors(machine) if energy_fj is not None else None
+    for number, name in enumerate(("energy_low", "energy_high")):
+        if factors is not None:
+            put(name, "J", sum(fj * factor[number] for fj, factor in zip(energies, factors, strict=True)) / 1e15)
+    for cluster, energy, told in zip(outcome["clusters"], energies, known, strict=True):
+        put(f"energy:{cluster['name']}", "J", energy / 1e15 if told else None, "lower")
     put("energy:rest", "J", outcome["floor_energy_fj"] / 1e15, "lower")
     for consumer in outcome["consumers"]:
         put(f"energy:{consumer['name']}", "J", consumer["energy_fj"] / 1e15, "lower")
         put(f"frames:{consumer['name']}", "1/s", consumer["frames"] * 1e9 / wall_ns, "higher")
-    put("power", "W", sum(energies) / 1e6 / wall_ns, "lower")
-    for cluster, energy in zip(outcome["clusters"], energies, strict=True):
-        put(f"power:{cluster['name']}", "W", energy / 1e6 / wall_ns, "lower")
+    put("power", "W", None if energy_fj is None else energy_fj / 1e6 / wall_ns, "lower")
+    for cluster, energy, told in zip(outcome["clusters"], energies, known, strict=True):
+        put(f"power:{cluster['name']}", "W", energy / 1e6 / wall_ns if told else None, "lower")
     put("power:rest", "W", outcome["floor_energy_fj"] / 1e6 / wall_ns, "lower")
     put("activations", "1", outcome["activations"])
     missed = 100 * outcome["missed_activations"] / outcome["activations"] if outcome["activations"] else 0.0

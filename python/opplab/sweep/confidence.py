@@ -171,6 +171,8 @@ def pair_blocks(
     table = results.filter(pl.col("metric").is_in([metric, "missed_activations"]))
     columns = table.select("benchmark", "param", "policy", "metric", "unit", "better", "value")
     for benchmark, param, policy, what, row_unit, row_better, value in columns.iter_rows():
+        if value is None:  # Unknown, as the energy of a machine without power.
+            continue
         into = values if what == metric else missed
         into.setdefault((benchmark, param, policy), []).append(value)
         if what == metric:

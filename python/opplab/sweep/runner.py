@@ -263,6 +263,8 @@ def _value(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
     """Find the value of a metric of one case."""
     for row in rows:
         if row["metric"] == metric:
+            if row["value"] is None:
+                raise InputError(f"`until` names the metric '{metric}', which is unknown: the machine has no power")
             return float(row["value"])
     raise InputError(f"`until` names the metric '{metric}', which no case has (there is: energy, rate, ...)")
 

@@ -1,0 +1,245 @@
+"""Power into machine files: from measurements of such a machine, or a labelled generic curve.
+
+Works on the file as a tree, and gives a file that the reader of machines has checked.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opplab import _opplab
+from opplab.errors import InputError
+from opplab.fit import freqbench
+from opplab.fit.curve import Parameter
+from opplab.fit.linear import fit_parts
+from opplab.fit.opp_power import CANNOT_TELL, fit_points
+from opplab.fit.sources import Samples, read_samples
+from opplab.simulation.power import known_power
+
+__all__ = ["generic_power", "with_power"]
+
+Tree = dict[str, Any]
+
+GENERIC_CORE_W = (0.12, 0.5)
+"""W a GHz of a core of capacity 0 and of 1024, at 2.5 GHz."""
+GENERIC_PERCENT = (29, 330)
+"""Spread between measured chips, in percent of the generic curve: 57 clusters of freqbench's SoCs at their highest
+clocks 29 to 272 (half of them 50 to 84), cores of an EPYC 7502, a Milan, a Xeon 6130 and a 8175M 108 to 320."""
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(str(key))} = {_toml(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(inner) for inner in value) + "]"
+    return json.dumps(value)
+
+
+def _write(tree: Tree) -> str:
+    """Write a machine file in the form that its reader gives it."""
+    text = "\n".join(f"{key} = {_toml(value)}" for key, value in tree.items()) + "\n"
+    return _opplab.Machine.parse(str(tree["name"]), text).to_toml()
+
+
+def _cpus(words: str | list[int]) -> list[int]:
+    if isinstance(words, list):
+        return words
+    found: list[int] = []
+    for part in words.split(","):
+        first, _, last = part.strip().partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _cores(tree: Tree) -> int:
+    """Give the number of cores of the machine."""
+    cpus = sum(len(_cpus(cluster["cpus"])) for cluster in tree["cluster"])
+    return len(tree.get("topology", {}).get("core", [])) or cpus
+
+
+def _mark(tree: Tree, marks: dict[str, str], ranges: dict[str, Any]) -> None:
+    tree["source"] = {**tree.get("source", {}), **marks}
+    tree["range"] = {**tree.get("range", {}), **ranges}
+
+
+def _put_curve(tree: Tree, busy_w: Callable[[float, int], float], awake_w: float, asleep_w: float | None) -> None:
+    """Put powers at each operating point; `awake_w` is that of all clusters together.
+
+    `busy_w` is given the clock in GHz and the cluster's capacity.
+    """
+    clusters = tree["cluster"]
+    for cluster in clusters:
+        for opp in cluster["opp"] + cluster.get("boost_opp", []):
+            khz = opp.get("khz") or 1000 * opp["mhz"]
+            busy = max(round(1e6 * busy_w(khz / 1e6, cluster["capacity"])), 1)
+            opp.setdefault("uw", 0)
+            opp["busy_uw"] = busy
+            opp["cluster_uw"] = round(1e6 * awake_w / len(clusters))
+        if asleep_w is not None and not cluster.get("cluster_idle"):
+            cluster["cluster_idle_uw"] = round(1e6 * asleep_w / len(clusters))
+
+
+def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[str]]:
+    """Fit package, cores and sleep to intervals; where the source has the cores' watts apart, each to its own."""
+    if len(samples.watts) < 2:
+        raise InputError(f"{samples.name}: one interval cannot tell the package from its cores; two or more are needed")
+    cores = _cores(tree)
+    busy = samples.load * cores if samples.load_is_share else np.minimum(samples.load, cores)
+    one, awake = np.ones_like(busy), 1 - samples.asleep
+    sleeps = bool(np.ptp(awake) > 0.02)
+    core_columns, core_names = [busy, busy * samples.ghz, busy * samples.ghz**3], ["core", "core f", "core f^3"]
+    shared_columns, shared_names = ([one, awake], ["package", "package awake"]) if sleeps else ([one], ["package"])
+    middle = float(np.median(samples.ghz[samples.ghz > 0])) if np.any(samples.ghz > 0) else 1.0
+    of_core, of_shared = [1.0, middle, middle**3], [1.0] * len(shared_names)
+    if samples.cores_watts is not None:
+        # The cores' own static power counts as shared: it is there whatever is busy.
+        core_part = fit_parts([*core_names, "cores idle"], np.column_stack([*core_columns, one]), samples.cores_watts)
+        rest = np.maximum(samples.watts - core_part.power(np.column_stack([*core_columns, 0 * one])), 1e-6)
+        shared_part = fit_parts(shared_names, np.column_stack(shared_columns), rest)
+        told = core_part.parameters()[:3] + shared_part.parameters()
+        core_bounds = core_part.bounds(np.array([*of_core, 0.0]))
+        shared_bounds = shared_part.bounds(np.array(of_shared))
+        fitted = samples.watts - rest + shared_part.power(np.column_stack(shared_columns))
+    else:
+        whole = fit_parts(
+            [*core_names, *shared_names], np.column_stack([*core_columns, *shared_columns]), samples.watts
+        )
+        told = whole.parameters()
+        core_bounds = whole.bounds(np.array([*of_core, *(0.0 for _ in of_shared)]))
+        shared_bounds = whole.bounds(np.array([*(0.0 for _ in of_core), *of_shared]))
+        fitted = samples.watts / (1 + whole.residuals)
+    value = {p.name: p.value for p in told}
+    shared = sum(value[name] for name in shared_names)
+    _put_curve(
+        tree,
+        lambda ghz, capacity: (value["core"] + value["core f"] * ghz + value["core f^3"] * ghz**3) * capacity / 1024,
+        shared,
+        value["package"] if sleeps else None,
+    )
+    off = samples.watts / fitted - 1
+    spread = 1.96 * float(np.sqrt(np.sum(off**2) / max(len(off) - len(told), 1)))
+    at_middle = value["core"] + value["core f"] * middle + value["core f^3"] * middle**3
+    residual = f"median residual {100 * float(np.median(np.abs(off))):.1f} % of {len(off)} intervals"
+    clocks = f"{samples.ghz.min():.2f} to {samples.ghz.max():.2f} GHz, {busy.min():.1f} to {busy.max():.1f} busy cores"
+    marks = {
+        "cluster.opp.busy_uw": f"[F] {samples.name}, {samples.scope}, {clocks}: opplab fit power; {residual}",
+        "cluster.opp.cluster_uw": "[F] the same: what does not depend on busy cores, shared evenly by the clusters",
+    }
+    if sleeps:
+        marks["cluster.cluster_idle_uw"] = "[F] the same: what is left while the package sleeps"
+    ranges = {
+        "cluster.opp.busy_uw": _around(at_middle, core_bounds, spread),
+        "cluster.opp.cluster_uw": _around(shared, shared_bounds, spread),
+    }
+    _mark(tree, marks, ranges)
+    return told, [*_not_told(tree, samples, sleeps), residual]
+
+
+def _around(value: float, bounds: tuple[float, float], spread: float) -> dict[str, list[int]]:
+    """Give a range that holds the fit's interval and the spread of single intervals."""
+    low, high = (bounds[0] / value, bounds[1] / value) if value > 0 else (1.0, 1.0)
+    return _percent(min(low, 1 - spread), max(high, 1 + spread))
+
+
+def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
+    cannot = ["a second thread apart from a core: the load is counted in cores"]
+    if len(tree["cluster"]) > 1:
+        cannot.append("clusters apart: cores draw in proportion to their capacity, the rest is shared evenly")
+    if np.ptp(samples.ghz) < 0.1 * max(float(samples.ghz.max()), 1e-9):
+        cannot.append("power against the clock: the source has one clock")
+    if np.ptp(samples.load) < 0.1 * max(float(samples.load.max()), 1e-9) and samples.cores_watts is None:
+        cannot.append("the package apart from its cores: the source has one load")
+    if not sleeps:
+        cannot.append("idle states: the source does not say when the package slept")
+    return cannot
+
+
+def _percent(low: float, high: float) -> dict[str, list[int]]:
+    return {"percent": [max(int(100 * low), 0), max(round(100 * high), 100)]}
+
+
+def _fit_points(tree: Tree, path: Path) -> tuple[list[Parameter], list[str]]:
+    """Put a table of power by operating point into the clusters whose CPUs it measured."""
+    points = freqbench.read_points(path)
+    marks: dict[str, str] = {}
+    ranges: dict[str, Any] = {}
+    parameters: list[Parameter] = []
+    soc = points[0].soc
+    for curve in freqbench.choose(points, soc, None, path):
+        cluster = next((c for c in tree["cluster"] if curve.cpu in _cpus(c["cpus"])), None)
+        if cluster is None:
+            raise InputError(f"{path}: CPU {curve.cpu} of {soc} is no CPU of the machine `{tree['name']}`")
+        fitted = fit_points(curve, curve.points).fit
+        told = {p.name: p for p in fitted.parameters()}
+        parameters += told.values()
+        mhz = np.array([(opp.get("khz") or 1000 * opp["mhz"]) / 1000 for opp in cluster["opp"]])
+        power, (low, high) = fitted.power(mhz), fitted.interval(mhz)
+        static = min(told["static"].value, 0.8 * float(power.min()))
+        for opp, mw in zip(cluster["opp"], power, strict=True):
+            opp.setdefault("uw", 0)
+            opp["busy_uw"], opp["cluster_uw"] = round(1000 * (float(mw) - static)), round(1000 * static)
+        ranges[f"cluster.{cluster['name']}.opp.busy_uw"] = _percent(
+            float(np.min(low / power)), float(np.max(high / power))
+        )
+        ranges[f"cluster.{cluster['name']}.opp.cluster_uw"] = _percent(0, float(np.max(high / power)))
+    marks["cluster.opp.busy_uw"] = f"[F] {path.name}, {soc}: fitted curve (opplab fit power) less what is shared"
+    marks["cluster.opp.cluster_uw"] = "[F] the same: what does not depend on the clock; that it is shared: [A]"
+    _mark(tree, marks, ranges)
+    return parameters, list(CANNOT_TELL)
+
+
+def with_power(text: str, path: Path) -> tuple[str, list[Parameter], list[str]]:
+    """Put measured power into a machine file.
+
+    Returns
+    -------
+    (str, list of Parameter, list of str)
+        The file, what was fitted, and what the source cannot tell.
+    """
+    tree = tomllib.loads(text)
+    with path.open("rb") as file:
+        head = file.readline(4096)
+    if b"busy_mean_mw" in head:
+        parameters, cannot = _fit_points(tree, path)
+    else:
+        parameters, cannot = _fit_samples(tree, read_samples(path))
+    return _write(tree), parameters, cannot
+
+
+def generic_power(text: str) -> str:
+    """Put a labelled generic curve into a machine file without power, with a range as wide as chips differ.
+
+    A core of capacity C at f GHz draws ``(0.12 + 0.38 C/1024) f (0.5 + 0.5 (f/2.5)^2)`` W; an awake package 0.3 of its
+    TDP, where that is known.
+
+    Raises
+    ------
+    InputError
+        The machine has power.
+    """
+    tree = tomllib.loads(text)
+    if any(known_power(tree)):
+        raise InputError(f"machine `{tree['name']}` has power: a generic curve would be worse")
+    little, big = GENERIC_CORE_W
+
+    def busy(ghz: float, capacity: int) -> float:
+        return (little + (big - little) * capacity / 1024) * ghz * (0.5 + 0.5 * (ghz / 2.5) ** 2)
+
+    tdp_w = tree.get("package_power", {}).get("tdp_uw", 0) / 1e6
+    _put_curve(tree, busy, 0.3 * tdp_w * len(tree.get("topology", {}).get("package", [1])), None)
+    label = "[A] generic curve (--power generic), not this machine's"
+    _mark(
+        tree,
+        {"cluster.opp.busy_uw": label, "cluster.opp.cluster_uw": f"{label}: 0.3 of the TDP where that is known"},
+        {
+            "cluster.opp.busy_uw": {"percent": list(GENERIC_PERCENT)},
+            "cluster.opp.cluster_uw": {"percent": list(GENERIC_PERCENT)},
+        },
+    )
+    return _write(tree)

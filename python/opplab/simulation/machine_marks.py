@@ -1,0 +1,58 @@
+"""Which numbers of a machine file have a source mark.
+
+Marks stand in ``[source]``: a path as ``cluster.opp.uw`` marks what lies under it, ``cluster.opp`` all of its columns.
+A path that begins with ``default.`` marks what an import took from a named default.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+__all__ = ["unmarked"]
+
+# Not quantities: the form of the file, and what names things.
+_NAMES = {"format", "name", "provenance", "source", "range"}
+_UNIT = re.compile(r"_?(ns|us|ms|uw|mw|khz|mhz)$")
+
+
+# What an import calls things -> where they stand in the file.
+_IMPORTED = {
+    "idle": "cluster.idle",
+    "cppc": "cluster.cppc",
+    "opps": "cluster.opp",
+    "base_khz": "cluster.base_khz",
+    "node": "numa_distance",
+}
+
+
+def _numbers(value: Any, path: tuple[str, ...], marks: set[tuple[str, ...]], marked: bool) -> Iterator[tuple[str, ...]]:
+    """Give the path of every number that no mark covers, without places in lists; items may be marked by name."""
+    marked = marked or tuple(_UNIT.sub("", part) for part in path) in marks
+    if isinstance(value, Mapping):
+        marked = marked or (*path, str(value.get("name"))) in marks
+        for key, inner in value.items():
+            yield from _numbers(inner, (*path, key), marks, marked)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for inner in value:
+            yield from _numbers(inner, path, marks, marked)
+    elif isinstance(value, int | float) and not isinstance(value, bool) and not marked:
+        yield path
+
+
+def unmarked(text: str) -> list[str]:
+    r"""Give the numbers of a machine file that no source mark covers, as paths.
+
+    Examples
+    --------
+    >>> unmarked('floor_uw = 3\n[costs]\ntick_us = 1\n[source]\ncosts = "[A] as juno-r2"\n')
+    ['floor_uw']
+    """
+    file = tomllib.loads(text)
+    # A key may stand in another unit in the mark than in the file.
+    keys = (key.removeprefix("default.") for key in file.get("source", {}))
+    marks = {tuple(_UNIT.sub("", part) for part in _IMPORTED.get(key, key).split(".")) for key in keys}
+    numbers = {key: value for key, value in file.items() if key not in _NAMES}
+    return list(dict.fromkeys(".".join(path) for path in _numbers(numbers, (), marks, False)))
