@@ -89,7 +89,18 @@ def command(source: str, output_format: str) -> None:
 
     SOURCE is a machine (built in, or a .toml) or anything that `opplab machine import` reads.  csv and markdown give
     the table of candidates.
+    A dump of CPPC tables alone (`grep . /sys/devices/system/cpu/cpu*/acpi_cppc/*`) gives f_max by each reading of them.
     """
+    if Path(source).exists():
+        from opplab.host import cppc
+
+        tables = cppc.read_dump(Path(source))
+        if tables is not None:
+            if output_format == "json":
+                click.echo(cppc.as_json(tables, Path(source).name))
+            else:
+                print_table(cppc.candidates(tables), output_format)
+            return
     facts = report(source)
     if output_format == "json":
         click.echo(json.dumps(facts, indent=2))

@@ -148,6 +148,23 @@ def _list_checks(ctx: click.Context, _param: click.Parameter, value: bool) -> No
         ctx.exit()
 
 
+def _findings(source: str) -> list[dict[str, Any]]:
+    """Find what is wrong with a machine, a dump, or a dump of CPPC tables alone."""
+    from opplab.cli.fmax import source_text
+    from opplab.host import cppc
+
+    tables = cppc.read_dump(Path(source)) if Path(source).exists() else None
+    if tables is not None:
+        return [dict(item) for item in cppc.findings(tables)]
+    path, text = source_text(source)
+    found: list[dict[str, Any]] = json.loads(_opplab.check_machine(path, text))
+    if text is not None:
+        from opplab.simulation.machine_marks import worst_case_latencies
+
+        found += worst_case_latencies(text)
+    return found
+
+
 @command.command(name="check")
 @click.argument("source", type=BuiltIn("machine"))
 @format_option
@@ -155,13 +172,11 @@ def _list_checks(ctx: click.Context, _param: click.Parameter, value: bool) -> No
 def check(source: str, output_format: str) -> None:
     """Look for contradictions and known traps: each finding says what it costs and what to do.
 
-    SOURCE is a machine (built in, or a .toml) or anything that `opplab machine import` reads.  Exit code 1 if a finding
+    SOURCE is a machine (built in, or a .toml), anything that `opplab machine import` reads, or a dump of CPPC tables
+    (`grep . /sys/devices/system/cpu/cpu*/acpi_cppc/*`).  Exit code 1 if a finding
     is an error.
     """
-    from opplab.cli.fmax import source_text
-
-    path, text = source_text(source)
-    found = json.loads(_opplab.check_machine(path, text))
+    found = _findings(source)
     if output_format != "text":
         print_table(found, output_format)
     elif not found:

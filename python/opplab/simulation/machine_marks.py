@@ -1,4 +1,4 @@
-"""Which numbers of a machine file have a source mark.
+"""Which numbers of a machine file have a source mark, and which latencies are worst cases.
 
 Marks stand in ``[source]``: a path as ``cluster.opp.uw`` marks what lies under it, ``cluster.opp`` all of its columns.
 A path that begins with ``default.`` marks what an import took from a named default.
@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["unmarked"]
+__all__ = ["unmarked", "worst_case_latencies"]
 
 # Not quantities: the form of the file, and what names things.
 _NAMES = {"format", "name", "provenance", "source", "range"}
@@ -56,3 +56,29 @@ def unmarked(text: str) -> list[str]:
     marks = {tuple(_UNIT.sub("", part) for part in _IMPORTED.get(key, key).split(".")) for key in keys}
     numbers = {key: value for key, value in file.items() if key not in _NAMES}
     return list(dict.fromkeys(".".join(path) for path in _numbers(numbers, (), marks, False)))
+
+
+_WORST_CASE_US = 100
+
+
+def worst_case_latencies(text: str) -> list[dict[str, str]]:
+    """Find idle states whose told exit latency is also what a wake-up takes, in the form of `opplab machine check`.
+
+    Firmware tells the worst case, for the governor to be safe with; measured wake-ups are shorter (a Zen 2 tells 400 us
+    for C2, and wakes in 20 to 24).
+    """
+    found = []
+    for cluster in tomllib.loads(text)["cluster"]:
+        for state in cluster.get("idle", []):
+            latency_us = state.get("exit_latency_us", state.get("exit_latency_ns", 0) / 1000)
+            if latency_us < _WORST_CASE_US or "wake_us" in state or "wake_ns" in state:
+                continue
+            name = f"{cluster['name']}, {state['name']}"
+            what = f"{name}: each wake-up takes the {latency_us:g} us that firmware tells the governor, its worst case"
+            cost = f"an interrupt that meets the state costs {latency_us / 1000:g} ms; latencies are upper bounds"
+            remedy = (
+                f"wake_us: what was measured, or a share of it (0.3: {0.3 * latency_us:.0f}) with a range of 0.05 to 1"
+            )
+            parts = ("idle-worst-case", "note", what, cost, remedy)
+            found.append(dict(zip(("check", "severity", "what", "cost", "remedy"), parts, strict=True)))
+    return found

@@ -1,0 +1,181 @@
+"""CPPC tables as ``grep . /sys/devices/system/cpu/cpu*/acpi_cppc/*`` prints them: f_max, contradictions.
+
+Performance levels have no unit; firmware ties them to clocks by ``nominal_freq``, the clock without turbo.  Linux takes
+it for that of ``nominal_perf``.  Where firmware has levels of two scales in one table, it is that of
+``guaranteed_perf`` (the HWP level without turbo), and the two readings differ: on Arrow Lake laptops 3.8 and 5.2 GHz.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from opplab.errors import FormatError
+
+__all__ = ["Table", "candidates", "findings", "read_dump"]
+
+_LINE = re.compile(r"\S*/cpu(\d+)/acpi_cppc/(\w+)[:=]\s*(.*)")
+_APART = 0.05  # Two clocks of one level that differ by more contradict each other.
+_INTEL_SCALING_KHZ = 100_000  # intel_pstate.c:core_get_scaling(): E-cores, and P-cores without another factor.
+
+
+@dataclass(frozen=True)
+class Table:
+    """The CPPC registers of CPUs that have the same."""
+
+    cpus: tuple[int, ...]
+    highest_perf: int
+    guaranteed_perf: int
+    nominal_perf: int
+    lowest_nonlinear_perf: int
+    lowest_perf: int
+    reference_perf: int
+    nominal_mhz: int
+    lowest_mhz: int
+
+    def by_nominal(self) -> float | None:
+        """Give f_max in MHz if `nominal_mhz` is the clock of `nominal_perf`."""
+        return self.highest_perf * self.nominal_mhz / self.nominal_perf if self.nominal_perf else None
+
+    def by_guaranteed(self) -> float | None:
+        """Give f_max in MHz if `nominal_mhz` is the clock of `guaranteed_perf`."""
+        return self.highest_perf * self.nominal_mhz / self.guaranteed_perf if self.guaranteed_perf else None
+
+
+def read_dump(path: Path) -> list[Table] | None:
+    """Read a dump; None if the file is not one.
+
+    Raises
+    ------
+    FormatError
+        With file and line.
+    """
+    if path.is_dir():
+        return None
+    with path.open("rb") as file:
+        if b"/acpi_cppc/" not in file.read(4096):
+            return None
+    cpus: dict[int, dict[str, int]] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        found = _LINE.match(line.strip())
+        if found is None or found[2] == "feedback_ctrs":
+            continue
+        try:
+            cpus.setdefault(int(found[1]), {})[found[2]] = int(found[3])
+        except ValueError:
+            message = f"{path}:{number}: `{found[2]}` is `{found[3]}`, not a whole number"
+            raise FormatError(message, file=str(path), line=number) from None
+    names = {"nominal_mhz": "nominal_freq", "lowest_mhz": "lowest_freq"}
+    fields = [name for name in Table.__dataclass_fields__ if name != "cpus"]
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for cpu, told in sorted(cpus.items()):
+        groups.setdefault(tuple(told.get(names.get(name, name), 0) for name in fields), []).append(cpu)
+    return [Table(tuple(group), **dict(zip(fields, values, strict=True))) for values, group in groups.items()]
+
+
+def _list(cpus: Iterable[int]) -> str:
+    parts: list[list[int]] = []
+    for cpu in cpus:
+        if parts and parts[-1][-1] == cpu - 1:
+            parts[-1].append(cpu)
+        else:
+            parts.append([cpu])
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+
+
+def _mhz(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.0f} MHz"
+
+
+def candidates(tables: list[Table]) -> list[dict[str, Any]]:
+    """Give f_max of each group of CPUs by each reading of its table, in MHz."""
+    return [
+        {
+            "cpus": _list(table.cpus),
+            "highest_perf": table.highest_perf,
+            "by_nominal_mhz": table.by_nominal(),
+            "by_guaranteed_mhz": table.by_guaranteed(),
+            "by_100mhz_a_level_mhz": table.highest_perf * _INTEL_SCALING_KHZ / 1000,
+            "base_mhz": table.nominal_mhz or None,
+            "consistent": _agree(table.by_nominal(), table.by_guaranteed()),
+        }
+        for table in tables
+    ]
+
+
+def _agree(one: float | None, other: float | None) -> bool | None:
+    if not one or not other:
+        return None
+    return abs(one / other - 1) <= _APART
+
+
+def findings(tables: list[Table]) -> list[dict[str, str]]:
+    """Name what is wrong with the tables, in the form of `opplab machine check`."""
+    found: list[dict[str, str]] = []
+
+    def add(check: str, severity: str, what: str, cost: str, remedy: str) -> None:
+        found.append({"check": check, "severity": severity, "what": what, "cost": cost, "remedy": remedy})
+
+    for table in tables:
+        cpus = f"CPUs {_list(table.cpus)}"
+        order = (table.lowest_perf, table.lowest_nonlinear_perf, table.guaranteed_perf, table.highest_perf)
+        if any(0 < later < earlier for earlier, later in pairwise(order)):
+            lowest, nonlinear, guaranteed, highest = order
+            levels = f"lowest {lowest}, lowest nonlinear {nonlinear}, guaranteed {guaranteed}, highest {highest}"
+            remedy = "report it to the vendor"
+            add("cppc-order", "error", f"{cpus}: {levels} do not ascend", "limits and f_max mean nothing", remedy)
+        if not table.nominal_mhz:
+            add(
+                "cppc-no-frequency",
+                "note",
+                f"{cpus}: no nominal_freq",
+                "levels cannot be told as clocks",
+                "measure one",
+            )
+            continue
+        nominal, guaranteed_mhz = table.by_nominal(), table.by_guaranteed()
+        if nominal and guaranteed_mhz and not _agree(nominal, guaranteed_mhz):
+            off = 100 * (nominal / guaranteed_mhz - 1)
+            add(
+                "cppc-scale",
+                "error",
+                f"{cpus}: levels of two scales: the {table.nominal_mhz} MHz of nominal_freq are at nominal_perf "
+                f"{table.nominal_perf} or at guaranteed_perf {table.guaranteed_perf}; highest_perf "
+                f"{table.highest_perf} is {_mhz(nominal)} or {_mhz(guaranteed_mhz)}",
+                f"a driver that scales by nominal_perf is off by {off:+.0f} % in cpuinfo_max_freq and capacity",
+                f"take {_mhz(guaranteed_mhz)} (guaranteed_perf is the level without turbo), or measure under load",
+            )
+        fixed = table.highest_perf * _INTEL_SCALING_KHZ / 1000
+        if _agree(fixed, table.by_guaranteed()) is False:
+            add(
+                "cppc-100mhz",
+                "warning",
+                f"{cpus}: 100 MHz a level would be {_mhz(fixed)}, the table says {_mhz(table.by_guaranteed())}",
+                "intel_pstate takes 100 MHz a level where it has no factor of its own (E-cores): its claims are off",
+                "a kernel that takes the factor from CPPC or a table of the model, or none of its claimed clocks",
+            )
+    kinds: dict[tuple[int, int], list[Table]] = {}
+    for table in tables:
+        kinds.setdefault((table.guaranteed_perf, table.nominal_mhz), []).append(table)
+    for same in kinds.values():
+        if len({table.nominal_perf for table in same}) > 1:
+            what = ", ".join(f"{table.nominal_perf} on CPUs {_list(table.cpus)}" for table in same)
+            cost = "the same core has two clocks and capacities"
+            remedy = "trust neither; compare with guaranteed_perf"
+            add("cppc-differs", "warning", f"equal cores, different nominal_perf: {what}", cost, remedy)
+        if len({table.highest_perf for table in same}) > 1:
+            what = ", ".join(f"{table.highest_perf} on CPUs {_list(table.cpus)}" for table in same)
+            cost, remedy = "none: favoured cores turbo higher", "an f_max of the machine is that of the favoured cores"
+            add("cppc-preferred", "note", f"preferred cores: highest_perf {what}", cost, remedy)
+    return found
+
+
+def as_json(tables: list[Table], name: str) -> str:
+    """Give the report of `opplab fmax` about a dump as JSON."""
+    report = {"name": name, "driver": None, "groups": candidates(tables), "findings": findings(tables)}
+    return json.dumps(report, indent=2)

@@ -1,0 +1,80 @@
+"""CPPC tables alone: what is wrong with them, and f_max by each reading."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from opplab.cli.main import opplab
+
+from testdata import shared
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(opplab, [str(argument) for argument in arguments])
+
+
+def dump(path: Path, rows: dict[int, tuple[int, ...]]) -> Path:
+    """Write a dump: (highest, guaranteed, nominal, nominal MHz) of each CPU."""
+    names = ("highest_perf", "guaranteed_perf", "nominal_perf", "nominal_freq")
+    lines = [
+        f"/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/{name}:{value}"
+        for cpu, values in rows.items()
+        for name, value in zip(names, values, strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def checks(path: Path) -> dict[str, str]:
+    return {
+        item["check"]: item["what"] for item in json.loads(run("machine", "check", path, "--format", "json").output)
+    }
+
+
+def test_a_sound_table_has_no_findings(tmp_path: Path) -> None:
+    path = dump(tmp_path / "a.txt", {0: (54, 27, 27, 2700), 1: (54, 27, 27, 2700)})
+    assert checks(path) == {}
+    (group,) = json.loads(run("fmax", path, "--format", "json").output)["groups"]
+    assert group["cpus"] == "0-1"
+    assert group["by_nominal_mhz"] == group["by_guaranteed_mhz"] == pytest.approx(5400)
+
+
+def test_levels_of_two_scales_are_named_with_both_readings(tmp_path: Path) -> None:
+    path = dump(tmp_path / "a.txt", {0: (61, 32, 43, 2700)})
+    found = checks(path)
+    assert "3830 MHz or 5147 MHz" in found["cppc-scale"]
+    assert run("machine", "check", path).exit_code == 1
+
+
+def test_equal_cores_with_different_tables_and_levels_that_do_not_ascend(tmp_path: Path) -> None:
+    found = checks(dump(tmp_path / "a.txt", {0: (65, 30, 29, 2100), 1: (65, 30, 21, 2100), 2: (20, 30, 30, 2100)}))
+    assert "29 on CPUs 0, 21 on CPUs 1" in found["cppc-differs"]
+    assert "do not ascend" in found["cppc-order"]
+
+
+def test_what_is_no_number_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("/sys/devices/system/cpu/cpu0/acpi_cppc/highest_perf:many\n", encoding="utf-8")
+    done = run("machine", "check", path)
+    assert "a.txt:1: `highest_perf` is `many`" in str(done.exception)
+
+
+def test_the_arrow_lake_laptops() -> None:
+    """f_max by guaranteed_perf is what each core type reached under load, within 3 %; the kernel's claim is not."""
+    folder = shared("silicon/arrow-lake-cppc")
+    reached = {"P": 5400, "E": 4600}
+    for path in sorted(Path(folder).glob("*dump.txt")):
+        groups = json.loads(run("fmax", path, "--format", "json").output)["groups"]
+        for kind, cpus in (("P", range(8)), ("E", range(8, 24))):
+            best = max(g["by_guaranteed_mhz"] for g in groups if int(g["cpus"].split("-")[0].split(",")[0]) in cpus)
+            assert best == pytest.approx(reached[kind], rel=0.03), path.name
+        assert {"cppc-scale", "cppc-preferred"} <= set(checks(path)), path.name
+
+
+def test_a_told_worst_case_is_named() -> None:
+    found = json.loads(run("machine", "check", "pixel6", "--format", "json").output)
+    assert any(item["check"] == "idle-worst-case" for item in found)
+    found = json.loads(run("machine", "check", "sdm845", "--format", "json").output)
+    assert not any(item["check"] == "idle-worst-case" for item in found)
