@@ -189,7 +189,7 @@ fn boost_costs_power() {
     let machine = machine!("epyc-7742-2s");
     let outcome = checked(&machine, vec![task(0, 0, spin())], policy("", "performance"), 10 * MS);
     let top = outcome.points[0].last().map(|point| (point.khz, point.busy_uw));
-    assert_eq!(top.map(|(khz, uw)| (khz, uw / 10_000)), Some((3_400_000, 261)));
+    assert_eq!(top.map(|(khz, uw)| (khz, uw / 10_000)), Some((3_400_000, 330)));
 }
 
 /// Average power of a package over the whole run, in uW; clusters are packages.
@@ -197,7 +197,7 @@ fn package_uw(outcome: &Outcome, package: usize) -> u64 {
     (outcome.cluster_energy_fj[package] / u128::from(outcome.wall_ns)) as u64
 }
 
-/// All cores of a 225 W package are held at 225 W (a little less until the control has settled), below the clock of one.
+/// All cores of a 225 W package, one thread busy in each, are held at 225 W (a little less until the control has settled), below the clock of one.
 #[test]
 fn a_budget_limits_the_clock_of_all_cores() {
     let machine = machine!("epyc-7742-2s");
@@ -210,7 +210,7 @@ fn a_budget_limits_the_clock_of_all_cores() {
     let (all_w, all_khz) = busy(64);
     assert!(few_w < 170 && few_khz == 3_400_000, "{few_w} W, {few_khz} kHz");
     assert!((218..=228).contains(&all_w), "{all_w} W");
-    assert!((2_400_000..=2_600_000).contains(&all_khz), "{all_khz} kHz");
+    assert!((2_900_000..=3_100_000).contains(&all_khz), "{all_khz} kHz");
 }
 
 /// A quiet second is credit for a burst at PL2; after that PL1 holds.
