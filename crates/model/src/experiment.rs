@@ -759,9 +759,14 @@ impl Experiment {
     }
 }
 
-/// Capacity of each CPU of a machine, for [`CompileOptions`].
+/// What each CPU of a machine does at its highest clock, boosted and alone, for [`CompileOptions`]: rt-app calibrates there.
 pub fn capacities(machine: &Machine) -> Vec<u32> {
-    (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).capacity).collect()
+    let boosted = |cpu: u32| {
+        let cluster = machine.cluster_of(cpu);
+        let capacity = u64::from(cluster.capacity) * u64::from(cluster.highest_khz());
+        (capacity / u64::from(cluster.reference_khz())) as u32
+    };
+    (0..machine.nr_cpus() as u32).map(boosted).collect()
 }
 
 /// Refuses a policy that does not fit the machine.

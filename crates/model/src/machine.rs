@@ -346,7 +346,32 @@ pub struct Machine {
     pub ranges: Vec<Range>,
 }
 
+impl Cluster {
+    /// The clock at which a CPU of the cluster has its capacity, at which MPERF counts and in which work is counted: its
+    /// highest without boost, whether the OPPs end there or go on. The last OPP where no base is known.
+    pub fn reference_khz(&self) -> u32 {
+        match self.base_khz {
+            0 => self.opps.last().map_or(1, |opp| opp.khz.max(1)),
+            base_khz => base_khz,
+        }
+    }
+
+    /// The highest clock that a CPU of the cluster may get, alone and boosted.
+    pub fn highest_khz(&self) -> u32 {
+        let bins = self.turbo.iter().map(|bin| bin.khz);
+        let points = self.opps.iter().chain(&self.boost_opps).map(|opp| opp.khz);
+        points.chain(bins).fold(self.reference_khz(), u32::max)
+    }
+}
+
 impl Machine {
+    /// The clock of the biggest CPU at which work is counted: a ns of work is what it does in a ns at this clock.
+    pub fn reference_khz(&self) -> u32 {
+        // The first of equal ones, as the engine has it: all of one capacity have one speed at their own reference.
+        let biggest = self.clusters.iter().rev().max_by_key(|cluster| cluster.capacity);
+        biggest.map_or(1, Cluster::reference_khz)
+    }
+
     /// Number of CPUs.
     pub fn nr_cpus(&self) -> usize {
         self.cpus.len()

@@ -18,7 +18,7 @@ pub(crate) struct PyWorkload {
 impl PyWorkload {
     /// Compiles the file for a machine.
     pub(crate) fn compile(&self, py: Python<'_>, machine: &Machine) -> PyResult<Workload> {
-        let capacities: Vec<u32> = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).capacity).collect();
+        let capacities = opplab_model::experiment::capacities(machine);
         let options = CompileOptions { name: &self.name, capacities: &capacities };
         guard(py, || self.tree.compile(&self.file, &options))?.map_err(|error| model_error(py, error))
     }

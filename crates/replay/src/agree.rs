@@ -80,8 +80,7 @@ pub fn workload_file(dir: &Path) -> Option<(PathBuf, String)> {
 }
 
 fn compiled(path: &Path, text: &str, setup: &Setup) -> Result<Workload, ReplayError> {
-    let capacities: Vec<u32> =
-        (0..setup.machine.nr_cpus() as u32).map(|cpu| setup.machine.cluster_of(cpu).capacity).collect();
+    let capacities = opplab_model::experiment::capacities(&setup.machine);
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     // An emulated CPU does the same work a ns whatever its capacity.
     let capacities = if setup.machine.shared_stream { vec![1024; capacities.len()] } else { capacities };

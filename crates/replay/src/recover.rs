@@ -202,8 +202,7 @@ impl<'a> Reader<'a> {
         let work = if machine.shared_stream {
             ns
         } else {
-            let highest = cluster.opps.last().map_or(1, |opp| opp.khz);
-            let reference = if cluster.base_khz > 0 { cluster.base_khz } else { highest };
+            let reference = cluster.reference_khz();
             let khz = cluster.opp_for(freq_khz).khz;
             let scale = u128::from(khz) * u128::from(cluster.capacity);
             (u128::from(ns) * scale / (u128::from(reference) * 1024)) as u64

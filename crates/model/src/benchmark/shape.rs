@@ -21,15 +21,9 @@ pub(super) fn exponential(mean: u64) -> Vec<u64> {
 /// tracking, so that little is left of what a new task is taken for.
 pub(super) const READY_NS: u64 = 64_000_000;
 
-/// The highest non-boost frequency of the machine's biggest CPU in kHz, at which work is counted.
-fn reference_khz(machine: &Machine) -> u64 {
-    let biggest = machine.clusters.iter().max_by_key(|cluster| cluster.capacity);
-    biggest.and_then(|cluster| cluster.opps.last()).map_or(1, |opp| u64::from(opp.khz.max(1)))
-}
-
-/// Work of `cycles` of the machine's biggest CPU, in ns at its highest non-boost frequency.
+/// Work of `cycles` of the machine's biggest CPU, in ns at its reference clock.
 pub(super) fn cycles_ns(machine: &Machine, cycles: u64) -> u64 {
-    (u128::from(cycles) * 1_000_000 / u128::from(reference_khz(machine))) as u64
+    (u128::from(cycles) * 1_000_000 / u128::from(machine.reference_khz())) as u64
 }
 
 /// A share in thousandths as one of 1024 parts.

@@ -35,8 +35,7 @@ pub(crate) fn epp_start(cluster: &Cluster, policy: &Policy, now_ns: u64) -> Resu
         || CaseError(format!("driver amd-pstate-epp does not load: CPPC registers of {} are not valid", cluster.name));
     let caps = cluster.cppc.ok_or_else(no_cppc)?;
     let known = |mhz: u32, khz: u32| if mhz > 0 { mhz } else { khz / 1000 };
-    let top_khz = cluster.opps[cluster.opps.len() - 1].khz;
-    let base_khz = if cluster.base_khz > 0 { cluster.base_khz } else { top_khz };
+    let base_khz = cluster.reference_khz();
     let perf = AmdPerf {
         highest_perf: caps.highest_perf,
         nominal_perf: caps.nominal_perf,

@@ -118,7 +118,7 @@ impl IntelSetup {
     fn pstates(&self, cluster: &Cluster, limits: FreqLimits, top_khz: u32) -> (PstateData, PerfLimits) {
         const BUS_KHZ: u32 = 100_000;
         let scaling = if self.hwp { scaling_khz(cluster, top_khz) } else { BUS_KHZ };
-        let base_khz = if cluster.base_khz > 0 { cluster.base_khz } else { top_khz };
+        let base_khz = cluster.reference_khz();
         let caps = cluster.hwp.filter(|_| self.hwp);
         let mut pstate = PstateData::core(
             (limits.min_khz / scaling) as i32,

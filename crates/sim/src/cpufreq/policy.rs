@@ -585,8 +585,7 @@ pub(crate) fn max_freq_ratios(machine: &Machine, policy: &Policy, gates: &Gates)
     let ratio = |cluster: &opplab_model::machine::Cluster| {
         let turbo: Vec<TurboLevel> =
             cluster.turbo.iter().map(|bin| TurboLevel { active_cores: bin.active_cores, freq_khz: bin.khz }).collect();
-        let base_khz =
-            if cluster.base_khz > 0 { cluster.base_khz } else { cluster.opps.last().map_or(0, |opp| opp.khz) };
+        let base_khz = cluster.reference_khz();
         let first = machine.cpus[cluster.cpus[0] as usize].package;
         let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == first).map(|cpu| cpu.core).collect();
         cores.sort_unstable();

@@ -164,8 +164,7 @@ impl WhySlow {
         }
         let clusters = machine.clusters.iter().map(|cluster| {
             let khz: Vec<u32> = cluster.opps.iter().map(|opp| opp.khz).collect();
-            let last = khz.last().copied().unwrap_or(1);
-            (khz, if cluster.base_khz > 0 { cluster.base_khz } else { last }, cluster.capacity)
+            (khz, cluster.reference_khz(), cluster.capacity)
         });
         Self {
             cpus,

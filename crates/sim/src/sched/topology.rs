@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::domains::{self, RECLAIM_DISTANCE, SchedDomains};
-use opplab_model::machine::Machine;
+use opplab_model::machine::{Cluster, Machine};
 
 /// Topology in the forms that the hot paths want.
 #[derive(Debug)]
@@ -75,14 +75,7 @@ impl Topology {
             llc_size: llc_masks.iter().map(|mask| mask.as_set().weight()).collect(),
             llc_masks,
             asym,
-            reference_khz: machine
-                .clusters
-                .iter()
-                .map(|cluster| match cluster.base_khz {
-                    0 => cluster.opps.last().map_or(1, |opp| opp.khz.max(1)),
-                    base_khz => base_khz,
-                })
-                .collect(),
+            reference_khz: machine.clusters.iter().map(Cluster::reference_khz).collect(),
             domains: Rc::new(sched_domains_of(machine, capacities.to_vec(), asym_priority.clone())),
             asym_priority,
         }
