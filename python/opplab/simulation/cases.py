@@ -72,6 +72,8 @@ class Case:
 # capitals stands for the name of a cluster, a consumer, a frequency in kHz, an idle state or a cpufreq policy.
 METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("energy", "J", "lower", "energy of all clusters after the warm-up"),
+    ("energy_low", "J", "", "energy at the low ends of the ranges of the machine's powers"),
+    ("energy_high", "J", "", "energy at the high ends of the ranges of the machine's powers"),
     ("energy:CLUSTER", "J", "lower", "energy of a cluster"),
     ("energy:rest", "J", "lower", "energy of the rest of the machine"),
     ("energy:CONSUMER", "J", "lower", "energy of a consumer that is no CPU, such as a GPU"),
