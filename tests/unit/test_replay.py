@@ -63,5 +63,5 @@ def test_a_table_marks_what_says_nothing(lisa: str) -> None:
 def test_a_machine_that_cannot_be_the_traces_is_refused(lisa: str) -> None:
     result = replay(lisa, "--machine", "epyc-7742-2s")
     assert result.exit_code != 0
-    said = str(result.exception) if result.exception else result.output
+    said = f"{result.output} {result.exception}"
     assert "the trace is of 6 CPUs, machine epyc-7742-2s has" in said and "juno-r0" in said
