@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs one fuzz target: ./run.sh TARGET SECONDS   (targets: any tracedat text perfetto pages)
+# Runs one fuzz target: ./run.sh TARGET SECONDS   (targets: any tracedat perfdata text perfetto pages)
 # Needs a nightly compiler and a C++ compiler; no cargo-fuzz. The corpus grows in corpus/TARGET, crashes go to artifacts/TARGET.
 set -eu
 cd "$(dirname "$0")"
@@ -12,4 +12,4 @@ RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm
 -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address --cfg fuzzing -Cdebug-assertions" \
   cargo +nightly build -q --release --target x86_64-unknown-linux-gnu --bin "$target"
 exec "target/x86_64-unknown-linux-gnu/release/$target" "corpus/$target" "$seeds" -artifact_prefix="artifacts/$target/" \
-  -max_total_time="$seconds" -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1
+  -max_total_time="$seconds" -rss_limit_mb=512 -max_len=65536 -print_final_stats=1

@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// No reader recognises the content.
     #[error(
-        "not a trace that is known here (looked for trace.dat, ftrace text, systrace HTML, Perfetto, tar of ring-buffer pages); it begins with {start}"
+        "not a trace that is known here (looked for trace.dat, perf.data, ftrace text, systrace HTML, Perfetto, tar of ring-buffer pages); it begins with {start}"
     )]
     NotATrace {
         /// The first bytes, printable.

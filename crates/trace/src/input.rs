@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::ops::Deref;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -43,6 +44,105 @@ impl Deref for Data {
     }
 }
 
+/// What compressed content may expand to, so that a small file cannot take all memory.
+///
+/// Without [`UnpackLimits::up_to`] the limit follows from the file's size: real traces shrink by a factor of 5 to 100, a bomb
+/// by a thousand for each layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnpackLimits {
+    /// Bytes that come out of all layers and parts together; `None`: [`UnpackLimits::RATIO`] times the file.
+    bytes_max: Option<u64>,
+    /// Compressed content inside of compressed content, so deep.
+    depth_max: u32,
+}
+
+impl Default for UnpackLimits {
+    /// By the file's size, unless the environment says `OPPLAB_MAX_UNPACKED=BYTES`.
+    fn default() -> Self {
+        let asked = std::env::var("OPPLAB_MAX_UNPACKED").ok().and_then(|bytes| bytes.trim().parse().ok());
+        asked.map_or(Self { bytes_max: None, depth_max: 2 }, Self::up_to)
+    }
+}
+
+impl UnpackLimits {
+    /// What a file may expand to, as a multiple of its size.
+    pub const RATIO: u64 = 250;
+    /// What any file may expand to, however small it is.
+    pub const FREE_BYTES: u64 = 16 << 20;
+    /// What no file may expand to unless it was asked for.
+    pub const DEFAULT_BYTES: u64 = 8 << 30;
+
+    /// Allows `bytes` in total whatever the file's size, and deeper nesting.
+    pub fn up_to(bytes: u64) -> Self {
+        Self { bytes_max: Some(bytes), depth_max: 8 }
+    }
+
+    /// What may come out of a file of `file_bytes`.
+    pub(crate) fn budget(&self, file_bytes: usize) -> Budget {
+        let by_ratio = (file_bytes as u64).saturating_mul(Self::RATIO).clamp(Self::FREE_BYTES, Self::DEFAULT_BYTES);
+        let total = self.bytes_max.unwrap_or(by_ratio);
+        Budget { total, left: total, depth_max: self.depth_max }
+    }
+}
+
+/// What is left of the limits of one file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    total: u64,
+    left: u64,
+    depth_max: u32,
+}
+
+impl Budget {
+    /// An error if compressed content at `depth` (from 1) around a file is nested deeper than allowed.
+    pub(crate) fn check_depth(&self, depth: u32, offset: u64, codec: &'static str) -> Result<()> {
+        Self::within(depth, self.depth_max, offset, codec)
+    }
+
+    /// The same of packets inside of a file: half as deep, because no writer puts compressed packets into compressed ones.
+    pub(crate) fn check_packet_depth(&self, depth: u32, offset: u64, codec: &'static str) -> Result<()> {
+        Self::within(depth, self.depth_max / 2, offset, codec)
+    }
+
+    fn within(depth: u32, max: u32, offset: u64, codec: &'static str) -> Result<()> {
+        if depth <= max {
+            return Ok(());
+        }
+        let what = format!("compressed content is nested more than {max} deep; {RAISE}");
+        Err(Error::Compression { offset, codec, what })
+    }
+
+    /// Takes `bytes` off what is left.
+    pub(crate) fn take(&mut self, bytes: u64, offset: u64, codec: &'static str) -> Result<()> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                let what = format!("more than the {} bytes allowed come out; {RAISE}", self.total);
+                Err(Error::Compression { offset, codec, what })
+            }
+        }
+    }
+
+    /// Reads all of `reader`, no more than is left. Content that ends early gives what came out, with the error beside it.
+    pub(crate) fn read(
+        &mut self,
+        reader: impl Read,
+        offset: u64,
+        codec: &'static str,
+    ) -> Result<(Vec<u8>, Option<Error>)> {
+        let mut out = Vec::new();
+        let result = reader.take(self.left.saturating_add(1)).read_to_end(&mut out);
+        self.take(out.len() as u64, offset, codec)?;
+        Ok((out, result.err().map(|error| Error::Compression { offset, codec, what: error.to_string() })))
+    }
+}
+
+/// How the limits are raised, for messages.
+const RAISE: &str = "raise the limit with --max-unpacked or OPPLAB_MAX_UNPACKED if the file is to be trusted";
+
 /// The outer compression that `data` begin with.
 fn outer_codec(data: &[u8]) -> Option<&'static str> {
     match data {
@@ -53,14 +153,16 @@ fn outer_codec(data: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Unpacks `data` until it is no longer compressed; at most three layers, at most `max_bytes`.
+/// Unpacks `data` until it is no longer compressed, within `limits`; what is left of these for compressed parts inside.
 ///
 /// Data that end early give what they held, with the error beside it.
-pub(crate) fn unpack(data: Data, max_bytes: u64) -> Result<(Data, Option<Error>)> {
-    let (mut data, mut problem) = (data, None);
-    for _ in 0..3 {
-        let Some(codec) = outer_codec(&data) else { break };
-        let (unpacked, error) = unpack_one(&data, codec, max_bytes);
+pub(crate) fn unpack(data: Data, limits: &UnpackLimits) -> Result<(Data, Budget, Option<Error>)> {
+    let mut budget = limits.budget(data.len());
+    let (mut data, mut problem, mut depth) = (data, None, 0);
+    while let Some(codec) = outer_codec(&data) {
+        depth += 1;
+        budget.check_depth(depth, 0, codec)?;
+        let (unpacked, error) = unpack_one(&data, codec, &mut budget)?;
         if unpacked.is_empty()
             && let Some(error) = error
         {
@@ -69,47 +171,40 @@ pub(crate) fn unpack(data: Data, max_bytes: u64) -> Result<(Data, Option<Error>)
         problem = problem.or(error);
         data = Data::Owned(unpacked);
     }
-    Ok((data, problem))
+    Ok((data, budget, problem))
 }
 
-fn unpack_one(data: &[u8], codec: &'static str, max_bytes: u64) -> (Vec<u8>, Option<Error>) {
-    let fail = |what: String| Error::Compression { offset: 0, codec, what };
-    let reader: Box<dyn Read + '_> = match codec {
-        "gzip" => Box::new(flate2::read::MultiGzDecoder::new(data)),
+fn unpack_one(data: &[u8], codec: &'static str, budget: &mut Budget) -> Result<(Vec<u8>, Option<Error>)> {
+    let fail = |error: std::io::Error| Error::Compression { offset: 0, codec, what: error.to_string() };
+    match codec {
+        "gzip" => budget.read(flate2::read::MultiGzDecoder::new(data), 0, codec),
         "xz" => {
             // A dictionary larger than the limit could never be filled.
-            match liblzma::stream::Stream::new_stream_decoder(
-                max_bytes.clamp(64 << 20, 1 << 32),
-                liblzma::stream::CONCATENATED,
-            ) {
-                Ok(stream) => Box::new(liblzma::read::XzDecoder::new_stream(data, stream)),
-                Err(error) => return (Vec::new(), Some(fail(error.to_string()))),
-            }
+            let memory = budget.left.clamp(80 << 20, 1 << 30);
+            let stream = liblzma::stream::Stream::new_stream_decoder(memory, liblzma::stream::CONCATENATED);
+            let stream = stream.map_err(|error| fail(error.into()))?;
+            budget.read(liblzma::read::XzDecoder::new_stream(data, stream), 0, codec)
         }
-        _ => match zstd::stream::read::Decoder::with_buffer(data) {
-            Ok(decoder) => Box::new(decoder),
-            Err(error) => return (Vec::new(), Some(fail(error.to_string()))),
-        },
-    };
-    let mut out = Vec::new();
-    let result = reader.take(max_bytes.saturating_add(1)).read_to_end(&mut out);
-    if out.len() as u64 > max_bytes {
-        out.truncate(max_bytes as usize);
-        return (out, Some(fail(format!("more than the {max_bytes} bytes allowed come out"))));
+        _ => budget.read(zstd::stream::read::Decoder::with_buffer(data).map_err(fail)?, 0, codec),
     }
-    (out, result.err().map(|error| fail(error.to_string())))
 }
 
-/// Maps the file at `path`.
+/// The most that is read from a pipe, whose size is not known beforehand.
+const PIPE_BYTES_MAX: u64 = 4 << 30;
+
+/// Maps the file at `path`; a pipe is read to its end.
 #[expect(unsafe_code, reason = "mapping a file is the one way to read it without copying")]
 pub(crate) fn map(path: &Path) -> Result<Data> {
     let io = |source| Error::Io { path: path.to_path_buf(), source };
-    let mut file = File::open(path).map_err(io)?;
+    let file = open(path).map_err(io)?;
     let metadata = file.metadata().map_err(io)?;
     if !metadata.is_file() || metadata.len() == 0 {
-        // Pipes cannot be mapped, and empty files neither.
+        // Pipes cannot be mapped, and empty files (among them those of /proc and /sys) neither.
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(io)?;
+        file.take(PIPE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
+        if bytes.len() as u64 > PIPE_BYTES_MAX {
+            return Err(io(std::io::Error::other(format!("more than {PIPE_BYTES_MAX} bytes come out of the pipe"))));
+        }
         return Ok(Data::Owned(bytes));
     }
     // SAFETY: the map is only read. If another process changes the file meanwhile the bytes change under us: every reader
@@ -117,6 +212,24 @@ pub(crate) fn map(path: &Path) -> Result<Data> {
     // A file that is cut while it is read ends the process with SIGBUS, as with any program that maps files.
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
     Ok(Data::Mapped(map))
+}
+
+/// Opens a regular file or a pipe of a shell (`<(...)`, `/dev/stdin`). Devices have no end, sockets no bytes, and a named
+/// pipe without a writer would wait for ever: they are refused.
+fn open(path: &Path) -> std::io::Result<File> {
+    let refuse = |what: &str| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, what.to_owned()));
+    // Looked at before it is opened, because opening a pipe waits.
+    let kind = std::fs::metadata(path)?.file_type();
+    if kind.is_dir() {
+        return refuse("is a folder");
+    }
+    if kind.is_fifo() && !path.starts_with("/dev") && !path.starts_with("/proc") {
+        return refuse("is a named pipe: give its content as /dev/stdin");
+    }
+    if !kind.is_file() && !kind.is_fifo() {
+        return refuse("is neither a file nor a pipe");
+    }
+    File::open(path)
 }
 
 /// Deepest folder that is looked into: `formats/<group>/<event>/format` needs three.

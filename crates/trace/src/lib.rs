@@ -20,6 +20,7 @@ mod event;
 mod format;
 mod input;
 mod pages;
+mod perfdata;
 mod perfetto;
 mod reader;
 mod recording;
@@ -37,9 +38,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use input::Budget;
+
 pub use error::{Error, Result, nearest_name};
 pub use event::{Event, FieldDef, Kind, RawList, Schema, Sink, Value};
-pub use input::Data;
+pub use input::{Data, UnpackLimits};
 pub use reader::{Meta, Outcome, ReadOptions, Reader};
 pub use recording::RecordingFiles;
 pub use ring::Missed;
@@ -53,23 +56,27 @@ type Opened<'a> = Result<Box<dyn Reader + 'a>>;
 /// How a format is recognised and opened.
 struct Format {
     sniff: fn(&[u8]) -> bool,
-    open: for<'a> fn(&'a Data, &ReadOptions) -> Opened<'a>,
+    open: for<'a> fn(&'a Data, Budget, &ReadOptions) -> Opened<'a>,
 }
 
 /// All formats, the ones with the surest marks first.
 const READERS: &[Format] = &[
     Format {
         sniff: tracedat::sniff,
-        open: |data, options| Ok(Box::new(tracedat::TraceDat::open(data, Some(data), options)?)),
+        open: |data, budget, options| Ok(Box::new(tracedat::TraceDat::open(data, Some(data), budget, options)?)),
     },
-    Format { sniff: perfetto::sniff, open: |data, options| Ok(Box::new(perfetto::Perfetto::open(data, options))) },
+    Format {
+        sniff: perfdata::sniff,
+        open: |data, budget, options| Ok(Box::new(perfdata::PerfData::open(data, Some(data), budget, options)?)),
+    },
+    Format { sniff: perfetto::sniff, open: |data, budget, _| Ok(Box::new(perfetto::Perfetto::open(data, budget))) },
     Format {
         sniff: pages::sniff_tar,
-        open: |data, options| {
+        open: |data, budget, options| {
             let files = pages::tar_files(data);
             // What `opplab host record` writes: a trace.dat with the machine's snapshots beside it.
             if let Some((_, file)) = files.iter().find(|(_, content)| tracedat::sniff(content)) {
-                return Ok(Box::new(tracedat::TraceDat::open(file, None, options)?));
+                return Ok(Box::new(tracedat::TraceDat::open(file, None, budget, options)?));
             }
             match files.iter().find(|(_, content)| schedbt::sniff(content)) {
                 Some((_, log)) => Ok(Box::new(schedbt::SchedBt::open(log))),
@@ -77,9 +84,12 @@ const READERS: &[Format] = &[
             }
         },
     },
-    Format { sniff: schedbt::sniff, open: |data, _| Ok(Box::new(schedbt::SchedBt::open(data))) },
-    Format { sniff: text::sniff, open: |data, _| Ok(Box::new(text::Text::open(data, Some(data)))) },
-    Format { sniff: pages::sniff_pages, open: |data, options| Ok(Box::new(pages::Pages::open_single(data, options)?)) },
+    Format { sniff: schedbt::sniff, open: |data, _, _| Ok(Box::new(schedbt::SchedBt::open(data))) },
+    Format { sniff: text::sniff, open: |data, _, _| Ok(Box::new(text::Text::open(data, Some(data)))) },
+    Format {
+        sniff: pages::sniff_pages,
+        open: |data, _, options| Ok(Box::new(pages::Pages::open_single(data, options)?)),
+    },
 ];
 
 /// A trace file that is mapped (or unpacked into memory) and waits to be read.
@@ -88,6 +98,8 @@ pub struct TraceFile {
     /// The files of a folder of ring-buffer pages, instead of `data`.
     folder: Vec<(String, Data)>,
     problem: Option<Error>,
+    /// What compressed parts inside may still expand to.
+    budget: Budget,
 }
 
 /// A trace as columns.
@@ -137,16 +149,17 @@ impl TraceFile {
     pub fn open_with(path: &Path, options: &ReadOptions) -> Result<Self> {
         if path.is_dir() {
             let folder = input::map_folder(path, &pages::is_used)?;
-            return Ok(Self { data: Data::Owned(Vec::new()), folder, problem: None });
+            let budget = options.unpack.budget(0);
+            return Ok(Self { data: Data::Owned(Vec::new()), folder, problem: None, budget });
         }
-        let (data, problem) = input::unpack(input::map(path)?, options.max_decompressed_bytes)?;
-        Ok(Self { data, folder: Vec::new(), problem })
+        let (data, budget, problem) = input::unpack(input::map(path)?, &options.unpack)?;
+        Ok(Self { data, folder: Vec::new(), problem, budget })
     }
 
     /// Takes the content of a trace file.
     pub fn from_bytes(bytes: Vec<u8>, options: &ReadOptions) -> Result<Self> {
-        let (data, problem) = input::unpack(Data::Owned(bytes), options.max_decompressed_bytes)?;
-        Ok(Self { data, folder: Vec::new(), problem })
+        let (data, budget, problem) = input::unpack(Data::Owned(bytes), &options.unpack)?;
+        Ok(Self { data, folder: Vec::new(), problem, budget })
     }
 
     /// The reader for this content: for streaming, and for metadata without events.
@@ -158,12 +171,17 @@ impl TraceFile {
             return Ok(Box::new(pages::Pages::open(&files, options)?));
         }
         match READERS.iter().find(|format| (format.sniff)(data)) {
-            Some(format) => (format.open)(&self.data, options),
+            Some(format) => (format.open)(&self.data, self.budget, options),
             None => {
                 let start = data[..data.len().min(16)].escape_ascii().to_string();
                 Err(Error::NotATrace { start: if start.is_empty() { "nothing: it is empty".into() } else { start } })
             }
         }
+    }
+
+    /// What was damaged in the outer compression.
+    pub fn problem(&self) -> Option<&Error> {
+        self.problem.as_ref()
     }
 
     /// Delivers events in time order to `sink`, in bounded memory.

@@ -7,11 +7,11 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::io::Read;
 use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
+use crate::input::Budget;
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
 use crate::wire::{Message, Wire, repeated};
@@ -24,6 +24,10 @@ mod packet {
     pub(super) const PROCESS_TREE: u32 = 2;
     pub(super) const SYSTEM_INFO: u32 = 45;
     pub(super) const COMPRESSED: u32 = 50;
+    pub(super) const ZSTD_COMPRESSED: u32 = 133;
+    pub(super) const TIMESTAMP: u32 = 8;
+    pub(super) const BATTERY: u32 = 38;
+    pub(super) const POWER_RAILS: u32 = 40;
 }
 mod bundle {
     pub(super) const CPU: u32 = 1;
@@ -92,6 +96,8 @@ impl Numbered {
 struct Packet<'a> {
     data: Cow<'a, [u8]>,
     base: u64,
+    /// Of how many compressed packets it came out.
+    depth: u32,
 }
 
 /// A bundle of one CPU's events: which packet, and where in it.
@@ -115,8 +121,25 @@ pub(crate) struct Perfetto<'a> {
     low_numbers: Vec<u32>,
     by_name: HashMap<Vec<u8>, usize>,
     tasks: BTreeMap<i32, Vec<u8>>,
+    processes: BTreeMap<i32, i32>,
+    /// Names and subsystems of power rails, by number.
+    rails: BTreeMap<u64, (Vec<u8>, Vec<u8>)>,
+    /// Readings of meters, with their times.
+    readings: Vec<(u64, Reading)>,
     problems: Vec<Error>,
 }
+
+/// What a meter of the device said.
+#[derive(Clone, Copy, Debug)]
+enum Reading {
+    /// Number of the rail and its energy since the boot in uJ.
+    Rail { number: u64, energy_uj: u64 },
+    /// `charge_counter_uah`, `current_ua`, `current_avg_ua`.
+    Battery([Option<i64>; 3]),
+}
+
+/// More readings than a day of ten rails at 10 Hz has are damage.
+const READINGS_MAX: usize = 1 << 23;
 
 /// Where `part` lies in `whole`; both are slices of one allocation.
 fn range_in(whole: &[u8], part: &[u8]) -> (usize, usize) {
@@ -125,7 +148,7 @@ fn range_in(whole: &[u8], part: &[u8]) -> (usize, usize) {
 }
 
 impl<'a> Perfetto<'a> {
-    pub(crate) fn open(data: &'a [u8], options: &ReadOptions) -> Self {
+    pub(crate) fn open(data: &'a [u8], budget: Budget) -> Self {
         let mut this = Self {
             packets: Vec::new(),
             bundles: BTreeMap::new(),
@@ -136,16 +159,20 @@ impl<'a> Perfetto<'a> {
             low_numbers: vec![0; 1024],
             by_name: HashMap::new(),
             tasks: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            rails: BTreeMap::new(),
+            readings: Vec::new(),
             problems: Vec::new(),
         };
-        let mut budget = options.max_decompressed_bytes;
-        this.packets.push(Packet { data: Cow::Borrowed(data), base: 0 });
+        let mut budget = budget;
+        this.packets.push(Packet { data: Cow::Borrowed(data), base: 0, depth: 0 });
         let mut at = 0;
         // Compressed packets are appended as sequences of packets of their own.
         while at < this.packets.len() {
             this.index(at, &mut budget);
             at += 1;
         }
+        this.readings.sort_by_key(|&(time, _)| time);
         let cpus = this.bundles.keys().next_back().map_or(0, |cpu| cpu + 1);
         this.meta.cpus = this.meta.cpus.max(cpus);
         this
@@ -158,8 +185,8 @@ impl<'a> Perfetto<'a> {
     }
 
     /// Finds the bundles in one sequence of packets.
-    fn index(&mut self, place: usize, budget: &mut u64) {
-        let base = self.packets[place].base;
+    fn index(&mut self, place: usize, budget: &mut Budget) {
+        let Packet { base, depth, .. } = self.packets[place];
         // Out of `self` while `self` learns from it.
         let data = std::mem::replace(&mut self.packets[place].data, Cow::Borrowed(&[]));
         let whole: &[u8] = &data;
@@ -175,35 +202,131 @@ impl<'a> Perfetto<'a> {
             };
             let offset = base + range_in(whole, inner).0 as u64;
             let mut message = Message::new(inner, offset);
+            let (mut time_ns, first) = (0, self.readings.len());
             while let Some(field) = message.next() {
                 match field {
+                    Ok((packet::TIMESTAMP, value)) => time_ns = value.uint(),
+                    Ok((packet::POWER_RAILS, Wire::Bytes(bytes))) => self.read_rails(bytes),
+                    Ok((packet::BATTERY, Wire::Bytes(bytes))) => self.read_battery(bytes),
                     Ok((packet::FTRACE_EVENTS, Wire::Bytes(bytes))) => self.index_bundle(place, whole, bytes),
                     Ok((packet::PROCESS_TREE, Wire::Bytes(bytes))) => self.read_process_tree(bytes),
                     Ok((packet::SYSTEM_INFO, Wire::Bytes(bytes))) => self.read_system_info(bytes),
-                    Ok((packet::COMPRESSED, Wire::Bytes(bytes))) => self.inflate(bytes, offset, budget),
+                    Ok((packet::COMPRESSED, Wire::Bytes(bytes))) => {
+                        self.inflate(bytes, offset, depth + 1, budget, "zlib")
+                    }
+                    Ok((packet::ZSTD_COMPRESSED, Wire::Bytes(bytes))) => {
+                        self.inflate(bytes, offset, depth + 1, budget, "zstd");
+                    }
                     Ok(_) => {}
                     Err(error) => self.problem(error),
                 }
+            }
+            // What has no time of its own has that of its packet, which may stand behind it.
+            for (time, _) in self.readings[first..].iter_mut().filter(|(time, _)| *time == 0) {
+                *time = time_ns;
             }
         }
         self.packets[place].data = data;
     }
 
-    fn inflate(&mut self, bytes: &[u8], offset: u64, budget: &mut u64) {
-        let mut out = Vec::new();
-        let limit = *budget;
-        let result = flate2::read::ZlibDecoder::new(bytes).take(limit + 1).read_to_end(&mut out);
-        if out.len() as u64 > limit {
-            let what = "decompressed packets are larger than allowed".into();
-            self.problem(Error::Compression { offset, codec: "zlib", what });
-            return;
+    /// `PowerRails {1 descriptor {1 index, 2 name, 3 subsystem}, 2 data {1 index, 2 time in ms, 3 energy in uWs}}`.
+    fn read_rails(&mut self, bytes: &[u8]) {
+        let mut message = Message::new(bytes, 0);
+        while let Some(Ok((field, value))) = message.next() {
+            let mut inner = Message::new(value.bytes(), 0);
+            let (mut number, mut time_ms, mut energy_uj) = (0, 0, None);
+            let (mut name, mut subsystem) = (&bytes[..0], &bytes[..0]);
+            while let Some(Ok((part, value))) = inner.next() {
+                match (field, part) {
+                    (_, 1) => number = value.uint(),
+                    (1, 2) => name = value.bytes(),
+                    (1, 3) => subsystem = value.bytes(),
+                    (2, 2) => time_ms = value.uint(),
+                    (2, 3) => energy_uj = Some(value.uint()),
+                    _ => {}
+                }
+            }
+            if field == 1 && self.rails.len() < 4096 {
+                self.rails.insert(number, (name.to_vec(), subsystem.to_vec()));
+            }
+            if let Some(energy_uj) = energy_uj.filter(|_| field == 2 && self.readings.len() < READINGS_MAX) {
+                let time_ns = time_ms.saturating_mul(1_000_000);
+                self.readings.push((time_ns, Reading::Rail { number, energy_uj }));
+            }
         }
-        if let Err(error) = result {
-            self.problem(Error::Compression { offset, codec: "zlib", what: error.to_string() });
+    }
+
+    /// `BatteryCounters {1 charge_counter_uah, 3 current_ua, 4 current_avg_ua}`.
+    fn read_battery(&mut self, bytes: &[u8]) {
+        let mut values = [None; 3];
+        let mut message = Message::new(bytes, 0);
+        while let Some(Ok((field, value))) = message.next() {
+            let place = match field {
+                1 => 0,
+                3 => 1,
+                4 => 2,
+                _ => continue,
+            };
+            values[place] = Some(value.uint() as i64);
         }
-        *budget -= out.len() as u64;
-        self.meta.compression = "zlib".into();
-        self.packets.push(Packet { data: Cow::Owned(out), base: offset });
+        if self.readings.len() < READINGS_MAX {
+            self.readings.push((0, Reading::Battery(values)));
+        }
+    }
+
+    /// Delivers one reading as event `power_rail` or `battery`.
+    fn deliver_reading(
+        &mut self,
+        (time_ns, reading): (u64, Reading),
+        wanted: &mut Wanted,
+        options: &ReadOptions,
+        sink: &mut dyn Sink,
+    ) -> ControlFlow<()> {
+        let uint = Kind::Int { signed: false, hex: false };
+        let int = Kind::Int { signed: true, hex: false };
+        let (name, fields) = match reading {
+            Reading::Rail { .. } => {
+                ("power_rail", [("name", Kind::Str), ("subsystem", Kind::Str), ("energy_uj", uint)])
+            }
+            Reading::Battery(_) => ("battery", [("charge_uah", int), ("current_ua", int), ("current_avg_ua", int)]),
+        };
+        let index = self.named(name.as_bytes(), "perfetto");
+        let schema = &mut self.schemas[index];
+        if schema.fields.is_empty() {
+            let field = |(name, kind): (&str, Kind)| FieldDef { name: name.into(), kind, loc: Loc::Value };
+            schema.fields.extend(fields.map(field));
+        }
+        let schema = &self.schemas[index];
+        if !wanted.wants(schema, options) || !options.in_range(time_ns) {
+            return ControlFlow::Continue(());
+        }
+        let values = match reading {
+            Reading::Rail { number, energy_uj } => {
+                let (name, subsystem) = self.rails.get(&number).map_or((&b"?"[..], &b""[..]), |(a, b)| (a, b));
+                [Value::Str(name), Value::Str(subsystem), Value::U64(energy_uj)]
+            }
+            Reading::Battery(values) => values.map(|value| value.map_or(Value::Null, Value::I64)),
+        };
+        let body = Body::Values(&values);
+        sink.event(&Event { schema, time_ns, cpu: 0, pid: 0, comm: None, buffer: 0, text: &[], body })
+    }
+
+    fn inflate(&mut self, bytes: &[u8], offset: u64, depth: u32, budget: &mut Budget, codec: &'static str) {
+        let result = budget.check_packet_depth(depth, offset, codec).and_then(|()| match codec {
+            "zstd" => {
+                let fail = |error: std::io::Error| Error::Compression { offset, codec, what: error.to_string() };
+                budget.read(zstd::stream::read::Decoder::with_buffer(bytes).map_err(fail)?, offset, codec)
+            }
+            _ => budget.read(flate2::read::ZlibDecoder::new(bytes), offset, codec),
+        });
+        match result {
+            Ok((out, damage)) => {
+                damage.into_iter().for_each(|error| self.problem(error));
+                self.meta.compression = codec.into();
+                self.packets.push(Packet { data: Cow::Owned(out), base: offset, depth });
+            }
+            Err(error) => self.problem(error),
+        }
     }
 
     fn index_bundle(&mut self, packet: usize, whole: &[u8], bytes: &[u8]) {
@@ -336,7 +459,7 @@ impl<'a> Perfetto<'a> {
     fn read_process_tree(&mut self, bytes: &[u8]) {
         let mut message = Message::new(bytes, 0);
         while let Some(Ok((field, value))) = message.next() {
-            let (mut pid, mut name) = (None, &bytes[..0]);
+            let (mut pid, mut process, mut name) = (None, None, &bytes[..0]);
             let mut inner = Message::new(value.bytes(), 0);
             match field {
                 // Process {1 pid, 3 cmdline}: the name is what the first word ends with.
@@ -349,17 +472,21 @@ impl<'a> Perfetto<'a> {
                         }
                     }
                 }
-                // Thread {1 tid, 2 name}.
+                // Thread {1 tid, 2 name, 3 tgid}.
                 2 => {
                     while let Some(Ok((field, value))) = inner.next() {
                         match field {
                             1 => pid = Some(value.uint() as i32),
                             2 => name = value.bytes(),
+                            3 => process = Some(value.uint() as i32),
                             _ => {}
                         }
                     }
                 }
                 _ => {}
+            }
+            if let Some((pid, process)) = pid.zip(process.or(pid)) {
+                self.processes.insert(pid, process);
             }
             if let Some(pid) = pid.filter(|_| !name.is_empty()) {
                 self.tasks.entry(pid).or_insert_with(|| name.to_vec());
@@ -537,6 +664,10 @@ impl Reader for Perfetto<'_> {
         &self.tasks
     }
 
+    fn processes(&self) -> BTreeMap<i32, i32> {
+        self.processes.clone()
+    }
+
     fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {
         let mut outcome = Outcome { problems: std::mem::take(&mut self.problems), ..Outcome::default() };
         let packets = std::mem::take(&mut self.packets);
@@ -561,7 +692,15 @@ impl Reader for Perfetto<'_> {
             }
         }
         let (mut wanted, mut values) = (Wanted::default(), Vec::new());
+        let readings = std::mem::take(&mut self.readings);
+        let mut next_reading = readings.iter().peekable();
         while let Some(Reverse((time, place))) = heap.pop() {
+            while let Some(&reading) = next_reading.next_if(|(of, _)| *of <= time) {
+                outcome.stopped |= self.deliver_reading(reading, &mut wanted, options, sink).is_break();
+            }
+            if outcome.stopped {
+                break;
+            }
             let cpu = &mut cpus[place];
             if std::mem::take(&mut cpu.lost) {
                 outcome.missed.push(Missed { cpu: cpu.cpu, time_ns: time, count: None });
@@ -590,6 +729,10 @@ impl Reader for Perfetto<'_> {
                 heap.push(Reverse((time, place)));
             }
         }
+        for &reading in next_reading {
+            outcome.stopped = outcome.stopped || self.deliver_reading(reading, &mut wanted, options, sink).is_break();
+        }
+        self.readings = readings;
         drop(cpus);
         (self.packets, self.bundles) = (packets, bundles);
         if !outcome.stopped {

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
 use crate::event::{Schema, Sink};
+use crate::input::UnpackLimits;
 use crate::ring::Missed;
 
 /// What to read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
     /// Names of the events to keep (`name` or `system:name`); `None` keeps all. Others are skipped before they are decoded.
     pub events: Option<Vec<String>>,
@@ -21,21 +22,8 @@ pub struct ReadOptions {
     pub common_fields: bool,
     /// Format files for raw pages that come without: event group and content.
     pub formats: Vec<(String, String)>,
-    /// Largest size that an outer compression (gzip, xz, zstd) or a compressed section may expand to.
-    pub max_decompressed_bytes: u64,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self {
-            events: None,
-            missing_ok: false,
-            time_range_ns: None,
-            common_fields: false,
-            formats: Vec::new(),
-            max_decompressed_bytes: 8 << 30,
-        }
-    }
+    /// What compressed content may expand to.
+    pub unpack: UnpackLimits,
 }
 
 impl ReadOptions {
@@ -139,6 +127,11 @@ pub trait Reader {
 
     /// Names of tasks by pid, as far as the format has such a list.
     fn tasks(&self) -> &BTreeMap<i32, Vec<u8>>;
+
+    /// The process (thread group) of each task, as far as the format tells.
+    fn processes(&self) -> BTreeMap<i32, i32> {
+        BTreeMap::new()
+    }
 
     /// Delivers the events that `options` ask for, in time order, in bounded memory.
     fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome>;

@@ -49,6 +49,10 @@ pub(crate) enum Codec {
     Zlib,
 }
 
+/// No section of a trace.dat is larger, and no chunk of pages: trace-cmd compresses some ten pages at a time.
+const SECTION_BYTES_MAX: usize = 1 << 28;
+const CHUNK_BYTES_MAX: usize = 1 << 24;
+
 impl Codec {
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -62,7 +66,7 @@ impl Codec {
         let fail = |what: String| Error::Compression { offset, codec: self.name(), what };
         out.clear();
         // The size comes from the file: believe it only as far as the content can reach (1:5000 is beyond any real page).
-        if size > (1 << 28).min(input.len().saturating_mul(5000).saturating_add(1 << 16)) {
+        if size > SECTION_BYTES_MAX.min(input.len().saturating_mul(5000).saturating_add(1 << 16)) {
             return Err(fail(format!("{} bytes cannot become {size}", input.len())));
         }
         let got = match self {
@@ -219,7 +223,13 @@ impl<'a> CpuStream<'a> {
                 *next += 1;
                 self.next_page = 0;
                 let input = &file[chunk.offset..chunk.offset + chunk.compressed];
-                if let Err(error) = codec.decompress(input, chunk.size, buffer, chunk.offset as u64) {
+                let result = if chunk.size <= CHUNK_BYTES_MAX {
+                    codec.decompress(input, chunk.size, buffer, chunk.offset as u64)
+                } else {
+                    let what = format!("a chunk of {} bytes", chunk.size);
+                    Err(Error::Compression { offset: chunk.offset as u64, codec: codec.name(), what })
+                };
+                if let Err(error) = result {
                     buffer.clear();
                     self.problem(error);
                 }

@@ -55,15 +55,22 @@ fn has(haystack: &[u8], needle: &[u8]) -> bool {
 
 /// Where `needle` first occurs.
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    let first = *needle.first()?;
-    let mut from = 0;
-    while let Some(at) = haystack.get(from..)?.iter().position(|&b| b == first) {
-        if haystack[from + at..].starts_with(needle) {
-            return Some(from + at);
+    memchr::memmem::find(haystack, needle)
+}
+
+/// The lines of `text`, without their ends.
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        match memchr::memchr(b'\n', text) {
+            Some(end) => {
+                rest = Some(&text[end + 1..]);
+                Some(&text[..end])
+            }
+            None => rest.take(),
         }
-        from += at + 1;
-    }
-    None
+    })
 }
 
 /// The parts of an event line.
@@ -137,12 +144,15 @@ fn next_token(bytes: &[u8]) -> (&[u8], &[u8]) {
     (&bytes[..end], &bytes[end..])
 }
 
-/// Splits an event line; `None` if it is none.
-pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
+/// Who, where, when, and what follows.
+type Head<'a> = (&'a [u8], i32, u32, u64, &'a [u8]);
+
+/// Splits an event line up to its time; `None` if it has none.
+fn parse_head(line: &[u8]) -> Option<Head<'_>> {
     // The CPU in brackets, behind something that ends as a task does.
     let mut from = 0;
     let (comm, pid, cpu, mut rest) = loop {
-        let Some(open) = line[from..].iter().position(|&b| b == b'[').map(|at| at + from) else {
+        let Some(open) = memchr::memchr(b'[', &line[from..]).map(|at| at + from) else {
             break latency_head(line)?;
         };
         from = open + 1;
@@ -169,8 +179,13 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
         }
         rest = tail;
     }
-    let time_ns = time_ns?;
-    rest = rest.trim_ascii_start();
+    Some((comm, pid, cpu, time_ns?, rest))
+}
+
+/// Splits an event line; `None` if it is none.
+pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
+    let (comm, pid, cpu, time_ns, rest) = parse_head(line)?;
+    let mut rest = rest.trim_ascii_start();
     if rest.starts_with(b"(+") {
         let close = rest.iter().position(|&b| b == b')')?;
         rest = rest[close + 1..].trim_ascii_start();
@@ -246,6 +261,19 @@ struct Known {
     /// Keys in the order of the last line.
     order: Vec<(Vec<u8>, usize)>,
     wanted: bool,
+    /// Fields without whose number the event means nothing.
+    required: &'static [&'static str],
+}
+
+/// Fields that must be numbers in events that signals are made of: a line without them is damaged.
+fn required(event: &[u8]) -> &'static [&'static str] {
+    match event {
+        b"sched_switch" => &["prev_pid", "next_pid"],
+        b"sched_waking" | b"sched_wakeup" | b"sched_wakeup_new" => &["pid"],
+        b"sched_migrate_task" => &["pid", "orig_cpu", "dest_cpu"],
+        b"cpu_frequency" | b"cpu_idle" => &["state", "cpu_id"],
+        _ => &[],
+    }
 }
 
 /// A number as text formats write it.
@@ -300,7 +328,7 @@ fn key_start(rest: &[u8], equals: usize) -> Option<usize> {
 fn pairs<'a>(rest: &'a [u8], out: &mut Vec<Pair<'a>>) -> bool {
     let mut at = 0;
     let mut current: Option<(&[u8], usize)> = None;
-    while let Some(equals) = rest[at..].iter().position(|&b| b == b'=').map(|i| i + at) {
+    while let Some(equals) = memchr::memchr(b'=', &rest[at..]).map(|i| i + at) {
         at = equals + 1;
         let Some(start) = key_start(rest, equals) else { continue };
         match current {
@@ -336,7 +364,7 @@ fn pairs<'a>(rest: &'a [u8], out: &mut Vec<Pair<'a>>) -> bool {
 /// Where ` <prefix>pid=` begins.
 fn find_pid(rest: &[u8], prefix: &[u8]) -> Option<usize> {
     let mut from = 0;
-    while let Some(at) = rest[from..].iter().position(|&b| b == b' ').map(|i| i + from) {
+    while let Some(at) = memchr::memchr(b' ', &rest[from..]).map(|i| i + from) {
         if rest[at + 1..].strip_prefix(prefix).is_some_and(|r| r.starts_with(b"pid=")) {
             return Some(at);
         }
@@ -496,8 +524,12 @@ pub(crate) struct Text<'a> {
     meta: Meta,
     schemas: Vec<Schema>,
     names: HashMap<Vec<u8>, usize>,
+    /// Schema + 1 of names that were met lately.
+    recent: [usize; 64],
     known: Vec<Known>,
     tasks: BTreeMap<i32, Vec<u8>>,
+    /// What was wrong with the line that was to be delivered.
+    damage: Option<String>,
 }
 
 /// The pieces of an HTML page that hold a trace; the whole page if none is marked.
@@ -529,8 +561,10 @@ impl<'a> Text<'a> {
             meta: Meta { format, buffers: vec![String::new()], ..Meta::default() },
             schemas: Vec::new(),
             names: HashMap::new(),
+            recent: [0; 64],
             known: Vec::new(),
             tasks: BTreeMap::new(),
+            damage: None,
         };
         this.read_header();
         this
@@ -549,9 +583,9 @@ impl<'a> Text<'a> {
                 if let Some(version) = line.strip_prefix("version = ") {
                     self.meta.version = version.trim().parse().unwrap_or(0);
                 } else if let Some(cpus) = line.strip_prefix("cpus=") {
-                    self.meta.cpus = cpus.trim().parse().unwrap_or(0);
+                    self.meta.cpus = cpus.trim().parse().unwrap_or(0).min(CPUS_MAX);
                 } else if let Some((_, cpus)) = line.split_once("#P:") {
-                    self.meta.cpus = cpus.trim().parse().unwrap_or(0);
+                    self.meta.cpus = cpus.trim().parse().unwrap_or(0).min(CPUS_MAX);
                 } else if let Some(clock) = line.strip_prefix("# clock:") {
                     self.meta.clock = clock.trim().to_string();
                 }
@@ -561,6 +595,20 @@ impl<'a> Text<'a> {
 
     /// The schema for the line's event, new or known.
     fn schema_of(&mut self, line: &Line<'_>, options: &ReadOptions) -> usize {
+        let [first, .., last] = line.event else { return self.find_schema(line, options) };
+        let slot = (usize::from(*first) * 5 + usize::from(*last) * 3 + line.event.len()) % self.recent.len();
+        if let Some(schema) = self.recent[slot].checked_sub(1).and_then(|index| self.schemas.get(index))
+            && schema.name.as_bytes() == line.event
+        {
+            return schema.index;
+        }
+        let index = self.find_schema(line, options);
+        self.recent[slot] = index + 1;
+        index
+    }
+
+    #[cold]
+    fn find_schema(&mut self, line: &Line<'_>, options: &ReadOptions) -> usize {
         if let Some(&index) = self.names.get(line.event) {
             return index;
         }
@@ -573,7 +621,8 @@ impl<'a> Text<'a> {
         };
         let wanted = options.wants(&schema);
         self.names.insert(line.event.to_vec(), schema.index);
-        self.known.push(Known { keys: HashMap::new(), order: Vec::new(), wanted });
+        let required = required(line.event);
+        self.known.push(Known { keys: HashMap::new(), order: Vec::new(), wanted, required });
         self.schemas.push(schema);
         self.schemas.len() - 1
     }
@@ -606,7 +655,7 @@ impl<'a> Text<'a> {
         scratch: &mut Scratch<'v>,
         sink: &mut dyn Sink,
     ) -> ControlFlow<()> {
-        self.meta.cpus = self.meta.cpus.max(line.cpu + 1);
+        self.meta.cpus = self.meta.cpus.max(line.cpu.saturating_add(1)).min(CPUS_MAX);
         let index = self.schema_of(line, options);
         if !self.known[index].wanted || !options.in_range(line.time_ns) {
             return ControlFlow::Continue(());
@@ -633,6 +682,14 @@ impl<'a> Text<'a> {
         scratch: &mut Scratch<'v>,
         sink: &mut dyn Sink,
     ) -> ControlFlow<()> {
+        let is_number = |key: &str| {
+            let found = scratch.pairs.iter().find(|(found, ..)| *found == key.as_bytes());
+            found.is_some_and(|(_, value, _)| matches!(value, Value::I64(_) | Value::U64(_)))
+        };
+        if let Some(key) = self.known[index].required.iter().find(|key| !is_number(key)) {
+            self.damage = Some(format!("{} without a number for {key}", self.schemas[index].name));
+            return ControlFlow::Continue(());
+        }
         self.place(index, &scratch.pairs, &mut scratch.values);
         let event = Event {
             schema: &self.schemas[index],
@@ -799,6 +856,15 @@ fn lost_events(line: &[u8]) -> Option<(u32, Option<u64>)> {
     Some((digits(cpu)? as u32, count))
 }
 
+/// More CPUs than any kernel is built for are damage.
+const CPUS_MAX: u32 = 1 << 16;
+
+fn problem(outcome: &mut Outcome, line: u64, what: String) {
+    if outcome.problems.len() < MAX_PROBLEMS {
+        outcome.problems.push(Error::Line { line, what });
+    }
+}
+
 impl Reader for Text<'_> {
     fn meta(&self) -> &Meta {
         &self.meta
@@ -820,42 +886,54 @@ impl Reader for Text<'_> {
         }
         let mut scratch = Scratch::default();
         let sorted = self.is_sorted(&parts);
-        let mut late: Vec<Line<'_>> = Vec::new();
+        let mut late: Vec<(u64, &[u8])> = Vec::new();
         let mut last_time = 0;
         'parts: for &(part, first) in &parts {
-            for (nth, raw) in part.split(|&b| b == b'\n').enumerate() {
+            for (nth, raw) in lines(part).enumerate() {
                 let line = strip_line(raw);
                 if nth & 0x3fff == 0x3fff {
                     self.release(raw);
                 }
                 match parse_line(line) {
-                    Some(line) => {
-                        last_time = line.time_ns;
+                    Some(parsed) => {
+                        last_time = parsed.time_ns;
                         if !sorted {
-                            late.push(line);
-                        } else if self.deliver(&line, options, &mut scratch, sink).is_break() {
+                            late.push((parsed.time_ns, line));
+                        } else if self.deliver(&parsed, options, &mut scratch, sink).is_break() {
                             outcome.stopped = true;
                             break 'parts;
+                        }
+                        if let Some(what) = self.damage.take() {
+                            problem(&mut outcome, first + nth as u64, what);
                         }
                     }
                     None => {
                         let line = line.trim_ascii();
                         if let Some((cpu, count)) = lost_events(line) {
                             outcome.missed.push(Missed { cpu, time_ns: last_time, count });
-                        } else if !self.html && !is_header(line) && outcome.problems.len() < MAX_PROBLEMS {
+                        } else if !self.html && !is_header(line) {
                             let shown: String = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
-                            let what = format!("neither an event nor a header: {shown:?}");
-                            outcome.problems.push(Error::Line { line: first + nth as u64, what });
+                            problem(
+                                &mut outcome,
+                                first + nth as u64,
+                                format!("neither an event nor a header: {shown:?}"),
+                            );
                         }
                     }
                 }
             }
         }
-        late.sort_by_key(|line| line.time_ns);
-        for line in &late {
-            if self.deliver(line, options, &mut scratch, sink).is_break() {
+        late.sort_by_key(|&(time_ns, _)| time_ns);
+        for (_, line) in late {
+            let Some(parsed) = parse_line(line) else { continue };
+            if self.deliver(&parsed, options, &mut scratch, sink).is_break() {
                 outcome.stopped = true;
                 break;
+            }
+            if let Some(what) = self.damage.take() {
+                let before = (line.as_ptr() as usize).saturating_sub(self.whole.as_ptr() as usize);
+                let lines = self.whole.iter().take(before).filter(|&&b| b == b'\n').count();
+                problem(&mut outcome, lines as u64 + 1, what);
             }
         }
         if !outcome.stopped {
@@ -869,13 +947,12 @@ impl Text<'_> {
     /// True if the lines are in time order (then nothing needs to be kept to sort them).
     fn is_sorted(&self, parts: &[(&[u8], u64)]) -> bool {
         let mut last = 0;
-        let lines = parts.iter().flat_map(|(part, _)| part.split(|&b| b == b'\n'));
-        for (nth, line) in lines.enumerate() {
+        for (nth, line) in parts.iter().flat_map(|(part, _)| lines(part)).enumerate() {
             if nth & 0x3fff == 0x3fff {
                 self.release(line);
             }
-            if let Some(line) = parse_line(strip_line(line))
-                && std::mem::replace(&mut last, line.time_ns) > line.time_ns
+            if let Some((.., time_ns, _)) = parse_head(strip_line(line))
+                && std::mem::replace(&mut last, time_ns) > time_ns
             {
                 return false;
             }

@@ -9,7 +9,7 @@ use crate::bytes::{Cursor, read_int, read_uint, until_nul};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::format::{EventFormat, PageLayout, parse_format, parse_header_page};
-use crate::input::Data;
+use crate::input::{Budget, Data};
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{Chunk, Codec, CpuStream, MAX_PROBLEMS, Missed, Wanted, merge};
 use crate::text::Text;
@@ -125,6 +125,24 @@ impl EventTable {
         self.insert(id, schema, (4, 4))
     }
 
+    /// The schema called `name` of an event without a format file, whose fields are values.
+    pub(crate) fn plain(&mut self, name: &str, fields: &[(&str, Kind)]) -> usize {
+        if let Some(found) = self.schemas.iter().position(|schema| schema.name == name) {
+            return found;
+        }
+        let field = |&(name, kind): &(&str, Kind)| FieldDef { name: name.to_owned(), kind, loc: Loc::Value };
+        let index = self.schemas.len();
+        self.schemas.push(Schema {
+            index,
+            name: name.to_owned(),
+            system: String::new(),
+            fields: fields.iter().map(field).collect(),
+            fixed_size: 0,
+        });
+        self.pid.push((4, 4));
+        index
+    }
+
     #[inline]
     pub(crate) fn pid(&self, schema: usize, record: &[u8], big_endian: bool) -> i32 {
         let (off, size) = self.pid[schema];
@@ -135,6 +153,42 @@ impl EventTable {
     pub(crate) fn wanted(&self, options: &ReadOptions) -> Option<Vec<bool>> {
         options.events.as_ref()?;
         Some(self.by_id.iter().map(|&index| index != 0 && options.wants(&self.schemas[index as usize - 1])).collect())
+    }
+}
+
+/// The formats of events that perf.data carries, laid out as the start of a trace.dat of version 6.
+pub(crate) struct Formats {
+    pub(crate) events: EventTable,
+    pub(crate) printk: PrintkFormats,
+    pub(crate) tasks: BTreeMap<i32, Vec<u8>>,
+    pub(crate) long_size: u8,
+    pub(crate) big_endian: bool,
+    pub(crate) problems: Vec<Error>,
+}
+
+impl Formats {
+    /// Reads `data`, which lie at `base` in the file. Fails only if they do not begin as they should.
+    pub(crate) fn read(data: &[u8], base: u64, budget: Budget, common_fields: bool) -> Result<Self> {
+        let mut c = Cursor::new(data, base, false);
+        if c.take(MAGIC.len() as u64, "the formats of the events")? != MAGIC {
+            return Err(Error::Invalid { offset: base, what: "these are not the formats of events".into() });
+        }
+        c.cstr("the version of the formats")?;
+        let big_endian = c.take(1, "the byte order of the formats")?[0] == 1;
+        let long_size = c.take(1, "the size of a long")?[0];
+        let long_size = if long_size == 4 { 4 } else { 8 };
+        c.big_endian = big_endian;
+        c.u32("the page size")?;
+        let meta = Meta { long_size, big_endian, ..Meta::default() };
+        let mut dat = TraceDat::empty(data, None, meta, budget, common_fields);
+        // Older perf wrote no command lines: what was read until there counts.
+        if let Err(error) = dat.read_formats(&mut c)
+            && dat.events.schemas.is_empty()
+        {
+            dat.problem(error);
+        }
+        let TraceDat { events, printk, tasks, problems, .. } = dat;
+        Ok(Self { events, printk, tasks, long_size, big_endian, problems })
     }
 }
 
@@ -154,7 +208,7 @@ pub(crate) struct TraceDat<'a> {
     latency_text: Vec<(u64, Vec<u8>)>,
     tsc: Option<TscToNsec>,
     problems: Vec<Error>,
-    max_bytes: u64,
+    budget: Budget,
     common_fields: bool,
     /// Number and place of the metadata sections (version 7).
     sections: Vec<(u16, u64)>,
@@ -189,7 +243,7 @@ const MAX_CPUS: u32 = 1 << 16;
 
 impl<'a> TraceDat<'a> {
     /// Reads the metadata. Fails only if not even the header makes sense.
-    pub(crate) fn open(data: &'a [u8], file: Option<&'a Data>, options: &ReadOptions) -> Result<Self> {
+    pub(crate) fn open(data: &'a [u8], file: Option<&'a Data>, budget: Budget, options: &ReadOptions) -> Result<Self> {
         let mut c = Cursor::new(data, 0, false);
         c.take(MAGIC.len() as u64, "the trace.dat magic")?;
         let version = std::str::from_utf8(c.cstr("the file version")?).ok().and_then(|v| v.parse().ok());
@@ -213,24 +267,7 @@ impl<'a> TraceDat<'a> {
             return Err(Error::Invalid { offset: c.offset() - 4, what: format!("a page of {page_size} bytes") });
         }
         let meta = Meta { format: "trace.dat", version, long_size, big_endian, page_size, ..Meta::default() };
-        let mut this = Self {
-            data,
-            file,
-            meta,
-            events: EventTable::new(),
-            tasks: BTreeMap::new(),
-            printk: PrintkFormats::new(),
-            layout: PageLayout::of_long(long_size),
-            codec: None,
-            buffers: Vec::new(),
-            latency_text: Vec::new(),
-            tsc: None,
-            problems: Vec::new(),
-            max_bytes: options.max_decompressed_bytes,
-            common_fields: options.common_fields,
-            sections: Vec::new(),
-            text_schemas: Vec::new(),
-        };
+        let mut this = Self::empty(data, file, meta, budget, options.common_fields);
         let result = if version == 6 { this.read_v6(c) } else { this.read_v7(c) };
         if let Err(error) = result {
             this.problems.push(error);
@@ -241,6 +278,28 @@ impl<'a> TraceDat<'a> {
         this.meta.buffers = this.buffers.iter().map(|b| b.name.clone()).collect();
         this.look_behind_the_end();
         Ok(this)
+    }
+
+    /// A reader that knows nothing yet.
+    fn empty(data: &'a [u8], file: Option<&'a Data>, meta: Meta, budget: Budget, common_fields: bool) -> Self {
+        Self {
+            data,
+            file,
+            layout: PageLayout::of_long(meta.long_size),
+            meta,
+            events: EventTable::new(),
+            tasks: BTreeMap::new(),
+            printk: PrintkFormats::new(),
+            codec: None,
+            buffers: Vec::new(),
+            latency_text: Vec::new(),
+            tsc: None,
+            problems: Vec::new(),
+            budget,
+            common_fields,
+            sections: Vec::new(),
+            text_schemas: Vec::new(),
+        }
     }
 
     fn problem(&mut self, error: Error) {
@@ -261,16 +320,7 @@ impl<'a> TraceDat<'a> {
     }
 
     fn read_v6(&mut self, mut c: Cursor<'a>) -> Result<()> {
-        self.read_header_info(&mut c)?;
-        self.read_ftrace_formats(&mut c)?;
-        self.read_event_formats(&mut c)?;
-        let size = c.u32("the size of kallsyms")?;
-        c.take(u64::from(size), "kallsyms")?;
-        let size = c.u32("the size of the printk formats")?;
-        self.printk = parse_printk_formats(c.take(u64::from(size), "the printk formats")?);
-        let size = c.u64("the size of the command lines")?;
-        let text = c.take(size, "the command lines")?;
-        self.read_tasks(text);
+        self.read_formats(&mut c)?;
         self.meta.cpus = c.u32("the number of CPUs")?;
         if self.meta.cpus > MAX_CPUS {
             let what = format!("{} CPUs", self.meta.cpus);
@@ -286,6 +336,21 @@ impl<'a> TraceDat<'a> {
                 self.problem(error);
             }
         }
+        Ok(())
+    }
+
+    /// Page header, formats, printk formats and command lines, as version 6 and perf.data have them.
+    fn read_formats(&mut self, c: &mut Cursor<'_>) -> Result<()> {
+        self.read_header_info(c)?;
+        self.read_ftrace_formats(c)?;
+        self.read_event_formats(c)?;
+        let size = c.u32("the size of kallsyms")?;
+        c.take(u64::from(size), "kallsyms")?;
+        let size = c.u32("the size of the printk formats")?;
+        self.printk = parse_printk_formats(c.take(u64::from(size), "the printk formats")?);
+        let size = c.u64("the size of the command lines")?;
+        let text = c.take(size, "the command lines")?;
+        self.read_tasks(text);
         Ok(())
     }
 
@@ -419,10 +484,9 @@ impl<'a> TraceDat<'a> {
                 let packed = body.u32("the size of a compressed section")?;
                 let unpacked = u64::from(body.u32("the size of a decompressed section")?);
                 let input = body.take(u64::from(packed), "a compressed section")?;
-                if unpacked > self.max_bytes {
-                    let what = format!("{unpacked} bytes are more than the {} allowed", self.max_bytes);
-                    return Err(Error::Compression { offset: start, codec: codec.name(), what });
-                }
+                // Sections are looked at again for copies of a file: each alone must fit.
+                let mut budget = self.budget;
+                budget.take(unpacked, start, codec.name())?;
                 let mut out = Vec::new();
                 codec.decompress(input, unpacked as usize, &mut out, start)?;
                 Ok((out.into(), start))
@@ -490,6 +554,8 @@ impl<'a> TraceDat<'a> {
 
     fn read_v7_section(&mut self, kind: u16, offset: u64) -> Result<()> {
         let (body, base) = self.section(offset)?;
+        // Many options may name one section.
+        self.budget.take(body.len() as u64, base, self.codec.map_or("none", Codec::name))?;
         let mut c = Cursor::new(&body, base, self.meta.big_endian);
         match kind {
             id::HEADER_INFO => self.read_header_info(&mut c),

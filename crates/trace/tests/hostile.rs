@@ -2,8 +2,11 @@
 
 mod common;
 
+use std::io::Write as _;
+
 use common::build::{self, Kind};
-use opplab_trace::{ReadOptions, Trace, TraceFile};
+use common::perf;
+use opplab_trace::{ReadOptions, Trace, TraceFile, UnpackLimits};
 use proptest::prelude::*;
 
 const TEXT: &[u8] = b"# tracer: nop\n#\n# entries-in-buffer/entries-written: 3/3   #P:6\n\
@@ -70,12 +73,16 @@ fn seeds() -> Vec<Vec<u8>> {
         tar(),
         raw_pages(),
         zstd::bulk::compress(&build::file(Kind::PLAIN), 1).unwrap(),
+        perf::file(&perf::Kind::default()),
+        perf::file(&perf::Kind { pipe: true, ..perf::Kind::default() }),
+        perf::file(&perf::Kind { compressed: true, ..perf::Kind::default() }),
     ]
 }
 
 /// Reads in all ways; gives the number of events, or `None` if nothing could be opened.
 fn try_all(bytes: &[u8]) -> Option<usize> {
-    let options = ReadOptions { max_decompressed_bytes: 1 << 24, common_fields: true, ..ReadOptions::default() };
+    let unpack = UnpackLimits::up_to(1 << 24);
+    let options = ReadOptions { unpack, common_fields: true, ..ReadOptions::default() };
     let open = || TraceFile::from_bytes(bytes.to_vec(), &options);
     let trace: Trace = open().ok()?.read(&options).ok()?;
     let rows: usize = trace.tables.iter().map(|t| t.len()).sum();
@@ -98,7 +105,7 @@ fn try_all(bytes: &[u8]) -> Option<usize> {
 #[test]
 fn the_seeds_are_good() {
     let rows: Vec<_> = seeds().iter().map(|seed| try_all(seed)).collect();
-    assert_eq!(rows, [20, 10, 20, 10, 10, 5, 5, 12, 10, 7, 10].map(Some));
+    assert_eq!(rows, [20, 10, 20, 10, 10, 5, 5, 12, 10, 7, 10, 12, 12, 12].map(Some));
 }
 
 #[test]
@@ -156,6 +163,88 @@ fn two_joined_files_give_the_first_and_say_so() {
     }
 }
 
+fn gzip(plain: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(plain).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A packet of a Perfetto trace that holds `plain` compressed.
+fn packet(plain: &[u8]) -> Vec<u8> {
+    fn field(number: u32, content: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for mut value in [u64::from(number) << 3 | 2, content.len() as u64] {
+            while value >= 0x80 {
+                out.push(value as u8 | 0x80);
+                value >>= 7;
+            }
+            out.push(value as u8);
+        }
+        [&out[..], content].concat()
+    }
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(plain).unwrap();
+    field(1, &field(50, &encoder.finish().unwrap()))
+}
+
+/// Goal: some hundred bytes that would become gigabytes are refused after some megabytes, by depth or by ratio.
+#[test]
+fn a_gzip_of_a_gzip_is_refused_early() {
+    let twice = gzip(&gzip(&vec![0; 64 << 20]));
+    assert!(twice.len() < 10_000, "{}", twice.len());
+    let error = TraceFile::from_bytes(twice.clone(), &ReadOptions::default()).err().expect("refused").to_string();
+    assert!(error.contains("gzip: more than the 16777216 bytes allowed come out; raise the limit with"), "{error}");
+    let thrice = gzip(&gzip(&gzip(b"x-1 [000] 1.0: cpu_idle: state=1 cpu_id=0\n")));
+    let error = TraceFile::from_bytes(thrice.clone(), &ReadOptions::default()).err().expect("refused").to_string();
+    assert!(error.contains("nested more than 2 deep; raise the limit with --max-unpacked"), "{error}");
+    // Whoever raises the limit gets it.
+    let raised = ReadOptions { unpack: UnpackLimits::up_to(1 << 20), ..ReadOptions::default() };
+    assert_eq!(TraceFile::from_bytes(thrice, &raised).unwrap().read(&raised).unwrap().tables.len(), 1);
+    let raised = ReadOptions { unpack: UnpackLimits::up_to(1 << 30), ..ReadOptions::default() };
+    assert!(TraceFile::from_bytes(twice, &raised).is_ok());
+}
+
+#[test]
+fn nested_compressed_packets_are_refused() {
+    // Each layer holds the one before eight times.
+    let mut bytes = packet(&[0; 1000]);
+    for _ in 0..6 {
+        bytes = packet(&bytes.repeat(8));
+    }
+    assert!(bytes.len() < 1000, "{}", bytes.len());
+    let options = ReadOptions::default();
+    let trace = TraceFile::from_bytes(bytes, &options).unwrap().read(&options).unwrap();
+    let told: Vec<String> = trace.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 8, "{told:?}");
+    assert!(told[0].contains("zlib: compressed content is nested more than 1 deep; raise the limit"), "{}", told[0]);
+}
+
+/// Goal: one compressed section that a thousand options name is not kept a thousand times.
+#[test]
+fn packets_share_one_limit() {
+    let one = packet(&packet(&[0; 0]).repeat(2_000_000));
+    let options = ReadOptions::default();
+    let trace = TraceFile::from_bytes(one.repeat(3), &options).unwrap().read(&options).unwrap();
+    let told: Vec<String> = trace.problems.iter().map(ToString::to_string).collect();
+    assert!(told.iter().any(|told| told.contains("bytes allowed come out")), "{told:?}");
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    for (path, said) in [("/dev/zero", "is neither a file nor a pipe"), ("/dev/null", "is neither a file nor a pipe")] {
+        let error = TraceFile::open(path.as_ref()).err().expect("refused").to_string();
+        assert_eq!(error, format!("{path}: {said}"));
+    }
+    let folder = std::env::temp_dir().join(format!("opplab-fifo-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let fifo = folder.join("trace.dat");
+    if std::process::Command::new("mkfifo").arg(&fifo).status().is_ok_and(|status| status.success()) {
+        let error = TraceFile::open(&fifo).err().expect("refused").to_string();
+        assert!(error.ends_with("is a named pipe: give its content as /dev/stdin"), "{error}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn what_is_no_trace_is_said_so() {
     for (bytes, start) in [
@@ -171,12 +260,17 @@ fn what_is_no_trace_is_said_so() {
     }
 }
 
+/// `OPPLAB_FUZZ_CASES=1000000` makes a long run of the same.
+fn cases() -> u32 {
+    std::env::var("OPPLAB_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn changed_bytes_never_panic(
-        seed in 0..11usize,
+        seed in 0..14usize,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
         cut in any::<prop::sample::Index>(),
         cuts in any::<bool>(),
@@ -194,7 +288,7 @@ proptest! {
 
     #[test]
     fn changed_words_never_panic(
-        seed in 0..11usize,
+        seed in 0..14usize,
         place in any::<prop::sample::Index>(),
         value in prop_oneof![Just(u64::MAX), Just(1 << 63), Just(0x7fff_ffff), Just(0xffff_ffff), Just(0), any::<u64>()],
         size in prop_oneof![Just(2usize), Just(4), Just(8)],
@@ -206,7 +300,7 @@ proptest! {
     }
 
     #[test]
-    fn two_files_in_a_row_never_panic(a in 0..11usize, b in 0..11usize, cut in any::<prop::sample::Index>()) {
+    fn two_files_in_a_row_never_panic(a in 0..14usize, b in 0..14usize, cut in any::<prop::sample::Index>()) {
         let mut all = seeds();
         let second = all[b].clone();
         let mut bytes = all.swap_remove(a);

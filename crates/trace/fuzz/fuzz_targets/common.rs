@@ -1,12 +1,13 @@
 //! Reads bytes in all ways and checks what must hold of any result.
 
-use opplab_trace::{ReadOptions, TraceFile};
+use opplab_trace::{ReadOptions, TraceFile, UnpackLimits};
 
 /// Enough for any small input, little enough to notice a runaway.
 const MAX_BYTES: u64 = 1 << 24;
 
 pub fn read(data: &[u8]) {
-    let options = ReadOptions { max_decompressed_bytes: MAX_BYTES, common_fields: true, ..ReadOptions::default() };
+    let unpack = UnpackLimits::up_to(MAX_BYTES);
+    let options = ReadOptions { unpack, common_fields: true, ..ReadOptions::default() };
     let Ok(file) = TraceFile::from_bytes(data.to_vec(), &options) else { return };
     let Ok(trace) = file.read(&options) else { return };
     for table in &trace.tables {

@@ -371,7 +371,8 @@ fn finish_v6(mut head: Vec<u8>, cpus: Vec<&[u8]>, out: &mut dyn Write) -> io::Re
 
 /// Repeats the pages of a little-endian 64-bit trace.dat `times` times, each time later, as an uncompressed version 6 file: large input for measurements.
 pub fn repeat_trace_dat(data: &[u8], times: u32) -> Result<Vec<u8>> {
-    let source = crate::tracedat::TraceDat::open(data, None, &ReadOptions::default())?;
+    let options = ReadOptions::default();
+    let source = crate::tracedat::TraceDat::open(data, None, options.unpack.budget(data.len()), &options)?;
     let raw = source.raw_parts()?;
     let mut head = b"\x17\x08\x44tracing6\0\0\x08".to_vec();
     head.extend_from_slice(&(PAGE as u32).to_le_bytes());

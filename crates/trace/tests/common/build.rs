@@ -353,6 +353,16 @@ pub fn file_with(kind: Kind, buffers: &[Cpus]) -> Vec<u8> {
     if kind.version == 6 { version_6(kind, buffers, out) } else { version_7(kind, buffers, out) }
 }
 
+/// The formats as perf.data carries them: a trace.dat of version 6 up to its command lines.
+pub fn tracing_data(kind: Kind) -> Vec<u8> {
+    let mut out = Out::new(kind);
+    out.raw(b"\x17\x08\x44tracing0.6\0").raw(&[u8::from(kind.big_endian), kind.long_size as u8]);
+    out.uint(PAGE_SIZE as u64, 4).raw(&header_info(kind)).uint(0, 4).raw(&event_formats(kind));
+    out.uint(0, 4).uint(0, 4);
+    sized(&mut out, 8, CMDLINES);
+    out.bytes
+}
+
 fn instance_name(number: usize) -> String {
     format!("inst{number}")
 }

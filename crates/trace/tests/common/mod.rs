@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "each test uses its part")]
 
 pub mod build;
+pub mod perf;
 
 use std::path::PathBuf;
 
