@@ -20,6 +20,7 @@ use crate::observe::{self, Form, Observer};
 use crate::record;
 use crate::root::Root;
 use crate::show;
+use crate::shown::Shown;
 use opplab_model::file::{format_cpu_list, parse_cpu_list};
 
 /// Where a command writes, and how it calls itself.
@@ -45,6 +46,8 @@ const COMMANDS: &[(&str, &str)] = &[
 
 /// Runs one command; `args` are the words after the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> i32 {
+    let (mut out, mut err) = (Shown(env.out), Shown(env.err));
+    let env = &mut Env { out: &mut out, err: &mut err, again: env.again.clone(), name: env.name.clone() };
     match run(args, env) {
         Ok(code) => code,
         Err(error) => {

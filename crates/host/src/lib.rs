@@ -23,6 +23,7 @@ pub mod record;
 pub mod root;
 pub mod scheddebug;
 pub mod show;
+mod shown;
 pub mod snapshot;
 pub mod tracedat;
 pub mod util;

@@ -96,12 +96,11 @@ impl Root {
             },
             Self::Folder(folder) => {
                 let bytes =
-                    fs::read(folder.join(path.trim_start_matches('/'))).map_err(|error| match error.kind() {
+                    place_in(folder, path).and_then(|place| read_file(&place)).map_err(|error| match error.kind() {
                         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Missing::NoFile,
                         _ => Missing::Refused(describe(&error)),
                     })?;
-                let bytes = &bytes[..bytes.len().min(TEXT_MAX)];
-                Ok(String::from_utf8_lossy(bytes).into_owned())
+                Ok(String::from_utf8_lossy(&bytes).into_owned())
             }
         }
     }
@@ -149,7 +148,7 @@ impl Root {
     /// Whether there is a file or folder at `path`.
     pub fn has(&self, path: &str) -> bool {
         match self {
-            Self::Folder(folder) => folder.join(path.trim_start_matches('/')).exists(),
+            Self::Folder(folder) => folder_in(folder, path).is_ok(),
             Self::Tree(tree) => tree.origin(path).is_some() || !tree.children(path).is_empty(),
         }
     }
@@ -159,7 +158,7 @@ impl Root {
         match self {
             Self::Tree(tree) => tree.children(path),
             Self::Folder(folder) => {
-                let Ok(entries) = fs::read_dir(folder.join(path.trim_start_matches('/'))) else { return Vec::new() };
+                let Ok(entries) = folder_in(folder, path).and_then(fs::read_dir) else { return Vec::new() };
                 let mut names: Vec<String> =
                     entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
                 names.sort();
@@ -189,6 +188,29 @@ impl Root {
     }
 }
 
+/// Where `path` of the host is on disk. In a copy of a host no link may lead out of the copy.
+fn folder_in(folder: &Path, path: &str) -> io::Result<PathBuf> {
+    let place = folder.join(path.trim_start_matches('/'));
+    if folder == Path::new("/") {
+        return fs::metadata(&place).map(|_| place);
+    }
+    let place = place.canonicalize()?;
+    if !place.starts_with(folder.canonicalize()?) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a link that leads out of the copy"));
+    }
+    Ok(place)
+}
+
+/// The same of a file: devices have no end, and a named pipe waits for its writer.
+fn place_in(folder: &Path, path: &str) -> io::Result<PathBuf> {
+    let place = folder_in(folder, path)?;
+    if fs::metadata(&place)?.is_file() {
+        Ok(place)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a setting"))
+    }
+}
+
 /// Reads a file with large reads: some of the kernel's (tracefs `header_page`) give their all in the first read and
 /// nothing after it, and `fs::read` begins with a small one.
 pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
@@ -203,12 +225,39 @@ pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
             Err(error) => return Err(error),
         }
     }
+    bytes.truncate(TEXT_MAX);
     Ok(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a copied tree of somebody else neither shows files of this machine nor hangs.
+    #[test]
+    fn a_copy_stays_in_its_folder() {
+        let folder = std::env::temp_dir().join(format!("opplab-root-{}", std::process::id()));
+        let cpu = folder.join("sys/devices/system/cpu");
+        fs::create_dir_all(&cpu).expect("writable");
+        fs::write(cpu.join("online"), "0-1\n").expect("writable");
+        std::os::unix::fs::symlink("online", cpu.join("possible")).expect("writable");
+        std::os::unix::fs::symlink("/etc/hostname", cpu.join("present")).expect("writable");
+        std::os::unix::fs::symlink("/dev/zero", cpu.join("kernel_max")).expect("writable");
+        std::os::unix::fs::symlink("/proc", cpu.join("cpufreq")).expect("writable");
+        let piped = std::process::Command::new("mkfifo").arg(cpu.join("isolated")).status().is_ok();
+        let root = Root::open(&folder).expect("a copy");
+        assert_eq!(root.raw(&format!("{CPU}/online")).as_deref(), Ok("0-1\n"));
+        assert_eq!(root.raw(&format!("{CPU}/possible")).as_deref(), Ok("0-1\n"));
+        for name in ["present", "kernel_max"] {
+            assert!(matches!(root.raw(&format!("{CPU}/{name}")), Err(Missing::Refused(_))), "{name}");
+            assert!(!root.has(&format!("{CPU}/{name}")), "{name}");
+        }
+        assert!(root.children(&format!("{CPU}/cpufreq")).is_empty());
+        if piped {
+            assert!(matches!(root.raw(&format!("{CPU}/isolated")), Err(Missing::Refused(_))));
+        }
+        fs::remove_dir_all(&folder).expect("writable");
+    }
 
     #[test]
     fn a_snapshot_is_a_host() {
