@@ -6,9 +6,11 @@
 use pyo3::prelude::*;
 
 mod case;
+mod energy;
 mod error;
 mod experiment;
 mod host;
+mod idle;
 mod import;
 mod kernel;
 mod machine;
@@ -33,8 +35,10 @@ mod _opplab {
     #[pymodule_export]
     use super::{
         case::PyCase,
+        energy::{perfetto_counters, trace_energy},
         experiment::PyExperiment,
         host::host_main,
+        idle::trace_idle,
         import::{check_machine, fmax, import_machine, machine_checks},
         kernel::bindings,
         machine::PyMachine,

@@ -13,8 +13,10 @@
 pub mod agree;
 mod calls;
 mod costs;
+pub mod energy;
 pub mod events;
 pub mod fit;
+pub mod idle;
 pub mod measure;
 pub mod metrics;
 mod nohz;

@@ -1,0 +1,143 @@
+//! What a recorded trace cost: see crate `replay`, module `energy`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use opplab_replay::energy::{EVENTS, EnergyMeter, TraceEnergy};
+use opplab_trace::write::PerfettoWriter;
+use opplab_trace::{ReadOptions, TraceFile};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use crate::error::{guard, raise};
+use crate::machine::PyMachine;
+use crate::tracefile::trace_error;
+
+/// Femtojoules as joules.
+fn joules(fj: u128) -> f64 {
+    fj as f64 / 1e15
+}
+
+/// Rows as a list of dictionaries.
+fn rows<'py>(
+    py: Python<'py>,
+    many: impl Iterator<Item = PyResult<Bound<'py, PyDict>>>,
+) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, many.collect::<PyResult<Vec<_>>>()?)
+}
+
+macro_rules! row {
+    ($py:expr, $($name:literal : $value:expr),* $(,)?) => {{
+        let row = PyDict::new($py);
+        $(row.set_item($name, $value)?;)*
+        Ok(row)
+    }};
+}
+
+/// Energy of the trace at `path` on `machine` as tables of rows: `cpus`, `clusters`, `tasks`, `rails`, `steps`, and sums.
+#[pyfunction]
+#[pyo3(signature = (path, machine, from_ns=None, to_ns=None))]
+pub(crate) fn trace_energy<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    machine: &PyMachine,
+    from_ns: Option<u64>,
+    to_ns: Option<u64>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let machine = &machine.inner;
+    let time_range_ns =
+        (from_ns.is_some() || to_ns.is_some()).then(|| (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX)));
+    let options = ReadOptions { missing_ok: true, time_range_ns, ..ReadOptions::only(&EVENTS) };
+    let read = guard(py, || {
+        py.detach(|| {
+            let file = TraceFile::open(&path)?;
+            let mut reader = file.reader(&options)?;
+            let mut meter = EnergyMeter::new(machine);
+            let mut outcome: opplab_trace::Outcome = reader.stream(&options, &mut meter)?;
+            outcome
+                .problems
+                .extend(file.problem().map(|problem| opplab_trace::Error::Unsupported { what: problem.to_string() }));
+            Ok((meter.finish(), reader.processes(), outcome.problems))
+        })
+    })?;
+    let (energy, processes, problems): (TraceEnergy, BTreeMap<i32, i32>, _) =
+        read.map_err(|error| trace_error(py, &path, error))?;
+    if energy.strangers > 0 {
+        let (name, have, cpus) = (&machine.name, machine.nr_cpus(), energy.strangers);
+        let text = format!("{}: the trace has {cpus} CPUs, machine {name} has {have}", path.display());
+        return Err(raise(py, "InputError", text));
+    }
+    let dict = PyDict::new(py);
+    let cpus = energy.cpus.iter().enumerate().map(|(cpu, one)| {
+        row!(py, "cpu": cpu, "cluster": &machine.cluster_of(cpu as u32).name, "energy_j": joules(one.running_fj + one.idle_fj),
+            "running_j": joules(one.running_fj), "idle_j": joules(one.idle_fj), "running_ns": one.running_ns,
+            "unknown_ns": one.unknown_ns, "unknown_low_j": joules(one.unknown_fj.0),
+            "unknown_high_j": joules(one.unknown_fj.1))
+    });
+    dict.set_item("cpus", rows(py, cpus)?)?;
+    let clusters = energy.clusters.iter().map(|one| {
+        row!(py, "cluster": &one.name, "energy_j": joules(one.cpus_fj + one.shared_fj), "cpus_j": joules(one.cpus_fj),
+            "shared_j": joules(one.shared_fj))
+    });
+    dict.set_item("clusters", rows(py, clusters)?)?;
+    let tasks = energy.tasks.iter().map(|(pid, one)| {
+        row!(py, "pid": pid, "process": processes.get(pid), "energy_j": joules(one.cpu_fj + one.shared_fj),
+            "cpu_j": joules(one.cpu_fj), "shared_j": joules(one.shared_fj), "running_ns": one.running_ns,
+            "unknown_ns": one.unknown_ns)
+    });
+    dict.set_item("tasks", rows(py, tasks)?)?;
+    let rails = energy.rails.iter().map(|rail| {
+        let clusters = energy.clusters_of(&rail.name);
+        let (from_ns, to_ns) = (rail.first.0, rail.last.0);
+        let modelled = (!clusters.is_empty()).then(|| joules(energy.steps.between_fj(&clusters, from_ns, to_ns)));
+        let names: Vec<&str> = clusters.iter().map(|&nth| energy.clusters[nth].name.as_str()).collect();
+        row!(py, "rail": &rail.name, "from_ns": from_ns, "to_ns": to_ns,
+            "measured_j": rail.last.1.saturating_sub(rail.first.1) as f64 / 1e6, "clusters": names.join(" "),
+            "modelled_j": modelled)
+    });
+    dict.set_item("rails", rows(py, rails)?)?;
+    let steps = PyDict::new(py);
+    steps.set_item("start_ns", energy.steps.start_ns)?;
+    steps.set_item("step_ns", energy.steps.step_ns)?;
+    for (cluster, values) in energy.clusters.iter().zip(&energy.steps.energy_fj) {
+        let power: Vec<f64> = values.iter().map(|&fj| fj as f64 / energy.steps.step_ns as f64).collect();
+        steps.set_item(&cluster.name, power)?;
+    }
+    dict.set_item("steps", steps)?;
+    let (low, high) = energy.interval_fj();
+    dict.set_item("window_ns", energy.window_ns)?;
+    dict.set_item("total_j", joules(energy.total_fj()))?;
+    dict.set_item("low_j", joules(low))?;
+    dict.set_item("high_j", joules(high))?;
+    dict.set_item("idle_j", joules(energy.idle_fj))?;
+    dict.set_item("floor_j", joules(energy.floor_fj))?;
+    // In fJ, as text: sums of these are exact.
+    dict.set_item("total_fj", energy.total_fj().to_string())?;
+    let parts = energy.tasks.values().map(|one| one.cpu_fj + one.shared_fj).sum::<u128>();
+    dict.set_item("parts_fj", (parts + energy.idle_fj + energy.floor_fj).to_string())?;
+    dict.set_item("problems", problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    Ok(dict)
+}
+
+/// A Perfetto trace of counters: `(name, unit, start_ns, step_ns, values)` each.
+#[pyfunction]
+pub(crate) fn perfetto_counters<'py>(
+    py: Python<'py>,
+    trace: Option<&crate::tracefile::PyTrace>,
+    counters: Vec<(String, String, u64, u64, Vec<f64>)>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let bytes = guard(py, || {
+        let mut writer = PerfettoWriter::new();
+        if let Some(trace) = trace {
+            writer.add_trace(&trace.inner);
+        }
+        for (name, unit, start_ns, step_ns, values) in counters {
+            let track = writer.counter_track(&name, &unit, None);
+            for (nth, value) in (0u64..).zip(values) {
+                writer.counter_real(track, start_ns.saturating_add(nth.saturating_mul(step_ns)), value);
+            }
+        }
+        writer.finish()
+    })?;
+    Ok(PyBytes::new(py, &bytes))
+}

@@ -1,0 +1,80 @@
+//! Idle decisions of a recorded trace: see crate `replay`, module `idle`.
+
+use std::path::PathBuf;
+
+use opplab_kernel::cpuidle::{IdleState, MenuForm};
+use opplab_replay::idle::{Decider, EVENTS, Stays, decide};
+use opplab_trace::{ReadOptions, TraceFile};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::error::{guard, raise};
+use crate::tracefile::trace_error;
+
+/// Exit latency and target residency of each state in ns, and whether it polls; by CPU.
+type States = Vec<Vec<(u64, u64, bool)>>;
+
+/// What `deciders` (governors, `recorded`, `constant`, `oracle`) decide on the sleeps of the trace at `path`: one
+/// dictionary for each CPU and decider, and what was damaged.
+#[pyfunction]
+pub(crate) fn trace_idle<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    states: States,
+    deciders: Vec<String>,
+    tick_ns: u64,
+) -> PyResult<(Bound<'py, PyList>, Vec<String>)> {
+    let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&EVENTS) };
+    let read = guard(py, || {
+        py.detach(|| {
+            let mut stays = Stays::default();
+            let outcome = TraceFile::open(&path)?.stream(&options, &mut stays)?;
+            Ok((stays, outcome.problems))
+        })
+    })?;
+    let (stays, problems) = read.map_err(|error| trace_error(py, &path, error))?;
+    let rows = PyList::empty(py);
+    for (cpu, of_cpu) in stays.cpus.iter().enumerate().filter(|(_, stays)| !stays.is_empty()) {
+        let Some(states) = states.get(cpu).filter(|states| !states.is_empty()) else {
+            let text = format!("{}: the idle states of CPU {cpu} are not known", path.display());
+            return Err(raise(py, "InputError", text));
+        };
+        let table: Vec<IdleState> = states
+            .iter()
+            .map(|&(exit_latency_ns, target_residency_ns, polling)| IdleState {
+                exit_latency_ns,
+                target_residency_ns,
+                polling,
+            })
+            .collect();
+        for name in &deciders {
+            let decider = match name.as_str() {
+                "recorded" => Decider::Recorded,
+                "constant" => Decider::Constant,
+                "oracle" => Decider::Oracle,
+                name => Decider::Governor(name),
+            };
+            let Some(score) = guard(py, || decide(of_cpu, &table, decider, MenuForm::TimerLate, tick_ns.max(1)))?
+            else {
+                return Err(raise(py, "InputError", format!("there is no idle governor `{name}`")));
+            };
+            let row = PyDict::new(py);
+            row.set_item("cpu", cpu)?;
+            row.set_item("governor", name)?;
+            row.set_item("decisions", score.decisions)?;
+            row.set_item("equal", score.equal)?;
+            row.set_item("deeper", score.deeper)?;
+            row.set_item("shallower", score.shallower)?;
+            row.set_item("above", score.above)?;
+            row.set_item("below", score.below)?;
+            row.set_item("told_above", score.told.0)?;
+            row.set_item("told_below", score.told.1)?;
+            row.set_item("intercepted", score.intercepted)?;
+            row.set_item("no_timer", score.no_timer)?;
+            row.set_item("time_ns", &score.time_ns)?;
+            row.set_item("unknown_states", of_cpu.iter().filter(|stay| stay.state >= table.len()).count())?;
+            rows.append(row)?;
+        }
+    }
+    Ok((rows, problems.iter().map(ToString::to_string).collect()))
+}

@@ -1,0 +1,634 @@
+//! What a recorded trace cost, and who caused it: the machine's powers, integrated over what the events tell.
+//!
+//! ```text
+//!   a CPU        runs a task          busy power of its operating point, to the task
+//!                sits in idle state n power of the state, to "idle"
+//!                is in the idle loop  as in the shallowest state
+//!   a cluster    some CPU is awake    its shared logic at the operating point: to its running tasks in equal parts,
+//!                                     to "idle" while there are none
+//!                all CPUs idle        idle power, or that of the cluster state when all are in their deepest one
+//!   the machine  always               its floor, to "floor"
+//! ```
+//! All sums are in fJ (uW x ns) and whole, so the parts add up to the total exactly. Running time before a CPU's first
+//! `cpu_frequency` is not in them: it is told, with what it costs at the lowest and at the highest operating point.
+//! Not here: transitions between idle states, devices.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use opplab_model::machine::Machine;
+use opplab_model::power::{ClusterActivity, CpuActivity, PointPower};
+use opplab_trace::{Event, Schema, Sink};
+
+/// The events that energy follows from.
+pub const EVENTS: [&str; 4] = ["sched_switch", "cpu_frequency", "cpu_idle", "power_rail"];
+
+/// `cpu_idle` states at or above this mean "not idle" (`PWR_EVENT_EXIT`).
+const IDLE_EXIT: i64 = 0xffff_ffff;
+
+/// Steps of the power over time that are kept at most; they are as long as the trace needs.
+const STEPS_MAX: usize = 2048;
+
+/// A CPU's share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuEnergy {
+    /// While it ran tasks, fJ.
+    pub running_fj: u128,
+    /// While it was idle, fJ.
+    pub idle_fj: u128,
+    /// Time that it ran tasks at a known clock, ns.
+    pub running_ns: u64,
+    /// Running time whose clock is not known, ns.
+    pub unknown_ns: u64,
+    /// What that costs at the lowest and the highest operating point, fJ.
+    pub unknown_fj: (u128, u128),
+}
+
+/// A cluster's share.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterEnergy {
+    /// Its name.
+    pub name: String,
+    /// Of its CPUs, fJ.
+    pub cpus_fj: u128,
+    /// Of what they share, fJ.
+    pub shared_fj: u128,
+}
+
+/// A task's share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TaskEnergy {
+    /// Of the CPUs while it ran, fJ.
+    pub cpu_fj: u128,
+    /// Of what the CPUs of a cluster share, fJ.
+    pub shared_fj: u128,
+    /// Time that it ran at a known clock, ns.
+    pub running_ns: u64,
+    /// Running time whose clock is not known, ns.
+    pub unknown_ns: u64,
+}
+
+/// A meter of the machine itself, as the trace has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rail {
+    /// Its name.
+    pub name: String,
+    /// First and last reading: time, ns, and energy, uJ.
+    pub first: (u64, u64),
+    /// The last one.
+    pub last: (u64, u64),
+}
+
+/// Power over time: mean uW of each cluster in steps of equal length.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// When the first begins, ns.
+    pub start_ns: u64,
+    /// How long each is, ns.
+    pub step_ns: u64,
+    /// By cluster: energy of each step, fJ.
+    pub energy_fj: Vec<Vec<u128>>,
+}
+
+impl Steps {
+    /// Adds `power_uw` from `from_ns` to `to_ns`.
+    fn add(&mut self, cluster: usize, from_ns: u64, to_ns: u64, power_uw: u64) {
+        while to_ns - self.start_ns > self.step_ns.saturating_mul(STEPS_MAX as u64) {
+            // Twice as long steps, half as many.
+            self.step_ns *= 2;
+            for values in &mut self.energy_fj {
+                *values = values.chunks(2).map(|pair| pair.iter().sum()).collect();
+            }
+        }
+        let values = &mut self.energy_fj[cluster];
+        let mut at = from_ns;
+        while at < to_ns {
+            let nth = (at - self.start_ns) / self.step_ns;
+            let end = to_ns.min(self.start_ns + (nth + 1) * self.step_ns);
+            if values.len() <= nth as usize {
+                values.resize(nth as usize + 1, 0);
+            }
+            values[nth as usize] += u128::from(power_uw) * u128::from(end - at);
+            at = end;
+        }
+    }
+
+    /// Energy of all clusters between two times, fJ; steps that are partly inside count by their part.
+    pub fn between_fj(&self, clusters: &[usize], from_ns: u64, to_ns: u64) -> u128 {
+        let mut sum = 0;
+        for &cluster in clusters {
+            for (nth, &fj) in (0u64..).zip(&self.energy_fj[cluster]) {
+                let start = self.start_ns + nth * self.step_ns;
+                let inside = to_ns.min(start + self.step_ns).saturating_sub(from_ns.max(start));
+                sum += fj * u128::from(inside) / u128::from(self.step_ns);
+            }
+        }
+        sum
+    }
+}
+
+/// What a trace cost.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TraceEnergy {
+    /// From the first event to the last, ns.
+    pub window_ns: u64,
+    /// By CPU.
+    pub cpus: Vec<CpuEnergy>,
+    /// By cluster.
+    pub clusters: Vec<ClusterEnergy>,
+    /// By pid.
+    pub tasks: BTreeMap<i32, TaskEnergy>,
+    /// Of idle CPUs, and of clusters while none of their CPUs ran a task, fJ.
+    pub idle_fj: u128,
+    /// The rest of the machine, fJ.
+    pub floor_fj: u128,
+    /// Meters in the trace.
+    pub rails: Vec<Rail>,
+    /// Power over time.
+    pub steps: Steps,
+    /// CPUs that the trace has and the machine has not.
+    pub strangers: u32,
+}
+
+impl TraceEnergy {
+    /// Everything, fJ: clusters and the floor.
+    pub fn total_fj(&self) -> u128 {
+        self.clusters.iter().map(|cluster| cluster.cpus_fj + cluster.shared_fj).sum::<u128>() + self.floor_fj
+    }
+
+    /// The total if running time of unknown clock was at the lowest, or at the highest operating points, fJ.
+    pub fn interval_fj(&self) -> (u128, u128) {
+        let total = self.total_fj();
+        let sum = |of: fn(&CpuEnergy) -> u128| self.cpus.iter().map(of).sum::<u128>();
+        (total + sum(|cpu| cpu.unknown_fj.0), total + sum(|cpu| cpu.unknown_fj.1))
+    }
+
+    /// The clusters whose supply a rail is by its name: all those of `CPU`, one of `CPUCL1`, `cpu1`.
+    pub fn clusters_of(&self, rail: &str) -> Vec<usize> {
+        let name = rail.to_ascii_lowercase();
+        let all: Vec<usize> = (0..self.clusters.len()).collect();
+        if let Some(found) = all.iter().find(|&&nth| {
+            let cluster = self.clusters[nth].name.to_ascii_lowercase();
+            !cluster.is_empty() && name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == cluster)
+        }) {
+            return vec![*found];
+        }
+        let Some(at) = name.find("cpu") else { return Vec::new() };
+        let rest = &name[at + 3..];
+        let digits: String = rest.strip_prefix("cl").unwrap_or(rest).chars().take_while(char::is_ascii_digit).collect();
+        match digits.parse::<usize>() {
+            Ok(nth) if nth < self.clusters.len() => vec![nth],
+            Ok(_) => Vec::new(),
+            Err(_) if rest.is_empty() || rest.starts_with('_') => all,
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    /// Before the first switch and outside of an idle state.
+    Unknown,
+    Idle,
+    Task(i32),
+}
+
+#[derive(Debug, Clone)]
+struct Cpu {
+    cluster: usize,
+    policy: usize,
+    /// CPUs of the same core.
+    siblings: Vec<u32>,
+    runs: Runs,
+    /// The idle state.
+    state: Option<usize>,
+    since_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Role {
+    Other,
+    Switch { prev: usize, next: usize },
+    Frequency { khz: usize, cpu: usize },
+    Idle { state: usize, cpu: usize },
+    Rail { name: usize, energy: usize },
+}
+
+/// Adds up the energy of a trace; feed it with events in order of time, then call [`EnergyMeter::finish`].
+pub struct EnergyMeter<'m> {
+    machine: &'m Machine,
+    cpus: Vec<Cpu>,
+    /// CPUs and clock of each policy.
+    policies: Vec<(Vec<u32>, Option<u32>)>,
+    /// Since when each cluster's shared power is not counted.
+    shared_since_ns: Vec<u64>,
+    roles: Vec<Option<Role>>,
+    span_ns: Option<(u64, u64)>,
+    energy: TraceEnergy,
+}
+
+impl<'m> EnergyMeter<'m> {
+    /// Starts with nothing known but the machine.
+    pub fn new(machine: &'m Machine) -> Self {
+        let described = machine.policies();
+        let cpus = (0..machine.nr_cpus() as u32).map(|cpu| {
+            let place = &machine.cpus[cpu as usize];
+            let same_core = |other: &u32| {
+                let of = &machine.cpus[*other as usize];
+                *other != cpu && of.core == place.core && of.package == place.package && of.cluster == place.cluster
+            };
+            Cpu {
+                cluster: place.cluster as usize,
+                policy: described.iter().position(|(_, cpus)| cpus.contains(&cpu)).unwrap_or(0),
+                siblings: (0..machine.nr_cpus() as u32).filter(same_core).collect(),
+                runs: Runs::Unknown,
+                state: None,
+                since_ns: 0,
+            }
+        });
+        let clusters = machine.clusters.iter();
+        let energy = TraceEnergy {
+            cpus: vec![CpuEnergy::default(); machine.nr_cpus()],
+            clusters: clusters.map(|one| ClusterEnergy { name: one.name.clone(), ..Default::default() }).collect(),
+            steps: Steps { start_ns: 0, step_ns: 1_000, energy_fj: vec![Vec::new(); machine.clusters.len()] },
+            ..TraceEnergy::default()
+        };
+        Self {
+            machine,
+            cpus: cpus.collect(),
+            policies: described.into_iter().map(|(_, cpus)| (cpus, None)).collect(),
+            shared_since_ns: vec![0; machine.clusters.len()],
+            roles: Vec::new(),
+            span_ns: None,
+            energy,
+        }
+    }
+
+    fn role(schema: &Schema) -> Role {
+        let places = |names: [&str; 2]| Some((schema.field_index(names[0])?, schema.field_index(names[1])?));
+        let found = match schema.name.as_str() {
+            "sched_switch" => places(["prev_pid", "next_pid"]).map(|(prev, next)| Role::Switch { prev, next }),
+            "cpu_frequency" => places(["state", "cpu_id"]).map(|(khz, cpu)| Role::Frequency { khz, cpu }),
+            "cpu_idle" => places(["state", "cpu_id"]).map(|(state, cpu)| Role::Idle { state, cpu }),
+            "power_rail" => places(["name", "energy_uj"]).map(|(name, energy)| Role::Rail { name, energy }),
+            _ => None,
+        };
+        found.unwrap_or(Role::Other)
+    }
+
+    /// What the clock of a policy costs, if it is known.
+    fn point(&self, cluster: usize, policy: usize) -> Option<PointPower> {
+        self.policies[policy].1.map(|khz| self.machine.clusters[cluster].opp_for(khz).into())
+    }
+
+    /// Counts what `cpu` drew up to `now`.
+    fn settle(&mut self, cpu: u32, now: u64) {
+        let place = cpu as usize;
+        let Cpu { cluster, policy, runs, state, since_ns, .. } = self.cpus[place];
+        let ns = now.saturating_sub(since_ns);
+        self.cpus[place].since_ns = since_ns.max(now);
+        if ns == 0 {
+            return;
+        }
+        let described = &self.machine.clusters[cluster];
+        let point = self.point(cluster, policy);
+        let power_uw = match (runs, state) {
+            (Runs::Task(pid), _) => {
+                let task = self.energy.tasks.entry(pid).or_default();
+                let of_cpu = &mut self.energy.cpus[place];
+                let Some(point) = point else {
+                    of_cpu.unknown_ns += ns;
+                    task.unknown_ns += ns;
+                    if let [low, .., high] | [low @ high] = &described.opps[..] {
+                        of_cpu.unknown_fj.0 += u128::from(low.busy_uw) * u128::from(ns);
+                        of_cpu.unknown_fj.1 += u128::from(high.busy_uw) * u128::from(ns);
+                    }
+                    return;
+                };
+                let smt_power = self.machine.smt_power;
+                let is_busy = |other: &u32| matches!(self.cpus[*other as usize].runs, Runs::Task(_));
+                let paired = smt_power < 1024 && self.cpus[place].siblings.iter().any(is_busy);
+                let activity = if paired { CpuActivity::BusyPair(smt_power) } else { CpuActivity::Busy };
+                let power_uw = described.cpu_power_uw(point, activity);
+                let fj = u128::from(power_uw) * u128::from(ns);
+                task.cpu_fj += fj;
+                task.running_ns += ns;
+                of_cpu.running_fj += fj;
+                of_cpu.running_ns += ns;
+                power_uw
+            }
+            (Runs::Unknown, None) => return,
+            (_, state) => {
+                // Without a known clock the shallowest state draws what it draws at all.
+                let point = point.unwrap_or(PointPower { busy_uw: 0, cluster_uw: 0, idle_uw: None });
+                let deepest = described.idle.len().saturating_sub(1);
+                let power_uw = described.cpu_power_uw(point, CpuActivity::Idle(state.unwrap_or(0).min(deepest)));
+                let fj = u128::from(power_uw) * u128::from(ns);
+                self.energy.cpus[place].idle_fj += fj;
+                self.energy.idle_fj += fj;
+                power_uw
+            }
+        };
+        self.energy.clusters[cluster].cpus_fj += u128::from(power_uw) * u128::from(ns);
+        self.energy.steps.add(cluster, now - ns, now, power_uw);
+    }
+
+    /// Counts what a cluster's shared logic drew up to `now`.
+    fn settle_shared(&mut self, cluster: usize, now: u64) {
+        let since_ns = self.shared_since_ns[cluster];
+        let ns = now.saturating_sub(since_ns);
+        self.shared_since_ns[cluster] = since_ns.max(now);
+        let described = &self.machine.clusters[cluster];
+        let Some(&first) = described.cpus.first().filter(|_| ns > 0) else { return };
+        let point = self.point(cluster, self.cpus[first as usize].policy);
+        let deepest = described.idle.len().saturating_sub(1);
+        let of = |cpu: &u32| &self.cpus[*cpu as usize];
+        let all = |test: &dyn Fn(&Cpu) -> bool| described.cpus.iter().all(|cpu| test(of(cpu)));
+        let activity = match described.cluster_idle.len().checked_sub(1) {
+            Some(index) if all(&|cpu| cpu.state.is_some_and(|state| state >= deepest)) => {
+                ClusterActivity::Asleep(index)
+            }
+            _ if all(&|cpu| cpu.state.is_some()) => ClusterActivity::AllIdle,
+            _ => ClusterActivity::Awake,
+        };
+        // Asleep, a cluster has no clock.
+        let sleeping = PointPower { busy_uw: 0, cluster_uw: 0, idle_uw: None };
+        let asleep = matches!(activity, ClusterActivity::Asleep(_)).then_some(sleeping);
+        let Some(point) = point.or(asleep) else { return };
+        let power_uw = described.shared_power_uw(point, activity);
+        let fj = u128::from(power_uw) * u128::from(ns);
+        let tasks: Vec<i32> = described
+            .cpus
+            .iter()
+            .filter_map(|cpu| match of(cpu).runs {
+                Runs::Task(pid) => Some(pid),
+                _ => None,
+            })
+            .collect();
+        match tasks.len() as u128 {
+            0 => self.energy.idle_fj += fj,
+            n => {
+                let part = fj / n;
+                for (nth, pid) in (0u128..).zip(&tasks) {
+                    // The first have the rest of the division, fJ for fJ.
+                    let more = u128::from(nth < fj % n);
+                    self.energy.tasks.entry(*pid).or_default().shared_fj += part + more;
+                }
+            }
+        }
+        self.energy.clusters[cluster].shared_fj += fj;
+        self.energy.steps.add(cluster, now - ns, now, power_uw);
+    }
+
+    /// Everything of `cpu`, its siblings and its cluster up to `now`.
+    fn settle_around(&mut self, cpu: u32, now: u64) {
+        self.settle(cpu, now);
+        if self.machine.smt_power < 1024 {
+            for nth in 0..self.cpus[cpu as usize].siblings.len() {
+                let sibling = self.cpus[cpu as usize].siblings[nth];
+                self.settle(sibling, now);
+            }
+        }
+        self.settle_shared(self.cpus[cpu as usize].cluster, now);
+    }
+
+    fn known(&mut self, cpu: i64) -> Option<u32> {
+        let known = u32::try_from(cpu).ok().filter(|&cpu| (cpu as usize) < self.cpus.len());
+        if known.is_none() {
+            self.energy.strangers = self.energy.strangers.max(u32::try_from(cpu).unwrap_or(u32::MAX).saturating_add(1));
+        }
+        known
+    }
+
+    /// Counts up to the last event and gives the sums.
+    pub fn finish(mut self) -> TraceEnergy {
+        let Some((start, end)) = self.span_ns else { return self.energy };
+        for cpu in 0..self.cpus.len() as u32 {
+            self.settle(cpu, end);
+        }
+        for cluster in 0..self.shared_since_ns.len() {
+            self.settle_shared(cluster, end);
+        }
+        self.energy.window_ns = end - start;
+        self.energy.floor_fj = u128::from(self.machine.floor_uw) * u128::from(end - start);
+        self.energy
+    }
+}
+
+impl Sink for EnergyMeter<'_> {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        let index = event.schema.index;
+        if self.roles.len() <= index {
+            self.roles.resize(index + 1, None);
+        }
+        // Formats without format files learn fields as they see them.
+        let role = match self.roles[index] {
+            Some(role) if !matches!(role, Role::Other) => role,
+            _ => {
+                let role = Self::role(event.schema);
+                self.roles[index] = Some(role);
+                role
+            }
+        };
+        let now = event.time_ns;
+        match &mut self.span_ns {
+            Some((_, end)) => *end = now.max(*end),
+            None => {
+                self.span_ns = Some((now, now));
+                self.cpus.iter_mut().for_each(|cpu| cpu.since_ns = now);
+                self.shared_since_ns.fill(now);
+                self.energy.steps.start_ns = now;
+            }
+        }
+        match role {
+            Role::Other => {}
+            Role::Switch { prev, next } => {
+                let (Some(prev), Some(next)) = (event.int(prev), event.int(next)) else {
+                    return ControlFlow::Continue(());
+                };
+                if let Some(cpu) = self.known(event.cpu.into()) {
+                    let runs = |pid: i64| if pid == 0 { Runs::Idle } else { Runs::Task(pid as i32) };
+                    if self.cpus[cpu as usize].runs == Runs::Unknown && self.cpus[cpu as usize].state.is_none() {
+                        // Who leaves has run since the start.
+                        self.cpus[cpu as usize].runs = runs(prev);
+                    }
+                    self.settle_around(cpu, now);
+                    let cpu = &mut self.cpus[cpu as usize];
+                    cpu.runs = runs(next);
+                    cpu.state = cpu.state.filter(|_| next == 0);
+                }
+            }
+            Role::Frequency { khz, cpu } => {
+                let (Some(khz), Some(cpu)) = (event.int(khz), event.int(cpu)) else { return ControlFlow::Continue(()) };
+                if let Some(cpu) = self.known(cpu) {
+                    let policy = self.cpus[cpu as usize].policy;
+                    let khz = u32::try_from(khz).ok().filter(|&khz| khz > 0);
+                    if self.policies[policy].1 != khz {
+                        for nth in 0..self.policies[policy].0.len() {
+                            let cpu = self.policies[policy].0[nth];
+                            self.settle_around(cpu, now);
+                        }
+                        self.policies[policy].1 = khz;
+                    }
+                }
+            }
+            Role::Idle { state, cpu } => {
+                let (Some(state), Some(cpu)) = (event.int(state), event.int(cpu)) else {
+                    return ControlFlow::Continue(());
+                };
+                if let Some(cpu) = self.known(cpu) {
+                    self.settle_around(cpu, now);
+                    let entered = (0..IDLE_EXIT).contains(&state);
+                    let cpu = &mut self.cpus[cpu as usize];
+                    cpu.state = entered.then_some(state as usize);
+                    cpu.runs = if entered || cpu.runs == Runs::Unknown { Runs::Idle } else { cpu.runs };
+                }
+            }
+            Role::Rail { name, energy } => {
+                if let (Some(name), Some(energy)) = (event.str(name), event.int(energy)) {
+                    let name = String::from_utf8_lossy(name);
+                    let reading = (now, energy as u64);
+                    let rails = &mut self.energy.rails;
+                    match rails.iter().position(|rail| rail.name == name) {
+                        Some(known) => rails[known].last = reading,
+                        None if rails.len() < 1000 => {
+                            rails.push(Rail { name: name.into_owned(), first: reading, last: reading });
+                        }
+                        None => {}
+                    }
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opplab_trace::{ReadOptions, TraceFile};
+
+    use super::*;
+
+    /// Two CPUs, one cluster: 1 and 2 GHz, WFI and a deep state, shared logic, a floor.
+    const MACHINE: &str = r#"
+format = 1
+name = "toy"
+provenance = "made up"
+invariance = "freq-change"
+floor_uw = 7000
+
+[[driver]]
+name = "scmi"
+transition_latency_us = 100
+fast_switch = true
+switch_us = 100
+dvfs_possible_from_any_cpu = true
+freq_table = true
+
+[costs]
+context_switch_ns = 2000
+wakeup_ns = 1000
+ipi_ns = 1000
+tick_ns = 2000
+sugov_work_us = 20
+
+[[cluster]]
+name = "little"
+cpus = "0-1"
+capacity = 1024
+policy = "shared"
+opp = [
+    { khz = 1000000, mv = 800, uw = 100000, cluster_uw = 40000 },
+    { khz = 2000000, mv = 900, uw = 300000, cluster_uw = 60000 },
+]
+idle = [
+    { name = "WFI", entry_latency_us = 1, exit_latency_us = 1, target_residency_us = 1, uw = 10000 },
+    { name = "off", entry_latency_us = 10, exit_latency_us = 10, target_residency_us = 100, uw = 1000 },
+]
+cluster_idle = [{ name = "cluster-off", uw = 2000 }]
+"#;
+
+    fn energy_of(text: &str, machine: &Machine) -> TraceEnergy {
+        let options = ReadOptions::default();
+        let mut file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).expect("text");
+        let mut meter = EnergyMeter::new(machine);
+        file.stream(&options, &mut meter).expect("events");
+        meter.finish()
+    }
+
+    fn switch(cpu: u32, us: u32, prev: u32, next: u32) -> String {
+        format!(
+            "x-0 [{cpu:03}] 0.{us:06}: sched_switch: prev_comm=p{prev} prev_pid={prev} prev_prio=120 prev_state=S ==> \
+             next_comm=p{next} next_pid={next} next_prio=120\n"
+        )
+    }
+
+    #[test]
+    fn the_parts_are_the_total() {
+        let machine = toy();
+        let text = [
+            "x-0 [000] 0.000000: cpu_frequency: state=1000000 cpu_id=0\n".to_owned(),
+            "x-0 [000] 0.000000: cpu_idle: state=1 cpu_id=1\n".to_owned(),
+            switch(0, 0, 0, 7),
+            // 100 us: 7 alone at 1 GHz.
+            "x-0 [001] 0.000100: cpu_idle: state=4294967295 cpu_id=1\n".to_owned(),
+            switch(1, 100, 0, 8),
+            // 100 us: 7 and 8 at 1 GHz.
+            "x-0 [000] 0.000200: cpu_frequency: state=2000000 cpu_id=0\n".to_owned(),
+            // 100 us: both at 2 GHz.
+            switch(0, 300, 7, 0),
+            switch(1, 300, 8, 0),
+            "x-0 [000] 0.000300: cpu_idle: state=1 cpu_id=0\n".to_owned(),
+            "x-0 [001] 0.000300: cpu_idle: state=0 cpu_id=1\n".to_owned(),
+            // 100 us: one off, one in WFI.
+            "x-0 [001] 0.000400: cpu_idle: state=1 cpu_id=1\n".to_owned(),
+            // 100 us: both off, and so the cluster.
+            "x-0 [001] 0.000500: cpu_idle: state=4294967295 cpu_id=1\n".to_owned(),
+        ];
+        let energy = energy_of(&text.concat(), &machine);
+        // mW x 100 us = 100 nJ, in fJ.
+        let unit = 100_000_000u128;
+        let task = |pid: i32| energy.tasks[&pid];
+        assert_eq!((task(7).cpu_fj, task(7).shared_fj), ((100 + 100 + 300) * unit, (40 + 20 + 30) * unit));
+        assert_eq!((task(8).cpu_fj, task(8).shared_fj), ((100 + 300) * unit, (20 + 30) * unit));
+        assert_eq!(energy.idle_fj, (1 + (1 + 10 + 60) + (1 + 1 + 2)) * unit);
+        assert_eq!(energy.floor_fj, 7 * 5 * unit);
+        let tasks: u128 = energy.tasks.values().map(|task| task.cpu_fj + task.shared_fj).sum();
+        assert_eq!(tasks + energy.idle_fj + energy.floor_fj, energy.total_fj());
+        let cpus: u128 = energy.cpus.iter().map(|cpu| cpu.running_fj + cpu.idle_fj).sum();
+        assert_eq!(cpus, energy.clusters[0].cpus_fj);
+        let steps: u128 = energy.steps.energy_fj[0].iter().sum();
+        assert_eq!(steps, energy.total_fj() - energy.floor_fj);
+        assert_eq!(energy.steps.between_fj(&[0], 0, 100_000), (100 + 1 + 40) * unit);
+        assert_eq!(energy.interval_fj(), (energy.total_fj(), energy.total_fj()));
+    }
+
+    #[test]
+    fn a_clock_that_nobody_told_is_an_interval() {
+        let machine = toy();
+        let text = switch(0, 0, 0, 7) + &switch(0, 100, 7, 0);
+        let energy = energy_of(&text, &machine);
+        let unit = 100_000_000u128;
+        assert_eq!((energy.cpus[0].unknown_ns, energy.tasks[&7].unknown_ns), (100_000, 100_000));
+        assert_eq!(energy.total_fj(), 7 * unit);
+        assert_eq!(energy.interval_fj(), ((7 + 100) * unit, (7 + 300) * unit));
+    }
+
+    #[test]
+    fn rails_are_found_by_name() {
+        let energy = energy_of(
+            "x-0 [000] 1.0: power_rail: name=S4M_VDD_CPUCL0 energy_uj=5\nx-0 [000] 2.0: power_rail: name=S4M_VDD_CPUCL0 energy_uj=9\n",
+            &toy(),
+        );
+        assert_eq!(energy.rails[0].last, (2_000_000_000, 9));
+        assert_eq!(energy.clusters_of("S4M_VDD_CPUCL0"), [0]);
+        assert_eq!(energy.clusters_of("power.cpu"), [0]);
+        assert_eq!(energy.clusters_of("VDD_LITTLE"), [0]);
+        assert!(energy.clusters_of("S2M_VDD_CPUCL2").is_empty());
+        assert!(energy.clusters_of("VSYS_DISPLAY").is_empty());
+    }
+
+    fn toy() -> Machine {
+        opplab_model::file::parse_machine("toy.toml", MACHINE).expect("a machine")
+    }
+}

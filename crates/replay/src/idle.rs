@@ -1,0 +1,357 @@
+//! Idle decisions of a recorded trace: what an idle governor decides on the recorded sleeps, beside what was decided.
+//!
+//! ```text
+//!   cpu_idle state=n          cpu_idle exit      irq_handler_entry *timer*
+//!        |<------ stay n ---------->|                 |
+//!        |<------------- sleep length: until the CPU's next timer interrupt
+//! ```
+//! A governor sees the recorded history: each outcome that it learns from is the recorded one, whatever it would have chosen.
+//! Too deep ("above") and too shallow ("below") are counted as the kernel does (drivers/cpuidle/cpuidle.c:
+//! cpuidle_enter_state(), v6.12).
+//! Beside governors stand rivals without any history: always the recorded run's most frequent state, and the deepest state that
+//! the stay, known beforehand, was long enough for.
+//! Not in a trace, and assumed: the next timer is the next timer interrupt (one that was re-armed meanwhile is not seen),
+//! the tick runs again after each stay, nobody waits for I/O, and PM QoS allows all.
+
+use std::ops::ControlFlow;
+
+use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome, IdleState, KTIME_MAX, MenuForm, idle_governor};
+use opplab_trace::{Event, Schema, Sink};
+
+/// The events that idle decisions follow from.
+pub const EVENTS: [&str; 6] =
+    ["cpu_idle", "cpu_idle_miss", "irq_handler_entry", "local_timer_entry", "hrtimer_expire_entry", "sched_switch"];
+
+/// `cpu_idle` states at or above this mean "not idle" (`PWR_EVENT_EXIT`).
+const IDLE_EXIT: i64 = 0xffff_ffff;
+
+/// One stay in an idle state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stay {
+    /// The state.
+    pub state: usize,
+    /// When it was entered, ns.
+    pub from_ns: u64,
+    /// When it was left, ns.
+    pub to_ns: u64,
+    /// Whether a timer interrupt came next on the CPU, before the next stay.
+    pub by_timer: bool,
+    /// The CPU's next timer interrupt, ns; `None` behind the last one of the trace.
+    pub timer_ns: Option<u64>,
+    /// What the kernel said of it (`cpu_idle_miss`): too shallow if true, too deep if false.
+    pub miss: Option<bool>,
+    /// Whether a task ran before the CPU went idle again; `None` if the trace has no switches.
+    pub ran: Option<bool>,
+}
+
+/// All stays of a trace, by CPU; feed it with events in order of time.
+#[derive(Debug, Default)]
+pub struct Stays {
+    /// By CPU, in order of time.
+    pub cpus: Vec<Vec<Stay>>,
+    open: Vec<Option<(usize, u64)>>,
+    /// Stays of each CPU before which no timer interrupt has been seen yet.
+    waiting: Vec<usize>,
+    switches: bool,
+    roles: Vec<Option<Role>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Role {
+    Other,
+    Idle { state: usize, cpu: usize },
+    Miss { cpu: usize, below: usize },
+    Irq { name: usize },
+    Timer,
+    Switch { next: usize },
+}
+
+fn role(schema: &Schema) -> Role {
+    let place = |name: &str| schema.field_index(name);
+    let found = match schema.name.as_str() {
+        "cpu_idle" => place("state").zip(place("cpu_id")).map(|(state, cpu)| Role::Idle { state, cpu }),
+        "cpu_idle_miss" => place("cpu_id").zip(place("below")).map(|(cpu, below)| Role::Miss { cpu, below }),
+        "irq_handler_entry" => place("name").map(|name| Role::Irq { name }),
+        "local_timer_entry" | "hrtimer_expire_entry" => Some(Role::Timer),
+        "sched_switch" => place("next_pid").map(|next| Role::Switch { next }),
+        _ => None,
+    };
+    found.unwrap_or(Role::Other)
+}
+
+impl Stays {
+    fn cpu(&mut self, cpu: i64) -> Option<usize> {
+        let cpu = usize::try_from(cpu).ok().filter(|&cpu| cpu < 1 << 16)?;
+        if self.cpus.len() <= cpu {
+            self.cpus.resize(cpu + 1, Vec::new());
+            self.open.resize(cpu + 1, None);
+            self.waiting.resize(cpu + 1, 0);
+        }
+        Some(cpu)
+    }
+
+    fn timer(&mut self, cpu: usize, now_ns: u64) {
+        let first = self.waiting[cpu];
+        if let Some(last) = self.cpus[cpu].last_mut() {
+            last.by_timer |= last.timer_ns.is_none();
+        }
+        for stay in &mut self.cpus[cpu][first..] {
+            stay.timer_ns = Some(now_ns);
+        }
+        self.waiting[cpu] = self.cpus[cpu].len();
+    }
+}
+
+impl Sink for Stays {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        let index = event.schema.index;
+        if self.roles.len() <= index {
+            self.roles.resize(index + 1, None);
+        }
+        let role = match self.roles[index] {
+            Some(role) if !matches!(role, Role::Other) => role,
+            _ => *self.roles[index].insert(role(event.schema)),
+        };
+        let number = |place: usize| event.int(place).unwrap_or(-1);
+        match role {
+            Role::Other => {}
+            Role::Idle { state, cpu } => {
+                let (state, Some(cpu)) = (number(state), self.cpu(number(cpu))) else {
+                    return ControlFlow::Continue(());
+                };
+                if (0..IDLE_EXIT).contains(&state) {
+                    self.open[cpu] = Some((state as usize, event.time_ns));
+                } else if let Some((state, from_ns)) = self.open[cpu].take() {
+                    let ran = self.switches.then_some(false);
+                    let to_ns = event.time_ns;
+                    let stay = Stay { state, from_ns, to_ns, by_timer: false, timer_ns: None, miss: None, ran };
+                    self.cpus[cpu].push(stay);
+                }
+            }
+            Role::Miss { cpu, below } => {
+                if let Some(cpu) = self.cpu(number(cpu))
+                    && let Some(last) = self.cpus[cpu].last_mut()
+                {
+                    last.miss = Some(number(below) != 0);
+                }
+            }
+            Role::Irq { name } => {
+                let is_timer = event.str(name).is_some_and(|name| {
+                    let name = name.to_ascii_lowercase();
+                    name.windows(5).any(|word| word == b"timer")
+                });
+                if is_timer && let Some(cpu) = self.cpu(event.cpu.into()) {
+                    self.timer(cpu, event.time_ns);
+                }
+            }
+            Role::Timer => {
+                if let Some(cpu) = self.cpu(event.cpu.into()) {
+                    self.timer(cpu, event.time_ns);
+                }
+            }
+            Role::Switch { next } => {
+                self.switches = true;
+                if number(next) != 0
+                    && let Some(cpu) = self.cpu(event.cpu.into())
+                    && let Some(last) = self.cpus[cpu].last_mut()
+                {
+                    last.ran = Some(true);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Who decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decider<'a> {
+    /// What was recorded.
+    Recorded,
+    /// A governor of the kernel, by name.
+    Governor(&'a str),
+    /// Always the state that was recorded most often.
+    Constant,
+    /// The deepest state whose target residency the stay reached.
+    Oracle,
+}
+
+/// How decisions compare with the recorded ones, of one CPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IdleScore {
+    /// Decisions.
+    pub decisions: u64,
+    /// The same state as recorded.
+    pub equal: u64,
+    /// A deeper one.
+    pub deeper: u64,
+    /// A shallower one.
+    pub shallower: u64,
+    /// Too deep, as the kernel counts.
+    pub above: u64,
+    /// Too shallow, as the kernel counts.
+    pub below: u64,
+    /// Of the recorded decisions, how many the kernel itself told to be too deep, and too shallow.
+    pub told: (u64, u64),
+    /// Time in each state, ns.
+    pub time_ns: Vec<u64>,
+    /// Of the decisions that differ: the stay ended by something else than a timer.
+    pub intercepted: u64,
+    /// Of the decisions that differ: it is not known when the next timer was due.
+    pub no_timer: u64,
+}
+
+/// Whether a stay was too deep (true, false), too shallow (false, true) or neither (cpuidle.c:cpuidle_enter_state(), v6.12).
+fn missed(states: &[IdleState], state: usize, stay_ns: u64) -> (bool, bool) {
+    let Some(entered) = states.get(state) else { return (false, false) };
+    if stay_ns < entered.target_residency_ns {
+        return (state > 0, false);
+    }
+    let deeper = states.get(state + 1).map(|next| next.target_residency_ns);
+    let rest = stay_ns.saturating_sub(entered.exit_latency_ns);
+    (false, stay_ns > entered.exit_latency_ns && deeper.is_some_and(|target_ns| rest >= target_ns))
+}
+
+/// What `decider` decides on the stays of one CPU with these states. `None` if there is no governor of that name.
+pub fn decide(
+    stays: &[Stay],
+    states: &[IdleState],
+    decider: Decider<'_>,
+    form: MenuForm,
+    tick_ns: u64,
+) -> Option<IdleScore> {
+    let mut governor = match decider {
+        Decider::Governor(name) => Some((idle_governor(name)?.new)(form)),
+        _ => None,
+    };
+    let mut counts = vec![0u64; states.len().max(1)];
+    for stay in stays {
+        if let Some(count) = counts.get_mut(stay.state) {
+            *count += 1;
+        }
+    }
+    let usual = (0..counts.len()).max_by_key(|&state| counts[state]).unwrap_or(0);
+    let mut score = IdleScore { time_ns: vec![0; states.len()], ..IdleScore::default() };
+    let mut tick_stopped = false;
+    for stay in stays.iter().filter(|stay| stay.state < states.len()) {
+        let stay_ns = stay.to_ns - stay.from_ns;
+        let until_timer_ns = stay.timer_ns.map(|timer_ns| timer_ns.saturating_sub(stay.from_ns));
+        let chosen = match (&mut governor, decider) {
+            (Some(governor), _) => {
+                let sleep_length_ns = until_timer_ns.unwrap_or(KTIME_MAX).min(KTIME_MAX) as i64;
+                let to_tick = (tick_ns - stay.from_ns % tick_ns.max(1)) as i64;
+                let facts = IdleFacts {
+                    states,
+                    disabled: 0,
+                    latency_req_ns: KTIME_MAX,
+                    sleep_length_ns,
+                    delta_tick_ns: if tick_stopped { sleep_length_ns } else { to_tick.min(sleep_length_ns) },
+                    tick_stopped,
+                    nr_iowaiters: 0,
+                    tick_ns,
+                    now_ns: stay.from_ns,
+                };
+                let choice = governor.select(&facts);
+                tick_stopped |= choice.stop_tick;
+                let got_tick = stay.by_timer && !tick_stopped;
+                governor.reflect(&IdleOutcome {
+                    index: stay.state,
+                    residency_ns: stay_ns,
+                    got_tick,
+                    poll_time_limit: false,
+                    now_ns: stay.to_ns,
+                });
+                // The tick runs again once a task has run; a trace without switches does not tell.
+                tick_stopped &= stay.ran == Some(false);
+                choice.index
+            }
+            (None, Decider::Constant) => usual,
+            (None, Decider::Oracle) => {
+                states.iter().rposition(|state| state.target_residency_ns <= stay_ns).unwrap_or(0)
+            }
+            _ => stay.state,
+        };
+        score.decisions += 1;
+        score.time_ns[chosen.min(states.len() - 1)] += stay_ns;
+        let (above, below) = missed(states, chosen, stay_ns);
+        score.above += u64::from(above);
+        score.below += u64::from(below);
+        score.told.0 += u64::from(stay.miss == Some(false));
+        score.told.1 += u64::from(stay.miss == Some(true));
+        match chosen.cmp(&stay.state) {
+            std::cmp::Ordering::Equal => score.equal += 1,
+            std::cmp::Ordering::Greater => score.deeper += 1,
+            std::cmp::Ordering::Less => score.shallower += 1,
+        }
+        if chosen != stay.state {
+            score.intercepted += u64::from(!stay.by_timer);
+            score.no_timer += u64::from(stay.timer_ns.is_none());
+        }
+    }
+    Some(score)
+}
+
+#[cfg(test)]
+mod tests {
+    use opplab_trace::{ReadOptions, TraceFile};
+
+    use super::*;
+
+    const STATES: [IdleState; 3] = [
+        IdleState { exit_latency_ns: 1_000, target_residency_ns: 1_000, polling: false },
+        IdleState { exit_latency_ns: 100_000, target_residency_ns: 500_000, polling: false },
+        IdleState { exit_latency_ns: 300_000, target_residency_ns: 2_000_000, polling: false },
+    ];
+
+    fn stays(text: &str) -> Vec<Vec<Stay>> {
+        let options = ReadOptions::default();
+        let mut file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).expect("text");
+        let mut stays = Stays::default();
+        file.stream(&options, &mut stays).expect("events");
+        stays.cpus
+    }
+
+    #[test]
+    fn stays_are_those_of_the_text() {
+        let text = "\
+            x-0 [000] 1.000000: cpu_idle: state=1 cpu_id=0\n\
+            x-0 [000] 1.000400: cpu_idle: state=4294967295 cpu_id=0\n\
+            x-0 [000] 1.000400: cpu_idle_miss: cpu_id=0 state=1 type=above below=0\n\
+            x-0 [000] 1.000410: irq_handler_entry: irq=30 name=uart\n\
+            x-0 [000] 1.000500: cpu_idle: state=0 cpu_id=0\n\
+            x-0 [000] 1.004000: cpu_idle: state=4294967295 cpu_id=0\n\
+            x-0 [000] 1.004002: irq_handler_entry: irq=19 name=arch_timer\n\
+            x-0 [000] 1.004100: cpu_idle: state=0 cpu_id=0\n\
+            x-0 [000] 1.004200: cpu_idle: state=4294967295 cpu_id=0\n";
+        let stays = stays(text);
+        let timers: Vec<_> = stays[0].iter().map(|stay| (stay.by_timer, stay.timer_ns.map(|ns| ns / 1000))).collect();
+        assert_eq!(timers, [(false, Some(1_004_002)), (true, Some(1_004_002)), (false, None)]);
+        assert_eq!(stays[0][0].miss, Some(false));
+        let score = decide(&stays[0], &STATES, Decider::Recorded, MenuForm::TimerLate, 4_000_000).expect("a decider");
+        // 400 us in a state for 500, 3.5 ms in WFI, 100 us in WFI.
+        assert_eq!((score.decisions, score.equal, score.above, score.below), (3, 3, 1, 1));
+        assert_eq!(score.told, (1, 0));
+        let oracle = decide(&stays[0], &STATES, Decider::Oracle, MenuForm::TimerLate, 4_000_000).expect("a decider");
+        assert_eq!((oracle.above, oracle.below, oracle.shallower, oracle.deeper), (0, 0, 1, 1));
+        assert_eq!(oracle.time_ns, [500_000, 0, 3_500_000]);
+        assert!(decide(&stays[0], &STATES, Decider::Governor("none"), MenuForm::TimerLate, 1).is_none());
+    }
+
+    /// Goal: with a timer every 10 ms and nothing else both governors go deep, and so no decision is missed.
+    #[test]
+    fn governors_follow_timers() {
+        let mut text = String::new();
+        for nth in 1..200u32 {
+            let (from, to) = (f64::from(nth) / 100.0 + 0.0001, f64::from(nth + 1) / 100.0);
+            text += &format!("x-0 [000] {from:.6}: cpu_idle: state=2 cpu_id=0\n");
+            text += &format!("x-0 [000] {to:.6}: cpu_idle: state=4294967295 cpu_id=0\n");
+            text += &format!("x-0 [000] {to:.6}: irq_handler_entry: irq=19 name=arch_timer\n");
+        }
+        for name in ["menu", "teo"] {
+            let score = decide(&stays(&text)[0], &STATES, Decider::Governor(name), MenuForm::TimerLate, 4_000_000);
+            let score = score.expect("a governor");
+            assert_eq!(score.decisions, 199, "{name}");
+            assert!(score.equal >= 190, "{name}: {score:?}");
+        }
+    }
+}
