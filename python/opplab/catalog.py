@@ -9,8 +9,9 @@ import difflib
 from pathlib import Path
 
 from opplab.errors import InputError
+from opplab.files import read_text
 
-__all__ = ["DATA", "find", "names", "published"]
+__all__ = ["DATA", "find", "names", "published", "read_text"]
 
 DATA = Path(__file__).parent / "data"
 """The folder of the built-in files."""
@@ -72,17 +73,3 @@ def published(stem: str) -> Path | None:
     """Give the table of published values of that name, if there is one."""
     path = DATA / "published" / f"{stem}.csv"
     return path if path.is_file() else None
-
-
-def read_text(path: Path, what: str) -> str:
-    """Read a text file; what is not text is refused with its position."""
-    from opplab.errors import FormatError
-
-    data = path.read_bytes()
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
-        message = f"failed to read {path}:{line}:{column}: {what} is not UTF-8 text"
-        raise FormatError(message, file=str(path), line=line, column=column) from None

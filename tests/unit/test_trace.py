@@ -262,3 +262,46 @@ def test_a_run_has_a_view_with_requests(tmp_path: Path) -> None:
     )
     head = page_data(one.view(tmp_path / "run.html").read_text())
     assert any("req" in cpu["series"] for cpu in head["cpus"])  # type: ignore[attr-defined]
+
+
+def test_energy_is_shared_out_to_the_last_part(small: Path, tmp_path: Path) -> None:
+    machine = opplab.Machine.load("juno-r2")
+    energy = opplab.read_trace(small).energy(machine)
+    assert energy.exact
+    # 4 ms on CPU 0 at 1 and 2 GHz: both beyond the table of the A53, whose highest OPP then counts.
+    worker = energy.tasks.filter(pl.col("comm") == "worker").row(0, named=True)
+    assert worker["running_ns"] == 4_000_000
+    assert worker["cpu_j"] == pytest.approx(103.941e-3 * 4e-3)
+    assert worker["shared_j"] == pytest.approx(57e-3 * 4e-3)
+    nobody = energy.idle_j + energy.floor_j
+    assert energy.tasks["energy_j"].sum() + nobody == pytest.approx(energy.total_j, rel=1e-12)
+    assert energy.groups["group"].to_list() == ["worker"]
+    shown = run("trace", "energy", small, "-m", "juno-r2", "--perfetto", tmp_path / "p.pftrace", "-o", tmp_path / "e")
+    assert shown.exit_code == 0, shown.output
+    assert "worker" in shown.output
+    written = opplab.read_trace(tmp_path / "p.pftrace").info["events"]
+    assert (written["sched_switch"], written["cpu_frequency"]) == (2, 2)
+    assert pl.read_parquet(tmp_path / "e" / "energy_tasks.parquet").equals(energy.tasks)
+
+
+def test_questions_in_sql(small: Path) -> None:
+    trace = opplab.read_trace(small)
+    found = trace.sql("select count(*) as n, min(state) as low from cpu_frequency")
+    assert found.row(0) == (2, 1_000_000)
+    ran = trace.sql("select comm, sum(time_ns) as ns from running group by comm")
+    assert ran.rows() == [("worker", 4_000_000)]
+    machine = opplab.Machine.load("juno-r2")
+    spent = trace.sql("select t.comm, t.energy_j from energy_tasks t", machine)
+    assert spent["comm"].to_list() == ["worker"]
+    top = trace.sql("select cluster, max(khz) as khz from opps group by cluster order by khz", machine)
+    assert top["khz"].to_list() == [950_000, 1_200_000]
+    result = run("trace", "sql", small, "select comm from activatoins")
+    assert result.exit_code != 0
+    with pytest.raises(opplab.InputError, match="did you mean `activations`"):
+        trace.sql("select comm from activatoins")
+    with pytest.raises(opplab.InputError, match="it needs a machine"):
+        trace.sql("select * from energy_tasks")
+    with pytest.raises(opplab.InputError, match="failed to answer"):
+        trace.sql("selct 1")
+    listed = json.loads(run("trace", "sql", small, "--tables", "--format", "json").stdout)
+    assert {"table": "sched_switch", "holds": "2 events"} in listed

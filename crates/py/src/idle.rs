@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use opplab_kernel::cpuidle::{IdleState, MenuForm};
+use opplab_kernel::cpuidle::IdleState;
+use opplab_kernel::profile::KernelProfile;
 use opplab_replay::idle::{Decider, EVENTS, Stays, decide};
 use opplab_trace::{ReadOptions, TraceFile};
 use pyo3::prelude::*;
@@ -23,7 +24,11 @@ pub(crate) fn trace_idle<'py>(
     states: States,
     deciders: Vec<String>,
     tick_ns: u64,
+    profile: &str,
 ) -> PyResult<(Bound<'py, PyList>, Vec<String>)> {
+    let Some(kernel) = KernelProfile::named(profile) else {
+        return Err(raise(py, "InputError", format!("there is no kernel profile `{profile}`")));
+    };
     let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&EVENTS) };
     let read = guard(py, || {
         py.detach(|| {
@@ -54,8 +59,7 @@ pub(crate) fn trace_idle<'py>(
                 "oracle" => Decider::Oracle,
                 name => Decider::Governor(name),
             };
-            let Some(score) = guard(py, || decide(of_cpu, &table, decider, MenuForm::TimerLate, tick_ns.max(1)))?
-            else {
+            let Some(score) = guard(py, || decide(of_cpu, &table, decider, &kernel, tick_ns.max(1)))? else {
                 return Err(raise(py, "InputError", format!("there is no idle governor `{name}`")));
             };
             let row = PyDict::new(py);

@@ -15,7 +15,8 @@
 
 use std::ops::ControlFlow;
 
-use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome, IdleState, KTIME_MAX, MenuForm, idle_governor};
+use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome, IdleState, KTIME_MAX, idle_governor};
+use opplab_kernel::profile::KernelProfile;
 use opplab_trace::{Event, Schema, Sink};
 
 /// The events that idle decisions follow from.
@@ -212,16 +213,16 @@ fn missed(states: &[IdleState], state: usize, stay_ns: u64) -> (bool, bool) {
     (false, stay_ns > entered.exit_latency_ns && deeper.is_some_and(|target_ns| rest >= target_ns))
 }
 
-/// What `decider` decides on the stays of one CPU with these states. `None` if there is no governor of that name.
+/// What `decider` decides on the stays of one CPU with these states, as in a kernel of this profile. `None` if there is no governor of that name.
 pub fn decide(
     stays: &[Stay],
     states: &[IdleState],
     decider: Decider<'_>,
-    form: MenuForm,
+    profile: &KernelProfile,
     tick_ns: u64,
 ) -> Option<IdleScore> {
     let mut governor = match decider {
-        Decider::Governor(name) => Some((idle_governor(name)?.new)(form)),
+        Decider::Governor(name) => Some((idle_governor(name)?.new)(profile)),
         _ => None,
     };
     let mut counts = vec![0u64; states.len().max(1)];
@@ -303,6 +304,10 @@ mod tests {
         IdleState { exit_latency_ns: 300_000, target_residency_ns: 2_000_000, polling: false },
     ];
 
+    fn profile() -> KernelProfile {
+        KernelProfile::named("6.12").expect("a profile")
+    }
+
     fn stays(text: &str) -> Vec<Vec<Stay>> {
         let options = ReadOptions::default();
         let mut file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).expect("text");
@@ -327,14 +332,14 @@ mod tests {
         let timers: Vec<_> = stays[0].iter().map(|stay| (stay.by_timer, stay.timer_ns.map(|ns| ns / 1000))).collect();
         assert_eq!(timers, [(false, Some(1_004_002)), (true, Some(1_004_002)), (false, None)]);
         assert_eq!(stays[0][0].miss, Some(false));
-        let score = decide(&stays[0], &STATES, Decider::Recorded, MenuForm::TimerLate, 4_000_000).expect("a decider");
+        let score = decide(&stays[0], &STATES, Decider::Recorded, &profile(), 4_000_000).expect("a decider");
         // 400 us in a state for 500, 3.5 ms in WFI, 100 us in WFI.
         assert_eq!((score.decisions, score.equal, score.above, score.below), (3, 3, 1, 1));
         assert_eq!(score.told, (1, 0));
-        let oracle = decide(&stays[0], &STATES, Decider::Oracle, MenuForm::TimerLate, 4_000_000).expect("a decider");
+        let oracle = decide(&stays[0], &STATES, Decider::Oracle, &profile(), 4_000_000).expect("a decider");
         assert_eq!((oracle.above, oracle.below, oracle.shallower, oracle.deeper), (0, 0, 1, 1));
         assert_eq!(oracle.time_ns, [500_000, 0, 3_500_000]);
-        assert!(decide(&stays[0], &STATES, Decider::Governor("none"), MenuForm::TimerLate, 1).is_none());
+        assert!(decide(&stays[0], &STATES, Decider::Governor("none"), &profile(), 1).is_none());
     }
 
     /// Goal: with a timer every 10 ms and nothing else both governors go deep, and so no decision is missed.
@@ -348,7 +353,7 @@ mod tests {
             text += &format!("x-0 [000] {to:.6}: irq_handler_entry: irq=19 name=arch_timer\n");
         }
         for name in ["menu", "teo"] {
-            let score = decide(&stays(&text)[0], &STATES, Decider::Governor(name), MenuForm::TimerLate, 4_000_000);
+            let score = decide(&stays(&text)[0], &STATES, Decider::Governor(name), &profile(), 4_000_000);
             let score = score.expect("a governor");
             assert_eq!(score.decisions, 199, "{name}");
             assert!(score.equal >= 190, "{name}: {score:?}");

@@ -26,6 +26,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 @click.option("--task", help="Why this task ran where it ran.")
 @click.option("--at", metavar="TIME", callback=_time, help="Point in time: 1.234s, 250ms.")
 @click.option("--why-slow", is_flag=True, help="Why CPUs ran below what their tasks needed, over the whole run.")
+@click.option("--idle", is_flag=True, help="What idle governors decide on a trace's sleeps (`opplab trace idle`).")
 @machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
 @output_format_option(only=("text", "json"))
 def command(
@@ -34,6 +35,7 @@ def command(
     task: str | None,
     at: float | None,
     why_slow: bool,
+    idle: bool,
     machine: str,
     output_format: str,
 ) -> None:
@@ -52,8 +54,16 @@ def command(
         words += ["--cpu", str(cpu)] if cpu is not None else []
         words += ["--at", f"{at:.9f}s"] if at is not None else []
         raise click.exceptions.Exit(_opplab.host_main(words, []))
-    if sum((cpu is not None, task is not None, why_slow)) != 1:
-        raise click.UsageError("give one of --cpu, --task and --why-slow")
+    if sum((cpu is not None, task is not None, why_slow, idle)) != 1:
+        raise click.UsageError("give one of --cpu, --task, --why-slow and --idle")
+    if idle:
+        from opplab.cli.trace import idle as decisions
+
+        if machine == "auto":
+            raise click.UsageError("--idle needs the idle states: give --machine, or `opplab trace idle --sysfs`")
+        words = [target, "--machine", machine, "--format", output_format, "--by-cpu"]
+        decisions.main(words, prog_name="opplab trace idle", standalone_mode=False)
+        return
     from opplab.explanation.explain import explain
     from opplab.simulation.machine import Machine
 

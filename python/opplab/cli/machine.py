@@ -12,6 +12,7 @@ import click
 from opplab import _opplab, catalog
 from opplab.cli.group import Group
 from opplab.cli.options import BuiltIn, format_option, output_format_option
+from opplab.files import write_text
 from opplab.report.text import print_table
 
 
@@ -73,7 +74,7 @@ def show(name: str, output_format: str, html: Path | None) -> None:
     if html is not None:
         from opplab.report.topology import page
 
-        html.write_text(page(facts), encoding="utf-8")
+        write_text(html, page(facts))
         click.echo(f"wrote {html}", err=True)
         return
     if output_format == "toml":
@@ -132,7 +133,7 @@ def import_(source: str, output: Path | None, name: str | None, power: str | Non
     if output is None:
         click.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        write_text(output, text)
     lines = [f"{machine.name}: {machine.nr_cpus} CPUs from a {facts['source']}"]
     lines += [f"  told     {what}: {place}" for what, place in facts["told"]]
     lines += [f"  default  {what}: {value}" for what, value in facts["defaults"]]

@@ -7,6 +7,7 @@ what is needed or refuses, 70 a mistake in opplab, 130 interrupted, 141 the read
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from importlib import import_module
@@ -15,6 +16,7 @@ from typing import Any
 import click
 
 from opplab.cli.group import Group
+from opplab.files import Guard
 
 # Name -> (module that defines it as `command`, one line for --help).
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -91,6 +93,11 @@ def main(args: list[str] | None = None) -> Any:
     ``OPPLAB_DEBUG=1`` in the environment shows tracebacks instead.
     """
     debug = os.environ.get("OPPLAB_DEBUG", "") not in ("", "0")
+    with contextlib.redirect_stdout(Guard(sys.stdout)), contextlib.redirect_stderr(Guard(sys.stderr)):
+        _main(args, debug)
+
+
+def _main(args: list[str] | None, debug: bool) -> None:
     try:
         code = opplab.main(args=args, prog_name="opplab", standalone_mode=False) or 0
         sys.stdout.flush()
@@ -114,6 +121,16 @@ def main(args: list[str] | None = None) -> Any:
             raise
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         click.echo(f"opplab: {what}", err=True)
+        sys.exit(2)
+    except UnicodeError as error:
+        if debug:
+            raise
+        click.echo(f"opplab: a name is not UTF-8 text: {error.object!r}", err=True)  # type: ignore[attr-defined]
+        sys.exit(2)
+    except RecursionError:
+        if debug:
+            raise
+        click.echo("opplab: the input is nested too deeply", err=True)
         sys.exit(2)
     except Exception as error:
         from opplab.errors import InternalError, OpplabError

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from opplab import files
 from opplab.report.text import FORMATS
 
 __all__ = [
@@ -220,4 +221,4 @@ def write_new(path: Path, text: str, force: bool) -> None:
     """Write a file that is not there yet, unless it may be overwritten."""
     if path.exists() and not force:
         raise click.UsageError(f"{path} exists; --force overwrites it")
-    path.write_text(text, encoding="utf-8")
+    files.write_text(path, text)

@@ -12,6 +12,7 @@ import click
 from opplab import _opplab, catalog
 from opplab.cli.options import MACHINE_OF_TRACE, NameOf, format_option, machine_option, output_option
 from opplab.errors import InputError
+from opplab.files import write_text
 from opplab.report.text import print_table, render_table
 
 TRACE = click.argument("trace", type=click.Path(exists=True, path_type=Path))
@@ -187,4 +188,4 @@ def to_rtapp(trace: Path, machine: str, output: Path | None, tasks: tuple[str, .
     if output is None:
         sys.stdout.write(text)
     else:
-        output.write_text(text)
+        write_text(output, text)

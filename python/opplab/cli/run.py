@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from opplab.cli.options import (
     workers,
 )
 from opplab.errors import InputError
+from opplab.files import printable
 from opplab.report.text import print_table
 
 if TYPE_CHECKING:
@@ -331,7 +333,9 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
 
     # Tables of another format stand alone on standard output.
-    console = Console(highlight=False, soft_wrap=True, stderr=how.output_format != "text")
+    stream = sys.stdout if how.output_format == "text" else sys.stderr
+    # Only this stream takes colours; names in what is shown are made harmless before.
+    console = Console(file=getattr(stream, "unguarded", stream), highlight=False, soft_wrap=True, markup=False)
     if how.output_format != "text":
         print_table(publish.mean_rows(results), how.output_format)
     if is_unknown(results):
@@ -340,12 +344,12 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     plain = []
     measured = publish.metric_tables(experiment, results)
     for title, text in measured:
-        console.print(f"\n{title}", markup=False)
-        console.print(text, end="", markup=False)
+        console.print(f"\n{printable(title)}")
+        console.print(printable(text), end="")
         plain.append(f"{title}\n{text}")
     # Where benchmarks say what they measure, that is the table; energies are in the report.
     for title, table in [] if measured else publish.tables_text(blocks):
-        console.print(f"\n{title}")
+        console.print(f"\n{printable(title)}")
         console.print(table, end="")
         plain.append(f"{title}\n{table}")
     if blocks:

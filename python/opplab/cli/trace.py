@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from opplab.cli.replay import to_rtapp
 from opplab.report.text import print_table
 
 if TYPE_CHECKING:
+    from opplab.trace.energy import TraceEnergy
     from opplab.trace.recording import Trace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,9 +26,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 UNITS_NS = {"": 1e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 
 
+def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """Give a number of bytes: ``500M``, ``20G``."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+)([kKMGT]?)", value.strip())
+    if not match:
+        raise click.BadParameter(f"'{value}' is no size: write it like 500M or 20G")
+    return int(match[1]) << (10 * " kMGT".index(match[2].replace("K", "k") or " "))
+
+
 @click.group(name="trace", cls=Group)
-def command() -> None:
-    """Look into recorded traces: trace.dat, ftrace text, systrace, Perfetto, also compressed."""
+@click.option(
+    "--max-unpacked",
+    metavar="SIZE",
+    callback=_size,
+    help="What compressed files may expand to (500M, 20G). Without it 250 times the file, at least 16M, at most 8G.",
+)
+def command(max_unpacked: int | None) -> None:
+    """Look into recorded traces: trace.dat, perf.data, ftrace text, systrace, Perfetto, also compressed."""
+    if max_unpacked is not None:
+        # Read by crate `trace`, wherever it opens a file.
+        os.environ["OPPLAB_MAX_UNPACKED"] = str(max_unpacked)
 
 
 command.add_command(to_rtapp)
@@ -226,6 +247,144 @@ def signals(
     if output is not None:
         files = result.write(output)
         click.echo(f"wrote {output}/ ({len(files)} tables)", err=True)
+    say_problems(trace)
+
+
+@command.command(name="energy")
+@click.argument("file", type=click.Path(path_type=Path))
+@machine_option("Machine with the power of cores and clusters.", required=True)
+@click.option(
+    "--by",
+    type=click.Choice(["tasks", "processes", "groups", "cpus", "clusters", "rails"]),
+    help="Only this table; without it the clusters, rails and the ten most expensive tasks.",
+)
+@click.option("--from", "from_time", metavar="TIME", help="From this time: 12.5 (s), 300ms, +0.5 (from start).")
+@click.option("--to", "to_time", metavar="TIME", help="Up to this time.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
+@click.option("--perfetto", type=click.Path(path_type=Path), help="Write the trace with counter tracks of power there.")
+@format_option
+def energy(
+    file: Path,
+    machine: str,
+    by: str | None,
+    from_time: str | None,
+    to_time: str | None,
+    output: Path | None,
+    perfetto: Path | None,
+    output_format: str,
+) -> None:
+    """Tell what FILE cost on a machine, and who caused it.
+
+    Energy of a CPU goes to the task that runs; what a cluster's CPUs share goes in equal parts to the tasks that run on
+    them; what idles is nobody's.  Where the trace has rails of a device they stand beside the model.
+    """
+    from opplab.simulation.machine import Machine
+    from opplab.trace import energy as module
+    from opplab.trace.recording import Trace
+
+    trace = Trace(file)
+    from_ns, to_ns = _span(trace, from_time, to_time)
+    found = trace.energy(Machine.load(machine), from_ns=from_ns, to_ns=to_ns)
+    if by is not None:
+        print_table(getattr(found, by).to_dicts(), output_format)
+    elif output_format == "json":
+        sums = {name: getattr(found, name) for name in ("total_j", "low_j", "high_j", "idle_j", "floor_j", "window_ns")}
+        tables = {name: table.to_dicts() for name, table in found.tables().items() if name != "steps"}
+        click.echo(json.dumps({**sums, "exact": found.exact, **tables}, indent=2))
+    else:
+        if output_format == "text":
+            click.echo(_energy_head(found))
+        for table in (found.clusters, found.rails, found.tasks.head(10)):
+            if len(table):
+                print_table(table.to_dicts(), output_format)
+                click.echo()
+    if output is not None:
+        files = found.write(output)
+        click.echo(f"wrote {output}/ ({len(files)} tables)", err=True)
+    if perfetto is not None:
+        click.echo(f"wrote {module.perfetto(trace, found, perfetto)}", err=True)
+    say_problems(trace)
+
+
+def _energy_head(found: TraceEnergy) -> str:
+    """Give the sums in words."""
+    seconds = found.window_ns / 1e9
+    mean = f", {found.total_j / seconds:.4g} W" if seconds else ""
+    lines = [f"{found.total_j:.6g} J in {seconds:.6f} s{mean}; idle {found.idle_j:.4g} J, rest {found.floor_j:.4g} J"]
+    if found.high_j > found.low_j:
+        lines.append(
+            f"between {found.low_j:.6g} and {found.high_j:.6g} J: the clock of some running time is not known"
+            " (no cpu_frequency event before it)"
+        )
+    return "\n".join(lines) + "\n"
+
+
+@command.command(name="idle")
+@click.argument("file", type=click.Path(path_type=Path))
+@machine_option("Machine with the idle states.")
+@click.option(
+    "--sysfs", type=click.Path(path_type=Path), help="Idle states from a copy of cpuidle's sysfs (grep . -r)."
+)
+@click.option("--governor", "-g", "governors", multiple=True, help="menu, teo, ladder, haltpoll; repeat for more.")
+@click.option("--tick", "tick_us", type=click.IntRange(100), default=4000, show_default=True, help="Tick in us.")
+@click.option("--kernel", default="6.12", show_default=True, help="Kernel profile whose governors decide.")
+@click.option("--by-cpu", is_flag=True, help="One row a CPU, too.")
+@format_option
+def idle(
+    file: Path,
+    machine: str | None,
+    sysfs: Path | None,
+    governors: tuple[str, ...],
+    tick_us: int,
+    kernel: str,
+    by_cpu: bool,
+    output_format: str,
+) -> None:
+    """Tell what idle governors decide on the sleeps of FILE, beside what was recorded.
+
+    Too deep (above) and too shallow (below) are counted as the kernel does.  `constant` and `oracle` are rivals that
+    need no history: always the most frequent state, and the deepest that the stay was long enough for.
+    """
+    from opplab.simulation.machine import Machine
+    from opplab.trace import idle as module
+    from opplab.trace.recording import Trace
+
+    if (machine is None) == (sysfs is None):
+        raise click.UsageError("give the idle states: --machine or --sysfs")
+    trace = Trace(file)
+    states = module.states_of_machine(Machine.load(machine)) if machine else module.states_of_sysfs(sysfs)  # type: ignore[arg-type]
+    chosen = ("recorded", *governors, "constant", "oracle") if governors else module.GOVERNORS
+    table = module.decisions(trace, states, chosen, tick_us, kernel)
+    if not by_cpu:
+        table = table.filter(table["cpu"].is_null()).drop("cpu")
+    print_table(table.to_dicts(), output_format)
+    say_problems(trace)
+
+
+@command.command(name="sql")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("query", required=False)
+@machine_option("Machine, for energy, capacities and operating points.")
+@click.option("--tables", "list_tables", is_flag=True, help="List the tables that a query may name.")
+@format_option
+def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, output_format: str) -> None:
+    """Answer QUERY, a SELECT statement, over the tables of FILE: events, signals, latencies, energy.
+
+    Example: opplab trace sql trace.dat "select comm, max(wait_ns) as worst from waits group by comm"
+    """
+    from opplab.simulation.machine import Machine
+    from opplab.trace.recording import Trace
+    from opplab.trace.sql import tables_of
+
+    trace = Trace(file)
+    chosen = Machine.load(machine) if machine else None
+    if list_tables:
+        rows = [{"table": name, "holds": what} for name, what in tables_of(trace, chosen).items()]
+        print_table(rows, output_format)
+    elif query is None:
+        raise click.UsageError("give a QUERY, or --tables for what there is to ask")
+    else:
+        print_table(trace.sql(query, chosen).to_dicts(), output_format)
     say_problems(trace)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
+from opplab.files import check_size
 from opplab.mmtests.problems import UnknownName
 from opplab.runs import Problem, Run, Series
 
@@ -343,8 +344,15 @@ def _read_table(path: str) -> pl.DataFrame:
     place = Path(path)
     if place.is_dir() and not (place / "results.parquet").is_file():
         files = sorted((place / "cases").glob("*.parquet"))
-        return pl.concat([pl.read_parquet(file) for file in files]) if files else results.frame([])
-    return results.read(place)
+    else:
+        files = [place / "results.parquet" if place.is_dir() else place]
+    tables = []
+    for file in files:
+        try:
+            tables.append(pl.read_parquet(check_size(file, "a table")).select(list(results.SCHEMA)))
+        except pl.exceptions.PolarsError as error:
+            raise InputError(f"{file}: {(str(error).splitlines() or ['no table of results'])[0]}") from None
+    return pl.concat(tables) if tables else results.frame([])
 
 
 def _read_csv(path: str) -> pl.DataFrame:
@@ -354,7 +362,10 @@ def _read_csv(path: str) -> pl.DataFrame:
     from opplab import results
     from opplab.mmtests.problems import nearest
 
-    table = pl.read_csv(path, infer_schema=False)
+    try:
+        table = pl.read_csv(check_size(Path(path), "a table"), infer_schema=False)
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {(str(error).splitlines() or ['not a CSV'])[0]}") from None
     for column in table.columns:
         if column not in results.SCHEMA:
             near = nearest(column, results.SCHEMA)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
+from opplab.files import safe_name, write_bytes
 from opplab.sweep.confidence import Block, pair_blocks, render, short_names
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ def write_traces(experiment: Experiment, results: pl.DataFrame, folder: Path) ->
     files = []
     for case in _examples(experiment, results):
         words = "-".join(filter(None, (case.benchmark, case.param.replace("=", ""), case.policy)))
-        files.append(folder / f"{words}.pftrace")
-        files[-1].write_bytes(case.trace("perfetto"))
+        files.append(folder / f"{safe_name(words)}.pftrace")
+        write_bytes(files[-1], case.trace("perfetto"))
     return files
 
 

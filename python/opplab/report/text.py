@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opplab.files import printable
+
 FORMATS = ("text", "json", "csv", "markdown")
 
 
@@ -14,7 +16,8 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.6g}"
-    return str(value)
+    # Names come from files of others; a line break would break the table.
+    return printable(str(value)).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: int | None = None) -> str:

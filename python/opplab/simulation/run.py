@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import InputError
+from opplab.files import safe_name, write_bytes, write_text
 from opplab.simulation.cases import Case, rows_of
 from opplab.simulation.machine import Machine
 
@@ -80,8 +81,8 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         files = []
         for name, text in self._inner.rtapp_logs():
-            files.append(folder / name)
-            files[-1].write_text(text, encoding="utf-8")
+            files.append(folder / safe_name(name))
+            write_text(files[-1], text)
         return files
 
     def meter(self, name: str, every_s: float = 1.0) -> pl.DataFrame:
@@ -123,7 +124,7 @@ class Run:
 
     def to_perfetto(self, path: str | Path) -> None:
         """Write the run as a trace for https://ui.perfetto.dev."""
-        Path(path).write_bytes(self._inner.trace("perfetto"))
+        write_bytes(path, self._inner.trace("perfetto"))
 
     def view(self, path: str | Path) -> Path:
         """Write the run as one HTML page: a time line of each CPU, its frequency, utilisation and power."""
@@ -148,7 +149,7 @@ class Run:
         path = Path(path)
         if path.suffix not in forms:
             raise InputError(f"failed to write {path}: the name must end in {', '.join(forms)}")
-        path.write_bytes(self._inner.trace(forms[path.suffix]))
+        write_bytes(path, self._inner.trace(forms[path.suffix]))
 
     def plot(self, start: float | None = None, seconds: float = 0.1) -> Picture:
         """Draw what each CPU ran and the clock of each cluster.

@@ -22,7 +22,7 @@ def progress(total: int) -> Iterator[Callable[[Tally], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    console = Console(file=getattr(sys.stderr, "unguarded", sys.stderr))
     start = time.monotonic()
     if not console.is_terminal:
         last = [start]

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import FormatError, InputError
+from opplab.files import read_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -106,7 +107,7 @@ class Store:
         """Read what the sweep consists of."""
         file = self.path / "manifest.json"
         try:
-            value: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            value: dict[str, Any] = json.loads(read_text(file, "a manifest"))
         except FileNotFoundError:
             raise InputError(f"failed to open {self.path}: no results folder (it has no manifest.json)") from None
         except ValueError as error:
@@ -114,6 +115,8 @@ class Store:
             raise FormatError(
                 f"failed to read {file}:{line}:{column}: {error}", file=str(file), line=line, column=column
             ) from None
+        if not isinstance(value, dict):
+            raise FormatError(f"failed to read {file}:1:1: a manifest is an object", file=str(file), line=1, column=1)
         if value.get("format") != MANIFEST_FORMAT:
             raise FormatError(f"failed to read {file}:1:1: format {value.get('format')!r} is not {MANIFEST_FORMAT}")
         return value
@@ -124,7 +127,7 @@ class Store:
 
     def failures(self) -> dict[str, dict[str, Any]]:
         """Give the failed cases: hash -> ``{"label": ..., "error": ...}``."""
-        return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(self._failed.glob("*.json"))}
+        return {file.stem: _failure(file) for file in sorted(self._failed.glob("*.json"))}
 
     def put(self, case_hash: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Keep the results of a finished case."""
@@ -164,3 +167,13 @@ class Store:
         table = pl.concat([pl.read_parquet(file) for file in files]) if files else results.frame([])
         results.write(table, self.path / "results.parquet")
         return table
+
+
+def _failure(file: Path) -> dict[str, Any]:
+    """Read a failed case's file; what is damaged is told as its error."""
+    try:
+        value = json.loads(read_text(file, "a failed case"))
+    except (ValueError, InputError) as error:
+        value = {"error": f"{file.name} is damaged: {error}"}
+    value = value if isinstance(value, dict) else {}
+    return {"label": str(value.get("label", file.stem)), "error": str(value.get("error", f"{file.name} is damaged"))}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opplab.files import replacing
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -123,4 +125,5 @@ def write_one_table(tables: dict[str, pl.DataFrame], path: Path) -> None:
 
     parts = slices(tables)
     first = next(parts)
-    register_io_source(lambda *_: chain([first], parts), schema=first.schema).sink_parquet(path)
+    with replacing(path) as temporary:
+        register_io_source(lambda *_: chain([first], parts), schema=first.schema).sink_parquet(temporary)

@@ -5,11 +5,13 @@ Decoding and signals are crate `trace`'s; here they become data frames.
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import InputError
+from opplab.files import replacing, safe_name, write_bytes, write_text
 from opplab.trace.frames import frame_of, write_one_table
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from opplab.report.notebook import Picture
     from opplab.simulation.machine import Machine
+    from opplab.trace.energy import TraceEnergy
     from opplab.trace.signals import Signals
 
 __all__ = ["Trace", "read_trace"]
@@ -33,7 +36,8 @@ FORMS = {".dat": "trace.dat", ".txt": "text", ".pftrace": "perfetto", ".perfetto
 def check_readable(path: str | Path) -> Path:
     """Give the path of a file or folder that can be opened; what the system refuses stays an `OSError`."""
     path = Path(path)
-    if not path.is_dir():
+    # Opening a named pipe would wait for its writer; crate `trace` refuses those.
+    if stat.S_ISREG(path.stat().st_mode):
         with path.open("rb"):
             pass
     return path
@@ -162,6 +166,55 @@ class Trace:
         self._note(raw["problems"])
         return signals.make(raw, self.task_names(), None if deadline_us is None else deadline_us * 1000)
 
+    def energy(self, machine: Machine, *, from_ns: int | None = None, to_ns: int | None = None) -> TraceEnergy:
+        """Tell what the trace cost on `machine`, and who caused it.
+
+        Parameters
+        ----------
+        machine : Machine
+            Power of cores, clusters and idle states.
+        from_ns, to_ns : int, optional
+            Only this time; `to_ns` is not part of it.
+
+        Returns
+        -------
+        TraceEnergy
+
+        Raises
+        ------
+        InputError
+            If the trace has more CPUs than the machine.
+        """
+        from opplab.trace import energy
+
+        found, problems = energy.of(self, machine, from_ns, to_ns)
+        self._note(problems)
+        return found
+
+    def sql(self, query: str, machine: Machine | None = None) -> pl.DataFrame:
+        """Answer a question in SQL.
+
+        Parameters
+        ----------
+        query : str
+            A SELECT statement over tables of events (by the events' names), of signals (``tasks``, ``running``,
+            ``waits``, ``activations``, ``freq_residency``, ...), and with a machine of energy (``energy_tasks``, ...)
+            and of the machine (``cpus``, ``opps``).
+        machine : Machine, optional
+
+        Raises
+        ------
+        InputError
+            With the nearest name of a table.
+
+        Examples
+        --------
+        >>> trace.sql("select comm, sum(time_ns) as ns from running group by comm order by ns desc")  # doctest: +SKIP
+        """
+        from opplab.trace import sql
+
+        return sql.query(self, query, machine)
+
     def view(
         self,
         path: str | Path,
@@ -186,7 +239,7 @@ class Trace:
         from opplab.trace import view
 
         path = Path(path)
-        path.write_text(view.page(self, machine, from_ns=from_ns, to_ns=to_ns, title=title), encoding="utf-8")
+        write_text(path, view.page(self, machine, from_ns=from_ns, to_ns=to_ns, title=title))
         return path
 
     def task_names(self) -> dict[int, str]:
@@ -199,7 +252,7 @@ class Trace:
         for event, _, _ in inner.tables():
             columns = {name: (kind, values) for name, kind, values, _ in inner.columns(event)}
             for pid, comm in (("pid", "comm"), ("prev_pid", "prev_comm"), ("next_pid", "next_comm")):
-                if pid in columns and comm in columns and columns[comm][0] == "str":
+                if (columns.get(pid, ("",))[0], columns.get(comm, ("",))[0]) == ("int", "str"):
                     places, words = columns[comm][1]
                     pids, first = np.unique(columns[pid][1], return_index=True)
                     names.update(zip(pids.tolist(), (words[place] for place in places[first].tolist()), strict=True))
@@ -223,7 +276,7 @@ class Trace:
         path = Path(path)
         inner = self.read(names or None, from_ns=from_ns, to_ns=to_ns)
         if path.suffix in FORMS:
-            path.write_bytes(inner.encode(FORMS[path.suffix]))
+            write_bytes(path, inner.encode(FORMS[path.suffix]))
             return path
         if path.suffix not in (".parquet", "") and not path.is_dir():
             forms = ", ".join([".parquet", *FORMS])
@@ -235,7 +288,8 @@ class Trace:
             return path
         path.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
-            table.write_parquet(path / f"{name.replace('/', '_').replace(':', '.')}.parquet")
+            with replacing(path / f"{safe_name(name.replace(':', '.'))}.parquet") as temporary:
+                table.write_parquet(temporary)
         return path
 
     def plot(self, start: float | None = None, seconds: float = 0.1) -> Picture:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from opplab.files import replacing
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -71,7 +73,8 @@ class Signals:
         files = []
         for name, table in self.tables().items():
             files.append(folder / f"{name}.parquet")
-            table.write_parquet(files[-1])
+            with replacing(files[-1]) as temporary:
+                table.write_parquet(temporary)
         return files
 
     def task_summary(self) -> pl.DataFrame:
@@ -110,7 +113,9 @@ class Signals:
         ).unique()
         running = self.running.group_by("cpu").agg(pl.col("time_ns").sum().alias("running_ns"))
         mean = (pl.col("khz").cast(pl.Float64) * pl.col("time_ns")).sum() / pl.col("time_ns").sum()
-        freq = self.freq_residency.group_by("cpu").agg(mean.round(0).cast(pl.Int64).alias("khz_mean"))
+        # Of no time there is no mean.
+        mean = pl.when(pl.col("time_ns").sum() > 0).then(mean.round(0))
+        freq = self.freq_residency.group_by("cpu").agg(mean.cast(pl.Int64).alias("khz_mean"))
         idle = self.idle_residency.group_by("cpu").agg(pl.col("time_ns").sum().alias("idle_ns"))
         table = cpus.join(running, on="cpu", how="left").join(idle, on="cpu", how="left")
         table = table.join(freq, on="cpu", how="left")
@@ -122,7 +127,8 @@ class Signals:
 def _with_share(table: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
-    return table.with_columns((pl.col("time_ns") / pl.col("time_ns").sum().over("cpu")).alias("share"))
+    share = pl.col("time_ns") / pl.col("time_ns").sum().over("cpu")
+    return table.with_columns(share.fill_nan(None).alias("share"))
 
 
 def _with_deadlines(table: pl.DataFrame, deadline_ns: int | None) -> pl.DataFrame:

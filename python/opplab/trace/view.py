@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from opplab.simulation.machine import Machine
+    from opplab.trace.energy import TraceEnergy
     from opplab.trace.signals import Signals
 
 __all__ = ["page"]
@@ -47,6 +48,9 @@ class Recording(Protocol):
 
     def read(self, names: list[str]) -> _opplab.Trace:
         """Decode the events of these names."""
+
+    def energy(self, machine: Machine, *, from_ns: int | None = None, to_ns: int | None = None) -> TraceEnergy:
+        """Tell what the trace cost."""
 
     def signals(self, machine: Machine | None, *, every_us: int) -> Signals:
         """Rebuild the kernel's signals."""
@@ -241,8 +245,37 @@ def page(
         subtitle=subtitle,
         note=note,
         data=pack(about, cpus),
+        energy=_energy(trace, machine, from_ns, to_ns),
         version=_opplab.__version__,
     )
+
+
+def _energy(trace: Recording, machine: Machine | None, from_ns: int | None, to_ns: int | None) -> dict[str, Any] | None:
+    """Give the section about energy: clusters, what is nobody's, and the tasks that cost most."""
+    if machine is None:
+        return None
+    found = trace.energy(machine, from_ns=from_ns, to_ns=to_ns)
+
+    def row(who: str, joules: float, shared_j: float | None) -> dict[str, str]:
+        percent = f"{100 * joules / found.total_j:.1f}" if found.total_j else ""
+        return {
+            "who": who,
+            "mj": f"{joules * 1e3:.3f}",
+            "percent": percent,
+            "shared": "" if shared_j is None else f"{shared_j * 1e3:.3f}",
+        }
+
+    rows = [row(f"cluster {one['cluster']}", one["energy_j"], one["shared_j"]) for one in found.clusters.to_dicts()]
+    rows += [row("nobody (idle)", found.idle_j, None), row("the rest of the machine", found.floor_j, None)]
+    rows += [
+        row(f"{one['comm']} ({one['pid']})", one["energy_j"], one["shared_j"]) for one in found.tasks.to_dicts()[:10]
+    ]
+    between = f"Between {found.low_j * 1e3:.3f} and {found.high_j * 1e3:.3f} mJ: some clocks are not known."
+    return {
+        "total": f"{found.total_j * 1e3:.3f} mJ",
+        "note": between if found.high_j > found.low_j else "",
+        "rows": rows,
+    }
 
 
 def _cpu(

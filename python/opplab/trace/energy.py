@@ -1,0 +1,193 @@
+"""What a recorded trace cost and who caused it, as polars tables.
+
+The sums are crate `replay`'s (module `energy`), whole femtojoules that add up to the total; here are names and tables.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab import _opplab
+from opplab.files import replacing, write_bytes
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from opplab.simulation.machine import Machine
+    from opplab.trace.recording import Trace
+
+__all__ = ["TraceEnergy", "make", "perfetto"]
+
+
+@dataclass(frozen=True)
+class TraceEnergy:
+    """Energy of a trace in J.
+
+    Attributes
+    ----------
+    cpus : polars.DataFrame
+        By CPU: ``energy_j`` of running and idling; ``unknown_ns`` of running before its first ``cpu_frequency`` is not
+        in it, but would add between ``unknown_low_j`` and ``unknown_high_j`` (lowest and highest OPP).
+    clusters : polars.DataFrame
+        By cluster: of its CPUs, and of what they share.
+    tasks : polars.DataFrame
+        By task: ``cpu_j`` while it ran, and ``shared_j``, its part of what its cluster's CPUs share.
+    processes, groups : polars.DataFrame
+        Sums of tasks by process (an app is a process; null where the trace does not tell), and by kind of name
+        (``kworker``, ``irq``, ...).
+    rails : polars.DataFrame
+        Meters in the trace, beside the same time of the clusters that their names stand for; ``error`` is relative.
+    steps : polars.DataFrame
+        Power of each cluster over time in uW: ``time_ns`` and a column a cluster.
+    total_j, low_j, high_j : float
+        Everything; and if what is unknown had run at the lowest, or at the highest OPPs.
+    idle_j, floor_j : float
+        Of the total: nobody's (idle CPUs and clusters), and the rest of the machine.
+    window_ns : int
+    exact : bool
+        Tasks, idle and floor add up to the clusters and the floor, femtojoule for femtojoule.
+    """
+
+    cpus: pl.DataFrame
+    clusters: pl.DataFrame
+    tasks: pl.DataFrame
+    processes: pl.DataFrame
+    groups: pl.DataFrame
+    rails: pl.DataFrame
+    steps: pl.DataFrame
+    total_j: float
+    low_j: float
+    high_j: float
+    idle_j: float
+    floor_j: float
+    window_ns: int
+    exact: bool
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Give all tables by name."""
+        return {
+            name: getattr(self, name) for name in ("cpus", "clusters", "tasks", "processes", "groups", "rails", "steps")
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write each table as a Parquet file into a folder; gives the files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        files = []
+        for name, table in self.tables().items():
+            files.append(folder / f"energy_{name}.parquet")
+            with replacing(files[-1]) as temporary:
+                table.write_parquet(temporary)
+        return files
+
+
+def group_of(comm: str) -> str:
+    """Give the kind of a task by its name: without what numbers it.
+
+    Examples
+    --------
+    >>> group_of("kworker/3:1H-kblockd"), group_of("irq/12-mmc0"), group_of("Binder:598_2"), group_of("sh")
+    ('kworker', 'irq', 'Binder', 'sh')
+    """
+    return re.split(r"[/:#]|[-_ ]?\d", comm, maxsplit=1)[0] or comm
+
+
+SCHEMAS: dict[str, dict[str, str]] = {
+    "tasks": {
+        "pid": "Int64",
+        "process": "Int64",
+        "energy_j": "Float64",
+        "cpu_j": "Float64",
+        "shared_j": "Float64",
+        "running_ns": "Int64",
+        "unknown_ns": "Int64",
+    },
+    "rails": {
+        "rail": "String",
+        "from_ns": "Int64",
+        "to_ns": "Int64",
+        "measured_j": "Float64",
+        "clusters": "String",
+        "modelled_j": "Float64",
+    },
+}
+
+
+def make(raw: dict[str, Any], names: dict[int, str]) -> TraceEnergy:
+    """Make tables of what `_opplab.trace_energy` gave; `names` are those of tasks by pid."""
+    import polars as pl
+
+    def table(name: str) -> pl.DataFrame:
+        schema = {column: getattr(pl, kind) for column, kind in SCHEMAS.get(name, {}).items()}
+        return pl.DataFrame(raw[name], schema=schema or None)
+
+    def named(column: str) -> pl.Expr:
+        return pl.col(column).replace_strict(names, default="<...>", return_dtype=pl.String)
+
+    tasks = table("tasks").with_columns(named("pid").alias("comm"))
+    tasks = tasks.with_columns(
+        pl.when(pl.col("process").is_not_null()).then(named("process")).alias("process_name"),
+        pl.col("comm").map_elements(group_of, return_dtype=pl.String).alias("group"),
+    )
+    total = raw["total_j"]
+    order = [
+        "pid",
+        "comm",
+        "process",
+        "process_name",
+        "group",
+        "energy_j",
+        "cpu_j",
+        "shared_j",
+        "running_ns",
+        "unknown_ns",
+    ]
+    share = (pl.col("energy_j") / total).fill_nan(None).alias("share")
+    tasks = tasks.select(order).with_columns(share).sort("energy_j", "pid", descending=[True, False])
+
+    def sums(*keys: str) -> pl.DataFrame:
+        found = tasks.group_by(*keys).agg(pl.len().alias("tasks"), pl.col("energy_j", "running_ns", "share").sum())
+        return found.sort("energy_j", keys[0], descending=[True, False])
+
+    rails = table("rails").with_columns((pl.col("modelled_j") / pl.col("measured_j") - 1).fill_nan(None).alias("error"))
+    steps = dict(raw["steps"])
+    start_ns, step_ns = steps.pop("start_ns"), steps.pop("step_ns")
+    length = max(map(len, steps.values()), default=0)
+    power = {name: [*values, *[0.0] * (length - len(values))] for name, values in steps.items()}
+    return TraceEnergy(
+        cpus=table("cpus"),
+        clusters=table("clusters"),
+        tasks=tasks,
+        processes=sums("process", "process_name"),
+        groups=sums("group"),
+        rails=rails,
+        steps=pl.DataFrame({"time_ns": [start_ns + nth * step_ns for nth in range(length)], **power}),
+        total_j=total,
+        low_j=raw["low_j"],
+        high_j=raw["high_j"],
+        idle_j=raw["idle_j"],
+        floor_j=raw["floor_j"],
+        window_ns=raw["window_ns"],
+        exact=raw["total_fj"] == raw["parts_fj"],
+    )
+
+
+def of(trace: Trace, machine: Machine, from_ns: int | None, to_ns: int | None) -> tuple[TraceEnergy, list[str]]:
+    """Give the energy of a trace on a machine, and what of the trace was damaged."""
+    raw = _opplab.trace_energy(trace.path, machine._inner, from_ns, to_ns)
+    return make(raw, trace.task_names()), raw["problems"]
+
+
+def perfetto(trace: Trace, energy: TraceEnergy, path: str | Path) -> Path:
+    """Write the trace for Perfetto with a counter track of each cluster's power in mW."""
+    times = energy.steps["time_ns"]
+    step_ns = int(times[1] - times[0]) if len(times) > 1 else 1
+    start_ns = int(times[0]) if len(times) else 0
+    counters = [
+        (f"power {name}", "mW", start_ns, step_ns, [*(energy.steps[name] / 1000).to_list(), 0.0])
+        for name in energy.steps.columns[1:]
+    ]
+    write_bytes(path, _opplab.perfetto_counters(trace.read(), counters))
+    return Path(path)

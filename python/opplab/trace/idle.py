@@ -1,0 +1,130 @@
+"""What idle governors decide on the sleeps of a recorded trace.
+
+Decisions are crate `replay`'s (module `idle`), by the kernel's governors; here are the idle states' sources and tables.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab import _opplab
+from opplab.errors import FormatError, InputError
+from opplab.files import read_bytes
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from opplab.simulation.machine import Machine
+    from opplab.trace.recording import Trace
+
+__all__ = ["GOVERNORS", "decisions", "states_of_machine", "states_of_sysfs"]
+
+GOVERNORS = ("recorded", "menu", "teo", "constant", "oracle")
+"""Who decides: the trace, two governors, and the rivals that need no history."""
+
+States = list[list[tuple[int, int, bool]]]
+
+LINE = re.compile(r"cpu/cpu(\d+)/cpuidle/state(\d+)/(name|latency|residency):(.*)")
+
+
+def states_of_sysfs(path: Path) -> States:
+    """Read idle states from a copy of sysfs: lines ``.../cpuN/cpuidle/stateM/FILE:VALUE`` (``grep . -r``), also gzip.
+
+    Raises
+    ------
+    FormatError
+        If there is no such line, or a value is no number.
+    """
+    data = read_bytes(path, "a copy of cpuidle's sysfs")
+    if data.startswith(b"\x1f\x8b"):
+        with gzip.open(path) as stream:
+            data = stream.read(64 << 20)
+    found: dict[tuple[int, int], dict[str, str]] = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        match = LINE.search(line)
+        if match:
+            found.setdefault((int(match[1]), int(match[2])), {})[match[3]] = match[4].strip()
+    if not found:
+        raise FormatError(f"failed to read {path}: no line is .../cpuN/cpuidle/stateM/residency:VALUE", file=str(path))
+    states: States = [[] for _ in range(1 + max(cpu for cpu, _ in found))]
+    for (cpu, number), about in sorted(found.items()):
+        try:
+            exit_ns, target_ns = (int(about[name]) * 1000 for name in ("latency", "residency"))
+        except (KeyError, ValueError):
+            message = f"failed to read {path}: state {number} of CPU {cpu} lacks its latency or residency"
+            raise FormatError(message, file=str(path)) from None
+        if len(states[cpu]) != number:
+            raise FormatError(f"failed to read {path}: CPU {cpu} has no state {len(states[cpu])}", file=str(path))
+        # s2idle's are not the governor's to choose: their residency is the largest number.
+        if target_ns < (1 << 32) * 1000 - 1000:
+            states[cpu].append((exit_ns, target_ns, about.get("name") == "POLL"))
+    return states
+
+
+def states_of_machine(machine: Machine) -> States:
+    """Give the idle states of a machine's CPUs."""
+    from opplab.trace.sql import cpus_of
+
+    facts = machine._inner.describe()
+    states: States = [[] for _ in range(facts["nr_cpus"])]
+    for cluster in facts["clusters"]:
+        for cpu in cpus_of(cluster["cpus"]):
+            states[cpu] = [
+                (state["exit_latency_ns"], state["target_residency_ns"], state["name"] == "POLL")
+                for state in cluster["idle"]
+            ]
+    return states
+
+
+def decisions(
+    trace: Trace,
+    states: States,
+    governors: tuple[str, ...] = GOVERNORS,
+    tick_us: int = 4000,
+    kernel: str = "6.12",
+) -> pl.DataFrame:
+    """Tell what governors decide on the recorded sleeps.
+
+    Parameters
+    ----------
+    trace : Trace
+        With ``cpu_idle``; interrupts tell when timers were due, ``cpu_idle_miss`` what the kernel itself counted.
+    states : list
+        By CPU: exit latency and target residency in ns of each state, and whether it polls.
+    governors : tuple of str
+        Names of idle governors, and ``recorded``, ``constant`` (always the most frequent state), ``oracle`` (the
+        deepest state that the stay was long enough for).
+    tick_us : int
+        Length of a tick.
+    kernel : str
+        Kernel profile, whose governors decide.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row a CPU and governor, and ``cpu`` null for all: decisions, how many are ``equal`` to the recorded ones,
+        ``deeper``, ``shallower``, too deep (``above``) and too shallow (``below``) as the kernel counts, time in each
+        state; of those that differ, how many stays ended by no timer (``intercepted``) and how many had no known next
+        timer (``no_timer``).
+    """
+    import polars as pl
+
+    rows, problems = _opplab.trace_idle(trace.path, states, list(governors), tick_us * 1000, kernel)
+    trace._note(problems)
+    if not rows:
+        raise InputError(f"{trace.path}: no CPU goes idle (no `cpu_idle` events)")
+    depth = max(len(row["time_ns"]) for row in rows)
+    flat: list[dict[str, Any]] = []
+    for row in rows:
+        times = row.pop("time_ns")
+        times += [0] * (depth - len(times))
+        flat.append({**row, **{f"state{number}_ns": ns for number, ns in enumerate(times)}})
+    table = pl.DataFrame(flat)
+    counts = [name for name in table.columns if name not in ("cpu", "governor")]
+    total = table.group_by("governor", maintain_order=True).agg(pl.col(counts).sum())
+    total = total.with_columns(pl.lit(None, dtype=pl.Int64).alias("cpu")).select(table.columns)
+    share = (pl.col("equal") / pl.col("decisions")).alias("equal_share")
+    return pl.concat([table, total]).with_columns(share)

@@ -1,0 +1,149 @@
+"""Questions to a trace in SQL: its events, signals, residencies, latencies and energy as tables.
+
+polars' SQLContext answers; tables are made when a question names them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from opplab.catalog import nearest
+from opplab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import polars as pl
+
+    from opplab.simulation.machine import Machine
+    from opplab.trace.recording import Trace
+
+__all__ = ["query", "tables_of"]
+
+SIGNALS = {
+    "tasks": "load tracking of tasks after each event about them",
+    "rqs": "load tracking of run queues",
+    "freq_residency": "time by CPU and frequency",
+    "idle_residency": "time by CPU and idle state",
+    "running": "running time by task, CPU and frequency",
+    "waits": "waits for a CPU, after wake-ups and preemptions",
+    "activations": "from wake-up to sleep of a task",
+}
+ENERGY = {
+    "energy_cpus": "energy by CPU",
+    "energy_clusters": "energy by cluster",
+    "energy_tasks": "energy by task",
+    "energy_processes": "energy by process",
+    "energy_groups": "energy by kind of task",
+    "energy_rails": "meters in the trace beside the model",
+    "energy_steps": "power of clusters over time",
+}
+MACHINE = {"cpus": "cluster, capacity and highest frequency of each CPU", "opps": "operating points of each CPU"}
+
+
+def cpus_of(text: str | list[int]) -> list[int]:
+    """Give the CPUs of a list such as ``0,3-5``.
+
+    Examples
+    --------
+    >>> cpus_of("0,3-5")
+    [0, 3, 4, 5]
+    """
+    if isinstance(text, list):
+        return text
+    found: list[int] = []
+    for part in filter(None, str(text).replace(" ", "").split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _machine_table(name: str, machine: Machine) -> pl.DataFrame:
+    import polars as pl
+
+    rows: list[dict[str, Any]] = []
+    for cluster in machine._inner.describe()["clusters"]:
+        top = cluster["opps"][-1]["khz"]
+        for cpu in cpus_of(cluster["cpus"]):
+            base = {"cpu": cpu, "cluster": cluster["name"]}
+            if name == "cpus":
+                rows.append({**base, "capacity": cluster["capacity"], "khz_max": top})
+                continue
+            for opp in cluster["opps"]:
+                capacity = cluster["capacity"] * opp["khz"] / top
+                per_work = opp["busy_uw"] / capacity if capacity else None
+                rows.append({**base, **opp, "opp_capacity": capacity, "uw_per_capacity": per_work})
+    return pl.DataFrame(rows)
+
+
+def tables_of(trace: Trace, machine: Machine | None) -> dict[str, str]:
+    """Give the tables that a question may name, with what they hold."""
+    events = {name: f"{count} events" for name, count in trace.info["events"].items()}
+    made = {**SIGNALS, **({**ENERGY, **MACHINE} if machine is not None else {})}
+    return {**events, **made}
+
+
+def _mentioned(text: str, known: dict[str, str]) -> list[str]:
+    """The known tables whose names are words of a question, longest first."""
+    words = set(re.findall(r'"([^"]+)"|([A-Za-z_][A-Za-z0-9_]*)', text))
+    flat = {word for pair in words for word in pair if word}
+    return [name for name in known if name in flat]
+
+
+def query(trace: Trace, text: str, machine: Machine | None = None) -> pl.DataFrame:
+    """Answer a question.
+
+    Parameters
+    ----------
+    trace : Trace
+    text : str
+        A SELECT statement in polars' SQL.
+    machine : Machine, optional
+        For energy, capacities and operating points.
+
+    Raises
+    ------
+    InputError
+        If a table or column does not exist, or the statement is none that polars understands.
+    """
+    import polars as pl
+
+    from opplab.trace.frames import frame_of
+
+    known = tables_of(trace, machine)
+    wanted = _mentioned(text, known)
+    context = pl.SQLContext()
+    events = [name for name in wanted if name not in SIGNALS and name not in ENERGY and name not in MACHINE]
+    if events:
+        inner = trace.read(events, missing_ok=True)
+        for name, _, _ in inner.tables():
+            context.register(name, frame_of(inner.columns(name)))
+    made: dict[str, Callable[[], dict[str, pl.DataFrame]]] = {
+        "signals": lambda: trace.signals(machine).tables(),
+        "energy": lambda: {f"energy_{name}": table for name, table in trace.energy(machine).tables().items()},  # type: ignore[arg-type]
+    }
+    for kind, names in (("signals", SIGNALS), ("energy", ENERGY)):
+        chosen = [name for name in wanted if name in names]
+        if chosen:
+            tables = made[kind]()
+            for name in chosen:
+                context.register(name, tables[name])
+    if machine is not None:
+        for name in set(wanted) & set(MACHINE):
+            context.register(name, _machine_table(name, machine))
+    try:
+        return context.execute(text, eager=True)
+    except Exception as error:
+        # polars raises several kinds, its parser's among them.
+        if not type(error).__module__.startswith("polars"):
+            raise
+        line = (str(error).splitlines() or ["no statement"])[0]
+        missing = re.search(r"relation '([^']+)' was not found", line)
+        hint = ""
+        if missing:
+            if machine is None and missing[1] in {**ENERGY, **MACHINE}:
+                hint = "; it needs a machine (--machine)"
+            else:
+                hint = nearest(missing[1], list(known)) or "; --tables lists them"
+        raise InputError(f"failed to answer: {line}{hint}") from None

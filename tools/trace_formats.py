@@ -1,0 +1,47 @@
+"""Rows of docs/traces.md's table of formats: events of real files as another tool counts them and as opplab does.
+
+    .venv/bin/python tools/trace_formats.py FILE...
+
+trace.dat is counted by `trace-cmd report`, perf.data by `perf script`, text by its own lines.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import opplab
+
+LINE = re.compile(rb"\[\d+\][^:]*\s[\d.]+: +(?:\w+:)?([\w.-]+):")
+
+
+def counted_by(path: Path, form: str) -> tuple[str, Counter[str]]:
+    """Give the other tool's name and its number of events by name."""
+    if form == "trace.dat":
+        out = subprocess.run(["trace-cmd", "report", "-t", path], capture_output=True, check=False).stdout
+        return "trace-cmd report", Counter(match[1].decode() for match in map(LINE.search, out.splitlines()) if match)
+    if form == "perf.data":
+        out = subprocess.run(["perf", "script", "-F", "event", "-i", path], capture_output=True, check=False).stdout
+        names = (line.strip().rstrip(b":").rsplit(b":", 1)[-1].decode() for line in out.splitlines())
+        return "perf script", Counter(filter(None, names))
+    lines = path.read_bytes().replace(b"\\n\\", b"").splitlines()
+    return "grep", Counter(match[1].decode() for match in map(LINE.search, lines) if match)
+
+
+def main() -> None:
+    """Print the rows."""
+    print("| file | format | by | events | by opplab | equal by name |\n| --- | --- | --- | ---: | ---: | --- |")
+    for path in map(Path, sys.argv[1:]):
+        about = opplab.read_trace(path).info
+        tool, expected = counted_by(path, about["format"])
+        ours = Counter(about["events"])
+        form = f"{about['format']} {about['version'] or ''} {about['compression']}".strip()
+        sums = f"{sum(expected.values())} | {sum(ours.values())}"
+        print(f"| {path.name} | {form} | {tool} | {sums} | {'yes' if expected == ours else 'no'} |")
+
+
+if __name__ == "__main__":
+    main()
