@@ -8,11 +8,11 @@
 //! Not here: who calls a governor and when, and who carries a request out: the engine, the open loop, the live host.
 
 pub mod driver;
-mod drivers;
+pub mod drivers;
 mod fixed;
 pub mod freq_table;
 pub mod governor;
-mod governors;
+pub mod governors;
 pub mod hybrid;
 pub mod request;
 pub mod sampling;
