@@ -236,7 +236,7 @@ fn a_damaged_line_is_told_and_left_out() {
     let (found, told) = read(text);
     assert_eq!(found, rows);
     let expected = [
-        "line 2: sched_switch without a number for next_pid",
+        "line 2: sched_switch without a number for prev_pid",
         "line 3: sched_switch without a number for prev_pid",
         "line 4: cpu_frequency without a number for state",
     ];
@@ -245,5 +245,5 @@ fn a_damaged_line_is_told_and_left_out() {
     let (first, rest) = text.split_once('\n').unwrap();
     let (found, told) = read(&format!("{rest}{first}\n"));
     assert_eq!(found, rows);
-    assert_eq!(told[0], "line 1: sched_switch without a number for next_pid");
+    assert_eq!(told[0], "line 1: sched_switch without a number for prev_pid");
 }
