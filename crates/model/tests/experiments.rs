@@ -233,7 +233,7 @@ fn errors_name_the_place_and_the_nearest_name() {
     check(
         "\"cppc_cpufreq\"",
         "\"cppc\"",
-        "e.toml:13:10: unknown driver `cppc` (known: acpi-cpufreq, amd-pstate, amd-pstate-epp, cppc_cpufreq, cpufreq-dt, exynos-acme, intel_cpufreq, intel_pstate, qcom-cpufreq-hw, scmi, scpi)",
+        "e.toml:13:10: unknown driver `cppc` (known: acpi-cpufreq, amd-pstate-epp, amd-pstate, cppc_cpufreq, cpufreq-dt, exynos-acme, qcom-cpufreq-hw, scmi, scpi, intel_pstate, intel_cpufreq)",
     );
     check(
         "\"cppc_cpufreq\"",

@@ -463,7 +463,7 @@ mod tests {
     }
 
     /// Goal: each governor starts, asks for what its name says, and a number as default is that default.
-    /// Method: a busy CPU for 40 ms, then lower limits.
+    /// Method: a CPU that is busy for so long that conservative climbs all its steps, then lower limits.
     #[test]
     fn every_governor_is_driven_alike() {
         for governor in GovernorId::all() {
@@ -471,7 +471,7 @@ mod tests {
             let mut state = governor.build(&setup).expect("no tunables");
             assert_eq!(state.entry().name, governor.name);
             let mut cur_khz = state.limits(LIMITS, setup.cur_khz).unwrap_or(setup.cur_khz);
-            for step in 0..20 {
+            for step in 0..100 {
                 let facts = [CpuFacts { util_cfs: 1000, util_cfs_boost: 1000, ..CpuFacts::default() }];
                 let times = [CpuTimes { wall_us: step * 4000, idle_us: 0, nice_ns: 0 }];
                 let view = Collected { facts: &facts, times: &times };
