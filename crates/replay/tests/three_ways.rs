@@ -291,11 +291,17 @@ fn every_governor_asks_for_the_same_three_ways() {
             let tunables: &[(&str, &str)] = if governor.worker == Worker::Kworker { &long } else { &[] };
             let found = ways(&machine, &policy(governor.name, kernel, tunables));
             let what = format!("{governor} on {name} under {kernel}");
-            assert_eq!(found.engine, found.govern, "{what}: govern");
+            // Where a kthread carries requests out, the engine asks an outside governor at other times than its own one samples, so
+            // that ondemand's load is another: there the open loop is compared only.
+            let at_once = machine.cpufreq.fast_switch || governor.worker != Worker::Kworker;
+            if at_once {
+                assert_eq!(found.engine, found.govern, "{what}: govern");
+            }
             // The open loop rebuilds utilisation and the times of reports, so that some requests come later or earlier; another
             // table, limit or rate changes most of them.
             for (cpu, requests) in &found.engine {
-                let (recorded, replayed) = (held_ns(requests), held_ns(&found.open[cpu]));
+                let recorded = held_ns(requests);
+                let replayed = held_ns(&found.open[cpu]);
                 let other_ns: u64 =
                     recorded.iter().map(|(khz, ns)| ns.abs_diff(*replayed.get(khz).unwrap_or(&0))).sum();
                 let permille = other_ns * 1000 / (DURATION_NS - SETTLED_NS);
