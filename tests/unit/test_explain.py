@@ -159,7 +159,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ((), "give one of --cpu, --task and --why-slow"),
+        ((), "give one of --cpu, --task, --why-slow and --idle"),
         (("--cpu", "1", "--why-slow"), "give one of"),
         (("--cpu", "6"), "there is no CPU 6"),
         (("--cpu", "1", "--at", "soon"), "is no point in time"),

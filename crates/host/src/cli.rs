@@ -299,7 +299,7 @@ back when it ends, on a signal, and when the worker dies or hangs.
   --f-max F            the reference of invariance: a candidate's name (see opplab fmax) or kHz; default the kernel's
   --epp VALUE          energy_performance_preference for the time of the run
   --rate-limit-us N    schedutil's; default the host's
-  --tunable NAME=VALUE one of the governor's; more than once
+  --tunable NAME=V     one of the governor's; more than once
   --interval TIME      between two looks, default 20ms
   --for TIME           end after this time; default on Ctrl-C
   --kernel VERSION     profile of the governor, default 6.12

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +34,21 @@ __all__ = [
 MACHINE_OF_TRACE = "What it ran on; 'auto' takes the snapshot beside or with the trace."
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _nearest_version(name: str, known: list[str]) -> str:
+    """Name the kernel that is nearest by version, the older of two; by spelling what is no version."""
+    from opplab.catalog import nearest
+
+    def place(version: str) -> float | None:
+        numbers = re.match(r"v?(\d+)\.(\d+)\b", version)
+        return int(numbers[1]) * 20 + int(numbers[2]) if numbers and int(numbers[2]) <= 30 else None
+
+    wanted = place(name)
+    if wanted is None:
+        return nearest(name, known)
+    places = {version: at for version in known if (at := place(version)) is not None and "-" not in version}
+    return f"; did you mean `{min(places, key=lambda version: abs(places[version] - wanted))}`?"
 
 
 class BuiltIn(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -82,7 +98,8 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         known = self._names()
         for name in value.split(",") if self.several else [value]:
             if name not in known:
-                hint = nearest(name, known) or f" (known: {', '.join(known)})"
+                near = _nearest_version(name, known) if self.kind == "kernels" else nearest(name, known)
+                hint = near or f" (known: {', '.join(known)})"
                 raise click.BadParameter(f"unknown {self.name} `{name}`{hint}", ctx, param)
         return value
 

@@ -187,6 +187,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("(explain|replay|meter|fmax|compare|status|list|trace (info|events))", "output", "to standard output"),
     ("(experiment|workload|machine) (show|check)", "output", "to standard output"),
     ("verify (vectors|traces|silicon)", "output", "to standard output"),
+    ("trace (idle|sql)", "output", "to standard output"),
     ("verify .*|status|list|workload .*|compare", "machine", "none is involved"),
     ("experiment show", "machine", "the experiment's"),
     ("verify .*|calibrate|experiment .*", "governor kernel energy-model", "the experiment's"),

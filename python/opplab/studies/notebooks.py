@@ -156,14 +156,14 @@ def run(name: str) -> str:
     import nbformat
     from nbclient import NotebookClient
 
-    notebook = nbformat.reads(json.dumps(plain(name)), as_version=4)  # type: ignore[no-untyped-call]
+    notebook = nbformat.reads(json.dumps(plain(name)), as_version=4)  # type: ignore[no-untyped-call, unused-ignore]
     with TemporaryDirectory() as folder:
         os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
         NotebookClient(notebook, timeout=300, resources={"metadata": {"path": folder}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
     notebook.metadata.pop("language_info", None)
-    text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+    text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call, unused-ignore]
     return text.rstrip() + "\n"
 
 

@@ -84,7 +84,7 @@ class Store:
         """
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"failed to write results to {self.path}: it is not a folder")
-        ours = {"cases", "experiment.toml", "failed", "manifest.json"}
+        ours = {"cases", "experiment.toml", "failed", "machine.toml", "manifest.json"}
         known = not self.path.is_dir() or (self.path / "manifest.json").exists()
         # A sweep that was killed as it began has left folders but no manifest.
         if not known and any(not _is_leftover(file) and file.name not in ours for file in self.path.iterdir()):
