@@ -5,6 +5,7 @@
 
 mod cpufreq;
 mod hardware;
+mod ids;
 mod observe;
 mod run;
 mod sched;

@@ -13,13 +13,14 @@ use opplab_kernel::cpufreq::intel_pstate::{
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::{IntelAdjustPerf, IntelPassiveHwp};
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, IDLE_TASK, Sink};
+use opplab_model::event::{Event, Sink};
 use opplab_model::machine::{Cluster, Cpufreq, Machine};
 use opplab_model::policy::{HwpDynamicBoost, Policy};
 
 use crate::CaseError;
 use crate::cpufreq::policy::Governor;
 use crate::hardware::hwp::{Hwp, scaling_khz};
+use crate::ids::{CpuId, PackageId, PolicyId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::gates::Gates;
 
@@ -208,14 +209,14 @@ fn epp_setting(epp: &str) -> Result<EppSetting, CaseError> {
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// What an enqueue on `cpu` reports besides I/O: the task was placed on an idle CPU.
-    pub(crate) fn idle_placement_flag(&self, cpu: u32) -> u32 {
-        let state = &self.cpus[cpu as usize];
+    pub(crate) fn idle_placement_flag(&self, cpu: CpuId) -> u32 {
+        let state = &self.cpus[cpu];
         let reports = self.intel.is_some_and(|intel| intel.reports_idle_placement());
-        if reports && state.curr == IDLE_TASK && state.nr_running == 1 { SCHED_CPUFREQ_IDLE_PLACEMENT } else { 0 }
+        if reports && state.curr == TaskId::IDLE && state.nr_running == 1 { SCHED_CPUFREQ_IDLE_PLACEMENT } else { 0 }
     }
 
     /// intel_pstate_update_util(): the driver's own governor without HWP. It does not take reports from other CPUs.
-    pub(crate) fn pstate_update_util(&mut self, policy: usize, cpu: u32, flags: u32) {
+    pub(crate) fn pstate_update_util(&mut self, policy: PolicyId, cpu: CpuId, flags: u32) {
         /// kHz x ns in a cycle.
         const CYCLE: u128 = 1_000_000;
         if self.here != cpu {
@@ -223,8 +224,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.account_point(cpu);
         let Some(intel) = self.intel else { return };
-        let state = &self.cpus[cpu as usize];
-        let base_khz = self.topology.reference_khz[state.cluster as usize];
+        let state = &self.cpus[cpu];
+        let base_khz = self.topology.reference_khz[state.cluster];
         let counters = Counters {
             aperf: (state.aperf / CYCLE) as u64,
             mperf: (state.mperf / CYCLE) as u64,
@@ -237,7 +238,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let load = u32::try_from(governor.busy_scaled >> FRAC_BITS).unwrap_or(0);
         if S::DECISIONS && update.sampled {
             let prev_khz = self.policies[policy].cur_khz;
-            self.record(Decision::Sample { policy_cpu: cpu, cpu, load, prev_khz, next_khz: khz });
+            self.record(Decision::Sample { policy_cpu: cpu.0, cpu: cpu.0, load, prev_khz, next_khz: khz });
         }
         if update.pstate.is_some() {
             self.ask(policy, cpu, khz);
@@ -245,8 +246,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// intel_pstate_update_util_hwp(): the dynamic boost.
-    pub(crate) fn hwp_update_util(&mut self, policy: usize, cpu: u32, flags: u32) {
-        let time = self.cpus[cpu as usize].clk.clock;
+    pub(crate) fn hwp_update_util(&mut self, policy: PolicyId, cpu: CpuId, flags: u32) {
+        let time = self.cpus[cpu].clk.clock;
         let local = self.here == cpu;
         let state = &mut self.policies[policy];
         let (Governor::Hwp(active), Some(hwp)) = (&mut state.governor, &state.hwp) else { return };
@@ -254,12 +255,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let cached = active.cached;
         let Some(boost) = &mut active.boost else { return };
         if let Some(request) = boost.update_util(time, flags, local, self.tick_ns, cached, hwp.capabilities) {
-            self.hwp_write(policy as u32, request);
+            self.hwp_write(policy, request);
         }
     }
 
     /// schedutil's performance levels under HWP (intel_cpufreq_adjust_perf()).
-    pub(crate) fn adjust_perf(&mut self, policy: usize, cpu: u32, min_perf: u64, target_perf: u64, capacity: u64) {
+    pub(crate) fn adjust_perf(&mut self, policy: PolicyId, cpu: CpuId, min_perf: u64, target_perf: u64, capacity: u64) {
         let Some(intel) = self.intel else { return };
         let state = &mut self.policies[policy];
         let (Some(passive), Some(hwp)) = (&mut state.passive, &state.hwp) else { return };
@@ -268,32 +269,32 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let request = passive.hwp.unwrap_or_default();
             let khz = u32::from(request.desired()) * hwp.scaling_khz();
             let (util, max) = (target_perf as u32, capacity as u32);
-            self.emit(Event::FreqRequest { cpu, khz, util, max });
-            self.hwp_write(policy as u32, request);
+            self.emit(Event::FreqRequest { cpu: cpu.0, khz, util, max });
+            self.hwp_write(policy, request);
         }
     }
 
     /// The driver asks for a clock.
-    fn ask(&mut self, policy: usize, cpu: u32, khz: u32) {
-        self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
+    fn ask(&mut self, policy: PolicyId, cpu: CpuId, khz: u32) {
+        self.emit(Event::FreqRequest { cpu: cpu.0, khz, util: 0, max: 0 });
         self.policies[policy].cur_khz = khz;
-        self.begin_switch(policy as u32, khz);
+        self.begin_switch(policy, khz);
     }
 
     /// A value is written to MSR_HWP_REQUEST: new bounds hold at once.
-    pub(crate) fn hwp_write(&mut self, policy: u32, request: HwpRequest) {
-        if let Some(hwp) = &mut self.policies[policy as usize].hwp {
+    pub(crate) fn hwp_write(&mut self, policy: PolicyId, request: HwpRequest) {
+        if let Some(hwp) = &mut self.policies[policy].hwp {
             hwp.request = request;
             self.hwp_grant(policy);
         }
     }
 
     /// Asks the package for what the firmware wants.
-    pub(crate) fn hwp_grant(&mut self, policy: u32) {
-        let Some(hwp) = &self.policies[policy as usize].hwp else { return };
+    pub(crate) fn hwp_grant(&mut self, policy: PolicyId) {
+        let Some(hwp) = &self.policies[policy].hwp else { return };
         let khz = hwp.khz();
         self.grant(policy, khz);
-        let state = &self.policies[policy as usize];
+        let state = &self.policies[policy];
         let unsettled = state.hwp.as_ref().is_some_and(|hwp| !hwp.is_settled());
         if unsettled {
             self.arm_pcu(state.package);
@@ -301,28 +302,28 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// A frequency under passive mode and HWP: the request with that desired level.
-    pub(crate) fn hwp_desire(&mut self, policy: u32, khz: u32) {
-        let Some(hwp) = &self.policies[policy as usize].hwp else { return };
+    pub(crate) fn hwp_desire(&mut self, policy: PolicyId, khz: u32) {
+        let Some(hwp) = &self.policies[policy].hwp else { return };
         let request = hwp.request.with_desired(hwp.level_of(khz));
         self.hwp_write(policy, request);
     }
 
     /// The firmware looks at the CPUs of `package`, except those that sleep and can get no slower.
-    pub(crate) fn hwp_look(&mut self, package: u32) {
+    pub(crate) fn hwp_look(&mut self, package: PackageId) {
         let mut care = false;
-        for index in 0..self.hardware.packages[package as usize].policies.len() {
-            let policy = self.hardware.packages[package as usize].policies[index];
-            let state = &self.policies[policy as usize];
+        for index in 0..self.hardware.packages[package].policies.len() {
+            let policy = self.hardware.packages[package].policies[index];
+            let state = &self.policies[policy];
             let Some(hwp) = &state.hwp else { return };
             let cpu = state.cpus[0];
-            let idle = self.cpus[cpu as usize].curr == IDLE_TASK;
+            let idle = self.cpus[cpu].curr == TaskId::IDLE;
             if hwp.request.desired() != 0 || idle && hwp.is_settled() {
                 continue;
             }
             care = true;
             self.account_point(cpu);
-            let aperf = self.cpus[cpu as usize].aperf;
-            let state = &mut self.policies[policy as usize];
+            let aperf = self.cpus[cpu].aperf;
+            let state = &mut self.policies[policy];
             let Some(hwp) = &mut state.hwp else { return };
             hwp.look(self.now, aperf);
             let khz = hwp.khz();
@@ -335,8 +336,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// `cpu` starts to run tasks: the firmware watches it.
-    pub(crate) fn hwp_watch(&mut self, cpu: u32) {
-        let state = &self.policies[self.cpus[cpu as usize].policy as usize];
+    pub(crate) fn hwp_watch(&mut self, cpu: CpuId) {
+        let state = &self.policies[self.cpus[cpu].policy];
         if state.hwp.as_ref().is_some_and(|hwp| hwp.request.desired() == 0) {
             self.arm_pcu(state.package);
         }

@@ -15,13 +15,14 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::placement::Clamps;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
+use opplab_model::event::{Event, Sink};
 use opplab_model::governor::{governor_setup, start_governor};
 use opplab_model::machine::{Cpufreq, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 
 use crate::cpufreq::intel::ActiveHwp;
 use crate::hardware::hwp::Hwp;
+use crate::ids::{ClusterId, CpuId, IdVec, PackageId, PolicyId, TaskId};
 use crate::run::cpu::Cpu;
 use crate::run::engine::Engine;
 use crate::run::gates::{Gates, UtilEst};
@@ -57,10 +58,10 @@ impl Governor {
 
 /// A cpufreq policy: CPUs with one clock.
 pub(crate) struct FreqPolicy {
-    pub(crate) cluster: u32,
+    pub(crate) cluster: ClusterId,
     /// Package of its first CPU.
-    pub(crate) package: u32,
-    pub(crate) cpus: Vec<u32>,
+    pub(crate) package: PackageId,
+    pub(crate) cpus: Vec<CpuId>,
     pub(crate) governor: Governor,
     /// policy->cur.
     pub(crate) cur_khz: u32,
@@ -68,7 +69,7 @@ pub(crate) struct FreqPolicy {
     pub(crate) switching_khz: Option<u32>,
     /// The operating point that the hardware is asked for.
     pub(crate) wanted: u32,
-    pub(crate) kthread: Option<TaskIdx>,
+    pub(crate) kthread: Option<TaskId>,
     /// Hardware P-states, if they are on.
     pub(crate) hwp: Option<Hwp>,
     /// intel_cpufreq's state.
@@ -84,11 +85,11 @@ pub(crate) fn governor_of(
     machine: &Machine,
     driver: &Cpufreq,
     policy: &Policy,
-    cluster: u32,
+    cluster: ClusterId,
     nr_cpus: usize,
     adjust_perf: bool,
 ) -> Result<Governor, CaseError> {
-    let setup = GovernorSetup { adjust_perf, ..governor_setup(machine, driver, policy, cluster, nr_cpus)? };
+    let setup = GovernorSetup { adjust_perf, ..governor_setup(machine, driver, policy, cluster.0, nr_cpus)? };
     let state = start_governor(policy, &setup)?;
     Ok(Governor::Kernel { worker: state.entry().worker, state: Some(state) })
 }
@@ -129,7 +130,7 @@ struct View<'a> {
     now: u64,
     cpus: &'a [Cpu],
     uclamp_used: bool,
-    members: &'a [u32],
+    members: &'a [CpuId],
     gates: &'a Gates,
 }
 
@@ -152,7 +153,7 @@ pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
 
 /// get_cpu_idle_time() of a CPU that counts idle time exactly.
 pub(crate) fn cpu_times(cpu: &Cpu, now: u64) -> CpuTimes {
-    let now_idle = if cpu.curr == IDLE_TASK { now - cpu.idle_since_ns } else { 0 };
+    let now_idle = if cpu.curr == TaskId::IDLE { now - cpu.idle_since_ns } else { 0 };
     CpuTimes { wall_us: now / 1000, idle_us: (cpu.idle_total_ns + now_idle) / 1000, nice_ns: 0 }
 }
 
@@ -182,7 +183,7 @@ pub(crate) fn rq_facts(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> RqFacts {
 
 impl SugovFacts for View<'_> {
     fn cpu(&self, index: usize) -> CpuFacts {
-        let cpu = &self.cpus[self.members[index] as usize];
+        let cpu = &self.cpus[self.members[index].index()];
         CpuFacts {
             rq: rq_facts(cpu, self.gates, self.uclamp_used),
             util_cfs: cpu_util_cfs(cpu, self.gates, false),
@@ -192,13 +193,13 @@ impl SugovFacts for View<'_> {
     }
 
     fn dl_running_bw(&self, index: usize) -> u64 {
-        dl_running_bw(&self.cpus[self.members[index] as usize], self.gates)
+        dl_running_bw(&self.cpus[self.members[index].index()], self.gates)
     }
 }
 
 impl kernel::View for View<'_> {
     fn times(&self, index: usize) -> CpuTimes {
-        cpu_times(&self.cpus[self.members[index] as usize], self.now)
+        cpu_times(&self.cpus[self.members[index].index()], self.now)
     }
 }
 
@@ -221,9 +222,9 @@ impl View<'_> {
         };
         let bw_dl = cpu_bw_dl(facts.rq.dl_running_bw) as u32;
         Decision::Freq {
-            policy_cpu: self.members[0],
-            cpu: self.members[seen.cpu],
-            deciding_cpu: self.members[wanted.deciding_cpu],
+            policy_cpu: self.members[0].0,
+            cpu: self.members[seen.cpu].0,
+            deciding_cpu: self.members[wanted.deciding_cpu].0,
             iowait: flags & SCHED_CPUFREQ_IOWAIT != 0,
             outcome: seen.outcome as u8,
             util_cfs: util_cfs as u32,
@@ -255,8 +256,8 @@ impl View<'_> {
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// kernel/sched/sched.h:cpufreq_update_util(): the scheduler reports a change of `cpu`'s utilisation.
-    pub(crate) fn cpufreq_update_util(&mut self, cpu: u32, flags: u32) {
-        let index = self.cpus[cpu as usize].policy as usize;
+    pub(crate) fn cpufreq_update_util(&mut self, cpu: CpuId, flags: u32) {
+        let index = self.cpus[cpu].policy;
         let (slot, worker) = match &mut self.policies[index].governor {
             Governor::Kernel { worker: Worker::Nobody, .. } | Governor::Fixed(_) => return,
             Governor::Kernel { worker, state } => (state, *worker),
@@ -272,14 +273,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             cur_khz: policy.cur_khz,
             // x86 has no arch_scale_freq_ref(): the hardware's maximum counts.
             freq_ref_khz: match self.case.machine.invariance {
-                InvarianceSource::FreqChange => self.topology.reference_khz[policy.cluster as usize],
+                InvarianceSource::FreqChange => self.topology.reference_khz[policy.cluster],
                 InvarianceSource::CountersAtTick => 0,
             },
             freq_invariant: self.gates.freq_invariant,
             can_update,
         };
         let view = self.view(index);
-        let report = Report { time_ns: self.cpus[cpu as usize].clk.clock, cpu: member, flags, policy: facts };
+        let report = Report { time_ns: self.cpus[cpu].clk.clock, cpu: member, flags, policy: facts };
         let mut record = None;
         let request = if S::DECISIONS {
             // What it would have been without the rate limit.
@@ -295,7 +296,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         let (util, max) = match request {
             None => (0, 0),
-            Some(_) => (cpu_util_cfs(&self.cpus[cpu as usize], &self.gates, true), self.cpus[cpu as usize].capacity),
+            Some(_) => (cpu_util_cfs(&self.cpus[cpu], &self.gates, true), self.cpus[cpu].capacity),
         };
         let next_khz = governor.wanted_khz();
         if let Governor::Kernel { state, .. } = &mut self.policies[index].governor {
@@ -308,13 +309,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             None => {}
             Some(Request::FastSwitch { freq_khz }) => {
                 let freq_khz = self.passive_khz(index, freq_khz);
-                self.emit(Event::FreqRequest { cpu, khz: freq_khz, util: util as u32, max: max as u32 });
-                self.fast_switch(index as u32, freq_khz);
+                self.emit(Event::FreqRequest { cpu: cpu.0, khz: freq_khz, util: util as u32, max: max as u32 });
+                self.fast_switch(index, freq_khz);
             }
             Some(Request::QueueWork) if worker == Worker::Kworker => self.sample_is_due(index, cpu),
             Some(Request::QueueWork) => {
-                self.emit(Event::FreqRequest { cpu, khz: next_khz, util: util as u32, max: max as u32 });
-                self.queue_sugov_work(index as u32);
+                self.emit(Event::FreqRequest { cpu: cpu.0, khz: next_khz, util: util as u32, max: max as u32 });
+                self.queue_sugov_work(index);
             }
             Some(Request::AdjustPerf { min_perf, target_perf, capacity, .. }) => {
                 self.adjust_perf(index, cpu, min_perf, target_perf, capacity);
@@ -322,7 +323,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn view(&self, policy: usize) -> View<'_> {
+    fn view(&self, policy: PolicyId) -> View<'_> {
         View {
             now: self.now,
             cpus: &self.cpus,
@@ -334,32 +335,32 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// A sample that is due is taken by a kworker, or at once on this CPU, which then spends the time of a frequency
     /// change.
-    fn sample_is_due(&mut self, index: usize, cpu: u32) {
+    fn sample_is_due(&mut self, index: PolicyId, cpu: CpuId) {
         if self.policies[index].kthread.is_some() {
-            self.queue_sugov_work(index as u32);
+            self.queue_sugov_work(index);
         } else if let Some(khz) = self.dbs_work_handler(index, cpu) {
             self.spend(self.here, self.case.machine.costs.sugov_work_ns);
-            self.fast_switch(index as u32, khz);
+            self.fast_switch(index, khz);
         }
     }
 
     /// dbs_work_handler(): takes the sample; the frequency to change to, if it is another.
-    fn dbs_work_handler(&mut self, index: usize, cpu: u32) -> Option<u32> {
+    fn dbs_work_handler(&mut self, index: PolicyId, cpu: CpuId) -> Option<u32> {
         let prev_khz = self.policies[index].cur_khz;
         let (wanted, load) = self.governor_work(index)?;
         if S::DECISIONS {
             let (policy_cpu, next_khz) = (self.policies[index].cpus[0], wanted.unwrap_or(prev_khz));
-            self.record(Decision::Sample { policy_cpu, cpu, load, prev_khz, next_khz });
+            self.record(Decision::Sample { policy_cpu: policy_cpu.0, cpu: cpu.0, load, prev_khz, next_khz });
         }
         if let Some(khz) = wanted {
-            self.emit(Event::FreqRequest { cpu, khz, util: 0, max: 0 });
+            self.emit(Event::FreqRequest { cpu: cpu.0, khz, util: 0, max: 0 });
         }
         wanted
     }
 
     /// The work that a governor queued: the frequency to set, if any, and the load in percent; `None` of a governor that
     /// queues none.
-    fn governor_work(&mut self, index: usize) -> Option<(Option<u32>, u32)> {
+    fn governor_work(&mut self, index: PolicyId) -> Option<(Option<u32>, u32)> {
         let Governor::Kernel { state, .. } = &mut self.policies[index].governor else { return None };
         let mut governor = state.take()?;
         let khz = governor.work(self.policies[index].cur_khz, &self.view(index));
@@ -371,14 +372,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// cpufreq_driver_fast_switch(): the driver is told where the governor decides.
-    pub(crate) fn fast_switch(&mut self, policy: u32, khz: u32) {
-        self.policies[policy as usize].cur_khz = khz;
+    pub(crate) fn fast_switch(&mut self, policy: PolicyId, khz: u32) {
+        self.policies[policy].cur_khz = khz;
         self.set_freq_scale(policy, khz);
         self.begin_switch(policy, khz);
     }
 
     /// irq_work_queue(): the CPU interrupts itself when it is done with its run queue.
-    pub(crate) fn queue_sugov_work(&mut self, policy: u32) {
+    pub(crate) fn queue_sugov_work(&mut self, policy: PolicyId) {
         self.irq_work.push_back((self.here, policy));
     }
 
@@ -393,10 +394,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     #[cold]
     fn run_all_irq_work(&mut self) {
         while let Some((cpu, policy)) = self.irq_work.pop_front() {
-            let Some(kthread) = self.policies[policy as usize].kthread else { continue };
+            let Some(kthread) = self.policies[policy].kthread else { continue };
             let here = std::mem::replace(&mut self.here, cpu);
             let was = std::mem::replace(&mut self.in_interrupt, true);
-            let state = &mut self.tasks[kthread as usize];
+            let state = &mut self.tasks[kthread];
             state.dead_children += 1;
             if matches!(state.life, Life::Sleeping) && state.stage == 0 {
                 self.try_to_wake_up(kthread, false);
@@ -406,60 +407,59 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// One step of a sugov kthread; `true` when it now takes time or sleeps. `dead_children` counts queued work.
-    pub(crate) fn sugov_step(&mut self, kthread: TaskIdx, policy: u32) -> bool {
-        let t = kthread as usize;
-        match self.tasks[t].stage {
-            0 if self.tasks[t].dead_children == 0 => {
-                self.tasks[t].life = Life::Sleeping;
-                let cpu = self.tasks[t].cpu;
+    pub(crate) fn sugov_step(&mut self, kthread: TaskId, policy: PolicyId) -> bool {
+        match self.tasks[kthread].stage {
+            0 if self.tasks[kthread].dead_children == 0 => {
+                self.tasks[kthread].life = Life::Sleeping;
+                let cpu = self.tasks[kthread].cpu;
                 self.resched_cpu(cpu);
                 true
             }
             0 => {
-                self.tasks[t].dead_children = 0;
-                self.tasks[t].stage = 1;
+                self.tasks[kthread].dead_children = 0;
+                self.tasks[kthread].stage = 1;
                 let work_ns = self.case.machine.costs.sugov_work_ns;
-                self.tasks[t].doing = Doing::Wall { left_ns: work_ns };
+                self.tasks[kthread].doing = Doing::Wall { left_ns: work_ns };
                 work_ns > 0
             }
-            1 if self.policies[policy as usize].governor.samples() => {
-                self.tasks[t].stage = 0;
-                let cpu = self.tasks[t].cpu;
-                if let Some(khz) = self.dbs_work_handler(policy as usize, cpu) {
+            1 if self.policies[policy].governor.samples() => {
+                self.tasks[kthread].stage = 0;
+                let cpu = self.tasks[kthread].cpu;
+                if let Some(khz) = self.dbs_work_handler(policy, cpu) {
                     self.fast_switch(policy, khz);
                 }
                 false
             }
             1 => {
-                let state = &mut self.policies[policy as usize];
+                let state = &mut self.policies[policy];
                 let cur = state.cur_khz;
                 let next = match &mut state.governor {
                     Governor::Custom(custom) => custom.work(cur),
-                    _ => self.governor_work(policy as usize).and_then(|(khz, _)| khz),
+                    _ => self.governor_work(policy).and_then(|(khz, _)| khz),
                 };
-                self.tasks[t].stage = 0;
+                self.tasks[kthread].stage = 0;
                 let Some(khz) = next else { return false };
                 if self.driver.switch_ns == 0 {
                     self.slow_switch_done(policy, khz);
                     return false;
                 }
-                self.tasks[t].stage = 2;
-                self.tasks[t].life = Life::Sleeping;
+                self.tasks[kthread].stage = 2;
+                self.tasks[kthread].life = Life::Sleeping;
                 self.begin_switch(policy, khz);
-                let cpu = self.tasks[t].cpu;
+                let cpu = self.tasks[kthread].cpu;
                 self.resched_cpu(cpu);
                 true
             }
             _ => {
-                self.tasks[t].stage = 0;
+                self.tasks[kthread].stage = 0;
                 false
             }
         }
     }
 
     /// Tells the hardware; the clock changes after the driver's switch time.
-    pub(crate) fn begin_switch(&mut self, policy: u32, khz: u32) {
-        self.policies[policy as usize].switching_khz = Some(khz);
+    pub(crate) fn begin_switch(&mut self, policy: PolicyId, khz: u32) {
+        self.policies[policy].switching_khz = Some(khz);
         let switch_ns = self.driver.switch_ns;
         if switch_ns == 0 {
             self.carry_out(policy, khz);
@@ -469,30 +469,30 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The hardware's clock has changed.
-    pub(crate) fn switch_done(&mut self, policy: u32) {
-        let Some(khz) = self.policies[policy as usize].switching_khz.take() else { return };
-        let kthread = self.policies[policy as usize].kthread.filter(|&task| self.tasks[task as usize].stage == 2);
+    pub(crate) fn switch_done(&mut self, policy: PolicyId) {
+        let Some(khz) = self.policies[policy].switching_khz.take() else { return };
+        let kthread = self.policies[policy].kthread.filter(|&task| self.tasks[task].stage == 2);
         match kthread {
             None => self.carry_out(policy, khz),
             Some(task) => {
                 self.slow_switch_done(policy, khz);
                 // The answer is an interrupt where the kthread slept.
-                self.here = self.tasks[task as usize].cpu;
+                self.here = self.tasks[task].cpu;
                 let cpu = self.here;
                 self.interrupt(cpu, crate::run::cpu::Interrupt::SwitchDone(task));
             }
         }
     }
 
-    pub(crate) fn slow_switch_done(&mut self, policy: u32, khz: u32) {
-        self.policies[policy as usize].cur_khz = khz;
+    pub(crate) fn slow_switch_done(&mut self, policy: PolicyId, khz: u32) {
+        self.policies[policy].cur_khz = khz;
         self.set_freq_scale(policy, khz);
         self.carry_out(policy, khz);
     }
 
     /// What a driver's frequency becomes: a request to the package, or one to the firmware.
-    fn carry_out(&mut self, policy: u32, khz: u32) {
-        let state = &mut self.policies[policy as usize];
+    fn carry_out(&mut self, policy: PolicyId, khz: u32) {
+        let state = &mut self.policies[policy];
         state.switching_khz = None;
         match (&state.governor, &state.hwp) {
             (_, None) => self.grant(policy, khz),
@@ -502,33 +502,33 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// intel_cpufreq runs at P-states: the lowest that reaches `khz` (intel_cpufreq_fast_switch(), v6.12).
-    fn passive_khz(&mut self, policy: usize, khz: u32) -> u32 {
+    fn passive_khz(&mut self, policy: PolicyId, khz: u32) -> u32 {
         let Some(passive) = &mut self.policies[policy].passive else { return khz };
         passive.target(khz, Rounding::Up, false);
         u32::try_from(passive.frequency_khz()).unwrap_or(khz)
     }
 
     /// arch_set_freq_scale() / topology_set_freq_scale().
-    fn set_freq_scale(&mut self, policy: u32, khz: u32) {
+    fn set_freq_scale(&mut self, policy: PolicyId, khz: u32) {
         if !self.gates.freq_invariant || self.case.machine.invariance != InvarianceSource::FreqChange {
             return;
         }
-        let state = &self.policies[policy as usize];
-        let max = u64::from(self.topology.reference_khz[state.cluster as usize]);
+        let state = &self.policies[policy];
+        let max = u64::from(self.topology.reference_khz[state.cluster]);
         let scale = (u64::from(khz) << 10) / max;
         // While utilisation was scaled itself, the reference was the policy's own highest frequency
         // (drivers/base/arch_topology.c, v4.17); later a boost may be beyond the reference.
         let scale = if self.gates.scaled_contribution { scale.min(SCHED_CAPACITY_SCALE) } else { scale };
-        for index in 0..self.policies[policy as usize].cpus.len() {
-            let cpu = self.policies[policy as usize].cpus[index];
-            self.cpus[cpu as usize].freq_scale = scale;
+        for index in 0..self.policies[policy].cpus.len() {
+            let cpu = self.policies[policy].cpus[index];
+            self.cpus[cpu].freq_scale = scale;
         }
     }
 
     /// The hardware is asked for `khz`: it grants what its limits allow.
-    pub(crate) fn grant(&mut self, policy: u32, khz: u32) {
-        let state = &mut self.policies[policy as usize];
-        let wanted = self.hardware.clusters[state.cluster as usize].of_request(khz, self.driver.freq_table);
+    pub(crate) fn grant(&mut self, policy: PolicyId, khz: u32) {
+        let state = &mut self.policies[policy];
+        let wanted = self.hardware.clusters[state.cluster].of_request(khz, self.driver.freq_table);
         if std::mem::replace(&mut state.wanted, wanted) != wanted {
             state.changes += 1;
             if !self.regrant(policy) && S::DECISIONS {
@@ -538,24 +538,24 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The clock of `cpu`, in kHz.
-    pub(crate) fn granted_khz(&self, cpu: u32) -> u32 {
-        let state = &self.cpus[cpu as usize];
+    pub(crate) fn granted_khz(&self, cpu: CpuId) -> u32 {
+        let state = &self.cpus[cpu];
         self.hardware.point(state.cluster, state.opp).khz
     }
 
     /// The tick reads the counters of an x86 CPU (arch/x86/kernel/cpu/aperfmperf.c:scale_freq_tick(), v6.12).
-    pub(crate) fn scale_freq_tick(&mut self, cpu: u32) {
+    pub(crate) fn scale_freq_tick(&mut self, cpu: CpuId) {
         /// kHz x ns in a cycle.
         const CYCLE: u128 = 1_000_000;
         if !self.gates.freq_invariant {
             return;
         }
         self.account_point(cpu);
-        let state = &mut self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu];
         let (aperf, mperf) = state.last_counters;
         let (acnt, mcnt) = ((state.aperf - aperf) / CYCLE, (state.mperf - mperf) / CYCLE);
         state.last_counters = (state.aperf, state.mperf);
-        let ratio = self.max_freq_ratio[state.cluster as usize];
+        let ratio = self.max_freq_ratio[state.cluster];
         if let Some(scale) = scale_freq_tick(acnt as u64, mcnt as u64, ratio) {
             state.freq_scale = scale;
         }
@@ -566,9 +566,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 ///
 /// # Errors
 /// [`CaseError`] if there is no such f_max, or it can not be told from what the machine file knows.
-pub(crate) fn max_freq_ratios(machine: &Machine, policy: &Policy, gates: &Gates) -> Result<Vec<u64>, CaseError> {
+pub(crate) fn max_freq_ratios(
+    machine: &Machine,
+    policy: &Policy,
+    gates: &Gates,
+) -> Result<IdVec<ClusterId, u64>, CaseError> {
     if machine.invariance == InvarianceSource::FreqChange {
-        return Ok(vec![SCHED_CAPACITY_SCALE; machine.clusters.len()]);
+        return Ok(vec![SCHED_CAPACITY_SCALE; machine.clusters.len()].into());
     }
     let freq_max = if policy.freq_max.is_empty() {
         gates.profile.freq_max(gates.platform)

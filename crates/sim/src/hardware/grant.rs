@@ -19,24 +19,25 @@ use opplab_model::event::{Event, Sink};
 use crate::hardware::budget::Clocks;
 use crate::hardware::hwp::Hwp;
 use crate::hardware::packages::PCU_INTERVAL_NS;
+use crate::ids::{ClusterId, CpuId, PackageId, PolicyId};
 use crate::run::engine::Engine;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Tells the packages which policies they have.
     pub(crate) fn start_packages(&mut self) {
-        for (index, policy) in self.policies.iter().enumerate() {
-            self.hardware.packages[policy.package as usize].policies.push(index as u32);
+        for (index, policy) in self.policies.ids().zip(&self.policies) {
+            self.hardware.packages[policy.package].policies.push(index);
         }
     }
 
     /// `cpu` enters idle state `state`.
-    pub(crate) fn core_rests(&mut self, cpu: u32, state: usize) {
-        let place = self.case.machine.cpus[cpu as usize];
+    pub(crate) fn core_rests(&mut self, cpu: CpuId, state: usize) {
+        let place = self.case.machine.cpus[cpu.index()];
         let hardware = &mut self.hardware;
-        if state < hardware.deep_from[place.cluster as usize] {
+        if state < hardware.deep_from[ClusterId(place.cluster)] {
             return;
         }
-        let package = &mut hardware.packages[place.package as usize];
+        let package = &mut hardware.packages[PackageId(place.package)];
         let threads = &mut hardware.awake_threads[place.core as usize];
         *threads -= 1;
         if *threads > 0 {
@@ -44,18 +45,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         package.active_cores -= 1;
         if package.class_of[package.active_cores as usize] != package.class {
-            self.arm_pcu(place.package);
+            self.arm_pcu(PackageId(place.package));
         }
     }
 
     /// `cpu` leaves idle state `state`.
-    pub(crate) fn core_works(&mut self, cpu: u32, state: usize) {
-        let place = self.case.machine.cpus[cpu as usize];
+    pub(crate) fn core_works(&mut self, cpu: CpuId, state: usize) {
+        let place = self.case.machine.cpus[cpu.index()];
         let hardware = &mut self.hardware;
-        if state < hardware.deep_from[place.cluster as usize] {
+        if state < hardware.deep_from[ClusterId(place.cluster)] {
             return;
         }
-        let package = &mut hardware.packages[place.package as usize];
+        let package = &mut hardware.packages[PackageId(place.package)];
         let threads = &mut hardware.awake_threads[place.core as usize];
         *threads += 1;
         if *threads > 1 {
@@ -65,13 +66,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let class = package.class_of[package.active_cores as usize];
         if class > package.class {
             package.class = class;
-            self.refresh_caps(place.package);
+            self.refresh_caps(PackageId(place.package));
         }
     }
 
     /// Has the control unit of `package` look at the next point of its grid.
-    pub(crate) fn arm_pcu(&mut self, package: u32) {
-        let state = &mut self.hardware.packages[package as usize];
+    pub(crate) fn arm_pcu(&mut self, package: PackageId) {
+        let state = &mut self.hardware.packages[package];
         if !std::mem::replace(&mut state.armed, true) {
             let time_ns = (self.now / PCU_INTERVAL_NS + 1) * PCU_INTERVAL_NS;
             self.arm_package(package, time_ns);
@@ -79,8 +80,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The control unit looks at its package.
-    pub(crate) fn pcu(&mut self, package: u32) {
-        let state = &mut self.hardware.packages[package as usize];
+    pub(crate) fn pcu(&mut self, package: PackageId) {
+        let state = &mut self.hardware.packages[package];
         state.armed = false;
         state.class = state.class_of[state.active_cores as usize];
         self.look_at_budget(package);
@@ -89,15 +90,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.packages_may_sleep(package);
     }
 
-    fn look_at_budget(&mut self, package: u32) {
+    fn look_at_budget(&mut self, package: PackageId) {
         let hardware = &mut self.hardware;
-        let state = &mut hardware.packages[package as usize];
+        let state = &mut hardware.packages[package];
         let Some(budget) = &mut state.budget else { return };
         let mut clocks = Clocks { low_khz: u32::MAX, top_khz: 0, highest_khz: 0 };
         for &policy in &state.policies {
-            let policy = &self.policies[policy as usize];
-            let points = &hardware.clusters[policy.cluster as usize].points;
-            let opp = self.cpus[policy.cpus[0] as usize].opp;
+            let policy = &self.policies[policy];
+            let points = &hardware.clusters[policy.cluster].points;
+            let opp = self.cpus[policy.cpus[0]].opp;
             clocks.low_khz = clocks.low_khz.min(points[0].khz);
             clocks.top_khz = clocks.top_khz.max(points[points.len() - 1].khz);
             clocks.highest_khz = clocks.highest_khz.max(points[opp as usize].khz);
@@ -109,8 +110,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// What CPUs or clusters of `package` draw changes.
-    pub(crate) fn package_power(&mut self, package: u32, was_uw: u64, is_uw: u64) {
-        let Some(budget) = &mut self.hardware.packages[package as usize].budget else { return };
+    pub(crate) fn package_power(&mut self, package: PackageId, was_uw: u64, is_uw: u64) {
+        let Some(budget) = &mut self.hardware.packages[package].budget else { return };
         if was_uw != is_uw {
             budget.cpu_power(self.now, was_uw, is_uw);
         }
@@ -120,79 +121,78 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Grants again what awake CPUs of `package` asked for, if its limits have changed.
-    fn refresh_caps(&mut self, package: u32) {
+    fn refresh_caps(&mut self, package: PackageId) {
         let hardware = &mut self.hardware;
-        let state = &mut hardware.packages[package as usize];
+        let state = &mut hardware.packages[package];
         if !state.find_caps(&hardware.clusters) {
             return;
         }
         for index in 0..state.policies.len() {
-            let policy = self.hardware.packages[package as usize].policies[index];
-            if self.policies[policy as usize].cpus.iter().any(|&cpu| self.cpus[cpu as usize].idle.is_awake()) {
+            let policy = self.hardware.packages[package].policies[index];
+            if self.policies[policy].cpus.iter().any(|&cpu| self.cpus[cpu].idle.is_awake()) {
                 self.regrant(policy);
             }
         }
     }
 
     /// `cpu` wakes up: limits may have changed since it fell asleep.
-    pub(crate) fn clock_after_idle(&mut self, cpu: u32) {
+    pub(crate) fn clock_after_idle(&mut self, cpu: CpuId) {
         if self.hardware.limited {
-            self.regrant(self.cpus[cpu as usize].policy);
+            self.regrant(self.cpus[cpu].policy);
         }
     }
 
     /// A thread of a core begins or ends its rest: its wish for the core's clock comes or goes.
-    fn core_clock(&mut self, cpu: u32) {
-        for index in 0..self.topology.siblings[cpu as usize].len() {
-            let other = self.topology.siblings[cpu as usize][index];
-            if self.cpus[other as usize].policy != self.cpus[cpu as usize].policy {
-                self.run_at_wish(self.cpus[other as usize].policy);
+    fn core_clock(&mut self, cpu: CpuId) {
+        for index in 0..self.topology.siblings[cpu].len() {
+            let other = self.topology.siblings[cpu][index];
+            if self.cpus[other].policy != self.cpus[cpu].policy {
+                self.run_at_wish(self.cpus[other].policy);
             }
         }
     }
 
     /// Runs the policy's CPUs at what is allowed of what was asked for, and those that share their core with them.
     /// True if the policy's clock is another one now.
-    pub(crate) fn regrant(&mut self, policy: u32) -> bool {
+    pub(crate) fn regrant(&mut self, policy: PolicyId) -> bool {
         let changed = self.run_at_wish(policy);
-        let first = self.policies[policy as usize].cpus[0];
+        let first = self.policies[policy].cpus[0];
         self.core_clock(first);
         changed
     }
 
     /// The highest point that a thread of the core wishes: threads share its clock, and one at rest has no say.
-    fn wish(&self, policy: u32) -> u32 {
-        let state = &self.policies[policy as usize];
-        let siblings = &self.topology.siblings[state.cpus[0] as usize];
-        let deep_from = self.hardware.deep_from[state.cluster as usize];
-        let others = siblings.iter().map(|&cpu| &self.cpus[cpu as usize]).filter(|cpu| cpu.policy != policy);
-        let wishes =
-            others.filter(|cpu| !cpu.idle.is_down(deep_from)).map(|cpu| self.policies[cpu.policy as usize].wanted);
+    fn wish(&self, policy: PolicyId) -> u32 {
+        let state = &self.policies[policy];
+        let siblings = &self.topology.siblings[state.cpus[0]];
+        let deep_from = self.hardware.deep_from[state.cluster];
+        let others = siblings.iter().map(|&cpu| &self.cpus[cpu]).filter(|cpu| cpu.policy != policy);
+        let wishes = others.filter(|cpu| !cpu.idle.is_down(deep_from)).map(|cpu| self.policies[cpu.policy].wanted);
         wishes.fold(state.wanted, u32::max)
     }
 
     /// Runs the policy's CPUs at what is allowed of what their core was asked for; true if that is another clock.
-    fn run_at_wish(&mut self, policy: u32) -> bool {
-        let state = &self.policies[policy as usize];
+    fn run_at_wish(&mut self, policy: PolicyId) -> bool {
+        let state = &self.policies[policy];
         let cluster = state.cluster;
-        let cap = self.hardware.packages[state.package as usize].caps[cluster as usize];
+        let cap = self.hardware.packages[state.package].caps[cluster];
         let point = self.wish(policy).min(cap);
-        if self.cpus[state.cpus[0] as usize].opp == point {
+        if self.cpus[state.cpus[0]].opp == point {
             return false;
         }
         let khz = self.hardware.point(cluster, point).khz;
-        for index in 0..self.policies[policy as usize].cpus.len() {
-            let cpu = self.policies[policy as usize].cpus[index];
+        for index in 0..self.policies[policy].cpus.len() {
+            let cpu = self.policies[policy].cpus[index];
             self.account_point(cpu);
             let now = self.now;
-            let state = &mut self.cpus[cpu as usize];
+            let state = &mut self.cpus[cpu];
             state.time_ns_by_opp[state.opp as usize] += now - state.opp_since_ns;
             state.opp_since_ns = now;
             state.opp = point;
             self.refresh_speed(cpu);
             self.refresh_power(cpu);
             self.reprogram(cpu);
-            self.emit(Event::CpuFrequency { cpu, khz });
+            self.emit(Event::CpuFrequency { cpu: cpu.0, khz });
         }
         if S::DECISIONS {
             self.record_grant(policy);
@@ -201,20 +201,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Records what the hardware makes of a policy's request, and which limit is in the way.
-    pub(crate) fn record_grant(&mut self, policy: u32) {
-        let state = &self.policies[policy as usize];
+    pub(crate) fn record_grant(&mut self, policy: PolicyId) {
+        let state = &self.policies[policy];
         let (policy_cpu, cluster, wanted) = (state.cpus[0], state.cluster, state.wanted);
-        let granted = self.cpus[policy_cpu as usize].opp;
+        let granted = self.cpus[policy_cpu].opp;
         let khz = |point: u32| self.hardware.point(cluster, point).khz;
         let granted_khz = khz(granted);
         // Under HWP the request is what the firmware may choose at most.
         let most_khz = state.hwp.as_ref().map_or(0, Hwp::most_khz);
-        let requested_khz = khz(wanted).max(most_khz.min(self.hardware.clusters[cluster as usize].top_khz()));
+        let requested_khz = khz(wanted).max(most_khz.min(self.hardware.clusters[cluster].top_khz()));
         let limit = match () {
-            () if granted < wanted => self.hardware.packages[state.package as usize].limit(cluster),
+            () if granted < wanted => self.hardware.packages[state.package].limit(cluster),
             () if granted_khz < requested_khz => GrantLimit::Firmware,
             () => GrantLimit::None,
         };
-        self.record(Decision::Grant { policy_cpu, requested_khz, granted_khz, limit });
+        self.record(Decision::Grant { policy_cpu: policy_cpu.0, requested_khz, granted_khz, limit });
     }
 }

@@ -5,6 +5,7 @@ use opplab_model::machine::{Cpufreq, Machine};
 
 use crate::hardware::budget::{Budget, UNLIMITED_KHZ};
 use crate::hardware::points::{OperatingPoint, Points};
+use crate::ids::{ClusterId, IdVec, PackageId, PolicyId};
 
 /// How often the package control unit looks at its package, ns. Haswell-EP and its successors change clocks in steps
 /// of half a millisecond (Hackenberg et al., 2015); budgets and HWP are slower.
@@ -22,9 +23,9 @@ pub(crate) struct Package {
     /// The class that holds.
     pub(super) class: u32,
     /// Of each cluster the highest point that may be granted.
-    pub(super) caps: Vec<u32>,
+    pub(super) caps: IdVec<ClusterId, u32>,
     /// Policies with CPUs of the package.
-    pub(crate) policies: Vec<u32>,
+    pub(crate) policies: Vec<PolicyId>,
     /// Its budget, if it has one.
     pub(crate) budget: Option<Budget>,
     /// When the control unit looks next.
@@ -35,12 +36,12 @@ pub(crate) struct Package {
 #[derive(Debug, Default)]
 pub(crate) struct Hardware {
     /// Of each cluster.
-    pub(crate) clusters: Vec<Points>,
-    pub(crate) packages: Vec<Package>,
+    pub(crate) clusters: IdVec<ClusterId, Points>,
+    pub(crate) packages: IdVec<PackageId, Package>,
     /// Threads of each core that are not in a deep idle state.
     pub(super) awake_threads: Vec<u32>,
     /// Of each cluster the first idle state in which a thread counts as asleep.
-    pub(super) deep_from: Vec<usize>,
+    pub(super) deep_from: IdVec<ClusterId, usize>,
     /// Whether any grant may be less than the request.
     pub(super) limited: bool,
 }
@@ -53,7 +54,7 @@ fn keeps_core_active(name: &str) -> bool {
 
 impl Hardware {
     pub(crate) fn new(machine: &Machine, driver: &Cpufreq, no_turbo: bool, now_ns: u64) -> Self {
-        let clusters: Vec<Points> =
+        let clusters: IdVec<ClusterId, Points> =
             machine.clusters.iter().map(|cluster| Points::new(machine, driver, cluster)).collect();
         let nr_packages = machine.cpus.iter().map(|cpu| cpu.package + 1).max().unwrap_or(0);
         let nr_cores = machine.cpus.iter().map(|cpu| cpu.core + 1).max().unwrap_or(0);
@@ -61,7 +62,7 @@ impl Hardware {
         for cpu in &machine.cpus {
             awake_threads[cpu.core as usize] += 1;
         }
-        let packages: Vec<Package> =
+        let packages: IdVec<PackageId, Package> =
             (0..nr_packages).map(|index| Package::new(machine, &clusters, index, no_turbo, now_ns)).collect();
         let deep_from = machine.clusters.iter().map(|cluster| {
             let shallow = cluster.idle.iter().take_while(|state| keeps_core_active(&state.name));
@@ -79,8 +80,8 @@ impl Hardware {
     }
 
     /// The point at which a CPU of `cluster` runs.
-    pub(crate) fn point(&self, cluster: u32, point: u32) -> &OperatingPoint {
-        &self.clusters[cluster as usize].points[point as usize]
+    pub(crate) fn point(&self, cluster: ClusterId, point: u32) -> &OperatingPoint {
+        &self.clusters[cluster].points[point as usize]
     }
 }
 
@@ -115,8 +116,8 @@ impl Package {
     }
 
     /// Which of the limits holds down the clocks of `cluster`.
-    pub(super) fn limit(&self, cluster: u32) -> GrantLimit {
-        let bin_khz = self.limits_khz[self.class as usize][cluster as usize];
+    pub(super) fn limit(&self, cluster: ClusterId) -> GrantLimit {
+        let bin_khz = self.limits_khz[self.class as usize][cluster.index()];
         match &self.budget {
             Some(budget) if budget.ceiling_khz() < bin_khz => budget.limit(),
             _ => GrantLimit::TurboBin,

@@ -4,6 +4,7 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_model::counters::{CpuCounters, Sample};
 use opplab_model::event::Sink;
 
+use crate::ids::CpuId;
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 
@@ -32,14 +33,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             })
             .collect();
         let mut cpus = Vec::with_capacity(self.cpus.len());
-        for cpu in 0..self.cpus.len() as u32 {
+        for cpu in (0..self.cpus.len()).map(CpuId::of) {
             self.account_point(cpu);
             let (idle_entries, idle_ns) = self.idle_usage(cpu).into_iter().unzip();
-            let state = &mut self.cpus[cpu as usize];
+            let state = &mut self.cpus[cpu];
             state.meter.advance(now_ns);
             let energy_fj = state.meter.energy_fj();
-            cluster_energy_fj[state.cluster as usize] += energy_fj;
-            let base_khz = self.topology.reference_khz[state.cluster as usize];
+            cluster_energy_fj[state.cluster.index()] += energy_fj;
+            let base_khz = self.topology.reference_khz[state.cluster];
             cpus.push(CpuCounters {
                 aperf: (state.aperf / CYCLE) as u64,
                 mperf: (state.mperf / CYCLE) as u64,

@@ -1,5 +1,6 @@
 //! The agenda of a run: what is awaited, and when. The one place that knows which slot of the [`Queue`] is whose.
 
+use crate::ids::{CpuId, DeviceId, PackageId, PolicyId};
 use crate::run::queue::{GROUP, Queue};
 
 /// What a CPU waits for. The order of the variants is the order of events at one instant.
@@ -26,13 +27,13 @@ impl Wait {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A CPU.
-    Cpu(u32, Wait),
+    Cpu(CpuId, Wait),
     /// A frequency policy whose switch ends.
-    Switch(u32),
+    Switch(PolicyId),
     /// A device whose earliest request is complete.
-    Device(u32),
+    Device(DeviceId),
     /// A package whose control unit looks.
-    Package(u32),
+    Package(PackageId),
 }
 
 impl Waiter {
@@ -71,23 +72,23 @@ impl Agenda {
     #[inline]
     fn slot(&self, waiter: Waiter) -> u32 {
         match waiter {
-            Waiter::Cpu(cpu, wait) => cpu * SLOTS_A_CPU + wait as u32,
-            Waiter::Switch(policy) => self.first_policy + policy,
-            Waiter::Device(device) => self.first_device + device,
-            Waiter::Package(package) => self.first_package + package,
+            Waiter::Cpu(cpu, wait) => cpu.0 * SLOTS_A_CPU + wait as u32,
+            Waiter::Switch(policy) => self.first_policy + policy.0,
+            Waiter::Device(device) => self.first_device + device.0,
+            Waiter::Package(package) => self.first_package + package.0,
         }
     }
 
     #[inline]
     fn waiter(&self, slot: u32) -> Waiter {
         if slot < self.first_policy {
-            Waiter::Cpu(slot / SLOTS_A_CPU, Wait::ALL[(slot % SLOTS_A_CPU) as usize])
+            Waiter::Cpu(CpuId(slot / SLOTS_A_CPU), Wait::ALL[(slot % SLOTS_A_CPU) as usize])
         } else if slot < self.first_device {
-            Waiter::Switch(slot - self.first_policy)
+            Waiter::Switch(PolicyId(slot - self.first_policy))
         } else if slot < self.first_package {
-            Waiter::Device(slot - self.first_device)
+            Waiter::Device(DeviceId(slot - self.first_device))
         } else {
-            Waiter::Package(slot - self.first_package)
+            Waiter::Package(PackageId(slot - self.first_package))
         }
     }
 
@@ -130,8 +131,13 @@ mod tests {
     #[test]
     fn every_waiter_has_a_slot_of_its_own() {
         let agenda = Agenda::new(2, 2, 1, 1);
-        let cpus = (0..2).flat_map(|cpu| Wait::ALL.map(|wait| Waiter::Cpu(cpu, wait)));
-        let others = [Waiter::Switch(0), Waiter::Switch(1), Waiter::Device(0), Waiter::Package(0)];
+        let cpus = (0..2).flat_map(|cpu| Wait::ALL.map(|wait| Waiter::Cpu(CpuId(cpu), wait)));
+        let others = [
+            Waiter::Switch(PolicyId(0)),
+            Waiter::Switch(PolicyId(1)),
+            Waiter::Device(DeviceId(0)),
+            Waiter::Package(PackageId(0)),
+        ];
         let mut slots = Vec::new();
         for waiter in cpus.chain(others) {
             assert_eq!(agenda.waiter(agenda.slot(waiter)), waiter);
@@ -145,18 +151,18 @@ mod tests {
     fn events_of_one_instant_come_by_rank() {
         let mut agenda = Agenda::new(2, 1, 1, 1);
         let order = [
-            Waiter::Cpu(1, Wait::Timer),
-            Waiter::Cpu(0, Wait::Op),
-            Waiter::Cpu(1, Wait::Tick),
-            Waiter::Switch(0),
-            Waiter::Device(0),
-            Waiter::Package(0),
+            Waiter::Cpu(CpuId(1), Wait::Timer),
+            Waiter::Cpu(CpuId(0), Wait::Op),
+            Waiter::Cpu(CpuId(1), Wait::Tick),
+            Waiter::Switch(PolicyId(0)),
+            Waiter::Device(DeviceId(0)),
+            Waiter::Package(PackageId(0)),
         ];
         for waiter in order.into_iter().rev() {
             agenda.set(waiter, 7);
         }
-        agenda.set(Waiter::Cpu(0, Wait::Ipi), 6);
-        agenda.clear(Waiter::Cpu(0, Wait::Ipi));
+        agenda.set(Waiter::Cpu(CpuId(0), Wait::Ipi), 6);
+        agenda.clear(Waiter::Cpu(CpuId(0), Wait::Ipi));
         let popped: Vec<_> = std::iter::from_fn(|| agenda.pop()).map(|(_, waiter)| waiter).collect();
         assert_eq!(popped, order);
     }

@@ -8,11 +8,11 @@ use opplab_kernel::sched::dl_bw::DlRqBw;
 use opplab_kernel::sched::newidle::{MIGRATION_COST_NS, RqBalance};
 use opplab_kernel::sched::placement::{SisProp, WakeFlips};
 use opplab_kernel::util_est::UtilEstPair;
-use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::machine::Cluster;
 
 use crate::hardware::energy::Meter;
 use crate::hardware::idle_run::IdleRun;
+use crate::ids::{ClusterId, PolicyId, TaskId};
 use crate::run::timers::CpuTimers;
 use crate::sched::fair_rq::FairRq;
 use crate::sched::rq_clamps::RqClamps;
@@ -31,12 +31,12 @@ pub(crate) enum Interrupt {
     /// A device's request of a task is complete.
     IoDone {
         /// The task that waits.
-        task: TaskIdx,
+        task: TaskId,
         /// Work of the interrupt, in ns of the biggest CPU at its reference frequency.
         irq_ns: u64,
     },
     /// The hardware answers a slow frequency switch.
-    SwitchDone(TaskIdx),
+    SwitchDone(TaskId),
     /// Balance on behalf of idle CPUs.
     NohzBalance,
     /// The softirq of the timer wheel.
@@ -47,11 +47,11 @@ pub(crate) enum Interrupt {
 /// the caches: what a wake-up and a switch touch is at the beginning, together.
 #[repr(C, align(64))]
 pub(crate) struct Cpu {
-    pub(crate) curr: TaskIdx,
+    pub(crate) curr: TaskId,
     /// Runnable tasks of all classes.
     pub(crate) nr_running: u32,
-    pub(crate) cluster: u32,
-    pub(crate) policy: u32,
+    pub(crate) cluster: ClusterId,
+    pub(crate) policy: PolicyId,
     /// Index of the granted operating point in the cluster's list.
     pub(crate) opp: u32,
     pub(crate) nr_iowait: u32,
@@ -92,16 +92,16 @@ pub(crate) struct Cpu {
     pub(crate) cfs_util_est: UtilEstPair,
     pub(crate) misfit_task_load: u64,
     /// Queued deadline tasks, running one included, by their deadlines; those without budget are not among them.
-    pub(crate) dl_queue: Vec<TaskIdx>,
+    pub(crate) dl_queue: Vec<TaskId>,
     /// What deadline tasks take of it, without the server of fair tasks.
     pub(crate) dl_bw: DlRqBw,
     /// Queued real-time tasks by descending priority, then order of arrival.
-    pub(crate) rt_queue: Vec<(u8, TaskIdx)>,
+    pub(crate) rt_queue: Vec<(u8, TaskId)>,
     /// What keeps real-time tasks from starving the fair.
     pub(crate) starvation: Starvation,
     /// Where its choices among equal CPUs go on (distribute_cpu_mask_prev).
     pub(crate) distribute: usize,
-    pub(crate) wake_list: Vec<TaskIdx>,
+    pub(crate) wake_list: Vec<TaskId>,
     pub(crate) timers: CpuTimers,
     pub(crate) balance: RqBalance,
     /// What limits the searches for an idle CPU that wake-ups on this CPU start, before v5.19.
@@ -140,9 +140,9 @@ pub(crate) struct Cpu {
 impl Cpu {
     /// A CPU that runs its idle task at [`BOOT_NS`]; `nr_points`: operating points of its cluster.
     pub(crate) fn new(
-        cluster: u32,
+        cluster: ClusterId,
         described: &Cluster,
-        policy: u32,
+        policy: PolicyId,
         nr_points: usize,
         fair: FairRq,
         idle_governor: Box<dyn IdleGovernor>,
@@ -171,7 +171,7 @@ impl Cpu {
             starvation: Starvation::default(),
             nr_running: 0,
             nr_iowait: 0,
-            curr: IDLE_TASK,
+            curr: TaskId::IDLE,
             account_ns: BOOT_NS,
             overhead: 0,
             capacity,
@@ -235,7 +235,7 @@ impl Cpu {
 
     /// Whether the idle task runs here and nothing is about to change that (idle_cpu()).
     pub(crate) fn is_idle(&self) -> bool {
-        self.curr == IDLE_TASK && self.nr_running == 0 && self.wake_list.is_empty()
+        self.curr == TaskId::IDLE && self.nr_running == 0 && self.wake_list.is_empty()
     }
 }
 

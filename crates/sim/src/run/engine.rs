@@ -16,6 +16,7 @@ use rand_pcg::Pcg64;
 use crate::cpufreq::intel::IntelSetup;
 use crate::cpufreq::policy::FreqPolicy;
 use crate::hardware::packages::Hardware;
+use crate::ids::{ClusterId, CpuId, CpuSetId, DeviceId, IdVec, LlcId, PackageId, PolicyId, TaskId};
 use crate::run::agenda::{Agenda, Wait, Waiter};
 use crate::run::cpu::{BOOT_NS, ClusterRun, Cpu};
 use crate::run::gates::Gates;
@@ -47,33 +48,33 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) dbs_kworkers: bool,
     pub(crate) agenda: Agenda,
     /// CPU on which the code that runs at this instant runs.
-    pub(crate) here: u32,
+    pub(crate) here: CpuId,
     /// Whether that code is an interrupt (not the current task's own doing).
     pub(crate) in_interrupt: bool,
-    pub(crate) cpus: Vec<Cpu>,
-    pub(crate) clusters: Vec<ClusterRun>,
+    pub(crate) cpus: IdVec<CpuId, Cpu>,
+    pub(crate) clusters: IdVec<ClusterId, ClusterRun>,
     /// Since when all CPUs are in their deepest states, if they are.
     pub(crate) all_down_since_ns: u64,
-    pub(crate) policies: Vec<FreqPolicy>,
-    pub(crate) tasks: Vec<Task<'c>>,
+    pub(crate) policies: IdVec<PolicyId, FreqPolicy>,
+    pub(crate) tasks: IdVec<TaskId, Task<'c>>,
     /// The loop counters of all tasks.
     pub(crate) loops: Vec<u32>,
     /// The fair class's view of each task.
-    pub(crate) entities: Vec<SchedEntity>,
+    pub(crate) entities: IdVec<TaskId, SchedEntity>,
     /// Sets of CPUs by index: 0 is all, then the workload's, then the kthreads'.
-    pub(crate) masks: Vec<CpuMask>,
+    pub(crate) masks: IdVec<CpuSetId, CpuMask>,
     /// Whether each of the masks has one CPU only.
-    pub(crate) single_cpu: Vec<bool>,
+    pub(crate) single_cpu: IdVec<CpuSetId, bool>,
     /// The cpufreq driver of the policy.
     pub(crate) driver: Cpufreq,
     /// Of each last-level cache: an idle core may be found there.
-    pub(crate) has_idle_cores: Vec<bool>,
+    pub(crate) has_idle_cores: IdVec<LlcId, bool>,
     /// Of each last-level cache: how many CPUs a wake-up may look at (`None`: all); from v5.19 on.
-    pub(crate) nr_idle_scan: Vec<Option<u32>>,
+    pub(crate) nr_idle_scan: IdVec<LlcId, Option<u32>>,
     pub(crate) objects: Objects,
-    pub(crate) resched: VecDeque<u32>,
+    pub(crate) resched: VecDeque<CpuId>,
     /// Work of interrupts that CPUs have raised on themselves: (CPU, frequency policy).
-    pub(crate) irq_work: VecDeque<(u32, u32)>,
+    pub(crate) irq_work: VecDeque<(CpuId, PolicyId)>,
     /// Timers that were armed, to order those of one instant.
     pub(crate) timer_seq: u64,
     pub(crate) rng: Pcg64,
@@ -91,7 +92,7 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     /// CPUs with nothing but tasks of SCHED_IDLE (sched_idle_cpu()), and those of `idle_mask`; kept if there are such tasks.
     pub(crate) idle_like_mask: Option<CpuMask>,
     /// Of each cluster: f_max of frequency invariance over the base frequency, << 10 (x86).
-    pub(crate) max_freq_ratio: Vec<u64>,
+    pub(crate) max_freq_ratio: IdVec<ClusterId, u64>,
     pub(crate) stream: Stream,
     pub(crate) overutilized: bool,
     /// Overutilised scheduling domains (first CPU, number of CPUs), where the kernel notes it of each.
@@ -135,28 +136,28 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Sets (or moves) what `cpu` waits for.
-    pub(crate) fn arm(&mut self, cpu: u32, wait: Wait, time_ns: u64) {
+    pub(crate) fn arm(&mut self, cpu: CpuId, wait: Wait, time_ns: u64) {
         self.agenda.set(Waiter::Cpu(cpu, wait), time_ns);
     }
 
-    pub(crate) fn disarm(&mut self, cpu: u32, wait: Wait) {
+    pub(crate) fn disarm(&mut self, cpu: CpuId, wait: Wait) {
         self.agenda.clear(Waiter::Cpu(cpu, wait));
     }
 
-    pub(crate) fn arm_switch(&mut self, policy: u32, time_ns: u64) {
+    pub(crate) fn arm_switch(&mut self, policy: PolicyId, time_ns: u64) {
         self.agenda.set(Waiter::Switch(policy), time_ns);
     }
 
-    pub(crate) fn arm_device(&mut self, device: u32, time_ns: u64) {
+    pub(crate) fn arm_device(&mut self, device: DeviceId, time_ns: u64) {
         self.agenda.set(Waiter::Device(device), time_ns);
     }
 
-    pub(crate) fn arm_package(&mut self, package: u32, time_ns: u64) {
+    pub(crate) fn arm_package(&mut self, package: PackageId, time_ns: u64) {
         self.agenda.set(Waiter::Package(package), time_ns);
     }
 
     /// When what `cpu` waits for is due.
-    pub(crate) fn armed_ns(&self, cpu: u32, wait: Wait) -> Option<u64> {
+    pub(crate) fn armed_ns(&self, cpu: CpuId, wait: Wait) -> Option<u64> {
         self.agenda.time_of(Waiter::Cpu(cpu, wait))
     }
 

@@ -7,11 +7,12 @@ use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolv
 use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, cpu_bw_dl};
 use opplab_kernel::pelt::HalfLife;
-use opplab_model::event::{CpuIdx, Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
+use opplab_model::event::{CpuIdx, Event, PlacementRule, Sink, TaskIdx};
 use opplab_model::machine::{Cluster, Cpufreq};
 
 use crate::CaseError;
 use crate::cpufreq::policy::{Governor, cfs_util_est, cpu_times, cpu_util_cfs, rq_facts};
+use crate::ids::{CpuId, PolicyId, TaskId};
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 use crate::run::task::Class;
@@ -196,17 +197,17 @@ impl CustomGovernor {
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The scheduler reports to a governor of the user's own.
-    pub(crate) fn custom_update_util(&mut self, index: usize, cpu: u32, flags: u32) {
+    pub(crate) fn custom_update_util(&mut self, index: PolicyId, cpu: CpuId, flags: u32) {
         let state = &self.policies[index];
         if self.error.is_some() || !(self.driver.dvfs_possible_from_any_cpu || state.cpus.contains(&self.here)) {
             return;
         }
         let Governor::Custom(custom) = &state.governor else { return };
         let cpus = state.cpus.iter().map(|&member| {
-            let own = &self.cpus[member as usize];
+            let own = &self.cpus[member];
             let rq = rq_facts(own, &self.gates, self.uclamp_used);
             GovernorCpu {
-                cpu: member,
+                cpu: member.0,
                 capacity: own.capacity,
                 util_cfs: cpu_util_cfs(own, &self.gates, false),
                 util_cfs_boost: cpu_util_cfs(own, &self.gates, true),
@@ -224,15 +225,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         });
         let facts = GovernorFacts {
-            time_ns: self.cpus[cpu as usize].clk.clock.saturating_sub(BOOT_NS),
-            cpu,
+            time_ns: self.cpus[cpu].clk.clock.saturating_sub(BOOT_NS),
+            cpu: cpu.0,
             iowait: flags & SCHED_CPUFREQ_IOWAIT != 0,
             cpus: cpus.collect(),
             cur_khz: state.cur_khz,
             requested_khz: custom.requested_khz,
             min_khz: custom.limits.min_khz,
             max_khz: custom.limits.max_khz,
-            freq_ref_khz: self.topology.reference_khz[state.cluster as usize],
+            freq_ref_khz: self.topology.reference_khz[state.cluster],
             table_khz: custom.table_khz.clone(),
             freq_invariant: self.gates.freq_invariant,
             rate_limit_us: custom.rate_limit_us,
@@ -243,7 +244,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Ok(None) => return,
             Err(message) => return self.fail(message),
         };
-        let own = &self.cpus[cpu as usize];
+        let own = &self.cpus[cpu];
         let (util, max) = (cpu_util_cfs(own, &self.gates, true) as u32, own.capacity as u32);
         let fast_switch = self.driver.fast_switch;
         let Governor::Custom(custom) = &mut self.policies[index].governor else { return };
@@ -254,34 +255,34 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         custom.requested_khz = khz;
         let queue = !fast_switch && !std::mem::replace(&mut custom.work_in_progress, true);
         if fast_switch {
-            self.emit(Event::FreqRequest { cpu, khz, util, max });
-            self.fast_switch(index as u32, khz);
+            self.emit(Event::FreqRequest { cpu: cpu.0, khz, util, max });
+            self.fast_switch(index, khz);
         } else if queue {
-            self.emit(Event::FreqRequest { cpu, khz, util, max });
-            self.queue_sugov_work(index as u32);
+            self.emit(Event::FreqRequest { cpu: cpu.0, khz, util, max });
+            self.queue_sugov_work(index);
         }
     }
 
     /// The CPU that the user's placement policy chooses for a fair task.
     pub(crate) fn select_task_rq_custom(
         &mut self,
-        task: TaskIdx,
-        prev_cpu: u32,
+        task: TaskId,
+        prev_cpu: CpuId,
         sync: bool,
         fork: bool,
-    ) -> Option<(u32, PlacementRule)> {
+    ) -> Option<(CpuId, PlacementRule)> {
         if self.error.is_some() || !self.hooks.as_ref().is_some_and(|hooks| hooks.places()) {
             return None;
         }
         if !fork {
             self.sync_entity_load_avg(task, prev_cpu);
         }
-        let state = &self.tasks[task as usize];
-        if state.class != Class::Fair || self.single_cpu[state.allowed as usize] {
+        let state = &self.tasks[task];
+        if state.class != Class::Fair || self.single_cpu[state.allowed] {
             return None;
         }
-        let allowed = self.masks[state.allowed as usize].as_set();
-        let waker = self.cpus[self.here as usize].curr;
+        let allowed = self.masks[state.allowed].as_set();
+        let waker = self.cpus[self.here].curr;
         let cpus = self.cpus.iter().enumerate().map(|(cpu, own)| PlacementCpu {
             cpu: cpu as u32,
             capacity: own.capacity,
@@ -290,18 +291,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             util_est: cfs_util_est(own, &self.gates),
             nr_running: own.nr_running,
             idle: own.is_idle(),
-            khz: self.granted_khz(cpu as u32),
+            khz: self.granted_khz(CpuId::of(cpu)),
             allowed: allowed.contains(cpu),
-            llc: self.topology.llc_of[cpu],
+            llc: self.topology.llc_of[cpu].0,
         });
         let facts = PlacementFacts {
             time_ns: self.now - BOOT_NS,
-            task,
+            task: task.0,
             name: self.task_name(task),
             fork,
-            prev_cpu,
-            waker_cpu: self.here,
-            waker: (waker != IDLE_TASK).then_some(waker),
+            prev_cpu: prev_cpu.0,
+            waker_cpu: self.here.0,
+            waker: (waker != TaskId::IDLE).then_some(waker.0),
             sync: sync && !self.in_interrupt,
             util_avg: state.sa.util_avg,
             util_est: self.task_util_est(task),
@@ -310,7 +311,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let chosen = self.hooks.as_mut()?.select_cpu(&facts);
         match chosen {
             Ok(Some(cpu)) if facts.cpus.get(cpu as usize).is_some_and(|own| own.allowed) => {
-                Some((cpu, PlacementRule::Custom))
+                Some((CpuId(cpu), PlacementRule::Custom))
             }
             Ok(Some(cpu)) => {
                 let able: Vec<u32> = facts.cpus.iter().filter(|own| own.allowed).map(|own| own.cpu).collect();

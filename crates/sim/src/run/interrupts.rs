@@ -2,8 +2,9 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::nohz::nohz_idle_balance;
-use opplab_model::event::{IDLE_TASK, Sink, TaskIdx};
+use opplab_model::event::Sink;
 
+use crate::ids::{CpuId, TaskId};
 use crate::run::agenda::Wait;
 use crate::run::cpu::Interrupt;
 use crate::run::engine::Engine;
@@ -14,16 +15,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- interrupts ----
 
     /// Runs `what` on `cpu`: at once if it is awake, else after its exit from idle.
-    pub(crate) fn interrupt(&mut self, cpu: u32, what: Interrupt) {
+    pub(crate) fn interrupt(&mut self, cpu: CpuId, what: Interrupt) {
         if self.stream.shared {
             return self.stream_interrupt(cpu, what);
         }
-        if self.cpus[cpu as usize].idle.is_awake() {
+        if self.cpus[cpu].idle.is_awake() {
             self.account(cpu);
             self.handle(cpu, what);
             self.reprogram(cpu);
         } else {
-            let pending = &mut self.cpus[cpu as usize].pending;
+            let pending = &mut self.cpus[cpu].pending;
             if !pending.contains(&what) {
                 pending.push(what);
             }
@@ -32,7 +33,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// How long an interrupt keeps an idle CPU before it wakes anybody, or takes to come from another CPU.
-    fn irq_delay_ns(&self, cpu: u32, what: Interrupt) -> u64 {
+    fn irq_delay_ns(&self, cpu: CpuId, what: Interrupt) -> u64 {
         match what {
             Interrupt::IoDone { irq_ns, .. } if irq_ns > 0 => {
                 (irq_ns << WORK_SHIFT).div_ceil(self.base_speed(cpu).max(1))
@@ -43,7 +44,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The interrupt's work itself; the CPU is awake.
-    pub(crate) fn handle(&mut self, cpu: u32, what: Interrupt) {
+    pub(crate) fn handle(&mut self, cpu: CpuId, what: Interrupt) {
         self.here = cpu;
         let was = std::mem::replace(&mut self.in_interrupt, true);
         match what {
@@ -69,31 +70,31 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.try_to_wake_up(task, false);
             }
             Interrupt::SwitchDone(task) => self.try_to_wake_up(task, false),
-            Interrupt::NohzBalance => nohz_idle_balance(self, cpu as usize),
+            Interrupt::NohzBalance => nohz_idle_balance(self, cpu.index()),
         }
         self.run_irq_work();
         self.in_interrupt = was;
     }
 
-    pub(super) fn ipi(&mut self, cpu: u32) {
+    pub(super) fn ipi(&mut self, cpu: CpuId) {
         self.here = cpu;
-        if !self.cpus[cpu as usize].idle.is_awake() {
+        if !self.cpus[cpu].idle.is_awake() {
             self.leave_idle(cpu, 0);
             return;
         }
         self.account(cpu);
         self.run_wake_list(cpu);
         self.asked_to_push(cpu);
-        if self.cpus[cpu as usize].need_resched {
+        if self.cpus[cpu].need_resched {
             self.resched.push_back(cpu);
         }
         self.reprogram(cpu);
     }
 
     /// Queues the tasks that other CPUs woke on `cpu`.
-    pub(crate) fn run_wake_list(&mut self, cpu: u32) {
+    pub(crate) fn run_wake_list(&mut self, cpu: CpuId) {
         self.here = cpu;
-        let mut list = std::mem::take(&mut self.cpus[cpu as usize].wake_list);
+        let mut list = std::mem::take(&mut self.cpus[cpu].wake_list);
         let was = std::mem::replace(&mut self.in_interrupt, true);
         for task in list.drain(..) {
             self.activate(task, cpu);
@@ -101,22 +102,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.run_irq_work();
         self.in_interrupt = was;
         // Keeps the allocation.
-        self.cpus[cpu as usize].wake_list = list;
+        self.cpus[cpu].wake_list = list;
     }
 
     /// Asks `cpu` to reschedule; from another CPU by an interrupt.
-    pub(crate) fn resched_cpu(&mut self, cpu: u32) {
-        if std::mem::replace(&mut self.cpus[cpu as usize].need_resched, true) {
+    pub(crate) fn resched_cpu(&mut self, cpu: CpuId) {
+        if std::mem::replace(&mut self.cpus[cpu].need_resched, true) {
             return;
         }
         self.kick(cpu);
     }
 
     /// Makes `cpu` look at its run queue and wake list.
-    pub(crate) fn kick(&mut self, cpu: u32) {
+    pub(crate) fn kick(&mut self, cpu: CpuId) {
         let remote = cpu != self.here;
         let ipi_ns = if remote { self.case.machine.costs.ipi_ns } else { 0 };
-        if !self.cpus[cpu as usize].idle.is_awake() {
+        if !self.cpus[cpu].idle.is_awake() {
             self.leave_idle(cpu, ipi_ns);
         } else if self.stream.shared {
             self.resched.push_back(cpu);
@@ -133,14 +134,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     // ---- timers ----
 
-    fn run_timers(&mut self, cpu: u32) {
-        while let Some(timer) = self.cpus[cpu as usize].timers.first() {
+    fn run_timers(&mut self, cpu: CpuId) {
+        while let Some(timer) = self.cpus[cpu].timers.first() {
             // hrtimer.c:__hrtimer_run_queues(): what may be late is served with whatever comes before it must.
             let time = timer.latest_ns.saturating_sub(self.timer_slack_ns(timer.kind));
             if time > self.now {
                 break;
             }
-            self.cpus[cpu as usize].timers.pop();
+            self.cpus[cpu].timers.pop();
             match timer.kind {
                 TimerKind::Wake(task) => self.timer_wakes(task, time),
                 TimerKind::Replenish(task) => self.dl_task_timer(task),
@@ -153,37 +154,37 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.rearm_timer(cpu);
     }
 
-    fn timer_wakes(&mut self, task: TaskIdx, time_ns: u64) {
-        if self.tasks[task as usize].life == Life::New {
+    fn timer_wakes(&mut self, task: TaskId, time_ns: u64) {
+        if self.tasks[task].life == Life::New {
             self.wake_up_new_task(task);
         } else {
-            self.tasks[task as usize].due_ns = Some(time_ns);
+            self.tasks[task].due_ns = Some(time_ns);
             self.try_to_wake_up(task, false);
         }
     }
 
     /// Whether the timer wheel of `cpu` has something to serve.
-    fn wheel_is_due(&self, cpu: u32) -> bool {
-        self.cpus[cpu as usize].timers.wheel_is_due(self.now)
+    fn wheel_is_due(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu].timers.wheel_is_due(self.now)
     }
 
     /// timer.c:run_local_timers(): the tick has the wheel served when the CPU leaves the interrupt; where CPUs share one stream, that may be
     /// a turn later.
-    fn raise_timer_softirq(&mut self, cpu: u32) {
+    fn raise_timer_softirq(&mut self, cpu: CpuId) {
         if !self.wheel_is_due(cpu) {
             return;
         }
         if self.stream.shared {
-            self.cpus[cpu as usize].pending.push(Interrupt::TimerSoftirq);
+            self.cpus[cpu].pending.push(Interrupt::TimerSoftirq);
         } else {
             self.run_wheel(cpu);
         }
     }
 
     /// timer.c:run_timer_softirq().
-    fn run_wheel(&mut self, cpu: u32) {
+    fn run_wheel(&mut self, cpu: CpuId) {
         while self.wheel_is_due(cpu) {
-            let Some(timer) = self.cpus[cpu as usize].timers.pop_wheel() else { break };
+            let Some(timer) = self.cpus[cpu].timers.pop_wheel() else { break };
             // One of the kernel's own that wakes nobody has had its tick.
             if let TimerKind::Wake(task) = timer.kind {
                 self.timer_wakes(task, timer.latest_ns);
@@ -194,10 +195,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// kernel/watchdog.c:watchdog_timer_fn(), v6.12: arms itself again and has the stopper run, which starts the tick of
     /// an idle CPU again.
-    fn watchdog_timer(&mut self, cpu: u32, time_ns: u64) {
+    fn watchdog_timer(&mut self, cpu: CpuId, time_ns: u64) {
         self.add_timer(cpu, time_ns + self.watchdog_period_ns(), TimerKind::Watchdog);
         let costs = self.case.machine.costs;
-        if self.cpus[cpu as usize].curr == IDLE_TASK {
+        if self.cpus[cpu].curr == TaskId::IDLE {
             self.restart_tick(cpu);
         } else {
             self.spend(cpu, costs.wakeup_ns + 2 * costs.context_switch_ns);
@@ -210,37 +211,37 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Arms a timer on `cpu`, which may be as late as its task's slack (hrtimer_set_expires_range_ns()).
-    pub(crate) fn add_timer(&mut self, cpu: u32, time_ns: u64, kind: TimerKind) {
+    pub(crate) fn add_timer(&mut self, cpu: CpuId, time_ns: u64, kind: TimerKind) {
         self.timer_seq += 1;
         let latest_ns = time_ns.saturating_add(self.timer_slack_ns(kind));
         let timer = Timer { latest_ns, seq: self.timer_seq, kind };
-        let timers = &mut self.cpus[cpu as usize].timers;
+        let timers = &mut self.cpus[cpu].timers;
         match kind {
-            TimerKind::Wake(task) if self.tasks[task as usize].timers_by_tick => timers.add_to_wheel(timer),
+            TimerKind::Wake(task) if self.tasks[task].timers_by_tick => timers.add_to_wheel(timer),
             _ => timers.add(timer),
         }
         self.rearm_timer(cpu);
     }
 
     /// Forgets the timers of this kind on `cpu` (hrtimer_cancel()).
-    pub(crate) fn cancel_timer(&mut self, cpu: u32, kind: TimerKind) {
-        if self.cpus[cpu as usize].timers.cancel(kind) {
+    pub(crate) fn cancel_timer(&mut self, cpu: CpuId, kind: TimerKind) {
+        if self.cpus[cpu].timers.cancel(kind) {
             self.rearm_timer(cpu);
         }
     }
 
     /// How late a timer may be; one of the kernel's own is not.
     fn timer_slack_ns(&self, kind: TimerKind) -> u64 {
-        if let TimerKind::Wake(task) = kind { self.tasks[task as usize].timer_slack_ns } else { 0 }
+        if let TimerKind::Wake(task) = kind { self.tasks[task].timer_slack_ns } else { 0 }
     }
 
     /// When the next timer of `cpu` comes without a tick: one of its own, or if the tick is stopped, the tick that the wheel needs.
-    pub(crate) fn next_timer_ns(&self, cpu: u32) -> Option<u64> {
-        let state = &self.cpus[cpu as usize];
+    pub(crate) fn next_timer_ns(&self, cpu: CpuId) -> Option<u64> {
+        let state = &self.cpus[cpu];
         state.timers.next_ns(state.tick_stopped, self.tick_ns)
     }
 
-    pub(crate) fn rearm_timer(&mut self, cpu: u32) {
+    pub(crate) fn rearm_timer(&mut self, cpu: CpuId) {
         match self.next_timer_ns(cpu) {
             Some(time) => {
                 let time = time.max(self.now);

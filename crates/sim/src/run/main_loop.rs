@@ -71,7 +71,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return self.settle_stream();
         }
         while let Some(cpu) = self.resched.pop_front() {
-            if std::mem::take(&mut self.cpus[cpu as usize].need_resched) {
+            if std::mem::take(&mut self.cpus[cpu].need_resched) {
                 self.schedule(cpu);
             }
             self.run_irq_work();

@@ -2,29 +2,30 @@
 
 use std::collections::VecDeque;
 
-use opplab_model::event::TaskIdx;
 use opplab_model::workload::Workload;
 use rand_core::Rng;
 use rand_pcg::Pcg32;
+
+use crate::ids::{CpuId, DeviceId, IdVec, TaskId};
 
 /// The first stream of the decks' random numbers.
 const DECK_STREAM: u64 = 0x6465_636b << 32;
 
 #[derive(Debug, Default)]
 pub(crate) struct Mutex {
-    pub(crate) owner: Option<TaskIdx>,
-    pub(crate) waiters: VecDeque<TaskIdx>,
+    pub(crate) owner: Option<TaskId>,
+    pub(crate) waiters: VecDeque<TaskId>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Cond {
-    pub(crate) waiters: VecDeque<TaskIdx>,
+    pub(crate) waiters: VecDeque<TaskId>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Barrier {
     pub(crate) users: u32,
-    pub(crate) waiters: Vec<TaskIdx>,
+    pub(crate) waiters: Vec<TaskId>,
 }
 
 impl Barrier {
@@ -37,7 +38,7 @@ impl Barrier {
 #[derive(Debug, Default)]
 pub(crate) struct Semaphore {
     pub(crate) value: u32,
-    pub(crate) waiters: VecDeque<TaskIdx>,
+    pub(crate) waiters: VecDeque<TaskId>,
 }
 
 #[derive(Debug)]
@@ -46,8 +47,8 @@ pub(crate) struct Channel {
     pub(crate) sync_wakeup: bool,
     pub(crate) used: u32,
     pub(crate) messages: VecDeque<u32>,
-    pub(crate) readers: VecDeque<TaskIdx>,
-    pub(crate) writers: VecDeque<TaskIdx>,
+    pub(crate) readers: VecDeque<TaskId>,
+    pub(crate) writers: VecDeque<TaskId>,
 }
 
 impl Channel {
@@ -65,12 +66,12 @@ pub(crate) struct Device {
     /// When the bus has passed all requests that it was given.
     pub(crate) bus_free_ns: u64,
     pub(crate) queue_depth: u32,
-    pub(crate) irq_cpu: Option<u32>,
+    pub(crate) irq_cpu: Option<CpuId>,
     pub(crate) irq_ns: u64,
     /// Requests in service: (completion time, sequence, task, CPU of the interrupt), earliest first.
-    pub(crate) in_service: Vec<(u64, u64, TaskIdx, u32)>,
+    pub(crate) in_service: Vec<(u64, u64, TaskId, CpuId)>,
     /// Requests that wait for a place: (task, bytes, submitting CPU).
-    pub(crate) waiting: VecDeque<(TaskIdx, u32, u32)>,
+    pub(crate) waiting: VecDeque<(TaskId, u32, CpuId)>,
     pub(crate) seq: u64,
 }
 
@@ -91,9 +92,9 @@ impl Device {
 #[derive(Debug, Default)]
 pub(crate) struct Service {
     /// Tasks whose calls nobody has accepted, in order.
-    pub(crate) calls: VecDeque<TaskIdx>,
+    pub(crate) calls: VecDeque<TaskId>,
     /// Servers that sleep until there is a call.
-    pub(crate) servers: VecDeque<TaskIdx>,
+    pub(crate) servers: VecDeque<TaskId>,
 }
 
 /// A table of lengths that is drawn from as from a deck of cards, shuffled again when all are drawn: the work of a run
@@ -134,7 +135,7 @@ pub(crate) struct Objects {
     /// Next point of each timer's grid.
     pub(crate) timers: Vec<Option<u64>>,
     pub(crate) channels: Vec<Channel>,
-    pub(crate) devices: Vec<Device>,
+    pub(crate) devices: IdVec<DeviceId, Device>,
     pub(crate) services: Vec<Service>,
     pub(crate) decks: Vec<Deck>,
 }
@@ -172,7 +173,7 @@ impl Objects {
                     bus_per_kib_ns: spec.bus_per_kib_ns,
                     bus_free_ns: 0,
                     queue_depth: spec.queue_depth.max(1),
-                    irq_cpu: spec.irq_cpu,
+                    irq_cpu: spec.irq_cpu.map(CpuId),
                     irq_ns: spec.irq_ns,
                     in_service: Vec::new(),
                     waiting: VecDeque::new(),

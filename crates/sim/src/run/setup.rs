@@ -24,6 +24,7 @@ use crate::cpufreq::amd::{AMD_PSTATE_EPP, epp_start};
 use crate::cpufreq::intel::{ActiveHwp, IntelSetup};
 use crate::cpufreq::policy::{FreqPolicy, Governor, governor_of, max_freq_ratios};
 use crate::hardware::packages::Hardware;
+use crate::ids::{ClusterId, CpuId, CpuSetId, IdVec, PackageId, PolicyId, TaskId};
 use crate::run::agenda::Agenda;
 use crate::run::case_check::check_case;
 use crate::run::cpu::{BOOT_NS, ClusterRun, Cpu};
@@ -90,20 +91,20 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             rt_period_start_ns: 0,
             tick_ns,
             dbs_kworkers: false,
-            here: 0,
+            here: CpuId(0),
             in_interrupt: false,
             cpus,
             clusters: machine.clusters.iter().map(ClusterRun::new).collect(),
             all_down_since_ns: 0,
             policies,
-            tasks: Vec::new(),
+            tasks: IdVec::new(),
             loops: Vec::new(),
-            entities: Vec::new(),
-            masks,
+            entities: IdVec::new(),
+            masks: masks.into(),
             single_cpu,
             driver,
-            has_idle_cores: vec![false; nr_llcs],
-            nr_idle_scan: vec![None; nr_llcs],
+            has_idle_cores: vec![false; nr_llcs].into(),
+            nr_idle_scan: vec![None; nr_llcs].into(),
             objects: Objects::new(&case.workload, case.seed),
             resched: VecDeque::new(),
             irq_work: VecDeque::new(),
@@ -147,7 +148,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
         self.dbs_kworkers = start.dbs_kworkers;
         for &(time_ns, cpu) in &start.wheel {
-            if let Some(state) = self.cpus.get_mut(cpu as usize) {
+            if let Some(state) = self.cpus.get_mut(CpuId(cpu)) {
                 let latest_ns = BOOT_NS.saturating_add(time_ns);
                 state.timers.add_to_wheel(Timer { latest_ns, seq: 0, kind: TimerKind::Kernel });
             }
@@ -158,17 +159,17 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     /// Starts the clocks, the kthreads and the first tasks.
     pub(crate) fn start(&mut self) {
         self.start_packages();
-        for policy in 0..self.policies.len() as u32 {
+        for policy in self.policies.ids() {
             self.start_policy(policy);
         }
         let case = self.case;
         for (index, spec) in case.workload.tasks.iter().enumerate().filter(|(_, spec)| spec.initial) {
-            let cpu = spec.spawn_cpu.unwrap_or(0);
-            let task = self.add_task(index as u32, spec, &spec.ops, spec.cpus.map_or(0, |set| set + 1), cpu);
+            let cpu = CpuId(spec.spawn_cpu.unwrap_or(0));
+            let task = self.add_task(index as u32, spec, &spec.ops, CpuSetId::of_workload(spec.cpus), cpu);
             self.add_timer(cpu, self.now + spec.delay_ns, TimerKind::Wake(task));
         }
         let watchdog_ns = self.watchdog_period_ns();
-        for cpu in 0..self.cpus.len() as u32 {
+        for cpu in self.cpus.ids() {
             self.refresh_speed(cpu);
             if watchdog_ns > 0 {
                 self.add_timer(cpu, self.now + watchdog_ns, TimerKind::Watchdog);
@@ -179,19 +180,26 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     /// A task that is not yet started.
-    pub(crate) fn add_task(&mut self, index: u32, spec: &TaskSpec, ops: &'c [Op], allowed: u32, cpu: u32) -> u32 {
+    pub(crate) fn add_task(
+        &mut self,
+        index: u32,
+        spec: &TaskSpec,
+        ops: &'c [Op],
+        allowed: CpuSetId,
+        cpu: CpuId,
+    ) -> TaskId {
         let mut task = Task::new(index, spec, ops, allowed, cpu);
         task.loops = self.loops.len() as u32;
         self.loops.resize(self.loops.len() + usize::from(spec.loop_slots), 0);
         self.tasks.push(task);
         self.entities.push(SchedEntity::default());
         self.outcome.task_ns_by_cluster.push(vec![0; self.clusters.len()]);
-        self.tasks.len() as u32 - 1
+        TaskId::of(self.tasks.len() - 1)
     }
 
-    fn start_policy(&mut self, policy: u32) {
-        let state = &mut self.policies[policy as usize];
-        let opps = &self.case.machine.clusters[state.cluster as usize].opps;
+    fn start_policy(&mut self, policy: PolicyId) {
+        let state = &mut self.policies[policy];
+        let opps = &self.case.machine.clusters[state.cluster.index()].opps;
         let limits = FreqLimits { min_khz: opps[0].khz, max_khz: opps[opps.len() - 1].khz };
         // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
         let fixed = match &mut state.governor {
@@ -203,13 +211,13 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         };
         let khz = fixed.unwrap_or(state.cur_khz);
         self.slow_switch_done(policy, khz);
-        for index in 0..self.policies[policy as usize].cpus.len() {
-            let cpu = self.policies[policy as usize].cpus[index];
-            let state = &self.cpus[cpu as usize];
+        for index in 0..self.policies[policy].cpus.len() {
+            let cpu = self.policies[policy].cpus[index];
+            let state = &self.cpus[cpu];
             let khz = self.hardware.point(state.cluster, state.opp).khz;
-            self.emit(Event::CpuFrequency { cpu, khz });
+            self.emit(Event::CpuFrequency { cpu: cpu.0, khz });
         }
-        let governor = &self.policies[policy as usize].governor;
+        let governor = &self.policies[policy].governor;
         let by_kthread = matches!(governor, Governor::Kernel { worker: Worker::Kthread, .. } | Governor::Custom(_));
         let slow = by_kthread && !self.driver.fast_switch;
         let samples = governor.samples() && self.dbs_kworkers;
@@ -217,10 +225,13 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             return;
         }
         // The kthread "sugov:N" of the slow path: SCHED_DEADLINE with SCHED_FLAG_SUGOV.
-        let cpus = self.policies[policy as usize].cpus.clone();
+        let cpus = self.policies[policy].cpus.clone();
         let wanted = &self.case.policy.sugov_cpus;
-        let mask: CpuMask =
-            if wanted.is_empty() || samples { &cpus } else { wanted }.iter().map(|&cpu| cpu as usize).collect();
+        let mask: CpuMask = if wanted.is_empty() || samples {
+            cpus.iter().map(|cpu| cpu.index()).collect()
+        } else {
+            wanted.iter().map(|&cpu| cpu as usize).collect()
+        };
         self.single_cpu.push(mask.as_set().weight() == 1);
         self.masks.push(mask);
         let spec = TaskSpec {
@@ -232,16 +243,16 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             },
             ..TaskSpec::default()
         };
-        let task = self.add_task(u32::MAX, &spec, &[], self.masks.len() as u32 - 1, cpus[0]);
-        let state = &mut self.tasks[task as usize];
+        let task = self.add_task(u32::MAX, &spec, &[], CpuSetId::of(self.masks.len() - 1), cpus[0]);
+        let state = &mut self.tasks[task];
         state.sugov = Some(policy);
         state.life = Life::Sleeping;
         if samples {
             self.init_entity_runnable_average(task);
             // It has slept for long.
-            self.tasks[task as usize].sa = SchedAvg::default();
+            self.tasks[task].sa = SchedAvg::default();
         }
-        self.policies[policy as usize].kthread = Some(task);
+        self.policies[policy].kthread = Some(task);
     }
 }
 
@@ -280,10 +291,10 @@ fn freq_policies(
     gates: &Gates,
     hardware: &Hardware,
     custom: bool,
-) -> Result<Vec<FreqPolicy>, CaseError> {
+) -> Result<IdVec<PolicyId, FreqPolicy>, CaseError> {
     let (machine, policy) = (&case.machine, &case.policy);
     let adjust_perf = intel.is_some_and(IntelSetup::adjust_perf);
-    let mut policies = Vec::new();
+    let mut policies = IdVec::new();
     for (cluster, cpus) in machine.policies() {
         let described = &machine.clusters[cluster as usize];
         let mut governor = if custom {
@@ -291,7 +302,7 @@ fn freq_policies(
             let rate_limit_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
             Governor::Custom(Box::new(CustomGovernor::new(described, driver, rate_limit_us)?))
         } else {
-            governor_of(machine, driver, policy, cluster, cpus.len(), adjust_perf)?
+            governor_of(machine, driver, policy, ClusterId(cluster), cpus.len(), adjust_perf)?
         };
         let (cur_khz, max_khz) = (described.opps[0].khz, described.opps[described.opps.len() - 1].khz);
         let (mut hwp, mut passive) = (None, None);
@@ -306,15 +317,15 @@ fn freq_policies(
                 return Err(CaseError(format!("intel_pstate has a policy for each CPU; cluster {name} shares one")));
             }
             let limits = FreqLimits { min_khz: cur_khz, max_khz };
-            let top_khz = hardware.clusters[cluster as usize].top_khz();
+            let top_khz = hardware.clusters[ClusterId(cluster)].top_khz();
             let started = intel.start(described, limits, top_khz, policy, gates, BOOT_NS)?;
             governor = started.governor.filter(|_| !custom).unwrap_or(governor);
             (hwp, passive) = (started.hwp, started.passive);
         }
         policies.push(FreqPolicy {
-            cluster,
-            package: machine.cpus[cpus[0] as usize].package,
-            cpus,
+            cluster: ClusterId(cluster),
+            package: PackageId(machine.cpus[cpus[0] as usize].package),
+            cpus: cpus.into_iter().map(CpuId).collect(),
             governor,
             cur_khz,
             switching_khz: None,
@@ -336,32 +347,32 @@ fn cpus_at_boot(
     case: &Case,
     gates: &Gates,
     hardware: &Hardware,
-    policies: &[FreqPolicy],
+    policies: &IdVec<PolicyId, FreqPolicy>,
     tick_ns: u64,
-) -> Result<Vec<Cpu>, CaseError> {
+) -> Result<IdVec<CpuId, Cpu>, CaseError> {
     let (machine, policy) = (&case.machine, &case.policy);
     let idle = idle_governor(&policy.idle_governor).ok_or_else(|| {
         let known: Vec<&str> = IDLE_GOVERNORS.iter().map(|entry| entry.name).collect();
         CaseError(format!("unknown idle governor {:?}; known: {}", policy.idle_governor, known.join(", ")))
     })?;
     let nr = machine.nr_cpus();
-    let mut policy_of = vec![0; nr];
-    for (index, policy) in (0..).zip(policies) {
+    let mut policy_of = vec![PolicyId(0); nr];
+    for (index, policy) in policies.ids().zip(policies) {
         for &cpu in &policy.cpus {
-            policy_of[cpu as usize] = index;
+            policy_of[cpu.index()] = index;
         }
     }
     let slice_ns = gates.profile.base_slice_ns() * (1 + u64::from(nr.ilog2().min(3)));
-    let cpu_at_boot = |(place, policy): (&CpuPlace, u32)| {
+    let cpu_at_boot = |(place, policy): (&CpuPlace, PolicyId)| {
         let fair = if gates.eevdf {
             FairRq::Eevdf(EevdfRq::new(slice_ns, tick_ns))
         } else {
             FairRq::Cfs(CfsRq::new(CfsTunables::of_machine(nr as u32)))
         };
         let described = &machine.clusters[place.cluster as usize];
-        let nr_points = hardware.clusters[place.cluster as usize].points.len();
+        let nr_points = hardware.clusters[ClusterId(place.cluster)].points.len();
         let idle_governor = (idle.new)(&gates.profile);
-        Cpu::new(place.cluster, described, policy, nr_points, fair, idle_governor, tick_ns)
+        Cpu::new(ClusterId(place.cluster), described, policy, nr_points, fair, idle_governor, tick_ns)
     };
     Ok(machine.cpus.iter().zip(policy_of).map(cpu_at_boot).collect())
 }

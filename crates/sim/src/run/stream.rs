@@ -17,6 +17,8 @@
 
 use opplab_model::machine::Machine;
 
+use crate::ids::CpuId;
+
 /// Who holds the stream.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
@@ -25,7 +27,7 @@ pub(crate) struct Stream {
     /// [`Machine::timers_move_stream`].
     pub(super) moved_by_timers: bool,
     /// The CPU that executes; always `None` if nothing is shared.
-    pub(super) owner: Option<u32>,
+    pub(super) owner: Option<CpuId>,
     /// A timer expired at this instant.
     pub(super) expired: bool,
     /// Wake-ups by the interrupts that are handled at this instant.
@@ -38,7 +40,7 @@ impl Stream {
     }
 
     /// Whether `cpu` executes instructions, if it has any to execute.
-    pub(crate) fn is_held(&self, cpu: u32) -> bool {
+    pub(crate) fn is_held(&self, cpu: CpuId) -> bool {
         !self.shared || self.owner == Some(cpu)
     }
 }

@@ -3,9 +3,9 @@
 use opplab_kernel::pelt::SchedAvg;
 use opplab_kernel::sched::placement::{Clamps, WakeFlips};
 use opplab_kernel::util_est::UtilEstPair;
-use opplab_model::event::TaskIdx;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec};
 
+use crate::ids::{ClusterId, CpuId, CpuSetId, PolicyId, TaskId};
 use crate::sched::dl_run::DlRun;
 
 /// Fraction bits of work and speed: work is ns of the biggest CPU << 20, so that `speed * ns` is exact.
@@ -78,11 +78,11 @@ pub(crate) struct Task<'c> {
     pub(crate) loops: u32,
     pub(crate) doing: Doing,
     /// CPU on which it is queued, or last was.
-    pub(crate) cpu: u32,
+    pub(crate) cpu: CpuId,
     /// Cluster of the CPU where it ran last.
-    pub(crate) cluster: u32,
+    pub(crate) cluster: ClusterId,
     /// Index of the allowed set in the engine's masks.
-    pub(crate) allowed: u32,
+    pub(crate) allowed: CpuSetId,
     /// A blocking op is retried after the wake-up at this stage.
     pub(crate) stage: u8,
     pub(crate) life: Life,
@@ -95,14 +95,14 @@ pub(crate) struct Task<'c> {
     pub(crate) waits_child: bool,
     pub(crate) sa: SchedAvg,
     /// The kthread of this frequency policy, if it is one.
-    pub(crate) sugov: Option<u32>,
+    pub(crate) sugov: Option<PolicyId>,
     pub(crate) util_est: UtilEstPair,
     /// Time that it ran on `cluster` since it came there.
     pub(crate) cluster_ns: u64,
     pub(crate) activation_run_ns: u64,
     pub(crate) woken_ns: u64,
     pub(crate) flips: WakeFlips,
-    pub(crate) recent_used_cpu: u32,
+    pub(crate) recent_used_cpu: CpuId,
     /// The budget of a deadline task.
     pub(crate) dl: Option<Box<DlRun>>,
     pub(crate) uclamp_min: u16,
@@ -118,7 +118,7 @@ pub(crate) struct Task<'c> {
     pub(crate) weight: u64,
     /// Index of its template.
     pub(crate) spec: u32,
-    pub(crate) parent: Option<TaskIdx>,
+    pub(crate) parent: Option<TaskId>,
     /// Children that ended and were not waited for.
     pub(crate) dead_children: u32,
     pub(crate) live_children: u32,
@@ -132,13 +132,13 @@ pub(crate) struct Task<'c> {
     pub(crate) activation_ns: u64,
     pub(crate) slack_ns: i64,
     /// Tasks whose calls it has accepted and not replied to.
-    pub(crate) serves: Vec<TaskIdx>,
+    pub(crate) serves: Vec<TaskId>,
     /// The tick of the last [`opplab_model::workload::Op::SkipInTick`].
     pub(crate) stamp_jiffies: Option<u64>,
 }
 
 impl<'c> Task<'c> {
-    pub(crate) fn new(spec_idx: u32, spec: &TaskSpec, ops: &'c [Op], allowed: u32, cpu: u32) -> Self {
+    pub(crate) fn new(spec_idx: u32, spec: &TaskSpec, ops: &'c [Op], allowed: CpuSetId, cpu: CpuId) -> Self {
         let policy = spec.policy;
         let (class, weight) = class_and_weight(policy);
         Self {
@@ -181,7 +181,7 @@ impl<'c> Task<'c> {
             slack_ns: 0,
             due_ns: None,
             cluster_ns: 0,
-            cluster: 0,
+            cluster: ClusterId(0),
             exec_start_ns: 0,
             serves: Vec::new(),
             stamp_jiffies: None,

@@ -1,16 +1,16 @@
 //! The timers that are armed on one CPU: those that come by themselves, and those of the timer wheel, which wait for a tick.
 
-use opplab_model::event::TaskIdx;
+use crate::ids::TaskId;
 
 /// What a timer does when it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TimerKind {
     /// Wakes the task.
-    Wake(TaskIdx),
+    Wake(TaskId),
     /// Replenishes a deadline task: its next period begins (deadline.c:dl_task_timer()).
-    Replenish(TaskIdx),
+    Replenish(TaskId),
     /// Takes a deadline task's bandwidth away at its 0-lag time (deadline.c:inactive_task_timer()).
-    Inactive(TaskIdx),
+    Inactive(TaskId),
     /// Has a CPU's fair tasks served, or its real-time tasks run again (deadline.c:dl_server_timer(), v6.12;
     /// rt.c:sched_rt_period_timer(), v6.1).
     Starvation,
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn timer(latest_ns: u64, seq: u64) -> Timer {
-        Timer { latest_ns, seq, kind: TimerKind::Wake(0) }
+        Timer { latest_ns, seq, kind: TimerKind::Wake(TaskId(0)) }
     }
 
     #[test]
@@ -111,9 +111,9 @@ mod tests {
     fn a_cancelled_kind_is_gone_and_the_others_stay() {
         let mut timers = CpuTimers::default();
         timers.add(timer(10, 0));
-        timers.add(Timer { latest_ns: 5, seq: 1, kind: TimerKind::Inactive(0) });
-        assert!(timers.cancel(TimerKind::Inactive(0)));
-        assert!(!timers.cancel(TimerKind::Inactive(0)));
+        timers.add(Timer { latest_ns: 5, seq: 1, kind: TimerKind::Inactive(TaskId(0)) });
+        assert!(timers.cancel(TimerKind::Inactive(TaskId(0))));
+        assert!(!timers.cancel(TimerKind::Inactive(TaskId(0))));
         assert_eq!(timers.first(), Some(timer(10, 0)));
     }
 

@@ -3,6 +3,7 @@
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::Sink;
 
+use crate::ids::{CpuId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::Doing;
 use crate::{Consumed, Outcome};
@@ -12,11 +13,11 @@ const FJ_PER_UJ: u128 = 1_000_000_000;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// What a task is called.
-    pub(crate) fn task_name(&self, task: u32) -> String {
-        let state = &self.tasks[task as usize];
+    pub(crate) fn task_name(&self, task: TaskId) -> String {
+        let state = &self.tasks[task];
         match state.sugov {
             Some(policy) => {
-                let policy = &self.policies[policy as usize];
+                let policy = &self.policies[policy];
                 let samples = policy.governor.samples();
                 if samples { format!("kworker/{}:dbs", policy.cpus[0]) } else { format!("sugov:{}", policy.cpus[0]) }
             }
@@ -40,24 +41,24 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 cluster.meter.energy_fj()
             })
             .collect();
-        for cpu in 0..self.cpus.len() as u32 {
+        for cpu in (0..self.cpus.len()).map(CpuId::of) {
             self.account_point(cpu);
             let idle = self.idle_now(cpu);
-            let state = &mut self.cpus[cpu as usize];
+            let state = &mut self.cpus[cpu];
             state.meter.advance(now);
-            outcome.cluster_energy_fj[state.cluster as usize] += state.meter.energy_fj();
+            outcome.cluster_energy_fj[state.cluster.index()] += state.meter.energy_fj();
             outcome.busy_ns_by_opp.push(state.busy_ns_by_opp.clone());
             outcome.time_ns_by_opp.push(state.time_ns_by_opp.clone());
-            outcome.time_ns_by_opp[cpu as usize][state.opp as usize] += now - state.opp_since_ns;
+            outcome.time_ns_by_opp[cpu.index()][state.opp as usize] += now - state.opp_since_ns;
             outcome.idle_ns_by_state.push(state.idle_ns_by_state.clone());
             if let Some((index, ns)) = idle {
-                outcome.idle_ns_by_state[cpu as usize][index] += ns;
+                outcome.idle_ns_by_state[cpu.index()][index] += ns;
             }
         }
         // The CPUs' accounts brought these up to now.
         outcome.task_ns_by_cluster.clone_from(&self.outcome.task_ns_by_cluster);
         for (times, task) in outcome.task_ns_by_cluster.iter_mut().zip(&self.tasks) {
-            times[task.cluster as usize] += task.cluster_ns;
+            times[task.cluster.index()] += task.cluster_ns;
         }
         outcome.work_done = self.outcome.work_done;
         outcome.floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(outcome.wall_ns);
@@ -92,7 +93,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.case.workload.nr_main > 0 && self.nr_main_left == 0 {
             outcome.finished_ns = Some(outcome.wall_ns);
         }
-        outcome.task_names = (0..self.tasks.len() as u32).map(|task| self.task_name(task)).collect();
+        outcome.task_names = self.tasks.ids().map(|task| self.task_name(task)).collect();
         outcome.fingerprint = self.fingerprint.value();
         outcome.subtract(before);
         outcome

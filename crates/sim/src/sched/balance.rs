@@ -19,9 +19,10 @@ use opplab_kernel::sched::newidle::{
 use opplab_kernel::sched::nohz::{Nohz, NohzHost, nohz_newidle_balance, sched_balance_trigger};
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_model::decision::Decision;
-use opplab_model::event::{IDLE_TASK, PlacementRule, Sink, TaskIdx};
+use opplab_model::event::{PlacementRule, Sink};
 use rand_core::Rng;
 
+use crate::ids::{CpuId, TaskId};
 use crate::run::cpu::Interrupt;
 use crate::run::engine::Engine;
 use crate::run::task::Class;
@@ -34,7 +35,7 @@ pub(crate) const LOOK_COST_NS: u64 = 40;
 /// The engine as the balancer sees it, while `cpu` balances.
 struct Host<'e, 'c, S: Sink, H: HalfLife> {
     engine: &'e mut Engine<'c, S, H>,
-    cpu: u32,
+    cpu: CpuId,
     /// The modelled clock that passes move on.
     clock_ns: u64,
 }
@@ -81,21 +82,22 @@ impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
         !self.engine.case.policy.no_overutilized && !self.engine.gates.sd_overutilized
     }
     fn llc_size(&self, cpu: usize) -> Option<u32> {
-        Some(self.engine.topology.llc_size[self.engine.topology.llc_of[cpu] as usize])
+        Some(self.engine.topology.llc_size[self.engine.topology.llc_of[cpu]])
     }
 }
 
 impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
     fn task(&self, task: u32) -> BalanceTask<'_> {
-        let state = &self.engine.tasks[task as usize];
+        let task = TaskId(task);
+        let state = &self.engine.tasks[task];
         BalanceTask {
             h_load: state.sa.load_avg,
             util: self.engine.task_util_est(task),
             clamps: self.engine.task_clamps(task),
-            exec_start: self.engine.entities[task as usize].exec_start,
-            allowed: self.engine.masks[state.allowed as usize].as_set(),
+            exec_start: self.engine.entities[task].exec_start,
+            allowed: self.engine.masks[state.allowed].as_set(),
             is_running: state.on_cpu,
-            is_idle_policy: self.engine.entities[task as usize].is_idle_policy(),
+            is_idle_policy: self.engine.entities[task].is_idle_policy(),
             is_fair: state.class == Class::Fair,
             is_per_cpu_kthread: false,
             is_next_buddy: false,
@@ -111,44 +113,45 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
         self.engine.balancer.lists.move_to_head(cpu, task);
     }
     fn clock_task(&mut self, cpu: usize) -> u64 {
-        self.engine.update_rq_clock(cpu as u32);
+        self.engine.update_rq_clock(CpuId::of(cpu));
         self.engine.cpus[cpu].clk.clock_task
     }
     fn detach_task(&mut self, task: u32, src: usize, _dst: usize) {
-        let src = src as u32;
-        if self.engine.cpus[src as usize].idle.is_awake() {
+        let (task, src) = (TaskId(task), CpuId::of(src));
+        if self.engine.cpus[src].idle.is_awake() {
             self.engine.account(src);
         }
         self.engine.update_rq_clock(src);
-        if self.engine.entities[task as usize].sched_delayed {
+        if self.engine.entities[task].sched_delayed {
             self.engine.detach_delayed(src, task);
         } else {
             self.engine.detach_queued(src, task);
         }
     }
     fn attach_task(&mut self, task: u32, dst: usize) {
-        let src = self.engine.tasks[task as usize].cpu;
-        self.engine.move_queued(task, src, dst as u32, PlacementRule::Balance);
+        let task = TaskId(task);
+        let src = self.engine.tasks[task].cpu;
+        self.engine.move_queued(task, src, CpuId::of(dst), PlacementRule::Balance);
     }
     fn curr_may_run_on(&self, src: usize, dst: usize) -> bool {
         let curr = self.engine.cpus[src].curr;
-        curr != IDLE_TASK && self.engine.masks[self.engine.tasks[curr as usize].allowed as usize].as_set().contains(dst)
+        curr != TaskId::IDLE && self.engine.masks[self.engine.tasks[curr].allowed].as_set().contains(dst)
     }
     fn start_active_balance(&mut self, src: usize, dst: usize) -> bool {
         let pushes = &mut self.engine.balancer.pushes;
-        if pushes.iter().any(|&(from, _)| from == src as u32) {
+        if pushes.iter().any(|&(from, _)| from == CpuId::of(src)) {
             return false;
         }
-        pushes.push((src as u32, dst as u32));
+        pushes.push((CpuId::of(src), CpuId::of(dst)));
         true
     }
     fn update_cpu_capacity(&mut self, cpu: usize) -> u64 {
-        self.engine.update_cpu_capacity(cpu as u32);
+        self.engine.update_cpu_capacity(CpuId::of(cpu));
         self.engine.cpus[cpu].capacity_of
     }
     fn set_nr_idle_scan(&mut self, cpu: usize, nr_idle_scan: u32) {
         if self.engine.gates.select_idle_scan == SelectIdleScan::SisUtil {
-            let llc = self.engine.topology.llc_of[cpu] as usize;
+            let llc = self.engine.topology.llc_of[cpu];
             self.engine.nr_idle_scan[llc] = Some(nr_idle_scan);
         }
     }
@@ -161,7 +164,7 @@ impl<S: Sink, H: HalfLife> Host<'_, '_, S, H> {
             return;
         }
         self.engine.record(Decision::Balance {
-            dst_cpu: self.cpu,
+            dst_cpu: self.cpu.0,
             src_cpu: src as u32,
             level: level as u32,
             span_weight,
@@ -177,7 +180,7 @@ impl<S: Sink, H: HalfLife> Host<'_, '_, S, H> {
 impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
     fn balance(&mut self, level: usize, domain: &mut DomainBalance, idle: IdleType) -> Pulled {
         let domains = Rc::clone(&self.engine.balancer.domains);
-        let Some(view) = domains.view(self.cpu as usize, level) else {
+        let Some(view) = domains.view(self.cpu.index(), level) else {
             return Pulled { ld_moved: 0, continue_balancing: false };
         };
         self.clock_ns += PASS_COST_NS + LOOK_COST_NS * u64::from(view.span_weight);
@@ -196,7 +199,7 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
             now: self.engine.jiffies(),
             interval: interval.clamp(1, self.engine.balancer.clock_max_interval),
         };
-        let cpu = self.cpu as usize;
+        let cpu = self.cpu.index();
         let pass = sched_balance_rq(
             self,
             view,
@@ -231,22 +234,22 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
     fn update_blocked_averages(&mut self) {
         let is_left = self.engine.update_blocked_averages(self.cpu);
         let jiffies = self.engine.jiffies();
-        self.engine.balancer.nohz.blocked_averages_updated(self.cpu as usize, jiffies, is_left);
+        self.engine.balancer.nohz.blocked_averages_updated(self.cpu.index(), jiffies, is_left);
     }
     fn sched_rng(&mut self) -> u32 {
         self.engine.rng.next_u32()
     }
     fn nr_running(&self) -> u32 {
-        self.engine.cpus[self.cpu as usize].rq_nr_running()
+        self.engine.cpus[self.cpu].rq_nr_running()
     }
     fn h_nr_queued(&self) -> u32 {
-        self.engine.cpus[self.cpu as usize].fair.nr_queued()
+        self.engine.cpus[self.cpu].fair.nr_queued()
     }
     fn is_sched_idle(&self) -> bool {
-        self.engine.cpus[self.cpu as usize].is_sched_idle()
+        self.engine.cpus[self.cpu].is_sched_idle()
     }
     fn is_idle(&self) -> bool {
-        self.engine.cpus[self.cpu as usize].is_idle()
+        self.engine.cpus[self.cpu].is_idle()
     }
     fn try_serialize(&mut self) -> bool {
         !std::mem::replace(&mut self.engine.balancer.serialized, true)
@@ -293,15 +296,15 @@ impl<S: Sink, H: HalfLife> NohzHost for Engine<'_, S, H> {
         ranks.is_some_and(|ranks| ranks[dst] > ranks[src]) && (!self.topology.smt_active || core_idles())
     }
     fn update_rq_clock(&mut self, cpu: usize) {
-        Engine::update_rq_clock(self, cpu as u32);
+        Engine::update_rq_clock(self, CpuId::of(cpu));
     }
     fn update_averages(&mut self, this_cpu: usize, cpu: usize) -> bool {
-        debug_assert_eq!(self.here as usize, this_cpu);
-        let is_left = self.update_blocked_averages(cpu as u32);
+        debug_assert_eq!(self.here.index(), this_cpu);
+        let is_left = self.update_blocked_averages(CpuId::of(cpu));
         // Softirqs and the idle task let interrupts in, so that what a governor raised on its CPU comes at once. A CPU that it
         // wakes without delay executes inside of it, and then this one goes on.
         self.run_irq_work();
-        self.here = this_cpu as u32;
+        self.here = CpuId::of(this_cpu);
         is_left
     }
     /// fair.c:sched_balance_domains().
@@ -310,56 +313,55 @@ impl<S: Sink, H: HalfLife> NohzHost for Engine<'_, S, H> {
         let mut rq = self.cpus[cpu].balance;
         let mut domains = std::mem::take(&mut self.balancer.state[cpu]);
         let clock_ns = self.now;
-        let mut host = Host { engine: self, cpu: cpu as u32, clock_ns };
+        let mut host = Host { engine: self, cpu: CpuId::of(cpu), clock_ns };
         let idle = if idle { IdleType::Idle } else { IdleType::NotIdle };
         sched_balance_domains(&mut host, &mut rq, &mut domains, idle, &clock, MIGRATION_COST_NS);
         self.balancer.state[cpu] = domains;
         // A push may have ended an idle period meanwhile.
         let state = &mut self.cpus[cpu].balance;
         (state.next_balance, state.max_idle_balance_cost) = (rq.next_balance, rq.max_idle_balance_cost);
-        self.here = this_cpu as u32;
+        self.here = CpuId::of(this_cpu);
     }
 }
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// fair.c:update_cpu_capacity().
-    pub(crate) fn update_cpu_capacity(&mut self, cpu: u32) {
-        let state = &mut self.cpus[cpu as usize];
+    pub(crate) fn update_cpu_capacity(&mut self, cpu: CpuId) {
+        let state = &mut self.cpus[cpu];
         let capacity = CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 };
         state.capacity_of =
             scale_rt_capacity(&capacity, state.rt.util_avg, state.dl.util_avg, state.irq.util_avg).max(1);
     }
 
     /// fair.c:sched_balance_newidle(): pulls a task for a CPU that runs out of work; returns whether to pick again.
-    pub(crate) fn newidle_balance(&mut self, cpu: u32) -> bool {
-        let c = cpu as usize;
+    pub(crate) fn newidle_balance(&mut self, cpu: CpuId) -> bool {
         self.update_misfit_status(cpu, None);
         let facts = NewidleFacts {
-            ttwu_pending: !self.cpus[c].wake_list.is_empty(),
+            ttwu_pending: !self.cpus[cpu].wake_list.is_empty(),
             cpu_active: true,
             rd_overloaded: self.balancer.rd_overloaded,
-            rq_clock: self.cpus[c].clk.clock,
+            rq_clock: self.cpus[cpu].clk.clock,
             ni_random: self.gates.newidle_random,
         };
         let clock = self.balancer.clock(self.jiffies());
-        let mut rq = self.cpus[c].balance;
-        let mut domains = std::mem::take(&mut self.balancer.state[c]);
+        let mut rq = self.cpus[cpu].balance;
+        let mut domains = std::mem::take(&mut self.balancer.state[cpu]);
         let clock_ns = self.now;
         let mut host = Host { engine: self, cpu, clock_ns };
         let newidle = sched_balance_newidle(&mut host, &mut rq, &mut domains, &facts, &clock);
-        self.balancer.state[c] = domains;
-        self.cpus[c].balance = rq;
+        self.balancer.state[cpu] = domains;
+        self.cpus[cpu].balance = rq;
         if newidle.nohz_newidle {
-            nohz_newidle_balance(self, c);
+            nohz_newidle_balance(self, cpu.index());
         }
-        newidle.pulled != 0 || self.cpus[c].nr_running > 0
+        newidle.pulled != 0 || self.cpus[cpu].nr_running > 0
     }
 
     /// What each tick of `cpu` makes the balancer do.
-    pub(crate) fn trigger_load_balance(&mut self, cpu: u32) {
-        if let Some(ilb) = sched_balance_trigger(self, cpu as usize) {
+    pub(crate) fn trigger_load_balance(&mut self, cpu: CpuId) {
+        if let Some(ilb) = sched_balance_trigger(self, cpu.index()) {
             let here = self.here;
-            self.interrupt(ilb as u32, Interrupt::NohzBalance);
+            self.interrupt(CpuId::of(ilb), Interrupt::NohzBalance);
             self.here = here;
         }
     }
@@ -371,13 +373,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn push_running(&mut self, src: u32, dst: u32) {
-        let curr: TaskIdx = self.cpus[src as usize].curr;
-        if curr == IDLE_TASK || self.tasks[curr as usize].class != Class::Fair {
+    fn push_running(&mut self, src: CpuId, dst: CpuId) {
+        let curr = self.cpus[src].curr;
+        if curr == TaskId::IDLE || self.tasks[curr].class != Class::Fair {
             return;
         }
-        let allowed = self.masks[self.tasks[curr as usize].allowed as usize].as_set();
-        if !allowed.contains(dst as usize) || !self.entities[curr as usize].on_rq {
+        let allowed = self.masks[self.tasks[curr].allowed].as_set();
+        if !allowed.contains(dst.index()) || !self.entities[curr].on_rq {
             return;
         }
         self.account(src);

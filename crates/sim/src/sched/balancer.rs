@@ -10,11 +10,13 @@ use opplab_kernel::sched::newidle::{BalanceClock, DomainBalance, MIGRATION_COST_
 use opplab_kernel::sched::nohz::Nohz;
 use opplab_kernel::sched::task_list::TaskLists;
 
+use crate::ids::{CpuId, IdVec};
+
 /// State of the balancer that is not one CPU's.
 pub(crate) struct Balancer {
     pub(crate) domains: Rc<SchedDomains>,
     /// Of each CPU, its domains from the lowest up.
-    pub(super) state: Vec<Vec<DomainBalance>>,
+    pub(super) state: IdVec<CpuId, Vec<DomainBalance>>,
     pub(crate) sgc: Vec<GroupCapacity>,
     /// Some CPU has more than one task (rd->overloaded).
     pub(crate) rd_overloaded: bool,
@@ -24,7 +26,7 @@ pub(crate) struct Balancer {
     pub(super) scratch: BalanceScratch,
     pub(super) tunables: BalanceTunables,
     /// Running tasks that a stopper is to push: (from, to).
-    pub(super) pushes: Vec<(u32, u32)>,
+    pub(super) pushes: Vec<(CpuId, CpuId)>,
     pub(super) serialized: bool,
     /// What idle CPUs do for each other.
     pub(crate) nohz: Nohz,

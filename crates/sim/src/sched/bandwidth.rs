@@ -6,9 +6,10 @@
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::dl_bw::DlRqBw;
 use opplab_kernel::sched::dl_entity::{FAIR_SERVER_DL_BW, dl_overflow};
-use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::event::Sink;
 use opplab_model::workload::SchedPolicy;
 
+use crate::ids::{CpuId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Enqueue, Life};
 use crate::run::timers::TimerKind;
@@ -16,14 +17,14 @@ use crate::sched::dl_run::DlRun;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The account of `cpu` and the task; `None` for a governor's thread, and one whose bandwidth is assumed.
-    fn dl_account(&mut self, cpu: u32, task: TaskIdx) -> Option<(&mut DlRqBw, &mut DlRun)> {
-        let state = &mut self.tasks[task as usize];
+    fn dl_account(&mut self, cpu: CpuId, task: TaskId) -> Option<(&mut DlRqBw, &mut DlRun)> {
+        let state = &mut self.tasks[task];
         let dl = state.dl.as_deref_mut().filter(|dl| state.sugov.is_none() && !dl.is_assumed)?;
-        Some((&mut self.cpus[cpu as usize].dl_bw, dl))
+        Some((&mut self.cpus[cpu].dl_bw, dl))
     }
 
     /// What enqueue_dl_entity() does to the bandwidth. The clock must be up to date.
-    pub(crate) fn enqueue_dl_bw(&mut self, cpu: u32, task: TaskIdx, kind: Enqueue) {
+    pub(crate) fn enqueue_dl_bw(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) {
         let Some((rq, dl)) = self.dl_account(cpu, task) else { return };
         let grew = match kind {
             Enqueue::Replenished => return,
@@ -44,9 +45,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// What dequeue_dl_entity() does to the bandwidth. The clock must be up to date.
-    pub(crate) fn dequeue_dl_bw(&mut self, cpu: u32, task: TaskIdx, sleep: bool) {
-        let clock = self.cpus[cpu as usize].clk.clock;
-        let is_dead = self.tasks[task as usize].life == Life::Dead;
+    pub(crate) fn dequeue_dl_bw(&mut self, cpu: CpuId, task: TaskId, sleep: bool) {
+        let clock = self.cpus[cpu].clk.clock;
+        let is_dead = self.tasks[task].life == Life::Dead;
         let Some((rq, dl)) = self.dl_account(cpu, task) else { return };
         if !sleep {
             rq.leave(&dl.entity);
@@ -63,8 +64,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// deadline.c:migrate_task_rq_dl(): a task that wakes leaves `orig`, where it slept.
-    pub(crate) fn migrate_task_rq_dl(&mut self, task: TaskIdx, orig: u32) {
-        if self.tasks[task as usize].class != Class::Deadline {
+    pub(crate) fn migrate_task_rq_dl(&mut self, task: TaskId, orig: CpuId) {
+        if self.tasks[task].class != Class::Deadline {
             return;
         }
         let Some((_, dl)) = self.dl_account(orig, task) else { return };
@@ -91,7 +92,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 _ => !dl.has_left,
             };
             if task.class == Class::Deadline && task.sugov.is_none() && !dl.is_assumed && belongs {
-                let rq = &mut expected[task.cpu as usize];
+                let rq = &mut expected[task.cpu.index()];
                 rq.this_bw += dl.entity.dl_bw();
                 rq.running_bw += if contends || dl.entity.non_contending { dl.entity.dl_bw() } else { 0 };
             }
@@ -101,22 +102,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn start_inactive_timer(&mut self, cpu: u32, task: TaskIdx, after_ns: u64) {
-        if let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() {
+    fn start_inactive_timer(&mut self, cpu: CpuId, task: TaskId, after_ns: u64) {
+        if let Some(dl) = self.tasks[task].dl.as_deref_mut() {
             dl.inactive_cpu = cpu;
         }
         self.add_timer(cpu, self.now + after_ns, TimerKind::Inactive(task));
     }
 
-    fn cancel_inactive_timer(&mut self, task: TaskIdx) {
-        if let Some(dl) = &self.tasks[task as usize].dl {
+    fn cancel_inactive_timer(&mut self, task: TaskId) {
+        if let Some(dl) = &self.tasks[task].dl {
             self.cancel_timer(dl.inactive_cpu, TimerKind::Inactive(task));
         }
     }
 
     /// deadline.c:inactive_task_timer(): the 0-lag time of a task that sleeps, has ended or is no deadline task any more.
-    pub(crate) fn inactive_task_timer(&mut self, task: TaskIdx) {
-        let state = &self.tasks[task as usize];
+    pub(crate) fn inactive_task_timer(&mut self, task: TaskId) {
+        let state = &self.tasks[task];
         let (cpu, is_dead, is_dl) = (state.cpu, state.life == Life::Dead, state.class == Class::Deadline);
         self.bring_up_to_date(cpu);
         let Some((rq, dl)) = self.dl_account(cpu, task) else { return };
@@ -134,9 +135,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// The task's parameters become those of `policy` (__setparam_dl()); what it has left of its budget stays. A task that becomes a
     /// deadline task is admitted.
-    pub(crate) fn set_dl_params(&mut self, task: TaskIdx, policy: SchedPolicy, was_dl: bool) {
+    pub(crate) fn set_dl_params(&mut self, task: TaskId, policy: SchedPolicy, was_dl: bool) {
         let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } = policy else { return };
-        let state = &mut self.tasks[task as usize];
+        let state = &mut self.tasks[task];
         match state.dl.as_deref_mut() {
             Some(dl) => {
                 dl.entity.set_params(runtime_ns, deadline_ns, period_ns);
@@ -149,8 +150,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// deadline.c:switched_from_dl(): the running task, off its queue, has another class. What it had of all bandwidth is free at its
     /// 0-lag time.
-    pub(crate) fn switched_from_dl(&mut self, cpu: u32, task: TaskIdx) {
-        let clock = self.cpus[cpu as usize].clk.clock;
+    pub(crate) fn switched_from_dl(&mut self, cpu: CpuId, task: TaskId) {
+        let clock = self.cpus[cpu].clk.clock;
         let Some((_, dl)) = self.dl_account(cpu, task) else { return };
         match dl.entity.zero_lag_after(clock) {
             Some(zero_lag) => self.start_inactive_timer(cpu, task, zero_lag - clock),
@@ -160,8 +161,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// deadline.c:sched_dl_overflow(): admits a task that becomes a deadline task or changes its parameters, or ends the run as the
     /// kernel's error ends rt-app.
-    pub(crate) fn admit_dl(&mut self, task: TaskIdx, was_dl: bool) {
-        let state = &self.tasks[task as usize];
+    pub(crate) fn admit_dl(&mut self, task: TaskId, was_dl: bool) {
+        let state = &self.tasks[task];
         let counts = state.class == Class::Deadline && state.sugov.is_none();
         let Some(dl) = state.dl.as_deref().filter(|dl| counts && !dl.is_assumed) else { return };
         // What a task of another class still has until its 0-lag time is in the way of its own return.
@@ -178,14 +179,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.cancel_inactive_timer(task);
         self.free_total_bw(task);
         self.dl_total_bw += bw;
-        if let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() {
+        if let Some(dl) = self.tasks[task].dl.as_deref_mut() {
             dl.total_bw = bw;
         }
     }
 
     /// The task has no part in the bandwidth of all any more.
-    fn free_total_bw(&mut self, task: TaskIdx) {
-        if let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() {
+    fn free_total_bw(&mut self, task: TaskId) {
+        if let Some(dl) = self.tasks[task].dl.as_deref_mut() {
             self.dl_total_bw -= std::mem::take(&mut dl.total_bw);
         }
     }

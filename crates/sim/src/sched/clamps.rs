@@ -5,38 +5,39 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::placement::Clamps;
-use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::event::Sink;
 
+use crate::ids::{CpuId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::Class;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// uclamp_eff_value() of both clamps; `None` if nobody uses clamps. Without a request of its own a real-time task
     /// is boosted to the most (sysctl_sched_uclamp_util_min_rt_default).
-    pub(crate) fn task_clamps(&self, task: TaskIdx) -> Option<Clamps> {
+    pub(crate) fn task_clamps(&self, task: TaskId) -> Option<Clamps> {
         if !self.uclamp_used {
             return None;
         }
-        let state = &self.tasks[task as usize];
+        let state = &self.tasks[task];
         let min = if state.class == Class::RealTime && state.uclamp_min == 0 { 1024 } else { state.uclamp_min };
         Some(Clamps { min: min.min(state.uclamp_max).into(), max: state.uclamp_max.into() })
     }
 
     /// core.c:uclamp_rq_inc(): the fair and real-time classes know clamps.
-    pub(crate) fn uclamp_rq_inc(&mut self, cpu: u32, task: TaskIdx) {
+    pub(crate) fn uclamp_rq_inc(&mut self, cpu: CpuId, task: TaskId) {
         let Some(clamps) = self.task_clamps(task) else { return };
-        let state = &mut self.tasks[task as usize];
+        let state = &mut self.tasks[task];
         if state.class == Class::Deadline || state.uclamp_counted.is_some() {
             return;
         }
         state.uclamp_counted = Some(clamps);
-        self.cpus[cpu as usize].clamps.inc(clamps);
+        self.cpus[cpu].clamps.inc(clamps);
     }
 
     /// core.c:uclamp_rq_dec().
-    pub(crate) fn uclamp_rq_dec(&mut self, cpu: u32, task: TaskIdx) {
-        if let Some(clamps) = self.tasks[task as usize].uclamp_counted.take() {
-            self.cpus[cpu as usize].clamps.dec(clamps);
+    pub(crate) fn uclamp_rq_dec(&mut self, cpu: CpuId, task: TaskId) {
+        if let Some(clamps) = self.tasks[task].uclamp_counted.take() {
+            self.cpus[cpu].clamps.dec(clamps);
         }
     }
 }

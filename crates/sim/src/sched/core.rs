@@ -7,10 +7,11 @@ use opplab_kernel::pelt::{
 use opplab_kernel::pelt_scaled::Scales;
 use opplab_kernel::profile::SelectIdleScan;
 use opplab_kernel::sched::nohz::nohz_run_idle_balance;
-use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx, TaskState};
+use opplab_model::event::{Event, PlacementRule, Sink, TaskState};
 use opplab_model::machine::InvarianceSource;
 use opplab_model::workload::SchedPolicy;
 
+use crate::ids::{CpuId, TaskId};
 use crate::run::agenda::Wait;
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Doing, Enqueue, Life, WORK_SHIFT};
@@ -25,26 +26,26 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- work and time ----
 
     /// Speed of `cpu` in work a ns, << [`WORK_SHIFT`], without the effect of busy siblings.
-    pub(crate) fn base_speed(&self, cpu: u32) -> u64 {
-        let state = &self.cpus[cpu as usize];
+    pub(crate) fn base_speed(&self, cpu: CpuId) -> u64 {
+        let state = &self.cpus[cpu];
         let khz = u64::from(self.hardware.point(state.cluster, state.opp).khz);
-        let reference = u64::from(self.topology.reference_khz[state.cluster as usize]);
+        let reference = u64::from(self.topology.reference_khz[state.cluster]);
         ((state.work_capacity * khz) << (WORK_SHIFT - 10)) / reference
     }
 
     /// Computes the speed of `cpu` again; its work must be accounted up to now.
-    pub(crate) fn refresh_speed(&mut self, cpu: u32) {
+    pub(crate) fn refresh_speed(&mut self, cpu: CpuId) {
         let mut speed = if self.case.machine.shared_stream { 1 << WORK_SHIFT } else { self.base_speed(cpu) };
         if self.sibling_is_busy(cpu) {
             speed = (speed * u64::from(self.case.machine.smt_yield)) >> 10;
         }
-        self.cpus[cpu as usize].speed = speed.max(1);
+        self.cpus[cpu].speed = speed.max(1);
     }
 
     /// Whether another thread of the core runs a task.
-    pub(crate) fn sibling_is_busy(&self, cpu: u32) -> bool {
-        let siblings = &self.topology.siblings[cpu as usize];
-        siblings.iter().any(|&other| other != cpu && self.cpus[other as usize].curr != IDLE_TASK)
+    pub(crate) fn sibling_is_busy(&self, cpu: CpuId) -> bool {
+        let siblings = &self.topology.siblings[cpu];
+        siblings.iter().any(|&other| other != cpu && self.cpus[other].curr != TaskId::IDLE)
     }
 
     /// The speed at which work with `fixed`/1024 of unscaled time proceeds.
@@ -59,20 +60,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Gives `cpu` work of the kernel's own that takes `ns` on the biggest CPU at its reference frequency.
-    pub(crate) fn spend(&mut self, cpu: u32, ns: u64) {
-        self.cpus[cpu as usize].overhead += ns << WORK_SHIFT;
+    pub(crate) fn spend(&mut self, cpu: CpuId, ns: u64) {
+        self.cpus[cpu].overhead += ns << WORK_SHIFT;
     }
 
     /// As [`Self::spend`], for an interrupt. An idle CPU has spent it before it wakes anybody.
-    pub(crate) fn spend_irq(&mut self, cpu: u32, ns: u64) {
-        let is_idle = self.cpus[cpu as usize].curr == IDLE_TASK;
+    pub(crate) fn spend_irq(&mut self, cpu: CpuId, ns: u64) {
+        let is_idle = self.cpus[cpu].curr == TaskId::IDLE;
         let work = ns << WORK_SHIFT;
         if !is_idle {
             self.spend(cpu, ns);
         }
         if self.gates.irq_time {
             let speed = self.base_speed(cpu).max(1);
-            let state = &mut self.cpus[cpu as usize];
+            let state = &mut self.cpus[cpu];
             if is_idle {
                 state.irq_time_ns += work.div_ceil(speed);
             } else {
@@ -82,15 +83,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Brings the running task's work, run time and residencies of `cpu` up to now.
-    pub(crate) fn account(&mut self, cpu: u32) {
+    pub(crate) fn account(&mut self, cpu: CpuId) {
         let held = self.stream.is_held(cpu);
-        let state = &mut self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu];
         let delta = self.now - state.account_ns;
         if delta == 0 {
             return;
         }
         state.account_ns = self.now;
-        if state.curr == IDLE_TASK {
+        if state.curr == TaskId::IDLE {
             if state.idle.is_awake() {
                 // Out of idle, but without the stream to go on.
                 let outside = state.idle_ns_by_state.len() - 1;
@@ -109,12 +110,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             state.irq_time_ns += irq_ns;
         }
         let ran = executed - burnt_ns;
-        let t = state.curr as usize;
+        let curr = state.curr;
         let cluster = state.cluster;
         let speed = state.speed;
-        let task = &mut self.tasks[t];
+        let task = &mut self.tasks[curr];
         if task.cluster != cluster {
-            self.outcome.task_ns_by_cluster[t][task.cluster as usize] += std::mem::take(&mut task.cluster_ns);
+            self.outcome.task_ns_by_cluster[curr.index()][task.cluster.index()] += std::mem::take(&mut task.cluster_ns);
             task.cluster = cluster;
         }
         task.cluster_ns += delta;
@@ -134,24 +135,24 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Brings what counts by the operating point of `cpu` up to now: busy time, APERF and MPERF.
-    pub(crate) fn account_point(&mut self, cpu: u32) {
+    pub(crate) fn account_point(&mut self, cpu: CpuId) {
         self.account(cpu);
-        let state = &mut self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu];
         let busy_ns = std::mem::take(&mut state.busy_ns);
         let khz = self.hardware.point(state.cluster, state.opp).khz;
-        let reference_khz = self.topology.reference_khz[state.cluster as usize];
+        let reference_khz = self.topology.reference_khz[state.cluster];
         state.busy_ns_by_opp[state.opp as usize] += busy_ns;
         state.aperf += u128::from(khz) * u128::from(busy_ns);
         state.mperf += u128::from(reference_khz) * u128::from(busy_ns);
     }
 
     /// Time until the op of the running task of `cpu` ends; `None` if nothing runs.
-    pub(crate) fn time_to_op_end(&self, cpu: u32) -> Option<u64> {
-        let state = &self.cpus[cpu as usize];
-        if state.curr == IDLE_TASK || state.need_resched || !self.stream.is_held(cpu) {
+    pub(crate) fn time_to_op_end(&self, cpu: CpuId) -> Option<u64> {
+        let state = &self.cpus[cpu];
+        if state.curr == TaskId::IDLE || state.need_resched || !self.stream.is_held(cpu) {
             return None;
         }
-        let left = match self.tasks[state.curr as usize].doing {
+        let left = match self.tasks[state.curr].doing {
             Doing::Work { left, fixed } => left.div_ceil(Self::speed_of_work(state.speed, fixed)),
             Doing::Wall { left_ns } => left_ns,
             Doing::Fresh => 0,
@@ -161,11 +162,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// `cpu` starts or stops running tasks: siblings' speed and power follow.
-    fn set_busy(&mut self, cpu: u32, busy: bool) {
-        if self.topology.siblings[cpu as usize].len() > 1 {
-            for index in 0..self.topology.siblings[cpu as usize].len() {
-                let other = self.topology.siblings[cpu as usize][index];
-                if other != cpu && self.cpus[other as usize].curr != IDLE_TASK {
+    fn set_busy(&mut self, cpu: CpuId, busy: bool) {
+        if self.topology.siblings[cpu].len() > 1 {
+            for index in 0..self.topology.siblings[cpu].len() {
+                let other = self.topology.siblings[cpu][index];
+                if other != cpu && self.cpus[other].curr != TaskId::IDLE {
                     self.account(other);
                     self.refresh_speed(other);
                     if self.case.machine.smt_power < 1024 {
@@ -176,7 +177,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         }
         let now = self.now;
-        let state = &mut self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu];
         if busy {
             state.idle_total_ns += now - state.idle_since_ns;
             let outside = state.idle_ns_by_state.len() - 1;
@@ -193,18 +194,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- clocks ----
 
     /// Accounts the work of a CPU that may be another than the one that acts, and updates its queue's clock.
-    pub(crate) fn bring_up_to_date(&mut self, cpu: u32) {
-        if self.cpus[cpu as usize].idle.is_awake() {
+    pub(crate) fn bring_up_to_date(&mut self, cpu: CpuId) {
+        if self.cpus[cpu].idle.is_awake() {
             self.account(cpu);
         }
         self.update_rq_clock(cpu);
     }
 
     /// core.c:update_rq_clock().
-    pub(crate) fn update_rq_clock(&mut self, cpu: u32) {
+    pub(crate) fn update_rq_clock(&mut self, cpu: CpuId) {
         let scales = if self.gates.scaled_contribution { Scales::FULL } else { self.scales(cpu) };
-        let state = &mut self.cpus[cpu as usize];
-        let idle = state.curr == IDLE_TASK;
+        let state = &mut self.cpus[cpu];
+        let idle = state.curr == TaskId::IDLE;
         let irq_ns =
             state.clk.update_rq_clock(self.now, state.irq_time_ns, idle, scales.cpu_capacity, scales.freq_scale);
         if irq_ns != 0 {
@@ -214,12 +215,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// pelt.h:update_irq_load_avg(): `irq_ns` of interrupts that end now.
     #[cold]
-    pub(crate) fn update_irq_avg(&mut self, cpu: u32, irq_ns: u64) -> bool {
+    pub(crate) fn update_irq_avg(&mut self, cpu: CpuId, irq_ns: u64) -> bool {
         if !self.gates.irq_avg {
             return false;
         }
         let scales = self.scales(cpu);
-        let state = &mut self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu];
         let clock = state.clk.clock;
         if self.gates.scaled_contribution {
             // v4.19 and v5.0 scale the contributions.
@@ -232,38 +233,37 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// How fast `cpu` is, as the kernel knows.
-    pub(crate) fn scales(&self, cpu: u32) -> Scales {
-        let state = &self.cpus[cpu as usize];
+    pub(crate) fn scales(&self, cpu: CpuId) -> Scales {
+        let state = &self.cpus[cpu];
         Scales { freq_scale: state.freq_scale, cpu_capacity: state.capacity }
     }
 
     // ---- queues ----
 
     /// core.c:enqueue_task(). The clock must be up to date.
-    pub(crate) fn enqueue_task(&mut self, cpu: u32, task: TaskIdx, kind: Enqueue) {
-        let c = cpu as usize;
-        if self.tasks[task as usize].class == Class::Deadline && !self.activate_dl(cpu, task, kind) {
+    pub(crate) fn enqueue_task(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) {
+        if self.tasks[task].class == Class::Deadline && !self.activate_dl(cpu, task, kind) {
             return;
         }
-        let with_it = match self.tasks[task as usize].class {
-            Class::RealTime => self.cpus[c].rt_queue.len() as u32 + 1,
+        let with_it = match self.tasks[task].class {
+            Class::RealTime => self.cpus[cpu].rt_queue.len() as u32 + 1,
             _ => 1,
         };
-        self.note_overload(self.cpus[c].rq_nr_running() + 1, with_it);
-        if self.tasks[task as usize].class != Class::RealTime || !self.rt_throttled(cpu) {
-            self.cpus[c].nr_running += 1;
-            self.idle_mask.remove(cpu as usize);
+        self.note_overload(self.cpus[cpu].rq_nr_running() + 1, with_it);
+        if self.tasks[task].class != Class::RealTime || !self.rt_throttled(cpu) {
+            self.cpus[cpu].nr_running += 1;
+            self.idle_mask.remove(cpu.index());
         }
-        self.tasks[task as usize].life = Life::Queued;
+        self.tasks[task].life = Life::Queued;
         if !self.gates.uclamp_after_enqueue {
             self.uclamp_rq_inc(cpu, task);
         }
-        match self.tasks[task as usize].class {
+        match self.tasks[task].class {
             Class::Deadline => {}
             Class::RealTime => {
                 self.start_rt_period();
                 let priority = self.rt_priority(task);
-                let queue = &mut self.cpus[c].rt_queue;
+                let queue = &mut self.cpus[cpu].rt_queue;
                 let place = queue.partition_point(|&(other, _)| other >= priority);
                 queue.insert(place, (priority, task));
                 self.update_rt_overload(cpu);
@@ -279,18 +279,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// The queues of `cpu` have changed: it may be one with nothing but tasks of SCHED_IDLE now, or no longer.
     #[inline]
-    pub(crate) fn update_idle_like(&mut self, cpu: u32) {
+    pub(crate) fn update_idle_like(&mut self, cpu: CpuId) {
         if let Some(mask) = &mut self.idle_like_mask {
-            let c = cpu as usize;
-            mask.set(c, self.idle_mask.as_set().contains(c) || self.cpus[c].is_sched_idle());
+            mask.set(cpu.index(), self.idle_mask.as_set().contains(cpu.index()) || self.cpus[cpu].is_sched_idle());
         }
     }
 
     /// core.c:dequeue_task(). The clock must be up to date.
-    pub(crate) fn dequeue_task(&mut self, cpu: u32, task: TaskIdx, sleep: bool) {
-        let c = cpu as usize;
+    pub(crate) fn dequeue_task(&mut self, cpu: CpuId, task: TaskId, sleep: bool) {
         self.uclamp_rq_dec(cpu, task);
-        match self.tasks[task as usize].class {
+        match self.tasks[task].class {
             Class::Deadline => {
                 if !self.deactivate_dl(cpu, task, sleep) {
                     return;
@@ -298,18 +296,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Class::RealTime => {
                 self.update_rt_avg(cpu);
-                self.cpus[c].rt_queue.retain(|&(_, other)| other != task);
+                self.cpus[cpu].rt_queue.retain(|&(_, other)| other != task);
                 self.update_rt_overload(cpu);
                 self.cpufreq_update_util(cpu, 0);
             }
             Class::Fair => self.dequeue_task_fair(cpu, task, sleep),
         }
-        if self.tasks[task as usize].class != Class::RealTime || !self.rt_throttled(cpu) {
-            self.cpus[c].nr_running -= 1;
+        if self.tasks[task].class != Class::RealTime || !self.rt_throttled(cpu) {
+            self.cpus[cpu].nr_running -= 1;
         }
-        if self.tasks[task as usize].class == Class::RealTime {
-            let count = self.cpus[c].rt_queue.len() as u32;
-            self.note_overload(self.cpus[c].rq_nr_running(), count);
+        if self.tasks[task].class == Class::RealTime {
+            let count = self.cpus[cpu].rt_queue.len() as u32;
+            self.note_overload(self.cpus[cpu].rq_nr_running(), count);
         }
         self.update_idle_like(cpu);
     }
@@ -321,22 +319,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.balancer.rd_overloaded |= nr_running >= 2 && nr_running - count < 2;
     }
 
-    pub(crate) fn rt_priority(&self, task: TaskIdx) -> u8 {
-        match self.tasks[task as usize].policy {
+    pub(crate) fn rt_priority(&self, task: TaskId) -> u8 {
+        match self.tasks[task].policy {
             SchedPolicy::Fifo { priority } | SchedPolicy::RoundRobin { priority } => priority,
             _ => 0,
         }
     }
 
-    pub(crate) fn curr_class(&self, cpu: u32) -> Option<Class> {
-        let curr = self.cpus[cpu as usize].curr;
-        (curr != IDLE_TASK).then(|| self.tasks[curr as usize].class)
+    pub(crate) fn curr_class(&self, cpu: CpuId) -> Option<Class> {
+        let curr = self.cpus[cpu].curr;
+        (curr != TaskId::IDLE).then(|| self.tasks[curr].class)
     }
 
-    pub(crate) fn update_rt_avg(&mut self, cpu: u32) -> bool {
+    pub(crate) fn update_rt_avg(&mut self, cpu: CpuId) -> bool {
         let running = self.curr_class(cpu) == Some(Class::RealTime);
         let scales = self.scales(cpu);
-        let state = &mut self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu];
         let now = state.clk.rq_clock_pelt();
         if self.gates.scaled_contribution {
             update_class_avg_scaled::<H>(now, &mut state.rt, running, scales)
@@ -345,10 +343,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    pub(crate) fn update_dl_avg(&mut self, cpu: u32) -> bool {
+    pub(crate) fn update_dl_avg(&mut self, cpu: CpuId) -> bool {
         let running = self.curr_class(cpu) == Some(Class::Deadline);
         let scales = self.scales(cpu);
-        let state = &mut self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu];
         let now = state.clk.rq_clock_pelt();
         if self.gates.scaled_contribution {
             update_class_avg_scaled::<H>(now, &mut state.dl, running, scales)
@@ -360,27 +358,26 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- wake-ups ----
 
     /// core.c:try_to_wake_up(), from the code that runs on `here`.
-    pub(crate) fn try_to_wake_up(&mut self, task: TaskIdx, sync: bool) {
-        let t = task as usize;
-        if !matches!(self.tasks[t].life, Life::Sleeping | Life::Io) {
+    pub(crate) fn try_to_wake_up(&mut self, task: TaskId, sync: bool) {
+        if !matches!(self.tasks[task].life, Life::Sleeping | Life::Io) {
             return;
         }
         let here = self.here;
-        let prev = self.tasks[t].cpu;
-        self.tasks[t].woken_ns = self.tasks[t].due_ns.unwrap_or(self.now);
-        if std::mem::take(&mut self.tasks[t].in_iowait) {
-            self.cpus[prev as usize].nr_iowait -= 1;
+        let prev = self.tasks[task].cpu;
+        self.tasks[task].woken_ns = self.tasks[task].due_ns.unwrap_or(self.now);
+        if std::mem::take(&mut self.tasks[task].in_iowait) {
+            self.cpus[prev].nr_iowait -= 1;
             // The flag stays for the enqueue of this wake-up (p->in_iowait).
-            self.tasks[t].in_iowait = true;
+            self.tasks[task].in_iowait = true;
         }
         self.outcome.sched_events += 1;
         self.stream.nr_woken += 1;
-        self.emit(Event::SchedWaking { cpu: here, task, target_cpu: prev });
-        if self.tasks[t].on_cpu {
+        self.emit(Event::SchedWaking { cpu: here.0, task: task.0, target_cpu: prev.0 });
+        if self.tasks[task].on_cpu {
             // It has not left its run queue yet, and stays (core.c:ttwu_runnable()): nothing wakes within schedule().
-            self.tasks[t].life = Life::Queued;
-            self.tasks[t].in_iowait = false;
-            self.tasks[t].woken_ns = 0;
+            self.tasks[task].life = Life::Queued;
+            self.tasks[task].in_iowait = false;
+            self.tasks[task].woken_ns = 0;
             return;
         }
         if self.wake_delayed(task) {
@@ -390,18 +387,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if cpu != prev {
             self.migrate_task_rq_fair(task, prev);
             self.migrate_task_rq_dl(task, prev);
-            self.tasks[t].cpu = cpu;
+            self.tasks[task].cpu = cpu;
             self.outcome.migrations += 1;
-            self.emit(Event::SchedMigrateTask { task, orig_cpu: prev, dest_cpu: cpu });
+            self.emit(Event::SchedMigrateTask { task: task.0, orig_cpu: prev.0, dest_cpu: cpu.0 });
         }
-        self.emit(Event::Placement { task, prev_cpu: prev, cpu, rule });
-        self.tasks[t].life = Life::Waking;
+        self.emit(Event::Placement { task: task.0, prev_cpu: prev.0, cpu: cpu.0, rule });
+        self.tasks[task].life = Life::Waking;
         // ttwu_queue_cond(): an idle CPU, or one that does not share a cache, queues the task itself.
         let remote = cpu != here;
-        let target_idle = self.cpus[cpu as usize].curr == IDLE_TASK && self.cpus[cpu as usize].nr_running == 0;
+        let target_idle = self.cpus[cpu].curr == TaskId::IDLE && self.cpus[cpu].nr_running == 0;
         if remote && (target_idle || !self.topology.share_cache(here, cpu)) {
-            self.cpus[cpu as usize].wake_list.push(task);
-            self.idle_mask.remove(cpu as usize);
+            self.cpus[cpu].wake_list.push(task);
+            self.idle_mask.remove(cpu.index());
             self.update_idle_like(cpu);
             self.kick(cpu);
             return;
@@ -410,13 +407,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// core.c:ttwu_do_activate(): queues a waking task and checks preemption.
-    pub(crate) fn activate(&mut self, task: TaskIdx, cpu: u32) {
+    pub(crate) fn activate(&mut self, task: TaskId, cpu: CpuId) {
         self.update_rq_clock(cpu);
-        let migrated = self.tasks[task as usize].sa.last_update_time == 0;
+        let migrated = self.tasks[task].sa.last_update_time == 0;
         let kind = if migrated { Enqueue::WakeupMigrated } else { Enqueue::Wakeup };
         self.enqueue_task(cpu, task, kind);
-        self.tasks[task as usize].in_iowait = false;
-        let state = &mut self.cpus[cpu as usize];
+        self.tasks[task].in_iowait = false;
+        let state = &mut self.cpus[cpu];
         if state.balance.idle_stamp != 0 {
             let delta = state.clk.clock.saturating_sub(state.balance.idle_stamp);
             state.balance.update_avg_idle(delta);
@@ -430,8 +427,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The classes that push have been told of a wake-up.
-    fn task_woken(&mut self, cpu: u32, task: TaskIdx) {
-        match self.tasks[task as usize].class {
+    fn task_woken(&mut self, cpu: CpuId, task: TaskId) {
+        match self.tasks[task].class {
             Class::Deadline => self.task_woken_dl(cpu, task),
             Class::RealTime => self.task_woken_rt(cpu, task),
             Class::Fair => {}
@@ -439,17 +436,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// core.c:wake_up_new_task().
-    pub(crate) fn wake_up_new_task(&mut self, task: TaskIdx) {
-        let t = task as usize;
-        let spec = &self.case.workload.tasks[self.tasks[t].spec as usize];
-        let parent_cpu = self.tasks[t].cpu;
-        self.tasks[t].started_ns = self.now;
-        self.tasks[t].activation_ns = self.now;
-        self.tasks[t].woken_ns = self.now;
+    pub(crate) fn wake_up_new_task(&mut self, task: TaskId) {
+        let spec = &self.case.workload.tasks[self.tasks[task].spec as usize];
+        let parent_cpu = self.tasks[task].cpu;
+        self.tasks[task].started_ns = self.now;
+        self.tasks[task].activation_ns = self.now;
+        self.tasks[task].woken_ns = self.now;
         self.init_entity_runnable_average(task);
         self.admit_dl(task, false);
-        let cpu = match spec.spawn_cpu {
-            Some(cpu) if self.masks[self.tasks[t].allowed as usize].as_set().contains(cpu as usize) => cpu,
+        let cpu = match spec.spawn_cpu.map(CpuId) {
+            Some(cpu) if self.masks[self.tasks[task].allowed].as_set().contains(cpu.index()) => cpu,
             _ => match self.select_task_rq_custom(task, parent_cpu, false, true) {
                 Some((cpu, _)) => cpu,
                 None => self.select_task_rq_fork(task, parent_cpu),
@@ -458,9 +454,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if S::DECISIONS {
             self.record_fork(task, parent_cpu, cpu);
         }
-        self.tasks[t].cpu = cpu;
-        self.tasks[t].recent_used_cpu = cpu;
-        self.emit(Event::SchedWakeupNew { cpu: self.here, task, target_cpu: cpu });
+        self.tasks[task].cpu = cpu;
+        self.tasks[task].recent_used_cpu = cpu;
+        self.emit(Event::SchedWakeupNew { cpu: self.here.0, task: task.0, target_cpu: cpu.0 });
         self.update_rq_clock(cpu);
         self.post_init_entity_util_avg(cpu, task);
         self.enqueue_task(cpu, task, Enqueue::New);
@@ -469,15 +465,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// core.c:wakeup_preempt(): asks `cpu` to reschedule if `task` should run now.
-    pub(crate) fn wakeup_preempt(&mut self, cpu: u32, task: TaskIdx) {
-        if self.tasks[task as usize].class == Class::Deadline && self.is_throttled_dl(task) {
+    pub(crate) fn wakeup_preempt(&mut self, cpu: CpuId, task: TaskId) {
+        if self.tasks[task].class == Class::Deadline && self.is_throttled_dl(task) {
             return;
         }
-        let curr = self.cpus[cpu as usize].curr;
-        let preempt = if curr == IDLE_TASK {
+        let curr = self.cpus[cpu].curr;
+        let preempt = if curr == TaskId::IDLE {
             true
         } else {
-            let (mine, theirs) = (self.tasks[task as usize].class, self.tasks[curr as usize].class);
+            let (mine, theirs) = (self.tasks[task].class, self.tasks[curr].class);
             match (mine, theirs) {
                 (Class::Deadline, Class::Deadline) => self.wakeup_preempt_dl(cpu, task),
                 (Class::RealTime, Class::RealTime) => {
@@ -492,32 +488,31 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.resched_cpu(cpu);
         }
         // The queue's clock is fresh; schedule() does not read it again (rq_clock_skip_update()).
-        let state = &mut self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu];
         state.skip_clock_update |= state.need_resched;
     }
 
     // ---- switching ----
 
     /// core.c:__schedule().
-    pub(crate) fn schedule(&mut self, cpu: u32) {
-        let c = cpu as usize;
-        if !self.cpus[c].idle.is_awake() {
+    pub(crate) fn schedule(&mut self, cpu: CpuId) {
+        if !self.cpus[cpu].idle.is_awake() {
             // Its exit from idle will do it.
-            self.cpus[c].need_resched = true;
+            self.cpus[cpu].need_resched = true;
             self.leave_idle(cpu, 0);
             return;
         }
         self.here = cpu;
         self.in_interrupt = false;
         self.account(cpu);
-        if !std::mem::take(&mut self.cpus[c].skip_clock_update) {
+        if !std::mem::take(&mut self.cpus[cpu].skip_clock_update) {
             self.update_rq_clock(cpu);
         }
         self.charge_starvation(cpu);
-        let prev = self.cpus[c].curr;
+        let prev = self.cpus[cpu].curr;
         let mut prev_state = TaskState::Running;
-        if prev != IDLE_TASK {
-            prev_state = match self.tasks[prev as usize].life {
+        if prev != TaskId::IDLE {
+            prev_state = match self.tasks[prev].life {
                 Life::Sleeping => TaskState::Interruptible,
                 Life::Io => TaskState::Uninterruptible,
                 Life::Dead => TaskState::Dead,
@@ -531,20 +526,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.balance_rt(cpu, prev);
         let next = self.pick_next_task(cpu, prev);
         if next != prev {
-            if prev != IDLE_TASK {
+            if prev != TaskId::IDLE {
                 self.put_prev_task(cpu, prev);
-                self.tasks[prev as usize].on_cpu = false;
+                self.tasks[prev].on_cpu = false;
             }
-            self.cpus[c].curr = next;
-            if next == IDLE_TASK {
-                let state = &mut self.cpus[c];
+            self.cpus[cpu].curr = next;
+            if next == TaskId::IDLE {
+                let state = &mut self.cpus[cpu];
                 // The old task is still current for update_idle_rq_clock_pelt(); its sums decide.
                 state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.avg.util_sum, state.rt.util_sum, state.dl.util_sum);
             } else {
                 self.set_next_task(cpu, next);
-                self.tasks[next as usize].on_cpu = true;
+                self.tasks[next].on_cpu = true;
                 self.spend(cpu, self.case.machine.costs.context_switch_ns);
-                let state = &mut self.tasks[next as usize];
+                let state = &mut self.tasks[next];
                 if state.woken_ns != 0 {
                     state.wu_lat_ns += self.now - state.woken_ns.min(self.now);
                     state.woken_ns = 0;
@@ -553,79 +548,79 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             self.outcome.switches += 1;
             self.outcome.sched_events += 1;
-            self.emit(Event::SchedSwitch { cpu, prev, prev_state, next });
-            if !self.cpus[c].rt_queue.is_empty() {
+            self.emit(Event::SchedSwitch { cpu: cpu.0, prev: prev.0, prev_state, next: next.0 });
+            if !self.cpus[cpu].rt_queue.is_empty() {
                 self.update_rt_overload(cpu);
             }
-            if prev == IDLE_TASK {
+            if prev == TaskId::IDLE {
                 self.restart_tick(cpu);
                 self.set_busy(cpu, true);
             }
         }
-        if next == IDLE_TASK {
-            if prev != IDLE_TASK {
-                self.cpus[c].overhead = 0;
-                self.cpus[c].irq_overhead = 0;
+        if next == TaskId::IDLE {
+            if prev != TaskId::IDLE {
+                self.cpus[cpu].overhead = 0;
+                self.cpus[cpu].irq_overhead = 0;
                 self.set_busy(cpu, false);
             }
-            if self.cpus[c].is_idle() {
-                self.idle_mask.insert(c);
+            if self.cpus[cpu].is_idle() {
+                self.idle_mask.insert(cpu.index());
                 self.update_idle_core(cpu);
             }
             self.update_idle_like(cpu);
             self.disarm(cpu, Wait::Op);
-            self.cpus[c].got_idle_tick = false;
+            self.cpus[cpu].got_idle_tick = false;
             // What the CPU has raised on itself comes before it sleeps.
             self.run_irq_work();
-            nohz_run_idle_balance(self, c);
-            if !self.cpus[c].need_resched {
+            nohz_run_idle_balance(self, cpu.index());
+            if !self.cpus[cpu].need_resched {
                 self.enter_idle(cpu);
             }
             return;
         }
         self.update_idle_like(cpu);
-        if next != prev && self.dl_crowded.as_set().contains(c) && self.tasks[next as usize].class == Class::Deadline {
+        if next != prev && self.dl_crowded.as_set().contains(cpu.index()) && self.tasks[next].class == Class::Deadline {
             // set_next_task_dl() asks for it.
             self.push_dl_tasks(cpu);
         }
-        if next != prev && self.rt_overload.as_set().contains(c) && self.tasks[next as usize].class == Class::RealTime {
+        if next != prev && self.rt_overload.as_set().contains(cpu.index()) && self.tasks[next].class == Class::RealTime
+        {
             // set_next_task_rt() asks for it.
             self.push_rt_tasks(cpu);
         }
         self.watch_fair_server(cpu);
         self.run_irq_work();
-        if self.cpus[c].overhead == 0 || matches!(self.tasks[next as usize].doing, Doing::Fresh) {
+        if self.cpus[cpu].overhead == 0 || matches!(self.tasks[next].doing, Doing::Fresh) {
             self.advance(cpu);
         }
         self.reprogram(cpu);
     }
 
     /// fair.c:__update_idle_core(): an idle CPU whose siblings are idle makes an idle core known.
-    fn update_idle_core(&mut self, cpu: u32) {
+    fn update_idle_core(&mut self, cpu: CpuId) {
         if !self.topology.smt_active {
             return;
         }
-        let llc = self.topology.llc_of[cpu as usize] as usize;
-        let core = self.topology.smt_masks[cpu as usize].as_set();
+        let llc = self.topology.llc_of[cpu];
+        let core = self.topology.smt_masks[cpu].as_set();
         if !self.has_idle_cores[llc] && core.is_subset(self.idle_mask.as_set()) {
             self.has_idle_cores[llc] = true;
         }
     }
 
-    fn pick_next_task(&mut self, cpu: u32, prev: TaskIdx) -> TaskIdx {
-        let c = cpu as usize;
-        let newly_idle = std::mem::take(&mut self.cpus[c].stopper_ran) || prev != IDLE_TASK;
+    fn pick_next_task(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
+        let newly_idle = std::mem::take(&mut self.cpus[cpu].stopper_ran) || prev != TaskId::IDLE;
         for _ in 0..PICKS_MAX {
             if self.server_is_first(cpu) {
                 if let Some(task) = self.pick_next_task_fair(cpu) {
                     return task;
                 }
-                self.cpus[c].starvation.server.stop();
+                self.cpus[cpu].starvation.server.stop();
             }
-            if let Some(&task) = self.cpus[c].dl_queue.first() {
+            if let Some(&task) = self.cpus[cpu].dl_queue.first() {
                 return task;
             }
-            if let Some(&(_, task)) = self.cpus[c].rt_queue.first().filter(|_| !self.rt_throttled(cpu)) {
+            if let Some(&(_, task)) = self.cpus[cpu].rt_queue.first().filter(|_| !self.rt_throttled(cpu)) {
                 return task;
             }
             if let Some(task) = self.pick_next_task_fair(cpu) {
@@ -633,15 +628,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             // An idle CPU that found nothing before does not look again: only the switch to idle is newly idle.
             if !newly_idle || !self.newidle_balance(cpu) {
-                return IDLE_TASK;
+                return TaskId::IDLE;
             }
         }
         self.fail(format!("CPU {cpu} counts a runnable task that is in none of its queues: a fault of the engine"));
-        IDLE_TASK
+        TaskId::IDLE
     }
 
-    pub(crate) fn put_prev_task(&mut self, cpu: u32, prev: TaskIdx) {
-        match self.tasks[prev as usize].class {
+    pub(crate) fn put_prev_task(&mut self, cpu: CpuId, prev: TaskId) {
+        match self.tasks[prev].class {
             Class::Deadline => {
                 self.update_curr_dl(cpu);
                 self.update_dl_avg(cpu);
@@ -654,10 +649,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The clock must be up to date and `curr` be set.
-    pub(crate) fn set_next_task(&mut self, cpu: u32, next: TaskIdx) {
-        let state = &mut self.cpus[cpu as usize];
+    pub(crate) fn set_next_task(&mut self, cpu: CpuId, next: TaskId) {
+        let state = &mut self.cpus[cpu];
         let now = state.clk.rq_clock_pelt();
-        match self.tasks[next as usize].class {
+        match self.tasks[next].class {
             // The class did not run until now: its signal decays up to here.
             Class::Deadline => {
                 update_dl_rq_load_avg::<H>(now, &mut state.dl, false);
@@ -668,16 +663,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Class::Fair => self.set_next_task_fair(cpu, next),
         }
-        self.tasks[next as usize].exec_start_ns = self.now;
+        self.tasks[next].exec_start_ns = self.now;
     }
 
-    pub(crate) fn yield_task(&mut self, cpu: u32, task: TaskIdx) {
+    pub(crate) fn yield_task(&mut self, cpu: CpuId, task: TaskId) {
         self.update_rq_clock(cpu);
-        match self.tasks[task as usize].class {
+        match self.tasks[task].class {
             Class::Fair => self.yield_task_fair(cpu),
             Class::RealTime => {
                 let priority = self.rt_priority(task);
-                let queue = &mut self.cpus[cpu as usize].rt_queue;
+                let queue = &mut self.cpus[cpu].rt_queue;
                 queue.retain(|&(_, other)| other != task);
                 let place = queue.partition_point(|&(other, _)| other >= priority);
                 queue.insert(place, (priority, task));
@@ -688,54 +683,59 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The running task may no longer stay on `cpu` (its affinity changed): it moves at once.
-    pub(crate) fn push_away(&mut self, cpu: u32, task: TaskIdx) {
-        let Some(dest) = self.masks[self.tasks[task as usize].allowed as usize].as_set().first() else { return };
+    pub(crate) fn push_away(&mut self, cpu: CpuId, task: TaskId) {
+        let Some(dest) = self.masks[self.tasks[task].allowed].as_set().first() else { return };
         self.account(cpu);
         self.update_rq_clock(cpu);
         self.dequeue_task(cpu, task, false);
         self.put_prev_task(cpu, task);
         self.detached_current(cpu);
-        self.move_queued(task, cpu, dest as u32, PlacementRule::Pinned);
+        self.move_queued(task, cpu, CpuId::of(dest), PlacementRule::Pinned);
     }
 
     /// The running task, already dequeued, leaves `cpu` for another CPU; the idle task stands in until `cpu` schedules.
-    pub(crate) fn detached_current(&mut self, cpu: u32) {
-        let state = &mut self.cpus[cpu as usize];
-        let task = std::mem::replace(&mut state.curr, IDLE_TASK);
+    pub(crate) fn detached_current(&mut self, cpu: CpuId) {
+        let state = &mut self.cpus[cpu];
+        let task = std::mem::replace(&mut state.curr, TaskId::IDLE);
         if state.nr_running == 0 {
             state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.avg.util_sum, state.rt.util_sum, state.dl.util_sum);
         }
-        self.tasks[task as usize].on_cpu = false;
+        self.tasks[task].on_cpu = false;
         self.outcome.switches += 1;
         self.outcome.sched_events += 1;
-        self.emit(Event::SchedSwitch { cpu, prev: task, prev_state: TaskState::Running, next: IDLE_TASK });
+        self.emit(Event::SchedSwitch {
+            cpu: cpu.0,
+            prev: task.0,
+            prev_state: TaskState::Running,
+            next: TaskId::IDLE.0,
+        });
         self.set_busy(cpu, false);
         self.disarm(cpu, Wait::Op);
         // The CPU itself does this: no interrupt delays it.
-        self.cpus[cpu as usize].stopper_ran = true;
-        self.cpus[cpu as usize].need_resched = true;
+        self.cpus[cpu].stopper_ran = true;
+        self.cpus[cpu].need_resched = true;
         self.resched.push_back(cpu);
     }
 
     /// A dequeued task arrives on `dest`, and runs there if it comes before the running one.
-    pub(crate) fn move_queued(&mut self, task: TaskIdx, orig: u32, dest: u32, rule: PlacementRule) {
+    pub(crate) fn move_queued(&mut self, task: TaskId, orig: CpuId, dest: CpuId, rule: PlacementRule) {
         self.carry_over(task, orig, dest, rule);
         self.wakeup_preempt(dest, task);
     }
 
     /// A dequeued task arrives on `dest`; one whose dequeue was delayed sleeps on there.
-    pub(crate) fn carry_over(&mut self, task: TaskIdx, orig: u32, dest: u32, rule: PlacementRule) {
-        let delayed = self.entities[task as usize].sched_delayed;
-        if delayed && self.tasks[task as usize].in_iowait {
-            self.cpus[orig as usize].nr_iowait -= 1;
-            self.cpus[dest as usize].nr_iowait += 1;
+    pub(crate) fn carry_over(&mut self, task: TaskId, orig: CpuId, dest: CpuId, rule: PlacementRule) {
+        let delayed = self.entities[task].sched_delayed;
+        if delayed && self.tasks[task].in_iowait {
+            self.cpus[orig].nr_iowait -= 1;
+            self.cpus[dest].nr_iowait += 1;
         }
         self.migrate_task_rq_fair(task, orig);
-        self.tasks[task as usize].cpu = dest;
+        self.tasks[task].cpu = dest;
         self.outcome.migrations += 1;
-        self.emit(Event::SchedMigrateTask { task, orig_cpu: orig, dest_cpu: dest });
+        self.emit(Event::SchedMigrateTask { task: task.0, orig_cpu: orig.0, dest_cpu: dest.0 });
         if !delayed {
-            self.emit(Event::Placement { task, prev_cpu: orig, cpu: dest, rule });
+            self.emit(Event::Placement { task: task.0, prev_cpu: orig.0, cpu: dest.0, rule });
         }
         self.bring_up_to_date(dest);
         if delayed {
@@ -749,21 +749,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- the tick ----
 
     /// core.c:sched_tick(); the CPU is awake.
-    pub(crate) fn tick(&mut self, cpu: u32) {
-        let c = cpu as usize;
+    pub(crate) fn tick(&mut self, cpu: CpuId) {
         self.arm_tick(cpu);
         self.update_rq_clock(cpu);
         if self.case.machine.invariance == InvarianceSource::CountersAtTick {
             self.scale_freq_tick(cpu);
         }
-        let curr = self.cpus[c].curr;
-        self.cpus[c].got_idle_tick |= curr == IDLE_TASK;
+        let curr = self.cpus[cpu].curr;
+        self.cpus[cpu].got_idle_tick |= curr == TaskId::IDLE;
         if self.charge_starvation(cpu) {
             self.resched_cpu(cpu);
         }
-        if curr != IDLE_TASK {
+        if curr != TaskId::IDLE {
             self.spend_irq(cpu, self.case.machine.costs.tick_ns);
-            match self.tasks[curr as usize].class {
+            match self.tasks[curr].class {
                 Class::Fair => self.task_tick_fair(cpu, curr),
                 Class::Deadline => {
                     self.update_curr_dl(cpu);
@@ -778,13 +777,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.trigger_load_balance(cpu);
     }
 
-    fn task_tick_rt(&mut self, cpu: u32, curr: TaskIdx) {
-        if !matches!(self.tasks[curr as usize].policy, SchedPolicy::RoundRobin { .. }) {
+    fn task_tick_rt(&mut self, cpu: CpuId, curr: TaskId) {
+        if !matches!(self.tasks[curr].policy, SchedPolicy::RoundRobin { .. }) {
             return;
         }
-        let used = self.now - self.tasks[curr as usize].exec_start_ns;
+        let used = self.now - self.tasks[curr].exec_start_ns;
         let priority = self.rt_priority(curr);
-        let others = self.cpus[cpu as usize].rt_queue.iter().any(|&(other, task)| other == priority && task != curr);
+        let others = self.cpus[cpu].rt_queue.iter().any(|&(other, task)| other == priority && task != curr);
         if used >= RR_TIMESLICE_NS && others {
             self.yield_task(cpu, curr);
         }
@@ -795,16 +794,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         (self.now / self.tick_ns + 1) * self.tick_ns
     }
 
-    pub(crate) fn arm_tick(&mut self, cpu: u32) {
-        if !self.cpus[cpu as usize].tick_stopped {
+    pub(crate) fn arm_tick(&mut self, cpu: CpuId) {
+        if !self.cpus[cpu].tick_stopped {
             let time = self.next_tick_ns();
             self.arm(cpu, Wait::Tick, time);
         }
     }
 
     /// Starts the tick of a CPU again; whether it was stopped.
-    pub(crate) fn restart_tick(&mut self, cpu: u32) -> bool {
-        let stopped = std::mem::take(&mut self.cpus[cpu as usize].tick_stopped);
+    pub(crate) fn restart_tick(&mut self, cpu: CpuId) -> bool {
+        let stopped = std::mem::take(&mut self.cpus[cpu].tick_stopped);
         if stopped {
             self.arm_tick(cpu);
             self.rearm_timer(cpu);
@@ -818,7 +817,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Flag of a wake-up from iowait, for the governor.
-    pub(crate) fn iowait_flag(&self, task: TaskIdx) -> u32 {
-        if self.tasks[task as usize].in_iowait { SCHED_CPUFREQ_IOWAIT } else { 0 }
+    pub(crate) fn iowait_flag(&self, task: TaskId) -> u32 {
+        if self.tasks[task].in_iowait { SCHED_CPUFREQ_IOWAIT } else { 0 }
     }
 }

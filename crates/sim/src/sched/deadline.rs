@@ -10,8 +10,9 @@ use opplab_kernel::sched::deadline::{
     DeadlineFacts, DlClaim, DlCurr, DlPush, DlTask, check_preempt_equal_dl, dl_time_before, pull_dl_task, push_dl_task,
     select_task_rq_dl, task_woken_dl,
 };
-use opplab_model::event::{IDLE_TASK, PlacementRule, Sink, TaskIdx};
+use opplab_model::event::{PlacementRule, Sink};
 
+use crate::ids::{CpuId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Enqueue, Life};
 use crate::run::timers::TimerKind;
@@ -39,10 +40,10 @@ impl<S: Sink, H: HalfLife> DeadlineFacts for Deadlines<'_, '_, S, H> {
     }
     fn curr(&self, cpu: usize) -> Option<DlCurr> {
         let curr = self.0.cpus[cpu].curr;
-        if self.0.curr_class(cpu as u32) != Some(Class::Deadline) {
+        if self.0.curr_class(CpuId::of(cpu)) != Some(Class::Deadline) {
             return None;
         }
-        let allowed = self.0.masks[self.0.tasks[curr as usize].allowed as usize].as_set();
+        let allowed = self.0.masks[self.0.tasks[curr].allowed].as_set();
         Some(DlCurr { claim: self.0.dl_claim(curr), nr_cpus_allowed: allowed.weight() })
     }
     fn capacity_orig(&self, cpu: usize) -> u64 {
@@ -58,23 +59,23 @@ impl<S: Sink, H: HalfLife> DeadlineFacts for Deadlines<'_, '_, S, H> {
 }
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    pub(crate) fn dl_claim(&self, task: TaskIdx) -> DlClaim {
-        let state = &self.tasks[task as usize];
+    pub(crate) fn dl_claim(&self, task: TaskId) -> DlClaim {
+        let state = &self.tasks[task];
         let deadline = state.dl.as_ref().map_or(0, |dl| dl.entity.deadline);
         DlClaim { deadline, is_sugov: state.sugov.is_some() }
     }
 
-    fn dl_task(&self, task: TaskIdx, cpu: u32) -> DlTask<'_> {
-        let state = &self.tasks[task as usize];
-        let allowed = self.masks[state.allowed as usize].as_set();
+    fn dl_task(&self, task: TaskId, cpu: CpuId) -> DlTask<'_> {
+        let state = &self.tasks[task];
+        let allowed = self.masks[state.allowed].as_set();
         let density = state.dl.as_ref().map_or(0, |dl| dl.entity.dl_density);
         let (nr_cpus_allowed, claim) = (allowed.weight(), self.dl_claim(task));
-        DlTask { cpu: cpu as usize, allowed, nr_cpus_allowed, claim, density }
+        DlTask { cpu: cpu.index(), allowed, nr_cpus_allowed, claim, density }
     }
 
     /// deadline.c:select_task_rq_dl() on a wake-up.
-    pub(crate) fn select_task_rq_dl(&mut self, task: TaskIdx, prev: u32) -> u32 {
-        let here = self.here as usize;
+    pub(crate) fn select_task_rq_dl(&mut self, task: TaskId, prev: CpuId) -> CpuId {
+        let here = self.here.index();
         let cpu = self.with_cursor(|engine, cursor, mask| {
             select_task_rq_dl(&Deadlines(engine), &engine.dl_task(task, prev), here, cursor, mask)
         });
@@ -82,15 +83,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// deadline.c:enqueue_dl_entity(): brings the budget up to date; whether the task is queued, or waits for its next period.
-    pub(crate) fn activate_dl(&mut self, cpu: u32, task: TaskIdx, kind: Enqueue) -> bool {
-        let c = cpu as usize;
-        let clock = self.cpus[c].clk.clock;
+    pub(crate) fn activate_dl(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) -> bool {
+        let clock = self.cpus[cpu].clk.clock;
         if kind != Enqueue::Replenished {
             // One that is replenished as it falls asleep does so all the same.
-            self.tasks[task as usize].life = Life::Queued;
+            self.tasks[task].life = Life::Queued;
         }
         self.enqueue_dl_bw(cpu, task, kind);
-        let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() else { return true };
+        let Some(dl) = self.tasks[task].dl.as_deref_mut() else { return true };
         let waits = match kind {
             Enqueue::Wakeup | Enqueue::WakeupMigrated => dl.entity.update_dl_entity(clock),
             Enqueue::New | Enqueue::Restore => {
@@ -109,17 +109,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return false;
         }
         let tasks = &self.tasks;
-        let deadline_of = |task: TaskIdx| tasks[task as usize].dl.as_ref().map_or(0, |dl| dl.entity.deadline);
-        let queue = &mut self.cpus[c].dl_queue;
+        let deadline_of = |task: TaskId| tasks[task].dl.as_ref().map_or(0, |dl| dl.entity.deadline);
+        let queue = &mut self.cpus[cpu].dl_queue;
         let place = queue.partition_point(|&other| !dl_time_before(deadline, deadline_of(other)));
         queue.insert(place, task);
-        self.dl_free.remove(c);
-        self.dl_crowded.set(c, queue.len() > 1);
+        self.dl_free.remove(cpu.index());
+        self.dl_crowded.set(cpu.index(), queue.len() > 1);
         true
     }
 
     /// deadline.c:dequeue_task_dl(): whether the task was queued.
-    pub(crate) fn deactivate_dl(&mut self, cpu: u32, task: TaskIdx, sleep: bool) -> bool {
+    pub(crate) fn deactivate_dl(&mut self, cpu: CpuId, task: TaskId, sleep: bool) -> bool {
         self.update_curr_dl(cpu);
         self.update_dl_avg(cpu);
         let was_queued = self.unqueue_dl(cpu, task);
@@ -127,30 +127,29 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         was_queued
     }
 
-    fn unqueue_dl(&mut self, cpu: u32, task: TaskIdx) -> bool {
-        let queue = &mut self.cpus[cpu as usize].dl_queue;
+    fn unqueue_dl(&mut self, cpu: CpuId, task: TaskId) -> bool {
+        let queue = &mut self.cpus[cpu].dl_queue;
         let Some(place) = queue.iter().position(|&other| other == task) else { return false };
         queue.remove(place);
-        self.dl_free.set(cpu as usize, queue.is_empty());
-        self.dl_crowded.set(cpu as usize, queue.len() > 1);
+        self.dl_free.set(cpu.index(), queue.is_empty());
+        self.dl_crowded.set(cpu.index(), queue.len() > 1);
         true
     }
 
     /// The running task's time is charged from now on.
-    pub(crate) fn start_charging_dl(&mut self, cpu: u32, task: TaskIdx) {
-        let clock_task = self.cpus[cpu as usize].clk.clock_task;
-        if let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() {
+    pub(crate) fn start_charging_dl(&mut self, cpu: CpuId, task: TaskId) {
+        let clock_task = self.cpus[cpu].clk.clock_task;
+        if let Some(dl) = self.tasks[task].dl.as_deref_mut() {
             dl.exec_start = clock_task;
         }
     }
 
     /// deadline.c:update_curr_dl(): charges the running task, and takes it off its queue if it has nothing left.
-    pub(crate) fn update_curr_dl(&mut self, cpu: u32) {
-        let c = cpu as usize;
-        let curr = self.cpus[c].curr;
+    pub(crate) fn update_curr_dl(&mut self, cpu: CpuId) {
+        let curr = self.cpus[cpu].curr;
         let scales = self.scales(cpu);
-        let (clock, clock_task) = (self.cpus[c].clk.clock, self.cpus[c].clk.clock_task);
-        let Some(state) = self.tasks.get_mut(curr as usize) else { return };
+        let (clock, clock_task) = (self.cpus[cpu].clk.clock, self.cpus[cpu].clk.clock_task);
+        let Some(state) = self.tasks.get_mut(curr) else { return };
         let (is_special, is_dl) = (state.sugov.is_some(), state.class == Class::Deadline);
         let Some(dl) = state.dl.as_deref_mut().filter(|dl| is_dl && !dl.entity.throttled) else { return };
         let ran_ns = clock_task.saturating_sub(dl.exec_start);
@@ -168,32 +167,31 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         if starts_later {
-            self.cpus[c].nr_running -= 1;
+            self.cpus[cpu].nr_running -= 1;
             self.start_dl_timer(cpu, curr);
         } else {
-            if let Some(dl) = self.tasks[curr as usize].dl.as_deref_mut() {
+            if let Some(dl) = self.tasks[curr].dl.as_deref_mut() {
                 dl.entity.replenish_dl_entity(clock);
             }
             self.activate_dl(cpu, curr, Enqueue::Replenished);
         }
-        if self.cpus[c].dl_queue.first() != Some(&curr) {
+        if self.cpus[cpu].dl_queue.first() != Some(&curr) {
             self.resched_cpu(cpu);
         }
     }
 
     /// deadline.c:start_dl_timer().
-    fn start_dl_timer(&mut self, cpu: u32, task: TaskIdx) {
-        let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() else { return };
+    fn start_dl_timer(&mut self, cpu: CpuId, task: TaskId) {
+        let Some(dl) = self.tasks[task].dl.as_deref_mut() else { return };
         dl.timer_ns = dl.entity.next_period();
         let time_ns = dl.timer_ns;
         self.add_timer(cpu, time_ns, TimerKind::Replenish(task));
     }
 
     /// deadline.c:dl_task_timer(): a throttled task's next period begins.
-    pub(crate) fn dl_task_timer(&mut self, task: TaskIdx) {
-        let t = task as usize;
-        let (cpu, life, class, now) = (self.tasks[t].cpu, self.tasks[t].life, self.tasks[t].class, self.now);
-        let Some(dl) = self.tasks[t].dl.as_deref_mut() else { return };
+    pub(crate) fn dl_task_timer(&mut self, task: TaskId) {
+        let (cpu, life, class, now) = (self.tasks[task].cpu, self.tasks[task].life, self.tasks[task].class, self.now);
+        let Some(dl) = self.tasks[task].dl.as_deref_mut() else { return };
         if life == Life::Dead || !dl.entity.throttled || now < dl.timer_ns {
             return;
         }
@@ -213,13 +211,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Whether `task` waits for its next period.
-    pub(crate) fn is_throttled_dl(&self, task: TaskIdx) -> bool {
-        self.tasks[task as usize].dl.as_ref().is_some_and(|dl| dl.entity.throttled)
+    pub(crate) fn is_throttled_dl(&self, task: TaskId) -> bool {
+        self.tasks[task].dl.as_ref().is_some_and(|dl| dl.entity.throttled)
     }
 
     /// A deadline task gives the rest of its budget away (yield_task_dl()).
-    pub(crate) fn yield_task_dl(&mut self, cpu: u32, task: TaskIdx) {
-        if let Some(dl) = self.tasks[task as usize].dl.as_deref_mut() {
+    pub(crate) fn yield_task_dl(&mut self, cpu: CpuId, task: TaskId) {
+        if let Some(dl) = self.tasks[task].dl.as_deref_mut() {
             dl.entity.yielded = true;
         }
         self.update_curr_dl(cpu);
@@ -229,29 +227,27 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// Of the deadline tasks that wait on `cpu` and may go elsewhere, or to `dest`, the first; a governor's thread before others
     /// (pick_earliest_pushable_dl_task()).
-    fn pushable_dl_task(&self, cpu: u32, dest: Option<u32>) -> Option<TaskIdx> {
-        let may_go = |task: TaskIdx| {
-            let state = &self.tasks[task as usize];
-            let allowed = self.masks[state.allowed as usize].as_set();
-            !state.on_cpu
-                && !self.single_cpu[state.allowed as usize]
-                && dest.is_none_or(|dest| allowed.contains(dest as usize))
+    fn pushable_dl_task(&self, cpu: CpuId, dest: Option<CpuId>) -> Option<TaskId> {
+        let may_go = |task: TaskId| {
+            let state = &self.tasks[task];
+            let allowed = self.masks[state.allowed].as_set();
+            !state.on_cpu && !self.single_cpu[state.allowed] && dest.is_none_or(|dest| allowed.contains(dest.index()))
         };
-        let waiting = self.cpus[cpu as usize].dl_queue.iter().copied().filter(|&task| may_go(task));
-        waiting.min_by_key(|&task| self.tasks[task as usize].sugov.is_none())
+        let waiting = self.cpus[cpu].dl_queue.iter().copied().filter(|&task| may_go(task));
+        waiting.min_by_key(|&task| self.tasks[task].sugov.is_none())
     }
 
     /// A deadline task that waits on `orig` goes to `dest`.
-    fn move_dl_task(&mut self, task: TaskIdx, orig: u32, dest: u32) {
+    fn move_dl_task(&mut self, task: TaskId, orig: CpuId, dest: CpuId) {
         self.bring_up_to_date(orig);
         self.dequeue_task(orig, task, false);
         self.carry_over(task, orig, dest, PlacementRule::Deadline);
     }
 
     /// deadline.c:push_dl_task(): `cpu` gives its first waiting task to a CPU that runs it earlier; whether there was one.
-    fn push_dl_task(&mut self, cpu: u32) -> bool {
+    fn push_dl_task(&mut self, cpu: CpuId) -> bool {
         let Some(task) = self.pushable_dl_task(cpu, None) else { return false };
-        let here = self.here as usize;
+        let here = self.here.index();
         let decision = self.with_cursor(|engine, cursor, mask| {
             push_dl_task(&Deadlines(engine), &engine.dl_task(task, cpu), here, cursor, mask)
         });
@@ -262,71 +258,68 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 false
             }
             DlPush::To(dest) => {
-                self.move_dl_task(task, cpu, dest as u32);
-                self.resched_cpu(dest as u32);
+                self.move_dl_task(task, cpu, CpuId::of(dest));
+                self.resched_cpu(CpuId::of(dest));
                 true
             }
         }
     }
 
     /// deadline.c:push_dl_tasks().
-    pub(crate) fn push_dl_tasks(&mut self, cpu: u32) {
+    pub(crate) fn push_dl_tasks(&mut self, cpu: CpuId) {
         while self.push_dl_task(cpu) {}
     }
 
     /// core.c:ttwu_do_activate(), the class's task_woken().
-    pub(crate) fn task_woken_dl(&mut self, cpu: u32, task: TaskIdx) {
-        let state = &self.cpus[cpu as usize];
+    pub(crate) fn task_woken_dl(&mut self, cpu: CpuId, task: TaskId) {
+        let state = &self.cpus[cpu];
         if state.curr != task
             && !state.need_resched
-            && task_woken_dl(&self.dl_task(task, cpu), Deadlines(self).curr(cpu as usize))
+            && task_woken_dl(&self.dl_task(task, cpu), Deadlines(self).curr(cpu.index()))
         {
             self.push_dl_tasks(cpu);
         }
     }
 
     /// deadline.c:pull_dl_task(): takes tasks that would run earlier on `cpu` than where they wait; whether there were any.
-    pub(crate) fn pull_dl_tasks(&mut self, cpu: u32) -> bool {
-        let crowded: Vec<usize> = self.dl_crowded.as_set().iter().filter(|&other| other != cpu as usize).collect();
+    pub(crate) fn pull_dl_tasks(&mut self, cpu: CpuId) -> bool {
+        let crowded: Vec<usize> = self.dl_crowded.as_set().iter().filter(|&other| other != cpu.index()).collect();
         let mut pulled = None;
         for orig in crowded {
-            let Some(task) = self.pushable_dl_task(orig as u32, Some(cpu)) else { continue };
-            let query = self.dl_task(task, orig as u32);
-            if pull_dl_task(&Deadlines(self), &query, cpu as usize, pulled) {
+            let Some(task) = self.pushable_dl_task(CpuId::of(orig), Some(cpu)) else { continue };
+            let query = self.dl_task(task, CpuId::of(orig));
+            if pull_dl_task(&Deadlines(self), &query, cpu.index(), pulled) {
                 pulled = Some(query.claim.deadline);
-                self.move_dl_task(task, orig as u32, cpu);
+                self.move_dl_task(task, CpuId::of(orig), cpu);
             }
         }
         pulled.is_some()
     }
 
     /// deadline.c:balance_dl(): before `cpu` picks; `prev` leaves it.
-    pub(crate) fn balance_dl(&mut self, cpu: u32, prev: TaskIdx) {
-        if prev != IDLE_TASK
-            && self.tasks[prev as usize].class == Class::Deadline
+    pub(crate) fn balance_dl(&mut self, cpu: CpuId, prev: TaskId) {
+        if prev != TaskId::IDLE
+            && self.tasks[prev].class == Class::Deadline
             && !self.dl_crowded.as_set().is_empty()
-            && !self.cpus[cpu as usize].dl_queue.contains(&prev)
+            && !self.cpus[cpu].dl_queue.contains(&prev)
         {
             self.pull_dl_tasks(cpu);
         }
     }
 
     /// deadline.c:switched_from_dl(), prio_changed_dl(): the running task of `cpu` has another class or other parameters.
-    pub(crate) fn pull_after_change_dl(&mut self, cpu: u32) {
+    pub(crate) fn pull_after_change_dl(&mut self, cpu: CpuId) {
         let stays = self.curr_class(cpu) == Some(Class::Deadline);
-        let has_its_own = if stays {
-            self.pushable_dl_task(cpu, None).is_some()
-        } else {
-            !self.cpus[cpu as usize].dl_queue.is_empty()
-        };
+        let has_its_own =
+            if stays { self.pushable_dl_task(cpu, None).is_some() } else { !self.cpus[cpu].dl_queue.is_empty() };
         if !has_its_own && self.pull_dl_tasks(cpu) {
             self.resched_cpu(cpu);
         }
     }
 
     /// deadline.c:wakeup_preempt_dl(): whether `task`, which wakes on `cpu`, has the running deadline task rescheduled.
-    pub(crate) fn wakeup_preempt_dl(&self, cpu: u32, task: TaskIdx) -> bool {
-        let state = &self.cpus[cpu as usize];
+    pub(crate) fn wakeup_preempt_dl(&self, cpu: CpuId, task: TaskId) -> bool {
+        let state = &self.cpus[cpu];
         let (mine, theirs) = (self.dl_claim(task), self.dl_claim(state.curr));
         let preempts_equal = || {
             let (curr, task) = (self.dl_task(state.curr, cpu), self.dl_task(task, cpu));

@@ -3,6 +3,8 @@
 use opplab_kernel::sched::dl_entity::DlEntity;
 use opplab_model::workload::SchedPolicy;
 
+use crate::ids::CpuId;
+
 /// What a task that is or was a deadline task has beside the others.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DlRun {
@@ -12,7 +14,7 @@ pub(crate) struct DlRun {
     /// When it is replenished.
     pub(super) timer_ns: u64,
     /// Where its inactive timer is armed.
-    pub(crate) inactive_cpu: u32,
+    pub(crate) inactive_cpu: CpuId,
     /// Its bandwidth left the queue where it slept, and is in none until it is queued.
     pub(crate) has_left: bool,
     /// What it has of the bandwidth of all (dl_bw.total_bw).

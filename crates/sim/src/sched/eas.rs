@@ -7,9 +7,10 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::placement::{Clamps, CpuCapacity};
 use opplab_model::decision::{Decision, NONE};
-use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::event::Sink;
 
 use crate::cpufreq::policy::{cfs_util_est, rq_facts};
+use crate::ids::{CpuId, CpuSetId, TaskId};
 use crate::run::cpu::Cpu;
 use crate::run::engine::Engine;
 use crate::run::gates::{Gates, UtilEst};
@@ -48,13 +49,13 @@ impl EasFacts for Facts<'_> {
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The cheapest CPU for a waking task; `None`: place it as without energy. With records on, its candidates and
     /// energies are told and `rule` is the reason.
-    pub(crate) fn find_energy_efficient_cpu(&mut self, task: TaskIdx, prev: u32, rule: &mut u8) -> Option<u32> {
+    pub(crate) fn find_energy_efficient_cpu(&mut self, task: TaskId, prev: CpuId, rule: &mut u8) -> Option<CpuId> {
         let eas_task = self.eas_task(task, prev);
-        let facts = self.eas_facts(self.tasks[task as usize].allowed);
+        let facts = self.eas_facts(self.tasks[task].allowed);
         let (domains, gates) = (&self.eas.as_ref()?.domains, self.gates.eas?);
         if !S::DECISIONS {
             let cpu = find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, gates, &mut ());
-            return cpu.map(|cpu| cpu as u32);
+            return cpu.map(CpuId::of);
         }
         let mut seen = EasExplanation::default();
         let cpu = find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, gates, &mut seen);
@@ -87,15 +88,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         for record in records {
             self.record(record);
         }
-        cpu.map(|cpu| cpu as u32)
+        cpu.map(CpuId::of)
     }
 
     /// A waking task as energy-aware placement sees it.
-    pub(crate) fn eas_task(&self, task: TaskIdx, prev: u32) -> EasTask {
-        let state = &self.tasks[task as usize];
+    pub(crate) fn eas_task(&self, task: TaskId, prev: CpuId) -> EasTask {
+        let state = &self.tasks[task];
         let clamps = self.task_clamps(task).unwrap_or(Clamps::NONE);
         EasTask {
-            prev_cpu: prev as usize,
+            prev_cpu: prev.index(),
             util_avg: state.sa.util_avg,
             runnable_avg: state.sa.runnable_avg,
             util_est: match self.gates.util_est {
@@ -109,17 +110,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The facts of a placement of a task that may use the CPUs of mask `allowed`.
-    pub(crate) fn eas_facts(&self, allowed: u32) -> Facts<'_> {
+    pub(crate) fn eas_facts(&self, allowed: CpuSetId) -> Facts<'_> {
         Facts {
             cpus: &self.cpus,
             uclamp_used: self.uclamp_used,
             gates: &self.gates,
-            allowed: self.masks[allowed as usize].as_set(),
+            allowed: self.masks[allowed].as_set(),
         }
     }
 
     /// fair.c:cpu_overutilized().
-    pub(crate) fn cpu_overutilized(&self, cpu: u32) -> bool {
-        cpu_overutilized(&eas_cpu(&self.cpus[cpu as usize], &self.gates, self.uclamp_used), self.uclamp_used)
+    pub(crate) fn cpu_overutilized(&self, cpu: CpuId) -> bool {
+        cpu_overutilized(&eas_cpu(&self.cpus[cpu], &self.gates, self.uclamp_used), self.uclamp_used)
     }
 }

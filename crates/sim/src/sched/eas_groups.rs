@@ -10,8 +10,9 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::balance::IdleType;
 use opplab_kernel::sched::domains::{SD_ASYM_CPUCAPACITY, SD_BALANCE_FORK};
 use opplab_kernel::sched::group::DomainView;
-use opplab_model::event::{PlacementRule, Sink, TaskIdx};
+use opplab_model::event::{PlacementRule, Sink};
 
+use crate::ids::{CpuId, CpuSetId, TaskId};
 use crate::run::engine::Engine;
 
 /// A domain's name: its first CPU and how many it has.
@@ -23,9 +24,9 @@ fn key(view: &DomainView<'_>) -> DomainKey {
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn group_cpu(&self, cpu: usize, task: Option<&EasTask>) -> GroupCpu {
-        let facts = self.eas_facts(0).cpu(cpu);
+        let facts = self.eas_facts(CpuSetId::ALL).cpu(cpu);
         let state = &self.cpus[cpu];
-        let is_idle = state.is_idle() && cpu != self.here as usize;
+        let is_idle = state.is_idle() && cpu != self.here.index();
         GroupCpu {
             util: cpu_util(cpu, &facts, None, None, false),
             util_without: cpu_util(cpu, &facts, task, None, false),
@@ -40,8 +41,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         cpu_overutilized(self.group_cpu(cpu, None).util, self.cpus[cpu].capacity)
     }
 
-    fn domain_key(&self, cpu: u32, level: usize) -> Option<DomainKey> {
-        self.topology.domains.view(cpu as usize, level).map(|view| key(&view))
+    fn domain_key(&self, cpu: CpuId, level: usize) -> Option<DomainKey> {
+        self.topology.domains.view(cpu.index(), level).map(|view| key(&view))
     }
 
     fn is_sd_overutilized(&self, domain: DomainKey) -> bool {
@@ -62,8 +63,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:update_overutilized_status(), msm-4.14: at wake-ups and ticks; sets, never clears.
-    pub(crate) fn check_update_sd_overutilized(&mut self, cpu: u32) {
-        if self.cpu_overutilized_groups(cpu as usize)
+    pub(crate) fn check_update_sd_overutilized(&mut self, cpu: CpuId) {
+        if self.cpu_overutilized_groups(cpu.index())
             && let Some(domain) = self.domain_key(cpu, 0)
         {
             self.set_sd_overutilized(domain, true);
@@ -73,12 +74,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// fair.c:update_sd_lb_stats(), msm-4.14: the flags as a pass over a domain leaves them. Gives whether loads are to be
     /// balanced there rather than energy (find_busiest_group(): a newly idle CPU may still pull from its own cluster, and
     /// the smallest ones from others).
-    pub(crate) fn sd_balances(&mut self, cpu: u32, level: usize, idle: IdleType) -> bool {
+    pub(crate) fn sd_balances(&mut self, cpu: CpuId, level: usize, idle: IdleType) -> bool {
         let domains = std::rc::Rc::clone(&self.topology.domains);
-        let Some(view) = domains.view(cpu as usize, level) else { return true };
+        let Some(view) = domains.view(cpu.index(), level) else { return true };
         let over: Vec<usize> = view.span.iter().filter(|&other| self.cpu_overutilized_groups(other)).collect();
         self.set_sd_overutilized(key(&view), !over.is_empty());
-        let parents = (level + 1..domains.n_levels(cpu as usize)).filter_map(|above| domains.view(cpu as usize, above));
+        let parents = (level + 1..domains.n_levels(cpu.index())).filter_map(|above| domains.view(cpu.index(), above));
         let misfit = over.iter().any(|&other| self.cpus[other].misfit_task_load > 0);
         for (above, parent) in parents.enumerate() {
             let (util, capacity) = view.span.iter().fold((0u64, 0u64), |(util, capacity), other| {
@@ -90,15 +91,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         }
         let least = self.cpus.iter().map(|other| other.capacity).min().unwrap_or(0);
-        let pulls = idle == IdleType::NewlyIdle
-            && (!view.has(SD_ASYM_CPUCAPACITY) || self.cpus[cpu as usize].capacity == least);
+        let pulls = idle == IdleType::NewlyIdle && (!view.has(SD_ASYM_CPUCAPACITY) || self.cpus[cpu].capacity == least);
         !over.is_empty() || pulls
     }
 
     /// The energy-aware part of fair.c:select_task_rq_fair(), msm-4.14; `None`: place it as without energy.
-    pub(crate) fn place_by_groups(&mut self, task: TaskIdx, prev: u32) -> Option<(u32, PlacementRule)> {
+    pub(crate) fn place_by_groups(&mut self, task: TaskId, prev: CpuId) -> Option<(CpuId, PlacementRule)> {
         // wake_energy(): not if the cluster of the previous CPU is overutilised; one CPU alone is no such domain.
-        let is_alone = self.topology.llc_size[self.topology.llc_of[prev as usize] as usize] == 1;
+        let is_alone = self.topology.llc_size[self.topology.llc_of[prev]] == 1;
         let lowest = self.domain_key(prev, 0)?;
         if !is_alone && self.is_sd_overutilized(lowest) {
             return None;
@@ -110,22 +110,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let here = self.here;
         let domains = std::rc::Rc::clone(&self.topology.domains);
-        let views = (0..domains.n_levels(here as usize)).filter_map(|level| domains.view(here as usize, level));
-        let widest = views.rev().find(|view| view.span.contains(prev as usize) && !self.is_sd_overutilized(key(view)));
+        let views = (0..domains.n_levels(here.index())).filter_map(|level| domains.view(here.index(), level));
+        let widest = views.rev().find(|view| view.span.contains(prev.index()) && !self.is_sd_overutilized(key(view)));
         let Some(view) = widest else {
             return Some((self.find_idlest(task, here, SD_BALANCE_FORK), PlacementRule::Idlest));
         };
-        let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
+        let allowed = self.masks[self.tasks[task].allowed].as_set();
         let groups = self.eas.as_ref()?.groups.as_ref()?;
         let mut seen = EasExplanation::default();
         let cpu = find_energy_efficient_cpu(
             groups,
-            prev as usize,
+            prev.index(),
             task_util,
             |cpu| self.group_cpu(cpu, Some(&eas_task)),
             |cpu| allowed.contains(cpu) && view.span.contains(cpu),
             S::DECISIONS.then_some(&mut seen),
         );
-        Some((cpu as u32, PlacementRule::Eas))
+        Some((CpuId::of(cpu), PlacementRule::Eas))
     }
 }

@@ -10,8 +10,9 @@ use opplab_kernel::sched::attach::{
 use opplab_kernel::sched::cfs::{Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
 use opplab_kernel::sched::eevdf::{Dequeue, Enqueue as EevdfEnqueue};
 use opplab_kernel::util_est::{task_util_est, util_est_dequeue, util_est_enqueue, util_est_update};
-use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
+use opplab_model::event::{Event, Sink};
 
+use crate::ids::{CpuId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::gates::UtilEst;
 use crate::run::task::{Class, Enqueue, Life};
@@ -21,9 +22,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- averages ----
 
     /// fair.c:update_cfs_rq_load_avg(); returns whether the averages were computed again.
-    pub(crate) fn update_cfs_rq_load_avg(&mut self, cpu: u32) -> bool {
+    pub(crate) fn update_cfs_rq_load_avg(&mut self, cpu: CpuId) -> bool {
         let scales = self.scales(cpu);
-        let state = &mut self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu];
         let now = state.clk.rq_clock_pelt();
         let facts = CfsFacts {
             load_weight: state.fair.load_weight(),
@@ -36,9 +37,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             state.cfs.update::<H>(now, facts)
         };
         if S::ENABLED && decayed {
-            let cfs = &self.cpus[cpu as usize].cfs.avg;
+            let cfs = &self.cpus[cpu].cfs.avg;
             let event = Event::PeltCfs {
-                cpu,
+                cpu: cpu.0,
                 load_avg: cfs.load_avg as u32,
                 runnable_avg: cfs.runnable_avg as u32,
                 util_avg: cfs.util_avg as u32,
@@ -49,18 +50,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:update_load_avg() of `task` on `cpu`'s queue; `attach`: DO_ATTACH.
-    pub(crate) fn update_load_avg(&mut self, cpu: u32, task: TaskIdx, attach: bool) {
-        let t = task as usize;
-        let now = self.cpus[cpu as usize].clk.rq_clock_pelt();
-        if self.tasks[t].sa.last_update_time != 0 {
-            let entity = &self.entities[t];
-            let running = self.cpus[cpu as usize].fair.curr() == Some(task);
+    pub(crate) fn update_load_avg(&mut self, cpu: CpuId, task: TaskId, attach: bool) {
+        let now = self.cpus[cpu].clk.rq_clock_pelt();
+        if self.tasks[task].sa.last_update_time != 0 {
+            let entity = &self.entities[task];
+            let running = self.cpus[cpu].fair.curr() == Some(task);
             let mut facts = SeFacts::task(entity.load.weight, entity.on_rq, running);
             if entity.sched_delayed {
                 facts.runnable = 0;
             }
             let scales = self.scales(cpu);
-            let state = &mut self.tasks[t];
+            let state = &mut self.tasks[task];
             let decayed = if self.gates.scaled_contribution {
                 update_load_avg_se_scaled::<H>(now, &mut state.sa, facts, scales)
             } else {
@@ -73,8 +73,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 if S::ENABLED {
                     let sa = &state.sa;
                     let event = Event::PeltSe {
-                        cpu,
-                        task,
+                        cpu: cpu.0,
+                        task: task.0,
                         load_avg: sa.load_avg as u32,
                         runnable_avg: sa.runnable_avg as u32,
                         util_avg: sa.util_avg as u32,
@@ -84,7 +84,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         }
         let decayed = self.update_cfs_rq_load_avg(cpu);
-        if attach && self.tasks[t].sa.last_update_time == 0 {
+        if attach && self.tasks[task].sa.last_update_time == 0 {
             self.attach_entity_load_avg(cpu, task);
             self.cpufreq_update_util(cpu, 0);
         } else if decayed {
@@ -93,77 +93,78 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:attach_entity_load_avg().
-    fn attach_entity_load_avg(&mut self, cpu: u32, task: TaskIdx) {
-        let weight = self.entities[task as usize].load.weight;
-        self.cpus[cpu as usize].cfs.attach::<H>(&mut self.tasks[task as usize].sa, weight);
+    fn attach_entity_load_avg(&mut self, cpu: CpuId, task: TaskId) {
+        let weight = self.entities[task].load.weight;
+        self.cpus[cpu].cfs.attach::<H>(&mut self.tasks[task].sa, weight);
     }
 
     /// fair.c:detach_entity_load_avg().
-    fn detach_entity_load_avg(&mut self, cpu: u32, task: TaskIdx) {
-        let weight = self.entities[task as usize].load.weight;
-        self.cpus[cpu as usize].cfs.detach::<H>(&self.tasks[task as usize].sa, weight);
+    fn detach_entity_load_avg(&mut self, cpu: CpuId, task: TaskId) {
+        let weight = self.entities[task].load.weight;
+        self.cpus[cpu].cfs.detach::<H>(&self.tasks[task].sa, weight);
     }
 
     /// fair.c:migrate_task_rq_fair(): the averages leave `orig`; a new queue attaches them.
-    pub(crate) fn migrate_task_rq_fair(&mut self, task: TaskIdx, orig: u32) {
-        let t = task as usize;
-        if self.tasks[t].class != Class::Fair || self.tasks[t].sa.last_update_time == 0 {
+    pub(crate) fn migrate_task_rq_fair(&mut self, task: TaskId, orig: CpuId) {
+        if self.tasks[task].class != Class::Fair || self.tasks[task].sa.last_update_time == 0 {
             return;
         }
-        if matches!(self.tasks[t].life, Life::Sleeping | Life::Io | Life::Waking) {
-            let weight = self.entities[t].load.weight;
-            let state = &mut self.cpus[orig as usize];
-            state.cfs.remove::<H>(&mut self.tasks[t].sa, weight);
+        if matches!(self.tasks[task].life, Life::Sleeping | Life::Io | Life::Waking) {
+            let weight = self.entities[task].load.weight;
+            let state = &mut self.cpus[orig];
+            state.cfs.remove::<H>(&mut self.tasks[task].sa, weight);
             if self.gates.migrate_pelt_lag {
                 let facts = LagFacts {
-                    is_idle: state.curr == IDLE_TASK,
+                    is_idle: state.curr == TaskId::IDLE,
                     throttled_pelt_idle: 0,
                     clock_pelt_idle: state.clk.clock_pelt_idle,
                     clock_idle: state.clk.clock_idle,
                     sched_clock: self.now,
                     cfs_last_update_time: state.cfs.avg.last_update_time,
                 };
-                migrate_se_pelt_lag::<H>(&mut self.tasks[t].sa, weight, &facts);
+                migrate_se_pelt_lag::<H>(&mut self.tasks[task].sa, weight, &facts);
             }
             self.cfs_migrated_wakeup(task, orig);
         }
-        self.tasks[t].sa.last_update_time = 0;
-        self.entities[t].exec_start = 0;
+        self.tasks[task].sa.last_update_time = 0;
+        self.entities[task].exec_start = 0;
     }
 
     /// fair.c:sync_entity_load_avg(): decays a sleeping task to the last update of its queue.
-    pub(crate) fn sync_entity_load_avg(&mut self, task: TaskIdx, cpu: u32) {
-        let t = task as usize;
-        let cfs = &self.cpus[cpu as usize].cfs.avg;
-        sync_entity_load_avg::<H>(&mut self.tasks[t].sa, self.entities[t].load.weight, cfs);
+    pub(crate) fn sync_entity_load_avg(&mut self, task: TaskId, cpu: CpuId) {
+        let cfs = &self.cpus[cpu].cfs.avg;
+        sync_entity_load_avg::<H>(&mut self.tasks[task].sa, self.entities[task].load.weight, cfs);
     }
 
     /// fair.c:init_entity_runnable_average().
-    pub(crate) fn init_entity_runnable_average(&mut self, task: TaskIdx) {
-        let t = task as usize;
-        self.entities[t] = entity_of(self.tasks[t].policy, self.tasks[t].weight);
-        self.tasks[t].sa = init_entity_runnable_average(self.entities[t].load.weight, true);
+    pub(crate) fn init_entity_runnable_average(&mut self, task: TaskId) {
+        self.entities[task] = entity_of(self.tasks[task].policy, self.tasks[task].weight);
+        self.tasks[task].sa = init_entity_runnable_average(self.entities[task].load.weight, true);
     }
 
     /// fair.c:post_init_entity_util_avg(); the averages are attached at the enqueue.
-    pub(crate) fn post_init_entity_util_avg(&mut self, cpu: u32, task: TaskIdx) {
-        let t = task as usize;
-        if self.tasks[t].class != Class::Fair {
+    pub(crate) fn post_init_entity_util_avg(&mut self, cpu: CpuId, task: TaskId) {
+        if self.tasks[task].class != Class::Fair {
             return;
         }
         self.update_cfs_rq_load_avg(cpu);
-        let state = &self.cpus[cpu as usize];
-        post_init_entity_util_avg(&mut self.tasks[t].sa, self.entities[t].load.weight, &state.cfs.avg, state.capacity);
-        let spec = self.tasks[t].spec as usize;
+        let state = &self.cpus[cpu];
+        post_init_entity_util_avg(
+            &mut self.tasks[task].sa,
+            self.entities[task].load.weight,
+            &state.cfs.avg,
+            state.capacity,
+        );
+        let spec = self.tasks[task].spec as usize;
         if self.case.workload.tasks.get(spec).is_some_and(|spec| spec.seasoned) {
             // It has slept for long: nothing is left of what it did.
-            let sa = &mut self.tasks[t].sa;
+            let sa = &mut self.tasks[task].sa;
             (sa.util_avg, sa.util_sum, sa.runnable_avg, sa.runnable_sum, sa.load_avg, sa.load_sum) = (0, 0, 0, 0, 0, 0);
         }
     }
 
     /// fair.c:update_blocked_averages(): decays what sleeps on `cpu`; returns whether anything is left.
-    pub(crate) fn update_blocked_averages(&mut self, cpu: u32) -> bool {
+    pub(crate) fn update_blocked_averages(&mut self, cpu: CpuId) -> bool {
         self.update_rq_clock(cpu);
         let mut decayed = self.gates.blocked_others_first && self.update_other_load_avgs(cpu);
         decayed |= self.update_cfs_rq_load_avg(cpu);
@@ -173,7 +174,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if !self.gates.blocked_others_first {
             self.update_other_load_avgs(cpu);
         }
-        let state = &self.cpus[cpu as usize];
+        let state = &self.cpus[cpu];
         state.cfs.avg.util_avg != 0
             || state.cfs.avg.load_avg != 0
             || state.rt.util_avg != 0
@@ -183,31 +184,31 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// pelt.c:update_other_load_avgs(), v6.12; returns whether a period ended in any of them, which says nothing of their
     /// values: the governor hears of a class that never ran, too.
-    fn update_other_load_avgs(&mut self, cpu: u32) -> bool {
+    fn update_other_load_avgs(&mut self, cpu: CpuId) -> bool {
         self.update_rt_avg(cpu) | self.update_dl_avg(cpu) | self.update_irq_avg(cpu, 0)
     }
 
     // ---- util_est ----
 
-    fn util_est_enqueue(&mut self, cpu: u32, task: TaskIdx) {
-        let (state, t) = (&mut self.cpus[cpu as usize], task as usize);
+    fn util_est_enqueue(&mut self, cpu: CpuId, task: TaskId) {
+        let state = &mut self.cpus[cpu];
         match self.gates.util_est {
-            UtilEst::Single => util_est_enqueue(&mut state.cfs.avg, &self.tasks[t].sa),
-            UtilEst::Pair(form) => state.cfs_util_est.enqueue(form, &self.tasks[t].util_est),
+            UtilEst::Single => util_est_enqueue(&mut state.cfs.avg, &self.tasks[task].sa),
+            UtilEst::Pair(form) => state.cfs_util_est.enqueue(form, &self.tasks[task].util_est),
         }
     }
 
-    fn util_est_dequeue(&mut self, cpu: u32, task: TaskIdx) {
-        let (state, t) = (&mut self.cpus[cpu as usize], task as usize);
+    fn util_est_dequeue(&mut self, cpu: CpuId, task: TaskId) {
+        let state = &mut self.cpus[cpu];
         match self.gates.util_est {
-            UtilEst::Single => util_est_dequeue(&mut state.cfs.avg, &self.tasks[t].sa),
-            UtilEst::Pair(form) => state.cfs_util_est.dequeue(form, &self.tasks[t].util_est),
+            UtilEst::Single => util_est_dequeue(&mut state.cfs.avg, &self.tasks[task].sa),
+            UtilEst::Pair(form) => state.cfs_util_est.dequeue(form, &self.tasks[task].util_est),
         }
     }
 
-    fn util_est_update(&mut self, cpu: u32, task: TaskIdx, sleep: bool) {
-        let capacity = self.cpus[cpu as usize].capacity;
-        let state = &mut self.tasks[task as usize];
+    fn util_est_update(&mut self, cpu: CpuId, task: TaskId, sleep: bool) {
+        let capacity = self.cpus[cpu].capacity;
+        let state = &mut self.tasks[task];
         match self.gates.util_est {
             UtilEst::Single => util_est_update(&mut state.sa, sleep, capacity),
             UtilEst::Pair(form) => {
@@ -216,18 +217,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if S::ENABLED && sleep {
             let event = Event::UtilEstSe {
-                cpu,
-                task,
+                cpu: cpu.0,
+                task: task.0,
                 util_est: self.task_util_est(task) as u32,
-                util_avg: self.tasks[task as usize].sa.util_avg as u32,
+                util_avg: self.tasks[task].sa.util_avg as u32,
             };
             self.emit_signal(event);
         }
     }
 
     /// fair.c:task_util_est(): the larger of the running average and the estimate.
-    pub(crate) fn task_util_est(&self, task: TaskIdx) -> u64 {
-        let state = &self.tasks[task as usize];
+    pub(crate) fn task_util_est(&self, task: TaskId) -> u64 {
+        let state = &self.tasks[task];
         match self.gates.util_est {
             UtilEst::Single => task_util_est(&state.sa),
             UtilEst::Pair(form) => state.util_est.task_util_est(form, state.sa.util_avg),
@@ -236,33 +237,32 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     // ---- queue ----
 
-    pub(crate) fn enqueue_task_fair(&mut self, cpu: u32, task: TaskIdx, kind: Enqueue) {
-        let (c, t) = (cpu as usize, task as usize);
-        self.cpus[c].fair_served |= self.gates.fair_server;
+    pub(crate) fn enqueue_task_fair(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) {
+        self.cpus[cpu].fair_served |= self.gates.fair_server;
         self.start_fair_server(cpu);
         self.util_est_enqueue(cpu, task);
-        self.tasks[t].util_est_counted = true;
+        self.tasks[task].util_est_counted = true;
         let flags = self.iowait_flag(task) | self.idle_placement_flag(cpu);
         if flags != 0 {
             self.cpufreq_update_util(cpu, flags);
         }
         self.update_load_avg(cpu, task, true);
-        let now = self.cpus[c].clk.clock_task;
+        let now = self.cpus[cpu].clk.clock_task;
         let migrated = matches!(kind, Enqueue::WakeupMigrated | Enqueue::Migrated);
         let wakeup = matches!(kind, Enqueue::Wakeup | Enqueue::WakeupMigrated);
-        match &mut self.cpus[c].fair {
+        match &mut self.cpus[cpu].fair {
             FairRq::Eevdf(rq) => {
                 let flags = EevdfEnqueue { wakeup, initial: kind == Enqueue::New, migrated };
-                rq.enqueue(&mut self.entities, now, task, flags);
+                rq.enqueue(&mut self.entities, now, task.0, flags);
             }
             FairRq::Cfs(rq) => {
                 if kind == Enqueue::New {
-                    rq.task_fork_fair(&mut self.entities, now, task);
+                    rq.task_fork_fair(&mut self.entities, now, task.0);
                 }
-                rq.enqueue(&mut self.entities, now, task, CfsEnqueue { wakeup, migrated });
+                rq.enqueue(&mut self.entities, now, task.0, CfsEnqueue { wakeup, migrated });
             }
         }
-        self.balancer.lists.add(c, task);
+        self.balancer.lists.add(cpu.index(), task.0);
         self.watch_fair_server(cpu);
         self.propagate_resched(cpu);
         if kind != Enqueue::New {
@@ -270,145 +270,140 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    pub(crate) fn dequeue_task_fair(&mut self, cpu: u32, task: TaskIdx, sleep: bool) {
-        let (c, t) = (cpu as usize, task as usize);
-        if std::mem::take(&mut self.tasks[t].util_est_counted) {
+    pub(crate) fn dequeue_task_fair(&mut self, cpu: CpuId, task: TaskId, sleep: bool) {
+        if std::mem::take(&mut self.tasks[task].util_est_counted) {
             self.util_est_dequeue(cpu, task);
         }
         if self.gates.estimates_before_dequeue {
             self.util_est_update(cpu, task, sleep);
         }
         self.update_load_avg(cpu, task, false);
-        let now = self.cpus[c].clk.clock_task;
-        let dead = self.tasks[t].life == Life::Dead;
-        match &mut self.cpus[c].fair {
+        let now = self.cpus[cpu].clk.clock_task;
+        let dead = self.tasks[task].life == Life::Dead;
+        match &mut self.cpus[cpu].fair {
             FairRq::Eevdf(rq) => {
                 // A task that never comes back may not stay delayed.
                 let special = dead || !self.gates.delay_dequeue;
-                rq.dequeue(&mut self.entities, now, task, Dequeue { sleep, special, delayed: false });
+                rq.dequeue(&mut self.entities, now, task.0, Dequeue { sleep, special, delayed: false });
             }
-            FairRq::Cfs(rq) => rq.dequeue(&mut self.entities, now, task, CfsDequeue { sleep, save: false }),
+            FairRq::Cfs(rq) => rq.dequeue(&mut self.entities, now, task.0, CfsDequeue { sleep, save: false }),
         }
-        if !self.entities[t].sched_delayed {
-            self.balancer.lists.remove(c, task);
+        if !self.entities[task].sched_delayed {
+            self.balancer.lists.remove(cpu.index(), task.0);
         }
         if !self.gates.estimates_before_dequeue {
             self.util_est_update(cpu, task, sleep);
         }
         self.propagate_resched(cpu);
-        if dead && !self.entities[t].sched_delayed {
+        if dead && !self.entities[task].sched_delayed {
             self.detach_entity_load_avg(cpu, task);
         }
     }
 
     /// fair.c:switched_from_fair(): the averages leave the queue with the task; a return attaches them again.
-    pub(crate) fn switched_from_fair(&mut self, cpu: u32, task: TaskIdx) {
+    pub(crate) fn switched_from_fair(&mut self, cpu: CpuId, task: TaskId) {
         self.detach_entity_load_avg(cpu, task);
-        self.tasks[task as usize].sa.last_update_time = 0;
+        self.tasks[task].sa.last_update_time = 0;
     }
 
     /// A queued task leaves for another CPU (detach_task(), TASK_ON_RQ_MIGRATING).
-    pub(crate) fn detach_queued(&mut self, cpu: u32, task: TaskIdx) {
+    pub(crate) fn detach_queued(&mut self, cpu: CpuId, task: TaskId) {
         self.dequeue_task(cpu, task, false);
         self.detach_averages(cpu, task);
     }
 
     /// The averages of a task that leaves for another CPU go with it.
-    fn detach_averages(&mut self, cpu: u32, task: TaskIdx) {
+    fn detach_averages(&mut self, cpu: CpuId, task: TaskId) {
         self.detach_entity_load_avg(cpu, task);
-        self.tasks[task as usize].sa.last_update_time = 0;
+        self.tasks[task].sa.last_update_time = 0;
     }
 
     /// A sleeping task whose dequeue is delayed leaves for another CPU, where it stays delayed.
-    pub(crate) fn detach_delayed(&mut self, cpu: u32, task: TaskIdx) {
-        let c = cpu as usize;
+    pub(crate) fn detach_delayed(&mut self, cpu: CpuId, task: TaskId) {
         self.update_load_avg(cpu, task, false);
-        let now = self.cpus[c].clk.clock_task;
-        if let FairRq::Eevdf(rq) = &mut self.cpus[c].fair {
-            rq.dequeue(&mut self.entities, now, task, Dequeue { sleep: false, special: false, delayed: false });
+        let now = self.cpus[cpu].clk.clock_task;
+        if let FairRq::Eevdf(rq) = &mut self.cpus[cpu].fair {
+            rq.dequeue(&mut self.entities, now, task.0, Dequeue { sleep: false, special: false, delayed: false });
         }
-        self.balancer.lists.remove(c, task);
+        self.balancer.lists.remove(cpu.index(), task.0);
         self.propagate_resched(cpu);
         self.detach_averages(cpu, task);
     }
 
     /// It is queued there: it counts, but will not run; the CPU that picks it finishes its dequeue.
-    pub(crate) fn enqueue_delayed(&mut self, cpu: u32, task: TaskIdx) {
-        let c = cpu as usize;
-        self.note_overload(self.cpus[c].rq_nr_running() + 1, 1);
+    pub(crate) fn enqueue_delayed(&mut self, cpu: CpuId, task: TaskId) {
+        self.note_overload(self.cpus[cpu].rq_nr_running() + 1, 1);
         self.update_load_avg(cpu, task, true);
-        let now = self.cpus[c].clk.clock_task;
-        if let FairRq::Eevdf(rq) = &mut self.cpus[c].fair {
-            rq.enqueue(&mut self.entities, now, task, EevdfEnqueue { wakeup: false, initial: false, migrated: true });
+        let now = self.cpus[cpu].clk.clock_task;
+        if let FairRq::Eevdf(rq) = &mut self.cpus[cpu].fair {
+            rq.enqueue(&mut self.entities, now, task.0, EevdfEnqueue { wakeup: false, initial: false, migrated: true });
         }
-        self.balancer.lists.add(c, task);
+        self.balancer.lists.add(cpu.index(), task.0);
         self.propagate_resched(cpu);
     }
 
     /// A woken task that is still queued because its dequeue was delayed wakes where it is; returns whether it was one.
-    pub(crate) fn wake_delayed(&mut self, task: TaskIdx) -> bool {
-        let t = task as usize;
-        if !self.entities[t].sched_delayed {
+    pub(crate) fn wake_delayed(&mut self, task: TaskId) -> bool {
+        if !self.entities[task].sched_delayed {
             return false;
         }
-        let cpu = self.tasks[t].cpu;
-        if self.cpus[cpu as usize].idle.is_awake() {
+        let cpu = self.tasks[task].cpu;
+        if self.cpus[cpu].idle.is_awake() {
             self.account(cpu);
         }
         self.update_rq_clock(cpu);
         self.util_est_enqueue(cpu, task);
-        self.tasks[t].util_est_counted = true;
+        self.tasks[task].util_est_counted = true;
         self.update_load_avg(cpu, task, false);
-        if let FairRq::Eevdf(rq) = &mut self.cpus[cpu as usize].fair {
-            rq.requeue_delayed_entity(&mut self.entities, task);
+        if let FairRq::Eevdf(rq) = &mut self.cpus[cpu].fair {
+            rq.requeue_delayed_entity(&mut self.entities, task.0);
         }
         self.uclamp_rq_inc(cpu, task);
-        self.tasks[t].life = Life::Queued;
-        self.tasks[t].in_iowait = false;
-        self.cpus[cpu as usize].nr_running += 1;
+        self.tasks[task].life = Life::Queued;
+        self.tasks[task].in_iowait = false;
+        self.cpus[cpu].nr_running += 1;
         self.update_idle_like(cpu);
         self.wakeup_preempt(cpu, task);
         true
     }
 
-    pub(crate) fn pick_next_task_fair(&mut self, cpu: u32) -> Option<TaskIdx> {
-        let c = cpu as usize;
-        let now = self.cpus[c].clk.clock_task;
-        match &mut self.cpus[c].fair {
+    pub(crate) fn pick_next_task_fair(&mut self, cpu: CpuId) -> Option<TaskId> {
+        let now = self.cpus[cpu].clk.clock_task;
+        let task = match &mut self.cpus[cpu].fair {
             FairRq::Eevdf(rq) => {
                 let lists = &mut self.balancer.lists;
-                rq.pick_task(&mut self.entities, now, |_, task| lists.remove(c, task))
+                rq.pick_task(&mut self.entities, now, |_, task| lists.remove(cpu.index(), task))
             }
             FairRq::Cfs(rq) => rq.pick_task(&mut self.entities, now),
-        }
+        };
+        task.map(TaskId)
     }
 
-    pub(crate) fn put_prev_task_fair(&mut self, cpu: u32, prev: TaskIdx) {
-        let c = cpu as usize;
-        if self.entities[prev as usize].on_rq {
+    pub(crate) fn put_prev_task_fair(&mut self, cpu: CpuId, prev: TaskId) {
+        if self.entities[prev].on_rq {
             self.update_load_avg(cpu, prev, false);
         }
-        let now = self.cpus[c].clk.clock_task;
-        match &mut self.cpus[c].fair {
+        let now = self.cpus[cpu].clk.clock_task;
+        match &mut self.cpus[cpu].fair {
             FairRq::Eevdf(rq) => rq.put_prev_entity(&mut self.entities, now),
             FairRq::Cfs(rq) => rq.put_prev_entity(&mut self.entities, now),
         }
         self.propagate_resched(cpu);
     }
 
-    pub(crate) fn set_next_task_fair(&mut self, cpu: u32, next: TaskIdx) {
-        self.balancer.lists.move_to_head(cpu as usize, next);
+    pub(crate) fn set_next_task_fair(&mut self, cpu: CpuId, next: TaskId) {
+        self.balancer.lists.move_to_head(cpu.index(), next.0);
         self.update_load_avg(cpu, next, false);
-        let now = self.cpus[cpu as usize].clk.clock_task;
-        match &mut self.cpus[cpu as usize].fair {
-            FairRq::Eevdf(rq) => rq.set_next_entity(&mut self.entities, now, next),
-            FairRq::Cfs(rq) => rq.set_next_entity(&mut self.entities, now, next),
+        let now = self.cpus[cpu].clk.clock_task;
+        match &mut self.cpus[cpu].fair {
+            FairRq::Eevdf(rq) => rq.set_next_entity(&mut self.entities, now, next.0),
+            FairRq::Cfs(rq) => rq.set_next_entity(&mut self.entities, now, next.0),
         }
         self.update_misfit_status(cpu, Some(next));
     }
 
-    pub(crate) fn yield_task_fair(&mut self, cpu: u32) {
-        let state = &mut self.cpus[cpu as usize];
+    pub(crate) fn yield_task_fair(&mut self, cpu: CpuId) {
+        let state = &mut self.cpus[cpu];
         let now = state.clk.clock_task;
         match &mut state.fair {
             FairRq::Eevdf(rq) => rq.yield_task(&mut self.entities, now, state.nr_running),
@@ -417,10 +412,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:task_tick_fair().
-    pub(crate) fn task_tick_fair(&mut self, cpu: u32, curr: TaskIdx) {
-        let c = cpu as usize;
-        let now = self.cpus[c].clk.clock_task;
-        match &mut self.cpus[c].fair {
+    pub(crate) fn task_tick_fair(&mut self, cpu: CpuId, curr: TaskId) {
+        let now = self.cpus[cpu].clk.clock_task;
+        match &mut self.cpus[cpu].fair {
             FairRq::Eevdf(rq) => {
                 rq.update_curr(&mut self.entities, now);
             }
@@ -433,30 +427,29 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:check_preempt_wakeup_fair().
-    pub(crate) fn check_preempt_wakeup_fair(&mut self, cpu: u32, task: TaskIdx) -> bool {
-        let c = cpu as usize;
-        if self.cpus[c].need_resched {
+    pub(crate) fn check_preempt_wakeup_fair(&mut self, cpu: CpuId, task: TaskId) -> bool {
+        if self.cpus[cpu].need_resched {
             return false;
         }
-        let now = self.cpus[c].clk.clock_task;
-        match &mut self.cpus[c].fair {
-            FairRq::Eevdf(rq) => rq.check_preempt_wakeup(&mut self.entities, now, task),
-            FairRq::Cfs(rq) => rq.check_preempt_wakeup(&mut self.entities, now, task),
+        let now = self.cpus[cpu].clk.clock_task;
+        match &mut self.cpus[cpu].fair {
+            FairRq::Eevdf(rq) => rq.check_preempt_wakeup(&mut self.entities, now, task.0),
+            FairRq::Cfs(rq) => rq.check_preempt_wakeup(&mut self.entities, now, task.0),
         }
-        self.cpus[c].fair.take_resched()
+        self.cpus[cpu].fair.take_resched()
     }
 
     /// Takes the queue's wish to reschedule to the CPU.
-    pub(crate) fn propagate_resched(&mut self, cpu: u32) {
-        if self.cpus[cpu as usize].fair.take_resched() {
+    pub(crate) fn propagate_resched(&mut self, cpu: CpuId) {
+        if self.cpus[cpu].fair.take_resched() {
             self.resched_cpu(cpu);
         }
     }
 
     /// A sleeping CFS task leaves its queue: its vruntime becomes relative (migrate_task_rq_fair(), v5.10).
-    fn cfs_migrated_wakeup(&mut self, task: TaskIdx, orig: u32) {
-        if let FairRq::Cfs(rq) = &self.cpus[orig as usize].fair {
-            rq.migrate_sleeping(&mut self.entities[task as usize]);
+    fn cfs_migrated_wakeup(&mut self, task: TaskId, orig: CpuId) {
+        if let FairRq::Cfs(rq) = &self.cpus[orig].fair {
+            rq.migrate_sleeping(&mut self.entities[task]);
         }
     }
 }

@@ -5,6 +5,8 @@ use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::{FairPolicy, SchedEntity};
 use opplab_model::workload::SchedPolicy;
 
+use crate::ids::TaskId;
+
 /// The queue of one CPU, in the order of the kernel profile.
 pub(crate) enum FairRq {
     /// From v6.6.
@@ -14,10 +16,10 @@ pub(crate) enum FairRq {
 }
 
 impl FairRq {
-    pub(crate) fn curr(&self) -> Option<u32> {
+    pub(crate) fn curr(&self) -> Option<TaskId> {
         match self {
-            Self::Eevdf(rq) => rq.curr,
-            Self::Cfs(rq) => rq.curr,
+            Self::Eevdf(rq) => rq.curr.map(TaskId),
+            Self::Cfs(rq) => rq.curr.map(TaskId),
         }
     }
 

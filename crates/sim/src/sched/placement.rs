@@ -11,10 +11,11 @@ use opplab_kernel::sched::placement::{
     select_idle_sibling_v510, util_fits_cpu, wake_affine, wake_wide,
 };
 use opplab_model::decision::{Decision, NONE};
-use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink, TaskIdx};
+use opplab_model::event::{Event, PlacementRule, Sink};
 use opplab_model::policy::Placement;
 use rand_core::Rng;
 
+use crate::ids::{CpuId, CpuSetId, TaskId};
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Life};
@@ -30,12 +31,12 @@ struct Note {
     affine_rule: u8,
     /// Of the waking CPU, the previous CPU and the task.
     loads: [u64; 3],
-    target: u32,
+    target: CpuId,
     sibling_rule: u8,
 }
 
 impl Note {
-    fn of(prev: u32, sync: bool) -> Self {
+    fn of(prev: CpuId, sync: bool) -> Self {
         Self {
             sync,
             eas_rule: NONE,
@@ -61,11 +62,11 @@ impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
     }
     fn llc_span(&self, cpu: usize) -> Option<CpuSet<'_>> {
         let topology = &self.0.topology;
-        let llc = topology.llc_of[cpu] as usize;
+        let llc = topology.llc_of[cpu];
         (topology.llc_size[llc] > 1).then(|| topology.llc_masks[llc].as_set())
     }
     fn share_cache(&self, one: usize, other: usize) -> bool {
-        self.0.topology.share_cache(one as u32, other as u32)
+        self.0.topology.share_cache(CpuId::of(one), CpuId::of(other))
     }
     fn smt_mask(&self, cpu: usize) -> CpuSet<'_> {
         self.0.topology.smt_masks[cpu].as_set()
@@ -74,11 +75,11 @@ impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
         self.0.topology.smt_active
     }
     fn has_idle_cores(&self, cpu: usize) -> bool {
-        self.0.has_idle_cores[self.0.topology.llc_of[cpu] as usize]
+        self.0.has_idle_cores[self.0.topology.llc_of[cpu]]
     }
     fn nr_idle_scan(&self, cpu: usize) -> Option<u32> {
-        let llc = self.0.topology.llc_of[cpu] as usize;
-        let here = &self.0.cpus[self.0.here as usize];
+        let llc = self.0.topology.llc_of[cpu];
+        let here = &self.0.cpus[self.0.here];
         let span_weight = self.0.topology.llc_size[llc];
         match self.0.gates.select_idle_scan {
             SelectIdleScan::SisUtil => self.0.nr_idle_scan[llc],
@@ -113,7 +114,7 @@ impl<S: Sink, H: HalfLife> IdlestFacts for Siblings<'_, '_, S, H> {
     }
     fn idle_info(&self, cpu: usize) -> IdleInfo {
         let state = &self.0.cpus[cpu];
-        let states = &self.0.clusters[state.cluster as usize].idle_states;
+        let states = &self.0.clusters[state.cluster].idle_states;
         let resident = !state.idle.is_awake();
         let exit = states.get(state.idle.state).filter(|_| resident);
         IdleInfo {
@@ -134,7 +135,7 @@ impl<S: Sink, H: HalfLife> IdlestFacts for Siblings<'_, '_, S, H> {
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// core.c:select_task_rq() on a wake-up: where, and by which rule.
-    pub(crate) fn select_task_rq(&mut self, task: TaskIdx, prev: u32, sync: bool) -> (u32, PlacementRule) {
+    pub(crate) fn select_task_rq(&mut self, task: TaskId, prev: CpuId, sync: bool) -> (CpuId, PlacementRule) {
         let mut note = Note::of(prev, sync);
         let (cpu, rule) = self.select_task_rq_noted(task, prev, sync, &mut note);
         if S::DECISIONS {
@@ -143,22 +144,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         (cpu, rule)
     }
 
-    fn record_placement(&mut self, task: TaskIdx, fork: bool, moved: (u32, u32, PlacementRule), note: &Note) {
+    fn record_placement(&mut self, task: TaskId, fork: bool, moved: (CpuId, CpuId, PlacementRule), note: &Note) {
         let (prev_cpu, cpu, rule) = moved;
-        let state = &self.tasks[task as usize];
-        let llc = &self.topology.llc_masks[self.topology.llc_of[note.target as usize] as usize];
+        let state = &self.tasks[task];
+        let llc = &self.topology.llc_masks[self.topology.llc_of[note.target]];
         let decision = Decision::Placement {
             decision: self.nr_decisions,
-            task,
+            task: task.0,
             fork,
-            prev_cpu,
-            cpu,
+            prev_cpu: prev_cpu.0,
+            cpu: cpu.0,
             rule,
-            waker_cpu: self.here,
-            waker: self.cpus[self.here as usize].curr,
+            waker_cpu: self.here.0,
+            waker: self.cpus[self.here].curr.0,
             in_interrupt: self.in_interrupt,
             sync: note.sync,
-            nr_allowed: self.masks[state.allowed as usize].as_set().weight(),
+            nr_allowed: self.masks[state.allowed].as_set().weight(),
             util_avg: state.sa.util_avg as u32,
             util_est: self.task_util_est(task) as u32,
             overutilized: self.overutilized,
@@ -169,7 +170,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             this_load: note.loads[0],
             prev_load: note.loads[1],
             task_load: note.loads[2],
-            target: note.target,
+            target: note.target.0,
             sibling_rule: note.sibling_rule,
             nr_idle: llc.as_set().weight_and(self.idle_mask.as_set()),
         };
@@ -178,10 +179,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Records where a new task goes: where its template says, the only CPU that it may use, or the idlest.
-    pub(crate) fn record_fork(&mut self, task: TaskIdx, parent_cpu: u32, cpu: u32) {
-        let state = &self.tasks[task as usize];
-        let spawn_cpu = self.case.workload.tasks.get(state.spec as usize).and_then(|spec| spec.spawn_cpu);
-        let rule = if spawn_cpu == Some(cpu) || self.single_cpu[state.allowed as usize] {
+    pub(crate) fn record_fork(&mut self, task: TaskId, parent_cpu: CpuId, cpu: CpuId) {
+        let state = &self.tasks[task];
+        let spawn_cpu = self.case.workload.tasks.get(state.spec as usize).and_then(|spec| spec.spawn_cpu).map(CpuId);
+        let rule = if spawn_cpu == Some(cpu) || self.single_cpu[state.allowed] {
             PlacementRule::Pinned
         } else {
             PlacementRule::Idlest
@@ -190,15 +191,21 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.record_placement(task, true, (parent_cpu, cpu, rule), &note);
     }
 
-    fn select_task_rq_noted(&mut self, task: TaskIdx, prev: u32, sync: bool, note: &mut Note) -> (u32, PlacementRule) {
-        match self.tasks[task as usize].class {
+    fn select_task_rq_noted(
+        &mut self,
+        task: TaskId,
+        prev: CpuId,
+        sync: bool,
+        note: &mut Note,
+    ) -> (CpuId, PlacementRule) {
+        match self.tasks[task].class {
             Class::Deadline => return (self.select_task_rq_dl(task, prev), PlacementRule::Deadline),
             Class::RealTime => return (self.select_task_rq_rt(task, prev), PlacementRule::RealTime),
             Class::Fair => {}
         }
-        let allowed_idx = self.tasks[task as usize].allowed as usize;
+        let allowed_idx = self.tasks[task].allowed;
         if self.single_cpu[allowed_idx] {
-            return (self.masks[allowed_idx].as_set().first().unwrap_or(0) as u32, PlacementRule::Pinned);
+            return (self.masks[allowed_idx].as_set().first().map_or(CpuId(0), CpuId::of), PlacementRule::Pinned);
         }
         if let Some(chosen) = self.select_task_rq_custom(task, prev, sync, false) {
             return chosen;
@@ -207,32 +214,37 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let allowed = self.masks[allowed_idx].as_set();
             let nth = self.rng.next_u32() % allowed.weight();
             let cpu = allowed.iter().nth(nth as usize).unwrap_or(0);
-            return (cpu as u32, PlacementRule::Custom);
+            return (CpuId::of(cpu), PlacementRule::Custom);
         }
         let (cpu, rule) = self.select_task_rq_fair(task, prev, sync, note);
         let allowed = self.masks[allowed_idx].as_set();
-        if allowed.contains(cpu as usize) {
+        if allowed.contains(cpu.index()) {
             (cpu, rule)
         } else {
             // select_fallback_rq().
-            (allowed.first().unwrap_or(0) as u32, PlacementRule::Pinned)
+            (allowed.first().map_or(CpuId(0), CpuId::of), PlacementRule::Pinned)
         }
     }
 
-    fn select_task_rq_fair(&mut self, task: TaskIdx, prev: u32, sync: bool, note: &mut Note) -> (u32, PlacementRule) {
-        let t = task as usize;
+    fn select_task_rq_fair(
+        &mut self,
+        task: TaskId,
+        prev: CpuId,
+        sync: bool,
+        note: &mut Note,
+    ) -> (CpuId, PlacementRule) {
         let here = self.here;
-        let waker = self.cpus[here as usize].curr;
+        let waker = self.cpus[here].curr;
         // sync is only believed from a task that is about to sleep, not from an interrupt or a task that exits (PF_EXITING).
-        let exits = waker != IDLE_TASK && self.tasks[waker as usize].life == Life::Dead;
+        let exits = waker != TaskId::IDLE && self.tasks[waker].life == Life::Dead;
         let sync = sync && !self.in_interrupt && !exits;
         let (jiffies, hz) = (self.jiffies(), u64::from(self.case.policy.hz));
         // An interrupt wakes in the name of what it interrupts; the idle task of a CPU is a waker as others are.
-        let flips = match self.tasks.get_mut(waker as usize) {
+        let flips = match self.tasks.get_mut(waker) {
             Some(waker) => &mut waker.flips,
-            None => &mut self.cpus[here as usize].idle_flips,
+            None => &mut self.cpus[here].idle_flips,
         };
-        flips.record_wakee(task, jiffies, hz);
+        flips.record_wakee(task.0, jiffies, hz);
         let waker_flips = flips.flips;
         self.sync_entity_load_avg(task, prev);
         if self.gates.eas_groups {
@@ -247,12 +259,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         {
             return (cpu, PlacementRule::Eas);
         }
-        let allowed = self.masks[self.tasks[t].allowed as usize].as_set();
-        let wakee_flips = self.tasks[t].flips.flips;
-        let llc_size = self.topology.llc_size[self.topology.llc_of[here as usize] as usize];
+        let allowed = self.masks[self.tasks[task].allowed].as_set();
+        let wakee_flips = self.tasks[task].flips.flips;
+        let llc_size = self.topology.llc_size[self.topology.llc_of[here]];
         note.sync = sync;
         note.wake_wide = wake_wide(waker_flips, wakee_flips, llc_size);
-        let want_affine = !note.wake_wide && allowed.contains(here as usize);
+        let want_affine = !note.wake_wide && allowed.contains(here.index());
         let mut target = prev;
         // The lowest domain with SD_WAKE_AFFINE that holds both CPUs decides; without one the task stays near its CPU.
         let domain_pct = if want_affine && here != prev { self.affine_imbalance_pct(here, prev) } else { None };
@@ -267,9 +279,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let scan = self.gates.select_idle_scan;
         if scan == SelectIdleScan::SisPropAged {
-            self.cpus[here as usize].sis_prop.age(jiffies);
+            self.cpus[here].sis_prop.age(jiffies);
         }
-        let allowed = self.masks[self.tasks[t].allowed as usize].as_set();
+        let allowed = self.masks[self.tasks[task].allowed].as_set();
         let (util, clamps) = (self.task_util_est(task), self.task_clamps(task));
         let util = match clamps {
             // uclamp_task_util(), v5.10.
@@ -277,15 +289,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             _ => util,
         };
         let query = SiblingQuery {
-            prev: prev as usize,
-            target: target as usize,
-            recent_used_cpu: self.tasks[t].recent_used_cpu as usize,
+            prev: prev.index(),
+            target: target.index(),
+            recent_used_cpu: self.tasks[task].recent_used_cpu.index(),
             allowed,
             util,
             clamps,
-            this_cpu: here as usize,
+            this_cpu: here.index(),
             this_is_per_cpu_kthread: false,
-            this_nr_running: self.cpus[here as usize].nr_running,
+            this_nr_running: self.cpus[here].nr_running,
         };
         let choice = if scan == SelectIdleScan::SisProp {
             select_idle_sibling_v510(&Siblings(self), &query)
@@ -294,41 +306,41 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         if scan == SelectIdleScan::SisProp
             && want_affine
-            && let Some(waker) = self.tasks.get_mut(waker as usize)
+            && let Some(waker) = self.tasks.get_mut(waker)
         {
             // v4.17 to v5.13: the waker's next search may come back here.
             waker.recent_used_cpu = here;
         }
         if scan != SelectIdleScan::SisUtil && choice.nr_scanned > 0 {
-            self.cpus[here as usize].sis_prop.scanned(u64::from(choice.nr_scanned) * LOOK_COST_NS);
+            self.cpus[here].sis_prop.scanned(u64::from(choice.nr_scanned) * LOOK_COST_NS);
         }
         note.target = target;
         note.sibling_rule = choice.rule as u8;
-        self.tasks[t].recent_used_cpu = choice.recent_used_cpu as u32;
+        self.tasks[task].recent_used_cpu = CpuId::of(choice.recent_used_cpu);
         if choice.clear_idle_cores {
-            self.has_idle_cores[self.topology.llc_of[target as usize] as usize] = false;
+            self.has_idle_cores[self.topology.llc_of[target]] = false;
         }
         let rule = if choice.rule == SiblingRule::Target { PlacementRule::Target } else { PlacementRule::IdleSibling };
-        (choice.cpu as u32, rule)
+        (CpuId::of(choice.cpu), rule)
     }
 
     /// `imbalance_pct` of the domain that lets `here` pull a task from `prev`.
-    fn affine_imbalance_pct(&self, here: u32, prev: u32) -> Option<u32> {
+    fn affine_imbalance_pct(&self, here: CpuId, prev: CpuId) -> Option<u32> {
         let domains = &self.topology.domains;
-        let views = (0..domains.n_levels(here as usize)).filter_map(|level| domains.view(here as usize, level));
-        affine_domain(views, prev as usize).map(|domain| domain.imbalance_pct)
+        let views = (0..domains.n_levels(here.index())).filter_map(|level| domains.view(here.index(), level));
+        affine_domain(views, prev.index()).map(|domain| domain.imbalance_pct)
     }
 
     fn wake_affine_to_here(
         &self,
-        task: TaskIdx,
-        here: u32,
-        prev: u32,
+        task: TaskId,
+        here: CpuId,
+        prev: CpuId,
         (sync, imbalance_pct): (bool, u32),
         note: &mut Note,
     ) -> bool {
-        let (this, old) = (&self.cpus[here as usize], &self.cpus[prev as usize]);
-        let curr_load = if this.curr == IDLE_TASK { 0 } else { self.tasks[this.curr as usize].sa.load_avg };
+        let (this, old) = (&self.cpus[here], &self.cpus[prev]);
+        let curr_load = if this.curr == TaskId::IDLE { 0 } else { self.tasks[this.curr].sa.load_avg };
         let facts = WakeAffineFacts {
             this_idle: this.is_idle(),
             prev_idle: old.is_idle(),
@@ -339,7 +351,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             nr_delayed_this: this.fair.nr_delayed(),
             this_load: this.cfs.avg.load_avg,
             prev_load: old.cfs.avg.load_avg,
-            task_load: self.tasks[task as usize].sa.load_avg,
+            task_load: self.tasks[task].sa.load_avg,
             current_load: curr_load,
             this_capacity: this.capacity_of,
             prev_capacity: old.capacity_of,
@@ -353,36 +365,36 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Placement of a new task (fair.c:select_task_rq_fair() with SD_BALANCE_FORK): the slow path.
-    pub(crate) fn select_task_rq_fork(&mut self, task: TaskIdx, parent_cpu: u32) -> u32 {
-        let state = &self.tasks[task as usize];
+    pub(crate) fn select_task_rq_fork(&mut self, task: TaskId, parent_cpu: CpuId) -> CpuId {
+        let state = &self.tasks[task];
         if state.class == Class::RealTime {
             return self.select_task_rq_rt(task, parent_cpu);
         }
-        let allowed = self.masks[state.allowed as usize].as_set();
-        if self.single_cpu[state.allowed as usize] || state.class != Class::Fair {
-            let stay = allowed.contains(parent_cpu as usize);
-            return if stay { parent_cpu } else { allowed.first().unwrap_or(0) as u32 };
+        let allowed = self.masks[state.allowed].as_set();
+        if self.single_cpu[state.allowed] || state.class != Class::Fair {
+            let stay = allowed.contains(parent_cpu.index());
+            return if stay { parent_cpu } else { allowed.first().map_or(CpuId(0), CpuId::of) };
         }
         self.find_idlest(task, parent_cpu, SD_BALANCE_FORK)
     }
 
     /// Placement of the running task when it loads a new program (fair.c:select_task_rq_fair() with SD_BALANCE_EXEC).
-    pub(crate) fn select_task_rq_exec(&self, task: TaskIdx, cpu: u32) -> u32 {
-        let state = &self.tasks[task as usize];
-        if self.single_cpu[state.allowed as usize] || state.class != Class::Fair {
+    pub(crate) fn select_task_rq_exec(&self, task: TaskId, cpu: CpuId) -> CpuId {
+        let state = &self.tasks[task];
+        if self.single_cpu[state.allowed] || state.class != Class::Fair {
             return cpu;
         }
         self.find_idlest(task, cpu, SD_BALANCE_EXEC)
     }
 
     /// fair.c:sched_balance_find_dst_cpu() for a new task or for an exec on `this_cpu`.
-    pub(crate) fn find_idlest(&self, task: TaskIdx, this_cpu: u32, sd_flag: u32) -> u32 {
-        let state = &self.tasks[task as usize];
-        let allowed = self.masks[state.allowed as usize].as_set();
+    pub(crate) fn find_idlest(&self, task: TaskId, this_cpu: CpuId, sd_flag: u32) -> CpuId {
+        let state = &self.tasks[task];
+        let allowed = self.masks[state.allowed].as_set();
         let is_current = sd_flag == SD_BALANCE_EXEC;
         let facts = Siblings(self);
         let idlest = IdlestTask {
-            cpu: this_cpu as usize,
+            cpu: this_cpu.index(),
             on_rq: is_current,
             is_current,
             is_attached: is_current,
@@ -391,10 +403,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             runnable_avg: state.sa.runnable_avg,
             h_load: state.sa.load_avg,
             allowed,
-            is_unrestricted: state.allowed == 0,
+            is_unrestricted: state.allowed == CpuSetId::ALL,
             clamps: self.task_clamps(task),
         };
-        let this = this_cpu as usize;
+        let this = this_cpu.index();
         let cpu = match top_level(&facts, this, sd_flag) {
             Some(level) => sched_balance_find_dst_cpu(&facts, &idlest, level, this, this, sd_flag),
             None => this,
@@ -403,13 +415,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// `cpu`, or the first one that the task may use if that is not (core.c:select_fallback_rq(), in short).
-    pub(crate) fn allowed_or_first(&self, task: TaskIdx, cpu: usize) -> u32 {
-        let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
-        if allowed.contains(cpu) { cpu as u32 } else { allowed.first().unwrap_or(0) as u32 }
+    pub(crate) fn allowed_or_first(&self, task: TaskId, cpu: usize) -> CpuId {
+        let allowed = self.masks[self.tasks[task].allowed].as_set();
+        if allowed.contains(cpu) { CpuId::of(cpu) } else { allowed.first().map_or(CpuId(0), CpuId::of) }
     }
 
     /// fair.c:check_update_overutilized_status(): sets the state of the root domain, never clears it.
-    pub(crate) fn check_update_overutilized(&mut self, cpu: u32) {
+    pub(crate) fn check_update_overutilized(&mut self, cpu: CpuId) {
         if self.gates.sd_overutilized && self.eas.is_some() {
             self.check_update_sd_overutilized(cpu);
         } else if self.eas.is_some() && !self.overutilized && self.cpu_overutilized(cpu) {
@@ -431,23 +443,23 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:update_misfit_status().
-    pub(crate) fn update_misfit_status(&mut self, cpu: u32, task: Option<TaskIdx>) {
+    pub(crate) fn update_misfit_status(&mut self, cpu: CpuId, task: Option<TaskId>) {
         if self.topology.asym.is_none() {
             return;
         }
         let load = match task {
             Some(task) => {
                 let util = self.task_util_est(task);
-                let state = &self.cpus[cpu as usize];
-                let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
+                let state = &self.cpus[cpu];
+                let allowed = self.masks[self.tasks[task].allowed].as_set();
                 let bigger = allowed.iter().any(|other| self.cpus[other].capacity > state.capacity);
                 let capacity =
                     CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 };
                 let fits = util_fits_cpu(util, self.task_clamps(task), &capacity) > 0;
-                if fits || !bigger { 0 } else { self.tasks[task as usize].sa.load_avg.max(1) }
+                if fits || !bigger { 0 } else { self.tasks[task].sa.load_avg.max(1) }
             }
             None => 0,
         };
-        self.cpus[cpu as usize].misfit_task_load = load;
+        self.cpus[cpu].misfit_task_load = load;
     }
 }

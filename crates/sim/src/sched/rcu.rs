@@ -10,6 +10,7 @@
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::Sink;
 
+use crate::ids::CpuId;
 use crate::run::engine::Engine;
 
 /// Grace periods and more that a callback waits: on average half of the one in progress, then one of its own, then the
@@ -24,13 +25,13 @@ fn jiffies_till_first_fqs(hz: u32, nr_cpus: usize) -> u64 {
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// kernel/rcu/tree.c:call_rcu() on `cpu`.
-    pub(crate) fn call_rcu(&mut self, cpu: u32) {
+    pub(crate) fn call_rcu(&mut self, cpu: CpuId) {
         let ticks = WAITS * jiffies_till_first_fqs(self.case.policy.hz, self.cpus.len());
-        self.cpus[cpu as usize].rcu_until_ns = self.now + ticks * self.tick_ns;
+        self.cpus[cpu].rcu_until_ns = self.now + ticks * self.tick_ns;
     }
 
     /// kernel/rcu/tree_plugin.h:rcu_needs_cpu(): whether callbacks wait on `cpu`.
-    pub(crate) fn rcu_needs_cpu(&self, cpu: u32) -> bool {
-        self.cpus[cpu as usize].rcu_until_ns > self.now
+    pub(crate) fn rcu_needs_cpu(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu].rcu_until_ns > self.now
     }
 }

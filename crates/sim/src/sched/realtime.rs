@@ -11,8 +11,9 @@ use opplab_kernel::sched::rt::{
     CPUPRI_HIGHER, CPUPRI_NORMAL, RtCurr, RtFacts, RtTask, cpupri_find, find_lowest_rq, select_task_rq_rt,
     task_woken_rt,
 };
-use opplab_model::event::{IDLE_TASK, PlacementRule, Sink, TaskIdx};
+use opplab_model::event::{PlacementRule, Sink};
 
+use crate::ids::{CpuId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Life};
 
@@ -45,31 +46,31 @@ impl<S: Sink, H: HalfLife> RtFacts for Levels<'_, '_, S, H> {
 }
 
 impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
-    fn rt_levels(&self, task: TaskIdx) -> Levels<'_, 'c, S, H> {
+    fn rt_levels(&self, task: TaskId) -> Levels<'_, 'c, S, H> {
         Levels { engine: self, clamp_min: self.task_clamps(task).map_or(0, |clamps| clamps.min) }
     }
 
-    fn rt_task(&self, task: TaskIdx, cpu: u32) -> RtTask<'_> {
-        let allowed = self.masks[self.tasks[task as usize].allowed as usize].as_set();
+    fn rt_task(&self, task: TaskId, cpu: CpuId) -> RtTask<'_> {
+        let allowed = self.masks[self.tasks[task].allowed].as_set();
         let nr_cpus_allowed = allowed.weight();
-        RtTask { cpu: cpu as usize, allowed, nr_cpus_allowed, priority: self.rt_priority(task) }
+        RtTask { cpu: cpu.index(), allowed, nr_cpus_allowed, priority: self.rt_priority(task) }
     }
 
     /// The task that runs on `cpu`, if it is real-time or a deadline task.
-    fn rt_curr(&self, cpu: u32) -> Option<RtCurr> {
-        let curr = self.cpus[cpu as usize].curr;
+    fn rt_curr(&self, cpu: CpuId) -> Option<RtCurr> {
+        let curr = self.cpus[cpu].curr;
         let priority = match self.curr_class(cpu)? {
             Class::Deadline => CPUPRI_HIGHER,
             Class::RealTime => self.rt_priority(curr),
             Class::Fair => return None,
         };
-        let allowed = self.masks[self.tasks[curr as usize].allowed as usize].as_set();
+        let allowed = self.masks[self.tasks[curr].allowed].as_set();
         Some(RtCurr { priority, nr_cpus_allowed: allowed.weight() })
     }
 
     /// Asks with this CPU's cursor over CPUs and the scratch mask.
     pub(crate) fn with_cursor<T>(&mut self, ask: impl FnOnce(&Self, &mut usize, &mut CpuMask) -> T) -> T {
-        let here = self.here as usize;
+        let here = self.here.index();
         let mut cursor = self.cpus[here].distribute;
         let mut mask = std::mem::take(&mut self.scratch_mask);
         let answer = ask(self, &mut cursor, &mut mask);
@@ -79,8 +80,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     /// rt.c:select_task_rq_rt() for a task that wakes or is born on `prev`.
-    pub(crate) fn select_task_rq_rt(&mut self, task: TaskIdx, prev: u32) -> u32 {
-        let here = self.here as usize;
+    pub(crate) fn select_task_rq_rt(&mut self, task: TaskId, prev: CpuId) -> CpuId {
+        let here = self.here.index();
         let cpu = self.with_cursor(|engine, cursor, mask| {
             // Before v6.12 a deadline task counts as real-time (rt_task()).
             let curr = engine.rt_curr(prev);
@@ -91,31 +92,31 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     /// rt.c:find_lowest_rq() of a task that is queued on `cpu`.
-    fn find_lowest_rq(&mut self, task: TaskIdx, cpu: u32) -> Option<u32> {
-        let here = self.here as usize;
+    fn find_lowest_rq(&mut self, task: TaskId, cpu: CpuId) -> Option<CpuId> {
+        let here = self.here.index();
         let found = self.with_cursor(|engine, cursor, mask| {
             find_lowest_rq(&engine.rt_levels(task), &engine.rt_task(task, cpu), here, cursor, mask)
         });
-        found.map(|cpu| cpu as u32)
+        found.map(CpuId::of)
     }
 
     /// The waiting task of the highest priority that may go elsewhere (pick_next_pushable_task()).
-    fn pushable_rt_task(&self, cpu: u32) -> Option<TaskIdx> {
-        let may_go = |task: TaskIdx| {
-            let state = &self.tasks[task as usize];
-            !state.on_cpu && !self.single_cpu[state.allowed as usize]
+    fn pushable_rt_task(&self, cpu: CpuId) -> Option<TaskId> {
+        let may_go = |task: TaskId| {
+            let state = &self.tasks[task];
+            !state.on_cpu && !self.single_cpu[state.allowed]
         };
-        self.cpus[cpu as usize].rt_queue.iter().map(|&(_, task)| task).find(|&task| may_go(task))
+        self.cpus[cpu].rt_queue.iter().map(|&(_, task)| task).find(|&task| may_go(task))
     }
 
     /// Notes whether `cpu` has real-time tasks to give away (rd->rto_mask); its real-time queue or running task changed.
-    pub(crate) fn update_rt_overload(&mut self, cpu: u32) {
+    pub(crate) fn update_rt_overload(&mut self, cpu: CpuId) {
         let overloaded = self.pushable_rt_task(cpu).is_some();
-        self.rt_overload.set(cpu as usize, overloaded);
+        self.rt_overload.set(cpu.index(), overloaded);
     }
 
     /// rt.c:push_rt_tasks(): `cpu` gives away the real-time tasks that could run elsewhere.
-    pub(crate) fn push_rt_tasks(&mut self, cpu: u32) {
+    pub(crate) fn push_rt_tasks(&mut self, cpu: CpuId) {
         while let Some(task) = self.pushable_rt_task(cpu) {
             let priority = self.rt_priority(task);
             let curr = self.rt_curr(cpu).map_or(CPUPRI_NORMAL, |curr| curr.priority);
@@ -133,8 +134,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     /// core.c:ttwu_do_activate(), the class's task_woken().
-    pub(crate) fn task_woken_rt(&mut self, cpu: u32, task: TaskIdx) {
-        let state = &self.cpus[cpu as usize];
+    pub(crate) fn task_woken_rt(&mut self, cpu: CpuId, task: TaskId) {
+        let state = &self.cpus[cpu];
         if state.curr == task || state.need_resched {
             return;
         }
@@ -145,33 +146,33 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
 
     /// rt.c:balance_rt() and switched_from_rt(): `cpu` falls from `priority` to a lower level: it asks for what waits elsewhere
     /// (tell_cpu_to_push()).
-    pub(crate) fn pull_rt_tasks(&mut self, cpu: u32, priority: u8) {
-        let own = self.cpus[cpu as usize].rt_queue.first().map_or(CPUPRI_NORMAL, |&(own, _)| own);
+    pub(crate) fn pull_rt_tasks(&mut self, cpu: CpuId, priority: u8) {
+        let own = self.cpus[cpu].rt_queue.first().map_or(CPUPRI_NORMAL, |&(own, _)| own);
         if own >= priority {
             return;
         }
-        let overloaded: Vec<usize> = self.rt_overload.as_set().iter().filter(|&other| other != cpu as usize).collect();
+        let overloaded: Vec<usize> = self.rt_overload.as_set().iter().filter(|&other| other != cpu.index()).collect();
         for other in overloaded {
             self.cpus[other].rt_push = true;
             if self.stream.shared {
-                let here = std::mem::replace(&mut self.here, other as u32);
-                self.asked_to_push(other as u32);
+                let here = std::mem::replace(&mut self.here, CpuId::of(other));
+                self.asked_to_push(CpuId::of(other));
                 self.here = here;
             } else {
-                self.kick(other as u32);
+                self.kick(CpuId::of(other));
             }
         }
     }
 
     /// Before `cpu` picks: `prev` leaves it (put_prev_task_balance()).
-    pub(crate) fn balance_rt(&mut self, cpu: u32, prev: TaskIdx) {
-        if prev == IDLE_TASK || self.rt_overload.as_set().is_empty() {
+    pub(crate) fn balance_rt(&mut self, cpu: CpuId, prev: TaskId) {
+        if prev == TaskId::IDLE || self.rt_overload.as_set().is_empty() {
             return;
         }
-        let state = &self.tasks[prev as usize];
+        let state = &self.tasks[prev];
         match state.class {
             Class::Fair => {}
-            Class::Deadline if !self.cpus[cpu as usize].dl_queue.is_empty() => {}
+            Class::Deadline if !self.cpus[cpu].dl_queue.is_empty() => {}
             Class::Deadline => self.pull_rt_tasks(cpu, CPUPRI_HIGHER),
             Class::RealTime if state.life == Life::Queued => {}
             Class::RealTime => self.pull_rt_tasks(cpu, self.rt_priority(prev)),
@@ -179,20 +180,20 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     /// rt.c:rto_push_irq_work_func(): another CPU asked `cpu` to push.
-    pub(crate) fn asked_to_push(&mut self, cpu: u32) {
-        if std::mem::take(&mut self.cpus[cpu as usize].rt_push) {
+    pub(crate) fn asked_to_push(&mut self, cpu: CpuId) {
+        if std::mem::take(&mut self.cpus[cpu].rt_push) {
             self.push_rt_tasks(cpu);
         }
     }
 
     /// rt.c:check_preempt_equal_prio(): `task` woke with the priority of the running task, which moves if only that can.
-    pub(crate) fn check_preempt_equal_prio(&mut self, cpu: u32, task: TaskIdx) -> bool {
-        let curr = self.cpus[cpu as usize].curr;
-        if self.cpus[cpu as usize].need_resched {
+    pub(crate) fn check_preempt_equal_prio(&mut self, cpu: CpuId, task: TaskId) -> bool {
+        let curr = self.cpus[cpu].curr;
+        if self.cpus[cpu].need_resched {
             return false;
         }
-        let moves = |engine: &mut Self, task: TaskIdx| {
-            !engine.single_cpu[engine.tasks[task as usize].allowed as usize]
+        let moves = |engine: &mut Self, task: TaskId| {
+            !engine.single_cpu[engine.tasks[task].allowed]
                 && engine.with_cursor(|engine, _, mask| {
                     cpupri_find(&engine.rt_levels(task), &engine.rt_task(task, cpu), mask)
                 })
@@ -200,7 +201,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         if !moves(self, curr) || moves(self, task) {
             return false;
         }
-        let queue = &mut self.cpus[cpu as usize].rt_queue;
+        let queue = &mut self.cpus[cpu].rt_queue;
         if let Some(place) = queue.iter().position(|&(_, other)| other == task) {
             let entry = queue.remove(place);
             let first = queue.partition_point(|&(other, _)| other > entry.0);

@@ -8,21 +8,22 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::RtThrottling;
 use opplab_kernel::sched::deadline::dl_time_before;
 use opplab_kernel::sched::dl_server::DlServer;
-use opplab_model::event::{IDLE_TASK, Sink};
+use opplab_model::event::Sink;
 
+use crate::ids::{CpuId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::Class;
 use crate::run::timers::TimerKind;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Real-time tasks of `cpu` may not run.
-    pub(crate) fn rt_throttled(&self, cpu: u32) -> bool {
-        self.cpus[cpu as usize].starvation.rt.throttled
+    pub(crate) fn rt_throttled(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu].starvation.rt.throttled
     }
 
     /// Charges the time since the last charge to whoever ran on `cpu`; whether that ended what it may run. The clock must be up to
     /// date.
-    pub(crate) fn charge_starvation(&mut self, cpu: u32) -> bool {
+    pub(crate) fn charge_starvation(&mut self, cpu: CpuId) -> bool {
         match self.gates.rt_throttling {
             RtThrottling::FairServer => self.charge_server(cpu),
             RtThrottling::Period => self.charge_rt(cpu),
@@ -30,9 +31,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn charge_server(&mut self, cpu: u32) -> bool {
+    fn charge_server(&mut self, cpu: CpuId) -> bool {
         let class = self.curr_class(cpu);
-        let state = &mut self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu];
         let clock = state.clk.clock;
         let from = std::mem::replace(&mut state.starvation.charged_ns, clock);
         let server = &mut state.starvation.server;
@@ -66,15 +67,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         was_queued && !server.queued
     }
 
-    fn charge_rt(&mut self, cpu: u32) -> bool {
+    fn charge_rt(&mut self, cpu: CpuId) -> bool {
         let start_ns = self.rt_period_start_ns;
         // The governor's threads, deadline tasks without a budget, are charged to nobody.
         let counts = match self.curr_class(cpu) {
             Some(Class::RealTime) => true,
-            Some(Class::Deadline) => self.tasks[self.cpus[cpu as usize].curr as usize].sugov.is_none(),
+            Some(Class::Deadline) => self.tasks[self.cpus[cpu].curr].sugov.is_none(),
             Some(Class::Fair) | None => false,
         };
-        let state = &mut self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu];
         let clock = state.clk.clock;
         let from = std::mem::replace(&mut state.starvation.charged_ns, clock);
         if start_ns == 0 || !counts {
@@ -104,20 +105,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// A fair task is queued on `cpu`.
-    pub(crate) fn start_fair_server(&mut self, cpu: u32) {
+    pub(crate) fn start_fair_server(&mut self, cpu: CpuId) {
         if self.gates.rt_throttling != RtThrottling::FairServer {
             return;
         }
-        if !self.cpus[cpu as usize].starvation.server.active {
+        if !self.cpus[cpu].starvation.server.active {
             self.charge_server(cpu);
-            let state = &mut self.cpus[cpu as usize];
+            let state = &mut self.cpus[cpu];
             state.starvation.server.start(state.clk.clock);
         }
     }
 
     /// The server comes before the first deadline task of `cpu`.
-    pub(crate) fn server_is_first(&self, cpu: u32) -> bool {
-        let state = &self.cpus[cpu as usize];
+    pub(crate) fn server_is_first(&self, cpu: CpuId) -> bool {
+        let state = &self.cpus[cpu];
         let server = &state.starvation.server;
         if !server.queued {
             return false;
@@ -127,14 +128,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Arms the server's timer where fair tasks wait for others.
-    pub(crate) fn watch_fair_server(&mut self, cpu: u32) {
+    pub(crate) fn watch_fair_server(&mut self, cpu: CpuId) {
         if self.gates.rt_throttling != RtThrottling::FairServer
             || !matches!(self.curr_class(cpu), Some(Class::RealTime | Class::Deadline))
         {
             return;
         }
-        let state = &self.cpus[cpu as usize];
-        if self.tasks[state.curr as usize].sugov.is_some() {
+        let state = &self.cpus[cpu];
+        if self.tasks[state.curr].sugov.is_some() {
             // It never runs for long.
             return;
         }
@@ -148,9 +149,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn arm_starvation(&mut self, cpu: u32, due_ns: u64) {
+    fn arm_starvation(&mut self, cpu: CpuId, due_ns: u64) {
         let due_ns = due_ns.max(self.now + 1);
-        let armed = &mut self.cpus[cpu as usize].starvation.timer_ns;
+        let armed = &mut self.cpus[cpu].starvation.timer_ns;
         if *armed != due_ns {
             let was_armed = std::mem::replace(armed, due_ns) != 0;
             if was_armed {
@@ -161,27 +162,26 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The armed timer of `cpu` (deadline.c:dl_server_timer(), v6.12; rt.c:sched_rt_period_timer(), v6.1).
-    pub(crate) fn starvation_timer(&mut self, cpu: u32) {
-        let c = cpu as usize;
-        self.cpus[c].starvation.timer_ns = 0;
+    pub(crate) fn starvation_timer(&mut self, cpu: CpuId) {
+        self.cpus[cpu].starvation.timer_ns = 0;
         self.bring_up_to_date(cpu);
         if self.gates.rt_throttling == RtThrottling::FairServer {
             self.charge_server(cpu);
-            let state = &mut self.cpus[c];
+            let state = &mut self.cpus[cpu];
             state.starvation.server.timer(state.clk.clock);
             self.watch_fair_server(cpu);
             return;
         }
         let start_ns = self.rt_period_start_ns;
-        let state = &mut self.cpus[c];
+        let state = &mut self.cpus[cpu];
         if !state.starvation.rt.throttled {
             return;
         }
         if state.starvation.rt.advance(state.clk.clock, start_ns) {
             state.nr_running += state.rt_queue.len() as u32;
             if !state.rt_queue.is_empty() {
-                self.idle_mask.remove(c);
-                if self.cpus[c].curr == IDLE_TASK || self.curr_class(cpu) == Some(Class::Fair) {
+                self.idle_mask.remove(cpu.index());
+                if self.cpus[cpu].curr == TaskId::IDLE || self.curr_class(cpu) == Some(Class::Fair) {
                     self.resched_cpu(cpu);
                 }
                 self.cpufreq_update_util(cpu, 0);

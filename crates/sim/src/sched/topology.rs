@@ -6,24 +6,26 @@ use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::domains::{self, RECLAIM_DISTANCE, SchedDomains};
 use opplab_model::machine::{Cluster, Machine};
 
+use crate::ids::{ClusterId, CpuId, IdVec, LlcId};
+
 /// Topology in the forms that the hot paths want.
 #[derive(Debug)]
 pub(crate) struct Topology {
     /// Hardware threads of each CPU's core, itself included, ascending.
-    pub(crate) siblings: Vec<Vec<u32>>,
-    pub(crate) smt_masks: Vec<CpuMask>,
+    pub(crate) siblings: IdVec<CpuId, Vec<CpuId>>,
+    pub(crate) smt_masks: IdVec<CpuId, CpuMask>,
     pub(crate) smt_active: bool,
     /// Last-level cache of each CPU.
-    pub(crate) llc_of: Vec<u32>,
+    pub(crate) llc_of: IdVec<CpuId, LlcId>,
     /// CPUs of each last-level cache.
-    pub(crate) llc_masks: Vec<CpuMask>,
-    pub(crate) llc_size: Vec<u32>,
+    pub(crate) llc_masks: IdVec<LlcId, CpuMask>,
+    pub(crate) llc_size: IdVec<LlcId, u32>,
     /// All CPUs, if their capacities differ (the SD_ASYM_CPUCAPACITY domain).
     pub(crate) asym: Option<CpuMask>,
     /// Priorities by which tasks are packed (SD_ASYM_PACKING), if there are some.
     pub(crate) asym_priority: Option<Vec<i32>>,
     /// Highest non-boost frequency of each cluster, at which it has its capacity.
-    pub(crate) reference_khz: Vec<u32>,
+    pub(crate) reference_khz: IdVec<ClusterId, u32>,
     pub(crate) domains: Rc<SchedDomains>,
 }
 
@@ -57,21 +59,22 @@ fn sched_domains_of(machine: &Machine, capacity: Vec<u64>, asym_priority: Option
 impl Topology {
     pub(crate) fn new(machine: &Machine, capacities: &[u64], asym_priority: Option<Vec<i32>>) -> Self {
         let nr = machine.nr_cpus();
-        let siblings: Vec<Vec<u32>> = (0..nr)
+        let siblings: IdVec<CpuId, Vec<CpuId>> = (0..nr)
             .map(|cpu| {
-                (0..nr as u32).filter(|&other| machine.cpus[other as usize].core == machine.cpus[cpu].core).collect()
+                let shares_core = |&other: &usize| machine.cpus[other].core == machine.cpus[cpu].core;
+                (0..nr).filter(shares_core).map(CpuId::of).collect()
             })
             .collect();
-        let smt_masks = siblings.iter().map(|cpus| cpus.iter().map(|&cpu| cpu as usize).collect()).collect();
+        let smt_masks = siblings.iter().map(|cpus| cpus.iter().map(|&cpu| cpu.index()).collect()).collect();
         let nr_llcs = machine.cpus.iter().map(|cpu| cpu.llc + 1).max().unwrap_or(0);
-        let llc_masks: Vec<CpuMask> =
+        let llc_masks: IdVec<LlcId, CpuMask> =
             (0..nr_llcs).map(|llc| (0..nr).filter(|&cpu| machine.cpus[cpu].llc == llc).collect()).collect();
         let asym = capacities.iter().any(|&capacity| capacity != capacities[0]).then(|| CpuMask::all(nr));
         Self {
             smt_active: siblings.iter().any(|cpus| cpus.len() > 1),
             siblings,
             smt_masks,
-            llc_of: machine.cpus.iter().map(|cpu| cpu.llc).collect(),
+            llc_of: machine.cpus.iter().map(|cpu| LlcId(cpu.llc)).collect(),
             llc_size: llc_masks.iter().map(|mask| mask.as_set().weight()).collect(),
             llc_masks,
             asym,
@@ -81,7 +84,7 @@ impl Topology {
         }
     }
 
-    pub(crate) fn share_cache(&self, one: u32, other: u32) -> bool {
-        self.llc_of[one as usize] == self.llc_of[other as usize]
+    pub(crate) fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
+        self.llc_of[one] == self.llc_of[other]
     }
 }

@@ -1,29 +1,30 @@
 //! Ops that only lead through the program: loops, skips, counts.
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_model::event::{Event, Sink, TaskIdx};
+use opplab_model::event::{Event, Sink};
 use opplab_model::workload::Op;
 
 use super::Step;
+use crate::ids::TaskId;
 use crate::run::engine::Engine;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// How often `task` has passed the loop with this counter.
-    pub(super) fn passes(&mut self, task: TaskIdx, slot: u16) -> &mut u32 {
-        &mut self.loops[self.tasks[task as usize].loops as usize + usize::from(slot)]
+    pub(super) fn passes(&mut self, task: TaskId, slot: u16) -> &mut u32 {
+        &mut self.loops[self.tasks[task].loops as usize + usize::from(slot)]
     }
 
-    pub(super) fn op_loop_begin(&mut self, task: TaskIdx, slot: u16, count: Option<u32>) -> Step {
-        let begin = self.tasks[task as usize].pc;
+    pub(super) fn op_loop_begin(&mut self, task: TaskId, slot: u16, count: Option<u32>) -> Step {
+        let begin = self.tasks[task].pc;
         *self.passes(task, slot) = 0;
         if count == Some(0) {
-            self.tasks[task as usize].pc = self.loop_end_of(task, begin);
+            self.tasks[task].pc = self.loop_end_of(task, begin);
         }
         self.next_op(task)
     }
 
-    pub(super) fn op_loop_end(&mut self, task: TaskIdx, slot: u16, begin: u32) -> Step {
-        let count = match self.tasks[task as usize].ops.get(begin as usize) {
+    pub(super) fn op_loop_end(&mut self, task: TaskId, slot: u16, begin: u32) -> Step {
+        let count = match self.tasks[task].ops.get(begin as usize) {
             Some(&Op::LoopBegin { count, .. }) => count,
             _ => Some(0),
         };
@@ -31,35 +32,35 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         *passes = passes.saturating_add(1);
         let is_over = count.is_some_and(|count| *passes >= count);
         if !is_over {
-            self.tasks[task as usize].pc = begin;
+            self.tasks[task].pc = begin;
         }
         self.next_op(task)
     }
 
     /// Where the loop that starts at `begin` ends.
-    fn loop_end_of(&self, task: TaskIdx, begin: u32) -> u32 {
-        let ops = self.tasks[task as usize].ops;
+    fn loop_end_of(&self, task: TaskId, begin: u32) -> u32 {
+        let ops = self.tasks[task].ops;
         let is_end = |op: &Op| matches!(op, Op::LoopEnd { begin: of, .. } if *of == begin);
         ops.iter().position(is_end).map_or(ops.len() as u32, |end| end as u32)
     }
 
-    pub(super) fn op_skip(&mut self, task: TaskIdx, count: u16) -> Step {
-        self.tasks[task as usize].pc += u32::from(count);
+    pub(super) fn op_skip(&mut self, task: TaskId, count: u16) -> Step {
+        self.tasks[task].pc += u32::from(count);
         self.next_op(task)
     }
 
     /// Skips `count` ops if the task was here in the same tick.
-    pub(super) fn op_skip_in_tick(&mut self, task: TaskIdx, count: u16) -> Step {
+    pub(super) fn op_skip_in_tick(&mut self, task: TaskId, count: u16) -> Step {
         let jiffies = self.jiffies();
-        let same = self.tasks[task as usize].stamp_jiffies.replace(jiffies) == Some(jiffies);
+        let same = self.tasks[task].stamp_jiffies.replace(jiffies) == Some(jiffies);
         self.op_skip(task, if same { count } else { 0 })
     }
 
-    pub(super) fn op_activation(&mut self, task: TaskIdx, phase: u16, timed: bool) -> Step {
+    pub(super) fn op_activation(&mut self, task: TaskId, phase: u16, timed: bool) -> Step {
         let now = self.now;
-        let state = &mut self.tasks[task as usize];
+        let state = &mut self.tasks[task];
         let event = Event::Activation {
-            task,
+            task: task.0,
             phase,
             period_ns: now - state.activation_ns,
             run_ns: state.activation_run_ns,
@@ -78,7 +79,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
-    pub(super) fn op_count(&mut self, task: TaskIdx) -> Step {
+    pub(super) fn op_count(&mut self, task: TaskId) -> Step {
         self.outcome.counts += 1;
         self.next_op(task)
     }

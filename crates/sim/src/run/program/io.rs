@@ -1,16 +1,17 @@
 //! Ops of devices, and what devices do with requests.
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::event::Sink;
 
 use super::Step;
+use crate::ids::{CpuId, DeviceId, TaskId};
 use crate::run::cpu::Interrupt;
 use crate::run::engine::Engine;
 use crate::run::task::Life;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Asks a device and sleeps in iowait.
-    pub(super) fn op_io(&mut self, cpu: u32, task: TaskIdx, device: u32, bytes: u32) -> Step {
+    pub(super) fn op_io(&mut self, cpu: CpuId, task: TaskId, device: DeviceId, bytes: u32) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
         }
@@ -20,7 +21,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Asks a device and sleeps as a task that waits for anything else.
-    pub(super) fn op_io_work(&mut self, cpu: u32, task: TaskIdx, device: u32, bytes: u32) -> Step {
+    pub(super) fn op_io_work(&mut self, cpu: CpuId, task: TaskId, device: DeviceId, bytes: u32) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
         }
@@ -29,8 +30,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.block(task, Life::Sleeping)
     }
 
-    fn submit_io(&mut self, cpu: u32, task: TaskIdx, device: u32, bytes: u32) {
-        let object = &mut self.objects.devices[device as usize];
+    fn submit_io(&mut self, cpu: CpuId, task: TaskId, device: DeviceId, bytes: u32) {
+        let object = &mut self.objects.devices[device];
         if object.in_service.len() as u32 >= object.queue_depth {
             object.waiting.push_back((task, bytes, cpu));
             return;
@@ -38,8 +39,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.start_io(device, task, bytes, cpu);
     }
 
-    fn start_io(&mut self, device: u32, task: TaskIdx, bytes: u32, cpu: u32) {
-        let object = &mut self.objects.devices[device as usize];
+    fn start_io(&mut self, device: DeviceId, task: TaskId, bytes: u32, cpu: CpuId) {
+        let object = &mut self.objects.devices[device];
         object.seq += 1;
         let entry = (object.start(self.now, bytes), object.seq, task, object.irq_cpu.unwrap_or(cpu));
         let place = object.in_service.partition_point(|other| *other < entry);
@@ -49,8 +50,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The earliest request of a device is complete: its interrupt wakes the task.
-    pub(crate) fn device_done(&mut self, device: u32) {
-        let object = &mut self.objects.devices[device as usize];
+    pub(crate) fn device_done(&mut self, device: DeviceId) {
+        let object = &mut self.objects.devices[device];
         let (_, _, task, cpu) = object.in_service.remove(0);
         let irq_ns = object.irq_ns;
         let next = object.in_service.first().map(|entry| entry.0);

@@ -1,33 +1,34 @@
 //! Ops that change tasks themselves: children, programs, scheduling attributes, the end.
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_model::event::{Event, PlacementRule, Sink, TaskIdx};
+use opplab_model::event::{Event, PlacementRule, Sink};
 use opplab_model::workload::SchedPolicy;
 
 use super::Step;
+use crate::ids::{CpuId, CpuSetId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Enqueue, Life, class_and_weight};
 use crate::run::timers::TimerKind;
 use crate::sched::fair_rq::entity_of;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    pub(super) fn op_call_rcu(&mut self, cpu: u32, task: TaskIdx) -> Step {
+    pub(super) fn op_call_rcu(&mut self, cpu: CpuId, task: TaskId) -> Step {
         self.call_rcu(cpu);
         self.next_op(task)
     }
 
-    pub(super) fn op_yield(&mut self, cpu: u32, task: TaskIdx) -> Step {
+    pub(super) fn op_yield(&mut self, cpu: CpuId, task: TaskId) -> Step {
         self.yield_task(cpu, task);
         self.next_op(task)
     }
 
-    pub(super) fn op_fork(&mut self, cpu: u32, parent: TaskIdx, template: u32) -> Step {
+    pub(super) fn op_fork(&mut self, cpu: CpuId, parent: TaskId, template: u32) -> Step {
         self.next_op(parent);
         let spec = &self.case.workload.tasks[template as usize];
-        let allowed = spec.cpus.map_or(self.tasks[parent as usize].allowed, |set| set + 1);
+        let allowed = spec.cpus.map_or(self.tasks[parent].allowed, |set| CpuSetId::of_workload(Some(set)));
         let child = self.add_task(template, spec, &spec.ops, allowed, cpu);
-        self.tasks[child as usize].parent = Some(parent);
-        self.tasks[parent as usize].live_children += 1;
+        self.tasks[child].parent = Some(parent);
+        self.tasks[parent].live_children += 1;
         self.spend(cpu, self.case.machine.costs.wakeup_ns);
         if spec.delay_ns > 0 {
             self.add_timer(cpu, self.now + spec.delay_ns, TimerKind::Wake(child));
@@ -38,7 +39,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// exec.c:sched_exec(): the running task moves to the idlest CPU, by the stopper.
-    pub(super) fn op_exec(&mut self, cpu: u32, task: TaskIdx) -> Step {
+    pub(super) fn op_exec(&mut self, cpu: CpuId, task: TaskId) -> Step {
         self.next_op(task);
         self.account(cpu);
         self.update_rq_clock(cpu);
@@ -53,8 +54,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Step::Next
     }
 
-    pub(super) fn op_wait_child(&mut self, cpu: u32, task: TaskIdx) -> Step {
-        let state = &mut self.tasks[task as usize];
+    pub(super) fn op_wait_child(&mut self, cpu: CpuId, task: TaskId) -> Step {
+        let state = &mut self.tasks[task];
         if state.dead_children > 0 {
             state.dead_children -= 1;
             return self.next_op(task);
@@ -65,37 +66,36 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
         }
-        self.tasks[task as usize].waits_child = true;
+        self.tasks[task].waits_child = true;
         self.block(task, Life::Sleeping)
     }
 
-    pub(super) fn op_set_cpus(&mut self, cpu: u32, task: TaskIdx, set: Option<u32>) -> Step {
+    pub(super) fn op_set_cpus(&mut self, cpu: CpuId, task: TaskId, set: Option<u32>) -> Step {
         self.next_op(task);
-        // Mask 0 is all CPUs; the workload's sets follow.
-        self.tasks[task as usize].allowed = set.map_or(0, |set| set + 1);
-        if !self.masks[self.tasks[task as usize].allowed as usize].as_set().contains(cpu as usize) {
+        self.tasks[task].allowed = CpuSetId::of_workload(set);
+        if !self.masks[self.tasks[task].allowed].as_set().contains(cpu.index()) {
             self.push_away(cpu, task);
         }
         Step::Next
     }
 
     /// core.c:__sched_setscheduler().
-    pub(super) fn op_set_policy(&mut self, cpu: u32, task: TaskIdx, policy: SchedPolicy) -> Step {
+    pub(super) fn op_set_policy(&mut self, cpu: CpuId, task: TaskId, policy: SchedPolicy) -> Step {
         self.next_op(task);
         let (class, weight) = class_and_weight(policy);
         self.update_rq_clock(cpu);
         self.dequeue_task(cpu, task, false);
         self.put_prev_task(cpu, task);
-        let (old, old_priority) = (self.tasks[task as usize].class, self.rt_priority(task));
+        let (old, old_priority) = (self.tasks[task].class, self.rt_priority(task));
         if old == Class::Fair && class != Class::Fair {
             self.switched_from_fair(cpu, task);
         }
         if class == Class::Fair {
             let fresh = entity_of(policy, weight);
-            let entity = &mut self.entities[task as usize];
+            let entity = &mut self.entities[task];
             (entity.load, entity.policy) = (fresh.load, fresh.policy);
         }
-        let state = &mut self.tasks[task as usize];
+        let state = &mut self.tasks[task];
         state.policy = policy;
         state.class = class;
         state.weight = weight;
@@ -108,7 +108,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             self.pull_after_change_dl(cpu);
         }
-        if old == Class::RealTime && (class == Class::RealTime || self.cpus[cpu as usize].rt_queue.is_empty()) {
+        if old == Class::RealTime && (class == Class::RealTime || self.cpus[cpu].rt_queue.is_empty()) {
             // switched_from_rt(), prio_changed_rt().
             self.pull_rt_tasks(cpu, old_priority);
         }
@@ -116,8 +116,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Step::Next
     }
 
-    pub(super) fn op_set_uclamp(&mut self, cpu: u32, task: TaskIdx, min: Option<u16>, max: Option<u16>) -> Step {
-        let state = &mut self.tasks[task as usize];
+    pub(super) fn op_set_uclamp(&mut self, cpu: CpuId, task: TaskId, min: Option<u16>, max: Option<u16>) -> Step {
+        let state = &mut self.tasks[task];
         state.uclamp_min = min.map_or(state.uclamp_min, |min| min.min(1024));
         state.uclamp_max = max.map_or(state.uclamp_max, |max| max.min(1024));
         // __sched_setscheduler() takes the task off its queue and back.
@@ -127,20 +127,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
-    pub(super) fn op_exit(&mut self, cpu: u32, task: TaskIdx) -> Step {
+    pub(super) fn op_exit(&mut self, cpu: CpuId, task: TaskId) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
         }
-        self.tasks[task as usize].life = Life::Dead;
-        self.emit(Event::SchedProcessExit { task });
-        if let Some(parent) = self.tasks[task as usize].parent {
-            let state = &mut self.tasks[parent as usize];
+        self.tasks[task].life = Life::Dead;
+        self.emit(Event::SchedProcessExit { task: task.0 });
+        if let Some(parent) = self.tasks[task].parent {
+            let state = &mut self.tasks[parent];
             state.live_children -= 1;
             state.dead_children += 1;
             if std::mem::take(&mut state.waits_child) {
                 self.wake_from_task(cpu, parent, true);
             }
-        } else if self.tasks[task as usize].spec < self.case.workload.nr_main {
+        } else if self.tasks[task].spec < self.case.workload.nr_main {
             self.nr_main_left -= 1;
         }
         self.resched_cpu(cpu);

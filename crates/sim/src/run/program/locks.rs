@@ -1,10 +1,11 @@
 //! Ops of mutexes, conditions, barriers and semaphores.
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::event::Sink;
 use opplab_model::workload::ObjectIdx;
 
 use super::Step;
+use crate::ids::{CpuId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::{Doing, Life};
 
@@ -14,7 +15,7 @@ const SIGNALLED: u8 = 1;
 const SPINNING: u8 = 2;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    pub(super) fn op_lock(&mut self, cpu: u32, task: TaskIdx, mutex: ObjectIdx) -> Step {
+    pub(super) fn op_lock(&mut self, cpu: CpuId, task: TaskId, mutex: ObjectIdx) -> Step {
         if self.try_lock(task, mutex) {
             return self.next_op(task);
         }
@@ -25,12 +26,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.block(task, Life::Sleeping)
     }
 
-    pub(super) fn op_unlock(&mut self, cpu: u32, task: TaskIdx, mutex: ObjectIdx) -> Step {
+    pub(super) fn op_unlock(&mut self, cpu: CpuId, task: TaskId, mutex: ObjectIdx) -> Step {
         self.unlock(cpu, task, mutex);
         self.next_op(task)
     }
 
-    fn try_lock(&mut self, task: TaskIdx, mutex: ObjectIdx) -> bool {
+    fn try_lock(&mut self, task: TaskId, mutex: ObjectIdx) -> bool {
         let object = &mut self.objects.mutexes[mutex as usize];
         if object.owner.is_none() {
             object.owner = Some(task);
@@ -39,7 +40,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         object.owner == Some(task)
     }
 
-    fn unlock(&mut self, cpu: u32, task: TaskIdx, mutex: ObjectIdx) {
+    fn unlock(&mut self, cpu: CpuId, task: TaskId, mutex: ObjectIdx) {
         let object = &mut self.objects.mutexes[mutex as usize];
         if object.owner != Some(task) {
             return;
@@ -51,39 +52,39 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Gives the mutex away and sleeps; when it is signalled, takes the mutex again.
-    pub(super) fn op_wait(&mut self, cpu: u32, task: TaskIdx, cond: ObjectIdx, mutex: ObjectIdx) -> Step {
-        if self.tasks[task as usize].stage == 0 {
+    pub(super) fn op_wait(&mut self, cpu: CpuId, task: TaskId, cond: ObjectIdx, mutex: ObjectIdx) -> Step {
+        if self.tasks[task].stage == 0 {
             if self.has_overhead(cpu) {
                 return Step::BurnFirst;
             }
             self.unlock(cpu, task, mutex);
-            self.tasks[task as usize].stage = SIGNALLED;
+            self.tasks[task].stage = SIGNALLED;
             self.objects.conds[cond as usize].waiters.push_back(task);
             return self.block(task, Life::Sleeping);
         }
         if self.try_lock(task, mutex) {
-            self.tasks[task as usize].stage = 0;
+            self.tasks[task].stage = 0;
             return self.next_op(task);
         }
         self.objects.mutexes[mutex as usize].waiters.push_back(task);
         self.block(task, Life::Sleeping)
     }
 
-    pub(super) fn op_signal(&mut self, cpu: u32, task: TaskIdx, cond: ObjectIdx) -> Step {
+    pub(super) fn op_signal(&mut self, cpu: CpuId, task: TaskId, cond: ObjectIdx) -> Step {
         if let Some(waiter) = self.objects.conds[cond as usize].waiters.pop_front() {
             self.wake_from_task(cpu, waiter, false);
         }
         self.next_op(task)
     }
 
-    pub(super) fn op_broadcast(&mut self, cpu: u32, task: TaskIdx, cond: ObjectIdx) -> Step {
+    pub(super) fn op_broadcast(&mut self, cpu: CpuId, task: TaskId, cond: ObjectIdx) -> Step {
         while let Some(waiter) = self.objects.conds[cond as usize].waiters.pop_front() {
             self.wake_from_task(cpu, waiter, false);
         }
         self.next_op(task)
     }
 
-    pub(super) fn op_suspend(&mut self, cpu: u32, task: TaskIdx, cond: ObjectIdx) -> Step {
+    pub(super) fn op_suspend(&mut self, cpu: CpuId, task: TaskId, cond: ObjectIdx) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
         }
@@ -92,7 +93,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.block(task, Life::Sleeping)
     }
 
-    pub(super) fn op_barrier(&mut self, cpu: u32, task: TaskIdx, barrier: ObjectIdx) -> Step {
+    pub(super) fn op_barrier(&mut self, cpu: CpuId, task: TaskId, barrier: ObjectIdx) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
         }
@@ -107,13 +108,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// A barrier where tasks spin for a time before they sleep.
-    pub(super) fn op_spin_barrier(&mut self, cpu: u32, task: TaskIdx, barrier: ObjectIdx, spin_ns: u64) -> Step {
+    pub(super) fn op_spin_barrier(&mut self, cpu: CpuId, task: TaskId, barrier: ObjectIdx, spin_ns: u64) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
         }
-        if self.tasks[task as usize].stage == SPINNING {
+        if self.tasks[task].stage == SPINNING {
             // It has spun long enough.
-            self.tasks[task as usize].stage = 0;
+            self.tasks[task].stage = 0;
             self.next_op(task);
             return self.block(task, Life::Sleeping);
         }
@@ -124,16 +125,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return Step::Next;
         }
         object.waiters.push(task);
-        self.tasks[task as usize].stage = SPINNING;
-        self.tasks[task as usize].doing = Doing::Wall { left_ns: spin_ns };
+        self.tasks[task].stage = SPINNING;
+        self.tasks[task].doing = Doing::Wall { left_ns: spin_ns };
         if spin_ns == 0 { Step::Next } else { Step::Busy }
     }
 
     /// All users of a barrier have come: those that sleep are woken, those that spin go on.
-    fn release_barrier(&mut self, cpu: u32, barrier: ObjectIdx) {
+    fn release_barrier(&mut self, cpu: CpuId, barrier: ObjectIdx) {
         let mut waiters = std::mem::take(&mut self.objects.barriers[barrier as usize].waiters);
         for waiter in waiters.drain(..) {
-            let state = &self.tasks[waiter as usize];
+            let state = &self.tasks[waiter];
             if state.stage != SPINNING {
                 self.wake_from_task(cpu, waiter, false);
                 continue;
@@ -142,7 +143,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if on_cpu {
                 self.account(spins_on);
             }
-            let state = &mut self.tasks[waiter as usize];
+            let state = &mut self.tasks[waiter];
             state.stage = 0;
             state.pc += 1;
             state.doing = Doing::Fresh;
@@ -154,7 +155,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.objects.barriers[barrier as usize].waiters = waiters;
     }
 
-    pub(super) fn op_sem_post(&mut self, cpu: u32, task: TaskIdx, sem: ObjectIdx) -> Step {
+    pub(super) fn op_sem_post(&mut self, cpu: CpuId, task: TaskId, sem: ObjectIdx) -> Step {
         let semaphore = &mut self.objects.semaphores[sem as usize];
         semaphore.value = semaphore.value.saturating_add(1);
         if let Some(waiter) = semaphore.waiters.pop_front() {
@@ -163,7 +164,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
-    pub(super) fn op_sem_wait(&mut self, cpu: u32, task: TaskIdx, sem: ObjectIdx) -> Step {
+    pub(super) fn op_sem_wait(&mut self, cpu: CpuId, task: TaskId, sem: ObjectIdx) -> Step {
         let semaphore = &mut self.objects.semaphores[sem as usize];
         if semaphore.value > 0 {
             semaphore.value -= 1;

@@ -1,10 +1,11 @@
 //! Ops of channels and services: tasks that tell each other something.
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::event::Sink;
 use opplab_model::workload::ObjectIdx;
 
 use super::Step;
+use crate::ids::{CpuId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::Life;
 
@@ -13,7 +14,7 @@ const CALLING: u8 = 3;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Sends `bytes`; into a full channel only later if it `waits`, else never.
-    pub(super) fn op_send(&mut self, cpu: u32, task: TaskIdx, channel: ObjectIdx, bytes: u32, waits: bool) -> Step {
+    pub(super) fn op_send(&mut self, cpu: CpuId, task: TaskId, channel: ObjectIdx, bytes: u32, waits: bool) -> Step {
         let object = &mut self.objects.channels[channel as usize];
         if !object.has_room(bytes) {
             if !waits {
@@ -34,7 +35,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
-    pub(super) fn op_recv(&mut self, cpu: u32, task: TaskIdx, channel: ObjectIdx) -> Step {
+    pub(super) fn op_recv(&mut self, cpu: CpuId, task: TaskId, channel: ObjectIdx) -> Step {
         let object = &mut self.objects.channels[channel as usize];
         let Some(bytes) = object.messages.pop_front() else {
             if self.has_overhead(cpu) {
@@ -52,9 +53,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Asks a service, then sleeps until it has replied.
-    pub(super) fn op_call(&mut self, cpu: u32, task: TaskIdx, service: ObjectIdx, iowait: bool) -> Step {
-        if self.tasks[task as usize].stage == 0 {
-            self.tasks[task as usize].stage = CALLING;
+    pub(super) fn op_call(&mut self, cpu: CpuId, task: TaskId, service: ObjectIdx, iowait: bool) -> Step {
+        if self.tasks[task].stage == 0 {
+            self.tasks[task].stage = CALLING;
             let object = &mut self.objects.services[service as usize];
             object.calls.push_back(task);
             if let Some(server) = object.servers.pop_front() {
@@ -65,13 +66,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
         }
-        self.tasks[task as usize].stage = 0;
+        self.tasks[task].stage = 0;
         self.next_op(task);
         if iowait { self.block_io(cpu, task) } else { self.block(task, Life::Sleeping) }
     }
 
     /// Takes up to `calls_max` calls, or sleeps until there is one.
-    pub(super) fn op_accept(&mut self, cpu: u32, task: TaskIdx, service: ObjectIdx, calls_max: u32) -> Step {
+    pub(super) fn op_accept(&mut self, cpu: CpuId, task: TaskId, service: ObjectIdx, calls_max: u32) -> Step {
         let object = &mut self.objects.services[service as usize];
         if object.calls.is_empty() {
             if self.has_overhead(cpu) {
@@ -81,14 +82,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return self.block(task, Life::Sleeping);
         }
         let nr = object.calls.len().min(calls_max.max(1) as usize);
-        self.tasks[task as usize].serves.extend(object.calls.drain(..nr));
+        self.tasks[task].serves.extend(object.calls.drain(..nr));
         self.next_op(task)
     }
 
     /// Replies to all calls that the task has accepted.
-    pub(super) fn op_reply(&mut self, cpu: u32, task: TaskIdx) -> Step {
-        for client in std::mem::take(&mut self.tasks[task as usize].serves) {
-            let state = &mut self.tasks[client as usize];
+    pub(super) fn op_reply(&mut self, cpu: CpuId, task: TaskId) -> Step {
+        for client in std::mem::take(&mut self.tasks[task].serves) {
+            let state = &mut self.tasks[client];
             if state.stage == CALLING {
                 // It has not gone to sleep yet.
                 state.stage = 0;

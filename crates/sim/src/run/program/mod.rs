@@ -13,9 +13,10 @@ mod messages;
 mod time;
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::event::Sink;
 use opplab_model::workload::Op;
 
+use crate::ids::{CpuId, DeviceId, TaskId};
 use crate::run::agenda::Wait;
 use crate::run::engine::Engine;
 use crate::run::task::{Doing, Life};
@@ -37,7 +38,7 @@ enum Step {
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The running task's op (or the CPU's overhead) has ended.
-    pub(crate) fn op_end(&mut self, cpu: u32) {
+    pub(crate) fn op_end(&mut self, cpu: CpuId) {
         self.here = cpu;
         self.in_interrupt = false;
         self.account(cpu);
@@ -46,20 +47,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Runs ops of the current task of `cpu` until one takes time or blocks.
-    pub(crate) fn advance(&mut self, cpu: u32) {
-        let task = self.cpus[cpu as usize].curr;
-        match self.tasks[task as usize].doing {
-            Doing::Work { left: 0, .. } | Doing::Wall { left_ns: 0 } => self.tasks[task as usize].doing = Doing::Fresh,
+    pub(crate) fn advance(&mut self, cpu: CpuId) {
+        let task = self.cpus[cpu].curr;
+        match self.tasks[task].doing {
+            Doing::Work { left: 0, .. } | Doing::Wall { left_ns: 0 } => self.tasks[task].doing = Doing::Fresh,
             Doing::Fresh => {}
             Doing::Work { .. } | Doing::Wall { .. } => return,
         }
         self.here = cpu;
         let case = self.case;
         for _ in 0..OPS_AT_ONE_INSTANT_MAX {
-            if self.cpus[cpu as usize].need_resched {
+            if self.cpus[cpu].need_resched {
                 return;
             }
-            let state = &self.tasks[task as usize];
+            let state = &self.tasks[task];
             let ops = match state.sugov {
                 Some(policy) => {
                     if self.sugov_step(task, policy) {
@@ -74,7 +75,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 Step::Next => {}
                 Step::Busy => return,
                 Step::BurnFirst => {
-                    self.tasks[task as usize].doing = Doing::Wall { left_ns: 0 };
+                    self.tasks[task].doing = Doing::Wall { left_ns: 0 };
                     return;
                 }
                 Step::Blocked => {
@@ -83,17 +84,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 }
             }
         }
-        let name = &case.workload.tasks[self.tasks[task as usize].spec as usize].name;
+        let name = &case.workload.tasks[self.tasks[task].spec as usize].name;
         self.fail(format!(
             "task {name:?} runs {OPS_AT_ONE_INSTANT_MAX} ops without using any time: its loop is endless"
         ));
-        self.tasks[task as usize].life = Life::Dead;
+        self.tasks[task].life = Life::Dead;
         self.resched_cpu(cpu);
     }
 
     /// Runs one op of `task`, which is current on `cpu`.
     #[inline]
-    fn step(&mut self, cpu: u32, task: TaskIdx, op: Op) -> Step {
+    fn step(&mut self, cpu: CpuId, task: TaskId, op: Op) -> Step {
         match op {
             Op::Run { work_ns, fixed } => self.op_run(task, work_ns, fixed),
             Op::RunDraw { draw, fixed } => self.op_run_draw(task, draw, fixed),
@@ -130,8 +131,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Op::Accept { service, calls_max } => self.op_accept(cpu, task, service, calls_max),
             Op::Reply => self.op_reply(cpu, task),
 
-            Op::Io { device, bytes } => self.op_io(cpu, task, device, bytes),
-            Op::IoWork { device, bytes } => self.op_io_work(cpu, task, device, bytes),
+            Op::Io { device, bytes } => self.op_io(cpu, task, DeviceId(device), bytes),
+            Op::IoWork { device, bytes } => self.op_io_work(cpu, task, DeviceId(device), bytes),
 
             Op::CallRcu => self.op_call_rcu(cpu, task),
             Op::Yield => self.op_yield(cpu, task),
@@ -146,37 +147,37 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Whether `cpu` has work of its own that comes before an op which takes time or blocks.
-    fn has_overhead(&self, cpu: u32) -> bool {
-        self.cpus[cpu as usize].overhead > 0
+    fn has_overhead(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu].overhead > 0
     }
 
     /// The op of `task` is done; the one after it is next.
-    fn next_op(&mut self, task: TaskIdx) -> Step {
-        self.tasks[task as usize].pc += 1;
+    fn next_op(&mut self, task: TaskId) -> Step {
+        self.tasks[task].pc += 1;
         Step::Next
     }
 
     /// Puts the running task to sleep; `pc` stays where the op left it.
-    fn block(&mut self, task: TaskIdx, life: Life) -> Step {
-        self.tasks[task as usize].life = life;
+    fn block(&mut self, task: TaskId, life: Life) -> Step {
+        self.tasks[task].life = life;
         Step::Blocked
     }
 
     /// Puts the running task to sleep in iowait.
-    fn block_io(&mut self, cpu: u32, task: TaskIdx) -> Step {
-        self.tasks[task as usize].in_iowait = true;
-        self.cpus[cpu as usize].nr_iowait += 1;
+    fn block_io(&mut self, cpu: CpuId, task: TaskId) -> Step {
+        self.tasks[task].in_iowait = true;
+        self.cpus[cpu].nr_iowait += 1;
         self.block(task, Life::Io)
     }
 
     /// A wake-up by the running task: costs its CPU some time.
-    fn wake_from_task(&mut self, cpu: u32, waiter: TaskIdx, sync: bool) {
+    fn wake_from_task(&mut self, cpu: CpuId, waiter: TaskId, sync: bool) {
         self.spend(cpu, self.case.machine.costs.wakeup_ns);
         self.try_to_wake_up(waiter, sync);
     }
 
     /// Removes the event of the running task's op.
-    pub(crate) fn reprogram(&mut self, cpu: u32) {
+    pub(crate) fn reprogram(&mut self, cpu: CpuId) {
         match self.time_to_op_end(cpu) {
             None => self.disarm(cpu, Wait::Op),
             Some(ns) => {

@@ -1,54 +1,55 @@
 //! Ops that take time: work, sleep, timers.
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_model::event::{Sink, TaskIdx};
+use opplab_model::event::Sink;
 use opplab_model::workload::ObjectIdx;
 
 use super::Step;
+use crate::ids::{CpuId, TaskId};
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 use crate::run::task::{Doing, Life, WORK_SHIFT};
 use crate::run::timers::TimerKind;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    pub(super) fn op_run(&mut self, task: TaskIdx, work_ns: u64, fixed: u16) -> Step {
+    pub(super) fn op_run(&mut self, task: TaskId, work_ns: u64, fixed: u16) -> Step {
         self.next_op(task);
         self.give_work(task, work_ns, fixed)
     }
 
-    pub(super) fn op_run_draw(&mut self, task: TaskIdx, draw: u32, fixed: u16) -> Step {
+    pub(super) fn op_run_draw(&mut self, task: TaskId, draw: u32, fixed: u16) -> Step {
         self.next_op(task);
         let work_ns = self.objects.decks[draw as usize].draw();
         self.give_work(task, work_ns, fixed)
     }
 
-    pub(super) fn op_run_listed(&mut self, task: TaskIdx, draw: u32, slot: u16, fixed: u16) -> Step {
+    pub(super) fn op_run_listed(&mut self, task: TaskId, draw: u32, slot: u16, fixed: u16) -> Step {
         self.next_op(task);
         let round = *self.passes(task, slot);
         let list = &self.case.workload.draws[draw as usize];
         self.give_work(task, list[round as usize % list.len()], fixed)
     }
 
-    pub(super) fn op_runtime(&mut self, task: TaskIdx, wall_ns: u64) -> Step {
+    pub(super) fn op_runtime(&mut self, task: TaskId, wall_ns: u64) -> Step {
         self.next_op(task);
         if wall_ns == 0 {
             return Step::Next;
         }
-        self.tasks[task as usize].doing = Doing::Wall { left_ns: wall_ns };
+        self.tasks[task].doing = Doing::Wall { left_ns: wall_ns };
         Step::Busy
     }
 
     /// Gives `task` `work_ns` of work to do.
-    fn give_work(&mut self, task: TaskIdx, work_ns: u64, fixed: u16) -> Step {
+    fn give_work(&mut self, task: TaskId, work_ns: u64, fixed: u16) -> Step {
         if work_ns == 0 {
             return Step::Next;
         }
-        self.tasks[task as usize].doing = Doing::Work { left: work_ns << WORK_SHIFT, fixed };
+        self.tasks[task].doing = Doing::Work { left: work_ns << WORK_SHIFT, fixed };
         self.outcome.work_given += u128::from(work_ns) << WORK_SHIFT;
         Step::Busy
     }
 
-    pub(super) fn op_sleep(&mut self, cpu: u32, task: TaskIdx, ns: u64) -> Step {
+    pub(super) fn op_sleep(&mut self, cpu: CpuId, task: TaskId, ns: u64) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
         }
@@ -60,8 +61,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Sleeps until the next point of a timer's grid.
     pub(super) fn op_timer(
         &mut self,
-        cpu: u32,
-        task: TaskIdx,
+        cpu: CpuId,
+        task: TaskId,
         timer: ObjectIdx,
         period_ns: u64,
         absolute: bool,
@@ -72,7 +73,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.next_op(task);
         let now = self.now;
-        let state = &mut self.tasks[task as usize];
+        let state = &mut self.tasks[task];
         let next = if own { &mut state.own_timers[timer as usize] } else { &mut self.objects.timers[timer as usize] };
         let due = next.unwrap_or(state.started_ns) + period_ns;
         *next = Some(if due <= now && !absolute { now } else { due });
@@ -85,18 +86,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.block(task, Life::Sleeping)
     }
 
-    pub(super) fn op_timers_from(&mut self, task: TaskIdx, ns: u64) -> Step {
-        self.tasks[task as usize].started_ns = BOOT_NS.saturating_add(ns);
+    pub(super) fn op_timers_from(&mut self, task: TaskId, ns: u64) -> Step {
+        self.tasks[task].started_ns = BOOT_NS.saturating_add(ns);
         self.next_op(task)
     }
 
-    pub(super) fn op_timers_by_tick(&mut self, task: TaskIdx) -> Step {
-        self.tasks[task as usize].timers_by_tick = true;
+    pub(super) fn op_timers_by_tick(&mut self, task: TaskId) -> Step {
+        self.tasks[task].timers_by_tick = true;
         self.next_op(task)
     }
 
-    pub(super) fn op_set_timer_slack(&mut self, task: TaskIdx, ns: u64) -> Step {
-        self.tasks[task as usize].timer_slack_ns = ns;
+    pub(super) fn op_set_timer_slack(&mut self, task: TaskId, ns: u64) -> Step {
+        self.tasks[task].timer_slack_ns = ns;
         self.next_op(task)
     }
 }
