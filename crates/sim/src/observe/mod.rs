@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod decisions;
+pub(crate) mod journal;
 pub(crate) mod sample;
 pub mod sink;
 pub mod why_slow;

@@ -14,9 +14,8 @@ const CYCLE: u128 = 1_000_000;
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Gives the sink all the samples that it wants up to `time_ns`.
     pub(crate) fn samples_until(&mut self, time_ns: u64) {
-        while self.next_sample_ns <= time_ns {
-            self.take_sample(self.next_sample_ns);
-            self.next_sample_ns += self.sink.sample_period_ns().max(1);
+        while let Some(sample_ns) = self.journal.next_sample(time_ns - BOOT_NS) {
+            self.take_sample(BOOT_NS + sample_ns);
         }
     }
 
@@ -51,6 +50,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             });
         }
         let floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(time_ns);
-        self.sink.sample(Sample { time_ns, cpus, cluster_energy_fj, floor_energy_fj });
+        self.journal.sample(Sample { time_ns, cpus, cluster_energy_fj, floor_energy_fj });
     }
 }

@@ -6,19 +6,20 @@
 use std::collections::VecDeque;
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, Fingerprint, Sink};
+use opplab_model::event::{Event, Sink};
 use opplab_model::machine::Cpufreq;
 use rand_pcg::Pcg64;
 
 use crate::cpufreq::intel::IntelSetup;
 use crate::cpufreq::policy::FreqPolicy;
 use crate::hardware::packages::Hardware;
-use crate::ids::{ClusterId, CpuId, CpuSetId, DeviceId, IdVec, LlcId, PackageId, PolicyId, TaskId};
+use crate::ids::{ClusterId, CpuId, DeviceId, IdVec, PackageId, PolicyId, TaskId};
+use crate::observe::journal::Journal;
 use crate::run::agenda::{Agenda, Wait, Waiter};
 use crate::run::cpu::{BOOT_NS, ClusterRun, Cpu};
+use crate::run::cpu_sets::CpuSets;
 use crate::run::gates::Gates;
 use crate::run::hooks::Hooks;
 use crate::run::objects::Objects;
@@ -26,15 +27,16 @@ use crate::run::stream::Stream;
 use crate::run::task::Task;
 use crate::sched::balancer::Balancer;
 use crate::sched::eas_model::EasState;
+use crate::sched::idle_cpus::IdleCpus;
+use crate::sched::root_domain::RootDomain;
 use crate::sched::topology::Topology;
 use crate::{Case, CaseError, Outcome};
 
 /// A run in progress.
 pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) case: &'c Case,
-    pub(crate) sink: &'c mut S,
+    pub(crate) journal: Journal<'c, S>,
     pub(crate) hooks: Option<&'c mut dyn Hooks>,
-    pub(crate) fingerprint: Fingerprint,
     pub(crate) gates: Gates,
     pub(crate) topology: Topology,
     pub(crate) hardware: Hardware,
@@ -61,16 +63,9 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) loops: Vec<u32>,
     /// The fair class's view of each task.
     pub(crate) entities: IdVec<TaskId, SchedEntity>,
-    /// Sets of CPUs by index: 0 is all, then the workload's, then the kthreads'.
-    pub(crate) masks: IdVec<CpuSetId, CpuMask>,
-    /// Whether each of the masks has one CPU only.
-    pub(crate) single_cpu: IdVec<CpuSetId, bool>,
+    pub(crate) cpu_sets: CpuSets,
     /// The cpufreq driver of the policy.
     pub(crate) driver: Cpufreq,
-    /// Of each last-level cache: an idle core may be found there.
-    pub(crate) has_idle_cores: IdVec<LlcId, bool>,
-    /// Of each last-level cache: how many CPUs a wake-up may look at (`None`: all); from v5.19 on.
-    pub(crate) nr_idle_scan: IdVec<LlcId, Option<u32>>,
     pub(crate) objects: Objects,
     pub(crate) resched: VecDeque<CpuId>,
     /// Work of interrupts that CPUs have raised on themselves: (CPU, frequency policy).
@@ -78,19 +73,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     /// Timers that were armed, to order those of one instant.
     pub(crate) timer_seq: u64,
     pub(crate) rng: Pcg64,
-    /// CPUs with real-time tasks that wait and may go elsewhere (rd->rto_mask).
-    pub(crate) rt_overload: CpuMask,
-    pub(crate) scratch_mask: CpuMask,
-    /// CPUs without deadline tasks (cpudl.free_cpus).
-    pub(crate) dl_free: CpuMask,
-    /// CPUs with more than one.
-    pub(crate) dl_crowded: CpuMask,
-    /// Bandwidth of all deadline tasks together (dl_bw.total_bw), without servers.
-    pub(crate) dl_total_bw: u64,
-    /// CPUs that run the idle task with nothing queued (idle_cpu()).
-    pub(crate) idle_mask: CpuMask,
-    /// CPUs with nothing but tasks of SCHED_IDLE (sched_idle_cpu()), and those of `idle_mask`; kept if there are such tasks.
-    pub(crate) idle_like_mask: Option<CpuMask>,
+    pub(crate) rd: RootDomain,
+    pub(crate) idle_cpus: IdleCpus,
     /// Of each cluster: f_max of frequency invariance over the base frequency, << 10 (x86).
     pub(crate) max_freq_ratio: IdVec<ClusterId, u64>,
     pub(crate) stream: Stream,
@@ -104,35 +88,25 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) balancer: Balancer,
     /// The benchmark's own tasks that have not ended.
     pub(crate) nr_main_left: u32,
-    /// When the sink wants the counters next; `u64::MAX`: never.
-    pub(crate) next_sample_ns: u64,
-    /// Placements that were recorded, to number them.
-    pub(crate) nr_decisions: u64,
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<CaseError>,
     pub(crate) half_life: std::marker::PhantomData<H>,
 }
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// Something happens.
     pub(crate) fn emit(&mut self, event: Event) {
-        self.fingerprint.event(self.now - BOOT_NS, &event);
-        if S::ENABLED {
-            self.sink.event(self.now - BOOT_NS, &event);
-        }
+        self.journal.event(self.now - BOOT_NS, &event);
     }
 
     /// Tells the sink only: events that follow from others.
     pub(crate) fn emit_signal(&mut self, event: Event) {
-        if S::ENABLED {
-            self.sink.event(self.now - BOOT_NS, &event);
-        }
+        self.journal.signal(self.now - BOOT_NS, &event);
     }
 
     /// Tells the sink what went into a decision; callers ask `S::DECISIONS` before they gather it.
     pub(crate) fn record(&mut self, decision: Decision) {
-        if S::DECISIONS {
-            self.sink.decision(self.now - BOOT_NS, &decision);
-        }
+        self.journal.decision(self.now - BOOT_NS, &decision);
     }
 
     /// Sets (or moves) what `cpu` waits for.

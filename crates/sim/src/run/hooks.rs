@@ -278,10 +278,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.sync_entity_load_avg(task, prev_cpu);
         }
         let state = &self.tasks[task];
-        if state.class != Class::Fair || self.single_cpu[state.allowed] {
+        if state.class != Class::Fair || self.cpu_sets.is_single(state.allowed) {
             return None;
         }
-        let allowed = self.masks[state.allowed].as_set();
+        let allowed = self.cpu_sets.cpus(state.allowed);
         let waker = self.cpus[self.here].curr;
         let cpus = self.cpus.iter().enumerate().map(|(cpu, own)| PlacementCpu {
             cpu: cpu as u32,

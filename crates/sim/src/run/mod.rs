@@ -3,6 +3,7 @@
 pub(crate) mod agenda;
 mod case_check;
 pub(crate) mod cpu;
+pub(crate) mod cpu_sets;
 pub(crate) mod engine;
 pub(crate) mod gates;
 pub mod hooks;

@@ -14,7 +14,7 @@ use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::unit::tick_nsec;
-use opplab_model::event::{Event, Fingerprint, Sink};
+use opplab_model::event::{Event, Sink};
 use opplab_model::machine::{CpuPlace, Cpufreq, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
@@ -25,9 +25,11 @@ use crate::cpufreq::intel::{ActiveHwp, IntelSetup};
 use crate::cpufreq::policy::{FreqPolicy, Governor, governor_of, max_freq_ratios};
 use crate::hardware::packages::Hardware;
 use crate::ids::{ClusterId, CpuId, CpuSetId, IdVec, PackageId, PolicyId, TaskId};
+use crate::observe::journal::Journal;
 use crate::run::agenda::Agenda;
 use crate::run::case_check::check_case;
 use crate::run::cpu::{BOOT_NS, ClusterRun, Cpu};
+use crate::run::cpu_sets::CpuSets;
 use crate::run::engine::Engine;
 use crate::run::gates::Gates;
 use crate::run::hooks::{CustomGovernor, Hooks};
@@ -39,6 +41,8 @@ use crate::sched::balancer::Balancer;
 use crate::sched::eas_model::EasState;
 use crate::sched::fair_rq::FairRq;
 use crate::sched::hybrid::{known_capacities, packing_priorities};
+use crate::sched::idle_cpus::IdleCpus;
+use crate::sched::root_domain::RootDomain;
 use crate::sched::rq_clamps::asks_for_clamps;
 use crate::sched::topology::Topology;
 use crate::{Case, CaseError, Outcome, Start};
@@ -66,20 +70,15 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         for (cpu, &capacity) in cpus.iter_mut().zip(&capacities) {
             (cpu.capacity, cpu.capacity_of) = (capacity, capacity);
         }
-        let mut masks = vec![CpuMask::all(nr)];
-        masks.extend(case.workload.cpu_sets.iter().map(|set| set.iter().map(|&cpu| cpu as usize).collect()));
-        let single_cpu = masks.iter().map(|mask: &CpuMask| mask.as_set().weight() == 1).collect();
         let nr_devices = case.workload.devices.len();
         let (hz, jiffies) = (policy.hz.into(), BOOT_NS / tick_ns);
         let balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, hz, jiffies, gates.nohz_next_kick);
         let nr_llcs = topology.llc_masks.len();
         let idle_like = gates.sched_idle_cpu && has_sched_idle(&case.workload);
-        let samples = S::ENABLED && sink.sample_period_ns() > 0;
         Ok(Self {
             case,
-            sink,
+            journal: Journal::new(sink),
             hooks,
-            fingerprint: Fingerprint::default(),
             max_freq_ratio: max_freq_ratios(machine, policy, &gates)?,
             eas: EasState::new(machine, &driver, policy, &gates, &topology)?,
             agenda: Agenda::new(nr, policies.len(), nr_devices, hardware.packages.len()),
@@ -100,23 +99,15 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             tasks: IdVec::new(),
             loops: Vec::new(),
             entities: IdVec::new(),
-            masks: masks.into(),
-            single_cpu,
+            cpu_sets: CpuSets::new(nr, &case.workload.cpu_sets),
             driver,
-            has_idle_cores: vec![false; nr_llcs].into(),
-            nr_idle_scan: vec![None; nr_llcs].into(),
             objects: Objects::new(&case.workload, case.seed),
             resched: VecDeque::new(),
             irq_work: VecDeque::new(),
             timer_seq: 0,
             rng: Pcg64::new(case.seed.into(), RNG_STREAM),
-            rt_overload: CpuMask::with_room(nr),
-            scratch_mask: CpuMask::with_room(nr),
-            dl_free: CpuMask::all(nr),
-            dl_crowded: CpuMask::with_room(nr),
-            dl_total_bw: 0,
-            idle_mask: CpuMask::all(nr),
-            idle_like_mask: idle_like.then(|| CpuMask::all(nr)),
+            rd: RootDomain::new(nr),
+            idle_cpus: IdleCpus::new(nr, nr_llcs, idle_like),
             stream: Stream::new(machine),
             overutilized: false,
             sd_overutilized: Vec::new(),
@@ -124,8 +115,6 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             overutilized_since_ns: BOOT_NS,
             balancer,
             nr_main_left: case.workload.nr_main,
-            next_sample_ns: if samples { BOOT_NS } else { u64::MAX },
-            nr_decisions: 0,
             outcome: Outcome::default(),
             error: None,
             half_life: PhantomData,
@@ -232,8 +221,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         } else {
             wanted.iter().map(|&cpu| cpu as usize).collect()
         };
-        self.single_cpu.push(mask.as_set().weight() == 1);
-        self.masks.push(mask);
+        let allowed = self.cpu_sets.add(mask);
         let spec = TaskSpec {
             initial: false,
             policy: if samples {
@@ -243,7 +231,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             },
             ..TaskSpec::default()
         };
-        let task = self.add_task(u32::MAX, &spec, &[], CpuSetId::of(self.masks.len() - 1), cpus[0]);
+        let task = self.add_task(u32::MAX, &spec, &[], allowed, cpus[0]);
         let state = &mut self.tasks[task];
         state.sugov = Some(policy);
         state.life = Life::Sleeping;

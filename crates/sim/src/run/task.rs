@@ -81,7 +81,7 @@ pub(crate) struct Task<'c> {
     pub(crate) cpu: CpuId,
     /// Cluster of the CPU where it ran last.
     pub(crate) cluster: ClusterId,
-    /// Index of the allowed set in the engine's masks.
+    /// The CPUs that it may use.
     pub(crate) allowed: CpuSetId,
     /// A blocking op is retried after the wake-up at this stage.
     pub(crate) stage: u8,

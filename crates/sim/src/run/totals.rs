@@ -94,7 +94,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             outcome.finished_ns = Some(outcome.wall_ns);
         }
         outcome.task_names = self.tasks.ids().map(|task| self.task_name(task)).collect();
-        outcome.fingerprint = self.fingerprint.value();
+        outcome.fingerprint = self.journal.fingerprint();
         outcome.subtract(before);
         outcome
     }

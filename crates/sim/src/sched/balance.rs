@@ -61,7 +61,7 @@ impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
         cpu_load(self.engine, cpu)
     }
     fn idle(&self) -> CpuSet<'_> {
-        self.engine.idle_mask.as_set()
+        self.engine.idle_cpus.idle()
     }
     fn ttwu_pending(&self, cpu: usize) -> bool {
         !self.engine.cpus[cpu].wake_list.is_empty()
@@ -95,7 +95,7 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
             util: self.engine.task_util_est(task),
             clamps: self.engine.task_clamps(task),
             exec_start: self.engine.entities[task].exec_start,
-            allowed: self.engine.masks[state.allowed].as_set(),
+            allowed: self.engine.cpu_sets.cpus(state.allowed),
             is_running: state.on_cpu,
             is_idle_policy: self.engine.entities[task].is_idle_policy(),
             is_fair: state.class == Class::Fair,
@@ -135,7 +135,7 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
     }
     fn curr_may_run_on(&self, src: usize, dst: usize) -> bool {
         let curr = self.engine.cpus[src].curr;
-        curr != TaskId::IDLE && self.engine.masks[self.engine.tasks[curr].allowed].as_set().contains(dst)
+        curr != TaskId::IDLE && self.engine.cpu_sets.cpus(self.engine.tasks[curr].allowed).contains(dst)
     }
     fn start_active_balance(&mut self, src: usize, dst: usize) -> bool {
         let pushes = &mut self.engine.balancer.pushes;
@@ -152,7 +152,7 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
     fn set_nr_idle_scan(&mut self, cpu: usize, nr_idle_scan: u32) {
         if self.engine.gates.select_idle_scan == SelectIdleScan::SisUtil {
             let llc = self.engine.topology.llc_of[cpu];
-            self.engine.nr_idle_scan[llc] = Some(nr_idle_scan);
+            self.engine.idle_cpus.set_nr_idle_scan(llc, nr_idle_scan);
         }
     }
 }
@@ -291,7 +291,7 @@ impl<S: Sink, H: HalfLife> NohzHost for Engine<'_, S, H> {
         self.topology.asym_priority.is_some()
     }
     fn sched_asym(&self, dst: usize, src: usize) -> bool {
-        let core_idles = || self.topology.smt_masks[dst].as_set().is_subset(self.idle_mask.as_set());
+        let core_idles = || self.topology.smt_masks[dst].as_set().is_subset(self.idle_cpus.idle());
         let ranks = self.topology.asym_priority.as_ref();
         ranks.is_some_and(|ranks| ranks[dst] > ranks[src]) && (!self.topology.smt_active || core_idles())
     }
@@ -378,7 +378,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if curr == TaskId::IDLE || self.tasks[curr].class != Class::Fair {
             return;
         }
-        let allowed = self.masks[self.tasks[curr].allowed].as_set();
+        let allowed = self.cpu_sets.cpus(self.tasks[curr].allowed);
         if !allowed.contains(dst.index()) || !self.entities[curr].on_rq {
             return;
         }

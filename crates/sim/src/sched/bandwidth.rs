@@ -169,7 +169,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let (bw, old_bw) = (dl.entity.dl_bw(), if was_dl { dl.total_bw } else { 0 });
         let capacity = self.cpus.iter().map(|cpu| cpu.capacity).sum();
         let server_bw = if self.gates.fair_server { FAIR_SERVER_DL_BW * self.cpus.len() as u64 } else { 0 };
-        if dl_overflow(capacity, self.dl_total_bw + server_bw, old_bw, bw) {
+        if dl_overflow(capacity, self.rd.dl_total_bw() + server_bw, old_bw, bw) {
             let (name, permille) = (self.task_name(task), (bw * 1000) >> 20);
             self.fail(format!(
                 "task {name:?} asks for {permille}/1000 of a CPU as a SCHED_DEADLINE task, which is more than is left to such tasks \
@@ -178,7 +178,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.cancel_inactive_timer(task);
         self.free_total_bw(task);
-        self.dl_total_bw += bw;
+        self.rd.add_dl_bw(bw);
         if let Some(dl) = self.tasks[task].dl.as_deref_mut() {
             dl.total_bw = bw;
         }
@@ -187,7 +187,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The task has no part in the bandwidth of all any more.
     fn free_total_bw(&mut self, task: TaskId) {
         if let Some(dl) = self.tasks[task].dl.as_deref_mut() {
-            self.dl_total_bw -= std::mem::take(&mut dl.total_bw);
+            self.rd.sub_dl_bw(std::mem::take(&mut dl.total_bw));
         }
     }
 }

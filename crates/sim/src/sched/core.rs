@@ -252,7 +252,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.note_overload(self.cpus[cpu].rq_nr_running() + 1, with_it);
         if self.tasks[task].class != Class::RealTime || !self.rt_throttled(cpu) {
             self.cpus[cpu].nr_running += 1;
-            self.idle_mask.remove(cpu.index());
+            self.idle_cpus.remove(cpu);
         }
         self.tasks[task].life = Life::Queued;
         if !self.gates.uclamp_after_enqueue {
@@ -280,9 +280,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The queues of `cpu` have changed: it may be one with nothing but tasks of SCHED_IDLE now, or no longer.
     #[inline]
     pub(crate) fn update_idle_like(&mut self, cpu: CpuId) {
-        if let Some(mask) = &mut self.idle_like_mask {
-            mask.set(cpu.index(), self.idle_mask.as_set().contains(cpu.index()) || self.cpus[cpu].is_sched_idle());
-        }
+        self.idle_cpus.update_idle_like(cpu, || self.cpus[cpu].is_sched_idle());
     }
 
     /// core.c:dequeue_task(). The clock must be up to date.
@@ -398,7 +396,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let target_idle = self.cpus[cpu].curr == TaskId::IDLE && self.cpus[cpu].nr_running == 0;
         if remote && (target_idle || !self.topology.share_cache(here, cpu)) {
             self.cpus[cpu].wake_list.push(task);
-            self.idle_mask.remove(cpu.index());
+            self.idle_cpus.remove(cpu);
             self.update_idle_like(cpu);
             self.kick(cpu);
             return;
@@ -445,7 +443,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.init_entity_runnable_average(task);
         self.admit_dl(task, false);
         let cpu = match spec.spawn_cpu.map(CpuId) {
-            Some(cpu) if self.masks[self.tasks[task].allowed].as_set().contains(cpu.index()) => cpu,
+            Some(cpu) if self.cpu_sets.cpus(self.tasks[task].allowed).contains(cpu.index()) => cpu,
             _ => match self.select_task_rq_custom(task, parent_cpu, false, true) {
                 Some((cpu, _)) => cpu,
                 None => self.select_task_rq_fork(task, parent_cpu),
@@ -564,7 +562,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.set_busy(cpu, false);
             }
             if self.cpus[cpu].is_idle() {
-                self.idle_mask.insert(cpu.index());
+                self.idle_cpus.insert(cpu);
                 self.update_idle_core(cpu);
             }
             self.update_idle_like(cpu);
@@ -579,12 +577,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         self.update_idle_like(cpu);
-        if next != prev && self.dl_crowded.as_set().contains(cpu.index()) && self.tasks[next].class == Class::Deadline {
+        if next != prev && self.rd.dl_overloaded().contains(cpu.index()) && self.tasks[next].class == Class::Deadline {
             // set_next_task_dl() asks for it.
             self.push_dl_tasks(cpu);
         }
-        if next != prev && self.rt_overload.as_set().contains(cpu.index()) && self.tasks[next].class == Class::RealTime
-        {
+        if next != prev && self.rd.rt_overloaded().contains(cpu.index()) && self.tasks[next].class == Class::RealTime {
             // set_next_task_rt() asks for it.
             self.push_rt_tasks(cpu);
         }
@@ -603,8 +600,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let llc = self.topology.llc_of[cpu];
         let core = self.topology.smt_masks[cpu].as_set();
-        if !self.has_idle_cores[llc] && core.is_subset(self.idle_mask.as_set()) {
-            self.has_idle_cores[llc] = true;
+        if !self.idle_cpus.has_idle_cores(llc) && core.is_subset(self.idle_cpus.idle()) {
+            self.idle_cpus.set_idle_cores(llc, true);
         }
     }
 
@@ -684,7 +681,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// The running task may no longer stay on `cpu` (its affinity changed): it moves at once.
     pub(crate) fn push_away(&mut self, cpu: CpuId, task: TaskId) {
-        let Some(dest) = self.masks[self.tasks[task].allowed].as_set().first() else { return };
+        let Some(dest) = self.cpu_sets.cpus(self.tasks[task].allowed).first() else { return };
         self.account(cpu);
         self.update_rq_clock(cpu);
         self.dequeue_task(cpu, task, false);

@@ -22,7 +22,7 @@ struct Deadlines<'a, 'c, S: Sink, H: HalfLife>(&'a Engine<'c, S, H>);
 
 impl<S: Sink, H: HalfLife> DeadlineFacts for Deadlines<'_, '_, S, H> {
     fn free(&self) -> CpuSet<'_> {
-        self.0.dl_free.as_set()
+        self.0.rd.dl_free()
     }
     fn latest(&self) -> Option<(usize, u64)> {
         let mut latest: Option<(usize, u64)> = None;
@@ -43,7 +43,7 @@ impl<S: Sink, H: HalfLife> DeadlineFacts for Deadlines<'_, '_, S, H> {
         if self.0.curr_class(CpuId::of(cpu)) != Some(Class::Deadline) {
             return None;
         }
-        let allowed = self.0.masks[self.0.tasks[curr].allowed].as_set();
+        let allowed = self.0.cpu_sets.cpus(self.0.tasks[curr].allowed);
         Some(DlCurr { claim: self.0.dl_claim(curr), nr_cpus_allowed: allowed.weight() })
     }
     fn capacity_orig(&self, cpu: usize) -> u64 {
@@ -67,7 +67,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     fn dl_task(&self, task: TaskId, cpu: CpuId) -> DlTask<'_> {
         let state = &self.tasks[task];
-        let allowed = self.masks[state.allowed].as_set();
+        let allowed = self.cpu_sets.cpus(state.allowed);
         let density = state.dl.as_ref().map_or(0, |dl| dl.entity.dl_density);
         let (nr_cpus_allowed, claim) = (allowed.weight(), self.dl_claim(task));
         DlTask { cpu: cpu.index(), allowed, nr_cpus_allowed, claim, density }
@@ -113,8 +113,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let queue = &mut self.cpus[cpu].dl_queue;
         let place = queue.partition_point(|&other| !dl_time_before(deadline, deadline_of(other)));
         queue.insert(place, task);
-        self.dl_free.remove(cpu.index());
-        self.dl_crowded.set(cpu.index(), queue.len() > 1);
+        self.rd.set_nr_dl(cpu, queue.len());
         true
     }
 
@@ -131,8 +130,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let queue = &mut self.cpus[cpu].dl_queue;
         let Some(place) = queue.iter().position(|&other| other == task) else { return false };
         queue.remove(place);
-        self.dl_free.set(cpu.index(), queue.is_empty());
-        self.dl_crowded.set(cpu.index(), queue.len() > 1);
+        self.rd.set_nr_dl(cpu, queue.len());
         true
     }
 
@@ -230,8 +228,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn pushable_dl_task(&self, cpu: CpuId, dest: Option<CpuId>) -> Option<TaskId> {
         let may_go = |task: TaskId| {
             let state = &self.tasks[task];
-            let allowed = self.masks[state.allowed].as_set();
-            !state.on_cpu && !self.single_cpu[state.allowed] && dest.is_none_or(|dest| allowed.contains(dest.index()))
+            let allowed = self.cpu_sets.cpus(state.allowed);
+            !state.on_cpu
+                && !self.cpu_sets.is_single(state.allowed)
+                && dest.is_none_or(|dest| allowed.contains(dest.index()))
         };
         let waiting = self.cpus[cpu].dl_queue.iter().copied().filter(|&task| may_go(task));
         waiting.min_by_key(|&task| self.tasks[task].sugov.is_none())
@@ -283,7 +283,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// deadline.c:pull_dl_task(): takes tasks that would run earlier on `cpu` than where they wait; whether there were any.
     pub(crate) fn pull_dl_tasks(&mut self, cpu: CpuId) -> bool {
-        let crowded: Vec<usize> = self.dl_crowded.as_set().iter().filter(|&other| other != cpu.index()).collect();
+        let crowded: Vec<usize> = self.rd.dl_overloaded().iter().filter(|&other| other != cpu.index()).collect();
         let mut pulled = None;
         for orig in crowded {
             let Some(task) = self.pushable_dl_task(CpuId::of(orig), Some(cpu)) else { continue };
@@ -300,7 +300,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn balance_dl(&mut self, cpu: CpuId, prev: TaskId) {
         if prev != TaskId::IDLE
             && self.tasks[prev].class == Class::Deadline
-            && !self.dl_crowded.as_set().is_empty()
+            && !self.rd.dl_overloaded().is_empty()
             && !self.cpus[cpu].dl_queue.contains(&prev)
         {
             self.pull_dl_tasks(cpu);

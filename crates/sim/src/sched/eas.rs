@@ -59,7 +59,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let mut seen = EasExplanation::default();
         let cpu = find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, gates, &mut seen);
-        let decision = self.nr_decisions;
+        let decision = self.journal.placement();
         let records: Vec<Decision> = seen
             .candidates
             .iter()
@@ -115,7 +115,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             cpus: &self.cpus,
             uclamp_used: self.uclamp_used,
             gates: &self.gates,
-            allowed: self.masks[allowed].as_set(),
+            allowed: self.cpu_sets.cpus(allowed),
         }
     }
 

@@ -115,7 +115,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let Some(view) = widest else {
             return Some((self.find_idlest(task, here, SD_BALANCE_FORK), PlacementRule::Idlest));
         };
-        let allowed = self.masks[self.tasks[task].allowed].as_set();
+        let allowed = self.cpu_sets.cpus(self.tasks[task].allowed);
         let groups = self.eas.as_ref()?.groups.as_ref()?;
         let mut seen = EasExplanation::default();
         let cpu = find_energy_efficient_cpu(

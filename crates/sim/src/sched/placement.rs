@@ -55,10 +55,10 @@ struct Siblings<'a, 'c, S: Sink, H: HalfLife>(&'a Engine<'c, S, H>);
 
 impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
     fn idle(&self) -> CpuSet<'_> {
-        self.0.idle_mask.as_set()
+        self.0.idle_cpus.idle()
     }
     fn idle_or_sched_idle(&self) -> CpuSet<'_> {
-        self.0.idle_like_mask.as_ref().unwrap_or(&self.0.idle_mask).as_set()
+        self.0.idle_cpus.idle_like()
     }
     fn llc_span(&self, cpu: usize) -> Option<CpuSet<'_>> {
         let topology = &self.0.topology;
@@ -75,14 +75,14 @@ impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
         self.0.topology.smt_active
     }
     fn has_idle_cores(&self, cpu: usize) -> bool {
-        self.0.has_idle_cores[self.0.topology.llc_of[cpu]]
+        self.0.idle_cpus.has_idle_cores(self.0.topology.llc_of[cpu])
     }
     fn nr_idle_scan(&self, cpu: usize) -> Option<u32> {
         let llc = self.0.topology.llc_of[cpu];
         let here = &self.0.cpus[self.0.here];
         let span_weight = self.0.topology.llc_size[llc];
         match self.0.gates.select_idle_scan {
-            SelectIdleScan::SisUtil => self.0.nr_idle_scan[llc],
+            SelectIdleScan::SisUtil => self.0.idle_cpus.nr_idle_scan(llc),
             SelectIdleScan::SisProp => Some(here.sis_prop.limit(span_weight, here.balance.avg_idle)),
             SelectIdleScan::SisPropAged => Some(here.sis_prop.limit_aged(span_weight)),
         }
@@ -149,7 +149,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &self.tasks[task];
         let llc = &self.topology.llc_masks[self.topology.llc_of[note.target]];
         let decision = Decision::Placement {
-            decision: self.nr_decisions,
+            decision: self.journal.placement(),
             task: task.0,
             fork,
             prev_cpu: prev_cpu.0,
@@ -159,7 +159,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             waker: self.cpus[self.here].curr.0,
             in_interrupt: self.in_interrupt,
             sync: note.sync,
-            nr_allowed: self.masks[state.allowed].as_set().weight(),
+            nr_allowed: self.cpu_sets.cpus(state.allowed).weight(),
             util_avg: state.sa.util_avg as u32,
             util_est: self.task_util_est(task) as u32,
             overutilized: self.overutilized,
@@ -172,9 +172,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             task_load: note.loads[2],
             target: note.target.0,
             sibling_rule: note.sibling_rule,
-            nr_idle: llc.as_set().weight_and(self.idle_mask.as_set()),
+            nr_idle: llc.as_set().weight_and(self.idle_cpus.idle()),
         };
-        self.nr_decisions += 1;
+        self.journal.placement_ends();
         self.record(decision);
     }
 
@@ -182,7 +182,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn record_fork(&mut self, task: TaskId, parent_cpu: CpuId, cpu: CpuId) {
         let state = &self.tasks[task];
         let spawn_cpu = self.case.workload.tasks.get(state.spec as usize).and_then(|spec| spec.spawn_cpu).map(CpuId);
-        let rule = if spawn_cpu == Some(cpu) || self.single_cpu[state.allowed] {
+        let rule = if spawn_cpu == Some(cpu) || self.cpu_sets.is_single(state.allowed) {
             PlacementRule::Pinned
         } else {
             PlacementRule::Idlest
@@ -204,20 +204,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Class::Fair => {}
         }
         let allowed_idx = self.tasks[task].allowed;
-        if self.single_cpu[allowed_idx] {
-            return (self.masks[allowed_idx].as_set().first().map_or(CpuId(0), CpuId::of), PlacementRule::Pinned);
+        if self.cpu_sets.is_single(allowed_idx) {
+            return (self.cpu_sets.cpus(allowed_idx).first().map_or(CpuId(0), CpuId::of), PlacementRule::Pinned);
         }
         if let Some(chosen) = self.select_task_rq_custom(task, prev, sync, false) {
             return chosen;
         }
         if self.case.policy.placement == Placement::Random {
-            let allowed = self.masks[allowed_idx].as_set();
+            let allowed = self.cpu_sets.cpus(allowed_idx);
             let nth = self.rng.next_u32() % allowed.weight();
             let cpu = allowed.iter().nth(nth as usize).unwrap_or(0);
             return (CpuId::of(cpu), PlacementRule::Custom);
         }
         let (cpu, rule) = self.select_task_rq_fair(task, prev, sync, note);
-        let allowed = self.masks[allowed_idx].as_set();
+        let allowed = self.cpu_sets.cpus(allowed_idx);
         if allowed.contains(cpu.index()) {
             (cpu, rule)
         } else {
@@ -259,7 +259,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         {
             return (cpu, PlacementRule::Eas);
         }
-        let allowed = self.masks[self.tasks[task].allowed].as_set();
+        let allowed = self.cpu_sets.cpus(self.tasks[task].allowed);
         let wakee_flips = self.tasks[task].flips.flips;
         let llc_size = self.topology.llc_size[self.topology.llc_of[here]];
         note.sync = sync;
@@ -281,7 +281,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if scan == SelectIdleScan::SisPropAged {
             self.cpus[here].sis_prop.age(jiffies);
         }
-        let allowed = self.masks[self.tasks[task].allowed].as_set();
+        let allowed = self.cpu_sets.cpus(self.tasks[task].allowed);
         let (util, clamps) = (self.task_util_est(task), self.task_clamps(task));
         let util = match clamps {
             // uclamp_task_util(), v5.10.
@@ -318,7 +318,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         note.sibling_rule = choice.rule as u8;
         self.tasks[task].recent_used_cpu = CpuId::of(choice.recent_used_cpu);
         if choice.clear_idle_cores {
-            self.has_idle_cores[self.topology.llc_of[target]] = false;
+            self.idle_cpus.set_idle_cores(self.topology.llc_of[target], false);
         }
         let rule = if choice.rule == SiblingRule::Target { PlacementRule::Target } else { PlacementRule::IdleSibling };
         (CpuId::of(choice.cpu), rule)
@@ -370,8 +370,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if state.class == Class::RealTime {
             return self.select_task_rq_rt(task, parent_cpu);
         }
-        let allowed = self.masks[state.allowed].as_set();
-        if self.single_cpu[state.allowed] || state.class != Class::Fair {
+        let allowed = self.cpu_sets.cpus(state.allowed);
+        if self.cpu_sets.is_single(state.allowed) || state.class != Class::Fair {
             let stay = allowed.contains(parent_cpu.index());
             return if stay { parent_cpu } else { allowed.first().map_or(CpuId(0), CpuId::of) };
         }
@@ -381,7 +381,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Placement of the running task when it loads a new program (fair.c:select_task_rq_fair() with SD_BALANCE_EXEC).
     pub(crate) fn select_task_rq_exec(&self, task: TaskId, cpu: CpuId) -> CpuId {
         let state = &self.tasks[task];
-        if self.single_cpu[state.allowed] || state.class != Class::Fair {
+        if self.cpu_sets.is_single(state.allowed) || state.class != Class::Fair {
             return cpu;
         }
         self.find_idlest(task, cpu, SD_BALANCE_EXEC)
@@ -390,7 +390,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// fair.c:sched_balance_find_dst_cpu() for a new task or for an exec on `this_cpu`.
     pub(crate) fn find_idlest(&self, task: TaskId, this_cpu: CpuId, sd_flag: u32) -> CpuId {
         let state = &self.tasks[task];
-        let allowed = self.masks[state.allowed].as_set();
+        let allowed = self.cpu_sets.cpus(state.allowed);
         let is_current = sd_flag == SD_BALANCE_EXEC;
         let facts = Siblings(self);
         let idlest = IdlestTask {
@@ -416,7 +416,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// `cpu`, or the first one that the task may use if that is not (core.c:select_fallback_rq(), in short).
     pub(crate) fn allowed_or_first(&self, task: TaskId, cpu: usize) -> CpuId {
-        let allowed = self.masks[self.tasks[task].allowed].as_set();
+        let allowed = self.cpu_sets.cpus(self.tasks[task].allowed);
         if allowed.contains(cpu) { CpuId::of(cpu) } else { allowed.first().map_or(CpuId(0), CpuId::of) }
     }
 
@@ -451,7 +451,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Some(task) => {
                 let util = self.task_util_est(task);
                 let state = &self.cpus[cpu];
-                let allowed = self.masks[self.tasks[task].allowed].as_set();
+                let allowed = self.cpu_sets.cpus(self.tasks[task].allowed);
                 let bigger = allowed.iter().any(|other| self.cpus[other].capacity > state.capacity);
                 let capacity =
                     CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 };

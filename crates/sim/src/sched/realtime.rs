@@ -51,7 +51,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     fn rt_task(&self, task: TaskId, cpu: CpuId) -> RtTask<'_> {
-        let allowed = self.masks[self.tasks[task].allowed].as_set();
+        let allowed = self.cpu_sets.cpus(self.tasks[task].allowed);
         let nr_cpus_allowed = allowed.weight();
         RtTask { cpu: cpu.index(), allowed, nr_cpus_allowed, priority: self.rt_priority(task) }
     }
@@ -64,7 +64,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             Class::RealTime => self.rt_priority(curr),
             Class::Fair => return None,
         };
-        let allowed = self.masks[self.tasks[curr].allowed].as_set();
+        let allowed = self.cpu_sets.cpus(self.tasks[curr].allowed);
         Some(RtCurr { priority, nr_cpus_allowed: allowed.weight() })
     }
 
@@ -72,9 +72,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     pub(crate) fn with_cursor<T>(&mut self, ask: impl FnOnce(&Self, &mut usize, &mut CpuMask) -> T) -> T {
         let here = self.here.index();
         let mut cursor = self.cpus[here].distribute;
-        let mut mask = std::mem::take(&mut self.scratch_mask);
+        let mut mask = self.rd.take_scratch();
         let answer = ask(self, &mut cursor, &mut mask);
-        self.scratch_mask = mask;
+        self.rd.give_scratch_back(mask);
         self.cpus[here].distribute = cursor;
         answer
     }
@@ -104,7 +104,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     fn pushable_rt_task(&self, cpu: CpuId) -> Option<TaskId> {
         let may_go = |task: TaskId| {
             let state = &self.tasks[task];
-            !state.on_cpu && !self.single_cpu[state.allowed]
+            !state.on_cpu && !self.cpu_sets.is_single(state.allowed)
         };
         self.cpus[cpu].rt_queue.iter().map(|&(_, task)| task).find(|&task| may_go(task))
     }
@@ -112,7 +112,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     /// Notes whether `cpu` has real-time tasks to give away (rd->rto_mask); its real-time queue or running task changed.
     pub(crate) fn update_rt_overload(&mut self, cpu: CpuId) {
         let overloaded = self.pushable_rt_task(cpu).is_some();
-        self.rt_overload.set(cpu.index(), overloaded);
+        self.rd.set_rt_overloaded(cpu, overloaded);
     }
 
     /// rt.c:push_rt_tasks(): `cpu` gives away the real-time tasks that could run elsewhere.
@@ -151,7 +151,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         if own >= priority {
             return;
         }
-        let overloaded: Vec<usize> = self.rt_overload.as_set().iter().filter(|&other| other != cpu.index()).collect();
+        let overloaded: Vec<usize> = self.rd.rt_overloaded().iter().filter(|&other| other != cpu.index()).collect();
         for other in overloaded {
             self.cpus[other].rt_push = true;
             if self.stream.shared {
@@ -166,7 +166,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
 
     /// Before `cpu` picks: `prev` leaves it (put_prev_task_balance()).
     pub(crate) fn balance_rt(&mut self, cpu: CpuId, prev: TaskId) {
-        if prev == TaskId::IDLE || self.rt_overload.as_set().is_empty() {
+        if prev == TaskId::IDLE || self.rd.rt_overloaded().is_empty() {
             return;
         }
         let state = &self.tasks[prev];
@@ -193,7 +193,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             return false;
         }
         let moves = |engine: &mut Self, task: TaskId| {
-            !engine.single_cpu[engine.tasks[task].allowed]
+            !engine.cpu_sets.is_single(engine.tasks[task].allowed)
                 && engine.with_cursor(|engine, _, mask| {
                     cpupri_find(&engine.rt_levels(task), &engine.rt_task(task, cpu), mask)
                 })

@@ -180,7 +180,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if state.starvation.rt.advance(state.clk.clock, start_ns) {
             state.nr_running += state.rt_queue.len() as u32;
             if !state.rt_queue.is_empty() {
-                self.idle_mask.remove(cpu.index());
+                self.idle_cpus.remove(cpu);
                 if self.cpus[cpu].curr == TaskId::IDLE || self.curr_class(cpu) == Some(Class::Fair) {
                     self.resched_cpu(cpu);
                 }

@@ -73,7 +73,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(super) fn op_set_cpus(&mut self, cpu: CpuId, task: TaskId, set: Option<u32>) -> Step {
         self.next_op(task);
         self.tasks[task].allowed = CpuSetId::of_workload(set);
-        if !self.masks[self.tasks[task].allowed].as_set().contains(cpu.index()) {
+        if !self.cpu_sets.cpus(self.tasks[task].allowed).contains(cpu.index()) {
             self.push_away(cpu, task);
         }
         Step::Next

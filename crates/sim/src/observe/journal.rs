@@ -1,0 +1,73 @@
+//! What a run tells: its events to the fingerprint and the sink, what else the sink wants to the sink.
+
+use opplab_model::counters::Sample;
+use opplab_model::decision::Decision;
+use opplab_model::event::{Event, Fingerprint, Sink};
+
+/// Where the events of a run go. Times are ns since the start of the run.
+pub(crate) struct Journal<'c, S> {
+    sink: &'c mut S,
+    fingerprint: Fingerprint,
+    /// When the sink wants the counters next; `None`: never.
+    next_sample_ns: Option<u64>,
+    nr_placements: u64,
+}
+
+impl<'c, S: Sink> Journal<'c, S> {
+    pub(crate) fn new(sink: &'c mut S) -> Self {
+        let samples = S::ENABLED && sink.sample_period_ns() > 0;
+        let next_sample_ns = samples.then_some(0);
+        Self { sink, fingerprint: Fingerprint::default(), next_sample_ns, nr_placements: 0 }
+    }
+
+    /// An event of the run.
+    #[inline]
+    pub(crate) fn event(&mut self, time_ns: u64, event: &Event) {
+        self.fingerprint.event(time_ns, event);
+        self.signal(time_ns, event);
+    }
+
+    /// An event that follows from others, for the sink only.
+    #[inline]
+    pub(crate) fn signal(&mut self, time_ns: u64, event: &Event) {
+        if S::ENABLED {
+            self.sink.event(time_ns, event);
+        }
+    }
+
+    /// What went into a decision.
+    #[inline]
+    pub(crate) fn decision(&mut self, time_ns: u64, decision: &Decision) {
+        if S::DECISIONS {
+            self.sink.decision(time_ns, decision);
+        }
+    }
+
+    /// The time of the next sample, if the sink wants one up to `time_ns`; the one after it is next then.
+    #[inline]
+    pub(crate) fn next_sample(&mut self, time_ns: u64) -> Option<u64> {
+        let next_ns = self.next_sample_ns.filter(|&next_ns| next_ns <= time_ns)?;
+        self.next_sample_ns = Some(next_ns + self.sink.sample_period_ns().max(1));
+        Some(next_ns)
+    }
+
+    /// The counters of the machine.
+    pub(crate) fn sample(&mut self, sample: Sample) {
+        self.sink.sample(sample);
+    }
+
+    /// The number of the placement that is recorded now.
+    pub(crate) fn placement(&self) -> u64 {
+        self.nr_placements
+    }
+
+    /// A placement was recorded.
+    pub(crate) fn placement_ends(&mut self) {
+        self.nr_placements += 1;
+    }
+
+    /// The hash of all events.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint.value()
+    }
+}

@@ -1,0 +1,44 @@
+//! The sets of CPUs that tasks may use.
+
+use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
+
+use crate::ids::{CpuSetId, IdVec};
+
+/// All CPUs ([`CpuSetId::ALL`]), then the workload's sets, then those of kthreads.
+#[derive(Debug)]
+pub(crate) struct CpuSets {
+    masks: IdVec<CpuSetId, CpuMask>,
+    /// Whether each has one CPU only.
+    single: IdVec<CpuSetId, bool>,
+}
+
+impl CpuSets {
+    /// All of `nr_cpus` CPUs, and the `sets` of a workload.
+    pub(crate) fn new(nr_cpus: usize, sets: &[Vec<u32>]) -> Self {
+        let mut all = Self { masks: IdVec::new(), single: IdVec::new() };
+        all.add(CpuMask::all(nr_cpus));
+        for set in sets {
+            all.add(set.iter().map(|&cpu| cpu as usize).collect());
+        }
+        all
+    }
+
+    /// Adds a set.
+    pub(crate) fn add(&mut self, mask: CpuMask) -> CpuSetId {
+        self.single.push(mask.as_set().weight() == 1);
+        self.masks.push(mask);
+        CpuSetId::of(self.masks.len() - 1)
+    }
+
+    /// The CPUs of a set.
+    #[inline]
+    pub(crate) fn cpus(&self, set: CpuSetId) -> CpuSet<'_> {
+        self.masks[set].as_set()
+    }
+
+    /// Whether a set has one CPU only.
+    #[inline]
+    pub(crate) fn is_single(&self, set: CpuSetId) -> bool {
+        self.single[set]
+    }
+}
