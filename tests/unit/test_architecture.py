@@ -33,3 +33,12 @@ def test_no_two_crates_depend_on_each_other() -> None:
         ready = [crate for crate in left if table[crate] <= done]
         assert ready, f"a circle among {left}"
         done.update(ready)
+
+
+def test_the_engine_map_names_every_file() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    files = [path.name for path in (ROOT / "crates/sim/src").glob("*/*.rs") if path.name != "mod.rs"]
+    assert files
+    assert [name for name in files if f"`{name}`" not in text] == []
+    named = set(re.findall(r"`(\w+\.rs)`", text[text.index("| **`run/`** |") : text.index("`ids.rs` has")]))
+    assert named <= set(files), named - set(files)

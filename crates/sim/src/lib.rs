@@ -10,7 +10,7 @@ mod observe;
 mod run;
 mod sched;
 
-pub use cpufreq::policy::{CpufreqFacts, cpufreq_facts};
+pub use cpufreq::freq_policy::{CpufreqFacts, cpufreq_facts};
 pub use hardware::points::{OperatingPoint, POINT_STEP_KHZ};
 pub use observe::{check, decisions, sink, why_slow};
 pub use run::hooks;

@@ -36,14 +36,25 @@ def point_name_in(table: list[int], driver: str, khz: int) -> str:
     return f"{mhz(khz)} (OPP {place + 1} of {len(table)})"
 
 
+def utilisation_parts(row: dict[str, Any]) -> str:
+    """Give the parts of a utilisation; a recording knows fewer of them than a simulated run."""
+    cfs = "util_avg (runnable)" if row.get("runnable_boost") else "util"
+    parts = [f"{cfs} {row['util_cfs']}"]
+    parts += [f"rt {row['util_rt']}"] if row["util_rt"] > 0 else []
+    parts.append(f"dl {row['util_dl']}")
+    parts += [f"irq {row['util_irq']}"] if row.get("util_irq") else []
+    return " + ".join(parts)
+
+
+def resolution_text(row: dict[str, Any], point: str) -> str:
+    """Give the way from a utilisation to the frequency that is called `point`."""
+    share = "" if row["max_cap"] == 1024 else f" of capacity {row['max_cap']}"
+    return f"{share}; f_ref {mhz(row['ref_khz'])} -> {row['raw_khz'] / 1000:.0f} -> resolved {point}"
+
+
 def _utilisation(row: dict[str, Any]) -> str:
     """Give the parts of a utilisation, and what became of their sum."""
-    cfs = "util_avg (runnable)" if row["runnable_boost"] else "util"
-    parts = [f"{cfs} {row['util_cfs']}"]
-    parts += [f"rt {row['util_rt']}"] if row["util_rt"] else []
-    parts.append(f"dl {row['util_dl']}")
-    parts += [f"irq {row['util_irq']}"] if row["util_irq"] else []
-    text = " + ".join(parts)
+    text = utilisation_parts(row)
     if row["iowait_boost"]:
         text += f", iowait boost {row['iowait_boost']}"
     if row["util_sum"] != row["util_cfs"] + row["util_rt"] + row["util_dl"]:
@@ -67,15 +78,10 @@ def _utilisation(row: dict[str, Any]) -> str:
 
 def _formula(records: Records, row: dict[str, Any]) -> str:
     """Give the way from utilisation to frequency."""
-    share = "" if row["max_cap"] == 1024 else f" of capacity {row['max_cap']}"
     if not row["wanted_khz"]:
         # cpufreq_driver_adjust_perf(): levels, not frequencies.
         return f"{_utilisation(row)}: performance {row['util']} of {row['max_cap']} asked of the driver (adjust_perf)"
-    raw = f"{row['raw_khz'] / 1000:.0f}"
-    return (
-        f"{_utilisation(row)}{share}; f_ref {mhz(row['ref_khz'])} -> {raw} "
-        f"-> resolved {point_name(records, row['policy_cpu'], row['wanted_khz'])}"
-    )
+    return _utilisation(row) + resolution_text(row, point_name(records, row["policy_cpu"], row["wanted_khz"]))
 
 
 def _held_since(records: Records, rows: npt.NDArray[np.intp], place: int) -> int | None:

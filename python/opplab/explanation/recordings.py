@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.explanation.findings import Explanation, Finding, mhz, seconds
-from opplab.explanation.frequency import point_name_in
+from opplab.explanation.frequency import point_name_in, resolution_text, utilisation_parts
 from opplab.explanation.placement import (
     candidate_finding,
     energy_choice,
@@ -174,13 +174,10 @@ def _recorded_formula(policy: dict[str, Any], row: dict[str, Any]) -> str:
     """Say what the recorded kernel computed, and whether the recorded inputs give the same."""
     parts = ""
     if row["deciding_cpu"] >= 0:
-        parts = f"util {row['util_cfs']}"
-        parts += f" + rt {row['util_rt']}" if row["util_rt"] > 0 else ""
-        parts = f"CPU {row['deciding_cpu']} had {parts} + dl {row['util_dl']}; with headroom and bounds "
+        parts = f"CPU {row['deciding_cpu']} had {utilisation_parts(row)}; with headroom and bounds "
     point = point_name_in(policy["opps_khz"], policy["driver"], row["ret_khz"])
-    share = "" if row["max_cap"] == 1024 else f" of capacity {row['max_cap']}"
     equal = "" if row["wanted_khz"] == row["ret_khz"] else f" (computed: {mhz(row['wanted_khz'])})"
     return (
-        f"{seconds(row['time_ns'])}: CPU {row['cpu']} reported to schedutil: {parts}{row['util']}{share}; "
-        f"f_ref {mhz(row['ref_khz'])} -> {row['raw_khz'] / 1000:.0f} -> resolved {point}{equal}."
+        f"{seconds(row['time_ns'])}: CPU {row['cpu']} reported to schedutil: {parts}{row['util']}"
+        f"{resolution_text(row, point)}{equal}."
     )

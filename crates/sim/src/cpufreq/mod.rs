@@ -1,5 +1,7 @@
 //! What software asks of the clock: policies, governors, drivers.
 
 pub(crate) mod amd;
+pub(crate) mod freq_policy;
 pub(crate) mod intel;
-pub(crate) mod policy;
+mod intel_driver;
+mod policy;

@@ -3,127 +3,27 @@
 //! A fast switch is made where the governor decides. A slow switch wakes the policy's kthread, a special deadline
 //! task: it runs, asks the hardware, sleeps until the hardware has answered, and the new clock holds from then on.
 
-use opplab_kernel::cpufreq::governor::{self as kernel, GovernorSetup, Report, Request, Worker};
-use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, PassiveCpu, Rounding};
+use opplab_kernel::cpufreq::governor::{self as kernel, Report, Request, Worker};
+use opplab_kernel::cpufreq::intel_pstate::Rounding;
 use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, FAIR_SERVER_BW, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovDecision, SugovFacts, UtilForm,
-    cpu_bw_dl, effective_cpu_util, map_util_perf,
+    CpuFacts, PolicyFacts, SCHED_CPUFREQ_IOWAIT, SugovDecision, SugovFacts, UtilForm, cpu_bw_dl, effective_cpu_util,
+    map_util_perf,
 };
-use opplab_kernel::freq_invariance::{FreqMax, FreqMaxFacts, TurboLevel, scale_freq_tick};
+use opplab_kernel::freq_invariance::scale_freq_tick;
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::sched::placement::Clamps;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Sink};
-use opplab_model::governor::{governor_setup, start_governor};
-use opplab_model::machine::{Cpufreq, InvarianceSource, Machine};
-use opplab_model::policy::Policy;
+use opplab_model::machine::InvarianceSource;
 
-use crate::cpufreq::intel::ActiveHwp;
-use crate::hardware::hwp::Hwp;
-use crate::ids::{ClusterId, CpuId, IdVec, PackageId, PolicyId, TaskId};
+use crate::cpufreq::freq_policy::Governor;
+use crate::ids::{CpuId, PolicyId, TaskId};
 use crate::run::cpu::Cpu;
 use crate::run::engine::Engine;
-use crate::run::gates::{Gates, UtilEst};
-use crate::run::hooks::CustomGovernor;
+use crate::run::gates::Gates;
 use crate::run::task::{Doing, Life};
-use crate::{Case, CaseError};
-
-/// Who decides the frequency of a policy.
-pub(crate) enum Governor {
-    /// One of the kernel's; taken out while it runs.
-    Kernel {
-        /// Who does the work that it queues.
-        worker: Worker,
-        /// Its state.
-        state: Option<Box<dyn kernel::Governor>>,
-    },
-    /// Always one frequency, in kHz.
-    Fixed(u32),
-    /// The user's own.
-    Custom(Box<CustomGovernor>),
-    /// intel_pstate's own, without hardware P-states.
-    Pstate(Box<ActiveCpu>),
-    /// intel_pstate's own, with them.
-    Hwp(Box<ActiveHwp>),
-}
-
-impl Governor {
-    /// Whether it is one that samples.
-    pub(crate) fn samples(&self) -> bool {
-        matches!(self, Self::Kernel { worker: Worker::Kworker, .. })
-    }
-}
-
-/// A cpufreq policy: CPUs with one clock.
-pub(crate) struct FreqPolicy {
-    pub(crate) cluster: ClusterId,
-    /// Package of its first CPU.
-    pub(crate) package: PackageId,
-    pub(crate) cpus: Vec<CpuId>,
-    pub(crate) governor: Governor,
-    /// policy->cur.
-    pub(crate) cur_khz: u32,
-    /// What the hardware is on its way to.
-    pub(crate) switching_khz: Option<u32>,
-    /// The operating point that the hardware is asked for.
-    pub(crate) wanted: u32,
-    pub(crate) kthread: Option<TaskId>,
-    /// Hardware P-states, if they are on.
-    pub(crate) hwp: Option<Hwp>,
-    /// intel_cpufreq's state.
-    pub(crate) passive: Option<PassiveCpu>,
-    pub(crate) changes: u64,
-}
-
-/// Builds the governor that `policy` names.
-///
-/// # Errors
-/// [`CaseError`] if there is no such governor or a tunable's value is not one.
-pub(crate) fn governor_of(
-    machine: &Machine,
-    driver: &Cpufreq,
-    policy: &Policy,
-    cluster: ClusterId,
-    nr_cpus: usize,
-    adjust_perf: bool,
-) -> Result<Governor, CaseError> {
-    let setup = GovernorSetup { adjust_perf, ..governor_setup(machine, driver, policy, cluster.0, nr_cpus)? };
-    let state = start_governor(policy, &setup)?;
-    Ok(Governor::Kernel { worker: state.entry().worker, state: Some(state) })
-}
-
-/// What a case's cpufreq is made of, for those who explain a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CpufreqFacts {
-    /// The driver.
-    pub driver: String,
-    /// It sets frequencies in the scheduler's context, without a kthread.
-    pub fast_switch: bool,
-    /// schedutil's rate limit in us.
-    pub rate_limit_us: u32,
-    /// The CPUs of each cpufreq policy, and its cluster.
-    pub policies: Vec<(u32, Vec<u32>)>,
-}
-
-/// The cpufreq facts of `case`.
-///
-/// # Errors
-/// [`CaseError`] if the policy names something that does not exist.
-pub fn cpufreq_facts(case: &Case) -> Result<CpufreqFacts, CaseError> {
-    let Some(driver) = case.machine.driver(&case.policy.driver) else {
-        return Err(CaseError(format!("machine {} has no driver {:?}", case.machine.name, case.policy.driver)));
-    };
-    let setup = governor_setup(&case.machine, driver, &case.policy, 0, 1)?;
-    let given = setup.tunable(case.policy.governor_id()?.entry(), "rate_limit_us");
-    Ok(CpufreqFacts {
-        driver: driver.driver.clone(),
-        fast_switch: driver.fast_switch,
-        rate_limit_us: given.map_err(|error| CaseError(error.to_string()))?.unwrap_or_else(|| setup.rate_limit_us()),
-        policies: case.machine.policies(),
-    })
-}
+use crate::sched::rq_facts::{cpu_times, cpu_util_cfs, dl_running_bw, rq_facts};
 
 /// The governor's view of a policy's CPUs.
 struct View<'a> {
@@ -132,53 +32,6 @@ struct View<'a> {
     uclamp_used: bool,
     members: &'a [CpuId],
     gates: &'a Gates,
-}
-
-/// fair.c:cpu_util_cfs() and, with `boost`, cpu_util_cfs_boost(): the fair class's utilisation or its estimate.
-pub(crate) fn cpu_util_cfs(cpu: &Cpu, gates: &Gates, boost: bool) -> u64 {
-    let mut util = cpu.cfs.avg.util_avg;
-    if boost {
-        util = util.max(cpu.cfs.avg.runnable_avg);
-    }
-    util.max(cfs_util_est(cpu, gates)).min(cpu.capacity)
-}
-
-/// The sum of the estimates of a queue's tasks.
-pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
-    match gates.util_est {
-        UtilEst::Single => cpu.cfs.avg.util_est.into(),
-        UtilEst::Pair(_) => cpu.cfs_util_est.enqueued.into(),
-    }
-}
-
-/// get_cpu_idle_time() of a CPU that counts idle time exactly.
-pub(crate) fn cpu_times(cpu: &Cpu, now: u64) -> CpuTimes {
-    let now_idle = if cpu.curr == TaskId::IDLE { now - cpu.idle_since_ns } else { 0 };
-    CpuTimes { wall_us: now / 1000, idle_us: (cpu.idle_total_ns + now_idle) / 1000, nice_ns: 0 }
-}
-
-/// That of the fair tasks' server stays once it has served, as recorded kernels show it.
-fn dl_running_bw(cpu: &Cpu, gates: &Gates) -> u64 {
-    let tasks = if gates.dl_bandwidth { cpu.dl_bw.running_bw } else { 0 };
-    tasks + if cpu.fair_served { FAIR_SERVER_BW } else { 0 }
-}
-
-/// What the other classes and the clamps of `cpu` tell.
-pub(crate) fn rq_facts(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> RqFacts {
-    let clamps = if uclamp_used { cpu.clamps.value() } else { Clamps::NONE };
-    let (rt, dl) = (cpu.rt.util_avg, cpu.dl.util_avg);
-    let (util_rt, util_dl) = if gates.dl_bandwidth { (rt, dl) } else { (rt + dl, 0) };
-    RqFacts {
-        uclamp_min: clamps.min,
-        uclamp_max: clamps.max,
-        uclamp_used,
-        capacity: cpu.capacity,
-        util_rt,
-        util_dl,
-        util_irq: cpu.irq.util_avg,
-        rt_runnable: !cpu.rt_queue.is_empty() && !cpu.starvation.rt.throttled,
-        dl_running_bw: dl_running_bw(cpu, gates),
-    }
 }
 
 impl SugovFacts for View<'_> {
@@ -560,47 +413,4 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             state.freq_scale = scale;
         }
     }
-}
-
-/// Of each cluster: the f_max that the policy names (or the kernel takes) over the base frequency, << 10.
-///
-/// # Errors
-/// [`CaseError`] if there is no such f_max, or it can not be told from what the machine file knows.
-pub(crate) fn max_freq_ratios(
-    machine: &Machine,
-    policy: &Policy,
-    gates: &Gates,
-) -> Result<IdVec<ClusterId, u64>, CaseError> {
-    if machine.invariance == InvarianceSource::FreqChange {
-        return Ok(vec![SCHED_CAPACITY_SCALE; machine.clusters.len()].into());
-    }
-    let freq_max = if policy.freq_max.is_empty() {
-        gates.profile.freq_max(gates.platform)
-    } else {
-        FreqMax::from_name(&policy.freq_max)
-            .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?
-    };
-    if freq_max.is_estimated() {
-        return Err(CaseError(format!(
-            "freq_max {:?} is estimated at run time, which the engine does not do",
-            policy.freq_max
-        )));
-    }
-    let ratio = |cluster: &opplab_model::machine::Cluster| {
-        let turbo: Vec<TurboLevel> =
-            cluster.turbo.iter().map(|bin| TurboLevel { active_cores: bin.active_cores, freq_khz: bin.khz }).collect();
-        let base_khz = cluster.reference_khz();
-        let first = machine.cpus[cluster.cpus[0] as usize].package;
-        let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == first).map(|cpu| cpu.core).collect();
-        cores.sort_unstable();
-        cores.dedup();
-        freq_max.ratio(&FreqMaxFacts { base_khz, turbo: &turbo, n_cores: cores.len() as u32 })
-    };
-    machine
-        .clusters
-        .iter()
-        .map(|cluster| {
-            ratio(cluster).ok_or_else(|| CaseError(format!("f_max of cluster {} is not known", cluster.name)))
-        })
-        .collect()
 }

@@ -12,8 +12,8 @@ use opplab_model::event::{Event, Sink};
 use opplab_model::machine::Cpufreq;
 use rand_pcg::Pcg64;
 
+use crate::cpufreq::freq_policy::FreqPolicy;
 use crate::cpufreq::intel::IntelSetup;
-use crate::cpufreq::policy::FreqPolicy;
 use crate::hardware::packages::Hardware;
 use crate::ids::{ClusterId, CpuId, DeviceId, IdVec, PackageId, PolicyId, TaskId};
 use crate::observe::journal::Journal;

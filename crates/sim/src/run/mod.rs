@@ -6,6 +6,7 @@ pub(crate) mod cpu;
 pub(crate) mod cpu_sets;
 pub(crate) mod engine;
 pub(crate) mod gates;
+mod hook_calls;
 pub mod hooks;
 mod interrupts;
 mod main_loop;

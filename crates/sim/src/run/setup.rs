@@ -21,8 +21,8 @@ use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use rand_pcg::Pcg64;
 
 use crate::cpufreq::amd::{AMD_PSTATE_EPP, epp_start};
-use crate::cpufreq::intel::{ActiveHwp, IntelSetup};
-use crate::cpufreq::policy::{FreqPolicy, Governor, governor_of, max_freq_ratios};
+use crate::cpufreq::freq_policy::{ActiveHwp, FreqPolicy, Governor, governor_of, max_freq_ratios};
+use crate::cpufreq::intel::IntelSetup;
 use crate::hardware::packages::Hardware;
 use crate::ids::{ClusterId, CpuId, CpuSetId, IdVec, PackageId, PolicyId, TaskId};
 use crate::observe::journal::Journal;

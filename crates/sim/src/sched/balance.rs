@@ -47,7 +47,7 @@ pub(crate) fn cpu_load<S: Sink, H: HalfLife>(engine: &Engine<'_, S, H>, cpu: usi
         load: state.cfs.avg.load_avg,
         util: state.cfs.avg.util_avg,
         runnable: state.cfs.avg.runnable_avg,
-        util_est: crate::cpufreq::policy::cfs_util_est(state, &engine.gates),
+        util_est: crate::sched::rq_facts::cfs_util_est(state, &engine.gates),
         nr_running: state.rq_nr_running(),
         h_nr_queued: state.fair.nr_queued(),
         capacity: CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },

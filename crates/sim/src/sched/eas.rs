@@ -9,11 +9,11 @@ use opplab_kernel::sched::placement::{Clamps, CpuCapacity};
 use opplab_model::decision::{Decision, NONE};
 use opplab_model::event::Sink;
 
-use crate::cpufreq::policy::{cfs_util_est, rq_facts};
 use crate::ids::{CpuId, CpuSetId, TaskId};
 use crate::run::cpu::Cpu;
 use crate::run::engine::Engine;
 use crate::run::gates::{Gates, UtilEst};
+use crate::sched::rq_facts::{cfs_util_est, rq_facts};
 
 /// What find_energy_efficient_cpu() wants to know.
 pub(crate) struct Facts<'a> {

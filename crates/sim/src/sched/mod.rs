@@ -19,6 +19,7 @@ mod rcu;
 mod realtime;
 pub(crate) mod root_domain;
 pub(crate) mod rq_clamps;
+pub(crate) mod rq_facts;
 pub(crate) mod starvation;
 mod throttle;
 pub(crate) mod topology;

@@ -1,0 +1,68 @@
+//! Kernel profiles and their gates.
+
+use opplab_kernel::profile::{GATES, KernelProfile, PROFILES, Version};
+use pyo3::prelude::*;
+
+use super::{profile, refuse, unknown};
+
+/// Rows of the table of gates: gate, what, value, since, meaning, source.
+type GateRow = (&'static str, &'static str, &'static str, Option<String>, &'static str, &'static str);
+
+fn version_text((major, minor): Version) -> String {
+    format!("{major}.{minor}")
+}
+
+#[pyfunction]
+pub(super) fn profiles() -> Vec<&'static str> {
+    PROFILES.iter().map(|&(name, _)| name).collect()
+}
+
+#[pyfunction]
+pub(super) fn gates() -> Vec<GateRow> {
+    let rows = GATES.iter().flat_map(|gate| gate.values.iter().map(move |value| (gate, value)));
+    rows.map(|(gate, value)| {
+        (gate.name, gate.what, value.name, value.since.map(version_text), value.what, value.source)
+    })
+    .collect()
+}
+
+#[pyclass(subclass, name = "KernelProfile", module = "opplab._opplab.kernel")]
+pub(super) struct PyKernelProfile {
+    inner: KernelProfile,
+}
+
+#[pymethods]
+impl PyKernelProfile {
+    #[new]
+    fn new(py: Python<'_>, name: &str) -> PyResult<Self> {
+        Ok(Self { inner: profile(py, name)? })
+    }
+
+    #[getter]
+    fn version(&self) -> Version {
+        self.inner.version
+    }
+
+    fn show(&self, py: Python<'_>, gate: &str) -> PyResult<&'static str> {
+        let known: Vec<&str> = GATES.iter().map(|gate| gate.name).collect();
+        self.inner.show(gate).ok_or_else(|| unknown(py, "gate", gate, &known))
+    }
+
+    fn set(&mut self, py: Python<'_>, gate: &str, value: &str) -> PyResult<()> {
+        self.inner.set(gate, value).map_err(|error| refuse(py, error))
+    }
+
+    fn gates(&self) -> Vec<(&'static str, &'static str)> {
+        GATES.iter().filter_map(|gate| Some((gate.name, self.inner.show(gate.name)?))).collect()
+    }
+
+    #[pyo3(signature = (*, transition_delay_us = 0, transition_latency_ns = 0))]
+    fn rate_limit_us(&self, transition_delay_us: u32, transition_latency_ns: u32) -> u32 {
+        self.inner.rate_limit_us(transition_delay_us, transition_latency_ns)
+    }
+
+    fn __repr__(&self) -> String {
+        let gates: Vec<String> = self.gates().iter().map(|(gate, value)| format!("{gate}={value:?}")).collect();
+        format!("KernelProfile({:?}, {})", version_text(self.inner.version), gates.join(", "))
+    }
+}

@@ -1,0 +1,170 @@
+//! A cpufreq policy and who governs it.
+
+use opplab_kernel::cpufreq::governor::{self as kernel, GovernorSetup, Worker};
+use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, HwpBoost, HwpRequest, PassiveCpu};
+use opplab_kernel::freq_invariance::{FreqMax, FreqMaxFacts, TurboLevel};
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
+use opplab_model::governor::{governor_setup, start_governor};
+use opplab_model::machine::{Cpufreq, InvarianceSource, Machine};
+use opplab_model::policy::Policy;
+
+use crate::hardware::hwp::Hwp;
+use crate::ids::{ClusterId, CpuId, IdVec, PackageId, TaskId};
+use crate::run::gates::Gates;
+use crate::run::hooks::CustomGovernor;
+use crate::{Case, CaseError};
+
+/// Who decides the frequency of a policy.
+pub(crate) enum Governor {
+    /// One of the kernel's; taken out while it runs.
+    Kernel {
+        /// Who does the work that it queues.
+        worker: Worker,
+        /// Its state.
+        state: Option<Box<dyn kernel::Governor>>,
+    },
+    /// Always one frequency, in kHz.
+    Fixed(u32),
+    /// The user's own.
+    Custom(Box<CustomGovernor>),
+    /// intel_pstate's own, without hardware P-states.
+    Pstate(Box<ActiveCpu>),
+    /// intel_pstate's own, with them.
+    Hwp(Box<ActiveHwp>),
+}
+
+impl Governor {
+    /// Whether it is one that samples.
+    pub(crate) fn samples(&self) -> bool {
+        matches!(self, Self::Kernel { worker: Worker::Kworker, .. })
+    }
+}
+
+/// A cpufreq policy: CPUs with one clock.
+pub(crate) struct FreqPolicy {
+    pub(crate) cluster: ClusterId,
+    /// Package of its first CPU.
+    pub(crate) package: PackageId,
+    pub(crate) cpus: Vec<CpuId>,
+    pub(crate) governor: Governor,
+    /// policy->cur.
+    pub(crate) cur_khz: u32,
+    /// What the hardware is on its way to.
+    pub(crate) switching_khz: Option<u32>,
+    /// The operating point that the hardware is asked for.
+    pub(crate) wanted: u32,
+    pub(crate) kthread: Option<TaskId>,
+    /// Hardware P-states, if they are on.
+    pub(crate) hwp: Option<Hwp>,
+    /// intel_cpufreq's state.
+    pub(crate) passive: Option<PassiveCpu>,
+    pub(crate) changes: u64,
+}
+
+/// Builds the governor that `policy` names.
+///
+/// # Errors
+/// [`CaseError`] if there is no such governor or a tunable's value is not one.
+pub(crate) fn governor_of(
+    machine: &Machine,
+    driver: &Cpufreq,
+    policy: &Policy,
+    cluster: ClusterId,
+    nr_cpus: usize,
+    adjust_perf: bool,
+) -> Result<Governor, CaseError> {
+    let setup = GovernorSetup { adjust_perf, ..governor_setup(machine, driver, policy, cluster.0, nr_cpus)? };
+    let state = start_governor(policy, &setup)?;
+    Ok(Governor::Kernel { worker: state.entry().worker, state: Some(state) })
+}
+
+/// What a case's cpufreq is made of, for those who explain a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpufreqFacts {
+    /// The driver.
+    pub driver: String,
+    /// It sets frequencies in the scheduler's context, without a kthread.
+    pub fast_switch: bool,
+    /// schedutil's rate limit in us.
+    pub rate_limit_us: u32,
+    /// The CPUs of each cpufreq policy, and its cluster.
+    pub policies: Vec<(u32, Vec<u32>)>,
+}
+
+/// The cpufreq facts of `case`.
+///
+/// # Errors
+/// [`CaseError`] if the policy names something that does not exist.
+pub fn cpufreq_facts(case: &Case) -> Result<CpufreqFacts, CaseError> {
+    let Some(driver) = case.machine.driver(&case.policy.driver) else {
+        return Err(CaseError(format!("machine {} has no driver {:?}", case.machine.name, case.policy.driver)));
+    };
+    let setup = governor_setup(&case.machine, driver, &case.policy, 0, 1)?;
+    let given = setup.tunable(case.policy.governor_id()?.entry(), "rate_limit_us");
+    Ok(CpufreqFacts {
+        driver: driver.driver.clone(),
+        fast_switch: driver.fast_switch,
+        rate_limit_us: given.map_err(|error| CaseError(error.to_string()))?.unwrap_or_else(|| setup.rate_limit_us()),
+        policies: case.machine.policies(),
+    })
+}
+
+/// A CPU under the driver's own governor with HWP.
+#[derive(Debug)]
+pub(crate) struct ActiveHwp {
+    /// The request without boost.
+    pub(super) cached: HwpRequest,
+    pub(super) boost: Option<HwpBoost>,
+    /// Whether waking up from I/O counts, not only placement on an idle CPU.
+    pub(super) io: bool,
+}
+
+impl ActiveHwp {
+    /// A driver that does not boost.
+    pub(crate) fn without_boost(cached: HwpRequest) -> Self {
+        Self { cached, boost: None, io: false }
+    }
+}
+
+/// Of each cluster: the f_max that the policy names (or the kernel takes) over the base frequency, << 10.
+///
+/// # Errors
+/// [`CaseError`] if there is no such f_max, or it can not be told from what the machine file knows.
+pub(crate) fn max_freq_ratios(
+    machine: &Machine,
+    policy: &Policy,
+    gates: &Gates,
+) -> Result<IdVec<ClusterId, u64>, CaseError> {
+    if machine.invariance == InvarianceSource::FreqChange {
+        return Ok(vec![SCHED_CAPACITY_SCALE; machine.clusters.len()].into());
+    }
+    let freq_max = if policy.freq_max.is_empty() {
+        gates.profile.freq_max(gates.platform)
+    } else {
+        FreqMax::from_name(&policy.freq_max)
+            .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?
+    };
+    if freq_max.is_estimated() {
+        return Err(CaseError(format!(
+            "freq_max {:?} is estimated at run time, which the engine does not do",
+            policy.freq_max
+        )));
+    }
+    let ratio = |cluster: &opplab_model::machine::Cluster| {
+        let turbo: Vec<TurboLevel> =
+            cluster.turbo.iter().map(|bin| TurboLevel { active_cores: bin.active_cores, freq_khz: bin.khz }).collect();
+        let base_khz = cluster.reference_khz();
+        let first = machine.cpus[cluster.cpus[0] as usize].package;
+        let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == first).map(|cpu| cpu.core).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        freq_max.ratio(&FreqMaxFacts { base_khz, turbo: &turbo, n_cores: cores.len() as u32 })
+    };
+    machine
+        .clusters
+        .iter()
+        .map(|cluster| {
+            ratio(cluster).ok_or_else(|| CaseError(format!("f_max of cluster {} is not known", cluster.name)))
+        })
+        .collect()
+}

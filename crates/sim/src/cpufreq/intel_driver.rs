@@ -1,0 +1,149 @@
+//! intel_pstate in the engine: what the driver does at reports of the scheduler and at looks of the firmware (its setup: `intel`).
+
+use opplab_kernel::cpufreq::intel_pstate::{
+    Counters, FRAC_BITS, HwpRequest, SCHED_CPUFREQ_IDLE_PLACEMENT, SCHED_CPUFREQ_IOWAIT,
+};
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::decision::Decision;
+use opplab_model::event::{Event, Sink};
+
+use crate::cpufreq::freq_policy::Governor;
+use crate::ids::{CpuId, PackageId, PolicyId, TaskId};
+use crate::run::engine::Engine;
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// What an enqueue on `cpu` reports besides I/O: the task was placed on an idle CPU.
+    pub(crate) fn idle_placement_flag(&self, cpu: CpuId) -> u32 {
+        let state = &self.cpus[cpu];
+        let reports = self.intel.is_some_and(|intel| intel.reports_idle_placement());
+        if reports && state.curr == TaskId::IDLE && state.nr_running == 1 { SCHED_CPUFREQ_IDLE_PLACEMENT } else { 0 }
+    }
+
+    /// intel_pstate_update_util(): the driver's own governor without HWP. It does not take reports from other CPUs.
+    pub(crate) fn pstate_update_util(&mut self, policy: PolicyId, cpu: CpuId, flags: u32) {
+        /// kHz x ns in a cycle.
+        const CYCLE: u128 = 1_000_000;
+        if self.here != cpu {
+            return;
+        }
+        self.account_point(cpu);
+        let Some(intel) = self.intel else { return };
+        let state = &self.cpus[cpu];
+        let base_khz = self.topology.reference_khz[state.cluster];
+        let counters = Counters {
+            aperf: (state.aperf / CYCLE) as u64,
+            mperf: (state.mperf / CYCLE) as u64,
+            tsc: (u128::from(base_khz) * u128::from(self.now) / CYCLE) as u64,
+        };
+        let time = state.clk.clock;
+        let Governor::Pstate(governor) = &mut self.policies[policy].governor else { return };
+        let update = governor.update_util(time, flags, self.tick_ns, counters, &intel.globals);
+        let khz = u32::try_from(governor.current_pstate.saturating_mul(governor.pstate.scaling)).unwrap_or(0);
+        let load = u32::try_from(governor.busy_scaled >> FRAC_BITS).unwrap_or(0);
+        if S::DECISIONS && update.sampled {
+            let prev_khz = self.policies[policy].cur_khz;
+            self.record(Decision::Sample { policy_cpu: cpu.0, cpu: cpu.0, load, prev_khz, next_khz: khz });
+        }
+        if update.pstate.is_some() {
+            self.ask(policy, cpu, khz);
+        }
+    }
+
+    /// intel_pstate_update_util_hwp(): the dynamic boost.
+    pub(crate) fn hwp_update_util(&mut self, policy: PolicyId, cpu: CpuId, flags: u32) {
+        let time = self.cpus[cpu].clk.clock;
+        let local = self.here == cpu;
+        let state = &mut self.policies[policy];
+        let (Governor::Hwp(active), Some(hwp)) = (&mut state.governor, &state.hwp) else { return };
+        let flags = if active.io { flags } else { flags & !SCHED_CPUFREQ_IOWAIT };
+        let cached = active.cached;
+        let Some(boost) = &mut active.boost else { return };
+        if let Some(request) = boost.update_util(time, flags, local, self.tick_ns, cached, hwp.capabilities) {
+            self.hwp_write(policy, request);
+        }
+    }
+
+    /// schedutil's performance levels under HWP (intel_cpufreq_adjust_perf()).
+    pub(crate) fn adjust_perf(&mut self, policy: PolicyId, cpu: CpuId, min_perf: u64, target_perf: u64, capacity: u64) {
+        let Some(intel) = self.intel else { return };
+        let state = &mut self.policies[policy];
+        let (Some(passive), Some(hwp)) = (&mut state.passive, &state.hwp) else { return };
+        let no_turbo = intel.globals.no_turbo;
+        if passive.adjust_perf(hwp.capabilities, no_turbo, min_perf, target_perf, capacity) {
+            let request = passive.hwp.unwrap_or_default();
+            let khz = u32::from(request.desired()) * hwp.scaling_khz();
+            let (util, max) = (target_perf as u32, capacity as u32);
+            self.emit(Event::FreqRequest { cpu: cpu.0, khz, util, max });
+            self.hwp_write(policy, request);
+        }
+    }
+
+    /// The driver asks for a clock.
+    fn ask(&mut self, policy: PolicyId, cpu: CpuId, khz: u32) {
+        self.emit(Event::FreqRequest { cpu: cpu.0, khz, util: 0, max: 0 });
+        self.policies[policy].cur_khz = khz;
+        self.begin_switch(policy, khz);
+    }
+
+    /// A value is written to MSR_HWP_REQUEST: new bounds hold at once.
+    pub(crate) fn hwp_write(&mut self, policy: PolicyId, request: HwpRequest) {
+        if let Some(hwp) = &mut self.policies[policy].hwp {
+            hwp.request = request;
+            self.hwp_grant(policy);
+        }
+    }
+
+    /// Asks the package for what the firmware wants.
+    pub(crate) fn hwp_grant(&mut self, policy: PolicyId) {
+        let Some(hwp) = &self.policies[policy].hwp else { return };
+        let khz = hwp.khz();
+        self.grant(policy, khz);
+        let state = &self.policies[policy];
+        let unsettled = state.hwp.as_ref().is_some_and(|hwp| !hwp.is_settled());
+        if unsettled {
+            self.arm_pcu(state.package);
+        }
+    }
+
+    /// A frequency under passive mode and HWP: the request with that desired level.
+    pub(crate) fn hwp_desire(&mut self, policy: PolicyId, khz: u32) {
+        let Some(hwp) = &self.policies[policy].hwp else { return };
+        let request = hwp.request.with_desired(hwp.level_of(khz));
+        self.hwp_write(policy, request);
+    }
+
+    /// The firmware looks at the CPUs of `package`, except those that sleep and can get no slower.
+    pub(crate) fn hwp_look(&mut self, package: PackageId) {
+        let mut care = false;
+        for index in 0..self.hardware.packages[package].policies.len() {
+            let policy = self.hardware.packages[package].policies[index];
+            let state = &self.policies[policy];
+            let Some(hwp) = &state.hwp else { return };
+            let cpu = state.cpus[0];
+            let idle = self.cpus[cpu].curr == TaskId::IDLE;
+            if hwp.request.desired() != 0 || idle && hwp.is_settled() {
+                continue;
+            }
+            care = true;
+            self.account_point(cpu);
+            let aperf = self.cpus[cpu].aperf;
+            let state = &mut self.policies[policy];
+            let Some(hwp) = &mut state.hwp else { return };
+            hwp.look(self.now, aperf);
+            let khz = hwp.khz();
+            state.cur_khz = khz;
+            self.grant(policy, khz);
+        }
+        if care {
+            self.arm_pcu(package);
+        }
+    }
+
+    /// `cpu` starts to run tasks: the firmware watches it.
+    pub(crate) fn hwp_watch(&mut self, cpu: CpuId) {
+        let state = &self.policies[self.cpus[cpu].policy];
+        if state.hwp.as_ref().is_some_and(|hwp| hwp.request.desired() == 0) {
+            self.arm_pcu(state.package);
+        }
+    }
+}

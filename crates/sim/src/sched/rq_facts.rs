@@ -1,0 +1,56 @@
+//! What the scheduler knows of a CPU's utilisation, in the forms that governors and placement ask for.
+
+use opplab_kernel::cpufreq::sampling::CpuTimes;
+use opplab_kernel::cpufreq::schedutil::{FAIR_SERVER_BW, RqFacts};
+use opplab_kernel::sched::placement::Clamps;
+
+use crate::ids::TaskId;
+use crate::run::cpu::Cpu;
+use crate::run::gates::{Gates, UtilEst};
+
+/// fair.c:cpu_util_cfs() and, with `boost`, cpu_util_cfs_boost(): the fair class's utilisation or its estimate.
+pub(crate) fn cpu_util_cfs(cpu: &Cpu, gates: &Gates, boost: bool) -> u64 {
+    let mut util = cpu.cfs.avg.util_avg;
+    if boost {
+        util = util.max(cpu.cfs.avg.runnable_avg);
+    }
+    util.max(cfs_util_est(cpu, gates)).min(cpu.capacity)
+}
+
+/// The sum of the estimates of a queue's tasks.
+pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
+    match gates.util_est {
+        UtilEst::Single => cpu.cfs.avg.util_est.into(),
+        UtilEst::Pair(_) => cpu.cfs_util_est.enqueued.into(),
+    }
+}
+
+/// get_cpu_idle_time() of a CPU that counts idle time exactly.
+pub(crate) fn cpu_times(cpu: &Cpu, now: u64) -> CpuTimes {
+    let now_idle = if cpu.curr == TaskId::IDLE { now - cpu.idle_since_ns } else { 0 };
+    CpuTimes { wall_us: now / 1000, idle_us: (cpu.idle_total_ns + now_idle) / 1000, nice_ns: 0 }
+}
+
+/// The bandwidth of deadline tasks on `cpu`. That of the fair tasks' server stays once it has served, as recorded kernels show it.
+pub(crate) fn dl_running_bw(cpu: &Cpu, gates: &Gates) -> u64 {
+    let tasks = if gates.dl_bandwidth { cpu.dl_bw.running_bw } else { 0 };
+    tasks + if cpu.fair_served { FAIR_SERVER_BW } else { 0 }
+}
+
+/// What the other classes and the clamps of `cpu` tell.
+pub(crate) fn rq_facts(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> RqFacts {
+    let clamps = if uclamp_used { cpu.clamps.value() } else { Clamps::NONE };
+    let (rt, dl) = (cpu.rt.util_avg, cpu.dl.util_avg);
+    let (util_rt, util_dl) = if gates.dl_bandwidth { (rt, dl) } else { (rt + dl, 0) };
+    RqFacts {
+        uclamp_min: clamps.min,
+        uclamp_max: clamps.max,
+        uclamp_used,
+        capacity: cpu.capacity,
+        util_rt,
+        util_dl,
+        util_irq: cpu.irq.util_avg,
+        rt_runnable: !cpu.rt_queue.is_empty() && !cpu.starvation.rt.throttled,
+        dl_running_bw: dl_running_bw(cpu, gates),
+    }
+}
