@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::Path;
 
+use opplab_import::read_whole_text;
 use opplab_model::file::{format_cpu_list, parse_cpu_list};
 use opplab_model::machine::CpuList;
 use opplab_model::tree::{Node, to_json};
@@ -16,6 +17,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::error::HostError;
 use crate::json::{Line, numbers, parse_line, table};
 use crate::root::{CPU, Root};
+use crate::whole::{STATE_MAX, write_whole};
 
 /// PF_NO_SETAFFINITY (include/linux/sched.h, v6.12): user space may not change `cpus_mask`.
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
@@ -216,7 +218,7 @@ impl Before {
     /// If it is none of ours.
     pub fn read(path: &Path) -> Result<Self, HostError> {
         let shown = path.display().to_string();
-        let text = match fs::read_to_string(path) {
+        let text = match read_whole_text(path, STATE_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(HostError::io(shown, error)),
@@ -249,13 +251,10 @@ impl Before {
                     _ => Ok(()),
                 };
             }
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
-            }
             let one = |(pid, name, cpus): &(i32, String, CpuList)| {
                 table([("pid", Node::from(*pid)), ("name", Node::str(name)), ("cpus", numbers(cpus))])
             };
-            fs::write(path, to_json(&table([("threads", Node::list(self.threads.iter().map(one)))])))
+            write_whole(path, &to_json(&table([("threads", Node::list(self.threads.iter().map(one)))])))
         };
         write().map_err(|error| HostError::io(path.display().to_string(), error))
     }

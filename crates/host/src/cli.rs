@@ -21,6 +21,8 @@ use crate::record;
 use crate::root::Root;
 use crate::show;
 use crate::shown::Shown;
+use crate::whole::LOG_MAX;
+use opplab_import::read_whole_text;
 use opplab_model::file::{format_cpu_list, parse_cpu_list};
 
 /// Where a command writes, and how it calls itself.
@@ -376,7 +378,7 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
     }
     if let Some(log) = explained {
         let shown = log.display().to_string();
-        let words = std::fs::read_to_string(&log).map_err(|error| HostError::io(&shown, error))?;
+        let words = read_whole_text(&log, LOG_MAX).map_err(|error| HostError::io(&shown, error))?;
         return print(env, &decide::explain(&shown, &words, cpu, at_ns)?);
     }
     let root = Root::open(&options.root)?;
@@ -455,7 +457,7 @@ fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(),
 
 fn verify_log(log: &Path, env: &mut Env<'_>) -> Result<i32, HostError> {
     let shown = log.display().to_string();
-    let text = std::fs::read_to_string(log).map_err(|error| HostError::io(&shown, error))?;
+    let text = read_whole_text(log, LOG_MAX).map_err(|error| HostError::io(&shown, error))?;
     let agreement = decide::verify(&shown, &text)?;
     if agreement.n_decisions == 0 {
         return Err(HostError::Usage(format!(

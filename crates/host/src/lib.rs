@@ -27,6 +27,7 @@ mod shown;
 pub mod snapshot;
 pub mod tracedat;
 pub mod util;
+mod whole;
 
 pub use error::HostError;
 pub use root::Root;

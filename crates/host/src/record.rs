@@ -24,6 +24,7 @@ use crate::error::{HostError, describe};
 use crate::root::{CPU, Root, read_file};
 use crate::snapshot;
 use crate::tracedat::{self, Head};
+use crate::whole::STATE_MAX;
 
 /// Where tracefs may be.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -119,7 +120,8 @@ impl Instance {
 
     /// Adds the lines of a file to `dynamic_events`; the groups that they are in.
     fn probe(&mut self, file: &Path, notes: &mut Vec<String>) -> Result<Vec<String>, HostError> {
-        let text = fs::read_to_string(file).map_err(|error| HostError::io(file.display().to_string(), error))?;
+        let text = opplab_import::read_whole_text(file, STATE_MAX)
+            .map_err(|error| HostError::io(file.display().to_string(), error))?;
         let mut groups: Vec<String> = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -411,6 +413,10 @@ struct Parts {
 
 impl Parts {
     fn make(output: &Path) -> Result<Self, HostError> {
+        // The archive takes the place of what has its name: that must not be a device.
+        if fs::metadata(output).is_ok_and(|meta| !meta.is_file()) {
+            return Err(HostError::Usage(format!("{} is there and is no file", output.display())));
+        }
         let mut name = output.file_name().unwrap_or_default().to_os_string();
         name.push(".parts");
         let folder = output.with_file_name(name);
@@ -444,7 +450,9 @@ impl Parts {
         tracedat::write(head, pages, &mut dat).map_err(io)?;
         let length = dat.seek(SeekFrom::End(0)).map_err(io)?;
         dat.seek(SeekFrom::Start(0)).map_err(io)?;
-        let file = File::create(output).map_err(io)?;
+        // The archive takes its name when it is whole.
+        let unfinished = self.folder.join("archive");
+        let file = File::create(&unfinished).map_err(io)?;
         let mut packed = zstd::stream::write::Encoder::new(file, 3).map_err(io)?;
         {
             let mut tar = tar::Builder::new(&mut packed);
@@ -462,6 +470,8 @@ impl Parts {
         }
         let mut file = packed.finish().map_err(io)?;
         file.flush().map_err(io)?;
+        file.sync_all().map_err(io)?;
+        fs::rename(&unfinished, output).map_err(io)?;
         file.metadata().map(|meta| meta.len()).map_err(io)
     }
 }

@@ -181,6 +181,11 @@ impl Root {
             return Err(HostError::Lacking(format!("{path}: a snapshot cannot be written")));
         };
         let write = || -> io::Result<()> {
+            // A link of a copied tree may lead to this machine's own settings.
+            let file = match self {
+                Self::Folder(folder) if !self.is_live() => place_in(folder, path)?,
+                _ => file,
+            };
             let mut file = fs::OpenOptions::new().write(true).truncate(true).open(file)?;
             file.write_all(text.as_bytes())
         };

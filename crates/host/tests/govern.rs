@@ -294,10 +294,14 @@ fn files_that_are_none_of_ours_are_named() {
     let (log, snapshot) = (root.join("log"), root.join("sysfs.txt"));
     fs::write(&log, "root:x:0\n").expect("writable");
     fs::write(&snapshot, "/sys/devices/system/cpu/cpufreq/policy0/scaling_driver: x|\n").expect("writable");
+    let empty = root.join("empty");
+    fs::write(&empty, "").expect("writable");
+    let empty = empty.to_str().expect("text");
     let (log, snapshot) = (log.to_str().expect("text"), snapshot.to_str().expect("text"));
     for (words, code, part) in [
         (&["govern", "--explain", log][..], 2, "log:1:1: each line must be a JSON object"),
-        (&["govern", "--verify", "/dev/null"], 2, "no decision in it"),
+        (&["govern", "--verify", empty], 2, "no decision in it"),
+        (&["govern", "--verify", "/dev/zero"], 3, "is a device"),
         (&["govern", "--governor", "schedutil", "--root", snapshot], 3, "a snapshot, which cannot be governed"),
         (&["affinity", "--root", snapshot], 3, "no threads in /proc"),
         (&["affinity", "set", "--cpus", "x", "--threads", "*"], 2, "--cpus: `x` is not a CPU list"),

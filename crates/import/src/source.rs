@@ -1,6 +1,6 @@
 //! The rim: paths are opened here, and what kind of source something is, is found by looking at it.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use crate::error::ImportError;
@@ -39,7 +39,7 @@ pub fn import(path: &Path) -> Result<Facts, SourceError> {
     if snapshot::sniff(text) {
         let beside = |name: &str| -> Option<(String, String)> {
             let other = path.with_file_name(name);
-            Some((other.display().to_string(), std::fs::read_to_string(&other).ok()?))
+            Some((other.display().to_string(), read_whole_text(&other, FILE_MAX).ok()?))
         };
         let own = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let debugfs = beside(&own.replacen("sysfs", "debugfs", 1)).filter(|(file, _)| *file != shown);
@@ -80,7 +80,7 @@ pub fn source_tree(path: &Path) -> Result<SysTree, SourceError> {
     let beside = |name: &str| -> Option<(String, String)> {
         let other = path.with_file_name(name);
         (other != path).then_some(())?;
-        Some((other.display().to_string(), std::fs::read_to_string(&other).ok()?))
+        Some((other.display().to_string(), read_whole_text(&other, FILE_MAX).ok()?))
     };
     if let Some((file, text)) = beside(&own.replacen("sysfs", "debugfs", 1)) {
         snapshot::read(&file, &text, "/sys/kernel/debug/", &mut tree)?;
@@ -95,13 +95,45 @@ pub fn source_tree(path: &Path) -> Result<SysTree, SourceError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, SourceError> {
-    let shown = path.display().to_string();
-    let io = |error| SourceError::Io(shown.clone(), error);
-    if std::fs::metadata(path).map_err(io)?.len() > FILE_MAX {
-        return Err(ImportError::whole(&shown, format!("larger than {FILE_MAX} bytes")).into());
-    }
-    std::fs::read(path).map_err(io)
+    read_whole(path, FILE_MAX).map_err(|error| SourceError::Io(path.display().to_string(), error))
 }
+
+/// The whole of a file of at most `max` bytes. Devices have no end, and a named pipe waits for its writer: they are
+/// refused.
+///
+/// # Errors
+/// What the system said, or why the file is not read.
+pub fn read_whole(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let meta = std::fs::metadata(path)?;
+    if meta.is_dir() {
+        return Err(io::Error::from_raw_os_error(IS_A_FOLDER));
+    }
+    if !meta.is_file() {
+        return Err(wrong("is a device or a named pipe, not a file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    // What is in /proc has no length.
+    if meta.len() <= max {
+        std::fs::File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    }
+    if meta.len().max(bytes.len() as u64) > max {
+        return Err(wrong(format!("is larger than the {max} bytes that are read of such a file")));
+    }
+    Ok(bytes)
+}
+
+/// The same as text.
+///
+/// # Errors
+/// As [`read_whole`], and for what is not UTF-8.
+pub fn read_whole_text(path: &Path, max: u64) -> io::Result<String> {
+    let bytes = read_whole(path, max)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text"))
+}
+
+/// EISDIR of Linux.
+const IS_A_FOLDER: i32 = 21;
 
 /// Imports the bytes of a file called `file`.
 ///
@@ -189,7 +221,12 @@ fn folder(path: &Path, shown: &str) -> Result<Facts, SourceError> {
         read_folder(&debugfs, energy_model::FOLDER, &mut tree, 0)?;
         energy_model::read(&tree, energy_model::FOLDER, &mut facts)?;
     }
-    let read = |name: &str| std::fs::read_to_string(path.join(name)).ok();
+    // A copy may have links that lead out of it.
+    let read = |name: &str| {
+        let file = path.join(name);
+        let linked = path != Path::new("/") && file.is_symlink();
+        if linked { None } else { read_whole_text(&file, FILE_MAX).ok() }
+    };
     if let Some(text) = read("proc/cpuinfo") {
         cpuinfo::read(&path.join("proc/cpuinfo").display().to_string(), &text, &mut facts)?;
     }

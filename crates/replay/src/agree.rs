@@ -68,12 +68,15 @@ impl Agreement {
     }
 }
 
+/// The most that is read of a workload file.
+const WORKLOAD_MAX: u64 = 64 << 20;
+
 /// The rt-app file in folder `dir` and its text, if there is one.
 pub fn workload_file(dir: &Path) -> Option<(PathBuf, String)> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir).ok()?.flatten().map(|entry| entry.path()).collect();
     files.sort();
     files.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "json")).find_map(|path| {
-        let text = std::fs::read_to_string(&path).ok()?;
+        let text = opplab_import::read_whole_text(&path, WORKLOAD_MAX).ok()?;
         let options = ParseOptions { repeats: Repeats::JsonC, ..ParseOptions::default() };
         parse(&path.display().to_string(), &text, options).ok().map(|_| (path, text))
     })

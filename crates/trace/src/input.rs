@@ -232,6 +232,21 @@ fn open(path: &Path) -> std::io::Result<File> {
     File::open(path)
 }
 
+/// The whole of a file of at most `max` bytes, of what lies beside a trace.
+///
+/// # Errors
+/// What the system said, or why the file is not read: devices have no end.
+pub fn read_whole(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
+    let too_large = || std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("is larger than {max} bytes"));
+    let file = open(path)?;
+    if file.metadata()?.len() > max {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max { Err(too_large()) } else { Ok(bytes) }
+}
+
 /// Deepest folder that is looked into: `formats/<group>/<event>/format` needs three.
 const MAX_DEPTH: usize = 6;
 

@@ -42,7 +42,7 @@ use input::Budget;
 
 pub use error::{Error, Result, nearest_name};
 pub use event::{Event, FieldDef, Kind, RawList, Schema, Sink, Value};
-pub use input::{Data, UnpackLimits};
+pub use input::{Data, UnpackLimits, read_whole};
 pub use reader::{Meta, Outcome, ReadOptions, Reader};
 pub use recording::RecordingFiles;
 pub use ring::Missed;

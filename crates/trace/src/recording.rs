@@ -5,7 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Result;
+use crate::input::read_whole;
 use crate::{TraceFile, pages, tracedat};
+
+/// The most that is read of a text beside a trace; the largest, `dmesg` and workload files, have some hundred kB.
+const TEXT_MAX: u64 = 64 << 20;
 
 /// The trace's name in a recording's folder and in its archive.
 const TRACE: &str = "trace.dat";
@@ -64,7 +68,7 @@ impl RecordingFiles {
     pub fn text(&self, name: &str) -> Option<String> {
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let Some(prefix) = &self.prefix else {
-            return std::fs::read(self.path.with_file_name(name)).ok().map(|bytes| lossy(&bytes));
+            return read_whole(&self.path.with_file_name(name), TEXT_MAX).ok().map(|bytes| lossy(&bytes));
         };
         let wanted = format!("{prefix}{name}");
         let (_, content) = Self::files_of(&self.trace)?.into_iter().find(|(known, _)| *known == wanted)?;
@@ -82,7 +86,7 @@ impl RecordingFiles {
                 .flatten()
                 .filter_map(|entry| {
                     let name = entry.file_name().to_string_lossy().into_owned();
-                    let bytes = if wanted(&name) { std::fs::read(entry.path()).ok()? } else { return None };
+                    let bytes = if wanted(&name) { read_whole(&entry.path(), TEXT_MAX).ok()? } else { return None };
                     Some((name, String::from_utf8_lossy(&bytes).into_owned()))
                 })
                 .collect(),

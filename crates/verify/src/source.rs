@@ -9,6 +9,9 @@ use crate::{Diff, Tally, VerifyError};
 
 const EXTENSIONS: [&str; 4] = [".csv", ".csv.gz", ".jsonl", ".jsonl.gz"];
 
+/// The most that is read of a vector file, packed or not; the largest has some 30 MB.
+const BYTES_MAX: u64 = 512 << 20;
+
 /// One vector file, unpacked.
 pub struct Source {
     /// The file's name, for messages.
@@ -32,12 +35,17 @@ impl Source {
     pub fn open(path: &Path) -> Result<Self, VerifyError> {
         let error =
             |reason: std::io::Error| VerifyError::Read { path: PathBuf::from(path), reason: reason.to_string() };
-        let bytes = std::fs::read(path).map_err(error)?;
+        let bytes = opplab_trace::read_whole(path, BYTES_MAX).map_err(error)?;
         let mut text = String::new();
         if bytes.starts_with(&[0x1f, 0x8b]) {
-            flate2::read::MultiGzDecoder::new(bytes.as_slice()).read_to_string(&mut text).map_err(error)?;
+            let unpacked = flate2::read::MultiGzDecoder::new(bytes.as_slice());
+            unpacked.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(error)?;
         } else {
             bytes.as_slice().read_to_string(&mut text).map_err(error)?;
+        }
+        if text.len() as u64 > BYTES_MAX {
+            let reason = format!("more than {BYTES_MAX} bytes unpacked");
+            return Err(VerifyError::Read { path: PathBuf::from(path), reason });
         }
         let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Ok(Self { file, text, line: Cell::new(1) })

@@ -6,7 +6,15 @@ use std::process::ExitCode;
 
 use opplab_host::cli::{Env, main as run};
 
+/// Exit code of our own mistakes.
+const INTERNAL: i32 = 70;
+
 fn main() -> ExitCode {
+    // In one line, as all other errors; whoever is left of a run puts the settings back.
+    std::panic::set_hook(Box::new(|info| {
+        eprintln!("opplab-agent: internal error: {info}; this is a bug in opplab, please report it");
+        std::process::exit(INTERNAL);
+    }));
     let mut args = std::env::args_os();
     let program = args.next().unwrap_or_else(|| OsString::from("opplab-agent"));
     let again = std::env::current_exe().map_or(program, Into::into);

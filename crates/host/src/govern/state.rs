@@ -3,16 +3,16 @@
 //! The file outlives every process of a run, so that whoever is left can restore: the worker, the supervisor, or the
 //! next `opplab host govern --restore`.
 
-use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use opplab_import::read_whole_text;
 use opplab_model::tree::{Node, Value, to_json};
 
 use crate::error::HostError;
 use crate::json::{Line, parse_line, table};
 use crate::root::{CPU, Missing, Root};
+use crate::whole::{STATE_MAX, write_whole};
 
 /// The settings of a policy that a run may change, in the order of restoring.
 const FILES: &[&str] =
@@ -65,17 +65,7 @@ impl Saved {
             table([("policy", Node::from(state.policy)), ("settings", Node::table(settings))])
         };
         let node = table([("pid", Node::from(self.pid)), ("policies", Node::list(self.policies.iter().map(policy)))]);
-        let write = || -> std::io::Result<()> {
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            let fresh = path.with_extension("new");
-            let mut file = fs::File::create(&fresh)?;
-            file.write_all(to_json(&node).as_bytes())?;
-            file.sync_all()?;
-            fs::rename(fresh, path)
-        };
-        write().map_err(|error| HostError::io(path.display().to_string(), error))
+        write_whole(path, &to_json(&node)).map_err(|error| HostError::io(path.display().to_string(), error))
     }
 
     /// Reads it; `None` if there is none.
@@ -84,7 +74,7 @@ impl Saved {
     /// If it is none of ours.
     pub fn read(path: &Path) -> Result<Option<Self>, HostError> {
         let shown = path.display().to_string();
-        let text = match fs::read_to_string(path) {
+        let text = match read_whole_text(path, STATE_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(HostError::io(shown, error)),
@@ -152,6 +142,8 @@ impl Saved {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

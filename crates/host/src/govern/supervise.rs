@@ -1,11 +1,15 @@
 //! The supervisor: saves, starts the worker, watches it, restores.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read as _, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::Options;
 use super::state::Saved;
@@ -59,6 +63,32 @@ fn finish(root: &Root, options: &Options, saved: &Saved) -> Result<(), HostError
     }
 }
 
+/// Keeps other supervisors from the same settings while it is open: two that begin at once would both find nothing to
+/// restore, and the later one would take the earlier one's settings for the host's own.
+fn lock(state: &Path) -> Result<File, HostError> {
+    let path = state.with_extension("lock");
+    let open = || -> std::io::Result<File> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder)?;
+        }
+        File::options().read(true).write(true).create(true).truncate(false).open(&path)
+    };
+    let io = |error: std::io::Error| HostError::io(path.display().to_string(), error);
+    let mut file = open().map_err(io)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut owner = String::new();
+            let _ = (&file).take(20).read_to_string(&mut owner);
+            let words = format!("a run is under way (process {}, {}): end it first", owner.trim(), state.display());
+            return Err(HostError::Lacking(words));
+        }
+        Err(error) => return Err(io(error.into())),
+    }
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(io)?;
+    Ok(file)
+}
+
 /// Why the watch ended.
 enum End {
     Exit(std::process::ExitStatus),
@@ -96,6 +126,7 @@ pub fn supervise(
     let [program, leading @ ..] = again else {
         return Err(HostError::Lacking("this program cannot start itself again".to_owned()));
     };
+    let _lock = if options.dry_run { None } else { Some(lock(&options.state)?) };
     restore_left(&root, options, err)?;
     let ids = if options.policies.is_empty() { all } else { options.policies.clone() };
     let saved = Saved::of(&root, &ids, std::process::id());

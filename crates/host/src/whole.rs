@@ -1,0 +1,28 @@
+//! Files of our own that are there whole or not at all, whatever happens while they are written.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// The most that is read of a file of remembered settings: the largest machines need some hundred kB.
+pub(crate) const STATE_MAX: u64 = 16 << 20;
+
+/// The most that is read of a log of `govern`.
+pub(crate) const LOG_MAX: u64 = 1 << 30;
+
+/// Writes a file; when this returns, content and name are on the disk.
+///
+/// # Errors
+/// What the system said.
+pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder {
+        fs::create_dir_all(folder)?;
+    }
+    let fresh = path.with_extension("new");
+    let mut file = File::create(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(fresh, path)?;
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
