@@ -6,9 +6,12 @@ Everything that opens a file for a command goes through here or through crate `t
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import shutil
 import stat
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +20,21 @@ from opplab.errors import FormatError, InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Guard", "check_size", "printable", "read_bytes", "read_text", "replacing", "safe_name", "write_text"]
+__all__ = [
+    "Guard",
+    "check_size",
+    "csv_rows",
+    "decoded",
+    "printable",
+    "read_bytes",
+    "read_text",
+    "replacing",
+    "safe_name",
+    "sync",
+    "unpacked",
+    "write_bytes",
+    "write_text",
+]
 
 TEXT_BYTES_MAX = 64 << 20
 """The most that is read of a machine, workload, experiment or case: the largest real ones have some hundred kB."""
@@ -150,7 +167,11 @@ def read_bytes(path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
 
 def read_text(path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
     """Read a text file; what is not text is refused with its position."""
-    data = read_bytes(path, what, bytes_max)
+    return decoded(read_bytes(path, what, bytes_max), path, what)
+
+
+def decoded(data: bytes, path: Path, what: str) -> str:
+    """Give the text that bytes of a file are; what is not text is refused with its position."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -160,28 +181,115 @@ def read_text(path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
         raise FormatError(message, file=str(path), line=line, column=column) from None
 
 
+def unpacked(data: bytes, path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
+    """Give what is packed with gzip, of at most `bytes_max`; what is not packed as it is.
+
+    Raises
+    ------
+    FormatError
+        It is damaged, or more comes out.
+    """
+    import zlib
+
+    parts, n_bytes = [], 0
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        while data.startswith(b"\x1f\x8b"):
+            decoder = zlib.decompressobj(31)
+            parts.append(decoder.decompress(data, bytes_max + 1 - n_bytes))
+            n_bytes += len(parts[-1])
+            if n_bytes > bytes_max:
+                raise FormatError(f"failed to read {_shown_path(path)}: {what} of more than {bytes_max} bytes unpacked")
+            if not decoder.eof:
+                raise FormatError(f"failed to read {_shown_path(path)}: the compressed file ends early")
+            data = decoder.unused_data
+    except zlib.error as error:
+        raise FormatError(f"failed to read {_shown_path(path)}: no whole gzip file ({error})") from None
+    return b"".join(parts)
+
+
+def csv_rows(path: Path, what: str = "a table") -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """Read a CSV with a head, also packed with gzip: its columns, and its rows with their lines.
+
+    Cells that a row lacks are empty; a row with more cells than columns is refused.
+
+    Raises
+    ------
+    FormatError
+        With file and line.
+    """
+    import csv
+    import io
+
+    text = decoded(unpacked(read_bytes(path, what), path, what), path, what)
+    reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval="", strict=True)
+    rows: list[tuple[int, dict[str, str]]] = []
+    fault = ""
+    names: list[str] = []
+    try:
+        names = [name or "" for name in reader.fieldnames or []]
+        for row in reader:
+            rows.append((reader.line_num, row))
+            if isinstance(row.get(""), list):
+                fault = f"more cells than the {len(names)} columns"
+                break
+    except csv.Error as error:
+        fault = str(error)
+    if fault:
+        line = max(reader.line_num, 1)
+        message = f"failed to read {_shown_path(path)}:{line}:1: {fault}"
+        raise FormatError(message, file=str(path), line=line, column=1)
+    return names, rows
+
+
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a name beside `path` to write to; at the end the file takes the place of `path`, or there is none of it.
+
+    What is there at the end is on the disk, its name as well.  Where `path` is a link, what it leads to is replaced;
+    where it is a device or a named pipe, that stays and is written to.
 
     Raises
     ------
     OSError
         With the file's own name, whatever went wrong.
     """
-    path = Path(path)
+    given = Path(path)
+    path = Path(os.path.realpath(given)) if given.is_symlink() else given
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(given))
+    if path.exists() and not path.is_file():
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder) / given.name
+            with path.open("wb") as stream, (Path(folder) / given.name).open("rb") as source:
+                shutil.copyfileobj(source, stream)
+        return
     temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
     try:
         yield temporary
-        with temporary.open("rb") as stream:
-            os.fsync(stream.fileno())
+        sync(temporary)
         temporary.replace(path)
+        sync(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+        raise OSError(error.errno, error.strerror or str(error), str(given)) from None
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def sync(path: Path) -> None:
+    """See to it that a file's content, or the names in a folder, are on the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        # Some file systems cannot do that for a folder.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(number)
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:

@@ -8,7 +8,6 @@ Tables on disk are Parquet, written to a temporary name and renamed, so that a r
 from __future__ import annotations
 
 import io
-import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,7 +15,9 @@ from typing import Any
 
 import polars as pl
 
-__all__ = ["SCHEMA", "frame", "from_published", "read", "write"]
+from opplab import files
+
+__all__ = ["SCHEMA", "frame", "from_published", "read", "to_bytes", "write"]
 
 SCHEMA: dict[str, type[pl.DataType]] = {
     "experiment": pl.String,
@@ -49,34 +50,20 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def write(table: pl.DataFrame, path: str | Path) -> None:
-    """Write a table as Parquet under a temporary name beside `path`, then rename it.
+    """Write a table as Parquet: it is there whole or not at all.
 
     The bytes depend on nothing but the table and the version of polars.
     """
+    files.write_bytes(path, to_bytes(table))
+
+
+def to_bytes(table: pl.DataFrame, notes: Mapping[str, str] | None = None) -> bytes:
+    """Give a table as the bytes of a Parquet file, with notes among its metadata."""
     # Into memory first: polars' own errors of a full disk name no file and are no OSError.
     buffer = io.BytesIO()
-    table.write_parquet(buffer, compression="zstd", compression_level=3, statistics=True)
-    write_bytes(Path(path), buffer.getvalue())
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name beside `path`, then rename it: there is the whole file or none.
-
-    Raises
-    ------
-    OSError
-        With the file's name, whatever went wrong.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    metadata = dict(notes) if notes else None
+    table.write_parquet(buffer, compression="zstd", compression_level=3, statistics=True, metadata=metadata)
+    return buffer.getvalue()
 
 
 def read(path: str | Path) -> pl.DataFrame:

@@ -103,13 +103,18 @@ def verify_published(
 
 def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_only: bool) -> _Swept:
     """Run an experiment's cases that are not there yet, and compare."""
+    from opplab.sweep.store import Store
+
+    with Store(folder) as store:
+        return _sweep_into(store, experiment, folder, quick, jobs, score_only)
+
+
+def _sweep_into(store: Store, experiment: Experiment, folder: Path, quick: bool, jobs: int, score_only: bool) -> _Swept:
     from opplab.agreement.scoreboard import cells_of, sample
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
-    from opplab.sweep.store import Store
 
     start = time.monotonic()
-    store = Store(folder)
     rows, points = sample(experiment) if quick else (None, set())
     cases = [case for case in experiment.cases if not quick or (case.benchmark, case.param) in points]
     problems: list[str] = []
@@ -126,6 +131,8 @@ def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_o
             done = len(store.finished() & {case.hash for case in cases})
             click.echo(f"opplab: interrupted; {done} of {len(cases)} cases of {experiment.name} are kept", err=True)
             raise click.exceptions.Exit(130) from None
+        for note in store.notes:
+            click.echo(f"opplab: {note}", err=True)
         problems = [f"{experiment.name}: {problem}" for problem in tally.problems]
     hashes = [case.hash for case in cases]
     results = _results(store, hashes)

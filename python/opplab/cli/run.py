@@ -148,9 +148,9 @@ class How:
 
 def _with_generic_power(name: str, folder: Path) -> str:
     """Write the machine with a generic curve of power into the folder of the results, and give its file."""
+    from opplab.files import write_text
     from opplab.fit.machine_power import GENERIC_PERCENT, generic_power
     from opplab.simulation.machine import Machine
-    from opplab.sweep.store import write_text
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "machine.toml"
@@ -182,8 +182,8 @@ def _write_experiment(
     machine: str, workload: Path, keys: dict[str, Any], folder: Path, seconds: float | None, repeats: str
 ) -> Path:
     """Write the experiment that compares governors, so that it can be run again and changed."""
+    from opplab.files import write_text
     from opplab.simulation.workload import Workload
-    from opplab.sweep.store import write_text
     from opplab.sweep.template import experiment_text
 
     if repeats != "workgen":
@@ -212,6 +212,7 @@ def _run_one(
     seed: int,
     how: How,
 ) -> None:
+    from opplab.files import write_text
     from opplab.simulation.cases import Case
     from opplab.simulation.machine import Machine
     from opplab.simulation.policy import Policy
@@ -220,7 +221,7 @@ def _run_one(
     from opplab.simulation.simulate import build_case
     from opplab.simulation.workload import Workload
     from opplab.sweep.runner import run_one
-    from opplab.sweep.store import Store, write_text
+    from opplab.sweep.store import Store
 
     machine = Machine.load(name)
     workload = Workload.load(file, repeats=repeats)
@@ -232,27 +233,27 @@ def _run_one(
         raise click.UsageError("the workload has no duration: give --seconds")
     inner = build_case(machine, workload, policy, seconds=length, seed=seed)
     case = Case.of(inner)
-    store = Store(output)
-    listed = [{"hash": case.hash, "label": case.label}]
-    store.create({"experiment": "", "about": "", "cases": listed, "policies": [case.policy]})
-    write_text(output / "case.json", case.json)
-    run = Run(case, inner, run_one(case.json, how.check, how.check_determinism), machine)
-    store.put(case.hash, run.metrics.iter_rows(named=True))
-    store.merge([case.hash])
-    run.to_perfetto(output / "run.pftrace")
-    run.view(output / "run.html")
-    logs = run.rtapp_logs(output / "rt-app")
-    table = run.metrics.select("metric", "value", "unit").to_dicts()
-    if how.output_format == "text":
-        print_table([{**row, "value": "unknown"} if row["value"] is None else row for row in table], "text")
-        if is_unknown(run.metrics):
-            click.echo(HOW_TO_GET_POWER)
-    else:
-        print_table(table, how.output_format)
-    if how.output_format == "text":
-        click.echo(f"fingerprint {run.fingerprint}")
-    files = f"{output}/results.parquet, {output}/run.pftrace, {output}/run.html, {output}/rt-app ({len(logs)} logs)"
-    click.echo(f"wrote {files}", err=True)
+    with Store(output) as store:
+        listed = [{"hash": case.hash, "label": case.label}]
+        store.create({"experiment": "", "about": "", "cases": listed, "policies": [case.policy]})
+        write_text(output / "case.json", case.json)
+        run = Run(case, inner, run_one(case.json, how.check, how.check_determinism), machine)
+        store.put(case.hash, run.metrics.iter_rows(named=True))
+        store.merge([case.hash])
+        run.to_perfetto(output / "run.pftrace")
+        run.view(output / "run.html")
+        logs = run.rtapp_logs(output / "rt-app")
+        table = run.metrics.select("metric", "value", "unit").to_dicts()
+        if how.output_format == "text":
+            print_table([{**row, "value": "unknown"} if row["value"] is None else row for row in table], "text")
+            if is_unknown(run.metrics):
+                click.echo(HOW_TO_GET_POWER)
+        else:
+            print_table(table, how.output_format)
+        if how.output_format == "text":
+            click.echo(f"fingerprint {run.fingerprint}")
+        files = f"{output}/results.parquet, {output}/run.pftrace, {output}/run.html, {output}/rt-app ({len(logs)} logs)"
+        click.echo(f"wrote {files}", err=True)
 
 
 @contextlib.contextmanager
@@ -279,11 +280,16 @@ def _cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
 
 
 def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
-    from opplab.sweep.progress import progress
-    from opplab.sweep.runner import run_cases
     from opplab.sweep.store import Store
 
-    store = Store(output)
+    with Store(output) as store:
+        _run_into(store, experiment, output, how)
+
+
+def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> None:
+    from opplab.sweep.progress import progress
+    from opplab.sweep.runner import run_cases
+
     start = time.monotonic()
     try:
         if store.create(experiment.manifest()):
@@ -305,6 +311,8 @@ def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
         kept = f"{done} of {len(experiment.cases)} cases are kept in {output}"
         click.echo(f"opplab: interrupted; {kept}; the same command goes on from there", err=True)
         raise click.exceptions.Exit(130) from None
+    for note in store.notes:
+        click.echo(f"opplab: {note}", err=True)
     seconds = time.monotonic() - start
     _finish(experiment, store, tally, how)
     skipped = f", {tally.skipped} were there" if tally.skipped else ""
@@ -353,7 +361,7 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         console.print(table, end="")
         plain.append(f"{title}\n{table}")
     if blocks:
-        from opplab.sweep.store import write_text
+        from opplab.files import write_text
 
         write_text(store.path / "tables.txt", "\n".join(plain))
         iterations = results["iteration"].n_unique()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from opplab.comparison.published import Published
     from opplab.sweep.runner import Tally
+    from opplab.sweep.store import Store
 
 __all__ = ["Experiment", "summaries"]
 
@@ -246,14 +248,27 @@ class Experiment:
         >>> short.run(jobs=1)["policy"].n_unique()
         4
         """
+        from opplab.sweep.store import Store
+
+        if folder is None:
+            return self._run(None, executor, jobs, check, retry_failed, progress)
+        with Store(folder) as store:
+            store.create(self.manifest())
+            return self._run(store, executor, jobs, check, retry_failed, progress)
+
+    def _run(
+        self,
+        store: Store | None,
+        executor: Executor | None,
+        jobs: int | None,
+        check: bool,
+        retry_failed: bool,
+        progress: Callable[[Tally], None] | None,
+    ) -> pl.DataFrame:
         from opplab import results
         from opplab.errors import OpplabError
         from opplab.sweep.runner import run_cases
-        from opplab.sweep.store import Store
 
-        store = Store(folder) if folder is not None else None
-        if store:
-            store.create(self.manifest())
         kept: dict[str, list[dict[str, Any]]] = {}
         tally = run_cases(
             self.cases,
@@ -266,6 +281,8 @@ class Experiment:
             progress=progress,
             keep=None if store else lambda case, rows: kept.__setitem__(case.hash, rows),
         )
+        for note in store.notes if store else ():
+            warnings.warn(note, stacklevel=3)
         if tally.problems:
             raise OpplabError(f"{tally.failed} of {tally.total} cases failed: {tally.problems[0]}")
         if store:

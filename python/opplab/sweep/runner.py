@@ -210,7 +210,7 @@ def run_cases(
     -------
     Tally
     """
-    done = store.finished() if store else set()
+    done = store.whole(case.hash for case in cases) if store else set()
     failed_before = set() if store is None or retry_failed else set(store.failures())
     plan = _Plan(cases, until)
     tally = Tally(total=len(cases))

@@ -4,31 +4,48 @@
 
     DIR/
       manifest.json        what the sweep consists of: every case and its label, the version and build that run it
-      cases/HASH.parquet   one file a finished case, written under a temporary name and renamed
+      cases/HASH.parquet   one file a finished case, with its case's hash and a checksum in it
       failed/HASH.json     one file a failed case, with its error
       results.parquet      all finished cases in the order of the experiment, written when the sweep ends
+      damaged/             files that were not what was written, set aside when a sweep found them
+      .lock                while a sweep writes: by whom
 
-Resuming a sweep means skipping the cases that are there.  There is no lock and no server: two workers that finish the
-same case write the same bytes.  The store says nothing about when or where a case ran, so equal sweeps are equal files.
+Resuming a sweep means skipping the cases that are there and whole.  Every file is on the disk, under its name, before
+the next is begun; one process at a time writes.  The store says nothing about when or where a case ran, so equal sweeps
+are equal files.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
+import io
 import json
+import os
+import socket
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import FormatError, InputError
-from opplab.files import read_text
+from opplab.files import read_bytes, read_text, sync, write_bytes, write_text
 
 if TYPE_CHECKING:
     import polars as pl
 
 MANIFEST_FORMAT = 1
+
+CASE_BYTES_MAX = 256 << 20
+"""The most that is read of a case's file: they have some kB."""
+
+_SEAL = "opplab.sha256"
+_CASE = "opplab.case"
+_BLANK = "0" * 64
 
 
 @cache
@@ -43,20 +60,13 @@ def build_id() -> str:
     return hashlib.sha256(Path(str(_opplab.__file__)).read_bytes()).hexdigest()[:12]
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small file under a temporary name, then rename it."""
-    from opplab.results import write_bytes
-
-    write_bytes(path, text.encode())
-
-
 def _is_leftover(file: Path) -> bool:
     """Whether a write was cut off here."""
     return file.name.startswith(".") and file.name.endswith(".tmp")
 
 
 class Store:
-    """A results folder.
+    """A results folder; as a context manager it gives the folder free at the end.
 
     Parameters
     ----------
@@ -68,12 +78,24 @@ class Store:
         self.path = Path(path)
         self._cases = self.path / "cases"
         self._failed = self.path / "failed"
+        self._damaged = self.path / "damaged"
+        self._unlock: weakref.finalize[Any, Any] | None = None
+        self.notes: list[str] = []
+        """What was found damaged and set aside, one line each."""
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r})"
 
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
     def create(self, manifest: Mapping[str, Any]) -> bool:
-        """Make the folder ready for the cases of `manifest`.
+        """Make the folder ready for the cases of `manifest`, and keep other processes from writing to it.
 
         Finished cases of another build or version are removed, because the case's hash does not cover the program.
 
@@ -81,18 +103,26 @@ class Store:
         -------
         bool
             Whether such cases were removed.
+
+        Raises
+        ------
+        InputError
+            The folder is not ours, or another process writes to it.
         """
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"failed to write results to {self.path}: it is not a folder")
-        ours = {"cases", "experiment.toml", "failed", "machine.toml", "manifest.json"}
+        ours = {".lock", "cases", "damaged", "experiment.toml", "failed", "machine.toml", "manifest.json"}
         known = not self.path.is_dir() or (self.path / "manifest.json").exists()
         # A sweep that was killed as it began has left folders but no manifest.
         if not known and any(not _is_leftover(file) and file.name not in ours for file in self.path.iterdir()):
             raise InputError(f"failed to write results to {self.path}: it holds other files and is no results folder")
-        self._cases.mkdir(parents=True, exist_ok=True)
-        self._failed.mkdir(exist_ok=True)
+        for folder in (self._cases, self._failed):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._lock()
+        sync(self.path.parent)
+        sync(self.path)
         stale = False
-        if (self.path / "manifest.json").exists() and self.manifest().get("build") != build_id():
+        if (self.path / "manifest.json").exists() and self._build() != build_id():
             for file in [*self._cases.glob("*.parquet"), *self._failed.glob("*.json")]:
                 stale = True
                 file.unlink()
@@ -103,27 +133,86 @@ class Store:
         write_text(self.path / "manifest.json", json.dumps(whole, indent=1) + "\n")
         return stale
 
+    def _lock(self) -> None:
+        """Become the one process that writes here."""
+        if self._unlock is not None and self._unlock.alive:
+            return
+        path = self.path / ".lock"
+        while True:
+            number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.pread(number, 200, 0).decode("utf-8", "replace").strip() or "another process"
+                os.close(number)
+                raise InputError(
+                    f"failed to write results to {self.path}: {owner} writes there; wait for it, or give another folder"
+                ) from None
+            # Who held it before us may have removed the name: then the lock is of a file that nobody finds.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(number), path.stat()):
+                    break
+            os.close(number)
+        os.ftruncate(number, 0)
+        os.pwrite(number, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        self._unlock = weakref.finalize(self, _unlock, number, path, os.getpid())
+
+    def release(self) -> None:
+        """Let other processes write to the folder."""
+        if self._unlock is not None:
+            self._unlock()
+
+    def _build(self) -> str:
+        """Give the build that filled the folder; a manifest that is damaged is set aside, and tells none."""
+        try:
+            return str(self.manifest()["build"])
+        except FormatError as error:
+            self._set_aside(self.path / "manifest.json", str(error))
+            return ""
+
     def manifest(self) -> dict[str, Any]:
         """Read what the sweep consists of."""
         file = self.path / "manifest.json"
         try:
-            value: dict[str, Any] = json.loads(read_text(file, "a manifest"))
+            value: Any = json.loads(read_text(file, "a manifest"))
         except FileNotFoundError:
             raise InputError(f"failed to open {self.path}: no results folder (it has no manifest.json)") from None
-        except ValueError as error:
-            line, column = getattr(error, "lineno", 0), getattr(error, "colno", 0)
+        except (ValueError, RecursionError) as error:
+            line, column = getattr(error, "lineno", 1), getattr(error, "colno", 1)
             raise FormatError(
                 f"failed to read {file}:{line}:{column}: {error}", file=str(file), line=line, column=column
             ) from None
-        if not isinstance(value, dict):
-            raise FormatError(f"failed to read {file}:1:1: a manifest is an object", file=str(file), line=1, column=1)
-        if value.get("format") != MANIFEST_FORMAT:
-            raise FormatError(f"failed to read {file}:1:1: format {value.get('format')!r} is not {MANIFEST_FORMAT}")
-        return value
+        fault = _manifest_fault(value)
+        if fault:
+            raise FormatError(f"failed to read {file}:1:1: {fault}", file=str(file), line=1, column=1)
+        found: dict[str, Any] = value
+        return found
 
     def finished(self) -> set[str]:
-        """Give the hashes of the cases that are done."""
+        """Give the hashes of the cases that are done; their files are not looked into."""
         return {file.stem for file in self._cases.glob("*.parquet")}
+
+    def whole(self, hashes: Iterable[str]) -> set[str]:
+        """Give those of `hashes` that are done and whose files are what was written.
+
+        What is damaged, or another case's, is set aside (`notes` says it), so that the case runs again.
+        """
+        found = set()
+        for case_hash in self.finished().intersection(hashes):
+            file = self._cases / f"{case_hash}.parquet"
+            try:
+                _unseal(file, case_hash)
+            except FormatError as error:
+                self._set_aside(file, str(error))
+            else:
+                found.add(case_hash)
+        return found
+
+    def _set_aside(self, file: Path, why: str) -> None:
+        self._damaged.mkdir(exist_ok=True)
+        number = len(list(self._damaged.iterdir()))
+        file.replace(self._damaged / f"{number}-{file.name}")
+        self.notes.append(f"{why}; it is in {self._damaged} now, and is made anew")
 
     def failures(self) -> dict[str, dict[str, Any]]:
         """Give the failed cases: hash -> ``{"label": ..., "error": ...}``."""
@@ -133,7 +222,8 @@ class Store:
         """Keep the results of a finished case."""
         from opplab import results
 
-        results.write(results.frame(rows), self._cases / f"{case_hash}.parquet")
+        data = results.to_bytes(results.frame(rows), {_CASE: case_hash, _SEAL: _BLANK})
+        write_bytes(self._cases / f"{case_hash}.parquet", _seal(data))
         (self._failed / f"{case_hash}.json").unlink(missing_ok=True)
 
     def put_failure(self, case_hash: str, label: str, error: str) -> None:
@@ -141,13 +231,18 @@ class Store:
         text = json.dumps({"label": label, "error": error}, indent=1) + "\n"
         write_text(self._failed / f"{case_hash}.json", text)
 
+    def _table(self, case_hash: str) -> pl.DataFrame:
+        import polars as pl
+
+        return pl.read_parquet(io.BytesIO(_unseal(self._cases / f"{case_hash}.parquet", case_hash)))
+
     def value(self, case_hash: str, metric: str) -> float:
         """Read one value of a finished case."""
         import polars as pl
 
-        file = self._cases / f"{case_hash}.parquet"
-        found = pl.read_parquet(file, columns=["metric", "value"]).filter(pl.col("metric") == metric)["value"]
+        found = self._table(case_hash).filter(pl.col("metric") == metric)["value"]
         if found.is_empty():
+            file = self._cases / f"{case_hash}.parquet"
             raise InputError(f"`until` names the metric '{metric}', which {file} does not have")
         return float(found[0])
 
@@ -157,23 +252,93 @@ class Store:
         write_text(self.path / "manifest.json", json.dumps(whole, indent=1) + "\n")
 
     def merge(self, hashes: Sequence[str]) -> pl.DataFrame:
-        """Write ``results.parquet``: the finished cases among `hashes`, in that order.  Gives the table, too."""
+        """Write ``results.parquet``: the finished cases among `hashes`, in that order.  Gives the table, too.
+
+        Raises
+        ------
+        FormatError
+            A case's file is not what was written.
+        """
         import polars as pl
 
         from opplab import results
 
         done = self.finished()
-        files = [self._cases / f"{case_hash}.parquet" for case_hash in hashes if case_hash in done]
-        table = pl.concat([pl.read_parquet(file) for file in files]) if files else results.frame([])
+        tables = [self._table(case_hash) for case_hash in hashes if case_hash in done]
+        table = pl.concat(tables) if tables else results.frame([])
         results.write(table, self.path / "results.parquet")
         return table
+
+
+def _unlock(number: int, path: Path, pid: int) -> None:
+    """Remove the lock, first its name; a fork of the process that has it may not."""
+    if os.getpid() == pid:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    os.close(number)
+
+
+def _seal(data: bytes) -> bytes:
+    """Write the checksum of a file into its metadata, where the blank for it is."""
+    place = data.rfind(_BLANK.encode())
+    return data[:place] + hashlib.sha256(data).hexdigest().encode() + data[place + len(_BLANK) :]
+
+
+def _unseal(file: Path, case_hash: str) -> bytes:
+    """Read a case's file, and see to it that it is whole and that case's.
+
+    Raises
+    ------
+    FormatError
+        It is not, and why.
+    """
+    data = read_bytes(file, "a case's results", CASE_BYTES_MAX)
+    # The metadata are at the end, uncompressed: name, some bytes of lengths, value.
+    name = data.rfind(_SEAL.encode())
+    told = name + len(_SEAL)
+    for start in range(told, told + 9) if name >= 0 else ():
+        digest = data[start : start + 64]
+        if len(digest) == 64 and digest.isalnum():
+            blank = data[:start] + _BLANK.encode() + data[start + 64 :]
+            if hashlib.sha256(blank).hexdigest().encode() == digest:
+                break
+    else:
+        what = "is empty" if not data else "is damaged: its checksum is not that of its content"
+        raise FormatError(f"{file} {what}", file=str(file))
+    after = data.rfind(_CASE.encode()) + len(_CASE)
+    if case_hash.encode() not in data[after : after + len(case_hash) + 9]:
+        raise FormatError(f"{file} has the results of another case", file=str(file))
+    return data
+
+
+def _manifest_fault(value: Any) -> str:
+    """Say what a manifest lacks; nothing if it is whole."""
+    if not isinstance(value, dict):
+        return "a manifest is an object"
+    if value.get("format") != MANIFEST_FORMAT:
+        return f"format {value.get('format')!r} is not {MANIFEST_FORMAT}"
+    for name in ("experiment", "version", "build"):
+        if not isinstance(value.get(name, ""), str):
+            return f"`{name}` is not text"
+    cases = value.get("cases", [])
+    if not isinstance(cases, list) or not all(
+        isinstance(case, dict) and all(isinstance(case.get(name), str) for name in ("hash", "label")) for case in cases
+    ):
+        return "`cases` is not a list of cases with hash and label"
+    spared = value.get("spared", [])
+    if not isinstance(spared, list) or not all(isinstance(one, str) for one in spared):
+        return "`spared` is not a list of hashes"
+    for name in ("experiment", "version", "build"):
+        value.setdefault(name, "")
+    value.setdefault("cases", [])
+    return ""
 
 
 def _failure(file: Path) -> dict[str, Any]:
     """Read a failed case's file; what is damaged is told as its error."""
     try:
         value = json.loads(read_text(file, "a failed case"))
-    except (ValueError, InputError) as error:
+    except (ValueError, OSError, RecursionError, InputError) as error:
         value = {"error": f"{file.name} is damaged: {error}"}
     value = value if isinstance(value, dict) else {}
     return {"label": str(value.get("label", file.stem)), "error": str(value.get("error", f"{file.name} is damaged"))}
