@@ -22,7 +22,7 @@ SKIPPED := $(abspath target/skipped.txt)
 # Files whose names stand in a registry's macro, which cargo fmt does not follow.
 REGISTERED := $(wildcard crates/kernel/src/cpufreq/governors/*.rs crates/kernel/src/cpufreq/drivers/*.rs)
 
-.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm agent host-test clean
+.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli agent host-test clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -90,6 +90,9 @@ agreement: dev ## Compare with the published tables and with recorded kernels, a
 
 swarm: ## Random machines and workloads under the invariant checks; OPPLAB_SEED=... replays one.
 	OPPLAB_SWARM=$(or $(OPPLAB_SWARM),5000) cargo test --release --locked -p opplab-sim --test swarm -- --nocapture
+
+fuzz-cli: dev ## Call every command with damaged files and odd words: FUZZ_CALLS (2000), FUZZ_MINUTES (60), OPPLAB_SEED.
+	$(BIN)/python tools/fuzz_cli.py --calls $(or $(FUZZ_CALLS),2000) --minutes $(or $(FUZZ_MINUTES),60) --seed $(or $(OPPLAB_SEED),1) -o out/fuzz-cli
 
 agent: ## Build opplab-agent, the commands of `opplab host` in one static binary, to target/opplab-agent.
 	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" cargo build --profile agent --locked --quiet -p opplab-host \

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 
 def main() -> None:
     """Run the command line."""
     if len(sys.argv) > 2 and sys.argv[1] == "compare":
+        from opplab.cli.ending import code_of, is_debug, leave, open_streams
         from opplab.cli.quick import compare
 
+        open_streams()
         try:
             code = compare(sys.argv[2:])
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 141
+        except BaseException as error:
+            if is_debug():
+                raise
+            code = code_of(error)
         if code is not None:
-            sys.exit(code)
+            leave(code)
     from opplab.cli.main import main as command_line
 
     command_line()

@@ -10,7 +10,6 @@ The distance is the root of the mean squared logarithm of simulated / published,
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opplab import catalog
+from opplab import _opplab, catalog
 from opplab.agreement.scoreboard import _axes, _belongs, _rows
 from opplab.errors import InputError
+from opplab.files import csv_rows
 from opplab.sweep.experiments import Experiment
 
 if TYPE_CHECKING:
@@ -124,22 +124,19 @@ def read_baseline(path: Path, table: str = "", variant: str = "", metric: str = 
         CSV with the columns ``parameter`` and ``value``; of a file with the columns of ``data/published``, the rows of
         `table`, `variant` and `metric` are taken, where given.
     """
-    with path.open(encoding="utf-8", newline="") as stream:
-        reader = csv.DictReader(stream)
-        names = reader.fieldnames or []
-        for column in ("parameter", "value"):
-            if column not in names:
-                raise InputError(f"failed to read {path}:1:1: the table has no column '{column}'")
-        wanted = {"table": table, "variant": variant, "metric": metric}
-        values = {}
-        for line in reader:
-            if any(name in names and word and line[name] != word for name, word in wanted.items()):
-                continue
-            try:
-                values[line["parameter"]] = float(line["value"])
-            except (TypeError, ValueError):
-                message = f"failed to read {path}:{reader.line_num}:1: '{line['value']}' is no number"
-                raise InputError(message) from None
+    names, rows = csv_rows(path)
+    for column in ("parameter", "value"):
+        if column not in names:
+            raise InputError(f"failed to read {path}:1:1: the table has no column '{column}'")
+    wanted = {"table": table, "variant": variant, "metric": metric}
+    values = {}
+    for number, line in rows:
+        if any(name in names and word and line[name] != word for name, word in wanted.items()):
+            continue
+        try:
+            values[line["parameter"]] = float(line["value"])
+        except ValueError:
+            raise InputError(f"failed to read {path}:{number}:1: '{line['value']}' is no number") from None
     if not values:
         raise InputError(f"{path} has no row of the baseline ({', '.join(filter(None, wanted.values()))})")
     return Target(path.name, values)
@@ -283,7 +280,10 @@ def _in_file(path: Path, benchmark: str) -> tuple[str, str]:
     """Give an experiment's file and the label of the workload that runs a benchmark."""
     import tomllib
 
-    data = tomllib.loads(catalog.read_text(path, "an experiment file"))
+    text = catalog.read_text(path, "an experiment file")
+    # Refused with its line, before parts of it are taken.
+    _opplab.Experiment.parse(str(path), text)
+    data = tomllib.loads(text)
     known = {one.get("benchmark", ""): one.get("label", one.get("benchmark", "")) for one in data.get("workload", [])}
     if benchmark not in known:
         raise InputError(f"{path} has no workload of `{benchmark}`{catalog.nearest(benchmark, list(known))}")

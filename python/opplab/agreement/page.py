@@ -132,7 +132,7 @@ def page(board: Mapping[str, Any], command: str) -> str:
 
 def write_page(board: Mapping[str, Any], cells: Sequence[Cell], command: str, folder: Path) -> list[Path]:
     """Write ``agreement.md`` and its figures to a folder; gives what was written first."""
-    from opplab.sweep.store import write_text
+    from opplab.files import write_text
 
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for seed in board["seeds"]:

@@ -7,8 +7,6 @@ clock, a number of cores, a program, a run), or says why it cannot check a fit. 
 
 from __future__ import annotations
 
-import csv
-import gzip
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from opplab.errors import InputError
+from opplab.files import csv_rows
 from opplab.fit import freqbench, opp_power
 from opplab.fit.curve import fit_curve
 from opplab.fit.linear import fit_parts
@@ -54,9 +53,7 @@ class ScoredSet:
 
 
 def _read(path: Path) -> list[Row]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return [row for _, row in csv_rows(path)[1]]
 
 
 def _groups(rows: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from opplab.files import write_text
+
 __all__ = ["page", "text"]
 
 HEAD = """\
@@ -73,5 +75,5 @@ def page(report: dict[str, Any]) -> str:
 def write_page(report: dict[str, Any], folder: Path) -> Path:
     """Write the page to `folder` and give its path."""
     path = folder / "silicon.md"
-    path.write_text(page(report), encoding="utf-8")
+    write_text(path, page(report))
     return path

@@ -74,7 +74,7 @@ def command(
         progress=progress,
     )
     about = {str(param["name"]): str(param["about"]) for param in calibration.constants(benchmark)}
-    from opplab.sweep.store import write_text
+    from opplab.files import write_text
 
     path = output or Path(f"{benchmark}@{machine}.toml")
     write_text(path, calibration.to_toml(made, about))

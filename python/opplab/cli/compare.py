@@ -57,7 +57,7 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True)
 @click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as the EPYC overview does.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the bootstrap.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=1, show_default=True, help="Of the bootstrap.")
 @click.option("--fail-if", "rules", multiple=True, metavar="EXPR", help="E.g. 'tbench < -2% significant'; then exit 1.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a report with plots, one self-contained file.")
 @click.option("--junit", type=click.Path(dir_okay=False), help="Write the checks as JUnit XML.")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from opplab.cli.group import Group
-from opplab.cli.options import BuiltIn, NameOf, machine_option, output_format_option, output_option, write_new
+from opplab.cli.options import BuiltIn, NameOf, file_of, machine_option, output_format_option, output_option, write_new
 
 
 @click.group(name="experiment", cls=Group)
@@ -72,7 +72,9 @@ def show(name: str, output_format: str) -> None:
     help="What is compared; the first is the baseline.",
 )
 @click.option("--seconds", type=click.FloatRange(min=0.001), default=10.0, show_default=True, help="Simulated time.")
-@click.option("--iterations", type=click.IntRange(1), default=3, show_default=True, help="Each with its own seed.")
+@click.option(
+    "--iterations", type=click.IntRange(1, 100_000), default=3, show_default=True, help="Each with its own seed."
+)
 @output_option("File (NAME.toml).")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
 def new(
@@ -90,7 +92,7 @@ def new(
 
     from opplab.sweep.template import experiment_text
 
-    path = output or Path(f"{name}.toml")
+    path = file_of(name, ".toml", output)
     where = os.path.relpath(workload, path.parent)
     on = os.path.relpath(machine, path.parent) if machine.endswith(".toml") else machine
     write_new(path, experiment_text(name, on, where, governor.split(","), seconds, iterations=iterations), force)

@@ -22,7 +22,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 
 @click.command(name="explain")
 @click.argument("target")
-@click.option("--cpu", type=click.IntRange(0), help="Why this CPU ran what it ran at that clock.")
+@click.option("--cpu", type=click.IntRange(0, 1 << 20), help="Why this CPU ran what it ran at that clock.")
 @click.option("--task", help="Why this task ran where it ran.")
 @click.option("--at", metavar="TIME", callback=_time, help="Point in time: 1.234s, 250ms.")
 @click.option("--why-slow", is_flag=True, help="Why CPUs ran below what their tasks needed, over the whole run.")

@@ -12,6 +12,7 @@ import click
 from opplab.cli.group import Group
 from opplab.cli.options import output_format_option
 from opplab.errors import InputError
+from opplab.files import write_text
 
 
 @click.group(name="fit", cls=Group)
@@ -58,18 +59,20 @@ def _is_machine(source: Path) -> bool:
 
 def _fit_machine(name: str, sources: tuple[Path, ...], output: Path | None) -> None:
     """Put the power of sources into a machine, one after the other."""
-    from opplab import catalog
+    from opplab import _opplab, catalog
     from opplab.cli.machine import powered
 
     path = catalog.find("machine", name)
     text, lines = catalog.read_text(path, "a machine file"), []
+    # Refused with its line, before parts of it are taken.
+    _opplab.Machine.parse(str(path), text)
     for source in sources:
         text, told = powered(text, str(source))
         lines += told
     if output is None:
         click.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        write_text(output, text)
     click.echo("\n".join(lines), err=True)
 
 
@@ -80,7 +83,7 @@ def _fit_machine(name: str, sources: tuple[Path, ...], output: Path | None) -> N
 @click.option("--check", type=click.Path(path_type=Path), help="Predict the points of this table that were not used.")
 @click.option("--leave-one-out", is_flag=True, help="Predict each point by a fit to the others.")
 @click.option("--soc", help="Only this chip of the table.")
-@click.option("--cpu", type=click.IntRange(min=0), help="Only this CPU of the table.")
+@click.option("--cpu", type=click.IntRange(0, 1 << 20), help="Only this CPU of the table.")
 @output_format_option(only=("text", "json"))
 def power(
     sources: tuple[Path, ...],

@@ -8,13 +8,13 @@ what is needed or refuses, 70 a mistake in opplab, 130 interrupted, 141 the read
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from importlib import import_module
 from typing import Any
 
 import click
 
+from opplab.cli.ending import READER_GONE, code_of, is_debug, leave, open_streams
 from opplab.cli.group import Group
 from opplab.files import Guard
 
@@ -92,57 +92,35 @@ def main(args: list[str] | None = None) -> Any:
 
     ``OPPLAB_DEBUG=1`` in the environment shows tracebacks instead.
     """
-    debug = os.environ.get("OPPLAB_DEBUG", "") not in ("", "0")
+    open_streams()
     with contextlib.redirect_stdout(Guard(sys.stdout)), contextlib.redirect_stderr(Guard(sys.stderr)):
-        _main(args, debug)
+        leave(_main(args))
 
 
-def _main(args: list[str] | None, debug: bool) -> None:
+def _main(args: list[str] | None) -> int:
     try:
-        code = opplab.main(args=args, prog_name="opplab", standalone_mode=False) or 0
+        code = opplab.main(args=args, prog_name="opplab", standalone_mode=False)
         sys.stdout.flush()
-        sys.exit(code)
+    except SystemExit as ended:
+        # Of `opplab host`, which has its own exit codes.
+        return ended.code if isinstance(ended.code, int) else 0
     except click.exceptions.Abort:
         click.echo("opplab: interrupted", err=True)
-        sys.exit(130)
+        return 130
     except click.UsageError as error:
         where = f"{error.ctx.command_path}" if error.ctx else "opplab"
         click.echo(f"{where}: {error.format_message()} (try '{where} --help')", err=True)
-        sys.exit(2)
+        return 2
     except click.ClickException as error:
         click.echo(f"opplab: {error.format_message()}", err=True)
-        sys.exit(2)
-    except (BrokenPipeError, ReaderGoneError):
-        # The reader went away: as if the signal had ended it, and without a word at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except OSError as error:
-        if debug:
+        return 2
+    except ReaderGoneError:
+        return READER_GONE
+    except BaseException as error:
+        if is_debug() and not isinstance(error, BrokenPipeError):
             raise
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        click.echo(f"opplab: {what}", err=True)
-        sys.exit(2)
-    except UnicodeError as error:
-        if debug:
-            raise
-        click.echo(f"opplab: a name is not UTF-8 text: {error.object!r}", err=True)  # type: ignore[attr-defined]
-        sys.exit(2)
-    except RecursionError:
-        if debug:
-            raise
-        click.echo("opplab: the input is nested too deeply", err=True)
-        sys.exit(2)
-    except Exception as error:
-        from opplab.errors import InternalError, OpplabError
-
-        if debug:
-            raise
-        if isinstance(error, OpplabError) and not isinstance(error, InternalError):
-            click.echo(f"opplab: {error}", err=True)
-            sys.exit(2)
-        text = str(error) if isinstance(error, InternalError) else f"internal error: {type(error).__name__}: {error}"
-        click.echo(f"opplab: {text} (OPPLAB_DEBUG=1 shows where)", err=True)
-        sys.exit(70)
+        return code_of(error)
+    return code if isinstance(code, int) else 0
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ __all__ = [
     "MACHINE_OF_TRACE",
     "BuiltIn",
     "NameOf",
+    "file_of",
     "format_option",
     "jobs_option",
     "machine_option",
@@ -232,6 +233,13 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
 def output_option(what: str, *, required: bool = False) -> Callable[[F], F]:
     """Add ``-o/--output``."""
     return click.option("-o", "--output", type=click.Path(path_type=Path), required=required, help=what)
+
+
+def file_of(name: str, ending: str, output: Path | None) -> Path:
+    """Give the file that a new thing of that name goes to."""
+    if output is None and ("/" in name or name in ("", ".", "..") or "\0" in name):
+        raise click.UsageError(f"'{name}' is no name; a path is given with -o")
+    return output or Path(f"{name}{ending}")
 
 
 def write_new(path: Path, text: str, force: bool) -> None:

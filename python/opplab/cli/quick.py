@@ -77,7 +77,12 @@ def _print(directory: str, found: dict[str, list[str]], table: str, form: str) -
             problems.update(dict.fromkeys(map(str, skipped)))
     except (InputError, OSError):
         return None
-    stdout.write("".join(printed))
+    text = "".join(printed)
+    if not text.isascii() or min(text.replace("\n", " ").replace("\t", " "), default=" ") < " " or "\x7f" in text:
+        from opplab.files import printable
+
+        text = printable(text)
+    stdout.write(text)
     stdout.flush()
     for problem in problems:
         stderr.write(f"opplab: skipped {problem}\n")

@@ -129,8 +129,8 @@ def info(file: Path, output_format: str) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @selection_options
 @click.option("--task", "-t", "tasks", multiple=True, metavar="NAME|PID", help="Of or about this task.")
-@click.option("--cpu", "-c", "cpus", multiple=True, type=click.IntRange(0), help="On this CPU.")
-@click.option("--limit", "-n", type=click.IntRange(0), help="At most so many.")
+@click.option("--cpu", "-c", "cpus", multiple=True, type=click.IntRange(0, 1 << 20), help="On this CPU.")
+@click.option("--limit", "-n", type=click.IntRange(0, 1 << 62), help="At most so many.")
 @output_format_option(only=("text", "csv", "json"))
 def events(
     file: Path,
@@ -170,7 +170,7 @@ def events(
         of_comm = [
             pl.col(name).is_in(comms) for name in ("common_comm", "comm", "prev_comm", "next_comm") if name in table
         ]
-        table = table.filter(pl.any_horizontal(*of_pid, *of_comm))
+        table = table.filter(pl.any_horizontal(*of_pid, *of_comm)) if of_pid or of_comm else table.clear()
     if limit is not None:
         table = table.head(limit)
     if output_format == "csv":
@@ -212,7 +212,9 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
 @click.argument("file", type=click.Path(path_type=Path))
 @machine_option("For capacities, frequencies and power.")
 @click.option("--no-invariance", is_flag=True, help="The kernel did not follow the frequency.")
-@click.option("--deadline", "deadline_us", type=click.IntRange(1), metavar="US", help="Deadline of every activation.")
+@click.option(
+    "--deadline", "deadline_us", type=click.IntRange(1, 10**12), metavar="US", help="Deadline of every activation."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
 @format_option
 def signals(
@@ -326,7 +328,7 @@ def _energy_head(found: TraceEnergy) -> str:
     "--sysfs", type=click.Path(path_type=Path), help="Idle states from a copy of cpuidle's sysfs (grep . -r)."
 )
 @click.option("--governor", "-g", "governors", multiple=True, help="menu, teo, ladder, haltpoll; repeat for more.")
-@click.option("--tick", "tick_us", type=click.IntRange(100), default=4000, show_default=True, help="Tick in us.")
+@click.option("--tick", "tick_us", type=click.IntRange(100, 10**9), default=4000, show_default=True, help="Tick in us.")
 @click.option("--kernel", default="6.12", show_default=True, help="Kernel profile whose governors decide.")
 @click.option("--by-cpu", is_flag=True, help="One row a CPU, too.")
 @format_option

@@ -8,7 +8,7 @@ import click
 
 from opplab import _opplab, catalog
 from opplab.cli.group import Group
-from opplab.cli.options import format_option, output_option, write_new
+from opplab.cli.options import file_of, format_option, output_option, write_new
 from opplab.report.text import print_table
 
 
@@ -41,9 +41,11 @@ def show(file: Path, repeats: str, output_format: str) -> None:
 @command.command(name="new")
 @click.argument("name")
 @click.option("--tasks", type=click.IntRange(1, 10_000), default=4, show_default=True, help="How many.")
-@click.option("--run", "run_us", type=click.IntRange(1), default=2000, show_default=True, help="Work each time, in us.")
-@click.option("--period", "period_us", type=click.IntRange(1), default=16000, show_default=True, help="In us.")
-@click.option("--seconds", type=click.IntRange(1), default=10, show_default=True, help="Duration.")
+@click.option(
+    "--run", "run_us", type=click.IntRange(1, 10**12), default=2000, show_default=True, help="Work each time, in us."
+)
+@click.option("--period", "period_us", type=click.IntRange(1, 10**12), default=16000, show_default=True, help="In us.")
+@click.option("--seconds", type=click.IntRange(1, 10**12), default=10, show_default=True, help="Duration.")
 @output_option("File (NAME.json).")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
 def new(name: str, tasks: int, run_us: int, period_us: int, seconds: int, output: Path | None, force: bool) -> None:
@@ -53,6 +55,6 @@ def new(name: str, tasks: int, run_us: int, period_us: int, seconds: int, output
     """
     from opplab.sweep.template import workload_text
 
-    path = output or Path(f"{name}.json")
+    path = file_of(name, ".json", output)
     write_new(path, workload_text(tasks, run_us, period_us, seconds), force)
     click.echo(f"wrote {path}; opplab run {path} --machine NAME", err=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opplab.errors import InputError
+from opplab.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,10 +143,4 @@ def write_junit(path: str, checks: Sequence[Check]) -> None:
             lines.append(f"{head}/>")
     lines.append("</testsuite>")
     place = Path(path)
-    temporary = place.with_name(f".{place.name}.tmp")
-    try:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        temporary.replace(place)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_text(place, "\n".join(lines) + "\n")

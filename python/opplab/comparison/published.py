@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table
 from opplab.errors import InputError
+from opplab.files import csv_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -134,28 +135,26 @@ def cells_of_file(path: Path) -> tuple[Published, ...]:
         If a column is missing, or a value or a spread is no positive number, with its line.
     """
     found = []
-    with path.open(encoding="utf-8", newline="") as stream:
-        reader = csv.DictReader(stream)
-        names = reader.fieldnames or []
-        for column in _NEEDED:
-            if column not in names:
-                raise InputError(f"failed to read {path}:1:1: the table has no column '{column}'")
-        for line in reader:
-            if not line["value"]:
-                continue
-            full = {name: (line.get(name) or "").strip() for name in _COLUMNS} | {"seed": path.stem}
-            full["table"] = full["table"] or path.stem
-            full["unit"] = full["unit"] or ("ratio" if full["metric"].startswith("ratio") else "")
-            for column in ("value", "spread", "published_ratio_pct"):
-                text = full[column]
-                try:
-                    number = float(text) if text else 1.0
-                except ValueError:
-                    number = math.nan
-                if not math.isfinite(number) or (column == "value" and number <= 0):
-                    message = f"failed to read {path}:{reader.line_num}:1: `{column}` is '{text}', no positive number"
-                    raise InputError(message)
-            found.append(_cell(full))
+    names, rows = csv_rows(path)
+    for column in _NEEDED:
+        if column not in names:
+            raise InputError(f"failed to read {path}:1:1: the table has no column '{column}'")
+    for place, line in rows:
+        if not line["value"]:
+            continue
+        full = {name: line.get(name, "").strip() for name in _COLUMNS} | {"seed": path.stem}
+        full["table"] = full["table"] or path.stem
+        full["unit"] = full["unit"] or ("ratio" if full["metric"].startswith("ratio") else "")
+        for column in ("value", "spread", "published_ratio_pct"):
+            text = full[column]
+            try:
+                number = float(text) if text else 1.0
+            except ValueError:
+                number = math.nan
+            if not math.isfinite(number) or (column == "value" and number <= 0):
+                message = f"failed to read {path}:{place}:1: `{column}` is '{text}', no positive number"
+                raise InputError(message)
+        found.append(_cell(full))
     if not found:
         raise InputError(f"failed to read {path}:1:1: the table has no row with a value")
     return tuple(found)

@@ -118,7 +118,7 @@ class ComparisonReport:
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write the page, whole or not at all."""
-        from opplab.sweep.store import write_text
+        from opplab.files import write_text
 
         write_text(Path(path), self.to_html())
 

@@ -7,7 +7,6 @@ than 3 %), and the clock that the work saw is taken instead.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from opplab.catalog import nearest
 from opplab.errors import FormatError, InputError
+from opplab.files import csv_rows
 
 __all__ = ["Curve", "Point", "choose", "pick_points", "read_points"]
 
@@ -69,7 +69,7 @@ class Curve:
         return int(np.sum(self.clock_mhz(points) != told))
 
 
-def _number(row: dict[str, str | None], key: str, file: Path, line: int) -> float | None:
+def _number(row: dict[str, str], key: str, file: Path, line: int) -> float | None:
     text = (row.get(key) or "").strip()
     if not text:
         return None
@@ -91,26 +91,21 @@ def read_points(file: Path) -> list[Point]:
         With file and line.
     """
     points: list[Point] = []
-    with file.open(encoding="utf-8", newline="") as stream:
-        reader = csv.DictReader(stream)
-        columns = reader.fieldnames or []
-        for column in ("soc", "cpu", "khz", "busy_mean_mw"):
-            if column not in columns:
-                raise FormatError(
-                    f"{file}:1: no column `{column}`{nearest(column, list(columns))}", file=str(file), line=1
-                )
-        for row in reader:
-            line = reader.line_num
-            cpu, khz = _number(row, "cpu", file, line), _number(row, "khz", file, line)
-            if cpu is None or khz is None or khz <= 0:
-                raise FormatError(f"{file}:{line}: `cpu` and `khz` are needed in each row", file=str(file), line=line)
-            busy = _number(row, "busy_mean_mw", file, line)
-            if busy is None or busy <= 0:
-                continue
-            speed = _number(row, "coremark_iter_per_s", file, line)
-            idle = _number(row, "online_idle_mean_mw", file, line)
-            run, flags = (row.get("run") or "").strip(), (row.get("flags") or "").strip()
-            points.append(Point((row["soc"] or "").strip(), run, int(cpu), int(khz), busy, speed, idle, flags))
+    columns, rows = csv_rows(file)
+    for column in ("soc", "cpu", "khz", "busy_mean_mw"):
+        if column not in columns:
+            raise FormatError(f"{file}:1: no column `{column}`{nearest(column, list(columns))}", file=str(file), line=1)
+    for line, row in rows:
+        cpu, khz = _number(row, "cpu", file, line), _number(row, "khz", file, line)
+        if cpu is None or khz is None or khz <= 0:
+            raise FormatError(f"{file}:{line}: `cpu` and `khz` are needed in each row", file=str(file), line=line)
+        busy = _number(row, "busy_mean_mw", file, line)
+        if busy is None or busy <= 0:
+            continue
+        speed = _number(row, "coremark_iter_per_s", file, line)
+        idle = _number(row, "online_idle_mean_mw", file, line)
+        run, flags = row.get("run", "").strip(), row.get("flags", "").strip()
+        points.append(Point(row["soc"].strip(), run, int(cpu), int(khz), busy, speed, idle, flags))
     if not points:
         raise InputError(f"{file}: no row has power (`busy_mean_mw`)")
     return points

@@ -15,6 +15,7 @@ import numpy as np
 
 from opplab import _opplab
 from opplab.errors import InputError
+from opplab.files import check_size
 from opplab.fit import freqbench
 from opplab.fit.curve import Parameter
 from opplab.fit.linear import fit_parts
@@ -203,7 +204,7 @@ def with_power(text: str, path: Path) -> tuple[str, list[Parameter], list[str]]:
         The file, what was fitted, and what the source cannot tell.
     """
     tree = tomllib.loads(text)
-    with path.open("rb") as file:
+    with check_size(path, "measurements").open("rb") as file:
         head = file.readline(4096)
     if b"busy_mean_mw" in head:
         parameters, cannot = _fit_points(tree, path)

@@ -7,7 +7,6 @@ with a time column become watts of the interval.
 from __future__ import annotations
 
 import csv
-import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opplab.errors import FormatError, InputError
+from opplab.files import decoded, read_bytes, unpacked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,16 +75,17 @@ def _table(text: str, path: Path) -> dict[str, Floats]:
     head = [name.strip().lower() for name in next(reader, [])]
     wanted = {*WATTS, *CORES_WATTS, *CLOCK, *LOAD, *TIME, *ENERGY, *_ASLEEP} & set(head)
     columns: dict[str, list[float]] = {name: [] for name in wanted}
-    for row in reader:
-        for name in wanted:
-            cell = row[head.index(name)].strip() if head.index(name) < len(row) else ""
-            try:
-                columns[name].append(float(cell) if cell else np.nan)
-            except ValueError:
-                line = reader.line_num
-                raise FormatError(
-                    f"{path}:{line}: `{name}` is `{cell}`, not a number", file=str(path), line=line
-                ) from None
+    try:
+        for row in reader:
+            for name in wanted:
+                cell = row[head.index(name)].strip() if head.index(name) < len(row) else ""
+                try:
+                    columns[name].append(float(cell) if cell else np.nan)
+                except ValueError:
+                    raise csv.Error(f"`{name}` is `{cell}`, not a number") from None
+    except csv.Error as error:
+        line = reader.line_num
+        raise FormatError(f"{path}:{line}: {error}", file=str(path), line=line) from None
     return {name: np.array(values) for name, values in columns.items()}
 
 
@@ -98,11 +99,8 @@ def read_samples(path: Path) -> Samples:
     """
     from opplab.formats import turbostat
 
-    data = path.read_bytes()
-    try:
-        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8")
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError):
-        raise InputError(f"{path}: neither text nor text in gzip") from None
+    what = "measurements"
+    text = decoded(unpacked(read_bytes(path, what), path, what), path, what)
     first = text.split("\n", 1)[0]
     columns = {} if "," in first else _turbostat(text, path) if turbostat.sniff(text, path.name) else {}
     columns = columns or _table(text, path)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from opplab.errors import FormatError
+from opplab.files import check_size, read_bytes
 
 __all__ = ["Table", "candidates", "findings", "read_dump"]
 
@@ -57,11 +58,11 @@ def read_dump(path: Path) -> list[Table] | None:
     """
     if path.is_dir():
         return None
-    with path.open("rb") as file:
+    with check_size(path, "a dump of CPPC").open("rb") as file:
         if b"/acpi_cppc/" not in file.read(4096):
             return None
     cpus: dict[int, dict[str, int]] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+    for number, line in enumerate(read_bytes(path, "a dump of CPPC").decode("utf-8", "replace").splitlines(), 1):
         found = _LINE.match(line.strip())
         if found is None or found[2] == "feedback_ctrs":
             continue

@@ -11,12 +11,15 @@ A file may be plain, ``.gz`` or ``.xz``. A file that cannot be read to its end i
 
 from __future__ import annotations
 
-from os import listdir, scandir
+from os import listdir, scandir, stat
 
 from opplab.mmtests.problems import UnknownName
 from opplab.runs import Problem
 
 _SUFFIXES = (".gz", ".xz")
+
+BYTES_MAX = 256 << 20
+"""The most that is read of a log, packed or unpacked."""
 
 
 class Logs:
@@ -72,8 +75,7 @@ class Logs:
         if file is None:
             return ""
         try:
-            with open(f"{self.directory}/{file}", "rb", 0) as stream:
-                data = stream.read()
+            data = _read(f"{self.directory}/{file}")
             if file.endswith(".xz"):
                 data = _unxz(data)
             elif file.endswith(".gz"):
@@ -88,17 +90,30 @@ class Logs:
         return self.read(name).splitlines()
 
 
+def _read(path: str) -> bytes:
+    about = stat(path)
+    # A named pipe would be waited for, a device has no end.
+    if about.st_mode & 0o170000 != 0o100000:
+        raise ValueError("not a file")
+    if about.st_size > BYTES_MAX:
+        raise ValueError(f"more than {BYTES_MAX} bytes")
+    with open(path, "rb", 0) as stream:
+        return stream.read()
+
+
 def _unxz(data: bytes) -> bytes:
     from _lzma import FORMAT_AUTO, LZMADecompressor, LZMAError
 
-    parts = []
+    parts: list[bytes] = []
     try:
         while data:
             decoder = LZMADecompressor(FORMAT_AUTO)
-            parts.append(decoder.decompress(data))
+            parts.append(decoder.decompress(data, BYTES_MAX + 1 - sum(map(len, parts))))
             if not decoder.eof:
+                _refuse_large(parts)
                 raise EOFError
             data = decoder.unused_data.lstrip(b"\0")
+            _refuse_large(parts)
     except LZMAError as error:
         raise ValueError(f"not a valid .xz file ({error})") from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -107,17 +122,24 @@ def _unxz(data: bytes) -> bytes:
 def _gunzip(data: bytes) -> bytes:
     from zlib import decompressobj, error
 
-    parts = []
+    parts: list[bytes] = []
     try:
         while data:
             decoder = decompressobj(31)
-            parts.append(decoder.decompress(data) + decoder.flush())
+            parts.append(decoder.decompress(data, BYTES_MAX + 1 - sum(map(len, parts))))
             if not decoder.eof:
+                _refuse_large(parts)
                 raise EOFError
             data = decoder.unused_data.lstrip(b"\0")
+            _refuse_large(parts)
     except error as problem:
         raise ValueError(f"not a valid .gz file ({problem})") from None
     return b"".join(parts)
+
+
+def _refuse_large(parts: list[bytes]) -> None:
+    if sum(map(len, parts)) > BYTES_MAX:
+        raise ValueError(f"more than {BYTES_MAX} bytes unpacked")
 
 
 def _reason(error: Exception) -> str:

@@ -117,9 +117,9 @@ def write_traces(experiment: Experiment, results: pl.DataFrame, folder: Path) ->
 
 def write_report(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], path: Path) -> None:
     """Write the HTML report."""
+    from opplab.files import write_text
     from opplab.report.page import Report
     from opplab.report.timelines import window
-    from opplab.sweep.store import write_text
 
     facts = experiment.manifest()
     seconds = facts["duration_ns"] / 1e9

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
-from opplab.files import replacing, write_bytes
+from opplab.files import write_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,12 +74,13 @@ class TraceEnergy:
 
     def write(self, folder: Path) -> list[Path]:
         """Write each table as a Parquet file into a folder; gives the files."""
+        from opplab import results
+
         folder.mkdir(parents=True, exist_ok=True)
         files = []
         for name, table in self.tables().items():
             files.append(folder / f"energy_{name}.parquet")
-            with replacing(files[-1]) as temporary:
-                table.write_parquet(temporary)
+            results.write(table, files[-1])
         return files
 
 

@@ -5,14 +5,13 @@ Decisions are crate `replay`'s (module `idle`), by the kernel's governors; here 
 
 from __future__ import annotations
 
-import gzip
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import FormatError, InputError
-from opplab.files import read_bytes
+from opplab.files import read_bytes, unpacked
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,9 +38,7 @@ def states_of_sysfs(path: Path) -> States:
         If there is no such line, or a value is no number.
     """
     data = read_bytes(path, "a copy of cpuidle's sysfs")
-    if data.startswith(b"\x1f\x8b"):
-        with gzip.open(path) as stream:
-            data = stream.read(64 << 20)
+    data = unpacked(data, path, "a copy of cpuidle's sysfs")
     found: dict[tuple[int, int], dict[str, str]] = {}
     for line in data.decode("utf-8", "replace").splitlines():
         match = LINE.search(line)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import InputError
-from opplab.files import replacing, safe_name, write_bytes, write_text
+from opplab.files import safe_name, write_bytes, write_text
 from opplab.trace.frames import frame_of, write_one_table
 
 if TYPE_CHECKING:
@@ -258,7 +258,8 @@ class Trace:
                     names.update(zip(pids.tolist(), (words[place] for place in places[first].tolist()), strict=True))
         names.update(inner.tasks())
         names[0] = "<idle>"
-        return names
+        # A damaged trace may name what is no pid.
+        return {pid: name for pid, name in names.items() if -(1 << 31) <= pid < 1 << 31}
 
     def export(self, path: str | Path, *names: str, from_ns: int | None = None, to_ns: int | None = None) -> Path:
         """Write events in another form.
@@ -286,10 +287,11 @@ class Trace:
         if path.suffix == ".parquet" and not path.is_dir():
             write_one_table(tables, path)
             return path
+        from opplab import results
+
         path.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
-            with replacing(path / f"{safe_name(name.replace(':', '.'))}.parquet") as temporary:
-                table.write_parquet(temporary)
+            results.write(table, path / f"{safe_name(name.replace(':', '.'))}.parquet")
         return path
 
     def plot(self, start: float | None = None, seconds: float = 0.1) -> Picture:

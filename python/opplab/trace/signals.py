@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from opplab.files import replacing
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -69,12 +67,13 @@ class Signals:
 
     def write(self, folder: Path) -> list[Path]:
         """Write each table as a Parquet file into a folder; gives the files."""
+        from opplab import results
+
         folder.mkdir(parents=True, exist_ok=True)
         files = []
         for name, table in self.tables().items():
             files.append(folder / f"{name}.parquet")
-            with replacing(files[-1]) as temporary:
-                table.write_parquet(temporary)
+            results.write(table, files[-1])
         return files
 
     def task_summary(self) -> pl.DataFrame:

@@ -1,0 +1,102 @@
+"""How the program ends: one line for mistakes of the user, a report for ours, quiet when nobody reads.
+
+Nothing is imported here that the short way of `opplab compare` would have to wait for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["INTERNAL", "READER_GONE", "code_of", "is_debug", "leave", "open_streams"]
+
+INTERNAL = 70
+"""Exit code of our own mistakes."""
+
+READER_GONE = 141
+"""Exit code where the reader of a pipe went away: as if SIGPIPE had ended the program."""
+
+
+def is_debug() -> bool:
+    """Whether tracebacks are wanted: ``OPPLAB_DEBUG=1``."""
+    return os.environ.get("OPPLAB_DEBUG", "") not in ("", "0")
+
+
+def open_streams() -> None:
+    """Let standard streams that were closed lead nowhere, so that no file gets their numbers and what they are told."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def leave(code: int) -> None:
+    """End with that exit code, and without a word about what cannot be written any more."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError) as error:
+            if stream is sys.stdout and code == 0:
+                code = READER_GONE if isinstance(error, BrokenPipeError) else 2
+            try:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            except (OSError, ValueError):
+                os._exit(code)
+    sys.exit(code)
+
+
+def code_of(error: BaseException) -> int:
+    """Say what ended the program, and give its exit code."""
+    from opplab.errors import InternalError, OpplabError
+
+    if isinstance(error, BrokenPipeError):
+        return READER_GONE
+    if isinstance(error, KeyboardInterrupt):
+        return _say("interrupted", 130)
+    if isinstance(error, OSError):
+        return _say(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
+    if isinstance(error, UnicodeError):
+        return _say(f"a name is not UTF-8 text: {getattr(error, 'object', error)!r}", 2)
+    if isinstance(error, RecursionError):
+        return _say("the input is nested too deeply", 2)
+    if isinstance(error, MemoryError):
+        return _say("not enough memory for that", 2)
+    if isinstance(error, OpplabError) and not isinstance(error, InternalError):
+        return _say(str(error), 2)
+    # A panic that no call into the extension caught on its way.
+    what = str(error) if isinstance(error, InternalError) else f"internal error: {type(error).__name__}: {error}"
+    what = what.removesuffix("; this is a bug in opplab, please report it")
+    place = _report(error)
+    where = f"please send the report {place}" if place else "please report it"
+    return _say(f"{what}; this is a bug in opplab, {where} (OPPLAB_DEBUG=1 shows where)", INTERNAL)
+
+
+def _say(what: str, code: int) -> int:
+    import contextlib
+
+    # Nobody may be there to read it.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"opplab: {what}\n")
+    return code
+
+
+def _report(error: BaseException) -> str:
+    """Write what we want to know of our mistake to a file; gives its name, or nothing where that fails."""
+    import platform
+    import tempfile
+    import traceback
+
+    try:
+        from importlib.metadata import version
+
+        number, name = tempfile.mkstemp(".txt", "opplab-internal-error-", os.environ.get("OPPLAB_REPORTS"))
+        with open(number, "w", encoding="utf-8", errors="backslashreplace") as stream:  # noqa: PTH123
+            stream.write(f"opplab {version('opplab')}, Python {platform.python_version()}, {platform.platform()}\n")
+            stream.write(f"words: {sys.argv[1:]!r}\n\n")
+            stream.write("".join(traceback.format_exception(error)))
+    except Exception:
+        return ""
+    return name

@@ -1,0 +1,293 @@
+"""Faults of disks and neighbours: damaged results, two runs in one folder, closed streams, our own mistakes."""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_cli import check_refused, opplab
+
+from opplab import Experiment, files
+from opplab.errors import FormatError, InputError, InternalError
+from opplab.sweep.store import Store
+
+SMALL = ["run", "juno-eas", "--iterations", "1", "--seconds", "0.05", "--no-report", "-j", "1"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fire") / "whole"
+    Experiment.load("juno-eas", iterations=1, seconds=0.05).run(folder, jobs=1)
+    return folder
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """Give all files of a results folder but what was set aside."""
+    found = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {name: data for name, data in found.items() if not name.startswith("damaged/")}
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "head", "middle", "end", "another"])
+def test_a_damaged_case_is_named_set_aside_and_run_again(whole: Path, tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(whole, folder)
+    file, other = sorted((folder / "cases").iterdir())[3:5]
+    data = file.read_bytes()
+    damaged = {
+        "empty": b"",
+        "cut": data[:-7],
+        "head": flipped(data, 0),
+        "middle": flipped(data, len(data) // 2),
+        "end": flipped(data, len(data) - 9),
+        "another": other.read_bytes(),
+    }[damage]
+    file.write_bytes(damaged)
+    done = opplab(*SMALL, "-o", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert file.name in done.stderr
+    what = {"empty": "is empty", "another": "has the results of another case"}.get(damage, "is damaged")
+    assert f"{what}; it is in {folder}/damaged now" in done.stderr.replace(
+        ": its checksum is not that of its content", ""
+    )
+    assert "1 cases in" in done.stderr
+    assert [aside.read_bytes() for aside in (folder / "damaged").iterdir()] == [damaged]
+    assert bytes_of(folder) == bytes_of(whole)
+
+
+def test_every_flipped_byte_of_a_case_is_found(whole: Path, tmp_path: Path) -> None:
+    file = min((whole / "cases").iterdir())
+    store = Store(tmp_path / "out")
+    store.create({})
+    place = store.path / "cases" / file.name
+    data = file.read_bytes()
+    for at in range(0, len(data), max(len(data) // 300, 1)):
+        place.write_bytes(flipped(data, at))
+        assert store.whole([file.stem]) == set(), at
+    place.write_bytes(data)
+    assert store.whole([file.stem]) == {file.stem}
+    store.release()
+
+
+def test_a_case_that_is_damaged_while_a_sweep_runs_is_named(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(whole, folder)
+    file = min((folder / "cases").iterdir())
+    file.write_bytes(b"")
+    with pytest.raises(FormatError, match=f"{file.name} is empty"):
+        Store(folder).merge([file.stem])
+
+
+def test_a_damaged_manifest_is_set_aside(whole: Path, tmp_path: Path) -> None:
+    for number, text in enumerate(("", "{", '{"format": 1, "cases": [1]}', '{"format": 7}')):
+        folder = tmp_path / f"out{number}"
+        shutil.copytree(whole, folder)
+        (folder / "manifest.json").write_text(text)
+        check_refused("manifest.json:1:", "status", str(folder))
+        done = opplab(*SMALL, "-o", str(folder))
+        assert done.returncode == 0, done.stderr
+        assert bytes_of(folder) == bytes_of(whole)
+
+
+def test_two_runs_in_one_folder(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(whole, folder)
+    with Store(folder) as store:
+        store.create({})
+        check_refused(f"process {os.getpid()} on ", *SMALL, "-o", str(folder))
+        with pytest.raises(InputError, match="writes there"):
+            Store(folder).create({})
+    # It is free when that one is done, or was killed: then its lock is there, but nobody holds it.
+    (folder / ".lock").write_text("process 1 on elsewhere\n")
+    done = opplab(*SMALL, "-o", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert bytes_of(folder) == bytes_of(whole)
+
+
+def test_results_are_on_the_disk_before_they_have_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(number: int) -> None:
+        said.append(f"fsync {Path(f'/proc/self/fd/{number}').readlink().name}")
+        sync(number)
+
+    def replaced(self: Path, target: Path) -> Path:
+        said.append(f"rename {Path(target).name}")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    files.write_bytes(tmp_path / "r", b"x")
+    assert said == [f"fsync .r.{os.getpid()}.tmp", "rename r", f"fsync {tmp_path.name}"]
+
+
+def test_what_is_written_to_a_device_leaves_the_device(tmp_path: Path) -> None:
+    (tmp_path / "null").symlink_to("/dev/null")
+    files.write_text(tmp_path / "null", "x")
+    assert Path("/dev/null").is_char_device()
+    target = tmp_path / "target"
+    target.write_text("before")
+    with pytest.raises(IsADirectoryError):
+        files.write_text(Path(), "x")
+    (tmp_path / "link").symlink_to(target)
+    files.write_text(tmp_path / "link", "after")
+    assert target.read_text() == "after"
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_our_mistake_is_one_line_and_a_report(tmp_path: Path) -> None:
+    script = (
+        "import sys; from opplab import _opplab, catalog\n"
+        "from opplab.cli import main, list as module\n"
+        "class PanicException(BaseException): pass\n"
+        "def broken(*_): raise {}\n"
+        "catalog.names = broken\n"
+        "module.names = broken\n"
+        "main.main(['machine', 'show', 'juno-r2'])"
+    )
+    for kind in ("PanicException('index out of bounds')", "IndexError('x')"):
+        done = subprocess.run(
+            [sys.executable, "-c", script.format(kind)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "OPPLAB_REPORTS": str(tmp_path)},
+        )
+        assert done.returncode == 70, done.stderr
+        assert done.stderr.count("\n") == 1
+        assert done.stderr.startswith(f"opplab: internal error: {kind.partition('(')[0]}")
+        report = Path(done.stderr.partition("report ")[2].partition(" (")[0])
+        assert report.parent == tmp_path
+        assert "catalog.names = broken" not in report.read_text()
+        assert "in broken" in report.read_text()
+        assert "Python 3" in report.read_text()
+    assert issubclass(InternalError, Exception)
+
+
+def test_nobody_reads(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    command = [sys.executable, "-m", "opplab", "list", "policy-keys", "--format", "json"]
+    # Closed from the start: nothing to write to is no mistake.
+    script = 'exec 1>&-; exec "$@"'
+    done = subprocess.run(["sh", "-c", script, "sh", *command], stderr=subprocess.PIPE, check=False, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    # Gone: as if SIGPIPE had ended it.
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, text=True, env=environment)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+    # Full: one line.
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") <= 1
+    assert "Traceback" not in done.stderr
+
+
+def test_closed_standard_streams_are_no_files(tmp_path: Path) -> None:
+    """A file that is opened gets no standard stream's number: what is printed would go into it."""
+    target = tmp_path / "m.toml"
+    script = 'exec 1>&- 2>&-; exec "$@"'
+    command = [sys.executable, "-m", "opplab", "machine", "show", "juno-r2", "--html", str(target)]
+    done = subprocess.run(["sh", "-c", script, "sh", *command], check=False)
+    assert done.returncode == 0
+    assert "wrote" not in target.read_text()
+    assert "</html>" in target.read_text()
+
+
+@pytest.mark.parametrize("args", [["fit", "power"], ["fit", "power", "juno-r2"], ["trace", "idle", "x", "--sysfs"]])
+def test_readers_of_tables_have_limits(args: list[str], tmp_path: Path) -> None:
+    sparse = tmp_path / "t.csv"
+    with sparse.open("wb") as stream:
+        stream.truncate(10 << 30)
+    pipe = tmp_path / "p.csv"
+    os.mkfifo(pipe)
+    for file in (sparse, pipe, Path("/dev/zero")):
+        done = opplab(*args, str(file))
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_bomb_in_a_table_is_refused(tmp_path: Path) -> None:
+    import gzip
+
+    bomb = tmp_path / "t.csv.gz"
+    with gzip.open(bomb, "wb") as stream:
+        for _ in range(70):
+            stream.write(b"\0" * (1 << 20))
+    check_refused("bytes unpacked", "fit", "power", "juno-r2", str(bomb))
+    log = tmp_path / "benchlog-tput-1.gz"
+    with gzip.open(log, "wb") as stream:
+        for _ in range(260):
+            stream.write(b"\0" * (1 << 20))
+    done = opplab("compare", str(log))
+    assert done.returncode == 2
+    assert "bytes unpacked" in done.stderr
+
+
+def test_tables_with_errors_have_lines(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    for rows, what in {
+        "a,0,1,2,3\n": ":2:1: more cells than the 4 columns",
+        '"a,0,1\n': "unexpected end of data",
+        "a,0,x,1\n": "`khz` is `x`, not a number",
+        "a,0,nan,1\n": "`khz` is not finite",
+        "a,0,1,\xe9\n": "not UTF-8 text",
+    }.items():
+        table.write_bytes(f"soc,cpu,khz,busy_mean_mw\n{rows}".encode("latin-1"))
+        check_refused(what, "fit", "power", str(table))
+
+
+def test_names_are_no_paths(tmp_path: Path) -> None:
+    for name in ("../x", "/x", ".", ""):
+        check_refused("is no name", "workload", "new", name)
+    (tmp_path / "w.json").write_text(json.dumps({"tasks": {"a": {"run": 1}}}))
+    check_refused("is no name", "experiment", "new", "../x", "-m", "juno-r2", "-w", str(tmp_path / "w.json"))
+
+
+def test_a_link_of_a_copied_tree_is_not_written_through(tmp_path: Path) -> None:
+    policy = tmp_path / "copy/sys/devices/system/cpu/cpufreq/policy0"
+    policy.mkdir(parents=True)
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    for name, text in {
+        "scaling_governor": "schedutil",
+        "scaling_min_freq": "1",
+        "affected_cpus": "0",
+    }.items():
+        (policy / name).write_text(text)
+    (policy / "scaling_max_freq").symlink_to(outside)
+    state = tmp_path / "copy/run/opplab-govern.json"
+    state.parent.mkdir()
+    settings = {"scaling_max_freq": "hostile"}
+    state.write_text(json.dumps({"pid": 1, "policies": [{"policy": 0, "settings": settings}]}))
+    done = opplab("host", "govern", "--restore", "--root", str(tmp_path / "copy"))
+    assert done.returncode == 3, done.stderr
+    assert outside.read_text() == "mine"
+
+
+def test_a_vanished_worker_does_not_leave_stumps(tmp_path: Path) -> None:
+    """What a killed run left under temporary names is removed by the next."""
+    folder = tmp_path / "out"
+    with Store(folder) as store:
+        store.create({})
+    for place in (folder, folder / "cases", folder / "failed"):
+        (place / ".x.123.tmp").write_bytes(b"half")
+    with Store(folder) as store:
+        store.create({})
+    assert not [file for file in folder.rglob("*") if file.name.startswith(".")]
+
+
+def test_the_guard_shows_what_terminals_obey() -> None:
+    stream = io.StringIO()
+    files.Guard(stream).write("a\x1b[31m\x00\x9b\u202eb\n")
+    assert stream.getvalue() == "a\\x1b[31m\\x00\\x9b\\u202eb\n"
