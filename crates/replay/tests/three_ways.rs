@@ -284,11 +284,18 @@ fn ways(machine: &Machine, policy: &Policy) -> Ways {
 
 #[test]
 fn every_governor_asks_for_the_same_three_ways() {
-    for (name, kernel) in [("acpi", "6.12"), ("acpi", "5.9"), ("juno-r2.toml", "6.12")] {
+    // Android's 4.14 has a rate limit of its own for each direction, which is what it is here for.
+    for (name, kernel) in [("acpi", "6.12"), ("acpi", "5.9"), ("acpi", "4.14-android"), ("juno-r2.toml", "6.12")] {
         let machine = machine(name);
-        for governor in GovernorId::all() {
+        let all = kernel != "4.14-android";
+        for governor in GovernorId::all().filter(|governor| all || governor.worker == Worker::Kthread) {
             let long = [("sampling_rate", "40000")];
-            let tunables: &[(&str, &str)] = if governor.worker == Worker::Kworker { &long } else { &[] };
+            let directions = [("up_rate_limit_us", "40000"), ("down_rate_limit_us", "500")];
+            let tunables: &[(&str, &str)] = match (governor.worker, kernel) {
+                (Worker::Kworker, _) => &long,
+                (Worker::Kthread, "4.14-android") => &directions,
+                _ => &[],
+            };
             let found = ways(&machine, &policy(governor.name, kernel, tunables));
             let what = format!("{governor} on {name} under {kernel}");
             // Where a kthread carries requests out, the engine asks an outside governor at other times than its own one samples, so
