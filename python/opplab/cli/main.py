@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "opplab.cli.calibrate",
         "Fit a benchmark model's free constants to a baseline; show all fitted ones.",
     ),
+    "learn": ("opplab.cli.learn", "Learn a benchmark model from a recording."),
     "explain": ("opplab.cli.explain", "Say why a CPU, a task or a run was as it was."),
     "compare": ("opplab.cli.compare", "Compare runs: mmtests trees, result stores, published tables."),
     "meter": ("opplab.cli.meter", "Show what a meter shows of a case: rails, RAPL, turbostat, a battery gauge."),

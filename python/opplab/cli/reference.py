@@ -183,6 +183,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("trace to-rtapp", "format", "an rt-app file is JSON"),
     ("trace (info|events|export)", "machine", "events are read as they are"),
     ("trace .*", "governor kernel energy-model", "what was recorded"),
+    ("learn", "machine governor kernel energy-model", "what was recorded"),
     ("explain", "governor kernel energy-model", "the run's or the recording's own"),
     ("(explain|replay|meter|fmax|compare|status|list|trace (info|events))", "output", "to standard output"),
     ("(experiment|workload|machine) (show|check)", "output", "to standard output"),

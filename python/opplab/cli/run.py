@@ -101,6 +101,8 @@ def command(
             some = "'opplab list machines', or a .toml file"
             raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
         keys = policy_of(given)
+        if _is_model(workload):
+            workload = _model_as_rtapp(workload, output or Path("out") / workload.stem, seconds)
         if power is not None:
             machine = _with_generic_power(machine, output or Path("out") / workload.stem)
         if "," in keys.get("governor", "") or iterations or until_ci or how.dask:
@@ -163,7 +165,30 @@ def _with_generic_power(name: str, folder: Path) -> str:
 def _is_workload(what: str) -> bool:
     """Whether words name an rt-app file, and not an experiment or a folder."""
     path = Path(what)
-    return path.suffix == ".json" or (path.is_file() and path.suffix != ".toml")
+    return path.suffix == ".json" or (path.is_file() and (path.suffix != ".toml" or _is_model(path)))
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a file is a model of `opplab learn`."""
+    import tomllib
+
+    from opplab.trace.learn import is_model
+
+    try:
+        return path.suffix == ".toml" and is_model(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return False
+
+
+def _model_as_rtapp(path: Path, folder: Path, seconds: float | None) -> Path:
+    """Write the rt-app file of a learnt model into the folder of the results, and give its path."""
+    from opplab.sweep.store import write_text
+    from opplab.trace.learn import read, to_rtapp
+
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / "workload.json"
+    write_text(made, to_rtapp(read(path), *([] if seconds is None else [seconds])))
+    return made
 
 
 def _experiment_of(folder: Path) -> str:

@@ -111,7 +111,8 @@ class Store:
         """
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"failed to write results to {self.path}: it is not a folder")
-        ours = {".lock", "cases", "damaged", "experiment.toml", "failed", "machine.toml", "manifest.json"}
+        ours = {".lock", "cases", "damaged", "experiment.toml", "failed"}
+        ours |= {"machine.toml", "manifest.json", "workload.json"}
         known = not self.path.is_dir() or (self.path / "manifest.json").exists()
         # A sweep that was killed as it began has left folders but no manifest.
         if not known and any(not _is_leftover(file) and file.name not in ours for file in self.path.iterdir()):

@@ -1,0 +1,48 @@
+"""`opplab learn`: a benchmark model from a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from opplab.cli.options import format_option, output_option
+
+
+@click.command(name="learn")
+@click.argument("recording", type=click.Path(path_type=Path, exists=True))
+@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only threads of this name; may be repeated.")
+@output_option("File (RECORDING.toml here).")
+@format_option
+def command(recording: Path, tasks: tuple[str, ...], output: Path | None, output_format: str) -> None:
+    """Learn from RECORDING, a trace of the scheduler's events, who wakes whom and how long each runs.
+
+    Writes a model with distributions; `opplab run MODEL.toml --machine NAME` runs it. Nothing is fitted.
+    """
+    from opplab.report.text import print_table
+    from opplab.sweep.store import write_text
+    from opplab.trace.learn import learn, to_toml
+    from opplab.trace.recording import Trace
+
+    trace = Trace(recording)
+    model = learn(trace, tasks)
+    print_table(
+        [
+            {
+                "threads of": one.name,
+                "threads": one.threads,
+                "activations": one.activations,
+                "CPU ms": one.cpu_ms,
+                "run us (10, 50, 90 %)": " ".join(f"{value:.4g}" for value in one.run_quantiles_us),
+                "after wake-up %": round(100 * one.after, 1),
+                "woken by": ", ".join(f"{who} {100 * share:.0f} %" for who, share in one.woken_by.items()),
+            }
+            for one in model.groups
+        ],
+        output_format,
+    )
+    for problem in trace.problems:
+        click.echo(f"opplab: {problem}", err=True)
+    path = output or Path(f"{recording.stem}.toml")
+    write_text(path, to_toml(model))
+    click.echo(f"wrote {path}", err=True)

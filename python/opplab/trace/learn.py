@@ -1,0 +1,457 @@
+"""Learn a benchmark model from a recording: who wakes whom, how long each runs, what it waits for.
+
+A recording of the scheduler's events (``sched_switch`` and ``sched_waking`` or ``sched_wakeup``) of a real program
+gives, for each group of threads of one name, the distributions of
+
+- the time on a CPU from a wake-up to the sleep after it, as a deck of 16 equally likely lengths with the mean that was
+  recorded, and the share of it that comes after the last wake-up of a partner,
+- the time asleep,
+- who ended the sleeps: threads of another group, or none of the program's (timers, devices, other programs).
+
+`learn` gives these, `to_toml` and `read` keep them in a file, `to_rtapp` makes an rt-app workload of them: threads that
+another group wakes wait for a semaphore of its posts, all others sleep for a time of their deck. What runs may be
+preempted, migrated and clocked otherwise than in the recording; work is taken as done at the full clock of the machine
+that was recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab.errors import InputError
+
+if TYPE_CHECKING:
+    from opplab.trace.recording import Trace
+
+__all__ = ["Group", "Model", "deck", "learn", "read", "to_rtapp", "to_toml"]
+
+DECK = 16
+"""Lengths of a deck, as the benchmark models of crate ``model`` have them."""
+
+PARTNER = 0.5
+"""Share of its sleeps that threads of one group must end for a group to wait for that group."""
+
+LEAST = 32
+"""Sleeps that a group must have shown to be learnt."""
+
+
+@dataclass
+class Group:
+    """Threads of one name.
+
+    Attributes
+    ----------
+    name : str
+        Their name without the digits at its end.
+    threads : int
+        Threads that were active at least a tenth as often as the most active one.
+    activations : int
+        Runs from a wake-up to a sleep.
+    cpu_ms : float
+        Time on CPUs.
+    run_us, wait_us : list of float
+        Decks of the time on a CPU of an activation, and of the time asleep before it.
+    run_quantiles_us : list of float
+        10th, 50th and 90th percentile of the time on a CPU.
+    woken_by : dict
+        Share of the sleeps that each group ended; ``other`` for interrupts and what is not of the program.
+    after : float
+        Share of an activation that comes after its last wake-up of another thread.
+    iowait : float
+        Share of the sleeps that were not to be interrupted (state D).
+    """
+
+    name: str
+    threads: int = 0
+    activations: int = 0
+    cpu_ms: float = 0.0
+    run_us: list[float] = field(default_factory=list)
+    wait_us: list[float] = field(default_factory=list)
+    run_quantiles_us: list[float] = field(default_factory=list)
+    woken_by: dict[str, float] = field(default_factory=dict)
+    after: float = 0.0
+    iowait: float = 0.0
+
+    @property
+    def partner(self) -> str | None:
+        """The group that ends most of its sleeps, if one does."""
+        name, share = max(self.woken_by.items(), key=lambda one: one[1], default=("other", 0.0))
+        return name if name != "other" and share >= PARTNER else None
+
+
+@dataclass
+class Model:
+    """What was learnt of a recording.
+
+    Attributes
+    ----------
+    recording : str
+        Name of its file.
+    seconds : float
+        Its length.
+    cpus : int
+        CPUs that ran something.
+    groups : list of Group
+        By time on CPUs, most first.
+    """
+
+    recording: str
+    seconds: float
+    cpus: int
+    groups: list[Group]
+
+
+def group_name(comm: str) -> str:
+    """Give the name that threads of one kind share.
+
+    Examples
+    --------
+    >>> group_name("tbench_srv12"), group_name("kworker/u8:3-events"), group_name("cc1")
+    ('tbench_srv', 'kworker', 'cc1')
+    """
+    if comm.startswith("kworker"):
+        return "kworker"
+    if comm in ("cc1", "cc1plus"):
+        return comm
+    return re.sub(r"[-_:/.]*\d+$", "", comm) or comm
+
+
+def deck(values: Sequence[float], size: int = DECK) -> list[float]:
+    """Give `size` equally likely lengths with the distribution and the mean of `values`.
+
+    Examples
+    --------
+    >>> deck([1.0, 2.0, 3.0, 6.0], 4)
+    [1.0, 2.0, 3.0, 6.0]
+    """
+    ordered = sorted(values)
+    n = len(ordered)
+    edges = [round(part * n / size) for part in range(size + 1)]
+    means = []
+    for low, high in pairwise(edges):
+        part = ordered[low:high] or [ordered[min(low, n - 1)]]
+        means.append(math.fsum(part) / len(part))
+    total, wanted = math.fsum(means) / size, math.fsum(ordered) / n
+    return [round(mean * wanted / total, 3) if total else 0.0 for mean in means]
+
+
+@dataclass
+class _Thread:
+    """What is known of a thread while the events go by; times in ns, None where the recording has not told yet."""
+
+    name: str
+    on_since: int | None = None
+    asleep_since: int | None = None
+    uninterruptible: bool = False
+    waker: str | None = None
+    woken_at: int | None = None
+    run: int | None = None
+    after_from: int | None = None
+
+
+@dataclass
+class _Sums:
+    """What is gathered of a group."""
+
+    pids: Counter[int] = field(default_factory=Counter)
+    cpu_ns: int = 0
+    runs: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    wakers: Counter[str] = field(default_factory=Counter)
+    after: list[float] = field(default_factory=list)
+    deep: int = 0
+
+
+class _Reader:
+    """Follows the events of a recording."""
+
+    def __init__(self, wanted: Sequence[str]) -> None:
+        self.wanted = set(wanted)
+        self.threads: dict[int, _Thread] = {}
+        self.sums: defaultdict[str, _Sums] = defaultdict(_Sums)
+
+    def _thread(self, pid: int, comm: str) -> _Thread:
+        thread = self.threads.get(pid)
+        if thread is None:
+            thread = self.threads[pid] = _Thread(group_name(comm))
+        elif comm and thread.name != group_name(comm):
+            # It has loaded another program.
+            self.threads[pid] = thread = _Thread(group_name(comm), on_since=thread.on_since)
+        return thread
+
+    def _own(self, name: str) -> bool:
+        return not self.wanted or name in self.wanted
+
+    def wake(self, now: int, waker_pid: int, pid: int, comm: str) -> None:
+        """`waker_pid` ends a sleep of `pid`."""
+        thread = self._thread(pid, comm)
+        # What wakes itself, or from an idle CPU, is an interrupt.
+        waker = self.threads.get(waker_pid) if waker_pid not in (0, pid) else None
+        if thread.asleep_since is not None and thread.woken_at is None:
+            thread.woken_at = now
+            thread.waker = waker.name if waker is not None and waker.on_since is not None else "other"
+        if waker is not None and waker.on_since is not None and waker.run is not None:
+            waker.after_from = waker.run + now - waker.on_since
+
+    def switch(self, now: int, prev: tuple[int, str, str], nxt: tuple[int, str]) -> None:
+        """A CPU goes from `prev` (pid, name, state) on to `nxt`."""
+        pid, comm, state = prev
+        if pid:
+            thread = self._thread(pid, comm)
+            if thread.on_since is not None:
+                ran = now - thread.on_since
+                self.sums[thread.name].cpu_ns += ran
+                if thread.run is not None:
+                    thread.run += ran
+            thread.on_since = None
+            if not state.startswith("R"):
+                self._sleeps(pid, thread, now, state)
+        pid, comm = nxt
+        if pid:
+            thread = self._thread(pid, comm)
+            thread.on_since = now
+            if thread.asleep_since is not None:
+                self._wakes(thread, now)
+
+    def _sleeps(self, pid: int, thread: _Thread, now: int, state: str) -> None:
+        sums = self.sums[thread.name]
+        if thread.run is not None and self._own(thread.name):
+            sums.runs.append(thread.run / 1000)
+            sums.pids[pid] += 1
+            if thread.after_from is not None and thread.run:
+                sums.after.append(1 - min(thread.after_from, thread.run) / thread.run)
+        thread.run = thread.after_from = thread.woken_at = thread.waker = None
+        thread.asleep_since = None if state.startswith(("X", "Z")) else now
+        thread.uninterruptible = state.startswith("D")
+
+    def _wakes(self, thread: _Thread, now: int) -> None:
+        sums = self.sums[thread.name]
+        if self._own(thread.name):
+            sums.waits.append(((thread.woken_at or now) - (thread.asleep_since or now)) / 1000)
+            sums.wakers[thread.waker or "other"] += 1
+            sums.deep += thread.uninterruptible
+        thread.asleep_since, thread.run = None, 0
+
+
+def _rows(trace: Trace) -> list[tuple[Any, ...]]:
+    """Give switches and wake-ups of a recording in order of time; refuses one that lacks them."""
+    known = trace.info["events"]
+    wake = next((name for name in ("sched_waking", "sched_wakeup") if name in known), None)
+    if "sched_switch" not in known or wake is None:
+        raise InputError(
+            f"{trace.path} has no sched_switch with sched_waking or sched_wakeup: record with "
+            "`trace-cmd record -e sched_switch -e sched_waking`"
+        )
+    switches = trace.events("sched_switch")
+    columns = ["time_ns", "prev_pid", "prev_comm", "prev_state", "next_pid", "next_comm"]
+    rows: list[tuple[Any, ...]] = [(row[0], 1, *row[1:]) for row in switches.select(columns).iter_rows()]
+    wakes = trace.events(wake).select(["time_ns", "common_pid", "pid", "comm"])
+    rows += [(row[0], 0, *row[1:]) for row in wakes.iter_rows()]
+    # Where a thread is woken and leaves its CPU at one time, the wake-up came first.
+    rows.sort(key=lambda row: row[:2])
+    return rows
+
+
+STATES = {0: "R", 1: "S", 2: "D", 4: "T", 8: "T", 16: "X", 32: "Z"}
+
+
+def _state(value: Any) -> str:
+    """Give the letter of a task's state, which recordings have as letters or as bits."""
+    if isinstance(value, str):
+        return value or "R"
+    bits = int(value)
+    return "R" if bits & 0xFF == 0 else next((letter for bit, letter in STATES.items() if bit and bits & bit), "S")
+
+
+def learn(trace: Trace, tasks: Sequence[str] = ()) -> Model:
+    """Learn a model from a recording.
+
+    Parameters
+    ----------
+    trace : Trace
+    tasks : sequence of str
+        Groups to learn; by default all that slept often enough.
+
+    Raises
+    ------
+    InputError
+        If the recording lacks scheduler events, or has no such group.
+    """
+    rows = _rows(trace)
+    reader = _Reader(tasks)
+    for row in rows:
+        if row[1]:
+            now, _, pid, comm, state, next_pid, next_comm = row
+            reader.switch(now, (int(pid), comm, _state(state)), (int(next_pid), next_comm))
+        else:
+            now, _, waker_pid, pid, comm = row
+            reader.wake(now, int(waker_pid), int(pid), comm)
+    groups = [_group(name, sums) for name, sums in reader.sums.items()]
+    if tasks:
+        from opplab.catalog import nearest
+
+        known = [group.name for group in groups]
+        for name in tasks:
+            if name not in known:
+                raise InputError(f"{trace.path} has no threads called `{name}`{nearest(name, known)}")
+    kept = [one for one in groups if one.activations >= LEAST and (not tasks or one.name in tasks)]
+    if not kept:
+        raise InputError(f"{trace.path}: no group of threads slept {LEAST} times, so that there is nothing to learn")
+    kept.sort(key=lambda one: (-one.cpu_ms, one.name))
+    names = {one.name for one in kept}
+    for one in kept:
+        one.woken_by = _merged(one.woken_by, names)
+    seconds = (rows[-1][0] - rows[0][0]) / 1e9 if rows else 0.0
+    return Model(trace.path.name, round(seconds, 3), int(trace.info["cpus"]), kept)
+
+
+def _group(name: str, sums: _Sums) -> Group:
+    sleeps = sum(sums.wakers.values())
+    most = max(sums.pids.values(), default=0)
+    threads = sum(10 * count >= most for count in sums.pids.values())
+    made = Group(name, threads=threads, activations=len(sums.runs))
+    made.cpu_ms = round(sums.cpu_ns / 1e6, 3)
+    if sums.runs and sums.waits:
+        ordered = sorted(sums.runs)
+        made.run_us, made.wait_us = deck(sums.runs), deck(sums.waits)
+        made.run_quantiles_us = [round(ordered[int(share * (len(ordered) - 1))], 3) for share in (0.1, 0.5, 0.9)]
+    made.woken_by = {waker: count / sleeps for waker, count in sums.wakers.most_common()} if sleeps else {}
+    made.after = round(math.fsum(sums.after) / len(sums.after), 4) if sums.after else 0.0
+    made.iowait = round(sums.deep / sleeps, 4) if sleeps else 0.0
+    return made
+
+
+def _merged(shares: dict[str, float], names: set[str]) -> dict[str, float]:
+    """Give the shares with all wakers that were not learnt as ``other``; what is below 1 % is left out."""
+    merged: Counter[str] = Counter()
+    for waker, share in shares.items():
+        merged[waker if waker in names else "other"] += share  # type: ignore[assignment]
+    return {waker: round(share, 4) for waker, share in merged.most_common() if share >= 0.01}
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+KEYS = ("threads", "activations", "cpu_ms", "run_us", "wait_us", "run_quantiles_us", "after", "iowait")
+
+
+def to_toml(model: Model) -> str:
+    """Give the file of a model."""
+    lines = [
+        "# Made by `opplab learn`: distributions of a recording, none of them fitted.",
+        "format = 1",
+        "",
+        "[learnt]",
+        f"recording = {json.dumps(model.recording)}",
+        f"seconds = {model.seconds}",
+        f"cpus = {model.cpus}",
+    ]
+    for one in model.groups:
+        lines += ["", "[[group]]", f"name = {json.dumps(one.name)}"]
+        lines += [f"{key} = {getattr(one, key)}" for key in KEYS]
+        shares = ", ".join(f"{json.dumps(waker)} = {share}" for waker, share in one.woken_by.items())
+        lines.append(f"woken_by = {{ {shares} }}")
+    return "\n".join(lines) + "\n"
+
+
+def read(path: Path) -> Model:
+    """Read the file of a model.
+
+    Raises
+    ------
+    InputError
+        If it is none, with what is missing.
+    """
+    from opplab import catalog
+
+    text = catalog.read_text(path, "a model file")
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"failed to read {path}: {error}") from None
+    if not is_model(data):
+        raise InputError(f"{path} is no model of `opplab learn`: it has no [learnt] and [[group]]")
+    groups = []
+    for number, entry in enumerate(data["group"], 1):
+        missing = [key for key in ("name", "woken_by", *KEYS) if key not in entry]
+        if missing:
+            raise InputError(f"{path}: group {number} has no {', '.join(missing)}")
+        unknown = [key for key in entry if key not in ("name", "woken_by", *KEYS)]
+        if unknown:
+            raise InputError(f"{path}: group {number} has an unknown key `{unknown[0]}`")
+        if entry["threads"] < 1 or not entry["run_us"] or not entry["wait_us"]:
+            raise InputError(f"{path}: group {number} needs a thread and lengths in run_us and wait_us")
+        if any(value < 0 for value in [*entry["run_us"], *entry["wait_us"]]):
+            raise InputError(f"{path}: group {number} has lengths below 0 us")
+        groups.append(Group(**entry))
+    learnt = data["learnt"]
+    return Model(str(learnt.get("recording", "")), learnt.get("seconds", 0.0), learnt.get("cpus", 0), groups)
+
+
+def is_model(data: dict[str, Any]) -> bool:
+    """Whether a parsed file is a model of `opplab learn`."""
+    return isinstance(data.get("learnt"), dict) and bool(data.get("group"))
+
+
+# --- what can be run --------------------------------------------------------------------------------------------------
+
+STRIDE = 7
+"""Order in which a deck is dealt, coprime to its size, so that short and long ones alternate."""
+
+
+def to_rtapp(model: Model, seconds: float = 10.0) -> str:
+    """Give an rt-app file whose threads behave as the model's.
+
+    A group that another one wakes waits for a semaphore; of two groups that wake each other the first in the file
+    starts. Threads of a pair of groups are partners in the order of their numbers.
+    """
+    by_name = {group.name: group for group in model.groups}
+    tasks: dict[str, Any] = {}
+    for place, group in enumerate(model.groups):
+        partner = by_name.get(group.partner or "")
+        leads = partner is not None and partner.partner == group.name and place < model.groups.index(partner)
+        posts = [one for one in model.groups if one.partner == group.name]
+        for thread in range(group.threads):
+            tasks[f"{group.name}-{thread}"] = {"loop": -1, "phases": _phases(group, thread, partner, posts, leads)}
+    return json.dumps({"tasks": tasks, "global": {"duration": max(1, round(seconds))}}, indent=1)
+
+
+def _phases(
+    group: Group, thread: int, partner: Group | None, posts: Sequence[Group], leads: bool
+) -> dict[str, dict[str, Any]]:
+    """Give the activations of a thread, one of each length of its deck."""
+    phases: dict[str, dict[str, Any]] = {}
+    size = len(group.run_us)
+    for turn in range(size):
+        index = (turn + thread) * STRIDE % size
+        work = group.run_us[index]
+        after = work * group.after if posts else 0.0
+        phase: dict[str, Any] = {}
+
+        def wait(phase: dict[str, Any] = phase, index: int = index) -> None:
+            if partner is None:
+                phase["sleep"] = max(1, round(group.wait_us[index % len(group.wait_us)]))
+            else:
+                phase["sem_wait0"] = f"{group.name}-{thread}"
+
+        if not leads:
+            wait()
+        phase["run0"] = max(1, round(work - after))
+        for number, other in enumerate(posts):
+            targets = range(thread, other.threads, group.threads) if thread < other.threads else ()
+            for target in targets:
+                phase[f"sem_post{number}_{target}"] = f"{other.name}-{target}"
+        if after >= 1:
+            phase["run1"] = round(after)
+        if leads:
+            wait()
+        phases[f"p{turn}"] = phase
+    return phases

@@ -1,0 +1,87 @@
+"""`opplab learn`: models from recordings."""
+
+from pathlib import Path
+
+import pytest
+
+from opplab import Workload
+from opplab.errors import InputError
+from opplab.trace.learn import Model, learn, read, to_rtapp, to_toml
+from opplab.trace.recording import Trace
+
+ROUNDS = 40
+CLIENT_US, SERVER_US = 60, 40
+
+
+def ping_pong(path: Path) -> Path:
+    """Write a trace of a client on CPU 0 and a server on CPU 1 that answer each other.
+
+    A fifth of either's work comes after its wake-up of the other.
+    """
+    lines = ["# tracer: nop", "#"]
+
+    def line(us: int, cpu: int, who: tuple[str, int], event: str) -> None:
+        name, pid = who
+        lines.append(f"{name:>16}-{pid:<5} [{cpu:03}] d..2. {us // 10**6}.{us % 10**6:06}: {event}")
+
+    client, server, idle = ("client", 10), ("server", 20), ("<idle>", 0)
+    switch = (
+        "sched_switch: prev_comm={} prev_pid={} prev_prio={} prev_state={} ==> next_comm={} next_pid={} next_prio=120"
+    )
+
+    def goes(us: int, cpu: int, who: tuple[str, int], on: bool) -> None:
+        swapper = (f"swapper/{cpu}", 0)
+        first, then = (swapper, who) if on else (who, swapper)
+        line(us, cpu, idle if on else who, switch.format(*first, 120, "R" if on else "S", *then))
+
+    now = 1_000_000
+    goes(now, 0, client, on=True)
+    for _ in range(ROUNDS):
+        for waker, woken, work_us in ((client, server, CLIENT_US), (server, client, SERVER_US)):
+            end = now + work_us
+            wake = end - work_us // 5
+            cpu, other = (0, 1) if waker is client else (1, 0)
+            line(wake, cpu, waker, f"sched_waking: comm={woken[0]} pid={woken[1]} prio=120 target_cpu=00{other}")
+            goes(end, cpu, waker, on=False)
+            goes(end, other, woken, on=True)
+            now = end
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    return learn(Trace(ping_pong(tmp_path / "pair.txt")))
+
+
+def test_who_wakes_whom_and_how_long_each_runs(model: Model) -> None:
+    client, server = model.groups
+    assert (client.name, client.partner, server.name, server.partner) == ("client", "server", "server", "client")
+    assert set(client.run_us) == {CLIENT_US} and set(server.run_us) == {SERVER_US}
+    assert client.after == server.after == 0.2
+    assert (client.threads, client.iowait) == (1, 0.0)
+
+
+def test_the_file_is_read_again(model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "model.toml"
+    path.write_text(to_toml(model), encoding="utf-8")
+    assert read(path) == model
+    path.write_text(to_toml(model).replace("after = 0.2", "aftr = 0.2"), encoding="utf-8")
+    with pytest.raises(InputError, match="group 1 has no after"):
+        read(path)
+
+
+def test_it_runs_as_threads_that_post_and_wait(model: Model) -> None:
+    events = Workload.parse(to_rtapp(model, seconds=1)).events()
+    client = events.filter(events["task"] == "client-0")["event"].to_list()[:4]
+    server = events.filter(events["task"] == "server-0")["event"].to_list()[:4]
+    assert [one.split()[0] for one in client] == ["run", "sem_post", "run", "sem_wait"]
+    assert [one.split()[0] for one in server] == ["sem_wait", "run", "sem_post", "run"]
+
+
+def test_a_recording_without_wake_ups_is_refused(tmp_path: Path) -> None:
+    path = ping_pong(tmp_path / "pair.txt")
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "sched_waking" not in line]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match="sched_waking"):
+        learn(Trace(path))
