@@ -80,21 +80,28 @@ pub fn which_bucket(duration_ns: u64) -> usize {
 pub fn get_typical_interval(intervals: &[u32; INTERVALS], form: MenuForm) -> u32 {
     let zero_counts = form == MenuForm::Iowait;
     let both_ends = matches!(form, MenuForm::BothEnds | MenuForm::BothEndsOnly | MenuForm::BothEndsPoll);
-    let (mut above, mut most) = (-1, if both_ends { i64::from(u32::MAX) - 1 } else { i64::from(i32::MAX) });
+    let (mut least, mut most) = (0, if both_ends { u32::MAX - 1 } else { i32::MAX as u32 });
     loop {
-        let kept =
-            || intervals.iter().map(|&value| i64::from(value)).filter(move |&value| value > above && value <= most);
-        let count = kept().count();
-        let Some(max) = kept().max().filter(|&max| zero_counts || max > 0) else { return NO_INTERVAL };
-        let min = kept().min().unwrap_or(0);
-        let mean = kept().sum::<i64>() as u64 / count as u64;
+        let (mut count, mut sum, mut min, mut max) = (0, 0, u32::MAX, 0);
+        for &value in intervals {
+            if (least..=most).contains(&value) {
+                count += 1;
+                sum += u64::from(value);
+                (min, max) = (min.min(value), max.max(value));
+            }
+        }
+        if count == 0 || (max == 0 && !zero_counts) {
+            return NO_INTERVAL;
+        }
+        let mean = sum / count as u64;
+        let kept = || intervals.iter().filter(|value| (least..=most).contains(*value)).map(|&value| u64::from(value));
         let variance = if both_ends {
             // The mean of the squares less the square of the mean: both are truncated first.
-            let squares = kept().fold(0u64, |sum, value| sum.wrapping_add((value as u64).wrapping_mul(value as u64)));
+            let squares = kept().fold(0u64, |sum, value| sum.wrapping_add(value.wrapping_mul(value)));
             (squares / count as u64).wrapping_sub(mean.wrapping_mul(mean))
         } else {
             // At most 8 * 2^60: the sum of squares about the mean cannot overflow.
-            kept().map(|value| (value as u64).abs_diff(mean).pow(2)).sum::<u64>() / count as u64
+            kept().map(|value| value.abs_diff(mean).pow(2)).sum::<u64>() / count as u64
         };
         if variance <= u64::MAX / 36 {
             let relative = mean.wrapping_mul(mean) > variance * 36 && count * 4 >= INTERVALS * 3;
@@ -104,10 +111,10 @@ pub fn get_typical_interval(intervals: &[u32; INTERVALS], form: MenuForm) -> u32
         }
         if count * 4 <= INTERVALS * 3 {
             let longest = form == MenuForm::BothEnds && count >= INTERVALS / 2;
-            return if longest { max as u32 } else { NO_INTERVAL };
+            return if longest { max } else { NO_INTERVAL };
         }
-        if both_ends && mean.wrapping_sub(min as u64) > (max as u64).wrapping_sub(mean) {
-            above = min;
+        if both_ends && mean.wrapping_sub(min.into()) > u64::from(max).wrapping_sub(mean) {
+            least = min + 1;
         } else {
             most = max - 1;
         }
