@@ -20,6 +20,7 @@ mod error;
 pub mod facts;
 pub mod fmax;
 pub mod machine;
+mod marks;
 mod msr;
 mod pepc;
 mod platinfo;

@@ -15,6 +15,7 @@ use opplab_model::machine::{
 
 use crate::error::ImportError;
 use crate::facts::{CoreType, CpuFacts, Facts, PolicyFacts};
+use crate::marks::{self, WAKE_PERMILLE, WORST_CASE_NS};
 use crate::msr;
 
 /// An imported machine and what it is made of.
@@ -168,7 +169,7 @@ impl Maker<'_> {
         let mut sources: Vec<(String, String)> =
             if facts.source == "/" { facts.told.clone() } else { facts.told.iter().map(shorten).collect() };
         sources.extend(self.defaults.iter().map(|(what, value)| (format!("default.{what}"), value.clone())));
-        Ok(Machine {
+        let mut machine = Machine {
             name: file_name(&facts.name),
             provenance: self.provenance(),
             cpus,
@@ -182,6 +183,8 @@ impl Maker<'_> {
             smt_yield,
             smt_power,
             cluster_idle_together: false,
+            shared_follows_machine: false,
+            program_classes: Vec::new(),
             shared_stream: false,
             consumers: Vec::new(),
             thermal: None,
@@ -190,7 +193,9 @@ impl Maker<'_> {
             package_power: facts.package_power,
             sources,
             ranges: Vec::new(),
-        })
+        };
+        marks::complete(&mut machine);
+        Ok(machine)
     }
 
     fn provenance(&self) -> String {
@@ -349,7 +354,8 @@ impl Maker<'_> {
         base_khz: u32,
         turbo: &[TurboBin],
     ) -> Result<Vec<Opp>, ImportError> {
-        let plain = |khz: u32| Opp { khz, mv: 0, power_uw: 0, busy_uw: 0, cluster_uw: 0, idle_uw: None };
+        let plain =
+            |khz: u32| Opp { khz, mv: 0, power_uw: 0, busy_uw: 0, cluster_uw: 0, idle_uw: None, cluster_idle_uw: None };
         if let Some(policy) = policy.filter(|policy| !policy.opps.is_empty()) {
             let told = policy.opps.iter().map(|opp| {
                 let point = self.facts.power.iter().find(|point| point.policy == policy.id && point.khz == opp.khz);
@@ -360,6 +366,7 @@ impl Maker<'_> {
                     busy_uw: opp.power_uw,
                     cluster_uw: point.map_or(0, |point| point.static_uw),
                     idle_uw: point.map(|point| point.idle0_uw),
+                    cluster_idle_uw: None,
                 }
             });
             return Ok(told.filter(|opp| opp.khz != 0).collect());
@@ -420,11 +427,18 @@ impl Maker<'_> {
                 }
             }
             deepest_ns = deepest_ns.max(state.residency_ns);
+            // A device tree tells the worst case, for the governor to be safe with.
+            let worst_case = !self.is_x86() && state.latency_ns >= WORST_CASE_NS;
+            if worst_case {
+                let why =
+                    "wake-share: 0.3 of the told exit latency, which is the worst case, where that is 100 us or more";
+                self.default("cluster.idle.wake", why);
+            }
             states.push(IdleState {
                 name: state.name.clone(),
                 entry_latency_ns: state.entry_latency_ns,
                 exit_latency_ns: state.latency_ns,
-                wake_ns: None,
+                wake_ns: worst_case.then_some(state.latency_ns * WAKE_PERMILLE / 1000),
                 target_residency_ns: deepest_ns,
                 power_uw: match (point, index) {
                     (Some(point), 0) => point.idle0_uw,
