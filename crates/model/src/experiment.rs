@@ -119,6 +119,8 @@ struct WorkloadEntry {
     quick: Vec<String>,
     calibration: Option<(String, Pos)>,
     warmup_ns: Option<u64>,
+    /// Class of all its programs that have none of their own, and where it is named.
+    class: Option<(String, Pos)>,
     form: Form,
 }
 
@@ -424,8 +426,8 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
         return Err(Fault::new(node.at, format!("`workload` must be a table, not {}", node.value.kind())));
     };
     if entries.iter().any(|(key, _)| key.name == "rtapp") {
-        let table =
-            node.as_table("workload", &["label", "rtapp", "repeats", "suspend", "duration", "quick", "warmup"])?;
+        let table = node
+            .as_table("workload", &["label", "rtapp", "repeats", "suspend", "duration", "quick", "warmup", "class"])?;
         let path = table.need_str("rtapp")?.to_owned();
         let stem = path.rsplit('/').next().unwrap_or(&path);
         let label = match table.str_or_empty("label")? {
@@ -441,6 +443,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
             quick: quick_from(&table)?,
             calibration: None,
             warmup_ns: warmup_from(&table)?,
+            class: class_from(&table)?,
             form: Form::RtApp {
                 path,
                 path_at: table.need("rtapp")?.at,
@@ -460,7 +463,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
     let benchmark = benchmark(name).ok_or_else(|| {
         Fault::unknown(name_node.at, "benchmark", name, BENCHMARKS.iter().map(|benchmark| benchmark.name))
     })?;
-    let keys: Vec<&str> = ["label", "benchmark", "duration", "quick", "calibration", "warmup"]
+    let keys: Vec<&str> = ["label", "benchmark", "duration", "quick", "calibration", "warmup", "class"]
         .into_iter()
         .chain(benchmark.params.iter().map(|param| param.name))
         .collect();
@@ -492,8 +495,14 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
             None => None,
         },
         warmup_ns: warmup_from(&table)?,
+        class: class_from(&table)?,
         form: Form::Benchmark { benchmark, params },
     })
+}
+
+/// The class of programs that a workload names.
+fn class_from(table: &Table<'_>) -> Result<Option<(String, Pos)>, Fault> {
+    table.get("class").map(|node| Ok((node.as_str("class")?.to_owned(), node.at))).transpose()
 }
 
 /// The values of a parameter, and whether they are an axis.
@@ -751,6 +760,16 @@ impl Experiment {
                 return Err(here(entry.at, format!("`warmup`: {} is measured from the start of its run", entry.label)));
             }
             workload.warmup_ns = if elapsed { 0 } else { warmup_ns };
+        }
+        if let Some((class, at)) = &entry.class {
+            if !machine.program_classes.iter().any(|known| known.name == *class) {
+                let what = format!("program class of machine {}", machine.name);
+                let names = machine.program_classes.iter().map(|known| known.name.as_str());
+                return Err(Fault::unknown(*at, &what, class, names).in_file(&self.file));
+            }
+            for task in workload.tasks.iter_mut().filter(|task| task.class.is_empty()) {
+                task.class.clone_from(class);
+            }
         }
         if let Err(why) = workload.check(machine.nr_cpus()) {
             panic!("{} made a workload that is wrong: {why}", entry.label);

@@ -13,6 +13,7 @@ use crate::machine::{
     Cluster, Consumer, Costs, CppcCaps, CpuList, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
     PackagePower, PmProfile, PolicyShare, Processor, Thermal, TurboBin,
 };
+use crate::program_class::{classes_from, classes_node};
 use crate::range::{ranges_from, ranges_node};
 use crate::tree::{Node, POWER_UW_MAX, Table, parse_toml, to_toml};
 
@@ -116,6 +117,7 @@ const MACHINE_KEYS: &[&str] = &[
     "smt_yield",
     "smt_power",
     "cluster_idle_together",
+    "shared_follows_machine",
     "shared_stream",
     "numa_distance",
     "topology",
@@ -127,6 +129,7 @@ const MACHINE_KEYS: &[&str] = &[
     "consumer",
     "thermal",
     "cluster",
+    "program_class",
     "source",
     "range",
 ];
@@ -192,6 +195,7 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
     let cpufreq = drivers.remove(0);
     let nr_packages = package.iter().max().map_or(0, |&last| last + 1);
     let cluster_names: Vec<String> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
+    let program_classes = classes_from(table.get("program_class"), &clusters)?;
     let ranges = ranges_from(table.get("range"), &cluster_names)?;
 
     Ok(Machine {
@@ -207,6 +211,7 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         floor_uw: table.power_uw("floor")?.unwrap_or(0),
         smt_yield: table.int_or("smt_yield", 1024, 1, 1024)?,
         cluster_idle_together: table.bool_or("cluster_idle_together", false)?,
+        shared_follows_machine: table.bool_or("shared_follows_machine", false)?,
         smt_power: table.int_or("smt_power", 1024, 0, 1024)?,
         shared_stream: table.bool_or("shared_stream", false)?,
         processor: table.get("processor").map(processor_from).transpose()?,
@@ -221,6 +226,7 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
                 .collect::<Result<_, _>>()?,
         },
         thermal: table.get("thermal").map(thermal_from).transpose()?,
+        program_classes,
         sources: sources_from(&table)?,
         ranges,
     })
@@ -514,7 +520,18 @@ fn opps_from(node: &Node, above_khz: u32) -> Result<Vec<Opp>, Fault> {
     }
     let mut opps: Vec<Opp> = Vec::with_capacity(items.len());
     for item in items {
-        const POWERS: [&str; 8] = ["uw", "mw", "busy_uw", "busy_mw", "cluster_uw", "cluster_mw", "idle_uw", "idle_mw"];
+        const POWERS: [&str; 10] = [
+            "uw",
+            "mw",
+            "busy_uw",
+            "busy_mw",
+            "cluster_uw",
+            "cluster_mw",
+            "idle_uw",
+            "idle_mw",
+            "cluster_idle_uw",
+            "cluster_idle_mw",
+        ];
         let table = item.as_table("opp", &[&["khz", "mhz", "mv"], &POWERS[..]].concat())?;
         let khz: u32 = match (table.get("khz"), table.get("mhz")) {
             (Some(khz), None) => khz.as_int("khz", 1, 100_000_000)?,
@@ -534,6 +551,7 @@ fn opps_from(node: &Node, above_khz: u32) -> Result<Vec<Opp>, Fault> {
             busy_uw: table.power_uw("busy")?.unwrap_or(power_uw),
             cluster_uw: table.power_uw("cluster")?.unwrap_or(0),
             idle_uw: table.power_uw("idle")?,
+            cluster_idle_uw: table.power_uw("cluster_idle")?,
         });
     }
     Ok(opps)
@@ -657,6 +675,7 @@ pub fn machine_node(machine: &Machine) -> Node {
         int("floor_uw", machine.floor_uw),
         int("smt_yield", machine.smt_yield),
         ("cluster_idle_together".to_owned(), machine.cluster_idle_together.then(|| Node::bool(true))),
+        ("shared_follows_machine".to_owned(), machine.shared_follows_machine.then(|| Node::bool(true))),
         int_unless("smt_power", machine.smt_power, 1024),
         ("shared_stream".to_owned(), Some(Node::bool(machine.shared_stream))),
         (
@@ -704,6 +723,7 @@ pub fn machine_node(machine: &Machine) -> Node {
         ),
         ("thermal".to_owned(), machine.thermal.as_ref().map(thermal_node)),
         ("cluster".to_owned(), Some(Node::list(machine.clusters.iter().map(cluster_node)))),
+        ("program_class".to_owned(), classes_node(&machine.program_classes, &machine.clusters)),
         (
             "source".to_owned(),
             (!machine.sources.is_empty())
@@ -765,6 +785,7 @@ fn cluster_node(cluster: &Cluster) -> Node {
             int_unless("busy_uw", opp.busy_uw, i128::from(opp.power_uw)),
             int_unless("cluster_uw", opp.cluster_uw, 0),
             ("idle_uw".to_owned(), opp.idle_uw.map(Node::from)),
+            ("cluster_idle_uw".to_owned(), opp.cluster_idle_uw.map(Node::from)),
         ])
     };
     let idle = |state: &IdleState| {

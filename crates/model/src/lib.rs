@@ -20,6 +20,7 @@ pub mod metric;
 pub mod policy;
 pub mod policy_keys;
 pub mod power;
+pub mod program_class;
 pub mod range;
 pub mod rtapp;
 pub mod samples;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::program_class::ProgramClass;
 use crate::range::Range;
 
 /// A set of CPUs by index, in ascending order without repeats.
@@ -25,6 +26,9 @@ pub struct Opp {
     /// What a CPU draws here in its shallowest idle state, in uW, where voltage and clock stay on; `None`: the same at
     /// all, that state's `power_uw`.
     pub idle_uw: Option<u64>,
+    /// What the cluster draws here while all its CPUs idle but no cluster state is entered, in uW; `None`:
+    /// [`Cluster::cluster_idle_uw`].
+    pub cluster_idle_uw: Option<u64>,
 }
 
 /// One idle state, of a CPU or of a cluster.
@@ -327,6 +331,9 @@ pub struct Machine {
     pub smt_power: u32,
     /// Whether a cluster state is entered only when all clusters of the machine may enter theirs (sockets of one fabric).
     pub cluster_idle_together: bool,
+    /// Whether what clusters share (caches, mesh, memory controllers) follows the highest clock of any awake CPU of the
+    /// machine, as the uncores of a server's sockets do; otherwise that of its own CPUs.
+    pub shared_follows_machine: bool,
     /// True for an emulated machine in which the CPUs share one instruction stream, whatever their frequency or capacity:
     /// one executes at a time, the others stand still. See crate `sim`, `stream.rs`, for who.
     pub shared_stream: bool,
@@ -340,6 +347,8 @@ pub struct Machine {
     pub consumers: Vec<Consumer>,
     /// How a package heats up, if that is to limit it.
     pub thermal: Option<Thermal>,
+    /// What kinds of programs make of its cores, in the order of the file.
+    pub program_classes: Vec<ProgramClass>,
     /// Source of its numbers, as (what, source), in the order of the file.
     pub sources: Vec<(String, String)>,
     /// Within which ranges its assumed numbers may lie, in the order of the file.

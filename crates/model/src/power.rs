@@ -3,7 +3,7 @@
 use crate::machine::{Cluster, Opp};
 
 /// What a clock costs, in uW: of an OPP, or of a point between or above the OPPs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PointPower {
     /// What one busy CPU draws.
     pub busy_uw: u64,
@@ -11,11 +11,18 @@ pub struct PointPower {
     pub cluster_uw: u64,
     /// What an idle CPU draws in its shallowest state, if that depends on the clock.
     pub idle_uw: Option<u64>,
+    /// What the cluster draws while all its CPUs idle but no cluster state is entered, if that depends on the clock.
+    pub cluster_idle_uw: Option<u64>,
 }
 
 impl From<&Opp> for PointPower {
     fn from(opp: &Opp) -> Self {
-        Self { busy_uw: opp.busy_uw, cluster_uw: opp.cluster_uw, idle_uw: opp.idle_uw }
+        Self {
+            busy_uw: opp.busy_uw,
+            cluster_uw: opp.cluster_uw,
+            idle_uw: opp.idle_uw,
+            cluster_idle_uw: opp.cluster_idle_uw,
+        }
     }
 }
 
@@ -66,7 +73,7 @@ impl Cluster {
     pub fn shared_power_uw(&self, point: PointPower, activity: ClusterActivity) -> u64 {
         match activity {
             ClusterActivity::Awake => point.cluster_uw,
-            ClusterActivity::AllIdle => self.cluster_idle_uw.unwrap_or(point.cluster_uw),
+            ClusterActivity::AllIdle => point.cluster_idle_uw.or(self.cluster_idle_uw).unwrap_or(point.cluster_uw),
             ClusterActivity::Asleep(state) => self.cluster_idle.get(state).map_or(0, |idle| idle.power_uw),
         }
     }
@@ -87,7 +94,7 @@ mod tests {
         name = "c"
         cpus = "0-1"
         capacity = 1024
-        opp = [{ khz = 1000000, mw = 100, cluster_mw = 10, idle_mw = 7 }, { khz = 2000000, mw = 300, cluster_mw = 20 }]
+        opp = [{ khz = 1000000, mw = 100, cluster_mw = 10, idle_mw = 7, cluster_idle_mw = 4 }, { khz = 2000000, mw = 300, cluster_mw = 20 }]
         idle = [
             { name = "WFI", mw = 5, exit_latency_us = 1, target_residency_us = 1 },
             { name = "off", mw = 1, exit_latency_us = 100, target_residency_us = 500 },
@@ -105,6 +112,8 @@ mod tests {
         // Only the lower clock says what its shallowest state draws; deeper ones have no clock.
         assert_eq!([draws(low, CpuActivity::Idle(0)), draws(high, CpuActivity::Idle(0))], [7_000, 5_000]);
         assert_eq!([draws(low, CpuActivity::Idle(1)), draws(low, CpuActivity::Idle(9))], [1_000, 0]);
+        // Only the lower clock says what the cluster draws while all its CPUs idle.
+        assert_eq!(cluster.shared_power_uw(low, ClusterActivity::AllIdle), 4_000);
         assert_eq!(cluster.shared_power_uw(high, ClusterActivity::AllIdle), 20_000);
         assert_eq!(cluster.shared_power_uw(high, ClusterActivity::Asleep(0)), 0, "it has no such state");
         assert_eq!(cluster.opp_for(9_000_000).khz, 2_000_000);

@@ -38,6 +38,7 @@ pub const RANGED: &[&str] = &[
     "cluster.opp.busy_uw",
     "cluster.opp.cluster_uw",
     "cluster.opp.idle_uw",
+    "cluster.opp.cluster_idle_uw",
     "cluster.boost_opp.uw",
     "cluster.boost_opp.busy_uw",
     "cluster.boost_opp.cluster_uw",
@@ -50,6 +51,9 @@ pub const RANGED: &[&str] = &[
     "cluster.cluster_idle.entry_latency_ns",
     "cluster.cluster_idle.exit_latency_ns",
     "cluster.cluster_idle.target_residency_ns",
+    "program_class.cluster.capacity",
+    "program_class.cluster.mem_share",
+    "program_class.cluster.power",
 ];
 
 /// How far a number may be off.

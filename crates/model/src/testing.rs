@@ -18,6 +18,7 @@ use crate::machine::{
     PackagePower, PmProfile, PolicyShare, Thermal, TurboBin,
 };
 use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, Policy};
+use crate::program_class::{ClassOn, ProgramClass};
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
 
 /// What may be drawn; narrow it to what is to be tested.
@@ -182,6 +183,8 @@ impl Swarm {
             smt_yield: if smt { draw.u32(256, 1024) } else { 1024 },
             smt_power: if smt { draw.u32(0, 1024) } else { 1024 },
             cluster_idle_together: draw.chance(20),
+            shared_follows_machine: false,
+            program_classes: Vec::new(),
             shared_stream: draw.chance(5),
             consumers: Vec::new(),
             thermal: None,
@@ -191,6 +194,15 @@ impl Swarm {
         if self.limits {
             limit(&mut Draw::new(seed, 5), &mut machine);
         }
+        let draw = &mut Draw::new(seed, 9);
+        machine.shared_follows_machine = draw.chance(20);
+        let on = |cluster: &Cluster| ClassOn {
+            capacity: cluster.capacity,
+            mem_share: draw.u32(0, 1024),
+            power: draw.u32(200, 4096),
+        };
+        let on = machine.clusters.iter().map(on).collect();
+        machine.program_classes = vec![ProgramClass { name: String::from("some"), on }];
         machine
     }
 
@@ -324,6 +336,7 @@ impl Swarm {
             initial,
             delay_ns: draw.skewed(0, 30_000_000),
             policy: self.sched_policy(draw),
+            class: if index % 3 == 1 { String::from("some") } else { String::new() },
             cpus: random_set(draw, shared),
             spawn_cpu: draw.chance(50).then(|| draw.u32(0, nr_cpus - 1)),
             seasoned: index % 4 == 3,
@@ -516,6 +529,7 @@ fn random_cluster(draw: &mut Draw, index: u32, cpus: Vec<u32>, capacity: u32) ->
             busy_uw,
             cluster_uw,
             idle_uw: (busy_uw % 3 == 0).then_some(busy_uw / 16),
+            cluster_idle_uw: (busy_uw % 5 == 0).then_some(busy_uw / 32),
         });
         khz += draw.u32(1, 400) * 1000;
         // Not every energy model is monotonic; some states are inefficient.
@@ -587,7 +601,15 @@ fn limit(draw: &mut Draw, machine: &mut Machine) {
         }
         if draw.chance(20) {
             let busy_uw = draw.skewed(1, 10_000_000);
-            let opp = |khz| Opp { khz, mv: 0, power_uw: busy_uw, busy_uw, cluster_uw: busy_uw / 2, idle_uw: None };
+            let opp = |khz| Opp {
+                khz,
+                mv: 0,
+                power_uw: busy_uw,
+                busy_uw,
+                cluster_uw: busy_uw / 2,
+                idle_uw: None,
+                cluster_idle_uw: None,
+            };
             cluster.boost_opps = vec![opp(top_khz + 50_000), opp(top_khz + 333_000)];
         }
         for state in &mut cluster.idle {

@@ -154,6 +154,9 @@ pub struct TaskSpec {
     pub delay_ns: u64,
     /// Policy.
     pub policy: SchedPolicy,
+    /// Its class of programs, one of the machine's [`crate::machine::Machine::program_classes`], which says how its work
+    /// scales in place of the ops' `fixed`; empty: none.
+    pub class: String,
     /// Allowed CPUs, an index into [`Workload::cpu_sets`]; `None`: all.
     pub cpus: Option<u32>,
     /// CPU on which the task is born (where its parent ran); `None`: CPU 0.

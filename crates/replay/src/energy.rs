@@ -320,7 +320,7 @@ impl<'m> EnergyMeter<'m> {
             (Runs::Unknown, None) => return,
             (_, state) => {
                 // Without a known clock the shallowest state draws what it draws at all.
-                let point = point.unwrap_or(PointPower { busy_uw: 0, cluster_uw: 0, idle_uw: None });
+                let point = point.unwrap_or_default();
                 let deepest = described.idle.len().saturating_sub(1);
                 let power_uw = described.cpu_power_uw(point, CpuActivity::Idle(state.unwrap_or(0).min(deepest)));
                 let fj = u128::from(power_uw) * u128::from(ns);
@@ -352,7 +352,7 @@ impl<'m> EnergyMeter<'m> {
             _ => ClusterActivity::Awake,
         };
         // Asleep, a cluster has no clock.
-        let sleeping = PointPower { busy_uw: 0, cluster_uw: 0, idle_uw: None };
+        let sleeping = PointPower::default();
         let asleep = matches!(activity, ClusterActivity::Asleep(_)).then_some(sleeping);
         let Some(point) = point.or(asleep) else { return };
         let power_uw = described.shared_power_uw(point, activity);

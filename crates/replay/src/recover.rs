@@ -540,6 +540,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
             initial: !history.forked,
             delay_ns: if history.forked { 0 } else { born_ns - start_ns },
             policy: policy_of(info.prio_at(history.first_ns.unwrap_or(0))),
+            class: String::new(),
             cpus,
             spawn_cpu: if history.forked { None } else { history.first_cpu.filter(|&cpu| cpu < nr_cpus) },
             // Its birth was before the trace.

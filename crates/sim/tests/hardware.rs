@@ -375,3 +375,97 @@ fn random_limited_machines_keep_the_invariants() {
         assert_eq!(once(), once(), "seed {seed} runs in two ways");
     }
 }
+
+const CLASSES: &str = r#"format = 1
+    name = "one"
+    [[driver]]
+    name = "scmi"
+    transition_latency_us = 0
+    fast_switch = true
+    [[cluster]]
+    name = "core"
+    cpus = "0"
+    capacity = 1024
+    opp = [{ khz = 1000000, mw = 100 }, { khz = 2000000, mw = 300 }]
+    [[program_class]]
+    name = "memory"
+    cluster = [{ name = "core", mem_share = 1024, power = 2048 }]
+    [[program_class]]
+    name = "half"
+    cluster = [{ name = "core", capacity = 512, mem_share = 512 }]
+"#;
+
+/// A class's memory time does not follow the clock, its capacity and power are its own.
+#[test]
+fn classes_of_programs_have_their_own_speed_and_power() {
+    let machine = read("one", CLASSES);
+    let run = |class: &str, governor: &str| {
+        let ops = vec![Op::Run { work_ns: 10 * MS, fixed: 0 }, Op::Exit];
+        let spec = TaskSpec { class: class.into(), ..task(0, 0, ops) };
+        let outcome = checked(&machine, vec![spec], policy("", governor), 100 * MS);
+        let busy_us = outcome.busy_ns_by_opp[0].iter().sum::<u64>() / 1000;
+        (busy_us, outcome.cluster_energy_fj[0] / 1_000_000_000)
+    };
+    let near = |(us, uj): (u64, u128), expected_us: u64, expected_uj: u128| {
+        assert!(us.abs_diff(expected_us) < 300 && uj.abs_diff(expected_uj) < 100, "{us} us, {uj} uJ");
+    };
+    near(run("", "performance"), 10_000, 3_000);
+    near(run("", "powersave"), 20_000, 2_000);
+    near(run("memory", "performance"), 10_000, 6_000);
+    near(run("memory", "powersave"), 10_000, 2_000);
+    // Half as fast; at half the clock one and a half times the time.
+    near(run("half", "performance"), 20_000, 6_000);
+    near(run("half", "powersave"), 30_000, 3_000);
+}
+
+/// A class that the machine does not have is refused with those that it has.
+#[test]
+fn unknown_classes_of_programs_are_refused() {
+    let machine = read("one", CLASSES);
+    let spec = TaskSpec { class: String::from("memry"), ..task(0, 0, spin()) };
+    let case = Case {
+        workload: workload(&machine, vec![spec]),
+        machine,
+        policy: policy("", "performance"),
+        seed: 1,
+        duration_ns: MS,
+    };
+    let error = run(&case, &mut Check::new(1)).expect_err("there is no such class");
+    assert!(format!("{error:?}").contains("memory, half"), "{error:?}");
+}
+
+/// An idle socket's shared logic follows the clock of the busy one where the machine says so.
+#[test]
+fn an_idle_socket_may_draw_by_the_clock_of_the_other() {
+    let text = |follows: bool| {
+        format!(
+            "format = 1\nname = \"two\"\nshared_follows_machine = {follows}\n{}",
+            r#"
+            topology = { package = ["0", "1"] }
+            [[driver]]
+            name = "acpi-cpufreq"
+            transition_latency_us = 0
+            fast_switch = true
+            [[cluster]]
+            name = "pkg0"
+            cpus = "0"
+            capacity = 1024
+            opp = [{ khz = 1000000, mw = 1, cluster_mw = 30, cluster_idle_mw = 28 }, { khz = 2000000, mw = 2, cluster_mw = 51, cluster_idle_mw = 48 }]
+            idle = [{ name = "C1", mw = 0, exit_latency_us = 1, target_residency_us = 1 }]
+            [[cluster]]
+            name = "pkg1"
+            cpus = "1"
+            capacity = 1024
+            opp = [{ khz = 1000000, mw = 1, cluster_mw = 30, cluster_idle_mw = 28 }, { khz = 2000000, mw = 2, cluster_mw = 51, cluster_idle_mw = 48 }]
+            idle = [{ name = "C1", mw = 0, exit_latency_us = 1, target_residency_us = 1 }]
+        "#
+        )
+    };
+    let idle_uj = |follows: bool| {
+        let machine = read("two", &text(follows));
+        let outcome = checked(&machine, vec![task(0, 0, spin())], policy("", "schedutil"), 100 * MS);
+        outcome.cluster_energy_fj[1] / 1_000_000_000
+    };
+    assert!(idle_uj(true).abs_diff(4_800) < 200, "{} uJ", idle_uj(true));
+    assert!(idle_uj(false).abs_diff(2_800) < 200, "{} uJ", idle_uj(false));
+}

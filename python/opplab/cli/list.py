@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,7 @@ KINDS = {
     "benchmarks": "benchmark models",
     "parameters": "parameters of a benchmark model",
     "metrics": "what is measured in a run",
+    "classes": "classes of programs of machines: speed, share of memory time, power",
     "events": "tables of events",
     "decisions": "tables of decision records",
 }
@@ -46,6 +48,28 @@ def _machines() -> list[dict[str, Any]]:
                 "drivers": " ".join(machine.drivers),
             }
         )
+    return rows
+
+
+def _classes(name: str | None) -> list[dict[str, Any]]:
+    machines = catalog.names("machine")
+    if name is not None and name not in machines:
+        raise click.UsageError(f"no machine is called '{name}'{catalog.nearest(name, machines)}")
+    rows = []
+    for machine in [name] if name is not None else machines:
+        path = catalog.find("machine", machine)
+        for one in tomllib.loads(catalog.read_text(path, "a machine file")).get("program_class", []):
+            rows += [
+                {
+                    "machine": machine,
+                    "class": one["name"],
+                    "cluster": on["name"],
+                    "capacity": on.get("capacity"),
+                    "mem_share": on.get("mem_share", 0),
+                    "power": on.get("power", 1024),
+                }
+                for on in one["cluster"]
+            ]
     return rows
 
 
@@ -132,6 +156,7 @@ def _experiments(_name: str | None) -> list[dict[str, Any]]:
 _ROWS: dict[str, Callable[[str | None], list[dict[str, Any]]]] = {
     "machines": lambda _name: _machines(),
     "experiments": _experiments,
+    "classes": _classes,
     "policy-keys": _policy_keys,
     "gates": _gates,
     "parameters": _parameters,

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,6 +145,7 @@ def write_report(experiment: Experiment, results: pl.DataFrame, blocks: list[Blo
             ("seeds", seeds if facts["iterations"] > 1 else str(facts["seed"])),
             ("iterations", str(facts["iterations"])),
             ("simulated time", f"{seconds:g} s a case, {len(experiment.cases)} cases"),
+            ("program classes", _classes(examples)),
             ("opplab", _opplab.__version__),
             ("made by", command_of(experiment)),
         ],
@@ -157,6 +160,16 @@ def write_report(experiment: Experiment, results: pl.DataFrame, blocks: list[Blo
         "Every number is in results.parquet beside this file.",
     )
     write_text(path, report.to_html())
+
+
+def _classes(cases: Sequence[_opplab.Case]) -> str:
+    """Say which classes of programs the workloads name, and what holds without one."""
+    tasks = [task for case in cases for task in json.loads(case.to_json())["workload"]["tasks"]]
+    names = sorted({task["class"] for task in tasks if "class" in task})
+    without = "none: work is in proportion to the clock and the core's capacity"
+    if any("class" not in task for task in tasks):
+        names.append(without)
+    return "; ".join(names)
 
 
 def command_of(experiment: Experiment) -> str:

@@ -66,6 +66,7 @@ fn periodic(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, S
                 initial: true,
                 delay_ns,
                 policy: SchedPolicy::default(),
+                class: String::new(),
                 cpus: None,
                 spawn_cpu: Some(spawn_cpus[index % spawn_cpus.len()]),
                 seasoned: false,

@@ -231,6 +231,7 @@ impl<'a> Compiler<'a> {
             initial: true,
             delay_ns: task.delay_us * 1000,
             policy,
+            class: task.class.clone(),
             cpus,
             spawn_cpu: None,
             seasoned: false,

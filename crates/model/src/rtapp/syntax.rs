@@ -215,6 +215,8 @@ pub struct Task {
     pub instances: u32,
     /// How often all its phases are repeated.
     pub repeat: Loop,
+    /// Its class of programs (`program_class`, which rt-app itself does not know); empty: none.
+    pub class: String,
     /// Start delay in us.
     pub delay_us: u64,
     /// Its attributes.
@@ -264,6 +266,7 @@ const TASK_KEYS: &[&str] = &[
     "util_min",
     "util_max",
     "taskgroup",
+    "program_class",
 ];
 const PHASE_KEYS: &[&str] = &[
     "loop",
@@ -551,6 +554,9 @@ impl Reader {
                 .get("instance")
                 .map_or(Ok(1), |node| node.as_int("instance", 0, NR_THREADS_MAX as i128))?,
             repeat,
+            class: entries
+                .get("program_class")
+                .map_or(Ok(String::new()), |node| node.as_str("program_class").map(str::to_owned))?,
             delay_us: entries.get("delay").map_or(Ok(0), |node| node.as_int("delay", 0, TIME_US_MAX))?,
             attributes,
             phases,

@@ -13,10 +13,12 @@ use opplab_model::event::{Event, Sink};
 use opplab_model::power::{ClusterActivity, CpuActivity};
 
 use crate::hardware::idle_run::{IdleRun, Phase};
+use crate::hardware::points::OperatingPoint;
 use crate::ids::{ClusterId, CpuId, PackageId, TaskId};
 use crate::run::agenda::Wait;
 use crate::run::cpu::Interrupt;
 use crate::run::engine::Engine;
+use crate::run::task::NO_PROGRAM;
 
 /// PM QoS does not limit the exit latency.
 const LATENCY_REQ_NS: u64 = u64::MAX >> 1;
@@ -279,11 +281,38 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             // Awake in the idle loop, or on the way: as in the shallowest state.
             _ => CpuActivity::Idle(0),
         };
-        let power_uw = described.cpu_power_uw(point, activity);
+        let mut power_uw = described.cpu_power_uw(point, activity);
+        if matches!(activity, CpuActivity::Busy | CpuActivity::BusyPair(_)) {
+            let program = self.tasks[state.curr].program;
+            if program != NO_PROGRAM {
+                let class = &self.case.machine.program_classes[usize::from(program)];
+                power_uw = power_uw * u64::from(class.on[cl.index()].power) / 1024;
+            }
+        }
         let was_uw = state.meter.power_uw();
         state.meter.set(self.now, power_uw);
         self.package_power(PackageId(self.case.machine.cpus[cpu.index()].package), was_uw, power_uw);
-        self.refresh_cluster_power(cl);
+        if self.case.machine.shared_follows_machine {
+            for cluster in self.clusters.ids() {
+                self.refresh_cluster_power(cluster);
+            }
+        } else {
+            self.refresh_cluster_power(cl);
+        }
+    }
+
+    /// The operating point of a cluster's shared logic: that of its CPUs, or the highest of the machine's awake ones.
+    fn shared_point(&self, cluster: ClusterId) -> &OperatingPoint {
+        let own = || {
+            let first = self.case.machine.clusters[cluster.index()].cpus[0];
+            self.hardware.point(cluster, self.cpus[CpuId(first)].opp)
+        };
+        if !self.case.machine.shared_follows_machine {
+            return own();
+        }
+        let awake = self.cpus.iter().filter(|state| !state.idle.is_resident());
+        let khz = awake.map(|state| self.hardware.point(state.cluster, state.opp).khz).max();
+        khz.map_or_else(own, |khz| self.hardware.point(cluster, self.hardware.clusters[cluster].at_most(khz)))
     }
 
     /// Sets the meter of a cluster's shared logic.
@@ -295,7 +324,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             None if all_idle() => ClusterActivity::AllIdle,
             None => ClusterActivity::Awake,
         };
-        let point = self.hardware.point(cluster, self.cpus[CpuId(described.cpus[0])].opp).power();
+        let point = self.shared_point(cluster).power();
         let power_uw = described.shared_power_uw(point, activity);
         let was_uw = self.clusters[cluster].meter.power_uw();
         if was_uw != power_uw {

@@ -101,7 +101,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let opp = self.cpus[policy.cpus[0]].opp;
             clocks.low_khz = clocks.low_khz.min(points[0].khz);
             clocks.top_khz = clocks.top_khz.max(points[points.len() - 1].khz);
-            clocks.highest_khz = clocks.highest_khz.max(points[opp as usize].khz);
+            // All clocks on the scale of the fastest cluster, which the ceiling is on.
+            let own_top = u64::from(points[points.len() - 1].khz.max(1));
+            let khz = u64::from(points[opp as usize].khz) * u64::from(state.top_khz) / own_top;
+            clocks.highest_khz = clocks.highest_khz.max(khz as u32);
         }
         budget.look(self.now, clocks);
         if budget.needs_care() {
@@ -211,7 +214,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let most_khz = state.hwp.as_ref().map_or(0, Hwp::most_khz);
         let requested_khz = khz(wanted).max(most_khz.min(self.hardware.clusters[cluster].top_khz()));
         let limit = match () {
-            () if granted < wanted => self.hardware.packages[state.package].limit(cluster),
+            () if granted < wanted => {
+                self.hardware.packages[state.package].limit(cluster, &self.hardware.clusters[cluster])
+            }
             () if granted_khz < requested_khz => GrantLimit::Firmware,
             () => GrantLimit::None,
         };

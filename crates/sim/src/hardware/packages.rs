@@ -22,6 +22,8 @@ pub(crate) struct Package {
     pub(super) limits_khz: Vec<Vec<u32>>,
     /// The class that holds.
     pub(super) class: u32,
+    /// The highest clock of any of the machine's clusters in kHz.
+    pub(super) top_khz: u32,
     /// Of each cluster the highest point that may be granted.
     pub(super) caps: IdVec<ClusterId, u32>,
     /// Policies with CPUs of the package.
@@ -102,7 +104,8 @@ impl Package {
             machine.clusters.iter().zip(clusters).map(of_cluster).collect()
         };
         let budget = Budget::new(machine, index, now_ns);
-        let mut package = Self { active_cores: cores.len() as u32, budget, ..Self::default() };
+        let top_khz = clusters.iter().map(Points::top_khz).max().unwrap_or(0);
+        let mut package = Self { active_cores: cores.len() as u32, budget, top_khz, ..Self::default() };
         for active in 0..=cores.len() as u32 {
             let limits = limits(active);
             if package.limits_khz.last() != Some(&limits) {
@@ -116,19 +119,29 @@ impl Package {
     }
 
     /// Which of the limits holds down the clocks of `cluster`.
-    pub(super) fn limit(&self, cluster: ClusterId) -> GrantLimit {
+    pub(super) fn limit(&self, cluster: ClusterId, points: &Points) -> GrantLimit {
         let bin_khz = self.limits_khz[self.class as usize][cluster.index()];
         match &self.budget {
-            Some(budget) if budget.ceiling_khz() < bin_khz => budget.limit(),
+            Some(budget) if self.ceiling_khz(points) < bin_khz => budget.limit(),
             _ => GrantLimit::TurboBin,
         }
+    }
+
+    /// What the budget allows a cluster: of its own highest clock the same share as of the highest of all, as a Raptor
+    /// Lake at its thermal limit shows it (P-cores at 0.858 of 5.3 GHz, E-cores at 0.848 of 4.2 GHz).
+    fn ceiling_khz(&self, points: &Points) -> u32 {
+        let ceiling_khz = self.budget.as_ref().map_or(UNLIMITED_KHZ, Budget::ceiling_khz);
+        if ceiling_khz == UNLIMITED_KHZ || self.top_khz == 0 {
+            return ceiling_khz;
+        }
+        (u64::from(ceiling_khz) * u64::from(points.top_khz()) / u64::from(self.top_khz)) as u32
     }
 
     /// Computes the caps again; true if one has changed.
     pub(super) fn find_caps(&mut self, clusters: &[Points]) -> bool {
         let limits = &self.limits_khz[self.class as usize];
-        let ceiling_khz = self.budget.as_ref().map_or(UNLIMITED_KHZ, Budget::ceiling_khz);
-        let caps = clusters.iter().zip(limits).map(|(points, &khz)| points.at_most(khz.min(ceiling_khz))).collect();
+        let cap = |(points, &khz): (&Points, &u32)| points.at_most(khz.min(self.ceiling_khz(points)));
+        let caps = clusters.iter().zip(limits).map(cap).collect();
         std::mem::replace(&mut self.caps, caps) != self.caps
     }
 }

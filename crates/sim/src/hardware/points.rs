@@ -22,12 +22,19 @@ pub struct OperatingPoint {
     pub cluster_uw: u64,
     /// What an idle CPU draws in its shallowest state, in uW, if that depends on the clock.
     pub idle_uw: Option<u64>,
+    /// What the cluster draws while all its CPUs idle but no cluster state is entered, in uW, if that depends on the clock.
+    pub cluster_idle_uw: Option<u64>,
 }
 
 impl OperatingPoint {
     /// What the clock costs.
     pub(crate) fn power(&self) -> PointPower {
-        PointPower { busy_uw: self.busy_uw, cluster_uw: self.cluster_uw, idle_uw: self.idle_uw }
+        PointPower {
+            busy_uw: self.busy_uw,
+            cluster_uw: self.cluster_uw,
+            idle_uw: self.idle_uw,
+            cluster_idle_uw: self.cluster_idle_uw,
+        }
     }
 }
 
@@ -94,8 +101,13 @@ impl Points {
 /// The point at `khz`, of which `known` says what it can.
 fn point_at(known: &[Opp], khz: u32) -> OperatingPoint {
     let above = known.partition_point(|opp| opp.khz < khz);
-    let point =
-        |opp: &Opp| OperatingPoint { khz, busy_uw: opp.busy_uw, cluster_uw: opp.cluster_uw, idle_uw: opp.idle_uw };
+    let point = |opp: &Opp| OperatingPoint {
+        khz,
+        busy_uw: opp.busy_uw,
+        cluster_uw: opp.cluster_uw,
+        idle_uw: opp.idle_uw,
+        cluster_idle_uw: opp.cluster_idle_uw,
+    };
     match known.get(above) {
         Some(opp) if opp.khz == khz || above == 0 => point(opp),
         Some(high) => {
@@ -110,13 +122,14 @@ fn point_at(known: &[Opp], khz: u32) -> OperatingPoint {
                 busy_uw: line(low.busy_uw, high.busy_uw),
                 cluster_uw: line(low.cluster_uw, high.cluster_uw),
                 idle_uw: low.idle_uw.zip(high.idle_uw).map(|(low, high)| line(low, high)),
+                cluster_idle_uw: low.cluster_idle_uw.zip(high.cluster_idle_uw).map(|(low, high)| line(low, high)),
             }
         }
         None => {
             let last = &known[known.len() - 1];
             let ends = |uw: fn(&Opp) -> u64| ((known[0].khz, uw(&known[0])), (last.khz, uw(last)));
             let busy_uw = extrapolate(ends(|opp| opp.busy_uw), khz);
-            OperatingPoint { khz, busy_uw, cluster_uw: last.cluster_uw, idle_uw: last.idle_uw }
+            OperatingPoint { busy_uw, ..point(last) }
         }
     }
 }
@@ -155,7 +168,15 @@ mod tests {
 
     #[test]
     fn power_between_entries_is_on_their_line() {
-        let opp = |khz, busy_uw| Opp { khz, mv: 0, power_uw: 0, busy_uw, cluster_uw: 10, idle_uw: None };
+        let opp = |khz, busy_uw| Opp {
+            khz,
+            mv: 0,
+            power_uw: 0,
+            busy_uw,
+            cluster_uw: 10,
+            idle_uw: None,
+            cluster_idle_uw: None,
+        };
         let known = [opp(1_000_000, 1_000), opp(2_000_000, 3_000)];
         let at = |khz| point_at(&known, khz).busy_uw;
         assert_eq!([at(500_000), at(1_000_000), at(1_500_000), at(2_000_000)], [1_000, 1_000, 2_000, 3_000]);

@@ -75,13 +75,16 @@ impl Check {
         expect(String::from("migrations counted and seen"), migrations.into(), nr_migrations.into());
         for (index, cluster) in case.machine.clusters.iter().enumerate() {
             let (mut cpus, mut varies) = (0, 0);
+            let (factor_least, factor_most) = busy_factors(case, index);
             let shallow = cluster.idle.first().map_or(0, |state| state.power_uw);
             let at_points = || outcome.points[index].iter().map(|point| point.idle_uw.unwrap_or(shallow));
             let (shallow_least, shallow_most) = (at_points().min().unwrap_or(0), at_points().max().unwrap_or(0));
             for &cpu in &cluster.cpus {
                 let cpu = cpu as usize;
                 for (opp, &ns) in outcome.points[index].iter().zip(&outcome.busy_ns_by_opp[cpu]) {
-                    cpus += u128::from(opp.busy_uw) * u128::from(ns);
+                    let busy = u128::from(opp.busy_uw) * u128::from(ns);
+                    cpus += busy * factor_least / 1024;
+                    varies += busy * factor_most.div_ceil(1024) - busy * factor_least / 1024;
                 }
                 let states = &outcome.idle_ns_by_state[cpu];
                 for (state, &ns) in cluster.idle.iter().zip(states).skip(1) {
@@ -95,6 +98,7 @@ impl Check {
             }
             let shared = || {
                 let awake = outcome.points[index].iter().map(|point| point.cluster_uw);
+                let awake = awake.chain(outcome.points[index].iter().filter_map(|point| point.cluster_idle_uw));
                 awake.chain(cluster.cluster_idle.iter().map(|state| state.power_uw)).chain(cluster.cluster_idle_uw)
             };
             let (least, most) = (shared().min().unwrap_or(0), shared().max().unwrap_or(0));
@@ -126,6 +130,14 @@ impl Check {
         }
         if self.violations.is_empty() { Ok(()) } else { Err(self.violations) }
     }
+}
+
+/// The least and the most that a program draws of a busy CPU's power on a cluster, in 1/1024.
+fn busy_factors(case: &Case, cluster: usize) -> (u128, u128) {
+    let named = |name: &str| case.workload.tasks.iter().any(|task| task.class == name);
+    let used = case.machine.program_classes.iter().filter(|class| named(&class.name));
+    used.map(|class| u128::from(class.on[cluster].power))
+        .fold((1024, 1024), |(least, most), power| (least.min(power), most.max(power)))
 }
 
 impl Sink for Check {

@@ -26,6 +26,17 @@ pub(crate) fn check_case(case: &Case) -> Result<(), CaseError> {
     if !(24..=10_000).contains(&case.policy.hz) {
         return Err(CaseError(format!("hz is {}; a kernel has 100, 250, 300 or 1000", case.policy.hz)));
     }
+    let classes = &case.machine.program_classes;
+    for task in case.workload.tasks.iter().filter(|task| !task.class.is_empty()) {
+        if !classes.iter().any(|class| class.name == task.class) {
+            let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
+            let known = if names.is_empty() { String::from("none") } else { names.join(", ") };
+            return Err(CaseError(format!(
+                "task {:?} is of program class `{}`, which machine {} does not have (it has {known})",
+                task.name, task.class, case.machine.name
+            )));
+        }
+    }
     check_workload(&case.workload, nr_cpus as u32)
 }
 

@@ -35,7 +35,7 @@ use crate::run::gates::Gates;
 use crate::run::hooks::{CustomGovernor, Hooks};
 use crate::run::objects::Objects;
 use crate::run::stream::Stream;
-use crate::run::task::{Life, Task};
+use crate::run::task::{Life, NO_PROGRAM, Task};
 use crate::run::timers::{Timer, TimerKind};
 use crate::sched::balancer::Balancer;
 use crate::sched::eas_model::EasState;
@@ -178,12 +178,22 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         cpu: CpuId,
     ) -> TaskId {
         let mut task = Task::new(index, spec, ops, allowed, cpu);
+        task.program = self.program_of(spec);
         task.loops = self.loops.len() as u32;
         self.loops.resize(self.loops.len() + usize::from(spec.loop_slots), 0);
         self.tasks.push(task);
         self.entities.push(SchedEntity::default());
         self.outcome.task_ns_by_cluster.push(vec![0; self.clusters.len()]);
         TaskId::of(self.tasks.len() - 1)
+    }
+
+    /// The class of programs that `spec` names.
+    fn program_of(&self, spec: &TaskSpec) -> u16 {
+        if spec.class.is_empty() {
+            return NO_PROGRAM;
+        }
+        let classes = &self.case.machine.program_classes;
+        classes.iter().position(|class| class.name == spec.class).map_or(NO_PROGRAM, |index| index as u16)
     }
 
     fn start_policy(&mut self, policy: PolicyId) {

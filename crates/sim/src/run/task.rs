@@ -11,6 +11,9 @@ use crate::sched::dl_run::DlRun;
 /// Fraction bits of work and speed: work is ns of the biggest CPU << 20, so that `speed * ns` is exact.
 pub(crate) const WORK_SHIFT: u32 = 20;
 
+/// A task without a class of programs: its work is in proportion to the clock.
+pub(crate) const NO_PROGRAM: u16 = u16::MAX;
+
 /// Where a task is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
@@ -93,6 +96,8 @@ pub(crate) struct Task<'c> {
     pub(crate) util_est_counted: bool,
     pub(crate) in_iowait: bool,
     pub(crate) waits_child: bool,
+    /// Index of its class of programs in the machine's, or [`NO_PROGRAM`].
+    pub(crate) program: u16,
     pub(crate) sa: SchedAvg,
     /// The kthread of this frequency policy, if it is one.
     pub(crate) sugov: Option<PolicyId>,
@@ -169,6 +174,7 @@ impl<'c> Task<'c> {
             dead_children: 0,
             live_children: 0,
             waits_child: false,
+            program: NO_PROGRAM,
             sugov: None,
             woken_ns: 0,
             wu_lat_ns: 0,

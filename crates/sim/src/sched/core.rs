@@ -14,7 +14,7 @@ use opplab_model::workload::SchedPolicy;
 use crate::ids::{CpuId, TaskId};
 use crate::run::agenda::Wait;
 use crate::run::engine::Engine;
-use crate::run::task::{Class, Doing, Enqueue, Life, WORK_SHIFT};
+use crate::run::task::{Class, Doing, Enqueue, Life, NO_PROGRAM, WORK_SHIFT};
 
 /// Round-robin time slice in ns (RR_TIMESLICE, include/linux/sched/rt.h).
 const RR_TIMESLICE_NS: u64 = 100_000_000;
@@ -46,6 +46,19 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn sibling_is_busy(&self, cpu: CpuId) -> bool {
         let siblings = &self.topology.siblings[cpu];
         siblings.iter().any(|&other| other != cpu && self.cpus[other].curr != TaskId::IDLE)
+    }
+
+    /// The speed of the work of `task`, of which `fixed`/1024 is unscaled time if it has no class of programs.
+    fn speed_of(&self, cpu: CpuId, task: TaskId, fixed: u16) -> u64 {
+        let state = &self.cpus[cpu];
+        let program = self.tasks[task].program;
+        if program == NO_PROGRAM || self.case.machine.shared_stream {
+            return Self::speed_of_work(state.speed, fixed);
+        }
+        let on = self.case.machine.program_classes[usize::from(program)].on[state.cluster.index()];
+        // Relative to the cluster's own reference clock; the class has its own capacity.
+        let of_reference = ((state.speed << 10) / state.work_capacity.max(1)).max(1);
+        ((Self::speed_of_work(of_reference, on.mem_share as u16) * u64::from(on.capacity)) >> 10).max(1)
     }
 
     /// The speed at which work with `fixed`/1024 of unscaled time proceeds.
@@ -112,7 +125,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let ran = executed - burnt_ns;
         let curr = state.curr;
         let cluster = state.cluster;
-        let speed = state.speed;
+        let speed = match self.tasks[curr].doing {
+            Doing::Work { fixed, .. } => self.speed_of(cpu, curr, fixed),
+            _ => 0,
+        };
         let task = &mut self.tasks[curr];
         if task.cluster != cluster {
             self.outcome.task_ns_by_cluster[curr.index()][task.cluster.index()] += std::mem::take(&mut task.cluster_ns);
@@ -120,8 +136,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         task.cluster_ns += delta;
         match &mut task.doing {
-            Doing::Work { left, fixed } => {
-                let done = (ran * Self::speed_of_work(speed, *fixed)).min(*left);
+            Doing::Work { left, .. } => {
+                let done = (ran * speed).min(*left);
                 *left -= done;
                 self.outcome.work_done += u128::from(done);
                 task.activation_run_ns += delta;
@@ -153,7 +169,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return None;
         }
         let left = match self.tasks[state.curr].doing {
-            Doing::Work { left, fixed } => left.div_ceil(Self::speed_of_work(state.speed, fixed)),
+            Doing::Work { left, fixed } => left.div_ceil(self.speed_of(cpu, state.curr, fixed)),
             Doing::Wall { left_ns } => left_ns,
             Doing::Fresh => 0,
         };
@@ -553,6 +569,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if prev == TaskId::IDLE {
                 self.restart_tick(cpu);
                 self.set_busy(cpu, true);
+            } else if next != TaskId::IDLE && self.tasks[prev].program != self.tasks[next].program {
+                self.refresh_power(cpu);
             }
         }
         if next == TaskId::IDLE {
