@@ -58,17 +58,15 @@ def _is_machine(source: Path) -> bool:
 
 
 def _fit_machine(name: str, sources: tuple[Path, ...], output: Path | None) -> None:
-    """Put the power of sources into a machine, one after the other."""
+    """Put the power of sources into a machine."""
     from opplab import _opplab, catalog
     from opplab.cli.machine import powered
 
     path = catalog.find("machine", name)
-    text, lines = catalog.read_text(path, "a machine file"), []
+    text = catalog.read_text(path, "a machine file")
     # Refused with its line, before parts of it are taken.
     _opplab.Machine.parse(str(path), text)
-    for source in sources:
-        text, told = powered(text, str(source))
-        lines += told
+    text, lines = powered(text, *map(str, sources))
     if output is None:
         click.echo(text, nl=False)
     else:

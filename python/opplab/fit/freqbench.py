@@ -69,6 +69,14 @@ class Curve:
         return int(np.sum(self.clock_mhz(points) != told))
 
 
+_ALIASES = {
+    "khz": {"khz": 1, "freq_khz": 1, "frequency_khz": 1, "mhz": 1000, "freq_mhz": 1000, "hz": 1e-3},
+    "busy_mean_mw": {"busy_mean_mw": 1, "busy_mean_w": 1000, "busy_mean_uw": 1e-3},
+    "online_idle_mean_mw": {"online_idle_mean_mw": 1, "online_idle_mean_w": 1000, "online_idle_mean_uw": 1e-3},
+}
+"""A quantity's names in other units, and the factor to ours."""
+
+
 def _number(row: dict[str, str], key: str, file: Path, line: int) -> float | None:
     text = (row.get(key) or "").strip()
     if not text:
@@ -92,20 +100,29 @@ def read_points(file: Path) -> list[Point]:
     """
     points: list[Point] = []
     columns, rows = csv_rows(file)
+    units = {
+        name: next(((column, factor) for column, factor in known.items() if column in columns), None)
+        for name, known in _ALIASES.items()
+    }
     for column in ("soc", "cpu", "khz", "busy_mean_mw"):
-        if column not in columns:
+        if column not in columns and units.get(column) is None:
             raise FormatError(f"{file}:1: no column `{column}`{nearest(column, list(columns))}", file=str(file), line=1)
+
+    def told(name: str, row: dict[str, str], line: int) -> float | None:
+        column, factor = units[name] or (name, 1)
+        value = _number(row, column, file, line)
+        return None if value is None else value * factor
+
     for line, row in rows:
-        cpu, khz = _number(row, "cpu", file, line), _number(row, "khz", file, line)
+        cpu, khz = _number(row, "cpu", file, line), told("khz", row, line)
         if cpu is None or khz is None or khz <= 0:
             raise FormatError(f"{file}:{line}: `cpu` and `khz` are needed in each row", file=str(file), line=line)
-        busy = _number(row, "busy_mean_mw", file, line)
+        busy = told("busy_mean_mw", row, line)
         if busy is None or busy <= 0:
             continue
-        speed = _number(row, "coremark_iter_per_s", file, line)
-        idle = _number(row, "online_idle_mean_mw", file, line)
+        speed, idle = _number(row, "coremark_iter_per_s", file, line), told("online_idle_mean_mw", row, line)
         run, flags = row.get("run", "").strip(), row.get("flags", "").strip()
-        points.append(Point(row["soc"].strip(), run, int(cpu), int(khz), busy, speed, idle, flags))
+        points.append(Point(row["soc"].strip(), run, int(cpu), round(khz), busy, speed, idle, flags))
     if not points:
         raise InputError(f"{file}: no row has power (`busy_mean_mw`)")
     return points

@@ -20,7 +20,8 @@ from opplab.fit import freqbench
 from opplab.fit.curve import Parameter
 from opplab.fit.linear import fit_parts
 from opplab.fit.opp_power import CANNOT_TELL, fit_points
-from opplab.fit.sources import Samples, read_samples
+from opplab.fit.shapes import SERVER_CUBIC, SERVER_CUBIC_RANGE, core_shape
+from opplab.fit.sources import Samples, join_samples, read_samples
 from opplab.simulation.power import known_power
 
 __all__ = ["generic_power", "with_power"]
@@ -94,16 +95,21 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     busy = samples.load * cores if samples.load_is_share else np.minimum(samples.load, cores)
     one, awake = np.ones_like(busy), 1 - samples.asleep
     sleeps = bool(np.ptp(awake) > 0.02)
+    one_clock = _is_one_clock(samples)
     core_columns, core_names = [busy, busy * samples.ghz, busy * samples.ghz**3], ["core", "core f", "core f^3"]
+    if one_clock:
+        # One clock cannot tell how power follows it: as the cores of measured servers.
+        core_columns, core_names = [busy * (samples.ghz + SERVER_CUBIC * samples.ghz**3)], ["core f"]
     shared_columns, shared_names = ([one, awake], ["package", "package awake"]) if sleeps else ([one], ["package"])
     middle = float(np.median(samples.ghz[samples.ghz > 0])) if np.any(samples.ghz > 0) else 1.0
-    of_core, of_shared = [1.0, middle, middle**3], [1.0] * len(shared_names)
+    of_core = [middle + SERVER_CUBIC * middle**3] if one_clock else [1.0, middle, middle**3]
+    of_shared = [1.0] * len(shared_names)
     if samples.cores_watts is not None:
         # The cores' own static power counts as shared: it is there whatever is busy.
         core_part = fit_parts([*core_names, "cores idle"], np.column_stack([*core_columns, one]), samples.cores_watts)
         rest = np.maximum(samples.watts - core_part.power(np.column_stack([*core_columns, 0 * one])), 1e-6)
         shared_part = fit_parts(shared_names, np.column_stack(shared_columns), rest)
-        told = core_part.parameters()[:3] + shared_part.parameters()
+        told = core_part.parameters()[: len(core_names)] + shared_part.parameters()
         core_bounds = core_part.bounds(np.array([*of_core, 0.0]))
         shared_bounds = shared_part.bounds(np.array(of_shared))
         fitted = samples.watts - rest + shared_part.power(np.column_stack(shared_columns))
@@ -116,6 +122,8 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         shared_bounds = whole.bounds(np.array([*(0.0 for _ in of_core), *of_shared]))
         fitted = samples.watts / (1 + whole.residuals)
     value = {p.name: p.value for p in told}
+    if one_clock:
+        value |= {"core": 0.0, "core f^3": SERVER_CUBIC * value["core f"]}
     shared = sum(value[name] for name in shared_names)
     _put_curve(
         tree,
@@ -134,12 +142,24 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     }
     if sleeps:
         marks["cluster.cluster_idle_uw"] = "[F] the same: what is left while the package sleeps"
+    if one_clock:
+        # At another clock the curve of another program or chip: as far as that would be at the lowest.
+        lowest = min((opp.get("khz") or 1000 * opp["mhz"]) / 1e6 for c in tree["cluster"] for opp in c["opp"])
+        ends = [core_shape(lowest, cubic) / core_shape(middle, cubic) for cubic in SERVER_CUBIC_RANGE]
+        here = core_shape(lowest) / core_shape(middle)
+        low, high = min(ends) / here, max(ends) / here
+        core_bounds = (core_bounds[0] * min(low, 1), core_bounds[1] * max(high, 1))
     ranges = {
         "cluster.opp.busy_uw": _around(at_middle, core_bounds, spread),
         "cluster.opp.cluster_uw": _around(shared, shared_bounds, spread),
     }
     _mark(tree, marks, ranges)
     return told, [*_not_told(tree, samples, sleeps), residual]
+
+
+def _is_one_clock(samples: Samples) -> bool:
+    busy = samples.ghz[(samples.load > 0) & (samples.ghz > 0)]
+    return len(busy) == 0 or float(np.ptp(busy)) < 0.1 * float(busy.max())
 
 
 def _around(value: float, bounds: tuple[float, float], spread: float) -> dict[str, list[int]]:
@@ -152,8 +172,8 @@ def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
     cannot = ["a second thread apart from a core: the load is counted in cores"]
     if len(tree["cluster"]) > 1:
         cannot.append("clusters apart: cores draw in proportion to their capacity, the rest is shared evenly")
-    if np.ptp(samples.ghz) < 0.1 * max(float(samples.ghz.max()), 1e-9):
-        cannot.append("power against the clock: the source has one clock")
+    if _is_one_clock(samples):
+        cannot.append(f"power against the clock: one clock; taken is f + {SERVER_CUBIC} f^3 (EPYC 7502's cores)")
     if np.ptp(samples.load) < 0.1 * max(float(samples.load.max()), 1e-9) and samples.cores_watts is None:
         cannot.append("the package apart from its cores: the source has one load")
     if not sleeps:
@@ -195,8 +215,17 @@ def _fit_points(tree: Tree, path: Path) -> tuple[list[Parameter], list[str]]:
     return parameters, list(CANNOT_TELL)
 
 
-def with_power(text: str, path: Path) -> tuple[str, list[Parameter], list[str]]:
-    """Put measured power into a machine file.
+def _is_points(path: Path) -> bool:
+    """Say whether a source is a table of power by operating point."""
+    if path.is_dir():
+        return False
+    with check_size(path, "measurements").open("rb") as file:
+        head = file.readline(4096)
+    return any(name in head for name in (b"busy_mean_mw", b"busy_mean_w", b"busy_mean_uw"))
+
+
+def with_power(text: str, *paths: Path) -> tuple[str, list[Parameter], list[str]]:
+    """Put measured power into a machine file; logs of intervals are fitted together, tables one after the other.
 
     Returns
     -------
@@ -204,12 +233,15 @@ def with_power(text: str, path: Path) -> tuple[str, list[Parameter], list[str]]:
         The file, what was fitted, and what the source cannot tell.
     """
     tree = tomllib.loads(text)
-    with check_size(path, "measurements").open("rb") as file:
-        head = file.readline(4096)
-    if b"busy_mean_mw" in head:
-        parameters, cannot = _fit_points(tree, path)
-    else:
-        parameters, cannot = _fit_samples(tree, read_samples(path))
+    parameters: list[Parameter] = []
+    cannot: list[str] = []
+    logs = [path for path in paths if not _is_points(path)]
+    if logs:
+        parameters, cannot = _fit_samples(tree, join_samples([read_samples(path) for path in logs]))
+    for path in paths:
+        if path not in logs:
+            told, not_told = _fit_points(tree, path)
+            parameters, cannot = parameters + told, cannot + not_told
     return _write(tree), parameters, cannot
 
 

@@ -15,9 +15,26 @@ import numpy as np
 
 from opplab.fit.curve import Shapes
 
-__all__ = ["family", "learn", "shapes_without"]
+__all__ = ["SERVER_CUBIC", "SERVER_CUBIC_RANGE", "core_shape", "family", "learn", "shapes_without"]
 
 _FILE = Path(__file__).parent.parent / "data" / "power_shapes.csv"
+
+SERVER_CUBIC = 0.157
+"""b/a of a server core's ``a f + b f^3`` in 1/GHz^2: all cores of two EPYC 7502 (Zen 2, RAPL), 1.5 and 2.5 GHz, in five
+kernels that stay in the core 0.156 to 0.159."""
+SERVER_CUBIC_RANGE = (0.026, 0.241)
+"""The same in its kernels with memory traffic (0.026 to 0.059), 2x Xeon 6130 (0.108), a Milan (0.241)."""
+
+
+def core_shape(ghz: float, cubic: float = SERVER_CUBIC) -> float:
+    """Give what a server's core draws at a clock, in units of what its linear part draws at 1 GHz.
+
+    Examples
+    --------
+    >>> round(core_shape(2.5) / core_shape(1.5), 2)
+    2.44
+    """
+    return ghz + cubic * ghz**3
 
 
 def family(soc: str) -> str:

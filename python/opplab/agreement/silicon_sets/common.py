@@ -1,0 +1,92 @@
+"""What the sets of the scoreboard of hardware share: tables as columns, a row left out, the form of a set."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opplab.files import csv_rows
+from opplab.fit.linear import fit_parts
+from opplab.fit.score import Prediction, line, summary
+
+__all__ = ["LINE", "Row", "ScoredSet", "column", "each_left_out", "groups", "predictions_of", "read"]
+
+Row = dict[str, str]
+
+
+@dataclass
+class ScoredSet:
+    """Predictions of one kind from one folder; without predictions, why."""
+
+    folder: str
+    quantity: str
+    left_out: str
+    rival: str
+    predictions: list[Prediction] = field(default_factory=list)
+    why_not: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """Give it as a row of the scoreboard."""
+        return {
+            "set": f"{self.folder}: {self.quantity}",
+            "folder": self.folder,
+            "quantity": self.quantity,
+            "left_out": self.left_out,
+            **summary([self.predictions]),
+            "rival": self.rival,
+            "why_not": self.why_not,
+        }
+
+
+def read(path: Path) -> list[Row]:
+    """Read a table, also in gzip."""
+    return [row for _, row in csv_rows(path)[1]]
+
+
+def groups(rows: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
+    """Give the rows by the values of some columns."""
+    found: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[tuple(row[key] for key in keys)].append(row)
+    return dict(found)
+
+
+def column(rows: list[Row], key: str) -> np.ndarray:
+    """Give a column as numbers; what is empty is not a number."""
+    return np.array([float(row[key]) if row[key] else np.nan for row in rows])
+
+
+def each_left_out(names: list[str], features: np.ndarray, measured: np.ndarray, along: np.ndarray) -> list[Prediction]:
+    """Predict each row by parts fitted to the others; the rival is the line along `along` through the outermost."""
+    predictions = []
+    for index in range(len(measured)):
+        others = np.arange(len(measured)) != index
+        parts = fit_parts(names, features[others], measured[others])
+        here = features[index : index + 1]
+        low, high = parts.interval(here)
+        order = np.argsort(along[others], kind="stable")
+        rival = line(list(along[others][order]), list(measured[others][order]), [along[index]])
+        values = (float(measured[index]), float(parts.power(here)[0]), float(rival[0]), float(low[0]), float(high[0]))
+        predictions.append(Prediction(f"{along[index]:g}", *values))
+    return predictions
+
+
+LINE = "straight line between lowest and highest"
+
+
+def predictions_of(
+    where: Iterable[object],
+    measured: Iterable[float],
+    predicted: Iterable[float],
+    rival: Iterable[float],
+    bounds: tuple[Iterable[float], Iterable[float]] | None = None,
+) -> list[Prediction]:
+    """Put columns side by side as predictions; `bounds` are the intervals of 95 %."""
+    columns = [measured, predicted, rival, *(bounds or ())]
+    rows = zip(where, zip(*columns, strict=True), strict=True)
+    return [Prediction(str(name), *(float(value) for value in values)) for name, values in rows]
