@@ -20,6 +20,7 @@ use crate::policy_keys::{
     ENERGY_MODELS, HWP_BOOST, HZ, PELT_HALF_LIVES_MS, PLACEMENTS, POLICY_KEY_NAMES, POLICY_KEYS, WATCHDOG_THRESH_MAX_S,
 };
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, to_json};
+use crate::variation::VARIATIONS;
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
 
 /// One run, and the labels that its results carry.
@@ -205,6 +206,7 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         idle_boost: table.bool_or("idle_boost", base.idle_boost)?,
         no_hwp: table.bool_or("no_hwp", base.no_hwp)?,
         no_turbo: table.bool_or("no_turbo", base.no_turbo)?,
+        variation: table.choice("variation", Some(base.variation), VARIATIONS)?,
         no_overutilized: table.bool_or("no_overutilized", base.no_overutilized)?,
         reversed_energy_model: table.bool_or("reversed_energy_model", base.reversed_energy_model)?,
         placement: table.choice("placement", Some(base.placement), PLACEMENTS)?,

@@ -15,6 +15,7 @@ pub mod file;
 pub mod governor;
 pub mod ids;
 pub mod json;
+pub mod latency;
 pub mod machine;
 pub mod metric;
 pub mod policy;
@@ -27,6 +28,7 @@ pub mod samples;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tree;
+pub mod variation;
 pub mod workload;
 
 pub use error::ModelError;

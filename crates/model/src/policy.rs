@@ -1,5 +1,7 @@
 //! What is compared: kernel profile, governor and its tunables, energy-aware scheduling, idle governor.
 
+use crate::variation::Variation;
+
 /// Which energy model the kernel is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnergyModelSource {
@@ -76,6 +78,8 @@ pub struct Policy {
     pub no_hwp: bool,
     /// Turbo and boost must not be used (`intel_pstate/no_turbo`, `cpufreq/boost`).
     pub no_turbo: bool,
+    /// How programs vary from run to run.
+    pub variation: Variation,
     /// Test switch: overutilised state is never set.
     pub no_overutilized: bool,
     /// Test switch: costs of the energy model are reversed.
@@ -108,6 +112,7 @@ impl Default for Policy {
             idle_boost: false,
             no_hwp: false,
             no_turbo: false,
+            variation: Variation::None,
             no_overutilized: false,
             reversed_energy_model: false,
             placement: Placement::Kernel,

@@ -8,6 +8,7 @@ use opplab_kernel::profile::{Invariance, profile_names};
 
 use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, Policy};
 use crate::tree::Node;
+use crate::variation::VARIATIONS;
 
 /// The values that a key may have.
 #[derive(Clone, Copy)]
@@ -217,6 +218,12 @@ pub const POLICY_KEYS: &[PolicyKey] = &[
         Node::bool(policy.no_hwp)
     }),
     later_key("no_turbo", PolicyValue::Bool, "turbo and boost are not used", |policy| Node::bool(policy.no_turbo)),
+    later_key(
+        "variation",
+        PolicyValue::Name(|| names_of(VARIATIONS)),
+        "how programs vary from run to run: not at all, as rt-app does on a board, as in a virtual machine on a busy host",
+        |policy| name_of(VARIATIONS, &policy.variation),
+    ),
     key("no_overutilized", PolicyValue::Bool, "test switch: the overutilised state is never set", |policy| {
         Node::bool(policy.no_overutilized)
     }),

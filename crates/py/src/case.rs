@@ -162,6 +162,11 @@ impl PyCase {
         run::metrics(py, &self.case(py), check)
     }
 
+    /// Runs it; also gives how long tasks waited.
+    fn run_with_latencies<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        run::metrics_with_latencies(py, &self.case(py))
+    }
+
     /// Runs it and gives the events and decision records of `tables` (all events, if there is none):
     /// `{table: {column: array}}`.
     fn events<'py>(&self, py: Python<'py>, tables: Vec<String>) -> PyResult<Bound<'py, PyDict>> {

@@ -4,6 +4,7 @@ use std::ops::Deref;
 
 use numpy::IntoPyArray;
 use opplab_model::event::{Event, NullSink, Sink, Tee};
+use opplab_model::latency::{Latencies, PERCENTILES};
 use opplab_model::metric::Metric;
 use opplab_model::rtapp::{LOG_HEADER, LoopRecord, log_file_name, log_line};
 use opplab_sim::check::Check;
@@ -112,6 +113,18 @@ pub(crate) fn metrics<'py>(py: Python<'py>, case: &HookedCase, check: bool) -> P
         simulate(py, case, &mut NullSink)?
     };
     outcome_dict(py, case, &outcome)
+}
+
+/// Runs a case; beside what it measured, how long tasks waited: `latency_ns` and `response_ns`, a value for each percentile.
+pub(crate) fn metrics_with_latencies<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'py, PyDict>> {
+    let mut sink = Latencies::from(case.workload.warmup_ns);
+    let outcome = simulate(py, case, &mut sink)?;
+    let dict = outcome_dict(py, case, &outcome)?;
+    let (wakeup, response) = guard(py, || sink.percentiles())?;
+    let named = |values: [u64; 5]| PERCENTILES.into_iter().zip(values).collect::<Vec<_>>();
+    dict.set_item("latency_ns", wakeup.map(named))?;
+    dict.set_item("response_ns", response.map(named))?;
+    Ok(dict)
 }
 
 /// Runs a case and gives the events and decision records of `tables` (all events, if there is none):

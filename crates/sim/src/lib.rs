@@ -45,9 +45,10 @@ pub struct Case {
 }
 
 impl From<CaseFile> for Case {
-    /// The labels that the results carry are left behind.
+    /// The labels that the results carry are left behind; the programs vary as the policy says.
     fn from(file: CaseFile) -> Self {
         let CaseFile { machine, workload, policy, seed, duration_ns, .. } = file;
+        let workload = policy.variation.applied(workload, seed);
         Self { machine, workload, policy, seed, duration_ns }
     }
 }

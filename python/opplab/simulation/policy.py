@@ -57,6 +57,9 @@ class Policy:
         SLE 15's boost of tasks placed on an idle CPU.
     no_hwp, no_turbo : bool
         ``intel_pstate=no_hwp``; turbo and boost are not used.
+    variation : {"none", "rt-app", "noisy-host"}
+        How programs vary from run to run, drawn from the seed: their activations' lengths, when tasks start, how late
+        timers may be. Benchmark models vary by themselves.
     no_overutilized, reversed_energy_model : bool
         Test switches: the overutilised state is never set; costs of the energy model are reversed.
     placement : {"kernel", "random"}
@@ -95,6 +98,7 @@ class Policy:
     idle_boost: bool = False
     no_hwp: bool = False
     no_turbo: bool = False
+    variation: str = "none"
     no_overutilized: bool = False
     reversed_energy_model: bool = False
     placement: str = "kernel"

@@ -1,0 +1,82 @@
+//! How long tasks of a run wait: from being woken to running, and from a timer to the end of the activation that it started.
+
+use std::collections::BTreeMap;
+
+use crate::event::{Event, IDLE_TASK, Sink, TaskIdx};
+
+/// The percentiles that are told, in percent; 100 is the longest.
+pub const PERCENTILES: [u32; 5] = [50, 90, 95, 99, 100];
+
+/// Waits, collected from the events of a run.
+#[derive(Debug, Default)]
+pub struct Latencies {
+    /// What was before does not count, ns.
+    pub from_ns: u64,
+    woken: BTreeMap<TaskIdx, u64>,
+    wakeup_ns: Vec<u64>,
+    response_ns: Vec<u64>,
+}
+
+impl Latencies {
+    /// Collects what begins at `from_ns` or later.
+    pub fn from(from_ns: u64) -> Self {
+        Self { from_ns, ..Self::default() }
+    }
+
+    /// From `sched_waking` to running, of all tasks, and from a loop's timer to its end: each a value for each of
+    /// [`PERCENTILES`]; `None` if there was nothing.
+    pub fn percentiles(self) -> (Option<[u64; 5]>, Option<[u64; 5]>) {
+        (percentiles(self.wakeup_ns), percentiles(self.response_ns))
+    }
+}
+
+/// The value that so many percent do not exceed (nearest rank), for each of [`PERCENTILES`].
+fn percentiles(mut values: Vec<u64>) -> Option<[u64; 5]> {
+    values.sort_unstable();
+    let last = values.len().checked_sub(1)?;
+    let at = |percent: u32| values[(values.len() * percent as usize).div_ceil(100).saturating_sub(1).min(last)];
+    Some(PERCENTILES.map(at))
+}
+
+impl Sink for Latencies {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        match *event {
+            Event::SchedWaking { task, .. } | Event::SchedWakeupNew { task, .. } if now_ns >= self.from_ns => {
+                self.woken.entry(task).or_insert(now_ns);
+            }
+            Event::SchedSwitch { next, .. } if next != IDLE_TASK => {
+                if let Some(woken_ns) = self.woken.remove(&next) {
+                    self.wakeup_ns.push(now_ns - woken_ns);
+                }
+            }
+            Event::Activation { run_ns, wu_lat_ns, .. } if now_ns >= self.from_ns => {
+                self.response_ns.push(run_ns + wu_lat_ns);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::TaskState;
+
+    #[test]
+    fn a_wait_ends_when_the_task_runs() {
+        let mut sink = Latencies::from(100);
+        let run = |next| Event::SchedSwitch { cpu: 0, prev: IDLE_TASK, prev_state: TaskState::Running, next };
+        let wake = |task| Event::SchedWaking { cpu: 0, task, target_cpu: 0 };
+        sink.event(50, &wake(1));
+        sink.event(60, &run(1));
+        sink.event(200, &wake(1));
+        sink.event(230, &run(IDLE_TASK));
+        sink.event(240, &run(1));
+        sink.event(300, &wake(2));
+        sink.event(310, &run(2));
+        let activation = Event::Activation { task: 1, phase: 0, period_ns: 9, run_ns: 5, wu_lat_ns: 2, slack_ns: 1 };
+        sink.event(400, &activation);
+        assert_eq!(sink.percentiles(), (Some([10, 40, 40, 40, 40]), Some([7; 5])));
+        assert_eq!(Latencies::from(0).percentiles(), (None, None));
+    }
+}
