@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from opplab.choice.answer import Choice
+    from opplab.choice.choose import choose
     from opplab.comparison.compare import compare
     from opplab.comparison.sources import read_mmtests
     from opplab.errors import CaseError, CheckError, FormatError, InputError, InternalError, OpplabError
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _HOME = {
     "CaseError": "errors",
     "CheckError": "errors",
+    "Choice": "choice.answer",
     "Experiment": "sweep.experiments",
     "FormatError": "errors",
     "Governor": "policies",
@@ -43,6 +46,7 @@ _HOME = {
     "SCHEMA": "results",
     "Trace": "trace.recording",
     "Workload": "simulation.workload",
+    "choose": "choice.choose",
     "compare": "comparison.compare",
     "explain": "explanation.explain",
     "read_mmtests": "comparison.sources",
@@ -54,6 +58,7 @@ __all__ = [
     "SCHEMA",
     "CaseError",
     "CheckError",
+    "Choice",
     "Experiment",
     "FormatError",
     "Governor",
@@ -66,6 +71,7 @@ __all__ = [
     "Run",
     "Trace",
     "Workload",
+    "choose",
     "compare",
     "explain",
     "read_mmtests",

@@ -144,6 +144,37 @@ def test_what_rt_app_reads_over_is_said(tmp_path: Path) -> None:
     assert "`rum`" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "work.json", "-m", "juno-r2", "--tunable", "rate_limit=5"], "did you mean `rate_limit_us`"),
+        (["replay", "work.json", "--f-max", "foo"], "unknown f_max `foo`"),
+        (["choose", "work.json", "-m", "juno-r2", "--f-max", "max_boots"], "did you mean `max_boost`"),
+        (["run", "published.toml"], "there is no table `unknown`"),
+        (["verify", "vectors", "empty"], "no vector files"),
+        (["trace", "info", "empty"], "not a trace"),
+    ],
+)
+def test_nothing_is_accepted_in_silence(tmp_path: Path, arguments: list[str], words: str) -> None:
+    (tmp_path / "work.json").write_text(WORK)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "published.toml").write_text(
+        'format = 1\nname = "e"\nmachine = "juno-r2"\npublished = "unknown"\nduration = "10ms"\n'
+        '[[policy]]\nlabel = "p"\n[[workload]]\nbenchmark = "periodic"\ntasks = 1\nduty = 50\nperiod_us = 16000\n'
+    )
+    places = [str(tmp_path / one) if (tmp_path / one).exists() else one for one in arguments]
+    done = opplab(*places)
+    assert done.returncode == 2, done.stdout
+    assert words in done.stderr
+
+
+def test_periodic_tasks_do_something() -> None:
+    from opplab import InputError, Workload
+
+    with pytest.raises(InputError, match="run_us=0"):
+        Workload.periodic(1, run_us=0, period_us=1000)
+
+
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     done = opplab("machine", "show", "juno-r3", OPPLAB_DEBUG="1")
     assert done.returncode == 1

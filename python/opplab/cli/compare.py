@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from opplab.cli.options import jobs_option, uncertainty_option, workers
 from opplab.comparison.compare import TABLES, mmtests_table, order_runs
 from opplab.errors import InputError
 from opplab.mmtests.summary import SUMMARIES
@@ -14,6 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opplab.comparison.tables import Table
     from opplab.runs import Problem
+
+SCREENFUL = 40
+"""Rows of a table that are shown of more."""
 
 FORMATS = ("text", "markdown", "html", "csv", "json", "latex")
 
@@ -57,6 +61,9 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True)
 @click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as the EPYC overview does.")
+@click.option("--all", "everything", is_flag=True, help="All metrics and rows, not only what a benchmark is about.")
+@uncertainty_option
+@jobs_option
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=1, show_default=True, help="Of the bootstrap.")
 @click.option("--fail-if", "rules", multiple=True, metavar="EXPR", help="E.g. 'tbench < -2% significant'; then exit 1.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a report with plots, one self-contained file.")
@@ -65,7 +72,10 @@ def command(source: tuple[str, ...], **options: object) -> None:
     """Compare the runs in SOURCE.
 
     SOURCE is an mmtests results folder, a results folder of `opplab run`, Parquet or CSV tables with our columns, raw
-    outputs of benchmarks (one run a file), or published:SEED for the tables of a published text (000 to 004).
+    outputs of benchmarks (one run a file), or published:SEED for the tables of a published text (000 to 004); a results
+    folder and published:SEED together are the simulated changes beside the published ones.
+    With --uncertainty N the experiment of a results folder runs again with its machine's assumed numbers drawn from
+    their ranges, and each change has an interval in two parts.
 
     A change is positive when it is an improvement. Exit codes: 0 ok, 1 a rule of --fail-if holds, 2 usage or bad input.
     """
@@ -93,7 +103,13 @@ class Request:
 
     def print(self) -> None:
         """Write the tables, then what was skipped, then check the rules."""
-        if self.source[0].startswith("published:"):
+        texts = [one.removeprefix("published:") for one in self.source if one.startswith("published:")]
+        folders = [one for one in self.source if not one.startswith("published:")]
+        if texts and folders:
+            from opplab.comparison.against import against_published
+
+            tables = [against_published(folder, text) for folder in folders for text in texts]
+        elif texts:
             tables = self._published()
         elif self._by_mmtests():
             tables = []
@@ -104,13 +120,57 @@ class Request:
 
             if number and self.form in ("text", "markdown"):
                 sys.stdout.write("\n")
-            sys.stdout.write(render(table, self.form))
+            sys.stdout.write(render(self._screenful(table), self.form))
         for problem in dict.fromkeys(map(str, self.problems)):
             click.echo(f"opplab: skipped {problem}", err=True)
+        if self.options["uncertainty"]:
+            self._how_sure()
         if self.options["html"]:
             self._report(str(self.options["html"]))
         if self.options["rules"] or self.options["junit"]:
             self._check(tables)
+
+    def _screenful(self, table: Table) -> Table:
+        """Give a table without what is beyond a screen; everything where that is asked for, or read by a program."""
+        left_out = len(table.rows) - SCREENFUL
+        if self.options["everything"] or self.form != "text" or left_out <= 0:
+            return table
+        from dataclasses import replace
+
+        return replace(table, rows=table.rows[:SCREENFUL], notes=[*table.notes, f"{left_out} more rows: --all"])
+
+    def _how_sure(self) -> None:
+        """Run the draws of a results folder's experiment, and say how sure its changes are."""
+        from pathlib import Path
+
+        from opplab import results
+        from opplab.comparison.against import experiment_of
+        from opplab.files import printable
+        from opplab.report import publish
+        from opplab.report.text import render_table
+        from opplab.sweep.progress import progress
+        from opplab.sweep.store import Store
+        from opplab.uncertainty.sweep import how_sure
+
+        if len(self.source) != 1 or not (Path(self.source[0]) / "manifest.json").is_file():
+            raise InputError("--uncertainty is for one results folder of `opplab run`, whose experiment it runs again")
+        experiment = experiment_of(self.source[0])
+        found = results.read(self.source[0])
+        asked = [metric for _, metric in self._asked() if metric] or ([self.metric] if self.metric else [])
+        jobs = self.options["jobs"]
+        with Store(Path(self.source[0]) / "draws") as store:
+            sure = how_sure(
+                experiment,
+                found,
+                asked or publish.own_metrics(found) or ["energy"],
+                int(str(self.options["uncertainty"])),
+                store=store,
+                jobs=workers(jobs if isinstance(jobs, int) else None),
+                progress=progress,
+            )
+        for title, rows in publish.sure_tables(sure):
+            sys.stdout.write(f"\n{printable(title)}\n{printable(render_table(rows, 'text'))}")
+        sys.stdout.write("".join(f"{printable(line)}\n" for line in sure.findings()))
 
     def _names(self, runs: list[str]) -> list[str]:
         asked = self.options["runs"]
@@ -129,7 +189,9 @@ class Request:
         from opplab.comparison.compare import check_layout
 
         check_layout(str(self.options["layout"]), self.table, str(self.options["method"]))
-        if self.options["method"] != "mmtests" or any(self.options[name] for name in ("rules", "junit", "html")):
+        if self.options["method"] != "mmtests" or any(
+            self.options[name] for name in ("rules", "junit", "html", "uncertainty")
+        ):
             return False
         if self.form not in ("text", "html") or self.table in ("overview", "ppw", "power"):
             return False
@@ -197,6 +259,7 @@ class Request:
             overview_rule=bool(self.options["overview_rule"]),
             seed=int(str(self.options["seed"])),
             layout=str(self.options["layout"]),
+            everything=bool(self.options["everything"]),
         )
         self.problems += tables.problems
         return tables

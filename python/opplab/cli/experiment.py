@@ -8,7 +8,16 @@ from typing import Any
 import click
 
 from opplab.cli.group import Group
-from opplab.cli.options import BuiltIn, NameOf, file_of, machine_option, output_format_option, output_option, write_new
+from opplab.cli.options import (
+    VARIATION,
+    BuiltIn,
+    NameOf,
+    file_of,
+    machine_option,
+    output_format_option,
+    output_option,
+    write_new,
+)
 
 
 @click.group(name="experiment", cls=Group)
@@ -95,7 +104,11 @@ def new(
     path = file_of(name, ".toml", output)
     where = os.path.relpath(workload, path.parent)
     on = os.path.relpath(machine, path.parent) if machine.endswith(".toml") else machine
-    write_new(path, experiment_text(name, on, where, governor.split(","), seconds, iterations=iterations), force)
+    write_new(
+        path,
+        experiment_text(name, on, where, governor.split(","), seconds, {"variation": VARIATION}, iterations=iterations),
+        force,
+    )
     from opplab.sweep.experiments import Experiment
 
     cases = len(Experiment.load(path).cases)

@@ -19,8 +19,8 @@ def command(recording: Path, tasks: tuple[str, ...], output: Path | None, output
 
     Writes a model with distributions; `opplab run MODEL.toml --machine NAME` runs it. Nothing is fitted.
     """
+    from opplab.files import write_text
     from opplab.report.text import print_table
-    from opplab.sweep.store import write_text
     from opplab.trace.learn import learn, to_toml
     from opplab.trace.recording import Trace
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab.cli.options import BuiltIn, format_option, machine_option, policy_of, policy_options
+from opplab.cli.options import VARIATION, BuiltIn, format_option, machine_option, policy_of, policy_options
 from opplab.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def command(
         length = seconds if seconds is not None else load.duration_s
         if length is None:
             raise click.UsageError("the workload has no duration: give --seconds")
-        chosen = Policy(**given)
+        chosen = Policy(**{"variation": VARIATION, **given})
         run = simulate(Machine.load(machine), load, chosen, seconds=length)
     if meter == "turbostat":
         if output_format != "text":

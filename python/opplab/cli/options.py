@@ -16,10 +16,12 @@ from opplab.report.text import FORMATS
 
 __all__ = [
     "MACHINE_OF_TRACE",
+    "VARIATION",
     "BuiltIn",
     "NameOf",
     "file_of",
     "format_option",
+    "freq_max_option",
     "jobs_option",
     "machine_option",
     "output_format_option",
@@ -27,12 +29,16 @@ __all__ = [
     "percent",
     "policy_of",
     "policy_options",
+    "uncertainty_option",
     "workers",
     "write_new",
 ]
 
 # Help of `--machine` where a trace brings a machine along.
 MACHINE_OF_TRACE = "What it ran on; 'auto' takes the snapshot beside or with the trace."
+
+# How programs vary where neither an option nor a file says it.
+VARIATION = "rt-app"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,6 +116,24 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return [CompletionItem(f"{head}{comma}{name}") for name in self._names() if name.startswith(last)]
 
 
+def freq_max_option(what: str, *, several: bool = False) -> Callable[[F], F]:
+    """Add ``--f-max`` as `freq_max`: a name, or `several` with commas; one that no kernel has is refused."""
+
+    def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        from opplab import _opplab
+        from opplab.catalog import nearest
+
+        (values,) = (str(key["values"]) for key in _opplab.policy_keys() if key["name"] == "freq_max")
+        known = values.split(", ")
+        for name in () if value is None else value.split(",") if several else [value]:
+            if name not in known:
+                hint = nearest(name, known) or f" (known: {values})"
+                raise click.BadParameter(f"unknown f_max `{name}`{hint}", ctx, param)
+        return value
+
+    return click.option("--f-max", "freq_max", callback=check, metavar="NAME", help=what)
+
+
 def output_format_option(
     *more: str, only: Iterable[str] = FORMATS, what: str = "Form of the output."
 ) -> Callable[[F], F]:
@@ -134,6 +158,16 @@ def machine_option(what: str, **more: Any) -> Callable[[F], F]:
     return click.option(
         "-m", "--machine", type=BuiltIn("machine", *more.pop("names", ())), metavar="NAME|FILE", help=what, **more
     )
+
+
+def uncertainty_option(function: F) -> F:
+    """Add ``--uncertainty N``."""
+    return click.option(
+        "--uncertainty",
+        type=click.IntRange(2, 100_000),
+        metavar="N",
+        help="Draw the assumed numbers from the machine's ranges N times, and say how sure each change is.",
+    )(function)
 
 
 def jobs_option(function: F) -> F:
@@ -180,6 +214,11 @@ def policy_options(function: F) -> F:
         click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any other key (list policy-keys)."),
         pairs_option("--gate", "gates", "A gate of the kernel profile (list gates); may be repeated."),
         pairs_option("--tunable", "tunables", "A tunable of the governor (list tunables); may be repeated."),
+        click.option(
+            "--variation",
+            type=click.Choice(["none", "rt-app", "noisy-host"]),
+            help=f"How programs vary from run to run ({VARIATION}).",
+        ),
         click.option("--idle-governor", type=NameOf("idle-governors"), help="cpuidle governor (menu)."),
         click.option(
             "--energy-model",

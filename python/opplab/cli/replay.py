@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from opplab import _opplab, catalog
-from opplab.cli.options import MACHINE_OF_TRACE, NameOf, format_option, machine_option, output_option
+from opplab.cli.options import MACHINE_OF_TRACE, NameOf, format_option, freq_max_option, machine_option, output_option
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.report.text import print_table, render_table
@@ -123,7 +123,7 @@ def _text(found: dict[str, Any]) -> str:
 @click.option("--recorded-driver", help="The cpufreq driver that was recorded, one of the machine's.")
 @click.option("--recorded-kernel", type=NameOf("kernels"), help="The kernel profile that was recorded.")
 @click.option("--governor", type=NameOf("governors"), help="The wanted cpufreq governor.")
-@click.option("--f-max", "freq_max", help="f_max of frequency invariance on x86: max_P, mid, max_boost, ...")
+@freq_max_option("f_max of frequency invariance on x86: max_P, mid, max_boost, ...")
 @click.option("--energy-model", type=click.Choice(["artificial", "registered", "none"]), help="Energy model.")
 @click.option("--kernel", type=NameOf("kernels"), help="Kernel profile.")
 @click.option("--tunable", "tunables", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Governor tunable.")

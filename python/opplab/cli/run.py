@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opplab.cli.options import (
+    VARIATION,
     BuiltIn,
     format_option,
     jobs_option,
@@ -21,16 +23,20 @@ from opplab.cli.options import (
     percent,
     policy_of,
     policy_options,
+    uncertainty_option,
     workers,
 )
 from opplab.errors import InputError
 from opplab.files import printable
-from opplab.report.text import print_table
+from opplab.report.text import print_table, render_table, terminal_width
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
+    from opplab.uncertainty.sweep import Sureness
 
 # How long a Dask scheduler may take to answer.
 CONNECT_S = 10
@@ -54,6 +60,7 @@ CONNECT_S = 10
     default="workgen",
     help="What a repeated key of an rt-app file means (see 'opplab workload show').",
 )
+@uncertainty_option
 @output_option("Results folder (out/NAME).")
 @format_option
 @jobs_option
@@ -86,6 +93,8 @@ def command(
     Results go to the folder given by -o, one file a finished case; a case that is there is not run again.
     Ctrl-C keeps what is finished.  The results are the same whatever --jobs.  With --until-ci (or `until` in the
     experiment) --iterations is the most: a point has enough when the interval of every compared change is so narrow.
+    With --uncertainty N the assumed numbers of the machine are drawn from their ranges as well, and each change has an
+    interval in two parts: what the runs leave open, and what the assumptions do.
     """
     how = How(jobs, output_format, **{name: options.pop(name) for name in How.FLAGS})
     given = {name: value for name, value in options.items() if value not in (None, {}, ())}
@@ -100,12 +109,12 @@ def command(
         if machine is None:
             some = "'opplab list machines', or a .toml file"
             raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
-        keys = policy_of(given)
+        keys = {"variation": VARIATION, **policy_of(given)}
         if _is_model(workload):
             workload = _model_as_rtapp(workload, output or Path("out") / workload.stem, seconds)
         if power is not None:
             machine = _with_generic_power(machine, output or Path("out") / workload.stem)
-        if "," in keys.get("governor", "") or iterations or until_ci or how.dask:
+        if "," in keys.get("governor", "") or iterations or until_ci or how.dask or how.uncertainty:
             file = _write_experiment(machine, workload, keys, output or Path("out") / workload.stem, seconds, repeats)
             target, output = str(file), output or Path("out") / workload.stem
         else:
@@ -120,13 +129,15 @@ def command(
     if Path(target).is_dir():
         target, output = _experiment_of(Path(target)), output or Path(target)
     chosen = Experiment.load(target, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
+    if how.uncertainty:
+        chosen.adjusted["uncertainty"] = how.uncertainty
     _run_experiment(chosen, output or Path("out") / chosen.name, how)
 
 
 class How:
     """How cases are run and shown."""
 
-    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "no_report")
+    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "no_report", "uncertainty")
 
     def __init__(
         self,
@@ -138,6 +149,7 @@ class How:
         check_determinism: bool,
         retry_failed: bool,
         no_report: bool,
+        uncertainty: int | None,
     ) -> None:
         self.jobs = workers(jobs)
         self.output_format = output_format
@@ -146,6 +158,7 @@ class How:
         self.check_determinism = check_determinism
         self.retry_failed = retry_failed
         self.no_report = no_report
+        self.uncertainty = uncertainty
 
 
 def _with_generic_power(name: str, folder: Path) -> str:
@@ -182,7 +195,7 @@ def _is_model(path: Path) -> bool:
 
 def _model_as_rtapp(path: Path, folder: Path, seconds: float | None) -> Path:
     """Write the rt-app file of a learnt model into the folder of the results, and give its path."""
-    from opplab.sweep.store import write_text
+    from opplab.files import write_text
     from opplab.trace.learn import read, to_rtapp
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -282,7 +295,7 @@ def _run_one(
 
 
 @contextlib.contextmanager
-def _cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
+def cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
     """Give the executor of a Dask cluster and the number of its threads, or None and `jobs`."""
     if address is None:
         yield None, jobs
@@ -319,7 +332,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     try:
         if store.create(experiment.manifest()):
             click.echo(f"opplab: {output} held results of another build; they are made anew", err=True)
-        with _cluster(how.dask, how.jobs) as (executor, threads), progress(len(experiment.cases)) as shown:
+        with cluster(how.dask, how.jobs) as (executor, threads), progress(len(experiment.cases)) as shown:
             tally = run_cases(
                 experiment.cases,
                 store,
@@ -349,6 +362,30 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
             click.echo(f"opplab: {problem}", err=True)
         click.echo(f"opplab: {tally.failed} of {tally.total} cases failed (opplab status {output})", err=True)
         raise click.exceptions.Exit(1)
+
+
+def _how_sure(experiment: Experiment, results: pl.DataFrame, metrics: list[str], folder: Path, how: How) -> Sureness:
+    """Run the draws, which go to a results folder of their own within the sweep's."""
+    from opplab.files import write_text
+    from opplab.sweep.progress import progress
+    from opplab.sweep.store import Store
+    from opplab.uncertainty.sweep import how_sure
+
+    assert how.uncertainty is not None
+    with Store(folder / "draws") as store, cluster(how.dask, how.jobs) as (executor, threads):
+        sure = how_sure(
+            experiment,
+            results,
+            metrics,
+            how.uncertainty,
+            store=store,
+            executor=executor,  # type: ignore[arg-type]
+            jobs=threads,
+            progress=progress,
+        )
+    whole = {"changes": sure.rows(), "deciding": sure.deciding(), "assumptions": sure.assumptions}
+    write_text(folder / "uncertainty.json", json.dumps(whole, indent=1) + "\n")
+    return sure
 
 
 def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> None:
@@ -398,8 +435,16 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
             "in percentage points (pp); missed%: activations missed, baseline / variant.",
             style="dim",
         )
+    sure = None
+    if how.uncertainty and not tally.problems:
+        sure = _how_sure(experiment, results, publish.own_metrics(results) or ["energy"], store.path, how)
+        for title, rows in publish.sure_tables(sure):
+            console.print(f"\n{printable(title)}")
+            console.print(render_table(rows, "text", terminal_width()), end="")
+        for line in sure.findings():
+            console.print(printable(line))
     if not tally.problems:
-        publish.write_report(experiment, results, blocks, store.path / "report.html")
+        publish.write_report(experiment, results, blocks, store.path / "report.html", sure)
         traces = publish.write_traces(experiment, results, store.path / "traces")
         console.print(
             f"\nwrote {store.path}/report.html, results.parquet, tables.txt, cases/ ({len(experiment.cases)})"

@@ -7,7 +7,7 @@ files (see `opplab.comparison.sources`) or decide how a table looks (see `opplab
 
 from __future__ import annotations
 
-from math import isnan
+from math import isfinite, isnan
 
 from opplab.errors import InputError
 
@@ -167,7 +167,7 @@ def compare_runs(
         resamples = 0
     rows: list[Row] = []
     compared: list[Cell] = []
-    paired = iterations = False
+    paired = iterations = unvaried = False
     for label, series in base.series.items():
         others = [run.series.get(label) for run in runs]
         by_iteration = all(_independent(one) for one in others if one is not None)
@@ -182,6 +182,9 @@ def compare_runs(
             cell = _summarise(values, series.higher, confidence)
             if run is base:
                 cell.ratio = 1.0
+            elif kind != "nocompare" and reference and one is not None and not (_varies(reference) or _varies(values)):
+                unvaried = True
+                _unvaried(cell, reference[0], values[0], series.higher)
             elif kind != "nocompare" and reference and one is not None:
                 pairs = _pairs(series, one)
                 found = stats.compare(
@@ -217,6 +220,8 @@ def compare_runs(
         test = "paired t-test on shared seeds" if paired else "Welch's t-test"
         how.append(f"* significant at {100 * (1 - confidence):.2g} % by {test}, Holm's correction over {len(compared)}")
         how.append("observations are iterations" if iterations else "observations are samples")
+    if unvaried:
+        how.append("no variation modelled where there is no interval: values of all iterations are equal")
     if kind == "ratio":
         how.append(_same_rule(overview_rule))
     table.method = "; ".join(how)
@@ -258,13 +263,30 @@ def _summarise(values: list[float], higher: bool, confidence: float) -> Cell:
     from opplab import stats
     from opplab.comparison.tables import Cell
 
+    if not _varies(values):
+        # Values that are all the same have no interval, least of all one of 0: nothing varied.
+        return Cell(values[0], n=len(values))
     mean, (low, high), _ = stats.mean(values, harmonic=higher and min(values) > 0, confidence=confidence)
     spread = 100 * (high - low) / 2 / abs(mean) if mean and not isnan(low) else None
     return Cell(mean, spread=spread, low=low, high=high, n=len(values))
 
 
+def _varies(values: Sequence[float]) -> bool:
+    return len(values) < 2 or max(values) - min(values) > 1e-12 * max(abs(value) for value in values)
+
+
+def _unvaried(cell: Cell, base: float, new: float, higher: bool) -> None:
+    """Compare two values that do not vary: a ratio without interval and test."""
+    if base and new:
+        cell.ratio = new / base
+        cell.change = 100 * (cell.ratio - 1 if higher else 1 - cell.ratio)
+
+
 def _compared(cell: Cell, found: dict[str, float], higher: bool) -> None:
     ratio = found["ratio"]
+    if not isfinite(ratio) or not ratio:
+        # Against a baseline of 0, or to 0, there is no change in percent.
+        return
     cell.ratio, cell.ratio_low, cell.ratio_high = ratio, found["low"], found["high"]
     cell.change = 100 * (ratio - 1 if higher else 1 - ratio)
     cell.p = found["p"]
@@ -355,6 +377,27 @@ def _relative(series: Series) -> tuple[float, float]:
     return (1 / mean if series.higher and mean else mean), variance
 
 
+def performance_per_watt(ratio: float, higher: bool, base_w: float | None, own_w: float | None) -> float | None:
+    """Give performance per watt relative to the baseline; None where a power is not known.
+
+    Parameters
+    ----------
+    ratio : float
+        Of the benchmark's main metric to the baseline.
+    higher : bool
+        Whether more of it is better.
+    base_w, own_w : float or None
+
+    Examples
+    --------
+    >>> performance_per_watt(0.5, higher=False, base_w=10, own_w=20)
+    1.0
+    """
+    if not base_w or not own_w or not ratio or not isfinite(ratio):
+        return None
+    return (ratio if higher else 1 / ratio) * base_w / own_w
+
+
 def overview(
     benchmarks: Sequence[tuple[str, Sequence[Run], Sequence[float | None]]],
     *,
@@ -389,12 +432,10 @@ def overview(
                 ratio, ratio=ratio, ratio_low=low, ratio_high=high, change=change if column else None, same=same
             )
             cells.append(cell)
-            ours, theirs = watts[0], watts[column]
-            if ours is None or theirs is None or not theirs:
+            value = performance_per_watt(ratio, higher, watts[0], watts[column])
+            if value is None:
                 per_watt.append(None)
                 continue
-            factor = ours / theirs
-            value = (ratio if higher else 1 / ratio) * factor
             gain = 100 * (value - 1) if column else None
             near = abs(value - 1) <= (OVERVIEW_SAME if overview_rule else 0.005)
             per_watt.append(Cell(value, ratio=value, change=gain, same=column > 0 and near))
@@ -506,6 +547,7 @@ def compare(
     overview_rule: bool = False,
     seed: int = 1,
     layout: str = "",
+    everything: bool = False,
 ) -> Tables:
     """Compare runs.
 
@@ -533,6 +575,8 @@ def compare(
         Of the default method's ``detail`` and ``nocompare``: ``blocks``, ``slides`` or ``boxes``. Of ``overview``:
         ``overview``, or ``grid``, which sets machines side by side: several mmtests folders, or the machines of a
         results table.
+    everything : bool
+        All metrics of simulated benchmarks; otherwise, where none is named, those that they are about.
 
     Returns
     -------
@@ -568,6 +612,7 @@ def compare(
                 table=table,
                 confidence=confidence,
                 overview_rule=overview_rule,
+                everything=everything,
             )
             parts.append((machine, one))
         return Tables(
@@ -576,7 +621,7 @@ def compare(
     place = source if isinstance(source, Source) else open_source(source)
     several = table in ("overview", "ppw", "power")
     monitor = table[8:] if table.startswith("monitor:") else ""
-    names, loaded, problems = load_runs(place, runs, baseline, benchmarks, metric, report, monitor, several)
+    names, loaded, problems = load_runs(place, runs, baseline, benchmarks, metric, report, monitor, several, everything)
     if several:
         rows = [(name, found, [place.watts(run, name) for run in names]) for name, found, _ in loaded]
         return Tables([overview(rows, kind=table, confidence=confidence, overview_rule=overview_rule)], problems)
@@ -600,8 +645,12 @@ def load_runs(
     report: str = "",
     monitor: str = "",
     several: bool = False,
+    everything: bool = False,
 ) -> tuple[list[str], list[tuple[str, list[Run], str]], list[Problem]]:
-    """Read what `compare` is asked for; `several` picks each benchmark's main metric where none is named.
+    """Read what `compare` is asked for.
+
+    Where no metric is named, `several` picks each benchmark's main one, and else all that the benchmark is about;
+    `everything` takes all that there is.
 
     Returns
     -------
@@ -625,8 +674,20 @@ def load_runs(
         if not found[0].series:
             raise InputError(_missing(place, found[0], wanted, report, monitor))
         problems += [problem for run in found for problem in run.problems]
+        if not wanted and not monitor and not everything:
+            found = [_about(run, place.declared(name)) for run in found]
         loaded.append((name, found, wanted))
     return names, loaded, problems
+
+
+def _about(run: Run, metrics: Sequence[str]) -> Run:
+    """Keep what a benchmark is about, in that order; everything where nothing is said."""
+    from opplab.runs import Run as Column
+
+    kept = Column(run.name, run.benchmark)
+    for metric in metrics:
+        kept.series |= {label: series for label, series in run.series.items() if series.metric == metric}
+    return kept if kept.series else run
 
 
 LAYOUTS = {

@@ -43,6 +43,8 @@ class Benchmark:
     runs: list[Run]
     table: Table
     watts: list[float | None]
+    # The runs with the benchmark's main metric only: what its overall ratio and performance per watt are of.
+    main: list[Run] = field(default_factory=list)
     rails: list[tuple[str, list[tuple[str, float]]]] = field(default_factory=list)
 
 
@@ -166,7 +168,7 @@ def report(
     place = source if isinstance(source, Place) else open_source(source)
     names, loaded, problems = load_runs(place, runs, baseline, benchmarks, metric, view)
     made = []
-    for name, found, _ in loaded:
+    for name, found, wanted in loaded:
         shown = []
         for run in found:
             kept = Column(run.name, run.benchmark)
@@ -177,9 +179,11 @@ def report(
             }
             shown.append(kept if kept.series else run)
         table = compare_runs(shown, confidence=confidence, seed=seed)
-        made.append(
-            Benchmark(name, shown, table, [place.watts(run, name) for run in names], _rails_of(place, name, names))
-        )
+        chosen = metric or wanted or place.default_metric(name, view)
+        main = [place.load(run, name, chosen, view) for run in names] if chosen else shown
+        watts = [place.watts(run, name) for run in names]
+        rails = _rails_of(place, name, names)
+        made.append(Benchmark(name, shown, table, watts, main if main[0].series else shown, rails))
     if isinstance(source, str) or not isinstance(source, Sequence):
         sources = (
             [Path(source).name or str(source)]
@@ -270,18 +274,19 @@ def _forest(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
 
 def _power(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
     """Power against performance, both relative to the baseline, with lines of equal performance per watt."""
-    from opplab.comparison.compare import overall
+    from opplab.comparison.compare import overall, performance_per_watt
 
     base = one.watts[0]
     if not base or sum(bool(value) for value in one.watts) < 2:
         return []
-    higher = next(iter(one.runs[0].series.values())).higher
+    higher = next(iter(one.main[0].series.values())).higher
     points = []
-    for run, watts, (ratio, _, _) in zip(one.runs, one.watts, overall(one.runs), strict=True):
-        if not watts or not ratio > 0:
+    for run, watts, (ratio, _, _) in zip(one.main, one.watts, overall(one.main), strict=True):
+        per_watt = performance_per_watt(ratio, higher, base, watts)
+        if not watts or per_watt is None:
             continue
         speed = ratio if higher else 1 / ratio
-        words = f"{run.name}: {watts:.2f} W, performance {speed:.3f}, performance per watt {speed * base / watts:.3f}"
+        words = f"{run.name}: {watts:.2f} W, performance {speed:.3f}, performance per watt {per_watt:.3f}"
         points.append((svg.Series(run.name, classes[run.name], [(watts / base, speed, None)]), words))
     title = f"{one.name}: performance against power, relative to {one.runs[0].name}"
     return [(title, svg.plane(title, points, "power", "performance"))]
@@ -420,7 +425,7 @@ def _findings(one: Benchmark, several: bool) -> list[str]:
     from opplab.comparison.compare import overall
 
     out = []
-    for column, (ratio, low, high) in enumerate(overall(one.runs)):
+    for column, (ratio, low, high) in enumerate(overall(one.main)):
         if column == 0:
             continue
         cells = [row.cells[column] for row in one.table.rows]
@@ -429,9 +434,13 @@ def _findings(one: Benchmark, several: bool) -> list[str]:
         text = f"{one.name}: " if several else ""
         name = one.runs[column].name
         text += f"{name} is significantly better in {better} and worse in {worse} of {len(cells)} operations"
-        units = {row.unit for row in one.table.rows}
+        units = {series.unit for series in one.main[0].series.values()}
+        metrics = list(dict.fromkeys(series.metric for series in one.main[0].series.values()))
         if math.isfinite(ratio) and len(units) == 1:
-            text += f"; the geometric mean of its ratios to {one.runs[0].name} is {ratio:.3f} [{low:.3f}, {high:.3f}]"
+            what = f" in {metrics[0]}" if len(metrics) == 1 and metrics[0] else ""
+            text += (
+                f"; the geometric mean of its ratios to {one.runs[0].name}{what} is {ratio:.3f} [{low:.3f}, {high:.3f}]"
+            )
         ours, theirs = one.watts[0], one.watts[column]
         if ours and theirs:
             text += f"; average power {theirs:.2f} W against {ours:.2f} W"

@@ -50,6 +50,10 @@ class Source:
         """What to show of a benchmark in an overview, '' for everything."""
         return ""
 
+    def declared(self, benchmark: str) -> list[str]:
+        """Metrics that a benchmark is about, the main one first; empty for all that there are."""
+        return []
+
     def watts(self, run: str, benchmark: str) -> float | None:
         """Average power in watts, None when it was not recorded."""
         return None
@@ -184,6 +188,21 @@ class Frame(Source):
                 None if by_iteration else values,
             )
         return found
+
+    def declared(self, benchmark: str) -> list[str]:
+        """A simulated benchmark's own metric, or energy and missed activations, and the energy beside it."""
+        from opplab import _opplab
+
+        own = {model["metric"] for model in _opplab.benchmarks()} - {None}
+        there = [metric for (_, name), rows in self._grouped().items() if name == benchmark for metric, *_ in rows]
+        found = list(dict.fromkeys(metric for metric in there if metric in own or metric.startswith("frames:")))
+        if "energy" not in there:
+            return found
+        return [*found, "energy"] if found else ["energy", "missed_activations"]
+
+    def default_metric(self, benchmark: str, report: str = "") -> str:
+        """The main one of those."""
+        return next(iter(self.declared(benchmark)), "")
 
     def watts(self, run: str, benchmark: str) -> float | None:
         """Mean of the metric ``power`` (W), or of ``energy`` (J) over ``duration`` (s)."""

@@ -165,7 +165,7 @@ def _number(cell: Cell, digits: int) -> str:
 def _change(cell: Cell, digits: int = 2) -> str:
     if cell.change_text is not None:
         return cell.change_text
-    return "" if cell.change is None else f"{cell.change:.{digits}f}%"
+    return "" if cell.change is None or not math.isfinite(cell.change) else f"{cell.change:.{digits}f}%"
 
 
 def _dashes(width: int) -> str:

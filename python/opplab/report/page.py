@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.report import svg
 from opplab.report.html import panel, render
+from opplab.report.sure import sure_section
 from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
 from opplab.sweep.confidence import Block, Estimate, Line, estimate, find_published, short_names
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from opplab.uncertainty.sweep import Sureness
 
 __all__ = ["Report", "Timeline"]
 
@@ -54,6 +57,8 @@ class Report:
     published : polars.DataFrame or None
     timelines : list of Timeline
     timeline_note : str
+    sure : opplab.uncertainty.sweep.Sureness or None
+        How sure the changes are.
     methods : list of str
         Paragraphs.
     version, footer : str
@@ -67,6 +72,7 @@ class Report:
     published: pl.DataFrame | None = None
     timelines: list[Timeline] = field(default_factory=list)
     timeline_note: str = ""
+    sure: Sureness | None = None
     methods: list[str] = field(default_factory=list)
     version: str = ""
     footer: str = ""
@@ -88,7 +94,12 @@ class Report:
             version=self.version,
             footer=self.footer,
             methods=self.methods,
-            findings=[*([HOW_TO_GET_POWER] if is_unknown(self.results) else []), *findings(self.blocks)],
+            sure=None if self.sure is None else sure_section(self.sure),
+            findings=[
+                *([HOW_TO_GET_POWER] if is_unknown(self.results) else []),
+                *findings(self.blocks),
+                *(self.sure.findings() if self.sure else []),
+            ],
             iterations=means.iterations,
             variants=list(classes.items()),
             has_published=has_published,

@@ -13,24 +13,38 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.files import safe_name, write_bytes
 from opplab.sweep.confidence import Block, pair_blocks, render, short_names
+from opplab.uncertainty.parts import LEVEL
 
 if TYPE_CHECKING:
     import polars as pl
 
     from opplab.sweep.experiments import Experiment
+    from opplab.uncertainty.sweep import Sureness
 
-__all__ = ["blocks_of", "mean_rows", "metric_tables", "tables_text", "write_report", "write_traces"]
+CHANCE = 0.05
+"""A correlation that chance gives more often than this is not told."""
+
+__all__ = [
+    "blocks_of",
+    "mean_rows",
+    "metric_tables",
+    "own_metrics",
+    "sure_tables",
+    "tables_text",
+    "write_report",
+    "write_traces",
+]
 
 
 def blocks_of(experiment: Experiment, results: pl.DataFrame) -> list[Block]:
     """Compare what the experiment compares, by what its benchmarks measure; by energy where they measure nothing."""
     blocks: list[Block] = []
-    for metric in _own_metrics(results) or ["energy"]:
+    for metric in own_metrics(results) or ["energy"]:
         blocks += pair_blocks(results, experiment.pairs, metric, published=experiment.published)
     return blocks
 
 
-def _own_metrics(results: pl.DataFrame) -> list[str]:
+def own_metrics(results: pl.DataFrame) -> list[str]:
     """Give the metrics of the benchmarks' own that were measured, frames of a GPU and, beside them, watts."""
     own = {model["metric"] for model in _opplab.benchmarks()} - {None}
     found = results["metric"].unique(maintain_order=True).to_list()
@@ -51,6 +65,28 @@ def tables_text(blocks: list[Block]) -> list[tuple[str, object]]:
     """Give title and table of each comparison; tables are rich texts."""
     short = short_names([block.benchmark for block in blocks])
     return [(f"{short[block.benchmark]}: energy ({block.unit})", render(block)) for block in blocks]
+
+
+def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Give title and rows of what is known of how sure the changes are, and of what they hang on."""
+    level = f"{100 * LEVEL:g} %"
+    made: list[tuple[str, list[dict[str, Any]]]] = []
+    if sure.lines:
+        made.append((f"how sure, in percent ({level} intervals of {sure.number} draws)", list(sure.text_rows())))
+    deciding = [
+        {
+            "metric": row["metric"],
+            "change": row["change"],
+            "assumption": row["assumption"],
+            "rank correlation": f"{row['rank_correlation']:+.2f}",
+            "explains": f"{100 * row['share']:.0f} %",
+        }
+        for row in sure.deciding()
+        if row["p"] < CHANCE
+    ]
+    if deciding:
+        made.append(("what the changes hang on (share of their order over the draws)", deciding))
+    return made
 
 
 def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[str, str]]:
@@ -117,7 +153,9 @@ def write_traces(experiment: Experiment, results: pl.DataFrame, folder: Path) ->
     return files
 
 
-def write_report(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], path: Path) -> None:
+def write_report(
+    experiment: Experiment, results: pl.DataFrame, blocks: list[Block], path: Path, sure: Sureness | None = None
+) -> None:
     """Write the HTML report."""
     from opplab.files import write_text
     from opplab.report.page import Report
@@ -154,6 +192,7 @@ def write_report(experiment: Experiment, results: pl.DataFrame, blocks: list[Blo
         published=experiment.published,
         timelines=timelines,
         timeline_note=note,
+        sure=sure,
         methods=methods(facts["seed"], seconds, energy=any(block.metric == "energy" for block in blocks)),
         version=_opplab.__version__,
         footer=f"Made by opplab {_opplab.__version__}. Equal version, experiment and seed give an equal report. "

@@ -69,7 +69,8 @@ class Case:
 
 
 # What every run gives, beside the metric of its benchmark: name, unit, which way is better, what it is. A word in
-# capitals stands for the name of a cluster, a consumer, a frequency in kHz, an idle state or a cpufreq policy.
+# capitals stands for the name of a cluster, a consumer, a frequency in kHz, an idle state, a cpufreq policy or a
+# percentile (p50, p90, p95, p99, max).
 METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("energy", "J", "lower", "energy of all clusters after the warm-up"),
     ("energy_low", "J", "", "energy at the low ends of the ranges of the machine's powers"),
@@ -93,6 +94,13 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("migrations", "1", "", "moves of tasks to another CPU"),
     ("switches", "1", "", "context switches"),
     ("work_done", "s", "", "work that was done, in seconds of the biggest CPU at its highest frequency"),
+    ("latency_PERCENTILE", "ms", "lower", "from a task's wake-up to its running; where somebody asks for it (choose)"),
+    (
+        "response_PERCENTILE",
+        "ms",
+        "lower",
+        "from an activation's timer to its end; where somebody asks for it (choose)",
+    ),
     ("engine_events", "1", "", "events that the simulator handled"),
 )
 
@@ -185,4 +193,7 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
     put("switches", "1", outcome["switches"])
     put("work_done", "s", outcome["work_done"] / (1 << 20) / 1e9)
     put("engine_events", "1", outcome["engine_events"])
+    for name in ("latency", "response"):
+        for percent, wait_ns in outcome.get(f"{name}_ns") or ():
+            put(f"{name}_{'max' if percent == 100 else f'p{percent}'}", "ms", wait_ns / 1e6, "lower")
     return rows

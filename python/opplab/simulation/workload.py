@@ -79,6 +79,9 @@ class Workload:
         >>> opplab.Workload.periodic(3, run_us=800, period_us=16000)
         Workload('periodic', events=6)
         """
+        for key, value in (("tasks", tasks), ("run_us", run_us), ("period_us", period_us)):
+            if value < 1:
+                raise InputError(f"periodic tasks with {key}={value} do nothing: give at least 1")
         timer = {"ref": "unique", "period": period_us}
         each = {f"{name}{number}": {"run": run_us, "timer": timer} for number in range(tasks)}
         return cls.parse(json.dumps({"tasks": each}), name=name, file=f"<{name}>")

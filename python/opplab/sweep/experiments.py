@@ -77,6 +77,7 @@ class Experiment:
         """
         path = catalog.find("experiment", name)
         inner = _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file"))
+        _check_published(inner.published, path)
         from opplab.simulation.run import duration_ns
 
         inner.adjust(iterations, seed, None if seconds is None else duration_ns(seconds))
@@ -303,6 +304,20 @@ class Experiment:
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, cases={len(self.cases)})"
+
+
+def _check_published(name: str, experiment: Path) -> None:
+    """Refuse a table of published values that is neither built in nor beside the experiment."""
+    if not name:
+        return
+    if name.endswith(".csv"):
+        if not (experiment.parent / name).is_file():
+            raise InputError(f"`published` of {experiment}: there is no file {experiment.parent / name}")
+        return
+    known = [path.stem for path in sorted((catalog.DATA / "published").glob("*.csv"))]
+    if not any(f"{stem}_".startswith(f"{name}_") for stem in known):
+        hint = catalog.nearest(name, known) or f" (known: {', '.join(known)})"
+        raise InputError(f"`published` of {experiment}: there is no table `{name}`{hint}; or name a .csv beside it")
 
 
 def _beside(kind: str, name: str, experiment: Path) -> Path:

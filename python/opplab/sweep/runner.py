@@ -142,11 +142,13 @@ class _Plan:
         return iterations[order[self.reach[point] - 1]]
 
 
-def run_one(case_json: str, check: bool, check_determinism: bool) -> dict[str, Any]:
+def run_one(case_json: str, check: bool, check_determinism: bool, latencies: bool = False) -> dict[str, Any]:
     """Run a case; what a worker does."""
     from opplab import _opplab
 
     case = _opplab.Case.from_json(case_json)
+    if latencies:
+        return case.run_with_latencies()
     outcome = case.run(check)
     if check_determinism:
         again = _opplab.Case.from_json(case_json).run(False)
@@ -179,6 +181,7 @@ def run_cases(
     check_determinism: bool = False,
     retry_failed: bool = False,
     until: Until | None = None,
+    latencies: bool = False,
     progress: Callable[[Tally], None] | None = None,
     keep: Callable[[Case, list[dict[str, Any]]], None] | None = None,
 ) -> Tally:
@@ -201,6 +204,8 @@ def run_cases(
         Run the cases again that failed before.
     until : Until, optional
         Stop a point's iterations when there are enough; the iterations of `cases` are the most.
+    latencies : bool
+        Measure how long tasks wait, too, instead of any check.
     progress : callable, optional
         Called with the tally after every case.
     keep : callable, optional
@@ -237,7 +242,7 @@ def run_cases(
         # A few more than there are workers, so that none waits for this process.
         while waiting and len(running) < 2 * max(jobs, 1):
             case = waiting.popleft()
-            running[pool.submit(run_one, case.json, check, check_determinism)] = case
+            running[pool.submit(run_one, case.json, check, check_determinism, latencies)] = case
 
     want([case for case in cases if plan.chosen(case)])
     with _executor(executor, jobs) as pool:

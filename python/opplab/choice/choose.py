@@ -1,0 +1,327 @@
+"""`opplab.choose`: which setting of a machine is best for what counts, and how sure that is.
+
+All settings run the same programs with the same seeds, and at the same draws of what the machine file assumes. How
+probable it is that a setting is the best comes from drawing both again and again: the runs by bootstrap over the seeds,
+the assumptions from their draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab.choice.answer import Choice, Option
+from opplab.choice.cases import Program, program_of
+from opplab.choice.criteria import Constraint, metric_named, needs_latencies
+from opplab.choice.settings import Setting, commands_of, grid
+from opplab.errors import InputError, OpplabError
+from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
+from opplab.uncertainty.parts import LEVEL, parts_of, without_runs
+from opplab.uncertainty.sweep import deciding_of
+
+if TYPE_CHECKING:
+    from opplab.simulation.machine import Machine
+    from opplab.simulation.workload import Benchmark, Workload
+    from opplab.sweep.runner import Tally
+
+    Shown = Callable[[int], AbstractContextManager[Callable[[Tally], None]]]
+
+__all__ = ["choose"]
+
+RESAMPLES = 2000
+_DETAILS = ("freq_residency:", "busy:", "idle_residency:")
+
+
+def choose(
+    machine: Machine | str | Path | None,
+    workload: Workload | Benchmark | str | Path,
+    settings: Sequence[Setting] | None = None,
+    *,
+    governors: Sequence[str] = ("schedutil", "performance"),
+    tunables: Mapping[str, Sequence[str | int]] | None = None,
+    goals: Sequence[str] = ("energy",),
+    constraints: Sequence[str] = (),
+    seconds: float | None = None,
+    iterations: int = 5,
+    seed: int = 1,
+    uncertainty: int = 32,
+    variation: str = "rt-app",
+    policy: Mapping[str, Any] | None = None,
+    search: Mapping[str, tuple[int, int]] | None = None,
+    search_settings: int = 40,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    progress: Shown | None = None,
+    **keys: Sequence[Any],
+) -> Choice:
+    """Choose between settings.
+
+    Parameters
+    ----------
+    machine : Machine, str, Path or None
+        Or its name, or the path of a ``.toml``; None for a trace with a snapshot beside it.
+    workload : Workload, Benchmark, str or Path
+        Or the path of an rt-app file (``.json``), the name of a benchmark model, or a recorded trace.
+    settings : sequence of Setting, optional
+        To choose from; by default all combinations of `governors`, `tunables` and `keys`.
+    governors : sequence of str
+    tunables : mapping of str to sequence, optional
+        Values of each tunable, for the governors that have it.
+    goals : sequence of str
+        Metrics that count: the first decides, the second is the other side of the Pareto picture.
+    constraints : sequence of str
+        Such as ``"latency_p99 <= 5ms"``.
+    seconds : float, optional
+        Simulated time of a run.
+    iterations : int
+        Runs of each setting, each with a seed of its own.
+    seed : int
+        Of the first.
+    uncertainty : int
+        Draws of what the machine file assumes; 0 for none.
+    variation : str
+        How programs vary from run to run.
+    policy : mapping, optional
+        Keys of the policy that all settings share (``kernel``, ``driver``, ``hz``, ...).
+    search : mapping of str to (int, int), optional
+        Tunables that are searched for between two whole numbers, on a logarithmic scale, by differential evolution
+        (scipy); the best settings found are compared with the others.
+    search_settings : int
+        How many settings the search may try, for each governor.
+    jobs : int, optional
+        Threads; one a CPU.
+    executor : concurrent.futures.Executor, optional
+        Who works instead, e.g. Dask's.
+    progress : callable, optional
+        Gives a context for so many cases.
+    **keys : sequence
+        Values of other keys of a policy to choose from: ``idle_governor``, ``epp``, ``energy_model``, ``freq_max``, ...
+
+    Returns
+    -------
+    Choice
+
+    Examples
+    --------
+    >>> import opplab
+    >>> load = opplab.Workload.periodic(2, run_us=1500, period_us=16000)
+    >>> found = opplab.choose("juno-r2", load, seconds=0.2, iterations=2, uncertainty=4, jobs=1)
+    >>> [option.label for option in found.options][0]
+    'schedutil'
+    """
+    import os
+
+    jobs = jobs or os.cpu_count() or 1
+    if iterations < 1 or not goals:
+        raise InputError("a choice needs at least one iteration and one goal")
+    shared = dict(policy or {})
+    limits = [Constraint.parse(text) for text in constraints]
+    latencies = needs_latencies([*goals, *(limit.metric for limit in limits)])
+    program = program_of(machine, workload, seconds=seconds, seeds=range(seed, seed + iterations), keys=shared)
+    chosen = list(settings) if settings is not None else grid(governors, tunables, **keys)
+    run = _Runner(program, variation, latencies, jobs, executor, progress)
+    if search:
+        from opplab.choice.search import searched
+
+        chosen += [
+            one for one in searched(run, chosen, search, goals[0], limits, search_settings, seed) if one not in chosen
+        ]
+    if len(chosen) < 2:
+        raise InputError("there is one setting only: nothing to choose from")
+    varied = {key for one in chosen for key, _ in one.keys} - {
+        key for key in dict(chosen[0].keys) if len({dict(one.keys).get(key) for one in chosen}) == 1
+    }
+    labels = [one.label(varied or {"governor"}) for one in chosen]
+    cases = program.cases(chosen, labels, variation)
+    values, units = run.own(cases)
+    draws = None
+    if uncertainty > 1:
+        draws = Draws.of(cases, uncertainty, seed)
+        run.drawn(draws, values)
+    point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
+    return _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations)
+
+
+class _Runner:
+    """Runs cases of one choice."""
+
+    def __init__(
+        self,
+        program: Program,
+        variation: str,
+        latencies: bool,
+        jobs: int,
+        executor: Executor | None,
+        progress: Shown | None,
+    ) -> None:
+        self.program = program
+        self.variation = variation
+        self.latencies = latencies
+        self.jobs = jobs
+        self.executor = executor
+        self.progress = progress
+
+    def own(self, cases: Sequence[Any]) -> tuple[dict[tuple[Point, str, str], Values], dict[str, tuple[str, str]]]:
+        """Run cases at the machine file's own numbers: values, and unit and sense of each metric."""
+        from opplab.sweep.runner import run_cases
+
+        values: dict[tuple[Point, str, str], Values] = {}
+        units: dict[str, tuple[str, str]] = {}
+
+        def keep(_case: Any, rows: list[dict[str, Any]]) -> None:
+            collected(rows, values, _wanted)
+            units.update((row["metric"], (row["unit"], row["better"])) for row in rows if row["value"] is not None)
+
+        with self.progress(len(cases)) if self.progress else nullcontext() as shown:
+            tally = run_cases(
+                cases, executor=self.executor, jobs=self.jobs, latencies=self.latencies, progress=shown, keep=keep
+            )
+        if tally.problems:
+            raise OpplabError(f"{tally.failed} of {tally.total} runs failed: {tally.problems[0]}")
+        return values, units
+
+    def drawn(self, draws: Draws, into: dict[tuple[Point, str, str], Values]) -> None:
+        """Run the draws."""
+        with self.progress(len(draws.cases)) if self.progress else nullcontext() as shown:
+            run_draws(
+                draws,
+                into,
+                _wanted,
+                executor=self.executor,
+                jobs=self.jobs,
+                latencies=self.latencies,
+                progress=shown,
+            )
+
+
+def _wanted(metric: str) -> bool:
+    return not metric.startswith(_DETAILS)
+
+
+def _answer(
+    program: Program,
+    settings: Sequence[Setting],
+    labels: Sequence[str],
+    goals: Sequence[str],
+    limits: Sequence[Constraint],
+    values: Mapping[tuple[Point, str, str], Values],
+    units: Mapping[str, tuple[str, str]],
+    draws: Draws | None,
+    point: Point,
+    iterations: int,
+) -> Choice:
+    import numpy as np
+
+    from opplab.simulation.power import HOW_TO_GET_POWER
+
+    own = [name for name in units if name in _benchmark_metrics()]
+    if "energy" in goals and "energy" not in units:
+        raise InputError(HOW_TO_GET_POWER)
+    metrics = [metric_named(name, list(units), own) for name in goals]
+    bounds = [(metric_named(one.metric, list(units), own), one) for one in limits]
+    for metric in metrics:
+        if not units[metric][1]:
+            raise InputError(f"neither more nor less of `{metric}` is better, so it is no goal")
+    shown = list(dict.fromkeys([*metrics, *(metric for metric, _ in bounds)]))
+    assumed = draws if draws is not None and any(draws.assumptions.values()) else None
+    samples = {metric: _samples([values[point, label, metric] for label in labels], assumed) for metric in shown}
+    feasible = np.ones_like(samples[shown[0]], dtype=bool)
+    for metric, limit in bounds:
+        bound = limit.bound_in(units[metric][0])
+        feasible &= samples[metric] <= bound if limit.at_most else samples[metric] >= bound
+    sign = 1.0 if units[metrics[0]][1] == "lower" else -1.0
+    cost = np.where(feasible, sign * samples[metrics[0]], math.inf)
+    best = cost.min(axis=1, keepdims=True)
+    # Equal settings share: which of them is best cannot be told.
+    winners = feasible & (cost <= best + 1e-9 * np.abs(np.where(np.isfinite(best), best, 0.0)))
+    shares = winners / np.maximum(winners.sum(axis=1, keepdims=True), 1)
+    options = []
+    for at, (setting, label) in enumerate(zip(settings, labels, strict=True)):
+        parts = {}
+        for metric in shown:
+            found = values[point, label, metric]
+            parts[metric] = parts_of(list(found.own.values()), list(found.shifts().values()), LEVEL)
+        options.append(
+            Option(
+                setting,
+                label,
+                parts,
+                float(shares[:, at].mean()),
+                float(feasible[:, at].mean()),
+                commands_of(setting, program.machine),
+            )
+        )
+    order = sorted(
+        range(len(options)),
+        key=lambda at: (
+            options[at].meets < 0.5,
+            _excess(options[at], bounds, units) if options[at].meets < 0.5 else 0.0,
+            -round(options[at].best, 3),
+            sign * options[at].parts[metrics[0]].value,
+        ),
+    )
+    ranked = [options[at] for at in order]
+    hangs = []
+    gap = None
+    if len(ranked) > 1:
+        first, second = (values[point, option.label, metrics[0]] for option in ranked[:2])
+        change = second.change_from(first)
+        shifts = change.shifts()
+        gap = parts_of(list(change.own.values()), list(shifts.values()), LEVEL)
+        if assumed is not None:
+            hangs = deciding_of(assumed, point[0], shifts)
+    return Choice(
+        options=ranked,
+        metrics=shown,
+        goals=metrics,
+        units={metric: units[metric] for metric in shown},
+        constraints=[limit.text for limit in limits],
+        gap=gap,
+        hangs=hangs,
+        assumptions={one.key: one.words for one in (assumed.assumptions[point[0]] if assumed else ())},
+        facts=[
+            *program.about,
+            ("runs of each setting", f"{iterations}, and {0 if draws is None else len(draws.shares[point[0]])} draws"),
+        ],
+        sources=dict(program.machine.get("source", {})),
+    )
+
+
+def _excess(option: Option, bounds: Sequence[tuple[str, Constraint]], units: Mapping[str, tuple[str, str]]) -> float:
+    """Say by which share of its bound a setting breaks the constraint that it breaks most."""
+    found = [0.0]
+    for metric, limit in bounds:
+        bound = limit.bound_in(units[metric][0])
+        away = option.parts[metric].value - bound
+        found.append((away if limit.at_most else -away) / max(abs(bound), 1e-12))
+    return round(max(found), 6)
+
+
+def _samples(settings: Sequence[Values], draws: Draws | None) -> Any:
+    """Give what the means of a metric may be: a row a sample, a column a setting.
+
+    A sample has one draw of the iterations (with repetition) and one of the assumptions, the same for all settings.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    iterations = sorted(set.intersection(*(set(one.own) for one in settings)))
+    own = np.array([[one.own[at] for at in iterations] for one in settings])
+    picks = rng.integers(0, len(iterations), size=(RESAMPLES, len(iterations)))
+    means = own[:, picks].mean(axis=2).T
+    shifts = [one.shifts() for one in settings]
+    shared = sorted(set.intersection(*(set(one) for one in shifts))) if draws is not None else []
+    if not shared:
+        return means
+    moved = np.array([without_runs([one[draw] for draw in shared]) for one in shifts])
+    return means + moved[:, rng.integers(0, len(shared), size=RESAMPLES)].T
+
+
+def _benchmark_metrics() -> set[str]:
+    from opplab import _opplab
+
+    return {model["metric"] for model in _opplab.benchmarks()} - {None}

@@ -1,0 +1,192 @@
+"""The report of a choice: one self-contained HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from opplab.report import svg
+
+if TYPE_CHECKING:
+    from opplab.choice.answer import Choice, Option
+    from opplab.uncertainty.parts import Parts
+
+__all__ = ["page", "pareto_picture"]
+
+
+def page(choice: Choice) -> str:
+    """Give the page."""
+    from opplab import _opplab
+    from opplab.report.html import panel, render
+    from opplab.report.sure import table_of, tornado
+    from opplab.uncertainty.parts import LEVEL
+
+    chosen = choice.recommended
+    panels = [panel(picture_title(choice), pareto_picture(choice))]
+    panels.append(panel("Probability of being the best", probabilities(choice.options)))
+    if choice.hangs and len(choice.options) > 1:
+        first, second = choice.options[:2]
+        title = f"{choice.goals[0]}, {second.label} against {first.label}: what decides"
+        rows = [
+            {"assumption": one.key, "rank_correlation": one.rank_correlation, "share": one.share, "p": one.p}
+            for one in choice.hangs
+        ]
+        panels.append(panel(title, tornado(title, rows)))
+    limits = f" with {' and '.join(choice.constraints)}" if choice.constraints else ""
+    return render(
+        "choice.html",
+        title="Which setting?",
+        subtitle=f"{dict(choice.facts).get('workload', '')} on {dict(choice.facts).get('machine', '')}: "
+        f"{', '.join(choice.goals)}{limits}",
+        facts=choice.facts,
+        findings=choice.findings(),
+        commands=[] if chosen is None else chosen.commands,
+        label="" if chosen is None else chosen.label,
+        panels=panels,
+        tables=[
+            table_of("Ranking", choice.text_rows()),
+            *(
+                [
+                    table_of(
+                        "Assumptions that were drawn",
+                        [{"assumption": key, "range": words} for key, words in choice.assumptions.items()],
+                    )
+                ]
+                if choice.assumptions
+                else []
+            ),
+        ],
+        note=(
+            f"Values are means with {100 * LEVEL:g} % intervals: what the runs leave open, and what the assumed "
+            "numbers of the machine file leave open, together. All settings run the same programs with the same "
+            "seeds and at the same draws, so two settings may be clearly apart though their intervals overlap: the "
+            "probability of being the best and the gap between the first two say that. What has no range is taken as "
+            "known, and the model's own form is in no interval."
+        ),
+        version=_opplab.__version__,
+        footer=f"Made by opplab {_opplab.__version__}.",
+    )
+
+
+def picture_title(choice: Choice) -> str:
+    """Say what the picture shows."""
+    if len(choice.metrics) < 2:
+        return f"{choice.metrics[0]} of each setting"
+    return f"{choice.metrics[1]} against {choice.metrics[0]}"
+
+
+def pareto_picture(choice: Choice) -> str:
+    """Draw the settings in the plane of the first two metrics, numbered by rank; of one metric below each other."""
+    if len(choice.metrics) < 2:
+        return _bars(choice)
+    x_name, y_name = choice.metrics[:2]
+    left, right, top, bottom, height = 56, 16, 12, 44, 330
+    parts = [(option.parts[x_name], option.parts[y_name]) for option in choice.options]
+    x_ticks, y_ticks = (_ticks([pair[axis] for pair in parts]) for axis in (0, 1))
+
+    def at_x(value: float) -> float:
+        return left + (value - x_ticks[0]) / (x_ticks[-1] - x_ticks[0]) * (svg.WIDTH - left - right)
+
+    def at_y(value: float) -> float:
+        return height - bottom - (value - y_ticks[0]) / (y_ticks[-1] - y_ticks[0]) * (height - top - bottom)
+
+    out = []
+    for tick in y_ticks:
+        out.append(svg.element("line", x1=left, x2=svg.WIDTH - right, y1=at_y(tick), y2=at_y(tick), class_="grid"))
+        out.append(svg.text(left - 6, at_y(tick) + 4, f"{tick:g}", "end"))
+    for tick in x_ticks:
+        out.append(svg.element("line", x1=at_x(tick), x2=at_x(tick), y1=top, y2=height - bottom, class_="grid"))
+        out.append(svg.text(at_x(tick), height - bottom + 17, f"{tick:g}", "middle"))
+    units = [choice.units[name][0] for name in (x_name, y_name)]
+    out.append(svg.text((left + svg.WIDTH - right) / 2, height - 8, f"{x_name} ({units[0]})", "middle"))
+    turn = f"translate(13 {(top + height - bottom) / 2:.0f}) rotate(-90)"
+    out.append(svg.element("text", f"{y_name} ({units[1]})", transform=turn, text_anchor="middle", class_="label"))
+    # Settings that are beaten in both goals are pale; with one goal there is no front.
+    front = choice.pareto if set(choice.goals) >= {x_name, y_name} else choice.options
+    if len(choice.goals) > 1 and len(front) > 1:
+        places = sorted((at_x(option.parts[x_name].value), at_y(option.parts[y_name].value)) for option in front)
+        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+        out.append(svg.element("g", svg.element("path", d=path, class_="line"), class_="v0"))
+    taken: list[tuple[float, float]] = []
+    for rank, option in reversed(list(enumerate(choice.options, start=1))):
+        own_x, own_y = option.parts[x_name], option.parts[y_name]
+        x, y = at_x(own_x.value), at_y(own_y.value)
+        marks = []
+        if own_x.low is not None and own_x.high is not None:
+            marks.append(svg.element("line", x1=at_x(own_x.low), x2=at_x(own_x.high), y1=y, y2=y, class_="whisker"))
+        if own_y.low is not None and own_y.high is not None:
+            marks.append(svg.element("line", x1=x, x2=x, y1=at_y(own_y.low), y2=at_y(own_y.high), class_="whisker"))
+        words = f"{rank}. {option.label}: {own_x.value:.4g} {units[0]}, {own_y.value:.4g} {units[1]}"
+        marks.append(svg.element("circle", svg.tip(words), cx=x, cy=y, r=4.5, class_="dot"))
+        class_ = "v4" if option is choice.recommended else "v1" if option in front else "v0 faint"
+        out.append(svg.element("g", "".join(marks), class_=class_, data_series=option.label))
+        if all(abs(x - one) > 14 or abs(y - other) > 12 for one, other in taken):
+            taken.append((x, y))
+            out.append(svg.text(x + 6, y - 6, str(rank), "start", "tiny"))
+    return svg.document(height, picture_title(choice), out)
+
+
+def _ticks(parts: Sequence[Parts]) -> list[float]:
+    ends = [end for one in parts for end in (one.value, one.low, one.high) if end is not None]
+    low, high = min(ends), max(ends)
+    if low == high:
+        low, high = (0.0, high or 1.0) if high >= 0 else (low, 0.0)
+    return svg.ticks(max(low, 0.0) if min(one.value for one in parts) >= 0 else low, high, 5)
+
+
+def _bars(choice: Choice) -> str:
+    """Draw one metric of all settings below each other, the best first."""
+    metric = choice.metrics[0]
+    left, right, top, step = 150, 14, 8, 20
+    marks = _ticks([option.parts[metric] for option in choice.options])
+
+    def at(value: float) -> float:
+        inside = min(max(value, marks[0]), marks[-1])
+        return left + (inside - marks[0]) / (marks[-1] - marks[0]) * (svg.WIDTH - left - right)
+
+    out, y = [], float(top)
+    for rank, option in enumerate(choice.options, start=1):
+        parts, middle = option.parts[metric], y + step / 2
+        name = f"{rank}. {option.label}"
+        body = [svg.text(4, middle + 4, name if len(name) <= 25 else name[:24] + "\u2026")]
+        if parts.low is not None and parts.high is not None:
+            body.append(
+                svg.element("line", x1=at(parts.low), x2=at(parts.high), y1=middle, y2=middle, class_="whisker")
+            )
+        words = f"{name}: {parts.value:.4g} {choice.units[metric][0]}"
+        body.append(svg.element("circle", svg.tip(words), cx=at(parts.value), cy=middle, r=4.5, class_="dot"))
+        out.append(svg.element("g", "".join(body), class_="v4" if option is choice.recommended else "v1"))
+        y += step
+    grid = []
+    for mark in marks:
+        grid.append(svg.element("line", x1=at(mark), x2=at(mark), y1=top, y2=y, class_="grid"))
+        grid.append(svg.text(at(mark), y + 15, f"{mark:g}", "middle", "tiny"))
+    grid.append(svg.text((left + svg.WIDTH - right) / 2, y + 31, f"{metric} ({choice.units[metric][0]})", "middle"))
+    return svg.document(y + 38, picture_title(choice), [*grid, *out])
+
+
+def probabilities(options: Sequence[Option]) -> str:
+    """Draw how probable it is that each setting is the best."""
+    left, right, top, step = 236, 40, 8, 20
+    scale = svg.WIDTH - left - right
+    out, y = [], float(top)
+    for rank, option in enumerate(options, start=1):
+        name = f"{rank}. {option.label}"
+        out.append(svg.text(4, y + step / 2 + 4, name if len(name) <= 37 else name[:36] + "\u2026"))
+        words = f"{name}: {100 * option.best:.1f} %"
+        out.append(
+            svg.element(
+                "rect",
+                svg.tip(words),
+                x=left,
+                y=y + 4,
+                width=max(option.best * scale, 0.8),
+                height=step - 8,
+                class_="f2",
+            )
+        )
+        out.append(
+            svg.text(left + option.best * scale + 4, y + step / 2 + 4, f"{100 * option.best:.0f} %", "start", "tiny")
+        )
+        y += step
+    return svg.document(y + 8, "Probability of being the best", out)

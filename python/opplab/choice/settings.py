@@ -1,0 +1,146 @@
+"""Settings to choose between: their grid, their names, and the commands that set them on a device."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opplab import _opplab
+from opplab.catalog import nearest
+from opplab.errors import InputError
+
+__all__ = ["Setting", "commands_of", "grid", "has_tunable"]
+
+CPUFREQ = "/sys/devices/system/cpu/cpufreq"
+
+# Keys of a policy that a choice may be about, beside the governor's tunables, in the order of names.
+KEYS = ("governor", "idle_governor", "energy_model", "eas", "freq_max", "epp", "no_turbo", "kernel", "driver")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: keys of a policy, and tunables of its governor.
+
+    Attributes
+    ----------
+    keys : tuple of (str, value)
+    tunables : tuple of (str, str)
+    """
+
+    keys: tuple[tuple[str, Any], ...]
+    tunables: tuple[tuple[str, str], ...] = ()
+
+    def label(self, varied: Iterable[str]) -> str:
+        """Name it by the keys in which settings differ, and its tunables."""
+        given = dict(self.keys)
+        words = [
+            str(given[key])
+            if key in ("governor", "idle_governor", "kernel", "driver")
+            or (isinstance(given[key], str) and key != "epp")
+            else f"{key}={str(given[key]).lower()}"
+            for key in KEYS
+            if key in given and key in varied
+        ]
+        words += [f"{name}={value}" for name, value in self.tunables]
+        return " ".join(words) or str(given.get("governor", "as it is"))
+
+    def applied(self, policy: Mapping[str, Any], label: str) -> dict[str, Any]:
+        """Give a case's policy with this setting."""
+        keys = dict(self.keys)
+        own = {} if "governor" in keys and keys["governor"] != policy.get("governor") else policy.get("tunables", {})
+        return {**policy, **keys, "tunables": {**own, **dict(self.tunables)}, "label": label}
+
+
+def has_tunable(governor: str, tunable: str) -> bool:
+    """Say whether a governor has a tunable."""
+    return any(row["governor"] == governor and row["name"] == tunable for row in _opplab.governor_tunables())
+
+
+def grid(
+    governors: Sequence[str],
+    tunables: Mapping[str, Sequence[str | int]] | None = None,
+    **keys: Sequence[Any],
+) -> list[Setting]:
+    """Give all combinations; a tunable counts for the governors that have it.
+
+    Parameters
+    ----------
+    governors : sequence of str
+    tunables : mapping of str to sequence, optional
+        Values of each tunable.
+    **keys : sequence
+        Values of other keys of a policy (``idle_governor``, ``epp``, ...).
+
+    Raises
+    ------
+    InputError
+        If none of the governors has a tunable.
+
+    Examples
+    --------
+    >>> both = grid(["schedutil", "performance"], {"rate_limit_us": [500, 2000]})
+    >>> [one.label({"governor"}) for one in both]
+    ['schedutil rate_limit_us=500', 'schedutil rate_limit_us=2000', 'performance']
+    """
+    tunables = tunables or {}
+    for name in tunables:
+        if not any(has_tunable(governor, name) for governor in governors):
+            known = [row["name"] for row in _opplab.governor_tunables() if row["governor"] in governors]
+            raise InputError(f"none of {', '.join(governors)} has a tunable `{name}`{nearest(name, known)}")
+    axes = {"governor": list(governors), **{name: list(values) for name, values in keys.items() if values}}
+    found: dict[Setting, None] = {}
+    for values in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, values, strict=True))
+        own = {name: values for name, values in tunables.items() if has_tunable(chosen["governor"], name)}
+        for point in itertools.product(*own.values()):
+            pairs = tuple((name, str(value)) for name, value in zip(own, point, strict=True))
+            found.setdefault(Setting(tuple(chosen.items()), pairs))
+    return list(found)
+
+
+def commands_of(setting: Setting, machine: Mapping[str, Any]) -> list[str]:
+    """Give the shell commands that set it on a device; what no file of a running kernel sets is a comment.
+
+    Parameters
+    ----------
+    setting : Setting
+    machine : mapping
+        As a case's JSON has it.
+    """
+    keys = dict(setting.keys)
+    every = f"{CPUFREQ}/policy*"
+    out = []
+    if governor := keys.get("governor"):
+        out.append(f"for p in {every}; do echo {governor} > $p/scaling_governor; done")
+        for name, value in setting.tunables:
+            where = f"{CPUFREQ}/{governor} {every}/{governor}"
+            out.append(f"for d in {where}; do [ ! -e $d/{name} ] || echo {value} > $d/{name}; done")
+    if idle := keys.get("idle_governor"):
+        out.append(f"echo {idle} > /sys/devices/system/cpu/cpuidle/current_governor")
+    if (epp := keys.get("epp")) not in (None, ""):
+        out.append(f"for p in {every}; do echo {epp} > $p/energy_performance_preference; done")
+    if "eas" in keys:
+        out.append(f"echo {int(bool(keys['eas']))} > /proc/sys/kernel/sched_energy_aware")
+    if "no_turbo" in keys:
+        intel = any(str(driver.get("name", "")).startswith("intel") for driver in _drivers(machine))
+        off = int(bool(keys["no_turbo"]))
+        out.append(
+            f"echo {off} > /sys/devices/system/cpu/intel_pstate/no_turbo"
+            if intel
+            else f"echo {1 - off} > {CPUFREQ}/boost"
+        )
+    notes = {
+        "energy_model": "which energy model there is, firmware and cpufreq driver say: {}",
+        "freq_max": "f_max of frequency invariance is chosen by the kernel's code: {}",
+        "kernel": "needs a kernel as {}",
+        "driver": "the cpufreq driver is chosen at boot: {}",
+    }
+    out += [f"# {words.format(keys[key])}" for key, words in notes.items() if keys.get(key)]
+    return out
+
+
+def _drivers(machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = machine.get("driver", [])
+    return [found] if isinstance(found, Mapping) else list(found)

@@ -1,0 +1,147 @@
+"""`opplab choose`: which setting of a machine is best for what counts, and how sure that is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from opplab.cli.options import (
+    VARIATION,
+    BuiltIn,
+    NameOf,
+    freq_max_option,
+    jobs_option,
+    output_format_option,
+    output_option,
+    pairs_option,
+    workers,
+)
+from opplab.errors import InputError
+from opplab.files import printable
+
+
+def _words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[str]:
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    found = {}
+    for text in values:
+        name, equals, ends = text.partition("=")
+        low, dots, high = ends.partition("..")
+        if not (name and equals and dots and low.isdecimal() and high.isdecimal()):
+            raise click.BadParameter(f"'{text}' is no range of a tunable: write it like rate_limit_us=100..20000")
+        found[name] = (int(low), int(high))
+    return found
+
+
+@click.command(name="choose")
+@click.argument("workload", metavar="WORKLOAD|TRACE|BENCHMARK")
+@click.option(
+    "-m", "--machine", type=BuiltIn("machine"), metavar="NAME|FILE", help="A trace's snapshot, if there is one."
+)
+@click.option(
+    "--governor",
+    "governors",
+    type=NameOf("governors", several=True),
+    default="schedutil,performance,powersave",
+    show_default=True,
+    metavar="A[,B,...]",
+    help="cpufreq governors to choose from.",
+)
+@pairs_option(
+    "--tunable", "tunables", "Values of a tunable with commas, for the governors that have it; may be repeated."
+)
+@click.option("--epp", callback=_words, metavar="A[,B,...]", help="Energy performance preferences.")
+@freq_max_option("f_max of frequency invariance on x86; several with commas.", several=True)
+@click.option(
+    "--idle-governor", type=NameOf("idle-governors", several=True), metavar="A[,B,...]", help="cpuidle governors."
+)
+@click.option("--energy-model", callback=_words, metavar="A[,B,...]", help="registered, artificial, none.")
+@click.option(
+    "--goal", "goals", callback=_words, default="energy", show_default=True, metavar="A[,B]", help="What counts."
+)
+@click.option("--constraint", "constraints", multiple=True, metavar="'METRIC <= X'", help="E.g. 'latency_p99 <= 5ms'.")
+@click.option(
+    "--search", callback=_ranges, multiple=True, metavar="TUNABLE=LOW..HIGH", help="Search for the best value."
+)
+@click.option(
+    "--search-settings", type=click.IntRange(5, 10_000), default=40, show_default=True, help="Of each governor."
+)
+@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (6.12; a trace's own).")
+@click.option("--driver", help="cpufreq driver (the machine's own).")
+@click.option("--seconds", type=click.FloatRange(min=0.001), help="Simulated time of a run (what the workload says).")
+@click.option(
+    "--iterations", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Runs, each with a seed."
+)
+@click.option("--seed", type=click.IntRange(0, 2**63), default=1, show_default=True, help="Of the first run.")
+@click.option(
+    "--uncertainty", type=click.IntRange(0), default=32, show_default=True, metavar="N", help="Draws; 0: none."
+)
+@click.option(
+    "--variation",
+    type=click.Choice(["none", "rt-app", "noisy-host"]),
+    default=VARIATION,
+    show_default=True,
+    help="How programs vary from run to run.",
+)
+@output_option("Folder of report.html and choice.json.")
+@output_format_option(only=("text", "json", "csv"))
+@jobs_option
+@click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
+def command(
+    workload: str, output: Path | None, output_format: str, jobs: int | None, dask: str | None, **given: Any
+) -> None:
+    """Choose between settings: which is best for what counts, how sure that is, and what it hangs on.
+
+    What runs is an rt-app file (.json), a recorded trace, or a benchmark model (`opplab list benchmarks`). All
+    combinations of the options with several values are run on the same programs, seeds and draws of what the machine
+    file assumes. The answer is a ranking with the probability of being the best, and the commands that set it.
+    Metrics of --goal and --constraint: `opplab list metrics`, and latency_p99, response_p95, throughput, missed.
+    """
+    from opplab.choice.choose import choose
+    from opplab.cli.run import cluster
+    from opplab.report.text import render_table, terminal_width
+    from opplab.sweep.progress import progress
+
+    keys = {name: given.pop(name) for name in ("epp", "energy_model")}
+    for name in ("freq_max", "idle_governor"):
+        text = given.pop(name)
+        keys[name] = text.split(",") if text else []
+    policy = {name: value for name in ("kernel", "driver") if (value := given.pop(name))}
+    tunables = {name: text.split(",") for name, text in given.pop("tunables").items()}
+    with cluster(dask, workers(jobs)) as (executor, threads):
+        choice = choose(
+            given.pop("machine"),
+            workload if "." not in workload and "/" not in workload else Path(workload),
+            governors=given.pop("governors").split(","),
+            tunables=tunables,
+            policy=policy,
+            executor=executor,  # type: ignore[arg-type]
+            jobs=threads,
+            progress=progress,
+            **given,
+            **{name: values for name, values in keys.items() if values},
+        )
+    if output is not None:
+        from opplab.files import write_text
+
+        if output.exists() and not output.is_dir():
+            raise InputError(f"{output} is not a folder")
+        output.mkdir(parents=True, exist_ok=True)
+        write_text(output / "choice.json", choice.to_json())
+        choice.write(output / "report.html")
+    if output_format == "json":
+        sys.stdout.write(choice.to_json())
+    elif output_format == "csv":
+        sys.stdout.write(render_table(choice.rows(), "csv"))
+    else:
+        sys.stdout.write(printable(render_table(choice.text_rows(), "text", terminal_width())))
+        sys.stdout.write("\n" + "".join(f"{printable(line)}\n" for line in choice.findings()))
+        if (chosen := choice.recommended) is not None:
+            sys.stdout.write("\nto set it:\n" + "".join(f"  {line}\n" for line in chosen.commands))
+    if output is not None:
+        click.echo(f"wrote {output}/report.html, choice.json", err=True)

@@ -1,0 +1,119 @@
+"""The part of a report that says how sure its changes are: pictures, tables, words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from opplab.report import svg
+from opplab.report.html import panel
+from opplab.uncertainty.parts import LEVEL
+
+if TYPE_CHECKING:
+    from opplab.uncertainty.sweep import SureLine, Sureness
+
+__all__ = ["intervals", "sure_section", "table_of", "tornado"]
+
+MOST_BARS = 8
+
+
+def sure_section(sure: Sureness) -> dict[str, Any]:
+    """Give what the template ``sure.html`` shows."""
+    note = (
+        f"Intervals cover {100 * LEVEL:g} %. Thick: what the runs leave open (Student's t over iterations that share "
+        "their seeds). Thin: with what the assumed numbers of the machine file leave open, by "
+        f"{sure.number} draws from their ranges (Latin hypercube, the same for all policies). The ranges are "
+        "somebody's judgement; what has no range is taken as known, and the model's own form is in no interval."
+    )
+    panels = []
+    for metric in dict.fromkeys(line.metric for line in sure.lines):
+        own = [line for line in sure.lines if line.metric == metric]
+        title = f"{metric}: change and how sure"
+        panels.append(panel(title, intervals(title, own)))
+    for key in dict.fromkeys((row["metric"], row["change"]) for row in sure.deciding()):
+        rows = [row for row in sure.deciding() if (row["metric"], row["change"]) == key]
+        title = f"{key[0]}, {key[1]}: what decides"
+        panels.append(panel(title, tornado(title, rows)))
+    tables = [table_of("Changes in percent", sure.text_rows())]
+    if sure.assumptions:
+        tables.append(table_of("Assumptions that were drawn", sure.assumptions))
+    return {"note": note, "panels": panels, "tables": [one for one in tables if one["rows"]]}
+
+
+def table_of(title: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Give rows of equal keys as the templates take a table."""
+    columns = list(rows[0]) if rows else []
+    cells = [[{"text": row[name], "value": row[name]} for name in columns] for row in rows]
+    return {"title": title, "columns": columns, "rows": cells}
+
+
+def intervals(title: str, lines: Sequence[SureLine]) -> str:
+    """Draw changes below each other with their intervals in two parts."""
+    left, right, top, step = 150, 14, 8, 19
+    known = [end for line in lines for end in (line.change.value, line.change.low, line.change.high) if end is not None]
+    marks = svg.ticks(min([0.0, *known]), max([0.0, *known]), 5)
+
+    def at(value: float) -> float:
+        return left + (value - marks[0]) / (marks[-1] - marks[0]) * (svg.WIDTH - left - right)
+
+    out, y = [], float(top)
+    several = len({line.point[1] for line in lines}) > 1
+    for number, line in enumerate(lines):
+        parts, middle = line.change, y + step / 2
+        if number % 2:
+            out.append(svg.element("rect", x=0, y=y, width=svg.WIDTH, height=step, class_="row"))
+        name = " ".join(filter(None, (line.point[1] if several else "", line.point[2], line.variant)))
+        shown = name if len(name) <= 25 else name[:24] + "\u2026"
+        words = f"{name}: {parts.value:+.2f} %"
+        body = [svg.text(4, middle + 4, shown)]
+        if parts.low is not None and parts.high is not None:
+            body.append(
+                svg.element("line", x1=at(parts.low), x2=at(parts.high), y1=middle, y2=middle, class_="whisker")
+            )
+            words += f", {parts.low:+.2f} to {parts.high:+.2f}"
+        if parts.runs is not None:
+            start, end = max(parts.value - parts.runs, marks[0]), min(parts.value + parts.runs, marks[-1])
+            body.append(svg.element("line", x1=at(start), x2=at(end), y1=middle, y2=middle, class_="line thick"))
+            words += f", runs \u00b1 {parts.runs:.2f}"
+        body.append(svg.element("circle", svg.tip(words), cx=at(parts.value), cy=middle, r=4, class_="dot"))
+        out.append(svg.element("g", "".join(body), class_="v3" if line.words else "v0"))
+        y += step
+    grid = []
+    for mark in marks:
+        strong = " zero" if mark == 0 else ""
+        grid.append(svg.element("line", x1=at(mark), x2=at(mark), y1=top, y2=y, class_="grid" + strong))
+        grid.append(svg.text(at(mark), y + 15, f"{mark:g}".replace("-", "\u2212"), "middle", "tiny"))
+    grid.append(svg.text((left + svg.WIDTH - right) / 2, y + 31, "change, %", "middle"))
+    return svg.document(y + 38, title, [*out, *grid])
+
+
+def tornado(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Draw how strongly a change hangs on each assumption: to the right it grows with the number, else it falls."""
+    left, right, top, step = 190, 14, 8, 19
+    middle_x = left + (svg.WIDTH - left - right) / 2
+    half = (svg.WIDTH - left - right) / 2
+    out, y = [], float(top)
+    for row in rows[:MOST_BARS]:
+        signed = math.copysign(math.sqrt(row["share"]), row["rank_correlation"])
+        name = str(row["assumption"])
+        shown = name if len(name) <= 32 else "\u2026" + name[-31:]
+        words = f"{name}: rank correlation {row['rank_correlation']:+.2f}, explains {100 * row['share']:.0f} %"
+        bar = svg.element(
+            "rect",
+            svg.tip(words),
+            x=min(middle_x, middle_x + signed * half),
+            y=y + 4,
+            width=max(abs(signed) * half, 0.5),
+            height=step - 8,
+            class_="f3" if row["p"] < 0.05 else "f0",
+        )
+        out += [svg.text(4, y + step / 2 + 4, shown), bar]
+        y += step
+    for value in (-1, -0.5, 0, 0.5, 1):
+        x = middle_x + value * half
+        strong = " zero" if value == 0 else ""
+        out.append(svg.element("line", x1=x, x2=x, y1=top, y2=y, class_="grid" + strong))
+        out.append(svg.text(x, y + 15, f"{value:g}".replace("-", "\u2212"), "middle", "tiny"))
+    out.append(svg.text(middle_x, y + 31, "rank correlation (pale: may be chance)", "middle"))
+    return svg.document(y + 38, title, out)

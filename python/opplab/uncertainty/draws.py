@@ -1,0 +1,197 @@
+"""Draws of a sweep's assumptions: cases with other numbers from the machines' ranges, and what came of them.
+
+Draws are a Latin hypercube (scipy), the same for all policies, loads and workloads of a machine. The file's own numbers
+are the first; each other draw runs two iterations of each point, by turns: two, so that what the runs vary by can be
+told from what the draw does. N draws cost at most as much as N sweeps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from opplab import _opplab
+from opplab.errors import InputError, OpplabError
+from opplab.simulation.cases import Case
+from opplab.uncertainty.ranges import Assumption, assumptions_of, with_draw
+
+if TYPE_CHECKING:
+    from opplab.sweep.runner import Tally
+    from opplab.sweep.store import Store
+
+__all__ = ["Draws", "Point", "Values", "latin_hypercube", "run_draws"]
+
+DRAWS_MAX = 100_000
+
+Point = tuple[str, str, str]
+"""Machine, benchmark, parameters."""
+
+
+def latin_hypercube(draws: int, dimensions: int, seed: int) -> Any:
+    """Give shares of probability: a row a draw, a column an assumption; every column covers its range evenly."""
+    import numpy as np
+    from scipy.stats import qmc
+
+    if not dimensions:
+        return np.zeros((draws, 0))
+    return qmc.LatinHypercube(d=dimensions, seed=np.random.default_rng(seed)).random(draws)
+
+
+@dataclass
+class Values:
+    """What was measured at a point under a policy: by iteration at the file's own numbers, and by draw."""
+
+    own: dict[int, float] = field(default_factory=dict)
+    drawn: dict[int, dict[int, float]] = field(default_factory=dict)
+    """Draw -> iteration -> value."""
+
+    def shifts(self) -> dict[int, list[float]]:
+        """By draw: the values less those of the same iterations at the file's own numbers."""
+        found = {
+            draw: [value - self.own[at] for at, value in values.items() if at in self.own]
+            for draw, values in self.drawn.items()
+        }
+        return {draw: shifts for draw, shifts in found.items() if shifts}
+
+    def change_from(self, base: Values) -> Values:
+        """Give the change against a baseline in percent, by iteration and by draw, each with its own partner."""
+        own = {at: _change(value, base.own[at]) for at, value in self.own.items() if base.own.get(at)}
+        drawn = {
+            draw: {at: _change(value, theirs[at]) for at, value in values.items() if theirs.get(at)}
+            for draw, values in self.drawn.items()
+            if (theirs := base.drawn.get(draw))
+        }
+        return Values(own, drawn)
+
+
+def _change(value: float, base: float) -> float:
+    return 100 * (value / base - 1)
+
+
+@dataclass
+class Draws:
+    """The draws of a sweep.
+
+    Attributes
+    ----------
+    assumptions : dict of str to list of Assumption
+        By machine.
+    shares : dict of str to array
+        By machine, a row a draw.
+    cases : list of (int, Case)
+        Draw (from 1) and case.
+    seed : int
+    refused : dict of int to str
+        Draws that make no machine, with the reason.
+    """
+
+    assumptions: dict[str, list[Assumption]]
+    shares: dict[str, Any]
+    cases: list[tuple[int, Case]]
+    seed: int
+    refused: dict[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, cases: Sequence[Case], number: int, seed: int) -> Draws:
+        """Draw for the cases of a sweep.
+
+        Parameters
+        ----------
+        cases : sequence of Case
+            At the file's own numbers.
+        number : int
+            Draws, with that of the file's own numbers.
+        seed : int
+            Of the hypercube.
+        """
+        if not 2 <= number <= DRAWS_MAX:
+            raise InputError(f"{number} draws are not possible: give 2 to {DRAWS_MAX}")
+        machines: dict[str, dict[str, Any]] = {}
+        for case in cases:
+            if case.machine not in machines:
+                machines[case.machine] = json.loads(case.json)["machine"]
+        made = cls({name: assumptions_of(machine) for name, machine in machines.items()}, {}, [], seed)
+        for name, assumptions in made.assumptions.items():
+            made.shares[name] = latin_hypercube(number - 1, len(assumptions), seed)
+        drawn = {name: made._machines(name, machine) for name, machine in machines.items()}
+        iterations: dict[tuple[Point, str], list[Case]] = {}
+        for case in cases:
+            iterations.setdefault(((case.machine, case.benchmark, case.param), case.policy), []).append(case)
+        for draw in range(1, number):
+            for ((machine, _, _), _), group in iterations.items():
+                text = drawn[machine].get(draw)
+                if text is not None:
+                    places = dict.fromkeys(at % len(group) for at in (2 * draw - 2, 2 * draw - 1))
+                    made.cases += [(draw, _on_machine(group[at], text)) for at in places]
+        return made
+
+    def _machines(self, name: str, machine: Mapping[str, Any]) -> dict[int, Any]:
+        """Give the machine at each draw; one that is no machine is left out."""
+        assumptions = self.assumptions[name]
+        if not assumptions:
+            return {}
+        return {draw: with_draw(machine, assumptions, shares) for draw, shares in enumerate(self.shares[name], start=1)}
+
+
+def _on_machine(case: Case, machine: Mapping[str, Any]) -> Case:
+    whole = json.loads(case.json)
+    whole["machine"] = machine
+    return Case.of(_opplab.Case.from_json(json.dumps(whole)))
+
+
+def collected(
+    rows: Iterable[Mapping[str, Any]],
+    into: dict[tuple[Point, str, str], Values],
+    metrics: Callable[[str], bool],
+    draw: int = 0,
+) -> None:
+    """Sort the rows of a case into values by (point, policy, metric)."""
+    for row in rows:
+        if row["value"] is None or not metrics(row["metric"]):
+            continue
+        key = ((row["machine"], row["benchmark"], row["param"]), row["policy"], row["metric"])
+        values = into.setdefault(key, Values())
+        if draw:
+            values.drawn.setdefault(draw, {})[row["iteration"]] = row["value"]
+        else:
+            values.own[row["iteration"]] = row["value"]
+
+
+def run_draws(
+    draws: Draws,
+    into: dict[tuple[Point, str, str], Values],
+    metrics: Callable[[str], bool],
+    *,
+    store: Store | None = None,
+    executor: Executor | None = None,
+    jobs: int = 1,
+    latencies: bool = False,
+    progress: Callable[[Tally], None] | None = None,
+) -> Tally:
+    """Run the cases of all draws, and sort their rows into `into`."""
+    import polars as pl
+
+    from opplab.sweep.runner import run_cases
+
+    at = {case.hash: draw for draw, case in draws.cases}
+    there = store.whole(at) if store else set()
+    tally = run_cases(
+        [case for _, case in draws.cases],
+        store,
+        executor=executor,
+        jobs=jobs,
+        latencies=latencies,
+        progress=progress,
+        keep=lambda case, rows: collected(rows, into, metrics, at[case.hash]),
+    )
+    if tally.problems:
+        raise OpplabError(f"{tally.failed} of {tally.total} cases failed: {tally.problems[0]}")
+    if store:
+        for _, case in draws.cases:
+            if case.hash in there:
+                table = pl.read_parquet(store.path / "cases" / f"{case.hash}.parquet")
+                collected(table.iter_rows(named=True), into, metrics, at[case.hash])
+    return tally

@@ -1,0 +1,150 @@
+"""The assumed numbers of a machine with their ranges, and the machine with other numbers from these ranges.
+
+A range is a key of the machine file's ``[range]``. A number between two that are above 0 is drawn uniformly on a
+logarithmic scale (half or double is as likely), others uniformly. Numbers of one key are off together: all operating
+points of a cluster are too high or too low by the same factor. What the kernel is told (an operating point's ``uw``,
+from which the energy model is made) stays as it is where the file gives no other power: what is unsure is what the chip
+draws.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Assumption", "assumptions_of", "with_draw"]
+
+# A time may stand in any of these units; a draw is written in the first.
+_UNITS = {"_ns": (("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000)), "_uw": (("_uw", 1), ("_mw", 1_000))}
+_CAPACITY_MAX = 1024
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """An assumed number, or the numbers of one kind that are off together.
+
+    Attributes
+    ----------
+    key : str
+        As in the machine file's ``[range]``.
+    low, high : float
+        Its range: in the unit of the key, or as factors of what the file says.
+    is_factor : bool
+    """
+
+    key: str
+    low: float
+    high: float
+    is_factor: bool
+
+    def at(self, share: float) -> float:
+        """Give the number at a share of the probability, 0 to 1.
+
+        Examples
+        --------
+        >>> Assumption("costs.tick_ns", 1000, 4000, False).at(0.5), Assumption("smt_power", 0, 780, False).at(0.5)
+        (2000.0, 390.0)
+        """
+        if self.low > 0:
+            return self.low * math.exp(share * math.log(self.high / self.low))
+        return self.low + share * (self.high - self.low)
+
+    @property
+    def words(self) -> str:
+        """The range as text."""
+        if self.is_factor:
+            return f"{100 * self.low:g} to {100 * self.high:g} % of the file's"
+        return f"{self.low:.9g} to {self.high:.9g}"
+
+
+def assumptions_of(machine: Mapping[str, Any]) -> list[Assumption]:
+    """Give the assumptions of a machine that a run depends on, in the order of its file.
+
+    Parameters
+    ----------
+    machine : mapping
+        A machine as a case's JSON has it.
+    """
+    found = []
+    for key, value in machine.get("range", {}).items():
+        if isinstance(value, Mapping):
+            low, high = (bound / 100 for bound in value["percent"])
+        else:
+            low, high = (float(bound) for bound in value)
+        if low < high and any(_targets(machine, key)):
+            found.append(Assumption(key, low, high, isinstance(value, Mapping)))
+    return found
+
+
+def with_draw(machine: Mapping[str, Any], assumptions: Sequence[Assumption], shares: Sequence[float]) -> dict[str, Any]:
+    """Give the machine with the numbers at these shares of their ranges; it has no ranges itself."""
+    drawn = copy.deepcopy(dict(machine))
+    for assumption, share in zip(assumptions, shares, strict=True):
+        _set(drawn, assumption, assumption.at(float(share)))
+    drawn.pop("range", None)
+    return drawn
+
+
+def _set(machine: dict[str, Any], assumption: Assumption, drawn: float) -> None:
+    targets = list(_targets(machine, assumption.key))
+    values = [_get(item, name) for item, name in targets]
+    factor = drawn
+    if not assumption.is_factor:
+        middle = sorted(values)[len(values) // 2]
+        # Different numbers that lie in one range keep their proportions.
+        factor = drawn / middle if middle and len(set(values)) > 1 else 0.0
+    for (item, name), value in zip(targets, values, strict=True):
+        number = round(value * factor if factor else drawn)
+        if name == "capacity":
+            number = min(max(number, 1), _CAPACITY_MAX)
+        if name == "uw" and "khz" in item and "busy_uw" not in item:
+            item["busy_uw"] = number
+        else:
+            _put(item, name, number)
+
+
+def _targets(machine: Mapping[str, Any], key: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Give the tables that hold the numbers of a key, and the number's name in them."""
+    clusters: list[dict[str, Any]] = machine["cluster"]
+    own = [cluster for cluster in clusters if key.startswith(f"cluster.{cluster['name']}.")]
+    if key.startswith("cluster."):
+        rest = key.removeprefix(f"cluster.{own[0]['name']}." if own else "cluster.")
+        # A cluster's own range goes before that of all.
+        chosen = own or [one for one in clusters if f"cluster.{one['name']}.{rest}" not in machine["range"]]
+        group, dot, name = rest.rpartition(".")
+        tables = [item for cluster in chosen for item in (cluster.get(group, ()) if dot else (cluster,))]
+    else:
+        group, dot, name = key.rpartition(".")
+        inner = machine.get(group, ()) if dot else machine
+        tables = [inner] if isinstance(inner, Mapping) else list(inner)
+    for item in tables:
+        if _name_in(item, name) is not None:
+            yield item, name
+
+
+def _name_in(item: Mapping[str, Any], name: str) -> tuple[str, int] | None:
+    """Find how a table calls a number, and the number of the key's units in one of the table's."""
+    if name in item:
+        return name, 1
+    for end, units in _UNITS.items():
+        if name.endswith(end):
+            for unit, factor in units:
+                if (other := name.removesuffix(end) + unit) in item:
+                    return other, factor
+    return None
+
+
+def _get(item: Mapping[str, Any], name: str) -> float:
+    found = _name_in(item, name)
+    assert found is not None
+    return float(item[found[0]] * found[1])
+
+
+def _put(item: dict[str, Any], name: str, number: int) -> None:
+    found = _name_in(item, name)
+    assert found is not None
+    del item[found[0]]
+    item[name] = number

@@ -1,0 +1,291 @@
+"""How sure a sweep's changes are: each compared change with its interval in two parts, and what it hangs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
+from opplab.uncertainty.parts import LEVEL, Influence, Parts, influences, parts_of, sign_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
+
+    import polars as pl
+
+    from opplab.sweep.experiments import Experiment
+    from opplab.sweep.runner import Tally
+    from opplab.sweep.store import Store
+
+__all__ = ["SureLine", "Sureness", "deciding_of", "how_sure"]
+
+MOST_INFLUENCES = 5
+
+
+@dataclass(frozen=True)
+class SureLine:
+    """A change of a policy against its baseline at a point, and how sure it is.
+
+    Attributes
+    ----------
+    point : (str, str, str)
+        Machine, benchmark, parameters.
+    metric, unit, better : str
+    base, variant : str
+    change : Parts
+        In percent; of a policy that is compared with nothing (no base) its value.
+    deciding : list of Influence
+        Assumptions, the strongest first.
+    """
+
+    point: Point
+    metric: str
+    unit: str
+    better: str
+    base: str
+    variant: str
+    change: Parts
+    deciding: list[Influence] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What is told: a change, or a policy's own value."""
+        return f"{self.variant} against {self.base}" if self.base else self.variant
+
+    def number(self, value: float) -> str:
+        """Write a value of it."""
+        return f"{value:+.2f} %" if self.base else f"{value:.4g} {self.unit}"
+
+    @property
+    def words(self) -> str:
+        """What there is to say of its sign; empty if it is clear."""
+        return "" if not self.base else sign_words(self.change, self.deciding)
+
+
+@dataclass
+class Sureness:
+    """All changes of a sweep with their intervals in two parts.
+
+    Attributes
+    ----------
+    lines : list of SureLine
+    draws : Draws or None
+        What was drawn; None without ranges.
+    number : int
+        Draws that were asked for.
+    """
+
+    lines: list[SureLine]
+    draws: Draws | None
+    number: int
+
+    @property
+    def assumptions(self) -> list[dict[str, str]]:
+        """The assumptions that were drawn: machine, key, range."""
+        by_machine = self.draws.assumptions.items() if self.draws else ()
+        return [
+            {"machine": machine, "assumption": one.key, "range": one.words}
+            for machine, assumptions in by_machine
+            for one in assumptions
+        ]
+
+    def deciding(self) -> list[dict[str, Any]]:
+        """Give, for each metric and pair, what the changes hang on most: a row an assumption, the strongest first."""
+        rows = []
+        for key in dict.fromkeys((line.metric, line.name) for line in self.lines):
+            own = [line for line in self.lines if (line.metric, line.name) == key]
+            found: dict[str, list[Influence]] = {}
+            for line in own:
+                for one in line.deciding:
+                    found.setdefault(one.key, []).append(one)
+            means = {name: sum(one.share for one in ones) / len(own) for name, ones in found.items()}
+            for name in sorted(means, key=lambda one: -means[one])[:MOST_INFLUENCES]:
+                strongest = max(found[name], key=lambda one: one.share)
+                rows.append(
+                    {
+                        "metric": key[0],
+                        "change": key[1],
+                        "assumption": name,
+                        "share": means[name],
+                        "rank_correlation": strongest.rank_correlation,
+                        "p": strongest.p,
+                    }
+                )
+        return rows
+
+    def findings(self) -> list[str]:
+        """Say in sentences which conclusions turn within the ranges."""
+        if self.draws is None:
+            return ["The machine files state no ranges, so nothing is known of what their assumed numbers leave open."]
+        turning = [line for line in self.lines if line.words]
+        total = sum(bool(line.base) for line in self.lines)
+        if not total:
+            return []
+        out = [
+            f"Within the ranges of what is assumed ({self.number} draws) the sign of {len(turning)} of {total} changes "
+            "turns."
+            if turning
+            else f"Within the ranges of what is assumed ({self.number} draws) no change of {total} turns its sign."
+        ]
+        for line in turning[:MOST_INFLUENCES]:
+            where = " ".join(filter(None, (line.point[1], line.point[2])))
+            out.append(f"{where}: {line.name}, {line.metric} {line.number(line.change.value)}: {line.words}.")
+        if len(turning) > MOST_INFLUENCES:
+            out.append(f"And {len(turning) - MOST_INFLUENCES} more.")
+        return out
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Give one row a change, for tables."""
+        several = len({line.point[0] for line in self.lines}) > 1
+        return [
+            {
+                **({"machine": line.point[0]} if several else {}),
+                "benchmark": line.point[1],
+                "param": line.point[2],
+                "metric": line.metric,
+                "change": line.name,
+                "unit": "%" if line.base else line.unit,
+                "value": round(line.change.value, 6),
+                "runs": _rounded(line.change.runs),
+                "assumed_low": _rounded(line.change.assumed and line.change.assumed[0]),
+                "assumed_high": _rounded(line.change.assumed and line.change.assumed[1]),
+                "low": _rounded(line.change.low),
+                "high": _rounded(line.change.high),
+                "turns": round(line.change.turns, 3),
+            }
+            for line in self.lines
+        ]
+
+    def text_rows(self) -> list[dict[str, str]]:
+        """Give the same as text for people."""
+        rows = []
+        for line in self.lines:
+            parts = line.change
+            where = " ".join(filter(None, (line.point[1], line.point[2])))
+            rows.append(
+                {
+                    "at": where,
+                    "metric": line.metric,
+                    "change": line.name,
+                    "value": line.number(parts.value),
+                    "runs": runs_words(parts),
+                    "assumptions": "no ranges"
+                    if parts.assumed is None
+                    else f"{parts.assumed[0]:+.3g} to {parts.assumed[1]:+.3g}",
+                    "together": ""
+                    if parts.low is None or parts.high is None
+                    else f"{line.number(parts.low)} to {line.number(parts.high)}",
+                    "sign": ""
+                    if not line.base
+                    else "turns"
+                    if line.words
+                    else "holds"
+                    if parts.is_clear
+                    else "not clear",
+                }
+            )
+        return rows
+
+    def _repr_html_(self) -> str:
+        from opplab.report.notebook import card
+
+        facts = {"draws": str(self.number), "at a glance": " ".join(self.findings())}
+        return card("how sure", facts, self.text_rows()[:20], more=max(len(self.lines) - 20, 0))
+
+
+def runs_words(parts: Parts) -> str:
+    """Give the runs' part in words: its half-width, or why there is none."""
+    if parts.runs is not None:
+        return f"\u00b1 {parts.runs:.3g}"
+    return "one iteration" if parts.varies else "no variation modelled"
+
+
+def _change_of_means(ours: Values, theirs: Values) -> float:
+    """Give the change of the means in percent, over the iterations that both have: what all tables show."""
+    shared = [at for at in ours.own if at in theirs.own]
+    return 100 * (sum(ours.own[at] for at in shared) / sum(theirs.own[at] for at in shared) - 1)
+
+
+def deciding_of(draws: Draws, machine: str, shifts: Mapping[int, Sequence[float]]) -> list[Influence]:
+    """Say what a value hangs on, from what the draws of a machine shift it by."""
+    keys = [one.key for one in draws.assumptions[machine]]
+    shares = [draws.shares[machine][draw - 1] for draw in shifts]
+    return influences(shares, keys, [sum(values) / len(values) for values in shifts.values()])
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def how_sure(
+    experiment: Experiment,
+    results: pl.DataFrame,
+    metrics: Sequence[str],
+    number: int,
+    *,
+    store: Store | None = None,
+    executor: Executor | None = None,
+    jobs: int = 1,
+    progress: Callable[[int], AbstractContextManager[Callable[[Tally], None]]] | None = None,
+    level: float = LEVEL,
+) -> Sureness:
+    """Draw the assumptions of a finished sweep and put the intervals together.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    results : polars.DataFrame
+        What came of it at the files' own numbers.
+    metrics : sequence of str
+        Whose changes.
+    number : int
+        Draws, with that of the files' own numbers.
+    store : Store, optional
+        Where the results of the draws go; what is there is not run again.
+    executor, jobs
+        As for `opplab.sweep.runner.run_cases`.
+    progress : callable, optional
+        Gives a context for so many cases, whose value is called with the tally after every case.
+    level : float
+        Coverage of the intervals.
+
+    Returns
+    -------
+    Sureness
+    """
+    wanted = frozenset(metrics)
+    values: dict[tuple[Point, str, str], Values] = {}
+    collected(results.iter_rows(named=True), values, wanted.__contains__)
+    labels: dict[str, tuple[str, str]] = {}
+    for metric, unit, better in results.select("metric", "unit", "better").unique().iter_rows():
+        labels[metric] = (unit or "", better or "")
+    done = set(zip(results["policy"], results["benchmark"], results["param"], results["iteration"], strict=True))
+    cases = [case for case in experiment.cases if (case.policy, case.benchmark, case.param, case.iteration) in done]
+    draws = Draws.of(cases, number, cases[0].seed)
+    if store is not None and draws.cases:
+        listed = [{"hash": case.hash, "label": f"{case.label} draw {draw}"} for draw, case in draws.cases]
+        store.create({**experiment.manifest(), "draws": number, "cases": listed})
+    with progress(len(draws.cases)) if progress else nullcontext() as shown:
+        run_draws(draws, values, wanted.__contains__, store=store, executor=executor, jobs=jobs, progress=shown)
+    lines = []
+    pairs = experiment.pairs or [("", label) for label in experiment.policies]
+    for metric in metrics:
+        points = dict.fromkeys(point for point, _, name in values if name == metric)
+        for point in points:
+            for base, variant in pairs:
+                ours, theirs = values.get((point, variant, metric)), values.get((point, base, metric))
+                if ours is None or (base and theirs is None):
+                    continue
+                change = ours if theirs is None else ours.change_from(theirs)
+                if not change.own:
+                    continue
+                value = None if theirs is None else _change_of_means(ours, theirs)
+                shifts = change.shifts()
+                parts = parts_of(list(change.own.values()), list(shifts.values()), level, value)
+                deciding = deciding_of(draws, point[0], shifts)
+                lines.append(SureLine(point, metric, *labels[metric], base, variant, parts, deciding))
+    return Sureness(lines, draws if any(draws.assumptions.values()) else None, number)

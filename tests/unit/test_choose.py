@@ -1,0 +1,169 @@
+"""`opplab choose`: the ranking, its probabilities, constraints, commands, and where the workload may come from."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import opplab
+from opplab.choice.criteria import Constraint
+from opplab.choice.settings import Setting, commands_of, grid
+
+from testdata import shared
+
+LOAD = {
+    "global": {"duration": 1, "calibration": "CPU0"},
+    "tasks": {"t": {"instance": 3, "loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 16000}}},
+}
+
+
+def workload() -> opplab.Workload:
+    return opplab.Workload.parse(json.dumps(LOAD), name="load")
+
+
+@pytest.fixture(scope="module")
+def choice() -> opplab.Choice:
+    return opplab.choose(
+        "juno-r2",
+        workload(),
+        governors=["schedutil", "performance", "powersave"],
+        tunables={"rate_limit_us": [500, 5000]},
+        goals=["energy", "response_p95"],
+        constraints=["response_p95 <= 5ms"],
+        seconds=0.4,
+        iterations=3,
+        uncertainty=8,
+        jobs=2,
+    )
+
+
+def test_the_answer_ranks_settings_that_keep_the_constraints_first(choice: opplab.Choice) -> None:
+    assert len(choice.options) == 4
+    assert sum(option.best for option in choice.options) == pytest.approx(1.0, abs=1e-6)
+    keeps = [option.meets >= 0.5 for option in choice.options]
+    assert keeps == sorted(keeps, reverse=True)
+    powersave = next(option for option in choice.options if option.label == "powersave")
+    assert powersave.meets == 0.0, "3 ms of work of the biggest CPU take longer than 5 ms at half its clock"
+    assert choice.recommended is choice.options[0]
+    assert any(line.startswith("Recommended: ") for line in choice.findings())
+
+
+def test_a_constraint_that_nothing_keeps_gives_no_recommendation() -> None:
+    found = opplab.choose(
+        "juno-r2", workload(), constraints=["response_p95 <= 1us"], seconds=0.2, iterations=2, uncertainty=0, jobs=2
+    )
+    assert found.recommended is None
+    assert found.findings()[0].startswith("No setting keeps response_p95 <= 1us")
+
+
+def test_equal_settings_share_the_probability() -> None:
+    settings = [Setting((("governor", "performance"), ("idle_governor", name))) for name in ("menu", "teo")]
+    found = opplab.choose(
+        "skylake-8x-uma",
+        opplab.Workload.periodic(1, run_us=100, period_us=1000),
+        [settings[0], Setting((("governor", "performance"), ("idle_governor", "menu"), ("hz", 250)))],
+        seconds=0.1,
+        iterations=2,
+        uncertainty=0,
+        jobs=1,
+    )
+    assert [option.best for option in found.options] == [0.5, 0.5]
+    assert "the same in every run" in " ".join(found.findings())
+
+
+def test_a_report_and_json_say_the_same(choice: opplab.Choice, tmp_path: Path) -> None:
+    page = choice.write(tmp_path / "report.html").read_text()
+    whole = json.loads(choice.to_json())
+    assert whole["recommended"] in page
+    assert whole["settings"][0]["commands"]
+    assert page.count("<svg") >= 2
+    assert "scaling_governor" in page
+    assert "nan" not in page.replace("nano", "")
+    assert "<svg" in choice._repr_html_()
+
+
+def test_commands_write_what_the_setting_says() -> None:
+    setting = grid(["schedutil"], {"rate_limit_us": [2000]}, idle_governor=["teo"], epp=["power"], freq_max=["mid"])[0]
+    commands = commands_of(setting, {})
+    assert commands[0].endswith("echo schedutil > $p/scaling_governor; done")
+    assert "echo 2000 > $d/rate_limit_us" in commands[1]
+    assert "echo teo > /sys/devices/system/cpu/cpuidle/current_governor" in commands
+    assert commands[-1].startswith("# f_max")
+
+
+def test_the_commands_work_in_a_shell(tmp_path: Path) -> None:
+    """The commands are run on a tree of files with the names of sysfs."""
+    policy = tmp_path / "sys/devices/system/cpu/cpufreq/policy0"
+    (policy / "schedutil").mkdir(parents=True)
+    (policy / "scaling_governor").write_text("performance\n")
+    (policy / "schedutil/rate_limit_us").write_text("10000\n")
+    commands = commands_of(grid(["schedutil"], {"rate_limit_us": [2000]})[0], {})
+    script = "\n".join(commands).replace("/sys/", f"{tmp_path}/sys/")
+    subprocess.run(["sh", "-euc", script], check=True)
+    assert (policy / "scaling_governor").read_text() == "schedutil\n"
+    assert (policy / "schedutil/rate_limit_us").read_text() == "2000\n"
+
+
+def test_what_is_not_understood_is_refused() -> None:
+    with pytest.raises(opplab.InputError, match="did you mean `rate_limit_us`"):
+        grid(["schedutil"], {"rate_limt_us": [5]})
+    with pytest.raises(opplab.InputError, match="write it like"):
+        Constraint.parse("latency 5ms")
+    with pytest.raises(opplab.InputError, match="not in J"):
+        Constraint.parse("latency_p99 <= 5J").bound_in("ms")
+    with pytest.raises(opplab.InputError, match="did you mean `energy`"):
+        opplab.choose("juno-r2", workload(), goals=["enery"], seconds=0.1, iterations=1, uncertainty=0)
+    with pytest.raises(opplab.InputError, match="neither more nor less"):
+        opplab.choose("juno-r2", workload(), goals=["migrations"], seconds=0.1, iterations=1, uncertainty=0)
+    with pytest.raises(opplab.InputError, match="nothing to choose"):
+        opplab.choose("juno-r2", workload(), governors=["schedutil"], seconds=0.1, iterations=1, uncertainty=0)
+
+
+def test_a_search_adds_values_that_are_as_good(choice: opplab.Choice) -> None:
+    found = opplab.choose(
+        "juno-r2",
+        workload(),
+        governors=["schedutil", "performance"],
+        search={"rate_limit_us": (100, 20_000)},
+        search_settings=10,
+        seconds=0.2,
+        iterations=2,
+        uncertainty=0,
+        jobs=2,
+    )
+    searched = [option for option in found.options if option.setting.tunables]
+    assert 1 <= len(searched) <= 2
+    plain = next(option for option in found.options if option.label == "schedutil")
+    assert min(option.parts["energy"].value for option in searched) <= plain.parts["energy"].value * 1.05
+
+
+def test_a_benchmark_and_a_trace_can_be_chosen_for() -> None:
+    found = opplab.choose(
+        "skylake-8x-uma",
+        opplab.Workload.benchmark("tbench", clients=2),
+        goals=["throughput"],
+        seconds=0.7,
+        iterations=2,
+        uncertainty=0,
+    )
+    assert found.goals == ["throughput"]
+    folder = shared("traces/x86-612-xeon16-any1-schedutil-ramp_up")
+    traced = opplab.choose(None, folder, goals=["response_p95"], seconds=0.5, iterations=2, uncertainty=0)
+    assert "recovered from" in dict(traced.facts)["workload"]
+
+
+def test_the_command_line_has_the_words_of_the_other_commands(tmp_path: Path) -> None:
+    (tmp_path / "load.json").write_text(json.dumps(LOAD))
+    command = [sys.executable, "-m", "opplab.cli.main", "choose", "load.json", "-m", "juno-r2", "--seconds", "0.2"]
+    command += ["--governor", "schedutil,performance", "--iterations", "2", "--uncertainty", "3", "-o", "out"]
+    done = subprocess.run([*command, "--format", "json"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads((tmp_path / "out/choice.json").read_text())
+    text = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
+    assert "Recommended: " in text
+    assert "to set it:" in text
+    wrong = subprocess.run([*command, "--constraint", "p99"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "write it like" in wrong.stderr

@@ -1,0 +1,189 @@
+"""How sure answers are: what programs vary by, what assumptions leave open, and what intervals of both hold."""
+
+import copy
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opplab
+from opplab import _opplab, catalog
+from opplab.simulation.cases import Case
+from opplab.simulation.simulate import build_case
+from opplab.studies.coverage import coverage
+from opplab.sweep.store import Store
+from opplab.uncertainty.draws import Draws, latin_hypercube
+from opplab.uncertainty.parts import influences, parts_of, sign_words
+from opplab.uncertainty.ranges import Assumption, assumptions_of, with_draw
+from opplab.uncertainty.sweep import how_sure
+
+LOAD = {
+    "global": {"duration": 1, "calibration": "CPU0"},
+    "tasks": {"t": {"instance": 4, "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}},
+}
+
+
+def load() -> opplab.Workload:
+    return opplab.Workload.parse(json.dumps(LOAD), name="load")
+
+
+def energies(variation: str, seeds: range = range(3)) -> list[float]:
+    policy = opplab.Policy(variation=variation)
+    runs = [opplab.simulate("juno-r2", load(), policy, seconds=0.5, seed=seed) for seed in seeds]
+    return [run.metrics.filter(metric="energy")["value"][0] for run in runs]
+
+
+# --- variation --------------------------------------------------------------------------------------------------------
+
+
+def test_programs_vary_by_seed_only_where_a_policy_says_so() -> None:
+    assert len(set(energies("none"))) == 1
+    assert len(set(energies("rt-app"))) == 3
+    assert energies("rt-app") == energies("rt-app")
+    plain = build_case(opplab.Machine.load("juno-r2"), load(), opplab.Policy(), seconds=0.5)
+    assert "variation" not in json.loads(plain.to_json())["policy"], "cases without the key keep their bytes"
+
+
+def test_a_noisy_host_spreads_more_than_a_board() -> None:
+    def spread(variation: str) -> float:
+        runs = [
+            opplab.simulate(
+                "skylake-8x-uma",
+                load(),
+                opplab.Policy(variation=variation, governor="performance"),
+                seconds=1,
+                seed=seed,
+            )
+            for seed in range(4)
+        ]
+        lengths = [event["run_ns"] for run in runs for event in run.events("activation").to_dicts()]
+        return float(np.std(lengths) / np.mean(lengths))
+
+    assert spread("noisy-host") > 3 * spread("rt-app")
+
+
+def test_an_unknown_variation_is_refused_with_the_nearest() -> None:
+    with pytest.raises(opplab.InputError, match="rt-app"):
+        opplab.simulate("juno-r2", load(), opplab.Policy(variation="rtapp"), seconds=0.1)
+
+
+# --- ranges -----------------------------------------------------------------------------------------------------------
+
+
+def machine_of(name: str) -> dict[str, object]:
+    case = build_case(opplab.Machine.load(name), load(), opplab.Policy(), seconds=0.1)
+    found: dict[str, object] = json.loads(case.to_json())["machine"]
+    return found
+
+
+@pytest.mark.parametrize("name", catalog.names("machine"))
+def test_every_draw_of_every_machine_is_a_machine(name: str) -> None:
+    text = opplab.Machine.load(name)
+    case = json.loads(
+        _opplab.Experiment.parse("e", experiment_on(name)).expand({name: (name, text.to_toml())}, {})[0].to_json()
+    )
+    assumptions = assumptions_of(case["machine"])
+    for share in (0.0, 0.37, 1.0):
+        drawn = with_draw(case["machine"], assumptions, [share] * len(assumptions))
+        _opplab.Case.from_json(json.dumps({**case, "machine": drawn}))
+        assert drawn != case["machine"] or not assumptions
+
+
+def experiment_on(machine: str) -> str:
+    return (
+        f'format = 1\nname = "e"\nmachine = "{machine}"\nduration = "10ms"\n[[policy]]\nlabel = "p"\n'
+        'governor = "performance"\n[[workload]]\nbenchmark = "periodic"\ntasks = 1\nduty = 50\nperiod_us = 16000\n'
+    )
+
+
+def test_a_draw_changes_what_its_key_names() -> None:
+    machine = machine_of("sm8250")
+    before = copy.deepcopy(machine)
+    keys = {one.key: one for one in assumptions_of(machine)}
+    drawn = with_draw(machine, [keys["cluster.A55.opp.uw"], keys["costs.tick_ns"], keys["driver.switch_ns"]], [1, 0, 1])
+    assert machine == before, "the machine itself stays as it is"
+    own, old = drawn["cluster"][0]["opp"][-1], before["cluster"][0]["opp"][-1]  # type: ignore[index]
+    assert own["uw"] == old["uw"], "what the kernel is told stays"
+    assert own["busy_uw"] == round(old["uw"] * 1.24)
+    assert drawn["cluster"][1] == before["cluster"][1]  # type: ignore[index]
+    assert drawn["costs"]["tick_ns"] == 1000
+    assert "range" not in drawn
+
+
+def test_draws_cover_each_range_evenly() -> None:
+    shares = latin_hypercube(50, 3, seed=1)
+    assert all(sorted((shares[:, column] * 50).astype(int)) == list(range(50)) for column in range(3))
+    assert Assumption("x", 20_000, 2_000_000, False).at(0.5) == pytest.approx(200_000)
+
+
+# --- intervals --------------------------------------------------------------------------------------------------------
+
+
+def test_parts_add_as_if_independent_and_say_what_is_not_known() -> None:
+    rng = np.random.default_rng(1)
+    own = list(rng.normal(10, 1, 20))
+    shifts = [[float(one)] for one in rng.normal(0, 3, 4000)]
+    parts = parts_of(own, shifts)
+    assert parts.runs is not None
+    assert parts.low is not None
+    assert parts.high is not None
+    half = np.hypot(parts.runs, 1.96 * 3)
+    assert parts.high - parts.low == pytest.approx(2 * half, rel=0.05)
+    alone = parts_of([1.0], [])
+    assert (alone.runs, alone.low, alone.assumed) == (None, None, None)
+    equal = parts_of([1.0, 1.0], [])
+    assert equal.runs is None, "a deterministic case has no interval, and not one of 0"
+    assert not equal.varies
+
+
+def test_what_runs_vary_by_is_not_taken_for_an_assumption() -> None:
+    rng = np.random.default_rng(2)
+    noise = [[float(one) for one in pair] for pair in rng.normal(0, 5, (200, 2))]
+    parts = parts_of([0.0, 1.0], noise)
+    assert parts.assumed is not None
+    assert parts.assumed[1] - parts.assumed[0] < 8, "the noise alone spreads by 14"
+
+
+def test_the_assumption_that_decides_is_found_and_a_turning_sign_is_told() -> None:
+    shares = latin_hypercube(63, 4, seed=3)
+    values = [float(6 * row[2] - 3 + 0.3 * row[0]) for row in shares]
+    found = influences(shares, ["a", "b", "c", "d"], values)
+    assert found[0].key == "c"
+    assert found[0].share > 0.9
+    parts = parts_of([0.5, 0.4], [[value] for value in values])
+    assert "the sign turns within the ranges" in sign_words(parts, found)
+    assert "it hangs on c" in sign_words(parts, found)
+    assert not sign_words(parts_of([30.0, 31.0], [[value] for value in values]), found)
+
+
+def test_a_sweep_says_how_sure_its_changes_are(tmp_path: Path) -> None:
+    experiment = opplab.Experiment.load("juno-eas", iterations=2, seconds=0.05)
+    experiment.cases = [case for case in experiment.cases if case.param in ("tasks=10", "tasks=50")]
+    results = opplab.results.frame([])
+    results = experiment.run(jobs=1)
+    sure = how_sure(experiment, results, ["energy"], 8, store=Store(tmp_path / "draws"))
+    assert {line.name for line in sure.lines} == {"EAS against no-EAS", "CPPC-EAS against CPPC-no-EAS"}
+    assert all(line.change.low is not None and line.change.low <= line.change.high for line in sure.lines)  # type: ignore[operator]
+    assert len(sure.draws.cases) == 7 * 2 * len(results.select("policy", "benchmark", "param").unique())  # type: ignore[union-attr]
+    again = how_sure(experiment, results, ["energy"], 8, store=Store(tmp_path / "draws"))
+    assert again.rows() == sure.rows(), "what is in the folder is not run again, and is the same"
+
+
+def test_all_policies_have_the_same_draws() -> None:
+    experiment = opplab.Experiment.load("juno-eas", iterations=2, seconds=0.05)
+    cases = experiment.cases[:40]
+    draws = Draws.of(cases, 4, seed=1)
+    by_draw: dict[int, set[str]] = {}
+    for draw, case in draws.cases:
+        by_draw.setdefault(draw, set()).add(json.dumps(json.loads(case.json)["machine"], sort_keys=True))
+    assert [len(machines) for machines in by_draw.values()] == [1, 1, 1]
+    assert len({next(iter(machines)) for machines in by_draw.values()}) == 3
+    assert all(isinstance(case, Case) for _, case in draws.cases)
+
+
+def test_intervals_hold_a_truth_that_is_drawn_from_the_ranges() -> None:
+    """A small version of `python -m opplab.studies.coverage`; the bounds are four standard errors wide."""
+    found = coverage(cases=24, draws=16, iterations=3, truth_iterations=4, seed=5, jobs=2)
+    assert found.total == 24
+    assert 0.66 <= found.share <= 1.0
