@@ -1,0 +1,181 @@
+//! The reports to governors of an open loop, and how their requests are carried out.
+
+use opplab_kernel::cpufreq::governor::{Report, Request, Worker};
+use opplab_kernel::cpufreq::schedutil::{PolicyFacts, SugovDecision, SugovFacts};
+use opplab_model::event::IDLE_TASK;
+use opplab_model::machine::InvarianceSource;
+
+use super::state::{FreqPolicy, View};
+use super::{OpenDecision, PASS_NS, Run};
+use crate::events::{Context, Ev, What};
+
+/// A call at a tick has no such event, unless the tick preempts.
+const TICK_PASS_NS: u64 = 100_000;
+
+/// The scheduler tells the governor of `cpu`.
+#[derive(Clone, Copy)]
+pub(super) struct Call {
+    pub(super) time_ns: u64,
+    /// Who executes.
+    pub(super) here: u32,
+    pub(super) cpu: u32,
+    pub(super) flags: u32,
+    /// The scheduler's clock that it was told, if that was recorded.
+    pub(super) clock_ns: Option<u64>,
+}
+
+impl Run<'_> {
+    /// How long the event that tells of a call's cause may take to come.
+    pub(super) fn waits_ns(&self, call: &Call) -> u64 {
+        let tick = self.ticks.is_none_or(|ticks| ticks.caused(self.clock(call.time_ns)));
+        if tick { TICK_PASS_NS } else { PASS_NS }
+    }
+
+    /// Calls the governors of all CPUs whose averages changed.
+    pub(super) fn changed(&mut self, time_ns: u64, here: u32) {
+        for cpu in 0..self.cpus.len() as u32 {
+            if self.signals.take_changed(cpu) {
+                self.call(Call { time_ns, here, cpu, flags: 0, clock_ns: None });
+            }
+        }
+    }
+
+    /// A governor is told of a CPU.
+    pub(super) fn call(&mut self, call: Call) {
+        let Call { time_ns, here, cpu, flags, clock_ns } = call;
+        self.signals.update(self.clock(time_ns), cpu);
+        let now_ns = clock_ns.unwrap_or(self.clock(time_ns));
+        let index = self.policy_of[cpu as usize];
+        let FreqPolicy { cpus: members, governor, worker, limits, cur_khz, kthread, due_ns } =
+            &mut self.policies[index];
+        match worker {
+            Worker::Nobody => return,
+            // The recorded ones are called when they sampled.
+            Worker::Kworker if !self.kworkers.is_empty() => return,
+            Worker::Kworker => return self.sample(time_ns, here, cpu, time_ns),
+            Worker::Kthread => {}
+        }
+        let facts = PolicyFacts {
+            cur_khz: *cur_khz,
+            freq_ref_khz: match self.machine.invariance {
+                InvarianceSource::FreqChange => limits.max_khz,
+                InvarianceSource::CountersAtTick => 0,
+            },
+            freq_invariant: self.freq_invariant,
+            can_update: self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here),
+        };
+        let view = View {
+            signals: &self.signals,
+            cpus: &self.cpus,
+            members,
+            fair_server: self.fair_server,
+            records: self.records,
+            time_ns,
+        };
+        let member = members.iter().position(|&other| other == cpu).unwrap_or(0);
+        let report = Report { time_ns: now_ns, cpu: member, flags, policy: facts };
+        if time_ns < self.settled_ns {
+            governor.update_util(&report, &view, None);
+            governor.follow(*cur_khz);
+            return;
+        }
+        let mut made: Option<SugovDecision> = None;
+        let request = governor.update_util(&report, &view, Some(&mut made));
+        let computed = made.filter(|made| made.max_cap != 0);
+        if let (Some(decisions), Some(decision)) = (&mut self.decisions, computed) {
+            let deciding = view.cpu(decision.deciding_cpu);
+            let fair = if self.runnable_boost { deciding.util_cfs_boost } else { deciding.util_cfs };
+            decisions.push(OpenDecision {
+                time_ns,
+                policy_cpu: members[0],
+                cpu,
+                deciding_cpu: members[decision.deciding_cpu],
+                parts: [fair, deciding.rq.util_rt, deciding.rq.util_dl],
+                prev_khz: *cur_khz,
+                decision,
+            });
+        }
+        match request {
+            Some(Request::FastSwitch { freq_khz }) if freq_khz != *cur_khz => {
+                *cur_khz = freq_khz;
+                self.set(index, time_ns);
+            }
+            Some(Request::QueueWork) => {
+                let work_ns = self.machine.costs.sugov_work_ns + self.machine.cpufreq.switch_ns;
+                *due_ns = Some(kthread.done_ns(time_ns, work_ns));
+            }
+            _ => {}
+        }
+    }
+
+    /// A sampling governor is told of `cpu` by `here`; the sample that may be due is taken at `began_ns`.
+    pub(super) fn sample(&mut self, time_ns: u64, here: u32, cpu: u32, began_ns: u64) {
+        let now_ns = self.clock(time_ns);
+        let FreqPolicy { cpus: members, governor, due_ns, cur_khz, .. } =
+            &mut self.policies[self.policy_of[cpu as usize]];
+        let policy = PolicyFacts {
+            cur_khz: *cur_khz,
+            freq_ref_khz: 0,
+            freq_invariant: self.freq_invariant,
+            can_update: self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here),
+        };
+        let view = View {
+            signals: &self.signals,
+            cpus: &self.cpus,
+            members,
+            fair_server: self.fair_server,
+            records: self.records,
+            time_ns: began_ns,
+        };
+        let report = Report { time_ns: now_ns, cpu: 0, flags: 0, policy };
+        if governor.update_util(&report, &view, None) == Some(Request::QueueWork) {
+            *due_ns = Some(began_ns);
+            self.work_until(time_ns);
+        }
+    }
+
+    /// The recorded frequency holds, as if the governor had asked for it.
+    pub(super) fn follow(&mut self, index: usize, freq_khz: u32, time_ns: u64) {
+        let policy = &mut self.policies[index];
+        if policy.worker == Worker::Nobody {
+            return;
+        }
+        policy.governor.follow(freq_khz);
+        policy.cur_khz = freq_khz;
+        self.set(index, time_ns);
+    }
+
+    /// The works that are done up to `time_ns`: a kthread sets what its governor wants, a sample is taken.
+    pub(super) fn work_until(&mut self, time_ns: u64) {
+        for index in 0..self.policies.len() {
+            if let Some(due_ns) = self.policies[index].due_ns.take_if(|due| *due <= time_ns) {
+                self.work(index, due_ns);
+            }
+        }
+    }
+
+    pub(super) fn work(&mut self, index: usize, time_ns: u64) {
+        let FreqPolicy { cpus: members, governor, cur_khz, .. } = &mut self.policies[index];
+        let view = View {
+            signals: &self.signals,
+            cpus: &self.cpus,
+            members,
+            fair_server: self.fair_server,
+            records: self.records,
+            time_ns,
+        };
+        let wanted = governor.work(*cur_khz, &view);
+        let settled = time_ns >= self.settled_ns;
+        if let Some(khz) = wanted.filter(|khz| settled && *khz != self.policies[index].cur_khz) {
+            self.policies[index].cur_khz = khz;
+            self.set(index, time_ns);
+        }
+    }
+
+    /// The policy's frequency holds from `time_ns` on.
+    pub(super) fn set(&mut self, index: usize, time_ns: u64) {
+        let FreqPolicy { cpus, cur_khz, .. } = &self.policies[index];
+        let what = What::Frequency { cpu: cpus[0], freq_khz: *cur_khz };
+        self.out.push(Ev { time_ns, cpu: cpus[0], current: IDLE_TASK, context: Context::Unknown, what });
+    }
+}

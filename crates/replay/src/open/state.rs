@@ -1,0 +1,99 @@
+//! What an open loop knows of policies and CPUs, and how governors see it.
+
+use opplab_kernel::cpufreq::freq_table::FreqLimits;
+use opplab_kernel::cpufreq::governor::{self as kernel, Worker};
+use opplab_kernel::cpufreq::sampling::CpuTimes;
+use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, CpuFacts, FAIR_SERVER_BW, RqFacts, SugovFacts};
+use opplab_kernel::pelt::HalfLife32;
+use opplab_kernel::unit::SCHED_CAPACITY_SHIFT;
+use opplab_model::event::TaskIdx;
+use opplab_signals::pelt::{PeltReplay, Sample};
+
+use crate::calls::Kthread;
+use crate::records::Records;
+
+/// A no-op taker of samples: the governor asks when it needs one.
+pub(super) type Signals = PeltReplay<fn(&Sample), HalfLife32>;
+
+pub(super) struct FreqPolicy {
+    pub(super) cpus: Vec<u32>,
+    pub(super) governor: Box<dyn kernel::Governor>,
+    pub(super) worker: Worker,
+    pub(super) limits: FreqLimits,
+    pub(super) cur_khz: u32,
+    pub(super) kthread: Kthread,
+    /// When the request that is under way is in force.
+    pub(super) due_ns: Option<u64>,
+}
+
+pub(super) struct CpuState {
+    pub(super) current: TaskIdx,
+    /// Of the current task.
+    pub(super) pid: i32,
+    pub(super) capacity: u64,
+    /// A fair task was queued: from then on the fair server has its bandwidth.
+    pub(super) served: bool,
+    pub(super) idle_calls: u64,
+    /// It entered an idle state since it ran a task last, at this time.
+    pub(super) entered_ns: Option<u64>,
+    /// While it idles, a tick came or was stopped.
+    pub(super) no_tick: bool,
+    /// When the averages of other classes than the fair one were updated.
+    pub(super) others_ns: u64,
+    /// It has stopped its tick since it ran a task last.
+    pub(super) tickless: bool,
+    pub(super) idle_ns: u64,
+    /// It idles, outside of interrupts.
+    pub(super) idle_since_ns: Option<u64>,
+}
+
+pub(super) struct View<'a> {
+    pub(super) signals: &'a Signals,
+    pub(super) cpus: &'a [CpuState],
+    pub(super) members: &'a [u32],
+    pub(super) fair_server: bool,
+    pub(super) records: &'a Records,
+    /// Time of the events.
+    pub(super) time_ns: u64,
+}
+
+impl SugovFacts for View<'_> {
+    fn cpu(&self, index: usize) -> CpuFacts {
+        let cpu = self.members[index];
+        let state = &self.cpus[cpu as usize];
+        let mut util = self.signals.cpu_util(cpu);
+        self.records.correct(cpu, self.time_ns, &mut util);
+        let util_cfs = util.util_avg.max(util.util_est.into());
+        let rq = RqFacts {
+            capacity: state.capacity,
+            util_rt: util.util_rt,
+            util_dl: util.util_dl,
+            rt_runnable: util.rt_runnable,
+            dl_running_bw: self.dl_running_bw(index),
+            ..RqFacts::default()
+        };
+        CpuFacts {
+            rq,
+            util_cfs: util_cfs.min(state.capacity),
+            util_cfs_boost: util_cfs.max(util.runnable_avg).min(state.capacity),
+            idle_calls: state.idle_calls,
+        }
+    }
+
+    fn dl_running_bw(&self, index: usize) -> u64 {
+        let cpu = self.members[index];
+        if let Some(bw) = self.records.bw_dl(cpu, self.time_ns) {
+            return u64::from(bw) << (BW_SHIFT - SCHED_CAPACITY_SHIFT);
+        }
+        let served = self.fair_server && self.cpus[cpu as usize].served;
+        if served { FAIR_SERVER_BW } else { 0 }
+    }
+}
+
+impl kernel::View for View<'_> {
+    fn times(&self, index: usize) -> CpuTimes {
+        let state = &self.cpus[self.members[index] as usize];
+        let open_ns = state.idle_since_ns.map_or(0, |since| self.time_ns.saturating_sub(since));
+        CpuTimes { wall_us: self.time_ns / 1000, idle_us: (state.idle_ns + open_ns) / 1000, nice_ns: 0 }
+    }
+}
