@@ -125,3 +125,16 @@ def test_catalogue_names_its_sources() -> None:
         facts = describe(name)
         assert facts["sources"], name
         assert facts["provenance"], name
+
+
+@pytest.mark.parametrize("name", ["adl0", "arl-h-1", "dnv0", "genoa0", "rome0", "spr1"])
+def test_every_number_of_an_imported_machine_has_a_mark_and_assumed_ones_a_range(name: str) -> None:
+    from opplab.simulation.machine_marks import unmarked
+
+    machine, _ = _opplab.import_machine(dump(name))
+    text = machine.to_toml()
+    assert unmarked(text) == []
+    tree = tomllib.loads(text)
+    assumed = {name.removeprefix("default.") for name in tree["source"] if name.startswith("default.")}
+    for what in ("smt_yield", "smt_power", "costs"):
+        assert what not in assumed or any(key.startswith(what) for key in tree["range"]), what

@@ -200,12 +200,12 @@ def command(kind: str | None, name: str | None, output_format: str) -> None:
     """List what there is to choose from.
 
     KIND is machines, experiments, governors, drivers, tunables, idle-governors, kernels, gates, policy-keys,
-    benchmarks, parameters, metrics, events or decisions. NAME is the benchmark whose parameters, or the governor whose
-    tunables are listed. Without KIND the kinds themselves are listed.
+    benchmarks, parameters, metrics, classes, events or decisions. NAME is the benchmark whose parameters, the governor
+    whose tunables, or the machine whose classes are listed. Without KIND the kinds themselves are listed.
     """
     if kind is None:
         print_table([{"list": kind, "what": what} for kind, what in KINDS.items()], output_format)
         return
-    if name is not None and kind not in ("parameters", "tunables"):
+    if name is not None and kind not in ("parameters", "tunables", "classes"):
         raise click.UsageError(f"'list {kind}' takes no name")
     print_table(rows_of(kind, name), output_format)
