@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from opplab import results, stats
 from opplab.cli.main import opplab
 from opplab.comparison import gate
-from opplab.comparison.compare import compare_runs, overall
+from opplab.comparison.compare import compare, compare_runs, overall
 from opplab.comparison.sources import open_source, to_frame
 from opplab.comparison.tables import FORMATS, render
 from opplab.errors import InputError
@@ -354,3 +354,61 @@ def test_what_is_not_for_the_short_way_is_left_alone(arguments, capsys):
     tree = str(GIVEN / "results")
     assert compare([tree if word == "T" else word for word in arguments]) is None
     assert capsys.readouterr().out == ""
+
+
+def sim_rows(values, metric="energy", policy="a", better="lower"):
+    return [
+        {
+            "policy": policy,
+            "benchmark": "b",
+            "metric": metric,
+            "unit": "J",
+            "better": better,
+            "value": value,
+            "seed": seed,
+        }
+        for seed, value in enumerate(values)
+    ]
+
+
+def test_what_does_not_vary_has_no_interval_and_no_star():
+    rows = sim_rows([10.0] * 4) + sim_rows([8.0] * 4, policy="new")
+    (table,) = compare(results.frame(rows))
+    cell = table.rows[0].cells[1]
+    assert (cell.change, cell.spread, cell.ratio_low) == (pytest.approx(20), None, None)
+    assert not cell.significant
+    assert "no variation modelled" in table.method and "0.00%" not in str(table)
+
+
+def test_a_baseline_of_nothing_gives_no_nan_and_no_inf():
+    rows = sim_rows([0.0, 0.0, 0.0]) + sim_rows([1.0, 2.0, 3.0], policy="new")
+    for form in ("text", "json", "markdown"):
+        text = render(compare(results.frame(rows))[0], form)
+        assert "nan" not in text and "inf" not in text.lower().replace("information", "")
+
+
+def test_without_a_metric_simulated_results_show_what_they_are_about():
+    rows = [
+        row
+        for metric in ("energy", "migrations", "power", "missed_activations")
+        for row in sim_rows([1.0, 2.0], metric)
+    ]
+    (table,) = compare(results.frame(rows))
+    assert [row.operation for row in table.rows] == ["energy", "missed_activations"]
+    (whole,) = compare(results.frame(rows), everything=True)
+    assert len(whole.rows) == 4
+
+
+def test_text_and_report_have_one_overall_ratio():
+    """A benchmark with a main metric and another one: both overviews are of the main one."""
+    from opplab.comparison.report import report
+
+    rows = []
+    for policy, factor in (("old", 1.0), ("new", 0.9)):
+        for metric, scale in (("throughput", 100.0), ("energy", 1 / factor**3)):
+            values = [scale * factor * noise for noise in (1.0, 1.01, 0.99)]
+            rows += sim_rows(values, metric, policy, "higher" if metric == "throughput" else "lower")
+    (overview,) = compare(results.frame(rows), metric="", table="overview")
+    page = report(results.frame(rows))
+    shown = overall(page.benchmarks[0].main)[1][0]
+    assert overview.rows[0].cells[1].ratio == pytest.approx(shown)

@@ -147,7 +147,10 @@ def test_what_rt_app_reads_over_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "work.json", "-m", "juno-r2", "--tunable", "rate_limit=5"], "did you mean `rate_limit_us`"),
+        (
+            ["run", "work.json", "-m", "juno-r2", "--seconds", "1", "--tunable", "rate_limit=5"],
+            "did you mean `rate_limit_us`",
+        ),
         (["replay", "work.json", "--f-max", "foo"], "unknown f_max `foo`"),
         (["choose", "work.json", "-m", "juno-r2", "--f-max", "max_boots"], "did you mean `max_boost`"),
         (["run", "published.toml"], "there is no table `unknown`"),
