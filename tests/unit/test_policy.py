@@ -26,6 +26,7 @@ def test_every_key_reaches_the_case(juno: _opplab.Machine) -> None:
     other = {
         "tunables": {"rate_limit_us": 500},
         "gates": {"runnable_signal": "load"},
+        "proposals": ("lone-task",),
         "hz": 1000,
         "watchdog_thresh_s": 0,
         "irq_time_accounting": True,
@@ -42,3 +43,18 @@ def test_every_key_reaches_the_case(juno: _opplab.Machine) -> None:
 def test_unknown_keys_are_told_the_nearest() -> None:
     with pytest.raises(opplab.InputError, match="no key `gouvernor`; did you mean `governor`"):
         opplab.Policy(gouvernor="schedutil")  # type: ignore[call-arg]
+
+
+def test_unknown_proposals_are_told_the_nearest(juno: _opplab.Machine) -> None:
+    workload = opplab.Workload.periodic(1, run_us=800, period_us=16000)
+    policy = opplab.Policy(proposals=("lone-tasks",))
+    with pytest.raises(opplab.InputError, match="unknown proposal `lone-tasks`; did you mean `lone-task`"):
+        opplab.simulate(opplab.Machine(juno), workload, policy, seconds=0.01)
+
+
+def test_every_proposal_runs_and_changes_what_is_asked_for(juno: _opplab.Machine) -> None:
+    workload = opplab.Workload.periodic(6, run_us=6000, period_us=16000)
+    for entry in _opplab.proposals():
+        policy = opplab.Policy(proposals=(entry["name"],))
+        run = opplab.simulate(opplab.Machine(juno), workload, policy, seconds=0.1, check=True)
+        assert run.metrics.height > 0, entry["name"]

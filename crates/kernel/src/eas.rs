@@ -9,10 +9,9 @@
 //! with the task only one CPU's share differs. Whether energy-aware placement is on at all (an asymmetric domain, no
 //! SMT, schedutil everywhere, a model for every CPU) and what happens if it gives no answer is the caller's.
 
-use crate::cpufreq::schedutil::{
-    RqFacts, UtilType, effective_cpu_util, scale_irq_capacity, schedutil_cpu_util, sugov_effective_cpu_perf,
-};
+use crate::cpufreq::schedutil::{RqFacts, UtilType, effective_cpu_util, scale_irq_capacity, schedutil_cpu_util};
 use crate::energy_model::EmPerfDomain;
+use crate::proposals::headroom::PerfMargin;
 use crate::sched::fitness::{Clamps, CpuCapacity, fits_capacity, util_fits_cpu};
 use crate::uclamp::uclamp_util;
 use crate::util_est::UTIL_AVG_UNCHANGED;
@@ -200,19 +199,21 @@ pub struct EasGates {
     pub form: EasForm,
     /// The frequency follows the runnable signal where it is larger (v6.5).
     pub runnable_boost: bool,
+    /// What a utilisation is multiplied by on its way to a frequency (v6.8 and later).
+    pub margin: PerfMargin,
 }
 
 impl EasGates {
     /// v6.8 to v6.12.
-    pub const V6_12: Self = Self { form: EasForm::V6_8, runnable_boost: true };
+    pub const V6_12: Self = Self { form: EasForm::V6_8, runnable_boost: true, margin: PerfMargin::QUARTER };
     /// v6.5 to v6.7.
-    pub const V6_6: Self = Self { form: EasForm::V6_0, runnable_boost: true };
+    pub const V6_6: Self = Self { form: EasForm::V6_0, runnable_boost: true, margin: PerfMargin::QUARTER };
     /// v6.0 to v6.4.
-    pub const V6_1: Self = Self { form: EasForm::V6_0, runnable_boost: false };
+    pub const V6_1: Self = Self { form: EasForm::V6_0, runnable_boost: false, margin: PerfMargin::QUARTER };
     /// v5.14 to v5.19.
-    pub const V5_18: Self = Self { form: EasForm::V5_14, runnable_boost: false };
+    pub const V5_18: Self = Self { form: EasForm::V5_14, runnable_boost: false, margin: PerfMargin::QUARTER };
     /// v5.4 to v5.12.
-    pub const V5_10: Self = Self { form: EasForm::V5_10, runnable_boost: false };
+    pub const V5_10: Self = Self { form: EasForm::V5_10, runnable_boost: false, margin: PerfMargin::QUARTER };
 }
 
 impl Default for EasGates {
@@ -617,7 +618,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
                 effective.min = effective.min.max(task.uclamp_min);
                 effective.max = if own.uclamp_idle { task.uclamp_max } else { effective.max.max(task.uclamp_max) };
             }
-            return sugov_effective_cpu_perf(effective.util, effective.min, effective.max);
+            return self.gates.margin.effective_cpu_perf(effective.util, effective.min, effective.max);
         }
         let p_uclamp = with_task.then_some((task.uclamp_min, task.uclamp_max));
         let mut rq = if with_task { self.uclamp_rq_util_with(own) } else { own.rq };

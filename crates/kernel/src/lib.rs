@@ -18,6 +18,7 @@ pub mod pelt_batch;
 pub mod pelt_scaled;
 pub mod profile;
 pub mod profile_table;
+pub mod proposals;
 pub mod sched;
 pub mod uclamp;
 pub mod unit;

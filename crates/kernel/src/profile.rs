@@ -16,6 +16,7 @@ use crate::cpufreq::schedutil::{
 use crate::eas::{EasForm, EasGates};
 use crate::energy_model::EmForm;
 use crate::freq_invariance::FreqMax;
+use crate::proposals::Proposals;
 use crate::util_est::UtilEstForm;
 
 /// A kernel version: major and minor number.
@@ -140,6 +141,8 @@ macro_rules! gates {
         pub struct KernelProfile {
             /// The version whose values were taken.
             pub version: Version,
+            /// What was posted for the kernel and not merged, and is added to it.
+            pub proposals: Proposals,
             $(
                 #[doc = $what]
                 pub $field: $type,
@@ -149,7 +152,7 @@ macro_rules! gates {
         impl KernelProfile {
             /// The gates as they are in `version`; versions before v4.17 count as that.
             pub fn at(version: Version) -> Self {
-                Self { version, $($field: $type::at(version)),+ }
+                Self { version, proposals: Proposals::NONE, $($field: $type::at(version)),+ }
             }
 
             /// Overrides one gate by name.
@@ -381,6 +384,11 @@ gates! {
         ShortIdles = "short-idles" since (6, 14), "the timers are not asked where most sleeps are short", "commit 13ed5c4a6d9c, teo.c of public sources v6.14 to v6.18";
         TickWakeups = "tick-wakeups" since (6, 19), "wake-ups by the tick are counted on their own", "news.md, teo.c of public sources after v6.18";
     }
+    teo_util: TeoUtil, "Whether teo looks at the CPU's utilisation." {
+        Ignored = "ignored" since (4, 17), "no", "teo.c v6.1";
+        Shallower = "shallower" since (6, 3), "a shallower state on CPUs that use more than 1/64 of their capacity", "commit 9ce0f7c4bc64, public history";
+        Dropped = "dropped" since (6, 11), "no more", "commit 449914398083 and those before it, teo.c v6.12.117";
+    }
     // Hybrids and preferred cores.
     hybrid_capacity: HybridCapacity, "Capacities of Intel's hybrid processors without SMT." {
         Equal = "equal" since (4, 17), "1024 everywhere; the cores have packing priorities", "public history";
@@ -545,7 +553,8 @@ impl KernelProfile {
             (_, FeecEnergy::AllDomains) => EasForm::V5_10,
             _ => EasForm::V5_14,
         };
-        let gates = EasGates { form, runnable_boost: self.runnable_boost == RunnableBoost::On };
+        let runnable_boost = self.runnable_boost == RunnableBoost::On;
+        let gates = EasGates { form, runnable_boost, margin: self.proposals.margin };
         (self.eas != Eas::Absent).then_some(gates)
     }
 
@@ -570,7 +579,14 @@ impl KernelProfile {
                 SugovIowaitBoost::Capacity => IowaitForm::Capacity,
             },
             clamps_boost: self.sugov_clamps == SugovClamps::BoostToo,
+            margin: self.proposals.margin,
+            iowait_boost: self.proposals.sugov_iowait_boost,
         }
+    }
+
+    /// Whether teo asks for the CPU's utilisation.
+    pub fn teo_looks_at_util(&self) -> bool {
+        self.teo_util == TeoUtil::Shallower || self.proposals.teo_util
     }
 
     /// The form of the estimate's pair of values; `None` where it is a single one.

@@ -9,9 +9,11 @@ use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_kernel::cpufreq::intel_pstate::ENERGY_PERF_STRINGS;
 use opplab_kernel::freq_invariance::FreqMax;
 use opplab_kernel::profile::{GATES, Invariance, KernelProfile, gate_names};
+use opplab_kernel::proposals::proposal::{Proposals, canonical};
 
 use crate::error::{Fault, ModelError, Pos};
 use crate::file::{check_format, cpus_from, machine_from, machine_node};
+use crate::governor::proposal_fault;
 use crate::json::parse_json;
 use crate::machine::Machine;
 use crate::metric::{Metric, MetricRule};
@@ -160,6 +162,10 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
     if let Some(node) = table.get("gates") {
         check_gates(node)?;
     }
+    let proposals = match table.get("proposals") {
+        None => base.proposals.clone(),
+        Some(node) => proposals_from(node)?,
+    };
     let hz = table.int_or("hz", base.hz, 1, 10_000)?;
     if !HZ.contains(&hz) {
         let at = table.get("hz").map_or(table.at, |node| node.at);
@@ -191,6 +197,7 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         freq_max,
         invariance,
         gates: merge_pairs(&table, "gates", &base.gates)?,
+        proposals,
         hz,
         pelt_half_life_ms,
         watchdog_thresh_s: table.int_or(
@@ -212,12 +219,32 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         placement: table.choice("placement", Some(base.placement), PLACEMENTS)?,
     };
     policy.check_tunables(tunables_at(&table))?;
+    if !PELT_HALF_LIVES_MS.contains(&policy.half_life_ms()) {
+        let at = table.get("proposals").or(table.get("pelt_half_life_ms")).map_or(table.at, |node| node.at);
+        let ms = policy.half_life_ms();
+        return Err(Fault::new(
+            at,
+            format!("proposal pelt-multiplier leaves a half-life of {ms} ms; 8 is the shortest"),
+        ));
+    }
     Ok(policy)
 }
 
 /// Where the policy's own tunables stand; the base's are not in this file.
 fn tunables_at(table: &Table<'_>) -> Pos {
     table.get("tunables").map_or(table.at, |node| node.at)
+}
+
+/// The proposals of a list, each in the one form that all its writings have.
+fn proposals_from(node: &Node) -> Result<Vec<String>, Fault> {
+    let items = node.as_list("proposals")?;
+    let mut list: Vec<String> = Vec::new();
+    for item in items {
+        let fault = |error| proposal_fault(item.at, &error);
+        list.push(canonical(item.as_str("proposals")?).map_err(fault)?);
+        Proposals::of(list.iter().map(String::as_str)).map_err(fault)?;
+    }
+    Ok(list)
 }
 
 /// A preference: one of sysfs's names, or a number.

@@ -7,6 +7,7 @@ use opplab_kernel::cpufreq::driver::{CppcFacts, CpuinfoFacts, DriverId};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::governor::{Governor, GovernorError, GovernorId, GovernorSetup};
 use opplab_kernel::profile::{GATES, KernelProfile, Platform, gate_names, nearest_profile, profile_names};
+use opplab_kernel::proposals::{ProposalError, Proposals};
 use opplab_kernel::unit::tick_nsec;
 
 use crate::error::{Fault, ModelError, Pos};
@@ -47,6 +48,17 @@ pub(crate) fn unknown_kernel(at: Pos, kernel: &str) -> Fault {
     Fault { suggestion: nearest, ..fault }
 }
 
+/// A wrong proposal, with the nearest right name.
+pub(crate) fn proposal_fault(at: Pos, error: &ProposalError) -> Fault {
+    match (error.wrong_name(), error) {
+        (Some((name, known)), ProposalError::UnknownParam { proposal, .. }) => {
+            Fault::unknown(at, &format!("parameter of proposal {proposal}"), name, known)
+        }
+        (Some((name, known)), _) => Fault::unknown(at, "proposal", name, known),
+        (None, _) => Fault::new(at, error.to_string()),
+    }
+}
+
 /// The profile called `kernel`, with gates overridden.
 pub(crate) fn profile_of(at: Pos, kernel: &str, gates: &[(String, String)]) -> Result<KernelProfile, Fault> {
     let mut profile = KernelProfile::named(kernel).ok_or_else(|| unknown_kernel(at, kernel))?;
@@ -68,7 +80,17 @@ impl Policy {
     /// # Errors
     /// [`ModelError::Use`] if it names none.
     pub fn profile(&self) -> Result<KernelProfile, ModelError> {
-        profile_of(Pos::default(), &self.kernel, &self.gates).map_err(|fault| fault.about("the policy"))
+        let about = |fault: Fault| fault.about("the policy");
+        let profile = profile_of(Pos::default(), &self.kernel, &self.gates).map_err(about)?;
+        let proposals = Proposals::of(self.proposals.iter().map(String::as_str));
+        let proposals = proposals.map_err(|error| about(proposal_fault(Pos::default(), &error)))?;
+        Ok(KernelProfile { proposals, ..profile })
+    }
+
+    /// The half-life of load tracking in ms: the policy's, over what a proposal makes it faster.
+    pub fn half_life_ms(&self) -> u32 {
+        let factor = self.profile().map_or(1, |profile| profile.proposals.pelt_multiplier);
+        self.pelt_half_life_ms / factor
     }
 
     /// The governor that it names.

@@ -58,6 +58,8 @@ pub struct Policy {
     pub invariance: String,
     /// Gates of the kernel profile that are overridden, by name.
     pub gates: Vec<(String, String)>,
+    /// What was posted for the kernel and not merged, and is added to it: `NAME` or `NAME:key=value,...`.
+    pub proposals: Vec<String>,
     /// Timer frequency (CONFIG_HZ).
     pub hz: u32,
     /// PELT half-life in ms: 8, 16 or 32.
@@ -102,6 +104,7 @@ impl Default for Policy {
             freq_max: String::new(),
             invariance: String::new(),
             gates: Vec::new(),
+            proposals: Vec::new(),
             hz: 250,
             pelt_half_life_ms: 32,
             watchdog_thresh_s: 10,

@@ -34,6 +34,8 @@ pub enum PolicyValue {
     Table,
     /// A list of CPUs.
     Cpus,
+    /// A list of proposals, each `NAME` or `NAME:key=value,...`.
+    Proposals,
 }
 
 impl PolicyValue {
@@ -48,6 +50,7 @@ impl PolicyValue {
             Self::Name(names) | Self::NameOrEmpty(names) => either(names().into_iter().map(str::to_owned).collect()),
             Self::Table => "a table".to_owned(),
             Self::Cpus => "a list of CPUs".to_owned(),
+            Self::Proposals => "a list of proposals, each NAME or NAME:key=value,...".to_owned(),
         }
     }
 }
@@ -174,6 +177,12 @@ pub const POLICY_KEYS: &[PolicyKey] = &[
     key("gates", PolicyValue::Table, "gates of the kernel profile that are overridden, by name", |policy| {
         pairs(&policy.gates)
     }),
+    later_key(
+        "proposals",
+        PolicyValue::Proposals,
+        "what was posted for the kernel and not merged, and is added to it",
+        |policy| Node::list(policy.proposals.iter().map(Node::str)),
+    ),
     key("hz", PolicyValue::OneOf(HZ), "frequency of the tick, CONFIG_HZ", |policy| Node::from(policy.hz)),
     key("pelt_half_life_ms", PolicyValue::OneOf(PELT_HALF_LIVES_MS), "half-life of load tracking in ms", |policy| {
         Node::from(policy.pelt_half_life_ms)

@@ -28,7 +28,7 @@ fn every_listed_name_and_number_is_taken_and_no_other() {
             PolicyValue::OneOf(numbers) => (numbers.iter().map(u32::to_string).collect(), "17".to_owned()),
             PolicyValue::Int { min, max } => (vec![min.to_string(), max.to_string()], (u64::from(max) + 1).to_string()),
             PolicyValue::Bool => (vec!["true".to_owned(), "false".to_owned()], "1".to_owned()),
-            PolicyValue::Text | PolicyValue::Table | PolicyValue::Cpus => continue,
+            PolicyValue::Text | PolicyValue::Table | PolicyValue::Cpus | PolicyValue::Proposals => continue,
         };
         for value in good {
             let text = format!("{} = {value}", key.name);
@@ -44,4 +44,20 @@ fn every_key_has_words() {
     for key in POLICY_KEYS {
         assert!(!key.about.is_empty() && !key.values.words().is_empty(), "{}", key.name);
     }
+}
+
+#[test]
+fn proposals_are_read_in_one_form_and_wrong_ones_refused_with_the_nearest() {
+    let read = |text: &str| parse_policy("policy.toml", text);
+    let policy = read("proposals = [\"headroom:percent=100\", \"lone-task\"]").expect("both are known");
+    assert_eq!(policy.proposals, ["headroom", "lone-task"]);
+    let refused = |text: &str| read(text).map(|_| ()).expect_err(text).to_string();
+    let unknown = refused("proposals = [\"lone-tasks\"]");
+    assert!(unknown.contains("policy.toml:1") && unknown.contains("did you mean `lone-task`"), "{unknown}");
+    let unknown = refused("proposals = [\"headroom:percents=110\"]");
+    assert!(unknown.contains("did you mean `percent`"), "{unknown}");
+    assert!(refused("proposals = [\"headroom:percent=10\"]").contains("from 100 to 200"));
+    assert!(refused("proposals = [\"headroom\", \"response-time\"]").contains("change the same thing"));
+    assert!(refused("proposals = \"headroom\"").contains("list"));
+    assert!(refused("pelt_half_life_ms = 8\nproposals = [\"pelt-multiplier\"]").contains("half-life of 4 ms"));
 }

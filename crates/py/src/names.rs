@@ -5,6 +5,7 @@ use opplab_kernel::cpufreq::governor::{GovernorId, Tunable};
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::profile_names;
 use opplab_kernel::profile_table::changes;
+use opplab_kernel::proposals::{PROPOSALS, ProposalEntry, ProposalParam};
 use opplab_model::benchmark::{BENCHMARKS, Param};
 use opplab_model::decision::CODES;
 use opplab_model::policy::Policy;
@@ -84,6 +85,30 @@ pub(crate) fn governor_tunables(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict
     let all =
         GovernorId::all().flat_map(|governor| governor.entry().tunables.iter().map(move |known| (governor, known)));
     all.map(dict_of).collect()
+}
+
+/// The proposals: name, what each does, its thread, what differs from that, its parameters.
+#[pyfunction]
+pub(crate) fn proposals(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let param_dict = |param: &ProposalParam| -> PyResult<Bound<'_, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("name", param.name)?;
+        dict.set_item("what", param.what)?;
+        dict.set_item("min", param.min)?;
+        dict.set_item("max", param.max)?;
+        dict.set_item("default", param.default)?;
+        Ok(dict)
+    };
+    let dict_of = |entry: &&ProposalEntry| -> PyResult<Bound<'_, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("name", entry.name)?;
+        dict.set_item("what", entry.what)?;
+        dict.set_item("thread", entry.thread)?;
+        dict.set_item("differs", entry.differs)?;
+        dict.set_item("params", entry.params.iter().map(param_dict).collect::<PyResult<Vec<_>>>()?)?;
+        Ok(dict)
+    };
+    PROPOSALS.iter().map(dict_of).collect()
 }
 
 /// Names and one-line descriptions of a kind: `governors`, `drivers`, `idle-governors`, `kernels`, `benchmarks`, `events`,

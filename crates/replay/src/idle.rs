@@ -244,6 +244,7 @@ pub fn decide(
                 let facts = IdleFacts {
                     states,
                     disabled: 0,
+                    utilized: false,
                     latency_req_ns: KTIME_MAX,
                     sleep_length_ns,
                     delta_tick_ns: if tick_stopped { sleep_length_ns } else { to_tick.min(sleep_length_ns) },

@@ -24,6 +24,7 @@ KINDS = {
     "idle-governors": "cpuidle governors",
     "kernels": "kernel profiles",
     "gates": "what differs between kernel profiles, and can be overridden",
+    "proposals": "what was posted for the kernel and not merged: who, where, parameters",
     "policy-keys": "keys of a policy, in files, in Python and of --set",
     "benchmarks": "benchmark models",
     "parameters": "parameters of a benchmark model",
@@ -90,6 +91,24 @@ def _gates(_name: str | None) -> list[dict[str, Any]]:
         {"gate": gate.gate, "value": gate.value, "since": gate.since, "about": gate.differs, "meaning": gate.meaning}
         for gate in kernel_gates()
     ]
+
+
+def _proposals(name: str | None) -> list[dict[str, Any]]:
+    rows = _opplab.proposals()
+    known = [row["name"] for row in rows]
+    if name is not None and name not in known:
+        raise click.UsageError(f"no proposal is called '{name}'{catalog.nearest(name, known)}")
+    found = []
+    for row in rows:
+        if name not in (None, row["name"]):
+            continue
+        params = [f"{one['name']} ({one['min']} to {one['max']}; {one['default']})" for one in row["params"]]
+        told = {"proposal": row["name"], "parameters": ", ".join(params), "what": row["what"], "thread": row["thread"]}
+        if name is not None:
+            told["differs"] = row["differs"]
+            told |= {f"{one['name']}": one["what"] for one in row["params"]}
+        found.append(told)
+    return found
 
 
 def _tunables(name: str | None) -> list[dict[str, Any]]:
@@ -161,12 +180,13 @@ _ROWS: dict[str, Callable[[str | None], list[dict[str, Any]]]] = {
     "gates": _gates,
     "parameters": _parameters,
     "tunables": _tunables,
+    "proposals": _proposals,
     "metrics": _metrics,
 }
 
 
 def rows_of(kind: str, name: str | None = None) -> list[dict[str, Any]]:
-    """Give what `opplab list KIND` prints; `name` is the benchmark whose parameters, or governor whose tunables."""
+    """Give what `opplab list KIND` prints; `name` is the benchmark whose parameters, governor whose tunables, or a proposal."""
     if kind in _ROWS:
         return _ROWS[kind](name)
     found = _opplab.names(kind)
@@ -199,13 +219,14 @@ class Kind(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 def command(kind: str | None, name: str | None, output_format: str) -> None:
     """List what there is to choose from.
 
-    KIND is machines, experiments, governors, drivers, tunables, idle-governors, kernels, gates, policy-keys,
-    benchmarks, parameters, metrics, classes, events or decisions. NAME is the benchmark whose parameters, the governor
-    whose tunables, or the machine whose classes are listed. Without KIND the kinds themselves are listed.
+    KIND is machines, experiments, governors, drivers, tunables, idle-governors, kernels, gates, proposals,
+    policy-keys, benchmarks, parameters, metrics, classes, events or decisions. NAME is the benchmark whose parameters,
+    the governor whose tunables, the machine whose classes, or the proposal that is listed. Without KIND the kinds
+    themselves are listed.
     """
     if kind is None:
         print_table([{"list": kind, "what": what} for kind, what in KINDS.items()], output_format)
         return
-    if name is not None and kind not in ("parameters", "tunables", "classes"):
+    if name is not None and kind not in ("parameters", "tunables", "classes", "proposals"):
         raise click.UsageError(f"'list {kind}' takes no name")
     print_table(rows_of(kind, name), output_format)

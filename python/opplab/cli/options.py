@@ -212,6 +212,13 @@ def policy_options(function: F) -> F:
     """Add what can be chosen of a policy on the command line, and ``--set`` for every other key of it."""
     for option in (
         click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any other key (list policy-keys)."),
+        click.option(
+            "--proposal",
+            "proposals",
+            multiple=True,
+            metavar="NAME[:KEY=VALUE,...]",
+            help="A proposal added to the kernel (list proposals); may be repeated.",
+        ),
         pairs_option("--gate", "gates", "A gate of the kernel profile (list gates); may be repeated."),
         pairs_option("--tunable", "tunables", "A tunable of the governor (list tunables); may be repeated."),
         click.option(
@@ -264,8 +271,9 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
             keys[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             keys[key] = value.strip()
-    if isinstance(keys.get("sugov_cpus"), list):
-        keys["sugov_cpus"] = tuple(keys["sugov_cpus"])
+    for key in ("sugov_cpus", "proposals"):
+        if isinstance(keys.get(key), list):
+            keys[key] = tuple(keys[key])
     return keys
 
 

@@ -40,6 +40,9 @@ class Policy:
         Frequency invariance on x86; the profile's choice if they are empty.
     gates : dict of str to str
         Gates of the kernel profile that are overridden (``opplab list gates``).
+    proposals : tuple of str
+        What was posted for the kernel and not merged, each ``"NAME"`` or ``"NAME:key=value,..."``
+        (``opplab list proposals``).
     hz : {100, 250, 300, 1000}
         Timer frequency.
     pelt_half_life_ms : {8, 16, 32}
@@ -88,6 +91,7 @@ class Policy:
     freq_max: str = ""
     invariance: str = ""
     gates: Mapping[str, str] = field(default_factory=dict)
+    proposals: tuple[str, ...] = ()
     hz: int = 250
     pelt_half_life_ms: int = 32
     watchdog_thresh_s: int = 10

@@ -133,6 +133,7 @@ mod tests {
             let facts = IdleFacts {
                 states: &STATES,
                 disabled: 0,
+                utilized: false,
                 latency_req_ns: 1_000_000,
                 sleep_length_ns: 0,
                 delta_tick_ns: 0,
@@ -157,6 +158,7 @@ mod tests {
         let facts = IdleFacts {
             states: &STATES,
             disabled: 0,
+            utilized: false,
             latency_req_ns: 1_000_000,
             sleep_length_ns: 0,
             delta_tick_ns: 0,

@@ -306,6 +306,7 @@ mod tests {
     const FACTS: IdleFacts<'static> = IdleFacts {
         states: &[],
         disabled: 0,
+        utilized: false,
         latency_req_ns: 1_000_000_000,
         sleep_length_ns: 1_000_000,
         delta_tick_ns: 1_000_000,

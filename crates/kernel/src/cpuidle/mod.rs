@@ -17,6 +17,7 @@ pub mod menu;
 pub mod teo;
 pub mod teo_recent;
 pub mod teo_short;
+pub mod teo_util;
 
 pub use haltpoll::Haltpoll;
 pub use ladder::Ladder;
@@ -24,6 +25,7 @@ pub use menu::Menu;
 pub use teo::Teo;
 pub use teo_recent::TeoRecent;
 pub use teo_short::{TeoShort, TickRule};
+pub use teo_util::TeoUtil;
 
 pub use crate::profile::{MenuForm, TeoForm};
 
@@ -66,6 +68,8 @@ pub struct IdleFacts<'a> {
     pub nr_iowaiters: u32,
     /// Length of a tick, ns.
     pub tick_ns: u64,
+    /// The CPU uses more than 1/64 of its capacity; asked for where teo looks at it ([`KernelProfile::teo_looks_at_util`]).
+    pub utilized: bool,
     /// The CPU's clock (`local_clock()`), ns.
     pub now_ns: u64,
 }
@@ -140,12 +144,13 @@ pub const IDLE_GOVERNORS: &[IdleGovernorEntry] = &[
 ];
 
 fn teo(kernel: &KernelProfile) -> Box<dyn IdleGovernor> {
-    match kernel.teo {
+    let by_time: Box<dyn IdleGovernor> = match kernel.teo {
         TeoForm::Recent => Box::new(TeoRecent::default()),
         TeoForm::TickHits => Box::new(Teo::default()),
         TeoForm::ShortIdles => Box::new(TeoShort::new(TickRule::Artificial)),
         TeoForm::TickWakeups => Box::new(TeoShort::new(TickRule::Counted)),
-    }
+    };
+    if kernel.teo_looks_at_util() { Box::new(TeoUtil::new(by_time)) } else { by_time }
 }
 
 /// The governor called `name`, if there is one.
@@ -244,6 +249,7 @@ mod tests {
                     let facts = IdleFacts {
                         states: &states,
                         disabled: step.disabled,
+                        utilized: false,
                         latency_req_ns: step.latency_req_ns,
                         sleep_length_ns: step.sleep_length_ns,
                         delta_tick_ns: step.delta_tick_ns,
@@ -275,6 +281,7 @@ mod tests {
                 let facts = IdleFacts {
                     states: &states,
                     disabled: 0,
+                    utilized: false,
                     latency_req_ns: 0,
                     sleep_length_ns,
                     delta_tick_ns: sleep_length_ns.min(1_000_000),

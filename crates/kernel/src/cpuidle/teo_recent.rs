@@ -238,6 +238,7 @@ mod tests {
             let facts = IdleFacts {
                 states: &STATES,
                 disabled: 0,
+                utilized: false,
                 latency_req_ns: 1_000_000_000,
                 sleep_length_ns: 50_000_000,
                 delta_tick_ns: 3_000_000,

@@ -84,6 +84,12 @@ pub trait BalanceFacts {
     fn notices_overutilized(&self) -> bool {
         true
     }
+    /// `cpu_overutilized()`.
+    #[inline]
+    fn is_overutilized(&self, cpu: usize, rq: &CpuLoad) -> bool {
+        let _ = cpu;
+        rq.is_overutilized()
+    }
     /// `sd_llc_size` of `cpu`, `None` if its cache has no shared state.
     fn llc_size(&self, cpu: usize) -> Option<u32>;
 }
@@ -308,7 +314,7 @@ pub fn update_sg_lb_stats<F: BalanceFacts>(
         stats.sum_h_nr_running = stats.sum_h_nr_running.wrapping_add(rq.h_nr_queued);
         stats.sum_nr_running = stats.sum_nr_running.wrapping_add(rq.nr_running);
         overloaded |= rq.nr_running > 1;
-        overutilized |= tips && rq.is_overutilized();
+        overutilized |= tips && facts.is_overutilized(cpu, &rq);
         if rq.nr_running == 0 && idle.contains(cpu) {
             stats.idle_cpus += 1;
             continue;

@@ -63,6 +63,7 @@ impl PyIdleGovernor {
         let facts = IdleFacts {
             states: &states,
             disabled,
+            utilized: false,
             latency_req_ns,
             sleep_length_ns,
             delta_tick_ns: delta_tick_ns.unwrap_or_else(|| sleep_length_ns.min(self.tick_ns as i64)),

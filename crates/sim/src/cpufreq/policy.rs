@@ -111,12 +111,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// kernel/sched/sched.h:cpufreq_update_util(): the scheduler reports a change of `cpu`'s utilisation.
     pub(crate) fn cpufreq_update_util(&mut self, cpu: CpuId, flags: u32) {
         let index = self.cpus[cpu].policy;
+        let intel_flags =
+            if self.gates.profile.proposals.intel_iowait_boost { flags } else { flags & !SCHED_CPUFREQ_IOWAIT };
         let (slot, worker) = match &mut self.policies[index].governor {
             Governor::Kernel { worker: Worker::Nobody, .. } | Governor::Fixed(_) => return,
             Governor::Kernel { worker, state } => (state, *worker),
             Governor::Custom(_) => return self.custom_update_util(index, cpu, flags),
-            Governor::Pstate(_) => return self.pstate_update_util(index, cpu, flags),
-            Governor::Hwp(_) => return self.hwp_update_util(index, cpu, flags),
+            Governor::Pstate(_) => return self.pstate_update_util(index, cpu, intel_flags),
+            Governor::Hwp(_) => return self.hwp_update_util(index, cpu, intel_flags),
         };
         let Some(mut governor) = slot.take() else { return };
         let policy = &self.policies[index];

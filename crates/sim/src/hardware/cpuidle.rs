@@ -7,8 +7,10 @@
 //! A wake-up during the entry waits for the rest of it. A cluster state is entered when all CPUs of the cluster are
 //! resident in their deepest state.
 
+use opplab_kernel::cpufreq::schedutil::effective_cpu_util;
 use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome};
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
 use opplab_model::event::{Event, Sink};
 use opplab_model::power::{ClusterActivity, CpuActivity};
 
@@ -19,6 +21,7 @@ use crate::run::agenda::Wait;
 use crate::run::cpu::Interrupt;
 use crate::run::engine::Engine;
 use crate::run::task::NO_PROGRAM;
+use crate::sched::rq_facts::{cpu_util_cfs, rq_facts};
 
 /// PM QoS does not limit the exit latency.
 const LATENCY_REQ_NS: u64 = u64::MAX >> 1;
@@ -28,6 +31,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn enter_idle(&mut self, cpu: CpuId) {
         let cl = self.cpus[cpu].cluster;
         let now = self.now;
+        let utilized = self.gates.idle_looks_at_util && {
+            let state = &self.cpus[cpu];
+            let facts = rq_facts(state, &self.gates, self.uclamp_used);
+            // sched_cpu_util(), v6.3.
+            let util = effective_cpu_util(&facts, cpu_util_cfs(state, &self.gates, false)).util;
+            teo_cpu_is_utilized(util, state.capacity)
+        };
         let next_tick = self.next_tick_ns();
         let next_timer = self.next_timer_ns(cpu).map(|time| time.max(now) - now);
         let delta_tick = (next_tick - now) as i64;
@@ -41,6 +51,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let facts = IdleFacts {
             states,
             disabled: 0,
+            utilized,
             latency_req_ns: LATENCY_REQ_NS,
             sleep_length_ns: sleep_length,
             delta_tick_ns: if state.tick_stopped { sleep_length } else { delta_tick.min(sleep_length) },

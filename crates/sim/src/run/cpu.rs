@@ -15,6 +15,7 @@ use crate::hardware::idle_run::IdleRun;
 use crate::ids::{ClusterId, PolicyId, TaskId};
 use crate::run::timers::CpuTimers;
 use crate::sched::fair_rq::FairRq;
+use crate::sched::proposed::CpuProposed;
 use crate::sched::rq_clamps::RqClamps;
 use crate::sched::starvation::Starvation;
 
@@ -135,6 +136,8 @@ pub(crate) struct Cpu {
     /// Entries into each idle state, and ns until the exit was complete.
     pub(crate) idle_usage: Vec<(u64, u64)>,
     pub(crate) clamps: RqClamps,
+    /// What proposals keep of it.
+    pub(crate) proposed: CpuProposed,
 }
 
 impl Cpu {
@@ -199,6 +202,7 @@ impl Cpu {
             need_resched: false,
             skip_clock_update: false,
             clamps: RqClamps::new(),
+            proposed: CpuProposed::default(),
             stopper_ran: false,
             rt_push: false,
             distribute: 0,

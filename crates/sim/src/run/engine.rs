@@ -84,6 +84,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     /// uclamp_is_used().
     pub(crate) uclamp_used: bool,
     pub(crate) overutilized_since_ns: u64,
+    /// When a CPU was last seen to be overutilised.
+    pub(crate) overutilized_noted_ns: u64,
     pub(crate) eas: Option<EasState>,
     pub(crate) balancer: Balancer,
     /// The benchmark's own tasks that have not ended.

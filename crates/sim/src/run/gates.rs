@@ -8,6 +8,7 @@ use opplab_kernel::profile::{
     KernelProfile, MigratePeltLag, NewidleSkip, NohzNextKick, Overutilized, Platform, RtThrottling, SchedIdleCpu,
     SelectIdleScan, SingleStateTick, UclampInc, UtilEstDequeue,
 };
+use opplab_kernel::proposals::Proposals;
 use opplab_kernel::util_est::UtilEstForm;
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
@@ -27,6 +28,10 @@ pub(crate) enum UtilEst {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gates {
     pub(crate) profile: KernelProfile,
+    /// Some proposal was added to the kernel.
+    pub(crate) proposes: bool,
+    /// The idle governor looks at a CPU's utilisation.
+    pub(crate) idle_looks_at_util: bool,
     /// How the machine tells its speed.
     pub(crate) platform: Platform,
     /// EEVDF (from v6.6) instead of CFS.
@@ -95,6 +100,8 @@ impl Gates {
             other => return Err(CaseError(format!("unknown invariance {other:?}"))),
         };
         Ok(Self {
+            proposes: profile.proposals != Proposals::NONE,
+            idle_looks_at_util: policy.idle_governor == "teo" && profile.teo_looks_at_util(),
             platform,
             eevdf: profile.fair_class == FairClass::Eevdf,
             util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),

@@ -7,6 +7,7 @@ use opplab_model::workload::{Op, SchedPolicy, TaskSpec};
 
 use crate::ids::{ClusterId, CpuId, CpuSetId, PolicyId, TaskId};
 use crate::sched::dl_run::DlRun;
+use crate::sched::proposed::TaskProposed;
 
 /// Fraction bits of work and speed: work is ns of the biggest CPU << 20, so that `speed * ns` is exact.
 pub(crate) const WORK_SHIFT: u32 = 20;
@@ -140,6 +141,8 @@ pub(crate) struct Task<'c> {
     pub(crate) serves: Vec<TaskId>,
     /// The tick of the last [`opplab_model::workload::Op::SkipInTick`].
     pub(crate) stamp_jiffies: Option<u64>,
+    /// What proposals keep of it.
+    pub(crate) proposed: Option<Box<TaskProposed>>,
 }
 
 impl<'c> Task<'c> {
@@ -191,6 +194,7 @@ impl<'c> Task<'c> {
             exec_start_ns: 0,
             serves: Vec::new(),
             stamp_jiffies: None,
+            proposed: None,
         }
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn run_watched<S: Sink>(
 }
 
 fn run_unseen(case: &Case, start: &Start, hooks: Option<&mut dyn Hooks>) -> Result<Outcome, CaseError> {
-    match case.policy.pelt_half_life_ms {
+    match case.policy.half_life_ms() {
         8 => run_engine::<_, HalfLife8>(case, start, &mut NullSink, hooks),
         16 => run_engine::<_, HalfLife16>(case, start, &mut NullSink, hooks),
         32 => run_engine::<_, HalfLife32>(case, start, &mut NullSink, hooks),
@@ -94,7 +94,7 @@ fn run_seen(
     decisions: bool,
     hooks: Option<&mut dyn Hooks>,
 ) -> Result<Outcome, CaseError> {
-    match (case.policy.pelt_half_life_ms, decisions) {
+    match (case.policy.half_life_ms(), decisions) {
         (8, _) => run_engine::<_, HalfLife8>(case, start, &mut Watched::<true>(watcher), hooks),
         (16, _) => run_engine::<_, HalfLife16>(case, start, &mut Watched::<true>(watcher), hooks),
         (32, true) => run_engine::<_, HalfLife32>(case, start, &mut Watched::<true>(watcher), hooks),

@@ -78,6 +78,11 @@ impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
     fn energy_aware(&self) -> bool {
         self.engine.eas.is_some()
     }
+    fn is_overutilized(&self, cpu: usize, rq: &CpuLoad) -> bool {
+        let proposed =
+            self.engine.gates.proposes.then(|| self.engine.proposed_overutilized(CpuId::of(cpu), rq.util_cfs()));
+        proposed.flatten().unwrap_or_else(|| rq.is_overutilized())
+    }
     fn notices_overutilized(&self) -> bool {
         !self.engine.case.policy.no_overutilized && !self.engine.gates.sd_overutilized
     }
@@ -373,7 +378,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn push_running(&mut self, src: CpuId, dst: CpuId) {
+    pub(super) fn push_running(&mut self, src: CpuId, dst: CpuId) {
         let curr = self.cpus[src].curr;
         if curr == TaskId::IDLE || self.tasks[curr].class != Class::Fair {
             return;

@@ -790,6 +790,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
         }
         self.trigger_load_balance(cpu);
+        if self.gates.profile.proposals.push_eas {
+            self.push_stuck(cpu);
+        }
     }
 
     fn task_tick_rt(&mut self, cpu: CpuId, curr: TaskId) {

@@ -27,9 +27,9 @@ fn eas_cpu(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> EasCpu {
     EasCpu {
         rq: rq_facts(cpu, gates, uclamp_used),
         capacity: CpuCapacity { orig: cpu.capacity, of: cpu.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
-        util_avg: cpu.cfs.avg.util_avg,
+        util_avg: cpu.proposed.util(cpu.cfs.avg.util_avg),
         runnable_avg: cpu.cfs.avg.runnable_avg,
-        util_est: cfs_util_est(cpu, gates),
+        util_est: cpu.proposed.util(cfs_util_est(cpu, gates)),
         uclamp_idle: cpu.clamps.idle,
     }
 }
@@ -95,6 +95,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn eas_task(&self, task: TaskId, prev: CpuId) -> EasTask {
         let state = &self.tasks[task];
         let clamps = self.task_clamps(task).unwrap_or(Clamps::NONE);
+        if let Some(summed) = self.summed_clamps(task) {
+            return EasTask {
+                prev_cpu: prev.index(),
+                util_avg: state.sa.util_avg.min(summed.max),
+                runnable_avg: state.sa.runnable_avg,
+                util_est: self.task_util_est(task) as u32,
+                uclamp_min: 0,
+                uclamp_max: 1024,
+                queued: false,
+            };
+        }
         EasTask {
             prev_cpu: prev.index(),
             util_avg: state.sa.util_avg,
@@ -121,6 +132,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// fair.c:cpu_overutilized().
     pub(crate) fn cpu_overutilized(&self, cpu: CpuId) -> bool {
-        cpu_overutilized(&eas_cpu(&self.cpus[cpu], &self.gates, self.uclamp_used), self.uclamp_used)
+        let mut facts = eas_cpu(&self.cpus[cpu], &self.gates, self.uclamp_used);
+        if self.gates.proposes {
+            if let Some(overutilized) = self.proposed_overutilized(cpu, cpu_util(0, &facts, None, None, false)) {
+                return overutilized;
+            }
+            if self.gates.profile.proposals.push_eas {
+                facts.rq.uclamp_min = 0;
+            }
+        }
+        cpu_overutilized(&facts, self.uclamp_used)
     }
 }

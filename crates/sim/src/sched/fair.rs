@@ -190,7 +190,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     // ---- util_est ----
 
-    fn util_est_enqueue(&mut self, cpu: CpuId, task: TaskId) {
+    pub(super) fn util_est_enqueue(&mut self, cpu: CpuId, task: TaskId) {
         let state = &mut self.cpus[cpu];
         match self.gates.util_est {
             UtilEst::Single => util_est_enqueue(&mut state.cfs.avg, &self.tasks[task].sa),
@@ -198,7 +198,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn util_est_dequeue(&mut self, cpu: CpuId, task: TaskId) {
+    pub(super) fn util_est_dequeue(&mut self, cpu: CpuId, task: TaskId) {
         let state = &mut self.cpus[cpu];
         match self.gates.util_est {
             UtilEst::Single => util_est_dequeue(&mut state.cfs.avg, &self.tasks[task].sa),
@@ -208,9 +208,19 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     fn util_est_update(&mut self, cpu: CpuId, task: TaskId, sleep: bool) {
         let capacity = self.cpus[cpu].capacity;
+        let burst = if self.gates.proposes && sleep { self.proposals_sleep(cpu, task) } else { None };
+        let no_estimate = self.gates.profile.proposals.rampup_multiplier == Some(0);
         let state = &mut self.tasks[task];
         match self.gates.util_est {
-            UtilEst::Single => util_est_update(&mut state.sa, sleep, capacity),
+            UtilEst::Single => {
+                let util_avg = state.sa.util_avg;
+                state.sa.util_avg = util_avg.max(burst.unwrap_or(0));
+                util_est_update(&mut state.sa, sleep, capacity);
+                state.sa.util_avg = util_avg;
+                if no_estimate {
+                    state.sa.util_est = 0;
+                }
+            }
             UtilEst::Pair(form) => {
                 state.util_est.update(form, sleep, state.sa.util_avg, state.sa.runnable_avg, capacity);
             }
@@ -228,6 +238,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// fair.c:task_util_est(): the larger of the running average and the estimate.
     pub(crate) fn task_util_est(&self, task: TaskId) -> u64 {
+        let util = self.own_util_est(task);
+        self.summed_clamps(task).map_or(util, |clamps| util.clamp(clamps.min, clamps.max))
+    }
+
+    /// The same without clamps that add up.
+    pub(super) fn own_util_est(&self, task: TaskId) -> u64 {
         let state = &self.tasks[task];
         match self.gates.util_est {
             UtilEst::Single => task_util_est(&state.sa),
@@ -242,6 +258,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.start_fair_server(cpu);
         self.util_est_enqueue(cpu, task);
         self.tasks[task].util_est_counted = true;
+        if self.gates.proposes {
+            let wakeup = matches!(kind, Enqueue::Wakeup | Enqueue::WakeupMigrated);
+            self.proposals_enqueue(cpu, task, wakeup);
+        }
         let flags = self.iowait_flag(task) | self.idle_placement_flag(cpu);
         if flags != 0 {
             self.cpufreq_update_util(cpu, flags);
@@ -293,6 +313,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if !self.gates.estimates_before_dequeue {
             self.util_est_update(cpu, task, sleep);
+        }
+        if self.gates.proposes {
+            self.proposals_refresh(cpu);
         }
         self.propagate_resched(cpu);
         if dead && !self.entities[task].sched_delayed {
@@ -358,6 +381,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if let FairRq::Eevdf(rq) = &mut self.cpus[cpu].fair {
             rq.requeue_delayed_entity(&mut self.entities, task.0);
         }
+        if self.gates.proposes {
+            self.proposals_enqueue(cpu, task, true);
+        }
         self.uclamp_rq_inc(cpu, task);
         self.tasks[task].life = Life::Queued;
         self.tasks[task].in_iowait = false;
@@ -421,6 +447,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             FairRq::Cfs(rq) => rq.tick(&mut self.entities, now),
         }
         self.update_load_avg(cpu, curr, false);
+        if self.gates.proposes {
+            self.proposals_tick(cpu, curr);
+        }
         self.update_misfit_status(cpu, Some(curr));
         self.check_update_overutilized(cpu);
         self.propagate_resched(cpu);

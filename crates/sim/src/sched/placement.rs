@@ -430,6 +430,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     pub(crate) fn set_overutilized(&mut self, overutilized: bool) {
+        let linger_ns = u64::from(self.gates.profile.proposals.overutilized_linger_ticks) * self.tick_ns;
+        if overutilized {
+            self.overutilized_noted_ns = self.now;
+        } else if self.now - self.overutilized_noted_ns < linger_ns {
+            return;
+        }
         if overutilized == self.overutilized || (overutilized && self.case.policy.no_overutilized) {
             return;
         }

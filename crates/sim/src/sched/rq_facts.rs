@@ -3,6 +3,7 @@
 use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_kernel::cpufreq::schedutil::{FAIR_SERVER_BW, RqFacts};
 use opplab_kernel::sched::placement::Clamps;
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 
 use crate::ids::TaskId;
 use crate::run::cpu::Cpu;
@@ -14,7 +15,11 @@ pub(crate) fn cpu_util_cfs(cpu: &Cpu, gates: &Gates, boost: bool) -> u64 {
     if boost {
         util = util.max(cpu.cfs.avg.runnable_avg);
     }
-    util.max(cfs_util_est(cpu, gates)).min(cpu.capacity)
+    let util = util.max(cfs_util_est(cpu, gates));
+    if !gates.proposes {
+        return util.min(cpu.capacity);
+    }
+    cpu.proposed.util(util).max(cpu.proposed.io_util * cpu.capacity / SCHED_CAPACITY_SCALE).min(cpu.capacity)
 }
 
 /// The sum of the estimates of a queue's tasks.

@@ -52,6 +52,7 @@ fn replay<G: IdleGovernor>(
             let choice = governor.select(&IdleFacts {
                 states: &states,
                 disabled: facts.num("disabled")?,
+                utilized: false,
                 latency_req_ns: facts.num("latency_req")?,
                 sleep_length_ns: facts.num("sleep_length")?,
                 delta_tick_ns: facts.num("delta_tick")?,

@@ -224,11 +224,17 @@ fn upd_blk(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     Some(())
 }
 
+/// Queued tasks that sleep: told, or what the count of runnable ones (v6.14 and later) leaves.
+fn nr_delayed(ev: &Ev<'_>, queued: u64) -> u64 {
+    let left = ev.u("hr").map(|runnable| queued.wrapping_sub(runnable));
+    ev.u("hd").or(left).unwrap_or(0)
+}
+
 fn upd_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> Option<()> {
     let addr = ev.u("cfs")?;
     let cpu = ev.cpu_field("cpu")?;
-    let delayed = ev.u("hd").unwrap_or(0);
     let queued = ev.u("hq")?;
+    let delayed = nr_delayed(ev, queued);
     let facts = UpdateFacts {
         now: ev.u("now")?,
         weight: ev.u("w")?,
@@ -329,7 +335,7 @@ fn pelt_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) ->
     queue.averages_known = true;
     queue.util_est_known = true;
     queue.h_nr_queued = ev.u("hq")?;
-    queue.h_nr_delayed = ev.u("hd").unwrap_or(0);
+    queue.h_nr_delayed = nr_delayed(ev, queue.h_nr_queued);
     if root && let Some(place) = state.root.get_mut(cpu) {
         *place = Some(addr);
     }

@@ -16,6 +16,7 @@ use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolve_freq};
 use crate::cpufreq::governor::{Governor, GovernorEntry, Report, Tunable, TunableKind, View, Worker};
 use crate::cpufreq::request::{TunableError, parse_u32};
 use crate::profile::RateLimits;
+use crate::proposals::headroom::PerfMargin;
 use crate::uclamp::{uclamp_rq_is_capped, uclamp_util};
 use crate::unit::{NSEC_PER_USEC, SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
 
@@ -296,6 +297,10 @@ pub struct SugovGates {
     pub iowait: IowaitForm,
     /// Clamps hold for the boost for I/O too, and a run queue's cap lets the frequency of a busy CPU fall (v5.18).
     pub clamps_boost: bool,
+    /// What a utilisation is multiplied by on its way to a frequency.
+    pub margin: PerfMargin,
+    /// Tasks that waited for I/O raise the frequency.
+    pub iowait_boost: bool,
 }
 
 impl SugovGates {
@@ -309,6 +314,8 @@ impl SugovGates {
         shared_skips_stale: false,
         iowait: IowaitForm::Capacity,
         clamps_boost: true,
+        margin: PerfMargin::QUARTER,
+        iowait_boost: true,
     };
     /// v6.5 to v6.7.
     pub const V6_6: Self = Self {
@@ -753,7 +760,7 @@ impl SugovPolicy {
         facts: &F,
         recorder: &mut R,
     ) -> Option<SugovRequest> {
-        self.iowait_boost(time, cpu, flags & SCHED_CPUFREQ_IOWAIT != 0);
+        self.iowait_boost(time, cpu, self.gates.iowait_boost && flags & SCHED_CPUFREQ_IOWAIT != 0);
         self.cpus[cpu].last_update = time;
         // sugov's ignore_dl_rate_limit(): a deadline task that needs more than it was given does not wait.
         if cpu_bw_dl(facts.dl_running_bw(cpu)) > self.cpus[cpu].bw_min {
@@ -867,7 +874,9 @@ impl SugovPolicy {
         let (min_perf, target_perf) = match self.gates.headroom {
             Headroom::InEffectivePerf => (bw_min, util),
             // sugov_update_single_perf(), v6.1.
-            Headroom::InClampedUtil | Headroom::InFrequency => (map_util_perf(bw_min), map_util_perf(util)),
+            Headroom::InClampedUtil | Headroom::InFrequency => {
+                (self.gates.margin.map_util_perf(bw_min), self.gates.margin.map_util_perf(util))
+            }
         };
         SugovRequest::AdjustPerf { cpu, min_perf, target_perf, capacity: own.rq.capacity }
     }
@@ -938,7 +947,7 @@ impl SugovPolicy {
                 iowait = if in_capacity { state.sugov_iowait_apply(time, max_cap, tick_ns) } else { 0 };
                 let EffectiveUtil { util, min, max } = effective_cpu_util(&facts.rq, util_cfs);
                 state.bw_min = min;
-                state.util = sugov_effective_cpu_perf(util.max(iowait), min, max);
+                state.util = self.gates.margin.effective_cpu_perf(util.max(iowait), min, max);
             }
             UtilForm::Clamped => {
                 state.bw_min = cpu_bw_dl(facts.rq.dl_running_bw);
@@ -1033,8 +1042,8 @@ impl SugovPolicy {
         let khz = self.capacity_ref_freq(policy);
         let raw = match self.gates.headroom {
             Headroom::InEffectivePerf => map_util_freq(share.util, khz, share.max),
-            Headroom::InClampedUtil => map_util_freq(map_util_perf(share.util), khz, share.max),
-            Headroom::InFrequency => next_raw_freq_v5_10(share.util, khz, share.max),
+            Headroom::InClampedUtil => map_util_freq(self.gates.margin.map_util_perf(share.util), khz, share.max),
+            Headroom::InFrequency => map_util_freq(share.util, self.gates.margin.map_util_perf(khz), share.max),
         };
         raw as u32
     }
