@@ -12,7 +12,7 @@ pub fn is_lone(nr_running: u32, capacity: u64, capacity_of: u64, max_capacity: u
 pub static PROPOSAL: ProposalEntry = ProposalEntry {
     name: "lone-task",
     what: "A CPU of the highest capacity with one task at most is never overutilised.",
-    thread: "C. Loehle, sched/fair: a lone task on a CPU of the highest capacity, 2025-12, \
+    thread: "C. Loehle, 2025-12, \
              https://patchew.org/linux/20251230093037.427141-1-christian.loehle@arm.com",
     differs: "",
     params: &[],

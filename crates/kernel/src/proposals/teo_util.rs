@@ -13,7 +13,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     name: "teo-util",
     what: "teo takes a shallower state on a CPU that uses more than 1/64 of its capacity.",
     thread: "K. Puchalski, cpuidle: teo: Introduce util-awareness, 2023-01, \
-             https://lore.kernel.org/lkml/20230105145159.1089531-3-kajetan.puchalski@arm.com/; merged in v6.3, taken back in v6.11",
+             https://lore.kernel.org/lkml/20230105145159.1089531-3-kajetan.puchalski@arm.com/; link from memory; merged in v6.3, taken back in v6.11",
     differs: "",
     params: &[],
     excludes: &[],
