@@ -160,7 +160,6 @@ def test_the_assumption_that_decides_is_found_and_a_turning_sign_is_told() -> No
 def test_a_sweep_says_how_sure_its_changes_are(tmp_path: Path) -> None:
     experiment = opplab.Experiment.load("juno-eas", iterations=2, seconds=0.05)
     experiment.cases = [case for case in experiment.cases if case.param in ("tasks=10", "tasks=50")]
-    results = opplab.results.frame([])
     results = experiment.run(jobs=1)
     sure = how_sure(experiment, results, ["energy"], 8, store=Store(tmp_path / "draws"))
     assert {line.name for line in sure.lines} == {"EAS against no-EAS", "CPPC-EAS against CPPC-no-EAS"}

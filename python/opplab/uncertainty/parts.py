@@ -92,7 +92,7 @@ def parts_of(
     --------
     >>> parts = parts_of([10.0, 10.0], [[-1.0], [0.0], [1.0], [2.0], [3.0]], level=0.5)
     >>> parts.runs, parts.assumed, parts.low, parts.high
-    (None, (0.0, 2.0), 10.0, 12.0)
+    (None, (-0.5, 2.5), 9.5, 12.5)
     """
     import numpy as np
 
@@ -106,7 +106,9 @@ def parts_of(
         return Parts(value, runs, None, low_end, high_end, varies=mean.half is None or mean.varies)
     moved = without_runs(shifts)
     # Where the range lies on one side of the file's number, so does the interval: its middle is that of the draws.
-    low, middle, high = (float(one) for one in np.quantile(moved, [(1 - level) / 2, 0.5, (1 + level) / 2]))
+    # By Weibull's positions, so that few draws do not make the interval narrow.
+    shares = [(1 - level) / 2, 0.5, (1 + level) / 2]
+    low, middle, high = (float(one) for one in np.quantile(moved, shares, method="weibull"))
     center = value + middle
     positive = float(np.mean([value + shift > 0 for shift in moved]))
     return Parts(
