@@ -186,7 +186,7 @@ _ROWS: dict[str, Callable[[str | None], list[dict[str, Any]]]] = {
 
 
 def rows_of(kind: str, name: str | None = None) -> list[dict[str, Any]]:
-    """Give what `opplab list KIND` prints; `name` is the benchmark whose parameters, governor whose tunables, or a proposal."""
+    """Give what `opplab list KIND` prints; `name`: a benchmark, governor or proposal, where there is one for each."""
     if kind in _ROWS:
         return _ROWS[kind](name)
     found = _opplab.names(kind)
