@@ -11,6 +11,7 @@ unexport PYTHONPATH
 unexport CONDA_PREFIX
 
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml -o -name clippy.toml) Cargo.toml Cargo.lock
+LOCK := --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
 JOBS ?= $(shell nproc)
 # Where a static C library is: glibc's of the host, or x86_64-unknown-linux-musl with that toolchain installed.
 AGENT_TARGET ?= $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
@@ -22,7 +23,7 @@ SKIPPED := $(abspath target/skipped.txt)
 # Files whose names stand in a registry's macro, which cargo fmt does not follow.
 REGISTERED := $(wildcard crates/kernel/src/cpufreq/governors/*.rs crates/kernel/src/cpufreq/drivers/*.rs)
 
-.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli agent host-test clean
+.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli kill-test deny lock agent host-test clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -94,6 +95,19 @@ swarm: ## Random machines and workloads under the invariant checks; OPPLAB_SEED=
 fuzz-cli: dev ## Call every command with damaged files and odd words: FUZZ_CALLS (2000), FUZZ_MINUTES (60), OPPLAB_SEED.
 	$(BIN)/python tools/fuzz_cli.py --calls $(or $(FUZZ_CALLS),2000) --minutes $(or $(FUZZ_MINUTES),60) --seed $(or $(OPPLAB_SEED),1) -o out/fuzz-cli
 
+kill-test: dev ## Kill sweeps, their workers and the power 250 times; what is resumed must be the undisturbed folder, byte for byte.
+	$(BIN)/python tools/kill_test.py --share $(or $(KILL_SHARE),1) --seed $(or $(OPPLAB_SEED),1)
+
+deny: ## Check crates for advisories, licences, bans and sources (needs cargo-deny).
+	cargo deny --all-features check
+
+lock: $(VENV)/.pip ## Fix the newest versions that pyproject.toml allows, with their hashes, in requirements/ (fetches uv).
+	$(PYTHON) tools/make_venv.py target/uv uv
+	target/uv/bin/uv pip compile $(LOCK) --quiet --no-annotate requirements/build.in -o requirements/build.txt
+	target/uv/bin/uv pip compile $(LOCK) --quiet --no-annotate pyproject.toml -o requirements/run.txt
+	for extra in dask dev docs; do target/uv/bin/uv pip compile $(LOCK) --quiet --no-annotate pyproject.toml --extra $$extra \
+	  -c requirements/run.txt -o requirements/$$extra.txt || exit 1; done
+
 agent: ## Build opplab-agent, the commands of `opplab host` in one static binary, to target/opplab-agent.
 	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" cargo build --profile agent --locked --quiet -p opplab-host \
 	  --bin opplab-agent --target $(AGENT_TARGET) --target-dir target/agent
@@ -107,22 +121,22 @@ clean: ## Remove everything that was built (not out/).
 	find python tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: a second `make run` rebuilds nothing.
-$(VENV)/.pip: tools/make_venv.py
+$(VENV)/.pip: tools/make_venv.py requirements/build.txt
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found: install Python 3.11 or newer, or make PYTHON=/path/to/python3" >&2; exit 2; }
-	@$(PYTHON) tools/make_venv.py $(VENV) 'maturin>=1.8,<2'
+	@$(PYTHON) tools/make_venv.py $(VENV) --locked build
 	@touch $@
 
-$(VENV)/.tools: $(VENV)/.pip pyproject.toml
-	@$(BIN)/python tools/make_venv.py $(VENV) --extra dev
+$(VENV)/.tools: $(VENV)/.pip requirements/dev.txt
+	@$(BIN)/python tools/make_venv.py $(VENV) --locked dev
 	@touch $@
 
-$(VENV)/.docs: $(VENV)/.pip pyproject.toml
-	@$(BIN)/python tools/make_venv.py $(VENV) --extra docs
+$(VENV)/.docs: $(VENV)/.pip requirements/docs.txt
+	@$(BIN)/python tools/make_venv.py $(VENV) --locked docs
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.pip pyproject.toml $(RUST)
+$(VENV)/.dev: $(VENV)/.pip requirements/run.txt pyproject.toml $(RUST)
 	@command -v cargo >/dev/null || { echo "make: cargo not found: install Rust 1.88 or newer (rustc, cargo)" >&2; exit 2; }
 	@command -v cc >/dev/null || { echo "make: cc not found: rustc needs a C linker (Debian: apt-get install gcc libc6-dev)" >&2; exit 2; }
-	@$(BIN)/python tools/make_venv.py $(VENV) --project
+	@$(BIN)/python tools/make_venv.py $(VENV) --locked run
 	$(BIN)/maturin develop --release --locked >/dev/null
 	@touch $@

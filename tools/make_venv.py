@@ -1,7 +1,9 @@
 """Make the virtual environment that the Makefile uses, with nothing but a Python interpreter.
 
 ``python3 tools/make_venv.py .venv REQUIREMENT...`` creates ``.venv`` if it is not there, sees to it that it has pip,
-and installs the requirements; ``--project`` stands for those of pyproject.toml, ``--extra NAME`` for those of an extra.
+and installs the requirements; ``--locked NAME`` stands for those of requirements/NAME.txt, whose versions and hashes
+are fixed (``make lock`` writes them from pyproject.toml).  With ``OPPLAB_UNLOCKED=1`` in the environment the ranges of
+pyproject.toml are taken in their place: for an index or a platform that lacks one of the fixed files.
 Debian ships ``venv`` without ``ensurepip`` unless python3-venv is installed; then pip's own wheel is fetched from the
 package index, its checksum compared with the index's, and run from the wheel.
 
@@ -130,16 +132,22 @@ def make(target: Path) -> Path:
 
 
 def expand(arguments: list[str]) -> Iterator[str]:
-    """Replace ``--project`` and ``--extra NAME`` by the requirements that pyproject.toml lists."""
-    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    """Replace ``--locked NAME`` by the file of requirements, or by what pyproject.toml lists."""
+    whole = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+    unlocked = os.environ.get("OPPLAB_UNLOCKED", "") not in ("", "0")
     rest = iter(arguments)
     for argument in rest:
-        if argument == "--project":
-            yield from project["dependencies"]
-        elif argument == "--extra":
-            yield from project["optional-dependencies"][next(rest)]
-        else:
+        if argument != "--locked":
             yield argument
+            continue
+        name = next(rest)
+        if not unlocked:
+            yield from ("--require-hashes", "-r", f"requirements/{name}.txt")
+        elif name == "build":
+            yield from whole["build-system"]["requires"]
+        else:
+            yield from whole["project"]["dependencies"]
+            yield from whole["project"]["optional-dependencies"].get(name, [])
 
 
 def main() -> None:

@@ -280,7 +280,8 @@ def test_a_vanished_worker_does_not_leave_stumps(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     with Store(folder) as store:
         store.create({})
-    for place in (folder, folder / "cases", folder / "failed"):
+    (folder / "traces").mkdir()
+    for place in (folder, folder / "cases", folder / "failed", folder / "traces"):
         (place / ".x.123.tmp").write_bytes(b"half")
     with Store(folder) as store:
         store.create({})

@@ -127,9 +127,9 @@ class Store:
             for file in [*self._cases.glob("*.parquet"), *self._failed.glob("*.json")]:
                 stale = True
                 file.unlink()
-        for folder in (self.path, self._cases, self._failed):
-            for file in filter(_is_leftover, folder.iterdir()):
-                file.unlink(missing_ok=True)
+        # Of cases, traces and pages.
+        for file in filter(_is_leftover, self.path.rglob(".*.tmp")):
+            file.unlink(missing_ok=True)
         whole = {"format": MANIFEST_FORMAT, "version": _opplab.__version__, "build": build_id(), **manifest}
         write_text(self.path / "manifest.json", json.dumps(whole, indent=1) + "\n")
         return stale
