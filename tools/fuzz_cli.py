@@ -5,8 +5,9 @@ with exit code 70 or by a signal, shows a traceback or a panic, lets a control c
 more than 30 s or more than 1 GB, or writes a file outside its folder.  What failed is kept under ``-o``, one folder a
 kind of failure, with the files, the words and where it happened.
 
-Call N of seed S is always the same: ``--seed S --call N`` makes it again, ``--again FOLDER`` makes all those again that
-are kept.  Calls are forks of one process that has everything imported, so that thousands fit into minutes.
+Call N of seed S is the same in one version: ``--seed S --call N`` makes it again; ``--again FOLDER`` makes all those
+again that are kept, in any version.  Calls are forks of one process that has everything imported, so that thousands fit
+into minutes.
 """
 
 from __future__ import annotations
@@ -258,11 +259,14 @@ def _special(folder: str, names: list[str]) -> list[str]:
     ]
 
 
-def again(folder: Path) -> Iterator[tuple[int, int]]:
-    """Give seed and number of every call that is kept below a folder."""
-    for file in sorted(folder.rglob("CALL.json")):
-        about = json.loads(file.read_text(encoding="utf-8"))
-        yield about["seed"], about["call"]
+def again(kept: Path, scratch: Path) -> Iterator[tuple[list[str], Done]]:
+    """Make every call again that is kept below a folder, with the files that were kept of it."""
+    for file in sorted(kept.rglob("CALL.json")):
+        argv = json.loads(file.read_text(encoding="utf-8", errors="surrogateescape"))["argv"]
+        folder = scratch / "nest" / "work"
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        shutil.copytree(file.parent, folder, symlinks=True)
+        yield argv, call(argv, folder)
 
 
 def main() -> None:
@@ -285,7 +289,9 @@ def main() -> None:
         if options.call is not None:
             fuzzer = Fuzzer(options.seed, output, Path(scratch))
             argv, folder = fuzzer.place(options.call)
-            done = call(argv, folder, debug=True)
+            done = call(argv, folder)
+            if done.code == 70:
+                done = call(argv, folder, debug=True)
             sys.stdout.write(
                 f"{argv}\n{done.out.decode(errors='replace')[:4000]}\n{done.err.decode(errors='replace')}\n"
             )
@@ -295,20 +301,19 @@ def main() -> None:
             sys.exit(bool(done.problem))
         began = time.monotonic()
         if options.again is not None:
-            todo = list(again(options.again))
-            fuzzer = Fuzzer(options.seed, output, Path(scratch))
-            for fuzzer.seed, number in todo:
-                fuzzer.one(number)
-            calls = len(todo)
-        else:
-            fuzzer = Fuzzer(options.seed, output, Path(scratch))
-            calls = 0
-            while calls < options.calls and time.monotonic() - began < 60 * options.minutes:
-                fuzzer.one(options.first + calls)
-                calls += 1
-                if calls % 1000 == 0:
-                    rate = calls / (time.monotonic() - began)
-                    print(f"{calls} calls, {rate:.1f} a second, {sum(fuzzer.kinds.values())} failed", flush=True)
+            failed = 0
+            for argv, done in again(options.again, Path(scratch)):
+                failed += bool(done.problem)
+                print(f"{argv}: exit {done.code}, {done.wall_s:.1f} s, {done.problem or 'fine'}", flush=True)
+            sys.exit(bool(failed))
+        fuzzer = Fuzzer(options.seed, output, Path(scratch))
+        calls = 0
+        while calls < options.calls and time.monotonic() - began < 60 * options.minutes:
+            fuzzer.one(options.first + calls)
+            calls += 1
+            if calls % 1000 == 0:
+                rate = calls / (time.monotonic() - began)
+                print(f"{calls} calls, {rate:.1f} a second, {sum(fuzzer.kinds.values())} failed", flush=True)
         told = fuzzer.summary(calls, time.monotonic() - began)
         output.mkdir(parents=True, exist_ok=True)
         (output / "summary.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

@@ -1,6 +1,8 @@
 """ARCHITECTURE.md's table of crates, and the manifests of the crates."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -42,3 +44,23 @@ def test_the_engine_map_names_every_file() -> None:
     assert [name for name in files if f"`{name}`" not in text] == []
     named = set(re.findall(r"`(\w+\.rs)`", text[text.index("| **`run/`** |") : text.index("`ids.rs` has")]))
     assert named <= set(files), named - set(files)
+
+
+def test_what_may_panic_was_reviewed() -> None:
+    """A new `expect` or index in crates that read what users give is looked at: docs/panics.toml has the reasons."""
+    tools = ROOT / "tools"
+    done = subprocess.run([sys.executable, str(tools / "panics.py")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_locked_requirements_are_those_of_the_project() -> None:
+    """Each requirement of pyproject.toml is fixed with its hashes (`make lock`), in a version that it allows."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {name: project["dependencies"] + more for name, more in project["optional-dependencies"].items()}
+    for name, requirements in {**wanted, "run": project["dependencies"]}.items():
+        text = (ROOT / f"requirements/{name}.txt").read_text()
+        locked = {found[1]: found[2] for found in re.finditer(r"(?m)^([\w.-]+)==([\w.]+)", text)}
+        assert text.count("--hash=sha256:") >= len(locked)
+        for requirement in requirements:
+            package, least = re.fullmatch(r"([\w-]+)>=([\d.]+)", requirement).groups()  # type: ignore[union-attr]
+            assert [int(part) for part in locked[package].split(".")] >= [int(part) for part in least.split(".")]

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 # How long a Dask scheduler may take to answer.
 CONNECT_S = 10
 
+# Where a cluster of our own listens: nobody else on the network may send it work.
+LOOPBACK = "127.0.0.1"
+
 
 @click.command(name="run")
 @click.argument("what", required=False, metavar="[EXPERIMENT|FILE|FOLDER]", type=BuiltIn("experiment"))
@@ -308,7 +311,7 @@ def cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
         where = address
         if address == "local":
             where = stack.enter_context(
-                LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)  # type: ignore[no-untyped-call,unused-ignore]
+                LocalCluster(n_workers=jobs, threads_per_worker=1, host=LOOPBACK, dashboard_address=None)  # type: ignore[no-untyped-call,unused-ignore]
             )
         client = stack.enter_context(Client(where, timeout=CONNECT_S))  # type: ignore[no-untyped-call,unused-ignore]
         threads = sum(client.nthreads().values())

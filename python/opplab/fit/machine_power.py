@@ -182,7 +182,10 @@ def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
 
 
 def _percent(low: float, high: float) -> dict[str, list[int]]:
-    return {"percent": [max(int(100 * low), 0), max(round(100 * high), 100)]}
+    # What is not known at all is as wide as a range can be.
+    widest = 10**6
+    low, high = (100 * low if low == low else 0, 100 * high if high == high else widest)  # noqa: PLR0124 - NaN
+    return {"percent": [int(min(max(low, 0), 100)), round(min(max(high, 100), widest))]}
 
 
 def _fit_points(tree: Tree, path: Path) -> tuple[list[Parameter], list[str]]:

@@ -64,7 +64,7 @@ def seconds(text: str) -> float:
     total = 0.0
     for part in text.split(":"):
         total = total * 60 + float(part)
-    return total if total == int(total) else float(f"{total:.6g}")
+    return total if total.is_integer() else float(f"{total:.6g}")
 
 
 def leading_number(text: str) -> float:

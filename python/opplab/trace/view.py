@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from opplab import _opplab
+from opplab.errors import InputError
 from opplab.report.html import render
 from opplab.trace.frames import frame_of
 
@@ -31,6 +32,14 @@ __all__ = ["page"]
 
 # What the page's decoder takes as "and the next one on top".
 MORE = 0xFFFF_FFFF
+
+DAY_NS = 86_400_000_000_000
+
+CPUS_MAX = 8192
+"""The most CPUs of a page: the kernel has no more, and damaged numbers are larger."""
+
+DAYS_MAX = 30
+"""The longest span of a page: damaged times are centuries apart."""
 IDLE_EXIT = 0xFFFF_FFFF
 BUCKETS = 600
 # Utilisation of root run queues as a trace may hold it: name, column of the CPU, column of the value.
@@ -200,13 +209,22 @@ def page(
     start_ns = info["start_ns"] if from_ns is None else from_ns
     end_ns = info["start_ns"] + info["duration_ns"] if to_ns is None else to_ns
     end_ns = max(end_ns, start_ns + 1)
-    # Utilisation falls between events, too: at each tick, or as often as a wide screen can show.
-    every_us = max(4000, (end_ns - start_ns) // 4_000_000)
+    days = (end_ns - start_ns) / DAY_NS
+    if days > DAYS_MAX:
+        raise InputError(f"a page of {days:.0f} days: give --from and --to that are at most {DAYS_MAX} days apart")
+    if info["cpus"] > CPUS_MAX:
+        raise InputError(f"a page of {info['cpus']} CPUs: at most {CPUS_MAX} can be shown")
+    # Utilisation falls between events, too: at each tick, or as often as a wide screen can show. It is computed for the
+    # whole trace, whatever part is shown, and a damaged time may be far away.
+    every_us = max(4000, max(end_ns - start_ns, info["duration_ns"]) // 1_000_000_000)
     signals = trace.signals(machine, every_us=every_us)
     wanted = ["sched_switch", "cpu_frequency", "cpu_idle", "freq_request", *UTIL_EVENTS]
     inner = trace.read([name for name in wanted if name in info["events"]])
     tables = {name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()}
     names = trace.task_names()
+    if "sched_switch" in tables:
+        # A damaged event may lack who came.
+        tables["sched_switch"] = tables["sched_switch"].drop_nulls("next_pid")
     pids = sorted({0, *(tables["sched_switch"]["next_pid"].to_list() if "sched_switch" in tables else [])})
     numbers = {pid: number for number, pid in enumerate(pids)}
     own = next((name for name in UTIL_EVENTS if name in tables), None)

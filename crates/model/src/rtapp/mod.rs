@@ -12,6 +12,7 @@
 //! Not here: reading files, rt-app's calibration loop, and its ftrace markers.
 
 mod compile;
+mod growth;
 mod log;
 mod syntax;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ParseOptions, Repeats, SuspendOn};
+use super::{ParseOptions, Repeats, SuspendOn, growth};
 use crate::error::{Fault, Pos, nearest, shorten};
 use crate::file::cpus_from;
 use crate::machine::CpuList;
@@ -355,6 +355,7 @@ pub(super) fn rtapp_from(root: &Node, options: ParseOptions) -> Result<RtApp, Fa
             return Err(Fault::unknown(event.at, "task to fork", name, tasks.iter().map(|task| task.name.as_str())));
         }
     }
+    reader.notes.extend(growth::notes(&tasks, tasks_node.at));
     reader.notes.sort_by_key(|note| note.at);
     Ok(RtApp { global, tasks, notes: reader.notes })
 }

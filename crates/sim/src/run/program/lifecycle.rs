@@ -7,9 +7,12 @@ use opplab_model::workload::SchedPolicy;
 use super::Step;
 use crate::ids::{CpuId, CpuSetId, TaskId};
 use crate::run::engine::Engine;
-use crate::run::task::{Class, Enqueue, Life, class_and_weight};
+use crate::run::task::{Class, Enqueue, Life, Task, class_and_weight};
 use crate::run::timers::TimerKind;
 use crate::sched::fair_rq::entity_of;
+
+/// Live tasks from which on fork fails, as it does at the kernel's `threads-max` and `pid_max`.
+const LIVE_MAX: usize = 100_000;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(super) fn op_call_rcu(&mut self, cpu: CpuId, task: TaskId) -> Step {
@@ -24,6 +27,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(super) fn op_fork(&mut self, cpu: CpuId, parent: TaskId, template: u32) -> Step {
         self.next_op(parent);
+        let lives = |task: &Task<'_>| task.life != Life::Dead;
+        if self.tasks.len() >= LIVE_MAX && self.tasks.iter().filter(|task| lives(task)).count() >= LIVE_MAX {
+            // fork.c:copy_process(), v6.12: EAGAIN, and who forked goes on.
+            return Step::Next;
+        }
         let spec = &self.case.workload.tasks[template as usize];
         let allowed = spec.cpus.map_or(self.tasks[parent].allowed, |set| CpuSetId::of_workload(Some(set)));
         let child = self.add_task(template, spec, &spec.ops, allowed, cpu);
