@@ -161,7 +161,7 @@ pub fn parse_stat(text: &str) -> Vec<(u32, StatTimes)> {
         };
         let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
         let at = |index: usize| numbers.get(index).copied().unwrap_or(0);
-        let total = numbers.iter().take(8).sum();
+        let total = numbers.iter().take(8).fold(0u64, |sum, number| sum.saturating_add(*number));
         cpus.push((cpu, StatTimes { total, idle: at(3), iowait: at(4), nice: at(1) }));
     }
     cpus

@@ -15,6 +15,7 @@ any other file or folder            one run a file, read by the first of `opplab
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,6 +174,8 @@ class Frame(Source):
             if metric and name != metric:
                 continue
             label = f"{name}-{param}" if param else str(name)
+            # A value that is not known is no number; what is computed with it is none either.
+            values = [nan if value is None else value for value in values]  # noqa: PLW2901
             by_iteration: dict[int | None, list[float]] = {}
             if iterations is not None and len(set(iterations)) < len(values):
                 for iteration, value in zip(iterations, values, strict=True):

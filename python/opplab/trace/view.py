@@ -308,7 +308,7 @@ def _cpu(
 ) -> Cpu:
     switches = tables.get("sched_switch")
     run = _steps(switches, "cpu", "next_pid", cpu)
-    run.v = np.array([numbers[pid] for pid in run.v.tolist()], np.int64)
+    run.v = np.array([numbers.get(pid, 0) for pid in run.v.tolist()], np.int64)
     waited = waits.filter((waits["cpu"] == cpu) & waits["woken"])
     wait = Steps(waited["time_ns"].to_numpy(), waited["wait_ns"].to_numpy())
     places = np.searchsorted(wait.t, run.t)
