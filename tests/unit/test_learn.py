@@ -1,5 +1,6 @@
 """`opplab learn`: models from recordings."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,13 @@ def test_a_recording_without_wake_ups_is_refused(tmp_path: Path) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match="sched_waking"):
         learn(Trace(path))
+
+
+def test_constants_with_a_source_are_those_of_models() -> None:
+    from opplab.agreement.calibration import show
+
+    rows = [row for row in show() if row["how"] in ("learnt", "published") or row["learnt"] or row["range"]]
+    names = {(row["where"], row["constant"]) for row in rows}
+    data = Path(show.__code__.co_filename).parents[1] / "data" / "constants.toml"
+    entries = tomllib.loads(data.read_text(encoding="utf-8"))["constant"]
+    assert names == {(entry["benchmark"], entry["name"]) for entry in entries}

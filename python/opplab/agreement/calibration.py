@@ -362,8 +362,9 @@ def to_toml(made: Fit, about: Mapping[str, str]) -> str:
 
 
 def show() -> list[dict[str, Any]]:
-    """Give every constant that was fitted or assumed: one row a benchmark's constant, calibrated value and machine's.
+    """Give every constant that was fitted, learnt, published or assumed: one row a benchmark's, fit's and machine's.
 
+    ``how`` says which of these; ``learnt`` and ``range`` what a recording gave beside it, and how far it may be off.
     A machine's constants are those whose note in ``[source]`` begins with ``[F]``, fitted.
     """
     import tomllib
@@ -372,9 +373,25 @@ def show() -> list[dict[str, Any]]:
 
     rows: list[dict[str, Any]] = []
 
-    def put(where: str, constant: str, value: object, fitted_to: str, residual: object, what: str) -> None:
-        names = ("where", "constant", "value", "fitted to", "residual %", "what it is")
-        rows.append(dict(zip(names, (where, constant, value, fitted_to, residual, what), strict=True)))
+    def put(where: str, constant: str, value: object, how: str, source: str, residual: object, what: str) -> None:
+        entry = known.get((where, constant), {})
+        low_high = " to ".join(f"{bound:g}" for bound in entry.get("range", []))
+        rows.append(
+            {
+                "where": where,
+                "constant": constant,
+                "value": value,
+                "how": entry.get("how", how),
+                "fitted to": source or entry.get("source", ""),
+                "residual %": residual,
+                "learnt": entry.get("learnt", ""),
+                "range": low_high,
+                "what it is": what,
+            }
+        )
+
+    text = (Path(__file__).parents[1] / "data" / "constants.toml").read_text(encoding="utf-8")
+    known = {(entry["benchmark"], entry["name"]): entry for entry in tomllib.loads(text)["constant"]}
 
     models = {model["name"]: model for model in _opplab.benchmarks()}
     about = {
@@ -384,24 +401,19 @@ def show() -> list[dict[str, Any]]:
     }
     for name, model in models.items():
         for param in model["params"]:
-            if param["calibrated"]:
-                put(
-                    name,
-                    param["name"],
-                    param["default"],
-                    "assumed: the model's default",
-                    None,
-                    about[name, param["name"]],
-                )
+            constant = str(param["name"])
+            if param["calibrated"] or (name, constant) in known:
+                source = "" if (name, constant) in known else "the model's default"
+                put(name, constant, param["default"], "assumed", source, None, about[name, constant])
     for stem in catalog.names("calibration"):
         data = tomllib.loads(catalog.find("calibration", stem).read_text(encoding="utf-8"))
         fitted = data.get("fit", {})
         for constant, value in data["values"].items():
             what = about.get((data["benchmark"], constant), "")
-            put(stem, constant, value, fitted.get("to", ""), fitted.get("residual_percent"), what)
+            put(stem, constant, value, "calibrated", fitted.get("to", ""), fitted.get("residual_percent"), what)
     for stem in catalog.names("machine"):
         data = tomllib.loads(catalog.find("machine", stem).read_text(encoding="utf-8"))
         for key, note in data.get("source", {}).items():
             if re.match(r"\[F\]", str(note)):
-                put(stem, key, data.get(key, ""), str(note)[3:].strip(), None, "of the machine")
+                put(stem, key, data.get(key, ""), "calibrated", str(note)[3:].strip(), None, "of the machine")
     return rows
