@@ -185,6 +185,7 @@ impl Maker<'_> {
             cluster_idle_together: false,
             shared_follows_machine: false,
             program_classes: Vec::new(),
+            package_clock: false,
             shared_stream: false,
             consumers: Vec::new(),
             thermal: None,

@@ -118,6 +118,7 @@ const MACHINE_KEYS: &[&str] = &[
     "smt_power",
     "cluster_idle_together",
     "shared_follows_machine",
+    "package_clock",
     "shared_stream",
     "numa_distance",
     "topology",
@@ -212,6 +213,7 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         smt_yield: table.int_or("smt_yield", 1024, 1, 1024)?,
         cluster_idle_together: table.bool_or("cluster_idle_together", false)?,
         shared_follows_machine: table.bool_or("shared_follows_machine", false)?,
+        package_clock: table.bool_or("package_clock", false)?,
         smt_power: table.int_or("smt_power", 1024, 0, 1024)?,
         shared_stream: table.bool_or("shared_stream", false)?,
         processor: table.get("processor").map(processor_from).transpose()?,
@@ -676,6 +678,7 @@ pub fn machine_node(machine: &Machine) -> Node {
         int("smt_yield", machine.smt_yield),
         ("cluster_idle_together".to_owned(), machine.cluster_idle_together.then(|| Node::bool(true))),
         ("shared_follows_machine".to_owned(), machine.shared_follows_machine.then(|| Node::bool(true))),
+        ("package_clock".to_owned(), machine.package_clock.then(|| Node::bool(true))),
         int_unless("smt_power", machine.smt_power, 1024),
         ("shared_stream".to_owned(), Some(Node::bool(machine.shared_stream))),
         (

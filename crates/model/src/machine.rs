@@ -334,6 +334,9 @@ pub struct Machine {
     /// Whether what clusters share (caches, mesh, memory controllers) follows the highest clock of any awake CPU of the
     /// machine, as the uncores of a server's sockets do; otherwise that of its own CPUs.
     pub shared_follows_machine: bool,
+    /// Whether all cores of a cluster in one package run at one clock, the highest that an awake one asks for, whatever
+    /// their policies are (Intel's client processors; a clock for each core came with Haswell-EP).
+    pub package_clock: bool,
     /// True for an emulated machine in which the CPUs share one instruction stream, whatever their frequency or capacity:
     /// one executes at a time, the others stand still. See crate `sim`, `stream.rs`, for who.
     pub shared_stream: bool,
@@ -374,6 +377,20 @@ impl Cluster {
 }
 
 impl Machine {
+    /// Whether a CPU in the idle state called `state` watches its own flag, so that who wants it to reschedule writes to
+    /// memory and sends no interrupt: MWAIT, and polling (kernel/sched/core.c:resched_curr(), drivers/idle/intel_idle.c
+    /// and arch/x86/kernel/acpi/cstate.c:acpi_processor_ffh_cstate_enter(), v6.12). AMD's states below C1 are entered by
+    /// a port.
+    pub fn wakes_by_memory(&self, state: &str) -> bool {
+        let vendor = self.processor.as_ref().map_or("", |processor| processor.vendor.as_str());
+        let has_mwait = match vendor {
+            "GenuineIntel" => true,
+            "AuthenticAMD" | "HygonGenuine" => state == "C1",
+            _ => false,
+        };
+        !self.shared_stream && (has_mwait || state == "POLL")
+    }
+
     /// The clock of the biggest CPU at which work is counted: a ns of work is what it does in a ns at this clock.
     pub fn reference_khz(&self) -> u32 {
         // The first of equal ones, as the engine has it: all of one capacity have one speed at their own reference.

@@ -185,6 +185,7 @@ impl Swarm {
             cluster_idle_together: draw.chance(20),
             shared_follows_machine: false,
             program_classes: Vec::new(),
+            package_clock: draw.chance(20),
             shared_stream: draw.chance(5),
             consumers: Vec::new(),
             thermal: None,

@@ -79,6 +79,26 @@ fn more_active_cores_mean_a_lower_bin() {
     assert_eq!(khz(12, 12), 3_100_000);
 }
 
+/// On a client processor a CPU that asks for little runs as fast as one beside it that asks for all; with a clock for each
+/// core it does not.
+#[test]
+fn one_clock_is_that_of_the_highest_wish() {
+    let mut machine = machine!("skylake-8x-uma");
+    let mut khz = |package_clock: bool| {
+        machine.package_clock = package_clock;
+        let policy = Policy { no_hwp: true, ..policy("intel_cpufreq", "schedutil") };
+        let light = Op::Timer { timer: 0, period_ns: MS, absolute: true, own: true };
+        let (run, again) = (Op::Runtime { wall_ns: MS / 10 }, Op::LoopEnd { slot: 0, begin: 0 });
+        let ops = vec![Op::LoopBegin { slot: 0, count: None }, run, light, again, Op::Exit];
+        let outcome = checked(&machine, vec![task(0, 0, spin()), task(2, 0, ops)], policy, 200 * MS);
+        [0, 2].map(|cpu| busy_khz(&machine, &outcome, cpu))
+    };
+    let [busy, light] = khz(true);
+    assert_eq!(light, busy);
+    let [busy, light] = khz(false);
+    assert!(light < busy, "{light} {busy}");
+}
+
 /// Remembers the clocks that CPU 0 got, with their times.
 #[derive(Default)]
 struct Clocks(Vec<(u64, u32)>);

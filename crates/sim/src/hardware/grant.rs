@@ -41,11 +41,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let threads = &mut hardware.awake_threads[place.core as usize];
         *threads -= 1;
         if *threads > 0 {
-            return self.core_clock(cpu);
+            return self.shared_clock(cpu);
         }
         package.active_cores -= 1;
         if package.class_of[package.active_cores as usize] != package.class {
             self.arm_pcu(PackageId(place.package));
+        }
+        if self.case.machine.package_clock {
+            self.shared_clock(cpu);
         }
     }
 
@@ -60,13 +63,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let threads = &mut hardware.awake_threads[place.core as usize];
         *threads += 1;
         if *threads > 1 {
-            return self.core_clock(cpu);
+            return self.shared_clock(cpu);
         }
         package.active_cores += 1;
         let class = package.class_of[package.active_cores as usize];
         if class > package.class {
             package.class = class;
             self.refresh_caps(PackageId(place.package));
+        }
+        if self.case.machine.package_clock {
+            self.shared_clock(cpu);
         }
     }
 
@@ -145,31 +151,31 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// A thread of a core begins or ends its rest: its wish for the core's clock comes or goes.
-    fn core_clock(&mut self, cpu: CpuId) {
-        for index in 0..self.topology.siblings[cpu].len() {
-            let other = self.topology.siblings[cpu][index];
+    /// A CPU begins or ends its rest: its wish for the clock that it shares comes or goes.
+    fn shared_clock(&mut self, cpu: CpuId) {
+        for index in 0..self.topology.clocked[cpu].len() {
+            let other = self.topology.clocked[cpu][index];
             if self.cpus[other].policy != self.cpus[cpu].policy {
                 self.run_at_wish(self.cpus[other].policy);
             }
         }
     }
 
-    /// Runs the policy's CPUs at what is allowed of what was asked for, and those that share their core with them.
+    /// Runs the policy's CPUs at what is allowed of what was asked for, and those that share a clock with them.
     /// True if the policy's clock is another one now.
     pub(crate) fn regrant(&mut self, policy: PolicyId) -> bool {
         let changed = self.run_at_wish(policy);
         let first = self.policies[policy].cpus[0];
-        self.core_clock(first);
+        self.shared_clock(first);
         changed
     }
 
-    /// The highest point that a thread of the core wishes: threads share its clock, and one at rest has no say.
+    /// The highest point that a CPU with the same clock wishes: threads share their core's, and one at rest has no say.
     fn wish(&self, policy: PolicyId) -> u32 {
         let state = &self.policies[policy];
-        let siblings = &self.topology.siblings[state.cpus[0]];
+        let clocked = &self.topology.clocked[state.cpus[0]];
         let deep_from = self.hardware.deep_from[state.cluster];
-        let others = siblings.iter().map(|&cpu| &self.cpus[cpu]).filter(|cpu| cpu.policy != policy);
+        let others = clocked.iter().map(|&cpu| &self.cpus[cpu]).filter(|cpu| cpu.policy != policy);
         let wishes = others.filter(|cpu| !cpu.idle.is_down(deep_from)).map(|cpu| self.policies[cpu.policy].wanted);
         wishes.fold(state.wanted, u32::max)
     }

@@ -42,6 +42,8 @@ pub(crate) struct Hardware {
     pub(crate) packages: IdVec<PackageId, Package>,
     /// Threads of each core that are not in a deep idle state.
     pub(super) awake_threads: Vec<u32>,
+    /// Of each cluster a bit for each idle state that is left without an interrupt.
+    wakes_by_memory: IdVec<ClusterId, u64>,
     /// Of each cluster the first idle state in which a thread counts as asleep.
     pub(super) deep_from: IdVec<ClusterId, usize>,
     /// Whether any grant may be less than the request.
@@ -70,15 +72,26 @@ impl Hardware {
             let shallow = cluster.idle.iter().take_while(|state| keeps_core_active(&state.name));
             shallow.count()
         });
+        let wakes_by_memory = machine.clusters.iter().map(|cluster| {
+            let states = (0u32..).zip(&cluster.idle).filter(|(_, state)| machine.wakes_by_memory(&state.name));
+            states.fold(0, |bits, (index, _)| bits | 1 << index)
+        });
         Self {
+            wakes_by_memory: wakes_by_memory.collect(),
             deep_from: deep_from.collect(),
-            limited: packages.iter().any(|package| {
-                package.budget.is_some() || package.limits_khz.iter().flatten().any(|&khz| khz != UNLIMITED_KHZ)
-            }),
+            limited: machine.package_clock
+                || packages.iter().any(|package| {
+                    package.budget.is_some() || package.limits_khz.iter().flatten().any(|&khz| khz != UNLIMITED_KHZ)
+                }),
             clusters,
             packages,
             awake_threads,
         }
+    }
+
+    /// Whether a CPU of `cluster` leaves idle state `state` without an interrupt.
+    pub(crate) fn wakes_by_memory(&self, cluster: ClusterId, state: usize) -> bool {
+        self.wakes_by_memory[cluster] >> state & 1 != 0
     }
 
     /// The point at which a CPU of `cluster` runs.

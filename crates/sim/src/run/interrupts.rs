@@ -117,8 +117,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn kick(&mut self, cpu: CpuId) {
         let remote = cpu != self.here;
         let ipi_ns = if remote { self.case.machine.costs.ipi_ns } else { 0 };
-        if !self.cpus[cpu].idle.is_awake() {
-            self.leave_idle(cpu, ipi_ns);
+        let state = &self.cpus[cpu];
+        if !state.idle.is_awake() {
+            let is_written = self.hardware.wakes_by_memory(state.cluster, state.idle.state);
+            self.leave_idle(cpu, if is_written { 0 } else { ipi_ns });
         } else if self.stream.shared {
             self.resched.push_back(cpu);
         } else if remote && ipi_ns > 0 {

@@ -13,6 +13,8 @@ use crate::ids::{ClusterId, CpuId, IdVec, LlcId};
 pub(crate) struct Topology {
     /// Hardware threads of each CPU's core, itself included, ascending.
     pub(crate) siblings: IdVec<CpuId, Vec<CpuId>>,
+    /// CPUs that share a clock with each, itself included, ascending: its core's, or those of its cluster in its package.
+    pub(crate) clocked: IdVec<CpuId, Vec<CpuId>>,
     pub(crate) smt_masks: IdVec<CpuId, CpuMask>,
     pub(crate) smt_active: bool,
     /// Last-level cache of each CPU.
@@ -65,6 +67,13 @@ impl Topology {
                 (0..nr).filter(shares_core).map(CpuId::of).collect()
             })
             .collect();
+        let shares_clock = |cpu: usize, other: usize| {
+            let (one, two) = (&machine.cpus[cpu], &machine.cpus[other]);
+            let together = machine.package_clock && (one.package, one.cluster) == (two.package, two.cluster);
+            together || one.core == two.core
+        };
+        let clocked = (0..nr).map(|cpu| (0..nr).filter(|&other| shares_clock(cpu, other)).map(CpuId::of).collect());
+        let clocked = clocked.collect();
         let smt_masks = siblings.iter().map(|cpus| cpus.iter().map(|&cpu| cpu.index()).collect()).collect();
         let nr_llcs = machine.cpus.iter().map(|cpu| cpu.llc + 1).max().unwrap_or(0);
         let llc_masks: IdVec<LlcId, CpuMask> =
@@ -73,6 +82,7 @@ impl Topology {
         Self {
             smt_active: siblings.iter().any(|cpus| cpus.len() > 1),
             siblings,
+            clocked,
             smt_masks,
             llc_of: machine.cpus.iter().map(|cpu| LlcId(cpu.llc)).collect(),
             llc_size: llc_masks.iter().map(|mask| mask.as_set().weight()).collect(),
