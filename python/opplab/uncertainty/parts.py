@@ -115,8 +115,8 @@ def parts_of(
         value,
         runs,
         (low, high),
-        center - math.hypot(runs or 0.0, middle - low),
-        center + math.hypot(runs or 0.0, high - middle),
+        min(value, center - math.hypot(runs or 0.0, middle - low)),
+        max(value, center + math.hypot(runs or 0.0, high - middle)),
         min(positive, 1 - positive),
         mean.half is None or mean.varies,
     )
