@@ -150,6 +150,9 @@ pub struct StatTimes {
 /// Nanoseconds of a tick of `/proc/stat`: USER_HZ is 100 on every architecture that this runs on.
 pub const USER_TICK_NS: u64 = 10_000_000;
 
+/// The longest time of a kind, 43 years of ticks: a sum of all kinds in ns fits into 64 bits then.
+const TICKS_MAX: u64 = 1 << 37;
+
 /// Reads the CPU lines of `/proc/stat`.
 pub fn parse_stat(text: &str) -> Vec<(u32, StatTimes)> {
     let mut cpus = Vec::new();
@@ -159,9 +162,9 @@ pub fn parse_stat(text: &str) -> Vec<(u32, StatTimes)> {
         let Some(cpu) = words.next().filter(|_| !rest.starts_with(' ')).and_then(|word| word.parse().ok()) else {
             continue;
         };
-        let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+        let numbers: Vec<u64> = words.map_while(|word| Some(word.parse::<u64>().ok()?.min(TICKS_MAX))).collect();
         let at = |index: usize| numbers.get(index).copied().unwrap_or(0);
-        let total = numbers.iter().take(8).fold(0u64, |sum, number| sum.saturating_add(*number));
+        let total = numbers.iter().take(8).sum();
         cpus.push((cpu, StatTimes { total, idle: at(3), iowait: at(4), nice: at(1) }));
     }
     cpus
