@@ -217,6 +217,24 @@ fn both_killed_is_put_back_by_hand() {
     assert!(is_as_before(&root));
 }
 
+/// Goal: the settings of before are those of before both. Method: a second run begins while the first one governs.
+#[test]
+fn a_second_run_is_refused_and_changes_nothing() {
+    let root = host("two");
+    let (mut child, _) = start(&root, &["--via", "limits"]);
+    wait_for("the governor", || setting(&root, 0, "scaling_min_freq") == setting(&root, 0, "scaling_max_freq"));
+    let second = ["govern", "--governor", "performance", "--via", "setspeed", "--for", "50ms", "--root"];
+    let out = Command::new(AGENT).args(second).arg(&root).output().expect("starts");
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success());
+    assert!(told.contains(&format!("a run is under way (process {}", child.id())), "{told}");
+    assert_eq!(setting(&root, 0, "scaling_governor"), "schedutil");
+    assert!(child.try_wait().expect("ours").is_none());
+    signal("TERM", &child.id().to_string());
+    child.wait().expect("ends");
+    assert!(is_as_before(&root));
+}
+
 /// Goal: a policy that refuses to be read and written, as that of an offline CPU does, is remembered until it answers.
 /// Method: its files become folders while it is governed.
 #[test]
