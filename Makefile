@@ -70,6 +70,7 @@ docs: dev $(VENV)/.docs ## Compute the tables, figures and explained runs in doc
 	$(BIN)/python -m opplab.studies.tours
 	$(BIN)/python -m opplab.studies.power
 	$(BIN)/python -m opplab.studies.fsync
+	$(BIN)/python -m opplab.studies.proposals
 	$(BIN)/python tools/kernel_index.py
 	$(BIN)/python -m opplab.studies.readme
 	$(BIN)/python -m opplab.studies.tutorials

@@ -7,7 +7,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     name: "no-iowait-boost",
     what: "Tasks that wake from waiting for I/O do not raise the clock.",
     thread: "C. Loehle, cpufreq: cpuidle: Remove iowait behaviour, 2024-09, \
-             https://lore.kernel.org/lkml/20240905092645.2885200-1-christian.loehle@arm.com/ (link from memory)",
+             https://lore.kernel.org/lkml/20240905092645.2885200-1-christian.loehle@arm.com/",
     differs: "Idle governors keep theirs, which is a gate (menu).",
     params: &[
         ProposalParam { name: "governor", what: "schedutil's boost is off: 0 or 1", min: 0, max: 1, default: 1 },
