@@ -15,6 +15,7 @@ pub(crate) mod fair_rq;
 pub(crate) mod hybrid;
 pub(crate) mod idle_cpus;
 mod placement;
+mod proposals;
 pub(crate) mod proposed;
 mod rcu;
 mod realtime;

@@ -29,7 +29,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(parent);
         let lives = |task: &Task<'_>| task.life != Life::Dead;
         if self.tasks.len() >= LIVE_MAX && self.tasks.iter().filter(|task| lives(task)).count() >= LIVE_MAX {
-            // fork.c:copy_process(), v6.12: EAGAIN, and who forked goes on.
+            // kernel/fork.c:copy_process(), v6.12: EAGAIN, and who forked goes on.
             return Step::Next;
         }
         let spec = &self.case.workload.tasks[template as usize];
