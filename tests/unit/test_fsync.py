@@ -26,7 +26,7 @@ def test_the_page_and_its_figure_are_what_the_study_makes(experiment: Experiment
     assert all(speed > speeds[0] for speed in speeds[1:])
 
 
-def test_without_a_boost_everything_runs_at_a_low_clock_and_with_one_the_flushing_task_does_not(
+def test_without_a_boost_everything_runs_at_a_low_clock_and_with_one_the_cores_rise_together(
     experiment: Experiment,
 ) -> None:
     def highest(policy: str) -> dict[str, float]:
@@ -39,5 +39,6 @@ def test_without_a_boost_everything_runs_at_a_low_clock_and_with_one_the_flushin
 
     plain, boosted, idle = map(highest, ("vanilla", "hwp-iowait-boost-series", "SLE15"))
     assert max(plain.values()) < 1.5
-    assert boosted["sqlite3"] > 3 > max(ghz for name, ghz in boosted.items() if name != "sqlite3")
+    # Only sqlite3 waits in iowait, but a client processor's cores have one clock.
+    assert min(boosted.values()) > 3
     assert min(idle.values()) > 3
