@@ -57,6 +57,15 @@ def write(table: pl.DataFrame, path: str | Path) -> None:
     files.write_bytes(path, to_bytes(table))
 
 
+def write_tables(tables: Mapping[str, pl.DataFrame], folder: Path, prefix: str = "") -> list[Path]:
+    """Write each table as a Parquet file of its name into a folder, which is made; gives the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"{prefix}{name}.parquet" for name in tables]
+    for path, table in zip(written, tables.values(), strict=True):
+        write(table, path)
+    return written
+
+
 def to_bytes(table: pl.DataFrame, notes: Mapping[str, str] | None = None) -> bytes:
     """Give a table as the bytes of a Parquet file, with notes among its metadata."""
     # Into memory first: polars' own errors of a full disk name no file and are no OSError.

@@ -76,12 +76,7 @@ class TraceEnergy:
         """Write each table as a Parquet file into a folder; gives the files."""
         from opplab import results
 
-        folder.mkdir(parents=True, exist_ok=True)
-        files = []
-        for name, table in self.tables().items():
-            files.append(folder / f"energy_{name}.parquet")
-            results.write(table, files[-1])
-        return files
+        return results.write_tables(self.tables(), folder, "energy_")
 
 
 def group_of(comm: str) -> str:

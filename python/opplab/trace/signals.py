@@ -69,12 +69,7 @@ class Signals:
         """Write each table as a Parquet file into a folder; gives the files."""
         from opplab import results
 
-        folder.mkdir(parents=True, exist_ok=True)
-        files = []
-        for name, table in self.tables().items():
-            files.append(folder / f"{name}.parquet")
-            results.write(table, files[-1])
-        return files
+        return results.write_tables(self.tables(), folder)
 
     def task_summary(self) -> pl.DataFrame:
         """Give one row a task: running time, utilisation, waits, energy, activations missed; the busiest first."""
