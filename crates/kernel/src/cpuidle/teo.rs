@@ -91,37 +91,52 @@ impl Teo {
         *count = count.wrapping_add(PULSE);
         self.total = self.total.wrapping_add(PULSE);
     }
+}
 
-    /// The state below `index` that more than half of the intercepts say, if it is deep enough for a stopped tick
-    /// (the second part of teo.c:teo_select(), v6.12).
-    fn intercepted(&self, index: usize, intercept_sum: u32, facts: &IdleFacts<'_>) -> usize {
-        let state_ok = |i: usize| !facts.tick_stopped || facts.states[i].target_residency_ns >= facts.tick_ns;
-        let mut first_suitable = index;
-        let mut sum = 0u32;
-        for i in (0..index).rev() {
-            sum = sum.wrapping_add(self.bins[i].intercepts);
-            let usable = !facts.is_disabled(i);
-            if sum.wrapping_mul(2) > intercept_sum {
-                return if state_ok(i) && usable { i } else { first_suitable };
-            }
-            if !usable {
-                continue;
-            }
-            if state_ok(i) {
-                first_suitable = i;
-            } else if first_suitable == index {
-                break;
-            }
+/// The state below `index` that more than half of the intercepts say, if it is deep enough for a stopped tick (the second
+/// part of teo.c:teo_select(), v6.12 to v6.18).
+pub(super) fn intercepted(bins: &[TeoBin], index: usize, intercept_sum: u32, facts: &IdleFacts<'_>) -> usize {
+    let state_ok = |i: usize| is_deep_enough(i, facts);
+    let mut first_suitable = index;
+    let mut sum = 0u32;
+    for i in (0..index).rev() {
+        sum = sum.wrapping_add(bins[i].intercepts);
+        let usable = !facts.is_disabled(i);
+        if sum.wrapping_mul(2) > intercept_sum {
+            return if state_ok(i) && usable { i } else { first_suitable };
         }
-        index
+        if !usable {
+            continue;
+        }
+        if state_ok(i) {
+            first_suitable = i;
+        } else if first_suitable == index {
+            break;
+        }
     }
+    index
+}
+
+/// teo.c:teo_state_ok(): a stopped tick wants a state that is worth a tick.
+pub(super) fn is_deep_enough(index: usize, facts: &IdleFacts<'_>) -> bool {
+    !facts.tick_stopped || facts.states[index].target_residency_ns >= facts.tick_ns
 }
 
 /// The deepest enabled state above `index` with a residency within `duration_ns`, or else the shallowest enabled
 /// one (teo.c:teo_find_shallower_state(), v6.12).
 pub(super) fn find_shallower_state(index: usize, duration_ns: i64, facts: &IdleFacts<'_>) -> usize {
+    find_shallower_of(|i| !facts.is_disabled(i), index, duration_ns, facts)
+}
+
+/// The same among the states that `usable` gives, for kernels that leave out more than the disabled ones.
+pub(super) fn find_shallower_of(
+    usable: impl Fn(usize) -> bool,
+    index: usize,
+    duration_ns: i64,
+    facts: &IdleFacts<'_>,
+) -> usize {
     let mut found = index;
-    for i in (0..index).rev().filter(|&i| !facts.is_disabled(i)) {
+    for i in (0..index).rev().filter(|&i| usable(i)) {
         found = i;
         if within(facts.states[i].target_residency_ns, duration_ns) {
             break;
@@ -184,7 +199,7 @@ impl IdleGovernor for Teo {
         } else {
             let tick_intercept_sum = intercept_sum.wrapping_add(self.bins[states.len() - 1].intercepts);
             if index_intercept_sum.wrapping_mul(2) > self.total.wrapping_sub(index_hit_sum) {
-                index = self.intercepted(index, index_intercept_sum, facts);
+                index = intercepted(&self.bins, index, index_intercept_sum, facts);
                 if index == 0 {
                     // Asked only to know after the wake-up whether the guess was right.
                     self.sleep_length_ns = facts.sleep_length_ns;

@@ -5,7 +5,7 @@
 //! rewrote how ticks count ([`TickRule::Counted`]): wake-ups by the tick are counted on their own, and if they dominate,
 //! each is a hit of the deepest state. Written from the public sources of both; there are no vectors of them.
 
-use super::teo::{DECAY_SHIFT, PULSE, TeoBin, find_shallower_state};
+use super::teo::{DECAY_SHIFT, PULSE, TeoBin, find_shallower_state, intercepted, is_deep_enough};
 use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, within};
 
 /// Below this latency constraint only shallow states are left, so that the timers need not be asked; ns.
@@ -130,12 +130,11 @@ impl TeoShort {
 
     /// The state below `index` that more than half of the intercepts say (the second part of teo.c:teo_select()).
     fn intercepted(&self, index: usize, index0: usize, intercept_sum: u32, facts: &IdleFacts<'_>) -> usize {
-        let state_ok = |i: usize| !facts.tick_stopped || facts.states[i].target_residency_ns >= facts.tick_ns;
-        let mut found = index;
-        let mut sum = 0u32;
         match self.rule {
             TickRule::Counted => {
-                let shallowest = (index0..index).find(|&i| state_ok(i)).unwrap_or(index);
+                let shallowest = (index0..index).find(|&i| is_deep_enough(i, facts)).unwrap_or(index);
+                let mut found = index;
+                let mut sum = 0u32;
                 for i in (shallowest..index).rev() {
                     sum = sum.wrapping_add(self.bins[i].intercepts);
                     if facts.is_disabled(i) {
@@ -148,24 +147,7 @@ impl TeoShort {
                 }
                 found
             }
-            TickRule::Artificial => {
-                for i in (0..index).rev() {
-                    sum = sum.wrapping_add(self.bins[i].intercepts);
-                    let usable = !facts.is_disabled(i);
-                    if sum.wrapping_mul(2) > intercept_sum {
-                        return if state_ok(i) && usable { i } else { found };
-                    }
-                    if !usable {
-                        continue;
-                    }
-                    if state_ok(i) {
-                        found = i;
-                    } else if found == index {
-                        break;
-                    }
-                }
-                index
-            }
+            TickRule::Artificial => intercepted(&self.bins, index, intercept_sum, facts),
         }
     }
 }
@@ -234,8 +216,7 @@ impl IdleGovernor for TeoShort {
             }
             if !within(states[index].target_residency_ns, facts.sleep_length_ns) {
                 let found = find_shallower_state(index, facts.sleep_length_ns, facts);
-                let deep_enough = !facts.tick_stopped || states[found].target_residency_ns >= facts.tick_ns;
-                if self.rule == TickRule::Counted || deep_enough {
+                if self.rule == TickRule::Counted || is_deep_enough(found, facts) {
                     index = found;
                 }
             }

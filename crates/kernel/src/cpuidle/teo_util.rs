@@ -4,7 +4,8 @@
 //! From public history, without vectors. What is learnt from wake-ups is the governor's underneath; only its choice is
 //! changed, where the kernel does that: after the last choice by time, before the tick's fate, which stays.
 
-use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, within};
+use super::teo::find_shallower_of;
+use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome};
 
 /// A teo with that look.
 #[derive(Debug)]
@@ -23,19 +24,6 @@ fn is_usable(index: usize, facts: &IdleFacts<'_>) -> bool {
     !facts.is_disabled(index) && !facts.states[index].polling
 }
 
-/// teo.c:teo_find_shallower_state() with `no_poll`, v6.3: the deepest usable state above `index` whose residency is within
-/// `duration_ns`, or else the shallowest usable one.
-fn shallower(index: usize, duration_ns: i64, facts: &IdleFacts<'_>) -> usize {
-    let mut found = index;
-    for i in (0..index).rev().filter(|&i| is_usable(i, facts)) {
-        found = i;
-        if within(facts.states[i].target_residency_ns, duration_ns) {
-            break;
-        }
-    }
-    found
-}
-
 impl IdleGovernor for TeoUtil {
     fn name(&self) -> &'static str {
         "teo"
@@ -50,7 +38,8 @@ impl IdleGovernor for TeoUtil {
             // Nothing is to be weighed: the shallowest usable state.
             (0..2).find(|&i| is_usable(i, facts)).unwrap_or(choice.index)
         } else {
-            shallower(choice.index, facts.sleep_length_ns, facts)
+            // teo.c:teo_find_shallower_state() with `no_poll`, v6.3.
+            find_shallower_of(|i| is_usable(i, facts), choice.index, facts.sleep_length_ns, facts)
         };
         IdleChoice { index, ..choice }
     }
