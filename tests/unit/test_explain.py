@@ -131,6 +131,15 @@ def test_why_slow() -> None:
     assert opplab.explain(simulate(governor="performance"), why_slow=True).findings[0].data["slow_ns"] == 0
 
 
+def test_slow_time_is_of_what_was_measured() -> None:
+    """The warm-up is in neither number; a program that sleeps often and never climbs shows at the highest clock."""
+    slept = opplab.simulate("kaby-lake-i7-7500u", "dbench", opplab.Policy(governor="schedutil"))
+    found = opplab.explain(slept, why_slow=True)
+    total = found.findings[0].data
+    assert 0 <= total["slow_ns"] <= total["busy_ns"]
+    assert total["busy_at_top_ns"] < total["busy_ns"]
+
+
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workload = tmp_path / "w.json"
     workload.write_text(rtapp(3, 2000))

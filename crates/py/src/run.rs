@@ -171,7 +171,7 @@ pub(crate) fn events<'py>(py: Python<'py>, case: &HookedCase, tables: &[String])
 
 /// Why CPUs were slow: what the run measured, and `[(cpu, task, reason, khz, slow_ns, lost_ns, energy_fj)]`.
 pub(crate) fn why_slow<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<(Bound<'py, PyDict>, Vec<SlowRow>)> {
-    let mut sink = WhySlow::new(&case.machine, case.policy.half_life_ms());
+    let mut sink = WhySlow::new(&case.machine, case.policy.half_life_ms(), case.workload.warmup_ns);
     let outcome = simulate(py, case, &mut sink)?;
     let rows = guard(py, || sink.finish(&outcome))?;
     let rows = rows.into_iter().map(|((cpu, task, reason, khz), time)| {

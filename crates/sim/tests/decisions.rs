@@ -563,7 +563,7 @@ fn slow_time_has_a_reason() {
         case.policy.governor = governor.into();
         case.policy.tunables =
             if governor == "schedutil" { vec![("rate_limit_us".into(), rate_limit_us.into())] } else { Vec::new() };
-        let mut sink = WhySlow::new(&case.machine, 32);
+        let mut sink = WhySlow::new(&case.machine, 32, case.workload.warmup_ns);
         let outcome = run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
         let mut sums = [SlowTime::default(); 15];
         for ((_, _, reason, khz), time) in sink.finish(&outcome) {

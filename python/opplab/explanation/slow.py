@@ -27,6 +27,22 @@ SLOW = {
 }
 
 
+def busy_at_top_ns(outcome: dict[str, Any]) -> int:
+    """Give the time in ns that what ran takes at the highest OPP of its cluster."""
+    busy = outcome["busy_ns_by_opp"]
+    return sum(
+        ns * khz // max(cluster["opps_khz"])
+        for cluster in outcome["clusters"]
+        for cpu in cluster["cpus"]
+        for khz, ns in zip(cluster["opps_khz"], busy[cpu], strict=True)
+    )
+
+
+def share_of(part_ns: int, whole_ns: int) -> str:
+    """Write a part of the busy time in brackets, or nothing without any."""
+    return f" ({100 * part_ns / whole_ns:.0f} %)" if whole_ns else ""
+
+
 def slow_cpus(case: _opplab.Case) -> Explanation:
     """Say what held CPUs below the speed that their tasks needed, worst first."""
     outcome, rows = case.why_slow()
@@ -49,12 +65,20 @@ def slow_cpus(case: _opplab.Case) -> Explanation:
     lost_ns = sum(entry["lost_ns"] for entry in sums.values())
     facts = case.facts()
     share = 100 * slow_ns / busy_ns if busy_ns else 0.0
+    top_ns = busy_at_top_ns(outcome)
     missed = f"{outcome['missed_activations']} of {outcome['activations']} activations were missed"
     text = (
         f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
-        f"{share:.1f} % of it at a lower clock than their tasks needed; that took {length(lost_ns)} longer. {missed}."
+        f"{share:.1f} % of it at a lower clock than their utilisation asks for; that took {length(lost_ns)} longer. "
+        f"At the highest clocks the same cycles take {length(top_ns)}{share_of(top_ns, busy_ns)}. {missed}."
     )
-    totals = {"busy_ns": busy_ns, "slow_ns": slow_ns, "lost_ns": lost_ns, "missed": outcome["missed_activations"]}
+    totals = {
+        "busy_ns": busy_ns,
+        "slow_ns": slow_ns,
+        "lost_ns": lost_ns,
+        "busy_at_top_ns": top_ns,
+        "missed": outcome["missed_activations"],
+    }
     findings = [Finding(0, "summary", text, totals)]
     for reason, entry in sorted(sums.items(), key=lambda item: -item[1]["lost_ns"]):
         of_busy = 100 * entry["slow_ns"] / busy_ns

@@ -12,7 +12,8 @@
 //!                          a new task, one that migrated, one that slept for long, or work that grows
 //! ```
 //! The time lost is how much longer the work of a slow stretch took than it would have at the needed clock. Utilisation
-//! of other classes and the effect of siblings are not looked at.
+//! of other classes and the effect of siblings are not looked at. As everything that is measured, it counts from the end
+//! of the warm-up on.
 
 use std::collections::BTreeMap;
 
@@ -147,12 +148,14 @@ pub struct WhySlow {
     clusters: Vec<(Vec<u32>, u32, u32)>,
     /// How long an event of a task's life explains a low utilisation: three half-lives of load tracking.
     memory_ns: u64,
+    /// Until then nothing counts.
+    warmup_ns: u64,
     rows: BTreeMap<SlowKey, SlowTime>,
 }
 
 impl WhySlow {
-    /// For a run on `machine` with load tracking's half-life.
-    pub fn new(machine: &Machine, pelt_half_life_ms: u32) -> Self {
+    /// For a run on `machine` with load tracking's half-life, measured from `warmup_ns` on.
+    pub fn new(machine: &Machine, pelt_half_life_ms: u32, warmup_ns: u64) -> Self {
         let mut cpus: Vec<CpuState> = (0..machine.nr_cpus()).map(|_| CpuState::default()).collect();
         let mut policies = Vec::new();
         for (cluster, members) in machine.policies() {
@@ -172,6 +175,7 @@ impl WhySlow {
             tasks: Vec::new(),
             clusters: clusters.collect(),
             memory_ns: u64::from(pelt_half_life_ms) * 3_000_000,
+            warmup_ns,
             rows: BTreeMap::new(),
         }
     }
@@ -179,7 +183,7 @@ impl WhySlow {
     /// What was slow in the run that ended with `outcome`.
     pub fn finish(mut self, outcome: &Outcome) -> BTreeMap<SlowKey, SlowTime> {
         for cpu in 0..self.cpus.len() as u32 {
-            self.cut(cpu, outcome.wall_ns);
+            self.cut(cpu, outcome.warmup.wall_ns + outcome.wall_ns);
             self.end_busy(cpu);
         }
         // Before its first decision a governor looks like one that never decides.
@@ -260,7 +264,8 @@ impl WhySlow {
         };
         let reason = self.reason(cpu, task, own.since_ns);
         let own = &mut self.cpus[cpu as usize];
-        let stretch = Stretch { ns: now_ns - own.since_ns, task, khz: own.khz, util: own.util, reason };
+        let ns = now_ns.saturating_sub(own.since_ns.max(self.warmup_ns));
+        let stretch = Stretch { ns, task, khz: own.khz, util: own.util, reason };
         own.since_ns = now_ns;
         own.busy.push(stretch);
     }
@@ -283,7 +288,7 @@ impl WhySlow {
             let raw = u64::from(*ref_khz) * u64::from(peak + peak / 4) / u64::from((*capacity).max(1));
             let above = opps.iter().copied().find(|&khz| u64::from(khz) >= raw);
             let needed = above.or(opps.last().copied()).unwrap_or(0);
-            if stretch.khz >= needed {
+            if stretch.khz >= needed || stretch.ns == 0 {
                 continue;
             }
             let row = self.rows.entry((cpu, stretch.task, stretch.reason, stretch.khz)).or_default();
