@@ -11,11 +11,12 @@ are as the command would write them.
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -266,7 +267,8 @@ def _predictions() -> str:
 def tables() -> dict[str, str]:
     """Give the tables of the page by name."""
     found = {"list": _list(), "predictions": _predictions()}
-    with ProcessPoolExecutor() as pool:
+    # Threads, since polars has some: a forked process would wait for ever for a lock that one of them held.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         for setup in SETUPS:
 
             def measured(
