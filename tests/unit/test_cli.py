@@ -129,3 +129,23 @@ def test_several_governors_are_a_sweep(tmp_path: Path) -> None:
     assert again.stdout == done.stdout
     shown = opplab("experiment", "show", str(folder / "experiment.toml"), "--format", "json")
     assert [row["policy"] for row in json.loads(shown.stdout)] == ["schedutil", "performance"]
+
+
+def test_a_benchmark_runs_by_name(tmp_path: Path) -> None:
+    """A benchmark model is an experiment that was not written down: parameters, calibration and file are kept."""
+    out = tmp_path / "out"
+    words = ("-m", "epyc-7742-2s", "--param", "clients=1,2", "--seconds", "0.6", "--iterations", "1", "-o", str(out))
+    done = opplab("run", "tbench", *words, "--governor", "schedutil,performance", "--no-report")
+    assert done.returncode == 0, done.stderr
+    assert "as calibrated on epyc-7742-2s" in done.stderr
+    written = (out / "experiment.toml").read_text()
+    assert 'benchmark = "tbench"\ncalibration = "tbench@epyc-7742-2s"\nclients = [1, 2]' in written
+    assert len(list((out / "cases").glob("*.parquet"))) == 4
+    for wrong, says in (
+        (("tbench", "-m", "juno-r2", "--param", "client=1"), "did you mean `clients`?"),
+        (("tbench", "-m", "juno-r2", "--param", "clients=x"), "write it like clients=4"),
+        (("tbnch", "-m", "juno-r2"), "did you mean `tbench`?"),
+        (("juno-eas", "--param", "clients=1"), "--param is for benchmarks"),
+        (("juno-eas", "-w", "x.json"), "--workload is for workloads"),
+    ):
+        check_refused(says, "run", *wrong)

@@ -12,10 +12,13 @@ from opplab.cli.options import (
     VARIATION,
     BuiltIn,
     NameOf,
+    benchmark_of,
     file_of,
     machine_option,
     output_format_option,
     output_option,
+    param_option,
+    with_calibration,
     write_new,
 )
 
@@ -70,8 +73,14 @@ def show(name: str, output_format: str) -> None:
 @click.argument("name")
 @machine_option("What it runs on.", required=True)
 @click.option(
-    "-w", "--workload", required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="rt-app."
+    "-w",
+    "--workload",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE|BENCHMARK",
+    help="An rt-app file, or a benchmark model (list benchmarks).",
 )
+@param_option
 @click.option(
     "--governor",
     type=NameOf("governors", several=True),
@@ -90,6 +99,7 @@ def new(
     name: str,
     machine: str,
     workload: Path,
+    params: tuple[str, ...],
     governor: str,
     seconds: float,
     iterations: int,
@@ -102,11 +112,25 @@ def new(
     from opplab.sweep.template import experiment_text
 
     path = file_of(name, ".toml", output)
-    where = os.path.relpath(workload, path.parent)
+    benchmark = benchmark_of(str(workload), params)
+    if benchmark is None:
+        where = os.path.relpath(workload, path.parent)
+    else:
+        where = workload.name
+        benchmark = with_calibration(benchmark, where, Path(machine).stem if machine.endswith(".toml") else machine)
     on = os.path.relpath(machine, path.parent) if machine.endswith(".toml") else machine
     write_new(
         path,
-        experiment_text(name, on, where, governor.split(","), seconds, {"variation": VARIATION}, iterations=iterations),
+        experiment_text(
+            name,
+            on,
+            where,
+            governor.split(","),
+            seconds,
+            {"variation": VARIATION},
+            iterations=iterations,
+            benchmark=benchmark,
+        ),
         force,
     )
     from opplab.sweep.experiments import Experiment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,10 +15,12 @@ from opplab import files
 from opplab.report.text import FORMATS
 
 __all__ = [
+    "BENCHMARK_S",
     "MACHINE_OF_TRACE",
     "VARIATION",
     "BuiltIn",
     "NameOf",
+    "benchmark_of",
     "file_of",
     "format_option",
     "freq_max_option",
@@ -26,10 +28,12 @@ __all__ = [
     "machine_option",
     "output_format_option",
     "output_option",
+    "param_option",
     "percent",
     "policy_of",
     "policy_options",
     "uncertainty_option",
+    "with_calibration",
     "workers",
     "write_new",
 ]
@@ -39,6 +43,9 @@ MACHINE_OF_TRACE = "What it ran on; 'auto' takes the snapshot beside or with the
 
 # How programs vary where neither an option nor a file says it.
 VARIATION = "rt-app"
+
+# Simulated time of a benchmark that nobody said, in s; one that does a piece of work ends before.
+BENCHMARK_S = 10.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -206,6 +213,59 @@ def percent(_ctx: click.Context, _param: click.Parameter, text: str | None) -> f
     if not 0 < value <= 100:
         raise click.BadParameter(f"'{text}' is no share: write it like 1% or 0.25%")
     return value
+
+
+def param_option(function: F) -> F:
+    """Add ``--param KEY=VALUE[,VALUE...]`` as `params`: parameters of a benchmark model."""
+    return click.option(
+        "--param",
+        "params",
+        multiple=True,
+        metavar="KEY=N[,N...]",
+        help="A parameter of a benchmark (list parameters BENCHMARK); several values are a case each.",
+    )(function)
+
+
+def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
+    """Give the parameters of a benchmark model, each with its values, or None where no model has the name.
+
+    Raises
+    ------
+    click.UsageError
+        A parameter that is none, or no whole number, or parameters without a benchmark.
+    InputError
+        An unknown parameter; says the nearest one.
+    """
+    from opplab import _opplab
+    from opplab.simulation.workload import Workload
+
+    if name not in [model["name"] for model in _opplab.benchmarks()]:
+        if params:
+            raise click.UsageError("--param is for benchmarks ('opplab list benchmarks')")
+        return None
+    values: dict[str, Any] = {}
+    for text in params:
+        key, _, numbers = text.partition("=")
+        try:
+            values[key.strip()] = [int(number) for number in numbers.split(",")]
+        except ValueError:
+            raise click.UsageError(f"--param: write it like clients=4 or clients=1,8, not '{text}'") from None
+    Workload.benchmark(name, **{key: numbers[0] for key, numbers in values.items()})
+    return values
+
+
+def with_calibration(params: dict[str, Any], benchmark: str, machine: str) -> dict[str, Any]:
+    """Add the calibration of a benchmark on a machine, if there is one; without, the model's own constants hold."""
+    from opplab import catalog
+
+    name = f"{benchmark}@{machine}"
+    if name in catalog.names("calibration"):
+        click.echo(
+            f"opplab: constants of {benchmark} as calibrated on {machine} (opplab calibrate --show {name})", err=True
+        )
+        return {"calibration": name, **params}
+    click.echo(f"opplab: {benchmark} is not calibrated on {machine}: its constants are the model's own", err=True)
+    return params
 
 
 def policy_options(function: F) -> F:

@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opplab.cli.options import (
+    BENCHMARK_S,
     VARIATION,
     BuiltIn,
+    benchmark_of,
     format_option,
     jobs_option,
     machine_option,
     output_option,
+    param_option,
     percent,
     policy_of,
     policy_options,
     uncertainty_option,
+    with_calibration,
     workers,
 )
 from opplab.errors import InputError
@@ -46,9 +50,10 @@ LOOPBACK = "127.0.0.1"
 
 
 @click.command(name="run")
-@click.argument("what", required=False, metavar="[EXPERIMENT|FILE|FOLDER]", type=BuiltIn("experiment"))
+@click.argument("what", required=False, metavar="[EXPERIMENT|FILE|BENCHMARK|FOLDER]", type=BuiltIn("experiment"))
 @machine_option("What a workload runs on.")
 @click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="The same as FILE.")
+@param_option
 @click.option("--power", type=click.Choice(["generic"]), help="A rough curve for a machine without power.")
 @policy_options
 @click.option("--seconds", type=float, help="Simulated time of a case.")
@@ -77,6 +82,7 @@ def command(
     machine: str | None,
     power: str | None,
     workload: Path | None,
+    params: tuple[str, ...],
     seconds: float | None,
     seed: int | None,
     iterations: int | None,
@@ -90,8 +96,9 @@ def command(
     """Run an experiment, or a workload on a machine.
 
     EXPERIMENT is built in ('opplab list experiments') or a .toml file. FILE may also be an rt-app workload (.json):
-    then --machine says what it runs on, and the other options which policy; several governors are compared. FOLDER is
-    a results folder: its experiment goes on there.
+    then --machine says what it runs on, and the other options which policy; several governors are compared. So it is
+    for BENCHMARK ('opplab list benchmarks'), whose parameters --param sets. FOLDER is a results folder: its experiment
+    goes on there.
 
     Results go to the folder given by -o, one file a finished case; a case that is there is not run again.
     Ctrl-C keeps what is finished.  The results are the same whatever --jobs.  With --until-ci (or `until` in the
@@ -102,7 +109,10 @@ def command(
     how = How(jobs, output_format, **{name: options.pop(name) for name in How.FLAGS})
     given = {name: value for name, value in options.items() if value not in (None, {}, ())}
     target = what
-    if what is not None and _is_workload(what):
+    benchmark = benchmark_of(what or "", params)
+    if benchmark is not None:
+        target, workload = None, Path(what or "")
+    elif what is not None and _is_workload(what):
         if workload is not None:
             raise click.UsageError("give one workload")
         target, workload = None, Path(what)
@@ -113,20 +123,25 @@ def command(
             some = "'opplab list machines', or a .toml file"
             raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
         keys = {"variation": VARIATION, **policy_of(given)}
-        if _is_model(workload):
-            workload = _model_as_rtapp(workload, output or Path("out") / workload.stem, seconds)
+        folder = output or Path("out") / workload.stem
+        if benchmark is None and _is_model(workload):
+            workload = _model_as_rtapp(workload, folder, seconds)
         if power is not None:
-            machine = _with_generic_power(machine, output or Path("out") / workload.stem)
-        if "," in keys.get("governor", "") or iterations or until_ci or how.dask or how.uncertainty:
-            file = _write_experiment(machine, workload, keys, output or Path("out") / workload.stem, seconds, repeats)
-            target, output = str(file), output or Path("out") / workload.stem
+            machine = _with_generic_power(machine, folder)
+        many = "," in keys.get("governor", "") or iterations or until_ci or how.dask or how.uncertainty
+        if many or benchmark is not None:
+            target = str(_write_experiment(machine, workload, benchmark, keys, folder, seconds, repeats))
+            output = folder
         else:
-            folder = output or Path("out") / workload.stem
             _run_one(machine, workload, keys, repeats, folder, seconds, 1 if seed is None else seed, how)
             return
-    elif given or machine or power:
-        flag = "--" + next(iter(given), "machine" if machine else "power").replace("_", "-").removesuffix("s")
-        raise click.UsageError(f"{flag} is for workloads; the experiment says its own")
+    else:
+        _check_name(target)
+        if given or machine or power or workload:
+            flag = "--" + next(iter(given), "machine" if machine else "power" if power else "workload")
+            raise click.UsageError(
+                f"{flag.replace('_', '-').removesuffix('s')} is for workloads; the experiment says its own"
+            )
     from opplab.sweep.experiments import Experiment
 
     if Path(target).is_dir():
@@ -178,6 +193,16 @@ def _with_generic_power(name: str, folder: Path) -> str:
     return str(path)
 
 
+def _check_name(what: str) -> None:
+    """Refuse a word that is neither an experiment nor a file, with the nearest name of what may stand there."""
+    from opplab import _opplab, catalog
+
+    known = [*catalog.names("experiment"), *(model["name"] for model in _opplab.benchmarks())]
+    if "." in what or "/" in what or Path(what).exists() or what in known:
+        return
+    raise InputError(f"`{what}` is no experiment, benchmark or file{catalog.nearest(what, known)}")
+
+
 def _is_workload(what: str) -> bool:
     """Whether words name an rt-app file, and not an experiment or a folder."""
     path = Path(what)
@@ -220,7 +245,13 @@ def _experiment_of(folder: Path) -> str:
 
 
 def _write_experiment(
-    machine: str, workload: Path, keys: dict[str, Any], folder: Path, seconds: float | None, repeats: str
+    machine: str,
+    workload: Path,
+    benchmark: dict[str, Any] | None,
+    keys: dict[str, Any],
+    folder: Path,
+    seconds: float | None,
+    repeats: str,
 ) -> Path:
     """Write the experiment that compares governors, so that it can be run again and changed."""
     from opplab.files import write_text
@@ -229,15 +260,18 @@ def _write_experiment(
 
     if repeats != "workgen":
         raise click.UsageError("--repeats is for a single governor; an experiment reads files as workgen does")
-    load = Workload.load(workload)
-    length = seconds if seconds is not None else load.duration_s
+    length = seconds if seconds is not None else BENCHMARK_S if benchmark else Workload.load(workload).duration_s
     if length is None:
         raise click.UsageError("the workload has no duration: give --seconds")
     folder.mkdir(parents=True, exist_ok=True)
-    where = os.path.relpath(workload, folder)
+    where = os.path.relpath(workload, folder) if benchmark is None else workload.name
     file = Path(machine)
+    if benchmark is not None:
+        benchmark = with_calibration(benchmark, workload.name, file.stem if file.suffix == ".toml" else machine)
     on = os.path.relpath(file, folder) if file.suffix == ".toml" else machine
-    text = experiment_text(folder.name, on, where, keys.pop("governor", "schedutil").split(","), length, keys)
+    text = experiment_text(
+        folder.name, on, where, keys.pop("governor", "schedutil").split(","), length, keys, benchmark=benchmark
+    )
     path = folder / "experiment.toml"
     write_text(path, text)
     return path

@@ -20,6 +20,7 @@ def experiment_text(
     defaults: Mapping[str, Any] | None = None,
     *,
     iterations: int = 3,
+    benchmark: Mapping[str, Any] | None = None,
 ) -> str:
     """Give an experiment that compares governors under one workload.
 
@@ -29,7 +30,7 @@ def experiment_text(
     machine : str
         Built-in name, or the path of a ``.toml`` from the experiment's folder.
     workload : str
-        Path of an rt-app file from the experiment's folder.
+        Path of an rt-app file from the experiment's folder, or with `benchmark` the name of a benchmark model.
     governors : sequence of str
         A policy each; the first is the baseline.
     seconds : float
@@ -38,12 +39,16 @@ def experiment_text(
         Keys that all policies have.
     iterations : int
         Each has another seed.
+    benchmark : mapping, optional
+        The model's parameters, a value or a list each, and its calibration.
     """
     label = workload.rpartition("/")[2].partition(".")[0]
     shared = "".join(f"{key} = {toml_value(value)}\n" for key, value in (defaults or {}).items())
     policies = "".join(
         f"\n[[policy]]\nlabel = {json.dumps(governor)}\ngovernor = {json.dumps(governor)}\n" for governor in governors
     )
+    what = "rtapp" if benchmark is None else "benchmark"
+    parameters = "".join(f"{key} = {json.dumps(value)}\n" for key, value in (benchmark or {}).items())
     about = f"{label} on {machine}: {', '.join(governors)}"
     return (
         "# Run it with `opplab run FILE`. The keys of [defaults] and [[policy]]: `opplab list policy-keys`.\n"
@@ -57,7 +62,7 @@ def experiment_text(
         f'duration = "{round(seconds * 1e6)}us"\n'
         f"\n[defaults]\n{shared}"
         f"{policies}"
-        f"\n[[workload]]\nlabel = {json.dumps(label)}\nrtapp = {json.dumps(workload)}\n"
+        f"\n[[workload]]\nlabel = {json.dumps(label)}\n{what} = {json.dumps(workload)}\n{parameters}"
     )
 
 
