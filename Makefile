@@ -69,6 +69,7 @@ docs: dev $(VENV)/.docs ## Compute the tables, figures and explained runs in doc
 	$(BIN)/python -m opplab.studies.approximation
 	$(BIN)/python -m opplab.studies.tours
 	$(BIN)/python -m opplab.studies.power
+	$(BIN)/python -m opplab.studies.phones
 	$(BIN)/python -m opplab.studies.fsync
 	$(BIN)/python -m opplab.studies.proposals
 	$(BIN)/python tools/kernel_index.py

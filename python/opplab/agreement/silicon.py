@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from opplab.agreement.catalogue import phones
 from opplab.agreement.silicon_sets.common import ScoredSet
 from opplab.agreement.silicon_sets.idle import recorded_idle
 from opplab.agreement.silicon_sets.laptops import highest_clocks, thermal_limit, turbostat_runs
@@ -69,11 +70,20 @@ def score_folder(folder: Path) -> list[ScoredSet]:
     return sets
 
 
-def score(sets: list[ScoredSet]) -> dict[str, Any]:
-    """Give the scoreboard: ``overall`` and ``servers``, in which each set weighs the same, and ``sets``."""
+def _catalogue(folder: Path | None) -> list[dict[str, Any]]:
+    tables = [] if folder is None else sorted(folder.resolve().rglob("freqbench/opp_power.csv"))
+    return phones(tables[0].parent) if tables else []
+
+
+def score(sets: list[ScoredSet], folder: Path | None = None) -> dict[str, Any]:
+    """Give the scoreboard: ``overall`` and ``servers``, in which each set weighs the same, and ``sets``.
+
+    With the folder of the measurements ``catalogue``, too: the catalogue's phones beside what was measured of them.
+    """
     servers = [s.predictions for s in sets if s.folder in SERVERS]
     return {
         "overall": {**summary([s.predictions for s in sets]), "unit": "relative error, 0.05 is 5 %"},
         "servers": summary(servers),
         "sets": [s.row() for s in sets],
+        "catalogue": _catalogue(folder),
     }

@@ -20,6 +20,13 @@ Skill is 1 less the ratio of the median errors: 0 is no better than the rival, b
 
 """
 
+CATALOGUE = """\
+## The catalogue's phones beside what was measured
+No prediction: busy power of the machine files at every operating point against the median of freqbench's runs, and capacity against CoreMark at the highest clocks.
+*Doubtful* points had another clock than cpufreq said, or less power than the point below, in all runs; the files have the fitted curve there.
+*By CoreMark* is the class `coremark` where `capacity` is what the phone's kernel decides by (`pixel4`, `pixel6`).
+"""
+
 TAIL = """
 ## How to read it
 - *Busy power by clock* is `opplab fit power TABLE --leave-one-out`, *from three points* `--points low,mid,high`.
@@ -90,18 +97,75 @@ def _rows(report: dict[str, Any]) -> list[list[str]]:
 def text(report: dict[str, Any]) -> str:
     """Give the scoreboard as text."""
     rows = [COLUMNS[:-1], *(row[:-1] for row in _rows(report))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = _columns(rows)
     lines += [f"not scored: {row['set']}: {row['why_not']}" for row in report["sets"] if row["why_not"]]
+    phones = _phones(report)
+    if phones:
+        lines += ["", "the catalogue's phones beside freqbench:", *_columns([PHONES, *phones]), *_reasons(report)]
     return "\n".join(lines) + "\n"
+
+
+PHONES = [
+    "machine",
+    "cluster",
+    "points",
+    "median off %",
+    "largest off %",
+    "beyond 10 %",
+    "doubtful",
+    "capacity",
+    "CoreMark",
+    "by CoreMark",
+    "off %",
+]
+
+
+def _phones(report: dict[str, Any]) -> list[list[str]]:
+    return [
+        [
+            row["machine"],
+            row["cluster"],
+            str(row["points"]),
+            _percent(row["median_off"]),
+            _percent(row["largest_off"]),
+            str(len(row["beyond_khz"])),
+            str(row["doubtful"]),
+            str(row["capacity"]),
+            str(row["coremark"]),
+            str(row["by_coremark"]),
+            _percent(abs(row["capacity_off"])),
+        ]
+        for row in report.get("catalogue", [])
+    ]
+
+
+def _columns(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> list[str]:
+    return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def _reasons(report: dict[str, Any]) -> list[str]:
+    """Give what the files say on points that are not what was measured."""
+    beyond = [row for row in report.get("catalogue", []) if row["beyond_khz"]]
+    return [
+        f"{row['machine']}, {row['cluster']}, {', '.join(f'{khz / 1000:g}' for khz in row['beyond_khz'])} MHz: {row['why']}"
+        for row in beyond
+    ]
 
 
 def page(report: dict[str, Any]) -> str:
     """Give the scoreboard as a page."""
-    table = ["| " + " | ".join(COLUMNS) + " |", "| " + " | ".join("---" for _ in COLUMNS) + " |"]
-    table += ["| " + " | ".join(row) + " |" for row in _rows(report)]
+    table = _markdown(COLUMNS, _rows(report))
     unscored = [f"- {row['set']}: {row['why_not']}." for row in report["sets"] if row["why_not"]]
     rest = ["", "## Not scored", *unscored] if unscored else []
+    phones = _phones(report)
+    if phones:
+        rest += ["", CATALOGUE, *_markdown(PHONES, phones)]
+        rest += ["", "Beyond 10 %, with what the file says of it:", *(f"- {reason}." for reason in _reasons(report))]
     return HEAD + "\n".join([*table, *rest]) + "\n" + TAIL
 
 
