@@ -209,7 +209,9 @@ def unpacked(data: bytes, path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX
     return b"".join(parts)
 
 
-def csv_rows(path: Path, what: str = "a table") -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+def csv_rows(
+    path: Path, what: str = "a table", *, delimiter: str = ","
+) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Read a CSV with a head, also packed with gzip: its columns, and its rows with their lines.
 
     Cells that a row lacks are empty; a row with more cells than columns is refused.
@@ -223,7 +225,7 @@ def csv_rows(path: Path, what: str = "a table") -> tuple[list[str], list[tuple[i
     import io
 
     text = decoded(unpacked(read_bytes(path, what), path, what), path, what)
-    reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval="", strict=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval="", strict=True, delimiter=delimiter)
     rows: list[tuple[int, dict[str, str]]] = []
     fault = ""
     names: list[str] = []

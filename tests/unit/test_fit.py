@@ -122,6 +122,47 @@ def test_the_shapes_leave_out_the_family_of_the_chip() -> None:
     assert shapes_without("sm8150").about != shapes_without(None).about
 
 
+def test_freqbench_s_own_results_are_read(tmp_path: Path) -> None:
+    head = "CPU,Frequency (kHz),CoreMarks (iter/s),CoreMarks/MHz,Power (mW),Energy (J),ULPMark-CM (iter/mJ),Time (s)"
+    rows = [(4, 500000, 3000.0, 50.0), (4, 1000000, 6000.0, 110.0), (4, 2000000, 12000.0, 400.0)]
+    lines = [head, *(f"{cpu},{khz},{speed},6,{mw},1,1,1" for cpu, khz, speed, mw in rows)]
+    (tmp_path / "results.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    freqs = {str(khz): {"active": {"power_mean": mw, "coremark_score": speed}} for _, khz, speed, mw in rows}
+    (tmp_path / "results.json").write_text(json.dumps({"cpus": {"4": {"freqs": freqs}}}), encoding="utf-8")
+    for name in ("results.csv", "results.json"):
+        points = read_points(tmp_path / name)
+        assert [(p.soc, p.cpu, p.khz, p.speed, p.busy_mw) for p in points] == [("", *row) for row in rows]
+        (curve,) = choose(points, "sm8150", None, name)
+        assert curve.soc == "sm8150"
+    (tmp_path / "bad.json").write_text('{"cpus": [1]}', encoding="utf-8")
+    with pytest.raises(FormatError, match=r"not freqbench's results\.json"):
+        read_points(tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("soc,cpu,khz,busy_mean_mw\nx,4,2400,500\n", "highest clock would be 2.4 MHz"),
+        ("soc,cpu,khz,busy_mean_mw\nx,4,2400000,0.5\n", "highest power would be 0.5 mW"),
+        ("pkg_w,mhz,busy_pct\n40,2000,50\n", "opplab fit power MACHINE FILE"),
+    ],
+)
+def test_units_that_cannot_be_right_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_points(tmp_path / "a.csv")
+
+
+def test_the_highest_clock_is_known_without_its_power(tmp_path: Path) -> None:
+    source = table(tmp_path / "a.csv", clocks=MHZ[:3])
+    rest = table(tmp_path / "b.csv")
+    done = CliRunner().invoke(command, ["power", str(source), "--check", str(rest), "--format", "json"])
+    assert done.exit_code == 0, done.output
+    far = json.loads(done.output)["sets"][0]["checked"][-1]
+    assert far["khz"] == 2400000
+    assert far["low_mw"] < far["measured_mw"] < far["high_mw"]
+
+
 def test_sets_weigh_the_same_whatever_their_size() -> None:
     good = [Prediction("a", 100, 101, 150)] * 100
     bad = [Prediction("b", 100, 150, 150)] * 2
@@ -294,8 +335,98 @@ def test_columns_may_have_any_order_separator_and_unit(tmp_path: Path, mark: str
     (tmp_path / "a.csv").write_text("\n".join(mark.join(line) for line in lines) + "\n", encoding="utf-8")
     samples = read_samples(tmp_path / "a.csv")
     assert (samples.watts.tolist(), samples.ghz.tolist(), samples.load.tolist()) == ([50, 70], [2, 2], [4, 8])
-    watts = write(tmp_path / "w.csv", [{"busy_mean_w": 0.1 * mhz, "mhz": mhz, "cpu": 4, "soc": "x1"} for mhz in (1, 2)])
-    assert [(point.khz, point.busy_mw) for point in read_points(watts)] == [(1000, 100), (2000, 200)]
+    watts = write(
+        tmp_path / "w.csv", [{"busy_mean_w": mhz / 1e4, "mhz": mhz, "cpu": 4, "soc": "x1"} for mhz in (1000, 2000)]
+    )
+    assert [(point.khz, point.busy_mw) for point in read_points(watts)] == [(1000000, 100), (2000000, 200)]
+
+
+OLD = """ cor CPU    %c0  GHz  TSC    %c1    %c6  %pc6  Pkg_W  Cor_W
+           10.00 2.00 2.10  10.00  80.00  0.00  30.00   5.00
+   0   0   20.00 2.00 2.10  10.00  70.00  0.00  30.00   5.00
+   1   1    0.00 1.20 2.10  10.00  90.00
+"""
+NEW = """#turbostat --show Busy%,Bzy_MHz,PkgWatt,LMT --add msr0x64F,u32,raw,package,LMT
+turbostat version 2024.07.26 - Len Brown <lenb@kernel.org>
+cpu0: PKG Limit #1: ENabled (125.0 Watts, 28.0 sec, clamp ENabled)
+Core\tCPU\tBusy%\tBzy_MHz\tPkgWatt\tLMT
+-\t-\t10.00\t2000\t30.00\t0x10020002
+0\t0\t20.00\t2000\t30.00\t0x10020002
+1\t1\t0.00\t1200
+Core\tCPU\tBusy%\tBzy_MHz\tPkgWatt\tLMT
+-\t-\t90.00\t2500\t80.00\t0x00000000
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "watts", "ghz", "load"),
+    [
+        (OLD, [30], [2.0], [0.1]),
+        (NEW, [30, 80], [2.0, 2.5], [0.1, 0.9]),
+        (
+            "Busy%\tBzy_MHz\tPkgWatt\n50.00\t2000\t40.0\nBusy%\tBzy_MHz\tPkgWatt\n1.00\t1000\t20.0\n",
+            [40, 20],
+            [2, 1],
+            [0.5, 0.01],
+        ),
+        (
+            "Time (s);CPU Frequency (GHz);CPU Utilization (%);Package Power (mW)\n1,0;2,5;50,0;40000,0\n",
+            [40],
+            [2.5],
+            [0.5],
+        ),
+        ('note,pkg_w,mhz,busy_cores\n"a, b",40,2000,4\n', [40], [2.0], [4]),
+        ("cpu,package_w,bzy_mhz,busy_pct\n,50,2000,80\n0,49,2100,100\n1,,2000,60\n", [50], [2.0], [0.8]),
+        ("power_w,freq_mhz,load\n50,2000,80\n20,1000,3\n", [50, 20], [2.0, 1.0], [0.8, 0.03]),
+    ],
+    ids=[
+        "old turbostat",
+        "a preamble and a hexadecimal column",
+        "summary only",
+        "decimal commas",
+        "quoted",
+        "rows of CPUs",
+        "percent",
+    ],
+)
+def test_logs_as_they_are_written(
+    tmp_path: Path, text: str, watts: list[float], ghz: list[float], load: list[float]
+) -> None:
+    (tmp_path / "log.txt").write_text(text, encoding="utf-8")
+    samples = read_samples(tmp_path / "log.txt")
+    assert (samples.watts.tolist(), samples.ghz.tolist()) == (pytest.approx(watts), pytest.approx(ghz))
+    assert samples.load.tolist() == pytest.approx(load)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pkg_w,mhz,busy_pct\n40,2000000,50\n", "`mhz` would be a clock of 2000 GHz"),
+        ("pkg_w,mhz,busy_pct\n40,2000,5000\n", "`busy_pct` would be 5000 % of all CPUs"),
+        ("nothing here\n", "no column of the watts"),
+        ("pkg_w,pkg_w,mhz,busy_pct\n40,40,2000,50\n", "two columns `pkg_w`"),
+        ("pkg_w,mhz,busy_pct\n40,2000,50,7\n", "4 cells under 3 columns"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "log.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_samples(tmp_path / "log.csv")
+
+
+@pytest.mark.skipif(not FREQBENCH.exists(), reason="no measurements at ../shared/silicon beside the repository")
+def test_a_package_that_follows_the_clock_is_told_from_its_cores() -> None:
+    text = catalog.find("machine", "xeon-6130-2s").read_text(encoding="utf-8")
+    spin = FREQBENCH.parents[1] / "xeon-6130-spin"
+    for sources in ([spin / "spin.csv"], sorted(spin.glob("*.turbo.txt"))):
+        fitted, parameters, _ = with_power(text, *sources)
+        assert "package f" in {parameter.name for parameter in parameters}
+        of = {opp["khz"]: opp for opp in tomllib.loads(fitted)["cluster"][0]["opp"]}
+        # Both threads of a core 0.76 and 2.2 W, an awake socket 28.6 to 30.4 and 48.4 to 53.4 W.
+        assert of[1000000]["busy_uw"] == pytest.approx(0.76e6, rel=0.1)
+        assert of[2100000]["busy_uw"] == pytest.approx(2.2e6, rel=0.05)
+        assert of[1000000]["cluster_uw"] == pytest.approx(29.3e6, rel=0.05)
+        assert of[2100000]["cluster_uw"] == pytest.approx(50.8e6, rel=0.05)
 
 
 def test_one_clock_takes_the_shape_of_server_cores_and_says_so(tmp_path: Path) -> None:

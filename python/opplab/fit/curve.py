@@ -168,7 +168,7 @@ class PowerCurve:
         ]
 
 
-def fit_curve(clock: Floats, power: Floats, shapes: Shapes = WEAK) -> PowerCurve:
+def fit_curve(clock: Floats, power: Floats, shapes: Shapes = WEAK, top: float | None = None) -> PowerCurve:
     """Fit the curve to points, with a robust loss, so that a few bad points do not bend it.
 
     Parameters
@@ -177,6 +177,8 @@ def fit_curve(clock: Floats, power: Floats, shapes: Shapes = WEAK) -> PowerCurve
         Points; any number from one on, all above 0.
     shapes : Shapes
         What is known of such curves before; carries the more, the fewer points there are.
+    top : float, optional
+        The chip's highest clock, where no point has it.
 
     Examples
     --------
@@ -190,7 +192,7 @@ def fit_curve(clock: Floats, power: Floats, shapes: Shapes = WEAK) -> PowerCurve
     clock, power = np.asarray(clock, dtype=float), np.asarray(power, dtype=float)
     if len(clock) == 0 or np.any(clock <= 0) or np.any(power <= 0):
         raise ValueError("points of a power curve must be above 0, and there must be one")
-    top = float(clock.max())
+    top = max(float(clock.max()), top or 0.0)
     share, log_power = clock / top, np.log(power)
     whiten = np.linalg.cholesky(np.linalg.inv(shapes.covariance)).T
 
@@ -200,7 +202,8 @@ def fit_curve(clock: Floats, power: Floats, shapes: Shapes = WEAK) -> PowerCurve
         off = np.sign(off) * np.sqrt(18.0 * (np.sqrt(1.0 + off**2 / 9.0) - 1.0))
         return np.concatenate([off, whiten @ (theta[1:] - shapes.mean)])
 
-    start = np.concatenate([[float(log_power[np.argmax(clock)])], shapes.mean])
+    start = np.concatenate([[0.0], shapes.mean])
+    start[0] = float(np.median(log_power - _log_power(start, share)))
     found = least_squares(distance, start, method="lm")
     information = found.jac.T @ found.jac
     covariance = np.linalg.pinv(information)

@@ -1,21 +1,23 @@
 """Tables of power by operating point, in the columns of freqbench's digest (`opp_power.csv`).
 
-A curve is the rows of one ``soc``, ``run`` and ``cpu``.  Needed are ``soc``, ``cpu``, ``khz``, ``busy_mean_mw``; with
+A curve is the rows of one ``soc``, ``run`` and ``cpu``.  Needed are ``khz`` and ``busy_mean_mw``; with
 ``coremark_iter_per_s`` a clock that was not what cpufreq said shows (speed a MHz off the median of the curve by more
 than 3 %), and the clock that the work saw is taken instead.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from opplab.catalog import nearest
 from opplab.errors import FormatError, InputError
-from opplab.files import csv_rows
+from opplab.files import csv_rows, decoded, read_bytes, unpacked
+from opplab.fit.columns import plain
 
 __all__ = ["Curve", "Point", "choose", "pick_points", "read_points"]
 
@@ -69,20 +71,33 @@ class Curve:
         return int(np.sum(self.clock_mhz(points) != told))
 
 
-_ALIASES = {
-    "khz": {"khz": 1, "freq_khz": 1, "frequency_khz": 1, "mhz": 1000, "freq_mhz": 1000, "hz": 1e-3},
-    "busy_mean_mw": {"busy_mean_mw": 1, "busy_mean_w": 1000, "busy_mean_uw": 1e-3},
-    "online_idle_mean_mw": {"online_idle_mean_mw": 1, "online_idle_mean_w": 1000, "online_idle_mean_uw": 1e-3},
-}
-"""A quantity's names in other units, and the factor to ours."""
+_ALIASES: dict[str, dict[str, float]] = {
+    "soc": dict.fromkeys(("soc", "chip"), 1),
+    "run": {"run": 1},
+    "cpu": dict.fromkeys(("cpu", "cpu_num", "cpu_number"), 1),
+    "khz": {"khz": 1, "freq_khz": 1, "frequency_khz": 1, "frequency": 1, "mhz": 1000, "freq_mhz": 1000,
+            "frequency_mhz": 1000, "ghz": 1e6, "freq_ghz": 1e6, "frequency_ghz": 1e6, "hz": 1e-3, "freq_hz": 1e-3,
+            "frequency_hz": 1e-3},
+    "busy_mean_mw": {"busy_mean_mw": 1, "busy_mean_w": 1000, "busy_mean_uw": 1e-3, "busy_mw": 1, "busy_w": 1000,
+                     "busy_uw": 1e-3, "power_mean_mw": 1, "power_mw": 1, "power_w": 1000, "power_uw": 1e-3},
+    "online_idle_mean_mw": {"online_idle_mean_mw": 1, "online_idle_mean_w": 1000, "online_idle_mean_uw": 1e-3,
+                            "idle_mw": 1, "idle_w": 1000},
+    "coremark_iter_per_s": dict.fromkeys(("coremark_iter_per_s", "coremarks_iter_s", "coremark_score"), 1),
+    "flags": {"flags": 1},
+}  # fmt: skip
+"""A quantity's names, also in other units, and the factor to ours; freqbench's own ``results.csv`` is among them."""
+
+_KHZ = (20_000, 20_000_000)
+_LEAST_MW = 1.0
+HINT = "a log or table of a whole machine is fitted with that machine before it: opplab fit power MACHINE FILE"
 
 
-def _number(row: dict[str, str], key: str, file: Path, line: int) -> float | None:
+def _number(row: dict[str, str], key: str, file: Path, line: int, decimal: str = ".") -> float | None:
     text = (row.get(key) or "").strip()
-    if not text:
+    if text.lower() in ("", "-", "nan", "na", "n/a", "none", "null"):
         return None
     try:
-        value = float(text)
+        value = float(text.replace(decimal, "."))
     except ValueError:
         raise FormatError(f"{file}:{line}: `{key}` is `{text}`, not a number", file=str(file), line=line) from None
     if not np.isfinite(value):
@@ -91,41 +106,90 @@ def _number(row: dict[str, str], key: str, file: Path, line: int) -> float | Non
 
 
 def read_points(file: Path) -> list[Point]:
-    """Read a table; rows without power are left out, with power of 0 or below, too (the meter saw nothing).
+    """Read a table, or freqbench's own ``results.csv`` and ``results.json``.
+
+    Rows without power are left out, with power of 0 or below, too (the meter saw nothing).
 
     Raises
     ------
     FormatError
         With file and line.
     """
+    points = _read_json(file) if file.suffix == ".json" else _read_csv(file)
+    if not points:
+        raise InputError(f"{file}: no row has power (`busy_mean_mw`)")
+    top_khz, top_mw = max(point.khz for point in points), max(point.busy_mw for point in points)
+    if not _KHZ[0] <= top_khz <= _KHZ[1]:
+        raise InputError(f"{file}: the highest clock would be {top_khz / 1000:g} MHz; name the column by its unit")
+    if top_mw < _LEAST_MW:
+        raise InputError(f"{file}: the highest power would be {top_mw:g} mW; name the column by its unit (busy_mean_w)")
+    return points
+
+
+def _read_csv(file: Path) -> list[Point]:
     points: list[Point] = []
-    columns, rows = csv_rows(file)
+    mark = _separator(file)
+    columns, rows = csv_rows(file, delimiter=mark)
+    decimal = "," if mark == ";" else "."
     units = {
-        name: next(((column, factor) for column, factor in known.items() if column in columns), None)
+        name: next(((c, known[plain(c)]) for c in columns if plain(c) in known), None)
         for name, known in _ALIASES.items()
     }
-    for column in ("soc", "cpu", "khz", "busy_mean_mw"):
-        if column not in columns and units.get(column) is None:
-            raise FormatError(f"{file}:1: no column `{column}`{nearest(column, list(columns))}", file=str(file), line=1)
+    for column in ("khz", "busy_mean_mw"):
+        if units[column] is None:
+            near = nearest(column, list(columns))
+            raise FormatError(f"{file}:1: no column `{column}`{near or '; ' + HINT}", file=str(file), line=1)
 
     def told(name: str, row: dict[str, str], line: int) -> float | None:
         column, factor = units[name] or (name, 1)
-        value = _number(row, column, file, line)
+        value = _number(row, column, file, line, decimal)
         return None if value is None else value * factor
 
+    def words(name: str, row: dict[str, str]) -> str:
+        found = units[name]
+        return row[found[0]].strip() if found else ""
+
     for line, row in rows:
-        cpu, khz = _number(row, "cpu", file, line), told("khz", row, line)
+        cpu = told("cpu", row, line) if units["cpu"] else 0
+        khz = told("khz", row, line)
         if cpu is None or khz is None or khz <= 0:
             raise FormatError(f"{file}:{line}: `cpu` and `khz` are needed in each row", file=str(file), line=line)
         busy = told("busy_mean_mw", row, line)
         if busy is None or busy <= 0:
             continue
-        speed, idle = _number(row, "coremark_iter_per_s", file, line), told("online_idle_mean_mw", row, line)
-        run, flags = row.get("run", "").strip(), row.get("flags", "").strip()
-        points.append(Point(row["soc"].strip(), run, int(cpu), round(khz), busy, speed, idle, flags))
-    if not points:
-        raise InputError(f"{file}: no row has power (`busy_mean_mw`)")
+        speed, idle = told("coremark_iter_per_s", row, line), told("online_idle_mean_mw", row, line)
+        run, flags = words("run", row), words("flags", row)
+        points.append(Point(words("soc", row), run, int(cpu), round(khz), busy, speed, idle, flags))
     return points
+
+
+def _separator(file: Path) -> str:
+    text = decoded(unpacked(read_bytes(file, "a table"), file, "a table"), file, "a table")
+    head = text.split("\n", 1)[0]
+    return next((mark for mark in (",", ";", "\t") if mark in head), ",")
+
+
+def _read_json(file: Path) -> list[Point]:
+    """Read freqbench's ``results.json``: power of each CPU at each clock, busy and idle."""
+    try:
+        tree = json.loads(decoded(read_bytes(file, "a table"), file, "a table"))
+        points = [
+            Point(
+                "",
+                "",
+                int(cpu),
+                int(khz),
+                float(at["active"]["power_mean"]),
+                float(at["active"]["coremark_score"]),
+                float(at["idle"]["power_mean"]) if "idle" in at else None,
+            )
+            for cpu, one in tree["cpus"].items()
+            for khz, at in one["freqs"].items()
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        message = f"{file}: not freqbench's results.json: {type(error).__name__} {error}"
+        raise FormatError(message, file=str(file)) from None
+    return [point for point in points if np.isfinite(point.busy_mw) and point.busy_mw > 0]
 
 
 def choose(points: list[Point], soc: str | None, cpu: int | None, file: Path | str) -> list[Curve]:
@@ -136,6 +200,8 @@ def choose(points: list[Point], soc: str | None, cpu: int | None, file: Path | s
     InputError
         With the nearest chip or the CPUs that there are.
     """
+    if soc is not None and all(not point.soc for point in points):
+        points = [replace(point, soc=soc) for point in points]  # The table has one chip, and no name for it.
     if soc is not None:
         names = sorted({point.soc for point in points})
         if soc not in names:

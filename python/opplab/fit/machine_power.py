@@ -6,19 +6,22 @@ Works on the file as a tree, and gives a file that the reader of machines has ch
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.files import check_size
 from opplab.fit import freqbench
+from opplab.fit.columns import plain
 from opplab.fit.curve import Parameter
-from opplab.fit.linear import fit_parts
+from opplab.fit.linear import Parts, fit_parts
 from opplab.fit.opp_power import CANNOT_TELL, fit_points
 from opplab.fit.shapes import SERVER_CUBIC, SERVER_CUBIC_RANGE, core_shape
 from opplab.fit.sources import Samples, join_samples, read_samples
@@ -27,6 +30,7 @@ from opplab.simulation.power import known_power
 __all__ = ["generic_power", "with_power"]
 
 Tree = dict[str, Any]
+Floats = NDArray[np.float64]
 
 GENERIC_CORE_W = (0.12, 0.5)
 """W a GHz of a core of capacity 0 and of 1024, at 2.5 GHz."""
@@ -70,10 +74,12 @@ def _mark(tree: Tree, marks: dict[str, str], ranges: dict[str, Any]) -> None:
     tree["range"] = {**tree.get("range", {}), **ranges}
 
 
-def _put_curve(tree: Tree, busy_w: Callable[[float, int], float], awake_w: float, asleep_w: float | None) -> None:
+def _put_curve(
+    tree: Tree, busy_w: Callable[[float, int], float], awake_w: Callable[[float], float], asleep_w: float | None
+) -> None:
     """Put powers at each operating point; `awake_w` is that of all clusters together.
 
-    `busy_w` is given the clock in GHz and the cluster's capacity.
+    Both are given the clock in GHz, `busy_w` the cluster's capacity, too.
     """
     clusters = tree["cluster"]
     for cluster in clusters:
@@ -82,7 +88,7 @@ def _put_curve(tree: Tree, busy_w: Callable[[float, int], float], awake_w: float
             busy = max(round(1e6 * busy_w(khz / 1e6, cluster["capacity"])), 1)
             opp.setdefault("uw", 0)
             opp["busy_uw"] = busy
-            opp["cluster_uw"] = round(1e6 * awake_w / len(clusters))
+            opp["cluster_uw"] = round(1e6 * awake_w(khz / 1e6) / len(clusters))
         if asleep_w is not None and not cluster.get("cluster_idle"):
             cluster["cluster_idle_uw"] = round(1e6 * asleep_w / len(clusters))
 
@@ -92,43 +98,48 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     if len(samples.watts) < 2:
         raise InputError(f"{samples.name}: one interval cannot tell the package from its cores; two or more are needed")
     cores = _cores(tree)
-    busy = samples.load * cores if samples.load_is_share else np.minimum(samples.load, cores)
+    busy = samples.busy_cores(cores, len(tree.get("topology", {}).get("package", [0])))
     one, awake = np.ones_like(busy), 1 - samples.asleep
-    sleeps = bool(np.ptp(awake) > 0.02)
+    sleeps = bool(np.ptp(awake) > 0.2)
     one_clock = _is_one_clock(samples)
     core_columns, core_names = [busy, busy * samples.ghz, busy * samples.ghz**3], ["core", "core f", "core f^3"]
     if one_clock:
         # One clock cannot tell how power follows it: as the cores of measured servers.
         core_columns, core_names = [busy * (samples.ghz + SERVER_CUBIC * samples.ghz**3)], ["core f"]
     shared_columns, shared_names = ([one, awake], ["package", "package awake"]) if sleeps else ([one], ["package"])
+    by_clock = (awake if sleeps else one) * samples.ghz
     middle = float(np.median(samples.ghz[samples.ghz > 0])) if np.any(samples.ghz > 0) else 1.0
     of_core = [middle + SERVER_CUBIC * middle**3] if one_clock else [1.0, middle, middle**3]
-    of_shared = [1.0] * len(shared_names)
+    one_load = bool(np.ptp(busy) < 0.1 * max(float(busy.max()), 1e-9))
     if samples.cores_watts is not None:
-        # The cores' own static power counts as shared: it is there whatever is busy.
-        core_part = fit_parts([*core_names, "cores idle"], np.column_stack([*core_columns, one]), samples.cores_watts)
-        rest = np.maximum(samples.watts - core_part.power(np.column_stack([*core_columns, 0 * one])), 1e-6)
-        shared_part = fit_parts(shared_names, np.column_stack(shared_columns), rest)
+        # The cores' own static power counts as shared: it is there whatever is busy.  One load cannot tell it.
+        idle = [] if one_load else [one]
+        features = np.column_stack([*core_columns, *idle])
+        core_part = fit_parts([*core_names, *(["cores idle"] if idle else [])], features, samples.cores_watts)
+        static = float(core_part.powers[-1]) if idle else 0.0
+        rest = np.maximum(samples.watts - samples.cores_watts + static, 1e-6)
+        shared_part, shared_names = _shared(shared_names, shared_columns, by_clock, [], [], rest)
         told = core_part.parameters()[: len(core_names)] + shared_part.parameters()
-        core_bounds = core_part.bounds(np.array([*of_core, 0.0]))
-        shared_bounds = shared_part.bounds(np.array(of_shared))
-        fitted = samples.watts - rest + shared_part.power(np.column_stack(shared_columns))
+        core_bounds = core_part.bounds(np.array([*of_core, *(0.0 for _ in idle)]))
+        shared_bounds = shared_part.bounds(np.array([middle if "f" in name else 1.0 for name in shared_names]))
+        fitted = core_part.power(features) - static + rest / (1 + shared_part.residuals)
     else:
-        whole = fit_parts(
-            [*core_names, *shared_names], np.column_stack([*core_columns, *shared_columns]), samples.watts
-        )
+        whole, shared_names = _shared(shared_names, shared_columns, by_clock, core_names, core_columns, samples.watts)
         told = whole.parameters()
+        of_shared = [middle if "f" in name else 1.0 for name in shared_names]
         core_bounds = whole.bounds(np.array([*of_core, *(0.0 for _ in of_shared)]))
         shared_bounds = whole.bounds(np.array([*(0.0 for _ in of_core), *of_shared]))
         fitted = samples.watts / (1 + whole.residuals)
     value = {p.name: p.value for p in told}
     if one_clock:
         value |= {"core": 0.0, "core f^3": SERVER_CUBIC * value["core f"]}
-    shared = sum(value[name] for name in shared_names)
+    following = value.get("package f", 0.0)
+    at_rest = sum(value[name] for name in shared_names if name != "package f")
+    shared = at_rest + following * middle
     _put_curve(
         tree,
         lambda ghz, capacity: (value["core"] + value["core f"] * ghz + value["core f^3"] * ghz**3) * capacity / 1024,
-        shared,
+        lambda ghz: at_rest + following * ghz,
         value["package"] if sleeps else None,
     )
     off = samples.watts / fitted - 1
@@ -140,6 +151,8 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         "cluster.opp.busy_uw": f"[F] {samples.name}, {samples.scope}, {clocks}: opplab fit power; {residual}",
         "cluster.opp.cluster_uw": "[F] the same: what does not depend on busy cores, shared evenly by the clusters",
     }
+    if following:
+        marks["cluster.opp.cluster_uw"] += ", which follows their clock"
     if sleeps:
         marks["cluster.cluster_idle_uw"] = "[F] the same: what is left while the package sleeps"
     if one_clock:
@@ -155,6 +168,32 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     }
     _mark(tree, marks, ranges)
     return told, [*_not_told(tree, samples, sleeps), residual]
+
+
+_BETTER = 4.0
+"""So many times less squared error is worth a parameter for a package that follows the clock."""
+
+
+def _shared(
+    names: list[str],
+    columns: list[Floats],
+    by_clock: Floats,
+    core_names: list[str],
+    core_columns: list[Floats],
+    watts: Floats,
+) -> tuple[Parts, list[str]]:
+    """Fit parts with what a package shares, which follows the clock where that explains the source far better.
+
+    The uncore of a Xeon 6130 does: 20 W more a socket at the base clock.
+    """
+    plain = fit_parts([*core_names, *names], np.column_stack([*core_columns, *columns]), watts)
+    if len(watts) < len(core_names) + len(names) + 2 or np.ptp(by_clock) < 0.1 * float(np.max(by_clock)):
+        return plain, names
+    more = [*names, "package f"]
+    followed = fit_parts([*core_names, *more], np.column_stack([*core_columns, *columns, by_clock]), watts)
+    if _BETTER * float(np.sum(followed.residuals**2)) < float(np.sum(plain.residuals**2)):
+        return followed, more
+    return plain, names
 
 
 def _is_one_clock(samples: Samples) -> bool:
@@ -183,7 +222,7 @@ def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
 
 def _percent(low: float, high: float) -> dict[str, list[int]]:
     # What is not known at all is as wide as a range can be.
-    widest = 10**6
+    widest = 10**5
     low, high = (100 * low if low == low else 0, 100 * high if high == high else widest)  # noqa: PLR0124 - NaN
     return {"percent": [int(min(max(low, 0), 100)), round(min(max(high, 100), widest))]}
 
@@ -222,9 +261,12 @@ def _is_points(path: Path) -> bool:
     """Say whether a source is a table of power by operating point."""
     if path.is_dir():
         return False
+    if path.suffix == ".json":
+        return True
     with check_size(path, "measurements").open("rb") as file:
         head = file.readline(4096)
-    return any(name in head for name in (b"busy_mean_mw", b"busy_mean_w", b"busy_mean_uw"))
+    names = [plain(name) for name in re.split(r"[,;\t]", head.decode("utf-8", "replace"))]
+    return any(name.startswith(("busy_mean_", "coremark")) for name in names)
 
 
 def with_power(text: str, *paths: Path) -> tuple[str, list[Parameter], list[str]]:
@@ -268,7 +310,8 @@ def generic_power(text: str) -> str:
         return (little + (big - little) * capacity / 1024) * ghz * (0.5 + 0.5 * (ghz / 2.5) ** 2)
 
     tdp_w = tree.get("package_power", {}).get("tdp_uw", 0) / 1e6
-    _put_curve(tree, busy, 0.3 * tdp_w * len(tree.get("topology", {}).get("package", [1])), None)
+    awake_w = 0.3 * tdp_w * len(tree.get("topology", {}).get("package", [1]))
+    _put_curve(tree, busy, lambda _: awake_w, None)
     label = "[A] generic curve (--power generic), not this machine's"
     _mark(
         tree,

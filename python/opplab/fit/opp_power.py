@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,13 +69,17 @@ class Fitted:
         }
 
 
-def fit_points(curve: Curve, used: list[Point], shapes: Shapes | None = None) -> Fitted:
-    """Fit a curve to some of its points; what is assumed of the shape leaves out the chip's own family."""
+def fit_points(curve: Curve, used: list[Point], shapes: Shapes | None = None, others: Iterable[Point] = ()) -> Fitted:
+    """Fit a curve to some of its points; what is assumed of the shape leaves out the chip's own family.
+
+    The highest clock of the curve's points, and of `others`, is the chip's, whether the fit may use its power or not.
+    """
     if not used:
         raise InputError(f"no point of {curve.soc} CPU {curve.cpu} to fit to")
     shapes = shapes or shapes_without(curve.soc)
     power = np.array([point.busy_mw for point in used])
-    return Fitted(curve, used, fit_curve(curve.clock_mhz(used), power, shapes))
+    top_mhz = max(point.khz for point in (*used, *curve.points, *others)) / 1000
+    return Fitted(curve, used, fit_curve(curve.clock_mhz(used), power, shapes, top_mhz))
 
 
 def predict(fitted: Fitted, rest: list[Point]) -> None:
@@ -103,7 +108,8 @@ def check(curves: list[Curve], words: str, rest: list[Curve] | None) -> list[Fit
     fits = []
     for curve in curves:
         used = pick_points(curve.points, words)
-        fitted = fit_points(curve, used)
+        others = [point for one in rest or [] if (one.soc, one.cpu) == (curve.soc, curve.cpu) for point in one.points]
+        fitted = fit_points(curve, used, others=others)
         fits.append(fitted)
         if rest is None:
             clocks = {point.khz for point in used}

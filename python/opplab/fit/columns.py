@@ -1,0 +1,339 @@
+"""Columns of logs and tables of power, known by their names, whoever wrote them: turbostat, pepc, RAPL, rails, people.
+
+A name tells its quantity and its unit: exact ones first, then by their words (``Package Power (W)``,
+``mean_bzy_mhz_of_these``).  Tables may have any separator, a preamble, repeated heads, more columns than are known,
+rows a CPU beside those of the whole, and cells that are no numbers where nothing was measured.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opplab.errors import FormatError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["KNOWN", "Column", "Table", "known_column", "plain", "read_table"]
+
+KNOWN = {
+    "watts": ["pkgwatt", "pkg_w", "package_w", "power_w", "rapl_pkg_w_mean", "watts", "w", "power", "pkg_mw",
+              "power_mw", "mw", "power_uw", "ac_w_mean", "ac_w", "wall_w", "p"],
+    "cores' watts": ["corwatt", "cores_w", "rapl_cores_w_mean", "cor_w"],
+    "clock": ["bzy_mhz", "mean_cycles_mhz_per_busy_core", "mhz", "ghz", "freq_mhz", "freq_khz", "khz",
+              "frequency_khz", "freq_hz", "freq_ghz"],
+    "load": ["busy_cores", "active_cores", "busy%", "%c0", "%busy", "busy_pct", "util_pct", "load_pct", "cores",
+             "threads", "util", "load"],
+    "joules": ["pkg_j", "package_j"],
+    "cores' joules": ["cor_j", "cores_j"],
+    "time": ["t", "time_s", "seconds", "time_of_day_seconds", "time_ms", "time_us", "time_ns", "time"],
+    "energy": ["energy_j", "energy_uj", "energy_mj"],
+    "interval": ["usec"],
+}  # fmt: skip
+"""Exact names of columns by quantity, the more telling first; other names are known by their words."""
+
+_ASLEEP = re.compile(r"(?:pk|pkg)_?%?_?pc(?:2|3|6|7|8|9|10)(?:_pct|_%)?|%?pc(?:2|3|6|7|8|9|10)")
+_WATTS = {"w": 1.0, "watt": 1.0, "watts": 1.0, "mw": 1e-3, "milliwatt": 1e-3, "milliwatts": 1e-3, "uw": 1e-6}
+_HZ = {"ghz": 1.0, "mhz": 1e-3, "khz": 1e-6, "hz": 1e-9}
+_PERCENT = {"%", "pct", "percent"}
+_SECONDS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "usec": 1e-6, "ns": 1e-9}
+_JOULES = {"j": 1.0, "joules": 1.0, "mj": 1e-3, "uj": 1e-6}
+_OTHERS = {"ram", "dram", "gfx", "gpu", "uncore", "limit", "tdp", "pl1", "pl2", "idle", "sd", "std", "min", "max",
+           "tsc", "ref", "base", "nominal", "target", "requested", "request", "imc", "mem", "memory", "rest", "err",
+           "error", "sys", "avg_mhz", "p10", "p90", "median"}  # fmt: skip
+"""Words of columns that are about something else."""
+_PACKAGE = {"pkg", "package", "cpu", "soc", "socket", "total", "psys"}
+_CORES = {"cor", "core", "cores", "pp0"}
+_COUNTED = {"cores", "threads", "cpus"}
+_BUSY = {"busy", "active", "running", "spinning", "loaded", "used"}
+_LOADS = {"busy", "util", "utilization", "utilisation", "usage", "load", "c0"}
+_IDS = {"cpu", "core", "cor", "package", "pkg", "pk", "socket", "node", "die", "scope", "apic", "x2apic"}
+_WHOLE = {"", "-", "all", "system", "total", "sum", "whole", "summary"}
+_NOTHING = {"", "-", "--", "nan", "na", "n/a", "none", "null", "."}
+_LINE_OF_SECONDS = re.compile(r"^\s*(\d+(?:\.\d+)?) sec\s*$")
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds: quantity (`KNOWN`, or ``asleep``), factor to W, GHz, s, J or a share, and how sure."""
+
+    quantity: str
+    factor: float
+    rank: int
+    is_count: bool = False
+    """A load in cores, not a share of them."""
+    has_unit: bool = True
+
+
+def _words(name: str) -> list[str]:
+    name = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name.strip().strip("\ufeff\"'"))
+    return [word for word in re.split(r"[^a-z0-9%]+", name.lower().replace("%", "_%_")) if word]
+
+
+def plain(name: str) -> str:
+    """Give a column's name as `KNOWN` has it."""
+    name = name.strip().strip("\ufeff\"'").lower()
+    return re.sub(r"[\s()\[\]/.-]+", "_", name).strip("_")
+
+
+def known_column(name: str) -> Column | None:
+    """Say what a column holds by its name; None if it says nothing that is known.
+
+    Examples
+    --------
+    >>> known_column("Bzy_MHz").quantity, known_column("Package Power (mW)").factor
+    ('clock', 0.001)
+    >>> known_column("TSC_MHz") is None
+    True
+    """
+    exact, words = plain(name), _words(name)
+    if exact in ("avg_mhz", "totl%c0", "any%c0", "gfx%c0", "cpugfx%", "pkg_%", "ram_%"):
+        return None
+    if _ASLEEP.fullmatch(exact):
+        return Column("asleep", 0.01, 0)
+    unit = _unit(words)
+    for quantity, names in KNOWN.items():
+        if exact in names:
+            rank = names.index(exact)
+            if quantity == "load":
+                counted = exact.endswith(("cores", "threads"))
+                share = 1.0 if counted or unit is None else 0.01
+                return Column(quantity, share, rank, counted, unit is not None)
+            return Column(quantity, _factor(exact, words, quantity), rank)
+    return _by_words(words)
+
+
+def _unit(words: list[str]) -> str | None:
+    known = {*_WATTS, *_HZ, *_PERCENT, *_JOULES}
+    return next((word for word in reversed(words) if word in known), None)
+
+
+def _factor(exact: str, words: list[str], quantity: str) -> float:
+    if exact == "usec":
+        return 1e-6
+    units = {"clock": _HZ, "time": _SECONDS, "energy": _JOULES}.get(quantity, _WATTS)
+    return next((units[word] for word in reversed(words) if word in units), 1.0)
+
+
+def _by_words(words: list[str]) -> Column | None:
+    """Say what a column holds by the words of its name, behind all exact names."""
+    said = set(words)
+    if said & _OTHERS:
+        return None
+    unit = _unit(words)
+    if unit in _WATTS:
+        if said & _CORES and not said & {"busy", "one"}:
+            return Column("cores' watts", _WATTS[unit], 100)
+        return Column("watts", _WATTS[unit], 100 if said & _PACKAGE else 120)
+    if unit in _HZ and "per" not in said - {"busy"}:
+        return Column("clock", _HZ[unit], 100 if said & {"bzy", "busy"} else 120)
+    if said & _COUNTED and said & _BUSY:
+        return Column("load", 1.0, 100 if "cores" in said else 105 if "busy" in said else 110, True)
+    if said & _LOADS and not said & _COUNTED and unit not in _JOULES:
+        if unit in _PERCENT:
+            return Column("load", 0.01, 110)
+        return (
+            Column("load", 1.0, 130, has_unit=False) if said & {"util", "utilization", "utilisation", "usage"} else None
+        )
+    return None
+
+
+@dataclass
+class Table:
+    """The rows of the whole machine, by quantity."""
+
+    values: dict[str, Floats]
+    names: dict[str, str]
+    """The column that each quantity is from, as `KNOWN` writes names."""
+    columns: dict[str, Column]
+    seconds: Floats
+    """What the log says of each row's length (turbostat's line ``10.0 sec``); not a number where it says nothing."""
+    by_package: list[list[float]] = field(default_factory=list)
+    """Loads of the single packages in each row, where the table has rows of them."""
+
+
+def _split(line: str, mark: str | None) -> list[str]:
+    if mark in (",", ";"):
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=mark, skipinitialspace=True))]
+    cells = line.split(mark)
+    if mark == "\t" and len(cells) == 1:
+        cells = line.split()
+    return [cell.strip().strip('"') for cell in cells]
+
+
+def _head(line: str) -> tuple[str | None, list[str]] | None:
+    """Give separator and names of a line that is a head: two of its words are known quantities, none a number."""
+    if " --" in line:
+        return None  # The command that wrote the log.
+    for mark in (";", ",", "\t", None):
+        if mark is not None and mark not in line:
+            continue
+        names = _split(line.lstrip("#") if mark else line, mark)
+        quantities = {column.quantity for column in map(known_column, names) if column is not None}
+        if len(quantities - {"asleep", "interval"}) >= 2 and not any(_is_number(name) for name in names):
+            return mark, names
+    return None
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass
+class _Head:
+    mark: str | None
+    names: list[str]
+    chosen: dict[str, int]
+    asleep: list[int]
+    ids: list[int]
+
+
+def _choose(names: list[str], mark: str | None, path: Path, line: int) -> _Head:
+    best: dict[str, tuple[int, int]] = {}
+    asleep = []
+    for index, name in enumerate(names):
+        column = known_column(name)
+        if column is None:
+            continue
+        if column.quantity == "asleep":
+            asleep.append(index)
+            continue
+        if (
+            column.quantity in best
+            and best[column.quantity][0] == column.rank
+            and plain(name) == plain(names[best[column.quantity][1]])
+        ):
+            raise FormatError(f"{path}:{line}: two columns `{plain(name)}`", file=str(path), line=line)
+        if column.quantity not in best or column.rank < best[column.quantity][0]:
+            best[column.quantity] = (column.rank, index)
+    ids = [index for index, name in enumerate(names) if plain(name) in _IDS]
+    return _Head(mark, names, {quantity: index for quantity, (_, index) in best.items()}, asleep, ids)
+
+
+@dataclass
+class _Row:
+    line: int
+    cells: list[str]
+    head: _Head
+    seconds: float
+
+
+def _rows(text: str, path: Path) -> Iterator[_Row]:
+    head: _Head | None = None
+    first: list[str] = []
+    seconds = float("nan")
+    for number, line in enumerate(text.splitlines(), 1):
+        told = _LINE_OF_SECONDS.match(line)
+        if told:
+            seconds = float(told[1])
+            continue
+        if not line.strip() or (line.startswith("#") and _head(line) is None):
+            continue
+        found = _head(line)
+        if found is not None:
+            mark, names = found
+            if head is None or names != head.names:
+                head = _choose(names, mark, path, number)
+                first = first or names
+            continue
+        if head is None:
+            continue
+        cells = _split(line, head.mark)
+        if head.mark in (",", ";") and len(cells) > len(head.names):
+            message = f"{path}:{number}: {len(cells)} cells under {len(head.names)} columns"
+            raise FormatError(message, file=str(path), line=number)
+        if head.mark not in (",", ";") and head.ids and len(cells) == len(head.names) - len(head.ids):
+            # Old turbostats leave the names of the summary's row blank.
+            for index in head.ids:
+                cells.insert(index, "-")
+        yield _Row(number, cells, head, seconds)
+
+
+def _cell(row: _Row, index: int | None, path: Path) -> float:
+    """Give a number; nothing where the row has none there."""
+    cell = row.cells[index] if index is not None and index < len(row.cells) else ""
+    if cell.lower() in _NOTHING or set(cell) <= {"*", "."}:
+        return float("nan")
+    if row.head.mark == ";":
+        cell = cell.replace(",", ".")
+    try:
+        return float(cell)
+    except ValueError:
+        if row.head.mark is None and len(row.cells) != len(row.head.names):
+            return float("nan")  # A line of words between the rows.
+        name = plain(row.head.names[index or 0])
+        raise FormatError(
+            f"{path}:{row.line}: `{name}` is `{cell}`, not a number", file=str(path), line=row.line
+        ) from None
+
+
+def _of(row: _Row) -> str:
+    """Say what a row is of: the whole, a package, or something smaller."""
+    ids = {plain(row.head.names[i]): row.cells[i].lower() if i < len(row.cells) else "" for i in row.head.ids}
+    if all(value in _WHOLE for value in ids.values()):
+        return "whole"
+    small = {
+        name: value for name, value in ids.items() if name in ("cpu", "core", "cor", "apic", "x2apic", "die", "node")
+    }
+    if all(value in _WHOLE for value in small.values()):
+        return "package"
+    return "part"
+
+
+def read_table(text: str, path: Path) -> Table | None:
+    """Read the rows of the whole; None if no line is a head.
+
+    Raises
+    ------
+    FormatError
+        A cell of a column that is needed is no number; two columns have one name.
+    """
+    rows = list(_rows(text, path))
+    if not rows:
+        return None
+    kinds = [_of(row) for row in rows]
+    if "whole" in kinds:
+        kept = [index for index, kind in enumerate(kinds) if kind == "whole"]
+    else:
+        # Packages or CPUs alone: each row stands for itself.
+        kept = list(range(len(rows)))
+    heads = {id(row.head): row.head for row in rows}.values()
+    quantities = list(dict.fromkeys(quantity for head in heads for quantity in head.chosen))
+    names = {q: plain(next(h.names[h.chosen[q]] for h in heads if q in h.chosen)) for q in quantities}
+    columns: dict[str, Column] = {}
+    for quantity in quantities:
+        column = known_column(names[quantity])
+        assert column is not None
+        columns[quantity] = column
+    values = {
+        quantity: np.array([_cell(rows[i], rows[i].head.chosen.get(quantity), path) for i in kept], dtype=float)
+        * columns[quantity].factor
+        for quantity in quantities
+    }
+    values["asleep"] = np.array([_asleep(rows[i], path) for i in kept])
+    by_package = []
+    if "whole" in kinds and "package" in kinds and "load" in columns:
+        ends = [*kept[1:], len(rows)]
+        for start, end in zip(kept, ends, strict=True):
+            parts = [i for i in range(start, end) if kinds[i] == "package"]
+            loads = [_cell(rows[i], rows[i].head.chosen.get("load"), path) for i in parts]
+            by_package.append([load * columns["load"].factor for load in loads if load == load])  # noqa: PLR0124 - NaN
+    return Table(values, names, columns, np.array([rows[i].seconds for i in kept]), by_package)
+
+
+def _asleep(row: _Row, path: Path) -> float:
+    shares = [_cell(row, index, path) for index in row.head.asleep]
+    return float(np.clip(np.nansum([share / 100 for share in shares]), 0, 1)) if shares else 0.0
