@@ -314,6 +314,10 @@ pub enum FreqMax {
     Rapl,
     /// The average of the recent past (approach 4 of the talk): see [`RecentFreqMax`].
     Recent,
+    /// Searched at run time (question 2 of the talk): see [`FreqMaxSearch`].
+    Search,
+    /// Turbo with any other number of active cores.
+    TurboCores(u32),
 }
 
 /// The frequency with a number of active cores.
@@ -345,8 +349,8 @@ impl FreqMaxFacts<'_> {
 }
 
 impl FreqMax {
-    /// All variants, in the order of the texts.
-    pub const ALL: [Self; 8] = [
+    /// All variants with a name of their own, in the order of the texts.
+    pub const ALL: [Self; 9] = [
         Self::MaxP,
         Self::Mid,
         Self::MaxBoost,
@@ -355,9 +359,15 @@ impl FreqMax {
         Self::TurboAllCores,
         Self::Rapl,
         Self::Recent,
+        Self::Search,
     ];
 
-    /// The name in policy files.
+    /// What may be written: the names, and the form of any number of active cores.
+    pub fn names() -> Vec<&'static str> {
+        [Self::TurboCores(0)].iter().chain(&Self::ALL).map(|variant| variant.name()).collect()
+    }
+
+    /// The name in policy files; of any number of active cores its form, in which N stands for the number.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MaxP => "max_P",
@@ -368,28 +378,33 @@ impl FreqMax {
             Self::TurboAllCores => "turbo-all-cores",
             Self::Rapl => "rapl",
             Self::Recent => "recent",
+            Self::Search => "search",
+            Self::TurboCores(_) => "turbo-N-cores",
         }
     }
 
     /// The variant called `name`.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|variant| variant.name() == name)
+        let cores = || name.strip_prefix("turbo-")?.strip_suffix("-cores")?.parse().ok().filter(|&cores| cores > 0);
+        Self::ALL.into_iter().find(|variant| variant.name() == name).or_else(|| cores().map(Self::TurboCores))
     }
 
     /// Whether the ratio moves while the machine runs.
     pub const fn is_estimated(self) -> bool {
-        matches!(self, Self::Rapl | Self::Recent)
+        matches!(self, Self::Rapl | Self::Recent | Self::Search)
     }
 
-    /// f_max in kHz; for the estimated variants where they start, turbo with all cores.
+    /// f_max in kHz; for the estimated variants where they start: turbo with all cores, and the base frequency for the
+    /// search, which knows no turbo.
     pub fn freq_khz(self, facts: &FreqMaxFacts<'_>) -> u32 {
         let boost_khz = facts.turbo.iter().map(|level| level.freq_khz).max().unwrap_or(facts.base_khz);
         match self {
-            Self::MaxP => facts.base_khz,
+            Self::MaxP | Self::Search => facts.base_khz,
             Self::Mid => (u64::from(facts.base_khz).midpoint(u64::from(boost_khz))) as u32,
             Self::MaxBoost => boost_khz,
             Self::Turbo1Core => facts.turbo_khz(1),
             Self::Turbo4Cores => facts.turbo_khz(4.min(facts.n_cores.max(1))),
+            Self::TurboCores(cores) => facts.turbo_khz(cores.min(facts.n_cores.max(1))),
             Self::TurboAllCores | Self::Rapl | Self::Recent => facts.turbo_khz(facts.n_cores),
         }
     }

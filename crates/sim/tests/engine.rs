@@ -158,9 +158,9 @@ impl opplab_model::event::Sink for LastUtil {
 /// On x86 the tick's counters slow PELT's clock at low frequency, relative to the f_max that the policy names.
 #[test]
 fn x86_counters_make_utilisation_invariant() {
-    use opplab_model::machine::{InvarianceSource, TurboBin};
+    use opplab_model::machine::{InvarianceSource, PackagePower, TurboBin};
     use opplab_model::workload::Op;
-    let last = |invariance: &str, freq_max: &str| {
+    let case_of = |invariance: &str, freq_max: &str| {
         let mut case =
             juno(1, 50, Policy { kernel: "6.12".into(), governor: "powersave".into(), ..Policy::default() }, 1);
         case.duration_ns = 60_000_000;
@@ -174,13 +174,32 @@ fn x86_counters_make_utilisation_invariant() {
         case.workload.tasks[0].ops = vec![Op::Runtime { wall_ns: 1_000_000_000 }];
         case.policy.invariance = invariance.into();
         case.policy.freq_max = freq_max.into();
+        case
+    };
+    let last_of = |case: &Case| {
         let mut sink = LastUtil::default();
-        run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+        run(case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
         sink.0
     };
+    let last = |invariance: &str, freq_max: &str| last_of(&case_of(invariance, freq_max));
     let (none, base) = (last("none", ""), last("", "max_P"));
     let (all, one) = (last("", "turbo-all-cores"), last("", "turbo-1-core"));
     assert!(none > base && base > all && all > one, "{none} {base} {all} {one}");
+    assert_eq!(last("", "turbo-3-cores"), all);
+    // What was seen of the lowest clock: the search stays at the base frequency, the recent past falls to it.
+    let (recent, search) = (last("", "recent"), last("", "search"));
+    assert!(search == base && all < recent && recent < base, "{base} {all} {recent} {search}");
+    // A limit of power that is far away allows the highest turbo, one that is exceeded less and less.
+    let rapl = |pl1_uw: u64| {
+        let mut case = case_of("", "rapl");
+        case.machine.package_power = Some(PackagePower { pl1_uw, ..PackagePower::default() });
+        case.machine.floor_uw = 0;
+        last_of(&case)
+    };
+    let (far, near) = (rapl(1_000_000_000), rapl(1_000));
+    assert!(far < all && near > all, "{far} {all} {near}");
+    let error = run(&case_of("", "rapl"), &mut LastUtil::default()).expect_err("no limit is known");
+    assert!(error.0.contains("needs a limit of the package's power"), "{error:?}");
 }
 
 /// Goal: a CPU that nothing else wakes is woken by the soft lockup detector, ticks, and sleeps deep again.

@@ -39,8 +39,8 @@ def freq_max_ratio(
     Parameters
     ----------
     variant : str
-        ``max_P``, ``mid``, ``max_boost``, ``turbo-1-core``, ``turbo-4-cores``, ``turbo-all-cores``, ``rapl`` or
-        ``recent``; for the last two it is where the estimate starts.
+        ``max_P``, ``mid``, ``max_boost``, ``turbo-N-cores``, ``turbo-all-cores``, ``rapl``, ``recent`` or ``search``;
+        for the last three it is where the estimate starts.
     base_khz : int
         The highest frequency without turbo, at which MPERF counts.
     turbo : sequence of (int, int)

@@ -2,15 +2,12 @@
 
 use opplab_kernel::cpufreq::governor::{self as kernel, GovernorSetup, Worker};
 use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, HwpBoost, HwpRequest, PassiveCpu};
-use opplab_kernel::freq_invariance::{FreqMax, FreqMaxFacts, TurboLevel};
-use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::governor::{governor_setup, start_governor};
-use opplab_model::machine::{Cpufreq, InvarianceSource, Machine};
+use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::Policy;
 
 use crate::hardware::hwp::Hwp;
-use crate::ids::{ClusterId, CpuId, IdVec, PackageId, TaskId};
-use crate::run::gates::Gates;
+use crate::ids::{ClusterId, CpuId, PackageId, TaskId};
 use crate::run::hooks::CustomGovernor;
 use crate::{Case, CaseError};
 
@@ -124,47 +121,4 @@ impl ActiveHwp {
     pub(crate) fn without_boost(cached: HwpRequest) -> Self {
         Self { cached, boost: None, io: false }
     }
-}
-
-/// Of each cluster: the f_max that the policy names (or the kernel takes) over the base frequency, << 10.
-///
-/// # Errors
-/// [`CaseError`] if there is no such f_max, or it can not be told from what the machine file knows.
-pub(crate) fn max_freq_ratios(
-    machine: &Machine,
-    policy: &Policy,
-    gates: &Gates,
-) -> Result<IdVec<ClusterId, u64>, CaseError> {
-    if machine.invariance == InvarianceSource::FreqChange {
-        return Ok(vec![SCHED_CAPACITY_SCALE; machine.clusters.len()].into());
-    }
-    let freq_max = if policy.freq_max.is_empty() {
-        gates.profile.freq_max(gates.platform)
-    } else {
-        FreqMax::from_name(&policy.freq_max)
-            .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?
-    };
-    if freq_max.is_estimated() {
-        return Err(CaseError(format!(
-            "freq_max {:?} is estimated at run time, which the engine does not do",
-            policy.freq_max
-        )));
-    }
-    let ratio = |cluster: &opplab_model::machine::Cluster| {
-        let turbo: Vec<TurboLevel> =
-            cluster.turbo.iter().map(|bin| TurboLevel { active_cores: bin.active_cores, freq_khz: bin.khz }).collect();
-        let base_khz = cluster.reference_khz();
-        let first = machine.cpus[cluster.cpus[0] as usize].package;
-        let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == first).map(|cpu| cpu.core).collect();
-        cores.sort_unstable();
-        cores.dedup();
-        freq_max.ratio(&FreqMaxFacts { base_khz, turbo: &turbo, n_cores: cores.len() as u32 })
-    };
-    machine
-        .clusters
-        .iter()
-        .map(|cluster| {
-            ratio(cluster).ok_or_else(|| CaseError(format!("f_max of cluster {} is not known", cluster.name)))
-        })
-        .collect()
 }

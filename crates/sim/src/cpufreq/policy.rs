@@ -410,9 +410,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let (aperf, mperf) = state.last_counters;
         let (acnt, mcnt) = ((state.aperf - aperf) / CYCLE, (state.mperf - mperf) / CYCLE);
         state.last_counters = (state.aperf, state.mperf);
-        let ratio = self.max_freq_ratio[state.cluster];
+        let ratio = self.freq_max_ratio(cpu, acnt as u64, mcnt as u64);
         if let Some(scale) = scale_freq_tick(acnt as u64, mcnt as u64, ratio) {
-            state.freq_scale = scale;
+            self.cpus[cpu].freq_scale = scale;
         }
     }
 }

@@ -12,6 +12,7 @@ use opplab_model::event::{Event, Sink};
 use opplab_model::machine::Cpufreq;
 use rand_pcg::Pcg64;
 
+use crate::cpufreq::freq_max::FreqMaxRatios;
 use crate::cpufreq::freq_policy::FreqPolicy;
 use crate::cpufreq::intel::IntelSetup;
 use crate::hardware::packages::Hardware;
@@ -75,8 +76,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) rng: Pcg64,
     pub(crate) rd: RootDomain,
     pub(crate) idle_cpus: IdleCpus,
-    /// Of each cluster: f_max of frequency invariance over the base frequency, << 10 (x86).
-    pub(crate) max_freq_ratio: IdVec<ClusterId, u64>,
+    /// f_max of frequency invariance (x86).
+    pub(crate) freq_max: FreqMaxRatios,
     pub(crate) stream: Stream,
     pub(crate) overutilized: bool,
     /// Overutilised scheduling domains (first CPU, number of CPUs), where the kernel notes it of each.

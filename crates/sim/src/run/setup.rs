@@ -21,7 +21,8 @@ use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use rand_pcg::Pcg64;
 
 use crate::cpufreq::amd::{AMD_PSTATE_EPP, epp_start};
-use crate::cpufreq::freq_policy::{ActiveHwp, FreqPolicy, Governor, governor_of, max_freq_ratios};
+use crate::cpufreq::freq_max::FreqMaxRatios;
+use crate::cpufreq::freq_policy::{ActiveHwp, FreqPolicy, Governor, governor_of};
 use crate::cpufreq::intel::IntelSetup;
 use crate::hardware::packages::Hardware;
 use crate::ids::{ClusterId, CpuId, CpuSetId, IdVec, PackageId, PolicyId, TaskId};
@@ -79,7 +80,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             case,
             journal: Journal::new(sink),
             hooks,
-            max_freq_ratio: max_freq_ratios(machine, policy, &gates)?,
+            freq_max: FreqMaxRatios::new(machine, policy, &gates)?,
             eas: EasState::new(machine, &driver, policy, &gates, &topology)?,
             agenda: Agenda::new(nr, policies.len(), nr_devices, hardware.packages.len()),
             gates,

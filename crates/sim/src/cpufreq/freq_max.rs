@@ -1,0 +1,201 @@
+//! What frequency invariance measures against: f_max that a kernel knows, and f_max that is estimated while it runs.
+//!
+//! The estimates are those of text 002's lists, computed by [`opplab_kernel::freq_invariance`]; no kernel has them. They
+//! learn at the tick, from the counters that it reads:
+//!
+//! ```text
+//!   rapl    a package: every 10 ms, from its power and the counters of its CPUs
+//!   recent  a CPU: every tick with busy time
+//!   search  a package: every tick with busy time, by how many of its cores run something
+//! ```
+
+use opplab_kernel::freq_invariance::{
+    FreqMax, FreqMaxFacts, FreqMaxSearch, FreqRatio, RaplFreqMax, RecentFreqMax, TurboLevel,
+};
+use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
+use opplab_model::event::Sink;
+use opplab_model::machine::{Cluster, InvarianceSource, Machine};
+use opplab_model::policy::Policy;
+
+use crate::CaseError;
+use crate::ids::{ClusterId, CpuId, IdVec};
+use crate::run::cpu::BOOT_NS;
+use crate::run::engine::Engine;
+use crate::run::gates::Gates;
+
+/// How long a window of the power meter is, in ns: ten updates of RAPL's counters. Assumed.
+const RAPL_WINDOW_NS: u64 = 10_000_000;
+/// log2 of the ticks over which the recent past is averaged. Assumed; text 002 names no length.
+const RECENT_SHIFT: u32 = 5;
+/// The lowest ratio that power may tell: half of the base frequency. Assumed; wide vectors stay above it.
+const RAPL_FLOOR: FreqRatio = SCHED_CAPACITY_SCALE / 2;
+
+/// f_max over the base frequency, << 10.
+#[derive(Debug)]
+pub(crate) struct FreqMaxRatios {
+    /// Of each cluster; where it is estimated, where the estimate starts.
+    by_cluster: IdVec<ClusterId, FreqRatio>,
+    estimate: Option<Estimate>,
+}
+
+#[derive(Debug)]
+enum Estimate {
+    /// Of each package.
+    Rapl(Vec<RaplWindow>),
+    /// Of each CPU.
+    Recent(IdVec<CpuId, RecentFreqMax>),
+    /// Of each package.
+    Search(Vec<FreqMaxSearch>),
+}
+
+/// A package's counters and energy since its power was read last.
+#[derive(Debug)]
+struct RaplWindow {
+    estimate: RaplFreqMax,
+    acnt: u64,
+    mcnt: u64,
+    since_ns: u64,
+    energy_fj: u128,
+}
+
+/// Cores of package `index`.
+fn cores_of(machine: &Machine, index: u32) -> u32 {
+    let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == index).map(|cpu| cpu.core).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    cores.len() as u32
+}
+
+impl FreqMaxRatios {
+    /// What the policy names, or the kernel takes.
+    ///
+    /// # Errors
+    /// [`CaseError`] if there is no such f_max, or it cannot be told from what the machine file knows.
+    pub(crate) fn new(machine: &Machine, policy: &Policy, gates: &Gates) -> Result<Self, CaseError> {
+        if machine.invariance == InvarianceSource::FreqChange {
+            let by_cluster = vec![SCHED_CAPACITY_SCALE; machine.clusters.len()].into();
+            return Ok(Self { by_cluster, estimate: None });
+        }
+        let freq_max = if policy.freq_max.is_empty() {
+            gates.profile.freq_max(gates.platform)
+        } else {
+            FreqMax::from_name(&policy.freq_max)
+                .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?
+        };
+        let ratio = |cluster: &Cluster, freq_max: FreqMax| {
+            let level = |bin: &opplab_model::machine::TurboBin| TurboLevel {
+                active_cores: bin.active_cores,
+                freq_khz: bin.khz,
+            };
+            let turbo: Vec<TurboLevel> = cluster.turbo.iter().map(level).collect();
+            let n_cores = cores_of(machine, machine.cpus[cluster.cpus[0] as usize].package);
+            let facts = FreqMaxFacts { base_khz: cluster.reference_khz(), turbo: &turbo, n_cores };
+            let unknown = || CaseError(format!("f_max of cluster {} is not known", cluster.name));
+            freq_max.ratio(&facts).ok_or_else(unknown)
+        };
+        let ratios = |freq_max| -> Result<IdVec<ClusterId, FreqRatio>, CaseError> {
+            machine.clusters.iter().map(|cluster| ratio(cluster, freq_max)).collect()
+        };
+        let by_cluster = ratios(freq_max)?;
+        let nr_packages = machine.cpus.iter().map(|cpu| cpu.package + 1).max().unwrap_or(0);
+        let estimate = match freq_max {
+            FreqMax::Rapl => {
+                let highest = ratios(FreqMax::MaxBoost)?;
+                let ends = |of: &IdVec<ClusterId, FreqRatio>| of.iter().copied().max().unwrap_or(SCHED_CAPACITY_SCALE);
+                let estimate = rapl(machine, nr_packages, ends(&highest), ends(&by_cluster))?;
+                let window = |_| RaplWindow { estimate, acnt: 0, mcnt: 0, since_ns: BOOT_NS, energy_fj: 0 };
+                Some(Estimate::Rapl((0..nr_packages).map(window).collect()))
+            }
+            FreqMax::Recent => {
+                let mut of_cpu = vec![RecentFreqMax::new(RECENT_SHIFT, SCHED_CAPACITY_SCALE, 0); machine.cpus.len()];
+                for (cluster, &start) in machine.clusters.iter().zip(by_cluster.iter()) {
+                    for &cpu in &cluster.cpus {
+                        of_cpu[cpu as usize] = RecentFreqMax::new(RECENT_SHIFT, SCHED_CAPACITY_SCALE, start);
+                    }
+                }
+                Some(Estimate::Recent(of_cpu.into()))
+            }
+            FreqMax::Search => Some(Estimate::Search(
+                (0..nr_packages).map(|index| FreqMaxSearch::new(cores_of(machine, index))).collect(),
+            )),
+            _ => None,
+        };
+        Ok(Self { by_cluster, estimate })
+    }
+}
+
+/// The estimate from power with which every package starts.
+fn rapl(machine: &Machine, nr_packages: u32, ceiling: FreqRatio, start: FreqRatio) -> Result<RaplFreqMax, CaseError> {
+    let power = machine.package_power.unwrap_or_default();
+    let limit_uw = [power.pl1_uw, power.tdp_uw].into_iter().find(|&uw| uw > 0);
+    let limit_uw = limit_uw.ok_or_else(|| {
+        let hint = "[package_power] with `pl1_uw` or `tdp_uw`";
+        CaseError(format!(
+            "freq_max \"rapl\" needs a limit of the package's power: machine {} has no {hint}",
+            machine.name
+        ))
+    })?;
+    let static_uw = machine.floor_uw / u64::from(nr_packages.max(1));
+    Ok(RaplFreqMax::new(limit_uw, static_uw, RAPL_FLOOR, ceiling, start))
+}
+
+impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// f_max over the base frequency, << 10, for a tick of `cpu` that moved APERF and MPERF by `acnt` and `mcnt`.
+    pub(crate) fn freq_max_ratio(&mut self, cpu: CpuId, acnt: u64, mcnt: u64) -> FreqRatio {
+        let cluster = self.cpus[cpu].cluster;
+        if self.freq_max.estimate.is_none() {
+            return self.freq_max.by_cluster[cluster];
+        }
+        let package = self.case.machine.cpus[cpu.index()].package;
+        let (now, energy_fj) = (self.now, self.energy_if_due(package));
+        let active = matches!(self.freq_max.estimate, Some(Estimate::Search(_))).then(|| self.active_cores(package));
+        match &mut self.freq_max.estimate {
+            None => self.freq_max.by_cluster[cluster],
+            Some(Estimate::Recent(of_cpu)) => of_cpu[cpu].observe(acnt, mcnt),
+            Some(Estimate::Search(of_package)) => {
+                of_package[package as usize].observe(active.unwrap_or_default(), acnt, mcnt)
+            }
+            Some(Estimate::Rapl(of_package)) => {
+                let window = &mut of_package[package as usize];
+                (window.acnt, window.mcnt) = (window.acnt.saturating_add(acnt), window.mcnt.saturating_add(mcnt));
+                if let Some(energy_fj) = energy_fj {
+                    let power_uw = (energy_fj - window.energy_fj) / u128::from(now - window.since_ns);
+                    window.estimate.observe(power_uw as u64, window.acnt, window.mcnt);
+                    (window.acnt, window.mcnt, window.since_ns, window.energy_fj) = (0, 0, now, energy_fj);
+                }
+                window.estimate.ratio()
+            }
+        }
+    }
+
+    /// What a package has drawn since the start, in fJ, with its part of what nobody else draws; if a window is over.
+    fn energy_if_due(&mut self, package: u32) -> Option<u128> {
+        let Some(Estimate::Rapl(windows)) = &self.freq_max.estimate else { return None };
+        if self.now < windows[package as usize].since_ns + RAPL_WINDOW_NS {
+            return None;
+        }
+        let (machine, now) = (&self.case.machine, self.now);
+        let floor_uw = machine.floor_uw / windows.len() as u64;
+        let mut energy_fj = u128::from(floor_uw) * u128::from(now - BOOT_NS);
+        for (cluster, spec) in machine.clusters.iter().enumerate() {
+            if machine.cpus[spec.cpus[0] as usize].package == package {
+                energy_fj += self.clusters[ClusterId::of(cluster)].meter.advance(now);
+                energy_fj += spec.cpus.iter().map(|&cpu| self.cpus[CpuId(cpu)].meter.advance(now)).sum::<u128>();
+            }
+        }
+        Some(energy_fj)
+    }
+
+    /// Cores of a package of which a thread runs something.
+    fn active_cores(&self, package: u32) -> u32 {
+        let running = self.case.machine.cpus.iter().zip(self.cpus.iter());
+        let mut cores: Vec<u32> = running
+            .filter(|(spec, cpu)| spec.package == package && !cpu.is_idle())
+            .map(|(spec, _)| spec.core)
+            .collect();
+        cores.sort_unstable();
+        cores.dedup();
+        cores.len() as u32
+    }
+}
