@@ -362,11 +362,6 @@ impl FreqMax {
         Self::Search,
     ];
 
-    /// What may be written: the names, and the form of any number of active cores.
-    pub fn names() -> Vec<&'static str> {
-        [Self::TurboCores(0)].iter().chain(&Self::ALL).map(|variant| variant.name()).collect()
-    }
-
     /// The name in policy files; of any number of active cores its form, in which N stands for the number.
     pub const fn name(self) -> &'static str {
         match self {

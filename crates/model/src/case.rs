@@ -157,9 +157,7 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
     }
     let freq_max = text("freq_max", &base.freq_max)?;
     if !freq_max.is_empty() && FreqMax::from_name(&freq_max).is_none() {
-        known("freq_max", &freq_max, &FreqMax::names())?;
-        let at = table.get("freq_max").map_or(table.at, |node| node.at);
-        return Err(Fault::new(at, "write a number for N in `turbo-N-cores`, like turbo-8-cores".to_owned()));
+        known("freq_max", &freq_max, &FreqMax::ALL.map(FreqMax::name))?;
     }
     if let Some(node) = table.get("gates") {
         check_gates(node)?;

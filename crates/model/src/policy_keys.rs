@@ -164,8 +164,8 @@ pub const POLICY_KEYS: &[PolicyKey] = &[
     ),
     key(
         "freq_max",
-        PolicyValue::NameOrEmpty(|| FreqMax::names()),
-        "f_max of frequency invariance on x86 (rapl, recent and search are estimated while it runs); empty: the profile's choice",
+        PolicyValue::NameOrEmpty(|| FreqMax::ALL.map(FreqMax::name).to_vec()),
+        "f_max of frequency invariance on x86, also turbo-N-cores of any N (rapl, recent and search are estimated while it runs); empty: the profile's choice",
         |policy| Node::str(&policy.freq_max),
     ),
     key(

@@ -21,7 +21,7 @@ pub(super) fn freq_max_ratio(
     n_cores: u32,
 ) -> PyResult<(u32, Option<u64>)> {
     let Some(freq_max) = FreqMax::from_name(variant) else {
-        return Err(unknown(py, "f_max variant", variant, &FreqMax::names()));
+        return Err(unknown(py, "f_max variant", variant, &FreqMax::ALL.map(FreqMax::name)));
     };
     let turbo: Vec<TurboLevel> =
         turbo.into_iter().map(|(active_cores, freq_khz)| TurboLevel { active_cores, freq_khz }).collect();
