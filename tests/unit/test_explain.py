@@ -373,3 +373,21 @@ def test_a_trace_without_records_of_the_kernels_own(tmp_path: Path, capsys: pyte
         opplab.explain(trace, task=name, at=7.0, machine=machine)
     with pytest.raises(opplab.InputError, match="a run has its own"):
         opplab.explain(simulated, cpu=0, machine=machine)
+
+
+def test_results_of_an_experiment_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A case of a results folder is the one that ran, with what was asked for instead of what the file says."""
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, "explain", "out/mine", "--why-slow")[2].endswith(
+        "out/mine: no such results folder; opplab run fills one\n"
+    )
+    assert run(capsys, "workload", "new", "my")[0] == 0
+    assert run(capsys, "experiment", "new", "mine", "-m", "juno-r2", "-w", "my.json")[0] == 0
+    assert run(capsys, "run", "mine.toml", "--seconds", "0.05", "--iterations", "2", "-j1", "--no-report")[0] == 0
+    code, out, _ = run(capsys, "explain", "out/mine:schedutil #1", "--why-slow")
+    assert code == 0 and "In 0.050000 s" in out
+    assert "say which case: write out/mine:CASE" in run(capsys, "explain", "out/mine", "--why-slow")[2]
+    Path("mine.toml").rename("other.toml")
+    assert "there is no mine.toml: name its file" in run(capsys, "explain", "out/mine:schedutil #1", "--why-slow")[2]

@@ -142,10 +142,10 @@ def command(
             raise click.UsageError(
                 f"{flag.replace('_', '-').removesuffix('s')} is for workloads; the experiment says its own"
             )
-    from opplab.sweep.experiments import Experiment
+    from opplab.sweep.experiments import Experiment, file_of_results
 
     if Path(target).is_dir():
-        target, output = _experiment_of(Path(target)), output or Path(target)
+        target, output = file_of_results(Path(target)), output or Path(target)
     chosen = Experiment.load(target, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
     if how.uncertainty:
         chosen.adjusted["uncertainty"] = how.uncertainty
@@ -230,18 +230,6 @@ def _model_as_rtapp(path: Path, folder: Path, seconds: float | None) -> Path:
     made = folder / "workload.json"
     write_text(made, to_rtapp(read(path), *([] if seconds is None else [seconds])))
     return made
-
-
-def _experiment_of(folder: Path) -> str:
-    """Give the experiment whose results a folder holds."""
-    from opplab.sweep.store import Store
-
-    if (folder / "experiment.toml").is_file():
-        return str(folder / "experiment.toml")
-    name = str(Store(folder).manifest()["experiment"])
-    if not name:
-        raise InputError(f"{folder} holds a single case: its machine and workload are not an experiment to go on with")
-    return name
 
 
 def _write_experiment(

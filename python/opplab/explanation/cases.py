@@ -45,16 +45,11 @@ def find_case(target: str) -> _opplab.Case:
     where, colon, which = target.rpartition(":")
     if not colon:
         where, which = target, ""
-    name = where
-    if Path(where).is_dir():
-        from opplab.sweep.store import Store
-
-        name = Store(where).manifest()["experiment"]
-        if not name:
-            raise InputError(f"failed to explain {where}: the folder has no case.json (it was made by another version)")
+    if "/" in where and not Path(where).suffix and not Path(where).exists():
+        raise InputError(f"failed to open {where}: no such results folder; opplab run fills one")
     from opplab.sweep.experiments import Experiment
 
-    experiment = Experiment.load(name)
+    experiment = Experiment.of_results(where) if Path(where).is_dir() else Experiment.load(where)
     labels = [case.label for case in experiment.cases]
     found = [case for case in experiment.cases if which == case.label]
     if not found and which.isdecimal() and int(which) < len(experiment.cases):

@@ -103,6 +103,29 @@ class Experiment:
             made.until = Until(until_ci, made.pairs, **({} if made.until is None else made.until.rest()))
         return made
 
+    @classmethod
+    def of_results(cls, folder: str | Path) -> Experiment:
+        """Load the experiment that filled a results folder, as it was run: its iterations, seed and length.
+
+        Parameters
+        ----------
+        folder : str or Path
+            The folder; the experiment is built in, or its file is there, in the current folder, or beside the folder.
+        """
+        from opplab.sweep.store import Store
+
+        about = Store(folder).manifest()
+        length_ns = about.get("duration_ns")
+        made = cls.load(
+            file_of_results(Path(folder)),
+            iterations=about.get("iterations"),
+            seed=about.get("seed"),
+            seconds=None if length_ns is None else length_ns / 1_000_000_000,
+        )
+        if not {case["hash"] for case in about["cases"]} & {case.hash for case in made.cases}:
+            raise InputError(f"{folder} holds no case of {made.file}: the file, a machine or this version has changed")
+        return made
+
     @property
     def name(self) -> str:
         """Its name."""
@@ -334,3 +357,21 @@ def summaries() -> list[dict[str, Any]]:
         inner = _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file"))
         rows.append({"experiment": name, "machines": " ".join(inner.machines()), "about": inner.about})
     return rows
+
+
+def file_of_results(folder: Path) -> str:
+    """Give the built-in name, or the file, of the experiment that filled a results folder."""
+    from opplab.sweep.store import Store
+
+    if (folder / "experiment.toml").is_file():
+        return str(folder / "experiment.toml")
+    name = str(Store(folder).manifest()["experiment"])
+    if not name:
+        raise InputError(f"{folder} holds a single case, not an experiment's")
+    if name in catalog.names("experiment"):
+        return name
+    places = [Path(f"{name}.toml"), folder / f"{name}.toml", folder.parent / f"{name}.toml"]
+    found = next((file for file in places if file.is_file()), None)
+    if found is None:
+        raise InputError(f"{folder} was filled by the experiment `{name}`, and there is no {name}.toml: name its file")
+    return f"./{found}" if found.parent == Path() else str(found)

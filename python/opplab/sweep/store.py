@@ -321,6 +321,9 @@ def _manifest_fault(value: Any) -> str:
     for name in ("experiment", "version", "build"):
         if not isinstance(value.get(name, ""), str):
             return f"`{name}` is not text"
+    for name in ("iterations", "seed", "duration_ns"):
+        if not isinstance(value.get(name), int | None):
+            return f"`{name}` is not a whole number"
     cases = value.get("cases", [])
     if not isinstance(cases, list) or not all(
         isinstance(case, dict) and all(isinstance(case.get(name), str) for name in ("hash", "label")) for case in cases

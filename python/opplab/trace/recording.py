@@ -55,6 +55,9 @@ class Trace:
 
     def __init__(self, path: str | Path) -> None:
         self.path = check_readable(path)
+        # The folder of a recording, which may be named wherever its trace may.
+        if (self.path / "trace.dat").is_file():
+            self.path /= "trace.dat"
         self.problems: list[str] = []
         self._info: dict[str, Any] | None = None
 
