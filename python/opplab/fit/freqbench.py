@@ -138,7 +138,7 @@ def _read_csv(file: Path) -> list[Point]:
     for column in ("khz", "busy_mean_mw"):
         if units[column] is None:
             near = nearest(column, list(columns))
-            raise FormatError(f"{file}:1: no column `{column}`{near or '; ' + HINT}", file=str(file), line=1)
+            raise FormatError(f"{file}:1: no column `{column}`{near}; {HINT}", file=str(file), line=1)
 
     def told(name: str, row: dict[str, str], line: int) -> float | None:
         column, factor = units[name] or (name, 1)
