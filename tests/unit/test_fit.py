@@ -106,8 +106,8 @@ def test_mistakes_name_file_line_and_the_nearest_name(tmp_path: Path) -> None:
     bad.write_text("soc,cpu,khz,busy_mean_mw\nx1,4,300000,many\n", encoding="utf-8")
     with pytest.raises(FormatError, match=r"bad\.csv:2: `busy_mean_mw` is `many`"):
         read_points(bad)
-    bad.write_text("soc,cpu,khz,busy_mw\nx1,4,300000,1\n", encoding="utf-8")
-    with pytest.raises(FormatError, match=r"no column `busy_mean_mw`; did you mean `busy_mw`"):
+    bad.write_text("soc,cpu,khz,busy_mean\nx1,4,300000,1\n", encoding="utf-8")
+    with pytest.raises(FormatError, match=r"no column `busy_mean_mw`; did you mean `busy_mean`"):
         read_points(bad)
     bad.write_text("soc,cpu,khz,busy_mean_mw\nx1,4,300000,\n", encoding="utf-8")
     with pytest.raises(InputError, match="no row has power"):

@@ -94,7 +94,7 @@ HINT = "a log or table of a whole machine is fitted with that machine before it:
 
 def _number(row: dict[str, str], key: str, file: Path, line: int, decimal: str = ".") -> float | None:
     text = (row.get(key) or "").strip()
-    if text.lower() in ("", "-", "nan", "na", "n/a", "none", "null"):
+    if text.lower() in ("", "-", "na", "n/a", "none", "null"):
         return None
     try:
         value = float(text.replace(decimal, "."))
