@@ -15,6 +15,7 @@ from opplab.agreement.catalogue import phones
 from opplab.agreement.silicon_sets.common import ScoredSet
 from opplab.agreement.silicon_sets.idle import recorded_idle
 from opplab.agreement.silicon_sets.laptops import highest_clocks, thermal_limit, turbostat_runs
+from opplab.agreement.silicon_sets.limits import power_limit, thermal_limit_run
 from opplab.agreement.silicon_sets.phones import opp_power_tables, rails, time_by_frequency
 from opplab.agreement.silicon_sets.servers import capped_package, package_by_pstate, power_by_cores, power_by_kernel
 from opplab.errors import InputError
@@ -34,8 +35,8 @@ SETS: dict[str, Callable[[Path], list[ScoredSet]]] = {
     "epyc-zen1-anomaly/power_by_cores.csv": power_by_cores,
     "epyc-milan-cap/turbostat.csv": capped_package,
     "xeon-6130-spin/spin.csv": package_by_pstate,
-    "jasper-lake-menu/summary.csv": turbostat_runs,
-    "raptor-lake-throttle/per_cpu.csv": thermal_limit,
+    "jasper-lake-menu/summary.csv": lambda path: [*turbostat_runs(path), *power_limit(path)],
+    "raptor-lake-throttle/per_cpu.csv": lambda path: [*thermal_limit(path), *thermal_limit_run(path)],
     "pixel4-pmu/time_by_frequency.csv": time_by_frequency,
     "mt8196-idle/residency.csv": recorded_idle,
     "menu-5.15-cpuidle/idle_states.csv": _cannot(

@@ -27,7 +27,7 @@ from opplab.fit.shapes import SERVER_CUBIC, SERVER_CUBIC_RANGE, core_shape
 from opplab.fit.sources import Samples, join_samples, read_samples
 from opplab.simulation.power import known_power
 
-__all__ = ["generic_power", "with_power"]
+__all__ = ["generic_power", "to_machine_text", "with_power"]
 
 Tree = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -47,7 +47,7 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
-def _write(tree: Tree) -> str:
+def to_machine_text(tree: Tree) -> str:
     """Write a machine file in the form that its reader gives it."""
     text = "\n".join(f"{key} = {_toml(value)}" for key, value in tree.items()) + "\n"
     return _opplab.Machine.parse(str(tree["name"]), text).to_toml()
@@ -98,7 +98,10 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     if len(samples.watts) < 2:
         raise InputError(f"{samples.name}: one interval cannot tell the package from its cores; two or more are needed")
     cores = _cores(tree)
-    busy = samples.busy_cores(cores, len(tree.get("topology", {}).get("package", [0])))
+    threads = sum(len(_cpus(cluster["cpus"])) for cluster in tree["cluster"])
+    # Where only some cores have second threads, by their share.
+    second = tree.get("smt_power", 0) / 1024 * (threads / cores - 1)
+    busy = samples.busy_cores(cores, len(tree.get("topology", {}).get("package", [0])), second)
     one, awake = np.ones_like(busy), 1 - samples.asleep
     sleeps = bool(np.ptp(awake) > 0.2)
     one_clock = _is_one_clock(samples)
@@ -208,7 +211,9 @@ def _around(value: float, bounds: tuple[float, float], spread: float) -> dict[st
 
 
 def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
-    cannot = ["a second thread apart from a core: the load is counted in cores"]
+    cannot = []
+    if _cores(tree) < sum(len(_cpus(cluster["cpus"])) for cluster in tree["cluster"]):
+        cannot.append("a second thread apart from a core: its share is the machine file's smt_power")
     if len(tree["cluster"]) > 1:
         cannot.append("clusters apart: cores draw in proportion to their capacity, the rest is shared evenly")
     if _is_one_clock(samples):
@@ -287,7 +292,7 @@ def with_power(text: str, *paths: Path) -> tuple[str, list[Parameter], list[str]
         if path not in logs:
             told, not_told = _fit_points(tree, path)
             parameters, cannot = parameters + told, cannot + not_told
-    return _write(tree), parameters, cannot
+    return to_machine_text(tree), parameters, cannot
 
 
 def generic_power(text: str) -> str:
@@ -321,4 +326,4 @@ def generic_power(text: str) -> str:
             "cluster.opp.cluster_uw": {"percent": list(GENERIC_PERCENT)},
         },
     )
-    return _write(tree)
+    return to_machine_text(tree)

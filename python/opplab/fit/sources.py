@@ -42,13 +42,22 @@ class Samples:
     by_package: list[list[float]] = field(default_factory=list)
     """Loads of the single packages, where the source has them apart."""
 
-    def busy_cores(self, cores: int, packages: int) -> Floats:
-        """Give busy cores of a machine with so many; a package has no more than its share of them."""
+    def busy_cores(self, cores: int, packages: int, second_thread: float = 0.0) -> Floats:
+        """Give busy cores of a machine with so many; a core with both threads busy counts 1 and `second_thread`.
+
+        A share of all CPUs is taken for that share of the cores with all their threads; counted threads fill the cores
+        (of each package, where they are told apart) before they share them.
+        """
         if self.load_is_share:
-            return self.load * cores
+            return self.load * cores * (1 + second_thread)
+
+        def filled(load: Floats | float, room: float) -> Floats:
+            return np.minimum(load, room) + second_thread * np.clip(np.asarray(load) - room, 0, room)
+
         if len(self.by_package) == len(self.load) and all(self.by_package):
-            return np.array([sum(min(load, cores / packages) for load in loads) for loads in self.by_package])
-        return np.minimum(self.load, cores)
+            room = cores / packages
+            return np.array([sum(float(filled(load, room)) for load in loads) for loads in self.by_package])
+        return filled(self.load, cores)
 
 
 def join_samples(parts: list[Samples]) -> Samples:
