@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +67,14 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         for item in facts["candidates"]
     ]
     lines.append("")
-    lines.append(f"{'kernel':<8} {'takes':<16} {'MHz':>9} {'ratio':>6}  why")
-    for item in facts["kernels"]:
+    lines.append(f"{'kernel':<20} {'takes':<16} {'MHz':>9} {'ratio':>6}  why")
+    for _, items in groupby(facts["kernels"], lambda item: {**item, "kernel": ""}):
+        alike = list(items)
+        item, last = alike[0], alike[-1]["kernel"]
         takes = item.get("candidate") or ("not invariant" if item.get("ratio") is None else "none of these")
         ratio = "" if item.get("ratio") is None else item["ratio"]
-        lines.append(f"{item['kernel']:<8} {takes:<16} {_mhz(item.get('khz')):>9} {ratio:>6}  {item['why']}")
+        kernels = item["kernel"] if len(alike) == 1 else f"{item['kernel']} to {last}"
+        lines.append(f"{kernels:<20} {takes:<16} {_mhz(item.get('khz')):>9} {ratio:>6}  {item['why']}")
     if facts["tipping"]:
         lines += ["", "schedutil (6.12, invariant) asks for more than"]
         for item in facts["tipping"]:
@@ -77,8 +82,17 @@ def _lines(facts: dict[str, Any]) -> list[str]:
             where = "never" if util is None else f"from utilisation {util} of 1024 on"
             lines.append(f"  {_mhz(item['khz']):>9} MHz  {where}")
     for title, key in (("why two numbers", "explanations"), ("warning", "warnings")):
-        lines += [f"\n{title}: {words}" for words in facts[key]]
+        lines += [f"\n{title}: {words}" for words in _together(facts[key])]
     return lines
+
+
+def _together(told: list[str]) -> list[str]:
+    """Put what is the same of several kernels into one sentence."""
+    kernels: dict[str, list[str]] = {}
+    for words in told:
+        match = re.match(r"kernel (\S+): (.*)", words)
+        kernels.setdefault(match[2] if match else words, []).extend([match[1]] if match else [])
+    return [f"kernel{'s' * (len(of) > 1)} {', '.join(of)}: {words}" if of else words for words, of in kernels.items()]
 
 
 @click.command(name="fmax")
