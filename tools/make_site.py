@@ -97,7 +97,7 @@ def gallery(folder: Path) -> None:
     def opplab(*words: str) -> None:
         subprocess.run([sys.executable, "-m", "opplab", *words], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
-    opplab("run", "juno-eas", "--iterations", "2", "--seconds", "1", "-o", str(work / "eas"))
+    opplab("run", "juno-eas", "--iterations", "2", "-o", str(work / "eas"))
     shutil.copy(work / "eas" / "report.html", folder / "report.html")
     opplab("workload", "new", "load", "--seconds", "1", "-o", str(work / "load.json"))
     opplab("run", str(work / "load.json"), "-m", "juno-r2", "-o", str(work / "one"))

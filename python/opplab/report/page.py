@@ -30,6 +30,9 @@ __all__ = ["Report", "Timeline"]
 SHADES = 5
 """Shades of clocks that the style sheet has."""
 
+SCALES_MAX = 4
+"""So many times as high may one of two sets of values be for both to be read in one picture."""
+
 
 @dataclass
 class Timeline:
@@ -315,9 +318,18 @@ def _value_panels(
         if ours:
             against = f" against {axis.label}" if axis.label else ""
             title = f"{means.short[benchmark]}: {metric} ({unit}){against}{sense}"
+            if theirs and not _share_a_scale(ours, theirs):
+                theirs = []
+                title += " (published values have another scale)"
             picture = svg.lines(title, [*theirs, *ours], axis.label, f"{metric} ({unit})", names=axis.names)
             panels.append((title, picture))
     return panels
+
+
+def _share_a_scale(ours: Sequence[svg.Series], theirs: Sequence[svg.Series]) -> bool:
+    """Tell whether both are readable in one picture: a run of another length has energies of another size."""
+    highest = [max(point[1] for one in some for point in one.points) for some in (ours, theirs)]
+    return min(highest) * SCALES_MAX >= max(highest)
 
 
 def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[tuple[str, str]]:
