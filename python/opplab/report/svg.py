@@ -105,6 +105,12 @@ class Series:
     band: bool = False
 
 
+def _room(y_ticks: Sequence[float]) -> int:
+    """Give the space left of a picture that its numbers and the axis's name need."""
+    digits = max(len(_plain(tick)) for tick in y_ticks)
+    return 50 if digits <= 4 else 24 + 7 * digits
+
+
 def lines(
     title: str,
     series: Sequence[Series],
@@ -116,10 +122,10 @@ def lines(
     names: Sequence[str] | None = None,
 ) -> str:
     """Draw points with intervals against a number, joined by lines; `names` stand for x = 0, 1, ... if given."""
-    left, right, top, bottom = 50, 12, 12, 44
     xs = [x for one in series for x, _, _ in one.points]
     ends = [y + sign * (half or 0) for one in series for _, y, half in one.points for sign in (-1, 1)]
     y_ticks = ticks(min([*ends, *([0.0] if zero else [])]), max(ends), 5)
+    left, right, top, bottom = _room(y_ticks), 12, 12, 44
     span = (max(xs) - min(xs)) or 1.0
     x_low, x_high = min(xs) - 0.07 * span, max(xs) + 0.07 * span
 
@@ -239,11 +245,11 @@ def forest(title: str, groups: Sequence[tuple[str, Sequence[Ratio]]], x_label: s
 
 def plane(title: str, series: Sequence[tuple[Series, str]], x_label: str, y_label: str, isolines: bool = True) -> str:
     """Draw points in a plane, each with words; dashed lines through 0 join what has an equal y for an x."""
-    left, right, top, bottom, height = 50, 14, 12, 44, 320
     xs = [x for one, _ in series for x, _, _ in one.points] + [1.0]
     ys = [y for one, _ in series for _, y, _ in one.points] + [1.0]
     x_ticks = ticks(min(xs) - 0.05, max(xs) + 0.05, 5)
     y_ticks = ticks(min(ys) - 0.05, max(ys) + 0.05, 5)
+    left, right, top, bottom, height = _room(y_ticks), 14, 12, 44, 320
     x_low, x_high, y_low, y_high = max(x_ticks[0], 0.0), x_ticks[-1], max(y_ticks[0], 0.0), y_ticks[-1]
 
     def at_x(x: float) -> float:
