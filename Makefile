@@ -23,7 +23,7 @@ SKIPPED := $(abspath target/skipped.txt)
 # Files whose names stand in a registry's macro, which cargo fmt does not follow.
 REGISTERED := $(wildcard crates/kernel/src/cpufreq/governors/*.rs crates/kernel/src/cpufreq/drivers/*.rs)
 
-.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli kill-test deny lock agent host-test clean
+.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli kill-test deny lock agent host-test soak clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -117,6 +117,9 @@ agent: ## Build opplab-agent, the commands of `opplab host` in one static binary
 
 host-test: dev agent ## Run opplab-agent as root in emulated machines with stock kernels (installs QEMU; skips where it cannot).
 	$(BIN)/python tools/host_test.py target/opplab-agent
+
+soak: agent ## Govern and observe for SOAK_MINUTES (60) in an emulated machine while CPUs, settings, clocks and sleep disturb it.
+	$(PYTHON) tools/host_test.py target/opplab-agent --soak $(or $(SOAK_MINUTES),60)
 
 clean: ## Remove everything that was built (not out/).
 	rm -rf target $(VENV) python/opplab/_opplab*.so .ruff_cache .mypy_cache .pytest_cache

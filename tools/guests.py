@@ -20,7 +20,7 @@ ANY, ALL = 0xFD, 0xFC
 class Guest:
     """An emulated machine: the script that runs in it, its CPUs, words for its kernel.
 
-    On x86 also ACPI's coordination of P-states and the number of CPUs of a domain.
+    On x86 also ACPI's coordination of P-states, the number of CPUs of a domain and features of the CPU.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Guest:
     architecture: str = "amd64"
     coordination: int = 0
     domain: int = 1
+    features: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,18 @@ MODULES = [
 REGISTERS, REGISTERS_BYTES, PREFERENCE = 0x3000_0000, 0x1_0000, 0x406
 # Highest, nominal, lowest without loss of efficiency, lowest performance; the second and last in MHz.
 PERFORMANCE, PERFORMANCE_MHZ = (170, 110, 60, 20), (2250, 400)
+# To memory.  A CPU that is offline waits by MWAIT if it can, which QEMU makes a busy loop of: those guests have none.
+SLEEPS = "mem_sleep_default=deep reboot=t"
 EPP = Guest("epp", "epp.sh", 2, f"amd_pstate=active memmap={REGISTERS_BYTES}$0x{REGISTERS:x} kills=10")
 GUESTS = [
     Guest("fast", "x86.sh", 2, "kills=50", coordination=ANY, domain=1),
     Guest("slow", "x86.sh", 2, "kills=10", coordination=ALL, domain=2),
     Guest("eight", "observe.sh", 8, "", coordination=ANY, domain=1),
     EPP,
+    Guest("faults", "faults.sh", 2, SLEEPS, coordination=ANY, domain=1, features=",-monitor"),
 ]
+# For `--soak`: it takes as long as it is asked to.
+SOAK = Guest("soak", "soak.sh", 2, SLEEPS, coordination=ANY, domain=1, features=",-monitor")
 
 
 def libraries(program: Path) -> list[Path]:
@@ -106,7 +111,7 @@ def machine(work: Path, guest: Guest, image: Path) -> tuple[list[str], bytes]:
     if "-6.1." not in image.name:
         # Time follows executed instructions, not the load of this machine; v6.1 does not boot like that.
         words += ["-icount", "shift=0,sleep=off"]
-    words += ["-cpu", f"max,{model},-cx16", "-acpitable", f"file={table}"]
+    words += ["-cpu", f"max,{model},-cx16{guest.features}", "-acpitable", f"file={table}"]
     for domain in range(guest.cpus):
         # The control ports, so that writes go somewhere.
         words += ["-chardev", f"file,id=p{domain},path={work / f'pstate_writes_{domain}.bin'}"]

@@ -12,7 +12,7 @@ use opplab_kernel::cpufreq::governor::{GovernorError, GovernorId};
 use opplab_kernel::profile::KernelProfile;
 
 use crate::affinity::{self, Before};
-use crate::clock;
+use crate::clock::{self, Moment};
 use crate::error::HostError;
 use crate::govern::sense::Source;
 use crate::govern::{self, Options, Via, decide};
@@ -244,9 +244,11 @@ fn observe(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostErro
     let head = observe::head(&observer);
     // What it took to find everything is no cost of observing.
     let opened_ns = clock::own_cpu_ns();
-    let start_ns = clock::monotonic_ns();
-    observer.sample(&root, start_ns);
-    let (mut n_done, mut next_ns) = (0u64, start_ns);
+    // The time of day is set by others, back as well; rows count from the first one by a clock that nobody sets.
+    let (start, start_s) = (Moment::now(), clock::time_of_day_s());
+    let start_ns = start.time_ns;
+    observer.sample(&root, start);
+    let (mut n_done, mut next_ns, mut last) = (0u64, start_ns, start);
     let mut code = 0;
     loop {
         next_ns += interval_ns;
@@ -257,12 +259,22 @@ fn observe(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostErro
         if !stop.sleep_until(next_ns) {
             break;
         }
-        let now_ns = clock::monotonic_ns();
-        let rows = observer.sample(&root, now_ns);
-        let text = observe::render(form, &head, &rows, clock::time_of_day_s(), n_done == 0);
-        n_done += 1;
+        let now = Moment::now();
+        let rows = observer.sample(&root, now);
         // A late interval does not make the next ones short.
-        next_ns = next_ns.max(now_ns.saturating_sub(interval_ns));
+        next_ns = next_ns.max(now.time_ns.saturating_sub(interval_ns));
+        let slept_ns = now.slept_since(&last);
+        last = now;
+        if let Some(slept_ns) = slept_ns {
+            let slept_s = slept_ns as f64 / 1e9;
+            let _ = writeln!(env.err, "note: the machine slept {slept_s:.1} s; the interval of its sleep is left out");
+        }
+        if rows.is_empty() {
+            continue;
+        }
+        let time_s = start_s + now.lived_since(&start) as f64 / 1e9;
+        let text = observe::render(form, &head, &rows, time_s, n_done == 0);
+        n_done += 1;
         match &mut file {
             Some(file) => file.write_all(text.as_bytes()).map_err(|error| HostError::io("output", error))?,
             None => code = print(env, &text)?,

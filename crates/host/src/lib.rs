@@ -13,7 +13,7 @@
 
 pub mod affinity;
 pub mod cli;
-mod clock;
+pub mod clock;
 pub mod counters;
 mod error;
 pub mod govern;

@@ -15,6 +15,7 @@ use opplab_import::fmax::{FmaxInput, fmax};
 use opplab_import::{import, to_machine};
 use opplab_meter::turbostat::{self, Derived};
 
+use crate::clock::Moment;
 use crate::counters::{CpuCounters, Hardware, IdleCounters, StatTimes, USER_TICK_NS, Watched, parse_stat};
 use crate::root::{CPU, Root};
 use crate::util::CpuUtil;
@@ -115,7 +116,7 @@ pub struct Observer {
     power: Vec<PowerSource>,
     /// What is lost and why, for the reader.
     pub notes: Vec<String>,
-    last_ns: u64,
+    last: Moment,
     /// As [`Observer::candidates`]: the one that the kernel takes.
     reference_khz: u32,
 }
@@ -152,7 +153,7 @@ impl Observer {
                 }
             }
         }
-        Self { cpus, candidates, idle_names, power: power_sources(root), notes, last_ns: 0, reference_khz }
+        Self { cpus, candidates, idle_names, power: power_sources(root), notes, last: Moment::default(), reference_khz }
     }
 
     /// Names of the power columns.
@@ -160,10 +161,11 @@ impl Observer {
         self.power.iter().map(|source| source.name.clone()).collect()
     }
 
-    /// Ends the interval at `now_ns`: the row of all CPUs, then one a CPU. CPUs that went offline have no row.
-    pub fn sample(&mut self, root: &Root, now_ns: u64) -> Vec<Row> {
-        let interval_ns = now_ns.saturating_sub(self.last_ns).max(1);
-        self.last_ns = now_ns;
+    /// Ends the interval at `now`: the row of all CPUs, then one a CPU. CPUs that went offline have no row. An interval
+    /// that the machine slept in has no rows: its counters stood still, went on or began anew, each as it likes.
+    pub fn sample(&mut self, root: &Root, now: Moment) -> Vec<Row> {
+        let interval_ns = now.since(&self.last);
+        self.last = now;
         let stat = parse_stat(&root.raw("/proc/stat").unwrap_or_default());
         // CPUs that went offline are forgotten, those that came are opened.
         self.cpus.retain(|(cpu, _)| stat.iter().any(|(known, _)| known == cpu));
@@ -172,6 +174,8 @@ impl Observer {
                 self.cpus.insert(place, (*cpu, CpuState::open(root, *cpu).0));
             }
         }
+        // Without an interval this is a beginning: what it gives is forgotten.
+        let counted_ns = interval_ns.unwrap_or(1);
         let mut rows = Vec::with_capacity(self.cpus.len() + 1);
         for (cpu, state) in &mut self.cpus {
             let times = stat.iter().find(|(number, _)| number == cpu).map(|(_, times)| *times);
@@ -180,13 +184,16 @@ impl Observer {
                 *cpu,
                 state,
                 stat,
-                interval_ns,
+                counted_ns,
                 &self.candidates,
                 self.reference_khz,
                 &self.idle_names,
             ));
         }
-        let watts = self.power.iter_mut().map(|source| source.watts(interval_ns)).collect();
+        let watts = self.power.iter_mut().map(|source| source.watts(counted_ns)).collect();
+        if interval_ns.is_none() {
+            return Vec::new();
+        }
         let all = summary(&rows, watts, self.candidates.len(), self.idle_names.len());
         rows.insert(0, all);
         rows
@@ -501,10 +508,38 @@ mod tests {
         let root = Root::open(&folder).expect("is a host");
         let mut observer = Observer::open(&root, &folder);
         assert_eq!(observer.candidates, [("cpuinfo_max_freq".to_owned(), 0)]);
-        observer.sample(&root, 1_000_000_000);
-        let rows = observer.sample(&root, 2_000_000_000);
+        let at = |seconds: u64| Moment { time_ns: seconds * 1_000_000_000, slept_ns: 0 };
+        observer.sample(&root, at(1));
+        let rows = observer.sample(&root, at(2));
         let of = |at: usize| (rows[at].cpu, rows[at].scales[0]);
         assert_eq!([of(1), of(2)], [(Some(0), Some(1024.0)), (Some(1), Some(1024.0))]);
+        std::fs::remove_dir_all(folder).expect("ours");
+    }
+
+    /// Goal: what was counted while the machine slept, or while a clock jumped back, is in no row. Method: the same counts of
+    /// /proc/stat at moments on both sides of a sleep.
+    #[test]
+    fn a_sleep_and_a_jump_back_have_no_row() {
+        let folder = std::env::temp_dir().join(format!("opplab-observe-sleep-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("proc")).expect("writable");
+        let stat = |busy: u64| {
+            std::fs::write(folder.join("proc/stat"), format!("cpu0 {busy} 0 0 {busy} 0 0 0 0 0 0\n"))
+                .expect("writable");
+        };
+        stat(0);
+        let root = Root::open(&folder).expect("a copy");
+        let mut observer = Observer::open(&root, &folder);
+        let mut sample = |time_ms: u64, slept_ms: u64, busy: u64| {
+            stat(busy);
+            let now = Moment { time_ns: time_ms * 1_000_000, slept_ns: slept_ms * 1_000_000 };
+            observer.sample(&root, now).get(1).map(|row| row.numbers[1])
+        };
+        sample(1000, 0, 0);
+        assert_eq!(sample(2000, 0, 50), Some(Some(50.0)));
+        assert_eq!(sample(3000, 60_000, 100), None);
+        assert_eq!(sample(4000, 60_000, 150), Some(Some(50.0)));
+        assert_eq!(sample(3500, 60_000, 160), None);
+        assert_eq!(sample(4500, 60_000, 210), Some(Some(50.0)));
         std::fs::remove_dir_all(folder).expect("ours");
     }
 

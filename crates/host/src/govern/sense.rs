@@ -7,6 +7,7 @@
 use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_kernel::cpufreq::schedutil::{CpuFacts, RqFacts};
 
+use crate::clock::Moment;
 use crate::counters::{CpuCounters, Hardware, StatTimes, USER_TICK_NS, parse_stat};
 use crate::error::HostError;
 use crate::root::{CPU, Root};
@@ -60,6 +61,7 @@ struct Sensed {
     capacity: u64,
     counters: Option<CpuCounters>,
     before: Option<Hardware>,
+    is_online: bool,
     stat: StatTimes,
     util: CpuUtil,
     facts: CpuFacts,
@@ -71,7 +73,7 @@ pub struct Senses {
     source: Source,
     debug_file: Option<&'static str>,
     cpus: Vec<Sensed>,
-    last_ns: u64,
+    last: Moment,
 }
 
 impl Senses {
@@ -79,13 +81,13 @@ impl Senses {
     ///
     /// # Errors
     /// If the host does not have it.
-    pub fn open(root: &Root, source: Source, cpus: &[u32], now_ns: u64) -> Result<Self, HostError> {
+    pub fn open(root: &Root, source: Source, cpus: &[u32], now: Moment) -> Result<Self, HostError> {
         let debug_file = scheddebug::find(root);
         if source == Source::SchedDebug && debug_file.is_none() {
             let words = "no readable sched/debug (mount debugfs, be root; CONFIG_SCHED_DEBUG)";
             return Err(HostError::Lacking(words.to_owned()));
         }
-        let mut senses = Self { source, debug_file, cpus: Vec::new(), last_ns: now_ns };
+        let mut senses = Self { source, debug_file, cpus: Vec::new(), last: now };
         for &cpu in cpus {
             let counters = match source {
                 Source::Counters => Some(CpuCounters::open(root, cpu).map_err(|why| {
@@ -98,38 +100,52 @@ impl Senses {
                 capacity: root.number(&format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024),
                 counters,
                 before: None,
+                is_online: false,
                 stat: StatTimes::default(),
                 util: CpuUtil::default(),
                 facts: CpuFacts::default(),
                 times: CpuTimes::default(),
             });
         }
-        senses.look(root, now_ns, &|_| Clock::default());
+        senses.look(root, now, &|_| Clock::default());
+        for sensed in &mut senses.cpus {
+            let ticks = sensed.stat.idle + sensed.stat.iowait;
+            sensed.times.idle_us = ticks * (USER_TICK_NS / 1000);
+            sensed.times.nice_ns = sensed.stat.nice * USER_TICK_NS;
+        }
         Ok(senses)
     }
 
     /// Looks at all CPUs; afterwards [`Senses::facts`] and [`Senses::times`] are of now. `clock` tells a CPU's; its
-    /// present frequency counts only for the source without counters.
-    pub fn look(&mut self, root: &Root, now_ns: u64, clock: &dyn Fn(u32) -> Clock) {
-        let interval_ns = now_ns.saturating_sub(self.last_ns);
-        self.last_ns = now_ns;
+    /// present frequency counts only for the source without counters. A CPU that is offline counts as idle. What was
+    /// counted while the machine slept is left out.
+    pub fn look(&mut self, root: &Root, now: Moment, clock: &dyn Fn(u32) -> Clock) {
+        let awake_ns = now.since(&self.last);
+        let interval_ns = awake_ns.unwrap_or(0);
+        self.last = now;
         let stat = parse_stat(&root.raw("/proc/stat").unwrap_or_default());
         let signals = match (self.source, self.debug_file) {
             (Source::SchedDebug, Some(file)) => scheddebug::parse(&root.raw(file).unwrap_or_default()),
             _ => Vec::new(),
         };
         for sensed in &mut self.cpus {
-            let before = sensed.stat;
-            if let Some((_, now)) = stat.iter().find(|(cpu, _)| *cpu == sensed.cpu) {
-                sensed.stat = *now;
+            let before = std::mem::replace(&mut sensed.is_online, false).then_some(sensed.stat);
+            if let Some((_, times)) = stat.iter().find(|(cpu, _)| *cpu == sensed.cpu) {
+                sensed.stat = *times;
+                sensed.is_online = true;
             }
-            let now = sensed.stat;
-            let idle_ticks = now.idle + now.iowait;
-            let idle_ns = idle_ticks.saturating_sub(before.idle + before.iowait) * USER_TICK_NS;
+            let (idle_ns, nice_ns) = match before.filter(|_| sensed.is_online) {
+                // The kernel's sums may go back a little, and begin anew when a CPU comes back.
+                Some(before) => (
+                    (sensed.stat.idle + sensed.stat.iowait).saturating_sub(before.idle + before.iowait) * USER_TICK_NS,
+                    sensed.stat.nice.saturating_sub(before.nice) * USER_TICK_NS,
+                ),
+                None => (interval_ns, 0),
+            };
             sensed.times = CpuTimes {
-                wall_us: now_ns / 1000,
-                idle_us: idle_ticks * (USER_TICK_NS / 1000),
-                nice_ns: now.nice * USER_TICK_NS,
+                wall_us: now.time_ns / 1000,
+                idle_us: sensed.times.idle_us.saturating_add(idle_ns / 1000),
+                nice_ns: sensed.times.nice_ns.saturating_add(nice_ns),
             };
             let mut idled = idle_ns > 0;
             let Clock { cur_khz, ref_khz } = clock(sensed.cpu);
@@ -143,14 +159,17 @@ impl Senses {
                 }
                 Source::Counters => {
                     let read = sensed.counters.as_mut().and_then(CpuCounters::read);
-                    if let (Some(now), Some(before)) = (read, sensed.before) {
+                    if read.is_none() && interval_ns > 0 {
+                        sensed.util.add(interval_ns, 0, 0);
+                    }
+                    if let (Some(now), Some(before), Some(interval_ns)) = (read, sensed.before, awake_ns) {
                         let tsc = now.tsc.wrapping_sub(before.tsc).max(1);
                         let mperf = now.mperf.wrapping_sub(before.mperf).min(tsc);
                         let aperf = now.aperf.wrapping_sub(before.aperf);
                         let busy_ns = (u128::from(interval_ns) * u128::from(mperf) / u128::from(tsc)) as u64;
                         idled |= mperf < tsc;
                         // The base clock is the TSC's.
-                        let base_khz = u128::from(tsc) * 1_000_000 / u128::from(interval_ns.max(1));
+                        let base_khz = u128::from(tsc) * 1_000_000 / u128::from(interval_ns);
                         let khz = (base_khz * u128::from(aperf) / u128::from(mperf.max(1))) as u64;
                         let both = (scale(khz) * sensed.capacity) >> 10;
                         sensed.util.add(interval_ns, busy_ns, both);
@@ -191,5 +210,51 @@ impl Senses {
     fn of<T: Default>(&self, cpus: &[u32], pick: impl Fn(&Sensed) -> T) -> Vec<T> {
         let one = |cpu: &u32| self.cpus.iter().find(|sensed| sensed.cpu == *cpu).map_or_else(T::default, &pick);
         cpus.iter().map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn put_stat(folder: &std::path::Path, cpus: &[(u32, u64, u64)]) {
+        let line = |&(cpu, busy, idle): &(u32, u64, u64)| format!("cpu{cpu} {busy} 0 0 {idle} 0 0 0 0 0 0\n");
+        fs::create_dir_all(folder.join("proc")).expect("writable");
+        fs::write(folder.join("proc/stat"), cpus.iter().map(line).collect::<String>()).expect("writable");
+    }
+
+    /// Goal: a CPU that went offline is idle, not busy, and its sums never go back, so that nobody keeps its policy's clock
+    /// up. Method: two CPUs; the second is busy, leaves, and comes back with sums that began anew.
+    #[test]
+    fn a_cpu_that_is_offline_is_idle() {
+        let folder = std::env::temp_dir().join(format!("opplab-sense-{}", std::process::id()));
+        put_stat(&folder, &[(0, 0, 0), (1, 0, 500)]);
+        let root = Root::open(&folder).expect("a copy");
+        let mut now = Moment { time_ns: SECOND_NS, slept_ns: 0 };
+        let mut senses = Senses::open(&root, Source::Stat, &[0, 1], now).expect("has /proc/stat");
+        let clock = |_| Clock { cur_khz: 1000, ref_khz: 1000 };
+        let mut look = |step_ns: u64, slept_ns: u64, cpus: &[(u32, u64, u64)]| {
+            put_stat(&folder, cpus);
+            now = Moment { time_ns: now.time_ns + step_ns, slept_ns: now.slept_ns + slept_ns };
+            senses.look(&root, now, &clock);
+            (senses.facts(&[0, 1])[1].util_cfs, senses.times(&[0, 1])[1])
+        };
+        let (util, busy) = look(SECOND_NS, 0, &[(0, 100, 0), (1, 100, 500)]);
+        assert!(util > 1000, "{util}");
+        let (util, away) = look(SECOND_NS, 0, &[(0, 200, 0)]);
+        assert!(util < 10, "{util}");
+        assert_eq!(away.idle_us - busy.idle_us, 1_000_000);
+        let (_, back) = look(SECOND_NS, 0, &[(0, 300, 0), (1, 3, 4)]);
+        assert!(back.idle_us >= away.idle_us && back.nice_ns >= away.nice_ns);
+        let (util, busy) = look(SECOND_NS, 0, &[(0, 400, 0), (1, 103, 4)]);
+        assert!(util > 1000 && busy.idle_us == back.idle_us, "{util}");
+        // An hour of sleep is no hour of work, and a clock that jumps back no work at all.
+        let (util, _) = look(SECOND_NS / 10, 3600 * SECOND_NS, &[(0, 410, 0), (1, 104, 13)]);
+        assert!(util > 1000, "{util}");
+        fs::remove_dir_all(&folder).expect("ours");
     }
 }

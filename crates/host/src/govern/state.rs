@@ -10,7 +10,7 @@ use opplab_import::read_whole_text;
 use opplab_model::tree::{Node, Value, to_json};
 
 use crate::error::HostError;
-use crate::json::{Line, parse_line, table};
+use crate::json::{Line, optional, parse_line, table};
 use crate::root::{CPU, Missing, Root};
 use crate::whole::{STATE_MAX, write_whole};
 
@@ -36,8 +36,15 @@ pub struct PolicyState {
 pub struct Saved {
     /// The supervisor.
     pub pid: u32,
+    /// The boot that it ran in, by the kernel's name for it; a host of files has none.
+    pub boot: Option<String>,
     /// The policies.
     pub policies: Vec<PolicyState>,
+}
+
+/// The kernel's name for the present boot.
+fn boot(root: &Root) -> Option<String> {
+    root.text("/proc/sys/kernel/random/boot_id").ok()
 }
 
 /// Reads the settings of a policy.
@@ -52,7 +59,7 @@ pub fn read_policy(root: &Root, policy: u32) -> PolicyState {
 impl Saved {
     /// Of these policies, as they are.
     pub fn of(root: &Root, policies: &[u32], pid: u32) -> Self {
-        Self { pid, policies: policies.iter().map(|&policy| read_policy(root, policy)).collect() }
+        Self { pid, boot: boot(root), policies: policies.iter().map(|&policy| read_policy(root, policy)).collect() }
     }
 
     /// Writes it so that it is whole or not there, whatever happens meanwhile.
@@ -64,7 +71,9 @@ impl Saved {
             let settings = state.settings.iter().map(|(name, value)| (name.clone(), Some(Node::str(value))));
             table([("policy", Node::from(state.policy)), ("settings", Node::table(settings))])
         };
-        let node = table([("pid", Node::from(self.pid)), ("policies", Node::list(self.policies.iter().map(policy)))]);
+        let boot = self.boot.as_ref().map_or_else(|| optional(None), Node::str);
+        let policies = Node::list(self.policies.iter().map(policy));
+        let node = table([("pid", Node::from(self.pid)), ("boot", boot), ("policies", policies)]);
         write_whole(path, &to_json(&node)).map_err(|error| HostError::io(path.display().to_string(), error))
     }
 
@@ -98,14 +107,24 @@ impl Saved {
             let settings = entries.iter().map(one).collect::<Result<_, _>>()?;
             policies.push(PolicyState { policy: line.int("policy")?, settings });
         }
-        Ok(Some(Self { pid: line.int("pid")?, policies }))
+        // Files of before have no boot.
+        let boot = match line.get("boot").map(|node| &node.value) {
+            None | Some(Value::Null) => None,
+            Some(_) => Some(line.str("boot")?.to_owned()),
+        };
+        Ok(Some(Self { pid: line.int("pid")?, boot, policies }))
+    }
+
+    /// Whether the host was started anew since: its settings are those of its start then, and nothing is left to restore.
+    pub fn is_of_earlier_boot(&self, root: &Root) -> bool {
+        matches!((&self.boot, boot(root)), (Some(then), Some(now)) if *then != now)
     }
 
     /// Puts everything back and says what is not as it was.
     ///
     /// Limits take effect a little later, in a work item of the kernel (cpufreq.c:refresh_frequency_limits_work(),
     /// v6.12): what is read may still be older than what was written. So all is written, whatever is read, and then
-    /// looked at until it is in force.
+    /// looked at until it is in force. What is not is written again, as a CPU may come back meanwhile.
     pub fn restore(&self, root: &Root) -> Vec<String> {
         for state in &self.policies {
             for (name, value) in &state.settings {
@@ -114,15 +133,20 @@ impl Saved {
             }
         }
         for _ in 0..PATIENCE_STEPS {
-            if self.differences(root).is_empty() {
+            let wrong = self.differences(root);
+            if wrong.is_empty() {
                 return Vec::new();
             }
             std::thread::sleep(STEP);
+            for (path, value, _) in wrong {
+                let _ = root.write(&path, &value);
+            }
         }
-        self.differences(root)
+        self.differences(root).into_iter().map(|(path, was, now)| format!("{path} is {now}, was `{was}`")).collect()
     }
 
-    fn differences(&self, root: &Root) -> Vec<String> {
+    /// Path, value of before, and what is there now.
+    fn differences(&self, root: &Root) -> Vec<(String, String, String)> {
         let mut wrong = Vec::new();
         for state in &self.policies {
             for (name, value) in &state.settings {
@@ -131,8 +155,8 @@ impl Saved {
                     Ok(now) if now == *value => {}
                     // A policy of CPUs that went offline has nothing to restore.
                     Err(Missing::NoFile) => {}
-                    Ok(now) => wrong.push(format!("{path} is `{now}`, was `{value}`")),
-                    Err(missing) => wrong.push(format!("{path} is {}, was `{value}`", missing.words())),
+                    Ok(now) => wrong.push((path, value.clone(), format!("`{now}`"))),
+                    Err(missing) => wrong.push((path, value.clone(), missing.words())),
                 }
             }
         }
@@ -166,6 +190,20 @@ mod tests {
         put("scaling_min_freq", "2000");
         assert_eq!(saved.restore(&root), Vec::<String>::new());
         assert_eq!(read_policy(&root, 0), saved.policies[0]);
+        // What an earlier boot remembered is nothing to this one.
+        assert!(!saved.is_of_earlier_boot(&root));
+        let started = |name: &str| {
+            let place = folder.join("proc/sys/kernel/random");
+            fs::create_dir_all(&place).expect("writable");
+            fs::write(place.join("boot_id"), name).expect("writable");
+        };
+        started("a\n");
+        let saved = Saved::of(&root, &[0], 7);
+        saved.write(&file).expect("writable");
+        assert_eq!(Saved::read(&file).expect("ours"), Some(saved.clone()));
+        assert!(!saved.is_of_earlier_boot(&root));
+        started("b\n");
+        assert!(saved.is_of_earlier_boot(&root));
         fs::write(&file, "{\"pid\": 1, \"policies\": [{\"policy\": 0, \"settings\": {\"x\": \"1\"}}]}")
             .expect("writable");
         assert!(Saved::read(&file).expect_err("wrong").to_string().contains("no setting that a run changes"));

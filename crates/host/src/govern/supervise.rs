@@ -32,6 +32,16 @@ const END_NS: u64 = 2_000_000_000;
 /// If that run is still alive, or something could not be put back.
 pub(crate) fn restore_left(root: &Root, options: &Options, err: &mut dyn Write) -> Result<bool, HostError> {
     let Some(saved) = Saved::read(&options.state)? else { return Ok(false) };
+    if saved.is_of_earlier_boot(root) {
+        let _ = writeln!(
+            err,
+            "note: the host was started anew since the run of process {}: its settings are those of the start, and nothing \
+             is put back",
+            saved.pid
+        );
+        forget(options)?;
+        return Ok(false);
+    }
     // The number may be another process's by now.
     let words = std::fs::read(format!("/proc/{}/cmdline", saved.pid)).unwrap_or_default();
     let alive = words.split(|byte| *byte == 0).any(|word| word == b"govern");
@@ -55,6 +65,10 @@ fn finish(root: &Root, options: &Options, saved: &Saved) -> Result<(), HostError
         );
         return Err(HostError::Lacking(words));
     }
+    forget(options)
+}
+
+fn forget(options: &Options) -> Result<(), HostError> {
     match std::fs::remove_file(&options.state) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(HostError::io(options.state.display().to_string(), error))

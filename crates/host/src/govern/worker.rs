@@ -10,16 +10,19 @@ use opplab_import::{import, to_machine};
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::profile::KernelProfile;
 use opplab_kernel::unit::tick_nsec;
+use opplab_model::tree::{Node, to_json};
 
 use super::decide::{Governor, Input, Setup, decision_json};
 use super::sense::{Clock, Senses, Source};
 use super::state::Saved;
 use super::{Options, Via};
 use crate::cli::nearest;
-use crate::clock::{self, Stop};
+use crate::clock::{self, Moment, Stop};
 use crate::error::HostError;
+use crate::json::{optional, table};
 use crate::root::{CPU, Root};
 use crate::show;
+use crate::shown::Shown;
 
 /// HZ of kernels whose configuration cannot be read: upstream's default.
 const HZ_DEFAULT: u64 = 250;
@@ -29,6 +32,8 @@ struct Policy {
     governor: Governor,
     via: Via,
     folder: String,
+    /// How often somebody else has put another governor in the place of `userspace`.
+    n_taken: u64,
 }
 
 impl Policy {
@@ -39,6 +44,12 @@ impl Policy {
     /// The frequency in force. Under `userspace` that is what was asked for last; hardware may show another.
     fn cur_khz(&self, root: &Root) -> Option<u32> {
         self.number(root, "scaling_cur_freq")
+    }
+
+    /// The governor that somebody else has put in the place of `userspace`, if this policy needs that one.
+    fn taken_by(&self, root: &Root) -> Option<String> {
+        let name = root.text(&format!("{}/scaling_governor", self.folder)).ok()?;
+        (self.via == Via::Setspeed && name != "userspace").then_some(name)
     }
 
     /// Carries a decision out.
@@ -186,7 +197,7 @@ fn open_policy(
         times: Vec::new(),
     };
     let governor = Governor::new(&setup).map_err(HostError::Usage)?;
-    Ok(Policy { setup, governor, via, folder })
+    Ok(Policy { setup, governor, via, folder, n_taken: 0 })
 }
 
 /// The largest preference that the hardware has; larger numbers do not fit its register.
@@ -258,10 +269,21 @@ fn govern(options: &Options, root: &Root, stop: &Stop, gone: &AtomicBool) -> Res
     let reference = Reference::of(root, options, source)?;
     let mut policies = Vec::new();
     for id in ids {
+        // Of those that nobody asked for by number, the ones whose CPUs are all offline are left alone.
+        let is_offline =
+            || root.cpus(&format!("{CPU}/cpufreq/policy{id}/affected_cpus")).is_none_or(|cpus| cpus.is_empty());
+        if options.policies.is_empty() && is_offline() && !online.contains(&id) {
+            note(&format!("policy{id} has no CPU online and is not governed"));
+            continue;
+        }
         policies.push(open_policy(root, options, id, (source, &reference), &online)?);
     }
+    if policies.is_empty() {
+        return Err(HostError::Lacking("no policy has a CPU online".to_owned()));
+    }
     let all_cpus: Vec<u32> = policies.iter().flat_map(|policy| policy.setup.cpus.iter().copied()).collect();
-    let mut senses = Senses::open(root, source, &all_cpus, clock::monotonic_ns())?;
+    let mut last = Moment::now();
+    let mut senses = Senses::open(root, source, &all_cpus, last)?;
     let mut log = match &options.log {
         Some(path) => {
             let file = File::create(path).map_err(|error| HostError::io(path.display().to_string(), error))?;
@@ -295,16 +317,21 @@ fn govern(options: &Options, root: &Root, stop: &Stop, gone: &AtomicBool) -> Res
     loop {
         next_ns += options.interval_ns;
         let over = options.for_ns.is_some_and(|for_ns| next_ns > start_ns + for_ns);
-        if over || gone.load(Ordering::Relaxed) || !stop.sleep_until(next_ns) {
-            return Ok(());
-        }
-        if gone.load(Ordering::Relaxed) {
+        if over || gone.load(Ordering::Relaxed) || !stop.sleep_until(next_ns) || gone.load(Ordering::Relaxed) {
+            for policy in policies.iter().filter(|policy| policy.n_taken > 1) {
+                note(&format!("policy{} was taken back {} times", policy.setup.policy, policy.n_taken));
+            }
             return Ok(());
         }
         // A supervisor that is gone shows at standard input.
         let _ = heartbeat.write_all(b".").and_then(|()| heartbeat.flush());
-        let now_ns = clock::monotonic_ns();
+        let now = Moment::now();
+        let now_ns = now.time_ns;
         next_ns = next_ns.max(now_ns.saturating_sub(options.interval_ns));
+        if let Some(slept_ns) = now.slept_since(&last) {
+            write_log(note_json(now_ns, None, &format!("the machine slept {:.1} s", slept_ns as f64 / 1e9)))?;
+        }
+        last = now;
         let frequencies: Vec<(u32, Clock)> = policies
             .iter()
             .flat_map(|policy| {
@@ -316,7 +343,7 @@ fn govern(options: &Options, root: &Root, stop: &Stop, gone: &AtomicBool) -> Res
         let clock = |cpu: u32| {
             frequencies.iter().find(|(known, _)| *known == cpu).map_or_else(Clock::default, |(_, clock)| *clock)
         };
-        senses.look(root, now_ns, &clock);
+        senses.look(root, now, &clock);
         for policy in &mut policies {
             decide(options, root, policy, &senses, now_ns, &mut write_log)?;
         }
@@ -331,6 +358,20 @@ fn decide(
     now_ns: u64,
     write_log: &mut dyn FnMut(String) -> Result<(), HostError>,
 ) -> Result<(), HostError> {
+    if let Some(name) = policy.taken_by(root).filter(|_| !options.dry_run) {
+        policy.n_taken += 1;
+        let words =
+            format!("policy{} was given to governor {name} from outside and is taken back", policy.setup.policy);
+        if policy.n_taken == 1 {
+            note(&words);
+        }
+        write_log(note_json(now_ns, Some(policy.setup.policy), &words))?;
+        match root.write(&format!("{}/scaling_governor", policy.folder), "userspace") {
+            // Its CPUs went offline meanwhile.
+            Err(_) if policy.cur_khz(root).is_none() => return Ok(()),
+            done => done?,
+        }
+    }
     let facts = senses.facts(&policy.setup.cpus);
     let times = senses.times(&policy.setup.cpus);
     // Each CPU reports, as each runs the scheduler.
@@ -354,11 +395,27 @@ fn decide(
             && !options.dry_run
         {
             match policy.set(root, khz) {
-                // Its CPUs went offline meanwhile.
-                Err(_) if policy.cur_khz(root).is_none() => return Ok(()),
+                // Its CPUs went offline meanwhile, or it was taken: the next look sees to it.
+                Err(_) if policy.cur_khz(root).is_none() || policy.taken_by(root).is_some() => return Ok(()),
                 done => done?,
             }
         }
     }
     Ok(())
+}
+
+/// Tells the user.
+fn note(words: &str) {
+    // Nobody may be there to read it.
+    let _ = writeln!(Shown(&mut std::io::stderr()), "note: {words}");
+}
+
+/// A line of the log beside the decisions.
+fn note_json(time_ns: u64, policy: Option<u32>, words: &str) -> String {
+    to_json(&table([
+        ("type", Node::str("note")),
+        ("time_ns", Node::from(time_ns)),
+        ("policy", optional(policy)),
+        ("text", Node::str(words)),
+    ]))
 }
