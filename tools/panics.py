@@ -90,7 +90,7 @@ WHY = {
     "import": "places were found in the same text just before; lists have the lengths that were checked when they were read",
     "meter": "columns of counters have one entry a CPU, made in the same pass",
     "model": "indices are validated when a file becomes a validated type (`file/`, `case.rs`), after that nobody checks again",
-    "py": "arrays are of one length by construction; every call is within `guard` or ends as internal error",
+    "py": "arrays are of one length by construction; every binding is behind `#[guarded]`",
     "replay": "ids are given by the recovery itself, densely, and only used with the lists that it filled",
     "signals": "CPUs and tasks are numbered as they are met, and the lists grow with them",
     "stats": "empty and short samples are refused or answered before; ranks are below the length",

@@ -6,6 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -51,6 +53,27 @@ def test_what_may_panic_was_reviewed() -> None:
     tools = ROOT / "tools"
     done = subprocess.run([sys.executable, str(tools / "panics.py")], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_binding_is_guarded() -> None:
+    """A panic in what Python calls is `InternalError`: `#[guarded]` stands before each."""
+    found = 0
+    for file in sorted((ROOT / "crates/py/src").rglob("*.rs")):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines):
+            if re.match(r"\s*#\[(pyfunction|pymethods)\b", line):
+                found += 1
+                assert lines[number - 1].strip() == "#[guarded]", f"{file}:{number + 1}: not behind #[guarded]"
+    assert found > 60
+
+
+def test_a_panic_in_a_binding_is_an_internal_error() -> None:
+    """A class of the kernel's that nobody guarded by hand: so many tasks have no room."""
+    import opplab
+    from opplab._opplab import kernel
+
+    with pytest.raises(opplab.InternalError, match=r"internal error: capacity overflow .*please report it"):
+        kernel.PeltBatch(2**63)
 
 
 def test_locked_requirements_are_those_of_the_project() -> None:

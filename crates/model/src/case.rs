@@ -4,6 +4,8 @@
 //! Equal cases have equal bytes: keys stand in one order, numbers are whole, nothing is left to chance. A program is a
 //! list of steps, each a list of a word and its numbers, e.g. `["run",800000,0]`.
 
+use std::sync::Arc;
+
 use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_kernel::cpufreq::intel_pstate::ENERGY_PERF_STRINGS;
@@ -40,10 +42,10 @@ pub struct CaseFile {
     pub seed: u64,
     /// Simulated time in ns.
     pub duration_ns: u64,
-    /// What it runs on.
-    pub machine: Machine,
-    /// What runs.
-    pub workload: Workload,
+    /// What it runs on; the cases of an experiment share it.
+    pub machine: Arc<Machine>,
+    /// What runs; the policies of an experiment share it.
+    pub workload: Arc<Workload>,
     /// Under which policy.
     pub policy: Policy,
 }
@@ -101,8 +103,8 @@ impl CaseFile {
             seed: table.need_int("seed", 0, i128::from(u64::MAX))?,
             duration_ns: table.need_int("duration_ns", 1, TIME_NS_MAX)?,
             policy: policy_from(table.need("policy")?, &Policy::default())?,
-            machine,
-            workload,
+            machine: Arc::new(machine),
+            workload: Arc::new(workload),
         })
     }
 

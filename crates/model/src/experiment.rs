@@ -8,6 +8,7 @@
 //! brings the texts to [`Experiment::expand`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::benchmark::{BENCHMARKS, Benchmark, ParamKind, ParamValue, Params, benchmark};
 use crate::case::{CaseFile, policy_from};
@@ -19,10 +20,16 @@ use crate::policy::Policy;
 use crate::policy_keys::POLICY_KEY_NAMES;
 use crate::rtapp::{CompileOptions, ParseOptions, Repeats, SuspendOn};
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, parse_toml};
-use crate::workload::Workload;
+use crate::workload::{TaskSpec, Workload};
 
 /// Most cases of an experiment.
 const NR_CASES_MAX: u64 = 1_000_000;
+
+/// Most memory that the cases of an experiment may take, as far as it grows with them.
+const CASES_BYTES_MAX: u64 = 512 << 20;
+
+/// About what texts and lists of a task or a case take that are not counted one by one.
+const SMALL_BYTES: usize = 256;
 
 /// A text that somebody read, and its name for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +66,8 @@ pub struct Experiment {
     /// The cases that stand for all when there is little time: (workload, parameters); empty parameters: all of them.
     pub quick: Vec<(String, String)>,
     file: String,
+    /// Where the number of iterations is, or the file's beginning.
+    at: Pos,
     machines: Vec<(String, Pos)>,
     policies: Vec<PolicyEntry>,
     workloads: Vec<WorkloadEntry>,
@@ -294,22 +303,6 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
         None => Vec::new(),
     };
     let iterations: u32 = table.int_or("iterations", 1, 1, 1_000_000)?;
-    let grid = |entry: &WorkloadEntry| match &entry.form {
-        Form::Benchmark { params, .. } => {
-            params.iter().fold(1u64, |size, axis| size.saturating_mul(axis.values.len() as u64))
-        }
-        Form::RtApp { .. } => 1,
-    };
-    let nr_cases = workloads
-        .iter()
-        .map(grid)
-        .fold(0u64, u64::saturating_add)
-        .saturating_mul(policies.len() as u64)
-        .saturating_mul(machines.len() as u64)
-        .saturating_mul(iterations.into());
-    if nr_cases > NR_CASES_MAX {
-        return Err(Fault::new(table.at, format!("{nr_cases} cases; at most {NR_CASES_MAX} are expanded")));
-    }
     Ok(Experiment {
         name: table.need_str("name")?.to_owned(),
         about: table.str_or_empty("about")?.to_owned(),
@@ -327,6 +320,7 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
             .flat_map(|entry| entry.quick.iter().map(|param| (entry.label.clone(), param.clone())))
             .collect(),
         file: file.to_owned(),
+        at: table.get("iterations").map_or(table.at, |node| node.at),
         machines,
         policies,
         workloads,
@@ -676,7 +670,13 @@ impl Experiment {
             }
             parsed.push(machine);
         }
-        let mut cases = Vec::new();
+        let nr_cases = self.nr_cases();
+        if nr_cases > NR_CASES_MAX {
+            let message = format!("{nr_cases} cases; at most {NR_CASES_MAX} are expanded");
+            return Err(here(Fault::new(self.at, message)));
+        }
+        let parsed: Vec<Arc<Machine>> = parsed.into_iter().map(Arc::new).collect();
+        let mut cases = Cases::default();
         for workload in &self.workloads {
             let points = match &workload.form {
                 Form::Benchmark { params, .. } => grid(params),
@@ -688,7 +688,20 @@ impl Experiment {
                 }
             }
         }
-        Ok(cases)
+        Ok(cases.list)
+    }
+
+    /// How many cases there are: workloads at all points of their grids, policies, machines, iterations.
+    fn nr_cases(&self) -> u64 {
+        let grid = |entry: &WorkloadEntry| match &entry.form {
+            Form::Benchmark { params, .. } => {
+                params.iter().fold(1u64, |size, axis| size.saturating_mul(axis.values.len() as u64))
+            }
+            Form::RtApp { .. } => 1,
+        };
+        let points = self.workloads.iter().map(grid).fold(0u64, u64::saturating_add);
+        let each = [self.policies.len() as u64, self.machines.len() as u64, self.iterations.into()];
+        each.into_iter().fold(points, u64::saturating_mul)
     }
 
     /// The cases of one workload on one machine. Each iteration's workload is built once for all policies.
@@ -697,14 +710,26 @@ impl Experiment {
         entry: &WorkloadEntry,
         params: &Params,
         param: &str,
-        machine: &Machine,
+        machine: &Arc<Machine>,
         rtapp_files: &BTreeMap<String, SourceText>,
-        cases: &mut Vec<CaseFile>,
+        cases: &mut Cases,
     ) -> Result<(), ModelError> {
         let here = |fault: Fault| fault.in_file(&self.file);
-        let workloads = (0..self.iterations)
-            .map(|iteration| self.build(entry, params, machine, rtapp_files, self.seed.wrapping_add(iteration.into())))
-            .collect::<Result<Vec<Workload>, ModelError>>()?;
+        let mut workloads: Vec<Arc<Workload>> = Vec::new();
+        for iteration in 0..self.iterations {
+            let seed = self.seed.wrapping_add(iteration.into());
+            let workload = self.build(entry, params, machine, rtapp_files, seed)?;
+            cases.bytes = cases.bytes.saturating_add(bytes_of(&workload, self.policies.len()));
+            if cases.bytes > CASES_BYTES_MAX {
+                let message = format!(
+                    "the programs of its {} cases take more than {} MiB: give fewer iterations or smaller workloads",
+                    self.nr_cases(),
+                    CASES_BYTES_MAX >> 20
+                );
+                return Err(here(Fault::new(self.at, message)));
+            }
+            workloads.push(Arc::new(workload));
+        }
         for policy in &self.policies {
             for (iteration, workload) in (0..).zip(&workloads) {
                 let duration_ns = entry.duration_ns.or(self.duration_ns).or(workload.duration_ns).ok_or_else(|| {
@@ -715,15 +740,15 @@ impl Experiment {
                     let message = format!("a warm-up of {warmup} ns leaves nothing of a run of {whole} ns");
                     return Err(here(Fault::new(entry.at, message)));
                 }
-                cases.push(CaseFile {
+                cases.list.push(CaseFile {
                     experiment: self.name.clone(),
                     benchmark: entry.label.clone(),
                     param: param.to_owned(),
                     iteration,
                     seed: self.seed.wrapping_add(iteration.into()),
                     duration_ns,
-                    machine: machine.clone(),
-                    workload: workload.clone(),
+                    machine: Arc::clone(machine),
+                    workload: Arc::clone(workload),
                     policy: policy.policy.clone(),
                 });
             }
@@ -776,6 +801,21 @@ impl Experiment {
         }
         Ok(workload)
     }
+}
+
+/// Cases, and what they take of memory.
+#[derive(Default)]
+struct Cases {
+    list: Vec<CaseFile>,
+    bytes: u64,
+}
+
+/// What a workload and its cases under so many policies take of memory, by its programs.
+fn bytes_of(workload: &Workload, nr_policies: usize) -> u64 {
+    let task = |task: &TaskSpec| size_of::<TaskSpec>() + size_of_val(task.ops.as_slice()) + SMALL_BYTES;
+    let draws = workload.draws.iter().map(|draw| size_of_val(draw.as_slice()));
+    let tasks: usize = workload.tasks.iter().map(task).chain(draws).sum();
+    (tasks + nr_policies * (size_of::<CaseFile>() + SMALL_BYTES)) as u64
 }
 
 /// What each CPU of a machine does at its highest clock, boosted and alone, for [`CompileOptions`]: rt-app calibrates there.

@@ -106,9 +106,9 @@ impl Swarm {
             iteration: 0,
             seed,
             duration_ns: Draw::new(seed, 1).int(self.duration_ns.0, self.duration_ns.1),
-            workload: self.workload(seed, &machine),
+            workload: self.workload(seed, &machine).into(),
             policy: self.policy(seed, &machine),
-            machine,
+            machine: machine.into(),
         }
     }
 
@@ -674,7 +674,7 @@ mod tests {
             let text = machine_to_toml(&case.machine);
             let machine =
                 parse_machine("random.toml", &text).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
-            assert_eq!(machine, case.machine, "seed {seed}");
+            assert_eq!(machine, *case.machine, "seed {seed}");
             let text = case.to_json();
             let back = CaseFile::from_json("random.json", &text).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             assert_eq!(back, case, "seed {seed}");

@@ -53,6 +53,25 @@ fn juno_eas_is_the_matrix_of_the_text() {
     assert_eq!(hashes.len(), cases.len());
 }
 
+/// Goal: an experiment that is too large says so before it takes the machine's memory. Method: iterations that nobody can
+/// run, of few and of many tasks, from the file and from the command line.
+#[test]
+fn an_experiment_that_is_too_large_is_refused() {
+    let text = data("experiments/juno-hackbench.toml");
+    let told = |text: &str, iterations: Option<u32>| {
+        let mut experiment = parse_experiment("x.toml", text).expect("whole");
+        experiment.adjust(iterations, None, None);
+        experiment.expand(&machines(), &BTreeMap::new()).map(|cases| cases.len()).map_err(|error| error.to_string())
+    };
+    assert_eq!(told(&text, None), Ok(16));
+    let many = text.replace("iterations = 2", "iterations = 100000");
+    assert_ne!(many, text);
+    let message = told(&many, None).expect_err("80 GB");
+    assert!(message.starts_with("x.toml:12:14: the programs of its 800000 cases take more than 512 MiB"), "{message}");
+    let message = told(&text, Some(4_000_000_000)).expect_err("too many");
+    assert!(message.contains("32000000000 cases; at most 1000000 are expanded"), "{message}");
+}
+
 #[test]
 fn policies_share_their_workloads_and_iterations_differ() {
     let cases = cases(&juno_eas());
@@ -131,7 +150,7 @@ fn every_kind_of_step_survives_the_trip() {
         }
     }
     workload.check(6).unwrap_or_else(|why| panic!("{why}"));
-    case.workload = workload;
+    case.workload = workload.into();
     case.policy.tunables.push(("rate_limit_us".to_owned(), "1000".to_owned()));
     case.policy.sugov_cpus = vec![0, 3];
     let back = CaseFile::from_json("case.json", &case.to_json()).unwrap_or_else(|error| panic!("{error}"));

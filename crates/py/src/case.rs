@@ -1,12 +1,13 @@
 //! Cases: what `opplab_sim::run` takes, and what it gives, as Python objects.
 
+use opplab_guarded::guarded;
 use opplab_model::case::CaseFile;
 use opplab_model::experiment::parse_policy;
 use opplab_sim::{Case, Start};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::error::{guard, model_error};
+use crate::error::model_error;
 use crate::machine::PyMachine;
 use crate::meter;
 use crate::policies::Policies;
@@ -36,8 +37,8 @@ impl PyCase {
             iteration: 0,
             seed,
             duration_ns,
-            machine,
-            workload,
+            machine: machine.into(),
+            workload: workload.into(),
             policy,
         })
     }
@@ -54,6 +55,7 @@ impl PyCase {
     }
 }
 
+#[guarded]
 #[pymethods]
 impl PyCase {
     /// Puts a case together; `policy` is TOML with the keys of an experiment's `[[policy]]`.
@@ -68,36 +70,31 @@ impl PyCase {
     ) -> PyResult<Self> {
         let machine = machine.inner.clone();
         let workload = workload.compile(py, &machine)?;
-        let policy = guard(py, || parse_policy("policy", policy))?.map_err(|error| model_error(py, error))?;
+        let policy = parse_policy("policy", policy).map_err(|error| model_error(py, error))?;
         Ok(Self::of(Case { machine, workload, policy, seed, duration_ns }))
     }
 
     /// Reads a case from its canonical JSON.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
-        let file = guard(py, || CaseFile::from_json("case", text))?.map_err(|error| model_error(py, error))?;
+        let file = CaseFile::from_json("case", text).map_err(|error| model_error(py, error))?;
         Ok(Self::new(file))
     }
 
     /// The same case under a governor and a placement policy in Python; `None` leaves it to the case.
-    fn with_policies(
-        &self,
-        py: Python<'_>,
-        governor: Option<Py<PyAny>>,
-        placement: Option<Py<PyAny>>,
-    ) -> PyResult<Self> {
-        let file = guard(py, || self.file.clone())?;
-        Ok(Self { file, policies: Some(Policies { governor, placement }), start: self.start.clone() })
+    fn with_policies(&self, governor: Option<Py<PyAny>>, placement: Option<Py<PyAny>>) -> Self {
+        let file = self.file.clone();
+        Self { file, policies: Some(Policies { governor, placement }), start: self.start.clone() }
     }
 
     /// The case as canonical JSON.
-    fn to_json(&self, py: Python<'_>) -> PyResult<String> {
-        guard(py, || self.file.to_json())
+    fn to_json(&self) -> String {
+        self.file.to_json()
     }
 
     /// The name of the case's results: a hash of its JSON and of the version of opplab.
-    fn hash(&self, py: Python<'_>) -> PyResult<String> {
-        guard(py, || self.file.hash())
+    fn hash(&self) -> String {
+        self.file.hash()
     }
 
     #[getter]

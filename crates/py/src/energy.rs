@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use opplab_guarded::guarded;
 use opplab_replay::energy::{EVENTS, EnergyMeter, TraceEnergy};
 use opplab_trace::write::PerfettoWriter;
 use opplab_trace::{ReadOptions, TraceFile};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::error::{guard, raise};
+use crate::error::raise;
 use crate::machine::PyMachine;
 use crate::tracefile::trace_error;
 
@@ -35,6 +36,7 @@ macro_rules! row {
 }
 
 /// Energy of the trace at `path` on `machine` as tables of rows: `cpus`, `clusters`, `tasks`, `rails`, `steps`, and sums.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (path, machine, from_ns=None, to_ns=None))]
 pub(crate) fn trace_energy<'py>(
@@ -48,18 +50,16 @@ pub(crate) fn trace_energy<'py>(
     let time_range_ns =
         (from_ns.is_some() || to_ns.is_some()).then(|| (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX)));
     let options = ReadOptions { missing_ok: true, time_range_ns, ..ReadOptions::only(&EVENTS) };
-    let read = guard(py, || {
-        py.detach(|| {
-            let file = TraceFile::open(&path)?;
-            let mut reader = file.reader(&options)?;
-            let mut meter = EnergyMeter::new(machine);
-            let mut outcome: opplab_trace::Outcome = reader.stream(&options, &mut meter)?;
-            outcome
-                .problems
-                .extend(file.problem().map(|problem| opplab_trace::Error::Unsupported { what: problem.to_string() }));
-            Ok((meter.finish(), reader.processes(), outcome.problems))
-        })
-    })?;
+    let read = py.detach(|| {
+        let file = TraceFile::open(&path)?;
+        let mut reader = file.reader(&options)?;
+        let mut meter = EnergyMeter::new(machine);
+        let mut outcome: opplab_trace::Outcome = reader.stream(&options, &mut meter)?;
+        outcome
+            .problems
+            .extend(file.problem().map(|problem| opplab_trace::Error::Unsupported { what: problem.to_string() }));
+        Ok((meter.finish(), reader.processes(), outcome.problems))
+    });
     let (energy, processes, problems): (TraceEnergy, BTreeMap<i32, i32>, _) =
         read.map_err(|error| trace_error(py, &path, error))?;
     if energy.strangers > 0 {
@@ -120,24 +120,22 @@ pub(crate) fn trace_energy<'py>(
 }
 
 /// A Perfetto trace of counters: `(name, unit, start_ns, step_ns, values)` each.
+#[guarded]
 #[pyfunction]
 pub(crate) fn perfetto_counters<'py>(
     py: Python<'py>,
     trace: Option<&crate::tracefile::PyTrace>,
     counters: Vec<(String, String, u64, u64, Vec<f64>)>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let bytes = guard(py, || {
-        let mut writer = PerfettoWriter::new();
-        if let Some(trace) = trace {
-            writer.add_trace(&trace.inner);
+    let mut writer = PerfettoWriter::new();
+    if let Some(trace) = trace {
+        writer.add_trace(&trace.inner);
+    }
+    for (name, unit, start_ns, step_ns, values) in counters {
+        let track = writer.counter_track(&name, &unit, None);
+        for (nth, value) in (0u64..).zip(values) {
+            writer.counter_real(track, start_ns.saturating_add(nth.saturating_mul(step_ns)), value);
         }
-        for (name, unit, start_ns, step_ns, values) in counters {
-            let track = writer.counter_track(&name, &unit, None);
-            for (nth, value) in (0u64..).zip(values) {
-                writer.counter_real(track, start_ns.saturating_add(nth.saturating_mul(step_ns)), value);
-            }
-        }
-        writer.finish()
-    })?;
-    Ok(PyBytes::new(py, &bytes))
+    }
+    Ok(PyBytes::new(py, &writer.finish()))
 }

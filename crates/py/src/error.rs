@@ -70,11 +70,12 @@ pub(crate) fn model_error(py: Python<'_>, error: ModelError) -> PyErr {
     }
 }
 
-/// Runs `work`, which may not touch Python; a panic in it becomes `InternalError`.
-pub(crate) fn guard<T>(py: Python<'_>, work: impl FnOnce() -> T) -> PyResult<T> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+/// Runs the body of a binding, which `#[guarded]` hands over; a panic in it becomes `InternalError`.
+pub(crate) fn guard<T>(body: impl FnOnce() -> T) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
         let noted = LAST_PANIC.with(|last| last.borrow_mut().take());
         let text = noted.unwrap_or_else(|| payload_text(payload.as_ref()).to_owned());
-        raise(py, "InternalError", format!("internal error: {text}; this is a bug in opplab, please report it"))
+        let words = format!("internal error: {text}; this is a bug in opplab, please report it");
+        Python::attach(|py| raise(py, "InternalError", words))
     })
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use opplab_guarded::guarded;
 use opplab_model::case::CaseFile;
 use opplab_model::experiment::{Compare, Experiment, SourceText, parse_experiment};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::case::PyCase;
-use crate::error::{guard, model_error};
+use crate::error::model_error;
 
 /// An experiment as it was written.
 #[pyclass(name = "Experiment", module = "opplab._opplab")]
@@ -16,12 +17,13 @@ pub(crate) struct PyExperiment {
     inner: Experiment,
 }
 
+#[guarded]
 #[pymethods]
 impl PyExperiment {
     /// Reads the text of an experiment file; `file` is its name for messages.
     #[staticmethod]
     fn parse(py: Python<'_>, file: &str, text: &str) -> PyResult<Self> {
-        let inner = guard(py, || parse_experiment(file, text))?.map_err(|error| model_error(py, error))?;
+        let inner = parse_experiment(file, text).map_err(|error| model_error(py, error))?;
         Ok(Self { inner })
     }
 
@@ -113,7 +115,7 @@ impl PyExperiment {
     /// Takes over fitted constants; `sources` is `{name: (file, text)}`.
     fn calibrate(&mut self, py: Python<'_>, sources: BTreeMap<String, (String, String)>) -> PyResult<()> {
         let sources = sources.into_iter().map(|(name, (file, text))| (name, SourceText { file, text })).collect();
-        guard(py, || self.inner.calibrate(&sources))?.map_err(|error| model_error(py, error))
+        self.inner.calibrate(&sources).map_err(|error| model_error(py, error))
     }
 
     /// Sets a whole number of a workload, for fitting.
@@ -139,7 +141,7 @@ impl PyExperiment {
         };
         let (machines, rtapp_files) = (sources(machines), sources(rtapp_files));
         let cases: Vec<CaseFile> =
-            guard(py, || self.inner.expand(&machines, &rtapp_files))?.map_err(|error| model_error(py, error))?;
+            self.inner.expand(&machines, &rtapp_files).map_err(|error| model_error(py, error))?;
         Ok(cases.into_iter().map(PyCase::new).collect())
     }
 }

@@ -3,17 +3,15 @@
 use std::ffi::OsString;
 use std::io;
 
+use opplab_guarded::guarded;
 use opplab_host::cli::{Env, main};
 use pyo3::prelude::*;
 
-use crate::error::guard;
-
 /// Runs a command of `opplab host` and gives its exit code. It writes to the process's own standard output and error;
 /// `again` starts `opplab host` anew, for workers.
+#[guarded]
 #[pyfunction]
-pub(crate) fn host_main(py: Python<'_>, args: Vec<OsString>, again: Vec<OsString>) -> PyResult<i32> {
-    guard(py, || {
-        let mut env = Env { out: &mut io::stdout(), err: &mut io::stderr(), again, name: "opplab host".to_owned() };
-        main(args, &mut env)
-    })
+pub(crate) fn host_main(args: Vec<OsString>, again: Vec<OsString>) -> i32 {
+    let mut env = Env { out: &mut io::stdout(), err: &mut io::stderr(), again, name: "opplab host".to_owned() };
+    main(args, &mut env)
 }

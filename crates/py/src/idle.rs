@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use opplab_guarded::guarded;
 use opplab_kernel::cpuidle::IdleState;
 use opplab_kernel::profile::KernelProfile;
 use opplab_replay::idle::{Decider, EVENTS, Stays, decide};
@@ -9,7 +10,7 @@ use opplab_trace::{ReadOptions, TraceFile};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::error::{guard, raise};
+use crate::error::raise;
 use crate::tracefile::trace_error;
 
 /// Exit latency and target residency of each state in ns, and whether it polls; by CPU.
@@ -17,6 +18,7 @@ type States = Vec<Vec<(u64, u64, bool)>>;
 
 /// What `deciders` (governors, `recorded`, `constant`, `oracle`) decide on the sleeps of the trace at `path`: one
 /// dictionary for each CPU and decider, and what was damaged.
+#[guarded]
 #[pyfunction]
 pub(crate) fn trace_idle<'py>(
     py: Python<'py>,
@@ -30,13 +32,11 @@ pub(crate) fn trace_idle<'py>(
         return Err(raise(py, "InputError", format!("there is no kernel profile `{profile}`")));
     };
     let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&EVENTS) };
-    let read = guard(py, || {
-        py.detach(|| {
-            let mut stays = Stays::default();
-            let outcome = TraceFile::open(&path)?.stream(&options, &mut stays)?;
-            Ok((stays, outcome.problems))
-        })
-    })?;
+    let read = py.detach(|| {
+        let mut stays = Stays::default();
+        let outcome = TraceFile::open(&path)?.stream(&options, &mut stays)?;
+        Ok((stays, outcome.problems))
+    });
     let (stays, problems) = read.map_err(|error| trace_error(py, &path, error))?;
     let rows = PyList::empty(py);
     for (cpu, of_cpu) in stays.cpus.iter().enumerate().filter(|(_, stays)| !stays.is_empty()) {
@@ -59,7 +59,7 @@ pub(crate) fn trace_idle<'py>(
                 "oracle" => Decider::Oracle,
                 name => Decider::Governor(name),
             };
-            let Some(score) = guard(py, || decide(of_cpu, &table, decider, &kernel, tick_ns.max(1)))? else {
+            let Some(score) = decide(of_cpu, &table, decider, &kernel, tick_ns.max(1)) else {
                 return Err(raise(py, "InputError", format!("there is no idle governor `{name}`")));
             };
             let row = PyDict::new(py);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use opplab_guarded::guarded;
 use opplab_import::fmax::{FmaxInput, fmax as fmax_of};
 use opplab_import::{Facts, Imported, SourceError, check, import, to_machine};
 use opplab_model::file::parse_machine;
@@ -10,7 +11,7 @@ use opplab_model::tree::{Node, to_json};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-use crate::error::{guard, model_error, raise};
+use crate::error::{model_error, raise};
 use crate::machine::PyMachine;
 
 fn source_error(py: Python<'_>, error: SourceError) -> PyErr {
@@ -21,11 +22,11 @@ fn source_error(py: Python<'_>, error: SourceError) -> PyErr {
 }
 
 fn read(py: Python<'_>, path: &str) -> PyResult<(Facts, Imported)> {
-    let result = guard(py, || {
+    let result = (|| {
         let facts = import(Path::new(path))?;
         let imported = to_machine(&facts)?;
         Ok((facts, imported))
-    })?;
+    })();
     result.map_err(|error| source_error(py, error))
 }
 
@@ -38,6 +39,7 @@ fn pairs(list: &[(String, String)]) -> Option<Node> {
 }
 
 /// Imports a source: the machine, and as JSON what was told, what is missing and what was filled from a default.
+#[guarded]
 #[pyfunction]
 pub(crate) fn import_machine(py: Python<'_>, path: &str) -> PyResult<(PyMachine, String)> {
     let (facts, imported) = read(py, path)?;
@@ -55,7 +57,7 @@ pub(crate) fn import_machine(py: Python<'_>, path: &str) -> PyResult<(PyMachine,
 /// What a source or a machine file tells: exactly one of `path` and `text` (a machine file called `file`) is given.
 fn facts_or_file(py: Python<'_>, path: &str, text: Option<&str>) -> PyResult<(Option<Facts>, Machine, FmaxInput)> {
     if let Some(text) = text {
-        let machine = guard(py, || parse_machine(path, text))?.map_err(|error| model_error(py, error))?;
+        let machine = parse_machine(path, text).map_err(|error| model_error(py, error))?;
         let input = FmaxInput::of_machine(&machine);
         return Ok((None, machine, input));
     }
@@ -66,6 +68,7 @@ fn facts_or_file(py: Python<'_>, path: &str, text: Option<&str>) -> PyResult<(Op
 
 /// The f_max report of a source, or of a machine file if its `text` is given, as JSON. `published` are turbo bins
 /// (active cores, kHz) of the same processor from elsewhere.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (path, text, published_name, published))]
 pub(crate) fn fmax(
@@ -78,18 +81,20 @@ pub(crate) fn fmax(
     let (_, _, input) = facts_or_file(py, path, text)?;
     let bins: Vec<TurboBin> = published.iter().map(|&(active_cores, khz)| TurboBin { active_cores, khz }).collect();
     let given = (!bins.is_empty()).then_some((published_name, &bins[..]));
-    guard(py, || to_json(&fmax_of(&input, given).node()))
+    Ok(to_json(&fmax_of(&input, given).node()))
 }
 
 /// The findings about a source, or a machine file if its `text` is given, as JSON.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (path, text))]
 pub(crate) fn check_machine(py: Python<'_>, path: &str, text: Option<&str>) -> PyResult<String> {
     let (facts, machine, input) = facts_or_file(py, path, text)?;
-    guard(py, || to_json(&check::node(&check::check(facts.as_ref(), &machine, &fmax_of(&input, None)))))
+    Ok(to_json(&check::node(&check::check(facts.as_ref(), &machine, &fmax_of(&input, None)))))
 }
 
 /// The checks that [`check_machine`] makes: (name, what it looks at).
+#[guarded]
 #[pyfunction]
 pub(crate) fn machine_checks() -> Vec<(&'static str, &'static str)> {
     check::CHECKS.to_vec()

@@ -1,12 +1,13 @@
 //! Machine files.
 
+use opplab_guarded::guarded;
 use opplab_model::file::{format_cpu_list, machine_to_toml, parse_machine};
 use opplab_model::machine::{Cluster, Cpufreq, IdleState, InvarianceSource, Machine, PolicyShare};
 use opplab_model::range::Bounds;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::error::{guard, model_error};
+use crate::error::model_error;
 
 /// A validated machine.
 #[pyclass(frozen, name = "Machine", module = "opplab._opplab")]
@@ -14,12 +15,13 @@ pub(crate) struct PyMachine {
     pub(crate) inner: Machine,
 }
 
+#[guarded]
 #[pymethods]
 impl PyMachine {
     /// Reads the text of a machine file; `file` is its name for messages.
     #[staticmethod]
     fn parse(py: Python<'_>, file: &str, text: &str) -> PyResult<Self> {
-        let machine = guard(py, || parse_machine(file, text))?.map_err(|error| model_error(py, error))?;
+        let machine = parse_machine(file, text).map_err(|error| model_error(py, error))?;
         Ok(Self { inner: machine })
     }
 
@@ -45,8 +47,8 @@ impl PyMachine {
     }
 
     /// The machine as a machine file.
-    fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
-        guard(py, || machine_to_toml(&self.inner))
+    fn to_toml(&self) -> String {
+        machine_to_toml(&self.inner)
     }
 
     /// The same machine under another name.

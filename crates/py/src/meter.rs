@@ -8,7 +8,7 @@ use opplab_model::samples::Samples;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::error::{guard, raise};
+use crate::error::raise;
 use crate::run::{HookedCase, simulate};
 
 /// The meters by name.
@@ -31,12 +31,12 @@ pub(crate) fn meter<'py>(
     let samples = sink.samples;
     let machine = &case.machine;
     if meter == "turbostat" {
-        return Ok(PyString::new(py, &guard(py, || turbostat(machine, &samples, 0.0))?).into_any());
+        return Ok(PyString::new(py, &turbostat(machine, &samples, 0.0)).into_any());
     }
     let dict = PyDict::new(py);
     match meter {
         "rails" => {
-            let rows = guard(py, || rails(&samples))?;
+            let rows = rails(&samples);
             dict.set_item("time_s", rows.iter().map(|row| row.time_ns as f64 * 1e-9).collect::<Vec<_>>())?;
             for (index, cluster) in machine.clusters.iter().enumerate() {
                 let watts: Vec<f64> = rows.iter().map(|row| row.cluster_w[index]).collect();
@@ -46,7 +46,7 @@ pub(crate) fn meter<'py>(
         }
         "rapl" => {
             let config = RaplConfig::of(machine);
-            let readings = guard(py, || rapl(machine, &samples, config))?;
+            let readings = rapl(machine, &samples, config);
             let watts: Vec<Vec<f64>> = readings.windows(2).map(|pair| rapl_watts(&pair[0], &pair[1], config)).collect();
             let later = readings.get(1..).unwrap_or_default();
             dict.set_item("time_s", later.iter().map(|reading| reading.time_ns as f64 * 1e-9).collect::<Vec<_>>())?;
@@ -58,7 +58,7 @@ pub(crate) fn meter<'py>(
         }
         _ => {
             let config = BatteryConfig::default();
-            let readings = guard(py, || battery(&samples, &config))?;
+            let readings = battery(&samples, &config);
             if battery_mean_w(&readings, &config).is_none() {
                 let message = "the battery gauge leaves out the first 50 s and the last 10 s: run longer than 60 s";
                 return Err(raise(py, "InputError", String::from(message)));

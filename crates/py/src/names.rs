@@ -1,5 +1,6 @@
 //! What there is to choose from.
 
+use opplab_guarded::guarded;
 use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_kernel::cpufreq::governor::{GovernorId, Tunable};
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
@@ -23,6 +24,7 @@ fn plain(names: &[&str]) -> Vec<(String, String)> {
 }
 
 /// What every benchmark model is: name, about, metric, parameters.
+#[guarded]
 #[pyfunction]
 pub(crate) fn benchmarks(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let param_dict = |param: &Param| -> PyResult<Bound<'_, PyDict>> {
@@ -49,12 +51,14 @@ pub(crate) fn benchmarks(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 }
 
 /// What the small numbers in columns of decision records mean: `[(column, words by number)]`.
+#[guarded]
 #[pyfunction]
 pub(crate) fn decision_codes() -> Vec<(&'static str, Vec<&'static str>)> {
     CODES.iter().map(|(column, words)| (*column, words.to_vec())).collect()
 }
 
 /// The keys of a policy in the order of files: name, about, the values that each may have, the default.
+#[guarded]
 #[pyfunction]
 pub(crate) fn policy_keys(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let base = Policy::default();
@@ -70,6 +74,7 @@ pub(crate) fn policy_keys(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 }
 
 /// The tunables of all governors: governor, name, the values that it may have, the default, what it does.
+#[guarded]
 #[pyfunction]
 pub(crate) fn governor_tunables(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let dict_of = |(governor, tunable): (GovernorId, &Tunable)| -> PyResult<Bound<'_, PyDict>> {
@@ -88,6 +93,7 @@ pub(crate) fn governor_tunables(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict
 }
 
 /// The proposals: name, what each does, its thread, what differs from that, its parameters.
+#[guarded]
 #[pyfunction]
 pub(crate) fn proposals(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let param_dict = |param: &ProposalParam| -> PyResult<Bound<'_, PyDict>> {
@@ -113,6 +119,7 @@ pub(crate) fn proposals(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 
 /// Names and one-line descriptions of a kind: `governors`, `drivers`, `idle-governors`, `kernels`, `benchmarks`, `events`,
 /// `decisions`.
+#[guarded]
 #[pyfunction]
 pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)>> {
     let list = match kind {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use opplab_guarded::guarded;
 use opplab_kernel::cpufreq::schedutil::SugovOutcome;
 use opplab_model::policy::EnergyModelSource;
 use opplab_replay::fit::TracedMachine;
@@ -12,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::case::PyCase;
-use crate::error::{guard, raise};
+use crate::error::raise;
 use crate::machine::PyMachine;
 use crate::traces::frequency_columns;
 
@@ -23,16 +24,18 @@ fn map_error(py: Python<'_>, error: &ReplayError) -> PyErr {
 
 /// Runs `work` without the interpreter's lock.
 fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, ReplayError> + Send) -> PyResult<T> {
-    guard(py, || py.detach(work))?.map_err(|error| map_error(py, &error))
+    py.detach(work).map_err(|error| map_error(py, &error))
 }
 
 /// Runs the workload file of the recording in folder `path` on its machine and compares: JSON; `None` if it has no such file.
+#[guarded]
 #[pyfunction]
 pub(crate) fn agree_recording(py: Python<'_>, path: &str) -> PyResult<Option<String>> {
     run(py, || Ok(opplab_replay::agree::agree(Path::new(path))?.as_ref().map(agreement_json)))
 }
 
 /// Why each of these machines cannot be the one that the trace at `path` was recorded on; `None` if nothing speaks against it.
+#[guarded]
 #[pyfunction]
 pub(crate) fn trace_misfits(
     py: Python<'_>,
@@ -50,6 +53,7 @@ pub(crate) fn trace_misfits(
 ///
 /// `machine`: what it ran on (`None`: the snapshot beside it tells). `mode`: `open`, `closed` or
 /// `auto` ([`Replay::compare_nearer`]). `recorded`: governor, driver and kernel of the recording, where somebody knows them.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (path, machine, mode, governor, freq_max, energy_model, kernel, tunables, recorded=(None, None, None)))]
 #[expect(clippy::too_many_arguments, reason = "each is an option of the command")]
@@ -93,6 +97,7 @@ pub(crate) fn replay_trace(
 
 /// The decisions of schedutil in the trace at `path` as its own policy takes them in an open loop, and its cpufreq policies: as
 /// `recorded_frequencies`, with times of the trace's clock.
+#[guarded]
 #[pyfunction]
 pub(crate) fn replayed_frequencies<'py>(
     py: Python<'py>,
@@ -138,6 +143,7 @@ pub(crate) fn replayed_frequencies<'py>(
 
 /// The trace's own policy and its recovered workload in a closed loop, as a case: the case, the time of the trace's first event, by how
 /// much the run's times are later than times since then, and the self-check as JSON.
+#[guarded]
 #[pyfunction]
 pub(crate) fn replayed_case(
     py: Python<'_>,
@@ -154,6 +160,7 @@ pub(crate) fn replayed_case(
 }
 
 /// The recorded workload as an rt-app file. `tasks`: names of the wanted ones (`None`: all but the kernel's own).
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (path, machine, tasks, tolerance_permille))]
 pub(crate) fn trace_to_rtapp(

@@ -17,7 +17,7 @@ use opplab_trace::write::{ftrace_text, trace_dat};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::error::{guard, raise};
+use crate::error::raise;
 use crate::policies::{Policies, PyHooks};
 
 /// A case and the policies in Python under which it runs, if there are any.
@@ -38,11 +38,12 @@ impl Deref for HookedCase {
 /// Runs a case without the interpreter's lock; policies in Python take it when they are asked.
 pub(crate) fn simulate<S: Sink + Send>(py: Python<'_>, case: &HookedCase, sink: &mut S) -> PyResult<Outcome> {
     let Some(policies) = &case.policies else {
-        return guard(py, || py.detach(|| opplab_sim::run_from(&case.case, &case.start, sink)))?
+        return py
+            .detach(|| opplab_sim::run_from(&case.case, &case.start, sink))
             .map_err(|error| raise(py, "CaseError", error.0));
     };
     let mut hooks = PyHooks::new(py, policies)?;
-    let result = guard(py, || py.detach(|| opplab_sim::run_with(&case.case, &case.start, sink, &mut hooks)))?;
+    let result = py.detach(|| opplab_sim::run_with(&case.case, &case.start, sink, &mut hooks));
     result.map_err(|error| hooks.raise(py, error.0))
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn metrics<'py>(py: Python<'py>, case: &HookedCase, check: bool) -> P
     let outcome = if check {
         let mut sink = Check::new(case.machine.nr_cpus());
         let outcome = simulate(py, case, &mut sink)?;
-        if let Err(violations) = guard(py, || sink.finish(case, &outcome))? {
+        if let Err(violations) = sink.finish(case, &outcome) {
             return Err(raise(py, "CheckError", format!("invariants do not hold: {}", violations.join("; "))));
         }
         outcome
@@ -120,7 +121,7 @@ pub(crate) fn metrics_with_latencies<'py>(py: Python<'py>, case: &HookedCase) ->
     let mut sink = Latencies::from(case.workload.warmup_ns);
     let outcome = simulate(py, case, &mut sink)?;
     let dict = outcome_dict(py, case, &outcome)?;
-    let (wakeup, response) = guard(py, || sink.percentiles())?;
+    let (wakeup, response) = sink.percentiles();
     let named = |values: [u64; 5]| PERCENTILES.into_iter().zip(values).collect::<Vec<_>>();
     dict.set_item("latency_ns", wakeup.map(named))?;
     dict.set_item("response_ns", response.map(named))?;
@@ -173,7 +174,7 @@ pub(crate) fn events<'py>(py: Python<'py>, case: &HookedCase, tables: &[String])
 pub(crate) fn why_slow<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<(Bound<'py, PyDict>, Vec<SlowRow>)> {
     let mut sink = WhySlow::new(&case.machine, case.policy.half_life_ms(), case.workload.warmup_ns);
     let outcome = simulate(py, case, &mut sink)?;
-    let rows = guard(py, || sink.finish(&outcome))?;
+    let rows = sink.finish(&outcome);
     let rows = rows.into_iter().map(|((cpu, task, reason, khz), time)| {
         (cpu, task, SLOW_REASONS[reason as usize], khz, time.slow_ns, time.lost_ns, time.energy_fj)
     });
@@ -185,7 +186,7 @@ pub(crate) type SlowRow = (u32, u32, &'static str, u32, u64, u64, u128);
 
 /// What explanations need to know of a case beside its events: policy, cpufreq, what the indexes mean.
 pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'py, PyDict>> {
-    let facts = guard(py, || cpufreq_facts(case))?.map_err(|error| raise(py, "CaseError", error.0))?;
+    let facts = cpufreq_facts(case).map_err(|error| raise(py, "CaseError", error.0))?;
     let dict = PyDict::new(py);
     dict.set_item("machine", &case.machine.name)?;
     dict.set_item("workload", &case.workload.name)?;
@@ -223,20 +224,18 @@ pub(crate) fn trace<'py>(py: Python<'py>, case: &HookedCase, form: &str) -> PyRe
     } else {
         simulate(py, case, &mut sink)?;
     }
-    let bytes = guard(py, || {
-        py.detach(|| match form {
-            "perfetto" => Ok(Some(sink.into_perfetto(&why))),
-            "trace.dat" => {
-                let mut out = Vec::new();
-                trace_dat(&sink.into_trace(), &mut out).map(|()| Some(out))
-            }
-            "text" => {
-                let mut out = Vec::new();
-                ftrace_text(&sink.into_trace(), &mut out).map(|()| Some(out))
-            }
-            _ => Ok(None),
-        })
-    })??;
+    let bytes = py.detach(|| match form {
+        "perfetto" => Ok(Some(sink.into_perfetto(&why))),
+        "trace.dat" => {
+            let mut out = Vec::new();
+            trace_dat(&sink.into_trace(), &mut out).map(|()| Some(out))
+        }
+        "text" => {
+            let mut out = Vec::new();
+            ftrace_text(&sink.into_trace(), &mut out).map(|()| Some(out))
+        }
+        _ => Ok(None),
+    })?;
     match bytes {
         Some(bytes) => Ok(PyBytes::new(py, &bytes)),
         None => Err(raise(py, "InputError", format!("unknown form of trace `{form}`"))),
@@ -249,27 +248,25 @@ pub(crate) fn trace<'py>(py: Python<'py>, case: &HookedCase, form: &str) -> PyRe
 pub(crate) fn rtapp_logs(py: Python<'_>, case: &HookedCase) -> PyResult<Vec<(String, String)>> {
     let mut sink = Loops::default();
     let outcome = simulate(py, case, &mut sink)?;
-    guard(py, || {
-        let mut logs: Vec<Option<String>> = vec![None; outcome.task_names.len()];
-        for (end_ns, task, phase, mut record) in sink.0 {
-            let Some(name) = outcome.task_names.get(task as usize) else { continue };
-            let Some(spec) = case.workload.tasks.iter().find(|spec| spec.name == *name) else { continue };
-            if let Some(phase) = spec.phases.get(usize::from(phase)) {
-                record.run_config_ns = phase.run_ns;
-                record.period_config_ns = phase.period_ns;
-            }
-            record.end_ns = end_ns;
-            record.start_ns = end_ns.saturating_sub(record.period_ns);
-            record.rel_start_ns = record.start_ns;
-            let log = logs[task as usize].get_or_insert_with(|| {
-                let policy = "# Policy : SCHED_OTHER priority : 0";
-                format!("{policy}\n{LOG_HEADER}\n")
-            });
-            log.push_str(&log_line(&record, 1));
+    let mut logs: Vec<Option<String>> = vec![None; outcome.task_names.len()];
+    for (end_ns, task, phase, mut record) in sink.0 {
+        let Some(name) = outcome.task_names.get(task as usize) else { continue };
+        let Some(spec) = case.workload.tasks.iter().find(|spec| spec.name == *name) else { continue };
+        if let Some(phase) = spec.phases.get(usize::from(phase)) {
+            record.run_config_ns = phase.run_ns;
+            record.period_config_ns = phase.period_ns;
         }
-        let named = outcome.task_names.iter().zip(logs);
-        named.filter_map(|(name, log)| log.map(|text| (log_file_name("rt-app", name), text))).collect()
-    })
+        record.end_ns = end_ns;
+        record.start_ns = end_ns.saturating_sub(record.period_ns);
+        record.rel_start_ns = record.start_ns;
+        let log = logs[task as usize].get_or_insert_with(|| {
+            let policy = "# Policy : SCHED_OTHER priority : 0";
+            format!("{policy}\n{LOG_HEADER}\n")
+        });
+        log.push_str(&log_line(&record, 1));
+    }
+    let named = outcome.task_names.iter().zip(logs);
+    Ok(named.filter_map(|(name, log)| log.map(|text| (log_file_name("rt-app", name), text))).collect())
 }
 
 /// Keeps the loops that rt-app would log: (end, task, phase, what the event says).

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use numpy::IntoPyArray;
+use opplab_guarded::guarded;
 use opplab_kernel::profile::KernelProfile;
 use opplab_model::machine::Machine;
 use opplab_model::power::{CpuActivity, PointPower};
@@ -17,7 +18,7 @@ use opplab_trace::{Event, ReadOptions, Sink, TraceFile};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::{guard, raise};
+use crate::error::raise;
 use crate::machine::PyMachine;
 use crate::tracefile::trace_error;
 
@@ -159,6 +160,7 @@ fn energy_of(machine: &Machine, residency: &Residency) -> Energy {
 }
 
 /// Signals of the trace at `path` as `{table: {column: array}}`; `unknown_ns` is running time without a known power.
+#[guarded]
 #[pyfunction]
 ///
 /// `rqs_between` are the run queues every `every_ns` (0: none).
@@ -172,41 +174,39 @@ pub(crate) fn trace_signals<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let machine = machine.map(|machine| &machine.inner);
     let options = ReadOptions { missing_ok: true, ..ReadOptions::only(EVENTS) };
-    let read = guard(py, || {
-        py.detach(|| {
-            let mut file = TraceFile::open(&path)?;
-            let reader = file.reader(&options)?;
-            let meta = reader.meta().clone();
-            let stoppers = stoppers(reader.tasks());
-            drop(reader);
-            let facts = machine.map_or_else(Vec::new, |machine| facts_of(machine, invariance));
-            // A first pass finds the ticks, and how late events are.
-            let (mut ticks, mut late) = (TickFinder::default(), LateFinder::default());
-            let first = ReadOptions { missing_ok: true, ..ReadOptions::only(FIRST_EVENTS) };
-            let mut both = |event: &Event<'_>| {
-                let _ = late.event(event);
-                ticks.event(event)
-            };
-            file.reader(&first)?.stream(&first, &mut both)?;
-            let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, Columns::default());
-            pelt.set_ticks(ticks.ticks());
-            pelt.set_late_ns(late.late_ns());
-            pelt.set_stoppers(stoppers);
-            meta.kernel_version().into_iter().for_each(|version| pelt.set_kernel(&KernelProfile::at(version)));
-            let mut all = All {
-                pelt,
-                every_ns,
-                next_ns: None,
-                cpus: meta.cpus,
-                between: SampleColumns::default(),
-                residency: Residency::default(),
-                activations: Activations::default(),
-            };
-            let outcome = file.stream(&options, &mut all)?;
-            all.residency.finish();
-            Ok((all, outcome.problems))
-        })
-    })?;
+    let read = py.detach(|| {
+        let mut file = TraceFile::open(&path)?;
+        let reader = file.reader(&options)?;
+        let meta = reader.meta().clone();
+        let stoppers = stoppers(reader.tasks());
+        drop(reader);
+        let facts = machine.map_or_else(Vec::new, |machine| facts_of(machine, invariance));
+        // A first pass finds the ticks, and how late events are.
+        let (mut ticks, mut late) = (TickFinder::default(), LateFinder::default());
+        let first = ReadOptions { missing_ok: true, ..ReadOptions::only(FIRST_EVENTS) };
+        let mut both = |event: &Event<'_>| {
+            let _ = late.event(event);
+            ticks.event(event)
+        };
+        file.reader(&first)?.stream(&first, &mut both)?;
+        let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, Columns::default());
+        pelt.set_ticks(ticks.ticks());
+        pelt.set_late_ns(late.late_ns());
+        pelt.set_stoppers(stoppers);
+        meta.kernel_version().into_iter().for_each(|version| pelt.set_kernel(&KernelProfile::at(version)));
+        let mut all = All {
+            pelt,
+            every_ns,
+            next_ns: None,
+            cpus: meta.cpus,
+            between: SampleColumns::default(),
+            residency: Residency::default(),
+            activations: Activations::default(),
+        };
+        let outcome = file.stream(&options, &mut all)?;
+        all.residency.finish();
+        Ok((all, outcome.problems))
+    });
     let (all, problems) = read.map_err(|error| trace_error(py, &path, error))?;
     if let Some(machine) = machine.filter(|machine| machine.nr_cpus() < all.cpus as usize) {
         let (name, have, cpus) = (&machine.name, machine.nr_cpus(), all.cpus);

@@ -1,5 +1,6 @@
 //! Statistics for Python: thin over crate `stats`.
 
+use opplab_guarded::guarded;
 use opplab_stats::bootstrap::{self, Plan};
 use opplab_stats::{Interval, Mean, interval, mmtests, test};
 use pyo3::prelude::*;
@@ -27,6 +28,7 @@ fn pair(interval: Interval) -> (f64, f64) {
 }
 
 /// The mean of `values`, its Student-t interval, and its BCa interval when `resamples` is not 0.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (values, *, harmonic=false, confidence=0.95, resamples=0, seed=1, stream=0))]
 fn stats_mean(
@@ -50,6 +52,7 @@ fn stats_mean(
 ///
 /// `paired` says that the values of equal index belong together; `resamples` of 0 asks for the delta method instead of a
 /// bootstrap.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (base, new, *, harmonic=false, paired=false, confidence=0.95, resamples=9999, seed=1, stream=0))]
 #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -89,12 +92,14 @@ fn stats_ratio<'py>(
 }
 
 /// Holm's correction of p-values; NaN stays NaN and does not count.
+#[guarded]
 #[pyfunction]
 fn stats_holm(p_values: Vec<f64>) -> Vec<f64> {
     test::holm(&p_values)
 }
 
 /// mmtests' SubAmean or SubHmean and half the width of its interval, seeded.
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (iterations, *, harmonic=false, confidence=0.95, resamples=1000, seed=1, stream=0))]
 fn stats_submean(
@@ -111,6 +116,7 @@ fn stats_submean(
 }
 
 /// mmtests' mean, standard deviation, coefficient of variation and half interval of best-first values.
+#[guarded]
 #[pyfunction]
 fn stats_mmtests(values: Vec<f64>, harmonic: bool) -> (f64, f64, f64, f64) {
     let mean = mmtests::mean(&values, kind(harmonic));

@@ -5,12 +5,13 @@
 use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyArray1};
+use opplab_guarded::guarded;
 use opplab_trace::write::{Row, ftrace_lines, ftrace_text, perfetto, rows_in_order, trace_dat};
 use opplab_trace::{Column, Error, Field, IntColumn, Missed, ReadOptions, Strings, Trace, TraceFile, VarBytes};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
-use crate::error::{guard, raise};
+use crate::error::raise;
 
 /// A [`trace error`](opplab_trace::Error) about `path` as `InputError` or `FormatError`.
 pub(crate) fn trace_error(py: Python<'_>, path: &Path, error: Error) -> PyErr {
@@ -31,9 +32,10 @@ fn gaps(missed: &[Missed]) -> Vec<(u32, u64, Option<u64>)> {
 }
 
 /// What the trace at `path` says about itself, and how many events of each name it holds.
+#[guarded]
 #[pyfunction]
 pub(crate) fn trace_info(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
-    let info = guard(py, || py.detach(|| TraceFile::open(&path).and_then(|file| file.info(&ReadOptions::default()))))?;
+    let info = py.detach(|| TraceFile::open(&path).and_then(|file| file.info(&ReadOptions::default())));
     let info = info.map_err(|error| trace_error(py, &path, error))?;
     let dict = PyDict::new(py);
     let events = PyDict::new(py);
@@ -68,6 +70,7 @@ pub(crate) struct PyTrace {
     pub(crate) inner: Trace,
 }
 
+#[guarded]
 #[pymethods]
 impl PyTrace {
     /// Reads the events of these names (all, if `None`) from the trace at `path`.
@@ -84,7 +87,7 @@ impl PyTrace {
         let time_range_ns =
             (from_ns.is_some() || to_ns.is_some()).then(|| (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX)));
         let options = ReadOptions { events, missing_ok, time_range_ns, ..ReadOptions::default() };
-        let read = guard(py, || py.detach(|| TraceFile::open(&path).and_then(|file| file.read(&options))))?;
+        let read = py.detach(|| TraceFile::open(&path).and_then(|file| file.read(&options)));
         let inner = read.map_err(|error| trace_error(py, &path, error))?;
         Ok(Self { path, inner })
     }
@@ -169,32 +172,27 @@ impl PyTrace {
             cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu))
                 && ((pids.is_none() && comms.is_none()) || about(trace, place, &pids, &comms))
         };
-        let text = guard(py, || {
-            py.detach(|| {
-                let rows = rows_in_order(trace).into_iter().filter(wanted).take(limit.unwrap_or(usize::MAX));
-                ftrace_lines(trace, &rows.collect::<Vec<_>>())
-            })
-        })?;
+        let text = py.detach(|| {
+            let rows = rows_in_order(trace).into_iter().filter(wanted).take(limit.unwrap_or(usize::MAX));
+            ftrace_lines(trace, &rows.collect::<Vec<_>>())
+        });
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Printed texts as events of their own (rt-app's, devlib's and atrace's markers).
-    fn markers(&self, py: Python<'_>) -> PyResult<Self> {
-        let inner = guard(py, || opplab_trace::markers(&self.inner))?;
-        Ok(Self { path: self.path.clone(), inner })
+    fn markers(&self) -> Self {
+        Self { path: self.path.clone(), inner: opplab_trace::markers(&self.inner) }
     }
 
     /// The trace in another form: `perfetto`, `trace.dat` or `text`.
     fn encode<'py>(&self, py: Python<'py>, form: &str) -> PyResult<Bound<'py, PyBytes>> {
         let mut out = Vec::new();
-        let known = guard(py, || {
-            py.detach(|| match form {
-                "perfetto" => perfetto(&self.inner, &mut out).map(|()| true),
-                "trace.dat" => trace_dat(&self.inner, &mut out).map(|()| true),
-                "text" => ftrace_text(&self.inner, &mut out).map(|()| true),
-                _ => Ok(false),
-            })
-        })??;
+        let known = py.detach(|| match form {
+            "perfetto" => perfetto(&self.inner, &mut out).map(|()| true),
+            "trace.dat" => trace_dat(&self.inner, &mut out).map(|()| true),
+            "text" => ftrace_text(&self.inner, &mut out).map(|()| true),
+            _ => Ok(false),
+        })?;
         if known { Ok(PyBytes::new(py, &out)) } else { Err(raise(py, "InputError", format!("unknown form `{form}`"))) }
     }
 }

@@ -2,21 +2,22 @@
 
 use std::path::PathBuf;
 
+use opplab_guarded::guarded;
 use opplab_model::decision::word;
 use opplab_verify::traces::{RecordedChoice, RecordedFreq, RecordedPlacement};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::guard;
 use crate::verify::map_error;
 
 /// Kind, exact, total, share in percent, remark.
 type Row = (String, u64, u64, f64, String);
 
 /// The folders at `path` that hold a recording: itself, or those in it, by name.
+#[guarded]
 #[pyfunction]
 pub(crate) fn find_recordings(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBuf>> {
-    guard(py, || opplab_verify::traces::find_recordings(&path))?.map_err(|error| map_error(py, &error))
+    opplab_verify::traces::find_recordings(&path).map_err(|error| map_error(py, &error))
 }
 
 /// Frequency decisions as columns; a part that is not known is -1.
@@ -45,12 +46,13 @@ pub(crate) fn frequency_columns<'py>(py: Python<'py>, rows: &[RecordedFreq]) -> 
 
 /// The frequency decisions of the recording in folder `path`, and its cpufreq policies:
 /// `({column: values}, [{cpus, driver, governor, opps_khz}])`. A part that is not known is -1.
+#[guarded]
 #[pyfunction]
 pub(crate) fn recorded_frequencies<'py>(
     py: Python<'py>,
     path: PathBuf,
 ) -> PyResult<(Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>)> {
-    let found = guard(py, || py.detach(|| opplab_verify::traces::frequency_decisions(&path)))?;
+    let found = py.detach(|| opplab_verify::traces::frequency_decisions(&path));
     let (machine, rows) = found.map_err(|error| map_error(py, &error))?;
     let columns = frequency_columns(py, &rows)?;
     let policies = machine.policies.iter().map(|policy| {
@@ -70,9 +72,10 @@ pub(crate) fn recorded_frequencies<'py>(
 
 /// The placements of wake-ups in the recording at `path`, one dictionary each, whose inputs it holds. `how` is `energy` or
 /// `idleness`; words that do not apply are missing, the others are called as in the decision records of a run.
+#[guarded]
 #[pyfunction]
 pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    let found = guard(py, || py.detach(|| opplab_verify::traces::placements(&path)))?;
+    let found = py.detach(|| opplab_verify::traces::placements(&path));
     let (placements, names) = found.map_err(|error| map_error(py, &error))?;
     let name = |pid: i64| names.get(&pid).map_or_else(|| pid.to_string(), Clone::clone);
     let one = |placement: &RecordedPlacement| -> PyResult<Bound<'_, PyDict>> {
@@ -117,9 +120,10 @@ pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec
 
 /// Recomputes the decisions of the recording in folder `path`: its name, one row a kind, and the kinds that ought to be equal bit by
 /// bit but differ.
+#[guarded]
 #[pyfunction]
 pub(crate) fn verify_recording(py: Python<'_>, path: PathBuf) -> PyResult<(String, Vec<Row>, Vec<String>)> {
-    let report = guard(py, || py.detach(|| opplab_verify::traces::verify_recording(&path)))?;
+    let report = py.detach(|| opplab_verify::traces::verify_recording(&path));
     let report = report.map_err(|error| map_error(py, &error))?;
     let rows = report.rows().map(|(kind, count)| {
         let share = count.share_per_100k() as f64 / 1000.0;

@@ -1,11 +1,12 @@
 //! rt-app workload files.
 
+use opplab_guarded::guarded;
 use opplab_model::machine::Machine;
 use opplab_model::rtapp::{CompileOptions, ParseOptions, Repeats, RtApp, parse};
 use opplab_model::workload::Workload;
 use pyo3::prelude::*;
 
-use crate::error::{guard, model_error, raise};
+use crate::error::{model_error, raise};
 
 /// A workload file that was read, but not yet compiled for a machine.
 #[pyclass(frozen, name = "Workload", module = "opplab._opplab")]
@@ -20,10 +21,11 @@ impl PyWorkload {
     pub(crate) fn compile(&self, py: Python<'_>, machine: &Machine) -> PyResult<Workload> {
         let capacities = opplab_model::experiment::capacities(machine);
         let options = CompileOptions { name: &self.name, capacities: &capacities };
-        guard(py, || self.tree.compile(&self.file, &options))?.map_err(|error| model_error(py, error))
+        self.tree.compile(&self.file, &options).map_err(|error| model_error(py, error))
     }
 }
 
+#[guarded]
 #[pymethods]
 impl PyWorkload {
     /// Reads the text of an rt-app file. `repeats` says what repeated keys mean: `json-c` or `workgen`.
@@ -37,7 +39,7 @@ impl PyWorkload {
             }
         };
         let options = ParseOptions { repeats, ..ParseOptions::default() };
-        let tree = guard(py, || parse(&file, text, options))?.map_err(|error| model_error(py, error))?;
+        let tree = parse(&file, text, options).map_err(|error| model_error(py, error))?;
         Ok(Self { name, file, tree })
     }
 

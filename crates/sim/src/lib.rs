@@ -22,6 +22,8 @@ pub fn first_tick_ns(hz: u32) -> u64 {
     tick_ns - run::cpu::BOOT_NS % tick_ns
 }
 
+use std::sync::Arc;
+
 use opplab_model::ModelError;
 use opplab_model::case::CaseFile;
 use opplab_model::event::Sink;
@@ -48,8 +50,8 @@ impl From<CaseFile> for Case {
     /// The labels that the results carry are left behind; the programs vary as the policy says.
     fn from(file: CaseFile) -> Self {
         let CaseFile { machine, workload, policy, seed, duration_ns, .. } = file;
-        let workload = policy.variation.applied(workload, seed);
-        Self { machine, workload, policy, seed, duration_ns }
+        let workload = policy.variation.applied(Arc::unwrap_or_clone(workload), seed);
+        Self { machine: Arc::unwrap_or_clone(machine), workload, policy, seed, duration_ns }
     }
 }
 

@@ -233,6 +233,26 @@ fn family() -> Case {
     Case { machine: smt(), workload, policy, seed: 1, duration_ns: 400_000_000 }
 }
 
+/// Goal: tasks that fork without end have the kernel's limit, and who forked goes on. Method: a hundred more forks than
+/// may live, of children that sleep; then the parent's own work is counted.
+#[test]
+fn no_more_than_a_hundred_thousand_tasks_live() {
+    let mut case = family();
+    let [parent, child] = case.workload.tasks.as_mut_slice() else { unreachable!("two tasks") };
+    parent.ops = vec![
+        Op::LoopBegin { slot: 0, count: Some(100_100) },
+        Op::Fork { task: 1 },
+        Op::LoopEnd { slot: 0, begin: 0 },
+        Op::Run { work_ns: 50_000, fixed: 0 },
+        Op::Count,
+        Op::Exit,
+    ];
+    child.ops = vec![Op::Sleep { ns: 1_000_000_000_000 }, Op::Exit];
+    case.duration_ns = 4_000_000_000;
+    let outcome = run(&case, &mut NullSink).expect("goes on");
+    assert_eq!((outcome.task_names.len(), outcome.counts), (100_000, 1));
+}
+
 /// The waker of a parent's wake-ups does not sleep, it ends: nothing is pulled to its CPU (PF_EXITING).
 #[test]
 fn an_exit_does_not_wake_its_parent_in_sync() {

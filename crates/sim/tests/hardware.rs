@@ -1,5 +1,7 @@
 //! What the hardware grants: turbo bins by active cores, boost beyond the table.
 
+use std::sync::Arc;
+
 use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{Event, Sink};
@@ -385,6 +387,7 @@ fn random_limited_machines_keep_the_invariants() {
     for seed in 0..80 {
         let file = swarm.case(seed);
         let (machine, workload, policy) = (file.machine, file.workload, file.policy);
+        let (machine, workload) = (Arc::unwrap_or_clone(machine), Arc::unwrap_or_clone(workload));
         let case = Case { machine, workload, policy, seed, duration_ns: file.duration_ns };
         let once = || {
             let mut check = Check::new(case.machine.nr_cpus());

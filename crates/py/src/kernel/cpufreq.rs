@@ -1,5 +1,6 @@
 //! Frequency tables, schedutil and the boosts of intel_pstate.
 
+use opplab_guarded::guarded;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, Relation};
 use opplab_kernel::cpufreq::intel_pstate::{
     HwpBoost, HwpCapabilities, HwpRequest, IdlePlacementBoost, SCHED_CPUFREQ_IDLE_PLACEMENT,
@@ -12,7 +13,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::{profile, python_repr, refuse, unknown, variant_name};
-use crate::error::guard;
 
 fn relation(py: Python<'_>, name: &str) -> PyResult<Relation> {
     match name {
@@ -28,6 +28,7 @@ pub(super) struct PyFreqTable {
     inner: FreqTable,
 }
 
+#[guarded]
 #[pymethods]
 impl PyFreqTable {
     #[new]
@@ -66,11 +67,13 @@ impl PyFreqTable {
     }
 }
 
+#[guarded]
 #[pyfunction(name = "map_util_freq")]
 pub(super) fn py_map_util_freq(util: u64, freq_khz: u64, capacity: u64) -> u64 {
     map_util_freq(util, freq_khz, capacity)
 }
 
+#[guarded]
 #[pyfunction(name = "map_util_perf")]
 pub(super) fn py_map_util_perf(util: u64) -> u64 {
     map_util_perf(util)
@@ -107,6 +110,7 @@ impl From<RqFactsArgs> for RqFacts {
 }
 
 /// Utilisation and its bounds, v6.12.
+#[guarded]
 #[pyfunction(name = "effective_cpu_util")]
 pub(super) fn py_effective_cpu_util(util_cfs: u64, rq: RqFactsArgs) -> (u64, u64, u64) {
     let effective = effective_cpu_util(&rq.into(), util_cfs);
@@ -114,6 +118,7 @@ pub(super) fn py_effective_cpu_util(util_cfs: u64, rq: RqFactsArgs) -> (u64, u64
 }
 
 /// Utilisation as v4.20 to v6.7 compute it.
+#[guarded]
 #[pyfunction(name = "schedutil_cpu_util")]
 pub(super) fn py_schedutil_cpu_util(util_cfs: u64, rq: RqFactsArgs, frequency: bool) -> u64 {
     let kind = if frequency { UtilType::Frequency } else { UtilType::Energy };
@@ -156,6 +161,7 @@ fn decision_dict<'py>(
     Ok(dict)
 }
 
+#[guarded]
 #[pymethods]
 impl PySchedutil {
     #[new]
@@ -226,7 +232,7 @@ impl PySchedutil {
         let mut log: Vec<SugovDecision> = Vec::new();
         let flags = if iowait { SCHED_CPUFREQ_IOWAIT } else { 0 };
         let Self { inner, facts, policy, .. } = self;
-        let request = guard(py, || inner.update_recorded(time_ns, cpu, flags, policy, facts.as_slice(), &mut log))?;
+        let request = inner.update_recorded(time_ns, cpu, flags, policy, facts.as_slice(), &mut log);
         if let Some(SugovRequest::FastSwitch { freq_khz }) = request {
             self.policy.cur_khz = freq_khz;
         }
@@ -275,9 +281,9 @@ impl PySchedutil {
             "Schedutil(kernel={:?}, path={:?}, cur_khz={}, next_freq_khz={}, cached_raw_freq_khz={}, \
              last_freq_update_time={}, cpus=[{}])",
             self.kernel,
-            self.path(),
-            self.cur_khz(),
-            self.next_freq_khz(),
+            variant_name(self.inner.path()),
+            self.policy.cur_khz,
+            self.inner.next_freq_khz(),
             self.inner.cached_raw_freq_khz(),
             self.inner.last_freq_update_time(),
             cpus.join(", ")
@@ -291,6 +297,7 @@ pub(super) struct PyIowaitBoost {
     tick_ns: u64,
 }
 
+#[guarded]
 #[pymethods]
 impl PyIowaitBoost {
     #[new]
@@ -327,6 +334,7 @@ pub(super) struct PyHwpBoost {
     tick_ns: u64,
 }
 
+#[guarded]
 #[pymethods]
 impl PyHwpBoost {
     #[new]

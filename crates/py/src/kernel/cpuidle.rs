@@ -1,12 +1,12 @@
 //! Idle governors.
 
+use opplab_guarded::guarded;
 use opplab_kernel::cpuidle::{
     IDLE_GOVERNORS, IdleFacts, IdleGovernor, IdleOutcome, IdleState, KTIME_MAX, idle_governor,
 };
 use pyo3::prelude::*;
 
 use super::{profile, python_repr, refuse, unknown};
-use crate::error::guard;
 
 #[pyclass(subclass, name = "IdleGovernor", module = "opplab._opplab.kernel")]
 pub(super) struct PyIdleGovernor {
@@ -21,6 +21,7 @@ impl PyIdleGovernor {
     }
 }
 
+#[guarded]
 #[pymethods]
 impl PyIdleGovernor {
     #[new]
@@ -50,7 +51,6 @@ impl PyIdleGovernor {
     #[expect(clippy::too_many_arguments, reason = "keywords")]
     fn select(
         &mut self,
-        py: Python<'_>,
         now_ns: u64,
         sleep_length_ns: i64,
         delta_tick_ns: Option<i64>,
@@ -58,8 +58,8 @@ impl PyIdleGovernor {
         disabled: u64,
         tick_stopped: bool,
         nr_iowaiters: u32,
-    ) -> PyResult<(usize, bool)> {
-        let states = std::mem::take(&mut self.states);
+    ) -> (usize, bool) {
+        let states = self.states.clone();
         let facts = IdleFacts {
             states: &states,
             disabled,
@@ -72,10 +72,8 @@ impl PyIdleGovernor {
             tick_ns: self.tick_ns,
             now_ns,
         };
-        let governor = self.governor();
-        let choice = guard(py, || governor.select(&facts));
-        self.states = states;
-        choice.map(|choice| (choice.index, choice.stop_tick))
+        let choice = self.governor().select(&facts);
+        (choice.index, choice.stop_tick)
     }
 
     #[pyo3(signature = (now_ns, *, index, residency_ns, got_tick = false, poll_time_limit = false))]
@@ -95,8 +93,8 @@ impl PyIdleGovernor {
             ));
         }
         let outcome = IdleOutcome { index, residency_ns, got_tick, poll_time_limit, now_ns };
-        let governor = self.governor();
-        guard(py, || governor.reflect(&outcome))
+        self.governor().reflect(&outcome);
+        Ok(())
     }
 
     fn __repr__(&mut self) -> String {

@@ -1,5 +1,6 @@
 //! The energy model and energy-aware placement.
 
+use opplab_guarded::guarded;
 use opplab_kernel::cpufreq::cppc::artificial_em;
 use opplab_kernel::cpufreq::schedutil::RqFacts;
 use opplab_kernel::eas::{EasCpu, EasExplanation, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
@@ -10,7 +11,6 @@ use pyo3::prelude::*;
 
 use super::freq_invariance::PyCppcPerfCaps;
 use super::{profile, refuse, variant_name};
-use crate::error::guard;
 
 /// A state: performance, kHz, uW, cost, inefficient.
 pub(super) type State = (u64, u64, u64, u64, bool);
@@ -26,6 +26,7 @@ pub(super) struct PyEnergyModel {
     capacity: u64,
 }
 
+#[guarded]
 #[pymethods]
 impl PyEnergyModel {
     #[new]
@@ -55,7 +56,7 @@ impl PyEnergyModel {
         kernel: &str,
     ) -> PyResult<Self> {
         let form = profile(py, kernel)?.em_form();
-        let em = guard(py, || artificial_em(&caps.inner, capacity, efficiency_class))?;
+        let em = artificial_em(&caps.inner, capacity, efficiency_class);
         let em = em.map_err(|error| refuse(py, error))?;
         let inner = EmPerfDomain { states: em.states, cpus, skip_inefficient: true, form };
         Ok(Self { inner, capacity: u64::from(capacity) })
@@ -107,6 +108,7 @@ fn eas_gates(py: Python<'_>, kernel: &str) -> PyResult<EasGates> {
 type PlacementAnswer =
     (Option<usize>, String, Vec<(usize, usize, u64, i32)>, Vec<(Option<usize>, usize, u64, u64, u64)>);
 
+#[guarded]
 #[pyfunction(name = "find_energy_efficient_cpu")]
 #[expect(clippy::too_many_arguments, reason = "called by one Python function with keywords")]
 pub(super) fn py_find_energy_efficient_cpu(
@@ -167,7 +169,7 @@ pub(super) fn py_find_energy_efficient_cpu(
     };
     let models: Vec<EmPerfDomain> = domains.iter().map(|domain| domain.inner.clone()).collect();
     let mut log = EasExplanation::default();
-    let target = guard(py, || find_energy_efficient_cpu(&models, &task, overutilized, &facts, gates, &mut log))?;
+    let target = find_energy_efficient_cpu(&models, &task, overutilized, &facts, gates, &mut log);
     let rule = log.decided.map_or_else(String::new, |(_, rule)| variant_name(rule));
     let candidates = log.candidates.iter().map(|one| (one.cpu, one.domain, one.spare_cap, one.fits)).collect();
     let energies =

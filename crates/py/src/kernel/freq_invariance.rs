@@ -1,5 +1,6 @@
 //! f_max of frequency invariance, and what CPPC tells.
 
+use opplab_guarded::guarded;
 use opplab_kernel::cpufreq::cppc::{
     CppcPerfCaps, CppcPerfFbCtrs, artificial_em, cppc_scale_freq, squeeze_efficiency_classes,
 };
@@ -10,8 +11,8 @@ use pyo3::prelude::*;
 
 use super::energy::{State, state};
 use super::{python_repr, refuse, unknown};
-use crate::error::guard;
 
+#[guarded]
 #[pyfunction]
 pub(super) fn freq_max_ratio(
     py: Python<'_>,
@@ -29,6 +30,7 @@ pub(super) fn freq_max_ratio(
     Ok((freq_max.freq_khz(&facts), freq_max.ratio(&facts)))
 }
 
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (model = "other", *, platform_info = None, turbo_ratio_limit = None, turbo_ratio_limit1 = None,
     misc_enable = None, atom_core_ratios = None, atom_core_turbo_ratios = None))]
@@ -61,6 +63,7 @@ pub(super) fn intel_max_freq_ratio(
     Ok(msrs.turbo_freq_ratio(model).map(|ratio| arch_max_freq_ratio(ratio, msrs.turbo_disabled())))
 }
 
+#[guarded]
 #[pyfunction]
 #[pyo3(signature = (nominal_perf, highest_perfs, *, zen4 = false, model = 0))]
 pub(super) fn amd_max_freq_ratio(nominal_perf: u32, highest_perfs: Vec<u32>, zen4: bool, model: u8) -> Option<u64> {
@@ -68,6 +71,7 @@ pub(super) fn amd_max_freq_ratio(nominal_perf: u32, highest_perfs: Vec<u32>, zen
     caps.max_freq_ratio()
 }
 
+#[guarded]
 #[pyfunction(name = "scale_freq_tick")]
 pub(super) fn py_scale_freq_tick(acnt: u64, mcnt: u64, max_freq_ratio: u64) -> Option<u64> {
     scale_freq_tick(acnt, mcnt, max_freq_ratio)
@@ -78,6 +82,7 @@ pub(super) struct PyCppcPerfCaps {
     pub(super) inner: CppcPerfCaps,
 }
 
+#[guarded]
 #[pymethods]
 impl PyCppcPerfCaps {
     #[new]
@@ -107,6 +112,7 @@ impl PyCppcPerfCaps {
     }
 }
 
+#[guarded]
 #[pyfunction(name = "artificial_em")]
 pub(super) fn py_artificial_em(
     py: Python<'_>,
@@ -114,16 +120,18 @@ pub(super) fn py_artificial_em(
     capacity: u32,
     efficiency_class: u32,
 ) -> PyResult<(Vec<State>, u64, bool)> {
-    let em = guard(py, || artificial_em(&caps.inner, capacity, efficiency_class))?;
+    let em = artificial_em(&caps.inner, capacity, efficiency_class);
     let em = em.map_err(|error| refuse(py, error))?;
     Ok((em.states.iter().map(state).collect(), em.loop_calls, em.spun))
 }
 
+#[guarded]
 #[pyfunction(name = "squeeze_efficiency_classes")]
 pub(super) fn py_squeeze_efficiency_classes(raw: Vec<u8>) -> Option<Vec<u32>> {
     squeeze_efficiency_classes(&raw)
 }
 
+#[guarded]
 #[pyfunction(name = "cppc_scale_freq")]
 pub(super) fn py_cppc_scale_freq(
     reference_perf: u64,

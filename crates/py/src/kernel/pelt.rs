@@ -1,6 +1,7 @@
 //! Load tracking: averages, clocks, estimates, one task or a batch.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use opplab_guarded::guarded;
 use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::pelt::{
     HalfLife, HalfLife8, HalfLife16, HalfLife32, SchedAvg, SeFacts, decay_load, ramp_up_periods,
@@ -14,11 +15,11 @@ use pyo3::prelude::*;
 use std::fmt::Debug;
 
 use super::{profile, python_repr, refuse, unknown, with_half_life};
-use crate::error::guard;
 
 type SignalArrays<'py> = (Bound<'py, PyArray1<u16>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>);
 
 /// One task's averages at many times; the arrays have one length. `freq_scale` is empty for real time.
+#[guarded]
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "called by one Python function with keywords")]
 pub(super) fn pelt<'py>(
@@ -48,13 +49,13 @@ pub(super) fn pelt<'py>(
     }
     let (mut util, mut runnable, mut load) = (vec![0; n], vec![0; n], vec![0; n]);
     let mut out = SeriesOutput { util_avg: &mut util, runnable_avg: &mut runnable, load_avg: &mut load };
-    guard(py, || {
+    {
         py.detach(|| match half_life {
             32 => series::<HalfLife32>(start_ns, times_ns, activity, weight, invariance, &mut out),
             16 => series::<HalfLife16>(start_ns, times_ns, activity, weight, invariance, &mut out),
             _ => series::<HalfLife8>(start_ns, times_ns, activity, weight, invariance, &mut out),
         });
-    })?;
+    };
     Ok((util.into_pyarray(py), runnable.into_pyarray(py), load.into_pyarray(py)))
 }
 
@@ -80,6 +81,7 @@ pub(super) struct PyPeltBatch {
     inner: Batch,
 }
 
+#[guarded]
 #[pymethods]
 impl PyPeltBatch {
     #[new]
@@ -105,10 +107,10 @@ impl PyPeltBatch {
         activity: PyReadonlyArray1<'_, u8>,
     ) -> PyResult<usize> {
         let activity = activity.as_slice()?;
-        if activity.len() != self.__len__() {
+        if activity.len() != self.__len__()? {
             return Err(refuse(py, "one activity a task is needed"));
         }
-        guard(py, || with_batch!(&mut self.inner, batch => batch.update_load_avg_se(now_ns, activity)))
+        Ok(with_batch!(&mut self.inner, batch => batch.update_load_avg_se(now_ns, activity)))
     }
 
     #[getter]
@@ -127,8 +129,8 @@ impl PyPeltBatch {
     }
 
     fn __repr__(&self) -> String {
-        let half_life = with_batch!(&self.inner, batch => half_life_of(batch));
-        format!("PeltBatch(n={}, half_life={half_life})", self.__len__())
+        let (n, half_life) = with_batch!(&self.inner, batch => (batch.len(), half_life_of(batch)));
+        format!("PeltBatch(n={n}, half_life={half_life})")
     }
 }
 
@@ -143,6 +145,7 @@ pub(super) struct PySchedAvg {
     half_life: u32,
 }
 
+#[guarded]
 #[pymethods]
 impl PySchedAvg {
     #[new]
@@ -220,11 +223,13 @@ impl PySchedAvg {
     }
 }
 
+#[guarded]
 #[pyfunction(name = "decay_load")]
 pub(super) fn py_decay_load(py: Python<'_>, val: u64, n: u64, half_life: u32) -> PyResult<u64> {
     with_half_life!(py, half_life, H => decay_load::<H>(val, n))
 }
 
+#[guarded]
 #[pyfunction(name = "ramp_up_periods")]
 pub(super) fn py_ramp_up_periods(py: Python<'_>, util: u64, half_life: u32) -> PyResult<Option<u32>> {
     with_half_life!(py, half_life, H => ramp_up_periods::<H>(util))
@@ -237,6 +242,7 @@ pub(super) struct PyClockPelt {
     capacity: u64,
 }
 
+#[guarded]
 #[pymethods]
 impl PyClockPelt {
     #[new]
@@ -289,6 +295,16 @@ pub(super) struct PyUtilEst {
     pair: UtilEstPair,
 }
 
+impl PyUtilEst {
+    fn masked(&self) -> u32 {
+        match self.form {
+            None => task_util_est_masked(&self.single),
+            Some(form) => self.pair.task_util_est_masked(form),
+        }
+    }
+}
+
+#[guarded]
 #[pymethods]
 impl PyUtilEst {
     #[new]
@@ -309,7 +325,7 @@ impl PyUtilEst {
             }
             Some(form) => self.pair.update(form, task_sleep, util_avg, runnable_avg, capacity),
         }
-        self.util_est()
+        self.masked()
     }
 
     fn util_change(&mut self) {
@@ -328,17 +344,14 @@ impl PyUtilEst {
 
     #[getter]
     fn util_est(&self) -> u32 {
-        match self.form {
-            None => task_util_est_masked(&self.single),
-            Some(form) => self.pair.task_util_est_masked(form),
-        }
+        self.masked()
     }
 
     fn __repr__(&self) -> String {
         match self.form {
             None => {
                 let unchanged = self.single.util_est & UTIL_AVG_UNCHANGED != 0;
-                format!("UtilEst(util_est={}, {})", self.util_est(), if unchanged { "unchanged" } else { "changed" })
+                format!("UtilEst(util_est={}, {})", self.masked(), if unchanged { "unchanged" } else { "changed" })
             }
             Some(form) => format!("UtilEst(form={form:?}, enqueued={}, ewma={})", self.pair.enqueued, self.pair.ewma),
         }

@@ -1,5 +1,6 @@
 //! Kernel profiles and their gates.
 
+use opplab_guarded::guarded;
 use opplab_kernel::profile::{GATES, KernelProfile, PROFILES, Version};
 use pyo3::prelude::*;
 
@@ -12,11 +13,13 @@ fn version_text((major, minor): Version) -> String {
     format!("{major}.{minor}")
 }
 
+#[guarded]
 #[pyfunction]
 pub(super) fn profiles() -> Vec<&'static str> {
     PROFILES.iter().map(|&(name, _)| name).collect()
 }
 
+#[guarded]
 #[pyfunction]
 pub(super) fn gates() -> Vec<GateRow> {
     let rows = GATES.iter().flat_map(|gate| gate.values.iter().map(move |value| (gate, value)));
@@ -31,6 +34,7 @@ pub(super) struct PyKernelProfile {
     inner: KernelProfile,
 }
 
+#[guarded]
 #[pymethods]
 impl PyKernelProfile {
     #[new]
@@ -61,8 +65,8 @@ impl PyKernelProfile {
         self.inner.rate_limit_us(transition_delay_us, transition_latency_ns)
     }
 
-    fn __repr__(&self) -> String {
-        let gates: Vec<String> = self.gates().iter().map(|(gate, value)| format!("{gate}={value:?}")).collect();
-        format!("KernelProfile({:?}, {})", version_text(self.inner.version), gates.join(", "))
+    fn __repr__(&self) -> PyResult<String> {
+        let gates: Vec<String> = self.gates()?.iter().map(|(gate, value)| format!("{gate}={value:?}")).collect();
+        Ok(format!("KernelProfile({:?}, {})", version_text(self.inner.version), gates.join(", ")))
     }
 }

@@ -1,14 +1,15 @@
 //! One CPU's closed loop.
 
 use numpy::{IntoPyArray, PyReadonlyArray1};
+use opplab_guarded::guarded;
 use opplab_study::{Activation, LoopConfig, closed_loop};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::{profile, refuse, with_half_life};
-use crate::error::guard;
 
 /// One CPU's closed loop (`opplab_study`), as a dict of arrays.
+#[guarded]
 #[pyfunction(name = "closed_loop")]
 #[pyo3(signature = (freqs_khz, time_ns, work_ns, duration_ns, *, kernel, freq_invariant, rate_limit_us, util_est,
     start_util, cur_khz, tick_ns, half_life))]
@@ -49,7 +50,7 @@ pub(super) fn py_closed_loop<'py>(
         start_util,
         duration_ns,
     };
-    let trace = with_half_life!(py, half_life, H => guard(py, || closed_loop::<H>(&config, &activations))?)?;
+    let trace = with_half_life!(py, half_life, H => closed_loop::<H>(&config, &activations))?;
     let trace = trace.map_err(|error| refuse(py, error))?;
     let dict = PyDict::new(py);
     dict.set_item("time_ns", trace.time_ns.into_pyarray(py))?;
