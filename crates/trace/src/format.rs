@@ -155,8 +155,8 @@ pub(crate) fn parse_format(text: &str, system: &str, long_size: u8, common: bool
         }
         let Some(field) = parse_field_line(line) else { continue };
         let Some((ty, field_name, dimension)) = split_declaration(field.declaration) else { continue };
-        // Records are at most a page; larger numbers are damage.
-        if field.offset > 1 << 20 || field.size > 1 << 20 {
+        // Records are at most a page, of 64 KiB where pages are largest; larger numbers are damage.
+        if field.offset > 1 << 16 || field.size > 1 << 16 {
             continue;
         }
         let size_byte = field.size.min(8) as u8;
@@ -292,6 +292,16 @@ mod tests {
         \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
         \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\n\
         print fmt: \"prev_comm=%s prev_pid=%d\", REC->prev_comm\n";
+
+    /// Goal: a damaged place does not make each record as long as it says, as some hundred are gathered.
+    #[test]
+    fn a_field_beyond_a_page_is_none() {
+        let far =
+            SWITCH.replacen("print fmt:", "\tfield:int far;\toffset:1000000;\tsize:4;\tsigned:1;\n\nprint fmt:", 1);
+        assert_ne!(far, SWITCH);
+        let [whole, damaged] = [SWITCH, &far].map(|text| parse_format(text, "sched", 8, false).unwrap().schema);
+        assert_eq!((damaged.fixed_size, damaged.fields.len()), (whole.fixed_size, whole.fields.len()));
+    }
 
     #[test]
     fn a_format_file_gives_places_and_kinds() {

@@ -15,6 +15,7 @@ use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::input::Data;
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
+use crate::tracedat::MAX_CPUS;
 
 /// Bytes that are searched for a first event line.
 const SNIFF_BYTES: usize = 1 << 18;
@@ -147,6 +148,11 @@ fn next_token(bytes: &[u8]) -> (&[u8], &[u8]) {
 /// Who, where, when, and what follows.
 type Head<'a> = (&'a [u8], i32, u32, u64, &'a [u8]);
 
+/// The number of a CPU; beyond what any reader takes it is damage, and lists have an entry for each CPU.
+fn cpu_number(bytes: &[u8]) -> Option<u32> {
+    digits(bytes).and_then(|cpu| u32::try_from(cpu).ok()).filter(|&cpu| cpu < MAX_CPUS)
+}
+
 /// Splits an event line up to its time; `None` if it has none.
 fn parse_head(line: &[u8]) -> Option<Head<'_>> {
     // The CPU in brackets, behind something that ends as a task does.
@@ -157,9 +163,9 @@ fn parse_head(line: &[u8]) -> Option<Head<'_>> {
         };
         from = open + 1;
         let Some(close) = line[from..].iter().take(7).position(|&b| b == b']').map(|at| at + from) else { continue };
-        let Some(cpu) = digits(&line[from..close]) else { continue };
+        let Some(cpu) = cpu_number(&line[from..close]) else { continue };
         let Some((comm, pid)) = split_task(&line[..open]) else { continue };
-        break (comm, pid, cpu as u32, &line[close + 1..]);
+        break (comm, pid, cpu, &line[close + 1..]);
     };
     // Flags and time differences may stand in front of the time, differences also behind it.
     let mut time_ns = None;
@@ -237,8 +243,8 @@ fn latency_head(line: &[u8]) -> Option<(&[u8], i32, u32, &[u8])> {
         if cpu_len == 0 || flags.is_empty() || !flags.iter().all(|b| b.is_ascii_alphanumeric() || b".#".contains(b)) {
             continue;
         }
-        let (pid, cpu) = (digits(&line[from..from + len])?, digits(&token[..cpu_len])?);
-        return Some((line[..dash].trim_ascii(), i32::try_from(pid).ok()?, u32::try_from(cpu).ok()?, tail));
+        let (pid, cpu) = (digits(&line[from..from + len])?, cpu_number(&token[..cpu_len])?);
+        return Some((line[..dash].trim_ascii(), i32::try_from(pid).ok()?, cpu, tail));
     }
     None
 }

@@ -239,7 +239,7 @@ mod id {
 }
 
 /// More CPUs than any kernel is built for are damage.
-const MAX_CPUS: u32 = 1 << 16;
+pub(crate) const MAX_CPUS: u32 = 1 << 16;
 
 impl<'a> TraceDat<'a> {
     /// Reads the metadata. Fails only if not even the header makes sense.

@@ -163,6 +163,24 @@ fn two_joined_files_give_the_first_and_say_so() {
     }
 }
 
+/// Goal: no number in a file makes a list as long as it says. Method: CPUs and lengths that no machine has, in the forms
+/// that tell them in words; whole lines beside them are read.
+#[test]
+fn numbers_that_no_machine_has_are_damage() {
+    let whole = "sh-7 [001] 164.5: sched_waking: comm=a pid=9 prio=120 target_cpu=001\n";
+    for line in [
+        "sh-7 [99999] 165.5: sched_waking: comm=a pid=9 prio=120 target_cpu=001\n",
+        "sh-7  4000000000d..2. 166.5: sched_waking: comm=a pid=9 prio=120 target_cpu=001\n",
+    ] {
+        let text = format!("# tracer: nop\n#\n{whole}{line}{whole}");
+        let options = ReadOptions::default();
+        let trace =
+            TraceFile::from_bytes(text.into_bytes(), &options).and_then(|file| file.read(&options)).expect("text");
+        let cpus: Vec<u64> = trace.tables.iter().flat_map(|table| table.cpu.to_u64()).collect();
+        assert_eq!(cpus, [1, 1], "{line}");
+    }
+}
+
 fn gzip(plain: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(plain).unwrap();
