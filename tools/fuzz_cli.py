@@ -20,6 +20,7 @@ import os
 import random
 import re
 import resource
+import select
 import shutil
 import signal
 import sys
@@ -77,6 +78,20 @@ class Done:
         return ""
 
 
+def feed(file: Path) -> int:
+    """Give a pipe with what is in a file, or nothing to read if there is none."""
+    if not file.is_file():
+        return os.open(os.devnull, os.O_RDONLY)
+    reads, writes = os.pipe()
+    if os.fork() == 0:
+        with contextlib.suppress(OSError), file.open("rb") as source:
+            while part := source.read(1 << 16):
+                os.write(writes, part)
+        os._exit(0)
+    os.close(writes)
+    return reads
+
+
 def child(argv: list[str], folder: Path, debug: bool) -> None:
     """Be the call; does not return."""
     code = 99
@@ -85,11 +100,10 @@ def child(argv: list[str], folder: Path, debug: bool) -> None:
         os.chdir(folder)
         for number, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(os.open(folder.parent / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(feed(folder / words.PIPED), 0)
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES_MAX, ADDRESSES_MAX))
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         faulthandler.enable(2)
         if debug:
             os.environ["OPPLAB_DEBUG"] = "1"
@@ -117,12 +131,22 @@ def child(argv: list[str], folder: Path, debug: bool) -> None:
         os._exit(code & 0xFF)
 
 
-def waited_s(pid: int) -> float:
-    """Give how long a process has waited for a CPU."""
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
+TICKS_S = os.sysconf("SC_CLK_TCK")
+
+
+def session_of(leader: int) -> tuple[float, bool]:
+    """Give the CPU time of all processes of a session, and whether a thread of them runs or waits for a CPU."""
+    cpu_s, wants = 0.0, False
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            # Behind the name, which may have blanks: state, parent, group, session, ...
+            fields = file.read_text().rpartition(")")[2].split()
+            if int(fields[3]) != leader:
+                continue
+            cpu_s += sum(map(int, fields[11:15])) / TICKS_S
+            for thread in (file.parent / "task").iterdir():
+                wants |= (thread / "stat").read_text().rpartition(")")[2].split()[0] == "R"
+    return cpu_s, wants
 
 
 def call(argv: list[str], folder: Path, debug: bool = False) -> Done:
@@ -132,25 +156,28 @@ def call(argv: list[str], folder: Path, debug: bool = False) -> Done:
     pid = os.fork()
     if pid == 0:
         child(argv, folder, debug)
-    starved = 0.0
-    while signal.sigtimedwait([signal.SIGCHLD], 1) is None:
-        # On a busy machine a call may wait for a CPU: that is not its fault.
-        starved = max(starved, waited_s(pid))
-        wall = time.monotonic() - began
-        if wall - starved >= SECONDS_MAX:
+    took, before_s, before_cpu_s = 0.0, began, 0.0
+    # Not by its signal: a thread of a library that does not block it would take that away.
+    done = os.pidfd_open(pid)
+    while not select.select([done], [], [], 1)[0]:
+        # On a busy machine a call may wait for a CPU, which is not its fault: while something of it wants to run,
+        # what it ran counts, else what passed.
+        now_s, (cpu_s, wants) = time.monotonic(), session_of(pid)
+        took += min(cpu_s - before_cpu_s, now_s - before_s) if wants else now_s - before_s
+        before_s, before_cpu_s = now_s, cpu_s
+        if took >= SECONDS_MAX:
             # The first lets it say where it is.
-            stop = signal.SIGABRT if wall - starved < SECONDS_MAX + 5 else signal.SIGKILL
+            stop = signal.SIGABRT if took < SECONDS_MAX + 5 else signal.SIGKILL
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, stop)
+    os.close(done)
     _, status, used = os.wait4(pid, 0)
-    while signal.sigtimedwait([signal.SIGCHLD], 0) is not None:
-        pass
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(status)
     out, err = ((folder.parent / name).read_bytes()[: 1 << 20] for name in ("stdout", "stderr"))
-    wall = time.monotonic() - began - starved
-    return Done(code, wall, used.ru_utime + used.ru_stime, used.ru_maxrss << 10, out, err)
+    # The last second or less counts whole.
+    return Done(code, took + time.monotonic() - before_s, used.ru_utime + used.ru_stime, used.ru_maxrss << 10, out, err)
 
 
 def signature(done: Done, argv: list[str]) -> str:
@@ -281,8 +308,11 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("out/fuzz-cli"))
     options = parser.parse_args()
     words.import_all()
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-    if busy := busy_threads():
+    until = time.monotonic() + 10
+    while (busy := busy_threads()) and time.monotonic() < until:
+        # A thread has its name, or its end, a moment after its start.
+        time.sleep(0.1)
+    if busy:
         sys.exit(f"fuzz_cli: threads before the first fork, which may hang of it: {', '.join(busy)}")
     with tempfile.TemporaryDirectory(prefix="opplab-fuzz-") as scratch:
         output = options.output.resolve()

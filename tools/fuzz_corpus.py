@@ -9,6 +9,7 @@ import csv
 import gzip
 import io
 import json
+import lzma
 import os
 import shutil
 import subprocess
@@ -243,6 +244,8 @@ def build(folder: Path) -> dict[str, list[Path]]:
     put("trace", "small.txt", FTRACE)
     put("trace", "perfetto.pftrace", (TOP / "crates/trace/tests/data/perfetto_small.pftrace").read_bytes())
     put("trace", "plain.dat", (TOP / "crates/trace/fuzz/seeds/plain_v6.dat").read_bytes())
+    put("trace", "packed.pftrace.gz", gzip.compress((folder / "trace/perfetto.pftrace").read_bytes()))
+    put("trace", "packed.txt.xz", lzma.compress(FTRACE.encode()))
     recording = TOP / "crates/verify/tests/data/traces/x86-612-xeon16-hw1-schedutil-burst"
     put("trace", "recorded.dat", (recording / "trace.dat").read_bytes())
     shutil.copytree(recording, folder / "recording/burst")

@@ -17,9 +17,12 @@ from pathlib import Path
 
 import click
 
-__all__ = ["PLACES", "import_all", "leaves", "sentence"]
+__all__ = ["PIPED", "PLACES", "import_all", "leaves", "sentence"]
 
 Corpus = dict[str, list[Path]]
+
+PIPED = "PIPED"
+"""The file in a call's folder that reaches it by a pipe, as its standard input."""
 
 PLACES: dict[str, list[list[str]]] = {
     "run": [["experiment"], ["workload", "--machine", "machine"], ["workload", "--machine", "machine"], ["results"]],
@@ -205,6 +208,12 @@ def _place(draw: random.Random, place: str, corpus: Corpus, folder: Path) -> str
         if place == "experiment" and beside.exists():
             shutil.copy(beside, folder)
         _damage(draw, target, corpus)
+        # A shell's pipe instead of a file; of traces more often, as they are unpacked on the way.
+        if target.is_file() and not target.is_symlink() and target.stat().st_size < 64 << 20:
+            piped = folder / PIPED
+            if not piped.exists() and draw.random() < (0.1 if place == "trace" else 0.02):
+                target.rename(piped)
+                return "/dev/stdin"
     return target.name
 
 

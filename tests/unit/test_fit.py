@@ -144,6 +144,9 @@ def test_freqbench_s_own_results_are_read(tmp_path: Path) -> None:
     [
         ("soc,cpu,khz,busy_mean_mw\nx,4,2400,500\n", "highest clock would be 2.4 MHz"),
         ("soc,cpu,khz,busy_mean_mw\nx,4,2400000,0.5\n", "highest power would be 0.5 mW"),
+        ("soc,cpu,khz,busy_mean_mw\nx,4,2400000,500\nx,4,0.3,40\n", "lowest clock would be 0 kHz"),
+        ("soc,cpu,khz,busy_mean_mw\nx,4,2400000,1e12\n", r"highest power would be 1e\+06 kW"),
+        ("soc,cpu,khz,busy_mean_mw,coremark_iter_per_s\nx,4,2400000,9,1e308\n", r"1e\+308 iterations a second"),
         ("pkg_w,mhz,busy_pct\n40,2000,50\n", "opplab fit power MACHINE FILE"),
     ],
 )

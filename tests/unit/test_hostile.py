@@ -98,6 +98,38 @@ rtapp = "{tmp_path}/w.json"
     assert len(list((tmp_path / "out" / "traces").iterdir())) == 2
 
 
+def test_markup_in_labels_is_text(tmp_path: Path) -> None:
+    """What opens or closes a markup tag is shown as it was written, and kept apart from what that looks like."""
+    (tmp_path / "w.json").write_text(WORK)
+    experiment = tmp_path / "e.toml"
+    labels = ["a[/b]c", "a[bold]c", "ac", "[/]"]
+    policy = '\n[[policy]]\nlabel = "{}"\ntunables = {{ rate_limit_us = {} }}\n'
+    policies = "".join(policy.format(label, 1000 + index) for index, label in enumerate(labels))
+    experiment.write_text(
+        f"""
+format = 1
+name = "markup"
+about = "labels with markup [/x]"
+machine = "juno-r2"
+duration = "50ms"
+baseline = "a[/b]c"
+{policies}
+[[workload]]
+label = "w[/red]"
+rtapp = "{tmp_path}/w.json"
+"""
+    )
+    out = tmp_path / "out"
+    done = opplab("run", str(experiment), "-o", str(out), "-j", "1")
+    assert done.returncode == 0, done.stderr
+    for command in (["compare", str(out)], ["compare", str(out), "--format", "markdown"], ["status", str(out)]):
+        done = opplab(*command)
+        assert done.returncode == 0, done.stderr
+        if command[0] == "compare":
+            assert all(label in done.stdout for label in labels[1:]), done.stdout
+    assert len(list((out / "traces").iterdir())) == len(labels)
+
+
 def test_control_characters_do_not_reach_the_terminal(tmp_path: Path) -> None:
     trace = tmp_path / "t.txt"
     evil = "\x1b]0;owned\x07\x1b[31mred"

@@ -3,6 +3,7 @@
 import tomllib
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from opplab import Workload
@@ -85,6 +86,25 @@ def test_a_recording_without_wake_ups_is_refused(tmp_path: Path) -> None:
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "sched_waking" not in line]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match="sched_waking"):
+        learn(Trace(path))
+
+
+def test_a_damaged_event_costs_that_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switches and wake-ups that lack a pid, a name or a state are as if they had not been recorded."""
+    path = ping_pong(tmp_path / "pair.txt")
+    whole = learn(Trace(path))
+    events = Trace.events
+
+    def damaged(trace: Trace, *names: str) -> pl.DataFrame:
+        table = events(trace, *names)
+        fields = [name for name in table.columns if name.startswith(("prev_", "next_", "pid", "comm"))]
+        lost = [table[-1:].with_columns(pl.lit(None).cast(table[name].dtype).alias(name)) for name in fields]
+        return pl.concat([table, *lost])
+
+    monkeypatch.setattr(Trace, "events", damaged)
+    assert learn(Trace(path)) == whole
+    monkeypatch.setattr(Trace, "events", lambda trace, *names: events(trace, *names).drop("prev_pid", strict=False))
+    with pytest.raises(InputError, match="sched_switch has no prev_pid"):
         learn(Trace(path))
 
 

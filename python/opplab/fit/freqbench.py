@@ -88,7 +88,10 @@ _ALIASES: dict[str, dict[str, float]] = {
 """A quantity's names, also in other units, and the factor to ours; freqbench's own ``results.csv`` is among them."""
 
 _KHZ = (20_000, 20_000_000)
+_LEAST_KHZ = 1000
 _LEAST_MW = 1.0
+_MOST_MW = 1e7
+_SPEED = (1e-3, 1e9)
 HINT = "a log or table of a whole machine is fitted with that machine before it: opplab fit power MACHINE FILE"
 
 
@@ -123,6 +126,13 @@ def read_points(file: Path) -> list[Point]:
         raise InputError(f"{file}: the highest clock would be {top_khz / 1000:g} MHz; name the column by its unit")
     if top_mw < _LEAST_MW:
         raise InputError(f"{file}: the highest power would be {top_mw:g} mW; name the column by its unit (busy_mean_w)")
+    if (low_khz := min(point.khz for point in points)) < _LEAST_KHZ:
+        raise InputError(f"{file}: the lowest clock would be {low_khz} kHz; name the column by its unit")
+    if top_mw > _MOST_MW:
+        raise InputError(f"{file}: the highest power would be {top_mw / 1e6:g} kW; name the column by its unit")
+    wrong = [point.speed for point in points if point.speed and not _SPEED[0] <= point.speed <= _SPEED[1]]
+    if wrong:
+        raise InputError(f"{file}: a core would make {wrong[0]:g} iterations a second (`coremark_iter_per_s`)")
     return points
 
 

@@ -21,7 +21,7 @@ import math
 import re
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -251,14 +251,23 @@ def _rows(trace: Trace) -> list[tuple[Any, ...]]:
             f"{trace.path} has no sched_switch with sched_waking or sched_wakeup: record with "
             "`trace-cmd record -e sched_switch -e sched_waking`"
         )
-    switches = trace.events("sched_switch")
-    columns = ["time_ns", "prev_pid", "prev_comm", "prev_state", "next_pid", "next_comm"]
-    rows: list[tuple[Any, ...]] = [(row[0], 1, *row[1:]) for row in switches.select(columns).iter_rows()]
-    wakes = trace.events(wake).select(["time_ns", "common_pid", "pid", "comm"])
-    rows += [(row[0], 0, *row[1:]) for row in wakes.iter_rows()]
+    switches = _whole(trace, "sched_switch", ["prev_pid", "prev_comm", "prev_state", "next_pid", "next_comm"])
+    rows: list[tuple[Any, ...]] = [(row[0], 1, *row[1:]) for row in switches]
+    rows += [(row[0], 0, *row[1:]) for row in _whole(trace, wake, ["common_pid", "pid", "comm"])]
     # Where a thread is woken and leaves its CPU at one time, the wake-up came first.
     rows.sort(key=lambda row: row[:2])
     return rows
+
+
+def _whole(trace: Trace, event: str, fields: list[str]) -> Iterator[tuple[Any, ...]]:
+    """Give time and fields of the events of a name; what is damaged in one costs that one."""
+    import polars as pl
+
+    table = trace.events(event)
+    if lacking := [name for name in fields if name not in table.columns]:
+        raise InputError(f"{trace.path}: {event} has no {', '.join(lacking)}")
+    numbers = [pl.col(name).cast(pl.Int64, strict=False) for name in fields if name.endswith("pid")]
+    return table.with_columns(numbers).select(["time_ns", *fields]).drop_nulls().iter_rows()
 
 
 STATES = {0: "R", 1: "S", 2: "D", 4: "T", 8: "T", 16: "X", 32: "Z"}
