@@ -199,21 +199,35 @@ pub struct EasGates {
     pub form: EasForm,
     /// The frequency follows the runnable signal where it is larger (v6.5).
     pub runnable_boost: bool,
+    /// A CPU's runnable signal moves with the task, as its utilisation does (v6.12.117).
+    pub runnable_moves: bool,
     /// What a utilisation is multiplied by on its way to a frequency (v6.8 and later).
     pub margin: PerfMargin,
 }
 
 impl EasGates {
-    /// v6.8 to v6.12.
-    pub const V6_12: Self = Self { form: EasForm::V6_8, runnable_boost: true, margin: PerfMargin::QUARTER };
+    /// v6.12.117.
+    pub const V6_12: Self =
+        Self { form: EasForm::V6_8, runnable_boost: true, runnable_moves: true, margin: PerfMargin::QUARTER };
+    /// v6.8 to v6.18.
+    pub const V6_18: Self = Self { runnable_moves: false, ..Self::V6_12 };
     /// v6.5 to v6.7.
-    pub const V6_6: Self = Self { form: EasForm::V6_0, runnable_boost: true, margin: PerfMargin::QUARTER };
+    pub const V6_6: Self = Self { form: EasForm::V6_0, ..Self::V6_18 };
     /// v6.0 to v6.4.
-    pub const V6_1: Self = Self { form: EasForm::V6_0, runnable_boost: false, margin: PerfMargin::QUARTER };
+    pub const V6_1: Self = Self { runnable_boost: false, ..Self::V6_6 };
     /// v5.14 to v5.19.
-    pub const V5_18: Self = Self { form: EasForm::V5_14, runnable_boost: false, margin: PerfMargin::QUARTER };
+    pub const V5_18: Self = Self { form: EasForm::V5_14, ..Self::V6_1 };
     /// v5.4 to v5.12.
-    pub const V5_10: Self = Self { form: EasForm::V5_10, runnable_boost: false, margin: PerfMargin::QUARTER };
+    pub const V5_10: Self = Self { form: EasForm::V5_10, ..Self::V6_1 };
+
+    /// How the runnable signal counts for the frequency.
+    fn boost(&self) -> Boost {
+        match (self.runnable_boost, self.runnable_moves) {
+            (false, _) => Boost::None,
+            (true, false) => Boost::Whole,
+            (true, true) => Boost::Moved,
+        }
+    }
 }
 
 impl Default for EasGates {
@@ -222,11 +236,25 @@ impl Default for EasGates {
     }
 }
 
+/// How the runnable signal of a CPU counts in [`cpu_util`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boost {
+    /// Not at all.
+    None,
+    /// Whole, where it is larger; the task's utilisation is then taken off it, or added to it (v6.5 to v6.18).
+    Whole,
+    /// The task's own runnable signal is taken off it, or added to it, before it is compared (v6.12.117).
+    Moved,
+}
+
 /// The fair utilisation of `cpu` if the task ran on `dst_cpu` (`None`: nowhere), at most its capacity
 /// (fair.c:cpu_util(), v6.12). With `boost` the runnable signal counts where it is larger.
 #[inline]
-pub fn cpu_util(cpu: usize, facts: &EasCpu, task: Option<&EasTask>, dst_cpu: Option<usize>, boost: bool) -> u64 {
+pub fn cpu_util(cpu: usize, facts: &EasCpu, task: Option<&EasTask>, dst_cpu: Option<usize>, boost: Boost) -> u64 {
     let (mut util, mut runnable) = (facts.util_avg, facts.runnable_avg);
+    if boost == Boost::Whole {
+        util = util.max(runnable);
+    }
     let mut util_est = facts.util_est;
     if let Some(task) = task {
         let here = dst_cpu == Some(cpu);
@@ -245,7 +273,7 @@ pub fn cpu_util(cpu: usize, facts: &EasCpu, task: Option<&EasTask>, dst_cpu: Opt
             util_est = util_est.saturating_sub(task.util_est_masked());
         }
     }
-    if boost {
+    if boost == Boost::Moved {
         util = util.max(runnable);
     }
     util.max(util_est).min(facts.rq.capacity)
@@ -255,7 +283,7 @@ pub fn cpu_util(cpu: usize, facts: &EasCpu, task: Option<&EasTask>, dst_cpu: Opt
 /// (fair.c:cpu_overutilized(), v6.12).
 #[inline]
 pub fn cpu_overutilized(facts: &EasCpu, uclamp_used: bool) -> bool {
-    let util = cpu_util(0, facts, None, None, false);
+    let util = cpu_util(0, facts, None, None, Boost::None);
     let clamps = uclamp_used.then_some(Clamps { min: facts.rq.uclamp_min, max: facts.rq.uclamp_max });
     util_fits_cpu(util, clamps, &facts.capacity) == 0
 }
@@ -367,7 +395,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
                     continue;
                 }
                 let own = self.facts.cpu(cpu);
-                let util = cpu_util(cpu, &own, Some(task), Some(cpu), false);
+                let util = cpu_util(cpu, &own, Some(task), Some(cpu), Boost::None);
                 if self.uclamp_used && !own.uclamp_idle {
                     clamps =
                         Clamps { min: own.rq.uclamp_min.max(p_clamps.min), max: own.rq.uclamp_max.max(p_clamps.max) };
@@ -521,7 +549,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
         let mut max_spare_cap = 0;
         for &cpu in pd.cpus.iter().filter(|&&cpu| self.facts.allowed(cpu)) {
             let own = self.facts.cpu(cpu);
-            let util = cpu_util(cpu, &own, Some(task), Some(cpu), false);
+            let util = cpu_util(cpu, &own, Some(task), Some(cpu), Boost::None);
             let spare_cap = own.capacity.of.saturating_sub(util);
             let clamped = if self.uclamp_used {
                 let rq = self.uclamp_rq_util_with(&own);
@@ -589,15 +617,15 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
     #[inline]
     fn eenv_pd_busy_time(&self, cpu: usize, own: &EasCpu, dst_cpu: Option<usize>, scale: Option<Scale>) -> u64 {
         let Some(scale) = scale else {
-            let util = cpu_util(cpu, own, Some(self.task), dst_cpu, false);
+            let util = cpu_util(cpu, own, Some(self.task), dst_cpu, Boost::None);
             return effective_cpu_util(&own.rq, util).util;
         };
         let rq = RqFacts { capacity: scale.capacity, ..own.rq };
         let util = if self.gates.form == EasForm::V5_14 && dst_cpu == Some(cpu) {
             // The task's own peak, not that of the sum.
-            cpu_util(cpu, own, Some(self.task), None, false).wrapping_add(self.task.task_util_est())
+            cpu_util(cpu, own, Some(self.task), None, Boost::None).wrapping_add(self.task.task_util_est())
         } else {
-            cpu_util(cpu, own, Some(self.task), dst_cpu, false)
+            cpu_util(cpu, own, Some(self.task), dst_cpu, Boost::None)
         };
         schedutil_cpu_util(&rq, util, UtilType::Energy, None).min(scale.allowed)
     }
@@ -610,7 +638,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
     #[inline]
     fn perf_of(&self, cpu: usize, own: &EasCpu, dst_cpu: Option<usize>, scale: Option<Scale>) -> u64 {
         let task = self.task;
-        let util = cpu_util(cpu, own, Some(task), dst_cpu, self.gates.runnable_boost);
+        let util = cpu_util(cpu, own, Some(task), dst_cpu, self.gates.boost());
         let with_task = dst_cpu == Some(cpu);
         if self.gates.form == EasForm::V6_8 {
             let mut effective = effective_cpu_util(&own.rq, util);

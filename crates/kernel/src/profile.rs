@@ -302,6 +302,11 @@ gates! {
         Clamped = "clamped" since (6, 0), "the frequency follows the clamped utilisation", "public history";
         Bounded = "bounded" since (6, 8), "the frequency follows the utilisation within its bounds", "fair.c:eenv_pd_max_util(), v6.12";
     }
+    feec_runnable: FeecRunnable, "The runnable signal of a CPU that a waking task comes to or leaves, where it counts for the energy." {
+        Whole = "whole" since (4, 17), "all of it, and the task's utilisation more or less", "commit 7d0583cf9ec7";
+        Moved = "moved" since (6, 12), "with the task's own runnable signal more or less, a backport in v6.12.117", "fair.c:cpu_util(), v6.12.117";
+        WholeAgain = "whole-again" since (6, 13), "as before; which version brought the other is not known", "recording of v6.18.15 on arm64";
+    }
     em_cost: EmCost, "How the energy model's costs are formed." {
         MilliWatt = "mW" since (4, 17), "fmax * mW / freq", "notes 8";
         MilliWattEfficient = "mW-efficient" since (5, 16), "the same in 1/1000, inefficient states passed over", "notes 8, public history";
@@ -554,7 +559,8 @@ impl KernelProfile {
             _ => EasForm::V5_14,
         };
         let runnable_boost = self.runnable_boost == RunnableBoost::On;
-        let gates = EasGates { form, runnable_boost, margin: self.proposals.margin };
+        let runnable_moves = self.feec_runnable == FeecRunnable::Moved;
+        let gates = EasGates { form, runnable_boost, runnable_moves, margin: self.proposals.margin };
         (self.eas != Eas::Absent).then_some(gates)
     }
 
@@ -704,7 +710,9 @@ mod tests {
             ("5.18", Some(EasGates::V5_18)),
             ("6.1", Some(EasGates::V6_1)),
             ("6.6", Some(EasGates::V6_6)),
+            ("6.8", Some(EasGates::V6_18)),
             ("6.12", Some(EasGates::V6_12)),
+            ("6.18", Some(EasGates::V6_18)),
         ] {
             assert_eq!(named(name).eas_gates(), gates, "{name}");
         }

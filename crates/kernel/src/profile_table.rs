@@ -62,6 +62,7 @@ const VECTORS: &[(&str, &str, &[&str])] = &[
     ("rate_limit", "latency-x1.5", &["schedutil_map"]),
     ("feec_margin", "6-percent-of-total", &["v510_feec"]),
     ("feec_margin", "none", &["feec_v61", "feec"]),
+    ("feec_runnable", "moved", &["feec"]),
     ("em_cost", "mW", &["v510_feec"]),
     ("em_cost", "uW", &["em_table_v61", "feec_v61"]),
     ("em_cost", "performance", &["em_table", "feec"]),
@@ -86,6 +87,7 @@ const RECORDINGS: &[(&str, &str, &str)] = &[
     ("sugov_affinity", "bound", "6.1 and 6.12"),
     ("overutilized", "root-domain", "6.1 and 6.12"),
     ("eas", "present", "6.1 and 6.12"),
+    ("feec_runnable", "whole-again", "6.18"),
 ];
 
 /// How `value` of `gate` is proven.

@@ -38,7 +38,13 @@ impl<const N: usize> Places<N> {
     /// The integer of field `nth`; 0 if there is none.
     #[inline]
     pub(crate) fn get(&self, event: &Event<'_>, nth: usize) -> i64 {
-        self.places[nth].and_then(|place| event.int(place)).unwrap_or(0)
+        self.find(event, nth).unwrap_or(0)
+    }
+
+    /// The integer of field `nth`, if there is one.
+    #[inline]
+    pub(crate) fn find(&self, event: &Event<'_>, nth: usize) -> Option<i64> {
+        self.places[nth].and_then(|place| event.int(place))
     }
 
     /// The bytes of field `nth`.

@@ -14,7 +14,7 @@ use crate::Places;
 use opplab_trace::{Event, Sink};
 
 /// Names of the fields, in the order of [`field`].
-const FIELDS: [&str; 21] = [
+const FIELDS: [&str; 22] = [
     "now",
     "se",
     "cfs",
@@ -36,6 +36,7 @@ const FIELDS: [&str; 21] = [
     "util_avg",
     "util_est",
     "cpu",
+    "hr",
 ];
 
 /// Places in [`FIELDS`].
@@ -59,6 +60,7 @@ mod field {
     pub(super) const LOAD_AVG: usize = 16;
     pub(super) const RUNNABLE_AVG: usize = 17;
     pub(super) const UTIL_AVG: usize = 18;
+    pub(super) const HR: usize = 21;
 }
 
 /// What an event is to the replay.
@@ -96,7 +98,7 @@ pub struct KernelSamples {
     pub event_without_entry: u64,
     /// The first difference, in words.
     pub first_difference: Option<String>,
-    roles: Vec<Option<Box<(Role, Places<21>)>>>,
+    roles: Vec<Option<Box<(Role, Places<22>)>>>,
     pending: Vec<Option<Pending>>,
 }
 
@@ -116,13 +118,17 @@ impl KernelSamples {
         }
     }
 
-    fn entry(&mut self, role: Role, places: &Places<21>, event: &Event<'_>) {
+    fn entry(&mut self, role: Role, places: &Places<22>, event: &Event<'_>) {
         let get = |nth: usize| places.get(event, nth) as u64;
         let mut sa = state(places, event);
         let now = get(field::NOW);
         let (key, crossed) = match role {
             Role::Queue => {
-                let runnable = get(field::HQ).wrapping_sub(get(field::HD));
+                // Since v6.14 the kernel counts those that run or wait, before those whose dequeue is delayed.
+                let runnable = match places.find(event, field::HR) {
+                    Some(runnable) => runnable as u64,
+                    None => get(field::HQ).wrapping_sub(get(field::HD)),
+                };
                 let crossed =
                     update_load_avg_cfs_rq::<HalfLife32>(now, &mut sa, get(field::W), runnable, get(field::CUR) != 0);
                 (get(field::CFS), crossed)
@@ -152,7 +158,7 @@ impl KernelSamples {
         &mut self.pending[cpu]
     }
 
-    fn result(&mut self, role: Role, places: &Places<21>, event: &Event<'_>) {
+    fn result(&mut self, role: Role, places: &Places<22>, event: &Event<'_>) {
         let key = places.get(event, if role == Role::QueueAfter { field::CFS } else { field::SE }) as u64;
         let slot = self.slot(event.cpu);
         let Some(pending) = slot.take_if(|p| p.key == key && (p.role == Role::Queue) == (role == Role::QueueAfter))
@@ -181,7 +187,7 @@ impl KernelSamples {
     }
 }
 
-fn state(places: &Places<21>, event: &Event<'_>) -> SchedAvg {
+fn state(places: &Places<22>, event: &Event<'_>) -> SchedAvg {
     let get = |nth: usize| places.get(event, nth) as u64;
     SchedAvg {
         last_update_time: get(field::LUT),
@@ -215,7 +221,7 @@ impl Sink for KernelSamples {
 }
 
 #[cold]
-fn role_of(event: &Event<'_>) -> (Role, Places<21>) {
+fn role_of(event: &Event<'_>) -> (Role, Places<22>) {
     let schema = event.schema;
     let has_state = schema.field_index("lut").is_some() && schema.field_index("load_sum").is_some();
     let role = match schema.name.as_str() {

@@ -1,7 +1,7 @@
 //! Energy-aware placement in the engine: the facts of a wake-up (the energy model itself: `eas_model`).
 
 use opplab_kernel::eas::{
-    EasCpu, EasExplanation, EasFacts, EasTask, cpu_overutilized, cpu_util, find_energy_efficient_cpu,
+    Boost, EasCpu, EasExplanation, EasFacts, EasTask, cpu_overutilized, cpu_util, find_energy_efficient_cpu,
 };
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cpumask::CpuSet;
@@ -69,7 +69,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                     decision,
                     cpu: candidate.cpu as u32,
                     domain: candidate.domain as u32,
-                    util: cpu_util(candidate.cpu, &own, Some(&eas_task), Some(candidate.cpu), false) as u32,
+                    util: cpu_util(candidate.cpu, &own, Some(&eas_task), Some(candidate.cpu), Boost::None) as u32,
                     capacity: own.capacity.of as u32,
                     spare_cap: candidate.spare_cap as u32,
                     fits: candidate.fits,
@@ -134,7 +134,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn cpu_overutilized(&self, cpu: CpuId) -> bool {
         let mut facts = eas_cpu(&self.cpus[cpu], &self.gates, self.uclamp_used);
         if self.gates.proposes {
-            if let Some(overutilized) = self.proposed_overutilized(cpu, cpu_util(0, &facts, None, None, false)) {
+            if let Some(overutilized) = self.proposed_overutilized(cpu, cpu_util(0, &facts, None, None, Boost::None)) {
                 return overutilized;
             }
             if self.gates.profile.proposals.push_eas {

@@ -4,7 +4,7 @@
 //! A domain is named by its first CPU and the number of its CPUs. A cluster of one CPU is a domain without balance: what
 //! would be noted there is noted one level up.
 
-use opplab_kernel::eas::{EasExplanation, EasFacts, EasTask, cpu_util};
+use opplab_kernel::eas::{Boost, EasExplanation, EasFacts, EasTask, cpu_util};
 use opplab_kernel::eas_groups::{CAPACITY_MARGIN_UP, GroupCpu, cpu_overutilized, find_energy_efficient_cpu};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::balance::IdleType;
@@ -28,8 +28,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &self.cpus[cpu];
         let is_idle = state.is_idle() && cpu != self.here.index();
         GroupCpu {
-            util: cpu_util(cpu, &facts, None, None, false),
-            util_without: cpu_util(cpu, &facts, task, None, false),
+            util: cpu_util(cpu, &facts, None, None, Boost::None),
+            util_without: cpu_util(cpu, &facts, task, None, Boost::None),
             capacity: state.capacity_of,
             capacity_orig: state.capacity,
             idle_state: is_idle.then_some(state.idle.state),

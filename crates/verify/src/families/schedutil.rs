@@ -6,7 +6,7 @@ use opplab_kernel::cpufreq::schedutil::{
     self, CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovCpu, SugovGates, SugovPath, SugovPolicy, SugovRequest,
     UtilType,
 };
-use opplab_kernel::eas::{EasCpu, cpu_util};
+use opplab_kernel::eas::{Boost, EasCpu, cpu_util};
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::uclamp;
 
@@ -110,7 +110,7 @@ fn effective_cpu_util_v61(source: &Source, tally: &mut Tally) -> Result<(), Veri
             .eq("frequency_util", row.num("frequency_util")?, frequency)
             .eq("energy_util", row.num("energy_util")?, energy)
             .eq("next_raw_freq", row.num("next_raw_freq")?, raw)
-            .eq("cpu_util_cfs", row.num("cpu_util_cfs")?, cpu_util(0, &own, None, None, false));
+            .eq("cpu_util_cfs", row.num("cpu_util_cfs")?, cpu_util(0, &own, None, None, Boost::None));
         Ok(())
     })
 }

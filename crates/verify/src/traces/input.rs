@@ -9,7 +9,9 @@ use std::path::Path;
 
 use opplab_kernel::cpufreq::freq_table::FreqTable;
 use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, cpu_bw_dl};
+use opplab_kernel::eas::EasGates;
 use opplab_kernel::energy_model::{EmForm, EmPerfDomain, EmPerfState};
+use opplab_kernel::profile::{KernelProfile, Version};
 use opplab_signals::clock::sched_clock_offset_ns;
 use opplab_trace::{Event, ReadOptions, RecordingFiles, Value};
 
@@ -428,9 +430,19 @@ impl Machine {
     }
 
     /// The kernel is at least this version.
-    pub fn at_least(&self, major: u32, minor: u32) -> bool {
-        let mut numbers = self.release.split(['.', '-', '+']).map(|part| part.parse::<u32>().unwrap_or(0));
-        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
+    pub fn at_least(&self, major: u16, minor: u16) -> bool {
+        self.version() >= (major, minor)
+    }
+
+    /// The kernel's version; (0, 0) where it is not recorded.
+    fn version(&self) -> Version {
+        let mut numbers = self.release.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    }
+
+    /// How the kernel places by energy.
+    pub fn eas_gates(&self) -> EasGates {
+        KernelProfile::at(self.version()).eas_gates().unwrap_or_default()
     }
 
     /// The policy of a CPU.

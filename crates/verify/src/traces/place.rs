@@ -1,7 +1,7 @@
 //! Placement: the performance asked for, the energies, the choice by energy and the choice without.
 
 use opplab_kernel::cpufreq::schedutil::sugov_effective_cpu_perf;
-use opplab_kernel::eas::{EasCpu, EasExplanation, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
+use opplab_kernel::eas::{EasCpu, EasExplanation, EasFacts, EasTask, find_energy_efficient_cpu};
 use opplab_kernel::energy_model::EmPerfDomain;
 use opplab_kernel::pelt::SchedAvg;
 use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
@@ -324,7 +324,7 @@ impl Place {
         };
         let mut explanation = EasExplanation::default();
         let domains: &[EmPerfDomain] = &state.machine.domains;
-        let computed = find_energy_efficient_cpu(domains, &task, false, &facts, EasGates::V6_12, &mut explanation);
+        let computed = find_energy_efficient_cpu(domains, &task, false, &facts, state.machine.eas_gates(), &mut explanation);
         let energies: Vec<Energy> = explanation
             .energies
             .iter()
