@@ -30,12 +30,24 @@ const NEVER: Version = (u16::MAX, 0);
 pub struct GateValue {
     /// The value's name in policy files.
     pub name: &'static str,
-    /// The first version with it; `None`: in no profile, for overriding only.
+    /// The first version with it; `None`: in no later one.
     pub since: Option<Version>,
+    /// Older versions whose stable releases have it all the same; these hold for the profile of that number.
+    pub backported: &'static [Version],
     /// What it means.
     pub what: &'static str,
     /// Where that is known from.
     pub source: &'static str,
+}
+
+impl GateValue {
+    /// The versions that brought it, `None` for a value that no profile has.
+    pub fn since_text(&self) -> Option<String> {
+        let version = |&(major, minor): &Version| format!("{major}.{minor}");
+        let backported = self.backported.iter().map(|of| format!("{} (backport)", version(of)));
+        let all: Vec<String> = backported.chain(self.since.as_ref().map(version)).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
 }
 
 /// One row of the table: a thing that kernels do differently.
@@ -80,10 +92,19 @@ impl core::fmt::Display for GateError {
 
 impl core::error::Error for GateError {}
 
+macro_rules! backported {
+    () => {
+        &[]
+    };
+    ($also:expr) => {
+        &$also
+    };
+}
+
 macro_rules! gates {
     ($(
         $field:ident: $type:ident, $what:literal {
-            $($variant:ident = $name:literal since $since:expr, $meaning:literal, $source:literal;)+
+            $($variant:ident = $name:literal since $since:expr, $(backported $also:expr,)? $meaning:literal, $source:literal;)+
         }
     )+) => {
         $(
@@ -100,6 +121,7 @@ macro_rules! gates {
                 /// All values, in the order of the versions that brought them.
                 pub const ALL: &'static [Self] = &[$(Self::$variant),+];
                 const SINCE: &'static [Version] = &[$($since),+];
+                const BACKPORTED: &'static [&'static [Version]] = &[$(backported!($($also)?)),+];
 
                 /// The name in policy files.
                 pub const fn name(self) -> &'static str {
@@ -114,7 +136,8 @@ macro_rules! gates {
                 }
 
                 fn at(version: Version) -> Self {
-                    let last = Self::SINCE.iter().rposition(|&since| since <= version);
+                    let backport = Self::BACKPORTED.iter().position(|versions| versions.contains(&version));
+                    let last = backport.or_else(|| Self::SINCE.iter().rposition(|&since| since <= version));
                     Self::ALL[last.unwrap_or(0)]
                 }
             }
@@ -129,6 +152,7 @@ macro_rules! gates {
                     $(GateValue {
                         name: $name,
                         since: if $since.0 == NEVER.0 { None } else { Some($since) },
+                        backported: backported!($($also)?),
                         what: $meaning,
                         source: $source,
                     },)+
@@ -304,8 +328,7 @@ gates! {
     }
     feec_runnable: FeecRunnable, "The runnable signal of a CPU that a waking task comes to or leaves, where it counts for the energy." {
         Whole = "whole" since (4, 17), "all of it, and the task's utilisation more or less", "commit 7d0583cf9ec7";
-        Moved = "moved" since (6, 12), "with the task's own runnable signal more or less, a backport in v6.12.117", "fair.c:cpu_util(), v6.12.117";
-        WholeAgain = "whole-again" since (6, 13), "as before; which version brought the other is not known", "recording of v6.18.15 on arm64";
+        Moved = "moved" since NEVER, backported [(6, 12)], "with the task's own runnable signal more or less (v6.12.117; v6.18.15 has it not, which later one brought it is not known)", "fair.c:cpu_util(), v6.12.117";
     }
     em_cost: EmCost, "How the energy model's costs are formed." {
         MilliWatt = "mW" since (4, 17), "fmax * mW / freq", "notes 8";
@@ -333,7 +356,7 @@ gates! {
         None = "none" since NEVER, "nothing: sched_rt_runtime_us is -1", "Documentation/scheduler/sched-rt-group.rst";
     }
     grub: Grub, "What deadline tasks that reclaim bandwidth (SCHED_FLAG_RECLAIM) may use of a CPU together." {
-        Whole = "whole" since (4, 17), "all of it, less what inactive tasks have and what is not admitted", "deadline.c v6.1";
+        Whole = "whole" since (4, 17), "all of it, less what inactive tasks have and what is not admitted", "deadline.c v6.1.192";
         Limit = "limit" since (6, 5), "the share that deadline tasks may have, 95 %", "commit 6a9d623aad89, deadline.c v6.12.117";
     }
     select_idle_scan: SelectIdleScan, "What limits the search for an idle CPU at wake-up." {
@@ -426,6 +449,11 @@ gates! {
     intel_passive_hwp: IntelPassiveHwp, "Whether intel_pstate's passive mode leaves HWP on." {
         Off = "off" since (4, 17), "no", "notes 7";
         On = "on" since (5, 9), "yes", "commit f6ebbcf08f37";
+    }
+    intel_hwp_target: IntelHwpTarget, "What intel_pstate's passive mode asks of HWP for a governor's frequency." {
+        Floor = "floor" since (4, 17), "at least it; the firmware may go higher", "commit f6ebbcf08f37, public history";
+        StrictFloor = "strict-floor" since (5, 10), "the same, and exactly it for governors with one frequency (performance, powersave, userspace)", "public history; the version from memory";
+        Desired = "desired" since (6, 17), backported [(6, 1), (6, 12)], "at least it, and it as the desired level", "news.md; intel_cpufreq_update_pstate() in intel_pstate.c v6.1.192 and v6.12.117";
     }
     intel_adjust_perf: IntelAdjustPerf, "What schedutil gives intel_pstate's passive mode with HWP." {
         Frequencies = "frequencies" since (4, 17), "frequencies", "notes 7";

@@ -87,13 +87,13 @@ const RECORDINGS: &[(&str, &str, &str)] = &[
     ("sugov_affinity", "bound", "6.1 and 6.12"),
     ("overutilized", "root-domain", "6.1 and 6.12"),
     ("eas", "present", "6.1 and 6.12"),
-    ("feec_runnable", "whole-again", "6.18"),
+    ("feec_runnable", "whole", "6.18"),
 ];
 
 /// How `value` of `gate` is proven.
 pub fn proof(gate: &Gate, value: &GateValue) -> Proof {
     let here = |name: &str, of: &str| name == gate.name && of == value.name;
-    if value.since.is_none() {
+    if value.since_text().is_none() {
         Proof::Override
     } else if let Some((_, _, families)) = VECTORS.iter().find(|(name, of, _)| here(name, of)) {
         Proof::Vectors(families)
@@ -150,10 +150,10 @@ pub fn markdown() -> String {
     );
     for gate in GATES {
         for value in gate.values {
-            let since = value.since.map_or(String::from("-"), |(major, minor)| match (major, minor) {
-                (4, 17) => String::from("before"),
-                _ => format!("{major}.{minor}"),
-            });
+            let since = match value.since {
+                Some((4, 17)) => String::from("before"),
+                _ => value.since_text().unwrap_or_else(|| String::from("-")),
+            };
             let _ = writeln!(
                 text,
                 "| `{}` | `{}` | {since} | {} | {} | {} |",
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn profiles_say_what_they_change() {
-        assert_eq!(changes("6.13").as_deref(), Some("as 6.12"));
+        assert_eq!(changes("6.13").as_deref(), Some("feec_runnable=whole, intel_hwp_target=strict-floor"));
         assert!(changes("6.6").expect("a profile").contains("fair_class=eevdf"));
         assert_eq!(changes("6.11"), None);
     }

@@ -321,8 +321,9 @@ fn sched_node(policy: &SchedPolicy) -> Node {
         SchedPolicy::Idle => ("idle", vec![]),
         SchedPolicy::Fifo { priority } => ("fifo", vec![priority.into()]),
         SchedPolicy::RoundRobin { priority } => ("rr", vec![priority.into()]),
-        SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } => {
-            ("deadline", vec![runtime_ns.into(), deadline_ns.into(), period_ns.into()])
+        SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, reclaim } => {
+            let word = if reclaim { "deadline-reclaim" } else { "deadline" };
+            (word, vec![runtime_ns.into(), deadline_ns.into(), period_ns.into()])
         }
     };
     Node::list(std::iter::once(Node::str(word)).chain(numbers.into_iter().map(Node::from)))
@@ -559,11 +560,14 @@ fn sched_from(node: &Node) -> Result<SchedPolicy, Fault> {
         "idle" => SchedPolicy::Idle,
         "fifo" => SchedPolicy::Fifo { priority: args.next()?.as_int("priority", 1, 99)? },
         "rr" => SchedPolicy::RoundRobin { priority: args.next()?.as_int("priority", 1, 99)? },
-        "deadline" => {
-            SchedPolicy::Deadline { runtime_ns: args.time()?, deadline_ns: args.time()?, period_ns: args.time()? }
-        }
+        word @ ("deadline" | "deadline-reclaim") => SchedPolicy::Deadline {
+            runtime_ns: args.time()?,
+            deadline_ns: args.time()?,
+            period_ns: args.time()?,
+            reclaim: word == "deadline-reclaim",
+        },
         other => {
-            let known = ["other", "batch", "idle", "fifo", "rr", "deadline"];
+            let known = ["other", "batch", "idle", "fifo", "rr", "deadline", "deadline-reclaim"];
             return Err(Fault::unknown(args.at, "policy", other, known));
         }
     };

@@ -155,6 +155,8 @@ pub fn governor_setup(
     });
     let facts = CpuinfoFacts { profile: &profile, platform: machine.platform(), p0_khz: limits.max_khz, cppc };
     let max_khz = (entry.cpuinfo_max_khz)(&facts);
+    // A driver without a table may go beyond another one's.
+    let limits = if driver.freq_table { limits } else { FreqLimits { max_khz: max_khz.max(limits.max_khz), ..limits } };
     let table = match driver.freq_table {
         true => Some(FreqTable::from_khz(&entry.in_table_order(khz))),
         false => None,

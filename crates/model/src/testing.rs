@@ -479,7 +479,8 @@ impl Swarm {
                 let period_ns = draw.int(2_000_000, 50_000_000);
                 let deadline_ns = draw.int(1_500_000, period_ns);
                 // Few CPUs admit many of them.
-                SchedPolicy::Deadline { runtime_ns: draw.int(1_000_000, deadline_ns) / 16, deadline_ns, period_ns }
+                let runtime_ns = draw.int(1_000_000, deadline_ns) / 16;
+                SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, reclaim: runtime_ns % 2 == 0 }
             }
         }
     }

@@ -122,8 +122,8 @@ pub enum SchedPolicy {
     Fifo { priority: u8 },
     /// SCHED_RR, priority 1..99.
     RoundRobin { priority: u8 },
-    /// SCHED_DEADLINE.
-    Deadline { runtime_ns: u64, deadline_ns: u64, period_ns: u64 },
+    /// SCHED_DEADLINE; `reclaim`: bandwidth that others leave unused stretches its runtime (`SCHED_FLAG_RECLAIM`).
+    Deadline { runtime_ns: u64, deadline_ns: u64, period_ns: u64, reclaim: bool },
 }
 
 impl Default for SchedPolicy {

@@ -429,7 +429,12 @@ fn policy_of(prio: i64) -> SchedPolicy {
         0.. => SchedPolicy::Fifo { priority: (99 - prio).clamp(1, 99) as u8 },
         // A deadline task's parameters are not in a trace. The bandwidth is that of the kernel's own threads (a tenth), over
         // a span that lets nobody wait who did not wait in the recording; theirs raises no clock, nor does an assumed one.
-        _ => SchedPolicy::Deadline { runtime_ns: 100_000_000, deadline_ns: 1_000_000_000, period_ns: 1_000_000_000 },
+        _ => SchedPolicy::Deadline {
+            runtime_ns: 100_000_000,
+            deadline_ns: 1_000_000_000,
+            period_ns: 1_000_000_000,
+            reclaim: false,
+        },
     }
 }
 

@@ -115,11 +115,14 @@ fn policy(policy: SchedPolicy, entries: &mut Vec<(String, Option<Node>)>) {
             put("policy", Node::str("SCHED_RR"));
             put("priority", Node::from(priority));
         }
-        SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } => {
+        SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, reclaim } => {
             put("policy", Node::str("SCHED_DEADLINE"));
             put("dl-runtime", Node::from(runtime_ns / 1000));
             put("dl-period", Node::from(period_ns / 1000));
             put("dl-deadline", Node::from(deadline_ns / 1000));
+            if reclaim {
+                put("dl-reclaim", Node::from(true));
+            }
         }
     }
 }

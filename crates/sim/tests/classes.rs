@@ -104,7 +104,12 @@ fn a_preempted_task_is_pushed() {
 
 fn deadline(runtime_ms: u64, deadline_ms: u64, period_ms: u64) -> SchedPolicy {
     let ns = |ms: u64| ms * 1_000_000;
-    SchedPolicy::Deadline { runtime_ns: ns(runtime_ms), deadline_ns: ns(deadline_ms), period_ns: ns(period_ms) }
+    SchedPolicy::Deadline {
+        runtime_ns: ns(runtime_ms),
+        deadline_ns: ns(deadline_ms),
+        period_ns: ns(period_ms),
+        reclaim: false,
+    }
 }
 
 /// Half of each period: 20 ms of work take four periods of 10 ms, the last to its half.
@@ -127,6 +132,18 @@ fn a_deadline_task_has_its_runtime_in_each_period() {
         &[25_000],
         "large budget",
     );
+}
+
+/// With `SCHED_FLAG_RECLAIM` a task is charged for its share of what is admitted: half of a CPU over 95 %, 0.53 of the
+/// time, so that 5 ms last for 9.5 ms of each period while nobody else claims them.
+#[test]
+fn a_deadline_task_reclaims_what_is_not_used() {
+    let reclaiming =
+        SchedPolicy::Deadline { runtime_ns: 5_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000, reclaim: true };
+    for kernel in ["6.1", "6.12"] {
+        let alone = ends(kernel, 2, vec![worker(reclaiming, Some(0), 5_000, 20_000)]);
+        assert!((25_000..29_000).contains(&alone[0]), "{kernel}: {alone:?}");
+    }
 }
 
 /// Its runtime is used up as it falls asleep, after its next period has begun: it is replenished at once, and sleeps.

@@ -125,7 +125,12 @@ fn frequency_records_add_up() {
 #[test]
 fn frequency_records_hold_the_bandwidth_of_deadline_tasks() {
     for (kernel, is_part) in [("5.9", true), ("6.6", true), ("6.12", false)] {
-        let policy = SchedPolicy::Deadline { runtime_ns: 10_000_000, deadline_ns: 30_000_000, period_ns: 30_000_000 };
+        let policy = SchedPolicy::Deadline {
+            runtime_ns: 10_000_000,
+            deadline_ns: 30_000_000,
+            period_ns: 30_000_000,
+            reclaim: false,
+        };
         let mut case = juno(kernel, "scmi", 0);
         let mut workload = periodic(&case.machine, 1, 20, 1);
         workload.tasks[0].policy = policy;

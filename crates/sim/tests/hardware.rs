@@ -199,10 +199,36 @@ fn amd_firmware_follows_load_and_preference() {
     };
     assert_eq!(khz("", "powersave", false, 2000), 3_400_000);
     assert_eq!(khz("", "powersave", true, 2000), 2_250_000);
-    // Passive mode ends where the file's OPPs end, which are those of acpi-cpufreq here.
-    assert_eq!(khz("", "schedutil", false, 2000), 2_250_000);
+    // Passive mode has CPPC's range, not that of the file's OPPs, which are acpi-cpufreq's; and no level below the most
+    // efficient one: 113 of 255.
+    assert_eq!(khz("", "schedutil", false, 2000), 3_400_000);
+    assert_eq!(khz("", "schedutil", true, 2000), 2_250_000);
+    let light = khz("", "schedutil", false, 20);
+    assert!((1_500_000..1_700_000).contains(&light), "{light}");
     let halves = ["performance", "balance_performance", "power"].map(|epp| khz(epp, "powersave", false, 500));
     assert!(halves[0] > halves[1] && halves[1] >= halves[2] && halves[2] < 1_600_000, "{halves:?}");
+}
+
+/// Guided mode: what the governor asks for is the least, and the firmware goes above it.
+#[test]
+fn amd_guided_mode_leaves_room_above_the_governor() {
+    let mut machine = machine!("epyc-7742-2s");
+    let passive = Cpufreq { driver: "amd-pstate".into(), freq_table: false, switch_ns: 0, ..machine.cpufreq.clone() };
+    let guided = Cpufreq { driver: "amd-pstate-guided".into(), ..passive.clone() };
+    machine.other_drivers = vec![passive, guided];
+    let ops = vec![
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Run { work_ns: 4 * MS, fixed: 0 },
+        Op::Timer { timer: 0, period_ns: 10 * MS, absolute: false, own: true },
+        Op::LoopEnd { slot: 0, begin: 0 },
+    ];
+    let khz = |driver: &str| {
+        let outcome = checked(&machine, vec![task(0, 0, ops.clone())], policy(driver, "schedutil"), 500 * MS);
+        busy_khz(&machine, &outcome, 0)
+    };
+    let (passive, guided) = (khz("amd-pstate"), khz("amd-pstate-guided"));
+    assert!(guided > passive + 100_000, "{guided} {passive}");
+    assert!(passive < 3_000_000, "{passive}");
 }
 
 /// Boost costs what the curve through the table says.

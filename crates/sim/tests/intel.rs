@@ -199,6 +199,23 @@ fn no_turbo_ends_at_the_base_clock() {
     }
 }
 
+/// Before v6.17 (and its backports) a generic governor's frequency is the least that passive mode asks of HWP: the
+/// firmware goes above it. schedutil gives levels since v5.11.
+#[test]
+fn passive_mode_before_desired_levels_is_a_floor() {
+    let machine = skylake_sp();
+    let half = load(&machine, 5, 650);
+    let mhz = |kernel: &str, governor: &str| {
+        bzy_mhz(&machine, &checked(&machine, &half, policy(kernel, "intel_cpufreq", governor), 500 * MS))
+    };
+    assert!(mhz("5.10", "schedutil") > mhz("5.15", "schedutil") + 50);
+    assert!(mhz("6.8", "ondemand") > mhz("6.12", "ondemand") + 50);
+    assert_eq!(mhz("6.18", "ondemand"), mhz("6.12", "ondemand"));
+    // One frequency is kept, but not by v5.9.
+    assert_eq!(mhz("5.10", "powersave"), mhz("6.12", "powersave"));
+    assert!(mhz("5.9", "powersave") > mhz("5.10", "powersave") + 100);
+}
+
 /// Generic governors run in passive mode, the driver's own in active mode; what does not fit is refused.
 #[test]
 fn modes_follow_the_governor() {

@@ -23,6 +23,7 @@ from statistics import mean
 from typing import Any
 
 from opplab import _opplab, stats
+from opplab.fit.machine_power import GENERIC_PERCENT, generic_power
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.simulate import simulate
@@ -47,6 +48,7 @@ class Setup:
     machine: str
     policy: tuple[tuple[str, Any], ...]
     one_thread_a_core: bool = False
+    generic_power: bool = False
 
 
 SETUPS = (
@@ -57,6 +59,7 @@ SETUPS = (
         "alder-lake-i7-1260p",
         (("kernel", "6.16"), ("driver", "intel_cpufreq"), ("energy_model", "artificial")),
         one_thread_a_core=True,
+        generic_power=True,
     ),
     Setup("two-socket Skylake-SP", "skylake-sp-2s", (("kernel", "6.12"), ("driver", "intel_cpufreq"))),
 )
@@ -65,12 +68,13 @@ BASES = {"teo-util": {"idle_governor": "teo"}}
 
 
 def _machine(setup: Setup) -> Machine:
-    machine = Machine.load(setup.machine)
-    if not setup.one_thread_a_core:
-        return machine
-    cores = ", ".join(f'"{cpu}"' for cpu in range(machine.nr_cpus))
-    text = re.sub(r"(?m)^core = \[[^]]*\]", f"core = [{cores}]", machine.to_toml(), count=1)
-    return Machine.parse(text, file=f"{setup.machine} without SMT")
+    text = Machine.load(setup.machine).to_toml()
+    if setup.generic_power:
+        text = generic_power(text)
+    if setup.one_thread_a_core:
+        cores = ", ".join(f'"{cpu}"' for cpu in range(Machine.load(setup.machine).nr_cpus))
+        text = re.sub(r"(?m)^core = \[[^]]*\]", f"core = [{cores}]", text, count=1)
+    return Machine.parse(text, file=f"{setup.machine}, {setup.label}")
 
 
 def mix(cpus: int, seed: int) -> Workload:
@@ -186,6 +190,11 @@ def _nothing(column: str) -> str:
     return "unknown" if "energy" in column else "0"
 
 
+def _range(setup: Setup) -> str:
+    low, high = GENERIC_PERCENT
+    return f" (generic: {low} to {high} % of it)" if setup.generic_power else ""
+
+
 def _table(setup: Setup, measured: Callable[[tuple[str, ...], str], list[dict[str, float]]]) -> str:
     head = " | ".join(f"{name}" for name, _ in COLUMNS)
     lines = [f"| {setup.label} | {head} |", "| --- |" + " ---: |" * len(COLUMNS)]
@@ -196,6 +205,7 @@ def _table(setup: Setup, measured: Callable[[tuple[str, ...], str], list[dict[st
 
     base = measured((), "menu")
     cells = [f"{mean(at(base, name)):.4g}" if any(at(base, name)) else _nothing(name) for name, _ in COLUMNS]
+    cells = [cell + _range(setup) if "energy" in name else cell for cell, (name, _) in zip(cells, COLUMNS, strict=True)]
     lines.append(f"| the kernel as it is | {' | '.join(cells)} |")
     for entry in _opplab.proposals():
         name = entry["name"]

@@ -19,6 +19,8 @@ pub struct TaskBoost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IoBoost {
     level: u32,
+    /// The level before the last climb.
+    level_before: u32,
     since_us: u64,
     /// Wake-ups from I/O in this interval, and in the last one.
     count: u32,
@@ -31,8 +33,8 @@ pub struct IoBoost {
 }
 
 impl IoBoost {
-    /// The task wakes from waiting for I/O.
-    pub fn wake(&mut self, now_us: u64, boost: TaskBoost) {
+    /// The task wakes from waiting for I/O; `own_util` is what it is estimated to use without a boost.
+    pub fn wake(&mut self, now_us: u64, own_util: u64, boost: TaskBoost) {
         if now_us - self.last_us > 4 * boost.interval_us {
             *self = Self { since_us: now_us, ..Self::default() };
         }
@@ -43,10 +45,14 @@ impl IoBoost {
         }
         // Up while a level brings an eighth more requests than the one below, else down again, to stay there for a while.
         if self.climbed && self.count <= self.count_before + self.count_before / 8 {
-            self.level -= 1;
+            self.level = self.level_before;
             (self.climbed, self.hold) = (false, HOLD);
         } else if self.hold == 0 && self.level < boost.levels {
-            self.level += 1;
+            // Levels that ask for no more than the task does by itself would bring nothing.
+            let own_level = own_util * u64::from(boost.levels) / SCHED_CAPACITY_SCALE;
+            let own_level = u32::try_from(own_level).unwrap_or(0).min(boost.levels - 1);
+            self.level_before = self.level;
+            self.level = (self.level + 1).max(own_level + 1);
             self.climbed = true;
         } else {
             (self.climbed, self.hold) = (false, self.hold.saturating_sub(1));
@@ -69,7 +75,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     what: "Each task has a boost for I/O of its own, which grows by levels only while it brings more requests.",
     thread: "C. Loehle, Introduce per-task io utilization boost, 2024-03, \
              https://lore.kernel.org/lkml/20240304201625.100619-1-christian.loehle@arm.com/",
-    differs: "How many more requests are worth a level, an eighth, how long a level stays, eight intervals, and a boost \
+    differs: "It begins with the first level above the task's own estimate. How many more requests are worth a level, an eighth, how long a level stays, eight intervals, and a boost \
               without any, four, are assumed; the boost raises the clock, not the choice of a CPU.",
     params: &[
         ProposalParam { name: "levels", what: "levels from none to the whole capacity", min: 1, max: 32, default: 8 },
@@ -92,23 +98,25 @@ mod tests {
     /// Goal: a task whose requests get faster with each level climbs; one that a device holds back stays low.
     #[test]
     fn climbs_while_it_helps() {
-        let run = |gap_us: fn(u64) -> u64| {
+        let run = |own_util: u64, gap_us: fn(u64) -> u64| {
             let (mut boost, mut now_us) = (IoBoost::default(), 1_000_000);
             for _ in 0..4000 {
                 now_us += gap_us(boost.util(now_us, BOOST));
-                boost.wake(now_us, BOOST);
+                boost.wake(now_us, own_util, BOOST);
             }
             boost.util(now_us, BOOST)
         };
-        assert!(run(|util| 50 + 100_000 / (util + 50)) >= 512);
-        assert!(run(|_| 100) <= 256);
+        assert!(run(0, |util| 50 + 100_000 / (util + 50)) >= 512);
+        assert!(run(0, |_| 100) <= 256);
+        // The clock is that of its own utilisation until the boost is above it.
+        assert!(run(300, |util| 50 + 100_000 / (util.max(300) + 50)) >= 512);
     }
 
     #[test]
     fn a_pause_ends_it() {
         let mut boost = IoBoost::default();
-        (0..400).for_each(|step| boost.wake(1_000_000 + step * 100, BOOST));
-        (0..1000).for_each(|step| boost.wake(1_040_000 + step * 40, BOOST));
+        (0..400).for_each(|step| boost.wake(1_000_000 + step * 100, 0, BOOST));
+        (0..1000).for_each(|step| boost.wake(1_040_000 + step * 40, 0, BOOST));
         assert!(boost.util(1_080_000, BOOST) > 0);
         assert_eq!(boost.util(1_300_000, BOOST), 0);
     }

@@ -116,14 +116,14 @@ const fn bw_ratio() -> u64 {
 ///
 /// kernel/sched/deadline.c:`grub_reclaim()`, v6.12 and v6.1.
 pub fn grub_reclaim(delta_ns: u64, rq: &DlRqBw, extra_bw: u64, dl: &DlEntity, form: Grub) -> u64 {
-    let max_bw = match form {
-        Grub::Whole => 1 << BW_SHIFT,
-        Grub::Limit => DL_BW_LIMIT,
-    };
+    let of_limit = |bw: u64| bw.wrapping_mul(bw_ratio()) >> RATIO_SHIFT;
     let inactive_bw = rq.this_bw.saturating_sub(rq.running_bw);
     let taken = inactive_bw.saturating_add(extra_bw);
-    let active_bw = if taken > max_bw.saturating_sub(dl.dl_bw()) { dl.dl_bw() } else { max_bw - taken };
-    delta_ns.wrapping_mul(active_bw.wrapping_mul(bw_ratio()) >> RATIO_SHIFT) >> BW_SHIFT
+    let active_bw = match form {
+        Grub::Whole => (1u64 << BW_SHIFT).saturating_sub(taken).max(of_limit(dl.dl_bw())),
+        Grub::Limit => of_limit(DL_BW_LIMIT.saturating_sub(taken).max(dl.dl_bw())),
+    };
+    delta_ns.wrapping_mul(active_bw) >> BW_SHIFT
 }
 
 #[cfg(test)]
@@ -240,6 +240,9 @@ mod tests {
         // All is admitted and runs: nothing to reclaim.
         let charged = grub_reclaim(MS, &DlRqBw { this_bw: DL_BW_LIMIT, running_bw: DL_BW_LIMIT }, 0, &dl, Grub::Limit);
         assert!((990_000..=1_000_000).contains(&charged), "{charged}");
+        // Before v6.5 a lone task has what is not admitted of the whole CPU, too: 1 - (0.95 - 1/3).
+        let charged = grub_reclaim(MS, &alone, DL_BW_LIMIT - THIRD, &dl, Grub::Whole);
+        assert!((380_000..385_000).contains(&charged), "{charged}");
     }
 
     proptest! {

@@ -462,6 +462,7 @@ fn sched_policy(name: PolicyName, attributes: &Attributes, at: Pos) -> Result<Sc
                 runtime_ns: runtime_us * 1000,
                 deadline_ns: deadline_us * 1000,
                 period_ns: period_us * 1000,
+                reclaim: attributes.dl_reclaim,
             }
         }
     })

@@ -128,6 +128,8 @@ pub struct Attributes {
     pub dl_period_us: Option<Spanned<u64>>,
     /// Deadline of a deadline task in us.
     pub dl_deadline_us: Option<Spanned<u64>>,
+    /// Bandwidth that others leave unused stretches its runtime (`SCHED_FLAG_RECLAIM`); our own key, rt-app has none.
+    pub dl_reclaim: bool,
     /// Lower utilisation clamp.
     pub util_min: Option<Spanned<u16>>,
     /// Upper utilisation clamp.
@@ -260,6 +262,7 @@ const TASK_KEYS: &[&str] = &[
     "dl-runtime",
     "dl-period",
     "dl-deadline",
+    "dl-reclaim",
     "runtime",
     "period",
     "deadline",
@@ -277,6 +280,7 @@ const PHASE_KEYS: &[&str] = &[
     "dl-runtime",
     "dl-period",
     "dl-deadline",
+    "dl-reclaim",
     "util_min",
     "util_max",
     "taskgroup",
@@ -748,6 +752,7 @@ impl Reader {
             dl_runtime_us: time(if old { &["dl-runtime", "runtime"] } else { &["dl-runtime"] })?,
             dl_period_us: time(if of_task { &["dl-period", "period"] } else { &["dl-period"] })?,
             dl_deadline_us: time(if of_task { &["dl-deadline", "deadline"] } else { &["dl-deadline"] })?,
+            dl_reclaim: entries.get("dl-reclaim").map_or(Ok(false), |node| node.as_bool("dl-reclaim"))?,
             util_min: clamp("util_min")?,
             util_max: clamp("util_max")?,
             taskgroup: entries
@@ -873,6 +878,7 @@ fn attributes_text(attributes: &Attributes) -> String {
     add("dl-runtime", attributes.dl_runtime_us.as_ref().map(|us| format!("{} us", us.value)));
     add("dl-period", attributes.dl_period_us.as_ref().map(|us| format!("{} us", us.value)));
     add("dl-deadline", attributes.dl_deadline_us.as_ref().map(|us| format!("{} us", us.value)));
+    add("dl-reclaim", attributes.dl_reclaim.then(|| String::from("true")));
     add("util_min", attributes.util_min.as_ref().map(|clamp| clamp.value.to_string()));
     add("util_max", attributes.util_max.as_ref().map(|clamp| clamp.value.to_string()));
     add("taskgroup", attributes.taskgroup.as_ref().map(|group| group.value.clone()));

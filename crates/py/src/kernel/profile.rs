@@ -23,10 +23,7 @@ pub(super) fn profiles() -> Vec<&'static str> {
 #[pyfunction]
 pub(super) fn gates() -> Vec<GateRow> {
     let rows = GATES.iter().flat_map(|gate| gate.values.iter().map(move |value| (gate, value)));
-    rows.map(|(gate, value)| {
-        (gate.name, gate.what, value.name, value.since.map(version_text), value.what, value.source)
-    })
-    .collect()
+    rows.map(|(gate, value)| (gate.name, gate.what, value.name, value.since_text(), value.what, value.source)).collect()
 }
 
 #[pyclass(subclass, name = "KernelProfile", module = "opplab._opplab.kernel")]

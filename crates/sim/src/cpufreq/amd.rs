@@ -1,19 +1,26 @@
-//! amd-pstate's active mode ("amd-pstate-epp") in the engine: the driver writes limits and a preference, the firmware
-//! chooses. The request is crate `kernel`'s (`cpufreq::amd_pstate`); for what is made of it the model of `hwp` stands
-//! in, since the two interfaces mean the same. Not here: passive and guided mode, preferred cores.
+//! amd-pstate in the engine. Active mode ("amd-pstate-epp"): the driver writes limits and a preference, the firmware
+//! chooses. Passive mode ("amd-pstate"): a governor's frequency or performance is the desired level. Guided mode
+//! ("amd-pstate-guided" here, "amd-pstate" in sysfs): it is the lowest level, and the firmware chooses above it.
+//! The requests are crate `kernel`'s (`cpufreq::amd_pstate`); for what is made of them the model of `hwp` stands
+//! in, since the two interfaces mean the same. Requests go to a register; shared memory (Zen 2) is not modelled.
 
 use opplab_kernel::cpufreq::amd_pstate::{
     AMD_EPP_VALUES, AmdCppcRequest, AmdCpu, AmdForm, AmdMode, AmdPerf, AmdPlatform,
 };
+use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::intel_pstate::{ENERGY_PERF_STRINGS, HwpRequest, PstatePolicy};
-use opplab_model::machine::{Cluster, HwpCaps};
+use opplab_model::machine::{Cluster, CppcCaps, HwpCaps};
 use opplab_model::policy::Policy;
 
 use crate::CaseError;
 use crate::hardware::hwp::Hwp;
 
-/// The driver's name.
+/// The driver's name in active mode.
 pub(crate) const AMD_PSTATE_EPP: &str = "amd-pstate-epp";
+/// Its name in passive mode.
+const AMD_PSTATE: &str = "amd-pstate";
+/// Our name for it in guided mode.
+const AMD_PSTATE_GUIDED: &str = "amd-pstate-guided";
 /// The firmware's preference at boot.
 const EPP_AT_BOOT: u32 = 0x80;
 
@@ -31,31 +38,11 @@ pub(crate) fn epp_start(cluster: &Cluster, policy: &Policy, now_ns: u64) -> Resu
             return Err(CaseError(message));
         }
     };
-    let no_cppc =
-        || CaseError(format!("driver amd-pstate-epp does not load: CPPC registers of {} are not valid", cluster.name));
+    let no_cppc = || no_cppc(cluster, AMD_PSTATE_EPP);
     let caps = cluster.cppc.ok_or_else(no_cppc)?;
-    let known = |mhz: u32, khz: u32| if mhz > 0 { mhz } else { khz / 1000 };
-    let base_khz = cluster.reference_khz();
-    let perf = AmdPerf {
-        highest_perf: caps.highest_perf,
-        nominal_perf: caps.nominal_perf,
-        lowest_nonlinear_perf: caps.lowest_nonlinear_perf,
-        lowest_perf: caps.lowest_perf,
-        nominal_mhz: known(caps.nominal_freq_mhz, base_khz),
-        lowest_mhz: known(caps.lowest_freq_mhz, cluster.opps[0].khz),
-    };
-    let platform = AmdPlatform {
-        shared_memory: false,
-        perf,
-        boost_ratio_numerator: caps.highest_perf,
-        model_highest_perf: caps.highest_perf,
-        has_cpb: caps.highest_perf > caps.nominal_perf,
-        cpb_disabled: false,
-        fast_cppc: false,
-        transition_latency_ns: None,
-    };
-    let mut register = AmdCppcRequest(u64::from(EPP_AT_BOOT) << 24);
     let refused = |_| no_cppc();
+    let platform = platform(cluster, caps);
+    let mut register = AmdCppcRequest(u64::from(EPP_AT_BOOT) << 24);
     // Active mode is younger than the form without limits (v6.3).
     let mut cpu = AmdCpu::init(AmdForm::Limited, AmdMode::Active, &platform, &register).map_err(refused)?;
     if caps.highest_perf > 255 {
@@ -69,6 +56,39 @@ pub(crate) fn epp_start(cluster: &Cluster, policy: &Policy, now_ns: u64) -> Resu
     if own == PstatePolicy::Powersave {
         cpu.set_epp(preference.into(), &mut register).map_err(refused)?;
     }
+    Ok(firmware(caps, &cpu, register, now_ns))
+}
+
+fn no_cppc(cluster: &Cluster, driver: &str) -> CaseError {
+    CaseError(format!("driver {driver} does not load: CPPC registers of {} are not valid", cluster.name))
+}
+
+/// What the driver finds on a CPU of `cluster`.
+fn platform(cluster: &Cluster, caps: CppcCaps) -> AmdPlatform {
+    let known = |mhz: u32, khz: u32| if mhz > 0 { mhz } else { khz / 1000 };
+    let base_khz = cluster.reference_khz();
+    let perf = AmdPerf {
+        highest_perf: caps.highest_perf,
+        nominal_perf: caps.nominal_perf,
+        lowest_nonlinear_perf: caps.lowest_nonlinear_perf,
+        lowest_perf: caps.lowest_perf,
+        nominal_mhz: known(caps.nominal_freq_mhz, base_khz),
+        lowest_mhz: known(caps.lowest_freq_mhz, cluster.opps[0].khz),
+    };
+    AmdPlatform {
+        shared_memory: false,
+        perf,
+        boost_ratio_numerator: caps.highest_perf,
+        model_highest_perf: caps.highest_perf,
+        has_cpb: caps.highest_perf > caps.nominal_perf,
+        cpb_disabled: false,
+        fast_cppc: false,
+        transition_latency_ns: None,
+    }
+}
+
+/// The firmware of a CPU, with what `register` asks of it.
+fn firmware(caps: CppcCaps, cpu: &AmdCpu, register: AmdCppcRequest, now_ns: u64) -> Hwp {
     let max_khz = cpu.freqs.max_khz;
     let levels = HwpCaps {
         highest: caps.highest_perf,
@@ -77,13 +97,78 @@ pub(crate) fn epp_start(cluster: &Cluster, policy: &Policy, now_ns: u64) -> Resu
         lowest: caps.lowest_perf,
     };
     let mut hwp = Hwp::new(levels, (max_khz / caps.highest_perf).max(1), now_ns);
-    let request = register;
-    hwp.request = HwpRequest(0)
+    hwp.request = as_hwp(register);
+    hwp
+}
+
+/// The same request in the other interface's register.
+fn as_hwp(request: AmdCppcRequest) -> HwpRequest {
+    HwpRequest(0)
         .with_min(request.min().into())
         .with_max(request.max().into())
         .with_desired(request.desired().into())
-        .with_epp(request.epp().into());
-    Ok(hwp)
+        .with_epp(request.epp().into())
+}
+
+/// A CPU where a governor chooses, or sets the least.
+#[derive(Debug)]
+pub(crate) struct AmdPassive {
+    cpu: AmdCpu,
+    register: AmdCppcRequest,
+}
+
+impl AmdPassive {
+    /// The driver's part of a policy and the firmware's, in passive or guided mode; `None` for other drivers, and in
+    /// passive mode for machines whose CPPC registers are not known: there a request is granted as it is.
+    ///
+    /// # Errors
+    /// [`CaseError`] where the driver does not load.
+    pub(crate) fn start(
+        driver: &str,
+        cluster: &Cluster,
+        policy: &Policy,
+        form: AmdForm,
+        now_ns: u64,
+    ) -> Result<Option<(Self, Hwp)>, CaseError> {
+        // Guided mode is younger than the form without limits (v6.4).
+        let (mode, form) = match driver {
+            AMD_PSTATE => (AmdMode::Passive, form),
+            AMD_PSTATE_GUIDED => (AmdMode::Guided, AmdForm::Limited),
+            _ => return Ok(None),
+        };
+        let caps = match cluster.cppc {
+            Some(caps) if caps.highest_perf <= 255 => caps,
+            _ if mode == AmdMode::Passive => return Ok(None),
+            _ => return Err(no_cppc(cluster, driver)),
+        };
+        let register = AmdCppcRequest(u64::from(EPP_AT_BOOT) << 24);
+        let refused = |_| no_cppc(cluster, driver);
+        let mut cpu = AmdCpu::init(form, mode, &platform(cluster, caps), &register).map_err(refused)?;
+        if policy.no_turbo && cpu.boost_supported {
+            cpu.set_boost(false).map_err(refused)?;
+        }
+        let mut passive = Self { cpu, register };
+        passive.target(passive.cpu.policy.min_khz, true);
+        let hwp = firmware(caps, &passive.cpu, passive.register, now_ns);
+        Ok(Some((passive, hwp)))
+    }
+
+    /// The frequencies between which a governor may choose.
+    pub(crate) fn limits(&self) -> FreqLimits {
+        FreqLimits { min_khz: self.cpu.policy.min_khz, max_khz: self.cpu.policy.max_khz }
+    }
+
+    /// What a governor's frequency becomes; `dynamic`: the governor follows the load.
+    pub(crate) fn target(&mut self, khz: u32, dynamic: bool) -> HwpRequest {
+        self.cpu.target(khz, dynamic, &mut self.register);
+        as_hwp(self.register)
+    }
+
+    /// What schedutil's performance becomes, if that is another request.
+    pub(crate) fn adjust_perf(&mut self, min_perf: u64, target_perf: u64, capacity: u64) -> Option<HwpRequest> {
+        let changed = self.cpu.adjust_perf(min_perf, target_perf, capacity, &mut self.register);
+        changed.then(|| as_hwp(self.register))
+    }
 }
 
 /// The preference that a policy names: empty, one of sysfs's names, or a number.

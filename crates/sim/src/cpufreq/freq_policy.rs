@@ -6,6 +6,7 @@ use opplab_model::governor::{governor_setup, start_governor};
 use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::Policy;
 
+use crate::cpufreq::amd::AmdPassive;
 use crate::hardware::hwp::Hwp;
 use crate::ids::{ClusterId, CpuId, PackageId, TaskId};
 use crate::run::hooks::CustomGovernor;
@@ -31,6 +32,11 @@ pub(crate) enum Governor {
 }
 
 impl Governor {
+    /// Whether it has one frequency, which the hardware is to keep (CPUFREQ_GOV_STRICT_TARGET).
+    pub(crate) fn is_strict(&self) -> bool {
+        matches!(self, Self::Kernel { worker: Worker::Nobody, .. } | Self::Fixed(_))
+    }
+
     /// Whether it is one that samples.
     pub(crate) fn samples(&self) -> bool {
         matches!(self, Self::Kernel { worker: Worker::Kworker, .. })
@@ -55,6 +61,8 @@ pub(crate) struct FreqPolicy {
     pub(crate) hwp: Option<Hwp>,
     /// intel_cpufreq's state.
     pub(crate) passive: Option<PassiveCpu>,
+    /// amd-pstate's state in passive and guided mode.
+    pub(crate) amd: Option<AmdPassive>,
     pub(crate) changes: u64,
 }
 

@@ -160,6 +160,7 @@ impl IntelSetup {
             limits: allowed,
             current_pstate: pstate.min_pstate,
             hwp: hwp.as_ref().map(|hwp| hwp.request),
+            form: gates.profile.intel_hwp_target,
         });
         Ok(Started { governor, hwp, passive })
     }

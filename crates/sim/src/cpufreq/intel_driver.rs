@@ -1,7 +1,7 @@
 //! intel_pstate in the engine: what the driver does at reports of the scheduler and at looks of the firmware (its setup: `intel`).
 
 use opplab_kernel::cpufreq::intel_pstate::{
-    Counters, FRAC_BITS, HwpRequest, SCHED_CPUFREQ_IDLE_PLACEMENT, SCHED_CPUFREQ_IOWAIT,
+    Counters, FRAC_BITS, HwpRequest, Rounding, SCHED_CPUFREQ_IDLE_PLACEMENT, SCHED_CPUFREQ_IOWAIT,
 };
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::decision::Decision;
@@ -63,15 +63,21 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// schedutil's performance levels under HWP (intel_cpufreq_adjust_perf()).
+    /// schedutil's performance levels (intel_cpufreq_adjust_perf(), amd_pstate_adjust_perf()).
     pub(crate) fn adjust_perf(&mut self, policy: PolicyId, cpu: CpuId, min_perf: u64, target_perf: u64, capacity: u64) {
-        let Some(intel) = self.intel else { return };
+        let no_turbo = self.intel.is_some_and(|intel| intel.globals.no_turbo);
         let state = &mut self.policies[policy];
-        let (Some(passive), Some(hwp)) = (&mut state.passive, &state.hwp) else { return };
-        let no_turbo = intel.globals.no_turbo;
-        if passive.adjust_perf(hwp.capabilities, no_turbo, min_perf, target_perf, capacity) {
-            let request = passive.hwp.unwrap_or_default();
-            let khz = u32::from(request.desired()) * hwp.scaling_khz();
+        let Some(hwp) = &state.hwp else { return };
+        let request = match (&mut state.passive, &mut state.amd) {
+            (Some(passive), _) => passive
+                .adjust_perf(hwp.capabilities, no_turbo, min_perf, target_perf, capacity)
+                .then(|| passive.hwp.unwrap_or_default()),
+            (None, Some(amd)) => amd.adjust_perf(min_perf, target_perf, capacity),
+            (None, None) => None,
+        };
+        if let Some(request) = request {
+            // Guided mode has no desired level, but a lowest one.
+            let khz = u32::from(request.desired().max(request.min())) * hwp.scaling_khz();
             let (util, max) = (target_perf as u32, capacity as u32);
             self.emit(Event::FreqRequest { cpu: cpu.0, khz, util, max });
             self.hwp_write(policy, request);
@@ -105,10 +111,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// A frequency under passive mode and HWP: the request with that desired level.
+    /// A frequency under a driver that leaves hardware P-states on: what the driver makes of it.
     pub(crate) fn hwp_desire(&mut self, policy: PolicyId, khz: u32) {
-        let Some(hwp) = &self.policies[policy].hwp else { return };
-        let request = hwp.request.with_desired(hwp.level_of(khz));
+        let state = &mut self.policies[policy];
+        let Some(hwp) = &state.hwp else { return };
+        let strict = state.governor.is_strict();
+        let request = match (&mut state.passive, &mut state.amd) {
+            (Some(passive), _) => {
+                passive.target(khz, Rounding::Up, strict);
+                passive.hwp.unwrap_or_default()
+            }
+            (None, Some(amd)) => amd.target(khz, !strict),
+            // The governor is the caller's.
+            (None, None) => hwp.request.with_desired(hwp.level_of(khz)),
+        };
         self.hwp_write(policy, request);
     }
 

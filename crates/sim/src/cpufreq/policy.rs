@@ -358,8 +358,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// intel_cpufreq runs at P-states: the lowest that reaches `khz` (intel_cpufreq_fast_switch(), v6.12).
     fn passive_khz(&mut self, policy: PolicyId, khz: u32) -> u32 {
-        let Some(passive) = &mut self.policies[policy].passive else { return khz };
-        passive.target(khz, Rounding::Up, false);
+        let state = &mut self.policies[policy];
+        let strict = state.governor.is_strict();
+        let Some(passive) = &mut state.passive else { return khz };
+        passive.target(khz, Rounding::Up, strict);
         u32::try_from(passive.frequency_khz()).unwrap_or(khz)
     }
 

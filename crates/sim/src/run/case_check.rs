@@ -77,7 +77,7 @@ fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {
 fn check_deadlines(task: &TaskSpec) -> Result<(), CaseError> {
     let set = task.ops.iter().filter_map(|op| if let Op::SetPolicy { policy } = *op { Some(policy) } else { None });
     for policy in set.chain([task.policy]) {
-        if let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } = policy
+        if let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, .. } = policy
             && !checkparam_dl(runtime_ns, deadline_ns, period_ns)
         {
             return Err(CaseError(format!(

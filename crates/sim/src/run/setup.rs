@@ -20,7 +20,7 @@ use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use rand_pcg::Pcg64;
 
-use crate::cpufreq::amd::{AMD_PSTATE_EPP, epp_start};
+use crate::cpufreq::amd::{AMD_PSTATE_EPP, AmdPassive, epp_start};
 use crate::cpufreq::freq_max::FreqMaxRatios;
 use crate::cpufreq::freq_policy::{ActiveHwp, FreqPolicy, Governor, governor_of};
 use crate::cpufreq::intel::IntelSetup;
@@ -201,7 +201,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     fn start_policy(&mut self, policy: PolicyId) {
         let state = &mut self.policies[policy];
         let opps = &self.case.machine.clusters[state.cluster.index()].opps;
-        let limits = FreqLimits { min_khz: opps[0].khz, max_khz: opps[opps.len() - 1].khz };
+        let of_opps = FreqLimits { min_khz: opps[0].khz, max_khz: opps[opps.len() - 1].khz };
+        let limits = state.amd.as_ref().map_or(of_opps, AmdPassive::limits);
         // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
         let fixed = match &mut state.governor {
             Governor::Fixed(khz) => Some(*khz),
@@ -239,7 +240,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             policy: if samples {
                 SchedPolicy::default()
             } else {
-                SchedPolicy::Deadline { runtime_ns: 1_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000 }
+                SchedPolicy::Deadline {
+                    runtime_ns: 1_000_000,
+                    deadline_ns: 10_000_000,
+                    period_ns: 10_000_000,
+                    reclaim: false,
+                }
             },
             ..TaskSpec::default()
         };
@@ -297,15 +303,22 @@ fn freq_policies(
     let mut policies = IdVec::new();
     for (cluster, cpus) in machine.policies() {
         let described = &machine.clusters[cluster as usize];
+        let amd = AmdPassive::start(&driver.driver, described, policy, gates.profile.amd_pstate, BOOT_NS)?;
+        if amd.is_some() && cpus.len() > 1 {
+            let name = &described.name;
+            return Err(CaseError(format!("amd-pstate has a policy for each CPU; cluster {name} shares one")));
+        }
         let mut governor = if custom {
             let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
             let rate_limit_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
             Governor::Custom(Box::new(CustomGovernor::new(described, driver, rate_limit_us)?))
         } else {
+            let adjust_perf = adjust_perf || amd.is_some() && driver.fast_switch;
             governor_of(machine, driver, policy, ClusterId(cluster), cpus.len(), adjust_perf)?
         };
         let (cur_khz, max_khz) = (described.opps[0].khz, described.opps[described.opps.len() - 1].khz);
-        let (mut hwp, mut passive) = (None, None);
+        let (amd, mut hwp) = amd.unzip();
+        let mut passive = None;
         if driver.driver == AMD_PSTATE_EPP && !custom {
             let started = epp_start(described, policy, BOOT_NS)?;
             governor = Governor::Hwp(Box::new(ActiveHwp::without_boost(started.request)));
@@ -333,6 +346,7 @@ fn freq_policies(
             kthread: None,
             hwp,
             passive,
+            amd,
             changes: 0,
         });
     }

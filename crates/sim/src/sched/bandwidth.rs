@@ -4,8 +4,8 @@
 //! clock until the task's 0-lag time: a timer takes it away when the task sleeps longer. The governor's threads have no part in it.
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::sched::dl_bw::DlRqBw;
-use opplab_kernel::sched::dl_entity::{FAIR_SERVER_DL_BW, dl_overflow};
+use opplab_kernel::sched::dl_bw::{DlRqBw, grub_reclaim};
+use opplab_kernel::sched::dl_entity::{DL_BW_LIMIT, DlEntity, FAIR_SERVER_DL_BW, dl_overflow};
 use opplab_model::event::Sink;
 use opplab_model::workload::SchedPolicy;
 
@@ -80,6 +80,19 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    /// What `task`, which reclaims bandwidth on `cpu`, is charged for `ran_ns` (deadline.c:grub_reclaim()).
+    pub(super) fn grub_charge(&self, cpu: CpuId, ran_ns: u64, task: &DlEntity) -> u64 {
+        let (state, nr) = (&self.cpus[cpu], self.cpus.len() as u64);
+        let (mut rq, mut extra_bw) = (state.dl_bw, DL_BW_LIMIT.saturating_sub(self.rd.dl_bw_a_cpu()));
+        if self.gates.fair_server {
+            // Each CPU's server belongs to its queue, and is taken off what is free on all.
+            rq.this_bw += FAIR_SERVER_DL_BW;
+            rq.running_bw += if state.fair_served { FAIR_SERVER_DL_BW } else { 0 };
+            extra_bw = extra_bw.saturating_sub(FAIR_SERVER_DL_BW / nr * nr);
+        }
+        grub_reclaim(ran_ns, &rq, extra_bw, task, self.gates.profile.grub)
+    }
+
     /// What each CPU counts is what its tasks have: all that belong there, and those of them that run, wait or sleep for a short time.
     pub(crate) fn assert_bandwidths(&self) {
         let mut expected = vec![DlRqBw::default(); self.cpus.len()];
@@ -136,12 +149,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The task's parameters become those of `policy` (__setparam_dl()); what it has left of its budget stays. A task that becomes a
     /// deadline task is admitted.
     pub(crate) fn set_dl_params(&mut self, task: TaskId, policy: SchedPolicy, was_dl: bool) {
-        let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } = policy else { return };
+        let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, reclaim } = policy else { return };
         let state = &mut self.tasks[task];
         match state.dl.as_deref_mut() {
             Some(dl) => {
                 dl.entity.set_params(runtime_ns, deadline_ns, period_ns);
-                dl.is_assumed = false;
+                (dl.is_assumed, dl.reclaims) = (false, reclaim);
             }
             None => state.dl = DlRun::of(policy, false),
         }

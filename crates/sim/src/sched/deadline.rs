@@ -156,7 +156,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         // Without reclaiming runtime is that of the biggest CPU at its highest frequency (dl_scaled_delta_exec()).
-        let scaled_ns = cap_scale(cap_scale(ran_ns, scales.freq_scale), scales.cpu_capacity);
+        let scaled_ns = match dl.reclaims {
+            false => cap_scale(cap_scale(ran_ns, scales.freq_scale), scales.cpu_capacity),
+            true => {
+                let entity = dl.entity.clone();
+                self.grub_charge(cpu, ran_ns, &entity)
+            }
+        };
+        let Some(dl) = self.tasks[curr].dl.as_deref_mut() else { return };
         if !dl.entity.update_curr_dl_se(scaled_ns) {
             return;
         }

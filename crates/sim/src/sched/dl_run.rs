@@ -19,6 +19,8 @@ pub(crate) struct DlRun {
     pub(crate) has_left: bool,
     /// What it has of the bandwidth of all (dl_bw.total_bw).
     pub(crate) total_bw: u64,
+    /// Bandwidth that others leave unused stretches its runtime (SCHED_FLAG_RECLAIM).
+    pub(super) reclaims: bool,
     /// Its bandwidth is known to nobody, and counts nowhere.
     pub(crate) is_assumed: bool,
 }
@@ -26,8 +28,8 @@ pub(crate) struct DlRun {
 impl DlRun {
     /// What a task of `policy` begins with; nothing if it is no deadline task.
     pub(crate) fn of(policy: SchedPolicy, is_assumed: bool) -> Option<Box<Self>> {
-        let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } = policy else { return None };
+        let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, reclaim } = policy else { return None };
         let entity = DlEntity::new(runtime_ns, deadline_ns, period_ns);
-        Some(Box::new(Self { entity, is_assumed, ..Self::default() }))
+        Some(Box::new(Self { entity, is_assumed, reclaims: reclaim, ..Self::default() }))
     }
 }

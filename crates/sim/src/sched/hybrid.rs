@@ -38,7 +38,7 @@ pub(crate) fn packing_priorities(machine: &Machine, driver: &str, profile: &Kern
             let by_capacity = profile.hybrid_capacity == HybridCapacity::ByLevel && !has_smt(machine);
             !(is_intel_hybrid(machine) && by_capacity)
         }
-        "amd-pstate" | "amd-pstate-epp" => profile.amd_prefcore == AmdPrefcore::Ranked,
+        "amd-pstate" | "amd-pstate-guided" | "amd-pstate-epp" => profile.amd_prefcore == AmdPrefcore::Ranked,
         _ => false,
     };
     if !tells {

@@ -34,13 +34,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let ran_ns = self.entities[task].sum_exec_runtime;
         let in_iowait = self.tasks[task].in_iowait;
         let boost = self.gates.profile.proposals.task_iowait_boost;
+        let own_util = self.own_util_est(task);
         let kept = self.tasks[task].proposed.get_or_insert_default();
         if wakeup {
             (kept.came_us, kept.ran_ns) = (now_us, ran_ns);
         }
         let io_util = boost.map_or(0, |boost| {
             if in_iowait && wakeup {
-                kept.io_boost.wake(now_us, boost);
+                kept.io_boost.wake(now_us, own_util, boost);
             }
             kept.io_boost.util(now_us, boost)
         });

@@ -11,6 +11,9 @@ pub(crate) struct RootDomain {
     dl_free: CpuMask,
     dl_overloaded: CpuMask,
     dl_total_bw: u64,
+    /// Of that, what counts on each CPU, each task's part rounded down.
+    dl_bw_a_cpu: u64,
+    nr_cpus: u64,
     /// For whoever searches among CPUs.
     scratch: CpuMask,
 }
@@ -22,6 +25,8 @@ impl RootDomain {
             dl_free: CpuMask::all(nr_cpus),
             dl_overloaded: CpuMask::with_room(nr_cpus),
             dl_total_bw: 0,
+            dl_bw_a_cpu: 0,
+            nr_cpus: nr_cpus as u64,
             scratch: CpuMask::with_room(nr_cpus),
         }
     }
@@ -58,10 +63,17 @@ impl RootDomain {
 
     pub(crate) fn add_dl_bw(&mut self, bw: u64) {
         self.dl_total_bw += bw;
+        self.dl_bw_a_cpu += bw / self.nr_cpus;
     }
 
     pub(crate) fn sub_dl_bw(&mut self, bw: u64) {
         self.dl_total_bw -= bw;
+        self.dl_bw_a_cpu -= bw / self.nr_cpus;
+    }
+
+    /// What deadline tasks were admitted with, a CPU: what dl_rq.extra_bw lacks of the limit.
+    pub(crate) fn dl_bw_a_cpu(&self) -> u64 {
+        self.dl_bw_a_cpu
     }
 
     /// A set of CPUs to work with, to be given back.

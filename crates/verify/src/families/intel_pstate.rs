@@ -2,7 +2,8 @@
 
 use opplab_kernel::cpufreq::intel_pstate::{
     ActiveCpu, Counters, EnergyPerfPreference, EnergyPref, EppMemory, EppSetting, Globals, HwpBoost, HwpCapabilities,
-    HwpRequest, PassiveCpu, PerfLimits, PstateData, PstatePolicy, hwp_set, perf_ctl, update_perf_limits,
+    HwpRequest, IntelHwpTarget, PassiveCpu, PerfLimits, PstateData, PstatePolicy, hwp_set, perf_ctl,
+    update_perf_limits,
 };
 
 use crate::{Family, Row, Source, Tally, VerifyError};
@@ -115,6 +116,7 @@ fn adjust_perf(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             },
             current_pstate: 0,
             hwp: Some(HwpRequest(row.num("hwp_req_before")?)),
+            form: IntelHwpTarget::Desired,
         };
         let written = cpu.adjust_perf(
             HwpCapabilities(row.num("hwp_cap")?),

@@ -324,7 +324,8 @@ impl Place {
         };
         let mut explanation = EasExplanation::default();
         let domains: &[EmPerfDomain] = &state.machine.domains;
-        let computed = find_energy_efficient_cpu(domains, &task, false, &facts, state.machine.eas_gates(), &mut explanation);
+        let computed =
+            find_energy_efficient_cpu(domains, &task, false, &facts, state.machine.eas_gates(), &mut explanation);
         let energies: Vec<Energy> = explanation
             .energies
             .iter()

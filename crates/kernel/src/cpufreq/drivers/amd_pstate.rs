@@ -592,7 +592,7 @@ impl AmdCpu {
     }
 }
 
-/// The active mode and the passive one; guided is the passive one with another request.
+/// The active mode, the passive one, and guided, which is the passive one with another request; sysfs calls both amd-pstate.
 pub static DRIVERS: &[DriverEntry] = &[
     DriverEntry {
         name: "amd-pstate-epp",
@@ -602,6 +602,11 @@ pub static DRIVERS: &[DriverEntry] = &[
         ..PASSIVE
     },
     PASSIVE,
+    DriverEntry {
+        name: "amd-pstate-guided",
+        what: "AMD by CPPC, a governor sets the least, the firmware chooses above it (guided mode)",
+        ..PASSIVE
+    },
 ];
 
 const PASSIVE: DriverEntry = DriverEntry {
@@ -614,7 +619,14 @@ const PASSIVE: DriverEntry = DriverEntry {
     freq_scale: FreqScale::Architecture,
     needs_cppc: true,
     transition_delay_us: |_| AMD_PSTATE_TRANSITION_DELAY_US,
-    cpuinfo_max_khz: |facts| facts.p0_khz,
+    cpuinfo_max_khz: |facts| match facts.cppc {
+        Some(cppc) if cppc.nominal_perf > 0 && cppc.highest_perf > cppc.nominal_perf => {
+            let nominal_khz = if cppc.nominal_freq_mhz > 0 { cppc.nominal_freq_mhz * 1000 } else { facts.p0_khz };
+            let ratio = (u64::from(cppc.highest_perf) << SCHED_CAPACITY_SHIFT) / u64::from(cppc.nominal_perf);
+            ((u64::from(nominal_khz / 1000) * ratio) >> SCHED_CAPACITY_SHIFT) as u32 * 1000
+        }
+        _ => facts.p0_khz,
+    },
 };
 
 #[cfg(test)]

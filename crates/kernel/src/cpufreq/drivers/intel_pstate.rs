@@ -16,6 +16,7 @@
 //! ([`IowaitBoostForm::Full`]) is written from memory of v4.12 to v5.0; neither is covered by vectors.
 
 use crate::cpufreq::driver::{DriverEntry, FastSwitch, FreqScale, Governors};
+pub use crate::profile::IntelHwpTarget;
 
 /// `SCHED_CPUFREQ_IOWAIT`: a task wakes up from waiting for I/O.
 pub const SCHED_CPUFREQ_IOWAIT: u32 = 1;
@@ -762,19 +763,24 @@ pub struct PassiveCpu {
     pub current_pstate: i32,
     /// The request that was written last, if HWP is in use.
     pub hwp: Option<HwpRequest>,
+    /// What of a governor's frequency the request has.
+    pub form: IntelHwpTarget,
 }
 
 impl PassiveCpu {
     /// Carries out a governor's frequency; `strict` governors (userspace, performance, powersave) leave the hardware
-    /// no room above it. True if a register has to be written; [`Self::frequency_khz`] tells what it then runs at
-    /// (intel_pstate.c:intel_cpufreq_update_pstate(), v6.12).
+    /// no room above it. True if a register has to be written; [`Self::frequency_khz`] tells what it then runs at, or
+    /// above which the firmware chooses (intel_pstate.c:intel_cpufreq_update_pstate(), v6.12;
+    /// intel_cpufreq_adjust_hwp(), v5.9).
     pub fn target(&mut self, freq_khz: u32, rounding: Rounding, strict: bool) -> bool {
         let wanted = self.pstate.freq_to_hwp(freq_khz as i32, rounding);
         let target = prepare_request(&self.pstate, &self.limits, wanted);
         let write = match self.hwp {
             Some(_) => {
+                let strict = strict && self.form != IntelHwpTarget::Floor;
                 let max = if strict { target } else { self.limits.max_perf_ratio };
-                self.hwp_update(target, max, target)
+                let desired = if self.form == IntelHwpTarget::Desired { target } else { 0 };
+                self.hwp_update(target, max, desired)
             }
             None => target != self.current_pstate,
         };
@@ -950,7 +956,7 @@ mod tests {
     #[test]
     fn passive_targets() {
         let mut cpu =
-            PassiveCpu { pstate: PstateData::core(8, 30, 40), limits: limits(8, 35), current_pstate: 8, hwp: None };
+            PassiveCpu { pstate: PstateData::core(8, 30, 40), limits: limits(8, 35), current_pstate: 8, hwp: None, form: IntelHwpTarget::Desired };
         let mut check = |khz, rounding, wrote, pstate| {
             assert_eq!((cpu.target(khz, rounding, false), cpu.current_pstate), (wrote, pstate), "{khz}");
         };
@@ -959,6 +965,25 @@ mod tests {
         check(2_010_000, Rounding::Nearest, false, 20);
         check(4_000_000, Rounding::Up, true, 35);
         check(0, Rounding::Up, true, 8);
+    }
+
+    /// The least, the highest and the desired level of a request, by version and governor.
+    #[test]
+    fn passive_requests_by_version() {
+        let request = |form, strict| {
+            let hwp = Some(HwpRequest(0).with_epp(128));
+            let pstate = PstateData::core(8, 30, 40);
+            let mut cpu = PassiveCpu { pstate, limits: limits(8, 35), current_pstate: 8, hwp, form };
+            assert!(cpu.target(2_010_000, Rounding::Up, strict));
+            let request = cpu.hwp.unwrap_or_default();
+            (request.min(), request.max(), request.desired(), request.epp())
+        };
+        assert_eq!(request(IntelHwpTarget::Floor, false), (21, 35, 0, 128));
+        assert_eq!(request(IntelHwpTarget::Floor, true), (21, 35, 0, 128));
+        assert_eq!(request(IntelHwpTarget::StrictFloor, false), (21, 35, 0, 128));
+        assert_eq!(request(IntelHwpTarget::StrictFloor, true), (21, 21, 0, 128));
+        assert_eq!(request(IntelHwpTarget::Desired, false), (21, 35, 21, 128));
+        assert_eq!(request(IntelHwpTarget::Desired, true), (21, 21, 21, 128));
     }
 
     fn any_pstate() -> impl Strategy<Value = PstateData> {
@@ -997,7 +1022,8 @@ mod tests {
                 prop_assert!(cpu.iowait_boost <= ONE_FP);
                 boost.update_util(time_ns, flags, aperf % 2 == 0, tick_ns, cached, capabilities);
             }
-            let mut passive = PassiveCpu { pstate, limits, current_pstate: 0, hwp: idle.then_some(cached) };
+            let form = if full { IntelHwpTarget::Floor } else { IntelHwpTarget::StrictFloor };
+            let mut passive = PassiveCpu { pstate, limits, current_pstate: 0, hwp: idle.then_some(cached), form };
             for rounding in [Rounding::Down, Rounding::Nearest, Rounding::Up] {
                 passive.target(khz.0, rounding, full);
                 passive.frequency_khz();
@@ -1023,7 +1049,8 @@ mod tests {
         ) {
             let desired = |target| {
                 let pstate = PstateData::core(1, 255, 255);
-                let mut cpu = PassiveCpu { pstate, limits: limits(1, 255), current_pstate: 0, hwp: None };
+                let form = IntelHwpTarget::Desired;
+                let mut cpu = PassiveCpu { pstate, limits: limits(1, 255), current_pstate: 0, hwp: None, form };
                 cpu.adjust_perf(HwpCapabilities(highest), false, min_perf, target, 1024);
                 let request = cpu.hwp.unwrap_or_default();
                 assert!(request.min() <= request.desired() && request.desired() <= request.max());
