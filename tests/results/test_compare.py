@@ -412,3 +412,32 @@ def test_text_and_report_have_one_overall_ratio():
     page = report(results.frame(rows))
     shown = overall(page.benchmarks[0].main)[1][0]
     assert overview.rows[0].cells[1].ratio == pytest.approx(shown)
+
+
+@pytest.fixture(scope="module")
+def juno(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of the built-in experiment that belongs to text 003, shortened."""
+    folder = tmp_path_factory.mktemp("juno") / "out"
+    arguments = ["run", "juno-eas", "-o", str(folder), "--seconds", "0.3", "--iterations", "2", "-j", "1"]
+    done = CliRunner().invoke(opplab, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_results_stand_beside_the_text_that_they_predict(juno: Path) -> None:
+    done = CliRunner().invoke(opplab, ["compare", str(juno), "published:003"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "juno-eas beside text 003" in done.output
+    assert "no effect, pp" in done.output
+    assert done.output.count("tasks=") == 18
+    other = CliRunner().invoke(opplab, ["compare", str(juno), "published:002"])
+    assert "belongs to published:003, not to published:002" in str(other.exception)
+
+
+def test_compare_draws_what_is_assumed(juno: Path) -> None:
+    arguments = ["compare", str(juno), "--metric", "energy", "--uncertainty", "3", "-j", "1"]
+    done = CliRunner().invoke(opplab, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    words = ("how sure, in percent (95 % intervals of 3 draws)", "runs", "assumptions", "together")
+    assert all(word in done.output for word in words), done.output
+    assert "Within the ranges of what is assumed" in done.output

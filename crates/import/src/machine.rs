@@ -187,6 +187,7 @@ impl Maker<'_> {
             program_classes: Vec::new(),
             package_clock: false,
             shared_stream: false,
+            constant_speed: false,
             consumers: Vec::new(),
             thermal: None,
             processor: facts.processor.clone(),

@@ -120,6 +120,7 @@ const MACHINE_KEYS: &[&str] = &[
     "shared_follows_machine",
     "package_clock",
     "shared_stream",
+    "constant_speed",
     "numa_distance",
     "topology",
     "driver",
@@ -216,6 +217,7 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         package_clock: table.bool_or("package_clock", false)?,
         smt_power: table.int_or("smt_power", 1024, 0, 1024)?,
         shared_stream: table.bool_or("shared_stream", false)?,
+        constant_speed: table.bool_or("constant_speed", false)?,
         processor: table.get("processor").map(processor_from).transpose()?,
         pm_profile: table.choice("pm_profile", Some(PmProfile::default()), &PmProfile::ALL)?,
         package_power: table.get("package_power").map(package_power_from).transpose()?,
@@ -681,6 +683,7 @@ pub fn machine_node(machine: &Machine) -> Node {
         ("package_clock".to_owned(), machine.package_clock.then(|| Node::bool(true))),
         int_unless("smt_power", machine.smt_power, 1024),
         ("shared_stream".to_owned(), Some(Node::bool(machine.shared_stream))),
+        ("constant_speed".to_owned(), machine.constant_speed.then(|| Node::bool(true))),
         (
             "numa_distance".to_owned(),
             Some(Node::list(

@@ -340,6 +340,8 @@ pub struct Machine {
     /// True for an emulated machine in which the CPUs share one instruction stream, whatever their frequency or capacity:
     /// one executes at a time, the others stand still. See crate `sim`, `stream.rs`, for who.
     pub shared_stream: bool,
+    /// True for an emulated machine whose CPUs execute in parallel, each as fast whatever its frequency or capacity.
+    pub constant_speed: bool,
     /// Which processor it is, where that is known.
     pub processor: Option<Processor>,
     /// What the firmware says the machine is for.
@@ -396,6 +398,11 @@ impl Machine {
         // The first of equal ones, as the engine has it: all of one capacity have one speed at their own reference.
         let biggest = self.clusters.iter().rev().max_by_key(|cluster| cluster.capacity);
         biggest.map_or(1, Cluster::reference_khz)
+    }
+
+    /// Whether CPUs execute as fast whatever their frequency or capacity: those of an emulator.
+    pub fn speed_is_constant(&self) -> bool {
+        self.shared_stream || self.constant_speed
     }
 
     /// Number of CPUs.

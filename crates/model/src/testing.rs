@@ -187,6 +187,7 @@ impl Swarm {
             program_classes: Vec::new(),
             package_clock: draw.chance(20),
             shared_stream: draw.chance(5),
+            constant_speed: false,
             consumers: Vec::new(),
             thermal: None,
             sources: Vec::new(),
@@ -195,6 +196,7 @@ impl Swarm {
         if self.limits {
             limit(&mut Draw::new(seed, 5), &mut machine);
         }
+        machine.constant_speed = Draw::new(seed, 10).chance(10);
         let draw = &mut Draw::new(seed, 9);
         machine.shared_follows_machine = draw.chance(20);
         let on = |cluster: &Cluster| ClassOn {

@@ -1,4 +1,4 @@
-//! Prints the tables of both loops in docs/replay.md: `cargo run --release -p opplab-replay --example open -- TRACE...`.
+//! Prints the table of the open loop in docs/replay.md: `cargo run --release -p opplab-replay --example open -- TRACE...`.
 
 use std::path::Path;
 
@@ -17,8 +17,7 @@ fn cells(found: &Comparison) -> String {
 fn main() {
     println!("| recording | governor | residency, points | energy, % | | plain: residency, points | energy, % | |");
     println!("| --- | --- | --- | ---: | --- | --- | ---: | --- |");
-    let (mut near, mut near_plain, mut near_closed) = (0, 0, 0);
-    let mut closed_rows = Vec::new();
+    let (mut near, mut near_plain) = (0, 0);
     for path in std::env::args().skip(1) {
         let path = Path::new(&path);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -28,11 +27,6 @@ fn main() {
         };
         let governor = replay.setup.policy.governor.clone();
         let told = replay.compare(None, Mode::Open).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let closed = replay.compare(None, Mode::Closed).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let tenth = |per_100k: u64| per_100k as f64 / 1000.0;
-        let (freq, energy) = (tenth(closed.freq_spread), tenth(closed.energy_spread));
-        closed_rows.push(format!("| {name} | {} | {freq:.1} | {energy:.1} |", cells(&closed)));
-        near_closed += u32::from(closed.is_near());
         replay.events.list.retain(|ev| !matches!(ev.what, What::UpdateUtil { .. }));
         replay.events.records = Records::default();
         let plain = replay.compare(None, Mode::Open).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -40,8 +34,5 @@ fn main() {
         near += u32::from(told.is_near());
         near_plain += u32::from(plain.is_near());
     }
-    println!("\nnear: {near}, plain {near_plain}\n");
-    println!("| recording | residency, points | energy, % | | runs within, points | runs within, % |");
-    println!("| --- | --- | ---: | --- | ---: | ---: |");
-    println!("{}\n\nnear: {near_closed}", closed_rows.join("\n"));
+    println!("\nnear: {near}, plain {near_plain}");
 }

@@ -10,7 +10,7 @@ use opplab_model::event::TaskIdx;
 use opplab_model::policy::Policy;
 use opplab_model::rtapp::{CompileOptions, Loop, ParseOptions, Repeats, parse};
 use opplab_model::workload::{Op, SchedPolicy, Workload};
-use opplab_sim::{Case, Start, first_tick_ns, run_from};
+use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
 
 use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
@@ -178,7 +178,7 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
         tick_phase_ns: phase_ns(&events, tick_nsec(setup.policy.hz.into())),
         by_time: true,
     };
-    recover(&others, |task| !is_thread(task) && !takes_samples(&events, &setup.policy, task), &mut workload);
+    let _ = recover(&others, |task| !is_thread(task) && !takes_samples(&events, &setup.policy, task), &mut workload);
     let start = start_at(&events, &setup, start_ns - lead_ns);
     let (machine, policy) = (setup.machine.clone(), setup.policy.clone());
     let case = Case { machine, workload, policy, seed: 1, duration_ns: lead_ns + end_ns - start_ns };
@@ -242,7 +242,7 @@ pub(crate) fn start_at(events: &Events, setup: &Setup, time_ns: u64) -> Start {
     };
     let blocked = (0..setup.machine.nr_cpus() as u32).map(blocked).collect();
     let wheel = idle_ticks(events, setup.policy.hz, time_ns);
-    Start { khz, blocked, wheel, dbs_kworkers: true }
+    Start { khz, blocked, wheel, dbs_kworkers: true, wakes: Wakes::default(), tick_late_ns: Vec::new() }
 }
 
 /// A thread's birth.

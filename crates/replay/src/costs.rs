@@ -4,16 +4,21 @@
 //! how long: events of one CPU that follow each other closely are one piece of kernel code (a *train*). Nothing here looks at
 //! what the workload does or how long it runs; only medians are taken.
 
-use opplab_model::event::IDLE_TASK;
-use opplab_model::machine::Costs;
+use std::collections::BTreeMap;
 
-use crate::events::{Context, Ev, Events, Left, What};
+use opplab_model::event::{IDLE_TASK, TaskIdx};
+use opplab_model::machine::Costs;
+use opplab_model::policy::Policy;
+use opplab_sim::Wakes;
+
+use crate::agree::takes_samples;
+use crate::events::{Context, Ev, Events, Left, What, is_kernel_thread};
 
 /// Events of one CPU that are no further apart belong to one train, ns.
 pub(crate) const TRAIN_GAP_NS: u64 = 25_000;
 
 /// What was measured; `None` where the recording does not show it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Measured {
     /// From the first sign of a task's going to sleep to the switch, ns.
     pub(crate) sleep_ns: Option<u64>,
@@ -23,8 +28,10 @@ pub(crate) struct Measured {
     pub(crate) tick_ns: Option<u64>,
     /// From `sched_waking` in an interrupt of an idle CPU to the switch to the woken task there, ns.
     pub(crate) idle_exit_ns: Option<u64>,
-    /// A run of a governor's kthread, ns.
+    /// A run of a governor's kthread, or of a kworker that takes its samples, ns.
     pub(crate) sugov_ns: Option<u64>,
+    /// How long wake-ups on idle CPUs take.
+    pub(crate) wakes: Wakes,
 }
 
 fn median(mut values: Vec<u64>) -> Option<u64> {
@@ -33,7 +40,7 @@ fn median(mut values: Vec<u64>) -> Option<u64> {
 }
 
 /// Measures the costs that `events` show.
-pub(crate) fn measure(events: &Events) -> Measured {
+pub(crate) fn measure(events: &Events, policy: &Policy) -> Measured {
     let nr = events.nr_cpus;
     let (mut sleeps, mut wakeups, mut ticks, mut exits, mut sugov) =
         <(Vec<_>, Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
@@ -58,7 +65,7 @@ pub(crate) fn measure(events: &Events) -> Measured {
         match ev.what {
             What::Switch { prev, left, next } => {
                 if matches!(left, Left::Asleep | Left::Uninterruptible) && prev != IDLE_TASK {
-                    if events.name(prev).starts_with("sugov:") {
+                    if events.name(prev).starts_with("sugov:") || takes_samples(events, policy, prev) {
                         sugov.push(ev.time_ns - began[c]);
                     } else {
                         sleeps.push(ev.time_ns - start);
@@ -93,7 +100,67 @@ pub(crate) fn measure(events: &Events) -> Measured {
         tick_ns: median(ticks),
         idle_exit_ns: median(exits),
         sugov_ns: median(sugov),
+        wakes: wakes(events),
     }
+}
+
+/// A preemption that takes longer is not the wake-up's own, but a later tick's, ns.
+const PREEMPT_NS_MAX: u64 = 1_000_000;
+/// Fewer wake-ups of a kind than this tell nothing of their own.
+const WAKES_MIN: usize = 8;
+
+/// From each wake-up on an idle CPU to the switch to the woken task, where the CPU switches to nobody else first, by kind. A kind of few
+/// is like all together.
+fn wakes(events: &Events) -> Wakes {
+    // Of each woken task: when, and the CPU of the task that did it.
+    let mut woken: BTreeMap<TaskIdx, (u64, Option<u32>)> = BTreeMap::new();
+    // Of each CPU: when it last became idle.
+    let mut idle_since: Vec<Option<u64>> = vec![None; events.nr_cpus];
+    let mut wakes = Wakes::default();
+    let mut all = Vec::new();
+    for ev in &events.list {
+        match ev.what {
+            What::Waking { task } | What::WakeupNew { task, .. } => {
+                let by_task = ev.current != IDLE_TASK && ev.context != Context::Interrupt;
+                woken.entry(task).or_insert((ev.time_ns, by_task.then_some(ev.cpu)));
+            }
+            What::Switch { prev, left, next } => {
+                let c = ev.cpu as usize;
+                if prev != IDLE_TASK && left != Left::Runnable {
+                    woken.remove(&prev);
+                }
+                if next == IDLE_TASK {
+                    idle_since[c] = Some(ev.time_ns);
+                    continue;
+                }
+                let Some((since_ns, by)) = woken.remove(&next) else { continue };
+                let took_ns = ev.time_ns - since_ns;
+                if prev != IDLE_TASK && left == Left::Runnable && took_ns < PREEMPT_NS_MAX {
+                    wakes.preempt_ns.push(took_ns);
+                } else if prev == IDLE_TASK && idle_since[c].is_some_and(|idle_ns| idle_ns <= since_ns) {
+                    let times_ns = match is_kernel_thread(events.name(next)) {
+                        true => &mut wakes.kernel_ns,
+                        false => &mut wakes.user_ns,
+                    };
+                    times_ns[usize::from(by.is_some_and(|by| by != ev.cpu))].push(took_ns);
+                    all.push(took_ns);
+                }
+            }
+            _ => {}
+        }
+    }
+    all.sort_unstable();
+    wakes.preempt_ns.sort_unstable();
+    if wakes.preempt_ns.len() < WAKES_MIN {
+        wakes.preempt_ns.clear();
+    }
+    for times_ns in wakes.kernel_ns.iter_mut().chain(&mut wakes.user_ns) {
+        times_ns.sort_unstable();
+        if times_ns.len() < WAKES_MIN {
+            times_ns.clone_from(&all);
+        }
+    }
+    wakes
 }
 
 impl Measured {

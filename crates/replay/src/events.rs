@@ -453,6 +453,25 @@ impl Events {
     }
 }
 
+/// Whether a task is one of the kernel's own, by its name.
+pub(crate) fn is_kernel_thread(name: &str) -> bool {
+    const NAMES: [&str; 12] = [
+        "kworker",
+        "ksoftirqd",
+        "rcu_",
+        "rcuc",
+        "kcompactd",
+        "kswapd",
+        "khugepaged",
+        "irq/",
+        "jbd2",
+        "cppc_fie",
+        "cpuhp",
+        "watchdog",
+    ];
+    NAMES.iter().any(|start| name.starts_with(start))
+}
+
 /// Takes the engine's events; [`Simulated::finish`] makes them [`Events`].
 #[derive(Debug, Default)]
 pub struct Simulated {

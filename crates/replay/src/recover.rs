@@ -55,6 +55,10 @@ struct History {
     overhead_ns: u64,
     /// When it went to sleep, and how.
     asleep: Option<(u64, Left)>,
+    /// When it was woken, until it runs.
+    woken_ns: Option<u64>,
+    /// How long it took from the end of some sleeps to its running, by their places among the steps: where its CPU was idle, ns.
+    exits_ns: BTreeMap<usize, u32>,
     /// The kernel's priority that it was last seen with.
     prio: Option<i64>,
     /// When it was first seen, and where it ran first.
@@ -85,6 +89,8 @@ struct CpuState {
     current: TaskIdx,
     freq_khz: u32,
     since_ns: u64,
+    /// When it last became idle.
+    idle_ns: u64,
 }
 
 /// What a recovery needs to know.
@@ -113,6 +119,11 @@ impl Recording<'_> {
         1_000_000_000 / u64::from(self.hz.max(1))
     }
 
+    /// Whether timers expire when they woke their tasks. On a shared stream they had waited for it.
+    fn comes_as_woken(&self) -> bool {
+        self.by_time || !self.machine.shared_stream
+    }
+
     /// The tick before `time_ns`.
     fn before_tick(&self, time_ns: u64, phase_ns: u64) -> u64 {
         time_ns.saturating_sub(since_tick_ns(time_ns, phase_ns, self.tick_ns()).unwrap_or(0))
@@ -127,8 +138,9 @@ impl Recording<'_> {
     }
 }
 
-/// Appends the recovered tasks for which `wanted` holds to `workload`. Times begin at the window's start.
-pub fn recover(recording: &Recording<'_>, wanted: impl Fn(TaskIdx) -> bool, workload: &mut Workload) {
+/// Appends the recovered tasks for which `wanted` holds to `workload`. Times begin at the window's start. Gives of each of them, by the
+/// op at which it stands when it is woken, how long it took to run where its CPU was idle, ns; 0 where that is not known.
+pub fn recover(recording: &Recording<'_>, wanted: impl Fn(TaskIdx) -> bool, workload: &mut Workload) -> Vec<Vec<u32>> {
     let timed = by_timer(recording.events);
     let mut reader = Reader::new(recording, &timed);
     let wanted: BTreeSet<TaskIdx> = (0..recording.events.tasks.len() as TaskIdx)
@@ -141,7 +153,7 @@ pub fn recover(recording: &Recording<'_>, wanted: impl Fn(TaskIdx) -> bool, work
         reader.event(index, ev, &wanted);
     }
     reader.finish();
-    write(recording, reader.histories, workload);
+    write(recording, reader.histories, workload)
 }
 
 /// Tasks that are woken from idle CPUs so often that their wake-ups on busy ones are by timers, too; for traces that do not tell
@@ -180,6 +192,7 @@ impl<'a> Reader<'a> {
                 current: IDLE_TASK,
                 freq_khz: recording.start_khz.get(policy).copied().unwrap_or(0),
                 since_ns: 0,
+                idle_ns: 0,
             })
             .collect();
         let tick_ns = 1_000_000_000 / u64::from(recording.hz.max(1));
@@ -199,7 +212,7 @@ impl<'a> Reader<'a> {
         let Some(history) = self.histories.get_mut(&current) else { return };
         let cluster = machine.cluster_of(cpu as u32);
         let ns = now - since;
-        let work = if machine.shared_stream {
+        let work = if machine.speed_is_constant() {
             ns
         } else {
             let reference = cluster.reference_khz();
@@ -286,8 +299,18 @@ impl<'a> Reader<'a> {
                     history.dead |= left == Left::Dead;
                     history.asleep = Some((now, left));
                 }
-                if next != IDLE_TASK && wanted.contains(&next) {
+                if next == IDLE_TASK {
+                    self.cpus[c].idle_ns = now;
+                } else if wanted.contains(&next) {
+                    let idle_ns = self.cpus[c].idle_ns;
                     let history = self.histories.entry(next).or_default();
+                    if let Some(woken_ns) = history.woken_ns.take()
+                        && prev == IDLE_TASK
+                        && idle_ns <= woken_ns
+                        && let Some(step) = history.steps.len().checked_sub(1)
+                    {
+                        history.exits_ns.insert(step, u32::try_from(now - woken_ns).unwrap_or(u32::MAX));
+                    }
                     history.first_ns.get_or_insert(now);
                     history.first_cpu.get_or_insert(ev.cpu);
                     history.asleep = None;
@@ -364,6 +387,7 @@ impl<'a> Reader<'a> {
         let earliest_ns = self.trains.earliest_ns(ev);
         if let Some(history) = self.histories.get_mut(&task) {
             history.steps.push(Step::Sleep(since, now, earliest_ns.max(since), cause));
+            history.woken_ns = Some(now);
         }
         if by_task {
             if !self.recording.machine.shared_stream {
@@ -445,11 +469,12 @@ fn expiries_of(recording: &Recording<'_>, history: &History) -> Vec<u64> {
         _ => None,
     });
     let wakes: Vec<u64> = wakes.collect();
-    if recording.by_time { wakes } else { expiries(&wakes) }
+    if recording.comes_as_woken() { wakes } else { expiries(&wakes) }
 }
 
 /// Compiles the histories.
-fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workload: &mut Workload) {
+fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workload: &mut Workload) -> Vec<Vec<u32>> {
+    let mut exits_ns: Vec<Vec<u32>> = Vec::new();
     let (events, start_ns) = (recording.events, recording.window.0);
     let nr_cpus = recording.machine.nr_cpus() as u32;
     let first_task = workload.tasks.len() as u32;
@@ -460,7 +485,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
     let place: BTreeMap<TaskIdx, u32> = (0..).zip(&kept).map(|(index, (task, _))| (*task, index)).collect();
     let device = device_of(recording, &kept, workload);
     let mut all_expiries: Vec<Vec<u64>> = kept.iter().map(|(_, history)| expiries_of(recording, history)).collect();
-    if !recording.by_time {
+    if !recording.comes_as_woken() {
         let earliest = |(_, history): &(TaskIdx, History)| -> Vec<u64> {
             let timers = history.steps.iter().filter_map(|step| match *step {
                 Step::Sleep(_, _, earliest, Cause::Timer) => Some(earliest),
@@ -490,7 +515,14 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
         if wheel.is_some() {
             ops.push(Op::TimersByTick);
         }
-        for step in &history.steps {
+        let mut task_exits_ns = Vec::new();
+        for (nth, step) in history.steps.iter().enumerate() {
+            if let (Step::Sleep(_, _, _, cause), Some(&exit_ns)) = (step, history.exits_ns.get(&nth)) {
+                // A semaphore is looked at again after the wake-up.
+                let op = ops.len() + usize::from(*cause != Cause::Task);
+                task_exits_ns.resize(task_exits_ns.len().max(op + 1), 0);
+                task_exits_ns[op] = exit_ns;
+            }
             match *step {
                 Step::Run(work_ns) => ops.push(Op::Run { work_ns, fixed: 0 }),
                 Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_of(prio) }),
@@ -547,7 +579,10 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
             policy: policy_of(info.prio_at(history.first_ns.unwrap_or(0))),
             class: String::new(),
             cpus,
-            spawn_cpu: if history.forked { None } else { history.first_cpu.filter(|&cpu| cpu < nr_cpus) },
+            spawn_cpu: match history.forked && recording.by_time {
+                true => None,
+                false => history.first_cpu.filter(|&cpu| cpu < nr_cpus),
+            },
             // Its birth was before the trace.
             seasoned: !history.forked && !history.born,
             assumed_bandwidth: true,
@@ -557,7 +592,9 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
             phases: vec![PhaseSpec { name: String::new(), run_ns: 0, period_ns: 0 }],
         });
         workload.semaphores.push(0);
+        exits_ns.push(task_exits_ns);
     }
+    exits_ns
 }
 
 /// The device of all requests: a KiB takes a us, so that each request takes as long as it took.

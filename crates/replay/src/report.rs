@@ -5,7 +5,7 @@ use opplab_model::tree::{Node, to_json};
 
 use crate::agree::Agreement;
 use crate::measure::{Measured, Placements};
-use crate::metrics::metrics;
+use crate::metrics::{Whole, metrics};
 use crate::rerun::{Comparison, Mode, Replay};
 use crate::silence::Silence;
 
@@ -76,6 +76,13 @@ fn measured_node(measured: &Measured, machine: &Machine, silence: &Silence, ener
 }
 
 fn self_check(comparison: &Comparison) -> Node {
+    let whole = Whole::of(comparison);
+    let parts = [
+        ("frequency", whole.frequency),
+        ("energy", whole.energy),
+        ("busy", whole.busy),
+        ("latency_p95", whole.latency_p95),
+    ];
     Node::table([
         ("near", Some(Node::bool(comparison.is_near()))),
         ("checked", Some(Node::bool(comparison.is_checked()))),
@@ -85,6 +92,8 @@ fn self_check(comparison: &Comparison) -> Node {
         ("energy_distance", Some(Node::from(comparison.energy_distance))),
         ("freq_spread", Some(Node::from(comparison.freq_spread))),
         ("energy_spread", Some(Node::from(comparison.energy_spread))),
+        ("whole", Some(Node::table(parts.map(|(name, off)| (name, off.map(Node::from)))))),
+        ("whole_near", Some(Node::bool(whole.is_near()))),
     ])
 }
 

@@ -12,18 +12,18 @@ use opplab_model::event::TaskIdx;
 use opplab_model::machine::{Costs, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::workload::{Op, Workload};
-use opplab_sim::{Case, Start, first_tick_ns, run_from};
+use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
 
 use crate::ReplayError;
 use crate::agree::{start_at, takes_samples};
-use crate::events::{Events, Simulated, What};
+use crate::events::{Events, Simulated, What, is_kernel_thread};
 use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure, window_start_ns};
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
 use crate::setup::{Recorded, SYSFS, Setup, recording_files};
 use crate::silence::Silence;
-use crate::tick::phase_ns;
+use crate::tick::{late_ticks, phase_ns};
 
 /// How near the replay of a trace's own policy is to be in frequency residency, in parts of 100 000.
 pub const FREQ_LIMIT: u64 = 5_000;
@@ -97,6 +97,10 @@ pub struct Replay {
     pub setup: Setup,
     /// What was recovered.
     pub workload: Workload,
+    /// Of its tasks: how long wake-ups on idle CPUs took (see [`recover`]).
+    exits_ns: Vec<Vec<u32>>,
+    /// The recorded machine's CPUs shared one instruction stream.
+    shared_stream: bool,
     /// Times of the trace that no power is known for are counted by a made-up power.
     pub assumed_power: bool,
 }
@@ -137,10 +141,12 @@ pub struct Comparison {
 }
 
 /// Runs of a closed loop, which count by their mean.
-pub const RUNS: u64 = 9;
+pub const RUNS: u64 = 15;
 /// By how much the machine's costs differ from one run to the next, in percent. They are medians; in truth each switch takes another
 /// time, and who is first where two meet may decide where tasks stay.
 const COSTS_PERCENT: u64 = 2;
+/// So many different costs there are: up to 8 % above and below.
+const COSTS_STEPS: u64 = 9;
 
 impl Comparison {
     /// Whether the self-check is as near as it is to be; never if the trace tells no frequency.
@@ -214,8 +220,15 @@ impl Replay {
             )));
         }
         let assumed_power = assume_power(&mut setup.machine);
+        // Who held a shared stream depended on all that ran, to the microsecond. Here the CPUs run apart; that they stood still, and when, is
+        // part of the recorded times of tasks and wake-ups.
+        let shared_stream = std::mem::take(&mut setup.machine.shared_stream);
+        setup.machine.constant_speed |= shared_stream;
         // What threads do around their runs is part of the work that is recovered.
         setup.machine.costs.context_switch_ns = setup.switch_ns;
+        // A governor's thread was measured with the switch to it.
+        let costs = &mut setup.machine.costs;
+        costs.sugov_work_ns = costs.sugov_work_ns.saturating_sub(costs.context_switch_ns);
         let mut workload = Workload { name: "recovered".into(), ..Workload::default() };
         let recording = Recording {
             events: &events,
@@ -227,13 +240,9 @@ impl Replay {
             tick_phase_ns: phase_ns(&events, tick_nsec(setup.policy.hz.into())),
             by_time: false,
         };
-        // A stream that timers move leaves a CPU between a tick and its softirq, for as many ticks as it takes, and then ksoftirqd has
-        // the rest of it to do. That it happened then is the recorded stream's.
-        let leaves = setup.machine.timers_move_stream();
-        let held_up = |task: TaskIdx| leaves && events.name(task).starts_with("ksoftirqd/");
-        recover(&recording, |task| !takes_samples(&events, &setup.policy, task) && !held_up(task), &mut workload);
+        let exits_ns = recover(&recording, |task| !takes_samples(&events, &setup.policy, task), &mut workload);
         workload.duration_ns = Some(events.duration_ns);
-        Ok(Self { events, setup, workload, assumed_power })
+        Ok(Self { events, setup, workload, exits_ns, shared_stream, assumed_power })
     }
 
     /// Compares in the closed loop if its self-check is near the trace, else in the loop whose self-check is nearer: which one
@@ -319,9 +328,11 @@ impl Replay {
             wanted.map_or_else(|| !is_kernel_thread(name), |wanted| wanted(name))
         };
         let mut workload = Workload::default();
+        // Work is what a task did while it had the stream.
+        let machine = Machine { shared_stream: self.shared_stream, ..self.setup.machine.clone() };
         let recording = Recording {
             events,
-            machine: &self.setup.machine,
+            machine: &machine,
             window: (0, events.duration_ns),
             start_khz: &self.setup.start_khz,
             hz: self.setup.policy.hz,
@@ -329,14 +340,13 @@ impl Replay {
             tick_phase_ns: phase_ns(events, tick_nsec(self.setup.policy.hz.into())),
             by_time: false,
         };
-        recover(&recording, takes, &mut workload);
+        let _ = recover(&recording, takes, &mut workload);
         if workload.tasks.is_empty() {
             let mut names: Vec<&str> = events.tasks.iter().map(|task| task.name.as_str()).collect();
             names.sort_unstable();
             names.dedup();
             return Err(ReplayError::Input(format!("no such task ran; the trace has {}", names.join(", "))));
         }
-        let machine = &self.setup.machine;
         let biggest =
             (0..machine.nr_cpus() as u32).max_by_key(|&cpu| (machine.cluster_of(cpu).capacity, u32::MAX - cpu));
         let seconds = events.duration_ns.div_ceil(1_000_000_000);
@@ -396,7 +406,7 @@ impl Replay {
             seed: 1 + nth,
             duration_ns: self.events.duration_ns.max(1),
         };
-        vary_costs(&mut case.machine, nth);
+        vary_costs(&mut case.machine, nth % COSTS_STEPS);
         // So much later than in the trace, the run's ticks come when the recorded ones came.
         let tick_ns = tick_nsec(policy.hz.into());
         let phase_ns = phase_ns(&self.events, tick_ns);
@@ -407,7 +417,19 @@ impl Replay {
             task.delay_ns += later_ns;
         }
         shift_clocks(&mut case.workload, later_ns as i64, |_| true);
-        let mut start = Start { khz: start_khz.clone(), ..start_at(&self.events, &self.setup, 0) };
+        let recorded = &self.setup.policy;
+        if (policy.eas, policy.energy_model, &policy.kernel) != (recorded.eas, recorded.energy_model, &recorded.kernel)
+        {
+            // New tasks are placed by what is new; else where they began.
+            for task in case.workload.tasks.iter_mut().filter(|task| !task.initial) {
+                task.spawn_cpu = None;
+            }
+        }
+        let kernel_tasks = case.workload.tasks.iter().map(|task| is_kernel_thread(&task.name)).collect();
+        let wakes = Wakes { kernel_tasks, by_op_ns: self.exits_ns.clone(), ..self.setup.wakes.clone() };
+        let late = late_ticks(&self.events, tick_ns).filter(|(edge_ns, _)| phase_ns == Some(*edge_ns));
+        let tick_late_ns = late.map_or_else(Vec::new, |(_, late_ns)| late_ns);
+        let mut start = Start { khz: start_khz.clone(), wakes, tick_late_ns, ..start_at(&self.events, &self.setup, 0) };
         for (time_ns, _) in &mut start.wheel {
             *time_ns += later_ns;
         }
@@ -487,25 +509,6 @@ fn shift_late_families(workload: &mut Workload, events: &Events, later_ns: u64, 
         }
     }
     moved
-}
-
-/// Whether a task is one of the kernel's own, by its name: they run on a device anyway.
-fn is_kernel_thread(name: &str) -> bool {
-    const NAMES: [&str; 12] = [
-        "kworker",
-        "ksoftirqd",
-        "rcu_",
-        "rcuc",
-        "kcompactd",
-        "kswapd",
-        "khugepaged",
-        "irq/",
-        "jbd2",
-        "cppc_fie",
-        "cpuhp",
-        "watchdog",
-    ];
-    NAMES.iter().any(|start| name.starts_with(start))
 }
 
 /// Gives a machine without any power one that grows with the cube of the frequency: 1 W at the highest operating point of a CPU of

@@ -9,6 +9,7 @@ use opplab_import::Facts;
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_model::machine::{IdleState, InvarianceSource, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_sim::Wakes;
 use opplab_trace::RecordingFiles;
 
 use crate::calls::told_ticks;
@@ -37,6 +38,8 @@ pub struct Setup {
     /// A context switch as the kernel's own events show it, ns; that of the machine's costs has, where the workload's logs tell it,
     /// what a thread does around its runs.
     pub switch_ns: u64,
+    /// How long wake-ups on idle CPUs took; empty if the machine's idle states tell it.
+    pub wakes: Wakes,
     /// What was taken from where, in words.
     pub notes: Vec<String>,
 }
@@ -175,7 +178,16 @@ impl Setup {
             ));
         }
         let switch_ns = machine.costs.context_switch_ns;
-        Ok(Self { machine, policy, start_khz, start_known, run_per_100k: 100_000, switch_ns, notes })
+        Ok(Self {
+            machine,
+            policy,
+            start_khz,
+            start_known,
+            run_per_100k: 100_000,
+            switch_ns,
+            wakes: Wakes::default(),
+            notes,
+        })
     }
 
     /// The machine and policy of a recording, whose events are `events`. What `recorded` says goes before what the snapshot says.
@@ -211,6 +223,7 @@ impl Setup {
         let emulator = text("qemu_cmdline.txt");
         machine.shared_stream =
             emulator.contains("-accel tcg") && (emulator.contains("-icount") || emulator.contains("thread=single"));
+        machine.constant_speed = emulator.contains("-accel tcg") && !machine.shared_stream;
 
         let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
         let snapped = facts.policies.values().find_map(|policy| policy.governor.clone());
@@ -247,7 +260,7 @@ impl Setup {
         }
 
         // Costs, from the recording itself.
-        let mut measured = costs::measure(events);
+        let mut measured = costs::measure(events, &policy);
         // Between its probes the kernel is not seen; the workload's own logs show the rest.
         let logs = files.texts("rtlog", "log");
         let switch_ns = measured.over(machine.costs).context_switch_ns;
@@ -279,7 +292,7 @@ impl Setup {
             notes.push(format!("rt-app's loops took {run} of 100000 parts of what was wanted"));
         }
         let run_per_100k = run_per_100k.unwrap_or(100_000);
-        Ok(Self { machine, policy, start_khz, start_known, run_per_100k, switch_ns, notes })
+        Ok(Self { machine, policy, start_khz, start_known, run_per_100k, switch_ns, wakes: measured.wakes, notes })
     }
 }
 

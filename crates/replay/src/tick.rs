@@ -40,7 +40,47 @@ pub(crate) fn phase_ns(events: &Events, tick_ns: u64) -> Option<u64> {
         wrapped.partition_point(|&phase| phase <= start + SHARP_NS) - wrapped.partition_point(|&phase| phase < start)
     };
     let start = phases.iter().max_by_key(|&start| (count(start), u64::MAX - start))?;
+    if count(start) * SHARP_SHARE < phases.len()
+        && let Some((phase_ns, _)) = late_ticks(events, tick_ns)
+    {
+        return Some(phase_ns);
+    }
     (count(start) >= 8).then_some(*start)
+}
+
+/// Ticks are sharp if one in so many interrupts is one of them.
+const SHARP_SHARE: usize = 8;
+/// After so long without any event of its CPU an interrupt begins by itself, ns.
+const ALONE_NS: u64 = 700_000;
+/// Ticks come no later than this, ns.
+const LATE_NS_MAX: u64 = 600_000;
+/// Fewer interrupts tell nothing.
+const LATE_MIN: usize = 32;
+
+/// The phase of ticks, and by how much each was seen to come after it, ascending: of the interrupts that came alone those within
+/// [`LATE_NS_MAX`] that most are within. `None` if that is less than half of them.
+pub(crate) fn late_ticks(events: &Events, tick_ns: u64) -> Option<(u64, Vec<u64>)> {
+    let mut last_ns = vec![0; events.nr_cpus];
+    let mut phases: Vec<u64> = Vec::new();
+    for ev in &events.list {
+        let begins = ev.context == Context::Interrupt || matches!(ev.what, What::Idle { entered: false, .. });
+        let before_ns = std::mem::replace(&mut last_ns[ev.cpu as usize], ev.time_ns);
+        if begins && ev.time_ns - before_ns > ALONE_NS {
+            phases.push(ev.time_ns % tick_ns);
+        }
+    }
+    phases.sort_unstable();
+    let nr = phases.len();
+    let wrapped: Vec<u64> = phases.iter().copied().chain(phases.iter().map(|phase| phase + tick_ns)).collect();
+    let end = |first: usize| wrapped.partition_point(|&phase| phase <= wrapped[first] + LATE_NS_MAX);
+    let first = (0..nr).max_by_key(|&first| (end(first) - first, nr - first))?;
+    let ticks = &wrapped[first..end(first)];
+    if ticks.len() < LATE_MIN || ticks.len() * 2 < nr {
+        return None;
+    }
+    // Some interrupts of other kinds are among them: one in fifty comes before the tick.
+    let phase_ns = ticks[ticks.len() / 50];
+    Some((phase_ns % tick_ns, ticks.iter().map(|&at| at.saturating_sub(phase_ns)).collect()))
 }
 
 /// So long before a tick a timer of the wheel is due, ns: ticks of a run come when those of the trace came, to some ns.

@@ -21,7 +21,7 @@ use opplab_model::workload::Workload;
 use opplab_replay::events::{Simulated, What};
 use opplab_replay::{Events, Mode, Replay, Setup};
 use opplab_sim::hooks::{GovernorFacts, Hooks};
-use opplab_sim::{Case, Start, run_from, run_with};
+use opplab_sim::{Case, Start, Wakes, run_from, run_with};
 
 const MS: u64 = 1_000_000;
 const DURATION_NS: u64 = 2_000 * MS;
@@ -274,6 +274,7 @@ fn ways(machine: &Machine, policy: &Policy) -> Ways {
         start_known: machine.policies().iter().map(|_| true).collect(),
         run_per_100k: 100_000,
         switch_ns: machine.costs.context_switch_ns,
+        wakes: Wakes::default(),
         notes: Vec::new(),
     };
     let engine = requests(&events, machine);

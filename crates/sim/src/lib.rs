@@ -206,6 +206,34 @@ pub struct Start {
     /// A kworker takes the samples of ondemand and conservative (cpufreq_governor.c:dbs_work_handler()), which waits for the CPU as any task
     /// does; without, they are taken at once.
     pub dbs_kworkers: bool,
+    /// How long wake-ups on idle CPUs take.
+    pub wakes: Wakes,
+    /// By how much ticks come late, ns, as measured: each draws one. Empty: never.
+    pub tick_late_ns: Vec<u64>,
+}
+
+/// From wake-ups on idle CPUs to the woken tasks' first instructions there, as measured on a machine whose kernel takes long for it (an
+/// emulated one, one full of probes): each wake-up draws one of its kind. Such a CPU handles what comes at once, and only then is on its way out
+/// of idle. Without any, idle states say how long they take to leave, before what comes is handled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wakes {
+    /// Of threads of the kernel: by an interrupt, and by a task on another CPU, ns.
+    pub kernel_ns: [Vec<u64>; 2],
+    /// Of all other tasks, ns.
+    pub user_ns: [Vec<u64>; 2],
+    /// From wake-ups on busy CPUs to switches from the tasks that they preempt at once, ns. Empty: no time.
+    pub preempt_ns: Vec<u64>,
+    /// Of each task of the workload, by the op at which it stands when it is woken: how long it takes, ns; 0: a draw says.
+    pub by_op_ns: Vec<Vec<u32>>,
+    /// Tasks of the workload that are threads of the kernel.
+    pub kernel_tasks: Vec<bool>,
+}
+
+impl Wakes {
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.kernel_ns.iter().chain(&self.user_ns).all(Vec::is_empty)
+    }
 }
 
 /// As [`run`], on a machine that was in use before.

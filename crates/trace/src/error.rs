@@ -25,6 +25,12 @@ pub enum Error {
         /// The first bytes, printable.
         start: String,
     },
+    /// A folder without files of ring-buffer pages.
+    #[error("a folder, and not one of ring-buffer pages (cpu0/trace_pipe_raw, ...){}", within(.inside.as_deref()))]
+    Folder {
+        /// A file in it whose name is that of a trace.
+        inside: Option<String>,
+    },
     /// The content ends inside of something.
     #[error("offset {offset}: {what} is cut off: {needed} bytes needed, {have} there")]
     Truncated {
@@ -89,4 +95,9 @@ pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Opt
         .filter(|(score, _)| *score > 0.7)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate.to_string())
+}
+
+/// What to open instead of a folder.
+fn within(inside: Option<&str>) -> String {
+    inside.map_or_else(|| "; name the trace itself".to_owned(), |name| format!("; the trace in it is {name}"))
 }

@@ -149,6 +149,12 @@ impl TraceFile {
     pub fn open_with(path: &Path, options: &ReadOptions) -> Result<Self> {
         if path.is_dir() {
             let folder = input::map_folder(path, &pages::is_used)?;
+            if folder.is_empty() {
+                let known =
+                    ["trace.dat", "perf.data", "trace.txt", "trace.html", "trace.pftrace", "trace.perfetto-trace"];
+                let inside = known.into_iter().find(|name| path.join(name).is_file());
+                return Err(Error::Folder { inside: inside.map(|name| path.join(name).display().to_string()) });
+            }
             let budget = options.unpack.budget(0);
             return Ok(Self { data: Data::Owned(Vec::new()), folder, problem: None, budget });
         }

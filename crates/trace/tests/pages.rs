@@ -49,6 +49,17 @@ fn a_trace_cmd_file_of_the_same_pages_reads_the_same() {
 }
 
 #[test]
+fn another_folder_is_none_and_says_what_is() {
+    let dir = std::env::temp_dir().join(format!("opplab-trace-folder-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let error = |dir: &std::path::Path| TraceFile::open(dir).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error(&dir).contains("a folder, and not one of ring-buffer pages"), "{}", error(&dir));
+    std::fs::write(dir.join("trace.dat"), b"").unwrap();
+    assert!(error(&dir).contains("the trace in it is") && error(&dir).ends_with("trace.dat"), "{}", error(&dir));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
 fn a_folder_of_pages_is_a_trace() {
     let kind = Kind::PLAIN;
     let dir = std::env::temp_dir().join(format!("opplab-trace-pages-{}", std::process::id()));

@@ -28,7 +28,7 @@ _MEASURES = (
         "power in idle states: leave the device idle at a fixed clock and read its meter (`opplab machine import`)",
     ),
     ("uw", "power by clock: a fixed clock, one busy core, then all (`opplab fit power`)"),
-    ("switch_ns", "how late the clock follows: cpufreq events beside a cycle counter"),
+    ("driver.switch_ns", "how late the clock follows: cpufreq events beside a cycle counter"),
     (
         "transition_latency_ns",
         "how long a switch takes: cpuinfo_transition_latency is what the driver says, no measurement",

@@ -89,6 +89,13 @@ def check_text(check: dict[str, Any]) -> str:
     return f"frequency residency within {residency} points, {energy} of the trace: {near}"
 
 
+def whole_text(check: dict[str, Any]) -> str:
+    """Say how far a replay under its own policy is from the trace, CPUs together."""
+    names = {"frequency": "frequency", "energy": "energy", "busy": "busy time", "latency_p95": "latency p95"}
+    parts = [f"{name} within {check['whole'][key] / 1000:.1f} %" for key, name in names.items() if key in check["whole"]]
+    return f"{', '.join(parts)}: {'near' if check['whole_near'] else 'NOT near'} (15 % are near)"
+
+
 def _text(found: dict[str, Any]) -> str:
     check = found["self_check"]
     lines = [
@@ -96,6 +103,7 @@ def _text(found: dict[str, Any]) -> str:
         f"{found['duration_ns'] / 1e9:.3f} s, {found['mode']} loop",
         render_table(_rows(found), "text").rstrip(),
         f"self-check: {check_text(check)} (5 points and 5 % are near)",
+        f"as a whole: {whole_text(check)}",
     ]
     if found.get("changed"):
         lines.append("a change in brackets is not greater than the error, or no error is known: it says nothing")

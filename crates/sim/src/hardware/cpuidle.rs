@@ -13,6 +13,7 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
 use opplab_model::event::{Event, Sink};
 use opplab_model::power::{ClusterActivity, CpuActivity};
+use rand_core::Rng;
 
 use crate::hardware::idle_run::{IdleRun, Phase};
 use crate::hardware::points::OperatingPoint;
@@ -104,7 +105,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.now;
         let cluster = &self.case.machine.clusters[cl.index()];
         let index = self.cpus[cpu].idle.state;
-        let mut exit_ns = cluster.idle.get(index).map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns));
+        let mut exit_ns = if self.wakes_late {
+            self.wake_latency_ns(cpu)
+        } else {
+            cluster.idle.get(index).map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns))
+        };
         exit_ns += self.cluster_wakes(cl);
         if self.case.machine.cluster_idle_together {
             for other in self.clusters.ids().filter(|&other| other != cl) {
@@ -132,6 +137,35 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &self.cpus[cpu];
         let idle = &self.case.machine.clusters[state.cluster.index()].idle;
         idle.get(state.idle.state).map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns))
+    }
+
+    /// One of the measured times from a wake-up on `cpu`, which is idle, to running, ns; at least 1.
+    pub(crate) fn wake_latency_ns(&mut self, cpu: CpuId) -> u64 {
+        let (task, by_task) = self.cpus[cpu].last_woken;
+        if task != TaskId::IDLE && self.tasks[task].sugov.is_none() {
+            let (spec, pc) = (self.tasks[task].spec as usize, self.tasks[task].pc as usize);
+            if let Some(&ns) = self.wakes.by_op_ns.get(spec).and_then(|task| task.get(pc)).filter(|&&ns| ns > 0) {
+                return ns.into();
+            }
+        }
+        let of_kernel = task == TaskId::IDLE
+            || self.tasks[task].sugov.is_some()
+            || self.wakes.kernel_tasks.get(self.tasks[task].spec as usize).copied().unwrap_or(true);
+        let ns = self.drawn_ns(|engine| {
+            let times_ns = if of_kernel { &engine.wakes.kernel_ns } else { &engine.wakes.user_ns };
+            &times_ns[usize::from(by_task)]
+        });
+        ns.max(1)
+    }
+
+    /// One of these measured times, ns; 0 if there are none.
+    pub(crate) fn drawn_ns(&mut self, of: impl Fn(&Self) -> &Vec<u64>) -> u64 {
+        let nr = of(self).len() as u64;
+        if nr == 0 {
+            return 0;
+        }
+        let nth = (u64::from(self.rng.next_u32()) * nr) >> 32;
+        of(self)[nth as usize]
     }
 
     /// An exit from idle stops while another CPU holds the instruction stream.

@@ -79,6 +79,8 @@ pub(crate) struct Cpu {
     /// Another CPU asked it to push real-time tasks.
     pub(crate) rt_push: bool,
     pub(crate) idle: IdleRun,
+    /// Who was woken on it last, and whether by a task on another CPU.
+    pub(crate) last_woken: (TaskId, bool),
     /// Capacity at the highest frequency (arch_scale_cpu_capacity()).
     pub(crate) capacity: u64,
     /// What it really is, which the kernel need not know.
@@ -204,6 +206,7 @@ impl Cpu {
             clamps: RqClamps::new(),
             proposed: CpuProposed::default(),
             stopper_ran: false,
+            last_woken: (TaskId::IDLE, false),
             rt_push: false,
             distribute: 0,
             misfit_task_load: 0,

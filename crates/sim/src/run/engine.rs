@@ -31,7 +31,7 @@ use crate::sched::eas_model::EasState;
 use crate::sched::idle_cpus::IdleCpus;
 use crate::sched::root_domain::RootDomain;
 use crate::sched::topology::Topology;
-use crate::{Case, CaseError, Outcome};
+use crate::{Case, CaseError, Outcome, Wakes};
 
 /// A run in progress.
 pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
@@ -49,6 +49,12 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) tick_ns: u64,
     /// Kworkers take samples.
     pub(crate) dbs_kworkers: bool,
+    /// [`crate::Start::wakes`].
+    pub(crate) wakes: Wakes,
+    /// There are such wakes.
+    pub(crate) wakes_late: bool,
+    /// [`crate::Start::tick_late_ns`].
+    pub(crate) tick_late_ns: Vec<u64>,
     pub(crate) agenda: Agenda,
     /// CPU on which the code that runs at this instant runs.
     pub(crate) here: CpuId,

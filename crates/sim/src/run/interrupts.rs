@@ -23,12 +23,33 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.account(cpu);
             self.handle(cpu, what);
             self.reprogram(cpu);
+        } else if self.wakes_late && what != Interrupt::NohzBalance {
+            self.interrupt_idle(cpu, what);
         } else {
             let pending = &mut self.cpus[cpu].pending;
             if !pending.contains(&what) {
                 pending.push(what);
             }
+            // Nobody's wake-up.
+            self.cpus[cpu].last_woken = (TaskId::IDLE, false);
             self.leave_idle(cpu, self.irq_delay_ns(cpu, what));
+        }
+    }
+
+    /// An interrupt of an idle CPU that handles it first and then takes long to leave idle.
+    fn interrupt_idle(&mut self, cpu: CpuId, what: Interrupt) {
+        let wanted = self.cpus[cpu].need_resched;
+        self.leave_idle(cpu, 0);
+        self.handle(cpu, what);
+        self.reprogram(cpu);
+        let state = &self.cpus[cpu];
+        let wakes = state.need_resched || state.nr_running > 0 || !state.wake_list.is_empty();
+        if !wakes {
+            // Nobody to run: it is idle again after what a tick takes.
+            self.arm(cpu, Wait::IdleExit, self.now + self.case.machine.costs.tick_ns);
+        } else if !wanted {
+            let wake_ns = self.wake_latency_ns(cpu);
+            self.arm(cpu, Wait::IdleExit, self.now + wake_ns);
         }
     }
 
@@ -123,6 +144,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.leave_idle(cpu, if is_written { 0 } else { ipi_ns });
         } else if self.stream.shared {
             self.resched.push_back(cpu);
+        } else if self.preempts_late(cpu) {
+            if self.armed_ns(cpu, Wait::Ipi).is_none() {
+                let late_ns = self.drawn_ns(|engine| &engine.wakes.preempt_ns);
+                self.arm(cpu, Wait::Ipi, self.now + late_ns);
+            }
         } else if remote && ipi_ns > 0 {
             if self.armed_ns(cpu, Wait::Ipi).is_none() {
                 self.arm(cpu, Wait::Ipi, self.now + ipi_ns);
@@ -132,6 +158,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             self.arm(cpu, Wait::Ipi, self.now);
         }
+    }
+
+    /// Whether `cpu` takes time until it leaves its task, which does not leave by itself, for another.
+    fn preempts_late(&self, cpu: CpuId) -> bool {
+        let curr = self.cpus[cpu].curr;
+        !self.wakes.preempt_ns.is_empty() && curr != TaskId::IDLE && self.tasks[curr].life == Life::Queued
     }
 
     // ---- timers ----

@@ -46,7 +46,7 @@ use crate::sched::idle_cpus::IdleCpus;
 use crate::sched::root_domain::RootDomain;
 use crate::sched::rq_clamps::asks_for_clamps;
 use crate::sched::topology::Topology;
-use crate::{Case, CaseError, Outcome, Start};
+use crate::{Case, CaseError, Outcome, Start, Wakes};
 
 /// The seed's stream of the engine itself; programs have their own.
 const RNG_STREAM: u128 = 0x6f70_706c_6162;
@@ -91,6 +91,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             rt_period_start_ns: 0,
             tick_ns,
             dbs_kworkers: false,
+            wakes: Wakes::default(),
+            wakes_late: false,
+            tick_late_ns: Vec::new(),
             here: CpuId(0),
             in_interrupt: false,
             cpus,
@@ -138,6 +141,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             avg.load_sum = avg.load_avg * divider;
         }
         self.dbs_kworkers = start.dbs_kworkers;
+        if !self.stream.shared {
+            self.wakes.clone_from(&start.wakes);
+            self.tick_late_ns.clone_from(&start.tick_late_ns);
+        }
+        self.wakes_late = !start.wakes.is_empty() && !self.stream.shared;
         for &(time_ns, cpu) in &start.wheel {
             if let Some(state) = self.cpus.get_mut(CpuId(cpu)) {
                 let latest_ns = BOOT_NS.saturating_add(time_ns);

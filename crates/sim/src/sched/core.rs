@@ -35,7 +35,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// Computes the speed of `cpu` again; its work must be accounted up to now.
     pub(crate) fn refresh_speed(&mut self, cpu: CpuId) {
-        let mut speed = if self.case.machine.shared_stream { 1 << WORK_SHIFT } else { self.base_speed(cpu) };
+        let mut speed = if self.case.machine.speed_is_constant() { 1 << WORK_SHIFT } else { self.base_speed(cpu) };
         if self.sibling_is_busy(cpu) {
             speed = (speed * u64::from(self.case.machine.smt_yield)) >> 10;
         }
@@ -52,7 +52,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn speed_of(&self, cpu: CpuId, task: TaskId, fixed: u16) -> u64 {
         let state = &self.cpus[cpu];
         let program = self.tasks[task].program;
-        if program == NO_PROGRAM || self.case.machine.shared_stream {
+        if program == NO_PROGRAM || self.case.machine.speed_is_constant() {
             return Self::speed_of_work(state.speed, fixed);
         }
         let on = self.case.machine.program_classes[usize::from(program)].on[state.cluster.index()];
@@ -409,6 +409,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.tasks[task].life = Life::Waking;
         // ttwu_queue_cond(): an idle CPU, or one that does not share a cache, queues the task itself.
         let remote = cpu != here;
+        self.cpus[cpu].last_woken = (task, remote && !self.in_interrupt);
         let target_idle = self.cpus[cpu].curr == TaskId::IDLE && self.cpus[cpu].nr_running == 0;
         if remote && (target_idle || !self.topology.share_cache(here, cpu)) {
             self.cpus[cpu].wake_list.push(task);
@@ -470,6 +471,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.tasks[task].cpu = cpu;
         self.tasks[task].recent_used_cpu = cpu;
+        self.cpus[cpu].last_woken = (task, cpu != self.here && !self.in_interrupt);
         self.emit(Event::SchedWakeupNew { cpu: self.here.0, task: task.0, target_cpu: cpu.0 });
         self.update_rq_clock(cpu);
         self.post_init_entity_util_avg(cpu, task);
@@ -814,7 +816,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(crate) fn arm_tick(&mut self, cpu: CpuId) {
         if !self.cpus[cpu].tick_stopped {
-            let time = self.next_tick_ns();
+            let time = self.next_tick_ns() + self.drawn_ns(|engine| &engine.tick_late_ns);
             self.arm(cpu, Wait::Tick, time);
         }
     }
