@@ -155,7 +155,7 @@ def test_what_rt_app_reads_over_is_said(tmp_path: Path) -> None:
         (["choose", "work.json", "-m", "juno-r2", "--f-max", "max_boots"], "did you mean `max_boost`"),
         (["run", "published.toml"], "there is no table `unknown`"),
         (["verify", "vectors", "empty"], "no vector files"),
-        (["trace", "info", "empty"], "not a trace"),
+        (["trace", "info", "empty"], "a folder, and not one of ring-buffer pages"),
     ],
 )
 def test_nothing_is_accepted_in_silence(tmp_path: Path, arguments: list[str], words: str) -> None:
@@ -169,6 +169,15 @@ def test_nothing_is_accepted_in_silence(tmp_path: Path, arguments: list[str], wo
     done = opplab(*places)
     assert done.returncode == 2, done.stdout
     assert words in done.stderr
+
+
+def test_tunables_of_python_are_refused_too() -> None:
+    from opplab import InputError, Policy, Workload, simulate
+
+    policy = Policy(tunables={"rate_limt_us": 5})
+    work = Workload.periodic(1, run_us=100, period_us=16000)
+    with pytest.raises(InputError, match="did you mean `rate_limit_us`"):
+        simulate("juno-r2", work, policy, seconds=0.1)
 
 
 def test_periodic_tasks_do_something() -> None:

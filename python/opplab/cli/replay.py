@@ -92,7 +92,9 @@ def check_text(check: dict[str, Any]) -> str:
 def whole_text(check: dict[str, Any]) -> str:
     """Say how far a replay under its own policy is from the trace, CPUs together."""
     names = {"frequency": "frequency", "energy": "energy", "busy": "busy time", "latency_p95": "latency p95"}
-    parts = [f"{name} within {check['whole'][key] / 1000:.1f} %" for key, name in names.items() if key in check["whole"]]
+    parts = [
+        f"{name} within {check['whole'][key] / 1000:.1f} %" for key, name in names.items() if key in check["whole"]
+    ]
     return f"{', '.join(parts)}: {'near' if check['whole_near'] else 'NOT near'} (15 % are near)"
 
 
