@@ -38,16 +38,16 @@ impl Sink for Late {
     }
 }
 
-/// A task that runs 2 ms every 10, from `start`.
+/// A task that runs 1 ms of the biggest CPU every 10 on CPU 0, from `start`.
 fn late(machine: Machine, governor: &str, start: &Start) -> Late {
     let ops = vec![
         Op::LoopBegin { slot: 0, count: None },
-        Op::Run { work_ns: 2 * MS, fixed: 0 },
+        Op::Run { work_ns: MS, fixed: 0 },
         Op::Timer { timer: 0, period_ns: 10 * MS, absolute: true, own: true },
         Op::LoopEnd { slot: 0, begin: 0 },
     ];
-    let task = TaskSpec { initial: true, ops, loop_slots: 1, nr_own_timers: 1, ..TaskSpec::default() };
-    let workload = Workload { tasks: vec![task], ..Workload::default() };
+    let task = TaskSpec { initial: true, ops, cpus: Some(0), loop_slots: 1, nr_own_timers: 1, ..TaskSpec::default() };
+    let workload = Workload { tasks: vec![task], cpu_sets: vec![vec![0]], ..Workload::default() };
     let policy = Policy { governor: governor.into(), ..Policy::default() };
     let mut late = Late::default();
     let case = Case { machine, workload, policy, seed: 1, duration_ns: 500 * MS };
