@@ -62,16 +62,27 @@ The watts follow the clock: of the 0.30 W between the runs 0.28 are the cores'.
 This is a correlation over the intervals of two runs, found here; the firmware is not public, and the engine's HWP counts all idle time alike.
 Fed with the busy time and the number of idle phases of each CPU and interval, it stays at 0.93 and 0.92 GHz where the logs have 1.56 and 1.82: it sees no difference, and asks for more than 62 % of all time.
 
+## An uncore that follows the load
+The one set that has packages apart from their cores at many loads says that load is not it, nor the cores' clock, but traffic.
+RAPL of both packages less the cores, 2x EPYC 7502, 4 to 128 threads, at 1.5 and at 2.5 GHz: 111.0 to 111.9 W in busy wait, integer and FP loops; 123 to 182 W in memory reads, 123 to 170 W in memory writes, some 1 W a core that reads.
+So `epyc-7502-2s` has one package power, and a program's traffic belongs into its class (`power`); 41 to 75 W published for Broadwell's gitsource where 51 to 55 are predicted ask for a class of that program, which nobody measured.
+The Xeon 6130's package does follow the cores' clock (`shared_follows_machine`).
+
 ## Energy of an imported machine
 ```sh
 opplab machine import adl0.tar.xz -o adl0.toml           # A dump of pepc's tests: no power.
 opplab run load.json -m adl0.toml -o out                 # "energy is unknown: the machine has no power. Give it some with ..."
 opplab machine import adl0.tar.xz --power stats/adl0 -o adl0-watts.toml    # A folder of stats-collect with a turbostat log.
-opplab run load.json -m adl0-watts.toml -o out           # energy 5.24 J, energy_low 2.89 J, energy_high 6.22 J
+opplab run load.json -m adl0-watts.toml -o out           # energy 16.1 J, energy_low 6.1 J, energy_high 48.3 J
 ```
 `load.json` has four tasks that work 4 ms of 10 ms, for 1 s.
+That log is of an idle machine (at most 0.6 % of its CPUs busy), so the interval is as wide as chips differ, and `--power` says so.
 `--power` takes turbostat's text (also `-J`, with its line of seconds), its CSV, folders of stats-collect (the wall meter where turbostat has no watts), RAPL samples (`time_s`, `energy_uj`), tables by active cores and freqbench's tables.
-Columns may be in any order, separated by commas, semicolons, tabs or blanks, and in W, mW or uW, GHz, MHz or kHz; without watts, clock or load a source is refused with the names that would be known.
+Columns are known by the words of their names and their units (`Package Power (mW)`, `mean_bzy_mhz_of_these`), in any order, separated by commas, semicolons, tabs or blanks, behind a preamble, with heads that come again.
+Beside rows of the whole machine those of single CPUs are left out; of packages their loads are taken.
+Without watts, clock or load a source is refused with the names that would be known, and one whose unit cannot be right (a clock of 2000 GHz).
+Where a package's watts follow the clock far better than not, they do in the file (`package f`): the Xeon 6130's uncore, 28.7 W a socket at 1.0 GHz and 49.8 at 2.1.
+It has two clocks only, so what lies between is on the line; its thread says that the step comes at the base clock, which `xeon-6130-2s` has.
 `opplab fit power MACHINE LOG...` fits several logs of one machine together.
 A source of one clock is given the shape of server cores, with a range as wide as it differs between chips.
 """

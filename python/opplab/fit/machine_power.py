@@ -165,14 +165,21 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         here = core_shape(lowest) / core_shape(middle)
         low, high = min(ends) / here, max(ends) / here
         core_bounds = (core_bounds[0] * min(low, 1), core_bounds[1] * max(high, 1))
+    of_cores = _around(at_middle, core_bounds, spread)
+    if float(busy.max()) < _HARDLY * cores:
+        # Watts of busy cores hang on a sliver of the time: no better known than chips differ.
+        told_range = of_cores["percent"]
+        of_cores = {"percent": [min(told_range[0], GENERIC_PERCENT[0]), max(told_range[1], GENERIC_PERCENT[1])]}
     ranges = {
-        "cluster.opp.busy_uw": _around(at_middle, core_bounds, spread),
+        "cluster.opp.busy_uw": of_cores,
         "cluster.opp.cluster_uw": _around(shared, shared_bounds, spread),
     }
     _mark(tree, marks, ranges)
     return told, [*_not_told(tree, samples, sleeps), residual]
 
 
+_HARDLY = 0.05
+"""Busy cores, in shares of all, below which a source is that of an idle machine."""
 _BETTER = 4.0
 """So many times less squared error is worth a parameter for a package that follows the clock."""
 
@@ -214,6 +221,11 @@ def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
     cannot = []
     if _cores(tree) < sum(len(_cpus(cluster["cpus"])) for cluster in tree["cluster"]):
         cannot.append("a second thread apart from a core: its share is the machine file's smt_power")
+    most = float(np.max(samples.load)) if samples.load_is_share else float(np.max(samples.load)) / _cores(tree)
+    if most < _HARDLY:
+        cannot.append(
+            f"busy cores: at most {100 * most:.1f} % of them are busy; their range is as wide as chips differ"
+        )
     if len(tree["cluster"]) > 1:
         cannot.append("clusters apart: cores draw in proportion to their capacity, the rest is shared evenly")
     if _is_one_clock(samples):

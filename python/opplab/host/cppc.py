@@ -1,5 +1,6 @@
 """CPPC tables as ``grep . /sys/devices/system/cpu/cpu*/acpi_cppc/*`` prints them: f_max, contradictions.
 
+What ``tail -n +1`` prints is read, too, and either packed with gzip.
 Performance levels have no unit; firmware ties them to clocks by ``nominal_freq``, the clock without turbo.  Linux takes
 it for that of ``nominal_perf``.  Where firmware has levels of two scales in one table, it is that of
 ``guaranteed_perf`` (the HWP level without turbo), and the two readings differ: on Arrow Lake laptops 3.8 and 5.2 GHz.
@@ -9,18 +10,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from opplab.errors import FormatError
-from opplab.files import check_size, read_bytes
+from opplab.errors import FormatError, InputError
+from opplab.files import check_size, read_bytes, unpacked
 
 __all__ = ["Table", "candidates", "findings", "read_dump"]
 
-_LINE = re.compile(r"\S*/cpu(\d+)/acpi_cppc/(\w+)[:=]\s*(.*)")
+_LINE = re.compile(r"\S*cpu(\d+)/acpi_cppc/(\w+)\s*[:=\s]\s*(.*)")
+_TITLE = re.compile(r"==>\s*\S*cpu(\d+)/acpi_cppc/(\w+)\s*<==")
 _APART = 0.05  # Two clocks of one level that differ by more contradict each other.
 _INTEL_SCALING_KHZ = 100_000  # intel_pstate.c:core_get_scaling(): E-cores, and P-cores without another factor.
 
@@ -41,11 +43,15 @@ class Table:
 
     def by_nominal(self) -> float | None:
         """Give f_max in MHz if `nominal_mhz` is the clock of `nominal_perf`."""
-        return self.highest_perf * self.nominal_mhz / self.nominal_perf if self.nominal_perf else None
+        return self._highest_by(self.nominal_perf)
 
     def by_guaranteed(self) -> float | None:
         """Give f_max in MHz if `nominal_mhz` is the clock of `guaranteed_perf`."""
-        return self.highest_perf * self.nominal_mhz / self.guaranteed_perf if self.guaranteed_perf else None
+        return self._highest_by(self.guaranteed_perf)
+
+    def _highest_by(self, level: int) -> float | None:
+        known = self.highest_perf and self.nominal_mhz and level
+        return self.highest_perf * self.nominal_mhz / level if known else None
 
 
 def read_dump(path: Path) -> list[Table] | None:
@@ -58,25 +64,51 @@ def read_dump(path: Path) -> list[Table] | None:
     """
     if path.is_dir():
         return None
-    with check_size(path, "a dump of CPPC").open("rb") as file:
-        if b"/acpi_cppc/" not in file.read(4096):
-            return None
+    what = "a dump of CPPC"
+    with check_size(path, what).open("rb") as file:
+        head = file.read(65536)
+    if not head.startswith(_PACKED) and b"/acpi_cppc/" not in head:
+        return None
+    data = unpacked(read_bytes(path, what), path, what) if head.startswith(_PACKED) else read_bytes(path, what)
+    if b"/acpi_cppc/" not in data:
+        return None
     cpus: dict[int, dict[str, int]] = {}
-    for number, line in enumerate(read_bytes(path, "a dump of CPPC").decode("utf-8", "replace").splitlines(), 1):
-        found = _LINE.match(line.strip())
-        if found is None or found[2] == "feedback_ctrs":
+    for number, (cpu, name, word) in _told(data.decode("utf-8", "replace")):
+        if name == "feedback_ctrs":
             continue
         try:
-            cpus.setdefault(int(found[1]), {})[found[2]] = int(found[3])
+            cpus.setdefault(cpu, {})[name] = int(word, 16 if word.lower().startswith("0x") else 10)
         except ValueError:
-            message = f"{path}:{number}: `{found[2]}` is `{found[3]}`, not a whole number"
+            message = f"{path}:{number}: `{name}` is `{word}`, not a whole number"
             raise FormatError(message, file=str(path), line=number) from None
+    if not any("highest_perf" in told for told in cpus.values()):
+        raise InputError(f"{path}: no CPU has a `highest_perf`")
     names = {"nominal_mhz": "nominal_freq", "lowest_mhz": "lowest_freq"}
     fields = [name for name in Table.__dataclass_fields__ if name != "cpus"]
     groups: dict[tuple[int, ...], list[int]] = {}
     for cpu, told in sorted(cpus.items()):
         groups.setdefault(tuple(told.get(names.get(name, name), 0) for name in fields), []).append(cpu)
     return [Table(tuple(group), **dict(zip(fields, values, strict=True))) for values, group in groups.items()]
+
+
+_PACKED = b"\x1f\x8b"
+
+
+def _told(text: str) -> Iterator[tuple[int, tuple[int, str, str]]]:
+    """Give line, CPU, name and value of each register."""
+    title: tuple[int, str] | None = None
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        found = _TITLE.match(line)
+        if found is not None:
+            title = (int(found[1]), found[2])
+            continue
+        if title is not None and line:
+            yield number, (*title, line)
+            title = None
+            continue
+        found = _LINE.match(line)
+        if found is not None:
+            yield number, (int(found[1]), found[2], found[3].strip())
 
 
 def _list(cpus: Iterable[int]) -> str:
@@ -124,6 +156,12 @@ def findings(tables: list[Table]) -> list[dict[str, str]]:
 
     for table in tables:
         cpus = f"CPUs {_list(table.cpus)}"
+        if not table.highest_perf:
+            remedy = "report it to the vendor; measure under load"
+            add(
+                "cppc-empty", "error", f"{cpus}: highest_perf is 0 or missing", "f_max and capacity are unknown", remedy
+            )
+            continue
         order = (table.lowest_perf, table.lowest_nonlinear_perf, table.guaranteed_perf, table.highest_perf)
         if any(0 < later < earlier for earlier, later in pairwise(order)):
             lowest, nonlinear, guaranteed, highest = order
