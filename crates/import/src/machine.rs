@@ -122,7 +122,7 @@ impl Maker<'_> {
             clusters.push(self.cluster(name, kind, cpus, capacities[index], &dense)?);
         }
         if clusters.iter().all(|cluster| cluster.opps.iter().all(|opp| opp.busy_uw == 0)) {
-            self.missing("power of the CPUs at each OPP (simulated energy is 0 until `uw` is given)");
+            self.missing("power of the CPUs at each OPP (simulated energy is unknown until `uw` is given)");
         }
         if clusters.iter().any(|cluster| cluster.idle.is_empty()) {
             self.missing("idle states");

@@ -199,3 +199,4 @@ def to_rtapp(trace: Path, machine: str, output: Path | None, tasks: tuple[str, .
         sys.stdout.write(text)
     else:
         write_text(output, text)
+        click.echo(f"wrote {output}")

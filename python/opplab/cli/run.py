@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -452,14 +453,14 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
 
         write_text(store.path / "tables.txt", "\n".join(plain))
         iterations = results["iteration"].n_unique()
-        console.print(
+        legend = (
             f"mean of {iterations} iterations; changes are against the first column; intervals are in the report."
             if measured
-            else f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations (none: they do not\n"
-            "vary); publ.: as published; diff.: simulated against published, and the changes' difference\n"
-            "in percentage points (pp); missed%: activations missed, baseline / variant.",
-            style="dim",
+            else f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations (none: they do not "
+            "vary); publ.: as published; diff.: simulated against published, and the changes' difference in percentage "
+            "points (pp); missed%: activations missed, baseline / variant."
         )
+        console.print(textwrap.fill(legend, min(terminal_width() or 100, 100)), style="dim")
     sure = None
     if how.uncertainty and not tally.problems:
         sure = _how_sure(experiment, results, publish.own_metrics(results) or ["energy"], store.path, how)
