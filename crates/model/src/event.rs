@@ -79,6 +79,19 @@ pub trait Sink {
     fn decision(&mut self, now_ns: u64, decision: &Decision) {
         let _ = (now_ns, decision);
     }
+    /// Takes what a meter of the machine shows from now on, in uW.
+    fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
+        let _ = (now_ns, metered, power_uw);
+    }
+}
+
+/// What has a meter of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metered {
+    /// A CPU alone.
+    Cpu(u32),
+    /// What the CPUs of a cluster share.
+    Shared(u32),
 }
 
 /// Watches nothing.
@@ -115,6 +128,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn decision(&mut self, now_ns: u64, decision: &Decision) {
         self.0.decision(now_ns, decision);
         self.1.decision(now_ns, decision);
+    }
+    fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
+        self.0.power(now_ns, metered, power_uw);
+        self.1.power(now_ns, metered, power_uw);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What CPUs and clusters draw: the one formula from what they do and the machine file's numbers to uW.
 
-use crate::machine::{Cluster, Opp};
+use crate::machine::{Cluster, Machine, Opp};
 
 /// What a clock costs, in uW: of an OPP, or of a point between or above the OPPs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,6 +58,42 @@ impl Cluster {
         &self.opps[self.opps.partition_point(|opp| opp.khz < khz).min(self.opps.len() - 1)]
     }
 
+    /// What a clock costs that the hardware runs at, whether it is an OPP or not: turbo, or a clock under a power limit.
+    ///
+    /// Between two known points power is on the straight line between them. Above the last one it is `a f + b f^3` (leakage
+    /// and switching at a voltage that rises with the clock) through the lowest and the highest known point; where that
+    /// would bend down it is proportional to the clock.
+    pub fn point_at(&self, khz: u32) -> PointPower {
+        let mut known = self.opps.iter().chain(&self.boost_opps).peekable();
+        let (mut first, mut low): (Option<&Opp>, Option<&Opp>) = (None, None);
+        while let Some(opp) = known.next_if(|opp| opp.khz < khz) {
+            first = first.or(Some(opp));
+            low = Some(opp);
+        }
+        match (low, known.peek()) {
+            (Some(low), Some(high)) if high.khz > khz => {
+                let line = |from: u64, to: u64| {
+                    let (from, to) = (i128::from(from), i128::from(to));
+                    let part = i128::from(khz - low.khz) * (to - from) / i128::from(high.khz - low.khz);
+                    u64::try_from(from + part).unwrap_or(0)
+                };
+                PointPower {
+                    busy_uw: line(low.busy_uw, high.busy_uw),
+                    cluster_uw: line(low.cluster_uw, high.cluster_uw),
+                    idle_uw: low.idle_uw.zip(high.idle_uw).map(|(low, high)| line(low, high)),
+                    cluster_idle_uw: low.cluster_idle_uw.zip(high.cluster_idle_uw).map(|(low, high)| line(low, high)),
+                }
+            }
+            (_, Some(&point)) => point.into(),
+            (Some(last), None) => {
+                let low = first.unwrap_or(last);
+                let busy_uw = extrapolate((low.khz, low.busy_uw), (last.khz, last.busy_uw), khz);
+                PointPower { busy_uw, ..last.into() }
+            }
+            (None, None) => PointPower::default(),
+        }
+    }
+
     /// What one of the cluster's CPUs draws at a clock, in uW. A state that does not exist draws nothing.
     pub fn cpu_power_uw(&self, point: PointPower, activity: CpuActivity) -> u64 {
         let state_uw = |state: usize| self.idle.get(state).map_or(0, |idle| idle.power_uw);
@@ -77,6 +113,34 @@ impl Cluster {
             ClusterActivity::Asleep(state) => self.cluster_idle.get(state).map_or(0, |idle| idle.power_uw),
         }
     }
+}
+
+impl Machine {
+    /// What a clock costs that was seen on a cluster. Only hardware with turbo, or under a limit of power, runs at clocks that
+    /// are no OPPs; elsewhere such a clock stands for the OPP that reaches it.
+    pub fn clock_power(&self, cluster: &Cluster, khz: u32) -> PointPower {
+        let limited = self.package_power.is_some_and(|power| power.pl1_uw > 0 || power.pl2_uw > 0);
+        if limited || !cluster.turbo.is_empty() || !cluster.boost_opps.is_empty() {
+            cluster.point_at(khz)
+        } else {
+            cluster.opp_for(khz).into()
+        }
+    }
+}
+
+/// `a f + b f^3` through two points (kHz, uW), at `khz` above both; at least proportional to f. Truncates.
+fn extrapolate((low_khz, low_uw): (u32, u64), (high_khz, high_uw): (u32, u64), khz: u32) -> u64 {
+    let (f, f1, f2) = (i128::from(khz), i128::from(low_khz), i128::from(high_khz));
+    let (p1, p2) = (i128::from(low_uw), i128::from(high_uw));
+    let proportional = p2 * f / f2;
+    // b (f^3 - f f2^2) with b = (p2 / f2 - p1 / f1) / (f2^2 - f1^2); the ratio of squares << 20.
+    let cubic = || -> Option<i128> {
+        let rise = f.checked_mul(p2 * f1 - p1 * f2)? / (f1 * f2);
+        let squares = ((f * f - f2 * f2) << 20).checked_div(f2 * f2 - f1 * f1)?;
+        Some(rise.checked_mul(squares)? >> 20)
+    };
+    let more = if f2 > f1 { cubic().unwrap_or(0).max(0) } else { 0 };
+    u64::try_from(proportional + more).unwrap_or(u64::MAX).min(u64::from(u32::MAX) * 1000)
 }
 
 #[cfg(test)]
@@ -117,5 +181,28 @@ mod tests {
         assert_eq!(cluster.shared_power_uw(high, ClusterActivity::AllIdle), 20_000);
         assert_eq!(cluster.shared_power_uw(high, ClusterActivity::Asleep(0)), 0, "it has no such state");
         assert_eq!(cluster.opp_for(9_000_000).khz, 2_000_000);
+    }
+
+    /// P = 0.407 f + 0.0966 f^3 W (f in GHz) through 1.5 and 2.25 GHz is found again at 3.4 GHz.
+    #[test]
+    fn power_above_the_table_follows_the_curve() {
+        let watts = extrapolate((1_500_000, 936_525), (2_250_000, 2_016_084), 3_400_000);
+        assert!((5_180_000..5_181_000).contains(&watts), "{watts}");
+        // A curve that bends down is not followed.
+        assert_eq!(extrapolate((1_000_000, 1_000), (2_000_000, 1_500), 3_000_000), 2_250);
+        // One point only, none known, and numbers at their limits.
+        assert_eq!(extrapolate((2_000_000, 1_000), (2_000_000, 1_000), 3_000_000), 1_500);
+        assert_eq!(extrapolate((1_000_000, 0), (2_000_000, 0), 3_000_000), 0);
+        extrapolate((1, 0), (99_999_999, u64::from(u32::MAX)), 100_000_000);
+    }
+
+    #[test]
+    fn power_between_entries_is_on_their_line() {
+        let machine = parse_machine("two.toml", MACHINE).unwrap_or_else(|error| panic!("{error}"));
+        let at = |khz| machine.clusters[0].point_at(khz);
+        let busy = [900_000, 1_000_000, 1_500_000, 2_000_000].map(|khz| at(khz).busy_uw);
+        assert_eq!(busy, [100_000, 100_000, 200_000, 300_000]);
+        assert_eq!((at(1_500_000).cluster_uw, at(1_500_000).idle_uw), (15_000, None));
+        assert!(at(2_500_000).busy_uw >= 375_000);
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use opplab_guarded::guarded;
-use opplab_replay::energy::{EVENTS, EnergyMeter, TraceEnergy};
+use opplab_model::machine::Machine;
+use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy};
 use opplab_trace::write::PerfettoWriter;
 use opplab_trace::{ReadOptions, TraceFile};
 use pyo3::prelude::*;
@@ -35,38 +36,56 @@ macro_rules! row {
     }};
 }
 
-/// Energy of the trace at `path` on `machine` as tables of rows: `cpus`, `clusters`, `tasks`, `rails`, `steps`, and sums.
+/// Energy of the trace at `path` on each of `machines`, in one reading, as tables of rows: `cpus`, `clusters`, `tasks`,
+/// `rails`, `steps`, and sums.
 #[guarded]
 #[pyfunction]
-#[pyo3(signature = (path, machine, from_ns=None, to_ns=None))]
+#[pyo3(signature = (path, machines, from_ns=None, to_ns=None))]
 pub(crate) fn trace_energy<'py>(
     py: Python<'py>,
     path: PathBuf,
-    machine: &PyMachine,
+    machines: Vec<PyRef<'py, PyMachine>>,
     from_ns: Option<u64>,
     to_ns: Option<u64>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let machine = &machine.inner;
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let machines: Vec<&Machine> = machines.iter().map(|machine| &machine.inner).collect();
     let time_range_ns =
         (from_ns.is_some() || to_ns.is_some()).then(|| (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX)));
     let options = ReadOptions { missing_ok: true, time_range_ns, ..ReadOptions::only(&EVENTS) };
     let read = py.detach(|| {
         let file = TraceFile::open(&path)?;
         let mut reader = file.reader(&options)?;
-        let mut meter = EnergyMeter::new(machine);
-        let mut outcome: opplab_trace::Outcome = reader.stream(&options, &mut meter)?;
+        let mut meters = EnergyMeters(machines.iter().map(|machine| EnergyMeter::new(machine)).collect());
+        let mut outcome: opplab_trace::Outcome = reader.stream(&options, &mut meters)?;
         outcome
             .problems
             .extend(file.problem().map(|problem| opplab_trace::Error::Unsupported { what: problem.to_string() }));
-        Ok((meter.finish(), reader.processes(), outcome.problems))
+        let found: Vec<TraceEnergy> = meters.0.into_iter().map(EnergyMeter::finish).collect();
+        Ok((found, reader.processes(), outcome.problems))
     });
-    let (energy, processes, problems): (TraceEnergy, BTreeMap<i32, i32>, _) =
+    let (found, processes, problems): (Vec<TraceEnergy>, BTreeMap<i32, i32>, _) =
         read.map_err(|error| trace_error(py, &path, error))?;
-    if energy.strangers > 0 {
-        let (name, have, cpus) = (&machine.name, machine.nr_cpus(), energy.strangers);
-        let text = format!("{}: the trace has {cpus} CPUs, machine {name} has {have}", path.display());
-        return Err(raise(py, "InputError", text));
-    }
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let of_machine = |(energy, machine): (&TraceEnergy, &Machine)| {
+        if energy.strangers > 0 {
+            let (name, have, cpus) = (&machine.name, machine.nr_cpus(), energy.strangers);
+            let text = format!("{}: the trace has {cpus} CPUs, machine {name} has {have}", path.display());
+            return Err(raise(py, "InputError", text));
+        }
+        let dict = tables(py, energy, machine, &processes)?;
+        dict.set_item("problems", &problems)?;
+        Ok(dict)
+    };
+    found.iter().zip(machines).map(of_machine).collect()
+}
+
+/// What a trace cost on one machine.
+fn tables<'py>(
+    py: Python<'py>,
+    energy: &TraceEnergy,
+    machine: &Machine,
+    processes: &BTreeMap<i32, i32>,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let cpus = energy.cpus.iter().enumerate().map(|(cpu, one)| {
         row!(py, "cpu": cpu, "cluster": &machine.cluster_of(cpu as u32).name, "energy_j": joules(one.running_fj + one.idle_fj),
@@ -115,7 +134,6 @@ pub(crate) fn trace_energy<'py>(
     dict.set_item("total_fj", energy.total_fj().to_string())?;
     let parts = energy.tasks.values().map(|one| one.cpu_fj + one.shared_fj).sum::<u128>();
     dict.set_item("parts_fj", (parts + energy.idle_fj + energy.floor_fj).to_string())?;
-    dict.set_item("problems", problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     Ok(dict)
 }
 

@@ -1,10 +1,11 @@
-//! Meters on a run: rails, RAPL-like counters, turbostat's table, a battery gauge.
+//! Meters on a run: rails, RAPL-like counters, turbostat's table, a battery gauge, energy by task.
 
 use opplab_meter::battery::{BatteryConfig, battery, battery_mean_w};
 use opplab_meter::rails::rails;
 use opplab_meter::rapl::{RaplConfig, rapl, rapl_watts};
 use opplab_meter::turbostat::turbostat;
 use opplab_model::samples::Samples;
+use opplab_sim::task_energy::{TaskEnergy, Used};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -12,7 +13,7 @@ use crate::error::raise;
 use crate::run::{HookedCase, simulate};
 
 /// The meters by name.
-pub(crate) const METERS: &[&str] = &["rails", "rapl", "turbostat", "battery"];
+pub(crate) const METERS: &[&str] = &["rails", "rapl", "turbostat", "battery", "tasks"];
 
 /// What `meter` shows of a run that is read every `period_ns`: `{column: values}`, or turbostat's text.
 pub(crate) fn meter<'py>(
@@ -25,6 +26,9 @@ pub(crate) fn meter<'py>(
         let near = opplab_model::error::nearest(meter, METERS.iter().copied());
         let hint = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
         return Err(raise(py, "InputError", format!("unknown meter `{meter}`{hint}")));
+    }
+    if meter == "tasks" {
+        return Ok(tasks(py, case)?.into_any());
     }
     let mut sink = Samples::new(period_ns);
     simulate(py, case, &mut sink)?;
@@ -74,4 +78,28 @@ pub(crate) fn meter<'py>(
         }
     }
     Ok(dict.into_any())
+}
+
+/// Energy of each task of a run, and of nobody (idle CPUs, the rest of the machine), as columns.
+fn tasks<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'py, PyDict>> {
+    let mut sink = TaskEnergy::new(&case.machine);
+    let outcome = simulate(py, case, &mut sink)?;
+    let end_ns = outcome.wall_ns + outcome.warmup.wall_ns;
+    let (mut used, nobody_fj) = sink.finish(end_ns);
+    used.resize(outcome.task_names.len(), Used::default());
+    let floor_fj = u128::from(case.machine.floor_uw) * u128::from(end_ns);
+    let rest = [("(idle)", nobody_fj), ("(rest of the machine)", floor_fj)];
+    let dict = PyDict::new(py);
+    let joules = |fj: u128| fj as f64 * 1e-15;
+    let numbers = (0..used.len()).map(Some).chain(rest.map(|_| None));
+    dict.set_item("task", numbers.collect::<Vec<_>>())?;
+    let names = outcome.task_names.iter().map(String::as_str).chain(rest.map(|(name, _)| name));
+    dict.set_item("name", names.collect::<Vec<_>>())?;
+    let all = |of: fn(&Used) -> u128| used.iter().map(of).map(joules).collect::<Vec<_>>();
+    let column = |of: fn(&Used) -> u128, rest: [f64; 2]| [all(of), rest.to_vec()].concat();
+    let nobody = rest.map(|(_, fj)| joules(fj));
+    dict.set_item("energy_j", column(|one| one.cpu_fj + one.shared_fj, nobody))?;
+    dict.set_item("cpu_j", column(|one| one.cpu_fj, [0.0; 2]))?;
+    dict.set_item("shared_j", column(|one| one.shared_fj, [0.0; 2]))?;
+    Ok(dict)
 }

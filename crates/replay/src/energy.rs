@@ -11,12 +11,12 @@
 //! ```
 //! All sums are in fJ (uW x ns) and whole, so the parts add up to the total exactly. Running time before a CPU's first
 //! `cpu_frequency` is not in them: it is told, with what it costs at the lowest and at the highest operating point.
-//! Not here: transitions between idle states, devices.
+//! An exit from an idle state lies before its event and draws as the shallowest state. Not here: entries, devices.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use opplab_model::machine::Machine;
+use opplab_model::machine::{Cluster, IdleState, Machine};
 use opplab_model::power::{ClusterActivity, CpuActivity, PointPower};
 use opplab_trace::{Event, Schema, Sink};
 
@@ -205,6 +205,13 @@ struct Cpu {
     since_ns: u64,
 }
 
+#[derive(Debug, Clone)]
+struct Policy {
+    cpus: Vec<u32>,
+    /// Its clock and what that costs, once an event told it.
+    clock: Option<(u32, PointPower)>,
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Role {
     Other,
@@ -214,12 +221,22 @@ enum Role {
     Rail { name: usize, energy: usize },
 }
 
+/// Adds up the energy of a trace on several machines, such as one and the ends of its ranges, in one reading.
+pub struct EnergyMeters<'m>(pub Vec<EnergyMeter<'m>>);
+
+impl Sink for EnergyMeters<'_> {
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        self.0.iter_mut().try_for_each(|meter| meter.event(event))
+    }
+}
+
 /// Adds up the energy of a trace; feed it with events in order of time, then call [`EnergyMeter::finish`].
 pub struct EnergyMeter<'m> {
     machine: &'m Machine,
     cpus: Vec<Cpu>,
-    /// CPUs and clock of each policy.
-    policies: Vec<(Vec<u32>, Option<u32>)>,
+    policies: Vec<Policy>,
+    /// Since when all CPUs are in their deepest state, of a machine whose clusters sleep together.
+    down_since_ns: Option<u64>,
     /// Since when each cluster's shared power is not counted.
     shared_since_ns: Vec<u64>,
     roles: Vec<Option<Role>>,
@@ -256,7 +273,8 @@ impl<'m> EnergyMeter<'m> {
         Self {
             machine,
             cpus: cpus.collect(),
-            policies: described.into_iter().map(|(_, cpus)| (cpus, None)).collect(),
+            policies: described.into_iter().map(|(_, cpus)| Policy { cpus, clock: None }).collect(),
+            down_since_ns: None,
             shared_since_ns: vec![0; machine.clusters.len()],
             roles: Vec::new(),
             span_ns: None,
@@ -277,8 +295,25 @@ impl<'m> EnergyMeter<'m> {
     }
 
     /// What the clock of a policy costs, if it is known.
-    fn point(&self, cluster: usize, policy: usize) -> Option<PointPower> {
-        self.policies[policy].1.map(|khz| self.machine.clusters[cluster].opp_for(khz).into())
+    fn point(&self, policy: usize) -> Option<PointPower> {
+        self.policies[policy].clock.map(|(_, point)| point)
+    }
+
+    /// What a cluster's shared logic has as its clock: that of its CPUs, or the highest of the machine's awake ones.
+    fn shared_point(&self, cluster: usize, first: u32) -> Option<PointPower> {
+        let own = || self.point(self.cpus[first as usize].policy);
+        if !self.machine.shared_follows_machine {
+            return own();
+        }
+        let awake = self.cpus.iter().filter(|cpu| cpu.state.is_none());
+        let khz = awake.filter_map(|cpu| self.policies[cpu.policy].clock).map(|(khz, _)| khz).max();
+        khz.map_or_else(own, |khz| Some(self.machine.clock_power(&self.machine.clusters[cluster], khz)))
+    }
+
+    /// Whether all CPUs of a cluster are in their deepest state.
+    fn all_down(&self, cluster: &Cluster) -> bool {
+        let deepest = cluster.idle.len().saturating_sub(1);
+        cluster.cpus.iter().all(|&cpu| self.cpus[cpu as usize].state.is_some_and(|state| state >= deepest))
     }
 
     /// Counts what `cpu` drew up to `now`.
@@ -291,7 +326,7 @@ impl<'m> EnergyMeter<'m> {
             return;
         }
         let described = &self.machine.clusters[cluster];
-        let point = self.point(cluster, policy);
+        let point = self.point(policy);
         let power_uw = match (runs, state) {
             (Runs::Task(pid), _) => {
                 let task = self.energy.tasks.entry(pid).or_default();
@@ -333,22 +368,32 @@ impl<'m> EnergyMeter<'m> {
         self.energy.steps.add(cluster, now - ns, now, power_uw);
     }
 
-    /// Counts what a cluster's shared logic drew up to `now`.
+    /// Counts what a cluster's shared logic drew up to `now`. Hardware whose clusters sleep together waits for the entry
+    /// latency to be sure that nobody wakes up.
     fn settle_shared(&mut self, cluster: usize, now: u64) {
+        let entry_ns = self.machine.clusters[cluster].cluster_idle.last().map_or(0, |idle| idle.entry_latency_ns);
+        match self.down_since_ns.map(|since| since.saturating_add(entry_ns)) {
+            Some(asleep_ns) if asleep_ns < now => {
+                self.settle_shared_in(cluster, asleep_ns, false);
+                self.settle_shared_in(cluster, now, true);
+            }
+            Some(_) => self.settle_shared_in(cluster, now, false),
+            None => self.settle_shared_in(cluster, now, !self.machine.cluster_idle_together),
+        }
+    }
+
+    /// The same up to a time before which the cluster did one thing; `may_sleep`: if all its CPUs are down.
+    fn settle_shared_in(&mut self, cluster: usize, now: u64, may_sleep: bool) {
         let since_ns = self.shared_since_ns[cluster];
         let ns = now.saturating_sub(since_ns);
         self.shared_since_ns[cluster] = since_ns.max(now);
         let described = &self.machine.clusters[cluster];
         let Some(&first) = described.cpus.first().filter(|_| ns > 0) else { return };
-        let point = self.point(cluster, self.cpus[first as usize].policy);
-        let deepest = described.idle.len().saturating_sub(1);
+        let point = self.shared_point(cluster, first);
         let of = |cpu: &u32| &self.cpus[*cpu as usize];
-        let all = |test: &dyn Fn(&Cpu) -> bool| described.cpus.iter().all(|cpu| test(of(cpu)));
         let activity = match described.cluster_idle.len().checked_sub(1) {
-            Some(index) if all(&|cpu| cpu.state.is_some_and(|state| state >= deepest)) => {
-                ClusterActivity::Asleep(index)
-            }
-            _ if all(&|cpu| cpu.state.is_some()) => ClusterActivity::AllIdle,
+            Some(index) if may_sleep && self.all_down(described) => ClusterActivity::Asleep(index),
+            _ if described.cpus.iter().all(|cpu| of(cpu).state.is_some()) => ClusterActivity::AllIdle,
             _ => ClusterActivity::Awake,
         };
         // Asleep, a cluster has no clock.
@@ -389,7 +434,41 @@ impl<'m> EnergyMeter<'m> {
                 self.settle(sibling, now);
             }
         }
-        self.settle_shared(self.cpus[cpu as usize].cluster, now);
+        if self.machine.shared_follows_machine || self.machine.cluster_idle_together {
+            (0..self.shared_since_ns.len()).for_each(|cluster| self.settle_shared(cluster, now));
+        } else {
+            self.settle_shared(self.cpus[cpu as usize].cluster, now);
+        }
+    }
+
+    /// The event of an exit comes when the CPU executes again: the exit itself, of which it draws as in the shallowest state
+    /// and keeps the cluster awake, lies before it.
+    fn begin_exit(&mut self, cpu: u32, now: u64) {
+        let Cpu { cluster, state: Some(state), since_ns, .. } = self.cpus[cpu as usize] else { return };
+        let described = &self.machine.clusters[cluster];
+        let deepest = described.idle.len().saturating_sub(1);
+        let own = described.idle.get(state.min(deepest));
+        let mut exit_ns = own.map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns));
+        let entered = |idle: &IdleState| match self.down_since_ns {
+            Some(since) => since.saturating_add(idle.entry_latency_ns) < now,
+            None => !self.machine.cluster_idle_together,
+        };
+        if self.all_down(described) && described.cluster_idle.last().is_some_and(entered) {
+            exit_ns += described.cluster_idle.last().map_or(0, |idle| idle.exit_latency_ns);
+        }
+        let began_ns = now.saturating_sub(exit_ns).max(since_ns);
+        self.settle_around(cpu, began_ns);
+        self.cpus[cpu as usize].state = None;
+        self.cpus[cpu as usize].runs = Runs::Idle;
+        self.note_down(began_ns);
+    }
+
+    /// Notes since when all CPUs of a machine that sleeps together are down.
+    fn note_down(&mut self, now: u64) {
+        if self.machine.cluster_idle_together {
+            let down = self.machine.clusters.iter().all(|one| self.all_down(one));
+            self.down_since_ns = if down { self.down_since_ns.or(Some(now)) } else { None };
+        }
     }
 
     fn known(&mut self, cpu: i64) -> Option<u32> {
@@ -456,6 +535,7 @@ impl Sink for EnergyMeter<'_> {
                     let cpu = &mut self.cpus[cpu as usize];
                     cpu.runs = runs(next);
                     cpu.state = cpu.state.filter(|_| next == 0);
+                    self.note_down(now);
                 }
             }
             Role::Frequency { khz, cpu } => {
@@ -463,12 +543,13 @@ impl Sink for EnergyMeter<'_> {
                 if let Some(cpu) = self.known(cpu) {
                     let policy = self.cpus[cpu as usize].policy;
                     let khz = u32::try_from(khz).ok().filter(|&khz| khz > 0);
-                    if self.policies[policy].1 != khz {
-                        for nth in 0..self.policies[policy].0.len() {
-                            let cpu = self.policies[policy].0[nth];
+                    if self.policies[policy].clock.map(|(khz, _)| khz) != khz {
+                        for nth in 0..self.policies[policy].cpus.len() {
+                            let cpu = self.policies[policy].cpus[nth];
                             self.settle_around(cpu, now);
                         }
-                        self.policies[policy].1 = khz;
+                        let described = &self.machine.clusters[self.cpus[cpu as usize].cluster];
+                        self.policies[policy].clock = khz.map(|khz| (khz, self.machine.clock_power(described, khz)));
                     }
                 }
             }
@@ -477,11 +558,15 @@ impl Sink for EnergyMeter<'_> {
                     return ControlFlow::Continue(());
                 };
                 if let Some(cpu) = self.known(cpu) {
+                    if state >= IDLE_EXIT {
+                        self.begin_exit(cpu, now);
+                    }
                     self.settle_around(cpu, now);
                     let entered = (0..IDLE_EXIT).contains(&state);
                     let cpu = &mut self.cpus[cpu as usize];
                     cpu.state = entered.then_some(state as usize);
                     cpu.runs = if entered || cpu.runs == Runs::Unknown { Runs::Idle } else { cpu.runs };
+                    self.note_down(now);
                 }
             }
             Role::Rail { name, energy } => {
@@ -591,7 +676,9 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
         let task = |pid: i32| energy.tasks[&pid];
         assert_eq!((task(7).cpu_fj, task(7).shared_fj), ((100 + 100 + 300) * unit, (40 + 20 + 30) * unit));
         assert_eq!((task(8).cpu_fj, task(8).shared_fj), ((100 + 300) * unit, (20 + 30) * unit));
-        assert_eq!(energy.idle_fj, (1 + (1 + 10 + 60) + (1 + 1 + 2)) * unit);
+        // Exits from "off" take 10 us, in which the CPU draws as in WFI and the cluster is awake.
+        let asleep = 90 * (1 + 1 + 2) + 10 * (1 + 10 + 60);
+        assert_eq!(energy.idle_fj, (90 + 10 * 10 + 100 * (1 + 10 + 60) + asleep) * unit / 100);
         assert_eq!(energy.floor_fj, 7 * 5 * unit);
         let tasks: u128 = energy.tasks.values().map(|task| task.cpu_fj + task.shared_fj).sum();
         assert_eq!(tasks + energy.idle_fj + energy.floor_fj, energy.total_fj());
@@ -599,7 +686,7 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
         assert_eq!(cpus, energy.clusters[0].cpus_fj);
         let steps: u128 = energy.steps.energy_fj[0].iter().sum();
         assert_eq!(steps, energy.total_fj() - energy.floor_fj);
-        assert_eq!(energy.steps.between_fj(&[0], 0, 100_000), (100 + 1 + 40) * unit);
+        assert_eq!(energy.steps.between_fj(&[0], 0, 100_000), (100 * (100 + 40) + 90 + 10 * 10) * unit / 100);
         assert_eq!(energy.interval_fj(), (energy.total_fj(), energy.total_fj()));
     }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink};
 use opplab_model::machine::Machine;
-use opplab_model::power::{ClusterActivity, CpuActivity, PointPower};
+use opplab_model::power::{ClusterActivity, CpuActivity};
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
 use opplab_trace::{Kind, Trace, Value};
 
@@ -300,7 +300,7 @@ impl RunTrace {
         }
         let Some(CpuPower { cluster, .. }) = self.power.get(cpu as usize).copied() else { return };
         let described = &self.machine.clusters[cluster];
-        let point = |cpu: u32| PointPower::from(described.opp_for(self.power[cpu as usize].khz));
+        let point = |cpu: u32| self.machine.clock_power(described, self.power[cpu as usize].khz);
         let cpus = described.cpus.iter().map(|&cpu| {
             let state = self.power[cpu as usize];
             // Awake in the idle loop: as in the shallowest state.

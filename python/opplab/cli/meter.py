@@ -13,7 +13,7 @@ from opplab.errors import InputError
 if TYPE_CHECKING:
     from opplab.simulation.run import Run
 
-METERS = ("rails", "rapl", "turbostat", "battery")
+METERS = ("rails", "rapl", "turbostat", "battery", "tasks")
 
 
 @click.command(name="meter")
@@ -51,6 +51,7 @@ def command(
     rapl       package energy counters with RAPL's unit, update period and wrap
     turbostat  turbostat's table, in its own format
     battery    the battery gauge of text 003: rolling voltage and current, trimmed
+    tasks      energy of each task over the whole run: CPUs while it ran, and its part of what clusters share
     """
     from opplab.simulation.machine import Machine
     from opplab.simulation.policy import Policy

@@ -5,7 +5,6 @@ Works on the file as a tree, and gives a file that the reader of machines has ch
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Callable
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opplab import _opplab
 from opplab.errors import InputError
 from opplab.files import check_size
 from opplab.fit import freqbench
@@ -25,6 +23,7 @@ from opplab.fit.linear import Parts, fit_parts
 from opplab.fit.opp_power import CANNOT_TELL, fit_points
 from opplab.fit.shapes import SERVER_CUBIC, SERVER_CUBIC_RANGE, core_shape
 from opplab.fit.sources import Samples, join_samples, read_samples
+from opplab.simulation.machine import Machine
 from opplab.simulation.power import known_power
 
 __all__ = ["generic_power", "to_machine_text", "with_power"]
@@ -39,18 +38,9 @@ GENERIC_PERCENT = (29, 330)
 clocks 29 to 272 (half of them 50 to 84), cores of an EPYC 7502, a Milan, a Xeon 6130 and a 8175M 108 to 320."""
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(str(key))} = {_toml(inner)}" for key, inner in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(inner) for inner in value) + "]"
-    return json.dumps(value)
-
-
 def to_machine_text(tree: Tree) -> str:
     """Write a machine file in the form that its reader gives it."""
-    text = "\n".join(f"{key} = {_toml(value)}" for key, value in tree.items()) + "\n"
-    return _opplab.Machine.parse(str(tree["name"]), text).to_toml()
+    return Machine.from_tree(tree).to_toml()
 
 
 def _cpus(words: str | list[int]) -> list[int]:

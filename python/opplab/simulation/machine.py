@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from opplab import _opplab, catalog
 
 __all__ = ["Machine"]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(str(key))} = {_toml(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(inner) for inner in value) + "]"
+    return json.dumps(value)
 
 
 class Machine:
@@ -47,6 +57,12 @@ class Machine:
     def parse(cls, text: str, *, file: str = "<text>") -> Machine:
         """Read the text of a machine file; `file` is its name for messages."""
         return cls(_opplab.Machine.parse(file, text))
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Machine:
+        """Read a machine file's tables as `tomllib` gives them."""
+        text = "\n".join(f"{key} = {_toml(value)}" for key, value in tree.items()) + "\n"
+        return cls.parse(text, file=str(tree.get("name", "<tables>")))
 
     @property
     def name(self) -> str:

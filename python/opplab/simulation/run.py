@@ -90,9 +90,10 @@ class Run:
 
         Parameters
         ----------
-        name : {'rails', 'rapl', 'battery'}
+        name : {'rails', 'rapl', 'battery', 'tasks'}
             Mean watts of each cluster; a RAPL-like counter of each package with its unit, update period and wrap; the
-            battery gauge of text 003 (``kept``: not in the trimmed beginning or end).
+            battery gauge of text 003 (``kept``: not in the trimmed beginning or end); energy of each task over the
+            whole run, as the meters of CPUs and clusters have it.
         every_s : float
             Time between two readings.
 

@@ -29,6 +29,8 @@ class TraceEnergy:
     Attributes
     ----------
     cpus : polars.DataFrame
+        ``low_j`` and ``high_j``, here and in the other tables: `energy_j` with all powers at the lower, or at the upper
+        end of the ranges that the machine file states; `energy_j` itself where it states none.
         By CPU: ``energy_j`` of running and idling; ``unknown_ns`` of running before its first ``cpu_frequency`` is not
         in it, but would add between ``unknown_low_j`` and ``unknown_high_j`` (lowest and highest OPP).
     clusters : polars.DataFrame
@@ -36,14 +38,16 @@ class TraceEnergy:
     tasks : polars.DataFrame
         By task: ``cpu_j`` while it ran, and ``shared_j``, its part of what its cluster's CPUs share.
     processes, groups : polars.DataFrame
-        Sums of tasks by process (an app is a process; null where the trace does not tell), and by kind of name
-        (``kworker``, ``irq``, ...).
+        Sums of tasks by process (null where the trace does not tell), and by kind of name (``kworker``, ``irq``, ...).
+    apps : polars.DataFrame
+        Sums of processes by program: of Android's processes the package (``com.app:service`` is ``com.app``).
     rails : polars.DataFrame
         Meters in the trace, beside the same time of the clusters that their names stand for; ``error`` is relative.
     steps : polars.DataFrame
         Power of each cluster over time in uW: ``time_ns`` and a column a cluster.
     total_j, low_j, high_j : float
-        Everything; and if what is unknown had run at the lowest, or at the highest OPPs.
+        Everything; and with all powers at the lower, or upper ends of the machine's ranges, and what ran at an unknown
+        clock at the lowest, or at the highest OPP.
     idle_j, floor_j : float
         Of the total: nobody's (idle CPUs and clusters), and the rest of the machine.
     window_ns : int
@@ -56,6 +60,7 @@ class TraceEnergy:
     tasks: pl.DataFrame
     processes: pl.DataFrame
     groups: pl.DataFrame
+    apps: pl.DataFrame
     rails: pl.DataFrame
     steps: pl.DataFrame
     total_j: float
@@ -68,9 +73,8 @@ class TraceEnergy:
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Give all tables by name."""
-        return {
-            name: getattr(self, name) for name in ("cpus", "clusters", "tasks", "processes", "groups", "rails", "steps")
-        }
+        names = ("cpus", "clusters", "tasks", "processes", "groups", "apps", "rails", "steps")
+        return {name: getattr(self, name) for name in names}
 
     def write(self, folder: Path) -> list[Path]:
         """Write each table as a Parquet file into a folder; gives the files."""
@@ -88,6 +92,31 @@ def group_of(comm: str) -> str:
     ('kworker', 'irq', 'Binder', 'sh')
     """
     return re.split(r"[/:#]|[-_ ]?\d", comm, maxsplit=1)[0] or comm
+
+
+def app_of(process: str) -> str:
+    """Give the program of a process by its name: an Android package without its service, a path's last part.
+
+    Examples
+    --------
+    >>> app_of("com.example.app:remote"), app_of("/usr/bin/worker"), app_of("surfaceflinger")
+    ('com.example.app', 'worker', 'surfaceflinger')
+    """
+    return process.split(":", 1)[0].rsplit("/", 1)[-1] or process
+
+
+def _ends(machine: Machine) -> list[Machine]:
+    """Give the machine with all powers at the lower, and at the upper end of their ranges; nothing without ranges."""
+    import tomllib
+
+    from opplab.simulation.machine import Machine
+    from opplab.uncertainty.ranges import assumptions_of, with_draw
+
+    tree = tomllib.loads(machine.to_toml())
+    powers = [one for one in assumptions_of(tree) if one.key.endswith(("uw", "smt_power")) and "package" not in one.key]
+    if not powers:
+        return []
+    return [Machine.from_tree(with_draw(tree, powers, [share] * len(powers))) for share in (0.0, 1.0)]
 
 
 SCHEMAS: dict[str, dict[str, str]] = {
@@ -111,13 +140,27 @@ SCHEMAS: dict[str, dict[str, str]] = {
 }
 
 
-def make(raw: dict[str, Any], names: dict[int, str]) -> TraceEnergy:
-    """Make tables of what `_opplab.trace_energy` gave; `names` are those of tasks by pid."""
+def make(raw: list[dict[str, Any]], names: dict[int, str]) -> TraceEnergy:
+    """Make tables of what `_opplab.trace_energy` gave of the machine and, if it has ranges, of their ends.
+
+    `names` are those of tasks by pid.
+    """
     import polars as pl
+
+    own, low, high = raw if len(raw) == 3 else (raw[0], raw[0], raw[0])
 
     def table(name: str) -> pl.DataFrame:
         schema = {column: getattr(pl, kind) for column, kind in SCHEMAS.get(name, {}).items()}
-        return pl.DataFrame(raw[name], schema=schema or None)
+        made = pl.DataFrame(own[name], schema=schema or None)
+        if "energy_j" not in made.columns:
+            return made
+        # The same rows in the same order, because they are of the same events.
+        ends = [
+            pl.Series(column, [row["energy_j"] for row in rows], dtype=pl.Float64)
+            for column, rows in (("low_j", low[name]), ("high_j", high[name]))
+        ]
+        place = made.columns.index("energy_j") + 1
+        return made.insert_column(place, ends[0]).insert_column(place + 1, ends[1])
 
     def named(column: str) -> pl.Expr:
         return pl.col(column).replace_strict(names, default="<...>", return_dtype=pl.String)
@@ -127,28 +170,20 @@ def make(raw: dict[str, Any], names: dict[int, str]) -> TraceEnergy:
         pl.when(pl.col("process").is_not_null()).then(named("process")).alias("process_name"),
         pl.col("comm").map_elements(group_of, return_dtype=pl.String).alias("group"),
     )
-    total = raw["total_j"]
-    order = [
-        "pid",
-        "comm",
-        "process",
-        "process_name",
-        "group",
-        "energy_j",
-        "cpu_j",
-        "shared_j",
-        "running_ns",
-        "unknown_ns",
-    ]
+    tasks = tasks.with_columns(pl.col("process_name").map_elements(app_of, return_dtype=pl.String).alias("app"))
+    total = own["total_j"]
+    order = ["pid", "comm", "process", "process_name", "group", "app", "energy_j", "low_j", "high_j"]
+    order += ["cpu_j", "shared_j", "running_ns", "unknown_ns"]
     share = (pl.col("energy_j") / total).fill_nan(None).alias("share")
     tasks = tasks.select(order).with_columns(share).sort("energy_j", "pid", descending=[True, False])
 
     def sums(*keys: str) -> pl.DataFrame:
-        found = tasks.group_by(*keys).agg(pl.len().alias("tasks"), pl.col("energy_j", "running_ns", "share").sum())
+        columns = pl.col("energy_j", "low_j", "high_j", "running_ns", "share").sum()
+        found = tasks.group_by(*keys).agg(pl.len().alias("tasks"), columns)
         return found.sort("energy_j", keys[0], descending=[True, False])
 
     rails = table("rails").with_columns((pl.col("modelled_j") / pl.col("measured_j") - 1).fill_nan(None).alias("error"))
-    steps = dict(raw["steps"])
+    steps = dict(own["steps"])
     start_ns, step_ns = steps.pop("start_ns"), steps.pop("step_ns")
     length = max(map(len, steps.values()), default=0)
     power = {name: [*values, *[0.0] * (length - len(values))] for name, values in steps.items()}
@@ -158,22 +193,24 @@ def make(raw: dict[str, Any], names: dict[int, str]) -> TraceEnergy:
         tasks=tasks,
         processes=sums("process", "process_name"),
         groups=sums("group"),
+        apps=sums("app"),
         rails=rails,
         steps=pl.DataFrame({"time_ns": [start_ns + nth * step_ns for nth in range(length)], **power}),
         total_j=total,
-        low_j=raw["low_j"],
-        high_j=raw["high_j"],
-        idle_j=raw["idle_j"],
-        floor_j=raw["floor_j"],
-        window_ns=raw["window_ns"],
-        exact=raw["total_fj"] == raw["parts_fj"],
+        low_j=low["low_j"],
+        high_j=high["high_j"],
+        idle_j=own["idle_j"],
+        floor_j=own["floor_j"],
+        window_ns=own["window_ns"],
+        exact=own["total_fj"] == own["parts_fj"],
     )
 
 
 def of(trace: Trace, machine: Machine, from_ns: int | None, to_ns: int | None) -> tuple[TraceEnergy, list[str]]:
     """Give the energy of a trace on a machine, and what of the trace was damaged."""
-    raw = _opplab.trace_energy(trace.path, machine._inner, from_ns, to_ns)
-    return make(raw, trace.task_names()), raw["problems"]
+    machines = [one._inner for one in (machine, *_ends(machine))]
+    raw = _opplab.trace_energy(trace.path, machines, from_ns, to_ns)
+    return make(raw, trace.task_names()), raw[0]["problems"]
 
 
 def perfetto(trace: Trace, energy: TraceEnergy, path: str | Path) -> Path:

@@ -36,6 +36,7 @@ ENERGY = {
     "energy_tasks": "energy by task",
     "energy_processes": "energy by process",
     "energy_groups": "energy by kind of task",
+    "energy_apps": "energy by program",
     "energy_rails": "meters in the trace beside the model",
     "energy_steps": "power of clusters over time",
 }

@@ -288,7 +288,9 @@ def _energy(trace: Recording, machine: Machine | None, from_ns: int | None, to_n
     rows += [
         row(f"{one['comm']} ({one['pid']})", one["energy_j"], one["shared_j"]) for one in found.tasks.to_dicts()[:10]
     ]
-    between = f"Between {found.low_j * 1e3:.3f} and {found.high_j * 1e3:.3f} mJ: some clocks are not known."
+    between = (
+        f"Between {found.low_j * 1e3:.3f} and {found.high_j * 1e3:.3f} mJ by the machine's ranges and unknown clocks."
+    )
     return {
         "total": f"{found.total_j * 1e3:.3f} mJ",
         "note": between if found.high_j > found.low_j else "",

@@ -11,7 +11,7 @@ use opplab_kernel::cpufreq::schedutil::effective_cpu_util;
 use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
-use opplab_model::event::{Event, Sink};
+use opplab_model::event::{Event, Metered, Sink};
 use opplab_model::power::{ClusterActivity, CpuActivity};
 use rand_core::Rng;
 
@@ -19,7 +19,7 @@ use crate::hardware::idle_run::{IdleRun, Phase};
 use crate::hardware::points::OperatingPoint;
 use crate::ids::{ClusterId, CpuId, PackageId, TaskId};
 use crate::run::agenda::Wait;
-use crate::run::cpu::Interrupt;
+use crate::run::cpu::{BOOT_NS, Interrupt};
 use crate::run::engine::Engine;
 use crate::run::task::NO_PROGRAM;
 use crate::sched::rq_facts::{cpu_util_cfs, rq_facts};
@@ -336,6 +336,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let was_uw = state.meter.power_uw();
         state.meter.set(self.now, power_uw);
+        self.journal.power(self.now - BOOT_NS, Metered::Cpu(cpu.0), power_uw);
         self.package_power(PackageId(self.case.machine.cpus[cpu.index()].package), was_uw, power_uw);
         if self.case.machine.shared_follows_machine {
             for cluster in self.clusters.ids() {
@@ -374,6 +375,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let was_uw = self.clusters[cluster].meter.power_uw();
         if was_uw != power_uw {
             self.clusters[cluster].meter.set(self.now, power_uw);
+            self.journal.power(self.now - BOOT_NS, Metered::Shared(cluster.0), power_uw);
             self.package_power(self.package_of_cluster(cluster), was_uw, power_uw);
         }
     }

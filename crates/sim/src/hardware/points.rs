@@ -4,9 +4,7 @@
 //! acpi-cpufreq's P0) or, under a power budget, between its entries. Those points are made here, once, from the machine
 //! file. Machines without turbo bins, boost points and limits have their OPPs and nothing else.
 //!
-//! Power between two known points is on the straight line between them. Above the last one it is `a f + b f^3` (leakage
-//! and switching at a voltage that rises with the clock) through the lowest and the highest known point; where that
-//! would bend down it is proportional to the clock.
+//! What they draw is [`Cluster::point_at`]'s.
 
 use opplab_model::machine::{Cluster, Cpufreq, Machine, Opp};
 use opplab_model::power::PointPower;
@@ -27,6 +25,11 @@ pub struct OperatingPoint {
 }
 
 impl OperatingPoint {
+    fn new(khz: u32, power: PointPower) -> Self {
+        let PointPower { busy_uw, cluster_uw, idle_uw, cluster_idle_uw } = power;
+        Self { khz, busy_uw, cluster_uw, idle_uw, cluster_idle_uw }
+    }
+
     /// What the clock costs.
     pub(crate) fn power(&self) -> PointPower {
         PointPower {
@@ -68,7 +71,8 @@ impl Points {
             khz.sort_unstable();
             khz.dedup();
         }
-        let points: Vec<OperatingPoint> = khz.iter().map(|&khz| point_at(&known, khz)).collect();
+        let points: Vec<OperatingPoint> =
+            khz.iter().map(|&khz| OperatingPoint::new(khz, cluster.point_at(khz))).collect();
         let at = |opp: &Opp| khz.partition_point(|&khz| khz < opp.khz) as u32;
         let of_opp = cluster.opps.iter().map(at).collect();
         Self { points, of_opp, fine }
@@ -95,90 +99,5 @@ impl Points {
 
     pub(crate) fn top_khz(&self) -> u32 {
         self.points[self.points.len() - 1].khz
-    }
-}
-
-/// The point at `khz`, of which `known` says what it can.
-fn point_at(known: &[Opp], khz: u32) -> OperatingPoint {
-    let above = known.partition_point(|opp| opp.khz < khz);
-    let point = |opp: &Opp| OperatingPoint {
-        khz,
-        busy_uw: opp.busy_uw,
-        cluster_uw: opp.cluster_uw,
-        idle_uw: opp.idle_uw,
-        cluster_idle_uw: opp.cluster_idle_uw,
-    };
-    match known.get(above) {
-        Some(opp) if opp.khz == khz || above == 0 => point(opp),
-        Some(high) => {
-            let low = &known[above - 1];
-            let line = |from: u64, to: u64| {
-                let (from, to) = (i128::from(from), i128::from(to));
-                let part = i128::from(khz - low.khz) * (to - from) / i128::from(high.khz - low.khz);
-                u64::try_from(from + part).unwrap_or(0)
-            };
-            OperatingPoint {
-                khz,
-                busy_uw: line(low.busy_uw, high.busy_uw),
-                cluster_uw: line(low.cluster_uw, high.cluster_uw),
-                idle_uw: low.idle_uw.zip(high.idle_uw).map(|(low, high)| line(low, high)),
-                cluster_idle_uw: low.cluster_idle_uw.zip(high.cluster_idle_uw).map(|(low, high)| line(low, high)),
-            }
-        }
-        None => {
-            let last = &known[known.len() - 1];
-            let ends = |uw: fn(&Opp) -> u64| ((known[0].khz, uw(&known[0])), (last.khz, uw(last)));
-            let busy_uw = extrapolate(ends(|opp| opp.busy_uw), khz);
-            OperatingPoint { busy_uw, ..point(last) }
-        }
-    }
-}
-
-/// `a f + b f^3` through two points (kHz, uW), at `khz` above both; at least proportional to f. Truncates.
-fn extrapolate(((low_khz, low_uw), (high_khz, high_uw)): ((u32, u64), (u32, u64)), khz: u32) -> u64 {
-    let (f, f1, f2) = (i128::from(khz), i128::from(low_khz), i128::from(high_khz));
-    let (p1, p2) = (i128::from(low_uw), i128::from(high_uw));
-    let proportional = p2 * f / f2;
-    // b (f^3 - f f2^2) with b = (p2 / f2 - p1 / f1) / (f2^2 - f1^2); the ratio of squares << 20.
-    let cubic = || -> Option<i128> {
-        let rise = f.checked_mul(p2 * f1 - p1 * f2)? / (f1 * f2);
-        let squares = ((f * f - f2 * f2) << 20).checked_div(f2 * f2 - f1 * f1)?;
-        Some(rise.checked_mul(squares)? >> 20)
-    };
-    let more = if f2 > f1 { cubic().unwrap_or(0).max(0) } else { 0 };
-    u64::try_from(proportional + more).unwrap_or(u64::MAX).min(u64::from(u32::MAX) * 1000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// P = 0.407 f + 0.0966 f^3 W (f in GHz) through 1.5 and 2.25 GHz is found again at 3.4 GHz.
-    #[test]
-    fn power_above_the_table_follows_the_curve() {
-        let watts = extrapolate(((1_500_000, 936_525), (2_250_000, 2_016_084)), 3_400_000);
-        assert!((5_180_000..5_181_000).contains(&watts), "{watts}");
-        // A curve that bends down is not followed.
-        assert_eq!(extrapolate(((1_000_000, 1_000), (2_000_000, 1_500)), 3_000_000), 2_250);
-        // One point only, none known, and numbers at their limits.
-        assert_eq!(extrapolate(((2_000_000, 1_000), (2_000_000, 1_000)), 3_000_000), 1_500);
-        assert_eq!(extrapolate(((1_000_000, 0), (2_000_000, 0)), 3_000_000), 0);
-        extrapolate(((1, 0), (99_999_999, u64::from(u32::MAX))), 100_000_000);
-    }
-
-    #[test]
-    fn power_between_entries_is_on_their_line() {
-        let opp = |khz, busy_uw| Opp {
-            khz,
-            mv: 0,
-            power_uw: 0,
-            busy_uw,
-            cluster_uw: 10,
-            idle_uw: None,
-            cluster_idle_uw: None,
-        };
-        let known = [opp(1_000_000, 1_000), opp(2_000_000, 3_000)];
-        let at = |khz| point_at(&known, khz).busy_uw;
-        assert_eq!([at(500_000), at(1_000_000), at(1_500_000), at(2_000_000)], [1_000, 1_000, 2_000, 3_000]);
     }
 }

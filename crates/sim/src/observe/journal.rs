@@ -2,7 +2,7 @@
 
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, Fingerprint, Sink};
+use opplab_model::event::{Event, Fingerprint, Metered, Sink};
 
 /// Where the events of a run go. Times are ns since the start of the run.
 pub(crate) struct Journal<'c, S> {
@@ -40,6 +40,14 @@ impl<'c, S: Sink> Journal<'c, S> {
     pub(crate) fn decision(&mut self, time_ns: u64, decision: &Decision) {
         if S::DECISIONS {
             self.sink.decision(time_ns, decision);
+        }
+    }
+
+    /// A meter shows another power.
+    #[inline]
+    pub(crate) fn power(&mut self, time_ns: u64, metered: Metered, power_uw: u64) {
+        if S::ENABLED {
+            self.sink.power(time_ns, metered, power_uw);
         }
     }
 

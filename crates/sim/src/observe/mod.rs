@@ -5,4 +5,5 @@ pub mod decisions;
 pub(crate) mod journal;
 pub(crate) mod sample;
 pub mod sink;
+pub mod task_energy;
 pub mod why_slow;

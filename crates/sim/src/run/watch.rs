@@ -6,7 +6,7 @@
 use opplab_kernel::pelt::{HalfLife, HalfLife8, HalfLife16, HalfLife32};
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, NullSink, Sink};
+use opplab_model::event::{Event, Metered, NullSink, Sink};
 
 use crate::run::engine::Engine;
 use crate::run::hooks::Hooks;
@@ -18,6 +18,7 @@ trait Watcher {
     fn sample_period_ns(&self) -> u64;
     fn sample(&mut self, sample: Sample);
     fn decision(&mut self, now_ns: u64, decision: &Decision);
+    fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64);
 }
 
 impl<S: Sink> Watcher for S {
@@ -35,6 +36,10 @@ impl<S: Sink> Watcher for S {
 
     fn decision(&mut self, now_ns: u64, decision: &Decision) {
         Sink::decision(self, now_ns, decision);
+    }
+
+    fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
+        Sink::power(self, now_ns, metered, power_uw);
     }
 }
 
@@ -58,6 +63,10 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
 
     fn decision(&mut self, now_ns: u64, decision: &Decision) {
         self.0.decision(now_ns, decision);
+    }
+
+    fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
+        self.0.power(now_ns, metered, power_uw);
     }
 }
 

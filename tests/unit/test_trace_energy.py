@@ -1,0 +1,87 @@
+"""Energy of traces by task, held against the engine's own meters."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import opplab
+
+MACHINES = ["juno-r2", "pixel6", "skylake-sp-2s", "epyc-7742-2s"]
+
+
+@pytest.fixture(scope="module", params=MACHINES)
+def metered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[pl.DataFrame, Path, str]:
+    """Give what each task of a run used by the engine's meters, the run's trace, and the machine."""
+    machine = opplab.Machine.load(request.param)
+    work = opplab.Workload.periodic(10, run_us=9000, period_us=16000)
+    run = opplab.simulate(machine, work, opplab.Policy(), seconds=1.0)
+    path = tmp_path_factory.mktemp("traces") / "run.dat"
+    run.to_trace(path)
+    meter = run.meter("tasks")
+    # The meters' energy by task is all of theirs.
+    total_fj = sum(run.outcome["cluster_energy_fj"]) + run.outcome["floor_energy_fj"]
+    assert meter["energy_j"].sum() == pytest.approx(total_fj / 1e15, rel=1e-9)
+    return meter, path, request.param
+
+
+def test_tasks_cost_what_the_meters_of_the_engine_say(metered: tuple[pl.DataFrame, Path, str]) -> None:
+    meter, path, name = metered
+    energy = opplab.read_trace(path).energy(opplab.Machine.load(name))
+    assert energy.exact
+    found = dict(energy.tasks.select("comm", "energy_j").iter_rows())
+    total_j = meter["energy_j"].sum()
+    compared = 0
+    for task, expected_j in meter.filter(pl.col("task").is_not_null()).select("name", "energy_j").iter_rows():
+        if expected_j > 0.01 * total_j:
+            assert found[task] == pytest.approx(expected_j, rel=0.02), task
+            compared += 1
+    assert compared >= 5
+    assert energy.tasks["energy_j"].sum() + energy.idle_j + energy.floor_j == pytest.approx(energy.total_j, rel=1e-12)
+    # What a trace does not tell is when sleeping packages notice that all is idle.
+    assert energy.total_j == pytest.approx(total_j, rel=0.05)
+
+
+def test_parts_have_the_ranges_of_the_machine(metered: tuple[pl.DataFrame, Path, str]) -> None:
+    _, path, name = metered
+    energy = opplab.read_trace(path).energy(opplab.Machine.load(name))
+    assert energy.low_j < energy.total_j < energy.high_j
+    for table in (energy.cpus, energy.clusters, energy.tasks, energy.groups):
+        assert (table["low_j"] <= table["energy_j"]).all()
+        assert (table["high_j"] >= table["energy_j"]).all()
+    # What tasks of one program used is what each used.
+    assert energy.groups["high_j"].sum() == pytest.approx(energy.tasks["high_j"].sum())
+
+
+def test_without_ranges_there_is_no_interval(tmp_path: Path) -> None:
+    tree = tomllib.loads(opplab.Machine.load("juno-r2").to_toml())
+    del tree["range"]
+    plain = opplab.Machine.from_tree(tree)
+    run = opplab.simulate(plain, opplab.Workload.periodic(2, run_us=800, period_us=16000), opplab.Policy(), seconds=0.2)
+    run.to_trace(tmp_path / "run.dat")
+    energy = opplab.read_trace(tmp_path / "run.dat").energy(plain)
+    assert energy.low_j == energy.total_j == energy.high_j
+
+
+RECIPES = re.findall(r"```sql\n(.*?)```", (Path(__file__).parents[2] / "docs/trace-sql.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("recipe", range(len(RECIPES)))
+def test_recipes_of_the_documentation_have_answers(recipe: int, metered: tuple[pl.DataFrame, Path, str]) -> None:
+    _, path, name = metered
+    assert len(RECIPES) == 10
+    query = RECIPES[recipe]
+    trace, machine = opplab.read_trace(path), opplab.Machine.load(name)
+    if "cpu_idle_miss" in query:
+        # The engine does not write it.
+        with pytest.raises(opplab.InputError, match="cpu_idle_miss"):
+            trace.sql(query, machine)
+        return
+    table = trace.sql(query, machine)
+    assert table.columns
+    if "comm = 'rt-app'" not in query and "t.util_avg * 5" not in query and "prev_state = 2" not in query:
+        assert len(table) > 0
