@@ -2,7 +2,8 @@
 
     .venv/bin/python tools/trace_formats.py FILE...
 
-trace.dat is counted by `trace-cmd report`, perf.data by `perf script`, text by its own lines.
+trace.dat is counted by `trace-cmd report`, perf.data by `perf script`, text by its own lines, Perfetto by Google's own
+messages (packages perfetto and protobuf of PyPI, which are not among our requirements).
 """
 
 from __future__ import annotations
@@ -10,12 +11,34 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import zlib
 from collections import Counter
 from pathlib import Path
 
 import opplab
 
 LINE = re.compile(rb"\[\d+\][^:]*\s[\d.]+: +(?:\w+:)?([\w.-]+):")
+
+
+def counted_by_protobuf(data: bytes) -> Counter[str]:
+    """Count the events of a Perfetto trace by name, compressed packets and compact ones too."""
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+
+    trace = perfetto_trace_pb2.Trace()
+    trace.ParseFromString(data)
+    counts: Counter[str] = Counter()
+    for packet in trace.packet:
+        if packet.compressed_packets:
+            counts += counted_by_protobuf(zlib.decompress(packet.compressed_packets))
+        counts["power_rail"] += len(packet.power_rails.energy_data)
+        counts["battery"] += packet.HasField("battery")
+        for event in packet.ftrace_events.event:
+            kind = event.WhichOneof("event")
+            named = {"generic": event.generic.event_name, "kprobe_event": event.kprobe_event.name}
+            counts[named.get(kind, kind)] += 1
+        counts["sched_switch"] += len(packet.ftrace_events.compact_sched.switch_timestamp)
+        counts["sched_waking"] += len(packet.ftrace_events.compact_sched.waking_timestamp)
+    return +counts
 
 
 def counted_by(path: Path, form: str) -> tuple[str, Counter[str]]:
@@ -27,6 +50,8 @@ def counted_by(path: Path, form: str) -> tuple[str, Counter[str]]:
         out = subprocess.run(["perf", "script", "-F", "event", "-i", path], capture_output=True, check=False).stdout
         names = (line.strip().rstrip(b":").rsplit(b":", 1)[-1].decode() for line in out.splitlines())
         return "perf script", Counter(filter(None, names))
+    if form == "perfetto":
+        return "protobuf", counted_by_protobuf(path.read_bytes())
     lines = path.read_bytes().replace(b"\\n\\", b"").splitlines()
     return "grep", Counter(match[1].decode() for match in map(LINE.search, lines) if match)
 

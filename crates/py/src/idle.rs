@@ -76,6 +76,8 @@ pub(crate) fn trace_idle<'py>(
             row.set_item("intercepted", score.intercepted)?;
             row.set_item("no_timer", score.no_timer)?;
             row.set_item("time_ns", &score.time_ns)?;
+            let pairs = score.pairs.iter().map(|(&(recorded, chosen, by_timer), &n)| (recorded, chosen, by_timer, n));
+            row.set_item("pairs", pairs.collect::<Vec<_>>())?;
             row.set_item("unknown_states", of_cpu.iter().filter(|stay| stay.state >= table.len()).count())?;
             rows.append(row)?;
         }

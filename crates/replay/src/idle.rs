@@ -13,6 +13,7 @@
 //! Not in a trace, and assumed: the next timer is the next timer interrupt (one that was re-armed meanwhile is not seen),
 //! the tick runs again after each stay, nobody waits for I/O, and PM QoS allows all.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome, IdleState, KTIME_MAX, idle_governor};
@@ -200,6 +201,8 @@ pub struct IdleScore {
     pub intercepted: u64,
     /// Of the decisions that differ: it is not known when the next timer was due.
     pub no_timer: u64,
+    /// Number of decisions by recorded state, chosen state, and whether a timer ended the stay.
+    pub pairs: BTreeMap<(usize, usize, bool), u64>,
 }
 
 /// Whether a stay was too deep (true, false), too shallow (false, true) or neither (cpuidle.c:cpuidle_enter_state(), v6.12).
@@ -274,6 +277,7 @@ pub fn decide(
             _ => stay.state,
         };
         score.decisions += 1;
+        *score.pairs.entry((stay.state, chosen, stay.by_timer)).or_default() += 1;
         score.time_ns[chosen.min(states.len() - 1)] += stay_ns;
         let (above, below) = missed(states, chosen, stay_ns);
         score.above += u64::from(above);

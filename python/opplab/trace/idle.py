@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
 
-__all__ = ["GOVERNORS", "decisions", "states_of_machine", "states_of_sysfs"]
+__all__ = ["GOVERNORS", "decisions", "differences", "states_of_machine", "states_of_sysfs"]
 
 GOVERNORS = ("recorded", "menu", "teo", "constant", "oracle")
 """Who decides: the trace, two governors, and the rivals that need no history."""
@@ -117,6 +117,7 @@ def decisions(
     flat: list[dict[str, Any]] = []
     for row in rows:
         times = row.pop("time_ns")
+        del row["pairs"]
         times += [0] * (depth - len(times))
         flat.append({**row, **{f"state{number}_ns": ns for number, ns in enumerate(times)}})
     table = pl.DataFrame(flat)
@@ -125,3 +126,42 @@ def decisions(
     total = total.with_columns(pl.lit(None, dtype=pl.Int64).alias("cpu")).select(table.columns)
     share = (pl.col("equal") / pl.col("decisions")).alias("equal_share")
     return pl.concat([table, total]).with_columns(share)
+
+
+def differences(
+    trace: Trace,
+    states: States,
+    governors: tuple[str, ...] = GOVERNORS,
+    tick_us: int = 4000,
+    kernel: str = "6.12",
+) -> pl.DataFrame:
+    """Tell of the decisions that differ from the recorded ones which state was recorded, which chosen, and what came.
+
+    Parameters are those of `decisions`.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row a governor, ``recorded`` and ``chosen`` state, and what ended the stay (``timer`` or ``other``);
+        ``cpus`` are the CPUs that have such, ``share`` is that of all decisions.
+    """
+    import polars as pl
+
+    rows, problems = _opplab.trace_idle(trace.path, states, list(governors), tick_us * 1000, kernel)
+    trace._note(problems)
+    schema = {"governor": pl.String, "recorded": pl.Int64, "chosen": pl.Int64, "ended_by": pl.String, "cpu": pl.Int64}
+    flat = [
+        (row["governor"], recorded, chosen, "timer" if by_timer else "other", row["cpu"], number)
+        for row in rows
+        for recorded, chosen, by_timer, number in row["pairs"]
+    ]
+    table = pl.DataFrame(flat, schema={**schema, "decisions": pl.Int64}, orient="row")
+    total = table.group_by("governor").agg(pl.col("decisions").sum().alias("all"))
+    keys = ["governor", "recorded", "chosen", "ended_by"]
+    found = (
+        table.filter(pl.col("recorded") != pl.col("chosen"))
+        .group_by(keys)
+        .agg(pl.col("cpu").sort().cast(pl.String).str.join(" ").alias("cpus"), pl.col("decisions").sum())
+    )
+    found = found.join(total, on="governor").with_columns((pl.col("decisions") / pl.col("all")).alias("share"))
+    return found.drop("all").sort("governor", "decisions", *keys[1:], descending=[False, True, False, False, False])
