@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,15 +106,28 @@ class Experiment:
     def expand(self, machines: dict[str, tuple[str, str]], rtapp_files: dict[str, tuple[str, str]]) -> list[Case]: ...
 
 def trace_energy(
-    path: str | Path, machine: Machine, from_ns: int | None = None, to_ns: int | None = None
-) -> dict[str, Any]: ...
+    path: str | Path, machines: list[Machine], from_ns: int | None = None, to_ns: int | None = None
+) -> list[dict[str, Any]]: ...
 def perfetto_counters(trace: Trace | None, counters: list[tuple[str, str, int, int, list[float]]]) -> bytes: ...
 def trace_idle(
     path: str | Path, states: list[list[tuple[int, int, bool]]], deciders: list[str], tick_ns: int, profile: str
 ) -> tuple[list[dict[str, Any]], list[str]]: ...
 def trace_info(path: str | Path) -> dict[str, Any]: ...
+def trace_task_names(path: str | Path) -> tuple[list[tuple[int, str]], list[str]]: ...
+def trace_pieces(
+    path: str | Path,
+    events: list[str] | None,
+    from_ns: int | None,
+    to_ns: int | None,
+    events_max: int,
+    each: Callable[[Trace, int], None],
+) -> list[str]: ...
 def trace_signals(
-    path: str | Path, machine: Machine | None = None, invariance: bool = True, every_ns: int = 0
+    path: str | Path,
+    machine: Machine | None = None,
+    invariance: bool = True,
+    every_ns: int = 0,
+    sums: int | None = None,
 ) -> dict[str, Any]: ...
 
 class Trace:
@@ -139,6 +153,7 @@ class Trace:
     ) -> str: ...
     def markers(self) -> Trace: ...
     def encode(self, form: str) -> bytes: ...
+    def encode_piece(self, form: str, events: int | None = None) -> bytes: ...
 
 class Case:
     @staticmethod

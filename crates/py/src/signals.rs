@@ -13,6 +13,7 @@ use opplab_signals::activations::Activations;
 use opplab_signals::late::LateFinder;
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample, Samples, stoppers};
 use opplab_signals::residency::{Energy, Residency};
+use opplab_signals::summary::{Latencies, LatencySummary, Utils};
 use opplab_signals::ticks::TickFinder;
 use opplab_trace::{Event, ReadOptions, Sink, TraceFile};
 use pyo3::prelude::*;
@@ -42,11 +43,12 @@ const EVENTS: &[&str] = &[
 const FIRST_EVENTS: &[&str] =
     &["sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "cpu_idle"];
 
-/// Samples as columns, of tasks and of run queues.
+/// Samples as columns, of tasks and of run queues; or summed up.
 #[derive(Default)]
 struct Columns {
     tasks: SampleColumns,
     queues: SampleColumns,
+    sums: Option<Utils>,
 }
 
 #[derive(Default)]
@@ -63,7 +65,11 @@ struct SampleColumns {
 
 impl Samples for Columns {
     fn sample(&mut self, sample: &Sample) {
-        if sample.pid.is_some() { self.tasks.push(sample) } else { self.queues.push(sample) }
+        match &mut self.sums {
+            Some(sums) => sums.sample(sample),
+            None if sample.pid.is_some() => self.tasks.push(sample),
+            None => self.queues.push(sample),
+        }
     }
 }
 
@@ -105,6 +111,8 @@ struct All {
     between: SampleColumns,
     residency: Residency,
     activations: Activations,
+    /// Instead of waits and activations one by one.
+    latencies: Option<Latencies>,
 }
 
 impl Sink for All {
@@ -119,7 +127,12 @@ impl Sink for All {
         self.next_ns = self.next_ns.or(event.time_ns.checked_add(self.every_ns));
         let _ = self.pelt.event(event);
         let _ = self.residency.event(event);
-        self.activations.event(event)
+        let _ = self.activations.event(event);
+        if let Some(latencies) = &mut self.latencies {
+            self.residency.waits.drain(..).for_each(|wait| latencies.wait(&wait));
+            self.activations.all.drain(..).for_each(|one| latencies.activation(&one));
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -163,14 +176,16 @@ fn energy_of(machine: &Machine, residency: &Residency) -> Energy {
 #[guarded]
 #[pyfunction]
 ///
-/// `rqs_between` are the run queues every `every_ns` (0: none).
-#[pyo3(signature = (path, machine=None, invariance=true, every_ns=0))]
+/// `rqs_between` are the run queues every `every_ns` (0: none). With `sums` (and a deadline, or 0 for the tasks' periods)
+/// there are `task_util` and `task_latency`, one row a task, instead of samples, waits and activations.
+#[pyo3(signature = (path, machine=None, invariance=true, every_ns=0, sums=None))]
 pub(crate) fn trace_signals<'py>(
     py: Python<'py>,
     path: PathBuf,
     machine: Option<&PyMachine>,
     invariance: bool,
     every_ns: u64,
+    sums: Option<u64>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let machine = machine.map(|machine| &machine.inner);
     let options = ReadOptions { missing_ok: true, ..ReadOptions::only(EVENTS) };
@@ -189,7 +204,8 @@ pub(crate) fn trace_signals<'py>(
             ticks.event(event)
         };
         file.reader(&first)?.stream(&first, &mut both)?;
-        let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, Columns::default());
+        let columns = Columns { sums: sums.map(|_| Utils::default()), ..Columns::default() };
+        let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, columns);
         pelt.set_ticks(ticks.ticks());
         pelt.set_late_ns(late.late_ns());
         pelt.set_stoppers(stoppers);
@@ -202,6 +218,7 @@ pub(crate) fn trace_signals<'py>(
             between: SampleColumns::default(),
             residency: Residency::default(),
             activations: Activations::default(),
+            latencies: sums.map(|_| Latencies::default()),
         };
         let outcome = file.stream(&options, &mut all)?;
         all.residency.finish();
@@ -215,8 +232,12 @@ pub(crate) fn trace_signals<'py>(
     }
     let dict = PyDict::new(py);
     dict.set_item("problems", problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    let All { pelt, residency, activations, between, .. } = all;
+    let All { pelt, residency, activations, between, latencies, .. } = all;
     let samples = pelt.into_samples();
+    if let (Some(latencies), Some(utils)) = (latencies, &samples.sums) {
+        let deadline_ns = sums.filter(|&deadline_ns| deadline_ns > 0);
+        summaries(py, &dict, utils, &latencies.finish(deadline_ns))?;
+    }
     dict.set_item("tasks", samples.tasks.dict(py, true)?)?;
     dict.set_item("rqs", samples.queues.dict(py, false)?)?;
     dict.set_item("rqs_between", between.dict(py, false)?)?;
@@ -270,6 +291,36 @@ pub(crate) fn trace_signals<'py>(
     ];
     table(py, &dict, "activations", &columns)?;
     Ok(dict)
+}
+
+/// `task_util` and `task_latency`.
+fn summaries(
+    py: Python<'_>,
+    dict: &Bound<'_, PyDict>,
+    utils: &Utils,
+    latencies: &[(i32, LatencySummary)],
+) -> PyResult<()> {
+    let of = utils.tasks.values();
+    let columns = [
+        ("pid", utils.tasks.keys().copied().collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("util_avg_mean", array(py, of.clone().map(|one| one.sum as f64 / one.count as f64).collect())),
+        ("util_avg_max", of.map(|one| one.max as u32).collect::<Vec<_>>().into_pyarray(py).into_any()),
+    ];
+    table(py, dict, "task_util", &columns)?;
+    let times = |of: fn(&LatencySummary) -> u64| {
+        latencies.iter().map(|(_, one)| of(one) as i64).collect::<Vec<_>>().into_pyarray(py).into_any()
+    };
+    let columns = [
+        ("pid", latencies.iter().map(|(pid, _)| *pid).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("wakeups", times(|one| one.wakeups)),
+        ("latency_ns_p50", times(|one| one.waits_ns[0])),
+        ("latency_ns_p99", times(|one| one.waits_ns[1])),
+        ("latency_ns_max", times(|one| one.waits_ns[2])),
+        ("activations", times(|one| one.activations)),
+        // Less than 0: there is no deadline.
+        ("missed", times(|one| one.missed.unwrap_or(u64::MAX))),
+    ];
+    table(py, dict, "task_latency", &columns)
 }
 
 /// Femtojoules as joules.

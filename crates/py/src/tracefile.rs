@@ -2,12 +2,17 @@
 //!
 //! Crate `trace` opens the files itself, because it maps them; everything else is conversion to arrays.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyArray1};
 use opplab_guarded::guarded;
-use opplab_trace::write::{Row, ftrace_lines, ftrace_text, perfetto, rows_in_order, trace_dat};
-use opplab_trace::{Column, Error, Field, IntColumn, Missed, ReadOptions, Strings, Trace, TraceFile, VarBytes};
+use opplab_trace::write::{
+    Row, ftrace_head, ftrace_lines, ftrace_piece, ftrace_text, perfetto, rows_in_order, trace_dat,
+};
+use opplab_trace::{
+    Column, Error, Field, IntColumn, Missed, ReadOptions, Strings, TaskNames, Trace, TraceFile, VarBytes,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
@@ -61,6 +66,62 @@ pub(crate) fn trace_info(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, Py
     dict.set_item("buffers", &meta.buffers)?;
     dict.set_item("problems", problems_text(&info.problems))?;
     Ok(dict)
+}
+
+/// Names of tasks by pid: those that scheduling events tell, and over them the trace's own list; what was damaged.
+#[guarded]
+#[pyfunction]
+pub(crate) fn trace_task_names(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<(i32, String)>, Vec<String>)> {
+    let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&TaskNames::EVENTS) };
+    let read = py.detach(|| {
+        let mut found = TaskNames::default();
+        let file = TraceFile::open(&path)?;
+        let mut reader = file.reader(&options)?;
+        let outcome = reader.stream(&options, &mut found)?;
+        found.names.extend(reader.tasks().clone());
+        Ok((found.names, outcome.problems))
+    });
+    let (names, problems) = read.map_err(|error| trace_error(py, &path, error))?;
+    let mut names: Vec<(i32, String)> =
+        names.into_iter().map(|(pid, name)| (pid, String::from_utf8_lossy(&name).into_owned())).collect();
+    names.sort();
+    Ok((names, problems_text(&problems)))
+}
+
+/// Reads the events of these names from the trace at `path` in pieces of at most `events_max` events and gives each to
+/// `each`, with the number of events in all of them; gives what was damaged.
+#[guarded]
+#[pyfunction]
+#[pyo3(signature = (path, events, from_ns, to_ns, events_max, each))]
+pub(crate) fn trace_pieces(
+    py: Python<'_>,
+    path: PathBuf,
+    events: Option<Vec<String>>,
+    from_ns: Option<u64>,
+    to_ns: Option<u64>,
+    events_max: usize,
+    each: Py<PyAny>,
+) -> PyResult<Vec<String>> {
+    let time_range_ns =
+        (from_ns.is_some() || to_ns.is_some()).then(|| (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX)));
+    let options = ReadOptions { events, time_range_ns, ..ReadOptions::default() };
+    let mut raised = None;
+    let mut give = |inner: Trace, total: u64| {
+        let piece = PyTrace { path: path.clone(), inner };
+        let result = Python::attach(|py| each.call1(py, (Bound::new(py, piece)?, total)).map(|_| ()));
+        match result {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                raised = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    };
+    let read = py.detach(|| TraceFile::open(&path).and_then(|file| file.read_pieces(&options, events_max, &mut give)));
+    match raised {
+        Some(error) => Err(error),
+        None => Ok(problems_text(&read.map_err(|error| trace_error(py, &path, error))?)),
+    }
 }
 
 /// A trace as columns.
@@ -182,6 +243,22 @@ impl PyTrace {
     /// Printed texts as events of their own (rt-app's, devlib's and atrace's markers).
     fn markers(&self) -> Self {
         Self { path: self.path.clone(), inner: opplab_trace::markers(&self.inner) }
+    }
+
+    /// A piece of a longer trace as `perfetto` or `text`; with `events` the text has the head of so many.
+    #[pyo3(signature = (form, events=None))]
+    fn encode_piece<'py>(&self, py: Python<'py>, form: &str, events: Option<u64>) -> PyResult<Bound<'py, PyBytes>> {
+        let mut out = Vec::new();
+        py.detach(|| {
+            if form == "perfetto" {
+                return perfetto(&self.inner, &mut out);
+            }
+            if let Some(events) = events {
+                ftrace_head(&self.inner, events, &mut out)?;
+            }
+            ftrace_piece(&self.inner, &mut out)
+        })?;
+        Ok(PyBytes::new(py, &out))
     }
 
     /// The trace in another form: `perfetto`, `trace.dat` or `text`.

@@ -13,6 +13,9 @@ use opplab_trace::{Event, Sink};
 /// Of fewer wake-ups the slowest hundredth tells nothing.
 const SPANS_MIN: usize = 100;
 
+/// The first so many tell as much as all.
+const SPANS_MAX: usize = 1 << 20;
+
 /// Collects wake-ups that begin and end on one CPU; feed it with events in time order as a [`Sink`] or by its methods.
 #[derive(Debug, Default)]
 pub struct LateFinder {
@@ -44,7 +47,7 @@ impl LateFinder {
     /// `sched_wakeup` of `pid`, written by `by_cpu`.
     pub fn wakeup(&mut self, time_ns: u64, by_cpu: u32, pid: i32) {
         let begun = self.begun.get_mut((by_cpu & 0xffff) as usize).and_then(Option::take);
-        if let Some((_, since_ns)) = begun.filter(|(begun, _)| *begun == pid) {
+        if let Some((_, since_ns)) = begun.filter(|(begun, _)| *begun == pid && self.spans_ns.len() < SPANS_MAX) {
             self.spans_ns.push(time_ns.saturating_sub(since_ns));
         }
     }

@@ -90,7 +90,7 @@ impl TickFinder {
         let fair = |(pid, prio): (i32, i64)| pid != 0 && prio >= 100;
         let joined = self.joined_ns.get((cpu & 0xffff) as usize).copied().unwrap_or(0);
         if fair(prev) && fair(next) && prev_state & 0xff == 0 && time_ns.saturating_sub(joined) > WAKEUP_NS {
-            self.preempted_ns.push(time_ns);
+            keep(&mut self.preempted_ns, time_ns);
         }
     }
 
@@ -102,7 +102,7 @@ impl TickFinder {
         }
         let left = std::mem::replace(&mut self.left_idle_ns[cpu], (!entered).then_some(time_ns));
         if entered && let Some(left) = left.filter(|&left| time_ns.saturating_sub(left) < BIN_NS) {
-            self.blips_ns.push(left);
+            keep(&mut self.blips_ns, left);
         }
     }
 
@@ -110,6 +110,15 @@ impl TickFinder {
     pub fn ticks(&self) -> Option<Ticks> {
         let all: Vec<u64> = self.preempted_ns.iter().chain(&self.blips_ns).copied().collect();
         agreed(&all).or_else(|| agreed(&self.preempted_ns))
+    }
+}
+
+/// The first so many tell the phase as well as all.
+const TIMES_MAX: usize = 1 << 20;
+
+fn keep(times_ns: &mut Vec<u64>, time_ns: u64) {
+    if times_ns.len() < TIMES_MAX {
+        times_ns.push(time_ns);
     }
 }
 

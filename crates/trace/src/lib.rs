@@ -36,9 +36,11 @@ pub mod write;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use input::Budget;
+use tabulate::Pieces;
 
 pub use error::{Error, Result, nearest_name};
 pub use event::{Event, FieldDef, Kind, RawList, Schema, Sink, Value};
@@ -47,7 +49,7 @@ pub use reader::{Meta, Outcome, ReadOptions, Reader};
 pub use recording::RecordingFiles;
 pub use ring::Missed;
 pub use table::{Column, Field, IntColumn, Strings, Table, VarBytes};
-pub use tabulate::{Columns, Counter};
+pub use tabulate::{Columns, Counter, TaskNames};
 pub use text::markers;
 
 /// An open reader, or why there is none.
@@ -69,7 +71,10 @@ const READERS: &[Format] = &[
         sniff: perfdata::sniff,
         open: |data, budget, options| Ok(Box::new(perfdata::PerfData::open(data, Some(data), budget, options)?)),
     },
-    Format { sniff: perfetto::sniff, open: |data, budget, _| Ok(Box::new(perfetto::Perfetto::open(data, budget))) },
+    Format {
+        sniff: perfetto::sniff,
+        open: |data, budget, _| Ok(Box::new(perfetto::Perfetto::open(data, Some(data), budget))),
+    },
     Format {
         sniff: pages::sniff_tar,
         open: |data, budget, options| {
@@ -209,6 +214,44 @@ impl TraceFile {
         tables.sort_by(|a, b| a.name.cmp(&b.name));
         let (meta, tasks) = (reader.meta().clone(), reader.tasks().clone());
         Ok(Trace { meta, tables, strings, tasks, missed, problems, order: Vec::new() })
+    }
+
+    /// Reads the events that `options` ask for piece by piece, each of at most `events_max` events in order of time, for
+    /// traces that are larger than the memory. `each` gets the piece and the number of events in all pieces together.
+    /// What was damaged is given back; the pieces do not have it.
+    pub fn read_pieces(
+        mut self,
+        options: &ReadOptions,
+        events_max: usize,
+        each: &mut dyn FnMut(Trace, u64) -> ControlFlow<()>,
+    ) -> Result<Vec<Error>> {
+        let problem = self.problem.take();
+        // A first pass learns what a reader only knows at the end: gaps, tasks, CPUs.
+        let mut reader = self.reader(options)?;
+        let mut counter = Counter::default();
+        let Outcome { mut problems, missed, .. } = reader.stream(options, &mut counter)?;
+        problems.extend(problem);
+        let (meta, tasks) = (reader.meta().clone(), reader.tasks().clone());
+        drop(reader);
+        let total: u64 = counter.counts.iter().map(|(_, count)| count).sum();
+        let mut missed = missed.into_iter().peekable();
+        let mut given = 0;
+        let several_buffers = meta.buffers.len() > 1;
+        let mut give = |mut tables: Vec<Table>, strings: Strings, last_ns: u64| {
+            tables.sort_by(|a, b| a.name.cmp(&b.name));
+            given += tables.iter().map(Table::len).sum::<usize>() as u64;
+            let all = given == total;
+            let missed = std::iter::from_fn(|| missed.next_if(|gap| all || gap.time_ns <= last_ns)).collect();
+            let (meta, tasks, problems) = (meta.clone(), tasks.clone(), Vec::new());
+            each(Trace { meta, tables, strings, tasks, missed, problems, order: Vec::new() }, total)
+        };
+        let columns = Columns::new(several_buffers);
+        let mut pieces = Pieces { each: &mut give, columns, events: 0, events_max: events_max.max(1), last_ns: 0 };
+        let outcome = self.reader(options)?.stream(options, &mut pieces)?;
+        if !outcome.stopped && (pieces.events > 0 || total == 0) {
+            let _ = pieces.flush();
+        }
+        Ok(problems)
     }
 
     /// Counts the events that `options` ask for.

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
-use crate::input::Budget;
+use crate::input::{Budget, Data};
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
 use crate::wire::{Message, Wire, repeated};
@@ -110,6 +110,8 @@ struct Bundle {
 
 /// A Perfetto trace that is open for reading.
 pub(crate) struct Perfetto<'a> {
+    /// The mapped file that the first packet is.
+    file: Option<&'a Data>,
     packets: Vec<Packet<'a>>,
     bundles: BTreeMap<u32, Vec<Bundle>>,
     meta: Meta,
@@ -138,6 +140,9 @@ enum Reading {
     Battery([Option<i64>; 3]),
 }
 
+/// How much of a mapped file is read between two times that it is given back.
+const RELEASE_BYTES: usize = 32 << 20;
+
 /// More readings than a day of ten rails at 10 Hz has are damage.
 const READINGS_MAX: usize = 1 << 23;
 
@@ -148,8 +153,10 @@ fn range_in(whole: &[u8], part: &[u8]) -> (usize, usize) {
 }
 
 impl<'a> Perfetto<'a> {
-    pub(crate) fn open(data: &'a [u8], budget: Budget) -> Self {
+    /// `file`: where `data` are mapped.
+    pub(crate) fn open(data: &'a [u8], file: Option<&'a Data>, budget: Budget) -> Self {
         let mut this = Self {
+            file,
             packets: Vec::new(),
             bundles: BTreeMap::new(),
             meta: Meta { format: "perfetto", clock: "boot".into(), buffers: vec![String::new()], ..Meta::default() },
@@ -191,6 +198,7 @@ impl<'a> Perfetto<'a> {
         let data = std::mem::replace(&mut self.packets[place].data, Cow::Borrowed(&[]));
         let whole: &[u8] = &data;
         let mut trace = Message::new(whole, base);
+        let mut released = 0;
         while let Some(field) = trace.next() {
             let inner = match field {
                 Ok((1, Wire::Bytes(inner))) => inner,
@@ -201,6 +209,10 @@ impl<'a> Perfetto<'a> {
                 }
             };
             let offset = base + range_in(whole, inner).0 as u64;
+            if let Some(file) = self.file.filter(|_| place == 0 && offset as usize > released + RELEASE_BYTES) {
+                file.release(released, offset as usize);
+                released = offset as usize;
+            }
             let mut message = Message::new(inner, offset);
             let (mut time_ns, first) = (0, self.readings.len());
             while let Some(field) = message.next() {
@@ -692,6 +704,7 @@ impl Reader for Perfetto<'_> {
             }
         }
         let (mut wanted, mut values) = (Wanted::default(), Vec::new());
+        let (mut released, mut asked) = (0, 0);
         let readings = std::mem::take(&mut self.readings);
         let mut next_reading = readings.iter().peekable();
         while let Some(Reverse((time, place))) = heap.pop() {
@@ -725,6 +738,18 @@ impl Reader for Perfetto<'_> {
                 break;
             }
             cpu.next += 1;
+            let at = cpu.current.filter(|bundle| bundle.packet == 0).map_or(0, |bundle| bundle.start);
+            if let Some(file) = self.file.filter(|_| at > asked + RELEASE_BYTES) {
+                // No further than the CPU that is furthest behind.
+                let starts = cpus.iter().filter(|cpu| cpu.next < cpu.items.len()).filter_map(|cpu| cpu.current);
+                let end = starts.filter(|bundle| bundle.packet == 0).map(|bundle| bundle.start).fold(at, usize::min);
+                if end > released {
+                    file.release(released, end);
+                    released = end;
+                }
+                asked = at;
+            }
+            let cpu = &mut cpus[place];
             if let Some(time) = cpu.peek(&packets, &mut outcome.problems) {
                 heap.push(Reverse((time, place)));
             }

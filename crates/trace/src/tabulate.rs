@@ -3,6 +3,7 @@
 //! Binary records are gathered a batch at a time and decoded column by column, so that the inner loops know the type and the
 //! place of what they read; everything else is appended value by value.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use crate::bytes::{read_int, read_uint, until_nul};
@@ -377,5 +378,84 @@ impl Sink for Counter {
         *first = (*first).min(event.time_ns);
         *last = (*last).max(event.time_ns);
         ControlFlow::Continue(())
+    }
+}
+
+/// Finds the names of tasks that scheduling events tell; the last one that a task had.
+#[derive(Clone, Debug, Default)]
+pub struct TaskNames {
+    /// By pid.
+    pub names: HashMap<i32, Vec<u8>>,
+    /// Places of (pid, name) in the events of each schema, and how many fields it had when they were looked for.
+    places: Vec<(usize, Vec<(usize, usize)>)>,
+}
+
+impl TaskNames {
+    /// The events that tell names.
+    pub const EVENTS: [&str; 4] = ["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_waking"];
+}
+
+impl Sink for TaskNames {
+    #[inline]
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        let schema = event.schema;
+        if self.places.len() <= schema.index {
+            self.places.resize(schema.index + 1, (0, Vec::new()));
+        }
+        let (fields, places) = &mut self.places[schema.index];
+        // Formats without format files learn fields as they see them.
+        if *fields != schema.fields.len() {
+            *fields = schema.fields.len();
+            let pairs = [("pid", "comm"), ("prev_pid", "prev_comm"), ("next_pid", "next_comm")];
+            let found = pairs.map(|(pid, comm)| schema.field_index(pid).zip(schema.field_index(comm)));
+            *places = found.into_iter().flatten().collect();
+        }
+        for &(pid, comm) in places.iter() {
+            let (Some(pid), Some(comm)) = (event.int(pid).and_then(|pid| i32::try_from(pid).ok()), event.str(comm))
+            else {
+                continue;
+            };
+            match self.names.get_mut(&pid) {
+                Some(known) if known == comm => {}
+                Some(known) => {
+                    known.clear();
+                    known.extend_from_slice(comm);
+                }
+                None => {
+                    self.names.insert(pid, comm.to_vec());
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Cuts a trace into pieces of so many events, each with tables of its own.
+pub(crate) struct Pieces<'e> {
+    /// Takes a piece; the last one may be empty.
+    pub(crate) each: &'e mut dyn FnMut(Vec<Table>, Strings, u64) -> ControlFlow<()>,
+    pub(crate) columns: Columns,
+    pub(crate) events: usize,
+    pub(crate) events_max: usize,
+    pub(crate) last_ns: u64,
+}
+
+impl Pieces<'_> {
+    /// Gives away what was gathered.
+    pub(crate) fn flush(&mut self) -> ControlFlow<()> {
+        let fresh = Columns::new(self.columns.several_buffers);
+        let (tables, strings) = std::mem::replace(&mut self.columns, fresh).finish();
+        self.events = 0;
+        (self.each)(tables, strings, self.last_ns)
+    }
+}
+
+impl Sink for Pieces<'_> {
+    #[inline]
+    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        self.events += 1;
+        self.last_ns = event.time_ns;
+        self.columns.event(event)?;
+        if self.events == self.events_max { self.flush() } else { ControlFlow::Continue(()) }
     }
 }

@@ -235,7 +235,10 @@ def signals(
 
     trace = Trace(file)
     chosen = Machine.load(machine) if machine else None
-    result = trace.signals(chosen, invariance=not no_invariance, deadline_us=deadline_us)
+    # Tables of each sample are made only to be written.
+    how: dict[str, Any] = {"invariance": not no_invariance, "deadline_us": deadline_us}
+    whole = trace.signals(chosen, **how) if output else None
+    result = whole or trace.signal_sums(chosen, **how)
     cpus, tasks = result.cpu_summary().to_dicts(), result.task_summary().to_dicts()
     if output_format == "json":
         click.echo(json.dumps({"cpus": cpus, "tasks": tasks, "unknown_ns": result.unknown_ns}, indent=2))
@@ -246,8 +249,8 @@ def signals(
     if result.unknown_ns:
         text = f"{result.unknown_ns / 1e6:.3f} ms of running are not in the energy: their frequency is not known"
         click.echo(f"opplab: {file}: {text}", err=True)
-    if output is not None:
-        files = result.write(output)
+    if whole is not None:
+        files = whole.write(output)  # type: ignore[arg-type]
         click.echo(f"wrote {output}/ ({len(files)} tables)", err=True)
     say_problems(trace)
 
@@ -257,7 +260,7 @@ def signals(
 @machine_option("Machine with the power of cores and clusters.", required=True)
 @click.option(
     "--by",
-    type=click.Choice(["tasks", "processes", "groups", "cpus", "clusters", "rails"]),
+    type=click.Choice(["tasks", "processes", "groups", "apps", "cpus", "clusters", "rails"]),
     help="Only this table; without it the clusters, rails and the ten most expensive tasks.",
 )
 @click.option("--from", "from_time", metavar="TIME", help="From this time: 12.5 (s), 300ms, +0.5 (from start).")
@@ -313,10 +316,11 @@ def _energy_head(found: TraceEnergy) -> str:
     seconds = found.window_ns / 1e9
     mean = f", {found.total_j / seconds:.4g} W" if seconds else ""
     lines = [f"{found.total_j:.6g} J in {seconds:.6f} s{mean}; idle {found.idle_j:.4g} J, rest {found.floor_j:.4g} J"]
+    unknown = found.cpus["unknown_ns"].sum()
     if found.high_j > found.low_j:
         lines.append(
-            f"between {found.low_j:.6g} and {found.high_j:.6g} J: the clock of some running time is not known"
-            " (no cpu_frequency event before it)"
+            f"between {found.low_j:.6g} and {found.high_j:.6g} J by the ranges of the machine"
+            + (" and the clocks that are not known (no cpu_frequency event before)" if unknown else "")
         )
     return "\n".join(lines) + "\n"
 
@@ -331,6 +335,9 @@ def _energy_head(found: TraceEnergy) -> str:
 @click.option("--tick", "tick_us", type=click.IntRange(100, 10**9), default=4000, show_default=True, help="Tick in us.")
 @click.option("--kernel", default="6.12", show_default=True, help="Kernel profile whose governors decide.")
 @click.option("--by-cpu", is_flag=True, help="One row a CPU, too.")
+@click.option(
+    "--differences", is_flag=True, help="Which decisions differ: recorded and chosen state, what ended the stay."
+)
 @format_option
 def idle(
     file: Path,
@@ -340,6 +347,7 @@ def idle(
     tick_us: int,
     kernel: str,
     by_cpu: bool,
+    differences: bool,
     output_format: str,
 ) -> None:
     """Tell what idle governors decide on the sleeps of FILE, beside what was recorded.
@@ -356,8 +364,8 @@ def idle(
     trace = Trace(file)
     states = module.states_of_machine(Machine.load(machine)) if machine else module.states_of_sysfs(sysfs)  # type: ignore[arg-type]
     chosen = ("recorded", *governors, "constant", "oracle") if governors else module.GOVERNORS
-    table = module.decisions(trace, states, chosen, tick_us, kernel)
-    if not by_cpu:
+    table = (module.differences if differences else module.decisions)(trace, states, chosen, tick_us, kernel)
+    if not by_cpu and not differences:
         table = table.filter(table["cpu"].is_null()).drop("cpu")
     print_table(table.to_dicts(), output_format)
     say_problems(trace)

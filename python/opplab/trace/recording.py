@@ -11,26 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import InputError
-from opplab.files import safe_name, write_bytes, write_text
-from opplab.trace.frames import frame_of, write_one_table
+from opplab.files import write_text
+from opplab.trace.frames import frame_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import polars as pl
 
     from opplab.report.notebook import Picture
     from opplab.simulation.machine import Machine
     from opplab.trace.energy import TraceEnergy
-    from opplab.trace.signals import Signals
+    from opplab.trace.signals import Signals, SignalSums
 
 __all__ = ["Trace", "read_trace"]
 
 # Columns that every event has, before its own fields.
 CONTEXT = ("time_ns", "cpu", "common_pid", "common_comm", "buffer")
-
-# Suffix of a file that is written -> the form.
-FORMS = {".dat": "trace.dat", ".txt": "text", ".pftrace": "perfetto", ".perfetto-trace": "perfetto"}
 
 
 def check_readable(path: str | Path) -> Path:
@@ -169,6 +166,20 @@ class Trace:
         self._note(raw["problems"])
         return signals.make(raw, self.task_names(), None if deadline_us is None else deadline_us * 1000)
 
+    def signal_sums(
+        self, machine: Machine | None = None, *, invariance: bool = True, deadline_us: int | None = None
+    ) -> SignalSums:
+        """Give what `signals` come down to by CPU and task, in memory that does not grow with the samples.
+
+        Parameters are those of `signals`.
+        """
+        from opplab.trace import signals
+
+        deadline_ns = 0 if deadline_us is None else deadline_us * 1000
+        raw = _opplab.trace_signals(self.path, machine._inner if machine else None, invariance, 0, deadline_ns)
+        self._note(raw["problems"])
+        return signals.sums(raw, self.task_names())
+
     def energy(self, machine: Machine, *, from_ns: int | None = None, to_ns: int | None = None) -> TraceEnergy:
         """Tell what the trace cost on `machine`, and who caused it.
 
@@ -247,22 +258,24 @@ class Trace:
 
     def task_names(self) -> dict[int, str]:
         """Names of tasks by pid: the trace's list, and those in switches and wake-ups."""
-        import numpy as np
+        names, _ = _opplab.trace_task_names(self.path)
+        return {**dict(names), 0: "<idle>"}
 
-        names = {0: "<idle>"}
-        wanted = ["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_waking"]
-        inner = self.read(wanted, missing_ok=True)
-        for event, _, _ in inner.tables():
-            columns = {name: (kind, values) for name, kind, values, _ in inner.columns(event)}
-            for pid, comm in (("pid", "comm"), ("prev_pid", "prev_comm"), ("next_pid", "next_comm")):
-                if (columns.get(pid, ("",))[0], columns.get(comm, ("",))[0]) == ("int", "str"):
-                    places, words = columns[comm][1]
-                    pids, first = np.unique(columns[pid][1], return_index=True)
-                    names.update(zip(pids.tolist(), (words[place] for place in places[first].tolist()), strict=True))
-        names.update(inner.tasks())
-        names[0] = "<idle>"
-        # A damaged trace may name what is no pid.
-        return {pid: name for pid, name in names.items() if -(1 << 31) <= pid < 1 << 31}
+    def pieces(
+        self,
+        each: Callable[[_opplab.Trace, int], None],
+        names: Sequence[str] | None = None,
+        *,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        events_max: int,
+    ) -> None:
+        """Decode events in pieces of at most `events_max`, for traces that are larger than the memory.
+
+        Each goes to `each`, with the number of events in all pieces.
+        """
+        wanted = None if names is None else list(names)
+        self._note(_opplab.trace_pieces(self.path, wanted, from_ns, to_ns, events_max, each))
 
     def export(self, path: str | Path, *names: str, from_ns: int | None = None, to_ns: int | None = None) -> Path:
         """Write events in another form.
@@ -277,25 +290,9 @@ class Trace:
         from_ns, to_ns : int, optional
             Only events of this time.
         """
-        path = Path(path)
-        inner = self.read(names or None, from_ns=from_ns, to_ns=to_ns)
-        if path.suffix in FORMS:
-            write_bytes(path, inner.encode(FORMS[path.suffix]))
-            return path
-        if path.suffix not in (".parquet", "") and not path.is_dir():
-            forms = ", ".join([".parquet", *FORMS])
-            raise InputError(f"failed to write {path}: the name must end in {forms}, or be a folder for Parquet files")
-        tables = {name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()}
-        del inner
-        if path.suffix == ".parquet" and not path.is_dir():
-            write_one_table(tables, path)
-            return path
-        from opplab import results
+        from opplab.trace import export
 
-        path.mkdir(parents=True, exist_ok=True)
-        for name, table in tables.items():
-            results.write(table, path / f"{safe_name(name.replace(':', '.'))}.parquet")
-        return path
+        return export.export(self, Path(path), names, from_ns, to_ns)
 
     def plot(self, start: float | None = None, seconds: float = 0.1) -> Picture:
         """Draw what each CPU ran, and the clocks of CPUs.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-__all__ = ["Signals"]
+__all__ = ["SignalSums", "Signals"]
 
 # A task with this many activations of which this share is regular is periodic.
 PERIODIC_MIN = 5
@@ -75,9 +75,8 @@ class Signals:
         """Give one row a task: running time, utilisation, waits, energy, activations missed; the busiest first."""
         import polars as pl
 
-        running = self.running.group_by("pid", "comm").agg(pl.col("time_ns").sum().alias("running_ns"))
         util = self.tasks.group_by("pid").agg(
-            pl.col("util_avg").mean().round(1).alias("util_avg_mean"), pl.col("util_avg").max().alias("util_avg_max")
+            pl.col("util_avg").mean().alias("util_avg_mean"), pl.col("util_avg").max().alias("util_avg_max")
         )
         waits = (
             self.waits.filter(pl.col("woken"))
@@ -92,30 +91,65 @@ class Signals:
         missed = self.activations.group_by("pid").agg(
             pl.len().alias("activations"), pl.col("missed").sum().alias("missed")
         )
-        table = running.join(util, on="pid", how="left").join(waits, on="pid", how="left")
-        table = table.join(missed, on="pid", how="left")
-        if self.task_energy is not None:
-            table = table.join(self.task_energy.select("pid", "energy_j"), on="pid", how="left")
-        return table.sort("running_ns", "pid", descending=[True, False])
+        return _task_summary(self.running, util, [waits, missed], self.task_energy)
 
     def cpu_summary(self) -> pl.DataFrame:
         """Give one row a CPU: time of tasks, mean frequency while it is known, time in idle states, energy."""
-        import polars as pl
+        return _cpu_summary(self)
 
-        cpus = pl.concat(
-            [self.running.select("cpu"), self.idle_residency.select("cpu"), self.freq_residency.select("cpu")]
-        ).unique()
-        running = self.running.group_by("cpu").agg(pl.col("time_ns").sum().alias("running_ns"))
-        mean = (pl.col("khz").cast(pl.Float64) * pl.col("time_ns")).sum() / pl.col("time_ns").sum()
-        # Of no time there is no mean.
-        mean = pl.when(pl.col("time_ns").sum() > 0).then(mean.round(0))
-        freq = self.freq_residency.group_by("cpu").agg(mean.cast(pl.Int64).alias("khz_mean"))
-        idle = self.idle_residency.group_by("cpu").agg(pl.col("time_ns").sum().alias("idle_ns"))
-        table = cpus.join(running, on="cpu", how="left").join(idle, on="cpu", how="left")
-        table = table.join(freq, on="cpu", how="left")
-        if self.cpu_energy is not None:
-            table = table.join(self.cpu_energy, on="cpu", how="left")
-        return table.sort("cpu")
+
+@dataclass(frozen=True)
+class SignalSums:
+    """What the signals of a trace come down to: tables of `Signals` that are sums, and of the others a row a task."""
+
+    freq_residency: pl.DataFrame
+    idle_residency: pl.DataFrame
+    running: pl.DataFrame
+    util: pl.DataFrame
+    latencies: pl.DataFrame
+    cpu_energy: pl.DataFrame | None
+    task_energy: pl.DataFrame | None
+    unknown_ns: int
+
+    def task_summary(self) -> pl.DataFrame:
+        """Give one row a task, as `Signals.task_summary`."""
+        return _task_summary(self.running, self.util, [self.latencies], self.task_energy)
+
+    def cpu_summary(self) -> pl.DataFrame:
+        """Give one row a CPU, as `Signals.cpu_summary`."""
+        return _cpu_summary(self)
+
+
+def _task_summary(
+    running: pl.DataFrame, util: pl.DataFrame, others: list[pl.DataFrame], task_energy: pl.DataFrame | None
+) -> pl.DataFrame:
+    import polars as pl
+
+    table = running.group_by("pid", "comm").agg(pl.col("time_ns").sum().alias("running_ns"))
+    for other in [util.with_columns(pl.col("util_avg_mean").round(1)), *others]:
+        table = table.join(other, on="pid", how="left")
+    if task_energy is not None:
+        table = table.join(task_energy.select("pid", "energy_j"), on="pid", how="left")
+    return table.sort("running_ns", "pid", descending=[True, False])
+
+
+def _cpu_summary(of: Signals | SignalSums) -> pl.DataFrame:
+    import polars as pl
+
+    cpus = pl.concat(
+        [of.running.select("cpu"), of.idle_residency.select("cpu"), of.freq_residency.select("cpu")]
+    ).unique()
+    running = of.running.group_by("cpu").agg(pl.col("time_ns").sum().alias("running_ns"))
+    mean = (pl.col("khz").cast(pl.Float64) * pl.col("time_ns")).sum() / pl.col("time_ns").sum()
+    # Of no time there is no mean.
+    mean = pl.when(pl.col("time_ns").sum() > 0).then(mean.round(0))
+    freq = of.freq_residency.group_by("cpu").agg(mean.cast(pl.Int64).alias("khz_mean"))
+    idle = of.idle_residency.group_by("cpu").agg(pl.col("time_ns").sum().alias("idle_ns"))
+    table = cpus.join(running, on="cpu", how="left").join(idle, on="cpu", how="left")
+    table = table.join(freq, on="cpu", how="left")
+    if of.cpu_energy is not None:
+        table = table.join(of.cpu_energy, on="cpu", how="left")
+    return table.sort("cpu")
 
 
 def _with_share(table: pl.DataFrame) -> pl.DataFrame:
@@ -151,19 +185,45 @@ def _with_deadlines(table: pl.DataFrame, deadline_ns: int | None) -> pl.DataFram
     return table.with_columns(missed).sort("time_ns", "pid")
 
 
+def _named(columns: dict[str, Any], names: dict[int, str]) -> pl.DataFrame:
+    """Make a table; where it has pids, the tasks' names are behind them."""
+    import polars as pl
+
+    made = pl.DataFrame(columns)
+    if "pid" not in made.columns:
+        return made
+    comm = pl.col("pid").replace_strict(names, default="<...>", return_dtype=pl.String).alias("comm")
+    return made.insert_column(made.columns.index("pid") + 1, made.select(comm)["comm"])
+
+
+def sums(raw: dict[str, Any], names: dict[int, str]) -> SignalSums:
+    """Make tables of what `_opplab.trace_signals` gave as sums."""
+    import polars as pl
+
+    missed = pl.when(pl.col("missed") >= 0).then("missed").otherwise(0)
+    latencies = pl.DataFrame(raw["task_latency"]).with_columns(missed.alias("missed"))
+    # Tasks without a wake-up or activation have no number of the kind.
+    waits = ["wakeups", "latency_ns_p50", "latency_ns_p99", "latency_ns_max"]
+    for first, columns in (("wakeups", waits), ("activations", ["activations", "missed"])):
+        latencies = latencies.with_columns(pl.when(pl.col(first) > 0).then(pl.col(*columns)))
+    return SignalSums(
+        freq_residency=_with_share(_named(raw["freq_residency"], names)),
+        idle_residency=_with_share(_named(raw["idle_residency"], names)),
+        running=_named(raw["running"], names),
+        util=pl.DataFrame(raw["task_util"]),
+        latencies=latencies,
+        cpu_energy=_named(raw["cpu_energy"], names) if "cpu_energy" in raw else None,
+        task_energy=_named(raw["task_energy"], names) if "task_energy" in raw else None,
+        unknown_ns=raw.get("unknown_ns", 0),
+    )
+
+
 def make(raw: dict[str, Any], names: dict[int, str], deadline_ns: int | None = None) -> Signals:
     """Make tables of what `_opplab.trace_signals` gave; `names` are those of tasks by pid."""
     import polars as pl
 
     def table(name: str) -> pl.DataFrame:
-        made = pl.DataFrame(raw[name])
-        if "pid" not in made.columns:
-            return made
-        comm = pl.col("pid").replace_strict(names, default="<...>", return_dtype=pl.String).alias("comm")
-        made = made.with_columns(comm)
-        order = list(made.columns[:-1])
-        order.insert(order.index("pid") + 1, "comm")
-        return made.select(order)
+        return _named(raw[name], names)
 
     return Signals(
         tasks=table("tasks"),

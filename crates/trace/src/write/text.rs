@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::{Row, rows_in_order};
-use crate::{Trace, render};
+use crate::{Table, Trace, render};
 
 const HEADER: &str = "#\n\
     #                                _-----=> irqs-off\n\
@@ -17,15 +17,21 @@ const HEADER: &str = "#\n\
 
 /// Writes `trace` as ftrace text. Times keep all nine digits, as `trace-cmd report -t` prints them.
 pub fn ftrace_text(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
+    let rows: usize = trace.tables.iter().map(Table::len).sum();
+    ftrace_head(trace, rows as u64, out)?;
+    ftrace_piece(trace, out)
+}
+
+/// Writes the head of ftrace text with so many events.
+pub fn ftrace_head(trace: &Trace, events: u64, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "# tracer: nop\n#\n# entries-in-buffer/entries-written: {events}/{events}   #P:{}", trace.meta.cpus)?;
+    out.write_all(HEADER.as_bytes())
+}
+
+/// Writes ftrace text without its head: a piece of a longer one.
+pub fn ftrace_piece(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     let rows = rows_in_order(trace);
     let mut missed = trace.missed.iter().peekable();
-    writeln!(
-        out,
-        "# tracer: nop\n#\n# entries-in-buffer/entries-written: {0}/{0}   #P:{1}",
-        rows.len(),
-        trace.meta.cpus
-    )?;
-    out.write_all(HEADER.as_bytes())?;
     let tasks = super::all_tasks(trace);
     let mut line = Vec::new();
     for place in rows {

@@ -1,0 +1,65 @@
+"""Traces that are larger than the memory: pieces and sums say what the whole does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import opplab
+from opplab.trace import export
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the trace of a run with regular and irregular tasks."""
+    machine = opplab.Machine.load("juno-r2")
+    work = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
+    path = tmp_path_factory.mktemp("traces") / "run.dat"
+    opplab.simulate(machine, work, opplab.Policy(), seconds=0.5).to_trace(path)
+    return path
+
+
+@pytest.mark.parametrize("deadline_us", [None, 4000])
+def test_sums_are_those_of_the_tables(recorded: Path, deadline_us: int | None) -> None:
+    machine = opplab.Machine.load("juno-r2")
+    trace = opplab.read_trace(recorded)
+    whole = trace.signals(machine, deadline_us=deadline_us)
+    sums = trace.signal_sums(machine, deadline_us=deadline_us)
+    assert whole.task_summary()["missed"].sum() > 0 or deadline_us is None
+    assert_frame_equal(sums.task_summary(), whole.task_summary(), check_dtypes=False)
+    assert_frame_equal(sums.cpu_summary(), whole.cpu_summary())
+
+
+@pytest.mark.parametrize("name", ["out.txt", "out.pftrace", "out.parquet", "out"])
+def test_pieces_are_the_whole(recorded: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = opplab.read_trace(recorded)
+    whole = trace.export(tmp_path / f"whole-{name}")
+    monkeypatch.setattr(export, "PIECE", 100)
+    pieces = trace.export(tmp_path / name)
+    if name == "out.txt":
+        # Events of one CPU at one time may stand in two pieces.
+        lines, expected = (path.read_text().splitlines() for path in (pieces, whole))
+        assert sorted(lines) == sorted(expected)
+    elif name == "out.pftrace":
+        read = {path: opplab.read_trace(path).events() for path in (pieces, whole)}
+        assert read[pieces].keys() == read[whole].keys()
+        for event, table in read[whole].items():
+            assert_frame_equal(read[pieces][event], table)
+    elif name == "out.parquet":
+        order = ["time_ns", "cpu", "event"]
+        read_sorted = (pl.read_parquet(path).sort(order, maintain_order=True) for path in (pieces, whole))
+        assert_frame_equal(*read_sorted)
+    else:
+        files = sorted(path.name for path in whole.iterdir())
+        assert sorted(path.name for path in pieces.iterdir()) == files
+        for file in files:
+            assert_frame_equal(pl.read_parquet(pieces / file), pl.read_parquet(whole / file))
+
+
+def test_nothing_is_left_of_a_piece_that_cannot_be_written(recorded: Path, tmp_path: Path) -> None:
+    with pytest.raises(opplab.InputError, match="nearest name"):
+        opplab.read_trace(recorded).export(tmp_path / "out.txt", "sched_swich")
+    assert list(tmp_path.iterdir()) == []
