@@ -95,7 +95,10 @@ def whole_text(check: dict[str, Any]) -> str:
     parts = [
         f"{name} within {check['whole'][key] / 1000:.1f} %" for key, name in names.items() if key in check["whole"]
     ]
-    return f"{', '.join(parts)}: {'near' if check['whole_near'] else 'NOT near'} (15 % are near)"
+    verdict = (
+        "NOT near" if not check["whole_near"] else "near" if len(parts) == len(names) else "not all is in the trace"
+    )
+    return f"{', '.join(parts)}: {verdict} (15 % are near)"
 
 
 def _text(found: dict[str, Any]) -> str:
@@ -105,7 +108,6 @@ def _text(found: dict[str, Any]) -> str:
         f"{found['duration_ns'] / 1e9:.3f} s, {found['mode']} loop",
         render_table(_rows(found), "text").rstrip(),
         f"self-check: {check_text(check)} (5 points and 5 % are near)",
-        f"as a whole: {whole_text(check)}",
     ]
     if found.get("changed"):
         lines.append("a change in brackets is not greater than the error, or no error is known: it says nothing")
@@ -113,6 +115,7 @@ def _text(found: dict[str, Any]) -> str:
     if closed := found.get("closed_self_check"):
         lines.append(f"closed loop: {check_text(closed)}, so the open loop answers (--mode closed insists)")
     if found["mode"] == "closed":
+        lines.append(f"as a whole: {whole_text(check)}")
         lines.append(
             f"single runs: within {check['freq_spread'] / 1000:.1f} points and "
             f"{check['energy_spread'] / 1000:.1f} % of their mean, which is what is shown"
