@@ -97,7 +97,7 @@ swarm: ## Random machines and workloads under the invariant checks; OPPLAB_SEED=
 fuzz-cli: dev ## Call every command with damaged files and odd words: FUZZ_CALLS (2000), FUZZ_MINUTES (60), OPPLAB_SEED.
 	$(BIN)/python tools/fuzz_cli.py --calls $(or $(FUZZ_CALLS),2000) --minutes $(or $(FUZZ_MINUTES),60) --seed $(or $(OPPLAB_SEED),1) -o out/fuzz-cli
 
-kill-test: dev ## Kill sweeps, their workers and the power 250 times; what is resumed must be the undisturbed folder, byte for byte.
+kill-test: dev ## Kill sweeps, their workers and the power 300 times; what is resumed must be the undisturbed folder.
 	$(BIN)/python tools/kill_test.py --share $(or $(KILL_SHARE),1) --seed $(or $(OPPLAB_SEED),1)
 
 deny: ## Check crates for advisories, licences, bans and sources (needs cargo-deny).

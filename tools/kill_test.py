@@ -1,11 +1,12 @@
 """Kill sweeps, and take the power away, at every kind of moment; what is resumed must be the undisturbed folder.
 
-``python tools/kill_test.py`` makes four series and prints how many kills each had:
+``python tools/kill_test.py`` makes six series and prints how many kills each had:
 
 - *writes*: the process is killed in the middle of its Nth creation, write, fsync, rename or removal, with half of the
   bytes written (``tools/crash_shim.c``, loaded with LD_PRELOAD, counts them);
 - *runner*: the process is killed from outside at a random moment;
 - *workers*: a process of a pool, or of a Dask cluster, is killed while it works;
+- *settings*: the same for the file in which `host govern` remembers what it changes;
 - *power*: all that the process asked of the disk is noted; a moment is drawn, and of what was not on the disk by an
   fsync some is kept and some is not: data of files (none, a part, zeros, all), names in folders (the first ones).
 
@@ -33,6 +34,9 @@ from pathlib import Path
 from typing import Any
 
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", POLARS_MAX_THREADS="2", NO_COLOR="1")
+
+sys.path.insert(0, str(Path(__file__).parent))
+import fuzz_corpus
 
 WORKLOAD = '{"tasks": {"t": {"instance": 3, "run": 800, "timer": {"ref": "unique", "period": 16000}}}}'
 EXPERIMENT = """format = 1
@@ -374,12 +378,76 @@ def cmdline(pid: int) -> bytes:
         return b""
 
 
+def series_settings(sweeps: Sweeps, losses: int, draw: random.Random) -> int:
+    """Take the power away while `host govern` remembers a host's settings.
+
+    The file is whole or not there, it is there before the first of them is changed, and `--restore` puts all back.
+    """
+    host = sweeps.scratch / "host"
+    for path, text in fuzz_corpus.SYSFS.items():
+        file = host / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n", encoding="utf-8")
+    run, log = host / "run", sweeps.scratch / "settings-log"
+    state = run / "opplab-govern.json"
+    governors = sorted(host.glob("sys/devices/system/cpu/cpufreq/policy*/scaling_governor"))
+    before = [file.read_text().strip() for file in governors]
+
+    def govern(*words: str, log: Path | None = None) -> None:
+        pid = os.fork()
+        if pid == 0:
+            code = 99
+            try:
+                for number in (1, 2):
+                    os.dup2(os.open(sweeps.scratch / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+                number = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                sweeps.shim.crash_begin(os.fsencode(run), number, 0)
+                from opplab.cli.main import main
+
+                main(["host", "govern", *words, "--root", str(host)])
+            except SystemExit as ended:
+                code = ended.code if isinstance(ended.code, int) else 0
+            finally:
+                os._exit(code)
+        if code := sweeps.wait(pid):
+            sys.exit(f"kill_test: govern {' '.join(words)} ended with {code}: {(sweeps.scratch / 'said').read_text()}")
+
+    govern("--governor", "schedutil", "--util", "stat", "--for", "100ms", log=log)
+    asked = list(records(log))
+    # Named and its folder synced: from then on it may be needed, until it is removed at the end.
+    named = next(at for at, one in enumerate(asked) if one.kind == "r" and one.other == str(state))
+    safe = next(at for at, one in enumerate(asked) if at > named and one.kind == "s" and one.path == str(run)) + 1
+    removed = next(at for at, one in enumerate(asked) if at >= safe and one.kind == "u" and one.path == str(state)) + 1
+    whole = b"".join(one.data for one in asked[:named] if one.kind == "w" and one.path == asked[named].path)
+    for number in range(losses):
+        disk = Disk()
+        moment = draw.randrange(len(asked) + 1) if number % 2 else draw.randrange(safe, removed)
+        for operation in asked[:moment]:
+            disk.do(operation)
+        shutil.rmtree(run)
+        run.mkdir()
+        for path, data in disk.crash(draw).items():
+            Path(path).write_bytes(data)
+        for file in governors:
+            file.write_text("userspace" if safe <= moment < removed else "schedutil")
+        what = f"power loss {number} after operation {moment} of {len(asked)}"
+        if state.exists() and state.read_bytes() != whole:
+            sys.exit(f"kill_test: {what}: {state.name} is not whole")
+        if safe <= moment < removed and not state.exists():
+            sys.exit(f"kill_test: {what}: {state.name} is not there, and settings are changed")
+        govern("--restore")
+        if state.exists() or [file.read_text().strip() for file in governors] != before:
+            sys.exit(f"kill_test: {what}: settings are not as before")
+    return losses
+
+
 SERIES: dict[str, tuple[Callable[[Sweeps, int, random.Random], int], int]] = {
     "writes": (series_writes, 100),
     "runner": (series_runner, 40),
     "workers": (series_workers, 40),
     "dask": (series_dask, 20),
     "power": (series_power, 50),
+    "settings": (series_settings, 50),
 }
 
 
@@ -437,7 +505,8 @@ def main() -> None:
                     continue
             began = time.monotonic()
             kills[name] = series(sweeps, max(round(number * options.share), 1), random.Random(f"{options.seed}{name}"))
-            print(f"{name}: {kills[name]}, all resumed byte for byte, {time.monotonic() - began:.0f} s", flush=True)
+            end = "put back" if name == "settings" else "resumed byte for byte"
+            print(f"{name}: {kills[name]}, all {end}, {time.monotonic() - began:.0f} s", flush=True)
     print(json.dumps({**told, **kills}))
 
 
