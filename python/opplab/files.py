@@ -31,6 +31,7 @@ __all__ = [
     "replacing",
     "safe_name",
     "sync",
+    "toml_of",
     "unpacked",
     "write_bytes",
     "write_text",
@@ -179,6 +180,21 @@ def decoded(data: bytes, path: Path, what: str) -> str:
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
         message = f"failed to read {_shown_path(path)}:{line}:{column}: {what} is not UTF-8 text"
         raise FormatError(message, file=str(path), line=line, column=column) from None
+
+
+def toml_of(text: str, file: str | Path) -> dict[str, Any]:
+    """Read TOML 1.0; a file of a later version, which the extension takes, is refused with its place.
+
+    Raises
+    ------
+    FormatError
+    """
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FormatError(f"{file}: {error}; it is read as TOML 1.0 here", file=str(file)) from None
 
 
 def unpacked(data: bytes, path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> bytes:

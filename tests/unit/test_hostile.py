@@ -130,6 +130,17 @@ rtapp = "{tmp_path}/w.json"
     assert len(list((out / "traces").iterdir())) == len(labels)
 
 
+def test_toml_of_a_later_version_is_one_line(tmp_path: Path) -> None:
+    """Inline tables over several lines are TOML 1.1: the extension takes them, Python's reader does not."""
+    machine = tmp_path / "m.toml"
+    data = Path(__file__).parents[2] / "python/opplab/data/machines/juno-r2.toml"
+    text = data.read_text()
+    assert "{ khz = " in text
+    machine.write_text(text.replace("{ khz = ", "{\n khz = ", 1))
+    (tmp_path / "p.csv").write_text("soc,cpu,khz,busy_mean_mw\nx,0,450000,50\nx,0,950000,150\n")
+    check_refused("it is read as TOML 1.0 here", "fit", "power", str(machine), str(tmp_path / "p.csv"))
+
+
 def test_control_characters_do_not_reach_the_terminal(tmp_path: Path) -> None:
     trace = tmp_path / "t.txt"
     evil = "\x1b]0;owned\x07\x1b[31mred"

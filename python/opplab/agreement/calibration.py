@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab, catalog
 from opplab.agreement.scoreboard import _axes, _belongs, _rows
 from opplab.errors import InputError
-from opplab.files import csv_rows
+from opplab.files import csv_rows, toml_of
 from opplab.sweep.experiments import Experiment
 
 if TYPE_CHECKING:
@@ -278,12 +278,10 @@ def _half_percent(values: Sequence[float]) -> float | None:
 
 def _in_file(path: Path, benchmark: str) -> tuple[str, str]:
     """Give an experiment's file and the label of the workload that runs a benchmark."""
-    import tomllib
-
     text = catalog.read_text(path, "an experiment file")
     # Refused with its line, before parts of it are taken.
     _opplab.Experiment.parse(str(path), text)
-    data = tomllib.loads(text)
+    data = toml_of(text, path)
     known = {one.get("benchmark", ""): one.get("label", one.get("benchmark", "")) for one in data.get("workload", [])}
     if benchmark not in known:
         raise InputError(f"{path} has no workload of `{benchmark}`{catalog.nearest(benchmark, list(known))}")
@@ -297,14 +295,12 @@ def _start(experiment: Experiment, label: str, param: Mapping[str, Any]) -> int:
 
 def _last(experiment: Experiment, label: str) -> dict[str, int]:
     """Give the values of the calibration as it is."""
-    import tomllib
-
-    workloads = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))["workload"]
+    workloads = toml_of(Path(experiment.file).read_text(encoding="utf-8"), experiment.file)["workload"]
     workload = next(one for one in workloads if one.get("label", one.get("benchmark")) == label)
     if "calibration" not in workload:
         return {}
     file = catalog.find("calibration", workload["calibration"])
-    values: dict[str, int] = tomllib.loads(file.read_text(encoding="utf-8"))["values"]
+    values: dict[str, int] = toml_of(file.read_text(encoding="utf-8"), file)["values"]
     return values
 
 

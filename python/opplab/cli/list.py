@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from click.shell_completion import CompletionItem
 
 from opplab import _opplab, catalog
 from opplab.cli.options import format_option
+from opplab.files import toml_of
 from opplab.report.text import print_table
 
 # Kind -> what it is.
@@ -59,7 +59,7 @@ def _classes(name: str | None) -> list[dict[str, Any]]:
     rows = []
     for machine in [name] if name is not None else machines:
         path = catalog.find("machine", machine)
-        for one in tomllib.loads(catalog.read_text(path, "a machine file")).get("program_class", []):
+        for one in toml_of(catalog.read_text(path, "a machine file"), path).get("program_class", []):
             rows += [
                 {
                     "machine": machine,

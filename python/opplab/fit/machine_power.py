@@ -6,7 +6,6 @@ Works on the file as a tree, and gives a file that the reader of machines has ch
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opplab.errors import InputError
-from opplab.files import check_size
+from opplab.files import check_size, toml_of
 from opplab.fit import freqbench
 from opplab.fit.columns import plain
 from opplab.fit.curve import Parameter
@@ -284,7 +283,7 @@ def with_power(text: str, *paths: Path) -> tuple[str, list[Parameter], list[str]
     (str, list of Parameter, list of str)
         The file, what was fitted, and what the source cannot tell.
     """
-    tree = tomllib.loads(text)
+    tree = toml_of(text, "the machine file")
     parameters: list[Parameter] = []
     cannot: list[str] = []
     logs = [path for path in paths if not _is_points(path)]
@@ -308,7 +307,7 @@ def generic_power(text: str) -> str:
     InputError
         The machine has power.
     """
-    tree = tomllib.loads(text)
+    tree = toml_of(text, "the machine file")
     if any(known_power(tree)):
         raise InputError(f"machine `{tree['name']}` has power: a generic curve would be worse")
     little, big = GENERIC_CORE_W

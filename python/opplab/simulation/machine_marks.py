@@ -7,9 +7,10 @@ A path that begins with ``default.`` marks what an import took from a named defa
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from opplab.files import toml_of
 
 __all__ = ["unmarked", "worst_case_latencies"]
 
@@ -50,7 +51,7 @@ def unmarked(text: str) -> list[str]:
     >>> unmarked('floor_uw = 3\n[costs]\ntick_us = 1\n[source]\ncosts = "[A] as juno-r2"\n')
     ['floor_uw']
     """
-    file = tomllib.loads(text)
+    file = toml_of(text, "the machine file")
     # A key may stand in another unit in the mark than in the file.
     keys = (key.removeprefix("default.") for key in file.get("source", {}))
     marks = {tuple(_UNIT.sub("", part) for part in _IMPORTED.get(key, key).split(".")) for key in keys}
@@ -68,7 +69,7 @@ def worst_case_latencies(text: str) -> list[dict[str, str]]:
     for C2, and wakes in 20 to 24).
     """
     found = []
-    for cluster in tomllib.loads(text)["cluster"]:
+    for cluster in toml_of(text, "the machine file")["cluster"]:
         for state in cluster.get("idle", []):
             latency_us = state.get("exit_latency_us", state.get("exit_latency_ns", 0) / 1000)
             if latency_us < _WORST_CASE_US or "wake_us" in state or "wake_ns" in state:
