@@ -44,7 +44,7 @@ impl CpuCounters {
     pub fn open(root: &Root, cpu: u32) -> Result<Self, String> {
         let mut why = Vec::new();
         let device = format!("/dev/cpu/{cpu}/msr");
-        match root.file(&device).map(File::open) {
+        match root.open_file(&device) {
             Some(Ok(file)) => {
                 let counters = Self { access: Access::Msr(file) };
                 match counters.read_once() {
@@ -123,7 +123,7 @@ pub struct Watched {
 impl Watched {
     /// Opens it, if it is there.
     pub fn open(root: &Root, path: &str) -> Option<Self> {
-        Some(Self { file: File::open(root.file(path)?).ok()? })
+        Some(Self { file: root.open_file(path)?.ok()? })
     }
 
     /// The number in it now.

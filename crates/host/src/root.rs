@@ -86,6 +86,16 @@ impl Root {
         }
     }
 
+    /// The open file of a path of the host; `None` for a snapshot. In a copy devices, named pipes and links out of it are
+    /// refused, as a pipe waits for its writer.
+    pub fn open_file(&self, path: &str) -> Option<io::Result<fs::File>> {
+        match self {
+            Self::Folder(_) if self.is_live() => self.file(path).map(fs::File::open),
+            Self::Folder(folder) => Some(place_in(folder, path).and_then(fs::File::open)),
+            Self::Tree(_) => None,
+        }
+    }
+
     /// The bytes at `path` as text, with its line ends.
     pub fn raw(&self, path: &str) -> Result<String, Missing> {
         match self {
@@ -253,6 +263,7 @@ mod tests {
         let root = Root::open(&folder).expect("a copy");
         assert_eq!(root.raw(&format!("{CPU}/online")).as_deref(), Ok("0-1\n"));
         assert_eq!(root.raw(&format!("{CPU}/possible")).as_deref(), Ok("0-1\n"));
+        assert!(root.open_file(&format!("{CPU}/possible")).is_some_and(|file| file.is_ok()));
         for name in ["present", "kernel_max"] {
             assert!(matches!(root.raw(&format!("{CPU}/{name}")), Err(Missing::Refused(_))), "{name}");
             assert!(!root.has(&format!("{CPU}/{name}")), "{name}");
@@ -260,6 +271,7 @@ mod tests {
         assert!(root.children(&format!("{CPU}/cpufreq")).is_empty());
         if piped {
             assert!(matches!(root.raw(&format!("{CPU}/isolated")), Err(Missing::Refused(_))));
+            assert!(root.open_file(&format!("{CPU}/isolated")).is_some_and(|file| file.is_err()));
         }
         fs::remove_dir_all(&folder).expect("writable");
     }
