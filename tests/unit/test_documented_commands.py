@@ -43,7 +43,6 @@ NOT_RUN = {
     r"opplab host record": "needs root and tracefs; make host-test runs it",
     r"opplab run juno-eas .*--dask tcp": "needs a cluster; tests/unit/test_dask.py runs one",
     r"opplab run juno-eas .*--dask local": "tests/unit/test_dask.py runs it",
-    r"opplab COMMAND": "stands for all commands",
 }
 
 
