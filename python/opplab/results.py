@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from opplab import files
+from opplab.errors import InputError
 
 __all__ = ["SCHEMA", "frame", "from_published", "read", "to_bytes", "write"]
 
@@ -78,7 +79,20 @@ def to_bytes(table: pl.DataFrame, notes: Mapping[str, str] | None = None) -> byt
 def read(path: str | Path) -> pl.DataFrame:
     """Read a results table: a Parquet file, or the ``results.parquet`` of a results folder."""
     path = Path(path)
-    return pl.read_parquet(path / "results.parquet" if path.is_dir() else path)
+    return read_parquet(path / "results.parquet" if path.is_dir() else path)
+
+
+def read_parquet(file: str | Path) -> pl.DataFrame:
+    """Read a Parquet file; a damaged one, on which the reader may panic, is an error of the input.
+
+    Raises
+    ------
+    InputError
+    """
+    try:
+        return pl.read_parquet(file)
+    except pl.exceptions.PanicException:
+        raise InputError(f"failed to read {file}: it is damaged") from None
 
 
 def from_published(path: str | Path) -> pl.DataFrame:

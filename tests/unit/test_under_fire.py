@@ -292,3 +292,30 @@ def test_the_guard_shows_what_terminals_obey() -> None:
     stream = io.StringIO()
     files.Guard(stream).write("a\x1b[31m\x00\x9b\u202eb\n")
     assert stream.getvalue() == "a\\x1b[31m\\x00\\x9b\\u202eb\n"
+
+
+def test_what_the_fuzzer_met_is_refused(whole: Path, tmp_path: Path) -> None:
+    """Idle states of no machine, results without a metric, a table on which the reader panics, draws without end."""
+    sysfs = tmp_path / "sysfs.txt"
+    state = "/sys/devices/system/cpu/cpu{cpu}/cpuidle/state0/{name}:{value}\n"
+    trace = tmp_path / "trace.txt"
+    trace.write_text(
+        "<idle>-0 [000] 1.0: cpu_idle: state=0 cpu_id=0\n<idle>-0 [000] 1.1: cpu_idle: state=4294967295 cpu_id=0\n"
+    )
+    for cpu, latency, says in ((0, 2**63 - 1, "is no time"), (0, -1, "is no time"), (99999, 1, "is beyond")):
+        values = {"latency": latency, "residency": 1}
+        sysfs.write_text("".join(state.format(cpu=cpu, name=name, value=value) for name, value in values.items()))
+        check_refused(says, "trace", "idle", str(trace), "--sysfs", str(sysfs))
+    table = tmp_path / "results.csv"
+    head = (
+        "experiment,source,machine,kernel,policy,benchmark,param,metric,unit,better,iteration,seed,value,fingerprint\n"
+    )
+    table.write_text(f"{head}e,sim,m,6.12,a,tbench,clients=1,tput,MB/s,higher,0,0,100,\ne,sim,m,6.12,a,tbench\n")
+    assert opplab("compare", str(table)).returncode == 0
+    check_refused("2<=x<=4096", "run", "juno-eas", "--uncertainty", "65536")
+    results = (whole / "results.parquet").read_bytes()
+    damaged = tmp_path / "results.parquet"
+    for at in range(100, len(results), len(results) // 12):
+        damaged.write_bytes(flipped(results, at))
+        done = opplab("compare", str(damaged))
+        assert done.returncode in (0, 2), done.stderr

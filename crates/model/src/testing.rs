@@ -482,7 +482,7 @@ impl Swarm {
                 let deadline_ns = draw.int(1_500_000, period_ns);
                 // Few CPUs admit many of them.
                 let runtime_ns = draw.int(1_000_000, deadline_ns) / 16;
-                SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, reclaim: runtime_ns % 2 == 0 }
+                SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, reclaim: runtime_ns.is_multiple_of(2) }
             }
         }
     }

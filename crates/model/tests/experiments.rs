@@ -67,7 +67,10 @@ fn an_experiment_that_is_too_large_is_refused() {
     let many = text.replace("iterations = 2", "iterations = 100000");
     assert_ne!(many, text);
     let message = told(&many, None).expect_err("80 GB");
-    assert!(message.starts_with("x.toml:12:14: the programs of its 800000 cases take more than 512 MiB"), "{message}");
+    assert!(
+        message.starts_with("failed to read x.toml:12:14: the programs of its 800000 cases take more than 512 MiB"),
+        "{message}"
+    );
     let message = told(&text, Some(4_000_000_000)).expect_err("too many");
     assert!(message.contains("32000000000 cases; at most 1000000 are expanded"), "{message}");
 }
@@ -252,7 +255,7 @@ fn errors_name_the_place_and_the_nearest_name() {
     check(
         "\"cppc_cpufreq\"",
         "\"cppc\"",
-        "e.toml:13:10: unknown driver `cppc` (known: acpi-cpufreq, amd-pstate-epp, amd-pstate, cppc_cpufreq, cpufreq-dt, exynos-acme, qcom-cpufreq-hw, scmi, scpi, intel_pstate, intel_cpufreq)",
+        "e.toml:13:10: unknown driver `cppc` (known: acpi-cpufreq, amd-pstate-epp, amd-pstate, amd-pstate-guided, cppc_cpufreq, cpufreq-dt, exynos-acme, qcom-cpufreq-hw, scmi, scpi, intel_pstate, intel_cpufreq)",
     );
     check(
         "\"cppc_cpufreq\"",

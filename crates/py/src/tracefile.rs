@@ -68,10 +68,13 @@ pub(crate) fn trace_info(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, Py
     Ok(dict)
 }
 
+/// Tasks by pid.
+type NamesByPid = Vec<(i32, String)>;
+
 /// Names of tasks by pid: those that scheduling events tell, and over them the trace's own list; what was damaged.
 #[guarded]
 #[pyfunction]
-pub(crate) fn trace_task_names(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<(i32, String)>, Vec<String>)> {
+pub(crate) fn trace_task_names(py: Python<'_>, path: PathBuf) -> PyResult<(NamesByPid, Vec<String>)> {
     let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&TaskNames::EVENTS) };
     let read = py.detach(|| {
         let mut found = TaskNames::default();

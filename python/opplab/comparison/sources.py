@@ -197,7 +197,9 @@ class Frame(Source):
         from opplab import _opplab
 
         own = {model["metric"] for model in _opplab.benchmarks()} - {None}
-        there = [metric for (_, name), rows in self._grouped().items() if name == benchmark for metric, *_ in rows]
+        there = [
+            metric for (_, name), rows in self._grouped().items() if name == benchmark for metric, *_ in rows if metric
+        ]
         found = list(dict.fromkeys(metric for metric in there if metric in own or metric.startswith("frames:")))
         if "energy" not in there:
             return found
@@ -371,7 +373,7 @@ def _read_table(path: str) -> pl.DataFrame:
     tables = []
     for file in files:
         try:
-            tables.append(pl.read_parquet(check_size(file, "a table")).select(list(results.SCHEMA)))
+            tables.append(results.read_parquet(check_size(file, "a table")).select(list(results.SCHEMA)))
         except pl.exceptions.PolarsError as error:
             raise InputError(f"{file}: {(str(error).splitlines() or ['no table of results'])[0]}") from None
     return pl.concat(tables) if tables else results.frame([])

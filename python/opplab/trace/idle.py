@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["GOVERNORS", "decisions", "differences", "states_of_machine", "states_of_sysfs"]
 
+# More CPUs than any kernel is built for (CONFIG_NR_CPUS).
+CPUS_MAX = 8192
+
 GOVERNORS = ("recorded", "menu", "teo", "constant", "oracle")
 """Who decides: the trace, two governors, and the rivals that need no history."""
 
@@ -46,7 +49,10 @@ def states_of_sysfs(path: Path) -> States:
             found.setdefault((int(match[1]), int(match[2])), {})[match[3]] = match[4].strip()
     if not found:
         raise FormatError(f"failed to read {path}: no line is .../cpuN/cpuidle/stateM/residency:VALUE", file=str(path))
-    states: States = [[] for _ in range(1 + max(cpu for cpu, _ in found))]
+    nr_cpus = 1 + max(cpu for cpu, _ in found)
+    if nr_cpus > CPUS_MAX:
+        raise FormatError(f"failed to read {path}: CPU {nr_cpus - 1} is beyond {CPUS_MAX - 1}", file=str(path))
+    states: States = [[] for _ in range(nr_cpus)]
     for (cpu, number), about in sorted(found.items()):
         try:
             exit_ns, target_ns = (int(about[name]) * 1000 for name in ("latency", "residency"))
@@ -55,6 +61,9 @@ def states_of_sysfs(path: Path) -> States:
             raise FormatError(message, file=str(path)) from None
         if len(states[cpu]) != number:
             raise FormatError(f"failed to read {path}: CPU {cpu} has no state {len(states[cpu])}", file=str(path))
+        if not 0 <= exit_ns < 1 << 63 or target_ns < 0:
+            message = f"failed to read {path}: state {number} of CPU {cpu} has a latency or residency that is no time"
+            raise FormatError(message, file=str(path))
         # s2idle's are not the governor's to choose: their residency is the largest number.
         if target_ns < (1 << 32) * 1000 - 1000:
             states[cpu].append((exit_ns, target_ns, about.get("name") == "POLL"))

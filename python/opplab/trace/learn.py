@@ -267,7 +267,8 @@ def _whole(trace: Trace, event: str, fields: list[str]) -> Iterator[tuple[Any, .
     if lacking := [name for name in fields if name not in table.columns]:
         raise InputError(f"{trace.path}: {event} has no {', '.join(lacking)}")
     numbers = [pl.col(name).cast(pl.Int64, strict=False) for name in fields if name.endswith("pid")]
-    return table.with_columns(numbers).select(["time_ns", *fields]).drop_nulls().iter_rows()
+    rows: Iterator[tuple[Any, ...]] = table.with_columns(numbers).select(["time_ns", *fields]).drop_nulls().iter_rows()
+    return rows
 
 
 STATES = {0: "R", 1: "S", 2: "D", 4: "T", 8: "T", 16: "X", 32: "Z"}

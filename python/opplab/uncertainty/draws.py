@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Draws", "Point", "Values", "latin_hypercube", "run_draws"]
 
-DRAWS_MAX = 100_000
+DRAWS_MAX = 4096
 
 Point = tuple[str, str, str]
 """Machine, benchmark, parameters."""

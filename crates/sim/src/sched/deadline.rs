@@ -159,7 +159,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let scaled_ns = match dl.reclaims {
             false => cap_scale(cap_scale(ran_ns, scales.freq_scale), scales.cpu_capacity),
             true => {
-                let entity = dl.entity.clone();
+                let entity = dl.entity;
                 self.grub_charge(cpu, ran_ns, &entity)
             }
         };
