@@ -955,8 +955,13 @@ mod tests {
 
     #[test]
     fn passive_targets() {
-        let mut cpu =
-            PassiveCpu { pstate: PstateData::core(8, 30, 40), limits: limits(8, 35), current_pstate: 8, hwp: None, form: IntelHwpTarget::Desired };
+        let mut cpu = PassiveCpu {
+            pstate: PstateData::core(8, 30, 40),
+            limits: limits(8, 35),
+            current_pstate: 8,
+            hwp: None,
+            form: IntelHwpTarget::Desired,
+        };
         let mut check = |khz, rounding, wrote, pstate| {
             assert_eq!((cpu.target(khz, rounding, false), cpu.current_pstate), (wrote, pstate), "{khz}");
         };
