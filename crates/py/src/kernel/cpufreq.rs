@@ -63,7 +63,8 @@ impl PyFreqTable {
     }
 
     fn __repr__(&self) -> String {
-        format!("FreqTable({:?}, order={})", self.freqs_khz(), variant_name(self.inner.order()))
+        let freqs_khz: Vec<u32> = self.inner.entries().iter().map(|entry| entry.freq_khz).collect();
+        format!("FreqTable({freqs_khz:?}, order={})", variant_name(self.inner.order()))
     }
 }
 
