@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from opplab import files
 from opplab.report.text import FORMATS
+from opplab.uncertainty import DRAWS_MAX
 
 __all__ = [
     "BENCHMARK_S",
@@ -46,9 +47,6 @@ VARIATION = "rt-app"
 
 # Simulated time of a benchmark that nobody said, in s; one that does a piece of work ends before.
 BENCHMARK_S = 10.0
-
-# The most draws of the assumed numbers: what they leave open is known far better than they are by then.
-DRAWS_MAX = 4096
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import InputError, OpplabError
 from opplab.simulation.cases import Case
+from opplab.uncertainty import DRAWS_MAX
 from opplab.uncertainty.ranges import Assumption, assumptions_of, with_draw
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from opplab.sweep.store import Store
 
 __all__ = ["Draws", "Point", "Values", "latin_hypercube", "run_draws"]
-
-DRAWS_MAX = 4096
 
 Point = tuple[str, str, str]
 """Machine, benchmark, parameters."""

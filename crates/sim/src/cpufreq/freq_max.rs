@@ -19,6 +19,7 @@ use opplab_model::machine::{Cluster, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 
 use crate::CaseError;
+use crate::hardware::packages::cores_of;
 use crate::ids::{ClusterId, CpuId, IdVec};
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
@@ -59,14 +60,6 @@ struct RaplWindow {
     energy_fj: u128,
 }
 
-/// Cores of package `index`.
-fn cores_of(machine: &Machine, index: u32) -> u32 {
-    let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == index).map(|cpu| cpu.core).collect();
-    cores.sort_unstable();
-    cores.dedup();
-    cores.len() as u32
-}
-
 impl FreqMaxRatios {
     /// What the policy names, or the kernel takes.
     ///
@@ -83,13 +76,14 @@ impl FreqMaxRatios {
             FreqMax::from_name(&policy.freq_max)
                 .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?
         };
+        let nr_cores = |package| cores_of(machine, package).len() as u32;
         let ratio = |cluster: &Cluster, freq_max: FreqMax| {
             let level = |bin: &opplab_model::machine::TurboBin| TurboLevel {
                 active_cores: bin.active_cores,
                 freq_khz: bin.khz,
             };
             let turbo: Vec<TurboLevel> = cluster.turbo.iter().map(level).collect();
-            let n_cores = cores_of(machine, machine.cpus[cluster.cpus[0] as usize].package);
+            let n_cores = nr_cores(machine.cpus[cluster.cpus[0] as usize].package);
             let facts = FreqMaxFacts { base_khz: cluster.reference_khz(), turbo: &turbo, n_cores };
             let unknown = || CaseError(format!("f_max of cluster {} is not known", cluster.name));
             freq_max.ratio(&facts).ok_or_else(unknown)
@@ -116,9 +110,9 @@ impl FreqMaxRatios {
                 }
                 Some(Estimate::Recent(of_cpu.into()))
             }
-            FreqMax::Search => Some(Estimate::Search(
-                (0..nr_packages).map(|index| FreqMaxSearch::new(cores_of(machine, index))).collect(),
-            )),
+            FreqMax::Search => {
+                Some(Estimate::Search((0..nr_packages).map(|index| FreqMaxSearch::new(nr_cores(index))).collect()))
+            }
             _ => None,
         };
         Ok(Self { by_cluster, estimate })

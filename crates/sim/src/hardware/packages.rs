@@ -56,6 +56,14 @@ fn keeps_core_active(name: &str) -> bool {
     name == "POLL" || name == "WFI" || name.starts_with("C1_") || ["C1", "C1E"].contains(&name)
 }
 
+/// The cores of a package, each once, in ascending order.
+pub(crate) fn cores_of(machine: &Machine, package: u32) -> Vec<u32> {
+    let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == package).map(|cpu| cpu.core).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    cores
+}
+
 impl Hardware {
     pub(crate) fn new(machine: &Machine, driver: &Cpufreq, no_turbo: bool, now_ns: u64) -> Self {
         let clusters: IdVec<ClusterId, Points> =
@@ -102,9 +110,7 @@ impl Hardware {
 
 impl Package {
     fn new(machine: &Machine, clusters: &[Points], index: u32, no_turbo: bool, now_ns: u64) -> Self {
-        let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == index).map(|cpu| cpu.core).collect();
-        cores.sort_unstable();
-        cores.dedup();
+        let cores = cores_of(machine, index);
         // More cores than the last bin has: the last bin.
         let limits = |active: u32| -> Vec<u32> {
             let of_cluster = |(cluster, points): (&opplab_model::machine::Cluster, &Points)| {
