@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from opplab.report.text import render_table
+
 
 def opplab(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "opplab.cli.main", *args]
@@ -97,6 +99,21 @@ def test_a_pipe_that_is_closed_from_the_start() -> None:
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode in (0, 141)
     assert "Error" not in done.stderr
+
+
+def test_a_table_with_too_many_numbers_goes_on_below() -> None:
+    rows = [{"pid": 7, "comm": "rt-app", "group": None, **{f"number_{n}": 1000.5 * n for n in range(12)}}]
+    text = render_table(rows, "text", 80)
+    tables = [table.splitlines() for table in text.split("\n\n")]
+    assert len(tables) == 2
+    assert max(map(len, text.splitlines())) <= 80
+    # The first column says in each whose numbers they are; no number is missing, and none is there twice.
+    assert [table[0].split()[0] for table in tables] == ["pid", "pid"]
+    words = [word for table in tables for word in table[0].split()[1:]]
+    assert words == ["comm", *(f"number_{n}" for n in range(12))]
+    # What is not for a terminal is one table with all columns.
+    assert render_table(rows, "text").splitlines()[0].split() == list(rows[0])
+    assert render_table([{"a": None, "b": 1}], "text", 80).splitlines()[0].split() == ["a", "b"]
 
 
 def test_lists_wrap_at_the_width_of_the_terminal() -> None:

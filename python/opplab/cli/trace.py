@@ -15,7 +15,7 @@ import click
 from opplab.cli.group import Group
 from opplab.cli.options import format_option, machine_option, output_format_option
 from opplab.cli.replay import to_rtapp
-from opplab.report.text import print_table
+from opplab.report.text import paragraph, print_table
 
 if TYPE_CHECKING:
     from opplab.trace.energy import TraceEnergy
@@ -322,7 +322,7 @@ def _energy_head(found: TraceEnergy) -> str:
             f"between {found.low_j:.6g} and {found.high_j:.6g} J by the ranges of the machine"
             + (" and the clocks that are not known (no cpu_frequency event before)" if unknown else "")
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(paragraph, lines)) + "\n"
 
 
 @command.command(name="idle")

@@ -28,7 +28,8 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
     rows : sequence of mappings
     output_format : {"text", "json", "csv", "markdown"}
     width : int, optional
-        Of text: columns of words are wrapped so that lines are no longer, as far as words allow.
+        Of text: columns of words are wrapped so that lines are no longer, as far as words allow. Columns without a
+        value are left out of a table that is wider, and those that still have no place follow in a table below.
 
     Examples
     --------
@@ -62,22 +63,49 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
         for name in columns
     ]
     widths = [max(len(name), *(len(line[index]) for line in cells)) for index, name in enumerate(columns)]
-    if width is not None:
-        widths = _narrowed(widths, numeric, width, cells)
+    if width is None:
+        return _lines([columns, *cells], widths, numeric)
+    places = [index for index in range(len(columns)) if any(line[index] for line in cells)]
+    if _line_width(widths) <= width:
+        places = list(range(len(columns)))
+    parts = []
+    for part in _parts([widths[index] for index in places], [numeric[index] for index in places], width):
+        of_part = [places[index] for index in part]
+        texts = [[line[index] for index in of_part] for line in (columns, *cells)]
+        right = [numeric[index] for index in of_part]
+        parts.append(_lines(texts, _narrowed([widths[index] for index in of_part], right, width, texts[1:]), right))
+    return "\n".join(parts)
 
-    def lines_of(texts: Sequence[str]) -> list[str]:
+
+def _lines(rows: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    """Give rows as lines; what is wider than its column goes on below."""
+    lines = []
+    for texts in rows:
         parts = [_wrapped(text, room) for text, room in zip(texts, widths, strict=True)]
-        found = []
         for number in range(max(map(len, parts))):
             words = [part[number] if number < len(part) else "" for part in parts]
             placed = [
                 word.rjust(room) if right else word.ljust(room)
                 for word, room, right in zip(words, widths, numeric, strict=True)
             ]
-            found.append("  ".join(placed).rstrip())
-        return found
+            lines.append("  ".join(placed).rstrip())
+    return "\n".join(lines) + "\n"
 
-    return "\n".join(line for texts in (columns, *cells) for line in lines_of(texts)) + "\n"
+
+def _line_width(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _parts(widths: Sequence[int], numeric: Sequence[bool], width: int) -> list[list[int]]:
+    """Share out columns to as few tables as fit one below the other, the first column in each."""
+    # Columns of words may become narrower, numbers not.
+    least = [room if right else min(room, COLUMN_MIN) for room, right in zip(widths, numeric, strict=True)]
+    parts = [[0]]
+    for index in range(1, len(widths)):
+        if len(parts[-1]) > 1 and _line_width([least[place] for place in (*parts[-1], index)]) > width:
+            parts.append([0])
+        parts[-1].append(index)
+    return parts
 
 
 # No column of words is made narrower than this.
@@ -117,6 +145,11 @@ def terminal_width() -> int | None:
     if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
         return shutil.get_terminal_size().columns
     return None
+
+
+def paragraph(text: str) -> str:
+    """Wrap a sentence at the width of the terminal; what is not for one stays a line."""
+    return "\n".join(_wrapped(text, terminal_width() or len(text)))
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], output_format: str) -> None:
