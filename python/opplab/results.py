@@ -18,7 +18,7 @@ import polars as pl
 from opplab import files
 from opplab.errors import InputError
 
-__all__ = ["SCHEMA", "frame", "from_published", "read", "to_bytes", "write"]
+__all__ = ["OPTIONAL", "SCHEMA", "frame", "from_published", "read", "to_bytes", "write"]
 
 SCHEMA: dict[str, type[pl.DataType]] = {
     "experiment": pl.String,
@@ -37,6 +37,9 @@ SCHEMA: dict[str, type[pl.DataType]] = {
     "fingerprint": pl.String,
 }
 """Names and types of the columns of a results table, in order."""
+
+OPTIONAL: dict[str, type[pl.DataType]] = {"date": pl.String}
+"""Columns that a table of measurements may have beside them: equal dates in two runs are a pair."""
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

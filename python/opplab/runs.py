@@ -24,11 +24,14 @@ class Series:
     iterations : list of list of float
         Values, one inner list for each iteration of the benchmark. An iteration without a value is absent. A million
         values of one each are kept flat until somebody asks for the lists.
-    seeds : list or None
-        One seed for each iteration when the values come from a simulation; the same seed in two runs marks a pair.
+    keys : list or None
+        What marks each iteration: the seed of a simulation, or the date of a measurement; the same in two runs marks
+        a pair.
+    keyed_by : str
+        What these are: ``seeds`` or ``dates``.
     """
 
-    __slots__ = ("_flat", "_iterations", "higher", "label", "metric", "param", "seeds", "unit")
+    __slots__ = ("_flat", "_iterations", "higher", "keyed_by", "keys", "label", "metric", "param", "unit")
 
     def __init__(
         self,
@@ -38,8 +41,9 @@ class Series:
         unit: str = "",
         higher: bool = False,
         iterations: list[list[float]] | None = None,
-        seeds: list[int] | None = None,
+        keys: list[int] | list[str] | None = None,
         flat: list[float] | None = None,
+        keyed_by: str = "seeds",
     ) -> None:
         self.label = label
         self.metric = metric
@@ -49,7 +53,8 @@ class Series:
         self._iterations: list[list[float]] = [] if iterations is None else iterations
         # Values of iterations of one value each; then `_iterations` is empty.
         self._flat = flat
-        self.seeds = seeds
+        self.keys = keys
+        self.keyed_by = keyed_by
 
     @property
     def iterations(self) -> list[list[float]]:

@@ -56,11 +56,12 @@ def compare(
     harmonic : bool
         The values are rates.
     paired : bool
-        Values of equal index belong together (the same seed in both runs): the t-test and the interval are of the
-        pairs' ratios.
+        Values of equal index belong together (the same seed or date in both runs): test and interval are Student's t
+        on the logarithm of the ratio, with the spread of what each pair adds to it.
     confidence : float
     resamples : int
-        Of the BCa bootstrap; 0 asks for the delta method, which is as good for hundreds of values and much quicker.
+        Of the BCa bootstrap of independent samples; 0 asks for the delta method, which is as good for hundreds of
+        values and much quicker. Two or three values a side are not resampled.
     seed, stream : int
         Of the bootstrap; each cell of a table has a stream of its own.
 

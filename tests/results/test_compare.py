@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -100,6 +101,88 @@ def test_shared_seeds_are_paired():
     assert cell.significant and cell.ratio_low == pytest.approx(1.02) and cell.ratio_high == pytest.approx(1.02)
     unpaired = compare_runs([run_of("a", noise), run_of("b", [1.02 * value for value in noise])]).rows[0].cells[1]
     assert not unpaired.significant and unpaired.same
+
+
+def test_two_pairs_have_an_interval_and_say_so():
+    """12.7 standard errors wide; unpaired, the spread of the seeds hides the change."""
+    table = compare_runs([run_of("a", [10.0, 20.0], seeds=[1, 2]), run_of("b", [9.0, 18.1], seeds=[1, 2])])
+    cell = table.rows[0].cells[1]
+    assert cell.ratio_low < cell.ratio < cell.ratio_high < 1.0
+    assert "Student's t on the logarithm, paired by shared seeds" in table.method
+    assert "the paired t-test on shared seeds" in table.method and "bootstrap" not in table.method
+
+
+def test_shared_dates_are_paired():
+    """Nights of one machine: a table of measurements has no seeds."""
+    nights = [f"2026-11-{day:02}" for day in range(1, 7)]
+    noise = [1.0, 3.0, 0.5, 2.0, 5.0, 1.5]
+    rows = [
+        {"policy": policy, "benchmark": "b", "metric": "time", "unit": "s", "better": "lower", "value": factor * value}
+        | {"date": night}
+        for policy, factor, order in (("old", 1.0, 1), ("new", 0.97, -1))
+        for night, value in list(zip(nights, noise, strict=True))[::order]
+    ]
+    (table,) = compare(
+        pl.concat([results.frame(rows), pl.DataFrame({"date": [row["date"] for row in rows]})], how="horizontal")
+    )
+    cell = table.rows[0].cells[1]
+    assert "the paired t-test on shared dates" in table.method
+    assert cell.significant and cell.ratio_low == pytest.approx(0.97) and cell.ratio_high == pytest.approx(0.97)
+
+
+def test_dates_of_a_csv_make_pairs(tmp_path):
+    lines = ["policy,benchmark,metric,unit,better,iteration,date,value"]
+    for policy, factor in (("old", 1.0), ("new", 0.9)):
+        for day, value in enumerate((10.0, 14.0, 11.0)):
+            # Two values a night: their mean is the night's.
+            lines += [f"{policy},b,time,s,lower,{day},2026-11-0{day + 1},{factor * value + off}" for off in (-0.1, 0.1)]
+    (tmp_path / "nights.csv").write_text("\n".join(lines) + "\n")
+    (table,) = compare(tmp_path / "nights.csv")
+    assert "paired by shared dates" in table.method
+    assert table.rows[0].cells[1].ratio_high == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("better", ["lower", "higher"])
+@pytest.mark.parametrize("iterations", [2, 5])
+def test_one_comparison_has_one_answer_everywhere(tmp_path, better, iterations):
+    """Text, HTML, JSON and Python of `compare`, and the report of a sweep, say the same ratio and interval."""
+    from opplab.comparison.report import report
+    from opplab.report.page import Report
+    from opplab.sweep.confidence import pair_blocks
+
+    generator = random.Random(7)
+    rows = []
+    for seed in range(1, iterations + 1):
+        level = generator.gauss(40, 6)
+        for policy, factor in (("ondemand", 1.0), ("schedutil", 0.96)):
+            value = factor * level * generator.gauss(1, 0.01)
+            rows.append(
+                {"machine": "m", "policy": policy, "benchmark": "kernbench", "param": "jobs=8", "metric": "elapsed"}
+                | {"unit": "s", "better": better, "iteration": seed - 1, "seed": seed, "value": value}
+            )
+    table = results.frame(rows)
+    results.write(table, tmp_path / "results.parquet")
+    (compared,) = compare(table)
+    cell = compared.rows[0].cells[1]
+    assert cell.ratio_low < cell.ratio < cell.ratio_high
+    arguments = ["compare", str(tmp_path / "results.parquet"), "--format"]
+    text = CliRunner().invoke(opplab, [*arguments, "text"], catch_exceptions=False).output
+    assert f"{cell.change:.2f}%" in text
+    found = json.loads(CliRunner().invoke(opplab, [*arguments, "json"], catch_exceptions=False).output)
+    own = next(one for one in found["cells"] if one["run"] == "schedutil")
+    assert [own[key] for key in ("ratio", "ratio_low", "ratio_high")] == [cell.ratio, cell.ratio_low, cell.ratio_high]
+    page = report(table).to_html()
+    assert f"<td>{cell.ratio:.3f}</td>" in re.sub(r" (class|data-value)=\"[^\"]*\"", "", page)
+    span = f"{cell.ratio_low:.3f} to {cell.ratio_high:.3f}"
+    assert span in page and f"is {cell.ratio:.3f} [{cell.ratio_low:.3f}, {cell.ratio_high:.3f}]" in page
+    blocks = pair_blocks(table, [("ondemand", "schedutil")], "elapsed")
+    (line,) = blocks[0].lines
+    assert line.ratio == pytest.approx(100 * (cell.ratio - 1), rel=1e-12)
+    assert line.ends == (100 * (cell.ratio_low - 1), 100 * (cell.ratio_high - 1))
+    assert (line.base.mean, line.variant.mean) == (compared.rows[0].cells[0].value, cell.value)
+    half = 50 * (cell.ratio_high - cell.ratio_low)
+    shown = f"{100 * (cell.ratio - 1):+.2f} ± {half:.2f}".replace("-", "\u2212")
+    assert shown in Report("t", "", [], table, blocks).to_html()
 
 
 def test_three_iterations_make_iterations_the_observations():

@@ -130,6 +130,7 @@ def test_paired_interval_uses_the_common_seeds() -> None:
             "metric": "energy",
             "unit": "J",
             "iteration": i,
+            "seed": i + 1,
             "value": v,
         }
         for policy, factor in (("base", 1.0), ("half", 0.5))
@@ -172,7 +173,7 @@ def test_ticks_cover_the_range() -> None:
 def _rows(metric: str, unit: str, better: str, param: str, values: dict[str, list[float]]) -> list[dict[str, object]]:
     return [
         {"benchmark": "fio", "param": param, "policy": policy, "metric": metric, "unit": unit, "better": better}
-        | {"iteration": iteration, "value": value}
+        | {"iteration": iteration, "seed": iteration + 1, "value": value}
         for policy, given in values.items()
         for iteration, value in enumerate(given)
     ]

@@ -50,8 +50,8 @@ fn stats_mean(
 
 /// Compare two samples: interval of the ratio of the means, test of their difference, and its size.
 ///
-/// `paired` says that the values of equal index belong together; `resamples` of 0 asks for the delta method instead of a
-/// bootstrap.
+/// `paired` says that the values of equal index belong together, whose interval is Student's t on the logarithm of the ratio;
+/// of others `resamples` of 0 asks for the delta method instead of a bootstrap.
 #[guarded]
 #[pyfunction]
 #[pyo3(signature = (base, new, *, harmonic=false, paired=false, confidence=0.95, resamples=9999, seed=1, stream=0))]
@@ -71,13 +71,11 @@ fn stats_ratio<'py>(
     let plan = Plan { resamples, seed, stream, expand: true };
     let (interval, tested, effect) = py.detach(|| {
         let interval = match (paired, resamples) {
-            (true, resamples) => {
-                bootstrap::bca_paired_ratio(&base, &new, confidence, Plan { resamples: resamples.max(999), ..plan })
-            }
+            (true, _) => interval::paired_interval(&base, &new, mean, confidence),
             (false, 0) => interval::ratio_interval(&base, &new, mean, confidence),
             (false, _) => bootstrap::bca_ratio(&base, &new, mean, confidence, plan),
         };
-        let tested = if paired { test::paired(&base, &new) } else { test::welch(&base, &new, mean) };
+        let tested = if paired { test::paired(&base, &new, mean) } else { test::welch(&base, &new, mean) };
         (interval, tested, test::hedges_g(&base, &new, mean))
     });
     let found = PyDict::new(py);

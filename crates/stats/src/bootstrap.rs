@@ -9,8 +9,7 @@ use rand_pcg::Pcg64;
 
 use crate::mean::{self, quantile_sorted};
 use crate::quantile::{normal_cdf, normal_quantile, t_quantile};
-use crate::test::log_ratios;
-use crate::{Interval, Mean};
+use crate::{Interval, Mean, interval};
 
 /// How to resample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +37,13 @@ impl Plan {
         normal_cdf((n / (n - 1.0)).sqrt() * t_quantile(tail, n - 1.0))
     }
 
+    /// Whether resamples of samples of these sizes reach so far out: the most extreme one must be rarer than the tail.
+    /// Those of two or three values do not, so that their quantiles would be the smallest and the largest value.
+    fn reaches(self, confidence: f64, sizes: &[usize]) -> bool {
+        let rarest: f64 = sizes.iter().map(|&n| (n as f64).powf(-(n as f64))).product();
+        sizes.iter().min().is_some_and(|&n| rarest < self.tail(confidence, n))
+    }
+
     fn generator(self) -> Pcg64 {
         Pcg64::new(u128::from(self.seed), u128::from(self.stream))
     }
@@ -59,8 +65,11 @@ fn resampled_mean(values: &[f64], generator: &mut Pcg64) -> f64 {
     total / n as f64
 }
 
-/// BCa interval of the mean; unknown for fewer than two values.
+/// BCa interval of the mean; unknown for fewer than two values. Student's t for so few that no resample reaches the ends.
 pub fn bca_mean(values: &[f64], mean: Mean, confidence: f64, plan: Plan) -> Interval {
+    if values.len() >= 2 && !plan.reaches(confidence, &[values.len()]) {
+        return interval::t_interval(values, mean, confidence);
+    }
     let (values, inverted) = as_times(values, mean);
     if values.len() < 2 || values.iter().any(|value| value.is_nan()) {
         return Interval::UNKNOWN;
@@ -73,8 +82,11 @@ pub fn bca_mean(values: &[f64], mean: Mean, confidence: f64, plan: Plan) -> Inte
 }
 
 /// BCa interval of mean(`new`) / mean(`base`) of two independent samples; unknown for fewer than two values a side or a mean
-/// that is not positive.
+/// that is not positive. The delta method's for so few values that no resample reaches the ends.
 pub fn bca_ratio(base: &[f64], new: &[f64], mean: Mean, confidence: f64, plan: Plan) -> Interval {
+    if base.len().min(new.len()) >= 2 && !plan.reaches(confidence, &[base.len(), new.len()]) {
+        return interval::ratio_interval(base, new, mean, confidence);
+    }
     let (base, inverted) = as_times(base, mean);
     let (new, _) = as_times(new, mean);
     let (mean_base, mean_new) = (mean::amean(&base), mean::amean(&new));
@@ -92,14 +104,6 @@ pub fn bca_ratio(base: &[f64], new: &[f64], mean: Mean, confidence: f64, plan: P
         acceleration(&[jackknife(&base, |mean| mean_new / mean), jackknife(&new, |mean| mean / mean_base)]);
     let tail = plan.tail(confidence, base.len().min(new.len()));
     turned_back(bca(estimates, mean_new / mean_base, acceleration, tail), inverted)
-}
-
-/// BCa interval of the geometric mean of `new / base` over pairs, e.g. runs with the same seed; see
-/// [`paired`](crate::test::paired) for when it is unknown.
-pub fn bca_paired_ratio(base: &[f64], new: &[f64], confidence: f64, plan: Plan) -> Interval {
-    let Some(logs) = log_ratios(base, new) else { return Interval::UNKNOWN };
-    let Interval { low, high } = bca_mean(&logs, Mean::Arithmetic, confidence, plan);
-    Interval { low: low.exp(), high: high.exp() }
 }
 
 fn as_times(values: &[f64], mean: Mean) -> (Vec<f64>, bool) {

@@ -1,5 +1,6 @@
 //! Tests of whether two means differ, Holm's correction for many of them, and the size of an effect.
 
+use crate::interval::LogRatio;
 use crate::quantile::{ln_gamma_half_step, t_two_sided};
 use crate::{Mean, mean};
 
@@ -39,28 +40,16 @@ pub fn welch(base: &[f64], new: &[f64], mean: Mean) -> TTest {
     TTest { t, df, p: t_two_sided(t, df) }
 }
 
-/// The paired t-test, on logarithms: whether the ratio of the pairs is 1. For runs that share their random numbers, which
-/// makes far smaller differences visible than [`welch`] can. Unknown when the lengths differ, for fewer than two pairs, and
-/// for values that are not positive.
-pub fn paired(base: &[f64], new: &[f64]) -> TTest {
-    let Some(logs) = log_ratios(base, new) else { return UNKNOWN };
-    let n = logs.len() as f64;
-    let spread = mean::stddev(&logs);
-    let center = mean::amean(&logs);
-    if spread == 0.0 {
-        return without_spread(center, n - 1.0);
+/// The paired t-test of the ratio of the means, on its logarithm: whether it is 1. For runs that share their random numbers,
+/// which makes far smaller differences visible than [`welch`] can. See
+/// [`paired_interval`](crate::interval::paired_interval) for how, and for when it is unknown.
+pub fn paired(base: &[f64], new: &[f64], mean: Mean) -> TTest {
+    let Some(LogRatio { center, error, df }) = LogRatio::of_pairs(base, new, mean) else { return UNKNOWN };
+    if error == 0.0 {
+        return without_spread(if center.abs() > 1e-14 { center } else { 0.0 }, df);
     }
-    let t = center / (spread / n.sqrt());
-    TTest { t, df: n - 1.0, p: t_two_sided(t, n - 1.0) }
-}
-
-/// ln(new / base) of each pair, or None when that cannot be said.
-pub(crate) fn log_ratios(base: &[f64], new: &[f64]) -> Option<Vec<f64>> {
-    if base.len() != new.len() || base.len() < 2 || base.iter().chain(new).any(|&value| value.is_nan() || value <= 0.0)
-    {
-        return None;
-    }
-    Some(base.iter().zip(new).map(|(base, new)| (new / base).ln()).collect())
+    let t = center / error;
+    TTest { t, df, p: t_two_sided(t, df) }
 }
 
 fn without_spread(difference: f64, df: f64) -> TTest {

@@ -4,7 +4,7 @@
 //! `a` and `b` as [`A`] and [`B`] below.
 
 use opplab_stats::bootstrap::{Plan, bca_mean, bca_ratio, submean};
-use opplab_stats::interval::{ratio_interval, t_interval};
+use opplab_stats::interval::{paired_interval, ratio_interval, t_interval};
 use opplab_stats::mean::{amean, gmean, hmean, quantile_sorted, stddev};
 use opplab_stats::quantile::{normal_quantile, t_quantile, t_two_sided};
 use opplab_stats::test::{hedges_g, holm, paired, welch};
@@ -109,6 +109,41 @@ fn interval_of_a_ratio_by_the_delta_method() {
 }
 
 #[test]
+fn interval_of_a_ratio_of_pairs() {
+    // d as in the paired test below; exp(log(b.mean() / a.mean()) -+ stats.t.ppf(.975, 7) * d.std(ddof=1) / sqrt(8))
+    check_interval(paired_interval(&A, &B, Mean::Arithmetic, 0.95), 0.6396545503301025, 1.4844221272171247);
+    check_interval(paired_interval(&A, &B, Mean::Harmonic, 0.95), 0.913884925374057, 1.3337368574051813);
+    // Two pairs: t.ppf(.975, 1) = 12.7.
+    check_interval(
+        paired_interval(&[10.0, 12.0], &[11.0, 12.0], Mean::Arithmetic, 0.95),
+        0.5722301120437059,
+        1.9100274235971886,
+    );
+    // One ratio in all pairs, however much they differ; a value of 0 in a pair.
+    let exact = paired_interval(&[1.0, 2.0, 4.0], &[0.5, 1.0, 2.0], Mean::Arithmetic, 0.95);
+    check_interval(exact, 0.5, 0.5);
+    assert!(paired_interval(&[0.0, 2.0, 4.0], &[1.0, 1.0, 2.0], Mean::Arithmetic, 0.95).contains(4.0 / 6.0));
+    assert!(paired_interval(&[1.0], &[2.0], Mean::Arithmetic, 0.95).low.is_nan());
+    assert!(paired_interval(&[1.0, 2.0], &[2.0], Mean::Arithmetic, 0.95).low.is_nan());
+}
+
+/// Goal: two or three values a side have an interval, that of Student's t, and not the smallest to the largest value.
+#[test]
+fn few_values_are_not_resampled() {
+    let plan = Plan { resamples: 9999, seed: 1, stream: 0, expand: true };
+    for n in [2, 3] {
+        let (base, new) = (&A[..n], &B[..n]);
+        assert_eq!(
+            bca_ratio(base, new, Mean::Arithmetic, 0.95, plan),
+            ratio_interval(base, new, Mean::Arithmetic, 0.95)
+        );
+        assert_eq!(bca_mean(base, Mean::Harmonic, 0.95, plan), t_interval(base, Mean::Harmonic, 0.95));
+        assert!(bca_ratio(base, new, Mean::Arithmetic, 0.95, plan).half_width() > 0.0);
+    }
+    assert_ne!(bca_mean(&A, Mean::Arithmetic, 0.95, plan), t_interval(&A, Mean::Arithmetic, 0.95));
+}
+
+#[test]
 fn tests_of_a_difference() {
     // stats.ttest_ind(b, a, equal_var=False)
     let test = welch(&A, &B, Mean::Arithmetic);
@@ -119,17 +154,26 @@ fn tests_of_a_difference() {
     let test = welch(&A, &B, Mean::Harmonic);
     check(test.t, 0.9962290089914266);
     check(test.p, 0.349838903449661);
-    // stats.ttest_rel(np.log(b), np.log(a))
-    let test = paired(&A, &B);
-    check(test.t, 0.42342945766139856);
-    check(test.p, 0.6846882552217305);
+    // d = b / b.mean() - a / a.mean(); t = log(b.mean() / a.mean()) / (d.std(ddof=1) / sqrt(8)), two-sided with 7 degrees
+    let test = paired(&A, &B, Mean::Arithmetic);
+    check(test.t, -0.14550170127786494);
+    check(test.p, 0.8884159160868824);
+    // the same of (1 / a, 1 / b), t with the other sign
+    let test = paired(&A, &B, Mean::Harmonic);
+    check(test.t, 1.2380845791404995);
+    check(test.p, 0.2555945636924597);
     // (b.mean() - a.mean()) / pooled sd * gamma(7) / (sqrt(7) * gamma(6.5)), df = 14
     check(hedges_g(&A, &B, Mean::Arithmetic), -0.06373242110121267);
 
     assert_eq!(welch(&[1.0, 1.0], &[1.0, 1.0], Mean::Arithmetic).p, 1.0);
     assert_eq!(welch(&[1.0, 1.0], &[2.0, 2.0], Mean::Arithmetic).p, 0.0);
     assert!(welch(&[1.0], &[2.0, 2.0], Mean::Arithmetic).p.is_nan());
-    assert!(paired(&[1.0, 2.0], &[1.0]).p.is_nan() && paired(&[1.0, -2.0], &[1.0, 1.0]).p.is_nan());
+    let unknown = |base: &[f64], new: &[f64]| assert!(paired(base, new, Mean::Arithmetic).p.is_nan());
+    unknown(&[1.0, 2.0], &[1.0]);
+    unknown(&[1.0, -2.0], &[1.0, 1.0]);
+    unknown(&[1.0], &[2.0]);
+    assert_eq!(paired(&[1.0, 3.0], &[1.0, 3.0], Mean::Arithmetic).p, 1.0);
+    assert_eq!(paired(&[1.0, 3.0], &[0.5, 1.5], Mean::Arithmetic).p, 0.0);
 }
 
 #[test]

@@ -121,8 +121,13 @@ _DRAWS = 200_000_000
 _RESAMPLES = 9999
 _FEWEST = 999
 
+_INTERVALS = "Student's t on the logarithm"
+
 # From so many iterations on, iterations are the observations instead of the samples inside them.
 _ITERATIONS = 3
+
+# Fewest pairs whose ratios have a spread.
+_PAIRS = 2
 
 
 def compare_runs(
@@ -136,10 +141,10 @@ def compare_runs(
     """Compare runs of one benchmark by the default method.
 
     Means are harmonic for rates. The interval of a mean is Student's t; that of a ratio is the BCa bootstrap (the delta
-    method when the table is too large to resample); whether a change is significant is Welch's t-test, or the paired
-    one where runs share seeds, after Holm's correction over the table. When every run of an operation has three
-    iterations or more, the iterations are the observations, because samples inside an iteration are not independent
-    of each other.
+    method when the table is too large to resample, or has two or three values a side); whether a change is
+    significant is Welch's t-test. Where two runs share seeds or dates, both are Student's t on the pairs. Tests are
+    corrected over the table (Holm). When every run of an operation has three iterations or more, the iterations are
+    the observations, because samples inside an iteration are not independent of each other.
 
     Parameters
     ----------
@@ -167,7 +172,8 @@ def compare_runs(
         resamples = 0
     rows: list[Row] = []
     compared: list[Cell] = []
-    paired = iterations = unvaried = False
+    pairing: dict[str, None] = {}
+    unpaired = iterations = unvaried = False
     for label, series in base.series.items():
         others = [run.series.get(label) for run in runs]
         by_iteration = all(_independent(one) for one in others if one is not None)
@@ -197,7 +203,10 @@ def compare_runs(
                     seed=seed,
                     stream=stats.stream_of(base.benchmark, label, run.name) if resamples else 0,
                 )
-                paired = paired or pairs is not None
+                if pairs is None:
+                    unpaired = True
+                else:
+                    pairing[series.keyed_by] = None
                 _compared(cell, found, series.higher)
                 compared.append(cell)
             cells.append(cell)
@@ -215,10 +224,15 @@ def compare_runs(
     percent = f"{100 * confidence:g} %"
     how = [f"default; means (harmonic for rates) with {percent} Student-t interval"]
     if kind != "nocompare":
-        ratio = f"BCa bootstrap, {resamples} resamples, seed {seed}" if resamples else "delta method"
-        how.append(f"ratio of means with {percent} interval ({ratio})")
-        test = "paired t-test on shared seeds" if paired else "Welch's t-test"
-        how.append(f"* significant at {100 * (1 - confidence):.2g} % by {test}, Holm's correction over {len(compared)}")
+        ways = [f"{_INTERVALS}, paired by shared {keys}" for keys in pairing]
+        if unpaired or not pairing:
+            ways.append(f"BCa bootstrap, {resamples} resamples, seed {seed}" if resamples else "delta method")
+        how.append(f"ratio of means with {percent} interval ({'; '.join(ways)})")
+        tests = [f"the paired t-test on shared {keys}" for keys in pairing]
+        if unpaired or not pairing:
+            tests.append("Welch's t-test")
+        by = " or ".join(tests)
+        how.append(f"* significant at {100 * (1 - confidence):.2g} % by {by}, Holm's correction over {len(compared)}")
         how.append("observations are iterations" if iterations else "observations are samples")
     if unvaried:
         how.append("no variation modelled where there is no interval: values of all iterations are equal")
@@ -248,15 +262,25 @@ def _observations(series: Series, by_iteration: bool) -> list[float]:
 
 
 def _pairs(base: Series, new: Series) -> tuple[list[float], list[float]] | None:
-    """Values of equal seed, when both runs come from a simulation that shares its random numbers."""
-    if base.seeds is None or new.seeds is None:
+    """Values of equal seed or date, in the order of the baseline; None where fewer than two are shared."""
+    if base.keys is None or new.keys is None or base.keyed_by != new.keyed_by:
         return None
-    ours = {seed: values[0] for seed, values in zip(base.seeds, base.iterations, strict=True) if len(values) == 1}
-    theirs = {seed: values[0] for seed, values in zip(new.seeds, new.iterations, strict=True) if len(values) == 1}
-    shared = [seed for seed in ours if seed in theirs and ours[seed] > 0 and theirs[seed] > 0]
-    if len(shared) < _ITERATIONS:
+    ours, theirs = _by_key(base), _by_key(new)
+    shared = [key for key in ours if key in theirs and not isnan(ours[key]) and not isnan(theirs[key])]
+    if len(shared) < _PAIRS:
         return None
-    return [ours[seed] for seed in shared], [theirs[seed] for seed in shared]
+    return [ours[key] for key in shared], [theirs[key] for key in shared]
+
+
+def _by_key(series: Series) -> dict[int | str, float]:
+    """The mean of the values of each seed or date."""
+    from opplab.mmtests.statistics import amean, hmean
+
+    values: dict[int | str, list[float]] = {}
+    for key, iteration in zip(series.keys or (), series.iterations, strict=True):
+        values.setdefault(key, []).extend(iteration)  # type: ignore[arg-type]
+    mean = hmean if series.higher else amean
+    return {key: own[0] if len(own) == 1 else mean(own) for key, own in values.items()}
 
 
 def _summarise(values: list[float], higher: bool, confidence: float) -> Cell:
@@ -330,8 +354,9 @@ def _digits(rows: list[Row]) -> int:
 def overall(runs: Sequence[Run], confidence: float = 0.95) -> list[tuple[float, float, float]]:
     """Each run's geometric mean over the operations of its means' ratios to the baseline, with an interval.
 
-    The interval is the delta method's on the logarithms: the variance of the mean of the log ratios, each from its
-    two means' relative variances, with normal quantiles (there are many samples behind it).
+    The interval is put together from those of the operations on the logarithm (method of variance estimates recovery,
+    G. Zou and A. Donner, Statistics in Medicine 27 (2008)): of one operation it is that operation's. They are Student's
+    t of the pairs where seeds or dates are shared, else the delta method's.
 
     Returns
     -------
@@ -339,42 +364,41 @@ def overall(runs: Sequence[Run], confidence: float = 0.95) -> list[tuple[float, 
         NaN where an operation is missing everywhere or an interval cannot be said.
     """
     from math import exp, log, sqrt
-    from statistics import NormalDist
 
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    from opplab import stats
+
     found = []
     base = runs[0]
     for run in runs:
-        logs, variances = [], []
+        logs, below, above = [], [], []
         for label, series in base.series.items():
             other = run.series.get(label)
-            if other is None or not series.values() or not other.values():
+            if other is None or not series.count() or not other.count():
                 continue
-            ours, theirs = _relative(series), _relative(other)
-            if ours[0] > 0 and theirs[0] > 0:
-                logs.append(log(theirs[0] / ours[0]))
-                variances.append(ours[1] + theirs[1])
+            if run is base:
+                logs.append(0.0)
+                continue
+            pairs = _pairs(series, other)
+            by_iteration = _independent(series) and _independent(other)
+            one = stats.compare(
+                pairs[0] if pairs else _observations(series, by_iteration),
+                pairs[1] if pairs else _observations(other, by_iteration),
+                harmonic=series.higher,
+                paired=pairs is not None,
+                confidence=confidence,
+                resamples=0,
+            )
+            if isfinite(one["ratio"]) and one["ratio"] > 0:
+                logs.append(log(one["ratio"]))
+                below.append(log(one["ratio"] / one["low"]))
+                above.append(log(one["high"] / one["ratio"]))
         if not logs:
             found.append((float("nan"),) * 3)
             continue
         center = sum(logs) / len(logs)
-        half = 0.0 if run is base else z * sqrt(sum(variances)) / len(logs)
-        found.append((exp(center), exp(center - half), exp(center + half)))
+        low, high = (sqrt(sum(end * end for end in ends)) / len(logs) for ends in (below, above))
+        found.append((exp(center), exp(center - low), exp(center + high)))
     return found
-
-
-def _relative(series: Series) -> tuple[float, float]:
-    """The mean of a series and the relative variance of that mean (0 for a single value)."""
-    from opplab.mmtests.statistics import amean
-
-    values = _observations(series, _independent(series))
-    times = [1 / value for value in values if value > 0] if series.higher else values
-    if not times:
-        return float("nan"), float("nan")
-    mean = amean(times)
-    n = len(times)
-    variance = sum((value - mean) ** 2 for value in times) / (n - 1) / n / mean**2 if n > 1 and mean else 0.0
-    return (1 / mean if series.higher and mean else mean), variance
 
 
 def performance_per_watt(ratio: float, higher: bool, base_w: float | None, own_w: float | None) -> float | None:
@@ -428,9 +452,9 @@ def overview(
             inside = low <= 1 <= high or f"{ratio:.2f}" == "1.00"
             same = column > 0 and (abs(ratio - 1) <= OVERVIEW_SAME if overview_rule else inside)
             change = 100 * (ratio - 1 if higher else 1 - ratio)
-            cell = Cell(
-                ratio, ratio=ratio, ratio_low=low, ratio_high=high, change=change if column else None, same=same
-            )
+            cell = Cell(ratio, ratio=ratio, change=change if column else None, same=same)
+            if low < high:
+                cell.ratio_low, cell.ratio_high = low, high
             cells.append(cell)
             value = performance_per_watt(ratio, higher, watts[0], watts[column])
             if value is None:

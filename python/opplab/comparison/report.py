@@ -438,9 +438,9 @@ def _findings(one: Benchmark, several: bool) -> list[str]:
         metrics = list(dict.fromkeys(series.metric for series in one.main[0].series.values()))
         if math.isfinite(ratio) and len(units) == 1:
             what = f" in {metrics[0]}" if len(metrics) == 1 and metrics[0] else ""
-            text += (
-                f"; the geometric mean of its ratios to {one.runs[0].name}{what} is {ratio:.3f} [{low:.3f}, {high:.3f}]"
-            )
+            text += f"; the geometric mean of its ratios to {one.runs[0].name}{what} is {ratio:.3f}"
+            # Runs of one iteration, or without variation, have no interval, and not one of no width.
+            text += f" [{low:.3f}, {high:.3f}]" if low < high else ""
         ours, theirs = one.watts[0], one.watts[column]
         if ours and theirs:
             text += f"; average power {theirs:.2f} W against {ours:.2f} W"

@@ -135,18 +135,24 @@ class Frame(Source):
         self._groups: dict[tuple[str, str], list[Any]] | None = None
 
     def _grouped(self) -> dict[tuple[str, str], list[Any]]:
-        """For each run and benchmark its operations: metric, parameter, unit, sense, iterations, seeds, values."""
+        """For each run and benchmark its operations: metric, parameter, unit, sense, and lists.
+
+        These are iterations, seeds, dates, values.
+        """
         import polars as pl
 
         if self._groups is None:
             keys = ["run", "benchmark", "metric", "param", "unit", "better"]
             groups = self.table.filter(pl.col("benchmark").is_not_null()).group_by(keys, maintain_order=True)
-            # Lists of iterations and seeds are only made when somebody will look at them.
+            # Lists of iterations, seeds and dates are only made when somebody will look at them.
             grouped = groups.agg((pl.col("iteration").n_unique() < pl.len()).alias("grouped"))["grouped"].any()
-            seeded = self.table["seed"].null_count() < self.table.height
+            known = {
+                name: name in self.table.columns and self.table[name].null_count() < self.table.height
+                for name in ("seed", "date")
+            }
             wanted = [
                 pl.col(name) if use else pl.lit(None).alias(name)
-                for name, use in (("iteration", grouped), ("seed", seeded))
+                for name, use in (("iteration", grouped), *known.items())
             ]
             found: dict[tuple[str, str], list[Any]] = {}
             for run, benchmark, *rest in groups.agg(*wanted, "value").iter_rows():
@@ -170,16 +176,20 @@ class Frame(Source):
                 raise UnknownName("run", run, self.runs())
             return _nothing_of(run, benchmark)
         found = Run(run, benchmark)
-        for name, param, unit, better, iterations, seeds, values in groups[run, benchmark]:
+        for name, param, unit, better, iterations, seeds, dates, values in groups[run, benchmark]:
             if metric and name != metric:
                 continue
             label = f"{name}-{param}" if param else str(name)
             # A value that is not known is no number; what is computed with it is none either.
             values = [nan if value is None else value for value in values]  # noqa: PLW2901
+            keys, keyed_by = (seeds, "seeds") if _complete(seeds) else (dates if _complete(dates) else None, "dates")
+            if iterations is not None and keys is not None and set(iterations) == {None}:
+                iterations = keys  # noqa: PLW2901 - each seed, each date is an iteration
             by_iteration: dict[int | None, list[float]] = {}
             if iterations is not None and len(set(iterations)) < len(values):
                 for iteration, value in zip(iterations, values, strict=True):
                     by_iteration.setdefault(iteration, []).append(value)
+                keys = _of_iterations(iterations, keys)
             found.series[label] = Series(
                 label,
                 name or "",
@@ -187,8 +197,9 @@ class Frame(Source):
                 unit or "",
                 better == "higher",
                 list(by_iteration.values()),
-                seeds if seeds is not None and None not in seeds and not by_iteration else None,
+                keys,
                 None if by_iteration else values,
+                keyed_by,
             )
         return found
 
@@ -220,6 +231,20 @@ class Frame(Source):
         energy = own.filter(pl.col("metric") == "energy")["value"].mean()
         seconds = own.filter(pl.col("metric").is_in(["duration", "elapsed"]) & (pl.col("unit") == "s"))["value"].mean()
         return energy / seconds if isinstance(energy, float) and isinstance(seconds, float) and seconds else None
+
+
+def _complete(keys: list[Any] | None) -> bool:
+    return keys is not None and None not in keys
+
+
+def _of_iterations(iterations: list[Any], keys: list[Any] | None) -> list[Any] | None:
+    """The key of each iteration, in order of appearance; None if the values of one have several."""
+    if keys is None:
+        return None
+    found: dict[Any, set[Any]] = {}
+    for iteration, key in zip(iterations, keys, strict=True):
+        found.setdefault(iteration, set()).add(key)
+    return [own.pop() for own in found.values()] if all(len(own) == 1 for own in found.values()) else None
 
 
 class Files(Source):
@@ -346,10 +371,8 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
             raise InputError("result tables cannot be mixed with other sources in one comparison")
         import polars as pl
 
-        from opplab import results
-
         found = [_read_table(path) for path in tables] + [_read_csv(path) for path in csv]
-        return Frame(pl.concat([one.select(list(results.SCHEMA)) for one in found]))
+        return Frame(pl.concat(found, how="diagonal"))
     if first.is_dir():
         from opplab.mmtests import runs_of
 
@@ -373,10 +396,12 @@ def _read_table(path: str) -> pl.DataFrame:
     tables = []
     for file in files:
         try:
-            tables.append(results.read_parquet(check_size(file, "a table")).select(list(results.SCHEMA)))
+            table = results.read_parquet(check_size(file, "a table"))
+            dates = [pl.col(name).cast(pl.String) for name in results.OPTIONAL if name in table.columns]
+            tables.append(table.select(*results.SCHEMA, *dates))
         except pl.exceptions.PolarsError as error:
             raise InputError(f"{file}: {(str(error).splitlines() or ['no table of results'])[0]}") from None
-    return pl.concat(tables) if tables else results.frame([])
+    return pl.concat(tables, how="diagonal") if tables else results.frame([])
 
 
 def _read_csv(path: str) -> pl.DataFrame:
@@ -390,16 +415,17 @@ def _read_csv(path: str) -> pl.DataFrame:
         table = pl.read_csv(check_size(Path(path), "a table"), infer_schema=False)
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {(str(error).splitlines() or ['not a CSV'])[0]}") from None
+    schema = results.SCHEMA | {name: kind for name, kind in results.OPTIONAL.items() if name in table.columns}
     for column in table.columns:
-        if column not in results.SCHEMA:
-            near = nearest(column, results.SCHEMA)
+        if column not in schema:
+            near = nearest(column, [*results.SCHEMA, *results.OPTIONAL])
             raise InputError(f"{path}:1: unknown column '{column}'" + (f"; did you mean '{near}'?" if near else ""))
     if "value" not in table.columns:
         raise InputError(f"{path}:1: no column 'value'")
     try:
         return table.select(
             (pl.col(name) if name in table.columns else pl.lit(None)).cast(kind).alias(name)
-            for name, kind in results.SCHEMA.items()
+            for name, kind in schema.items()
         )
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None

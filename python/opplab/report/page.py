@@ -148,9 +148,9 @@ class _Means:
         }
         self.iterations = results["iteration"].n_unique()
 
-    def estimate(self, metric: str, benchmark: str, param: str, policy: str) -> Estimate | None:
+    def estimate(self, metric: str, benchmark: str, param: str, policy: str, better: str) -> Estimate | None:
         values = self.values.get((metric, benchmark, param, policy))
-        return estimate(values) if values else None
+        return estimate(values, better=better) if values else None
 
     def mean(self, metric: str, benchmark: str, param: str, policy: str) -> float:
         values = self.values.get((metric, benchmark, param, policy))
@@ -303,7 +303,7 @@ def _value_panels(
             one = svg.Series(policy, classes[policy])
             ring = svg.Series(policy, classes[policy], hollow=True)
             for param in means.params[benchmark]:
-                value = means.estimate(metric, benchmark, param, policy)
+                value = means.estimate(metric, benchmark, param, policy, block.better)
                 if value is None:
                     continue
                 x = axis.at[policy if one_load else param]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.files import safe_name, write_bytes
-from opplab.sweep.confidence import Block, pair_blocks, render, short_names
+from opplab.sweep.confidence import Block, mean_of, pair_blocks, render, short_names
 from opplab.uncertainty.parts import LEVEL
 
 if TYPE_CHECKING:
@@ -57,8 +57,13 @@ def mean_rows(results: pl.DataFrame) -> list[dict[str, Any]]:
     import polars as pl
 
     keys = ["machine", "benchmark", "param", "policy", "metric", "unit"]
-    means = results.group_by(keys, maintain_order=True).agg(pl.col("value").mean().alias("mean"), pl.len().alias("n"))
-    return means.to_dicts()
+    groups = results.group_by([*keys, "better"], maintain_order=True).agg("value", pl.len().alias("n"))
+    rows = []
+    for row in groups.to_dicts():
+        known = [value for value in row.pop("value") if value is not None]
+        better, n = row.pop("better"), row.pop("n")
+        rows.append({**row, "mean": mean_of(known, better) if known else None, "n": n})
+    return rows
 
 
 def tables_text(blocks: list[Block]) -> list[tuple[str, object]]:
@@ -110,8 +115,9 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
         here = results.filter(pl.col("machine") == machine, pl.col("benchmark") == benchmark)
         for metric in here.filter(wanted | (pl.col("metric") == "power"))["metric"].unique(maintain_order=True):
             rows = here.filter(pl.col("metric") == metric)
-            means = rows.group_by("param", "policy", maintain_order=True).agg(pl.col("value").mean())
-            values = {(param, policy): value for param, policy, value in means.iter_rows()}
+            unit, better = rows["unit"][0], rows["better"][0]
+            means = rows.group_by("param", "policy", maintain_order=True).agg(pl.col("value").drop_nulls())
+            values = {(param, policy): mean_of(own, better) for param, policy, own in means.iter_rows() if own}
             table = []
             for param in means["param"].unique(maintain_order=True):
                 first = values.get((param, labels[0]))
@@ -125,7 +131,6 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
                     else:
                         line[label] = f"{value:.2f} ({100 * (value / first - 1):+.1f}%)"
                 table.append(line)
-            unit, better = rows["unit"][0], rows["better"][0]
             where = f" on {machine}" if several else ""
             sense = f", {better} is better" if better else ""
             made.append((f"{benchmark}{where}: {metric} ({unit}){sense}", render_table(table, "text")))

@@ -1,7 +1,8 @@
 """Means with confidence intervals, and tables of them in the layout of the kernel patch sets that use them.
 
-The interval is Student's t at 95 % over the iterations; it covers what the seeds vary (phases of the tasks, random
-draws), not the error of the model.  Where published values exist they stand under the simulated ones with the
+Means (harmonic for rates), changes and their intervals are those of `opplab compare`: Student's t at 95 %, of changes
+over the pairs that share a seed. They cover what the seeds vary (phases of the tasks, random draws), not the error of
+the model.  Where published values exist they stand under the simulated ones with the
 difference, good or bad.
 """
 
@@ -17,6 +18,8 @@ from opplab import stats
 if TYPE_CHECKING:
     import polars as pl
     from rich.text import Text
+
+    from opplab.comparison.tables import Cell
 
 __all__ = ["Block", "Estimate", "Line", "estimate", "pair_blocks", "paired_half", "render"]
 
@@ -47,8 +50,19 @@ class Estimate:
         return self.half is None or self.half > 1e-12 * abs(self.mean)
 
 
-def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
-    """Give the mean of `values` and its Student-t interval.
+def mean_of(values: Sequence[float], better: str) -> float:
+    """Give the mean that all tables and reports have: harmonic where more is better (rates), else arithmetic.
+
+    Examples
+    --------
+    >>> mean_of([1.0, 3.0], "lower"), mean_of([1.0, 3.0], "higher")
+    (2.0, 1.5)
+    """
+    return stats.mean(values, harmonic=better == "higher" and min(values) > 0)[0]
+
+
+def estimate(values: Sequence[float], level: float = 0.95, better: str = "lower") -> Estimate:
+    """Give the mean of `values` (see `mean_of`) and half the width of its Student-t interval.
 
     Examples
     --------
@@ -57,8 +71,9 @@ def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
     '2.00 +- 2.484'
     """
     n = len(values)
-    mean, (_, high), _ = stats.mean(values, confidence=level)
-    return Estimate(mean, high - mean if n > 1 else None, n)
+    harmonic = better == "higher" and min(values) > 0
+    mean, (low, high), _ = stats.mean(values, harmonic=harmonic, confidence=level)
+    return Estimate(mean, (high - low) / 2 if n > 1 else None, n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +87,18 @@ class Line:
     variant_missed: float | None
     published_base: Estimate | None = None
     published_variant: Estimate | None = None
-    ratio_half: float | None = None
-    """Half-width of the interval of `ratio`, from the changes of the single iterations (which share their seeds)."""
+    ends: tuple[float, float] | None = None
+    """Ends of the interval of `ratio` in percent, from the iterations that share their seeds."""
 
     @property
     def ratio(self) -> float:
         """Simulated change of the variant against the baseline in percent."""
         return 100 * (self.variant.mean / self.base.mean - 1) if self.base.mean else math.nan
+
+    @property
+    def ratio_half(self) -> float | None:
+        """Half the width of the interval of `ratio` in percentage points."""
+        return None if self.ends is None else (self.ends[1] - self.ends[0]) / 2
 
     @property
     def varies(self) -> bool:
@@ -87,13 +107,14 @@ class Line:
 
     @property
     def interval(self) -> float | None:
-        """Half-width of the change's interval in percentage points; None with one iteration or without variation."""
+        """Half the width of the change's interval in percentage points; None for one iteration or without variation."""
         return self.ratio_half if self.varies else None
 
     @property
     def is_clear(self) -> bool:
-        """Whether the change is larger than its interval (and is not 0)."""
-        return self.ratio != 0 and abs(self.ratio) > (self.interval or 0)
+        """Whether the change's interval does not hold 0 (and the change is not 0)."""
+        held = self.varies and self.ends is not None and self.ends[0] <= 0 <= self.ends[1]
+        return self.ratio != 0 and not held
 
     @property
     def published_ratio(self) -> float | None:
@@ -138,10 +159,22 @@ def find_published(
 
 
 def paired_half(base: Sequence[float], variant: Sequence[float]) -> float | None:
-    """Half-width of the mean change in percent; iterations of one seed are a pair."""
-    if len(base) != len(variant) or len(base) < 2 or not all(base):
+    """Half the width of the interval of the change in percent; values of equal index share a seed."""
+    if len(base) != len(variant) or len(base) < 2:
         return None
-    return estimate([100 * (ours / theirs - 1) for theirs, ours in zip(base, variant, strict=True)]).half
+    found = stats.compare(base, variant, paired=True, resamples=0)
+    return None if math.isnan(found["low"]) else 50 * (found["high"] - found["low"])
+
+
+def _estimate_of(cell: Cell) -> Estimate:
+    """Give a cell of a comparison as a mean with half its interval: 0 where values are equal, None for one value."""
+    assert cell.value is not None
+    n = cell.n or 0
+    if cell.low is not None and cell.high is not None and not math.isnan(cell.low):
+        half: float | None = (cell.high - cell.low) / 2
+    else:
+        half = None if n < 2 else 0.0
+    return Estimate(cell.value, half, n)
 
 
 def pair_blocks(
@@ -165,34 +198,56 @@ def pair_blocks(
     """
     import polars as pl
 
-    values: dict[tuple[str, str, str], list[float]] = {}
+    from opplab.comparison.compare import compare_runs
+    from opplab.runs import Run, Series
+
+    runs: dict[tuple[str, str], Run] = {}
     missed: dict[tuple[str, str, str], list[float]] = {}
     unit = better = ""
     table = results.filter(pl.col("metric").is_in([metric, "missed_activations"]))
-    columns = table.select("benchmark", "param", "policy", "metric", "unit", "better", "value")
-    for benchmark, param, policy, what, row_unit, row_better, value in columns.iter_rows():
+    columns = table.select("benchmark", "param", "policy", "metric", "unit", "better", "seed", "value")
+    for benchmark, param, policy, what, row_unit, row_better, seed, value in columns.iter_rows():
         if value is None:  # Unknown, as the energy of a machine without power.
             continue
-        into = values if what == metric else missed
-        into.setdefault((benchmark, param, policy), []).append(value)
-        if what == metric:
-            unit, better = row_unit, row_better
+        if what == "missed_activations":
+            missed.setdefault((benchmark, param, policy), []).append(value)
+        if what != metric:
+            continue
+        unit, better = row_unit, row_better
+        run = runs.setdefault((benchmark, policy), Run(policy, benchmark))
+        label = f"{metric}-{param}" if param else metric
+        series = run.series.setdefault(label, Series(label, metric, param, unit, better == "higher", keys=[]))
+        series.iterations.append([value])
+        assert series.keys is not None
+        series.keys.append(seed)
     blocks = []
-    for benchmark in dict.fromkeys(key[0] for key in values):
+    for benchmark in dict.fromkeys(name for name, _ in runs):
+        order = list(
+            dict.fromkeys(label for (name, _), run in runs.items() if name == benchmark for label in run.series)
+        )
         for base, variant in pairs:
-            lines = []
-            for param in dict.fromkeys(key[1] for key in values if key[0] == benchmark):
-                keys = (benchmark, param, base), (benchmark, param, variant)
-                if not all(key in values for key in keys):
+            if (benchmark, base) not in runs or (benchmark, variant) not in runs:
+                continue
+            compared = compare_runs([runs[benchmark, base], runs[benchmark, variant]])
+            rows = {row.operation: row.cells for row in compared.rows}
+            lines, name = [], ""
+            for label in order:
+                if label not in rows:  # The baseline has no value there.
                     continue
+                param = runs[benchmark, base].series[label].param
+                name = name or param.partition("=")[0]
+                keys = (benchmark, param, base), (benchmark, param, variant)
                 lost = [estimate(missed[key]).mean if key in missed else None for key in keys]
                 found = [find_published(published, benchmark, policy, param, unit) for policy in (base, variant)]
-                both = [estimate(values[key]) for key in keys]
-                paired = paired_half(values[keys[0]], values[keys[1]])
-                name = param.partition("=")[2] or param
-                lines.append(Line(name, both[0], both[1], lost[0], lost[1], found[0], found[1], paired))
+                ours, theirs = rows[label]
+                if ours is None or theirs is None:
+                    continue
+                low, high = theirs.ratio_low, theirs.ratio_high
+                ends = None if low is None or high is None or math.isnan(low) else (100 * (low - 1), 100 * (high - 1))
+                both = _estimate_of(ours), _estimate_of(theirs)
+                shown = param.partition("=")[2] or param
+                lines.append(Line(shown, *both, lost[0], lost[1], found[0], found[1], ends))
             if lines:
-                name = param.partition("=")[0]
                 blocks.append(Block(benchmark, base, variant, unit, name, tuple(lines), metric, better))
     return blocks
 

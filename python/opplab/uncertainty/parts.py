@@ -10,6 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opplab.sweep.confidence import Estimate
 
 __all__ = ["LEVEL", "Influence", "Parts", "influences", "parts_of", "sign_words"]
 
@@ -73,7 +77,10 @@ class Influence:
 
 
 def parts_of(
-    own: Sequence[float], shifts: Sequence[Sequence[float]], level: float = LEVEL, value: float | None = None
+    own: Sequence[float],
+    shifts: Sequence[Sequence[float]],
+    level: float = LEVEL,
+    around: Estimate | None = None,
 ) -> Parts:
     """Put the parts together.
 
@@ -85,8 +92,8 @@ def parts_of(
         Of each draw, the values of some iterations less those of the same iterations at the file's own numbers.
     level : float
         Coverage.
-    value : float, optional
-        What the intervals are around; the mean of `own`.
+    around : Estimate, optional
+        The value and the runs' part where they are not the mean of `own` and its interval (a change of means).
 
     Examples
     --------
@@ -99,8 +106,8 @@ def parts_of(
     from opplab.sweep.confidence import estimate
 
     mean = estimate(own, level)
-    value = mean.mean if value is None else value
-    runs = mean.half if mean.varies else None
+    value, half = (mean.mean, mean.half) if around is None else (around.mean, around.half)
+    runs = half if mean.varies else None
     if not len(shifts):
         low_end, high_end = (None, None) if runs is None else (value - runs, value + runs)
         return Parts(value, runs, None, low_end, high_end, varies=mean.half is None or mean.varies)

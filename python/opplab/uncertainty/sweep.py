@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from opplab import stats
+from opplab.sweep.confidence import Estimate, estimate
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, influences, parts_of, sign_words
 
@@ -204,10 +207,21 @@ def runs_words(parts: Parts) -> str:
     return "one iteration" if parts.varies else "no variation modelled"
 
 
-def _change_of_means(ours: Values, theirs: Values) -> float:
-    """Give the change of the means in percent, over the iterations that both have: what all tables show."""
+def _of_runs(ours: Values, theirs: Values | None, better: str, level: float) -> Estimate:
+    """Give the change of the means in percent (of nothing to compare with: the mean) as all tables show it."""
+    if theirs is None:
+        return estimate(list(ours.own.values()), level, better)
     shared = [at for at in ours.own if at in theirs.own]
-    return 100 * (sum(ours.own[at] for at in shared) / sum(theirs.own[at] for at in shared) - 1)
+    found = stats.compare(
+        [theirs.own[at] for at in shared],
+        [ours.own[at] for at in shared],
+        harmonic=better == "higher",
+        paired=True,
+        confidence=level,
+        resamples=0,
+    )
+    half = None if math.isnan(found["low"]) else 50 * (found["high"] - found["low"])
+    return Estimate(100 * (found["ratio"] - 1), half, len(shared))
 
 
 def deciding_of(draws: Draws, machine: str, shifts: Mapping[int, Sequence[float]]) -> list[Influence]:
@@ -283,9 +297,9 @@ def how_sure(
                 change = ours if theirs is None else ours.change_from(theirs)
                 if not change.own:
                     continue
-                value = None if theirs is None else _change_of_means(ours, theirs)
+                around = _of_runs(ours, theirs, labels[metric][1], level)
                 shifts = change.shifts()
-                parts = parts_of(list(change.own.values()), list(shifts.values()), level, value)
+                parts = parts_of(list(change.own.values()), list(shifts.values()), level, around)
                 deciding = deciding_of(draws, point[0], shifts)
                 lines.append(SureLine(point, metric, *labels[metric], base, variant, parts, deciding))
     return Sureness(lines, draws if any(draws.assumptions.values()) else None, number)
