@@ -3,13 +3,16 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import opplab
 from opplab.choice.criteria import Constraint
+from opplab.choice.page import page
 from opplab.choice.settings import Setting, commands_of, grid
+from opplab.uncertainty.parts import Parts
 
 from testdata import shared
 
@@ -48,6 +51,24 @@ def test_the_answer_ranks_settings_that_keep_the_constraints_first(choice: oppla
     assert powersave.meets == 0.0, "3 ms of work of the biggest CPU take longer than 5 ms at half its clock"
     assert choice.recommended is choice.options[0]
     assert any(line.startswith("Recommended: ") for line in choice.findings())
+
+
+def test_probabilities_say_no_more_than_the_draws_do(choice: opplab.Choice) -> None:
+    """Of eight draws that agree nobody knows 100 %; and words beside each other agree."""
+    assert [choice.chance(share) for share in (1.0, 0.9, 0.5, 0.0)] == [
+        "all 8 draws",
+        "all 8 draws",
+        "50 %",
+        "none of 8 draws",
+    ]
+    sure = replace(choice.options[0], best=1.0, meets=1.0)
+    doubtful = replace(
+        choice, options=[sure, *choice.options[1:]], gap=Parts(3.0, 4.0, (-1.0, 1.0), -1.0, 7.0, draws=7)
+    )
+    words = " ".join(doubtful.findings())
+    assert "the best in all 8 draws, keeps response_p95 <= 5ms in all 8 draws" in words
+    assert "8 draws are too few to exclude that this is nothing" in words
+    assert "100 %" not in words + str(doubtful) + page(doubtful)
 
 
 def test_a_constraint_that_nothing_keeps_gives_no_recommendation() -> None:

@@ -16,7 +16,7 @@ from opplab.sweep.store import Store
 from opplab.uncertainty.draws import Draws, latin_hypercube
 from opplab.uncertainty.parts import influences, parts_of, sign_words
 from opplab.uncertainty.ranges import Assumption, assumptions_of, with_draw
-from opplab.uncertainty.sweep import how_sure
+from opplab.uncertainty.sweep import assumed_words, how_sure
 
 LOAD = {
     "global": {"duration": 1, "calibration": "CPU0"},
@@ -143,6 +143,29 @@ def test_what_runs_vary_by_is_not_taken_for_an_assumption() -> None:
     parts = parts_of([0.0, 1.0], noise)
     assert parts.assumed is not None
     assert parts.assumed[1] - parts.assumed[0] < 8, "the noise alone spreads by 14"
+
+
+@pytest.mark.parametrize("draws", [2, 3, 4])
+def test_few_draws_have_a_width_and_say_how_many_they_are(draws: int) -> None:
+    """The runs of a draw differ by more than the draws do: all of the width must not be put down to the runs."""
+    shifts = [[at - 2.0, at + 2.0] for at in range(draws)]
+    parts = parts_of([10.0, 12.0], shifts)
+    assert parts.assumed is not None
+    assert parts.runs is not None
+    assert parts.low is not None
+    assert parts.assumed[1] - parts.assumed[0] > draws - 1, "wider than from the lowest draw to the highest"
+    assert parts.high is not None
+    assert parts.high - parts.low > 2 * parts.runs
+    assert assumed_words(parts).endswith(f"({draws} draws)")
+    turning = parts_of([0.4, 0.6], [[value] for value in (-5.0, *range(draws - 1))])
+    assert f"in 1 of {draws} draws" in sign_words(turning, [])
+
+
+def test_one_draw_has_no_interval() -> None:
+    parts = parts_of([10.0, 12.0], [[1.0, 1.5]])
+    assert (parts.assumed, parts.low, parts.is_clear) == (None, None, False)
+    assert assumed_words(parts) == "too few draws (1)"
+    assert assumed_words(parts_of([10.0, 12.0], [])) == "no ranges"
 
 
 def test_the_assumption_that_decides_is_found_and_a_turning_sign_is_told() -> None:

@@ -91,6 +91,8 @@ class Choice:
     facts : list of (str, str)
     sources : dict of str to str
         The machine file's marks.
+    samples : (int, str)
+        How many draws (that of the file's own numbers too) or, without draws, runs the probabilities are of.
     """
 
     options: list[Option]
@@ -103,6 +105,23 @@ class Choice:
     assumptions: dict[str, str]
     facts: list[tuple[str, str]] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
+    samples: tuple[int, str] = (1, "runs")
+
+    def chance(self, probability: float) -> str:
+        """Give a probability as far as the draws (without draws: the iterations) tell it apart from none and all.
+
+        Of 16 draws that all agree nobody knows 100 %, but "all 16 draws".
+        """
+        number, what = self.samples
+        if probability > 1 - 1 / (number + 1):
+            return f"all {number} {what}"
+        if probability < 1 / (number + 1):
+            return f"none of {number} {what}"
+        return f"{100 * probability:.0f} %"
+
+    def _in(self, probability: float) -> str:
+        words = self.chance(probability)
+        return f"with a probability of {words}" if words.endswith("%") else f"in {words}"
 
     @property
     def recommended(self) -> Option | None:
@@ -147,9 +166,9 @@ class Choice:
         """Give the same as text for people."""
         rows = []
         for place, option in enumerate(self.options, start=1):
-            row = {"": str(place), "setting": option.label, "best with": f"{100 * option.best:.0f} %"}
+            row = {"": str(place), "setting": option.label, "best in": self.chance(option.best)}
             if self.constraints:
-                row["keeps limits"] = f"{100 * option.meets:.0f} %"
+                row["keeps limits in"] = self.chance(option.meets)
             for metric in self.metrics:
                 row[f"{metric}, {self.units[metric][0]}"] = value_words(option.parts[metric])
             rows.append(row)
@@ -161,14 +180,11 @@ class Choice:
         chosen = self.recommended
         limits = " and ".join(self.constraints)
         if chosen is None:
-            return [
-                f"No setting keeps {limits}; the nearest is {first.label}, which does with {100 * first.meets:.0f} %."
-            ]
+            return [f"No setting keeps {limits}; the nearest is {first.label}, which does {self._in(first.meets)}."]
         goal = self.goals[0]
         out = [
             f"Recommended: {chosen.label}: {goal} {value_words(chosen.parts[goal])} {self.units[goal][0]}, the best "
-            f"with a probability of {100 * chosen.best:.0f} %"
-            + (f", keeps {limits} with {100 * chosen.meets:.0f} %." if limits else ".")
+            f"{self._in(chosen.best)}" + (f", keeps {limits} {self._in(chosen.meets)}." if limits else ".")
         ]
         same = [option.label for option in self.options[1:] if option.parts[goal] == chosen.parts[goal]]
         if same:
@@ -183,7 +199,12 @@ class Choice:
             text = f"Next is {second.label}, {self.gap.value:+.1f} % in {goal}{between}"
             ends = (self.gap.low, self.gap.high)
             little = all(end is not None and abs(end) <= LITTLE for end in ends)
-            doubt = f": they differ by less than {LITTLE:g} %, either will do." if little else ": that may be nothing."
+            agreed = self.chance(chosen.best).startswith("all")
+            number, what = self.samples
+            nothing = (
+                f"{number} {what} are too few to exclude that this is nothing" if agreed else "that may be nothing"
+            )
+            doubt = f": they differ by less than {LITTLE:g} %, either will do." if little else f": {nothing}."
             out.append(text + ("." if self.gap.is_clear and not little else doubt))
             same = [second.label] if little else []
         if not self.assumptions:

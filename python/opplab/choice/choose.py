@@ -288,6 +288,7 @@ def _answer(
             ("runs of each setting", f"{iterations}, and {0 if draws is None else len(draws.shares[point[0]])} draws"),
         ],
         sources=dict(program.machine.get("source", {})),
+        samples=(iterations, "runs") if assumed is None else (len(assumed.shares[point[0]]) + 1, "draws"),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from opplab.report import svg
 
 if TYPE_CHECKING:
-    from opplab.choice.answer import Choice, Option
+    from opplab.choice.answer import Choice
     from opplab.uncertainty.parts import Parts
 
 __all__ = ["page", "pareto_picture"]
@@ -23,7 +23,7 @@ def page(choice: Choice) -> str:
 
     chosen = choice.recommended
     panels = [panel(picture_title(choice), pareto_picture(choice))]
-    panels.append(panel("Probability of being the best", probabilities(choice.options)))
+    panels.append(panel("Probability of being the best", probabilities(choice)))
     if choice.hangs and len(choice.options) > 1:
         first, second = choice.options[:2]
         title = f"{choice.goals[0]}, {second.label} against {first.label}: what decides"
@@ -165,12 +165,12 @@ def _bars(choice: Choice) -> str:
     return svg.document(y + 38, picture_title(choice), [*grid, *out])
 
 
-def probabilities(options: Sequence[Option]) -> str:
+def probabilities(choice: Choice) -> str:
     """Draw how probable it is that each setting is the best."""
-    left, right, top, step = 236, 40, 8, 20
+    left, right, top, step = 236, 84, 8, 20
     scale = svg.WIDTH - left - right
     out, y = [], float(top)
-    for rank, option in enumerate(options, start=1):
+    for rank, option in enumerate(choice.options, start=1):
         name = f"{rank}. {option.label}"
         out.append(svg.text(4, y + step / 2 + 4, name if len(name) <= 37 else name[:36] + "\u2026"))
         words = f"{name}: {100 * option.best:.1f} %"
@@ -186,7 +186,7 @@ def probabilities(options: Sequence[Option]) -> str:
             )
         )
         out.append(
-            svg.text(left + option.best * scale + 4, y + step / 2 + 4, f"{100 * option.best:.0f} %", "start", "tiny")
+            svg.text(left + option.best * scale + 4, y + step / 2 + 4, choice.chance(option.best), "start", "tiny")
         )
         y += step
     return svg.document(y + 8, "Probability of being the best", out)

@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from opplab.sweep.confidence import Estimate
+from opplab.sweep.confidence import Estimate, estimate
 
-__all__ = ["LEVEL", "Influence", "Parts", "influences", "parts_of", "sign_words"]
+__all__ = ["FEW", "LEVEL", "Influence", "Parts", "influences", "parts_of", "sign_words"]
 
 LEVEL = 0.95
 """Coverage of intervals."""
+
+FEW = 8
+"""Fewer draws have no quantiles: their interval is Student's t for one more draw, and tables say how many they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Parts:
         Share of the draws in which the value has the other sign than most have.
     varies : bool
         Whether iterations differ.
+    draws : int
+        Draws that `assumed` and `turns` are of, beside the file's own numbers.
     """
 
     value: float
@@ -48,6 +51,7 @@ class Parts:
     high: float | None
     turns: float = 0.0
     varies: bool = True
+    draws: int = 0
 
     @property
     def is_clear(self) -> bool:
@@ -103,19 +107,24 @@ def parts_of(
     """
     import numpy as np
 
-    from opplab.sweep.confidence import estimate
-
     mean = estimate(own, level)
     value, half = (mean.mean, mean.half) if around is None else (around.mean, around.half)
     runs = half if mean.varies else None
     if not len(shifts):
         low_end, high_end = (None, None) if runs is None else (value - runs, value + runs)
         return Parts(value, runs, None, low_end, high_end, varies=mean.half is None or mean.varies)
-    moved = without_runs(shifts)
+    if len(shifts) == 1:
+        return Parts(value, runs, None, None, None, 0.0, mean.half is None or mean.varies, 1)
     # Where the range lies on one side of the file's number, so does the interval: its middle is that of the draws.
-    # By Weibull's positions, so that few draws do not make the interval narrow.
-    shares = [(1 - level) / 2, 0.5, (1 + level) / 2]
-    low, middle, high = (float(one) for one in np.quantile(moved, shares, method="weibull"))
+    if len(shifts) < FEW:
+        # Too few to tell what of their spread is the runs': it counts twice, here and in the runs' part.
+        moved = [math.fsum(one) / len(one) for one in shifts]
+        low, middle, high = _of_one_more(moved, level)
+    else:
+        moved = without_runs(shifts)
+        # By Weibull's positions, so that few draws do not make the interval narrow.
+        shares = [(1 - level) / 2, 0.5, (1 + level) / 2]
+        low, middle, high = (float(one) for one in np.quantile(moved, shares, method="weibull"))
     center = value + middle
     positive = float(np.mean([value + shift > 0 for shift in moved]))
     return Parts(
@@ -126,7 +135,17 @@ def parts_of(
         max(value, center + math.hypot(runs or 0.0, high - middle)),
         min(positive, 1 - positive),
         mean.half is None or mean.varies,
+        len(moved),
     )
+
+
+def _of_one_more(values: Sequence[float], level: float) -> tuple[float, float, float]:
+    """Give where one more value of the same kind lies, by Student's t: low end, middle, high end."""
+    mean = estimate(values, level)
+    assert mean.half is not None
+    # The interval of the mean is t s / sqrt(n); that of one more value t s sqrt(1 + 1 / n).
+    half = mean.half * math.sqrt(len(values) + 1)
+    return mean.mean - half, mean.mean, mean.mean + half
 
 
 def without_runs(shifts: Sequence[Sequence[float]]) -> list[float]:
@@ -183,4 +202,6 @@ def sign_words(parts: Parts, deciding: Sequence[Influence]) -> str:
         return ""
     keys = [one.key for one in deciding[:2] if one.p < 0.05]
     hangs = f"; it hangs on {' and '.join(keys)}" if keys else ""
-    return f"the sign turns within the ranges (in {100 * parts.turns:.0f} % of the draws){hangs}"
+    few = parts.draws < FEW
+    where = f"{round(parts.turns * parts.draws)} of {parts.draws}" if few else f"{100 * parts.turns:.0f} % of the"
+    return f"the sign turns within the ranges (in {where} draws){hangs}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import stats
 from opplab.sweep.confidence import Estimate, estimate
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
-from opplab.uncertainty.parts import LEVEL, Influence, Parts, influences, parts_of, sign_words
+from opplab.uncertainty.parts import FEW, LEVEL, Influence, Parts, influences, parts_of, sign_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,6 +159,7 @@ class Sureness:
                 "low": _rounded(line.change.low),
                 "high": _rounded(line.change.high),
                 "turns": round(line.change.turns, 3),
+                "draws": line.change.draws,
             }
             for line in self.lines
         ]
@@ -176,9 +177,7 @@ class Sureness:
                     "change": line.name,
                     "value": line.number(parts.value),
                     "runs": runs_words(parts),
-                    "assumptions": "no ranges"
-                    if parts.assumed is None
-                    else f"{parts.assumed[0]:+.3g} to {parts.assumed[1]:+.3g}",
+                    "assumptions": assumed_words(parts),
                     "together": ""
                     if parts.low is None or parts.high is None
                     else f"{line.number(parts.low)} to {line.number(parts.high)}",
@@ -205,6 +204,14 @@ def runs_words(parts: Parts) -> str:
     if parts.runs is not None:
         return f"\u00b1 {parts.runs:.3g}"
     return "one iteration" if parts.varies else "no variation modelled"
+
+
+def assumed_words(parts: Parts) -> str:
+    """Give the assumptions' part in words, with how many draws it is of where these are few."""
+    if parts.assumed is None:
+        return "too few draws (1)" if parts.draws else "no ranges"
+    few = f" ({parts.draws} draws)" if parts.draws < FEW else ""
+    return f"{parts.assumed[0]:+.3g} to {parts.assumed[1]:+.3g}{few}"
 
 
 def _of_runs(ours: Values, theirs: Values | None, better: str, level: float) -> Estimate:
