@@ -275,6 +275,39 @@ fn text_trace(name: &str, lines: &[&str]) -> Events {
     Events::read(&path).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Goal: a recorded sample is one, also where its kworker was woken less than a sampling period after a late one; samples by another
+/// period are not. Method: a busy CPU, whose clock conservative raises by a point after so many samples, with even and uneven wake-ups.
+#[test]
+fn a_sample_after_one_that_was_woken_late_counts() {
+    let reached_after = |name: &str, tunables: &[(&str, &str)], late_us: u64| {
+        let mut lines = Vec::new();
+        for nth in 1..150_u64 {
+            let woken_us = nth * 8_000 + if nth % 2 == 1 { late_us } else { 0 };
+            let at = |us: u64| format!("{}.{:06}", 1 + (woken_us + us) / 1_000_000, (woken_us + us) % 1_000_000);
+            let (task, worker) = (("a", 9), ("kworker/0:1", 50));
+            let switch = |(from, pid): (&str, u32), state: char, (to, next): (&str, u32)| {
+                let prev = format!("prev_comm={from} prev_pid={pid} prev_prio=120 prev_state={state}");
+                format!("sched_switch: {prev} ==> next_comm={to} next_pid={next} next_prio=120")
+            };
+            lines.push(format!("{} sched_waking: comm=kworker/0:1 pid=50 prio=120 target_cpu=000", at(0)));
+            lines.push(format!("{} {}", at(20), switch(task, 'R', worker)));
+            lines.push(format!("{} {}", at(40), switch(worker, 'I', task)));
+        }
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let (mut setup, _) = setup("conservative");
+        setup.policy.tunables = tunables.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+        let replay = Replay::of(text_trace(name, &lines), setup).unwrap_or_else(|error| panic!("{error}"));
+        let replayed = replay.replayed(&replay.setup.policy, Mode::Open, 0).unwrap_or_else(|error| panic!("{error}"));
+        let at_top = What::Frequency { cpu: 0, freq_khz: 950_000 };
+        replayed.list.iter().find(|ev| ev.what == at_top).map(|ev| ev.time_ns / (8 * MS))
+    };
+    let even = reached_after("even.txt", &[("freq_step", "1")], 0);
+    assert!(even.is_some_and(|samples| (50..60).contains(&samples)), "{even:?}");
+    assert_eq!(reached_after("uneven.txt", &[("freq_step", "1")], 1_000), even);
+    let slower = reached_after("slower.txt", &[("freq_step", "1"), ("sampling_rate", "16000")], 1_000);
+    assert!(slower.is_some_and(|samples| (100..115).contains(&samples)), "{slower:?}");
+}
+
 /// Goal: a task that becomes a real-time task and ends as another one is recovered so, and written so for rt-app.
 #[test]
 fn changes_of_priority_are_recovered() {

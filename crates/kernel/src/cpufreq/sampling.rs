@@ -130,6 +130,11 @@ impl PolicyDbs {
         true
     }
 
+    /// From when on a sample is due, by the clock of [`Self::update_util`].
+    pub fn due_ns(&self) -> u64 {
+        self.last_sample_time_ns.wrapping_add_signed(self.sample_delay_ns)
+    }
+
     /// Ends a sample (cpufreq_governor.c:dbs_work_handler(), v6.12) with the delay that the governor returned.
     pub fn sampled(&mut self, delay_us: u32) {
         self.set_sample_delay(delay_us);
@@ -210,7 +215,9 @@ pub trait SamplingGovernor: core::fmt::Debug + Send {
     /// [`TunableError`].
     fn store(&mut self, name: &str, value: &str, min_sampling_rate_us: u32) -> Result<(), TunableError>;
     /// The sampling state.
-    fn policy_dbs(&mut self) -> &mut PolicyDbs;
+    fn policy_dbs(&self) -> &PolicyDbs;
+    /// The sampling state.
+    fn policy_dbs_mut(&mut self) -> &mut PolicyDbs;
 }
 
 /// A governor that samples, of one policy: the steps that cpufreq_governor.c calls through `struct dbs_governor`.
@@ -280,7 +287,7 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
 
     /// cpufreq_governor.c:dbs_update_util_handler(), v6.12.
     fn update_util(&mut self, report: &Report, _: &dyn View, _: Option<&mut Option<SugovDecision>>) -> Option<Request> {
-        let due = report.policy.can_update && self.governor.policy_dbs().update_util(report.time_ns);
+        let due = report.policy.can_update && self.governor.policy_dbs_mut().update_util(report.time_ns);
         due.then_some(Request::QueueWork)
     }
 
@@ -294,7 +301,7 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
         let policy = DbsPolicy { cur_khz, limits: self.limits, cpuinfo: self.cpuinfo, table: self.table.as_ref() };
         let (request, delay_us) = self.governor.update(&policy, &self.times);
         self.load = self.governor.policy_dbs().max_sample_load;
-        self.governor.policy_dbs().sampled(delay_us);
+        self.governor.policy_dbs_mut().sampled(delay_us);
         let khz = request?.resolve(self.table.as_ref(), self.limits);
         self.wanted_khz = khz;
         (khz != cur_khz).then_some(khz)
@@ -323,6 +330,10 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
 
     fn load(&self) -> Option<u32> {
         Some(self.load)
+    }
+
+    fn next_change_ns(&self) -> u64 {
+        self.governor.policy_dbs().due_ns()
     }
 }
 
@@ -366,6 +377,7 @@ mod tests {
         assert!(policy.update_util(10_000_000));
         assert!(!policy.update_util(30_000_000));
         policy.sampled(20_000);
+        assert_eq!(policy.due_ns(), 30_000_000);
         assert!(!policy.update_util(29_999_999));
         assert!(policy.update_util(30_000_000));
     }

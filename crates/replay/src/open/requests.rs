@@ -11,6 +11,9 @@ use crate::events::{Context, Ev, What};
 
 /// A call at a tick has no such event, unless the tick preempts.
 const TICK_PASS_NS: u64 = 100_000;
+/// A recorded sample that comes so much too early by the time of its kworker's wake-up was due: the one before was woken so
+/// late, as the kernel counts from call to call, and emulated CPUs may stand still between a call and the wake-up.
+const WOKEN_LATE_NS: u64 = 2_000_000;
 
 /// The scheduler tells the governor of `cpu`.
 #[derive(Clone, Copy)]
@@ -110,9 +113,11 @@ impl Run<'_> {
 
     /// A sampling governor is told of `cpu` by `here`; the sample that may be due is taken at `began_ns`.
     pub(super) fn sample(&mut self, time_ns: u64, here: u32, cpu: u32, began_ns: u64) {
-        let now_ns = self.clock(time_ns);
+        let woken_ns = self.clock(time_ns);
         let FreqPolicy { cpus: members, governor, due_ns, cur_khz, .. } =
             &mut self.policies[self.policy_of[cpu as usize]];
+        let wait_ns = governor.next_change_ns().saturating_sub(woken_ns);
+        let now_ns = if wait_ns < WOKEN_LATE_NS { woken_ns + wait_ns } else { woken_ns };
         let policy = PolicyFacts {
             cur_khz: *cur_khz,
             freq_ref_khz: 0,
@@ -134,13 +139,16 @@ impl Run<'_> {
         }
     }
 
-    /// The recorded frequency holds, as if the governor had asked for it.
+    /// The recorded frequency holds, as if the governor had asked for it; where it has, what it keeps beside the frequency
+    /// (conservative's request, between two points of the table) stays.
     pub(super) fn follow(&mut self, index: usize, freq_khz: u32, time_ns: u64) {
         let policy = &mut self.policies[index];
         if policy.worker == Worker::Nobody {
             return;
         }
-        policy.governor.follow(freq_khz);
+        if policy.governor.wanted_khz() != freq_khz {
+            policy.governor.follow(freq_khz);
+        }
         policy.cur_khz = freq_khz;
         self.set(index, time_ns);
     }

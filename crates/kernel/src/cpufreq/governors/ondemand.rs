@@ -264,7 +264,11 @@ impl SamplingGovernor for Ondemand {
         self.store(name, value, min_sampling_rate_us)
     }
 
-    fn policy_dbs(&mut self) -> &mut PolicyDbs {
+    fn policy_dbs(&self) -> &PolicyDbs {
+        &self.policy_dbs
+    }
+
+    fn policy_dbs_mut(&mut self) -> &mut PolicyDbs {
         &mut self.policy_dbs
     }
 }
