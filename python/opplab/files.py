@@ -297,6 +297,33 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise
 
 
+@contextlib.contextmanager
+def unheard_if(exception: type[BaseException]) -> Iterator[None]:
+    """Hold back what this process writes to standard error, also threads that are not Python's; drop it on `exception`.
+
+    Everything else is written afterwards.
+    """
+    try:
+        heard = os.dup(2)
+    except OSError:
+        # It is closed: nobody hears anything.
+        yield
+        return
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except exception:
+            held.truncate(0)
+            raise
+        finally:
+            os.dup2(heard, 2)
+            os.close(heard)
+            held.seek(0)
+            if said := held.read():
+                os.write(2, said)
+
+
 def sync(path: Path) -> None:
     """See to it that a file's content, or the names in a folder, are on the disk."""
     number = os.open(path, os.O_RDONLY)

@@ -88,12 +88,15 @@ def read(path: str | Path) -> pl.DataFrame:
 def read_parquet(file: str | Path) -> pl.DataFrame:
     """Read a Parquet file; a damaged one, on which the reader may panic, is an error of the input.
 
+    What the reader's threads say of their panic is not for the terminal.
+
     Raises
     ------
     InputError
     """
     try:
-        return pl.read_parquet(file)
+        with files.unheard_if(pl.exceptions.PanicException):
+            return pl.read_parquet(file)
     except pl.exceptions.PanicException:
         raise InputError(f"failed to read {file}: it is damaged") from None
 

@@ -319,3 +319,22 @@ def test_what_the_fuzzer_met_is_refused(whole: Path, tmp_path: Path) -> None:
         damaged.write_bytes(flipped(results, at))
         done = opplab("compare", str(damaged))
         assert done.returncode in (0, 2), done.stderr
+
+
+def test_what_a_panic_writes_is_unheard(capfd: pytest.CaptureFixture[str]) -> None:
+    class Panic(BaseException):
+        pass
+
+    with files.unheard_if(Panic):
+        os.write(2, b"a warning\n")
+    assert capfd.readouterr().err == "a warning\n"
+    with pytest.raises(Panic), files.unheard_if(Panic):
+        os.write(2, b"thread panicked at\n")
+        raise Panic
+    assert capfd.readouterr().err == ""
+    # An error of another kind keeps what was said on the way.
+    with pytest.raises(OSError, match="full"), files.unheard_if(Panic):
+        os.write(2, b"a warning\n")
+        raise OSError("full")
+    os.write(2, b"and on\n")
+    assert capfd.readouterr().err == "a warning\nand on\n"

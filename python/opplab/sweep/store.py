@@ -232,7 +232,8 @@ class Store:
         text = json.dumps({"label": label, "error": error}, indent=1) + "\n"
         write_text(self._failed / f"{case_hash}.json", text)
 
-    def _table(self, case_hash: str) -> pl.DataFrame:
+    def table(self, case_hash: str) -> pl.DataFrame:
+        """Read the rows of a finished case."""
         import polars as pl
 
         return pl.read_parquet(io.BytesIO(_unseal(self._cases / f"{case_hash}.parquet", case_hash)))
@@ -241,7 +242,7 @@ class Store:
         """Read one value of a finished case."""
         import polars as pl
 
-        found = self._table(case_hash).filter(pl.col("metric") == metric)["value"]
+        found = self.table(case_hash).filter(pl.col("metric") == metric)["value"]
         if found.is_empty():
             file = self._cases / f"{case_hash}.parquet"
             raise InputError(f"`until` names the metric '{metric}', which {file} does not have")
@@ -265,7 +266,7 @@ class Store:
         from opplab import results
 
         done = self.finished()
-        tables = [self._table(case_hash) for case_hash in hashes if case_hash in done]
+        tables = [self.table(case_hash) for case_hash in hashes if case_hash in done]
         table = pl.concat(tables) if tables else results.frame([])
         results.write(table, self.path / "results.parquet")
         return table

@@ -171,8 +171,6 @@ def run_draws(
     progress: Callable[[Tally], None] | None = None,
 ) -> Tally:
     """Run the cases of all draws, and sort their rows into `into`."""
-    import polars as pl
-
     from opplab.sweep.runner import run_cases
 
     at = {case.hash: draw for draw, case in draws.cases}
@@ -191,6 +189,5 @@ def run_draws(
     if store:
         for _, case in draws.cases:
             if case.hash in there:
-                table = pl.read_parquet(store.path / "cases" / f"{case.hash}.parquet")
-                collected(table.iter_rows(named=True), into, metrics, at[case.hash])
+                collected(store.table(case.hash).iter_rows(named=True), into, metrics, at[case.hash])
     return tally
