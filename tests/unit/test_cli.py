@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opplab.report.text import render_table
+from opplab.report.text import flow, render_table
 
 
 def opplab(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -120,6 +120,30 @@ def test_lists_wrap_at_the_width_of_the_terminal() -> None:
     done = opplab("list", "policy-keys", COLUMNS="80")
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "energy-aware scheduling is" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_tables_fit_and_lose_nothing(width: int) -> None:
+    """Headings and words are wrapped; then the columns stand below each other, each group with the first column."""
+    row = {"governor": "schedutil", "about": "least time between two changes of the clock"}
+    row |= {f"latency_ns_p{number}": 10**9 + number for number in range(10)}
+    lines = render_table([row, {**row, "governor": "menu"}], "text", width).splitlines()
+    assert max(map(len, lines)) <= width
+    words = " ".join(lines).split()
+    assert {str(value) for name, value in row.items() if name not in ("about", "governor")} <= set(words)
+    assert set(str(row["about"]).split()) <= set(words)
+    groups = words.count("schedutil")
+    assert groups == words.count("menu") and (groups > 1) == (width < 160)
+    assert render_table([row], "text").count("\n") == 2
+
+
+def test_prose_flows_at_the_width() -> None:
+    line = "note: " + "word " * 40 + "/a/path/" + "x" * 90
+    lines = flow(f"  {line}\nshort", 80).split("\n")
+    assert [len(one) > 80 for one in lines] == [False] * (len(lines) - 2) + [True, False]
+    assert all(one.startswith("    ") for one in lines[1:-1])
+    assert " ".join("\n".join(lines).split()) == " ".join(f"{line} short".split())
+    assert flow(line, None) == line
 
 
 def test_wrong_words_are_told_the_nearest(tmp_path: Path) -> None:

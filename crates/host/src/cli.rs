@@ -40,10 +40,10 @@ pub struct Env<'a> {
 /// The commands with a line about each.
 const COMMANDS: &[(&str, &str)] = &[
     ("show", "what the host says about frequency, idle, energy and the scheduler"),
-    ("observe", "what the CPUs do: turbostat's columns, utilisation, idle residency, power"),
+    ("observe", "what the CPUs do: turbostat's columns, utilisation, idle, power"),
     ("affinity", "where schedutil's kthreads may run: list, set, restore, why not"),
     ("govern", "run a governor in user space; everything is put back afterwards"),
-    ("record", "record what replay needs: events, the machine, the frequencies at the start"),
+    ("record", "record what replay needs: events, the machine, the first frequencies"),
 ];
 
 /// Runs one command; `args` are the words after the program's name.
@@ -157,9 +157,11 @@ impl From<lexopt::Error> for HostError {
 const SHOW_HELP: &str = "\
 Usage: show [--root DIR] [--format text|json]
 
-What the host says about frequency, idle states, energy and its scheduler, each value with the file that said so.
+What the host says about frequency, idle states, energy and its scheduler, each
+value with the file that said so.
 
-  --root DIR  a copied tree (a folder with sys and proc in it), a sysfs snapshot or a machine dump
+  --root DIR  a copied tree (a folder with sys and proc in it), a sysfs snapshot
+              or a machine dump
   --format F  text, or json: one line of JSON (also --json)
 ";
 
@@ -180,10 +182,11 @@ fn show(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> 
 }
 
 const OBSERVE_HELP: &str = "\
-Usage: observe [--interval 1s] [--for TIME | -n COUNT] [--format table|csv|turbostat] [-o FILE]
+Usage: observe [--interval TIME] [--for TIME | -n COUNT] [OPTIONS]
 
-What each CPU did in each interval: Avg_MHz, Busy%, Bzy_MHz, TSC_MHz, util_avg, the frequency scale against each
-candidate for f_max, idle residency, power. A table on a terminal, CSV on a pipe. Ends with Ctrl-C.
+What each CPU did in each interval: Avg_MHz, Busy%, Bzy_MHz, TSC_MHz, util_avg,
+the frequency scale against each candidate for f_max, idle residency, power. A
+table on a terminal, CSV on a pipe. Ends with Ctrl-C.
 
   --interval TIME  length of an interval, as 100ms or 2s; default 1s
   --for TIME       end after this time
@@ -303,27 +306,34 @@ Usage: govern --governor NAME [OPTIONS]
        govern --verify LOG
        govern --explain LOG [--cpu N] [--at TIME]
 
-Runs one of opplab's governors (see opplab list governors) in user space. A supervisor puts governor, limits and EPP
-back when it ends, on a signal, and when the worker dies or hangs.
+Runs one of opplab's governors (see opplab list governors) in user space. A
+supervisor puts governor, limits and EPP back when it ends, on a signal, and
+when the worker dies or hangs.
 
-  --policies LIST      policies, as 0,4; default all
-  --via WAY            setspeed (kernel governor userspace) or limits (minimum = maximum; with HWP its min and max);
-                       default setspeed where there is a governor userspace
-  --util SOURCE        counters, sched-debug, stat or auto: the best that there is (default)
-  --f-max F            the reference of invariance: a candidate's name (see opplab fmax) or kHz; default the kernel's
-  --epp VALUE          energy_performance_preference for the time of the run
-  --rate-limit-us N    schedutil's; default the host's
-  --tunable NAME=V     one of the governor's; more than once
-  --interval TIME      between two looks, default 20ms
-  --for TIME           end after this time; default on Ctrl-C
-  --kernel VERSION     profile of the governor, default 6.12
-  --log FILE           one line of JSON a decision with all its inputs
-  --dry-run            decide and log, but change nothing
-  --restore            put back what a run left whose processes were all killed
-  --verify LOG         compute every decision of a log anew and compare; exit 1 if less than 99 % are equal
-  --explain LOG        what was decided and why: a summary, or the decision in force at a time
-  --state FILE         where the settings are remembered, default /run/opplab-govern.json
-  --root DIR           govern another root, for tests
+  --policies LIST    policies, as 0,4; default all
+  --via WAY          setspeed (kernel governor userspace) or limits (minimum =
+                     maximum; with HWP its min and max); default setspeed where
+                     there is a governor userspace
+  --util SOURCE      counters, sched-debug, stat or auto: the best that there is
+                     (default)
+  --f-max F          the reference of invariance: a candidate's name (see opplab
+                     fmax) or kHz; default the kernel's
+  --epp VALUE        energy_performance_preference for the time of the run
+  --rate-limit-us N  schedutil's; default the host's
+  --tunable NAME=V   one of the governor's; more than once
+  --interval TIME    between two looks, default 20ms
+  --for TIME         end after this time; default on Ctrl-C
+  --kernel VERSION   profile of the governor, default 6.12
+  --log FILE         one line of JSON a decision with all its inputs
+  --dry-run          decide and log, but change nothing
+  --restore          put back what a run left whose processes were all killed
+  --verify LOG       compute every decision of a log anew and compare; exit 1 if
+                     less than 99 % are equal
+  --explain LOG      what was decided and why: a summary, or the decision in
+                     force at a time
+  --state FILE       where the settings are remembered, default
+                     /run/opplab-govern.json
+  --root DIR         govern another root, for tests
 ";
 
 /// The decisions of a log that must come out the same, percent.
@@ -497,11 +507,13 @@ Usage: affinity [list] [--format text|json]
        affinity set --cpus LIST
        affinity restore
 
-Kernel threads that change frequencies: policy, CPUs, CPU time, switches, and whether this kernel lets them be moved.
+Kernel threads that change frequencies: policy, CPUs, CPU time, switches, and
+whether this kernel lets them be moved.
 
   --threads PATTERN  names, * stands for anything; default sugov:*
   --cpus LIST        as 0,3-5 or 0x39
-  --state FILE       where masks are remembered until restored, default /run/opplab-affinity.json
+  --state FILE       where masks are remembered until restored, default
+                     /run/opplab-affinity.json
   --root DIR         list the threads of a copied tree
   --format FORM      text, or json: one line of JSON (also --json)
 ";
@@ -601,14 +613,17 @@ fn affinity_restore(root: &Root, state: &Path, env: &mut Env<'_>) -> Result<i32,
 const RECORD_HELP: &str = "\
 Usage: record -o FILE.tar.zst [--for TIME] [OPTIONS] [-- COMMAND...]
 
-Records scheduler and power events through tracefs in an instance of its own, with the machine's settings before and
-after, until the command ends, the time is over or Ctrl-C. The archive is a trace to `opplab trace` and `opplab replay`.
+Records scheduler and power events through tracefs in an instance of its own,
+with the machine's settings before and after, until the command ends, the time
+is over or Ctrl-C. The archive is a trace to `opplab trace` and `opplab replay`.
 
-  --for TIME        end after this time
-  --events LIST     further events, as irq:irq_handler_entry or thermal (a whole group)
-  --probes FILE     lines for dynamic_events (kprobes, fprobes); their groups are recorded, too
-  --buffer-kb N     ring buffer of each CPU, default 8192
-  --clock NAME      trace_clock, default local
+  --for TIME     end after this time
+  --events LIST  further events, as irq:irq_handler_entry or thermal (a whole
+                 group)
+  --probes FILE  lines for dynamic_events (kprobes, fprobes); their groups are
+                 recorded, too
+  --buffer-kb N  ring buffer of each CPU, default 8192
+  --clock NAME   trace_clock, default local
 ";
 
 fn record_command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use opplab_import::Facts;
 use opplab_kernel::profile::{KernelProfile, profile_names};
-use opplab_model::machine::{IdleState, InvarianceSource, Machine};
+use opplab_model::machine::{Costs, IdleState, InvarianceSource, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_sim::Wakes;
 use opplab_trace::RecordingFiles;
@@ -277,7 +277,7 @@ impl Setup {
                 power_uw: 0,
             });
         }
-        notes.push(format!("costs measured from the recording: {:?}, idle exit {exit_latency_ns} ns", machine.costs));
+        notes.push(costs_text(machine.costs, exit_latency_ns));
 
         let policies = machine.policies();
         let told_khz: Vec<Option<u32>> =
@@ -294,6 +294,16 @@ impl Setup {
         let run_per_100k = run_per_100k.unwrap_or(100_000);
         Ok(Self { machine, policy, start_khz, start_known, run_per_100k, switch_ns, wakes: measured.wakes, notes })
     }
+}
+
+/// What the machine's own actions cost, for readers.
+fn costs_text(costs: Costs, exit_latency_ns: u64) -> String {
+    let Costs { context_switch_ns, wakeup_ns, ipi_ns, tick_ns, sugov_work_ns } = costs;
+    format!(
+        "costs measured from the recording: context switch {context_switch_ns} ns, wake-up {wakeup_ns} ns, \
+         interrupt between CPUs {ipi_ns} ns, tick {tick_ns} ns, slow switch of the clock {sugov_work_ns} ns, \
+         idle exit {exit_latency_ns} ns"
+    )
 }
 
 /// The tunables of the recorded governor, from the snapshot of sysfs.

@@ -148,16 +148,24 @@ def _results(store: Store, hashes: Sequence[str]) -> pl.DataFrame | None:
 
 def _print(board: dict[str, Any]) -> None:
     from opplab.agreement import scoreboard
-    from opplab.report.text import render_table
+    from opplab.report.text import flow, render_table, terminal_width
 
-    write = sys.stdout.write
-    write(render_table(scoreboard.table_rows(board), "text"))
+    width = terminal_width()
+
+    def write(text: str) -> None:
+        sys.stdout.write(flow(text, width))
+
+    sys.stdout.write(render_table(scoreboard.table_rows(board), "text", width))
     write(
-        "\nsign: predicted in the published direction, of the cells whose published effect exceeds its spread;\n"
-        "strict: faint ones (predicted nearer than 0.5 % to 1) counted as wrong; errors: |predicted ratio - published\n"
-        "ratio|, points of the baseline; null: the rival that predicts 1.000 everywhere; skill: 1 - error / null's,\n"
-        "by median and by mean; closer: than the null, of all cells; clear: of those whose effect exceeds its\n"
-        "spread, closer or as close; rank: Spearman's, of variants\n"
+        "\nsign: predicted in the published direction, of the cells whose\n"
+        "  published effect exceeds its spread\n"
+        "strict: faint ones (predicted nearer than 0.5 % to 1) counted as wrong\n"
+        "errors: |predicted ratio - published ratio|, points of the baseline\n"
+        "null: the rival that predicts 1.000 everywhere\n"
+        "skill: 1 - error / null's, by median and by mean\n"
+        "closer: than the null, of all cells\n"
+        "clear: of those whose effect exceeds its spread, closer or as close\n"
+        "rank: Spearman's, of variants\n"
     )
     write("\nfarthest from what was published:\n")
     for cell in board["worst"]:

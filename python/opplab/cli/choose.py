@@ -104,7 +104,7 @@ def command(
     """
     from opplab.choice.choose import choose
     from opplab.cli.run import cluster
-    from opplab.report.text import render_table, terminal_width
+    from opplab.report.text import flow, render_table, terminal_width
     from opplab.sweep.progress import progress
 
     keys = {name: given.pop(name) for name in ("epp", "energy_model")}
@@ -140,7 +140,7 @@ def command(
         sys.stdout.write(render_table(choice.rows(), "csv"))
     else:
         sys.stdout.write(printable(render_table(choice.text_rows(), "text", terminal_width())))
-        sys.stdout.write("\n" + "".join(f"{printable(line)}\n" for line in choice.findings()))
+        sys.stdout.write("\n" + "".join(f"{flow(printable(line), terminal_width())}\n" for line in choice.findings()))
         if (chosen := choice.recommended) is not None:
             sys.stdout.write("\nto set it:\n" + "".join(f"  {line}\n" for line in chosen.commands))
     if output is not None:

@@ -117,10 +117,11 @@ class Request:
             tables = self._tables()
         for number, table in enumerate(tables):
             from opplab.comparison.tables import render
+            from opplab.report.text import terminal_width
 
             if number and self.form in ("text", "markdown"):
                 sys.stdout.write("\n")
-            sys.stdout.write(render(self._screenful(table), self.form))
+            sys.stdout.write(render(self._screenful(table), self.form, terminal_width()))
         for problem in dict.fromkeys(map(str, self.problems)):
             click.echo(f"opplab: skipped {problem}", err=True)
         if self.options["uncertainty"]:
@@ -147,7 +148,7 @@ class Request:
         from opplab.comparison.against import experiment_of
         from opplab.files import printable
         from opplab.report import publish
-        from opplab.report.text import render_table
+        from opplab.report.text import render_table, terminal_width
         from opplab.sweep.progress import progress
         from opplab.sweep.store import Store
         from opplab.uncertainty.sweep import how_sure
@@ -169,7 +170,7 @@ class Request:
                 progress=progress,
             )
         for title, rows in publish.sure_tables(sure):
-            sys.stdout.write(f"\n{printable(title)}\n{printable(render_table(rows, 'text'))}")
+            sys.stdout.write(f"\n{printable(title)}\n{printable(render_table(rows, 'text', terminal_width()))}")
         sys.stdout.write("".join(f"{printable(line)}\n" for line in sure.findings()))
 
     def _names(self, runs: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ import re
 import click
 
 from opplab.cli.options import MACHINE_OF_TRACE, machine_option, output_format_option
+from opplab.report.text import say
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
@@ -75,17 +76,18 @@ def command(
     about = found.about
     if "recording" in about:
         what = f"{about['governor']} with {about['driver']}, " if "governor" in about else ""
-        click.echo(f"{about['recording']}: {what}from {about['from']}.")
-        click.echo(str(found))
-        return
-    if "trace" in about:
+        head = [f"{about['recording']}: {what}from {about['from']}."]
+    elif "trace" in about:
         from opplab.cli.replay import check_text
 
-        click.echo(f"{about['trace']}: its work run again on {about['machine']}, {about['governor']}, ", nl=False)
-        click.echo(f"kernel {about['kernel']} (the closed loop of `opplab replay`): {check_text(about['self_check'])}.")
-        click.echo(f"Times are those of the run, {about['later_ns'] / 1e6:.3f} ms later than those since its start.")
-        click.echo(str(found))
-        return
-    click.echo(f"{about['workload']} on {about['machine']}, {about['governor']}, kernel {about['kernel']}", nl=False)
-    click.echo(f": run again with records on, events {about['fingerprint']}.")
-    click.echo(str(found))
+        head = [
+            f"{about['trace']}: its work run again on {about['machine']}, {about['governor']}, "
+            f"kernel {about['kernel']} (the closed loop of `opplab replay`): {check_text(about['self_check'])}.",
+            f"Times are those of the run, {about['later_ns'] / 1e6:.3f} ms later than those since its start.",
+        ]
+    else:
+        head = [
+            f"{about['workload']} on {about['machine']}, {about['governor']}, kernel {about['kernel']}: "
+            f"run again with records on, events {about['fingerprint']}."
+        ]
+    say("\n".join([*head, str(found)]))

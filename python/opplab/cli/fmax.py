@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import click
 
 from opplab import _opplab, catalog
 from opplab.cli.options import BuiltIn, format_option
-from opplab.report.text import print_table
+from opplab.report.text import flow, print_table, render_table, terminal_width
 
 
 def source_text(source: str) -> tuple[str, str | None]:
@@ -50,40 +51,58 @@ def _mhz(khz: int | None) -> str:
     return "" if khz is None else f"{khz / 1000:.3f}".rstrip("0").rstrip(".")
 
 
-def _lines(facts: dict[str, Any]) -> list[str]:
-    lines = [f"{facts['name']}: {facts.get('processor') or 'processor not told'}, driver {facts['driver']}"]
+def _text(facts: dict[str, Any], width: int | None) -> str:
+    """Give the report for a reader; lines are wrapped at `width`."""
     bins = ", ".join(f"{item['active_cores']}: {_mhz(item['khz'])}" for item in facts["turbo"]) or "not told"
-    lines.append(
+    head = [
+        f"{facts['name']}: {facts.get('processor') or 'processor not told'}, driver {facts['driver']}",
         f"  base {_mhz(facts['base_khz'])} MHz, cpuinfo_max_freq {_mhz(facts['cpuinfo_max_khz'])} MHz, "
-        f"{facts['n_cores']} cores of the boot CPU's kind, turbo MHz by active cores: {bins}"
-    )
-    lines.append("")
-    lines.append(
-        f"{'f_max':<18} {'MHz':>9} {'ratio':>6} {'scale at base':>14} {'at turbo':>9} {'asked when full at base':>24}"
-    )
-    lines += [
-        f"{item['name']:<18} {_mhz(item['khz']):>9} {item['ratio']:>6} {item['scale_at_base']:>14} "
-        f"{item['scale_at_turbo']:>9} {_mhz(item['asks_at_base_khz']) + ' MHz':>24}  {item['source']}"
+        f"{facts['n_cores']} cores of the boot CPU's kind, turbo MHz by active cores: {bins}",
+    ]
+    candidates = [
+        {
+            "f_max": item["name"],
+            "MHz": _khz_in_mhz(item["khz"]),
+            "ratio": item["ratio"],
+            "scale at base": item["scale_at_base"],
+            "at turbo": item["scale_at_turbo"],
+            "MHz asked when full at base": _khz_in_mhz(item["asks_at_base_khz"]),
+            "source": item["source"],
+        }
         for item in facts["candidates"]
     ]
-    lines.append("")
-    lines.append(f"{'kernel':<20} {'takes':<16} {'MHz':>9} {'ratio':>6}  why")
+    kernels = []
     for _, items in groupby(facts["kernels"], lambda item: {**item, "kernel": ""}):
         alike = list(items)
         item, last = alike[0], alike[-1]["kernel"]
-        takes = item.get("candidate") or ("not invariant" if item.get("ratio") is None else "none of these")
-        ratio = "" if item.get("ratio") is None else item["ratio"]
-        kernels = item["kernel"] if len(alike) == 1 else f"{item['kernel']} to {last}"
-        lines.append(f"{kernels:<20} {takes:<16} {_mhz(item.get('khz')):>9} {ratio:>6}  {item['why']}")
+        kernels.append(
+            {
+                "kernel": item["kernel"] if len(alike) == 1 else f"{item['kernel']} to {last}",
+                "takes": item.get("candidate") or ("not invariant" if item.get("ratio") is None else "none of these"),
+                "MHz": _khz_in_mhz(item.get("khz")),
+                "ratio": item.get("ratio"),
+                "why": item["why"],
+            }
+        )
+    parts = [
+        flow("\n".join(head), width),
+        render_table(candidates, "text", width),
+        render_table(kernels, "text", width),
+    ]
     if facts["tipping"]:
-        lines += ["", "schedutil (6.12, invariant) asks for more than"]
+        lines = ["schedutil (6.12, invariant) asks for more than"]
         for item in facts["tipping"]:
             util = item.get("util")
             where = "never" if util is None else f"from utilisation {util} of 1024 on"
             lines.append(f"  {_mhz(item['khz']):>9} MHz  {where}")
+        parts.append("\n".join(lines))
     for title, key in (("why two numbers", "explanations"), ("warning", "warnings")):
-        lines += [f"\n{title}: {words}" for words in _together(facts[key])]
-    return lines
+        parts += [flow(f"{title}: {words}", width) for words in _together(facts[key])]
+    return "\n\n".join(part.rstrip() for part in parts if part)
+
+
+def _khz_in_mhz(khz: int | None) -> Decimal | None:
+    return None if khz is None else Decimal(khz) / 1000
 
 
 def _together(told: list[str]) -> list[str]:
@@ -119,6 +138,6 @@ def command(source: str, output_format: str) -> None:
     if output_format == "json":
         click.echo(json.dumps(facts, indent=2))
     elif output_format == "text":
-        click.echo("\n".join(_lines(facts)))
+        click.echo(_text(facts, terminal_width()))
     else:
         print_table(facts["candidates"], output_format)

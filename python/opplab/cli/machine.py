@@ -13,7 +13,7 @@ from opplab import _opplab, catalog
 from opplab.cli.group import Group
 from opplab.cli.options import BuiltIn, format_option, output_format_option
 from opplab.files import write_text
-from opplab.report.text import print_table
+from opplab.report.text import print_table, say
 
 
 @click.group(name="machine", cls=Group)
@@ -86,7 +86,7 @@ def show(name: str, output_format: str, html: Path | None) -> None:
 
         text = _text(facts)
         bare = unmarked(machine.to_toml())
-        click.echo(text + (f"without a source: {', '.join(bare)}\n" if bare else ""), nl=False)
+        say((text + (f"without a source: {', '.join(bare)}\n" if bare else "")).rstrip())
     else:
         opps = [{"cluster": cluster["name"], **opp} for cluster in facts["clusters"] for opp in cluster["opps"]]
         print_table(opps, output_format)
@@ -145,7 +145,7 @@ def import_(source: str, output: Path | None, name: str | None, power: str | Non
 def _list_checks(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         for name, what in _opplab.machine_checks():
-            click.echo(f"{name:<18} {what}")
+            say(f"{name:<18} {what}")
         ctx.exit()
 
 
@@ -184,8 +184,8 @@ def check(source: str, output_format: str) -> None:
         click.echo("nothing found")
     else:
         for item in found:
-            click.echo(f"{item['severity']:<8} {item['check']}: {item['what']}")
-            click.echo(f"         cost:   {item['cost']}")
-            click.echo(f"         remedy: {item['remedy']}")
+            say(f"{item['severity']:<8} {item['check']}: {item['what']}")
+            say(f"         cost:   {item['cost']}")
+            say(f"         remedy: {item['remedy']}")
     if any(item["severity"] == "error" for item in found):
         sys.exit(1)

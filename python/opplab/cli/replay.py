@@ -13,7 +13,7 @@ from opplab import _opplab, catalog
 from opplab.cli.options import MACHINE_OF_TRACE, NameOf, format_option, freq_max_option, machine_option, output_option
 from opplab.errors import InputError
 from opplab.files import write_text
-from opplab.report.text import print_table, render_table
+from opplab.report.text import flow, print_table, render_table, terminal_width
 
 TRACE = click.argument("trace", type=click.Path(exists=True, path_type=Path))
 MACHINE = machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
@@ -103,12 +103,13 @@ def whole_text(check: dict[str, Any]) -> str:
 
 def _text(found: dict[str, Any]) -> str:
     check = found["self_check"]
-    lines = [
+    width = terminal_width()
+    head = (
         f"{found['machine']}, kernel {found['kernel']}, {found['governor']}; {found['tasks']} tasks, "
-        f"{found['duration_ns'] / 1e9:.3f} s, {found['mode']} loop",
-        render_table(_rows(found), "text").rstrip(),
-        f"self-check: {check_text(check)} (5 points and 5 % are near)",
-    ]
+        f"{found['duration_ns'] / 1e9:.3f} s, {found['mode']} loop"
+    )
+    table = render_table(_rows(found), "text", width).rstrip()
+    lines = [f"self-check: {check_text(check)} (5 points and 5 % are near)"]
     if found.get("changed"):
         lines.append("a change in brackets is not greater than the error, or no error is known: it says nothing")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
@@ -122,7 +123,8 @@ def _text(found: dict[str, Any]) -> str:
         )
     if found["assumed_power"]:
         lines.append("power: not known; assumed 1 W at the highest frequency of the biggest CPU, by its cube")
-    return "\n".join(lines + [f"note: {note}" for note in found["notes"]]) + "\n"
+    lines += [f"note: {note}" for note in found["notes"]]
+    return "\n".join([flow(head, width), table, flow("\n".join(lines), width)]) + "\n"
 
 
 @click.command(name="replay")

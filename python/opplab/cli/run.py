@@ -33,7 +33,7 @@ from opplab.cli.options import (
 )
 from opplab.errors import InputError
 from opplab.files import printable
-from opplab.report.text import print_table, render_table, terminal_width
+from opplab.report.text import flow, print_table, render_table, say, terminal_width
 
 if TYPE_CHECKING:
     import polars as pl
@@ -311,7 +311,7 @@ def _run_one(
         if how.output_format == "text":
             print_table([{**row, "value": "unknown"} if row["value"] is None else row for row in table], "text")
             if is_unknown(run.metrics):
-                click.echo(HOW_TO_GET_POWER)
+                say(HOW_TO_GET_POWER)
         else:
             print_table(table, how.output_format)
         if how.output_format == "text":
@@ -435,14 +435,14 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     if how.output_format != "text":
         print_table(publish.mean_rows(results), how.output_format)
     if is_unknown(results):
-        console.print(HOW_TO_GET_POWER, markup=False)
+        console.print(flow(HOW_TO_GET_POWER, terminal_width()), markup=False)
     blocks = publish.blocks_of(experiment, results)
     plain = []
     measured = publish.metric_tables(experiment, results)
-    for title, text in measured:
+    for title, rows in measured:
         console.print(f"\n{printable(title)}")
-        console.print(printable(text), end="")
-        plain.append(f"{title}\n{text}")
+        console.print(printable(render_table(rows, "text", terminal_width())), end="")
+        plain.append(f"{title}\n{render_table(rows, 'text')}")
     # Where benchmarks say what they measure, that is the table; energies are in the report.
     for title, table in [] if measured else publish.tables_text(blocks):
         console.print(f"\n{printable(title)}")
@@ -468,7 +468,7 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
             console.print(f"\n{printable(title)}")
             console.print(render_table(rows, "text", terminal_width()), end="")
         for line in sure.findings():
-            console.print(printable(line))
+            console.print(flow(printable(line), terminal_width()))
     if not tally.problems:
         publish.write_report(experiment, results, blocks, store.path / "report.html", sure)
         traces = publish.write_traces(experiment, results, store.path / "traces")

@@ -15,7 +15,7 @@ import click
 from opplab.cli.group import Group
 from opplab.cli.options import format_option, machine_option, output_format_option
 from opplab.cli.replay import to_rtapp
-from opplab.report.text import paragraph, print_table
+from opplab.report.text import print_table, say
 
 if TYPE_CHECKING:
     from opplab.trace.energy import TraceEnergy
@@ -112,11 +112,13 @@ def info(file: Path, output_format: str) -> None:
         say_problems(trace)
         return
     version = f" version {about['version']}" if about["version"] else ""
-    click.echo(f"{about['format']}{version}, {about['cpus']} CPUs, {about['duration_ns'] / 1e9:.9f} s", nl=False)
-    click.echo(f" from {about['start_ns'] / 1e9:.9f}" + (f", clock {about['clock']}" if about["clock"] else ""))
+    say(
+        f"{about['format']}{version}, {about['cpus']} CPUs, {about['duration_ns'] / 1e9:.9f} s "
+        f"from {about['start_ns'] / 1e9:.9f}" + (f", clock {about['clock']}" if about["clock"] else "")
+    )
     for name in ("uname", "writer", "compression"):
         if about[name]:
-            click.echo(f"{name}: {about[name]}")
+            say(f"{name}: {about[name]}")
     if about["missed"]:
         lost = sum(count or 0 for _, _, count in about["missed"])
         click.echo(f"gaps: {len(about['missed'])}, {lost} events known to be lost")
@@ -298,7 +300,7 @@ def energy(
         click.echo(json.dumps({**sums, "exact": found.exact, **tables}, indent=2))
     else:
         if output_format == "text":
-            click.echo(_energy_head(found))
+            say(_energy_head(found))
         for table in (found.clusters, found.rails, found.tasks.head(10)):
             if len(table):
                 print_table(table.to_dicts(), output_format)
@@ -322,7 +324,7 @@ def _energy_head(found: TraceEnergy) -> str:
             f"between {found.low_j:.6g} and {found.high_j:.6g} J by the ranges of the machine"
             + (" and the clocks that are not known (no cpu_frequency event before)" if unknown else "")
         )
-    return "\n".join(map(paragraph, lines)) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 @command.command(name="idle")

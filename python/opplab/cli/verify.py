@@ -14,7 +14,7 @@ from opplab import _opplab
 from opplab.cli.group import Group
 from opplab.cli.options import format_option, jobs_option
 from opplab.errors import InputError, OpplabError
-from opplab.report.text import print_table
+from opplab.report.text import print_table, say
 
 
 @click.group(name="verify", cls=Group)
@@ -122,12 +122,12 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
                 {"recording": recording, "kind": kind, "exact": exact, "total": total, "share": share, "remark": remark}
             )
             if output_format == "text":
-                click.echo(f"{recording} {kind} {exact} {total} {share:.3f}% {remark}".rstrip())
+                say(f"{recording} {kind} {exact} {total} {share:.3f}% {remark}".rstrip())
         for row in _simulated(folder):
             rows.append({"recording": recording, **row})
             if output_format == "text":
                 counts = f"{row['exact']} {row['total']} {row['share']:.3f}%" if row["total"] else "- - -"
-                click.echo(f"{recording} {row['kind']} {counts} {row['remark']}")
+                say(f"{recording} {row['kind']} {counts} {row['remark']}")
         for kind in failures:
             click.echo(f"{recording}: {kind} differs", err=True)
     if output_format != "text":

@@ -28,7 +28,7 @@ What the module does not do: compute (see `opplab.comparison.compare`), or know 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -138,20 +138,58 @@ def laid_out(table: Table, layout: str) -> Table:
     return table
 
 
-def render(table: Table, form: str = "text") -> str:
-    """The table in one of `FORMATS`."""
-    return _FORMATTERS[form](table)
+def render(table: Table, form: str = "text", width: int | None = None) -> str:
+    """The table in one of `FORMATS`.
+
+    Parameters
+    ----------
+    table : Table
+    form : str
+    width : int, optional
+        Of text: the runs stand in blocks below each other where lines would be longer, and notes are wrapped.  Layouts
+        that are grids (``grid``, ``boxes``, ``slides``, ``mmtests-old``, ``listing``) stay as they are.
+    """
+    return _text(table, width) if form == "text" else _FORMATTERS[form](table)
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def _text(table: Table) -> str:
-    lines = _LAYOUTS[table.layout](table)
-    if table.method:
-        lines += ["", f"method: {table.method}"]
-    lines += [f"note: {note}" for note in table.notes]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+def _text(table: Table, width: int | None = None) -> str:
+    from opplab.report.text import flow
+
+    lines = [line.rstrip() for line in _folded(table, width)]
+    notes = ["", f"method: {table.method}"] if table.method else []
+    notes += [f"note: {note}" for note in table.notes]
+    return "\n".join(lines + [flow(note, width) for note in notes]) + "\n"
+
+
+# Layouts in which runs may stand in blocks below each other.
+_FOLDS = ("overview", "power", "ratios", "significance")
+
+
+def _folded(table: Table, width: int | None) -> list[str]:
+    """Lay a table out; as many runs beside each other as fit."""
+    layout = _LAYOUTS[table.layout]
+    lines = layout(table)
+    if width is None or table.layout not in ("blocks", *_FOLDS):
+        return lines
+    most = len(table.runs) if table.layout in _FOLDS else RUNS_A_BLOCK
+    while most > 1 and max(map(len, lines), default=0) > width:
+        most -= 1
+        if table.layout == "blocks":
+            lines = _blocks(table, most)
+            continue
+        lines = []
+        for start in range(0, len(table.runs), most):
+            rows = [replace(row, cells=row.cells[start : start + most]) for row in table.rows]
+            part = replace(table, runs=table.runs[start : start + most], rows=rows)
+            lines += [*([""] if start else []), *layout(part)]
+    return lines
+
+
+def _text_whole(table: Table) -> str:
+    return _text(table)
 
 
 def _number(cell: Cell, digits: int) -> str:
@@ -172,8 +210,12 @@ def _dashes(width: int) -> str:
     return ("- " * ((width + 1) // 2)).rstrip()
 
 
-def _blocks(table: Table) -> list[str]:
-    """Three runs a block, the baseline in the first block only."""
+# As in mails of kernel patches.
+RUNS_A_BLOCK = 3
+
+
+def _blocks(table: Table, beside: int = RUNS_A_BLOCK) -> list[str]:
+    """So many runs a block, the baseline in the first block only."""
     lines = [f"Benchmark : {table.title or table.benchmark}"]
     if table.parameter:
         lines.append(f"Varying parameter : {table.parameter}")
@@ -181,9 +223,10 @@ def _blocks(table: Table) -> list[str]:
         lines.append(f"Unit : {table.unit}" + (f" ({table.better} is better)" if table.better else ""))
     stat_width = max((len(row.stat) for row in table.rows), default=0)
     operation_width = max((len(row.operation) for row in table.rows), default=0)
-    for start in range(0, len(table.runs), 3):
+    for start in range(0, len(table.runs), beside):
         names = [
-            name + (" (BASELINE)" if start + at == 0 else "") for at, name in enumerate(table.runs[start : start + 3])
+            name + (" (BASELINE)" if start + at == 0 else "")
+            for at, name in enumerate(table.runs[start : start + beside])
         ]
         parts = [[_spread_cell(table, row, start + at) for at in range(len(names))] for row in table.rows]
         widths = [max(map(len, [names[at], *(line[at] for line in parts)])) for at in range(len(names))]
@@ -606,7 +649,7 @@ def _html(table: Table) -> str:
 
 
 _FORMATTERS: dict[str, Callable[[Table], str]] = {
-    "text": _text,
+    "text": _text_whole,
     "markdown": _markdown,
     "html": _html,
     "csv": _csv,

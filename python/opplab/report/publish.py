@@ -94,18 +94,16 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
     return made
 
 
-def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[str, str]]:
-    """Give title and table of what benchmarks report (and watts, and a GPU's frames): a column a policy.
+def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[str, list[dict[str, str]]]]:
+    """Give title and rows of what benchmarks report (and watts, and a GPU's frames): a column a policy.
 
     Only benchmarks with a metric of their own have such tables; the changes are against the experiment's baseline.
     """
     import polars as pl
 
-    from opplab.report.text import render_table
-
     own = {model["metric"] for model in _opplab.benchmarks()} - {None}
     wanted = pl.col("metric").is_in(sorted(own)) | pl.col("metric").str.starts_with("frames:")
-    made: list[tuple[str, str]] = []
+    made: list[tuple[str, list[dict[str, str]]]] = []
     base = experiment.manifest()["baseline"]
     labels = [base, *(label for label in experiment.policies if label != base)] if base else experiment.policies
     keys = ["machine", "benchmark"]
@@ -133,7 +131,7 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
                 table.append(line)
             where = f" on {machine}" if several else ""
             sense = f", {better} is better" if better else ""
-            made.append((f"{benchmark}{where}: {metric} ({unit}){sense}", render_table(table, "text")))
+            made.append((f"{benchmark}{where}: {metric} ({unit}){sense}", table))
     return made
 
 

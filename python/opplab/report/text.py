@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from opplab.files import printable
@@ -28,8 +30,9 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
     rows : sequence of mappings
     output_format : {"text", "json", "csv", "markdown"}
     width : int, optional
-        Of text: columns of words are wrapped so that lines are no longer, as far as words allow. Columns without a
-        value are left out of a table that is wider, and those that still have no place follow in a table below.
+        Of text: headings and columns of words are wrapped so that lines are no longer. Columns without a value are
+        left out of a table that is wider; where that is not enough, the columns stand in groups below each other, each
+        with the first column.
 
     Examples
     --------
@@ -59,74 +62,113 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
         lines += ["| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in cells]
         return "\n".join(lines) + "\n"
     numeric = [
-        all(isinstance(row[name], int | float | None) and not isinstance(row[name], bool) for row in rows)
+        all(isinstance(row[name], int | float | Decimal | None) and not isinstance(row[name], bool) for row in rows)
         for name in columns
     ]
     widths = [max(len(name), *(len(line[index]) for line in cells)) for index, name in enumerate(columns)]
-    if width is None:
-        return _lines([columns, *cells], widths, numeric)
-    places = [index for index in range(len(columns)) if any(line[index] for line in cells)]
-    if _line_width(widths) <= width:
-        places = list(range(len(columns)))
-    parts = []
-    for part in _parts([widths[index] for index in places], [numeric[index] for index in places], width):
-        of_part = [places[index] for index in part]
-        texts = [[line[index] for index in of_part] for line in (columns, *cells)]
-        right = [numeric[index] for index in of_part]
-        parts.append(_lines(texts, _narrowed([widths[index] for index in of_part], right, width, texts[1:]), right))
-    return "\n".join(parts)
+    if width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
+        # A column without a value says nothing.
+        told = [index for index in range(len(columns)) if any(line[index] for line in cells)]
+        columns, cells = [columns[index] for index in told], [[line[index] for index in told] for line in cells]
+        numeric, widths = [numeric[index] for index in told], [widths[index] for index in told]
+    groups = [list(range(len(columns)))]
+    if width is not None:
+        widths, groups = _fitted(widths, numeric, width, columns, cells)
 
-
-def _lines(rows: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]) -> str:
-    """Give rows as lines; what is wider than its column goes on below."""
-    lines = []
-    for texts in rows:
-        parts = [_wrapped(text, room) for text, room in zip(texts, widths, strict=True)]
-        for number in range(max(map(len, parts))):
-            words = [part[number] if number < len(part) else "" for part in parts]
+    def lines_of(parts: Sequence[Sequence[str]], group: Sequence[int]) -> list[str]:
+        found = []
+        for number in range(max(len(parts[index]) for index in group)):
+            words = [(parts[index][number] if number < len(parts[index]) else "", index) for index in group]
             placed = [
-                word.rjust(room) if right else word.ljust(room)
-                for word, room, right in zip(words, widths, numeric, strict=True)
+                word.rjust(widths[index]) if numeric[index] else word.ljust(widths[index]) for word, index in words
             ]
-            lines.append("  ".join(placed).rstrip())
-    return "\n".join(lines) + "\n"
+            found.append("  ".join(placed).rstrip())
+        return found
+
+    blocks = [[_heading(name, room) for name, room in zip(columns, widths, strict=True)]]
+    blocks += [[_wrapped(text, room) for text, room in zip(line, widths, strict=True)] for line in cells]
+    tables = ["\n".join(line for block in blocks for line in lines_of(block, group)) + "\n" for group in groups]
+    return "\n".join(tables)
 
 
-def _line_width(widths: Sequence[int]) -> int:
-    return sum(widths) + 2 * (len(widths) - 1)
-
-
-def _parts(widths: Sequence[int], numeric: Sequence[bool], width: int) -> list[list[int]]:
-    """Share out columns to as few tables as fit one below the other, the first column in each."""
-    # Columns of words may become narrower, numbers not.
-    least = [room if right else min(room, COLUMN_MIN) for room, right in zip(widths, numeric, strict=True)]
-    parts = [[0]]
-    for index in range(1, len(widths)):
-        if len(parts[-1]) > 1 and _line_width([least[place] for place in (*parts[-1], index)]) > width:
-            parts.append([0])
-        parts[-1].append(index)
-    return parts
-
-
-# No column of words is made narrower than this.
+# No column of words is made narrower than this while there is another way; no column at all than the second.
 COLUMN_MIN = 16
+COLUMN_LEAST = 10
 
 
-def _narrowed(widths: list[int], numeric: list[bool], width: int, cells: list[list[str]]) -> list[int]:
-    """Give widths of columns that fit, by taking from the widest column of words."""
-    widths = list(widths)
+def _fitted(
+    widths: list[int], numeric: list[bool], width: int, columns: Sequence[str], cells: list[list[str]]
+) -> tuple[list[int], list[list[int]]]:
+    """Give widths of columns that fit, and the columns that stand beside each other.
+
+    Headings and then columns of words are wrapped.  Where that is not enough the columns stand in groups below each
+    other, each with the first column again.
+    """
+    # A heading may be wrapped between its parts, a cell of words between words.
+    parts = [max(map(len, _pieces(name))) for name in columns]
+    words = [max([0, *(len(word) for line in cells for word in line[index].split())]) for index in range(len(columns))]
     least = [
-        max(COLUMN_MIN, max((len(word) for line in cells for word in line[index].split()), default=0))
-        for index in range(len(widths))
+        max(parts[index], *(len(line[index]) for line in cells)) if right else max(parts[index], words[index])
+        for index, right in enumerate(numeric)
     ]
+
+    def at_least(most: int, *, whole_words: bool) -> list[int]:
+        return [
+            room if right else max(most, room) if whole_words else min(most, room)
+            for room, right in zip(least, numeric, strict=True)
+        ]
+
     # First between words; where that is not enough, within long ones.
-    for lowest in (least, [COLUMN_MIN] * len(widths)):
-        while sum(widths) + 2 * (len(widths) - 1) > width:
-            wide = [index for index, right in enumerate(numeric) if not right and widths[index] > lowest[index]]
-            if not wide:
-                break
-            widths[max(wide, key=widths.__getitem__)] -= 1
+    levels = [
+        at_least(COLUMN_MIN, whole_words=True),
+        at_least(COLUMN_LEAST, whole_words=True),
+        at_least(COLUMN_MIN, whole_words=False),
+        at_least(COLUMN_LEAST, whole_words=False),
+    ]
+    everything = [list(range(len(widths)))]
+    for lowest in levels:
+        found = _narrowed(widths, lowest, width)
+        if sum(found) + 2 * (len(found) - 1) <= width:
+            return found, everything
+    # Below each other columns of numbers keep their headings whole.
+    whole = [room if right else most for room, right, most in zip(widths, numeric, levels[2], strict=True)]
+    groups: list[list[int]] = [[0]]
+    for index in range(1, len(whole)):
+        if len(groups[-1]) > 1 and sum(whole[at] + 2 for at in groups[-1]) + whole[index] > width:
+            groups.append([0])
+        groups[-1].append(index)
+    found = list(widths)
+    for group in groups:
+        rooms = _narrowed([widths[at] for at in group], [whole[at] for at in group], width)
+        for at, room in zip(group[1:], rooms[1:], strict=True):
+            found[at] = room
+        found[0] = min(found[0], rooms[0])
+    return found, groups
+
+
+def _narrowed(widths: list[int], lowest: list[int], width: int) -> list[int]:
+    """Take from the widest column until all fit, or are as narrow as they may be."""
+    widths = list(widths)
+    while sum(widths) + 2 * (len(widths) - 1) > width:
+        wide = [index for index, room in enumerate(widths) if room > lowest[index]]
+        if not wide:
+            break
+        widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
+
+
+def _pieces(name: str) -> list[str]:
+    """Give the parts between which a heading or a long name may be wrapped."""
+    return re.findall(r"[^_ =/,-]+[_ =/,-]*|[_ =/,-]+", name) or [""]
+
+
+def _heading(name: str, width: int) -> list[str]:
+    lines = [""]
+    for piece in _pieces(name):
+        if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return [line[at : at + width].rstrip() for line in lines for at in range(0, max(len(line.rstrip()), 1), width)]
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -134,7 +176,33 @@ def _wrapped(text: str, width: int) -> list[str]:
         return [text]
     import textwrap
 
-    return textwrap.wrap(text, width, break_on_hyphens=False)
+    lines = textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
+    return [part for line in lines for part in ([line] if len(line) <= width else _heading(line, width))]
+
+
+def flow(text: str, width: int | None) -> str:
+    """Wrap lines that are longer than `width`, two columns deeper than they begin; words are not broken.
+
+    Examples
+    --------
+    >>> print(flow("note: a clock that is too low for its tasks", 20))
+    note: a clock that
+      is too low for its
+      tasks
+    """
+    if width is None:
+        return text
+    import textwrap
+
+    def wrapped(line: str) -> list[str]:
+        if len(line) <= width:
+            return [line]
+        deeper = " " * (len(line) - len(line.lstrip(" ")) + 2)
+        return textwrap.wrap(
+            line, width, subsequent_indent=deeper, break_on_hyphens=False, break_long_words=False, tabsize=1
+        )
+
+    return "\n".join(part for line in text.split("\n") for part in wrapped(line))
 
 
 def terminal_width() -> int | None:
@@ -147,11 +215,11 @@ def terminal_width() -> int | None:
     return None
 
 
-def paragraph(text: str) -> str:
-    """Wrap a sentence at the width of the terminal; what is not for one stays a line."""
-    return "\n".join(_wrapped(text, terminal_width() or len(text)))
-
-
 def print_table(rows: Sequence[Mapping[str, Any]], output_format: str) -> None:
     """Write rows to standard output."""
     sys.stdout.write(render_table(rows, output_format, terminal_width()))
+
+
+def say(text: str) -> None:
+    """Write lines for a reader to standard output, wrapped at the width of the terminal."""
+    sys.stdout.write(flow(text, terminal_width()) + "\n")
