@@ -32,9 +32,11 @@ class Sandbox:
     ----------
     folder : Path
         An empty folder.
+    width : int
+        Columns of the terminal that the commands see.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, width: int = 110) -> None:
         self.folder = folder
         self.blocks: list[str] = []
         tools = folder / ".bin"
@@ -44,11 +46,22 @@ class Sandbox:
             script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
             script.chmod(0o755)
         (folder / "tests").symlink_to(ROOT / "tests")
-        self.environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "COLUMNS": "110"}
+        self.environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "COLUMNS": str(width)}
         self.environment.pop("OPPLAB_DEBUG", None)
 
     def shell(self, command: str) -> str:
-        """Run a command; give what it prints.
+        """Run a command; give what it prints and, after it, what it says on standard error.
+
+        Raises
+        ------
+        RuntimeError
+            It failed.
+        """
+        printed, said = self.outputs(command)
+        return printed + _said(said)
+
+    def outputs(self, command: str) -> tuple[str, str]:
+        """Run a command; give what it writes to standard output and to standard error.
 
         Raises
         ------
@@ -65,7 +78,7 @@ class Sandbox:
         )
         if done.returncode:
             raise RuntimeError(f"$ {command}\nexit code {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout + _said(done.stderr)
+        return done.stdout, done.stderr
 
     def python(self, code: str) -> str:
         """Run a block after the blocks before it; give what it alone prints."""
