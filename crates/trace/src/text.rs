@@ -108,12 +108,16 @@ fn split_task(task: &[u8]) -> Option<(&[u8], i32)> {
         let open = task.iter().rposition(|&b| b == b'(')?;
         task = task[..open].trim_ascii_end();
     }
-    // `comm-pid`, or `comm  pid` as perf prints it.
+    // `comm-pid`, or `comm  pid` or `comm  process/pid` as perf prints it.
     let dash = task.iter().rposition(|b| !b.is_ascii_digit())?;
     let pid = i32::try_from(digits(&task[dash + 1..])?).ok()?;
     match task[dash] {
         b'-' => Some((&task[..dash], pid)),
         b' ' | b'\t' => Some((task[..dash].trim_ascii_end(), pid)),
+        b'/' => {
+            let blank = task[..dash].iter().rposition(|b| !b.is_ascii_digit()).filter(|&at| at + 1 < dash)?;
+            task[blank].is_ascii_whitespace().then(|| (task[..blank].trim_ascii_end(), pid))
+        }
         _ => None,
     }
 }
@@ -196,6 +200,12 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
         let close = rest.iter().position(|&b| b == b')')?;
         rest = rest[close + 1..].trim_ascii_start();
     }
+    // The period of a sample stands in front of its name in `perf script`.
+    let sampled = next_token(rest);
+    let has_period = digits(sampled.0).is_some() && next_token(sampled.1).0.ends_with(b":");
+    if has_period {
+        rest = sampled.1.trim_ascii_start();
+    }
     // The name ends at a colon with a blank behind it; `group:name:` keeps its group.
     let mut colon = 0;
     loop {
@@ -213,6 +223,8 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     }
     let full = &rest[..colon];
     let (system, event) = match full.iter().rposition(|&b| b == b':') {
+        // `cycles:u`: what is counted of a sampled event.
+        Some(at) if has_period && full[at + 1..].iter().all(|b| PERF_MODIFIERS.contains(b)) => (&full[..0], &full[..at]),
         Some(at) => (&full[..at], &full[at + 1..]),
         None => (&full[..0], full),
     };
@@ -221,6 +233,9 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     }
     Some(Line { comm, pid, cpu, time_ns, system, event, rest: rest[colon + 1..].trim_ascii() })
 }
+
+/// Letters behind the name of an event of perf (perf-list(1), "Event modifiers").
+const PERF_MODIFIERS: &[u8] = b"ukhIGHpPSDWeb";
 
 /// A line of the function tracer: `callee <-caller`.
 fn function_line<'a>(comm: &'a [u8], pid: i32, cpu: u32, time_ns: u64, rest: &'a [u8]) -> Option<Line<'a>> {
@@ -589,9 +604,9 @@ impl<'a> Text<'a> {
                 if let Some(version) = line.strip_prefix("version = ") {
                     self.meta.version = version.trim().parse().unwrap_or(0);
                 } else if let Some(cpus) = line.strip_prefix("cpus=") {
-                    self.meta.cpus = cpus.trim().parse().unwrap_or(0).min(CPUS_MAX);
+                    self.meta.cpus = cpus.trim().parse().unwrap_or(0).min(MAX_CPUS);
                 } else if let Some((_, cpus)) = line.split_once("#P:") {
-                    self.meta.cpus = cpus.trim().parse().unwrap_or(0).min(CPUS_MAX);
+                    self.meta.cpus = cpus.trim().parse().unwrap_or(0).min(MAX_CPUS);
                 } else if let Some(clock) = line.strip_prefix("# clock:") {
                     self.meta.clock = clock.trim().to_string();
                 }
@@ -661,7 +676,7 @@ impl<'a> Text<'a> {
         scratch: &mut Scratch<'v>,
         sink: &mut dyn Sink,
     ) -> ControlFlow<()> {
-        self.meta.cpus = self.meta.cpus.max(line.cpu.saturating_add(1)).min(CPUS_MAX);
+        self.meta.cpus = self.meta.cpus.max(line.cpu.saturating_add(1)).min(MAX_CPUS);
         let index = self.schema_of(line, options);
         if !self.known[index].wanted || !options.in_range(line.time_ns) {
             return ControlFlow::Continue(());
@@ -849,6 +864,13 @@ fn is_header(line: &[u8]) -> bool {
         || line.starts_with(b"trace.dat:")
         || line.starts_with(b"=> ")
         || line.starts_with(b"<stack trace>")
+        || is_frame(line)
+}
+
+/// A frame of a call chain as `perf script` prints it: address, symbol, and the file in parentheses.
+fn is_frame(line: &[u8]) -> bool {
+    let (address, symbol) = next_token(line);
+    hex_number(address).is_some() && symbol.ends_with(b")")
 }
 
 /// `CPU:2 [LOST 12 EVENTS]`, `CPU:2 [12 EVENTS DROPPED]`, `CPU:2 [EVENTS DROPPED]`.
@@ -861,9 +883,6 @@ fn lost_events(line: &[u8]) -> Option<(u32, Option<u64>)> {
     let count = tail.split(|b| !b.is_ascii_digit()).find_map(digits);
     Some((digits(cpu)? as u32, count))
 }
-
-/// More CPUs than any kernel is built for are damage.
-const CPUS_MAX: u32 = 1 << 16;
 
 fn problem(outcome: &mut Outcome, line: u64, what: String) {
     if outcome.problems.len() < MAX_PROBLEMS {
@@ -936,9 +955,11 @@ impl Reader for Text<'_> {
                 outcome.stopped = true;
                 break;
             }
-            if let Some(what) = self.damage.take() {
+            if let Some(what) = self.damage.take()
+                && outcome.problems.len() < MAX_PROBLEMS
+            {
                 let before = (line.as_ptr() as usize).saturating_sub(self.whole.as_ptr() as usize);
-                let lines = self.whole.iter().take(before).filter(|&&b| b == b'\n').count();
+                let lines = memchr::memchr_iter(b'\n', &self.whole[..before.min(self.whole.len())]).count();
                 problem(&mut outcome, lines as u64 + 1, what);
             }
         }
@@ -1014,6 +1035,11 @@ mod tests {
         check("  <idle>-0       5d..2. 162534.215764: cpu_idle:             state=2 cpu_id=5", head, state);
         check("<idle>-0     [005] 162534.215764: (+22400) cpu_idle:             state=2 cpu_id=5", head, state);
         check("<idle>     0 [005] 162534.215764: power:cpu_idle: state=2 cpu_id=5", head, state);
+        check("<idle>     0/0     [005] 162534.215764:   1  power:cpu_idle: state=2 cpu_id=5", head, state);
+        let clock = "a b 8 3 264874155353000 cpu-clock";
+        check("a b  7/8  [003] 264874.155353:    1001001                cpu-clock: ", clock, &[]);
+        let cycles = "perf 7 3 264874155353000 cycles";
+        check("perf  7  [003] 264874.155353:   1 cycles:ppu:  ffff8000 f ([k])", cycles, &["text=\"ffff8000 f ([k])\""]);
         check("  <idle>-0       5d..2.  215764us : cpu_idle: state=2 cpu_id=5", "<idle> 0 5 215764000 cpu_idle", state);
         check("a-b c [x]-12 [013] 1.5: cpu_idle: state=2 cpu_id=5", "a-b c [x] 12 13 1500000000 cpu_idle", state);
         check("x-1 [000] 12345: cpu_idle: state=2 cpu_id=5", "x 1 0 12345 cpu_idle", state);

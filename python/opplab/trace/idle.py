@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import FormatError, InputError
 from opplab.files import read_bytes, unpacked
+from opplab.trace.frames import CPUS_MAX
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from opplab.trace.recording import Trace
 
 __all__ = ["GOVERNORS", "decisions", "differences", "states_of_machine", "states_of_sysfs"]
-
-# More CPUs than any kernel is built for (CONFIG_NR_CPUS).
-CPUS_MAX = 8192
 
 GOVERNORS = ("recorded", "menu", "teo", "constant", "oracle")
 """Who decides: the trace, two governors, and the rivals that need no history."""
@@ -85,6 +83,17 @@ def states_of_machine(machine: Machine) -> States:
     return states
 
 
+def _rows(
+    trace: Trace, states: States, governors: tuple[str, ...], tick_us: int, kernel: str
+) -> list[dict[str, Any]]:
+    """Give a row a CPU and governor as the extension makes them; what was damaged goes to the trace."""
+    rows, problems = _opplab.trace_idle(trace.path, states, list(governors), tick_us * 1000, kernel)
+    trace._note(problems)
+    if not rows:
+        raise InputError(f"{trace.path}: no CPU goes idle (no `cpu_idle` events)")
+    return rows
+
+
 def decisions(
     trace: Trace,
     states: States,
@@ -118,10 +127,7 @@ def decisions(
     """
     import polars as pl
 
-    rows, problems = _opplab.trace_idle(trace.path, states, list(governors), tick_us * 1000, kernel)
-    trace._note(problems)
-    if not rows:
-        raise InputError(f"{trace.path}: no CPU goes idle (no `cpu_idle` events)")
+    rows = _rows(trace, states, governors, tick_us, kernel)
     depth = max(len(row["time_ns"]) for row in rows)
     flat: list[dict[str, Any]] = []
     for row in rows:
@@ -156,8 +162,7 @@ def differences(
     """
     import polars as pl
 
-    rows, problems = _opplab.trace_idle(trace.path, states, list(governors), tick_us * 1000, kernel)
-    trace._note(problems)
+    rows = _rows(trace, states, governors, tick_us, kernel)
     schema = {"governor": pl.String, "recorded": pl.Int64, "chosen": pl.Int64, "ended_by": pl.String, "cpu": pl.Int64}
     flat = [
         (row["governor"], recorded, chosen, "timer" if by_timer else "other", row["cpu"], number)

@@ -18,7 +18,7 @@ import numpy as np
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.report.html import render
-from opplab.trace.frames import frame_of
+from opplab.trace.frames import CPUS_MAX, frame_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,9 +34,6 @@ __all__ = ["page"]
 MORE = 0xFFFF_FFFF
 
 DAY_NS = 86_400_000_000_000
-
-CPUS_MAX = 8192
-"""The most CPUs of a page: the kernel has no more, and damaged numbers are larger."""
 
 DAYS_MAX = 30
 """The longest span of a page: damaged times are centuries apart."""

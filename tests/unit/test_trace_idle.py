@@ -1,0 +1,112 @@
+"""Idle decisions of recorded sleeps: `opplab trace idle`."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+
+import opplab
+from opplab.cli.main import opplab as command_line
+from opplab.trace import idle
+
+from testdata import shared
+
+# Exit latency, target residency in us.
+STATES = [(1, 10), (50, 500), (300, 3000)]
+
+
+def sysfs() -> str:
+    """Give the idle states of two CPUs as `grep . -r` prints them."""
+    lines = [
+        f"/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{number}/{name}:{value}\n"
+        for cpu in (0, 1)
+        for number, state in enumerate(STATES)
+        for name, value in (("name", f"C{number}"), ("latency", state[0]), ("residency", state[1]))
+    ]
+    return "".join(lines)
+
+
+# State and length of each stay in us, and whether a timer ends it.
+STAYS = [(0, 200, True), (1, 5000, True), (2, 4000, True), (2, 100, False), (1, 700, False), (0, 5, False)]
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """Give a trace with `STAYS` on CPU 0, each before 1 ms of a task, and the same without timers on CPU 1."""
+    lines = []
+    for cpu in (0, 1):
+        now_us = 1_000_000
+        for state, stay_us, by_timer in STAYS:
+            lines.append((now_us, f"<idle>-0 [00{cpu}] {{}}: cpu_idle: state={state} cpu_id={cpu}"))
+            now_us += stay_us
+            lines.append((now_us, f"<idle>-0 [00{cpu}] {{}}: cpu_idle: state=4294967295 cpu_id={cpu}"))
+            if by_timer and cpu == 0:
+                timer = f"<idle>-0 [00{cpu}] {{}}: local_timer_entry: vector=236"
+                lines.append((now_us + 1, timer))
+            now_us += 1000
+    path = tmp_path / "idle.txt"
+    text = [line.format(f"{at_us / 1e6:.6f}") for at_us, line in sorted(lines)]
+    path.write_text("\n".join(["# tracer: nop", *text, ""]))
+    (tmp_path / "sysfs.txt").write_text(sysfs())
+    return path
+
+
+def run(path: Path, *args: str) -> Result:
+    sysfs_copy = path.with_name("sysfs.txt")
+    return CliRunner().invoke(
+        command_line, ["trace", "idle", str(path), "--sysfs", str(sysfs_copy), "--format", "json", *args]
+    )
+
+
+def test_differences_are_what_each_stay_was_worth(recorded: Path) -> None:
+    result = run(recorded, "--differences")
+    assert result.exit_code == 0, result.output
+    rows = [row for row in json.loads(result.stdout) if row["governor"] == "oracle"]
+    found = {(row["recorded"], row["chosen"], row["ended_by"], row["cpus"]): row["decisions"] for row in rows}
+    # Who knows the stay takes the deepest state that it was long enough for; 12 stays are decided.
+    assert found == {
+        (1, 2, "timer", "0"): 1,
+        (1, 2, "other", "1"): 1,
+        (2, 0, "other", "0 1"): 2,
+    }
+    assert {row["share"] for row in rows} == {1 / 12, 2 / 12}
+    assert not [row for row in json.loads(result.stdout) if row["governor"] == "recorded"]
+
+
+def test_differences_are_those_that_decisions_count(recorded: Path) -> None:
+    trace = opplab.read_trace(recorded)
+    states = idle.states_of_sysfs(recorded.with_name("sysfs.txt"))
+    counted = idle.decisions(trace, states).filter(pl.col("cpu").is_null())
+    told = idle.differences(trace, states)
+    sums = dict(told.group_by("governor").agg(pl.col("decisions").sum()).iter_rows())
+    for governor, decisions, equal in counted.select("governor", "decisions", "equal").iter_rows():
+        assert sums.get(governor, 0) == decisions - equal, governor
+    assert (told["recorded"] != told["chosen"]).all()
+    by_sum = told["decisions"] / told["share"]
+    assert by_sum.to_list() == pytest.approx([12] * len(told))
+
+
+@pytest.mark.parametrize("option", [[], ["--differences"]])
+def test_a_trace_that_never_idles_is_told(recorded: Path, option: list[str]) -> None:
+    recorded.write_text("# tracer: nop\nsh-1 [000] 1.0: cpu_frequency: state=1 cpu_id=0\n")
+    result = run(recorded, *option)
+    assert isinstance(result.exception, opplab.InputError)
+    assert "no CPU goes idle" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("recording", "decisions", "equal_teo", "equal_menu"),
+    [("6_12_sleep_length", 22221, 19718, 19522), ("mainline_tick_wakeups", 14089, 12578, 12490)],
+)
+def test_decisions_of_an_mt8196(recording: str, decisions: int, equal_teo: int, equal_menu: int) -> None:
+    """Goal: the shares that docs/traces.md tells. Method: two recordings of 30 s with teo of other versions."""
+    folder = shared("silicon/mt8196-idle")
+    trace = opplab.read_trace(folder / f"trace_{recording}.dat")
+    table = idle.decisions(trace, idle.states_of_sysfs(folder / f"sysfs_{recording}_before.txt.gz"))
+    total = {row["governor"]: row for row in table.filter(pl.col("cpu").is_null()).to_dicts()}
+    assert total["recorded"]["equal"] == total["recorded"]["decisions"] == decisions
+    assert (total["teo"]["equal"], total["menu"]["equal"]) == (equal_teo, equal_menu)
+    # Too shallow stays are the kernel's own count to the last one.
+    assert total["recorded"]["below"] == total["recorded"]["told_below"]
