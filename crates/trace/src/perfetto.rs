@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::ops::ControlFlow;
 
@@ -707,7 +708,8 @@ impl Reader for Perfetto<'_> {
         let (mut released, mut asked) = (0, 0);
         let readings = std::mem::take(&mut self.readings);
         let mut next_reading = readings.iter().peekable();
-        while let Some(Reverse((time, place))) = heap.pop() {
+        while let Some(mut first) = heap.peek_mut() {
+            let Reverse((time, place)) = *first;
             while let Some(&reading) = next_reading.next_if(|(of, _)| *of <= time) {
                 outcome.stopped |= self.deliver_reading(reading, &mut wanted, options, sink).is_break();
             }
@@ -749,9 +751,9 @@ impl Reader for Perfetto<'_> {
                 }
                 asked = at;
             }
-            let cpu = &mut cpus[place];
-            if let Some(time) = cpu.peek(&packets, &mut outcome.problems) {
-                heap.push(Reverse((time, place)));
+            match cpus[place].peek(&packets, &mut outcome.problems) {
+                Some(time) => *first = Reverse((time, place)),
+                None => drop(PeekMut::pop(first)),
             }
         }
         for &reading in next_reading {
@@ -905,6 +907,7 @@ impl Perfetto<'_> {
     fn fields<'v>(&mut self, number: u32, inner: &'v [u8], base: u64, values: &mut Vec<Value<'v>>) -> Result<usize> {
         let slot = self.slot(number);
         let index = self.numbered[slot].schema;
+        values.resize(self.schemas[index].fields.len(), Value::Null);
         let mut message = Message::new(inner, base);
         while let Some(field) = message.next() {
             let (field_number, value) = field?;

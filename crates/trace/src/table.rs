@@ -95,11 +95,16 @@ impl IntColumn {
     /// Appends `value`, widening the column if it needs to.
     #[inline]
     pub fn push_i64(&mut self, value: i64) {
-        if self.is_signed() {
-            self.widen_for(value as u64 ^ (value >> 63) as u64, true);
-        } else {
-            self.widen_for(value as u64, false);
+        if !each_width!(self, values => push_exact(values, value)) {
+            self.push_wide(value);
         }
+    }
+
+    /// Appends a value that the column is too narrow for.
+    #[cold]
+    fn push_wide(&mut self, value: i64) {
+        let signed = self.is_signed();
+        self.widen_for(if signed { value ^ (value >> 63) } else { value } as u64, signed);
         each_width!(self, values => values.push(value as _));
     }
 
@@ -185,6 +190,17 @@ macro_rules! narrow {
     };
 }
 narrow!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+/// Appends `value` if the width holds it.
+#[inline(always)]
+fn push_exact<T: Narrow>(column: &mut Vec<T>, value: i64) -> bool {
+    let narrow = T::narrow(value);
+    let fits = narrow.wide() == value;
+    if fits {
+        column.push(narrow);
+    }
+    fits
+}
 
 fn extend_narrow<T: Narrow>(column: &mut Vec<T>, values: &[i64]) {
     column.extend(values.iter().map(|&value| T::narrow(value)));

@@ -214,7 +214,7 @@ impl Builder {
         }
         for (place, field) in self.table.fields.iter_mut().enumerate() {
             let value = values.get(place).copied().unwrap_or(Value::Null);
-            if value == Value::Null {
+            if matches!(value, Value::Null) {
                 field.valid.get_or_insert_with(|| vec![true; rows]).push(false);
                 push_empty(&mut field.column);
                 continue;
@@ -222,7 +222,11 @@ impl Builder {
             if let Some(valid) = &mut field.valid {
                 valid.push(true);
             }
-            push_checked(field, value, strings);
+            match (&mut field.column, value) {
+                (Column::Int(numbers), Value::I64(v)) if v >= 0 || numbers.is_signed() => numbers.push_i64(v),
+                (Column::Str(numbers), Value::Str(text)) => numbers.push(strings.intern(text)),
+                _ => push_checked(field, value, strings),
+            }
         }
     }
 

@@ -86,9 +86,24 @@ pub(crate) struct Line<'a> {
     rest: &'a [u8],
 }
 
+/// Numbers of so many digits fit into an `i64`.
+const SAFE_DIGITS: usize = 18;
+
+#[inline]
 fn digits(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || bytes.len() > 20 {
         return None;
+    }
+    if bytes.len() <= SAFE_DIGITS {
+        let mut value = 0u64;
+        for &byte in bytes {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        }
+        return Some(value);
     }
     let mut value = 0u64;
     for &byte in bytes {
@@ -131,12 +146,10 @@ fn parse_time(token: &[u8]) -> Option<u64> {
         None => digits(token),
         Some(dot) => {
             let (seconds, fraction) = (digits(&token[..dot])?, &token[dot + 1..]);
-            let mut ns = digits(&fraction[..fraction.len().min(9)])?;
-            if fraction.len() > 9 {
-                digits(&fraction[9..])?;
-            }
-            for _ in fraction.len()..9 {
-                ns *= 10;
+            let (head, tail) = fraction.split_at(fraction.len().min(9));
+            let ns = digits(head)? * 10u64.pow(9 - head.len() as u32);
+            if !tail.is_empty() {
+                digits(tail)?;
             }
             seconds.checked_mul(1_000_000_000)?.checked_add(ns)
         }
@@ -180,8 +193,9 @@ fn parse_head(line: &[u8]) -> Option<Head<'_>> {
             break;
         }
         // `123us :` and `123us+:` of latency tracers.
-        if let Some(time) =
-            token.split(|b| b"+!#*@$:".contains(b)).next().filter(|t| t.ends_with(b"us")).and_then(parse_time)
+        if token.first().is_some_and(u8::is_ascii_digit)
+            && let Some(time) =
+                token.split(|b| b"+!#*@$:".contains(b)).next().filter(|t| t.ends_with(b"us")).and_then(parse_time)
         {
             let tail = tail.trim_ascii_start();
             (time_ns, rest) = (Some(time), tail.strip_prefix(b":").unwrap_or(tail));
@@ -201,10 +215,13 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
         rest = rest[close + 1..].trim_ascii_start();
     }
     // The period of a sample stands in front of its name in `perf script`.
-    let sampled = next_token(rest);
-    let has_period = digits(sampled.0).is_some() && next_token(sampled.1).0.ends_with(b":");
-    if has_period {
-        rest = sampled.1.trim_ascii_start();
+    let mut has_period = false;
+    if rest.first().is_some_and(u8::is_ascii_digit) {
+        let (period, behind) = next_token(rest);
+        has_period = digits(period).is_some() && next_token(behind).0.ends_with(b":");
+        if has_period {
+            rest = behind.trim_ascii_start();
+        }
     }
     // The name ends at a colon with a blank behind it; `group:name:` keeps its group.
     let mut colon = 0;
@@ -224,11 +241,13 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     let full = &rest[..colon];
     let (system, event) = match full.iter().rposition(|&b| b == b':') {
         // `cycles:u`: what is counted of a sampled event.
-        Some(at) if has_period && full[at + 1..].iter().all(|b| PERF_MODIFIERS.contains(b)) => (&full[..0], &full[..at]),
+        Some(at) if has_period && full[at + 1..].iter().all(|b| PERF_MODIFIERS.contains(b)) => {
+            (&full[..0], &full[..at])
+        }
         Some(at) => (&full[..at], &full[at + 1..]),
         None => (&full[..0], full),
     };
-    if event.is_empty() || !event.iter().all(|&b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) {
+    if event.is_empty() || !event.iter().all(|&b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.')) {
         return None;
     }
     Some(Line { comm, pid, cpu, time_ns, system, event, rest: rest[colon + 1..].trim_ascii() })
@@ -264,6 +283,138 @@ fn latency_head(line: &[u8]) -> Option<(&[u8], i32, u32, &[u8])> {
     None
 }
 
+/// The shape of an event's lines: what stands in front of each value. Lines of one event mostly differ in their values
+/// only; a line of the same shape gives the fields that [`pairs`] would find, at a fraction of the work.
+struct Shape {
+    parts: Vec<Part>,
+    /// What stands behind the last value.
+    tail: Vec<u8>,
+}
+
+struct Part {
+    /// From the value before (or the start) to the equals sign.
+    literal: Vec<u8>,
+    slot: Slot,
+    place: usize,
+}
+
+/// What a value looks like.
+#[derive(Clone, Copy, PartialEq)]
+enum Slot {
+    /// Decimal digits, perhaps with a sign.
+    Int,
+    /// Letters, digits and signs of states, no number.
+    Word,
+    /// A task's name: all up to its pid.
+    Comm,
+}
+
+/// So often is a shape looked for: lines of many shapes are free text.
+const SHAPES_MAX: u32 = 32;
+
+fn is_blank(byte: Option<&u8>) -> bool {
+    byte.is_some_and(u8::is_ascii_whitespace)
+}
+
+impl Slot {
+    /// The length of the value that `rest` begins with, in front of `next`.
+    #[inline]
+    fn len(self, rest: &[u8], next: &[u8]) -> Option<usize> {
+        let len = match self {
+            Slot::Int => {
+                let sign = usize::from(rest.first() == Some(&b'-'));
+                let digits = rest[sign..].iter().take_while(|b| b.is_ascii_digit()).count();
+                return (1..=SAFE_DIGITS).contains(&digits).then_some(sign + digits);
+            }
+            Slot::Word => {
+                let is_word = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'|' | b'+');
+                rest.iter().take_while(is_word).count()
+            }
+            Slot::Comm => {
+                let mut from = 0;
+                loop {
+                    let at = from + rest[from..].iter().position(|&b| b == b' ')?;
+                    if rest[at..].starts_with(next) {
+                        return Some(at);
+                    }
+                    from = at + 1;
+                }
+            }
+        };
+        rest.first().filter(|b| b.is_ascii_alphabetic()).map(|_| len)
+    }
+
+    #[inline]
+    fn value<'a>(self, text: &'a [u8]) -> Option<Value<'a>> {
+        match self {
+            Slot::Int => {
+                let digits = digits(text.strip_prefix(b"-").unwrap_or(text))? as i64;
+                Some(Value::I64(if text[0] == b'-' { -digits } else { digits }))
+            }
+            Slot::Word | Slot::Comm => Some(Value::Str(text)),
+        }
+    }
+}
+
+impl Shape {
+    /// The shape of a line whose pairs are known; `None` if they do not follow from one.
+    fn of(rest: &[u8], pairs: &[Pair<'_>], known: &Known) -> Option<Self> {
+        let mut shape = Self { parts: Vec::new(), tail: Vec::new() };
+        let mut at = 0;
+        for (nth, &(key, value, _)) in pairs.iter().enumerate() {
+            let start = (key.as_ptr() as usize).checked_sub(rest.as_ptr() as usize).filter(|&start| start >= at)?;
+            let from = start + key.len() + 1;
+            // No key reaches back into the value before.
+            if rest.get(start..from)?.strip_suffix(b"=") != Some(key) || nth > 0 && !is_blank(rest.get(at)) {
+                return None;
+            }
+            let slot = match value {
+                Value::I64(_) => Slot::Int,
+                Value::Str(_) if key.ends_with(b"comm") => Slot::Comm,
+                Value::Str(_) => Slot::Word,
+                _ => return None,
+            };
+            let next: Vec<u8> = match key.strip_suffix(b"comm") {
+                Some(prefix) if slot == Slot::Comm => [b" ", prefix, b"pid="].concat(),
+                _ => Vec::new(),
+            };
+            let len = slot.len(&rest[from..], &next)?;
+            if slot.value(&rest[from..from + len]) != Some(value) || !rest[from + len..].starts_with(&next) {
+                return None;
+            }
+            let (expected, place) = known.order.get(nth)?;
+            if expected != key || shape.parts.iter().any(|part| part.place == *place) {
+                return None;
+            }
+            shape.parts.push(Part { literal: rest[at..from].to_vec(), slot, place: *place });
+            at = from + len;
+        }
+        shape.tail = rest[at..].to_vec();
+        let starts_with_key = shape.parts.first()?.literal.len() == pairs.first()?.0.len() + 1;
+        let tail_is_plain = shape.tail.is_empty() || is_blank(shape.tail.first()) && !shape.tail.contains(&b'=');
+        // A name must have its pid behind it.
+        let names_end = shape.parts.last().is_some_and(|part| part.slot != Slot::Comm);
+        (starts_with_key && tail_is_plain && names_end).then_some(shape)
+    }
+
+    /// Puts the values of a line of this shape at their places; false if it has another shape.
+    #[inline]
+    fn read<'v>(&self, rest: &'v [u8], fields: usize, values: &mut Vec<Value<'v>>) -> bool {
+        values.clear();
+        values.resize(fields, Value::Null);
+        let mut left = rest;
+        for (nth, part) in self.parts.iter().enumerate() {
+            let Some(behind) = left.strip_prefix(&part.literal[..]) else { return false };
+            let next = self.parts.get(nth + 1).map_or(&self.tail[..], |part| &part.literal);
+            let Some(len) = part.slot.len(behind, next) else { return false };
+            let Some(value) = part.slot.value(&behind[..len]) else { return false };
+            values[part.place] = value;
+            left = &behind[len..];
+        }
+        left == self.tail
+    }
+}
+
 /// Names that differ between an event's text and its format file.
 const RENAMED: &[(&str, &str, &str)] = &[
     ("sched_process_fork", "comm", "parent_comm"),
@@ -281,6 +432,9 @@ struct Known {
     keys: HashMap<Vec<u8>, usize>,
     /// Keys in the order of the last line.
     order: Vec<(Vec<u8>, usize)>,
+    /// What stood between the values of the last line that had another shape, and how many such there were.
+    shape: Option<Shape>,
+    shapes: u32,
     wanted: bool,
     /// Fields without whose number the event means nothing.
     required: &'static [&'static str],
@@ -325,7 +479,8 @@ const HEX: Kind = Kind::Int { signed: false, hex: true };
 fn typed<'a>(key: &'a [u8], text: &'a [u8]) -> Pair<'a> {
     let mut text = text;
     // `15833 [ns]`: a unit behind a number.
-    if let Some(at) = text.iter().position(|&b| b == b' ')
+    if !key.ends_with(b"comm")
+        && let Some(at) = text.iter().position(|&b| b == b' ')
         && text[at + 1..].first() == Some(&b'[')
         && number(&text[..at]).is_some()
     {
@@ -431,7 +586,13 @@ fn short_task(text: &[u8]) -> Option<(&[u8], Value<'static>, Value<'static>, &[u
     None
 }
 
-/// Forms of trace-cmd's plugins that have no pairs. True if understood.
+/// Events whose text is not always pairs, or not only.
+fn has_own_form(event: &[u8]) -> bool {
+    matches!(event, b"function" | b"tracing_mark_write" | b"print" | b"bprint" | b"bputs")
+}
+
+/// Forms of trace-cmd's plugins that have no pairs. True if understood. (Those of events that also come as pairs begin
+/// with no key; the others are in [`has_own_form`].)
 fn special<'a>(event: &[u8], rest: &'a [u8], out: &mut Vec<Pair<'a>>) -> bool {
     match event {
         b"sched_switch" if !rest.starts_with(b"prev_comm=") => {
@@ -643,7 +804,8 @@ impl<'a> Text<'a> {
         let wanted = options.wants(&schema);
         self.names.insert(line.event.to_vec(), schema.index);
         let required = required(line.event);
-        self.known.push(Known { keys: HashMap::new(), order: Vec::new(), wanted, required });
+        let (keys, order) = (HashMap::new(), Vec::new());
+        self.known.push(Known { keys, order, shape: None, shapes: 0, wanted, required });
         self.schemas.push(schema);
         self.schemas.len() - 1
     }
@@ -681,6 +843,10 @@ impl<'a> Text<'a> {
         if !self.known[index].wanted || !options.in_range(line.time_ns) {
             return ControlFlow::Continue(());
         }
+        let shape = self.known[index].shape.as_ref();
+        if shape.is_some_and(|shape| shape.read(line.rest, self.schemas[index].fields.len(), &mut scratch.values)) {
+            return self.send_values(index, line, &scratch.values, sink);
+        }
         fields(line.event, line.rest, &mut scratch.pairs);
         self.send(index, line, scratch, sink)
     }
@@ -712,6 +878,21 @@ impl<'a> Text<'a> {
             return ControlFlow::Continue(());
         }
         self.place(index, &scratch.pairs, &mut scratch.values);
+        let known = &mut self.known[index];
+        if known.shapes < SHAPES_MAX && !has_own_form(line.event) {
+            known.shapes += 1;
+            known.shape = Shape::of(line.rest, &scratch.pairs, known).or(known.shape.take());
+        }
+        self.send_values(index, line, &scratch.values, sink)
+    }
+
+    fn send_values(
+        &mut self,
+        index: usize,
+        line: &Line<'_>,
+        values: &[Value<'_>],
+        sink: &mut dyn Sink,
+    ) -> ControlFlow<()> {
         let event = Event {
             schema: &self.schemas[index],
             time_ns: line.time_ns,
@@ -720,7 +901,7 @@ impl<'a> Text<'a> {
             comm: Some(line.comm),
             buffer: 0,
             text: &[],
-            body: Body::Values(&scratch.values),
+            body: Body::Values(values),
         };
         sink.event(&event)
     }
@@ -1039,7 +1220,11 @@ mod tests {
         let clock = "a b 8 3 264874155353000 cpu-clock";
         check("a b  7/8  [003] 264874.155353:    1001001                cpu-clock: ", clock, &[]);
         let cycles = "perf 7 3 264874155353000 cycles";
-        check("perf  7  [003] 264874.155353:   1 cycles:ppu:  ffff8000 f ([k])", cycles, &["text=\"ffff8000 f ([k])\""]);
+        check(
+            "perf  7  [003] 264874.155353:   1 cycles:ppu:  ffff8000 f ([k])",
+            cycles,
+            &["text=\"ffff8000 f ([k])\""],
+        );
         check("  <idle>-0       5d..2.  215764us : cpu_idle: state=2 cpu_id=5", "<idle> 0 5 215764000 cpu_idle", state);
         check("a-b c [x]-12 [013] 1.5: cpu_idle: state=2 cpu_id=5", "a-b c [x] 12 13 1500000000 cpu_idle", state);
         check("x-1 [000] 12345: cpu_idle: state=2 cpu_id=5", "x 1 0 12345 cpu_idle", state);
@@ -1115,6 +1300,75 @@ mod tests {
             &["text=\"gcc_apps_clk\"", "state=1", "cpu_id=0"],
         );
         check("schedule <-do_idle", "function", &["ip=\"schedule\"", "parent_ip=\"do_idle\""]);
+    }
+
+    /// Goal: a line of a known shape has the fields that it has alone. Method: each line is read behind one that teaches a
+    /// shape, and as the first line of a trace.
+    #[test]
+    fn shapes_change_nothing() {
+        let read = |lines: &[&str]| {
+            let mut text = String::from("# tracer: nop\n");
+            for (nth, line) in lines.iter().enumerate() {
+                text += &format!("sh-7 [001] {nth}.000000: e: {line}\n");
+            }
+            let options = ReadOptions::default();
+            let trace = crate::TraceFile::from_bytes(text.into_bytes(), &options).unwrap().read(&options).unwrap();
+            let mut found = Vec::new();
+            if let Some(table) = trace.tables.first() {
+                let row = table.len() - 1;
+                for field in table.fields.iter().filter(|field| field.is_valid(row)) {
+                    found.push((
+                        field.name.clone(),
+                        match &field.column {
+                            crate::Column::Int(numbers) => numbers.get_i128(row).to_string(),
+                            crate::Column::Str(numbers) => trace.strings.text(numbers[row]).into_owned(),
+                            crate::Column::Text(texts) => String::from_utf8_lossy(texts.get(row)).into_owned(),
+                            other => panic!("text has no {other:?}"),
+                        },
+                    ));
+                }
+            }
+            found.sort();
+            found
+        };
+        let teach = [
+            "comm=a pid=1 state=R ==> n=5 [ns] m=-6",
+            "prev_comm=a prev_pid=1 x=y",
+            "a=1 b=2 [ms]",
+            "a=one b=+2",
+            "comm=a",
+            "(ffff) a=1 comm=b pid=2",
+            "a=1 a=2",
+        ];
+        let lines = [
+            "comm=b c=d pid=2 state=S|K ==> n=-5 [ns] m=6",
+            "comm=12 [x] pid=2 state=S ==> n=5 [ns] m=6",
+            "comm= pid=2 state=S+ ==> n=0x5 [ns] m=6",
+            "comm=b pid=2 pid=3 state=2 ==> n=5 [ns] m=6",
+            "comm=b pid=2 state=S ==> n=99999999999999999999 [ns] m=6",
+            "comm=b pid=2 state=a=b ==> n=5 [ns] m=6",
+            "comm=b pid=2 state=S ==> n=5x [ns] m=6, o=7",
+            "comm=b pid=2 state=S ==> n=5 [ns] m=",
+            "prev_comm=b prev_pid=1 prev_pid=2 x=y",
+            "prev_comm=b x=y prev_pid=1",
+            "a=1 b=-2 [ms]",
+            "a=1 b=2 [us]",
+            "a=1 b=2",
+            "a=two b=x",
+            "a=1 b=2 [ms] c",
+            "comm=b pid=1",
+            "(ffff) a=1 comm=b pid=2",
+            "a=3 a=4",
+            "text",
+        ];
+        for line in lines {
+            let alone = read(&[line]);
+            for first in teach {
+                // A field that was met as a word is one for good.
+                let behind = read(&[first, first, line]);
+                assert_eq!(behind, alone, "{line:?} behind {first:?}");
+            }
+        }
     }
 
     #[test]

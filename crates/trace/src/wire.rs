@@ -41,8 +41,33 @@ impl<'a> Message<'a> {
         self.base + self.pos as u64
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn varint(&mut self) -> Option<u64> {
+        let rest = self.data.get(self.pos..)?;
+        if let Some(&byte) = rest.first()
+            && byte < 0x80
+        {
+            self.pos += 1;
+            return Some(u64::from(byte));
+        }
+        // Eight bytes hold all but the longest: up to the first without its high bit, with the high bits squeezed out.
+        if let Some(&eight) = rest.first_chunk::<8>() {
+            let word = u64::from_le_bytes(eight);
+            let ends = !word & 0x8080_8080_8080_8080;
+            if ends != 0 {
+                let bits = ends.trailing_zeros() + 1;
+                self.pos += (bits / 8) as usize;
+                let sevens = word & (u64::MAX >> (64 - bits)) & 0x7f7f_7f7f_7f7f_7f7f;
+                let pairs = (sevens & 0x007f_007f_007f_007f) | ((sevens & 0x7f00_7f00_7f00_7f00) >> 1);
+                let fours = (pairs & 0x0000_3fff_0000_3fff) | ((pairs & 0x3fff_0000_3fff_0000) >> 2);
+                return Some((fours & 0x0fff_ffff) | ((fours & 0x0fff_ffff_0000_0000) >> 4));
+            }
+        }
+        self.long_varint()
+    }
+
+    #[cold]
+    fn long_varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let &byte = self.data.get(self.pos)?;
@@ -56,20 +81,25 @@ impl<'a> Message<'a> {
     }
 
     /// The next field; `None` at the end.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Option<Result<(u32, Wire<'a>)>> {
         if self.pos >= self.data.len() {
             return None;
         }
         let start = self.pos;
-        Some(self.field().ok_or_else(|| {
-            let offset = self.base + start as u64;
-            self.pos = self.data.len();
-            Error::Invalid { offset, what: "a protobuf field is damaged or cut off".into() }
-        }))
+        Some(match self.field() {
+            Some(field) => Ok(field),
+            None => Err(self.damaged(start)),
+        })
     }
 
-    #[inline]
+    #[cold]
+    fn damaged(&mut self, start: usize) -> Error {
+        self.pos = self.data.len();
+        Error::Invalid { offset: self.base + start as u64, what: "a protobuf field is damaged or cut off".into() }
+    }
+
+    #[inline(always)]
     fn field(&mut self) -> Option<(u32, Wire<'a>)> {
         let key = self.varint()?;
         let number = u32::try_from(key >> 3).ok().filter(|&n| n > 0)?;
@@ -168,6 +198,22 @@ mod tests {
         assert_eq!(message.next().unwrap().unwrap(), (2, Wire::Bytes(b"abc")));
         assert_eq!(message.next().unwrap().unwrap(), (1000, Wire::Varint(u64::MAX)));
         assert!(message.next().is_none());
+    }
+
+    #[test]
+    fn numbers_of_all_lengths_are_read_at_any_place() {
+        for bits in 0..64 {
+            for value in [1u64 << bits, (1 << bits) - 1, u64::MAX >> bits, 0x5555_5555_5555_5555 >> bits] {
+                for behind in 0..12 {
+                    let mut encoder = Encoder::default();
+                    encoder.raw_varint(value);
+                    let len = encoder.bytes.len();
+                    encoder.bytes.resize(len + behind, 0xff);
+                    let mut message = Message::new(&encoder.bytes, 0);
+                    assert_eq!((message.varint(), message.pos), (Some(value), len), "{value:#x} with {behind} behind");
+                }
+            }
+        }
     }
 
     #[test]
