@@ -156,6 +156,32 @@ fn parse_time(token: &[u8]) -> Option<u64> {
     }
 }
 
+/// The digits that `bytes` begin with as a number, and how many they are; no more than ten are looked at.
+#[inline]
+fn leading_digits(bytes: &[u8]) -> (u64, usize) {
+    let mut value = 0u64;
+    for (at, &byte) in bytes.iter().take(10).enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return (value, at);
+        }
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+    }
+    (value, bytes.len().min(10))
+}
+
+/// The time that `bytes` begin with in its common form, `12.345678:`, and what is behind the colon.
+#[inline]
+fn common_time(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    const POWERS_OF_TEN: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+    let (seconds, len) = leading_digits(bytes);
+    let fraction = bytes.get(len..)?.strip_prefix(b".").filter(|_| len > 0)?;
+    let (value, len) = leading_digits(fraction);
+    let missing = POWERS_OF_TEN.get(9usize.checked_sub(len)?)?;
+    let tail = fraction[len..].strip_prefix(b":")?;
+    tail.first().is_none_or(u8::is_ascii_whitespace).then_some((seconds * 1_000_000_000 + value * missing, tail))
+}
+
 fn next_token(bytes: &[u8]) -> (&[u8], &[u8]) {
     let bytes = bytes.trim_ascii_start();
     let end = bytes.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(bytes.len());
@@ -187,6 +213,11 @@ fn parse_head(line: &[u8]) -> Option<Head<'_>> {
     // Flags and time differences may stand in front of the time, differences also behind it.
     let mut time_ns = None;
     for _ in 0..4 {
+        rest = rest.trim_ascii_start();
+        if let Some((time, tail)) = common_time(rest) {
+            (time_ns, rest) = (Some(time), tail);
+            break;
+        }
         let (token, tail) = next_token(rest);
         if let Some(time) = token.strip_suffix(b":").and_then(parse_time) {
             (time_ns, rest) = (Some(time), tail);
@@ -223,6 +254,12 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
             rest = behind.trim_ascii_start();
         }
     }
+    // Mostly nothing but a name stands in front of the colon.
+    let len = rest.iter().take_while(|&&b| is_name(b)).count();
+    if len > 0 && rest.get(len) == Some(&b':') && rest.get(len + 1).is_none_or(u8::is_ascii_whitespace) {
+        let (event, system) = (&rest[..len], &rest[..0]);
+        return Some(Line { comm, pid, cpu, time_ns, system, event, rest: rest[len + 1..].trim_ascii() });
+    }
     // The name ends at a colon with a blank behind it; `group:name:` keeps its group.
     let mut colon = 0;
     loop {
@@ -247,10 +284,16 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
         Some(at) => (&full[..at], &full[at + 1..]),
         None => (&full[..0], full),
     };
-    if event.is_empty() || !event.iter().all(|&b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.')) {
+    if event.is_empty() || !event.iter().all(|&b| is_name(b)) {
         return None;
     }
     Some(Line { comm, pid, cpu, time_ns, system, event, rest: rest[colon + 1..].trim_ascii() })
+}
+
+/// Bytes that names of events are made of.
+#[inline]
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
 /// Letters behind the name of an event of perf (perf-list(1), "Event modifiers").
@@ -1233,6 +1276,39 @@ mod tests {
         {
             assert_eq!(parse_line(line.as_bytes()), None, "{line}");
         }
+    }
+
+    /// Goal: the quick way reads a time as the other does, or leaves it.
+    #[test]
+    fn times_of_all_lengths() {
+        for (text, expected) in [
+            ("1.5", Some(1_500_000_000)),
+            ("0.000000001", Some(1)),
+            ("1234567890.123456789", Some(1_234_567_890_123_456_789)),
+            ("123456789.12345678", Some(123_456_789_123_456_780)),
+            ("9999999999.999999999", Some(9_999_999_999_999_999_999)),
+            ("12345678901.5", Some(12_345_678_901_500_000_000)),
+            ("99999999999.5", None),
+            ("1.1234567899", Some(1_123_456_789)),
+            ("12us", Some(12_000)),
+            ("12345", Some(12_345)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("1.", None),
+            (".5", None),
+            ("1.2.3", None),
+            ("1.x", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_time(text.as_bytes()), expected, "{text}");
+            let line = format!("{text}: x");
+            if let Some((time, tail)) = common_time(line.as_bytes()) {
+                assert_eq!((Some(time), tail), (expected, &b" x"[..]), "{text}");
+            }
+        }
+        assert!(common_time(b"162534.215764: x").is_some());
+        assert!(common_time(b"1767225609.607419424:").is_some());
+        assert!(common_time(b"1.5:x").is_none());
     }
 
     #[test]

@@ -23,6 +23,15 @@ impl<'a> Wire<'a> {
     }
 }
 
+/// The low seven bits of each byte, without gaps.
+#[inline(always)]
+fn squeezed(word: u64) -> u64 {
+    let sevens = word & 0x7f7f_7f7f_7f7f_7f7f;
+    let pairs = (sevens & 0x007f_007f_007f_007f) | ((sevens & 0x7f00_7f00_7f00_7f00) >> 1);
+    let fours = (pairs & 0x0000_3fff_0000_3fff) | ((pairs & 0x3fff_0000_3fff_0000) >> 2);
+    (fours & 0x0fff_ffff) | ((fours & 0x0fff_ffff_0000_0000) >> 4)
+}
+
 /// The fields of a message in the order in which they lie.
 #[derive(Clone)]
 pub(crate) struct Message<'a> {
@@ -44,30 +53,37 @@ impl<'a> Message<'a> {
     #[inline(always)]
     pub(crate) fn varint(&mut self) -> Option<u64> {
         let rest = self.data.get(self.pos..)?;
-        if let Some(&byte) = rest.first()
-            && byte < 0x80
-        {
-            self.pos += 1;
-            return Some(u64::from(byte));
-        }
-        // Eight bytes hold all but the longest: up to the first without its high bit, with the high bits squeezed out.
-        if let Some(&eight) = rest.first_chunk::<8>() {
-            let word = u64::from_le_bytes(eight);
-            let ends = !word & 0x8080_8080_8080_8080;
-            if ends != 0 {
-                let bits = ends.trailing_zeros() + 1;
-                self.pos += (bits / 8) as usize;
-                let sevens = word & (u64::MAX >> (64 - bits)) & 0x7f7f_7f7f_7f7f_7f7f;
-                let pairs = (sevens & 0x007f_007f_007f_007f) | ((sevens & 0x7f00_7f00_7f00_7f00) >> 1);
-                let fours = (pairs & 0x0000_3fff_0000_3fff) | ((pairs & 0x3fff_0000_3fff_0000) >> 2);
-                return Some((fours & 0x0fff_ffff) | ((fours & 0x0fff_ffff_0000_0000) >> 4));
+        match *rest {
+            [byte @ ..0x80, ..] => {
+                self.pos += 1;
+                return Some(u64::from(byte));
             }
+            [low, high @ ..0x80, ..] => {
+                self.pos += 2;
+                return Some(u64::from(low & 0x7f) | u64::from(high) << 7);
+            }
+            _ => {}
         }
-        self.long_varint()
+        let Some(&eight) = rest.first_chunk::<8>() else { return self.last_varint() };
+        let word = u64::from_le_bytes(eight);
+        let ends = !word & 0x8080_8080_8080_8080;
+        if ends != 0 {
+            let bits = ends.trailing_zeros() + 1;
+            self.pos += (bits / 8) as usize;
+            return Some(squeezed(word & (u64::MAX >> (64 - bits))));
+        }
+        // Times since 1970 and negative numbers.
+        let (high, len) = match *rest.get(8..)? {
+            [ninth @ ..0x80, ..] => (u64::from(ninth), 9),
+            [ninth, tenth @ ..0x80, ..] => (u64::from(ninth & 0x7f) | u64::from(tenth) << 7, 10),
+            _ => return None,
+        };
+        self.pos += len;
+        Some(squeezed(word) | high << 56)
     }
 
-    #[cold]
-    fn long_varint(&mut self) -> Option<u64> {
+    /// A varint that begins less than eight bytes before the end.
+    fn last_varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let &byte = self.data.get(self.pos)?;
