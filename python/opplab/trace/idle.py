@@ -83,9 +83,7 @@ def states_of_machine(machine: Machine) -> States:
     return states
 
 
-def _rows(
-    trace: Trace, states: States, governors: tuple[str, ...], tick_us: int, kernel: str
-) -> list[dict[str, Any]]:
+def _rows(trace: Trace, states: States, governors: tuple[str, ...], tick_us: int, kernel: str) -> list[dict[str, Any]]:
     """Give a row a CPU and governor as the extension makes them; what was damaged goes to the trace."""
     rows, problems = _opplab.trace_idle(trace.path, states, list(governors), tick_us * 1000, kernel)
     trace._note(problems)
