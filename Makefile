@@ -23,12 +23,14 @@ SKIPPED := $(abspath target/skipped.txt)
 # Files whose names stand in a registry's macro, which cargo fmt does not follow.
 REGISTERED := $(wildcard crates/kernel/src/cpufreq/governors/*.rs crates/kernel/src/cpufreq/drivers/*.rs)
 
-.PHONY: help dev run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli kill-test deny lock agent host-test soak clean
+.PHONY: help dev tools run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli kill-test deny lock agent host-test soak clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 dev: $(VENV)/.dev ## Build into .venv: afterwards .venv/bin/opplab works.
+
+tools: $(VENV)/.tools ## Install what tests and lints need into .venv: pytest, ruff, mypy.
 
 run: dev ## Simulate the experiment juno-eas and write its tables and report to out/juno-eas.
 	$(BIN)/opplab run juno-eas --jobs $(JOBS) -o out/juno-eas

@@ -60,13 +60,16 @@ def bill(packages: list[dict[str, Any]], version: str) -> dict[str, Any]:
     for requirement in required:
         name = requirement.partition(">")[0]
         about = metadata.metadata(name)
-        licence = (about.get_all("License-Expression") or ["NOASSERTION"])[0]
+        expression = about.get_all("License-Expression")
+        # Without an expression the classifiers' words, which are names and no SPDX identifiers.
+        words = [text.rpartition(" :: ")[2] for text in about.get_all("Classifier") or [] if text.startswith("License")]
+        licenses: list[dict[str, Any]] = [{"license": {"name": name}} for name in words]
         components.append(
             {
                 "type": "library",
                 "name": name,
                 "version": about["Version"],
-                "licenses": [{"expression": licence}] if licence != "NOASSERTION" else [],
+                "licenses": [{"expression": expression[0]}] if expression else licenses,
                 "purl": f"pkg:pypi/{name}@{about['Version']}",
                 "scope": "required",
             }
@@ -104,7 +107,7 @@ def try_archive(archive: Path) -> None:
         # Crates that the working copy has compiled are not compiled again.
         run(binaries / "python", "-m", "pip", "install", "--quiet", archive, CARGO_TARGET_DIR=str(ROOT / "target"))
         run(binaries / "opplab", "--version", cwd=place)
-        run(binaries / "opplab", "run", "juno-eas", "--iterations", "1", "--seconds", "1", cwd=place)
+        run(binaries / "opplab", "run", "juno-eas", "--iterations", "1", cwd=place)
         if not (place / "out" / "juno-eas" / "report.html").is_file():
             sys.exit(f"tools/dist.py: {archive.name} made no report")
     print(f"{archive.name}: installed and run")

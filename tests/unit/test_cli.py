@@ -94,6 +94,25 @@ def test_a_reader_that_goes_away_is_no_failure(words: tuple[str, ...]) -> None:
     assert done.stderr == ""
 
 
+def test_a_reader_that_leaves_in_the_middle_of_a_report(tmp_path: Path) -> None:
+    """Whoever reads the head of a sweep's tables does not make it fail."""
+    words = "run juno-eas --iterations 1 --seconds 0.05 -j 1 -o out"
+    script = f"{sys.executable} -m opplab {words} 2>errors | head -c 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 141, (tmp_path / "errors").read_text()
+
+
+def test_a_workload_that_is_not_there_is_told_how_to_make_one(tmp_path: Path) -> None:
+    gone = str(tmp_path / "service.json")
+    check_refused("opplab workload new service writes one", "run", gone, "-m", "juno-r2")
+    experiment = tmp_path / "mine.toml"
+    check_refused(
+        "workload new service", "experiment", "new", "mine", "-m", "juno-r2", "-w", gone, "-o", str(experiment)
+    )
+    assert not experiment.exists()
+    check_refused("several are policies of an experiment", "run", gone, "-m", "juno-r2", "--kernel", "5.4,6.12")
+
+
 def test_a_pipe_that_is_closed_from_the_start() -> None:
     script = f"exec {sys.executable} -m opplab list policy-keys > >(exec true)"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)

@@ -38,7 +38,7 @@ INSTEAD = [
     (r"--for \d+s", "--for 200ms"),
     (r"--at 1\.2s|--at 1s", "--at 10ms"),
     (r"verify traces DIR\.\.\.", "verify traces ../shared/traces/arm64-612-juno-eas-homog6"),
-    (r"verify vectors PATH\.\.\.", "verify vectors ../shared/vectors/amd_pstate_init.csv.gz"),
+    (r"verify vectors crates/verify/vectors", f"verify vectors {ROOT}/crates/verify/vectors/amd_pstate_init.csv.gz"),
     (r"SOURCE\.\.\.|RESULTS", "work/log"),
     (r"--runs a,b", "--runs 5.9.0-ondemand,5.9.0-perfgov"),
     (r"run\.tar\.zst|\bRECORDING\b", "../shared/traces/arm64-612-juno-eas-homog6"),

@@ -13,6 +13,7 @@ from opplab.cli.options import (
     BuiltIn,
     NameOf,
     benchmark_of,
+    check_workload,
     file_of,
     machine_option,
     output_format_option,
@@ -114,6 +115,7 @@ def new(
     path = file_of(name, ".toml", output)
     benchmark = benchmark_of(str(workload), params)
     if benchmark is None:
+        check_workload(workload)
         where = os.path.relpath(workload, path.parent)
     else:
         where = workload.name

@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from opplab import files
+from opplab.errors import InputError
 from opplab.report.text import FORMATS
 from opplab.uncertainty import DRAWS_MAX
 
@@ -22,6 +23,7 @@ __all__ = [
     "BuiltIn",
     "NameOf",
     "benchmark_of",
+    "check_workload",
     "file_of",
     "format_option",
     "freq_max_option",
@@ -111,6 +113,8 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         from opplab.catalog import nearest
 
         known = self._names()
+        if not self.several and "," in value and set(value.split(",")) <= set(known):
+            raise click.BadParameter(f"one {self.name}; several are policies of an experiment (opplab experiment new)")
         for name in value.split(",") if self.several else [value]:
             if name not in known:
                 near = _nearest_version(name, known) if self.kind == "kernels" else nearest(name, known)
@@ -341,6 +345,18 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
 def output_option(what: str, *, required: bool = False) -> Callable[[F], F]:
     """Add ``-o/--output``."""
     return click.option("-o", "--output", type=click.Path(path_type=Path), required=required, help=what)
+
+
+def check_workload(path: Path) -> None:
+    """Refuse a workload file that is not there, with the command that makes one.
+
+    Raises
+    ------
+    InputError
+        There is no such file.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: No such file or directory; opplab workload new {path.stem or 'NAME'} writes one")
 
 
 def file_of(name: str, ending: str, output: Path | None) -> Path:

@@ -19,6 +19,7 @@ from opplab.cli.options import (
     VARIATION,
     BuiltIn,
     benchmark_of,
+    check_workload,
     format_option,
     jobs_option,
     machine_option,
@@ -249,6 +250,8 @@ def _write_experiment(
 
     if repeats != "workgen":
         raise click.UsageError("--repeats is for a single governor; an experiment reads files as workgen does")
+    if benchmark is None:
+        check_workload(workload)
     length = seconds if seconds is not None else BENCHMARK_S if benchmark else Workload.load(workload).duration_s
     if length is None:
         raise click.UsageError("the workload has no duration: give --seconds")
@@ -288,6 +291,7 @@ def _run_one(
     from opplab.sweep.store import Store
 
     machine = Machine.load(name)
+    check_workload(file)
     workload = Workload.load(file, repeats=repeats)
     for note in workload.notes:
         click.echo(f"opplab: {note}", err=True)
@@ -428,10 +432,15 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
 
     from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
 
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to the caller, which says with its exit code that the reader went away."""
+            raise BrokenPipeError
+
     # Tables of another format stand alone on standard output.
     stream = sys.stdout if how.output_format == "text" else sys.stderr
     # Only this stream takes colours; names in what is shown are made harmless before.
-    console = Console(file=getattr(stream, "unguarded", stream), highlight=False, soft_wrap=True, markup=False)
+    console = Screen(file=getattr(stream, "unguarded", stream), highlight=False, soft_wrap=True, markup=False)
     if how.output_format != "text":
         print_table(publish.mean_rows(results), how.output_format)
     if is_unknown(results):
