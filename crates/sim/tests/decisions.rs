@@ -185,7 +185,7 @@ fn placement_records_hold_the_choice() {
             assert!(candidates.count() == 1 || eas_rule == 8 || eas_rule == 2, "{task} on {cpu}");
         }
     }
-    assert!(nr_eas > 50 && checked > 100, "{nr_eas} by energy of {checked}");
+    assert!(nr_eas > 30 && checked > 100, "{nr_eas} by energy of {checked}");
     let case = Case { workload: ping_pong(8, 20_000), ..case };
     nr_sibling += records(&case)
         .decisions
@@ -610,4 +610,37 @@ fn slow_time_has_a_reason() {
     assert!(low[8].lost_ns * 10 > low[8].slow_ns * 4, "{low:?}");
     assert_eq!(why("performance", ""), [SlowTime::default(); 15]);
     assert!(slow(&why("ondemand", ""), SlowReason::Sampling) > 1_000_000);
+}
+
+/// The first `util_avg` that is told of each task.
+#[derive(Default)]
+struct FirstUtil(Vec<(u32, u32)>);
+
+impl Sink for FirstUtil {
+    fn event(&mut self, _now_ns: u64, event: &Event) {
+        if let Event::PeltSe { task, util_avg, .. } = *event
+            && self.0.iter().all(|&(known, _)| known != task)
+        {
+            self.0.push((task, util_avg));
+        }
+    }
+}
+
+/// Goal: a task begins with half of what the queue leaves, as the queue was updated last: what a task leaves behind that
+/// ended just before is still in it (a recorded 6.12 gives 128 for a queue of 767, of which 340 were of the dead). Method:
+/// on one CPU a parent, which has half of it, forks a child that runs until the CPU is full, and another one when that has
+/// ended.
+#[test]
+fn a_newborn_task_begins_beside_what_the_dead_left() {
+    let mut case = family();
+    let [parent, child] = case.workload.tasks.as_mut_slice() else { unreachable!("two tasks") };
+    parent.ops[0] = Op::LoopBegin { slot: 0, count: Some(2) };
+    child.ops = vec![Op::Runtime { wall_ns: 150_000_000 }, Op::Exit];
+    for task in &mut case.workload.tasks {
+        task.spawn_cpu = Some(0);
+    }
+    let mut utils = FirstUtil::default();
+    run(&case, &mut utils).expect("runs");
+    let [(2, first), (3, second), ..] = utils.0[..] else { panic!("{:?}", utils.0) };
+    assert!((200..400).contains(&first) && second < 100, "{:?}", utils.0);
 }

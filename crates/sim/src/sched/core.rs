@@ -565,6 +565,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.outcome.switches += 1;
             self.outcome.sched_events += 1;
             self.emit(Event::SchedSwitch { cpu: cpu.0, prev: prev.0, prev_state, next: next.0 });
+            if prev_state == TaskState::Dead {
+                self.task_dead(cpu, prev);
+            }
             if !self.cpus[cpu].rt_queue.is_empty() {
                 self.update_rt_overload(cpu);
             }

@@ -142,12 +142,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.tasks[task].sa = init_entity_runnable_average(self.entities[task].load.weight, true);
     }
 
-    /// fair.c:post_init_entity_util_avg(); the averages are attached at the enqueue.
+    /// fair.c:post_init_entity_util_avg(): from the queue as it was updated last. The averages are attached at the enqueue.
     pub(crate) fn post_init_entity_util_avg(&mut self, cpu: CpuId, task: TaskId) {
         if self.tasks[task].class != Class::Fair {
             return;
         }
-        self.update_cfs_rq_load_avg(cpu);
         let state = &self.cpus[cpu];
         post_init_entity_util_avg(
             &mut self.tasks[task].sa,
@@ -299,11 +298,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.update_load_avg(cpu, task, false);
         let now = self.cpus[cpu].clk.clock_task;
-        let dead = self.tasks[task].life == Life::Dead;
         match &mut self.cpus[cpu].fair {
             FairRq::Eevdf(rq) => {
                 // A task that never comes back may not stay delayed.
-                let special = dead || !self.gates.delay_dequeue;
+                let special = self.tasks[task].life == Life::Dead || !self.gates.delay_dequeue;
                 rq.dequeue(&mut self.entities, now, task.0, Dequeue { sleep, special, delayed: false });
             }
             FairRq::Cfs(rq) => rq.dequeue(&mut self.entities, now, task.0, CfsDequeue { sleep, save: false }),
@@ -318,8 +316,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.proposals_refresh(cpu);
         }
         self.propagate_resched(cpu);
-        if dead && !self.entities[task].sched_delayed {
-            self.detach_entity_load_avg(cpu, task);
+    }
+
+    /// fair.c:task_dead_fair(), from core.c:finish_task_switch(): what the task leaves behind counts on `cpu` until its queue
+    /// is updated next, also for a task that is born there before.
+    pub(crate) fn task_dead(&mut self, cpu: CpuId, task: TaskId) {
+        if self.tasks[task].class == Class::Fair && self.tasks[task].sa.last_update_time != 0 {
+            let weight = self.entities[task].load.weight;
+            self.cpus[cpu].cfs.remove::<H>(&mut self.tasks[task].sa, weight);
         }
     }
 
