@@ -30,8 +30,9 @@ COLOURS = 6
 def chart(cells: Sequence[Cell], title: str) -> str:
     """Draw predicted against published ratios of some cells, with the diagonal on which they would be equal."""
     names = list(dict.fromkeys(cell.benchmark for cell in cells))
-    rows = (len(names) + 2) // 3
-    left, right, top, bottom = 46, 12, 10 + 14 * rows, 40
+    left, right, bottom = 46, 12, 40
+    places = _legend(names, svg.WIDTH - left - right)
+    top = 10 + 14 * (1 + max((row for _, row in places), default=0))
     side = svg.WIDTH - left - right
     height = top + side * 3 // 4 + bottom
     values = [ratio for cell in cells for ratio in (cell.published, cell.predicted)]
@@ -60,15 +61,31 @@ def chart(cells: Sequence[Cell], title: str) -> str:
     out.append(svg.element("text", "predicted ratio", transform=turn, text_anchor="middle"))
     for number, name in enumerate(names):
         colour = f"c{number % COLOURS}"
-        x, y = left + (number % 3) * side / 3, 14 + 14 * (number // 3)
+        x, y = left + places[number][0], 14 + 14 * places[number][1]
         out.append(svg.element("circle", cx=x + 4, cy=y - 4, r=3.2, class_=colour))
-        out.append(svg.text(x + 12, y, name if len(name) < 26 else name[:25] + "\u2026"))
+        out.append(svg.text(x + 12, y, name))
         for cell in cells:
             if cell.benchmark == name:
                 px, py = at(cell.published, cell.predicted)
                 words = f"{cell.label}: published {cell.published:.3f}, predicted {cell.predicted:.3f}"
                 out.append(svg.element("circle", svg.tip(words), cx=px, cy=py, r=3.2, class_=colour))
     return svg.document(height, escape(title), out)
+
+
+# Width of a letter of the legend: more than the mean of common fonts without serifs at 11 px.
+LETTER_PX = 5.2
+
+
+def _legend(names: Sequence[str], width: float) -> list[tuple[float, int]]:
+    """Place names beside each other: how far from the left, and in which row; none is cut."""
+    places, x, row = [], 0.0, 0
+    for name in names:
+        room = 24 + LETTER_PX * len(name)
+        if x and x + room > width:
+            x, row = 0.0, row + 1
+        places.append((x, row))
+        x += room
+    return places
 
 
 def _cell_line(cell: Mapping[str, Any]) -> dict[str, Any]:
