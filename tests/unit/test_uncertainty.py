@@ -161,6 +161,13 @@ def test_few_draws_have_a_width_and_say_how_many_they_are(draws: int) -> None:
     assert f"in 1 of {draws} draws" in sign_words(turning, [])
 
 
+def test_what_cannot_be_negative_has_no_interval_below_zero() -> None:
+    few = [[-5.0], [1.0]]
+    assert (parts_of([2.0, 3.0], few).low or 0.0) < 0
+    assert parts_of([2.0, 3.0], few, least=0.0).low == 0.0
+    assert parts_of([2.0, 9.0], [], least=0.0).low == 0.0
+
+
 def test_one_draw_has_no_interval() -> None:
     parts = parts_of([10.0, 12.0], [[1.0, 1.5]])
     assert (parts.assumed, parts.low, parts.is_clear) == (None, None, False)

@@ -196,7 +196,9 @@ class Choice:
                 if self.gap.low is None or self.gap.high is None
                 else f" ({self.gap.low:+.1f} to {self.gap.high:+.1f} %)"
             )
-            text = f"Next is {second.label}, {self.gap.value:+.1f} % in {goal}{between}"
+            # No "-0.0": what rounds to nothing has no sign.
+            value = 0.0 if abs(self.gap.value) < 0.05 else self.gap.value
+            text = f"Next is {second.label}, {value:+.1f} % in {goal}{between}"
             ends = (self.gap.low, self.gap.high)
             little = all(end is not None and abs(end) <= LITTLE for end in ends)
             agreed = self.chance(chosen.best).startswith("all")

@@ -244,7 +244,7 @@ def _answer(
         parts = {}
         for metric in shown:
             found = values[point, label, metric]
-            parts[metric] = parts_of(list(found.own.values()), list(found.shifts().values()), LEVEL)
+            parts[metric] = parts_of(list(found.own.values()), list(found.shifts().values()), LEVEL, least=0.0)
         options.append(
             Option(
                 setting,
@@ -271,9 +271,11 @@ def _answer(
         first, second = (values[point, option.label, metrics[0]] for option in ranked[:2])
         change = second.change_from(first)
         shifts = change.shifts()
-        gap = parts_of(list(change.own.values()), list(shifts.values()), LEVEL)
+        gap = parts_of(list(change.own.values()), list(shifts.values()), LEVEL, least=-100.0)
         if assumed is not None:
-            hangs = deciding_of(assumed, point[0], shifts)
+            # Where the runs explain all that the draws differ by, no assumption decides.
+            moved = gap.assumed is not None and gap.assumed[0] < gap.assumed[1]
+            hangs = deciding_of(assumed, point[0], shifts) if moved else []
     return Choice(
         options=ranked,
         metrics=shown,
@@ -285,11 +287,15 @@ def _answer(
         assumptions={one.key: one.words for one in (assumed.assumptions[point[0]] if assumed else ())},
         facts=[
             *program.about,
-            ("runs of each setting", f"{iterations}, and {0 if draws is None else len(draws.shares[point[0]])} draws"),
+            ("runs of each setting", _runs_words(iterations, None if draws is None else len(draws.shares[point[0]]))),
         ],
         sources=dict(program.machine.get("source", {})),
         samples=(iterations, "runs") if assumed is None else (len(assumed.shares[point[0]]) + 1, "draws"),
     )
+
+
+def _runs_words(iterations: int, drawn: int | None) -> str:
+    return f"{iterations}" if drawn is None else f"{iterations}, and 2 at each of {drawn} other draws"
 
 
 def _excess(option: Option, bounds: Sequence[tuple[str, Constraint]], units: Mapping[str, tuple[str, str]]) -> float:

@@ -107,7 +107,7 @@ def pareto_picture(choice: Choice) -> str:
         places = sorted((at_x(option.parts[x_name].value), at_y(option.parts[y_name].value)) for option in front)
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         out.append(svg.element("g", svg.element("path", d=path, class_="line"), class_="v0"))
-    taken: list[tuple[float, float]] = []
+    spots: list[tuple[float, float, list[int]]] = []
     for rank, option in reversed(list(enumerate(choice.options, start=1))):
         own_x, own_y = option.parts[x_name], option.parts[y_name]
         x, y = at_x(own_x.value), at_y(own_y.value)
@@ -120,9 +120,16 @@ def pareto_picture(choice: Choice) -> str:
         marks.append(svg.element("circle", svg.tip(words), cx=x, cy=y, r=4.5, class_="dot"))
         class_ = "v4" if option is choice.recommended else "v1" if option in front else "v0 faint"
         out.append(svg.element("g", "".join(marks), class_=class_, data_series=option.label))
-        if all(abs(x - one) > 14 or abs(y - other) > 12 for one, other in taken):
-            taken.append((x, y))
-            out.append(svg.text(x + 6, y - 6, str(rank), "start", "tiny"))
+        # Dots on one spot share their numbers.
+        for one, other, ranks in spots:
+            if abs(x - one) <= 14 and abs(y - other) <= 12:
+                ranks.insert(0, rank)
+                break
+        else:
+            spots.append((x, y, [rank]))
+    for x, y, ranks in spots:
+        shown = [*map(str, ranks[:3]), *(["\u2026"] if len(ranks) > 3 else [])]
+        out.append(svg.text(x + 6, y - 6, ", ".join(shown), "start", "tiny"))
     return svg.document(height, picture_title(choice), out)
 
 
@@ -166,27 +173,16 @@ def _bars(choice: Choice) -> str:
 
 
 def probabilities(choice: Choice) -> str:
-    """Draw how probable it is that each setting is the best."""
-    left, right, top, step = 236, 84, 8, 20
+    """Draw how probable it is that each setting is the best: names above their bars, so that both are read anywhere."""
+    left, right, top, step = 4, 110, 6, 32
     scale = svg.WIDTH - left - right
     out, y = [], float(top)
     for rank, option in enumerate(choice.options, start=1):
         name = f"{rank}. {option.label}"
-        out.append(svg.text(4, y + step / 2 + 4, name if len(name) <= 37 else name[:36] + "\u2026"))
-        words = f"{name}: {100 * option.best:.1f} %"
-        out.append(
-            svg.element(
-                "rect",
-                svg.tip(words),
-                x=left,
-                y=y + 4,
-                width=max(option.best * scale, 0.8),
-                height=step - 8,
-                class_="f2",
-            )
-        )
-        out.append(
-            svg.text(left + option.best * scale + 4, y + step / 2 + 4, choice.chance(option.best), "start", "tiny")
-        )
+        out.append(svg.text(left, y + 11, name if len(name) <= 60 else name[:59] + "\u2026"))
+        words = f"{name}: {choice.chance(option.best)}"
+        width = max(option.best * scale, 0.8)
+        out.append(svg.element("rect", svg.tip(words), x=left, y=y + 16, width=width, height=step - 22, class_="f2"))
+        out.append(svg.text(left + width + 5, y + 25, choice.chance(option.best), "start", "tiny"))
         y += step
-    return svg.document(y + 8, "Probability of being the best", out)
+    return svg.document(y + 6, "Probability of being the best", out)

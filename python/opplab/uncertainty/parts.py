@@ -85,6 +85,7 @@ def parts_of(
     shifts: Sequence[Sequence[float]],
     level: float = LEVEL,
     around: Estimate | None = None,
+    least: float = -math.inf,
 ) -> Parts:
     """Put the parts together.
 
@@ -98,6 +99,8 @@ def parts_of(
         Coverage.
     around : Estimate, optional
         The value and the runs' part where they are not the mean of `own` and its interval (a change of means).
+    least : float
+        What the value cannot be below: 0 for what is counted or measured, -100 for a change of that in percent.
 
     Examples
     --------
@@ -111,7 +114,7 @@ def parts_of(
     value, half = (mean.mean, mean.half) if around is None else (around.mean, around.half)
     runs = half if mean.varies else None
     if not len(shifts):
-        low_end, high_end = (None, None) if runs is None else (value - runs, value + runs)
+        low_end, high_end = (None, None) if runs is None else (max(value - runs, least), value + runs)
         return Parts(value, runs, None, low_end, high_end, varies=mean.half is None or mean.varies)
     if len(shifts) == 1:
         return Parts(value, runs, None, None, None, 0.0, mean.half is None or mean.varies, 1)
@@ -131,7 +134,7 @@ def parts_of(
         value,
         runs,
         (low, high),
-        min(value, center - math.hypot(runs or 0.0, middle - low)),
+        max(min(value, center - math.hypot(runs or 0.0, middle - low)), least),
         max(value, center + math.hypot(runs or 0.0, high - middle)),
         min(positive, 1 - positive),
         mean.half is None or mean.varies,

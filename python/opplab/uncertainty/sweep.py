@@ -306,7 +306,11 @@ def how_sure(
                     continue
                 around = _of_runs(ours, theirs, labels[metric][1], level)
                 shifts = change.shifts()
-                parts = parts_of(list(change.own.values()), list(shifts.values()), level, around)
-                deciding = deciding_of(draws, point[0], shifts)
+                parts = parts_of(
+                    list(change.own.values()), list(shifts.values()), level, around, -100.0 if base else 0.0
+                )
+                # Where the runs explain all that the draws differ by, no assumption decides.
+                moved = parts.assumed is not None and parts.assumed[0] < parts.assumed[1]
+                deciding = deciding_of(draws, point[0], shifts) if moved else []
                 lines.append(SureLine(point, metric, *labels[metric], base, variant, parts, deciding))
     return Sureness(lines, draws if any(draws.assumptions.values()) else None, number)
