@@ -76,3 +76,28 @@ def test_a_closed_loop_says_how_near_it_is_as_a_whole() -> None:
     assert whole_text({"whole": whole, "whole_near": True}) == f"{words} (15 % are near)"
     assert "NOT near" in whole_text({"whole": whole, "whole_near": False})
     assert "not all is in the trace" in whole_text({"whole": {"frequency": 0, "busy": 0}, "whole_near": True})
+
+
+def test_changes_of_a_closed_loop_have_an_interval() -> None:
+    """Of pairs of runs with the same costs and draws; one that holds 0 says nothing."""
+    from opplab.cli.replay import _text, with_intervals
+
+    folder = str(shared("traces/x86-612-fast-mttcg-xeon16-any1-schedutil-pingpong"))
+    found = json.loads(replay(folder, "--governor", "powersave", "--mode", "closed", "--format", "json").output)
+    assert found["runs"] == 15
+    energy = found["metrics"][0]
+    change = 100 * (energy["changed"] / energy["replayed"] - 1)
+    low, high = energy["change_percent"]
+    assert low < change < high
+    assert high - low < abs(change), "the runs tell more than nothing"
+    assert "pairs" not in energy
+    same = json.loads(replay(folder, "--governor", "schedutil", "--mode", "closed", "--format", "json").output)
+    assert not any("change_percent" in metric for metric in same["metrics"]), "nothing changes, and there is no width"
+    opened = json.loads(replay(folder, "--governor", "performance", "--mode", "open", "--format", "json").output)
+    assert "runs" not in opened and not any("change_percent" in metric for metric in opened["metrics"])
+    # Made up: the change is beyond the error, but within what the runs differ by.
+    energy |= {"recorded": 100, "replayed": 100, "changed": 102, "change_counts": True}
+    made = with_intervals({**found, "metrics": [energy | {"pairs": [[100, 90], [100, 114]]}]})
+    assert made["metrics"][0]["change_counts"] is False
+    text = _text(made)
+    assert "(+2.0 %)" in text and "interval: 95 % of the change, Student's t over 2 pairs of runs" in text

@@ -13,6 +13,7 @@ from opplab.simulation.cases import Case
 from opplab.simulation.simulate import build_case
 from opplab.studies.coverage import coverage
 from opplab.sweep.store import Store
+from opplab.uncertainty.constants import range_of
 from opplab.uncertainty.draws import Draws, latin_hypercube
 from opplab.uncertainty.parts import influences, parts_of, sign_words
 from opplab.uncertainty.ranges import Assumption, assumptions_of, with_draw
@@ -115,6 +116,53 @@ def test_draws_cover_each_range_evenly() -> None:
     shares = latin_hypercube(50, 3, seed=1)
     assert all(sorted((shares[:, column] * 50).astype(int)) == list(range(50)) for column in range(3))
     assert Assumption("x", 20_000, 2_000_000, False).at(0.5) == pytest.approx(200_000)
+
+
+def test_free_constants_of_models_have_ranges_where_a_source_tells_one() -> None:
+    fits = {
+        "tbench@a": {"benchmark": "tbench", "values": {"exchange_cycles": 20_000}, "fit": {"residual_percent": 2.0}},
+        "tbench@b": {"benchmark": "tbench", "values": {"exchange_cycles": 40_000}, "fit": {"residual_percent": 0.0}},
+    }
+    # Fitted nowhere near: as the fits differ, 10 000 to 40 000. Fitted here: what the fit left.
+    assert range_of("tbench", "exchange_cycles", 10_000, None, fits) == (0.5, 2.0)
+    assert range_of("tbench", "exchange_cycles", 20_000, "tbench@a", fits) == (1 / 1.02, 1.02)
+    assert range_of("tbench", "exchange_cycles", 40_000, "tbench@b", fits) is None
+    assert range_of("tbench", "byte_cycles_permille", 800, None, fits) is None, "no source tells it"
+    assert range_of("netperf-udp", "exchange_cycles", 10_000, None, fits) is None
+
+
+def test_constants_of_models_enter_the_draws_as_numbers_of_machines_do() -> None:
+    """The same draw for all policies, of the program; and what the caller says is known."""
+    asked = {"governors": ["schedutil", "performance"], "goals": ["throughput"], "seconds": 0.6, "iterations": 2}
+    drawn = opplab.choose("skylake-8x-uma", opplab.Workload.benchmark("tbench"), uncertainty=4, **asked)
+    assert drawn.assumptions["tbench.exchange_cycles"].endswith("% of the model's")
+    told = opplab.choose(
+        "skylake-8x-uma", opplab.Workload.benchmark("tbench", exchange_cycles=14_000), uncertainty=4, **asked
+    )
+    assert "tbench.exchange_cycles" not in told.assumptions
+    assert "cluster.idle.uw" in told.assumptions
+
+
+def test_an_experiment_draws_the_constants_of_its_models_and_keeps_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'format = 1\nname = "mine"\nabout = "a"\nmachine = "skylake-8x-uma"\nseed = 1\niterations = 2\n'
+        'duration = "600ms"\n[[policy]]\nlabel = "s"\ngovernor = "schedutil"\n[[policy]]\nlabel = "p"\n'
+        'governor = "performance"\n[[workload]]\nlabel = "net"\nbenchmark = "tbench"\nclients = [1, 2]\n'
+    )
+    experiment = opplab.Experiment.load(file)
+    constants = experiment.constants()
+    assert list(constants.values) == [("net", "exchange_cycles")]
+    draws = Draws.of(experiment.cases, 3, seed=1, constants=constants)
+    programs: dict[tuple[int, str, int], set[str]] = {}
+    for draw, case in draws.cases:
+        workload = json.dumps(json.loads(case.json)["workload"], sort_keys=True)
+        programs.setdefault((draw, case.param, case.iteration), set()).add(workload)
+    assert {len(found) for found in programs.values()} == {1}, "all policies have the same program"
+    assert len({next(iter(found)) for found in programs.values()}) == len(programs), "each draw another"
+    again = opplab.Experiment.load(file)
+    assert [case.json for case in again.cases] == [case.json for case in experiment.cases]
+    assert experiment._inner.constants() == again._inner.constants(), "the experiment is as it was"
 
 
 # --- intervals --------------------------------------------------------------------------------------------------------

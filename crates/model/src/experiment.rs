@@ -133,6 +133,21 @@ struct WorkloadEntry {
     form: Form,
 }
 
+/// A free constant of a workload's benchmark model, which the experiment's file does not say itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Constant<'a> {
+    /// The workload's label.
+    pub label: &'a str,
+    /// Its model.
+    pub benchmark: &'static str,
+    /// The parameter.
+    pub name: &'static str,
+    /// Its value, the model's own or that of the calibration.
+    pub value: u64,
+    /// The calibration that the workload names, whether it has this constant or not.
+    pub calibration: Option<&'a str>,
+}
+
 #[derive(Debug, Clone)]
 enum Form {
     Benchmark { benchmark: &'static Benchmark, params: Vec<Axis> },
@@ -624,6 +639,28 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// The free constants of all workloads, see [`Param::is_calibrated`](crate::benchmark::Param::is_calibrated).
+    pub fn constants(&self) -> Vec<Constant<'_>> {
+        let mut found = Vec::new();
+        for entry in &self.workloads {
+            let Form::Benchmark { benchmark, params } = &entry.form else { continue };
+            let is_free = |name: &str| benchmark.params.iter().any(|param| param.name == name && param.is_calibrated);
+            for axis in params.iter().filter(|axis| !axis.is_written && is_free(axis.name)) {
+                if let [ParamValue::Int(value)] = axis.values[..] {
+                    let calibration = entry.calibration.as_ref().map(|(name, _)| name.as_str());
+                    found.push(Constant {
+                        label: &entry.label,
+                        benchmark: benchmark.name,
+                        name: axis.name,
+                        value,
+                        calibration,
+                    });
+                }
+            }
+        }
+        found
     }
 
     /// Sets a whole number of the workload `label`, whatever the file or its calibration say; for fitting.

@@ -118,6 +118,14 @@ impl PyExperiment {
         self.inner.calibrate(&sources).map_err(|error| model_error(py, error))
     }
 
+    /// The free constants that the file does not say: `[(workload, benchmark, name, value, calibration)]`.
+    fn constants(&self) -> Vec<(String, &'static str, &'static str, u64, Option<String>)> {
+        let constants = self.inner.constants().into_iter();
+        constants
+            .map(|one| (one.label.to_owned(), one.benchmark, one.name, one.value, one.calibration.map(str::to_owned)))
+            .collect()
+    }
+
     /// Sets a whole number of a workload, for fitting.
     fn set_param(&mut self, label: &str, name: &str, value: u64) -> PyResult<()> {
         self.inner.set_param(label, name, value).map_err(pyo3::exceptions::PyValueError::new_err)

@@ -117,12 +117,14 @@ pub struct TaskInfo {
     pub prios: Vec<(u64, i64)>,
     /// Who forked it, if the trace shows it.
     pub parent: Option<TaskIdx>,
+    /// When the CPU's stopper moved it while it was `taskset`, ns, and where to: it may no longer be where it was.
+    pub tasksets: Vec<(u64, u32)>,
 }
 
 impl TaskInfo {
     /// A task of which nothing was seen yet.
     fn new(pid: i32) -> Self {
-        Self { pid, name: String::new(), prios: Vec::new(), parent: None }
+        Self { pid, name: String::new(), prios: Vec::new(), parent: None, tasksets: Vec::new() }
     }
 
     /// The priority at a time: 120 if none was seen.
@@ -332,7 +334,12 @@ impl Builder {
                 What::WakeupNew { task: self.task(int(0)?, role.text(event, 3), int(1)), cpu: cpu(2).unwrap_or(0) }
             }
             Name::Migrate => {
-                What::Migrate { task: self.task(int(0)?, None, None), orig_cpu: cpu(1)?, dest_cpu: cpu(2)? }
+                let (task, orig_cpu, dest_cpu) = (self.task(int(0)?, None, None), cpu(1)?, cpu(2)?);
+                let stopper = self.task(event.pid.into(), None, None);
+                if self.events.name(task) == "taskset" && self.events.name(stopper).starts_with("migration/") {
+                    self.events.tasks[task as usize].tasksets.push((self.now_ns, dest_cpu));
+                }
+                What::Migrate { task, orig_cpu, dest_cpu }
             }
             Name::Fork => {
                 let parent = self.task(int(0).unwrap_or(event.pid.into()), None, None);
@@ -495,6 +502,7 @@ impl Simulated {
             name: name.clone(),
             prios: vec![(0, if name.starts_with("sugov:") { -1 } else { 120 })],
             parent: None,
+            tasksets: Vec::new(),
         };
         Events {
             list: self.list,

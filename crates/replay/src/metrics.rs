@@ -53,6 +53,8 @@ pub struct Metric {
     pub verdict: Verdict,
     /// Whether the change is greater than the error; `None` if either is not known.
     pub change_counts: Option<bool>,
+    /// Of each pair of runs of a closed loop, replayed and changed; empty where there is one run, or nothing is changed.
+    pub pairs: Vec<(u64, u64)>,
 }
 
 /// The place of each policy in [`alike`]'s order.
@@ -135,7 +137,10 @@ pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
             Verdict::Unchanging => changed.map(|_| false),
             _ => changed_by.zip(off).map(|(changed_by, off)| changed_by > off),
         };
-        Metric { name, unit, recorded, replayed, changed, verdict, change_counts }
+        let (checks, changes) = &comparison.runs;
+        let pairs = checks.iter().zip(changes).filter(|_| mode == Mode::Closed);
+        let pairs = pairs.filter_map(|(check, changed)| of(check).zip(of(changed))).collect();
+        Metric { name, unit, recorded, replayed, changed, verdict, change_counts, pairs }
     };
     let energy_known = !comparison.energy_is_silent();
     let energy = |run: &Measured| u64::try_from(run.total_energy_fj() / 1_000_000_000).ok();

@@ -11,8 +11,10 @@
 //! an interrupt is a timer, and of an uninterruptible sleep the end of a request to a device. Timers are absolute (the period is
 //! kept whatever the work takes) unless the sleeps of a task are more alike than its periods.
 //!
-//! Not recovered: affinities of tasks that are not bound to a CPU by name, locks (a wake-up is a wake-up), and what a task would have
-//! done later than the trace.
+//! Affinities are those of kernel threads that a name binds to a CPU, and of programs that `taskset` moved to a CPU and that never ran
+//! on another one after that.
+//!
+//! Not recovered: other affinities, locks (a wake-up is a wake-up), and what a task would have done later than the trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +23,7 @@ use opplab_model::machine::Machine;
 use opplab_model::workload::{DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
 
 use crate::costs::TRAIN_GAP_NS;
-use crate::events::{Context, Ev, Events, Left, What};
+use crate::events::{Context, Ev, Events, Left, TaskInfo, What};
 use crate::measure::Window;
 use crate::periods::{Trains, expiries, together};
 use crate::tick::{DUE_NS, since_tick_ns};
@@ -40,6 +42,8 @@ enum Step {
     Run(u64),
     /// Its priority changed to this.
     Prio(i64),
+    /// It may run on this CPU only.
+    Bind(u32),
     Post(TaskIdx),
     Fork(TaskIdx),
     /// Slept from the first time to the second; what ended it may have come as early as the third.
@@ -142,7 +146,8 @@ impl Recording<'_> {
 /// op at which it stands when it is woken, how long it took to run where its CPU was idle, ns; 0 where that is not known.
 pub fn recover(recording: &Recording<'_>, wanted: impl Fn(TaskIdx) -> bool, workload: &mut Workload) -> Vec<Vec<u32>> {
     let timed = by_timer(recording.events);
-    let mut reader = Reader::new(recording, &timed);
+    let bound = bound_by_taskset(recording.events);
+    let mut reader = Reader::new(recording, &timed, &bound);
     let wanted: BTreeSet<TaskIdx> = (0..recording.events.tasks.len() as TaskIdx)
         .filter(|&task| !recording.events.is_engines(task) && !recording.known.contains_key(&task) && wanted(task))
         .collect();
@@ -170,9 +175,27 @@ fn by_timer(events: &Events) -> BTreeSet<TaskIdx> {
     counts.into_iter().filter(|(_, (idle, all))| idle * 3 >= *all).map(|(task, _)| task).collect()
 }
 
+/// Tasks that `taskset` bound to a CPU: when, ns, and to which. The kernel has the stopper move who runs where it no longer may
+/// (set_cpus_allowed_ptr()); who then runs nowhere else to its end is bound. One whose CPU was allowed already is not moved, and
+/// a set of several CPUs shows as a move like any other.
+fn bound_by_taskset(events: &Events) -> BTreeMap<TaskIdx, (u64, u32)> {
+    let last = |(task, info): (usize, &TaskInfo)| info.tasksets.last().map(|&bound| (task as TaskIdx, bound));
+    let mut bound: BTreeMap<TaskIdx, (u64, u32)> = events.tasks.iter().enumerate().filter_map(last).collect();
+    for ev in &events.list {
+        if let What::Switch { next, .. } = ev.what {
+            let elsewhere = |&(since_ns, cpu): &(u64, u32)| ev.time_ns > since_ns && ev.cpu != cpu;
+            if bound.get(&next).is_some_and(elsewhere) {
+                bound.remove(&next);
+            }
+        }
+    }
+    bound
+}
+
 struct Reader<'a> {
     recording: &'a Recording<'a>,
     timed: &'a BTreeSet<TaskIdx>,
+    bound: &'a BTreeMap<TaskIdx, (u64, u32)>,
     cpus: Vec<CpuState>,
     policy_of: Vec<usize>,
     histories: BTreeMap<TaskIdx, History>,
@@ -181,7 +204,11 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(recording: &'a Recording<'a>, timed: &'a BTreeSet<TaskIdx>) -> Self {
+    fn new(
+        recording: &'a Recording<'a>,
+        timed: &'a BTreeSet<TaskIdx>,
+        bound: &'a BTreeMap<TaskIdx, (u64, u32)>,
+    ) -> Self {
         let machine = recording.machine;
         let policies = machine.policies();
         let policy_of = |cpu: u32| policies.iter().position(|(_, cpus)| cpus.contains(&cpu)).unwrap_or(0);
@@ -197,7 +224,7 @@ impl<'a> Reader<'a> {
             .collect();
         let tick_ns = 1_000_000_000 / u64::from(recording.hz.max(1));
         let trains = Trains::new(machine.nr_cpus(), machine.shared_stream);
-        Self { recording, timed, cpus, policy_of, histories: BTreeMap::new(), trains, tick_ns }
+        Self { recording, timed, bound, cpus, policy_of, histories: BTreeMap::new(), trains, tick_ns }
     }
 
     /// Counts the work of the current task of `cpu` up to `now`.
@@ -341,6 +368,12 @@ impl<'a> Reader<'a> {
                     parent.overhead_ns += costs.wakeup_ns;
                     parent.flush();
                     parent.steps.push(Step::Fork(child));
+                }
+            }
+            What::Migrate { task, dest_cpu, .. } if inside && self.bound.get(&task) == Some(&(now, dest_cpu)) => {
+                if let Some(history) = self.histories.get_mut(&task) {
+                    history.flush();
+                    history.steps.push(Step::Bind(dest_cpu));
                 }
             }
             What::Exit { task } if inside => {
@@ -526,6 +559,10 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
             match *step {
                 Step::Run(work_ns) => ops.push(Op::Run { work_ns, fixed: 0 }),
                 Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_of(prio) }),
+                Step::Bind(cpu) => {
+                    let set = cpu_set(workload, cpu);
+                    ops.push(Op::SetCpus { set: Some(set) });
+                }
                 Step::Post(other) => {
                     if let Some(other) = place.get(&other) {
                         ops.push(Op::SemPost { sem: first_sem + other });
@@ -560,14 +597,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
             ops.push(Op::SemWait { sem: first_sem + index });
         }
         ops.push(Op::Exit);
-        let cpus = bound_cpu(&info.name).filter(|&cpu| cpu < nr_cpus).map(|cpu| {
-            let set = vec![cpu];
-            let known = workload.cpu_sets.iter().position(|known| *known == set).unwrap_or_else(|| {
-                workload.cpu_sets.push(set);
-                workload.cpu_sets.len() - 1
-            });
-            known as u32
-        });
+        let cpus = bound_cpu(&info.name).filter(|&cpu| cpu < nr_cpus).map(|cpu| cpu_set(workload, cpu));
         // Several tasks may have one name.
         let nth = names.entry(info.name.clone()).or_default();
         *nth += 1;
@@ -595,6 +625,16 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
         exits_ns.push(task_exits_ns);
     }
     exits_ns
+}
+
+/// The set of this one CPU.
+fn cpu_set(workload: &mut Workload, cpu: u32) -> u32 {
+    let set = vec![cpu];
+    let known = workload.cpu_sets.iter().position(|known| *known == set).unwrap_or_else(|| {
+        workload.cpu_sets.push(set);
+        workload.cpu_sets.len() - 1
+    });
+    known as u32
 }
 
 /// The device of all requests: a KiB takes a us, so that each request takes as long as it took.

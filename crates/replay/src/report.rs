@@ -97,6 +97,10 @@ fn self_check(comparison: &Comparison) -> Node {
     ])
 }
 
+fn pair_node((replayed, changed): &(u64, u64)) -> Node {
+    Node::list([Node::from(*replayed), Node::from(*changed)])
+}
+
 /// What is shown of each metric; what is not known is absent.
 fn metrics_node(comparison: &Comparison, mode: Mode) -> Node {
     Node::list(metrics(comparison, mode).into_iter().map(|metric| {
@@ -108,6 +112,7 @@ fn metrics_node(comparison: &Comparison, mode: Mode) -> Node {
             ("changed", metric.changed.map(Node::from)),
             ("verdict", Some(Node::str(metric.verdict.words()))),
             ("change_counts", metric.change_counts.map(Node::bool)),
+            ("pairs", (!metric.pairs.is_empty()).then(|| Node::list(metric.pairs.iter().map(pair_node)))),
         ])
     }))
 }

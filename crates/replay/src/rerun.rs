@@ -138,6 +138,8 @@ pub struct Comparison {
     pub energy_spread: u64,
     /// What the trace does not tell, and is not compared.
     pub silence: Silence,
+    /// The runs of a closed loop that `check` and `changed` are the means of; those of equal number had the same costs and draws.
+    pub runs: (Vec<Measured>, Vec<Measured>),
 }
 
 /// Runs of a closed loop, which count by their mean.
@@ -258,18 +260,17 @@ impl Replay {
         if !closed.is_near() {
             let open = self.compare(None, Mode::Open)?;
             if open.off() < closed.off() {
-                let changed = self.changed(change, Mode::Open)?;
-                return Ok((Mode::Open, Comparison { changed, ..open }, Some(closed)));
+                return Ok((Mode::Open, self.changed(open, change, Mode::Open)?, Some(closed)));
             }
         }
-        let changed = self.changed(change, Mode::Closed)?;
-        Ok((Mode::Closed, Comparison { changed, ..closed }, None))
+        Ok((Mode::Closed, self.changed(closed, change, Mode::Closed)?, None))
     }
 
-    /// What the changed policy makes of the trace, if anything is changed.
-    fn changed(&self, change: Option<&Change>, mode: Mode) -> Result<Option<Measured>, ReplayError> {
-        let runs = change.map(|change| self.runs(&change.apply(&self.setup.policy), mode)).transpose()?;
-        Ok(runs.map(|runs| Measured::mean(&runs)))
+    /// The comparison with what the changed policy makes of the trace, if anything is changed.
+    fn changed(&self, comparison: Comparison, change: Option<&Change>, mode: Mode) -> Result<Comparison, ReplayError> {
+        let Some(change) = change else { return Ok(comparison) };
+        let runs = self.runs(&change.apply(&self.setup.policy), mode)?;
+        Ok(Comparison { changed: Some(Measured::mean(&runs)), runs: (comparison.runs.0, runs), ..comparison })
     }
 
     /// Replays the recorded policy, and with `change` the changed one.
@@ -280,7 +281,6 @@ impl Replay {
         let recorded = self.measured(&self.events);
         let runs = self.runs(&self.setup.policy, mode)?;
         let check = Measured::mean(&runs);
-        let changed = self.changed(change, mode)?;
         let silence = self.silence();
         let distances = |times: fn(&PolicyTimes) -> &[u64]| {
             let pairs = alike(&recorded).into_iter().zip(alike(&check));
@@ -299,17 +299,19 @@ impl Replay {
         let of_mean =
             |run: &Measured| (run.total_energy_fj().abs_diff(other) * 100_000).checked_div(other).unwrap_or(0) as u64;
         let energy_spread = runs.iter().map(of_mean).max().unwrap_or(0);
-        Ok(Comparison {
+        let comparison = Comparison {
             recorded,
             check,
-            changed,
+            changed: None,
             freq_distance,
             freq_distance_busy,
             energy_distance,
             freq_spread,
             energy_spread,
             silence,
-        })
+            runs: (runs, Vec::new()),
+        };
+        self.changed(comparison, change, mode)
     }
 
     /// The recorded tasks whose names `wanted` takes (without kernel threads, if it is `None`) as an rt-app file.

@@ -455,3 +455,28 @@ fn what_somebody_knows_of_a_recording_goes_before_what_is_assumed() {
         assert!(Setup::of_machine(juno(), &events, &said).is_err(), "{said:?}");
     }
 }
+
+/// Goal: what `taskset` bound to a CPU is bound when it was, and nothing else is: an `insmod` and a `sleep` of the shell are not.
+#[test]
+fn affinities_by_taskset_are_recovered() {
+    for name in
+        ["x86-612-xeon16-any2-strict-slow-sugov_on_cpu2-iopin0", "x86-612-xeon16-any2-strict-slow-sugovdefault-iopin0"]
+    {
+        let Some(folder) = shared(&format!("traces/{name}")) else { return };
+        let replay = Replay::read(&folder, None).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let workload = &replay.workload;
+        let sets = |ops: &[Op]| -> Vec<u32> {
+            let set = |op: &Op| if let Op::SetCpus { set } = op { *set } else { None };
+            ops.iter().filter_map(set).collect()
+        };
+        let mut bound = 0;
+        for task in &workload.tasks {
+            let found = sets(&task.ops);
+            assert!(found.is_empty() || task.name.starts_with("dd"), "{name}: {}", task.name);
+            assert!(found.iter().all(|&set| workload.cpu_sets[set as usize] == [0]), "{name}: taskset 1 is CPU 0");
+            bound += found.len();
+        }
+        println!("{name}: {bound} bound");
+        assert!(bound >= 3, "{name}: {bound} of 5 were moved");
+    }
+}

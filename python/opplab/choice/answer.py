@@ -39,6 +39,8 @@ _MEASURES = (
     ("target_residency_ns", "break-even time of each idle state, from its power and latencies"),
     ("costs", "costs of switches, wake-ups and ticks (perf bench sched, ftrace)"),
     ("capacity", "capacity of each kind of CPU: one benchmark on each, at its highest clock"),
+    ("_cycles", "what the benchmark does on this machine (`opplab calibrate`)"),
+    ("_us", "how long the benchmark's device takes (fio on it)"),
     ("smt_power", "power of a core with one and with two busy threads"),
     ("smt_yield", "throughput of a core with one and with two busy threads"),
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from opplab.choice.settings import Setting
     from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload
+    from opplab.uncertainty.constants import Constants
 
 __all__ = ["Program", "program_of"]
 
@@ -30,11 +32,41 @@ class Program:
         A case for each seed.
     about : list of (str, str)
         Facts for a report.
+    model : Benchmark or None
+        The benchmark model that it is of.
     """
 
-    def __init__(self, bases: list[dict[str, Any]], about: list[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        bases: list[dict[str, Any]],
+        about: list[tuple[str, str]],
+        model: Benchmark | None = None,
+        based: Callable[[Benchmark], list[dict[str, Any]]] | None = None,
+    ) -> None:
         self.bases = bases
         self.about = about
+        self.model = model
+        self._based = based
+
+    def constants(self, cases_of: Callable[[Program], Iterable[Case]]) -> Constants | None:
+        """Give the free constants of its benchmark model; `cases_of` makes the cases of a program like it."""
+        from opplab.uncertainty.constants import Constants
+
+        model, based = self.model, self._based
+        if model is None or based is None:
+            return None
+
+        def rebuilt(values: Mapping[tuple[str, str], int]) -> Iterable[Case]:
+            params = {**model.params, **{name: value for (_, name), value in values.items()}}
+            return cases_of(Program(based(replace(model, params=params)), self.about))
+
+        free = next(one["params"] for one in _opplab.benchmarks() if one["name"] == model.name)
+        found = [
+            (model.name, model.name, param["name"], int(param["default"]), None)
+            for param in free
+            if param["calibrated"] and param["name"] not in model.params
+        ]
+        return Constants.of(found, rebuilt)
 
     @property
     def machine(self) -> dict[str, Any]:
@@ -102,16 +134,19 @@ def program_of(
     own = getattr(load, "duration_s", None)
     length = seconds if seconds is not None else float(own or DEFAULT_S)
     policy = Policy(**keys)
-    bases = []
-    for seed in seeds:
-        inner = (
-            _benchmark_case(on, load, policy, length, seed)
-            if isinstance(load, Model)
-            else build_case(on, load, policy, seconds=length, seed=seed)
-        )
-        bases.append(json.loads(inner.to_json()))
+    own_seeds = list(seeds)
+
+    def based(model: Benchmark) -> list[dict[str, Any]]:
+        return [json.loads(_benchmark_case(on, model, policy, length, seed).to_json()) for seed in own_seeds]
+
+    if isinstance(load, Model):
+        bases = based(load)
+    else:
+        made = (build_case(on, load, policy, seconds=length, seed=seed) for seed in own_seeds)
+        bases = [json.loads(inner.to_json()) for inner in made]
     about = [("machine", on.name), ("workload", load.name), ("simulated time", f"{length:g} s a run")]
-    return Program(bases, [*about, ("kernel profile", bases[0]["policy"]["kernel"])])
+    about.append(("kernel profile", bases[0]["policy"]["kernel"]))
+    return Program(bases, about, load if isinstance(load, Model) else None, based)
 
 
 def _is_trace(what: str | Path) -> bool:

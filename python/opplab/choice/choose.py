@@ -140,7 +140,8 @@ def choose(
     values, units = run.own(cases)
     draws = None
     if uncertainty > 1:
-        draws = Draws.of(cases, uncertainty, seed)
+        constants = program.constants(lambda other: other.cases(chosen, labels, variation))
+        draws = Draws.of(cases, uncertainty, seed, constants)
         run.drawn(draws, values)
     point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
     return _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations)

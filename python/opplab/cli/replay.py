@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,31 @@ def _percent(part: float | None, whole: float | None) -> str:
     return f"{100 * (part - whole) / whole:+.1f} %" if part is not None and whole else "-"
 
 
+def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
+    """Give each change of a closed loop its interval: Student's t over the pairs of runs, in percent.
+
+    A change whose interval holds 0 says nothing, as one within the error does.
+    """
+    from opplab import stats
+
+    for metric in found["metrics"]:
+        pairs = metric.pop("pairs", [])
+        if pairs:
+            found["runs"] = len(pairs)
+        if len(pairs) < 2 or all(ours == theirs for ours, theirs in pairs):
+            continue
+        one = stats.compare([pair[0] for pair in pairs], [pair[1] for pair in pairs], paired=True, resamples=0)
+        if isfinite(one["low"]):
+            metric["change_percent"] = [100 * (one["low"] - 1), 100 * (one["high"] - 1)]
+            if one["low"] <= 1 <= one["high"] and "change_counts" in metric:
+                metric["change_counts"] = False
+    return found
+
+
 def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
-    """Make a row of each metric: what is not known is blank, a change within the error is marked."""
+    """Make a row of each metric: what is not known is blank, a change that says nothing is marked."""
     rows = []
+    several = any("change_percent" in metric for metric in found["metrics"])
     for metric in found["metrics"]:
         name, unit = metric["metric"], metric["unit"]
         shown, parts, digits = UNITS.get(unit) or (LATENCY if "latency" in name else BUSY)
@@ -74,6 +97,9 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
         if found.get("changed"):
             change = "" if fixed else _percent(metric.get("changed"), metric.get("replayed"))
             cells["change"] = change if metric.get("change_counts") or change in {"", "-"} else f"({change})"
+            if several:
+                ends = metric.get("change_percent")
+                cells["interval"] = f"{ends[0]:+.1f} to {ends[1]:+.1f} %" if ends else ""
         cells["verdict"] = metric["verdict"]
         rows.append(cells)
     return rows
@@ -111,7 +137,11 @@ def _text(found: dict[str, Any]) -> str:
     table = render_table(_rows(found), "text", width).rstrip()
     lines = [f"self-check: {check_text(check)} (5 points and 5 % are near)"]
     if found.get("changed"):
-        lines.append("a change in brackets is not greater than the error, or no error is known: it says nothing")
+        nothing = "a change in brackets is not greater than the error, or no error is known"
+        if any("change_percent" in metric for metric in found["metrics"]):
+            lines.append(f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs")
+            nothing += ", or its interval holds 0"
+        lines.append(f"{nothing}: it says nothing")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
     if closed := found.get("closed_self_check"):
         lines.append(f"closed loop: {check_text(closed)}, so the open loop answers (--mode closed insists)")
@@ -176,12 +206,13 @@ def command(
     text = _opplab.replay_trace(
         str(trace), _machine(machine, trace), mode, governor, freq_max, energy_model, kernel, tunables, recorded
     )
+    found = with_intervals(json.loads(text))
     if output_format == "json":
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(json.dumps(found, ensure_ascii=False, separators=(",", ":")) + "\n")
     elif output_format == "text":
-        sys.stdout.write(_text(json.loads(text)))
+        sys.stdout.write(_text(found))
     else:
-        print_table(_rows(json.loads(text)), output_format)
+        print_table(_rows(found), output_format)
 
 
 @click.command(name="to-rtapp")

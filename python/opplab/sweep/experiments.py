@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from opplab.comparison.published import Published
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
+    from opplab.uncertainty.constants import Constants
 
 __all__ = ["Experiment", "summaries"]
 
@@ -44,6 +45,8 @@ class Experiment:
         self.cases = [Case.of(case) for case in cases]
         self.adjusted: dict[str, int | float] = {}
         """What was asked for instead of what the file says, by the command line's option."""
+        self._files: tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]] = ({}, {})
+        self._fits: dict[str, str] = {}
         self.until: Until | None = None
         if inner.until is not None:
             ci_ppm, metric, least = inner.until
@@ -95,6 +98,8 @@ class Experiment:
             if file.is_file():
                 rtapp[workload] = (str(file), catalog.read_text(file, "a workload file"))
         made = cls(inner, inner.expand(machines, rtapp), str(path))
+        made._files = (machines, rtapp)
+        made._fits = {name: catalog.read_text(file, "a calibration") for name, file in found.items()}
         asked = {"iterations": iterations, "seed": seed, "seconds": seconds, "until-ci": until_ci}
         made.adjusted = {option: value for option, value in asked.items() if value is not None}
         if until_ci is not None:
@@ -125,6 +130,25 @@ class Experiment:
         if not {case["hash"] for case in about["cases"]} & {case.hash for case in made.cases}:
             raise InputError(f"{folder} holds no case of {made.file}: the file, a machine or this version has changed")
         return made
+
+    def constants(self) -> Constants:
+        """Give the free constants of its benchmark models that have a range, with what makes cases of others."""
+        import tomllib
+
+        from opplab.uncertainty.constants import Constants, built_in_fits
+
+        fits = built_in_fits() | {name: tomllib.loads(text) for name, text in self._fits.items()}
+        return Constants.of(self._inner.constants(), self._with_constants, fits)
+
+    def _with_constants(self, values: Mapping[tuple[str, str], int]) -> list[Case]:
+        own = {(label, name): value for label, _, name, value, _ in self._inner.constants()}
+        try:
+            for (label, name), value in values.items():
+                self._inner.set_param(label, name, value)
+            return [Case.of(case) for case in self._inner.expand(*self._files)]
+        finally:
+            for label, name in values:
+                self._inner.set_param(label, name, own[label, name])
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ from opplab.uncertainty.ranges import Assumption, assumptions_of, with_draw
 if TYPE_CHECKING:
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
+    from opplab.uncertainty.constants import Constants
 
 __all__ = ["Draws", "Point", "Values", "latin_hypercube", "run_draws"]
 
@@ -94,7 +95,7 @@ class Draws:
     refused: dict[int, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, cases: Sequence[Case], number: int, seed: int) -> Draws:
+    def of(cls, cases: Sequence[Case], number: int, seed: int, constants: Constants | None = None) -> Draws:
         """Draw for the cases of a sweep.
 
         Parameters
@@ -105,6 +106,8 @@ class Draws:
             Draws, with that of the file's own numbers.
         seed : int
             Of the hypercube.
+        constants : Constants, optional
+            Those of benchmark models.
         """
         if not 2 <= number <= DRAWS_MAX:
             raise InputError(f"{number} draws are not possible: give 2 to {DRAWS_MAX}")
@@ -112,32 +115,48 @@ class Draws:
         for case in cases:
             if case.machine not in machines:
                 machines[case.machine] = json.loads(case.json)["machine"]
-        made = cls({name: assumptions_of(machine) for name, machine in machines.items()}, {}, [], seed)
+        free = [] if constants is None else constants.assumptions
+        made = cls({name: [*assumptions_of(machine), *free] for name, machine in machines.items()}, {}, [], seed)
         for name, assumptions in made.assumptions.items():
             made.shares[name] = latin_hypercube(number - 1, len(assumptions), seed)
-        drawn = {name: made._machines(name, machine) for name, machine in machines.items()}
+        drawn = {name: made._machines(name, machine, len(free)) for name, machine in machines.items()}
         iterations: dict[tuple[Point, str], list[Case]] = {}
         for case in cases:
             iterations.setdefault(((case.machine, case.benchmark, case.param), case.policy), []).append(case)
         for draw in range(1, number):
+            others: dict[str, dict[tuple[str, ...], Case]] = {}
+            if constants is not None and free:
+                for name, shares in made.shares.items():
+                    rebuilt = constants.rebuilt(constants.at(shares[draw - 1][-len(free) :]))
+                    others[name] = {_place(case): case for case in rebuilt if case.machine == name}
             for ((machine, _, _), _), group in iterations.items():
                 text = drawn[machine].get(draw)
                 if text is not None:
                     places = dict.fromkeys(at % len(group) for at in (2 * draw - 2, 2 * draw - 1))
-                    made.cases += [(draw, _on_machine(group[at], text)) for at in places]
+                    own = others.get(machine, {})
+                    made.cases += [
+                        (draw, _on_machine(own.get(_place(group[at]), group[at]), text, group[at])) for at in places
+                    ]
         return made
 
-    def _machines(self, name: str, machine: Mapping[str, Any]) -> dict[int, Any]:
-        """Give the machine at each draw; one that is no machine is left out."""
+    def _machines(self, name: str, machine: Mapping[str, Any], free: int) -> dict[int, Any]:
+        """Give the machine at each draw, whose last `free` numbers are not its; one that is no machine is left out."""
         assumptions = self.assumptions[name]
         if not assumptions:
             return {}
-        return {draw: with_draw(machine, assumptions, shares) for draw, shares in enumerate(self.shares[name], start=1)}
+        own = assumptions[: len(assumptions) - free]
+        rows = enumerate(self.shares[name], start=1)
+        return {draw: with_draw(machine, own, shares[: len(own)]) for draw, shares in rows}
 
 
-def _on_machine(case: Case, machine: Mapping[str, Any]) -> Case:
-    whole = json.loads(case.json)
-    whole["machine"] = machine
+def _place(case: Case) -> tuple[str, ...]:
+    return case.policy, case.benchmark, case.param, str(case.iteration)
+
+
+def _on_machine(case: Case, machine: Mapping[str, Any], like: Case) -> Case:
+    """Give the program of a case on another machine; all else is that of the case that it is like."""
+    whole, own = json.loads(case.json), json.loads(like.json)
+    whole = {**own, "workload": whole["workload"], "machine": machine}
     return Case.of(_opplab.Case.from_json(json.dumps(whole)))
 
 

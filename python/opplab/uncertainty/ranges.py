@@ -33,12 +33,15 @@ class Assumption:
     low, high : float
         Its range: in the unit of the key, or as factors of what the file says.
     is_factor : bool
+    whose : str
+        What the factors are of.
     """
 
     key: str
     low: float
     high: float
     is_factor: bool
+    whose: str = "the file's"
 
     def at(self, share: float) -> float:
         """Give the number at a share of the probability, 0 to 1.
@@ -56,7 +59,7 @@ class Assumption:
     def words(self) -> str:
         """The range as text."""
         if self.is_factor:
-            return f"{100 * self.low:g} to {100 * self.high:g} % of the file's"
+            return f"{100 * self.low:.4g} to {100 * self.high:.4g} % of {self.whose}"
         return f"{self.low:.9g} to {self.high:.9g}"
 
 

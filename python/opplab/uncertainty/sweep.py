@@ -286,7 +286,7 @@ def how_sure(
         labels[metric] = (unit or "", better or "")
     done = set(zip(results["policy"], results["benchmark"], results["param"], results["iteration"], strict=True))
     cases = [case for case in experiment.cases if (case.policy, case.benchmark, case.param, case.iteration) in done]
-    draws = Draws.of(cases, number, cases[0].seed)
+    draws = Draws.of(cases, number, cases[0].seed, experiment.constants())
     if store is not None and draws.cases:
         listed = [{"hash": case.hash, "label": f"{case.label} draw {draw}"} for draw, case in draws.cases]
         store.create({**experiment.manifest(), "draws": number, "cases": listed})

@@ -1,0 +1,101 @@
+"""The free constants of benchmark models as assumptions: how far each may be off, and the cases with others.
+
+A constant that was fitted on the machine that runs is as unsure as its fit is off (`residual_percent`). One that was
+not is as unsure as the fits on other machines differ: the ratio of the largest to the smallest of them and of the
+model's own value, half of it (on a logarithmic scale) to either side. A constant that nobody fitted anywhere has no
+range, because no source tells one, and what an experiment's file says itself is known.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from opplab import catalog
+from opplab.uncertainty.ranges import Assumption
+
+if TYPE_CHECKING:
+    from opplab.simulation.cases import Case
+
+__all__ = ["Constants", "built_in_fits", "range_of"]
+
+
+@cache
+def built_in_fits() -> dict[str, dict[str, Any]]:
+    """The built-in calibrations by name."""
+    names = catalog.names("calibration")
+    return {
+        name: tomllib.loads(catalog.read_text(catalog.find("calibration", name), "a calibration")) for name in names
+    }
+
+
+def range_of(
+    benchmark: str, name: str, value: int, calibration: str | None, fits: Mapping[str, Mapping[str, Any]] | None = None
+) -> tuple[float, float] | None:
+    """Give the range of a constant as factors of its value; None if no source tells one.
+
+    Parameters
+    ----------
+    benchmark, name : str
+    value : int
+        The model's own, or that of the calibration.
+    calibration : str or None
+        What the workload names.
+    fits : mapping, optional
+        Calibrations by name; the built-in ones.
+    """
+    fits = built_in_fits() if fits is None else fits
+    own = fits.get(calibration or "", {})
+    if name in own.get("values", {}):
+        off = 1 + float(own["fit"]["residual_percent"]) / 100
+        return (1 / off, off) if off > 1 else None
+    others = [one["values"][name] for one in fits.values() if one["benchmark"] == benchmark and name in one["values"]]
+    known = [number for number in (value, *others) if number > 0]
+    if not others or len(known) < 2 or value <= 0 or max(known) == min(known):
+        return None
+    off = math.sqrt(max(known) / min(known))
+    return 1 / off, off
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The free constants of some cases.
+
+    Attributes
+    ----------
+    values : dict of (str, str) to int
+        By workload and parameter: those that have a range.
+    assumptions : list of Assumption
+        One a value, in that order, as factors.
+    rebuilt : callable
+        Gives the cases with other values, in any order.
+    """
+
+    values: dict[tuple[str, str], int]
+    assumptions: list[Assumption]
+    rebuilt: Callable[[Mapping[tuple[str, str], int]], Iterable[Case]]
+
+    @classmethod
+    def of(
+        cls,
+        found: Iterable[tuple[str, str, str, int, str | None]],
+        rebuilt: Callable[[Mapping[tuple[str, str], int]], Iterable[Case]],
+        fits: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Constants:
+        """Keep those of ``(workload, benchmark, parameter, value, calibration)`` that have a range."""
+        values, assumptions = {}, []
+        for label, benchmark, name, value, calibration in found:
+            factors = range_of(benchmark, name, value, calibration, fits)
+            if factors is not None and (label, name) not in values:
+                values[label, name] = value
+                assumptions.append(Assumption(f"{label}.{name}", *factors, True, "the model's"))
+        return cls(values, assumptions, rebuilt)
+
+    def at(self, shares: Iterable[float]) -> dict[tuple[str, str], int]:
+        """Give the values at these shares of their ranges."""
+        pairs = zip(self.values.items(), self.assumptions, shares, strict=True)
+        return {key: max(round(value * assumption.at(float(share))), 1) for (key, value), assumption, share in pairs}
