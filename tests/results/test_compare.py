@@ -185,6 +185,29 @@ def test_one_comparison_has_one_answer_everywhere(tmp_path, better, iterations):
     assert shown in Report("t", "", [], table, blocks).to_html()
 
 
+def test_rates_whose_mean_may_be_anything_have_no_interval_and_no_infinity():
+    """The interval of the mean time holds 0, so that of the rate has no upper end."""
+    from opplab.comparison.report import report
+    from opplab.report.page import Report
+    from opplab.sweep.confidence import pair_blocks
+
+    rows = [
+        row | {"param": param, "machine": "m", "unit": "MB/s"}
+        for param in ("clients=1", "clients=4")
+        for policy, factor in (("a", 1.0), ("b", 0.9))
+        for row in sim_rows([factor * 5.0, factor * 900.0, factor * 950.0], "throughput", policy, "higher")
+    ]
+    table = results.frame(rows)
+    (compared,) = compare(table)
+    assert compared.rows[0].cells[0].low is None and compared.rows[0].cells[0].is_open
+    for form in ("text", "json", "csv"):
+        assert "inf" not in render(compared, form).lower()
+    blocks = pair_blocks(table, [("a", "b")], "throughput")
+    assert blocks[0].lines[0].base.half is None and blocks[0].lines[0].base.varies
+    for page in (Report("t", "", [], table, blocks).to_html(), report(table).to_html()):
+        assert 'inf"' not in page and "Infinity" not in page
+
+
 def test_three_iterations_make_iterations_the_observations():
     """Samples inside an iteration move together; counting them as independent would find a difference in nothing."""
     base, new = Run("a", "x"), Run("b", "x")

@@ -291,6 +291,9 @@ def _summarise(values: list[float], higher: bool, confidence: float) -> Cell:
         # Values that are all the same have no interval, least of all one of 0: nothing varied.
         return Cell(values[0], n=len(values))
     mean, (low, high), _ = stats.mean(values, harmonic=higher and min(values) > 0, confidence=confidence)
+    if high == float("inf"):
+        # Few rates that differ much: the mean may be anything above the lower end.
+        return Cell(mean, n=len(values), is_open=True)
     spread = 100 * (high - low) / 2 / abs(mean) if mean and not isnan(low) else None
     return Cell(mean, spread=spread, low=low, high=high, n=len(values))
 

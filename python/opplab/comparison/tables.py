@@ -65,6 +65,8 @@ class Cell:
     p_holm: float | None = None
     hedges_g: float | None = None
     n: int | None = None
+    # The interval of the mean has no upper end (few rates that differ much), so that none is given.
+    is_open: bool = False
     significant: bool | None = None
     same: bool = False
 

@@ -73,7 +73,9 @@ def estimate(values: Sequence[float], level: float = 0.95, better: str = "lower"
     n = len(values)
     harmonic = better == "higher" and min(values) > 0
     mean, (low, high), _ = stats.mean(values, harmonic=harmonic, confidence=level)
-    return Estimate(mean, (high - low) / 2 if n > 1 else None, n)
+    half = (high - low) / 2
+    # Few rates that differ much have no upper end: their interval says nothing that a width could.
+    return Estimate(mean, half if math.isfinite(half) else None, n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ def _estimate_of(cell: Cell) -> Estimate:
     if cell.low is not None and cell.high is not None and not math.isnan(cell.low):
         half: float | None = (cell.high - cell.low) / 2
     else:
-        half = None if n < 2 else 0.0
+        half = None if n < 2 or cell.is_open else 0.0
     return Estimate(cell.value, half, n)
 
 
