@@ -3,7 +3,8 @@
     .venv/bin/python tools/trace_formats.py FILE...
 
 trace.dat is counted by `trace-cmd report`, perf.data by `perf script`, text by its own lines, Perfetto by Google's own
-messages (packages perfetto and protobuf of PyPI, which are not among our requirements).
+messages (packages perfetto and protobuf of PyPI, which are not among our requirements); compressed files unpacked by
+the compressor's own tool.  `tests/unit/test_trace_formats.py` does the same with the files of ../shared.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 import zlib
 from collections import Counter
 from pathlib import Path
 
 import opplab
 
-LINE = re.compile(rb"\[\d+\][^:]*\s[\d.]+: +(?:\w+:)?([\w.-]+):")
+# Also with a period of perf in front of the name.
+LINE = re.compile(rb"\[\d+\][^:]*\s[\d.]+: +(?:\d+ +)?(?:\w+:)?([\w.-]+):")
+
+UNPACKERS = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 
 
 def counted_by_protobuf(data: bytes) -> Counter[str]:
@@ -43,6 +48,10 @@ def counted_by_protobuf(data: bytes) -> Counter[str]:
 
 def counted_by(path: Path, form: str) -> tuple[str, Counter[str]]:
     """Give the other tool's name and its number of events by name."""
+    if path.suffix in UNPACKERS:
+        with tempfile.NamedTemporaryFile() as plain:
+            subprocess.run([UNPACKERS[path.suffix], "-dc", path], stdout=plain, check=True)
+            return counted_by(Path(plain.name), form)
     if form == "trace.dat":
         out = subprocess.run(["trace-cmd", "report", "-t", path], capture_output=True, check=False).stdout
         return "trace-cmd report", Counter(match[1].decode() for match in map(LINE.search, out.splitlines()) if match)

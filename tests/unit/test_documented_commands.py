@@ -67,6 +67,7 @@ NOT_RUN = {
     r"opplab verify silicon": "writes a page of docs; tests/unit/test_fit.py runs it",
     r"opplab fit power (TABLE|MACHINE)": "tests/unit/test_fit.py runs it with measurements",
     r"opplab trace --max-unpacked": "a word in place of the rest; the block before has the commands",
+    r"opplab trace --max-memory": "the same",
     r"opplab run --machine \.\.\.": "the same",
     r"opplab run EXPERIMENT": "what to put there is said beside it",
 }

@@ -57,6 +57,31 @@ def test_parts_have_the_ranges_of_the_machine(metered: tuple[pl.DataFrame, Path,
     assert energy.groups["high_j"].sum() == pytest.approx(energy.tasks["high_j"].sum())
 
 
+def test_control_groups_share_all_that_their_tasks_cost(
+    metered: tuple[pl.DataFrame, Path, str], tmp_path: Path
+) -> None:
+    """Goal: sums by group are those of the tasks. Method: a run's trace as text, in which two tasks are moved."""
+    _, path, name = metered
+    plain, machine = opplab.read_trace(path), opplab.Machine.load(name)
+    text = plain.export(tmp_path / "run.txt").read_text()
+    start_s = plain.info["start_ns"] / 1e9
+    before = plain.energy(machine)
+    first, second = before.tasks["pid"].head(2).to_list()
+    head = f"sh-1 [000] {start_s:.6f}: cgroup_attach_task: dst_root=1 dst_id=2 dst_level=1"
+    moved = [(first, "/background"), (second, "/background"), (second, "/top app")]
+    moves = "".join(f"{head} dst_path={to} pid={pid} comm=x\n" for pid, to in moved)
+    (tmp_path / "moved.txt").write_text(text + moves)
+    energy = opplab.read_trace(tmp_path / "moved.txt").energy(machine)
+    assert energy.exact
+    found = dict(energy.cgroups.select("cgroup", "energy_j").iter_rows())
+    cost = dict(energy.tasks.select("pid", "energy_j").iter_rows())
+    assert found["/background"] == cost[first]
+    assert found["/top app"] == cost[second]
+    assert sum(found.values()) == pytest.approx(energy.tasks["energy_j"].sum(), rel=1e-12)
+    assert set(found) == {"/background", "/top app", None}
+    assert before.cgroups["cgroup"].to_list() == [None]
+
+
 def test_without_ranges_there_is_no_interval(tmp_path: Path) -> None:
     tree = tomllib.loads(opplab.Machine.load("juno-r2").to_toml())
     del tree["range"]

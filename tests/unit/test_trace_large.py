@@ -63,3 +63,30 @@ def test_nothing_is_left_of_a_piece_that_cannot_be_written(recorded: Path, tmp_p
     with pytest.raises(opplab.InputError, match="nearest name"):
         opplab.read_trace(recorded).export(tmp_path / "out.txt", "sched_swich")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_would_not_fit_into_memory_is_refused(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = opplab.read_trace(recorded)
+    start_ns, length_ns = trace.info["start_ns"], trace.info["duration_ns"]
+    # A tenth of the time, or the clocks alone, fit; all events do not.
+    monkeypatch.setenv("OPPLAB_MAX_MEMORY", str(80 * sum(trace.info["events"].values()) // 2))
+    refused = pytest.raises(opplab.InputError, match=r"\d+ events would take some .* GB .*--max-memory SIZE")
+    for whole in (
+        lambda: trace.export(tmp_path / "out.dat"),
+        trace.signals,
+        lambda: trace.view(tmp_path / "out.html"),
+        trace.events,
+    ):
+        with refused:
+            whole()
+    assert list(tmp_path.iterdir()) == []
+    assert len(trace.events("cpu_frequency")) == trace.info["events"]["cpu_frequency"]
+    assert trace.export(tmp_path / "part.dat", to_ns=start_ns + length_ns // 10).exists()
+    # Sums and pieces need no more memory for more events.
+    trace.signal_sums()
+    trace.export(tmp_path / "out.txt")
+    monkeypatch.setenv("OPPLAB_MAX_MEMORY", "2G")
+    with pytest.raises(opplab.InputError, match="number of bytes"):
+        trace.events()

@@ -43,11 +43,18 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     callback=_size,
     help="What compressed files may expand to (500M, 20G). Without it 250 times the file, at least 16M, at most 8G.",
 )
-def command(max_unpacked: int | None) -> None:
+@click.option(
+    "--max-memory",
+    metavar="SIZE",
+    callback=_size,
+    help="What events may take where all are in memory (signals -o, view, sql, events, export to .dat). Without it 2G.",
+)
+def command(max_unpacked: int | None, max_memory: int | None) -> None:
     """Look into recorded traces: trace.dat, perf.data, ftrace text, systrace, Perfetto, also compressed."""
-    if max_unpacked is not None:
-        # Read by crate `trace`, wherever it opens a file.
-        os.environ["OPPLAB_MAX_UNPACKED"] = str(max_unpacked)
+    # Read wherever a file is opened, by crate `trace` and by `Trace`.
+    for name, size in (("OPPLAB_MAX_UNPACKED", max_unpacked), ("OPPLAB_MAX_MEMORY", max_memory)):
+        if size is not None:
+            os.environ[name] = str(size)
 
 
 command.add_command(to_rtapp)
@@ -262,7 +269,7 @@ def signals(
 @machine_option("Machine with the power of cores and clusters.", required=True)
 @click.option(
     "--by",
-    type=click.Choice(["tasks", "processes", "groups", "apps", "cpus", "clusters", "rails"]),
+    type=click.Choice(["tasks", "processes", "groups", "apps", "cgroups", "cpus", "clusters", "rails"]),
     help="Only this table; without it the clusters, rails and the ten most expensive tasks.",
 )
 @click.option("--from", "from_time", metavar="TIME", help="From this time: 12.5 (s), 300ms, +0.5 (from start).")

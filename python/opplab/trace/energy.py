@@ -41,6 +41,9 @@ class TraceEnergy:
         Sums of tasks by process (null where the trace does not tell), and by kind of name (``kworker``, ``irq``, ...).
     apps : polars.DataFrame
         Sums of processes by program: of Android's processes the package (``com.app:service`` is ``com.app``).
+    cgroups : polars.DataFrame
+        Sums of tasks by control group: the last one that the trace moves the task, or its process, to
+        (``cgroup_attach_task``); null where it moves neither.
     rails : polars.DataFrame
         Meters in the trace, beside the same time of the clusters that their names stand for; ``error`` is relative.
     steps : polars.DataFrame
@@ -61,6 +64,7 @@ class TraceEnergy:
     processes: pl.DataFrame
     groups: pl.DataFrame
     apps: pl.DataFrame
+    cgroups: pl.DataFrame
     rails: pl.DataFrame
     steps: pl.DataFrame
     total_j: float
@@ -73,7 +77,7 @@ class TraceEnergy:
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Give all tables by name."""
-        names = ("cpus", "clusters", "tasks", "processes", "groups", "apps", "rails", "steps")
+        names = ("cpus", "clusters", "tasks", "processes", "groups", "apps", "cgroups", "rails", "steps")
         return {name: getattr(self, name) for name in names}
 
     def write(self, folder: Path) -> list[Path]:
@@ -140,10 +144,10 @@ SCHEMAS: dict[str, dict[str, str]] = {
 }
 
 
-def make(raw: list[dict[str, Any]], names: dict[int, str]) -> TraceEnergy:
+def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, str]) -> TraceEnergy:
     """Make tables of what `_opplab.trace_energy` gave of the machine and, if it has ranges, of their ends.
 
-    `names` are those of tasks by pid.
+    `names` are those of tasks by pid, `cgroups` the paths of those that the trace tells.
     """
     import polars as pl
 
@@ -165,14 +169,18 @@ def make(raw: list[dict[str, Any]], names: dict[int, str]) -> TraceEnergy:
     def named(column: str) -> pl.Expr:
         return pl.col(column).replace_strict(names, default="<...>", return_dtype=pl.String)
 
+    def told(column: str) -> pl.Expr:
+        return pl.col(column).replace_strict(cgroups, default=None, return_dtype=pl.String)
+
     tasks = table("tasks").with_columns(named("pid").alias("comm"))
     tasks = tasks.with_columns(
         pl.when(pl.col("process").is_not_null()).then(named("process")).alias("process_name"),
         pl.col("comm").map_elements(group_of, return_dtype=pl.String).alias("group"),
+        pl.coalesce(told("pid"), told("process")).alias("cgroup"),
     )
     tasks = tasks.with_columns(pl.col("process_name").map_elements(app_of, return_dtype=pl.String).alias("app"))
     total = own["total_j"]
-    order = ["pid", "comm", "process", "process_name", "group", "app", "energy_j", "low_j", "high_j"]
+    order = ["pid", "comm", "process", "process_name", "group", "app", "cgroup", "energy_j", "low_j", "high_j"]
     order += ["cpu_j", "shared_j", "running_ns", "unknown_ns"]
     share = (pl.col("energy_j") / total).fill_nan(None).alias("share")
     tasks = tasks.select(order).with_columns(share).sort("energy_j", "pid", descending=[True, False])
@@ -194,6 +202,7 @@ def make(raw: list[dict[str, Any]], names: dict[int, str]) -> TraceEnergy:
         processes=sums("process", "process_name"),
         groups=sums("group"),
         apps=sums("app"),
+        cgroups=sums("cgroup"),
         rails=rails,
         steps=pl.DataFrame({"time_ns": [start_ns + nth * step_ns for nth in range(length)], **power}),
         total_j=total,
@@ -210,7 +219,15 @@ def of(trace: Trace, machine: Machine, from_ns: int | None, to_ns: int | None) -
     """Give the energy of a trace on a machine, and what of the trace was damaged."""
     machines = [one._inner for one in (machine, *_ends(machine))]
     raw = _opplab.trace_energy(trace.path, machines, from_ns, to_ns)
-    return make(raw, trace.task_names()), raw[0]["problems"]
+    return make(raw, trace.task_names(), cgroups_of(trace)), raw[0]["problems"]
+
+
+def cgroups_of(trace: Trace) -> dict[int, str]:
+    """Give the control group that each task was moved to last, of those that the trace moves."""
+    moves = trace.events("cgroup_attach_task", missing_ok=True)
+    if not {"pid", "dst_path"} <= set(moves.columns):
+        return {}
+    return dict(moves.select("pid", "dst_path").iter_rows())
 
 
 def perfetto(trace: Trace, energy: TraceEnergy, path: str | Path) -> Path:

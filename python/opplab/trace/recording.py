@@ -5,6 +5,7 @@ Decoding and signals are crate `trace`'s; here they become data frames.
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,32 @@ __all__ = ["Trace", "read_trace"]
 
 # Columns that every event has, before its own fields.
 CONTEXT = ("time_ns", "cpu", "common_pid", "common_comm", "buffer")
+
+
+MEMORY_BYTES = 2 << 30
+"""What the events of a trace may take when all are in memory, unless OPPLAB_MAX_MEMORY says otherwise."""
+
+# Bytes of memory an event: decoded and written, with its signals, on a page; measured on scheduling events.
+EVENT_BYTES = 80
+SIGNAL_BYTES = 85
+VIEW_BYTES = 200
+
+# No file holds more events than it has bytes times this (crate `trace`, `UnpackLimits`).
+UNPACKED_RATIO = 250
+
+
+def memory_limit() -> int:
+    """Give the limit of what events may take in memory, in bytes.
+
+    Raises
+    ------
+    InputError
+        If OPPLAB_MAX_MEMORY is no number.
+    """
+    asked = os.environ.get("OPPLAB_MAX_MEMORY", "").strip()
+    if asked and not asked.isdecimal():
+        raise InputError(f"OPPLAB_MAX_MEMORY={asked}: give a number of bytes")
+    return int(asked) if asked else MEMORY_BYTES
 
 
 def check_readable(path: str | Path) -> Path:
@@ -73,6 +100,38 @@ class Trace:
     def _note(self, problems: list[str]) -> None:
         self.problems += [problem for problem in problems if problem not in self.problems]
 
+    def check_memory(
+        self,
+        event_bytes: int,
+        names: Sequence[str] | None = None,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+    ) -> None:
+        """Refuse what would take more memory than the limit: events of these names and this time, of so many bytes.
+
+        Raises
+        ------
+        InputError
+            With the option that raises the limit.
+        """
+        limit = memory_limit()
+        # What is read once only (a pipe) cannot be counted first, and a small file is not worth it.
+        if not self.path.is_file() or self.path.stat().st_size * UNPACKED_RATIO < limit:
+            return
+        events, start_ns, length_ns = (self.info[key] for key in ("events", "start_ns", "duration_ns"))
+        short = None if names is None else {name.rpartition(":")[2] for name in names}
+        count = sum(number for name, number in events.items() if short is None or name.rpartition(":")[2] in short)
+        if length_ns:
+            first = max(start_ns if from_ns is None else from_ns, start_ns)
+            last = min(start_ns + length_ns if to_ns is None else to_ns, start_ns + length_ns)
+            count = round(count * max(last - first, 0) / length_ns)
+        if count * event_bytes > limit:
+            raise InputError(
+                f"{self.path}: {count} events would take some {count * event_bytes / 1e9:.1f} GB of memory, more than "
+                f"{limit / 1e9:.1f} GB: name fewer events or a shorter time, or raise the limit with "
+                "opplab trace --max-memory SIZE or OPPLAB_MAX_MEMORY=BYTES"
+            )
+
     def read(
         self,
         names: Sequence[str] | None = None,
@@ -82,6 +141,7 @@ class Trace:
         to_ns: int | None = None,
     ) -> _opplab.Trace:
         """Decode the events of these names (all, if None) in a span of time; the end is not part of it."""
+        self.check_memory(EVENT_BYTES, names, from_ns, to_ns)
         wanted = None if names is None else list(names)
         inner = _opplab.Trace.read(self.path, wanted, missing_ok, from_ns, to_ns)
         self._note(inner.problems())
@@ -162,6 +222,7 @@ class Trace:
         """
         from opplab.trace import signals
 
+        self.check_memory(SIGNAL_BYTES)
         raw = _opplab.trace_signals(self.path, machine._inner if machine else None, invariance, every_us * 1000)
         self._note(raw["problems"])
         return signals.make(raw, self.task_names(), None if deadline_us is None else deadline_us * 1000)
@@ -252,6 +313,7 @@ class Trace:
         """
         from opplab.trace import view
 
+        self.check_memory(VIEW_BYTES, None, from_ns, to_ns)
         path = Path(path)
         write_text(path, view.page(self, machine, from_ns=from_ns, to_ns=to_ns, title=title))
         return path

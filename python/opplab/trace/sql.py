@@ -37,6 +37,7 @@ ENERGY = {
     "energy_processes": "energy by process",
     "energy_groups": "energy by kind of task",
     "energy_apps": "energy by program",
+    "energy_cgroups": "energy by control group",
     "energy_rails": "meters in the trace beside the model",
     "energy_steps": "power of clusters over time",
 }

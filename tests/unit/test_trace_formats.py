@@ -1,0 +1,114 @@
+"""Events of real files of each format, counted by another tool and by opplab."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import opplab
+
+from testdata import shared
+
+MT8196 = "silicon/mt8196-idle/trace_6_12_sleep_length.dat"
+
+
+def formats() -> ModuleType:
+    """Give `tools/trace_formats.py`, which counts."""
+    path = Path(__file__).parents[2] / "tools/trace_formats.py"
+    spec = importlib.util.spec_from_file_location("trace_formats", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def needed(tool: str) -> None:
+    if not shutil.which(tool):
+        pytest.skip(f"{tool} is not installed")
+
+
+def check(path: Path, form: str, version: int = 0, *, at_least: int = 1) -> None:
+    """Compare by name; `at_least` tells that something was counted."""
+    info = opplab.read_trace(path).info
+    assert (info["format"], info["version"], info["problems"]) == (form, version, []), path
+    _, expected = formats().counted_by(path, form)
+    assert info["events"] == expected, path
+    assert sum(expected.values()) >= at_least, path
+
+
+@pytest.mark.parametrize(
+    ("file", "form", "version", "at_least"),
+    [
+        ("data/lisa/example_rtapp_trace.dat", "trace.dat", 6, 7000),
+        ("data/trappy/tests/raw_trace.dat", "trace.dat", 6, 100),
+        (MT8196, "trace.dat", 7, 120_000),
+        ("silicon/mt8196-idle/trace_mainline_tick_wakeups.dat", "trace.dat", 7, 80_000),
+        ("data/lisa/trace_txt/trace.txt", "ftrace text", 6, 2000),
+        ("data/trappy/tests/trace_systrace.html", "systrace HTML", 0, 5),
+        ("data/trappy/tests/trace_legacy_systrace.html", "systrace HTML", 0, 5),
+    ],
+)
+def test_events_are_those_of_another_tool(file: str, form: str, version: int, at_least: int) -> None:
+    path = shared(file)
+    if form == "trace.dat":
+        needed("trace-cmd")
+    check(path, form, version, at_least=at_least)
+
+
+@pytest.mark.parametrize(("version", "compression"), [(6, "none"), (7, "none"), (7, "zstd"), (7, "zlib")])
+def test_events_of_each_compression(version: int, compression: str, tmp_path: Path) -> None:
+    """trace-cmd writes a real recording again, in each version and with each compression that it knows."""
+    path = shared(MT8196)
+    needed("trace-cmd")
+    out = tmp_path / "trace.dat"
+    command = ["trace-cmd", "convert", "-i", path, "-o", out, "--file-version", str(version)]
+    done = subprocess.run([*command, "--compression", compression], capture_output=True, text=True, check=False)
+    if "not supported" in done.stdout + done.stderr:
+        pytest.skip(f"this trace-cmd has no {compression}")
+    assert out.exists(), done.stderr
+    check(out, "trace.dat", version, at_least=120_000)
+
+
+@pytest.mark.parametrize("tool", ["gzip", "xz", "zstd"])
+def test_events_of_a_file_that_is_compressed_as_a_whole(tool: str, tmp_path: Path) -> None:
+    path = shared("data/lisa/example_rtapp_trace.dat")
+    needed("trace-cmd")
+    needed(tool)
+    suffix = {"gzip": ".gz", "xz": ".xz", "zstd": ".zst"}[tool]
+    packed = tmp_path / f"trace.dat{suffix}"
+    with packed.open("wb") as out:
+        subprocess.run([tool, "-c", path], stdout=out, check=True)
+    check(packed, "trace.dat", 6, at_least=7000)
+
+
+@pytest.mark.parametrize(
+    "options", [["-e", "sched:sched_switch"], ["-z", "-e", "sched:*"], ["-g", "-e", "cpu-clock", "-e", "sched:*"]]
+)
+def test_events_of_perf(options: list[str], tmp_path: Path) -> None:
+    """What perf records on this host, as a file and as its text; where that is allowed."""
+    needed("perf")
+    recorded, text = tmp_path / "perf.data", tmp_path / "perf.txt"
+    command = ["perf", "record", "-q", "-a", "-o", recorded, *options, "sleep", "0.2"]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("perf may not record scheduling events here")
+    # The first word of a version is that of its format.
+    info = opplab.read_trace(recorded).info
+    check(recorded, "perf.data", info["version"], at_least=10)
+    with text.open("wb") as out:
+        subprocess.run(["perf", "script", "-i", recorded], stdout=out, stderr=subprocess.DEVNULL, check=True)
+    read = opplab.read_trace(text)
+    assert read.info["events"] == info["events"]
+    assert read.problems == []
+
+
+def test_events_of_perfetto(tmp_path: Path) -> None:
+    """By Google's messages, where they are installed."""
+    pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    out = opplab.read_trace(shared(MT8196)).export(tmp_path / "trace.pftrace")
+    check(out, "perfetto", at_least=120_000)
