@@ -112,7 +112,8 @@ def parts_of(
 
     mean = estimate(own, level)
     value, half = (mean.mean, mean.half) if around is None else (around.mean, around.half)
-    runs = half if mean.varies else None
+    # Two iterations may leave the interval of a change of means open: then nothing is known of the runs' part.
+    runs = half if mean.varies and half is not None and math.isfinite(half) else None
     if not len(shifts):
         low_end, high_end = (None, None) if runs is None else (max(value - runs, least), value + runs)
         return Parts(value, runs, None, low_end, high_end, varies=mean.half is None or mean.varies)
