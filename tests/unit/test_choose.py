@@ -188,3 +188,24 @@ def test_the_command_line_has_the_words_of_the_other_commands(tmp_path: Path) ->
     wrong = subprocess.run([*command, "--constraint", "p99"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert wrong.returncode == 2
     assert "write it like" in wrong.stderr
+
+
+def test_dask_runs_the_same_or_is_refused(tmp_path: Path) -> None:
+    """With the extra: the same answer. Without it: one line that names it, and no run."""
+    import importlib.util
+
+    from click.testing import CliRunner
+
+    from opplab.cli.main import opplab as main
+
+    (tmp_path / "load.json").write_text(json.dumps(LOAD))
+    command = ["choose", str(tmp_path / "load.json"), "-m", "juno-r2", "--governor", "schedutil,performance"]
+    command += ["--seconds", "0.1", "--iterations", "2", "--uncertainty", "2", "--format", "json"]
+    done = CliRunner().invoke(main, [*command, "--dask", "local"])
+    if importlib.util.find_spec("distributed") is None:
+        assert "pip install 'opplab[dask]'" in f"{done.output}{done.exception}"
+        assert done.exit_code != 0
+        return
+    assert done.exit_code == 0, done.output
+    plain = CliRunner().invoke(main, command)
+    assert json.loads(done.stdout) == json.loads(plain.stdout)

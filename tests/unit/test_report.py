@@ -9,8 +9,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import opplab
+from opplab.cli.main import opplab as main
 from opplab.report import publish, svg
 from opplab.sweep import confidence
 
@@ -207,3 +209,48 @@ def test_runs_without_variation_have_no_interval() -> None:
     chance = frame(_rows("energy", "J", "lower", "n=1", {"base": [2.0, 2.1, 2.2], "new": [2.3, 1.9, 2.2]}))
     (first, *_) = findings(confidence.pair_blocks(chance, [("base", "new")]))
     assert "nothing clear" in first
+
+
+def test_many_clocks_have_a_continuous_scale() -> None:
+    """32 points: as many colours as the scale has, in the order of frequency, and one key that tells its ends."""
+    from opplab.report.page import SHADES, STEPS, residency_panels
+    from opplab.results import frame
+
+    def rows(khz: list[int]) -> pl.DataFrame:
+        of = {"benchmark": "b", "param": "n=1", "policy": "p", "unit": "", "better": "", "iteration": 0, "seed": 1}
+        return frame([of | {"metric": f"freq_residency:big@{one}", "value": 100 / len(khz)} for one in khz])
+
+    many = [800_000 + 100_000 * step for step in range(32)]
+    ((keys, panels),) = residency_panels(rows(many), {"p": "v0"})
+    assert keys == [("big 800 to 3900 MHz", "scale")]
+    found = re.findall(r'class="(?:[^"]* )?c(\d+)(?: [^"]*)?"', panels[0][1])
+    numbers = [int(number) for number in found]
+    assert numbers == sorted(numbers)
+    assert (numbers[0], numbers[-1], len(set(numbers))) == (0, STEPS - 1, STEPS)
+    assert "3900 MHz" in panels[0][1], "each bar tells its own clock"
+    # A gap between clocks is a gap between colours.
+    ((_, gap),) = residency_panels(rows([*range(100_000, 106_000, 1000), 200_000]), {"p": "v0"})
+    assert set(re.findall(r"\bc(\d+)\b", gap[0][1])) == {"0", "1", "20"}
+    ((few, _),) = residency_panels(rows(many[:SHADES]), {"p": "v0"})
+    assert len(few) == SHADES
+
+
+def test_the_command_of_a_report_makes_the_same_results_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it stands in the report: of a built-in experiment, and of an ad hoc run from its folder."""
+    (tmp_path / "load.json").write_text(
+        '{"tasks": {"t": {"loop": -1, "run": 2000, "timer": {"ref": "u", "period": 16000}}},'
+        ' "global": {"duration": 1, "calibration": "CPU0"}}'
+    )
+    monkeypatch.chdir(tmp_path)
+    ad_hoc = ["run", "load.json", "-m", "juno-r2", "--governor", "schedutil,performance", "--seconds", "0.2"]
+    for words in (["run", "juno-eas", "--iterations", "1", "--seconds", "0.05"], [*ad_hoc, "--iterations", "2"]):
+        monkeypatch.chdir(tmp_path)
+        folder = tmp_path / words[1].partition(".")[0]
+        done = CliRunner().invoke(main, [*words, "-j", "1", "-o", str(folder)], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        made = re.search(r"made by</dt><dd>opplab ([^<]*) -o OUT</dd>", (folder / "report.html").read_text())
+        assert made is not None
+        monkeypatch.chdir(folder)
+        again = CliRunner().invoke(main, [*made[1].split(), "-j", "1", "-o", "again"], catch_exceptions=False)
+        assert again.exit_code == 0, again.output
+        assert (folder / "again/results.parquet").read_bytes() == (folder / "results.parquet").read_bytes()

@@ -28,7 +28,10 @@ __all__ = ["Report", "Timeline"]
 
 
 SHADES = 5
-"""Shades of clocks that the style sheet has."""
+"""Shades of clocks that the style sheet has, for so many clocks, each with its name."""
+
+STEPS = 21
+"""Steps of the scale between these shades, for more clocks than that: near clocks look alike, far ones do not."""
 
 SCALES_MAX = 4
 """So many times as high may one of two sets of values be for both to be read in one picture."""
@@ -456,7 +459,7 @@ def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tup
             states.setdefault(cluster, []).append(what)
     groups = []
     for cluster, steps in clusters.items():
-        clock = {khz: f"f{_shade(number, len(steps), SHADES)}" for number, khz in enumerate(steps)}
+        clock = _clock_classes(steps)
         idle = {name: f"i{min(number, 3)}" for number, name in enumerate(states.get(cluster, []))}
         keys = _clock_keys(cluster, clock)
         keys += [("entering or leaving idle" if name == "none" else name, class_) for name, class_ in idle.items()]
@@ -490,14 +493,19 @@ def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tup
     return groups
 
 
+def _clock_classes(steps: Sequence[int]) -> dict[int, str]:
+    """Give each clock its colour: of its own while they are few, else its place on a scale by frequency."""
+    if len(steps) <= SHADES:
+        return {khz: f"f{_shade(number, len(steps), SHADES)}" for number, khz in enumerate(steps)}
+    low, high = min(steps), max(steps)
+    return {khz: f"c{round((khz - low) * (STEPS - 1) / (high - low))}" for khz in steps}
+
+
 def _clock_keys(cluster: str, clock: Mapping[int, str]) -> list[tuple[str, str]]:
-    """Legend of the clocks: each one while they are few, else a scale of as many steps as there are shades."""
+    """Legend of the clocks: each one while they are few, else the scale with its ends."""
     if len(clock) <= SHADES:
         return [(f"{cluster} {khz / 1000:g} MHz", class_) for khz, class_ in clock.items()]
-    ranges: dict[str, list[int]] = {}
-    for khz, class_ in clock.items():
-        ranges.setdefault(class_, []).append(khz)
-    return [(f"{cluster} {run[0] / 1000:g} to {run[-1] / 1000:g} MHz", class_) for class_, run in ranges.items()]
+    return [(f"{cluster} {min(clock) / 1000:g} to {max(clock) / 1000:g} MHz", "scale")]
 
 
 def _shade(number: int, count: int, shades: int) -> int:
