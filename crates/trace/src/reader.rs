@@ -68,7 +68,7 @@ fn matches_name(schema: &Schema, name: &str) -> bool {
 /// What a trace says about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
-    /// `trace.dat`, `ftrace text`, `systrace HTML`, `perfetto` or `ring-buffer pages`.
+    /// `trace.dat`, `perf.data`, `ftrace text`, `systrace HTML`, `perfetto`, `ring-buffer pages` or `bpftrace log`.
     pub format: &'static str,
     /// Version of the format; 0 if it has none.
     pub version: u32,

@@ -16,6 +16,8 @@ use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::MAX_PROBLEMS;
+use crate::text::hex_number;
+use crate::tracedat::MAX_CPUS;
 
 /// True if an `ST:` line stands in one of the first lines.
 pub(crate) fn sniff(data: &[u8]) -> bool {
@@ -40,13 +42,6 @@ struct Entry<'a> {
     comm: &'a [u8],
 }
 
-fn hex(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || text.len() > 16 {
-        return None;
-    }
-    text.iter().try_fold(0u64, |value, &b| Some(value << 4 | u64::from((b as char).to_digit(16)?)))
-}
-
 fn parse(line: &[u8]) -> Option<Entry<'_>> {
     let mut parts = line.splitn(6, |&b| b == b':');
     let (kind, count) = match parts.next()? {
@@ -57,10 +52,14 @@ fn parse(line: &[u8]) -> Option<Entry<'_>> {
         b"M" => (Mark::Migrate, 4),
         _ => return None,
     };
-    let time = hex(parts.next()?)?;
+    let time = hex_number(parts.next()?)?;
     let mut numbers = [0; 4];
     for number in &mut numbers[..count] {
-        *number = hex(parts.next()?)?;
+        *number = hex_number(parts.next()?)?;
+    }
+    // Events begin with their CPU.
+    if matches!(kind, Mark::Switch | Mark::Wakeup | Mark::Migrate) && numbers[0] >= u64::from(MAX_CPUS) {
+        return None;
     }
     // A name may hold colons.
     let comm = if kind == Mark::Task { line.splitn(5, |&b| b == b':').nth(4)? } else { &line[..0] };
@@ -170,7 +169,7 @@ impl Reader for SchedBt<'_> {
                 }
             };
             let time_ns = start.wrapping_add(entry.time);
-            let cpu = (a & 0xffff) as u32;
+            let cpu = a as u32;
             self.meta.cpus = self.meta.cpus.max(cpu + 1);
             let schema = &self.schemas[index];
             if !options.wants(schema) || !options.in_range(time_ns) {
@@ -198,7 +197,7 @@ mod tests {
         assert_eq!(parse(b"P:12:29f0:78:a:b"), entry(Mark::Task, 0x12, [0x29f0, 0x78, 0, 0], b"a:b"));
         assert_eq!(parse(b"S:a:3:29f0:1:0"), entry(Mark::Switch, 10, [3, 0x29f0, 1, 0], b""));
         assert_eq!(parse(b"M:a:3:1:2:7"), entry(Mark::Migrate, 10, [3, 1, 2, 7], b""));
-        for line in [&b"S:a:3:29f0:1"[..], b"X:1:2", b"S::3:1:1:1", b"", b"W:zz:1:1:1"] {
+        for line in [&b"S:a:3:29f0:1"[..], b"X:1:2", b"S::3:1:1:1", b"", b"W:zz:1:1:1", b"S:a:10000:1:1:1"] {
             assert_eq!(parse(line), None);
         }
     }

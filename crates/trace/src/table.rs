@@ -160,11 +160,6 @@ impl IntColumn {
             (false, _) => IntColumn::U64(narrowed(&old)),
         };
     }
-
-    /// Bytes that the values take.
-    pub fn size_bytes(&self) -> usize {
-        each_width!(self, values => values.capacity() * size_of_val(&values.first().copied().unwrap_or_default()))
-    }
 }
 
 /// Truncation to a width that is known to hold the value.
@@ -524,14 +519,6 @@ impl Table {
     /// The integers of field `name`, if it exists and is of integers.
     pub fn int(&self, name: &str) -> Option<&IntColumn> {
         self.field(name)?.column.as_int()
-    }
-
-    /// The dictionary numbers of field `name`, if it exists and is of short strings.
-    pub fn str_numbers(&self, name: &str) -> Option<&[u32]> {
-        match &self.field(name)?.column {
-            Column::Str(numbers) => Some(numbers),
-            _ => None,
-        }
     }
 }
 

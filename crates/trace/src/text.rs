@@ -506,7 +506,8 @@ fn number(token: &[u8]) -> Option<(Value<'static>, bool)> {
     digits(token).map(|value| (i64::try_from(value).map_or(Value::U64(value), Value::I64), false))
 }
 
-fn hex_number(hex: &[u8]) -> Option<u64> {
+/// A number of up to 16 hexadecimal digits without a prefix.
+pub(crate) fn hex_number(hex: &[u8]) -> Option<u64> {
     if hex.is_empty() || hex.len() > 16 {
         return None;
     }
