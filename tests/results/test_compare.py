@@ -148,6 +148,7 @@ def test_one_comparison_has_one_answer_everywhere(tmp_path, better, iterations):
     """Text, HTML, JSON and Python of `compare`, and the report of a sweep, say the same ratio and interval."""
     from opplab.comparison.report import report
     from opplab.report.page import Report
+    from opplab.report.publish import mean_rows
     from opplab.sweep.confidence import pair_blocks
 
     generator = random.Random(7)
@@ -180,6 +181,7 @@ def test_one_comparison_has_one_answer_everywhere(tmp_path, better, iterations):
     assert line.ratio == pytest.approx(100 * (cell.ratio - 1), rel=1e-12)
     assert line.ends == (100 * (cell.ratio_low - 1), 100 * (cell.ratio_high - 1))
     assert (line.base.mean, line.variant.mean) == (compared.rows[0].cells[0].value, cell.value)
+    assert [row["mean"] for row in mean_rows(table)] == [compared.rows[0].cells[0].value, cell.value]
     half = 50 * (cell.ratio_high - cell.ratio_low)
     shown = f"{100 * (cell.ratio - 1):+.2f} ± {half:.2f}".replace("-", "\u2212")
     assert shown in Report("t", "", [], table, blocks).to_html()
