@@ -482,6 +482,7 @@ def tables() -> dict[str, str]:
 # ---------------------------------------------------------------------------------------------------------- figures
 
 STYLE = (
+    "svg{background:#fff}"
     "text{font:11px sans-serif;fill:#333}.grid{stroke:#ddd}.axis{stroke:#333}.line{fill:none;stroke-width:1.6}"
     ".s0{stroke:#1b6ca8}.s1{stroke:#d1495b}.s2{stroke:#edae49}.s3{stroke:#555;stroke-dasharray:4 3}"
     ".f0{fill:#1b6ca8}.f1{fill:#d1495b}.f2{fill:#edae49}.f3{fill:#555}.busy{fill:#9fc5e8}.cell{fill:none;stroke:#999}"

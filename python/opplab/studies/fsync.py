@@ -38,6 +38,7 @@ WORDS = {
     "schedutil": "schedutil",
 }
 STYLE = (
+    "svg{background:#fff}"
     "text{font:11px sans-serif;fill:#333}.grid{stroke:#ddd}.axis{stroke:#333}.c0{fill:#1b6ca8}.c1{fill:#d1495b}"
     ".c2{fill:#edae49}.tiny{font-size:9px}"
 )
