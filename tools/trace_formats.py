@@ -53,10 +53,10 @@ def counted_by(path: Path, form: str) -> tuple[str, Counter[str]]:
             subprocess.run([UNPACKERS[path.suffix], "-dc", path], stdout=plain, check=True)
             return counted_by(Path(plain.name), form)
     if form == "trace.dat":
-        out = subprocess.run(["trace-cmd", "report", "-t", path], capture_output=True, check=False).stdout
+        out = subprocess.run(["trace-cmd", "report", "-t", path], stdout=subprocess.PIPE, check=True).stdout
         return "trace-cmd report", Counter(match[1].decode() for match in map(LINE.search, out.splitlines()) if match)
     if form == "perf.data":
-        out = subprocess.run(["perf", "script", "-F", "event", "-i", path], capture_output=True, check=False).stdout
+        out = subprocess.run(["perf", "script", "-F", "event", "-i", path], stdout=subprocess.PIPE, check=True).stdout
         names = (line.strip().rstrip(b":").rsplit(b":", 1)[-1].decode() for line in out.splitlines())
         return "perf script", Counter(filter(None, names))
     if form == "perfetto":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -14,9 +15,10 @@ from testdata import shared
 
 
 def opplab(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "opplab", *map(str, args)], capture_output=True, text=True, check=False
-    )
+    # Whoever imports readline exports the width of its terminal, which need not be there.
+    env = {**os.environ, "COLUMNS": "1000"}
+    command = [sys.executable, "-m", "opplab", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 
 
 def host(folder: Path) -> Path:

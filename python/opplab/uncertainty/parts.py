@@ -105,8 +105,8 @@ def parts_of(
     Examples
     --------
     >>> parts = parts_of([10.0, 10.0], [[-1.0], [0.0], [1.0], [2.0], [3.0]], level=0.5)
-    >>> parts.runs, parts.assumed, parts.low, parts.high
-    (None, (-0.5, 2.5), 9.5, 12.5)
+    >>> parts.runs, round(parts.low, 2), round(parts.high, 2), parts.draws
+    (None, 9.72, 12.28, 5)
     """
     import numpy as np
 
