@@ -243,6 +243,11 @@ impl Role {
     }
 }
 
+/// Events this far before the one that they follow are put in order; what is farther away is damage.
+const OUT_OF_ORDER_NS: u64 = 1_000_000_000;
+/// No trace is longer than 30 days.
+const DURATION_MAX_NS: u64 = 30 * 86_400_000_000_000;
+
 #[derive(Default)]
 struct Builder {
     events: Events,
@@ -253,6 +258,8 @@ struct Builder {
     records: RecordReader,
     /// Time of the event since the first one.
     now_ns: u64,
+    /// By how much an event lies before the one that it follows, at most.
+    back_ns: u64,
     begun: bool,
 }
 
@@ -309,7 +316,8 @@ impl Builder {
             _ => self.task(event.pid.into(), None, None),
         };
         let time_ns = self.now_ns;
-        self.events.duration_ns = time_ns;
+        self.back_ns = self.back_ns.max(self.events.duration_ns.saturating_sub(time_ns));
+        self.events.duration_ns = self.events.duration_ns.max(time_ns);
         let cpu = event.cpu & 0xffff;
         self.events.nr_cpus = self.events.nr_cpus.max(cpu as usize + 1);
         self.events.list.push(Ev { time_ns, cpu, current, context, what });
@@ -422,6 +430,18 @@ impl Events {
         let outcome = file.stream(&options, &mut sink).map_err(|error| fail(error.to_string()))?;
         builder.name_hooks();
         let mut events = builder.events;
+        if builder.back_ns > OUT_OF_ORDER_NS {
+            let back_s = builder.back_ns as f64 / 1e9;
+            return Err(fail(format!(
+                "its times go back by up to {back_s:.1} s: it is damaged and cannot be replayed"
+            )));
+        }
+        if events.duration_ns > DURATION_MAX_NS {
+            return Err(fail("it is longer than 30 days: its times are damaged".into()));
+        }
+        if builder.back_ns > 0 {
+            events.list.sort_by_key(|ev| ev.time_ns);
+        }
         events.records = builder.records.finish();
         events.gaps = outcome.missed.len() as u64 + outcome.problems.len() as u64;
         if let Ok(reader) = file.reader(&options) {
