@@ -338,3 +338,14 @@ def test_what_a_panic_writes_is_unheard(capfd: pytest.CaptureFixture[str]) -> No
         raise OSError("full")
     os.write(2, b"and on\n")
     assert capfd.readouterr().err == "a warning\nand on\n"
+
+
+def test_a_format_that_lacks_a_field_is_told(tmp_path: Path) -> None:
+    whole = Path(__file__).parents[2] / "crates/verify/tests/data/traces/x86-612-xeon16-hw1-schedutil-burst/trace.dat"
+    damaged = tmp_path / "damaged.dat"
+    assert opplab("trace", "export", str(whole), "-o", str(damaged)).returncode == 0
+    data = damaged.read_bytes()
+    assert b" next_pid;" in data
+    damaged.write_bytes(data.replace(b" next_pid;", b" nextXpid;"))
+    check_refused("sched_switch has no next_pid", "trace", "view", str(damaged), "-o", str(tmp_path / "page.html"))
+    assert not (tmp_path / "page.html").exists()

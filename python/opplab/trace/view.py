@@ -41,6 +41,14 @@ IDLE_EXIT = 0xFFFF_FFFF
 BUCKETS = 600
 # Utilisation of root run queues as a trace may hold it: name, column of the CPU, column of the value.
 UTIL_EVENTS = {"pelt_cfs_tp": "util", "lisa__sched_pelt_cfs": "util", "sched_pelt_cfs": "util"}
+# What a page shows of events; damaged formats may lack it.
+FIELDS = {
+    "sched_switch": ["next_pid"],
+    "cpu_frequency": ["cpu_id", "state"],
+    "cpu_idle": ["cpu_id", "state"],
+    "freq_request": ["cpu_id", "state"],
+    **{event: [field] for event, field in UTIL_EVENTS.items()},
+}
 
 
 class Recording(Protocol):
@@ -218,6 +226,9 @@ def page(
     wanted = ["sched_switch", "cpu_frequency", "cpu_idle", "freq_request", *UTIL_EVENTS]
     inner = trace.read([name for name in wanted if name in info["events"]])
     tables = {name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()}
+    for name, fields in FIELDS.items():
+        if name in tables and (lacking := [field for field in fields if field not in tables[name].columns]):
+            raise InputError(f"{trace.path}: {name} has no {', '.join(lacking)}")
     names = trace.task_names()
     if "sched_switch" in tables:
         # A damaged event may lack who came.
