@@ -37,8 +37,12 @@ def check(path: Path, form: str, version: int = 0, *, at_least: int = 1) -> None
     """Compare by name; `at_least` tells that something was counted."""
     info = opplab.read_trace(path).info
     assert (info["format"], info["version"], info["problems"]) == (form, version, []), path
-    _, expected = formats().counted_by(path, form)
-    assert info["events"] == expected, path
+    # trace-cmd 3.1.6 now and then ends without an error and without a word.
+    tries = (formats().counted_by(path, form) for _ in range(5))
+    tool, expected = next(((tool, counts) for tool, counts in tries if counts), ("", None))
+    if expected is None:
+        pytest.skip(f"the other tool says nothing of {path.name}")
+    assert info["events"] == expected, (path, tool)
     assert sum(expected.values()) >= at_least, path
 
 
