@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opplab.errors import InputError
 from opplab.files import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import polars as pl
 
-__all__ = ["CPUS_MAX", "Layout", "frame_of", "one_table", "slices", "write_one_table", "write_pieces"]
+__all__ = ["CPUS_MAX", "Layout", "check_fields", "frame_of", "one_table", "slices", "write_one_table", "write_pieces"]
 
 CPUS_MAX = 8192
 """The most CPUs of a trace's tables: no kernel has more (CONFIG_NR_CPUS), and damaged numbers are larger."""
@@ -38,6 +39,18 @@ def _series(name: str, kind: str, values: Any) -> pl.Series:
         return pl.Series(name, values.view("int64"))
     # Stored narrowly; wide enough here for sums of two.
     return pl.Series(name, values.astype(f"{values.dtype.kind}4") if values.itemsize < 4 else values)
+
+
+def check_fields(path: Path, event: str, table: pl.DataFrame, fields: Sequence[str]) -> None:
+    """Refuse the events of a trace whose format, damaged perhaps, lacks fields.
+
+    Raises
+    ------
+    InputError
+        With the names of those fields.
+    """
+    if lacking := [field for field in fields if field not in table.columns]:
+        raise InputError(f"{path}: {event} has no {', '.join(lacking)}")
 
 
 def frame_of(columns: list[tuple[str, str, Any, Any]]) -> pl.DataFrame:

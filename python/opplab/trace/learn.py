@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
+from opplab.trace.frames import check_fields
 
 if TYPE_CHECKING:
     from opplab.trace.recording import Trace
@@ -264,8 +265,7 @@ def _whole(trace: Trace, event: str, fields: list[str]) -> Iterator[tuple[Any, .
     import polars as pl
 
     table = trace.events(event)
-    if lacking := [name for name in fields if name not in table.columns]:
-        raise InputError(f"{trace.path}: {event} has no {', '.join(lacking)}")
+    check_fields(trace.path, event, table, fields)
     numbers = [pl.col(name).cast(pl.Int64, strict=False) for name in fields if name.endswith("pid")]
     rows: Iterator[tuple[Any, ...]] = table.with_columns(numbers).select(["time_ns", *fields]).drop_nulls().iter_rows()
     return rows

@@ -18,7 +18,7 @@ import numpy as np
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.report.html import render
-from opplab.trace.frames import CPUS_MAX, frame_of
+from opplab.trace.frames import CPUS_MAX, check_fields, frame_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -227,8 +227,8 @@ def page(
     inner = trace.read([name for name in wanted if name in info["events"]])
     tables = {name: frame_of(inner.columns(name)) for name, _, _ in inner.tables()}
     for name, fields in FIELDS.items():
-        if name in tables and (lacking := [field for field in fields if field not in tables[name].columns]):
-            raise InputError(f"{trace.path}: {name} has no {', '.join(lacking)}")
+        if name in tables:
+            check_fields(trace.path, name, tables[name], fields)
     names = trace.task_names()
     if "sched_switch" in tables:
         # A damaged event may lack who came.
