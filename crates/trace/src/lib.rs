@@ -22,6 +22,7 @@ mod input;
 mod pages;
 mod perfdata;
 mod perfetto;
+mod quick;
 mod reader;
 mod recording;
 pub mod render;
@@ -203,12 +204,29 @@ impl TraceFile {
         Ok(outcome)
     }
 
+    /// Delivers events in time order to a sink that `make` makes; gives it with the reader.
+    fn stream_into<S: Sink>(
+        &self,
+        options: &ReadOptions,
+        make: impl Fn(&dyn Reader) -> S,
+    ) -> Result<(Box<dyn Reader + '_>, S, Outcome)> {
+        let mut reader = self.reader(options)?;
+        let mut sink = make(&*reader);
+        if let Some(outcome) = reader.stream_once(options, &mut sink)? {
+            return Ok((reader, sink, outcome));
+        }
+        let mut reader = self.reader(options)?;
+        let mut sink = make(&*reader);
+        let outcome = reader.stream(options, &mut sink)?;
+        Ok((reader, sink, outcome))
+    }
+
     /// Reads the events that `options` ask for into columns.
     pub fn read(mut self, options: &ReadOptions) -> Result<Trace> {
         let problem = self.problem.take();
-        let mut reader = self.reader(options)?;
-        let mut columns = Columns::new(reader.meta().buffers.len() > 1);
-        let Outcome { mut problems, missed, .. } = reader.stream(options, &mut columns)?;
+        let (reader, columns, outcome) =
+            self.stream_into(options, |reader| Columns::new(reader.meta().buffers.len() > 1))?;
+        let Outcome { mut problems, missed, .. } = outcome;
         problems.extend(problem);
         let (mut tables, strings) = columns.finish();
         tables.sort_by(|a, b| a.name.cmp(&b.name));
@@ -227,9 +245,8 @@ impl TraceFile {
     ) -> Result<Vec<Error>> {
         let problem = self.problem.take();
         // A first pass learns what a reader only knows at the end: gaps, tasks, CPUs.
-        let mut reader = self.reader(options)?;
-        let mut counter = Counter::default();
-        let Outcome { mut problems, missed, .. } = reader.stream(options, &mut counter)?;
+        let (reader, counter, outcome) = self.stream_into(options, |_| Counter::default())?;
+        let Outcome { mut problems, missed, .. } = outcome;
         problems.extend(problem);
         let (meta, tasks) = (reader.meta().clone(), reader.tasks().clone());
         drop(reader);
@@ -257,9 +274,8 @@ impl TraceFile {
     /// Counts the events that `options` ask for.
     pub fn info(mut self, options: &ReadOptions) -> Result<Info> {
         let problem = self.problem.take();
-        let mut reader = self.reader(options)?;
-        let mut counter = Counter::default();
-        let Outcome { mut problems, missed, .. } = reader.stream(options, &mut counter)?;
+        let (reader, counter, outcome) = self.stream_into(options, |_| Counter::default())?;
+        let Outcome { mut problems, missed, .. } = outcome;
         problems.extend(problem);
         let events = counter.counts.into_iter().filter(|(_, count)| *count > 0).collect();
         let (start_ns, end_ns) = counter.span_ns.unwrap_or_default();

@@ -135,4 +135,11 @@ pub trait Reader {
 
     /// Delivers the events that `options` ask for, in time order, in bounded memory.
     fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome>;
+
+    /// As [`Reader::stream`], for a sink that can be thrown away: a reader that cannot know beforehand whether the trace is
+    /// in time order need not look. `None` if it is not; the sink then has a part of the events, and all are to be read
+    /// again by a new reader.
+    fn stream_once(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Option<Outcome>> {
+        self.stream(options, sink).map(Some)
+    }
 }

@@ -269,14 +269,7 @@ impl Strings {
     /// The number of `bytes`, adding it if it is new.
     #[inline]
     pub fn intern(&mut self, bytes: &[u8]) -> u32 {
-        if bytes.len() <= 15 {
-            let mut key = [0u8; 16];
-            key[..bytes.len()].copy_from_slice(bytes);
-            key[15] = bytes.len() as u8;
-            self.intern_key(u128::from_le_bytes(key))
-        } else {
-            self.lookup(bytes)
-        }
+        if bytes.len() <= 15 { self.intern_key(short_key(bytes)) } else { self.lookup(bytes) }
     }
 
     /// As [`Strings::intern`] for a C string in a 16-byte array, the kernel's `comm`.
@@ -380,6 +373,22 @@ impl fmt::Debug for Strings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries((0..self.len()).map(|i| self.text(i as u32))).finish()
     }
+}
+
+/// Up to 15 bytes, zero-padded, with their number in the last byte; read as two words that overlap.
+#[inline(always)]
+fn short_key(bytes: &[u8]) -> u128 {
+    let len = bytes.len();
+    let text = if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        u128::from(u64::from_le_bytes(*first)) | u128::from(u64::from_le_bytes(*last)) << (8 * (len - 8))
+    } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        u128::from(u32::from_le_bytes(*first)) | u128::from(u32::from_le_bytes(*last)) << (8 * (len - 4))
+    } else if let (Some(&first), Some(&last)) = (bytes.first(), bytes.last()) {
+        u128::from(first) | u128::from(bytes[len / 2]) << (8 * (len / 2)) | u128::from(last) << (8 * (len - 1))
+    } else {
+        0
+    };
+    text | (len as u128) << 120
 }
 
 #[inline]
@@ -563,6 +572,17 @@ mod tests {
         }
         assert_eq!(strings.find("nobody"), None);
         assert_eq!(strings.len(), names.len());
+    }
+
+    #[test]
+    fn short_keys_are_the_bytes_and_their_number() {
+        let bytes = b"0123456789abcdef";
+        for len in 0..=15 {
+            let mut expected = [0u8; 16];
+            expected[..len].copy_from_slice(&bytes[..len]);
+            expected[15] = len as u8;
+            assert_eq!(short_key(&bytes[..len]).to_le_bytes(), expected);
+        }
     }
 
     #[test]

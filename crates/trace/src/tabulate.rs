@@ -34,6 +34,42 @@ struct Builder {
     cpu: Vec<i64>,
     pid: Vec<i64>,
     scratch: Vec<i64>,
+    /// What the values of a row must be to be gathered; `None` until it is known.
+    plan: Option<Vec<Gathered>>,
+    /// Values of gathered rows, row by row: numbers, and the numbers of strings.
+    words: Vec<i64>,
+}
+
+/// A field whose values are gathered before they are appended.
+#[derive(Clone, Copy)]
+enum Gathered {
+    Signed,
+    Unsigned,
+    Str,
+}
+
+impl Gathered {
+    /// How the values of a column are gathered, if they are.
+    fn of(column: &Column) -> Option<Self> {
+        match column {
+            Column::Int(values) if values.is_signed() => Some(Gathered::Signed),
+            Column::Int(_) => Some(Gathered::Unsigned),
+            Column::Str(_) => Some(Gathered::Str),
+            _ => None,
+        }
+    }
+
+    /// A value as it is gathered; `None` if it may change its column.
+    #[inline(always)]
+    fn word(self, value: &Value<'_>, strings: &mut Strings) -> Option<i64> {
+        match (self, value) {
+            (Gathered::Signed, Value::I64(v)) => Some(*v),
+            (Gathered::Unsigned, Value::I64(v)) => (*v >= 0).then_some(*v),
+            (Gathered::Unsigned, Value::U64(v)) => Some(*v as i64),
+            (Gathered::Str, Value::Str(text)) => Some(i64::from(strings.intern(text))),
+            _ => None,
+        }
+    }
 }
 
 impl Columns {
@@ -140,6 +176,8 @@ impl Builder {
             cpu: Vec::new(),
             pid: Vec::new(),
             scratch: Vec::new(),
+            plan: None,
+            words: Vec::new(),
         }
     }
 
@@ -182,6 +220,11 @@ impl Builder {
         self.table.pid.extend(&self.pid);
         self.cpu.clear();
         self.pid.clear();
+        self.rows = 0;
+        if let Some(plan) = self.plan.as_ref() {
+            self.append_words(plan.len());
+            return;
+        }
         for &(place, loc) in &self.fixed {
             let column = &mut self.table.fields[place].column;
             match (loc, column) {
@@ -197,10 +240,71 @@ impl Builder {
             }
         }
         self.records.clear();
-        self.rows = 0;
     }
 
+    #[inline]
     fn push_values(&mut self, event: &Event<'_>, values: &[Value<'_>], strings: &mut Strings) {
+        if !self.gather(event, values, strings) {
+            self.flush(strings);
+            self.append_values(event, values, strings);
+            let plan = self.table.fields.iter().map(|field| Gathered::of(&field.column)).collect();
+            self.plan = plan;
+        }
+    }
+
+    /// Keeps a row for [`Builder::flush`]; false if it must be appended by itself.
+    #[inline]
+    fn gather(&mut self, event: &Event<'_>, values: &[Value<'_>], strings: &mut Strings) -> bool {
+        let Some(plan) = self.plan.as_ref().filter(|plan| plan.len() == values.len()) else { return false };
+        let comm = self.table.comm.is_some().then(|| strings.intern(event.comm.unwrap_or(b"")));
+        let start = self.words.len();
+        for (gathered, value) in plan.iter().zip(values) {
+            let Some(word) = gathered.word(value, strings) else {
+                self.words.truncate(start);
+                return false;
+            };
+            self.words.push(word);
+        }
+        self.table.time_ns.push(event.time_ns);
+        self.cpu.push(i64::from(event.cpu));
+        self.pid.push(i64::from(event.pid));
+        if let Some(buffer) = &mut self.table.buffer {
+            buffer.push_u64(u64::from(event.buffer));
+        }
+        if let (Some(comms), Some(comm)) = (&mut self.table.comm, comm) {
+            comms.push(comm);
+        }
+        self.rows += 1;
+        if self.rows == BATCH {
+            self.flush(strings);
+        }
+        true
+    }
+
+    /// Appends the gathered rows of `stride` values.
+    fn append_words(&mut self, stride: usize) {
+        for (place, field) in self.table.fields.iter_mut().enumerate() {
+            let words = self.words.chunks_exact(stride).map(|row| row[place]);
+            let before = field.column.len();
+            match &mut field.column {
+                Column::Int(values) => {
+                    self.scratch.clear();
+                    self.scratch.extend(words);
+                    values.extend(&self.scratch);
+                }
+                Column::Str(numbers) => numbers.extend(words.map(|word| word as u32)),
+                // No plan has such a field.
+                _ => {}
+            }
+            if let Some(valid) = &mut field.valid {
+                valid.resize(valid.len() + field.column.len() - before, true);
+            }
+        }
+        self.words.clear();
+    }
+
+    /// Appends one row, whatever its values are.
+    fn append_values(&mut self, event: &Event<'_>, values: &[Value<'_>], strings: &mut Strings) {
         let rows = self.table.len();
         self.grow_fields(event.schema, rows, strings);
         self.table.time_ns.push(event.time_ns);

@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::input::Data;
+use crate::quick::{self, Shape};
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
 use crate::tracedat::MAX_CPUS;
@@ -57,21 +58,6 @@ fn has(haystack: &[u8], needle: &[u8]) -> bool {
 /// Where `needle` first occurs.
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     memchr::memmem::find(haystack, needle)
-}
-
-/// The lines of `text`, without their ends.
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = Some(text);
-    std::iter::from_fn(move || {
-        let text = rest?;
-        match memchr::memchr(b'\n', text) {
-            Some(end) => {
-                rest = Some(&text[end + 1..]);
-                Some(&text[..end])
-            }
-            None => rest.take(),
-        }
-    })
 }
 
 /// The parts of an event line.
@@ -239,7 +225,11 @@ fn parse_head(line: &[u8]) -> Option<Head<'_>> {
 
 /// Splits an event line; `None` if it is none.
 pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
-    let (comm, pid, cpu, time_ns, rest) = parse_head(line)?;
+    parse_event(parse_head(line)?)
+}
+
+/// Splits what stands behind the head of an event line; `None` if that is no event.
+fn parse_event((comm, pid, cpu, time_ns, rest): Head<'_>) -> Option<Line<'_>> {
     let mut rest = rest.trim_ascii_start();
     if rest.starts_with(b"(+") {
         let close = rest.iter().position(|&b| b == b')')?;
@@ -326,137 +316,8 @@ fn latency_head(line: &[u8]) -> Option<(&[u8], i32, u32, &[u8])> {
     None
 }
 
-/// The shape of an event's lines: what stands in front of each value. Lines of one event mostly differ in their values
-/// only; a line of the same shape gives the fields that [`pairs`] would find, at a fraction of the work.
-struct Shape {
-    parts: Vec<Part>,
-    /// What stands behind the last value.
-    tail: Vec<u8>,
-}
-
-struct Part {
-    /// From the value before (or the start) to the equals sign.
-    literal: Vec<u8>,
-    slot: Slot,
-    place: usize,
-}
-
-/// What a value looks like.
-#[derive(Clone, Copy, PartialEq)]
-enum Slot {
-    /// Decimal digits, perhaps with a sign.
-    Int,
-    /// Letters, digits and signs of states, no number.
-    Word,
-    /// A task's name: all up to its pid.
-    Comm,
-}
-
 /// So often is a shape looked for: lines of many shapes are free text.
 const SHAPES_MAX: u32 = 32;
-
-fn is_blank(byte: Option<&u8>) -> bool {
-    byte.is_some_and(u8::is_ascii_whitespace)
-}
-
-impl Slot {
-    /// The length of the value that `rest` begins with, in front of `next`.
-    #[inline]
-    fn len(self, rest: &[u8], next: &[u8]) -> Option<usize> {
-        let len = match self {
-            Slot::Int => {
-                let sign = usize::from(rest.first() == Some(&b'-'));
-                let digits = rest[sign..].iter().take_while(|b| b.is_ascii_digit()).count();
-                return (1..=SAFE_DIGITS).contains(&digits).then_some(sign + digits);
-            }
-            Slot::Word => {
-                let is_word = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'|' | b'+');
-                rest.iter().take_while(is_word).count()
-            }
-            Slot::Comm => {
-                let mut from = 0;
-                loop {
-                    let at = from + rest[from..].iter().position(|&b| b == b' ')?;
-                    if rest[at..].starts_with(next) {
-                        return Some(at);
-                    }
-                    from = at + 1;
-                }
-            }
-        };
-        rest.first().filter(|b| b.is_ascii_alphabetic()).map(|_| len)
-    }
-
-    #[inline]
-    fn value<'a>(self, text: &'a [u8]) -> Option<Value<'a>> {
-        match self {
-            Slot::Int => {
-                let digits = digits(text.strip_prefix(b"-").unwrap_or(text))? as i64;
-                Some(Value::I64(if text[0] == b'-' { -digits } else { digits }))
-            }
-            Slot::Word | Slot::Comm => Some(Value::Str(text)),
-        }
-    }
-}
-
-impl Shape {
-    /// The shape of a line whose pairs are known; `None` if they do not follow from one.
-    fn of(rest: &[u8], pairs: &[Pair<'_>], known: &Known) -> Option<Self> {
-        let mut shape = Self { parts: Vec::new(), tail: Vec::new() };
-        let mut at = 0;
-        for (nth, &(key, value, _)) in pairs.iter().enumerate() {
-            let start = (key.as_ptr() as usize).checked_sub(rest.as_ptr() as usize).filter(|&start| start >= at)?;
-            let from = start + key.len() + 1;
-            // No key reaches back into the value before.
-            if rest.get(start..from)?.strip_suffix(b"=") != Some(key) || nth > 0 && !is_blank(rest.get(at)) {
-                return None;
-            }
-            let slot = match value {
-                Value::I64(_) => Slot::Int,
-                Value::Str(_) if key.ends_with(b"comm") => Slot::Comm,
-                Value::Str(_) => Slot::Word,
-                _ => return None,
-            };
-            let next: Vec<u8> = match key.strip_suffix(b"comm") {
-                Some(prefix) if slot == Slot::Comm => [b" ", prefix, b"pid="].concat(),
-                _ => Vec::new(),
-            };
-            let len = slot.len(&rest[from..], &next)?;
-            if slot.value(&rest[from..from + len]) != Some(value) || !rest[from + len..].starts_with(&next) {
-                return None;
-            }
-            let (expected, place) = known.order.get(nth)?;
-            if expected != key || shape.parts.iter().any(|part| part.place == *place) {
-                return None;
-            }
-            shape.parts.push(Part { literal: rest[at..from].to_vec(), slot, place: *place });
-            at = from + len;
-        }
-        shape.tail = rest[at..].to_vec();
-        let starts_with_key = shape.parts.first()?.literal.len() == pairs.first()?.0.len() + 1;
-        let tail_is_plain = shape.tail.is_empty() || is_blank(shape.tail.first()) && !shape.tail.contains(&b'=');
-        // A name must have its pid behind it.
-        let names_end = shape.parts.last().is_some_and(|part| part.slot != Slot::Comm);
-        (starts_with_key && tail_is_plain && names_end).then_some(shape)
-    }
-
-    /// Puts the values of a line of this shape at their places; false if it has another shape.
-    #[inline]
-    fn read<'v>(&self, rest: &'v [u8], fields: usize, values: &mut Vec<Value<'v>>) -> bool {
-        values.clear();
-        values.resize(fields, Value::Null);
-        let mut left = rest;
-        for (nth, part) in self.parts.iter().enumerate() {
-            let Some(behind) = left.strip_prefix(&part.literal[..]) else { return false };
-            let next = self.parts.get(nth + 1).map_or(&self.tail[..], |part| &part.literal);
-            let Some(len) = part.slot.len(behind, next) else { return false };
-            let Some(value) = part.slot.value(&behind[..len]) else { return false };
-            values[part.place] = value;
-            left = &behind[len..];
-        }
-        left == self.tail
-    }
-}
 
 /// Names that differ between an event's text and its format file.
 const RENAMED: &[(&str, &str, &str)] = &[
@@ -468,6 +329,17 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ("clock_disable", "text", "name"),
     ("clock_set_rate", "text", "name"),
 ];
+
+impl Known {
+    /// The shape of a line with these pairs; `None` if they do not follow from one.
+    fn shape_of(&self, rest: &[u8], pairs: &[Pair<'_>]) -> Option<Shape> {
+        let placed = pairs.iter().enumerate().map(|(nth, &(key, value, _))| {
+            let (expected, place) = self.order.get(nth)?;
+            (expected == key).then_some((key, value, *place))
+        });
+        Shape::of(rest, &placed.collect::<Option<Vec<_>>>()?)
+    }
+}
 
 /// One schema with what the parser needs to find its fields fast.
 struct Known {
@@ -752,6 +624,8 @@ pub(crate) struct Text<'a> {
     names: HashMap<Vec<u8>, usize>,
     /// Schema + 1 of names that were met lately.
     recent: [usize; 64],
+    /// Schemas by the word that stands in a line.
+    words: quick::Names,
     known: Vec<Known>,
     tasks: BTreeMap<i32, Vec<u8>>,
     /// What was wrong with the line that was to be delivered.
@@ -788,6 +662,7 @@ impl<'a> Text<'a> {
             schemas: Vec::new(),
             names: HashMap::new(),
             recent: [0; 64],
+            words: quick::Names::default(),
             known: Vec::new(),
             tasks: BTreeMap::new(),
             damage: None,
@@ -887,10 +762,6 @@ impl<'a> Text<'a> {
         if !self.known[index].wanted || !options.in_range(line.time_ns) {
             return ControlFlow::Continue(());
         }
-        let shape = self.known[index].shape.as_ref();
-        if shape.is_some_and(|shape| shape.read(line.rest, self.schemas[index].fields.len(), &mut scratch.values)) {
-            return self.send_values(index, line, &scratch.values, sink);
-        }
         fields(line.event, line.rest, &mut scratch.pairs);
         self.send(index, line, scratch, sink)
     }
@@ -925,29 +796,79 @@ impl<'a> Text<'a> {
         let known = &mut self.known[index];
         if known.shapes < SHAPES_MAX && !has_own_form(line.event) {
             known.shapes += 1;
-            known.shape = Shape::of(line.rest, &scratch.pairs, known).or(known.shape.take());
+            known.shape = known.shape_of(line.rest, &scratch.pairs).or(known.shape.take());
         }
-        self.send_values(index, line, &scratch.values, sink)
+        sink.event(&event(&self.schemas[index], line.time_ns, line.cpu, line.pid, line.comm, &scratch.values))
     }
 
-    fn send_values(
+    /// Reads a line whose head is known the quick way; gives where it ends and whether the sink goes on. `None` if
+    /// nothing was done, because the line is of no known form.
+    #[inline]
+    fn deliver_quickly<'v>(
         &mut self,
-        index: usize,
-        line: &Line<'_>,
-        values: &[Value<'_>],
-        sink: &mut dyn Sink,
-    ) -> ControlFlow<()> {
-        let event = Event {
-            schema: &self.schemas[index],
-            time_ns: line.time_ns,
-            cpu: line.cpu,
-            pid: line.pid,
-            comm: Some(line.comm),
-            buffer: 0,
-            text: &[],
-            body: Body::Values(values),
+        text: &'v [u8],
+        head: &quick::Head<'v>,
+        pass: &mut Pass<'v, '_>,
+    ) -> Option<(usize, ControlFlow<()>)> {
+        let (index, at) = self.words.find(text, quick::skip_blanks(text, head.at))?;
+        let (known, schema) = (&self.known[index], &self.schemas[index]);
+        let wanted = known.wanted && pass.options.in_range(head.time_ns);
+        let end = if wanted && pass.order != Order::Kept {
+            known.shape.as_ref()?.read(text, at, schema.fields.len(), &mut pass.scratch.values)?
+        } else {
+            line_end(text, at)
         };
-        sink.event(&event)
+        if pass.order == Order::Kept {
+            return Some((end, ControlFlow::Continue(())));
+        }
+        self.meta.cpus = self.meta.cpus.max(head.cpu + 1);
+        if !wanted {
+            return Some((end, ControlFlow::Continue(())));
+        }
+        let values = &pass.scratch.values[..schema.fields.len()];
+        let event = event(schema, head.time_ns, head.cpu, head.pid, head.comm, values);
+        Some((end, pass.sink.event(&event)))
+    }
+
+    /// Reads the line at `at`; gives where it ends and what it was.
+    fn read_line<'v>(&mut self, text: &'v [u8], at: usize, pass: &mut Pass<'v, '_>) -> (usize, Found<'v>) {
+        let head = quick::head(text, at);
+        if let Some(head) = &head
+            && (pass.order != Order::Checked || head.time_ns >= pass.last_ns)
+            && let Some((end, flow)) = self.deliver_quickly(text, head, pass)
+        {
+            pass.last_ns = head.time_ns;
+            return (end, Found::Event(flow));
+        }
+        let end = line_end(text, at);
+        let line = strip_line(&text[at..end]);
+        let parsed = match head {
+            Some(head) => parse_event((head.comm, head.pid, head.cpu, head.time_ns, &line[head.at - at..])),
+            None => parse_line(line),
+        };
+        let Some(parsed) = parsed else { return (end, Found::Other(line.trim_ascii())) };
+        if pass.order == Order::Checked && parsed.time_ns < pass.last_ns {
+            return (end, Found::Disorder);
+        }
+        pass.last_ns = parsed.time_ns;
+        if pass.order == Order::Kept {
+            return (end, Found::Event(ControlFlow::Continue(())));
+        }
+        let flow = self.deliver(&parsed, pass.options, &mut pass.scratch, pass.sink);
+        self.learn_word(text, &parsed, pass.options);
+        (end, Found::Event(flow))
+    }
+
+    /// Remembers how the name of a line's event is written.
+    fn learn_word(&mut self, text: &[u8], line: &Line<'_>, options: &ReadOptions) {
+        let place = |part: &[u8]| (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize);
+        let first = if line.system.is_empty() { line.event } else { line.system };
+        if let (Some(start), Some(name)) = (place(first), place(line.event))
+            && name + line.event.len() < text.len()
+        {
+            let index = self.schema_of(line, options);
+            self.words.learn(text, start, name + line.event.len() - start, index);
+        }
     }
 }
 
@@ -1037,6 +958,53 @@ fn atrace(printed: &[u8]) -> Option<Vec<Pair<'_>>> {
         pairs.push((b"value", value.0, INT));
     }
     Some(pairs)
+}
+
+/// An event of a line.
+#[inline]
+fn event<'e>(
+    schema: &'e Schema,
+    time_ns: u64,
+    cpu: u32,
+    pid: i32,
+    comm: &'e [u8],
+    values: &'e [Value<'e>],
+) -> Event<'e> {
+    Event { schema, time_ns, cpu, pid, comm: Some(comm), buffer: 0, text: &[], body: Body::Values(values) }
+}
+
+/// Where the line around `at` ends.
+fn line_end(text: &[u8], at: usize) -> usize {
+    memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |len| at + len)
+}
+
+/// What is known of the order of lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// They are in order of time.
+    Known,
+    /// They may be; the first that is not ends the pass.
+    Checked,
+    /// They are not: this pass delivers none, only tells where they are.
+    Kept,
+}
+
+/// One pass over the lines.
+struct Pass<'v, 'p> {
+    options: &'p ReadOptions,
+    sink: &'p mut dyn Sink,
+    order: Order,
+    scratch: Scratch<'v>,
+    /// Time of the last event.
+    last_ns: u64,
+}
+
+/// What a line was.
+enum Found<'v> {
+    Event(ControlFlow<()>),
+    /// An event that is earlier than the one before.
+    Disorder,
+    Other(&'v [u8]),
 }
 
 #[derive(Default)]
@@ -1129,84 +1097,101 @@ impl Reader for Text<'_> {
     }
 
     fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {
+        let order = if self.is_sorted() { Order::Known } else { Order::Kept };
+        let outcome = self.pass(options, sink, order)?;
+        Ok(outcome.unwrap_or_default())
+    }
+
+    fn stream_once(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Option<Outcome>> {
+        self.pass(options, sink, Order::Checked)
+    }
+}
+
+impl<'a> Text<'a> {
+    /// Delivers all lines; `None` if they had to be in order and are not.
+    fn pass(&mut self, options: &ReadOptions, sink: &mut dyn Sink, order: Order) -> Result<Option<Outcome>> {
         let mut outcome = Outcome::default();
         let parts = self.parts.clone();
         for (schema, known) in self.schemas.iter().zip(&mut self.known) {
             known.wanted = options.wants(schema);
         }
-        let mut scratch = Scratch::default();
-        let sorted = self.is_sorted(&parts);
-        let mut late: Vec<(u64, &[u8])> = Vec::new();
-        let mut last_time = 0;
-        'parts: for &(part, first) in &parts {
-            for (nth, raw) in lines(part).enumerate() {
-                let line = strip_line(raw);
-                if nth & 0x3fff == 0x3fff {
-                    self.release(raw);
+        let mut pass = Pass { options, sink, order, scratch: Scratch::default(), last_ns: 0 };
+        // Lines of a trace without order: their time, and their part and place there.
+        let mut late: Vec<(u64, usize, usize)> = Vec::new();
+        'parts: for (nth_part, &(text, first)) in parts.iter().enumerate() {
+            let (mut at, mut line) = (0, first);
+            while at < text.len() {
+                if line & 0x3fff == 0x3fff {
+                    self.release(&text[at..]);
                 }
-                match parse_line(line) {
-                    Some(parsed) => {
-                        last_time = parsed.time_ns;
-                        if !sorted {
-                            late.push((parsed.time_ns, line));
-                        } else if self.deliver(&parsed, options, &mut scratch, sink).is_break() {
+                let (end, found) = self.read_line(text, at, &mut pass);
+                match found {
+                    Found::Event(_) if order == Order::Kept => late.push((pass.last_ns, nth_part, at)),
+                    Found::Event(flow) => {
+                        if flow.is_break() {
                             outcome.stopped = true;
                             break 'parts;
                         }
                         if let Some(what) = self.damage.take() {
-                            problem(&mut outcome, first + nth as u64, what);
+                            problem(&mut outcome, line, what);
                         }
                     }
-                    None => {
-                        let line = line.trim_ascii();
-                        if let Some((cpu, count)) = lost_events(line) {
-                            outcome.missed.push(Missed { cpu, time_ns: last_time, count });
-                        } else if !self.html && !is_header(line) {
-                            let shown: String = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
-                            problem(
-                                &mut outcome,
-                                first + nth as u64,
-                                format!("neither an event nor a header: {shown:?}"),
-                            );
-                        }
-                    }
+                    Found::Disorder => return Ok(None),
+                    Found::Other(other) => self.note(other, line, pass.last_ns, &mut outcome),
                 }
+                (at, line) = (end + 1, line + 1);
             }
         }
-        late.sort_by_key(|&(time_ns, _)| time_ns);
-        for (_, line) in late {
-            let Some(parsed) = parse_line(line) else { continue };
-            if self.deliver(&parsed, options, &mut scratch, sink).is_break() {
+        late.sort_by_key(|&(time_ns, ..)| time_ns);
+        pass.order = Order::Known;
+        for (_, nth_part, at) in late {
+            let (text, first) = parts[nth_part];
+            if let (_, Found::Event(ControlFlow::Break(()))) = self.read_line(text, at, &mut pass) {
                 outcome.stopped = true;
                 break;
             }
             if let Some(what) = self.damage.take()
                 && outcome.problems.len() < MAX_PROBLEMS
             {
-                let before = (line.as_ptr() as usize).saturating_sub(self.whole.as_ptr() as usize);
-                let lines = memchr::memchr_iter(b'\n', &self.whole[..before.min(self.whole.len())]).count();
-                problem(&mut outcome, lines as u64 + 1, what);
+                problem(&mut outcome, first + memchr::memchr_iter(b'\n', &text[..at]).count() as u64, what);
             }
         }
         if !outcome.stopped {
             options.check_names(&self.schemas)?;
         }
-        Ok(outcome)
+        Ok(Some(outcome))
     }
-}
 
-impl Text<'_> {
+    /// Notes what a line tells that is no event.
+    fn note(&self, line: &[u8], number: u64, last_ns: u64, outcome: &mut Outcome) {
+        if let Some((cpu, count)) = lost_events(line) {
+            outcome.missed.push(Missed { cpu, time_ns: last_ns, count });
+        } else if !self.html && !is_header(line) {
+            let shown = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
+            problem(outcome, number, format!("neither an event nor a header: {shown:?}"));
+        }
+    }
+
     /// True if the lines are in time order (then nothing needs to be kept to sort them).
-    fn is_sorted(&self, parts: &[(&[u8], u64)]) -> bool {
+    fn is_sorted(&self) -> bool {
         let mut last = 0;
-        for (nth, line) in parts.iter().flat_map(|(part, _)| lines(part)).enumerate() {
-            if nth & 0x3fff == 0x3fff {
-                self.release(line);
-            }
-            if let Some((.., time_ns, _)) = parse_head(strip_line(line))
-                && std::mem::replace(&mut last, time_ns) > time_ns
-            {
-                return false;
+        for &(text, _) in &self.parts {
+            let (mut at, mut nth) = (0, 0);
+            while at < text.len() {
+                nth += 1;
+                if nth & 0x3fff == 0x3fff {
+                    self.release(&text[at..]);
+                }
+                let quick = quick::head(text, at);
+                let end = line_end(text, quick.map_or(at, |head| head.at));
+                let time_ns = match quick {
+                    Some(head) => Some(head.time_ns),
+                    None => parse_head(strip_line(&text[at..end])).map(|(.., time_ns, _)| time_ns),
+                };
+                if time_ns.is_some_and(|time_ns| std::mem::replace(&mut last, time_ns) > time_ns) {
+                    return false;
+                }
+                at = end + 1;
             }
         }
         true
@@ -1379,33 +1364,42 @@ mod tests {
         check("schedule <-do_idle", "function", &["ip=\"schedule\"", "parent_ip=\"do_idle\""]);
     }
 
+    /// Name and value of each field that the last of `lines` has.
+    fn fields_of_last(lines: &[String]) -> Vec<(String, String)> {
+        let text = format!("# tracer: nop\n{}\n", lines.join("\n"));
+        let options = ReadOptions::default();
+        let trace = crate::TraceFile::from_bytes(text.into_bytes(), &options).unwrap().read(&options).unwrap();
+        let mut found = Vec::new();
+        let last = parse_line(strip_line(lines.last().map_or(&b""[..], |line| line.as_bytes())));
+        if let Some(table) = last.and_then(|last| trace.table(&String::from_utf8_lossy(last.event))) {
+            let row = table.len() - 1;
+            found.push(("event".into(), format!("{} {}", table.name, table.time_ns[row])));
+            found.push(("by".into(), format!("{} {}", table.cpu.get(row), table.pid.get(row))));
+            found.push(("task".into(), trace.comm(table, row).into_owned()));
+            for field in table.fields.iter().filter(|field| field.is_valid(row)) {
+                found.push((
+                    field.name.clone(),
+                    match &field.column {
+                        crate::Column::Int(numbers) => numbers.get_i128(row).to_string(),
+                        crate::Column::Str(numbers) => trace.strings.text(numbers[row]).into_owned(),
+                        crate::Column::Text(texts) => String::from_utf8_lossy(texts.get(row)).into_owned(),
+                        other => panic!("text has no {other:?}"),
+                    },
+                ));
+            }
+        }
+        found.sort();
+        found
+    }
+
     /// Goal: a line of a known shape has the fields that it has alone. Method: each line is read behind one that teaches a
     /// shape, and as the first line of a trace.
     #[test]
     fn shapes_change_nothing() {
         let read = |lines: &[&str]| {
-            let mut text = String::from("# tracer: nop\n");
-            for (nth, line) in lines.iter().enumerate() {
-                text += &format!("sh-7 [001] {nth}.000000: e: {line}\n");
-            }
-            let options = ReadOptions::default();
-            let trace = crate::TraceFile::from_bytes(text.into_bytes(), &options).unwrap().read(&options).unwrap();
-            let mut found = Vec::new();
-            if let Some(table) = trace.tables.first() {
-                let row = table.len() - 1;
-                for field in table.fields.iter().filter(|field| field.is_valid(row)) {
-                    found.push((
-                        field.name.clone(),
-                        match &field.column {
-                            crate::Column::Int(numbers) => numbers.get_i128(row).to_string(),
-                            crate::Column::Str(numbers) => trace.strings.text(numbers[row]).into_owned(),
-                            crate::Column::Text(texts) => String::from_utf8_lossy(texts.get(row)).into_owned(),
-                            other => panic!("text has no {other:?}"),
-                        },
-                    ));
-                }
-            }
-            found.sort();
+            let lines = lines.iter().enumerate().map(|(nth, line)| format!("sh-7 [001] {nth}.000000: e: {line}"));
+            let mut found = fields_of_last(&lines.collect::<Vec<_>>());
+            found.retain(|(name, _)| name != "event");
             found
         };
         let teach = [
@@ -1445,6 +1439,62 @@ mod tests {
                 let behind = read(&[first, first, line]);
                 assert_eq!(behind, alone, "{line:?} behind {first:?}");
             }
+        }
+    }
+
+    /// Lines as the kernel, trace-cmd and perf write them.
+    const LINES: [&str; 6] = [
+        "          <idle>-0       [003] d..2.   162.215764: cpu_idle: state=2 cpu_id=3",
+        " trace-cmd-1234    [000] 1767225609.607419424: sched_switch: prev_comm=a b prev_pid=12 prev_prio=120 prev_state=R+ ==> next_comm=kworker/0:1 next_pid=9 next_prio=98",
+        "perf  4711 [001]   264.874155:  sched:sched_waking: comm=a pid=-9 prio=120 target_cpu=001",
+        "     a b-7 [1] ..s21    17.5: sched_stat_runtime: comm=rs:main pid=1769 runtime=15833 [ns]",
+        "  <...>-1234567 [017] d... 9999999999.1: power:cpu_frequency: state=1200000 cpu_id=17 ",
+        "x [1]-5 [2] 3.25: a_name_of_more_than_sixteen: a=1 b=word c=0x10",
+    ];
+
+    proptest::proptest! {
+        #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..Default::default() })]
+
+        /// Goal: the quick way finds what the slow way finds. Method: a line is changed in some bytes; its head is split both
+        /// ways, and its fields are read behind two sound lines of its kind and alone, where no form is known yet.
+        #[test]
+        fn the_quick_way_is_the_slow_way(
+            which in 0..LINES.len(),
+            changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0..32usize), 0..4),
+        ) {
+            const BYTES: &[u8; 32] = b"0159 -=:.[]()+_aZ\t/,|x\\<>#R\r~^!;";
+            let mut line = LINES[which].as_bytes().to_vec();
+            for (place, byte) in changes {
+                let place = place.index(line.len());
+                line[place] = BYTES[byte];
+            }
+            let text = [&b"\n"[..], &[b' '; 16], b"\n", &line, b"\n", &[b' '; 64]].concat();
+            let quick = quick::head(&text, 18);
+            if let Some(quick) = quick {
+                let slow = parse_head(strip_line(&line)).map(|(comm, pid, cpu, time_ns, rest)| (comm, pid, cpu, time_ns, rest.to_vec()));
+                let rest = text[quick.at..18 + line.len()].to_vec();
+                let rest = strip_line(&rest).to_vec();
+                proptest::prop_assert_eq!(Some((quick.comm, quick.pid, quick.cpu, quick.time_ns, rest)), slow);
+            }
+            let line = String::from_utf8(line).expect("ASCII");
+            let sound = LINES[which].to_string();
+            let alone = fields_of_last(std::slice::from_ref(&line));
+            // Without an event of its own the changed line leaves the ones before it; and it must be the last.
+            if let Some(time_ns) = parse_line(strip_line(line.as_bytes())).map(|line| line.time_ns)
+                && !alone.is_empty()
+                && parse_line(sound.as_bytes()).is_some_and(|sound| sound.time_ns <= time_ns)
+            {
+                proptest::prop_assert_eq!(fields_of_last(&[sound.clone(), sound, line]), alone);
+            }
+        }
+    }
+
+    /// Goal: the lines above are read the quick way, but for the last, whose first bracket is in a name.
+    #[test]
+    fn common_lines_have_a_quick_head() {
+        for (nth, line) in LINES.iter().enumerate() {
+            let text = format!("          \n{line}\n                                        ");
+            assert_eq!(quick::head(text.as_bytes(), 11).is_some(), nth + 1 < LINES.len(), "{line}");
         }
     }
 
