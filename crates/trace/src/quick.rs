@@ -104,26 +104,31 @@ fn to_byte_or_end(word: u64, byte: u8) -> usize {
     ((found & (ONES << 7)).trailing_zeros() / 8) as usize
 }
 
+/// Where what begins at `at` is no blank any more; mostly one or two are.
 #[inline(always)]
 pub(crate) fn skip_blanks(text: &[u8], mut at: usize) -> usize {
-    const BLANKS: u128 = u128::from_le_bytes([b' '; 16]);
-    while let Some(window) = window(text, at) {
-        let blanks = ((window ^ BLANKS).trailing_zeros() / 8) as usize;
-        at += blanks;
-        if blanks < 16 {
-            return at;
-        }
-    }
     while text.get(at) == Some(&b' ') {
         at += 1;
     }
     at
 }
 
+/// As [`skip_blanks`] for the many in front of a task.
+#[inline(always)]
+fn skip_indent(text: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        let blanks = ((word(text, at)? ^ BLANKS).trailing_zeros() / 8) as usize;
+        at += blanks;
+        if blanks < 8 {
+            return Some(at);
+        }
+    }
+}
+
 /// The head of the line that begins at `start`.
-#[inline]
+#[inline(always)]
 pub(crate) fn head(text: &[u8], start: usize) -> Option<Head<'_>> {
-    let start = skip_blanks(text, start);
+    let start = skip_indent(text, start)?;
     // A task begins with no other blank, and holds no control character.
     let mut open = start;
     loop {
@@ -426,7 +431,7 @@ impl Shape {
 
     /// Puts the values of the line whose fields begin at `at` at their places, which are the first of `values`; gives where
     /// the line ends.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read<'v>(
         &self,
         text: &'v [u8],

@@ -803,7 +803,7 @@ impl<'a> Text<'a> {
 
     /// Reads a line whose head is known the quick way; gives where it ends and whether the sink goes on. `None` if
     /// nothing was done, because the line is of no known form.
-    #[inline]
+    #[inline(always)]
     fn deliver_quickly<'v>(
         &mut self,
         text: &'v [u8],
