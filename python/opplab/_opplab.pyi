@@ -123,6 +123,15 @@ def trace_pieces(
     events_max: int,
     each: Callable[[Trace, int], None],
 ) -> list[str]: ...
+def trace_to_dat(
+    path: str | Path,
+    out: str | Path,
+    scratch: str | Path,
+    events: list[str] | None,
+    from_ns: int | None,
+    to_ns: int | None,
+    events_max: int,
+) -> list[str]: ...
 def trace_signals(
     path: str | Path,
     machine: Machine | None = None,

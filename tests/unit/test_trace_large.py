@@ -33,7 +33,7 @@ def test_sums_are_those_of_the_tables(recorded: Path, deadline_us: int | None) -
     assert_frame_equal(sums.cpu_summary(), whole.cpu_summary())
 
 
-@pytest.mark.parametrize("name", ["out.txt", "out.pftrace", "out.parquet", "out"])
+@pytest.mark.parametrize("name", ["out.txt", "out.dat", "out.pftrace", "out.parquet", "out"])
 def test_pieces_are_the_whole(recorded: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = opplab.read_trace(recorded)
     whole = trace.export(tmp_path / f"whole-{name}")
@@ -43,7 +43,7 @@ def test_pieces_are_the_whole(recorded: Path, tmp_path: Path, name: str, monkeyp
         # Events of one CPU at one time may stand in two pieces.
         lines, expected = (path.read_text().splitlines() for path in (pieces, whole))
         assert sorted(lines) == sorted(expected)
-    elif name == "out.pftrace":
+    elif name in ("out.dat", "out.pftrace"):
         read = {path: opplab.read_trace(path).events() for path in (pieces, whole)}
         assert read[pieces].keys() == read[whole].keys()
         for event, table in read[whole].items():
@@ -74,7 +74,6 @@ def test_what_would_not_fit_into_memory_is_refused(
     monkeypatch.setenv("OPPLAB_MAX_MEMORY", str(80 * sum(trace.info["events"].values()) // 2))
     refused = pytest.raises(opplab.InputError, match=r"\d+ events would take some .* GB .*--max-memory SIZE")
     for whole in (
-        lambda: trace.export(tmp_path / "out.dat"),
         trace.signals,
         lambda: trace.view(tmp_path / "out.html"),
         trace.events,
@@ -83,9 +82,12 @@ def test_what_would_not_fit_into_memory_is_refused(
             whole()
     assert list(tmp_path.iterdir()) == []
     assert len(trace.events("cpu_frequency")) == trace.info["events"]["cpu_frequency"]
-    assert trace.export(tmp_path / "part.dat", to_ns=start_ns + length_ns // 10).exists()
+    assert trace.events(to_ns=start_ns + length_ns // 10)
     # Sums and pieces need no more memory for more events.
     trace.signal_sums()
+    whole = trace.export(tmp_path / "out.dat")
+    assert opplab.read_trace(whole).info["events"] == trace.info["events"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.dat"]
     trace.export(tmp_path / "out.txt")
     monkeypatch.setenv("OPPLAB_MAX_MEMORY", "2G")
     with pytest.raises(opplab.InputError, match="number of bytes"):

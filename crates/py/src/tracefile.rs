@@ -105,9 +105,7 @@ pub(crate) fn trace_pieces(
     events_max: usize,
     each: Py<PyAny>,
 ) -> PyResult<Vec<String>> {
-    let time_range_ns =
-        (from_ns.is_some() || to_ns.is_some()).then(|| (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX)));
-    let options = ReadOptions { events, time_range_ns, ..ReadOptions::default() };
+    let options = ReadOptions { events, time_range_ns: span(from_ns, to_ns), ..ReadOptions::default() };
     let mut raised = None;
     let mut give = |inner: Trace, total: u64| {
         let piece = PyTrace { path: path.clone(), inner };
@@ -125,6 +123,33 @@ pub(crate) fn trace_pieces(
         Some(error) => Err(error),
         None => Ok(problems_text(&read.map_err(|error| trace_error(py, &path, error))?)),
     }
+}
+
+/// Writes the events of these names as a trace.dat to `out`, with at most `events_max` of them in memory; `scratch` is a file
+/// for the time of writing. Gives what was damaged.
+#[guarded]
+#[pyfunction]
+#[pyo3(signature = (path, out, scratch, events, from_ns, to_ns, events_max))]
+#[expect(clippy::too_many_arguments, reason = "what Python's export has")]
+pub(crate) fn trace_to_dat(
+    py: Python<'_>,
+    path: PathBuf,
+    out: PathBuf,
+    scratch: PathBuf,
+    events: Option<Vec<String>>,
+    from_ns: Option<u64>,
+    to_ns: Option<u64>,
+    events_max: usize,
+) -> PyResult<Vec<String>> {
+    let options = ReadOptions { events, time_range_ns: span(from_ns, to_ns), ..ReadOptions::default() };
+    let written = py
+        .detach(|| TraceFile::open(&path).and_then(|file| file.write_trace_dat(&options, events_max, &out, &scratch)));
+    Ok(problems_text(&written.map_err(|error| trace_error(py, &path, error))?))
+}
+
+/// The time from `from_ns` up to but not including `to_ns`.
+fn span(from_ns: Option<u64>, to_ns: Option<u64>) -> Option<(u64, u64)> {
+    (from_ns.is_some() || to_ns.is_some()).then(|| (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX)))
 }
 
 /// A trace as columns.
@@ -148,9 +173,7 @@ impl PyTrace {
         from_ns: Option<u64>,
         to_ns: Option<u64>,
     ) -> PyResult<Self> {
-        let time_range_ns =
-            (from_ns.is_some() || to_ns.is_some()).then(|| (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX)));
-        let options = ReadOptions { events, missing_ok, time_range_ns, ..ReadOptions::default() };
+        let options = ReadOptions { events, missing_ok, time_range_ns: span(from_ns, to_ns), ..ReadOptions::default() };
         let read = py.detach(|| TraceFile::open(&path).and_then(|file| file.read(&options)));
         let inner = read.map_err(|error| trace_error(py, &path, error))?;
         Ok(Self { path, inner })

@@ -37,6 +37,8 @@ pub mod write;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -126,6 +128,16 @@ pub struct Trace {
     /// All rows in the order in which they happened, for built traces, where many events have the same time; empty if the times
     /// tell.
     pub order: Vec<write::Row>,
+}
+
+/// What a first pass over a trace learns.
+struct FirstPass {
+    meta: Meta,
+    tasks: BTreeMap<i32, Vec<u8>>,
+    missed: Vec<Missed>,
+    problems: Vec<Error>,
+    /// Number of events.
+    total: u64,
 }
 
 /// Number of events by name, and the time that they cover.
@@ -243,32 +255,80 @@ impl TraceFile {
         events_max: usize,
         each: &mut dyn FnMut(Trace, u64) -> ControlFlow<()>,
     ) -> Result<Vec<Error>> {
+        let first = self.first_pass(options)?;
+        self.each_piece(options, &first, events_max, each)?;
+        Ok(first.problems)
+    }
+
+    /// Writes the events that `options` ask for as a trace.dat to `path`, with at most `events_max` of them in memory; the
+    /// file `scratch` holds pages until all are there. What was damaged is given back.
+    pub fn write_trace_dat(
+        mut self,
+        options: &ReadOptions,
+        events_max: usize,
+        path: &Path,
+        scratch: &Path,
+    ) -> Result<Vec<Error>> {
+        let first = self.first_pass(options)?;
+        let mut layout = write::TraceDatLayout::default();
+        self.each_piece(options, &first, events_max, &mut |piece, _| {
+            layout.add(&piece);
+            ControlFlow::Continue(())
+        })?;
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::Io { path, source }
+        };
+        let pages = File::options().read(true).write(true).create(true).truncate(true).open(scratch);
+        let mut pages = pages.map_err(failed(scratch))?;
+        let mut out = BufWriter::new(File::create(path).map_err(failed(path))?);
+        let mut writer = write::TraceDatWriter::new(layout, Some(&mut pages));
+        let mut written = Ok(());
+        self.each_piece(options, &first, events_max, &mut |piece, _| {
+            written = writer.piece(&piece);
+            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        written.map_err(failed(scratch))?;
+        writer.finish(&mut out).and_then(|()| out.flush()).map_err(failed(path))?;
+        Ok(first.problems)
+    }
+
+    /// Learns what a reader only knows at the end: gaps, tasks, CPUs.
+    fn first_pass(&mut self, options: &ReadOptions) -> Result<FirstPass> {
         let problem = self.problem.take();
-        // A first pass learns what a reader only knows at the end: gaps, tasks, CPUs.
         let (reader, counter, outcome) = self.stream_into(options, |_| Counter::default())?;
         let Outcome { mut problems, missed, .. } = outcome;
         problems.extend(problem);
         let (meta, tasks) = (reader.meta().clone(), reader.tasks().clone());
-        drop(reader);
-        let total: u64 = counter.counts.iter().map(|(_, count)| count).sum();
-        let mut missed = missed.into_iter().peekable();
+        let total = counter.counts.iter().map(|(_, count)| count).sum();
+        Ok(FirstPass { meta, tasks, missed, problems, total })
+    }
+
+    /// Gives the events piece by piece.
+    fn each_piece(
+        &self,
+        options: &ReadOptions,
+        first: &FirstPass,
+        events_max: usize,
+        each: &mut dyn FnMut(Trace, u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut missed = first.missed.iter().cloned().peekable();
         let mut given = 0;
-        let several_buffers = meta.buffers.len() > 1;
         let mut give = |mut tables: Vec<Table>, strings: Strings, last_ns: u64| {
             tables.sort_by(|a, b| a.name.cmp(&b.name));
             given += tables.iter().map(Table::len).sum::<usize>() as u64;
-            let all = given == total;
+            let all = given == first.total;
             let missed = std::iter::from_fn(|| missed.next_if(|gap| all || gap.time_ns <= last_ns)).collect();
-            let (meta, tasks, problems) = (meta.clone(), tasks.clone(), Vec::new());
-            each(Trace { meta, tables, strings, tasks, missed, problems, order: Vec::new() }, total)
+            let (meta, tasks, problems) = (first.meta.clone(), first.tasks.clone(), Vec::new());
+            each(Trace { meta, tables, strings, tasks, missed, problems, order: Vec::new() }, first.total)
         };
-        let columns = Columns::new(several_buffers);
+        let columns = Columns::new(first.meta.buffers.len() > 1);
         let mut pieces = Pieces { each: &mut give, columns, events: 0, events_max: events_max.max(1), last_ns: 0 };
         let outcome = self.reader(options)?.stream(options, &mut pieces)?;
-        if !outcome.stopped && (pieces.events > 0 || total == 0) {
+        if !outcome.stopped && (pieces.events > 0 || first.total == 0) {
             let _ = pieces.flush();
         }
-        Ok(problems)
+        Ok(())
     }
 
     /// Counts the events that `options` ask for.

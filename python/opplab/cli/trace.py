@@ -47,7 +47,7 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     "--max-memory",
     metavar="SIZE",
     callback=_size,
-    help="What events may take where all are in memory (signals -o, view, sql, events, export to .dat). Without it 2G.",
+    help="What events may take where all are in memory (signals -o, view, sql, events). Without it 2G.",
 )
 def command(max_unpacked: int | None, max_memory: int | None) -> None:
     """Look into recorded traces: trace.dat, perf.data, ftrace text, systrace, Perfetto, also compressed."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import InputError
-from opplab.files import replacing, safe_name, write_bytes
+from opplab.files import replacing, safe_name
 from opplab.trace.frames import Layout, frame_of, write_one_table, write_pieces
 
 if TYPE_CHECKING:
@@ -34,8 +34,12 @@ def export(trace: Trace, path: Path, names: Sequence[str], from_ns: int | None, 
         forms = ", ".join([".parquet", *FORMS])
         raise InputError(f"failed to write {path}: the name must end in {forms}, or be a folder for Parquet files")
     if form == "trace.dat":
-        # Its head tells what only the last event may show.
-        write_bytes(path, trace.read(names or None, from_ns=from_ns, to_ns=to_ns).encode(form))
+        # Pages of a CPU lie together in the file: they wait in another until all are there.
+        with (
+            replacing(path) as temporary,
+            tempfile.TemporaryDirectory(prefix=".opplab-", dir=temporary.parent) as scratch,
+        ):
+            trace.to_dat(temporary, Path(scratch) / "pages", names or None, from_ns, to_ns, PIECE)
     elif form:
         with replacing(path) as temporary, temporary.open("wb") as out:
             events: list[int | None] = []

@@ -339,6 +339,19 @@ class Trace:
         wanted = None if names is None else list(names)
         self._note(_opplab.trace_pieces(self.path, wanted, from_ns, to_ns, events_max, each))
 
+    def to_dat(
+        self,
+        path: Path,
+        scratch: Path,
+        names: Sequence[str] | None,
+        from_ns: int | None,
+        to_ns: int | None,
+        events_max: int,
+    ) -> None:
+        """Write events as a trace.dat, at most `events_max` in memory; the file `scratch` is used meanwhile."""
+        wanted = None if names is None else list(names)
+        self._note(_opplab.trace_to_dat(self.path, path, scratch, wanted, from_ns, to_ns, events_max))
+
     def export(self, path: str | Path, *names: str, from_ns: int | None = None, to_ns: int | None = None) -> Path:
         """Write events in another form.
 

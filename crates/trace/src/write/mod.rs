@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 pub use perfetto::{Annotation, PerfettoWriter, TrackId, perfetto};
 pub use text::{ftrace_head, ftrace_lines, ftrace_piece, ftrace_text};
-pub use tracedat::{repeat_trace_dat, trace_dat};
+pub use tracedat::{TraceDatLayout, TraceDatWriter, repeat_trace_dat, trace_dat};
 
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::reader::Meta;
