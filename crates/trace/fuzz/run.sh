@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs one fuzz target: ./run.sh TARGET SECONDS   (targets: any tracedat perfdata text perfetto pages schedbt)
+# Runs one fuzz target: ./run.sh TARGET SECONDS   (targets: any tracedat perfdata text perfetto pages schedbt export)
 # Needs a nightly compiler and a C++ compiler; no cargo-fuzz. The corpus grows in corpus/TARGET, crashes go to artifacts/TARGET.
 set -eu
 cd "$(dirname "$0")"

@@ -1,7 +1,7 @@
 //! `trace.dat` version 6 (trace-cmd.dat.v6(5)), which every trace-cmd opens.
 //!
 //! Integers are written with 4 or 8 bytes, names of tasks as 16-byte arrays, other strings, bytes and lists as dynamic arrays.
-//! All buffers become one. A text that does not fit into a page is cut.
+//! All buffers become one. Of an event that does not fit into a page texts are cut and the last fields left out.
 //!
 //! What the head says follows from all events, and each CPU's pages lie together: a trace that comes in pieces is looked at
 //! twice, and pages that are full wait in a file.
@@ -20,8 +20,10 @@ use crate::{Field, IntColumn, Table, Trace};
 const PAGE: usize = 4096;
 /// Page header: time and length.
 const HEAD: usize = 16;
-/// Longest record.
+/// Longest record, but for what marks its arrays that have no room.
 const RECORD_MAX: usize = 2048;
+/// Fields beyond are left out: those of free text that has many equals signs.
+const FIXED_MAX: usize = 1024;
 /// First event number; smaller ones belong to ftrace's own events.
 const FIRST_ID: usize = 300;
 /// Bytes of a task's name, with its end.
@@ -227,6 +229,10 @@ fn plan(table: &TableLayout, id: usize) -> Plan {
         return Plan { id: PRINT_ID, fields, fixed: 16, format };
     }
     for field in &table.fields {
+        if at >= FIXED_MAX {
+            fields.push(None);
+            continue;
+        }
         let form = field.form();
         let f = &field.name;
         let (signed, hex) = match field.kind {
@@ -318,7 +324,7 @@ fn record(
             }
             Form::Dynamic(_) | Form::Rest => {
                 let start = out.len();
-                let room = RECORD_MAX - start.min(RECORD_MAX) - 16;
+                let room = RECORD_MAX.saturating_sub(start + 16);
                 match value {
                     Value::Str(text) => out.extend_from_slice(&text[..text.len().min(room)]),
                     Value::Bytes(bytes) => out.extend_from_slice(&bytes[..bytes.len().min(room)]),
@@ -684,6 +690,21 @@ mod tests {
         };
         assert_eq!((words[0], words[words.len() - 1]), (&b"1"[..], &b"S"[..]));
         assert_eq!(again.missed.len(), 1);
+    }
+
+    /// Goal: an event of any width gives a file that opens. Method: free text with hundreds of words that look like fields.
+    #[test]
+    fn an_event_with_hundreds_of_fields_is_cut() {
+        for value in ["1", "word", "0xffffffffffffffff"] {
+            let fields: Vec<String> = (0..300).map(|nth| format!("f{nth}comm={value} g{nth}={value}")).collect();
+            let text = format!("# tracer: nop\nx-1 [000] 1.5: e: {}\n", fields.join(" "));
+            let options = ReadOptions::default();
+            let trace = TraceFile::from_bytes(text.into_bytes(), &options).unwrap().read(&options).unwrap();
+            let mut out = Vec::new();
+            trace_dat(&trace, &mut out).unwrap();
+            let again = TraceFile::from_bytes(out, &options).unwrap().read(&options).unwrap();
+            assert_eq!((again.tables.len(), again.tables[0].len(), again.problems.len()), (1, 1, 0), "{value}");
+        }
     }
 
     #[test]
