@@ -555,7 +555,8 @@ fn head_of(layout: &TraceDatLayout, plans: &[Plan]) -> Vec<u8> {
     }
     head.extend_from_slice(&(systems.len() as u32).to_le_bytes());
     for (system, plans) in systems {
-        head.extend_from_slice(system.as_bytes());
+        // A text may name anything; here a zero ends the name.
+        head.extend_from_slice(system.replace('\0', "_").as_bytes());
         head.push(0);
         head.extend_from_slice(&(plans.len() as u32).to_le_bytes());
         plans.iter().for_each(|plan| sized(&mut head, plan.format.as_bytes()));
@@ -705,6 +706,18 @@ mod tests {
             let again = TraceFile::from_bytes(out, &options).unwrap().read(&options).unwrap();
             assert_eq!((again.tables.len(), again.tables[0].len(), again.problems.len()), (1, 1, 0), "{value}");
         }
+    }
+
+    /// Found by the fuzzer: a zero in a group's name ended it early, and all that followed was read from the wrong place.
+    #[test]
+    fn a_zero_in_the_name_of_a_group_ends_nothing() {
+        let text = b"# tracer: nop\nx-1 [000] 1.5: gr\0up:event: a=1\n".to_vec();
+        let options = ReadOptions::default();
+        let trace = TraceFile::from_bytes(text, &options).unwrap().read(&options).unwrap();
+        let mut out = Vec::new();
+        trace_dat(&trace, &mut out).unwrap();
+        let again = TraceFile::from_bytes(out, &options).unwrap().read(&options).unwrap();
+        assert_eq!((again.tables[0].system.as_str(), again.tables[0].len()), ("gr_up", 1));
     }
 
     #[test]
