@@ -368,6 +368,14 @@ gates! {
         Search = "search" since (4, 17), "select_idle_sibling()", "notes 10";
         Stay = "stay" since NEVER, "no: its search by idle state finds none", "Android's kernel/msm, android-msm-coral-4.14, fair.c:select_idle_sibling_cstate_aware()";
     }
+    bound_kworker_wakes: BoundKworkerWakes, "Where a thread of a bound workqueue wakes a task that slept on the thread's own CPU." {
+        Elsewhere = "elsewhere" since (4, 17), "on another CPU, as its own is busy with the thread", "commit 52262ee567ad (what it replaced)";
+        Stacks = "stacks" since (5, 6), "there, if nothing else is runnable on it", "commit 52262ee567ad, fair.c:select_idle_sibling(), v6.12";
+    }
+    xfs_cil: XfsCil, "Where XFS pushes its log." {
+        Bound = "bound" since (4, 17), "on the CPU that asks for it", "commit 8ab39f11d974 (what it replaced)";
+        Unbound = "unbound" since (5, 4), "where the scheduler puts the worker", "commit 8ab39f11d974, xfs_log_cil.c, v5.4";
+    }
     sched_idle_cpu: SchedIdleCpu, "A CPU with tasks of SCHED_IDLE only." {
         Busy = "busy" since (4, 17), "is busy for others", "public history";
         Idle = "idle" since (5, 4), "is as good as idle for them", "fair.c:sched_idle_cpu(), v5.4, public history";

@@ -25,7 +25,7 @@ use crate::policy_keys::{
 };
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, to_json};
 use crate::variation::VARIATIONS;
-use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
+use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload, Workqueue};
 
 /// One run, and the labels that its results carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -371,6 +371,7 @@ fn op_node(op: &Op) -> Node {
         Op::Recv { channel } => ("recv", vec![n(channel.into())]),
         Op::Io { device, bytes } => ("io", vec![n(device.into()), n(bytes.into())]),
         Op::IoWork { device, bytes } => ("io_work", vec![n(device.into()), n(bytes.into())]),
+        Op::IoEnd { device, bytes, service } => ("io_end", vec![n(device.into()), n(bytes.into()), n(service.into())]),
         Op::CallRcu => ("call_rcu", vec![]),
         Op::Call { service, iowait } => ("call", vec![n(service.into()), Node::bool(iowait)]),
         Op::Accept { service, calls_max } => ("accept", vec![n(service.into()), n(calls_max.into())]),
@@ -433,6 +434,7 @@ pub(crate) fn workload_node(workload: &Workload) -> Node {
             ("cpus", Some(opt(task.cpus))),
             ("spawn_cpu", Some(opt(task.spawn_cpu))),
             ("seasoned", task.seasoned.then(|| Node::bool(true))),
+            ("workqueue", task.workqueue.map(|queue| Node::str(queue.name()))),
             ("assumed_bandwidth", task.assumed_bandwidth.then(|| Node::bool(true))),
             ("loop_slots", Some(Node::from(task.loop_slots))),
             ("nr_own_timers", Some(Node::from(task.nr_own_timers))),
@@ -663,6 +665,7 @@ fn op_from(node: &Node) -> Result<Op, Fault> {
         "recv" => Op::Recv { channel: args.index()? },
         "io" => Op::Io { device: args.index()?, bytes: args.index()? },
         "io_work" => Op::IoWork { device: args.index()?, bytes: args.index()? },
+        "io_end" => Op::IoEnd { device: args.index()?, bytes: args.index()?, service: args.index()? },
         "call_rcu" => Op::CallRcu,
         "call" => Op::Call { service: args.index()?, iowait: args.bool()? },
         "accept" => Op::Accept { service: args.index()?, calls_max: args.index()? },
@@ -684,6 +687,14 @@ fn opt_int<T: TryFrom<i128>>(table: &Table<'_>, key: &str, max: i128) -> Result<
     if node.value == Value::Null { Ok(None) } else { node.as_int(key, 0, max).map(Some) }
 }
 
+fn workqueue_from(node: &Node) -> Result<Workqueue, Fault> {
+    let word = node.as_str("workqueue")?;
+    let known = || Workqueue::ALL.into_iter();
+    known()
+        .find(|queue| queue.name() == word)
+        .ok_or_else(|| Fault::unknown(node.at, "workqueue", word, known().map(Workqueue::name)))
+}
+
 fn task_from(node: &Node) -> Result<TaskSpec, Fault> {
     let table = node.as_table(
         "task",
@@ -696,6 +707,7 @@ fn task_from(node: &Node) -> Result<TaskSpec, Fault> {
             "cpus",
             "spawn_cpu",
             "seasoned",
+            "workqueue",
             "assumed_bandwidth",
             "loop_slots",
             "nr_own_timers",
@@ -713,6 +725,7 @@ fn task_from(node: &Node) -> Result<TaskSpec, Fault> {
         cpus: opt_int(&table, "cpus", u32_max)?,
         spawn_cpu: opt_int(&table, "spawn_cpu", u32_max)?,
         seasoned: table.get("seasoned").map_or(Ok(false), |node| node.as_bool("seasoned"))?,
+        workqueue: table.get("workqueue").map(workqueue_from).transpose()?,
         assumed_bandwidth: table
             .get("assumed_bandwidth")
             .map_or(Ok(false), |node| node.as_bool("assumed_bandwidth"))?,

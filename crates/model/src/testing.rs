@@ -19,7 +19,7 @@ use crate::machine::{
 };
 use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, Policy};
 use crate::program_class::{ClassOn, ProgramClass};
-use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
+use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload, Workqueue};
 
 /// What may be drawn; narrow it to what is to be tested.
 #[derive(Debug, Clone)]
@@ -343,6 +343,7 @@ impl Swarm {
             cpus: random_set(draw, shared),
             spawn_cpu: draw.chance(50).then(|| draw.u32(0, nr_cpus - 1)),
             seasoned: index % 4 == 3,
+            workqueue: [None, Some(Workqueue::Bound), None, Some(Workqueue::XfsCil)][index as usize % 4],
             assumed_bandwidth: index % 8 == 7,
             ops,
             loop_slots: 2,
@@ -440,7 +441,13 @@ impl Swarm {
             17 if !shared.devices.is_empty() => {
                 let device = index(draw, shared.devices.len());
                 let bytes = draw.skewed(1, 1 << 20) as u32;
-                ops.push(draw.pick(&[Op::Io { device, bytes }, Op::IoWork { device, bytes }]));
+                ops.push(match draw.u32(0, 2) {
+                    0 => Op::Io { device, bytes },
+                    1 if shared.nr_services > 0 => {
+                        Op::IoEnd { device, bytes, service: draw.u32(0, shared.nr_services - 1) }
+                    }
+                    _ => Op::IoWork { device, bytes },
+                });
             }
             18 if !shared.draws.is_empty() => {
                 let (table, fixed) = (index(draw, shared.draws.len()), random_fixed(draw));

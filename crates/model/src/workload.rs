@@ -93,6 +93,9 @@ pub enum Op {
     Io { device: ObjectIdx, bytes: u32 },
     /// As `Io`, but waits as a worker does that the completion hands its work back to: not in iowait.
     IoWork { device: ObjectIdx, bytes: u32 },
+    /// As `Io`, but its completion is work of a service, for a thread that runs where the interrupt came in ([`Workqueue::Bound`]);
+    /// the thread's reply ends the wait.
+    IoEnd { device: ObjectIdx, bytes: u32, service: ObjectIdx },
     /// Frees memory that others may still read (a closed file): the CPU has an RCU callback, and keeps its tick in idle,
     /// until a grace period is over.
     CallRcu,
@@ -163,6 +166,8 @@ pub struct TaskSpec {
     pub spawn_cpu: Option<u32>,
     /// It exists already when the run begins: its averages start at 0, not at a new task's values.
     pub seasoned: bool,
+    /// The workqueue whose work it does; `None`: a task of its own.
+    pub workqueue: Option<Workqueue>,
     /// The parameters of its deadline policy are assumed: it is admitted, and its bandwidth does not raise the clock.
     pub assumed_bandwidth: bool,
     /// Program.
@@ -173,6 +178,30 @@ pub struct TaskSpec {
     pub nr_own_timers: u32,
     /// Phases that [`Op::Activation`] names.
     pub phases: Vec<PhaseSpec>,
+}
+
+/// What says on which CPU a kernel thread does the work that a task's [`Op::Call`] queues for it.
+///
+/// Such a thread stands for the threads of all CPUs: it has one piece of work at a time, and one history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workqueue {
+    /// Bound: the CPU that queued the work.
+    Bound,
+    /// That of XFS's log pushes: bound or not, as the kernel is (gate `xfs_cil`).
+    XfsCil,
+}
+
+impl Workqueue {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Bound, Self::XfsCil];
+
+    /// Its name in case files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bound => "bound",
+            Self::XfsCil => "xfs-cil",
+        }
+    }
 }
 
 /// A bounded byte channel.
@@ -351,6 +380,10 @@ impl Workload {
                     within("channel", channel, self.channels.len())?
                 }
                 Op::Io { device, .. } | Op::IoWork { device, .. } => within("device", device, self.devices.len())?,
+                Op::IoEnd { device, service, .. } => {
+                    within("device", device, self.devices.len())?;
+                    within("service", service, self.nr_services as usize)?;
+                }
                 Op::Runtime { .. }
                 | Op::Sleep { .. }
                 | Op::TimersFrom { .. }

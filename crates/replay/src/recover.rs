@@ -615,6 +615,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
             },
             // Its birth was before the trace.
             seasoned: !history.forked && !history.born,
+            workqueue: None,
             assumed_bandwidth: true,
             ops,
             loop_slots: 0,

@@ -10,7 +10,7 @@ use opplab_model::event::{Event, IDLE_TASK, NullSink, PlacementRule, Sink};
 use opplab_model::machine::{Cluster, CpuPlace, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::testing::Swarm;
-use opplab_model::workload::{ChannelSpec, DeviceSpec, Op, SchedPolicy, TaskSpec, Workload};
+use opplab_model::workload::{ChannelSpec, DeviceSpec, Op, SchedPolicy, TaskSpec, Workload, Workqueue};
 use opplab_sim::hooks::{GovernorCpu, GovernorFacts, Hooks, PlacementFacts};
 use opplab_sim::{Case, Start, run, run_with};
 
@@ -643,4 +643,80 @@ fn a_newborn_task_begins_beside_what_the_dead_left() {
     run(&case, &mut utils).expect("runs");
     let [(2, first), (3, second), ..] = utils.0[..] else { panic!("{:?}", utils.0) };
     assert!((200..400).contains(&first) && second < 100, "{:?}", utils.0);
+}
+
+/// Goal: a thread of a bound workqueue runs on the CPU where its work was queued, or where the interrupt came in, and whom it
+/// wakes there goes to another CPU before v5.6 and stays after that; XFS's log pushes are bound before v5.4 only.
+#[test]
+fn bound_kworkers_push_away_whom_they_wake_before_5_6() {
+    const RUN: Op = Op::Run { work_ns: 100_000, fixed: 0 };
+    let client = |wait: Op| TaskSpec {
+        name: "client".into(),
+        initial: true,
+        ops: vec![Op::LoopBegin { slot: 0, count: None }, RUN, wait, Op::LoopEnd { slot: 0, begin: 0 }, Op::Exit],
+        loop_slots: 1,
+        ..TaskSpec::default()
+    };
+    let kworker = |workqueue: Workqueue| TaskSpec {
+        name: "kworker".into(),
+        initial: true,
+        workqueue: Some(workqueue),
+        ops: vec![
+            Op::LoopBegin { slot: 0, count: None },
+            Op::Accept { service: 0, calls_max: 1 },
+            Op::Run { work_ns: 20_000, fixed: 0 },
+            Op::Reply,
+            Op::LoopEnd { slot: 0, begin: 0 },
+            Op::Exit,
+        ],
+        loop_slots: 1,
+        ..TaskSpec::default()
+    };
+    // How often the client moved, and how often the worker came to another CPU than the client's. A worker that runs at once on
+    // the client's CPU may be done before the client sleeps, so that nobody is placed.
+    let moves = |kernel: &str, workqueue: Workqueue, wait: Op| {
+        let workload = Workload {
+            name: "work".into(),
+            tasks: vec![client(wait), kworker(workqueue)],
+            nr_services: 1,
+            devices: vec![DeviceSpec {
+                service_ns: 50_000,
+                per_kib_ns: 0,
+                bus_per_kib_ns: 0,
+                queue_depth: 1,
+                irq_cpu: None,
+                irq_ns: 0,
+            }],
+            ..Workload::default()
+        };
+        let case = Case { machine: smt(), workload, policy: performance(kernel), seed: 1, duration_ns: 100_000_000 };
+        let placements = records(&case).placements;
+        let client: Vec<u32> = placements.iter().filter(|placed| placed.1 == 0).map(|placed| placed.2).collect();
+        let moved = client.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        // Where the client waits there the worker comes to.
+        let mut at = None;
+        let mut elsewhere = 0;
+        for placed in &placements {
+            match placed.1 {
+                0 => at = Some(placed.2),
+                _ => elsewhere += usize::from(at.is_some_and(|cpu| cpu != placed.2)),
+            }
+        }
+        (moved, elsewhere)
+    };
+    let call = Op::Call { service: 0, iowait: false };
+    let io = Op::IoEnd { device: 0, bytes: 4096, service: 0 };
+    for wait in [call, io] {
+        let (moved, elsewhere) = moves("5.4", Workqueue::Bound, wait);
+        assert!(moved > 30 && elsewhere == 0, "{wait:?}: {moved} moves, {elsewhere} elsewhere");
+        for kernel in ["5.9", "6.12"] {
+            let (moved, elsewhere) = moves(kernel, Workqueue::Bound, wait);
+            assert!(moved <= 2 && elsewhere == 0, "{kernel}, {wait:?}: {moved} moves, {elsewhere} elsewhere");
+        }
+    }
+    let (moved, elsewhere) = moves("5.0", Workqueue::XfsCil, call);
+    assert!(moved > 300 && elsewhere == 0, "{moved} moves, {elsewhere} elsewhere");
+    // Unbound: the worker finds an idle CPU, and the client's own is idle when it has done.
+    let (moved, elsewhere) = moves("5.4", Workqueue::XfsCil, call);
+    assert!(moved <= 2 && elsewhere > 100, "{moved} moves, {elsewhere} elsewhere");
 }

@@ -1,6 +1,6 @@
 //! dbench: clients that replay file operations and wait for the journal.
 
-use super::journal::{Disk, flush, flush_in_place, journal};
+use super::journal::{Disk, END_CYCLES, Journal, LOG_CYCLES, NR_SERVICES, PUSH_CYCLES, flush, flush_in_place};
 use super::shape::{Program, READY_NS, cycles_ns, exponential, of_1024, start_ns};
 use super::{Benchmark, Param, Params, Reports};
 use crate::machine::Machine;
@@ -11,20 +11,16 @@ pub(super) const DBENCH: Benchmark = Benchmark {
     name: "dbench",
     about: "dbench4 with mmtests' client-tiny load on XFS (texts 000, 001, 002): each client works through 3573 file \
             operations, 43 of which are flushes, in bursts of up to six. A flush writes the file's data and waits in \
-            iowait. Then, if the file has grown or a tick has begun, it asks the journal's worker, which runs wherever \
-            the scheduler puts it, writes the log for all that have asked, and wakes them; otherwise it waits for the \
+            iowait. Then, if the file has grown or a tick has begun, it asks the journal's workers, which run where \
+            the kernel's workqueues put them, write the log for all that have asked, and wake them; otherwise it waits for the \
             disk's cache in iowait. Leaves out locks of the file system, page reclaim and background writes.",
     reports: Some(Reports { name: "latency", unit: "ms", higher_is_better: false, rule: MetricRule::Period }),
     params: &[
         Param::int("clients", (1, 100_000), "1", "number of clients"),
         Param::int("operation_cycles", (1, 1_000_000_000), "9000", "mean cycles of a file operation").calibrated(),
-        Param::int(
-            "log_cycles",
-            (1, 1_000_000_000),
-            "60000",
-            "cycles of the journal's worker for each write of the log",
-        )
-        .calibrated(),
+        END_CYCLES,
+        PUSH_CYCLES,
+        LOG_CYCLES,
         Param::fixed_permille("50"),
         Param::int("disk_us", (0, 100_000_000), "20", "time of a write to the disk in us, before its data")
             .calibrated(),
@@ -108,7 +104,9 @@ fn dbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
         client.delay_ns = start_ns(seed, template + 1, 20_000_000);
         client
     }));
-    tasks.push(journal(ns(params.int("log_cycles")), fixed));
+    let journal =
+        Journal { end: params.int("end_cycles"), push: params.int("push_cycles"), log: params.int("log_cycles") };
+    tasks.extend(journal.workers(machine, clients, fixed));
     let disk = Disk {
         write_ns: params.int("disk_us") * 1000,
         flush_ns: params.int("disk_flush_us") * 1000,
@@ -118,7 +116,7 @@ fn dbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
     Ok(Workload {
         tasks,
         devices: disk.devices(),
-        nr_services: 1,
+        nr_services: NR_SERVICES,
         draws: vec![exponential(ns(operation_cycles)), exponential(ns(operation_cycles * PIECE_OPERATIONS))],
         duration_ns: Some(5_000_000_000),
         warmup_ns: 1_000_000_000,

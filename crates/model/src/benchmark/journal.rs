@@ -1,14 +1,22 @@
-//! Durable writes: a file's data, then the journal's worker, which writes the log for all that wait for it.
+//! Durable writes on XFS: a file's data, then two workers, of which the first formats what all that wait for it have changed,
+//! and the second writes the log.
 //!
 //! ```text
-//!   writer  --Io (iowait)--> disk --interrupt--> writer --Call--> worker --IoWork--> log --interrupt--> worker
-//!      ^------------------------------------- Reply, to all that had asked ------------------------------'
+//!   writer --IoEnd (iowait)--> disk --interrupt--> xfs-conv --Reply--> writer --Call--> xfs-cil --Reply--> writer
+//!   writer --Call--> kblockd, xfs-log --IoWork--> log --interrupt--> xfs-log --Reply, to all that had asked--> writer
 //! ```
-//! The wake graph of text 001. Where only file times have changed, and not within this tick, there is nothing for the
-//! journal, and the writer waits for the disk's cache instead. Not here: allocation of log space, and what a full log makes writers wait for.
+//! This is the wake graph of text 001; who wakes whom and for how long each runs was learnt from a recording (dbench on XFS
+//! under Linux 6.18, docs/skill.md). Work of a bound workqueue is done on the CPU that queues it: where the interrupt came in, or
+//! where the writer waits. Before v5.4 that of `xfs-cil` is, too (commit 8ab39f11d974). Before v5.6 a writer that such a thread
+//! wakes finds its CPU busy with the thread and goes to another one (commit 52262ee567ad says of dbench what that does).
+//!
+//! Where only file times have changed, and not within this tick, there is nothing for the journal, and the writer waits for the
+//! disk's cache instead. Not here: allocation of log space, and what a full log makes writers wait for.
 
-use super::shape::Program;
-use crate::workload::{DeviceSpec, Op, TaskSpec};
+use super::Param;
+use super::shape::{Program, cycles_ns};
+use crate::machine::Machine;
+use crate::workload::{DeviceSpec, Op, TaskSpec, Workqueue};
 
 /// Bytes of a write of the log.
 const LOG_BYTES: u32 = 8192;
@@ -17,6 +25,35 @@ const LOG_BYTES: u32 = 8192;
 const DATA: u32 = 0;
 const LOG: u32 = 1;
 const CACHE: u32 = 2;
+
+/// The services: what follows from a write that made a file grow, formatting what was changed, writing the log.
+const END: u32 = 0;
+const CIL: u32 = 1;
+const ICLOG: u32 = 2;
+/// Number of the services.
+pub(super) const NR_SERVICES: u32 = 3;
+
+/// Cycles of the worker that ends a write which made a file grow: its size, its extents.
+pub(super) const END_CYCLES: Param = Param::int(
+    "end_cycles",
+    (0, 1_000_000_000),
+    "42000",
+    "cycles of the worker that ends a write of a file that grows",
+);
+/// Cycles of the worker that formats what was changed.
+pub(super) const PUSH_CYCLES: Param = Param::int(
+    "push_cycles",
+    (0, 1_000_000_000),
+    "13000",
+    "cycles of the worker that formats the changes for the log, for each write of the log",
+);
+/// Cycles of the workers that write the log.
+pub(super) const LOG_CYCLES: Param = Param::int(
+    "log_cycles",
+    (0, 1_000_000_000),
+    "70000",
+    "cycles of the workers that write the log: four ninths before, five after",
+);
 
 /// A disk that data and log are on.
 pub(super) struct Disk {
@@ -50,11 +87,11 @@ impl Disk {
     }
 }
 
-/// Adds a flush of `bytes` of new data: it waits for the data, then for the journal (service 0), which records that the
-/// file has grown.
+/// Adds a flush of `bytes` of new data: it waits for the data and the worker that ends the write, then for the journal, which
+/// records that the file has grown.
 pub(super) fn flush(program: &mut Program, bytes: u32) {
-    program.op(Op::SkipInTick { count: 0 }).op(Op::Io { device: DATA, bytes });
-    program.op(Op::Call { service: 0, iowait: false });
+    program.op(Op::SkipInTick { count: 0 }).op(Op::IoEnd { device: DATA, bytes, service: END });
+    program.op(Op::Call { service: CIL, iowait: false }).op(Op::Call { service: ICLOG, iowait: false });
 }
 
 /// Adds a flush of `bytes` that were written over: only the file's times have changed, and these are stamped with the
@@ -63,23 +100,51 @@ pub(super) fn flush(program: &mut Program, bytes: u32) {
 pub(super) fn flush_in_place(program: &mut Program, bytes: u32) {
     program
         .op(Op::Io { device: DATA, bytes })
-        .op(Op::SkipInTick { count: 2 })
-        .op(Op::Call { service: 0, iowait: false })
+        .op(Op::SkipInTick { count: 3 })
+        .op(Op::Call { service: CIL, iowait: false })
+        .op(Op::Call { service: ICLOG, iowait: false })
         .op(Op::Skip { count: 1 })
         .op(Op::Io { device: CACHE, bytes: 0 });
 }
 
-/// The journal's worker, with `log_ns` of work for each write of the log.
-pub(super) fn journal(log_ns: u64, fixed: u16) -> TaskSpec {
-    let program = Program::of(|program| {
-        program.forever(|program| {
-            program
-                .op(Op::Accept { service: 0, calls_max: u32::MAX })
-                .run(log_ns / 2, fixed)
-                .op(Op::IoWork { device: LOG, bytes: LOG_BYTES })
-                .run(log_ns - log_ns / 2, fixed)
-                .op(Op::Reply);
+/// Adds an fdatasync() of `bytes` that were written over: file times do not matter to it, so that it waits for the data and for
+/// the disk's cache, both in iowait.
+pub(super) fn fdatasync_in_place(program: &mut Program, bytes: u32) {
+    program.op(Op::Io { device: DATA, bytes }).op(Op::Io { device: CACHE, bytes: 0 });
+}
+
+/// Cycles of the journal's workers.
+pub(super) struct Journal {
+    /// Of the end of a write.
+    pub(super) end: u64,
+    /// Of formatting.
+    pub(super) push: u64,
+    /// Of writing the log.
+    pub(super) log: u64,
+}
+
+impl Journal {
+    /// The workers; `writers` may end their writes at one time, each on a CPU of its own.
+    pub(super) fn workers(&self, machine: &Machine, writers: u64, fixed: u16) -> Vec<TaskSpec> {
+        let worker = |name: &str, workqueue: Workqueue, body: &dyn Fn(&mut Program)| {
+            let program = Program::of(|program| {
+                program.forever(|program| body(program));
+            });
+            TaskSpec { workqueue: Some(workqueue), ..program.task(format!("kworker/{name}")) }
+        };
+        let ns = |cycles: u64| cycles_ns(machine, cycles);
+        let end = worker("xfs-conv", Workqueue::Bound, &|program| {
+            program.op(Op::Accept { service: END, calls_max: 1 }).run(ns(self.end), fixed).op(Op::Reply);
         });
-    });
-    program.task(String::from("kworker/xfs-log"))
+        let cil = worker("xfs-cil", Workqueue::XfsCil, &|program| {
+            program.op(Op::Accept { service: CIL, calls_max: u32::MAX }).run(ns(self.push), fixed).op(Op::Reply);
+        });
+        let log = worker("xfs-log", Workqueue::Bound, &|program| {
+            program.op(Op::Accept { service: ICLOG, calls_max: u32::MAX }).run(ns(self.log * 4 / 9), fixed);
+            program.op(Op::IoWork { device: LOG, bytes: LOG_BYTES });
+            program.run(ns(self.log - self.log * 4 / 9), fixed).op(Op::Reply);
+        });
+        let ends = writers.min(machine.nr_cpus() as u64) as usize;
+        [cil, log].into_iter().chain(std::iter::repeat_n(end, ends)).collect()
+    }
 }

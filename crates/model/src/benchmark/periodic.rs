@@ -70,6 +70,7 @@ fn periodic(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, S
                 cpus: None,
                 spawn_cpu: Some(spawn_cpus[index % spawn_cpus.len()]),
                 seasoned: false,
+                workqueue: None,
                 assumed_bandwidth: false,
                 ops: vec![
                     Op::LoopBegin { slot: 0, count: None },

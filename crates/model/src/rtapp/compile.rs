@@ -235,6 +235,7 @@ impl<'a> Compiler<'a> {
             cpus,
             spawn_cpu: None,
             seasoned: false,
+            workqueue: None,
             assumed_bandwidth: false,
             ops,
             loop_slots: 2,

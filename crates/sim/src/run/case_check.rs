@@ -109,6 +109,9 @@ fn exists(op: Op, task: &TaskSpec, workload: &Workload) -> bool {
             (channel as usize) < workload.channels.len()
         }
         Op::Io { device, .. } | Op::IoWork { device, .. } => (device as usize) < workload.devices.len(),
+        Op::IoEnd { device, service, .. } => {
+            (device as usize) < workload.devices.len() && service < workload.nr_services
+        }
         Op::Fork { task } => (task as usize) < workload.tasks.len(),
         Op::SetCpus { set: Some(set) } => (set as usize) < workload.cpu_sets.len(),
         Op::LoopBegin { slot, .. } => slot < task.loop_slots,

@@ -2,7 +2,7 @@
 
 use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
 
-use crate::ids::{CpuSetId, IdVec};
+use crate::ids::{CpuId, CpuSetId, IdVec};
 
 /// All CPUs ([`CpuSetId::ALL`]), then the workload's sets, then those of kthreads.
 #[derive(Debug)]
@@ -10,12 +10,14 @@ pub(crate) struct CpuSets {
     masks: IdVec<CpuSetId, CpuMask>,
     /// Whether each has one CPU only.
     single: IdVec<CpuSetId, bool>,
+    /// The sets of one CPU each that threads of bound workqueues have, as they were first needed.
+    of_cpu: Vec<(CpuId, CpuSetId)>,
 }
 
 impl CpuSets {
     /// All of `nr_cpus` CPUs, and the `sets` of a workload.
     pub(crate) fn new(nr_cpus: usize, sets: &[Vec<u32>]) -> Self {
-        let mut all = Self { masks: IdVec::new(), single: IdVec::new() };
+        let mut all = Self { masks: IdVec::new(), single: IdVec::new(), of_cpu: Vec::new() };
         all.add(CpuMask::all(nr_cpus));
         for set in sets {
             all.add(set.iter().map(|&cpu| cpu as usize).collect());
@@ -28,6 +30,16 @@ impl CpuSets {
         self.single.push(mask.as_set().weight() == 1);
         self.masks.push(mask);
         CpuSetId::of(self.masks.len() - 1)
+    }
+
+    /// The set of one CPU.
+    pub(crate) fn of_cpu(&mut self, cpu: CpuId) -> CpuSetId {
+        if let Some(&(_, set)) = self.of_cpu.iter().find(|(of, _)| *of == cpu) {
+            return set;
+        }
+        let set = self.add(std::iter::once(cpu.index()).collect());
+        self.of_cpu.push((cpu, set));
+        set
     }
 
     /// The CPUs of a set.

@@ -88,7 +88,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 if irq_ns > 0 {
                     self.spend_irq(cpu, irq_ns);
                 }
-                self.try_to_wake_up(task, false);
+                self.io_done(cpu, task);
             }
             Interrupt::SwitchDone(task) => self.try_to_wake_up(task, false),
             Interrupt::NohzBalance => nohz_idle_balance(self, cpu.index()),

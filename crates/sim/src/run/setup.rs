@@ -9,6 +9,7 @@ use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
+use opplab_kernel::profile::XfsCil;
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
@@ -17,7 +18,7 @@ use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::{Event, Sink};
 use opplab_model::machine::{CpuPlace, Cpufreq, Machine};
 use opplab_model::policy::Policy;
-use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
+use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload, Workqueue};
 use rand_pcg::Pcg64;
 
 use crate::cpufreq::amd::{AMD_PSTATE_EPP, AmdPassive, epp_start};
@@ -189,6 +190,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     ) -> TaskId {
         let mut task = Task::new(index, spec, ops, allowed, cpu);
         task.program = self.program_of(spec);
+        task.is_bound_worker = match spec.workqueue {
+            None => false,
+            Some(Workqueue::Bound) => true,
+            Some(Workqueue::XfsCil) => self.gates.profile.xfs_cil == XfsCil::Bound,
+        };
         task.loops = self.loops.len() as u32;
         self.loops.resize(self.loops.len() + usize::from(spec.loop_slots), 0);
         self.tasks.push(task);

@@ -3,7 +3,7 @@
 use opplab_kernel::pelt::SchedAvg;
 use opplab_kernel::sched::placement::{Clamps, WakeFlips};
 use opplab_kernel::util_est::UtilEstPair;
-use opplab_model::workload::{Op, SchedPolicy, TaskSpec};
+use opplab_model::workload::{ObjectIdx, Op, SchedPolicy, TaskSpec};
 
 use crate::ids::{ClusterId, CpuId, CpuSetId, PolicyId, TaskId};
 use crate::sched::dl_run::DlRun;
@@ -100,6 +100,10 @@ pub(crate) struct Task<'c> {
     /// Index of its class of programs in the machine's, or [`NO_PROGRAM`].
     pub(crate) program: u16,
     pub(crate) sa: SchedAvg,
+    /// The service that does what follows from the completion of the request that it waits for.
+    pub(crate) io_end: Option<ObjectIdx>,
+    /// It does the work of a bound workqueue: on the CPU that queued it.
+    pub(crate) is_bound_worker: bool,
     /// The kthread of this frequency policy, if it is one.
     pub(crate) sugov: Option<PolicyId>,
     pub(crate) util_est: UtilEstPair,
@@ -178,6 +182,8 @@ impl<'c> Task<'c> {
             live_children: 0,
             waits_child: false,
             program: NO_PROGRAM,
+            io_end: None,
+            is_bound_worker: false,
             sugov: None,
             woken_ns: 0,
             wu_lat_ns: 0,

@@ -1,7 +1,7 @@
 //! Wake-up placement (fair.c:select_task_rq_fair()).
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::profile::SelectIdleScan;
+use opplab_kernel::profile::{BoundKworkerWakes, SelectIdleScan};
 use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::domains::{SD_BALANCE_EXEC, SD_BALANCE_FORK};
 use opplab_kernel::sched::find_idlest::{IdleInfo, IdlestFacts, IdlestTask, sched_balance_find_dst_cpu, top_level};
@@ -288,6 +288,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Some(clamps) if scan == SelectIdleScan::SisProp => util.max(clamps.min).min(clamps.max),
             _ => util,
         };
+        let this_is_per_cpu_kthread = self.gates.profile.bound_kworker_wakes == BoundKworkerWakes::Stacks
+            && !self.in_interrupt
+            && waker != TaskId::IDLE
+            && self.tasks[waker].is_bound_worker;
         let query = SiblingQuery {
             prev: prev.index(),
             target: target.index(),
@@ -296,7 +300,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             util,
             clamps,
             this_cpu: here.index(),
-            this_is_per_cpu_kthread: false,
+            this_is_per_cpu_kthread,
             this_nr_running: self.cpus[here].nr_running,
         };
         let choice = if scan == SelectIdleScan::SisProp {

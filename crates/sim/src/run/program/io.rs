@@ -2,6 +2,7 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::Sink;
+use opplab_model::workload::ObjectIdx;
 
 use super::Step;
 use crate::ids::{CpuId, DeviceId, TaskId};
@@ -28,6 +29,38 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task);
         self.submit_io(cpu, task, device, bytes);
         self.block(task, Life::Sleeping)
+    }
+
+    /// Asks a device and sleeps in iowait until a service has done what follows from the completion.
+    pub(super) fn op_io_end(
+        &mut self,
+        cpu: CpuId,
+        task: TaskId,
+        device: DeviceId,
+        bytes: u32,
+        service: ObjectIdx,
+    ) -> Step {
+        if self.has_overhead(cpu) {
+            return Step::BurnFirst;
+        }
+        self.next_op(task);
+        self.tasks[task].io_end = Some(service);
+        self.submit_io(cpu, task, device, bytes);
+        self.block_io(cpu, task)
+    }
+
+    /// The completion of a task's request: its service hears of it, or the task wakes up.
+    pub(crate) fn io_done(&mut self, cpu: CpuId, task: TaskId) {
+        let Some(service) = self.tasks[task].io_end.take() else {
+            self.try_to_wake_up(task, false);
+            return;
+        };
+        let object = &mut self.objects.services[service as usize];
+        object.calls.push_back(task);
+        if let Some(server) = object.servers.pop_front() {
+            self.bind_worker(server, cpu);
+            self.try_to_wake_up(server, false);
+        }
     }
 
     fn submit_io(&mut self, cpu: CpuId, task: TaskId, device: DeviceId, bytes: u32) {

@@ -59,6 +59,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let object = &mut self.objects.services[service as usize];
             object.calls.push_back(task);
             if let Some(server) = object.servers.pop_front() {
+                self.bind_worker(server, cpu);
                 self.wake_from_task(cpu, server, false);
             }
             return Step::Next;
@@ -69,6 +70,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.tasks[task].stage = 0;
         self.next_op(task);
         if iowait { self.block_io(cpu, task) } else { self.block(task, Life::Sleeping) }
+    }
+
+    /// kernel/workqueue.c:queue_work_on(), v5.0: work of a bound workqueue is done on the CPU that queues it. Who has not quite left
+    /// the queue of another CPU goes on there.
+    pub(super) fn bind_worker(&mut self, server: TaskId, cpu: CpuId) {
+        if self.tasks[server].is_bound_worker && !self.entities[server].on_rq {
+            self.tasks[server].allowed = self.cpu_sets.of_cpu(cpu);
+        }
     }
 
     /// Takes up to `calls_max` calls, or sleeps until there is one.

@@ -133,6 +133,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
             Op::Io { device, bytes } => self.op_io(cpu, task, DeviceId(device), bytes),
             Op::IoWork { device, bytes } => self.op_io_work(cpu, task, DeviceId(device), bytes),
+            Op::IoEnd { device, bytes, service } => self.op_io_end(cpu, task, DeviceId(device), bytes, service),
 
             Op::CallRcu => self.op_call_rcu(cpu, task),
             Op::Yield => self.op_yield(cpu, task),
