@@ -13,8 +13,14 @@ const EXPONENTIAL: [u64; 16] = [32, 101, 174, 252, 337, 430, 533, 646, 774, 921,
 
 /// Lengths with mean `mean` that spread as waiting times do: most are short, few are long.
 pub(super) fn exponential(mean: u64) -> Vec<u64> {
-    let total: u64 = EXPONENTIAL.iter().sum();
-    EXPONENTIAL.iter().map(|part| (u128::from(mean) * u128::from(*part) * 16 / u128::from(total)) as u64).collect()
+    spread(mean, &EXPONENTIAL)
+}
+
+/// Lengths with mean `mean` that are to each other as `parts`.
+pub(super) fn spread(mean: u64, parts: &[u64]) -> Vec<u64> {
+    let total: u64 = parts.iter().sum();
+    let length = |part: &u64| u128::from(mean) * u128::from(*part) * parts.len() as u128 / u128::from(total);
+    parts.iter().map(|part| length(part) as u64).collect()
 }
 
 /// Processes that have just been started wait for each other, or connect, before they work, ns: two half-lives of load
