@@ -364,6 +364,16 @@ gates! {
         SisPropAged = "sis-prop-aged" since (5, 14), "half the average idle time, aging while busy, against the cost of scanning; siblings first (the order is v5.13's)", "commit 94aafc3ee31d, fair.c v5.15";
         SisUtil = "sis-util" since (5, 19), "the utilisation of the cache domain", "commit 70fb5ccf2ebb";
     }
+    idlest_group: IdlestGroup, "How a new task or an exec finds the group of CPUs that it goes to, and which loads a wake-up compares." {
+        Loads = "loads" since (4, 17), "by the load of what is queued, with a margin, and on average; an exec by spare capacity first. A wake-up compares what is queued", "fair.c:find_idlest_group() and wake_affine_weight(), v5.4, commits 57abff067a08 and 11f10e5420f6 (what they replaced)";
+        Types = "types" since (5, 5), "by the type of group, then the number of idle CPUs; on its NUMA node while that has an idle CPU. A wake-up compares average loads", "commits 57abff067a08 and 11f10e5420f6";
+        Util = "util" since (5, 9), "by the utilisation, too, where as many are idle", "commit 3edecfef0285";
+        NumaImbalance = "numa-imbalance" since (5, 11), "on its node only while few tasks run there", "commit 7d2b5dd0bcc4, from memory";
+    }
+    wake_affine_prev: WakeAffinePrev, "Whether a wake-up on a busy CPU stays with the task's previous CPU because that is idle." {
+        Compared = "compared" since (4, 17), "no, the loads are compared", "commit d8fcb81f1acf (what it replaced)";
+        Idle = "idle" since (5, 11), "yes", "commit d8fcb81f1acf";
+    }
     idle_sibling: IdleSibling, "Whether a wake-up without energy looks for an idle CPU." {
         Search = "search" since (4, 17), "select_idle_sibling()", "notes 10";
         Stay = "stay" since NEVER, "no: its search by idle state finds none", "Android's kernel/msm, android-msm-coral-4.14, fair.c:select_idle_sibling_cstate_aware()";

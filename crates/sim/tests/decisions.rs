@@ -645,6 +645,51 @@ fn a_newborn_task_begins_beside_what_the_dead_left() {
     assert!((200..400).contains(&first) && second < 100, "{:?}", utils.0);
 }
 
+/// Goal: a program is loaded on the CPU where its process was born, as 400 of 400 were on a recorded 6.18: that CPU would be
+/// idle without the task. Before v5.5 an exec looks for spare capacity, and there is enough of it there.
+#[test]
+fn an_exec_stays_on_a_cpu_of_its_own() {
+    let migrations = |kernel: &str| {
+        let mut case = family();
+        case.policy = performance(kernel);
+        case.workload.tasks[1].ops.insert(0, Op::Exec);
+        run(&case, &mut NullSink).expect("runs").migrations
+    };
+    assert_eq!(migrations("6.18"), 0);
+    assert!(migrations("5.0") <= 4, "{}", migrations("5.0"));
+}
+
+/// Counts the sleeps of CPUs.
+#[derive(Default)]
+struct Sleeps(u64);
+
+impl Sink for Sleeps {
+    fn event(&mut self, _now_ns: u64, event: &Event) {
+        self.0 += u64::from(matches!(*event, Event::CpuIdle { state: 0.., .. }));
+    }
+}
+
+/// Goal: what a task leaves when it ends is freed later, and until then ticks interrupt its CPU's sleep. Method: a child every
+/// 25 ms, which ends or waits for ever.
+#[test]
+fn tasks_that_end_keep_the_tick() {
+    let sleeps = |ends: bool| {
+        let mut case = family();
+        case.policy = performance("5.9");
+        let [parent, child] = case.workload.tasks.as_mut_slice() else { unreachable!("two tasks") };
+        parent.ops[2] = Op::Sleep { ns: 25_000_000 };
+        if !ends {
+            child.ops[1] = Op::Suspend { cond: 0 };
+            case.workload.nr_conds = 1;
+        }
+        let mut sleeps = Sleeps::default();
+        run(&case, &mut sleeps).expect("runs");
+        sleeps.0
+    };
+    let (ends, waits) = (sleeps(true), sleeps(false));
+    assert!(ends > waits + 10, "{ends} {waits}");
+}
+
 /// Goal: a thread of a bound workqueue runs on the CPU where its work was queued, or where the interrupt came in, and whom it
 /// wakes there goes to another CPU before v5.6 and stays after that; XFS's log pushes are bound before v5.4 only.
 #[test]

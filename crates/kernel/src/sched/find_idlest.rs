@@ -2,12 +2,14 @@
 //! `find_idlest_cpu()` up to v6.9; followed as of v6.12).
 //!
 //! From the widest domain down, the group with the most room is chosen, then a CPU in it. The task's own load is left out of
-//! what it looks at. Not followed: core scheduling and NUMA balancing.
+//! what it looks at. How groups were compared before is [`IdlestGroup`]'s. Not followed: core scheduling and NUMA balancing.
 
 use super::cpumask::CpuSet;
+use super::find_idlest_v54::find_idlest_group_v54;
 use super::fitness::{Clamps, util_fits_cpu};
 use super::group::{CpuLoad, DomainView, GroupCapacity, GroupType, SchedGroup, SgLbStats, adjust_numa_imbalance};
 use super::sd_flags::{SD_ASYM_CPUCAPACITY, SD_NUMA};
+use crate::profile::IdlestGroup;
 
 /// How an idle CPU sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct IdleInfo {
 pub trait IdlestFacts {
     /// The run queue of `cpu`.
     fn cpu(&self, cpu: usize) -> CpuLoad;
+    /// The load of what is queued on `cpu` (`cpu_runnable_load()`, v5.4); asked only for [`IdlestGroup::Loads`].
+    fn runnable_load(&self, cpu: usize) -> u64;
     /// Nothing to run and no wake-up on its way (`available_idle_cpu()`).
     fn is_idle(&self, cpu: usize) -> bool;
     /// Only `SCHED_IDLE` tasks (`sched_idle_cpu()`).
@@ -74,7 +78,7 @@ impl IdlestTask<'_> {
     }
 
     /// kernel/sched/fair.c:`cpu_util_without()`, v6.12.
-    fn cpu_util_without(&self, cpu: usize, load: &CpuLoad) -> u64 {
+    pub(super) fn cpu_util_without(&self, cpu: usize, load: &CpuLoad) -> u64 {
         if !self.contributes_to(cpu) {
             return load.util_cfs();
         }
@@ -132,8 +136,12 @@ pub fn update_sg_wakeup_stats<F: IdlestFacts>(
     stats
 }
 
-/// Whether a candidate beats the best group so far (`update_pick_idlest()`, v6.12).
-fn update_pick_idlest(best: &(SgLbStats, GroupCapacity), candidate: &(SgLbStats, GroupCapacity)) -> bool {
+/// Whether a candidate beats the best group so far (`update_pick_idlest()`, v6.12, and v5.5 for [`IdlestGroup::Types`]).
+fn update_pick_idlest(
+    best: &(SgLbStats, GroupCapacity),
+    candidate: &(SgLbStats, GroupCapacity),
+    form: IdlestGroup,
+) -> bool {
     if candidate.0.group_type != best.0.group_type {
         return candidate.0.group_type < best.0.group_type;
     }
@@ -143,19 +151,22 @@ fn update_pick_idlest(best: &(SgLbStats, GroupCapacity), candidate: &(SgLbStats,
         GroupType::MisfitTask => candidate.1.max_capacity > best.1.max_capacity,
         GroupType::HasSpare => {
             candidate.0.idle_cpus > best.0.idle_cpus
-                || (candidate.0.idle_cpus == best.0.idle_cpus && candidate.0.group_util < best.0.group_util)
+                || (form != IdlestGroup::Types
+                    && candidate.0.idle_cpus == best.0.idle_cpus
+                    && candidate.0.group_util < best.0.group_util)
         }
     }
 }
 
-/// The group to go to, `None` to stay in the local one.
+/// The group to go to, `None` to stay in the local one; [`find_idlest_group_v54`] is what [`IdlestGroup::Loads`] has instead.
 ///
-/// kernel/sched/fair.c:`sched_balance_find_dst_group()`, v6.12.
+/// kernel/sched/fair.c:`sched_balance_find_dst_group()`, v6.12; `find_idlest_group()`, v5.5 and v5.9, for the other forms.
 pub fn sched_balance_find_dst_group<'a, F: IdlestFacts>(
     facts: &F,
     domain: &DomainView<'a>,
     task: &IdlestTask<'_>,
     this_cpu: usize,
+    form: IdlestGroup,
 ) -> Option<&'a SchedGroup> {
     let nothing_yet =
         SgLbStats { avg_load: u32::MAX.into(), group_type: GroupType::Overloaded, ..SgLbStats::default() };
@@ -170,7 +181,7 @@ pub fn sched_balance_find_dst_group<'a, F: IdlestFacts>(
         let stats = (update_sg_wakeup_stats(facts, domain, group, task), facts.group_capacity(group.sgc));
         if span.contains(this_cpu) {
             local = Some((group, stats));
-        } else if update_pick_idlest(&best_stats, &stats) {
+        } else if update_pick_idlest(&best_stats, &stats, form) {
             best = Some(group);
             best_stats = stats;
         }
@@ -194,7 +205,7 @@ pub fn sched_balance_find_dst_group<'a, F: IdlestFacts>(
         GroupType::MisfitTask => best_stats.1.max_capacity > local.1.max_capacity,
         GroupType::HasSpare => {
             let (local_idle, best_idle) = (local.0.idle_cpus, best_stats.0.idle_cpus);
-            let stays_for_numa = domain.has(SD_NUMA) && {
+            let tolerates = |local_group: &SchedGroup| {
                 let mut imb_numa_nr = domain.imb_numa_nr;
                 if !task.is_unrestricted {
                     imb_numa_nr = imb_numa_nr.min(local_group.span.as_set().weight_and(task.allowed));
@@ -203,6 +214,12 @@ pub fn sched_balance_find_dst_group<'a, F: IdlestFacts>(
                 let running = local.0.sum_nr_running.wrapping_add(1);
                 adjust_numa_imbalance(difference.wrapping_abs(), running, imb_numa_nr as i32) == 0
             };
+            let stays_for_numa = domain.has(SD_NUMA)
+                && match form {
+                    IdlestGroup::NumaImbalance => tolerates(local_group),
+                    // A task stays on its node while that has an idle CPU; balance may move it later.
+                    _ => local_idle != 0,
+                };
             !stays_for_numa && local_idle < best_idle
         }
     };
@@ -218,6 +235,7 @@ pub fn sched_balance_find_dst_group_cpu<F: IdlestFacts>(
     group: &SchedGroup,
     task: &IdlestTask<'_>,
     this_cpu: usize,
+    form: IdlestGroup,
 ) -> usize {
     let span = group.span.as_set();
     if group.weight == 1 {
@@ -242,7 +260,10 @@ pub fn sched_balance_find_dst_group_cpu<F: IdlestFacts>(
                 shallowest = Some(cpu);
             }
         } else if shallowest.is_none() {
-            let load = facts.cpu(cpu).load;
+            let load = match form {
+                IdlestGroup::Loads => facts.runnable_load(cpu),
+                _ => facts.cpu(cpu).load,
+            };
             if load < min_load {
                 (min_load, least_loaded) = (load, cpu);
             }
@@ -278,6 +299,7 @@ pub fn sched_balance_find_dst_cpu<F: IdlestFacts>(
     this_cpu: usize,
     prev_cpu: usize,
     sd_flag: u32,
+    form: IdlestGroup,
 ) -> usize {
     let (mut cpu, mut new_cpu) = (this_cpu, this_cpu);
     let mut at = Some(level);
@@ -295,8 +317,12 @@ pub fn sched_balance_find_dst_cpu<F: IdlestFacts>(
         if !domain.has(sd_flag) {
             continue;
         }
-        let Some(group) = sched_balance_find_dst_group(facts, &domain, task, cpu) else { continue };
-        new_cpu = sched_balance_find_dst_group_cpu(facts, group, task, cpu);
+        let group = match form {
+            IdlestGroup::Loads => find_idlest_group_v54(facts, &domain, task, cpu, sd_flag),
+            _ => sched_balance_find_dst_group(facts, &domain, task, cpu, form),
+        };
+        let Some(group) = group else { continue };
+        new_cpu = sched_balance_find_dst_group_cpu(facts, group, task, cpu, form);
         if new_cpu == cpu {
             continue;
         }

@@ -12,6 +12,7 @@ pub mod domains;
 pub mod eevdf;
 pub mod entity;
 pub mod find_idlest;
+pub mod find_idlest_v54;
 pub mod fitness;
 pub mod group;
 pub mod newidle;

@@ -76,6 +76,8 @@ pub struct WakeAffineFacts {
     pub prev_capacity: u64,
     /// `imbalance_pct` of the domain that holds both CPUs.
     pub imbalance_pct: u32,
+    /// A task stays with an idle previous CPU, whoever wakes it (v5.11).
+    pub stays_on_idle_prev: bool,
 }
 
 /// Which rule of `wake_affine()` decided, for `explain`.
@@ -107,7 +109,7 @@ pub fn wake_affine(facts: &WakeAffineFacts) -> (bool, WakeAffineRule) {
     if facts.sync && facts.nr_running_this.wrapping_sub(facts.nr_delayed_this) == 1 {
         return (true, WakeAffineRule::SyncAlone);
     }
-    if facts.prev_idle {
+    if facts.prev_idle && facts.stays_on_idle_prev {
         return (false, WakeAffineRule::PrevIdle);
     }
 
@@ -741,12 +743,12 @@ mod tests {
         }
 
         #[test]
-        fn any_wake_affine_has_an_answer(loads: [u64; 6], pct: u32, flags: [bool; 4], nr: [u32; 2]) {
+        fn any_wake_affine_has_an_answer(loads: [u64; 6], pct: u32, flags: [bool; 5], nr: [u32; 2]) {
             let facts = WakeAffineFacts {
                 this_idle: flags[0], prev_idle: flags[1], share_cache: flags[2], sync: flags[3],
                 nr_running_this: nr[0], nr_delayed_this: nr[1],
                 this_load: loads[0], prev_load: loads[1], task_load: loads[2], current_load: loads[3],
-                this_capacity: loads[4], prev_capacity: loads[5], imbalance_pct: pct,
+                this_capacity: loads[4], prev_capacity: loads[5], imbalance_pct: pct, stays_on_idle_prev: flags[4],
             };
             let (_, rule) = wake_affine(&facts);
             prop_assert_eq!(rule == WakeAffineRule::ThisIdle, flags[0] && flags[2]);

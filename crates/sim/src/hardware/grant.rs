@@ -170,13 +170,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         changed
     }
 
-    /// The highest point that a CPU with the same clock wishes: threads share their core's, and one at rest has no say.
+    /// The highest point that a CPU with the same clock wishes. Threads share their core's, and one at rest has no say. With
+    /// one clock for the package the request that an idle CPU left in its register counts as any other: intel_pstate takes it
+    /// back in no idle state (commits d40a63c45b50 and bb18008f8086 tell of what idle CPUs' requests cost others).
     fn wish(&self, policy: PolicyId) -> u32 {
         let state = &self.policies[policy];
         let clocked = &self.topology.clocked[state.cpus[0]];
         let deep_from = self.hardware.deep_from[state.cluster];
         let others = clocked.iter().map(|&cpu| &self.cpus[cpu]).filter(|cpu| cpu.policy != policy);
-        let wishes = others.filter(|cpu| !cpu.idle.is_down(deep_from)).map(|cpu| self.policies[cpu.policy].wanted);
+        let keeps_wish = self.case.machine.package_clock && state.hwp.is_none();
+        let wishes = others.filter(|cpu| keeps_wish || !cpu.idle.is_down(deep_from)).map(|cpu| self.policies[cpu.policy].wanted);
         wishes.fold(state.wanted, u32::max)
     }
 

@@ -1,7 +1,7 @@
 //! Wake-up placement (fair.c:select_task_rq_fair()).
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::profile::{BoundKworkerWakes, SelectIdleScan};
+use opplab_kernel::profile::{BoundKworkerWakes, IdlestGroup, SelectIdleScan, WakeAffinePrev};
 use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::domains::{SD_BALANCE_EXEC, SD_BALANCE_FORK};
 use opplab_kernel::sched::find_idlest::{IdleInfo, IdlestFacts, IdlestTask, sched_balance_find_dst_cpu, top_level};
@@ -20,6 +20,7 @@ use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Life};
 use crate::sched::balance::{LOOK_COST_NS, cpu_load};
+use crate::sched::fair_rq::FairRq;
 
 /// What the fair class's placement looked at, kept for the record of it.
 #[derive(Debug, Clone, Copy)]
@@ -99,22 +100,33 @@ impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
     }
 }
 
-impl<S: Sink, H: HalfLife> IdlestFacts for Siblings<'_, '_, S, H> {
+/// The engine as the slow path sees it.
+struct Idlest<'a, 'c, S: Sink, H: HalfLife> {
+    engine: &'a Engine<'c, S, H>,
+    /// Who is placed.
+    task: TaskId,
+}
+
+impl<S: Sink, H: HalfLife> IdlestFacts for Idlest<'_, '_, S, H> {
     fn cpu(&self, cpu: usize) -> CpuLoad {
-        cpu_load(self.0, cpu)
+        cpu_load(self.engine, cpu)
+    }
+    fn runnable_load(&self, cpu: usize) -> u64 {
+        self.engine.queued_load(CpuId::of(cpu))
     }
     fn is_idle(&self, cpu: usize) -> bool {
-        self.0.cpus[cpu].is_idle()
+        self.engine.cpus[cpu].is_idle()
     }
     fn is_sched_idle(&self, cpu: usize) -> bool {
-        self.0.cpus[cpu].is_sched_idle()
+        self.engine.cpus[cpu].is_sched_idle()
     }
     fn is_idle_without_task(&self, cpu: usize) -> bool {
-        self.0.cpus[cpu].is_idle()
+        let state = &self.engine.cpus[cpu];
+        (state.curr == TaskId::IDLE || state.curr == self.task) && state.wake_list.is_empty()
     }
     fn idle_info(&self, cpu: usize) -> IdleInfo {
-        let state = &self.0.cpus[cpu];
-        let states = &self.0.clusters[state.cluster].idle_states;
+        let state = &self.engine.cpus[cpu];
+        let states = &self.engine.clusters[state.cluster].idle_states;
         let resident = !state.idle.is_awake();
         let exit = states.get(state.idle.state).filter(|_| resident);
         IdleInfo {
@@ -123,13 +135,14 @@ impl<S: Sink, H: HalfLife> IdlestFacts for Siblings<'_, '_, S, H> {
         }
     }
     fn group_capacity(&self, sgc: usize) -> GroupCapacity {
-        self.0.balancer.sgc[sgc]
+        self.engine.balancer.sgc[sgc]
     }
     fn domain(&self, cpu: usize, level: usize) -> Option<DomainView<'_>> {
-        self.0.topology.domains.view(cpu, level)
+        self.engine.topology.domains.view(cpu, level)
     }
     fn n_levels(&self) -> usize {
-        (0..self.0.cpus.len()).map(|cpu| self.0.topology.domains.n_levels(cpu)).max().unwrap_or(0)
+        let domains = &self.engine.topology.domains;
+        (0..self.engine.cpus.len()).map(|cpu| domains.n_levels(cpu)).max().unwrap_or(0)
     }
 }
 
@@ -246,7 +259,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         flips.record_wakee(task.0, jiffies, hz);
         let waker_flips = flips.flips;
-        self.sync_entity_load_avg(task, prev);
+        if self.topology.asym.is_some() || (self.eas.is_some() && (self.gates.eas_groups || !self.overutilized)) {
+            // Others know only what the task was when it was enqueued or ticked last.
+            self.sync_entity_load_avg(task, prev);
+        }
         if self.gates.eas_groups {
             if self.eas.is_some()
                 && let Some(chosen) = self.place_by_groups(task, prev)
@@ -335,6 +351,26 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         affine_domain(views, prev.index()).map(|domain| domain.imbalance_pct)
     }
 
+    /// fair.c:cpu_runnable_load(), v5.4: the load of the tasks that are queued.
+    fn queued_load(&self, cpu: CpuId) -> u64 {
+        let state = &self.cpus[cpu];
+        match &state.fair {
+            FairRq::Cfs(rq) => {
+                let queued = rq.waiting().chain(rq.curr);
+                queued.map(|task| self.tasks[TaskId(task)].sa.load_avg).sum()
+            }
+            FairRq::Eevdf(_) => state.cfs.avg.load_avg,
+        }
+    }
+
+    /// The load of a CPU that wake_affine_weight() compares.
+    fn wake_load(&self, cpu: CpuId) -> u64 {
+        match self.gates.profile.idlest_group {
+            IdlestGroup::Loads => self.queued_load(cpu),
+            _ => self.cpus[cpu].cfs.avg.load_avg,
+        }
+    }
+
     fn wake_affine_to_here(
         &self,
         task: TaskId,
@@ -353,13 +389,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             // The kernel's nr_running counts tasks whose dequeue is delayed; the engine's does not.
             nr_running_this: this.nr_running + this.fair.nr_delayed(),
             nr_delayed_this: this.fair.nr_delayed(),
-            this_load: this.cfs.avg.load_avg,
-            prev_load: old.cfs.avg.load_avg,
+            this_load: self.wake_load(here),
+            prev_load: self.wake_load(prev),
             task_load: self.tasks[task].sa.load_avg,
             current_load: curr_load,
             this_capacity: this.capacity_of,
             prev_capacity: old.capacity_of,
             imbalance_pct,
+            stays_on_idle_prev: self.gates.profile.wake_affine_prev == WakeAffinePrev::Idle,
         };
         let (pull, rule) = wake_affine(&facts);
         note.imbalance_pct = imbalance_pct;
@@ -396,7 +433,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &self.tasks[task];
         let allowed = self.cpu_sets.cpus(state.allowed);
         let is_current = sd_flag == SD_BALANCE_EXEC;
-        let facts = Siblings(self);
+        let facts = Idlest { engine: self, task };
         let idlest = IdlestTask {
             cpu: this_cpu.index(),
             on_rq: is_current,
@@ -412,7 +449,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         let this = this_cpu.index();
         let cpu = match top_level(&facts, this, sd_flag) {
-            Some(level) => sched_balance_find_dst_cpu(&facts, &idlest, level, this, this, sd_flag),
+            Some(level) => {
+                let form = self.gates.profile.idlest_group;
+                sched_balance_find_dst_cpu(&facts, &idlest, level, this, this, sd_flag, form)
+            }
             None => this,
         };
         self.allowed_or_first(task, cpu)

@@ -1,11 +1,11 @@
 //! RCU callbacks, as far as idle CPUs see them: a CPU that has some keeps its tick.
 //!
-//! Freeing a file or a directory entry queues a callback on the CPU that does it, to be called when a grace period is
-//! over. Until then the CPU's next event is its next tick (kernel/time/tick-sched.c:tick_nohz_next_event()
+//! Freeing a file, a directory entry, credentials or a task queues a callback on the CPU that does it, to be called when a
+//! grace period is over: so do an exec, an exit and the parent's wait. Until then the CPU's next event is its next tick (kernel/time/tick-sched.c:tick_nohz_next_event()
 //! asks rcu_needs_cpu()), so that idle governors see short sleeps and do not stop the tick.
 //!
 //! Not here: who reports quiescent states when, for which callbacks wait for a length of time of our own, see
-//! [`Engine::call_rcu`]; and the callbacks of tasks that end.
+//! [`Engine::call_rcu`].
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::Sink;

@@ -1,5 +1,6 @@
 //! Families of vectors: load balance and the slow path of fork and exec.
 
+use opplab_kernel::profile::IdlestGroup;
 use opplab_kernel::sched::balance::{
     BalanceFacts, BalanceHost, BalanceScratch, BalanceTask, BalanceTunables, IdleType, Jiffies, LbEnv, LbFlags,
     MigrationType, PassState, RootDomain, detach_one_task, detach_tasks, need_active_balance,
@@ -653,6 +654,9 @@ impl IdlestFacts for IdlestLine {
     fn cpu(&self, cpu: usize) -> CpuLoad {
         self.cpus[cpu].load
     }
+    fn runnable_load(&self, cpu: usize) -> u64 {
+        self.cpus[cpu].load.load
+    }
     fn is_idle(&self, cpu: usize) -> bool {
         self.cpus[cpu].is_idle()
     }
@@ -731,18 +735,18 @@ fn run_find_idlest(source: &Source, tally: &mut Tally) -> Result<(), VerifyError
                 let stats = wakeup_stats(&update_sg_wakeup_stats(&machine, &domain, group, &task));
                 diff.eq(&format!("level {level} stats of group {index}"), expected.ints()?, stats.to_vec());
             }
-            let group = sched_balance_find_dst_group(&machine, &domain, &task, this_cpu);
+            let group = sched_balance_find_dst_group(&machine, &domain, &task, this_cpu, IdlestGroup::NumaImbalance);
             let bits = group.map_or(-1, |group| group.span.as_set().word(0) as i64);
             diff.eq(&format!("level {level} group"), expected.num("group")?, bits);
-            let cpu = group.map(|group| sched_balance_find_dst_group_cpu(&machine, group, &task, this_cpu) as i64);
+            let cpu = group.map(|group| sched_balance_find_dst_group_cpu(&machine, group, &task, this_cpu, IdlestGroup::NumaImbalance) as i64);
             diff.eq(&format!("level {level} cpu_in_group"), expected.num("cpu_in_group")?, cpu.unwrap_or(-1));
             let local = &domain.groups[domain.local];
-            let cpu = sched_balance_find_dst_group_cpu(&machine, local, &task, this_cpu);
+            let cpu = sched_balance_find_dst_group_cpu(&machine, local, &task, this_cpu, IdlestGroup::NumaImbalance);
             diff.eq(&format!("level {level} cpu_in_local_group"), expected.num("cpu_in_local_group")?, cpu);
         }
         let top: usize = line.num("top_level")?;
         diff.eq("top_level", Some(top), top_level(&machine, this_cpu, sd_flag));
-        let dst_cpu = sched_balance_find_dst_cpu(&machine, &task, top, this_cpu, prev_cpu, sd_flag);
+        let dst_cpu = sched_balance_find_dst_cpu(&machine, &task, top, this_cpu, prev_cpu, sd_flag, IdlestGroup::NumaImbalance);
         diff.eq("dst_cpu", line.num("dst_cpu")?, dst_cpu);
         Ok(())
     })

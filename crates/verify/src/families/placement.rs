@@ -93,6 +93,7 @@ fn run_wake_affine(source: &Source, tally: &mut Tally) -> Result<(), VerifyError
             this_capacity: row.num("this_capacity")?,
             prev_capacity: row.num("prev_capacity")?,
             imbalance_pct: row.num("imbalance_pct")?,
+            stays_on_idle_prev: true,
         };
         let result = if wake_affine(&facts).0 { "this" } else { "prev" };
         diff.eq("wake_wide", row.flag("wake_wide")?, wide);

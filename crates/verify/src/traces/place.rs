@@ -383,6 +383,7 @@ impl Place {
                 this_capacity: facts.capacity(this).of,
                 prev_capacity: facts.capacity(call.prev).of,
                 imbalance_pct: state.machine.imbalance_pct,
+                stays_on_idle_prev: true,
             };
             let found = wake_affine(&affine);
             if found.0 {

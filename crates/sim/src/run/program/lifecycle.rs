@@ -52,6 +52,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.account(cpu);
         self.update_rq_clock(cpu);
         let dest = self.select_task_rq_exec(task, cpu);
+        // There its old credentials are freed (fs/exec.c:begin_new_exec(), kernel/cred.c:commit_creds(), v5.9).
+        self.call_rcu(dest);
         if dest == cpu {
             return Step::Next;
         }
@@ -66,6 +68,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &mut self.tasks[task];
         if state.dead_children > 0 {
             state.dead_children -= 1;
+            // kernel/exit.c:release_task(), v5.9.
+            self.call_rcu(cpu);
             return self.next_op(task);
         }
         if state.live_children == 0 {
@@ -139,6 +143,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
         }
+        // Its files are freed (fs/file_table.c:file_free(), v5.9).
+        self.call_rcu(cpu);
         self.tasks[task].life = Life::Dead;
         self.emit(Event::SchedProcessExit { task: task.0 });
         if let Some(parent) = self.tasks[task].parent {
