@@ -1,10 +1,10 @@
 //! tbench: pairs of a client and a server that answer each other over loopback sockets.
 
-use super::shape::{Program, cycles_ns, of_1024, start_ns};
+use super::shape::{Program, cycles_ns, of_1024, spread, start_ns};
 use super::{Benchmark, Param, Params, Reports};
 use crate::machine::Machine;
 use crate::metric::MetricRule;
-use crate::workload::{ChannelSpec, Op, Workload};
+use crate::workload::{ChannelSpec, Op, TaskSpec, Workload};
 
 pub(super) const TBENCH: Benchmark = Benchmark {
     name: "tbench",
@@ -44,10 +44,34 @@ pub(super) const TBENCH: Benchmark = Benchmark {
              softirq and of the system call, and the next one up to its sleep, in 1/1000; 287 where both share a CPU and \
              296 on two CPUs: from sched_waking to sched_switch, same source",
         ),
+        Param::int(
+            "launched",
+            (0, 1),
+            "1",
+            "1: processes are started as tbench and tbench_srv start them, within the first 0.1 to 0.2 s; 0: all are there, asleep \
+             for long, as in minutes that a window of some tenths of a second stands for",
+        ),
         Param::fixed_permille("0"),
     ],
     build: tbench,
 };
+
+/// How processes are started (dbench.c:create_procs() and tbench_srv.c:main(), dbench 4.0), in cycles: sched events of tbench 4.0
+/// on Linux 6.18, a virtual EPYC.
+mod start {
+    /// Of the launcher for each client that it forks.
+    pub(super) const FORK_CYCLES: u64 = 270_000;
+    /// Of a client until it has read its load file and connects: a half to one and a half of it.
+    pub(super) const SETUP_CYCLES: u64 = 800_000;
+    /// Of a client from there to its wait for the others.
+    pub(super) const READY_CYCLES: u64 = 30_000;
+    /// Of the listening server for each connection, with the fork.
+    pub(super) const ACCEPT_CYCLES: u64 = 250_000;
+    /// Of a connection's server before it first waits for a request.
+    pub(super) const SERVER_CYCLES: u64 = 230_000;
+    /// Between two looks of the launcher whether all are ready, ns.
+    pub(super) const LOOK_NS: u64 = 100_000_000;
+}
 
 /// The exchanges of client-tiny in order, in pieces of [`PIECE`]: how many of a piece carry about 60 KiB, and how many 2 to
 /// 35 KiB; the others are small (dbench 4.0, client.txt lines 601 to 4173, and the sizes of sockio.c).
@@ -85,6 +109,15 @@ fn pass_bytes() -> impl Iterator<Item = u64> {
 const PASS_MB_PPM: u64 = 18_234_000;
 const PASS_EXCHANGES: u64 = 3573;
 
+/// Connections that wait for the server.
+const CONNECTS: u32 = 0;
+/// Clients that wait for the others.
+const READY: u32 = 1;
+/// Clients that may begin.
+const GO: u32 = 2;
+/// The lengths of a client's setup.
+const SETUP: u32 = 2;
+
 fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, String> {
     let clients = params.int("clients") as u32;
     let server = params.int("server_permille");
@@ -99,9 +132,18 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
     };
     let after_ns = |side: u64| cycles_ns(machine, exchange_cycles * after / 1000 * side / 1000);
     let (client_after_ns, server_after_ns) = (after_ns(1000 - server), after_ns(server));
+    let launched = params.int("launched") != 0;
+    let run = |program: &mut Program, cycles: u64| {
+        program.run(cycles_ns(machine, cycles), fixed);
+    };
     let pair = |pair: u32| {
         let (request, answer) = (2 * pair, 2 * pair + 1);
         let client = Program::of(|program| {
+            if launched {
+                program.draw(SETUP, fixed).op(Op::SemPost { sem: CONNECTS });
+                run(program, start::READY_CYCLES);
+                program.op(Op::SemPost { sem: READY }).op(Op::SemWait { sem: GO });
+            }
             program.forever(|program| {
                 program
                     .listed(0, fixed)
@@ -112,6 +154,9 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
             });
         });
         let server = Program::of(|program| {
+            if launched {
+                run(program, start::SERVER_CYCLES);
+            }
             program.forever(|program| {
                 program
                     .op(Op::Recv { channel: request })
@@ -120,18 +165,58 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
                     .run(server_after_ns, fixed);
             });
         });
-        let mut tasks = [server.task(format!("tbench_srv{pair}")), client.task(format!("tbench{pair}"))];
+        let names = (format!("tbench_srv{pair}"), format!("tbench{pair}"));
+        if launched {
+            return [server.template(names.0), client.template(names.1)];
+        }
+        let mut tasks = [server.task(names.0), client.task(names.1)];
         tasks[1].delay_ns = start_ns(seed, pair.into(), 1_000_000);
-        // Both have waited for all clients to be there, asleep for 0.1 s and more (dbench.c:create_procs(), dbench 4.0).
         for task in &mut tasks {
             task.seasoned = true;
         }
         tasks
     };
+    let mut tasks: Vec<TaskSpec> = (0..clients).flat_map(pair).collect();
+    if launched {
+        let server = Program::of(|program| {
+            for pair in 0..clients {
+                program.op(Op::SemWait { sem: CONNECTS });
+                run(program, start::ACCEPT_CYCLES);
+                program.op(Op::Fork { task: 2 * pair });
+            }
+            program.op(Op::SemWait { sem: CONNECTS });
+        });
+        let client = Program::of(|program| {
+            for pair in 0..clients {
+                run(program, start::FORK_CYCLES);
+                program.op(Op::Fork { task: 2 * pair + 1 });
+            }
+            program.op(Op::Sleep { ns: start::LOOK_NS });
+            program.repeat(clients.into(), |program| {
+                program.op(Op::SemWait { sem: READY });
+            });
+            program.repeat(clients.into(), |program| {
+                program.op(Op::SemPost { sem: GO });
+            });
+            program.forever(|program| {
+                program.op(Op::Sleep { ns: 1_000_000_000 });
+            });
+        });
+        tasks.push(server.task(String::from("tbench_srv")));
+        let mut client = client.task(String::from("tbench"));
+        client.delay_ns = start_ns(seed, 0, 1_000_000);
+        tasks.push(client);
+    }
+    let setup = spread(start::SETUP_CYCLES, &[8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24]);
+    let mut draws = vec![lengths(1000 - server), lengths(server)];
+    if launched {
+        draws.push(setup.into_iter().map(|cycles| cycles_ns(machine, cycles)).collect());
+    }
     Ok(Workload {
-        tasks: (0..clients).flat_map(pair).collect(),
+        tasks,
         channels: vec![ChannelSpec { capacity_bytes: 1 << 20, sync_wakeup: true }; 2 * clients as usize],
-        draws: vec![lengths(1000 - server), lengths(server)],
+        draws,
+        semaphores: vec![0; if launched { 3 } else { 0 }],
         duration_ns: Some(1_500_000_000),
         warmup_ns: 500_000_000,
         metric: TBENCH.reports.and_then(|reports| reports.metric((PASS_MB_PPM, PASS_EXCHANGES * 1_000_000))),
