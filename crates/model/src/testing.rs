@@ -698,7 +698,7 @@ mod tests {
         }
         assert!(most_cpus > 100);
         // Every kind of step is drawn.
-        assert_eq!(steps.len(), 44, "{steps:?}");
+        assert_eq!(steps.len(), 46, "{steps:?}");
     }
 
     #[test]
