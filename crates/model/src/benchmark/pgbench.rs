@@ -83,11 +83,14 @@ const CLIENT_LENGTHS: [u64; 16] = [124, 125, 125, 126, 126, 127, 128, 129, 131, 
 /// The same of the backend's (four clients).
 const BACKEND_LENGTHS: [u64; 16] = [41, 50, 56, 60, 64, 68, 72, 76, 79, 82, 85, 88, 91, 96, 107, 199];
 
+/// Bytes of a statement and of an answer: far less than a socket holds.
+const BYTES: u32 = 200;
+
 /// Tables of draws.
 const CLIENT: u32 = 0;
 const BACKEND: u32 = 1;
 
-/// A way through which a side is asked, and what it does once it has asked the other.
+/// What both sides do once they have woken each other.
 struct Sides {
     fixed: u16,
     client_after_ns: u64,
@@ -117,8 +120,8 @@ fn deal(clients: u32, threads: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The workload of `transaction`s, which a backend works on with its number, the channel of its statements and that of its
-/// answers.
+/// The workload of `transaction`, which adds a backend's part of one, given the backend's number and the channels of its
+/// statements and of its answers.
 fn with_backends(
     params: &Params,
     machine: &Machine,
@@ -184,9 +187,6 @@ fn with_backends(
         ..Workload::default()
     }
 }
-
-/// Bytes of a statement and of an answer: far less than a socket holds.
-const BYTES: u32 = 200;
 
 /// A thread's work for a statement, which `send` sends.
 fn ask(program: &mut Program, sides: &Sides, send: Op) {
