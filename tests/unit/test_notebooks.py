@@ -50,3 +50,20 @@ def test_names_stand_for_objects() -> None:
         opplab.simulate("juno-r2", "hackbenhc")
     with pytest.raises(opplab.InputError, match="has no parameter `grups`; did you mean `groups`"):
         opplab.Workload.benchmark("hackbench", grups=1)
+    with pytest.raises(opplab.InputError, match="has no parameter `steps`"):
+        opplab.Workload.benchmark("nas-mpi", steps=100)
+
+
+def test_parameters_may_be_words() -> None:
+    """Steps of the kernel `lu` are shorter and less even than those of `cg`: more of the time is waited for."""
+    elapsed = {
+        kernel: opplab.simulate(
+            "skylake-8x-uma", opplab.Workload.benchmark("nas-mpi", kernel=kernel, ranks=4), "performance", seconds=1
+        )
+        .metrics.filter(metric="elapsed")["value"]
+        .item()
+        for kernel in ("cg", "lu")
+    }
+    assert elapsed["lu"] > 1.05 * elapsed["cg"]
+    with pytest.raises(opplab.InputError, match="kernel"):
+        opplab.simulate("skylake-8x-uma", opplab.Workload.benchmark("nas-mpi", kernel="c g"), "performance", seconds=1)

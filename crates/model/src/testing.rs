@@ -432,11 +432,14 @@ impl Swarm {
                 // A message that is larger than its channel would never fit.
                 let most = shared.channels[channel as usize].capacity_bytes;
                 let bytes = draw.skewed(1, most.into()) as u32;
-                ops.push(draw.pick(&[
-                    Op::Send { channel, bytes },
-                    Op::TrySend { channel, bytes },
-                    Op::Recv { channel },
-                ]));
+                let op =
+                    draw.pick(&[Op::Send { channel, bytes }, Op::TrySend { channel, bytes }, Op::Recv { channel }]);
+                let back = bytes % shared.channels.len() as u32;
+                match op {
+                    Op::Send { .. } if bytes % 3 == 1 => ops.push(Op::SendFrom { channel, bytes, back }),
+                    Op::Recv { .. } if bytes % 3 == 1 => ops.extend([op, Op::SendBack { bytes: bytes % 1024 }]),
+                    op => ops.push(op),
+                }
             }
             17 if !shared.devices.is_empty() => {
                 let device = index(draw, shared.devices.len());
@@ -695,7 +698,7 @@ mod tests {
         }
         assert!(most_cpus > 100);
         // Every kind of step is drawn.
-        assert_eq!(steps.len(), 44, "{steps:?}");
+        assert_eq!(steps.len(), 46, "{steps:?}");
     }
 
     #[test]

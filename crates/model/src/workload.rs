@@ -87,8 +87,13 @@ pub enum Op {
     Send { channel: ObjectIdx, bytes: u32 },
     /// Writes `bytes` of a channel, or loses them while it is full (UDP).
     TrySend { channel: ObjectIdx, bytes: u32 },
+    /// As `Send`; who reads it knows that channel `back` leads back to the task.
+    SendFrom { channel: ObjectIdx, bytes: u32, back: ObjectIdx },
     /// Reads a message of a channel; waits while it is empty.
     Recv { channel: ObjectIdx },
+    /// As `Send`, to who sent the message that the task has read last: with many connections that all send into one channel,
+    /// to the one that is ready (poll(2)). Nothing if that message was no `SendFrom`.
+    SendBack { bytes: u32 },
     /// Reads from (or writes to) a block device and waits in iowait for the completion interrupt.
     Io { device: ObjectIdx, bytes: u32 },
     /// As `Io`, but waits as a worker does that the completion hands its work back to: not in iowait.
@@ -379,6 +384,10 @@ impl Workload {
                 Op::Send { channel, .. } | Op::TrySend { channel, .. } | Op::Recv { channel } => {
                     within("channel", channel, self.channels.len())?
                 }
+                Op::SendFrom { channel, back, .. } => {
+                    within("channel", channel, self.channels.len())?;
+                    within("channel", back, self.channels.len())?;
+                }
                 Op::Io { device, .. } | Op::IoWork { device, .. } => within("device", device, self.devices.len())?,
                 Op::IoEnd { device, service, .. } => {
                     within("device", device, self.devices.len())?;
@@ -392,6 +401,7 @@ impl Workload {
                 | Op::Yield
                 | Op::Exec
                 | Op::WaitChild
+                | Op::SendBack { .. }
                 | Op::CallRcu
                 | Op::Reply
                 | Op::SetCpus { set: None }

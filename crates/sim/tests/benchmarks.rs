@@ -255,6 +255,19 @@ fn pgbench_reads_without_sleeping_on_a_disk_and_writes_in_groups() {
     assert!(write(8) > 3.0 * write(1));
 }
 
+/// mmtests starts one thread for each NUMA node: it is the limit of many clients, until there are more.
+#[test]
+fn threads_of_pgbench_limit_many_clients() {
+    let rate = |set: &[(&str, u64)]| {
+        let case = case("pgbench-ro", set, machine("haswell-48x-numa"), policy("performance"), 300);
+        metric(&case, &checked(&case))
+    };
+    let (one, two) = (rate(&[("clients", 24), ("threads", 1)]), rate(&[("clients", 24)]));
+    let many = rate(&[("clients", 24), ("threads", 24)]);
+    assert!((1.5..2.5).contains(&(two / one)), "{one}, {two} transactions a second with one and two threads");
+    assert!(many > 2.0 * two, "{two}, {many} transactions a second with two and 24 threads");
+}
+
 #[test]
 fn udp_loses_what_finds_no_room_and_tcp_waits() {
     let set = [("send_cycles", 1000), ("receive_cycles", 8000)];
@@ -271,21 +284,34 @@ fn udp_loses_what_finds_no_room_and_tcp_waits() {
 
 #[test]
 fn ranks_spin_until_all_have_come() {
-    let set = [("ranks", 4), ("threads", 4), ("steps", 100)];
+    let set = [("ranks", 4), ("threads", 4)];
     let run = |name: &str, spin_us: Option<u64>| {
         let model = benchmark(name).expect("it is there");
         let all: Vec<(&str, u64)> = set.into_iter().chain(spin_us.map(|us| ("spin_us", us))).collect();
         let known = |name: &str| model.params.iter().any(|param| param.name == name);
         let set: Vec<(&str, u64)> = all.into_iter().filter(|(name, _)| known(name)).collect();
-        let case = case(name, &set, machine("skylake-8x-uma"), policy("performance"), 60_000);
+        let case = case(name, &set, machine("skylake-8x-uma"), policy("performance"), 500);
         let outcome = checked(&case);
-        assert!(outcome.finished_ns.is_some());
+        assert!(outcome.counts > 100);
         let busy: u64 = outcome.busy_ns_by_opp.iter().flatten().sum();
         busy as f64 / outcome.wall_ns as f64
     };
     let (mpi, omp) = (run("nas-mpi", None), run("nas-omp", Some(0)));
     assert!(mpi > 3.9, "{mpi} CPUs are busy");
     assert!(omp < mpi, "{omp} CPUs are busy although threads sleep");
+}
+
+/// The whole run's time is that of its cycles, whatever part of it runs.
+#[test]
+fn nas_takes_its_whole_time_from_the_pace_after_the_warm_up() {
+    let elapsed = |duration_ms: u64| {
+        let case = case("nas-mpi", &[], machine("skylake-8x-uma"), policy("performance"), duration_ms);
+        metric(&case, &checked(&case))
+    };
+    let (part, whole) = (elapsed(400), elapsed(1600));
+    assert!((0.98..1.02).contains(&(part / whole)), "{part} s and {whole} s");
+    // 4000 * 10^9 cycles on eight hardware threads of at most 4.2 GHz, two of which share a core.
+    assert!((4000.0 / 8.0 / 4.2..4000.0 / 4.0 / 2.0).contains(&whole), "{whole} s");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,7 +106,8 @@ def build_case(
 
 def _benchmark_case(machine: Machine, workload: Benchmark, policy: Policy, seconds: float, seed: int) -> _opplab.Case:
     """Give the case of a benchmark model: the only one of an experiment with nothing else in it."""
-    params = "".join(f"{name} = {value}\n" for name, value in workload.params.items())
+    # JSON's numbers, strings and lists are TOML's.
+    params = "".join(f"{name} = {json.dumps(value)}\n" for name, value in workload.params.items())
     text = (
         f'format = 1\nname = "{workload.name}"\nabout = "one run"\nmachine = "this"\nseed = {seed}\niterations = 1\n'
         f'duration = "{duration_ns(seconds)}ns"\n[[policy]]\n{policy._toml()}'

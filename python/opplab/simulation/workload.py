@@ -21,7 +21,7 @@ class Benchmark:
     """A benchmark model with parameters: see `Workload.benchmark`."""
 
     name: str
-    params: dict[str, int] = field(default_factory=dict)
+    params: dict[str, int | str] = field(default_factory=dict)
 
 
 class Workload:
@@ -87,7 +87,7 @@ class Workload:
         return cls.parse(json.dumps({"tasks": each}), name=name, file=f"<{name}>")
 
     @staticmethod
-    def benchmark(name: str, **params: int) -> Benchmark:
+    def benchmark(name: str, **params: int | str) -> Benchmark:
         """Give a benchmark model with parameters (``opplab list benchmarks``, ``opplab list parameters NAME``).
 
         Raises

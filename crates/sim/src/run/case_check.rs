@@ -108,6 +108,7 @@ fn exists(op: Op, task: &TaskSpec, workload: &Workload) -> bool {
         Op::Send { channel, .. } | Op::TrySend { channel, .. } | Op::Recv { channel } => {
             (channel as usize) < workload.channels.len()
         }
+        Op::SendFrom { channel, back, .. } => (channel.max(back) as usize) < workload.channels.len(),
         Op::Io { device, .. } | Op::IoWork { device, .. } => (device as usize) < workload.devices.len(),
         Op::IoEnd { device, service, .. } => {
             (device as usize) < workload.devices.len() && service < workload.nr_services

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use opplab_model::workload::Workload;
+use opplab_model::workload::{ObjectIdx, Workload};
 use rand_core::Rng;
 use rand_pcg::Pcg32;
 
@@ -41,12 +41,20 @@ pub(crate) struct Semaphore {
     pub(crate) waiters: VecDeque<TaskId>,
 }
 
+/// What a task has written into a channel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Message {
+    pub(crate) bytes: u32,
+    /// The channel that leads back to who sent it.
+    pub(crate) back: Option<ObjectIdx>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) capacity: u32,
     pub(crate) sync_wakeup: bool,
     pub(crate) used: u32,
-    pub(crate) messages: VecDeque<u32>,
+    pub(crate) messages: VecDeque<Message>,
     pub(crate) readers: VecDeque<TaskId>,
     pub(crate) writers: VecDeque<TaskId>,
 }

@@ -102,6 +102,8 @@ pub(crate) struct Task<'c> {
     pub(crate) sa: SchedAvg,
     /// The service that does what follows from the completion of the request that it waits for.
     pub(crate) io_end: Option<ObjectIdx>,
+    /// The channel that leads back to who sent the message that it has read last.
+    pub(crate) back: Option<ObjectIdx>,
     /// It does the work of a bound workqueue: on the CPU that queued it.
     pub(crate) is_bound_worker: bool,
     /// The kthread of this frequency policy, if it is one.
@@ -183,6 +185,7 @@ impl<'c> Task<'c> {
             waits_child: false,
             program: NO_PROGRAM,
             io_end: None,
+            back: None,
             is_bound_worker: false,
             sugov: None,
             woken_ns: 0,

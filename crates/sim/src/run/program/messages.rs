@@ -7,16 +7,24 @@ use opplab_model::workload::ObjectIdx;
 use super::Step;
 use crate::ids::{CpuId, TaskId};
 use crate::run::engine::Engine;
+use crate::run::objects::Message;
 use crate::run::task::Life;
 
 /// `Task::stage` of a task that has asked a service and is not yet asleep.
 const CALLING: u8 = 3;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    /// Sends `bytes`; into a full channel only later if it `waits`, else never.
-    pub(super) fn op_send(&mut self, cpu: CpuId, task: TaskId, channel: ObjectIdx, bytes: u32, waits: bool) -> Step {
+    /// Sends a message; into a full channel only later if it `waits`, else never.
+    pub(super) fn op_send(
+        &mut self,
+        cpu: CpuId,
+        task: TaskId,
+        channel: ObjectIdx,
+        message: Message,
+        waits: bool,
+    ) -> Step {
         let object = &mut self.objects.channels[channel as usize];
-        if !object.has_room(bytes) {
+        if !object.has_room(message.bytes) {
             if !waits {
                 return self.next_op(task);
             }
@@ -26,8 +34,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.objects.channels[channel as usize].writers.push_back(task);
             return self.block(task, Life::Sleeping);
         }
-        object.used = object.used.saturating_add(bytes);
-        object.messages.push_back(bytes);
+        object.used = object.used.saturating_add(message.bytes);
+        object.messages.push_back(message);
         let sync = object.sync_wakeup;
         if let Some(reader) = object.readers.pop_front() {
             self.wake_from_task(cpu, reader, sync);
@@ -35,9 +43,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
+    /// Sends `bytes` to who sent the message that the task has read last, if that can be told.
+    pub(super) fn op_send_back(&mut self, cpu: CpuId, task: TaskId, bytes: u32) -> Step {
+        match self.tasks[task].back {
+            Some(channel) => self.op_send(cpu, task, channel, Message { bytes, back: None }, true),
+            None => self.next_op(task),
+        }
+    }
+
     pub(super) fn op_recv(&mut self, cpu: CpuId, task: TaskId, channel: ObjectIdx) -> Step {
         let object = &mut self.objects.channels[channel as usize];
-        let Some(bytes) = object.messages.pop_front() else {
+        let Some(Message { bytes, back }) = object.messages.pop_front() else {
             if self.has_overhead(cpu) {
                 return Step::BurnFirst;
             }
@@ -45,6 +61,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return self.block(task, Life::Sleeping);
         };
         object.used -= bytes;
+        self.tasks[task].back = back;
         let sync = object.sync_wakeup;
         if let Some(writer) = object.writers.pop_front() {
             self.wake_from_task(cpu, writer, sync);

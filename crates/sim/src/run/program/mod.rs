@@ -19,6 +19,7 @@ use opplab_model::workload::Op;
 use crate::ids::{CpuId, DeviceId, TaskId};
 use crate::run::agenda::Wait;
 use crate::run::engine::Engine;
+use crate::run::objects::Message;
 use crate::run::task::{Doing, Life};
 
 /// Ops without any time between them before the program counts as stuck.
@@ -124,9 +125,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Op::SemPost { sem } => self.op_sem_post(cpu, task, sem),
             Op::SemWait { sem } => self.op_sem_wait(cpu, task, sem),
 
-            Op::Send { channel, bytes } => self.op_send(cpu, task, channel, bytes, true),
-            Op::TrySend { channel, bytes } => self.op_send(cpu, task, channel, bytes, false),
+            Op::Send { channel, bytes } => self.op_send(cpu, task, channel, Message { bytes, back: None }, true),
+            Op::TrySend { channel, bytes } => self.op_send(cpu, task, channel, Message { bytes, back: None }, false),
+            Op::SendFrom { channel, bytes, back } => {
+                self.op_send(cpu, task, channel, Message { bytes, back: Some(back) }, true)
+            }
             Op::Recv { channel } => self.op_recv(cpu, task, channel),
+            Op::SendBack { bytes } => self.op_send_back(cpu, task, bytes),
             Op::Call { service, iowait } => self.op_call(cpu, task, service, iowait),
             Op::Accept { service, calls_max } => self.op_accept(cpu, task, service, calls_max),
             Op::Reply => self.op_reply(cpu, task),
