@@ -20,7 +20,13 @@ use crate::hardware::budget::Clocks;
 use crate::hardware::hwp::Hwp;
 use crate::hardware::packages::PCU_INTERVAL_NS;
 use crate::ids::{ClusterId, CpuId, PackageId, PolicyId};
+use crate::run::cpu::Cpu;
 use crate::run::engine::Engine;
+
+/// How long an idle CPU's last request stands, ns: until some thread of the kernel runs there (a kworker, kcompactd every 0.5 s,
+/// RCU's), upon which the governor asks for less. None of these is a task here. An assumption: the longest sleeps of CPUs
+/// between two tasks of recorded guests without other work were 0.5, 0.5 and 3.8 s.
+const KEPT_NS: u64 = 500_000_000;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Tells the packages which policies they have.
@@ -171,15 +177,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The highest point that a CPU with the same clock wishes. Threads share their core's, and one at rest has no say. With
-    /// one clock for the package the request that an idle CPU left in its register counts as any other: intel_pstate takes it
-    /// back in no idle state (commits d40a63c45b50 and bb18008f8086 tell of what idle CPUs' requests cost others).
+    /// one clock for the package the request that an idle CPU left in its register counts as any other (commit bb18008f8086
+    /// tells it of CPUs that are offline), for [`KEPT_NS`].
     fn wish(&self, policy: PolicyId) -> u32 {
         let state = &self.policies[policy];
         let clocked = &self.topology.clocked[state.cpus[0]];
         let deep_from = self.hardware.deep_from[state.cluster];
         let others = clocked.iter().map(|&cpu| &self.cpus[cpu]).filter(|cpu| cpu.policy != policy);
-        let keeps_wish = self.case.machine.package_clock && state.hwp.is_none();
-        let wishes = others.filter(|cpu| keeps_wish || !cpu.idle.is_down(deep_from)).map(|cpu| self.policies[cpu.policy].wanted);
+        let keeps_wishes = self.case.machine.package_clock && state.hwp.is_none();
+        let is_fresh = |cpu: &Cpu| keeps_wishes && self.now.saturating_sub(cpu.balance.idle_stamp) < KEPT_NS;
+        let wishes = others.filter(|cpu| !cpu.idle.is_down(deep_from) || is_fresh(cpu)).map(|cpu| self.policies[cpu.policy].wanted);
         wishes.fold(state.wanted, u32::max)
     }
 
