@@ -345,6 +345,7 @@ fn op_node(op: &Op) -> Node {
         }
         Op::Lock { mutex } => ("lock", vec![n(mutex.into())]),
         Op::Unlock { mutex } => ("unlock", vec![n(mutex.into())]),
+        Op::HandOver { mutex } => ("hand_over", vec![n(mutex.into())]),
         Op::Wait { cond, mutex } => ("wait", vec![n(cond.into()), n(mutex.into())]),
         Op::Signal { cond } => ("signal", vec![n(cond.into())]),
         Op::Broadcast { cond } => ("broadcast", vec![n(cond.into())]),
@@ -593,6 +594,7 @@ const OPS: &[&str] = &[
     "timer",
     "lock",
     "unlock",
+    "hand_over",
     "wait",
     "signal",
     "broadcast",
@@ -647,6 +649,7 @@ fn op_from(node: &Node) -> Result<Op, Fault> {
         }
         "lock" => Op::Lock { mutex: args.index()? },
         "unlock" => Op::Unlock { mutex: args.index()? },
+        "hand_over" => Op::HandOver { mutex: args.index()? },
         "wait" => Op::Wait { cond: args.index()?, mutex: args.index()? },
         "signal" => Op::Signal { cond: args.index()? },
         "broadcast" => Op::Broadcast { cond: args.index()? },

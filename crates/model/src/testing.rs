@@ -387,8 +387,9 @@ impl Swarm {
             }
             8 if shared.nr_mutexes > 0 => {
                 let mutex = index(draw, shared.nr_mutexes as usize);
-                let inside = Op::Run { work_ns: draw.skewed(0, 2_000_000), fixed: 0 };
-                ops.extend([Op::Lock { mutex }, inside, Op::Unlock { mutex }]);
+                let work_ns = draw.skewed(0, 2_000_000);
+                let unlock = if work_ns % 4 == 3 { Op::HandOver { mutex } } else { Op::Unlock { mutex } };
+                ops.extend([Op::Lock { mutex }, Op::Run { work_ns, fixed: 0 }, unlock]);
             }
             9 if shared.nr_mutexes > 0 && shared.nr_conds > 0 => {
                 let mutex = index(draw, shared.nr_mutexes as usize);
@@ -698,7 +699,7 @@ mod tests {
         }
         assert!(most_cpus > 100);
         // Every kind of step is drawn.
-        assert_eq!(steps.len(), 46, "{steps:?}");
+        assert_eq!(steps.len(), 47, "{steps:?}");
     }
 
     #[test]

@@ -37,8 +37,11 @@ pub enum Op {
     TimersByTick,
     /// Takes a mutex.
     Lock { mutex: ObjectIdx },
-    /// Gives a mutex back.
+    /// Gives a mutex back: it is free, and the first waiter is woken to try again.
     Unlock { mutex: ObjectIdx },
+    /// Gives a mutex back as `up()` does a semaphore of the kernel: to the first waiter, which owns it from then on; it is free
+    /// only if nobody waits (kernel/locking/semaphore.c:__up(), v5.9).
+    HandOver { mutex: ObjectIdx },
     /// Waits on a condition without memory, giving `mutex` back meanwhile.
     Wait { cond: ObjectIdx, mutex: ObjectIdx },
     /// Wakes one waiter of a condition.
@@ -343,7 +346,9 @@ impl Workload {
                 Op::Timer { timer, own, .. } => {
                     within("timer", timer, if own { task.nr_own_timers } else { self.nr_timers } as usize)?;
                 }
-                Op::Lock { mutex } | Op::Unlock { mutex } => within("mutex", mutex, mutexes)?,
+                Op::Lock { mutex } | Op::Unlock { mutex } | Op::HandOver { mutex } => {
+                    within("mutex", mutex, mutexes)?;
+                }
                 Op::Wait { cond, mutex } => {
                     within("condition", cond, conds)?;
                     within("mutex", mutex, mutexes)?;

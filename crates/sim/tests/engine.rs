@@ -125,6 +125,42 @@ fn pairs_of_messages_keep_the_invariants() {
     }
 }
 
+/// Two tasks want one mutex all the time. Who gives it back and locks it again at once is there before the other has woken up;
+/// a mutex that is handed over goes from one to the other.
+#[test]
+fn a_mutex_that_is_handed_over_alternates() {
+    use opplab_model::workload::{Op, TaskSpec, Workload};
+    let rounds = |give_back: Op, counting: u32| {
+        let task = |index: u32| TaskSpec {
+            name: format!("task-{index}"),
+            initial: true,
+            delay_ns: u64::from(index) * 1_000_000,
+            spawn_cpu: Some(index),
+            ops: vec![
+                Op::LoopBegin { slot: 0, count: None },
+                Op::Lock { mutex: 0 },
+                Op::Run { work_ns: 20_000, fixed: 0 },
+                give_back,
+                Op::Skip { count: u16::from(index != counting) },
+                Op::Count,
+                Op::LoopEnd { slot: 0, begin: 0 },
+                Op::Exit,
+            ],
+            loop_slots: 1,
+            ..TaskSpec::default()
+        };
+        let workload = Workload { tasks: vec![task(0), task(1)], nr_mutexes: 1, ..Workload::default() };
+        workload.check(6).unwrap_or_else(|why| panic!("{why}"));
+        let policy = policy(EnergyModelSource::None);
+        let case = Case { machine: juno_r2(), workload, policy, seed: 1, duration_ns: 100_000_000 };
+        checked(&case).counts
+    };
+    let [first, second] = [0, 1].map(|counting| rounds(Op::HandOver { mutex: 0 }, counting));
+    assert!(first > 100 && first.abs_diff(second) < 30, "{first} and {second}");
+    let [first, second] = [0, 1].map(|counting| rounds(Op::Unlock { mutex: 0 }, counting));
+    assert!(first.max(second) > 50 * first.min(second).max(1), "{first} and {second}");
+}
+
 #[test]
 fn a_program_without_time_is_refused() {
     use opplab_model::workload::Op;

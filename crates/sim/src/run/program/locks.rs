@@ -31,6 +31,19 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
+    /// The mutex goes to the first waiter, which finds itself its owner when it runs.
+    pub(super) fn op_hand_over(&mut self, cpu: CpuId, task: TaskId, mutex: ObjectIdx) -> Step {
+        let object = &mut self.objects.mutexes[mutex as usize];
+        if object.owner == Some(task) {
+            object.owner = object.waiters.pop_front();
+            if let Some(waiter) = object.owner {
+                self.wake_from_task(cpu, waiter, false);
+            }
+        }
+        self.next_op(task)
+    }
+
+    /// Whether `task` owns the mutex now: it was free, or was handed over to it.
     fn try_lock(&mut self, task: TaskId, mutex: ObjectIdx) -> bool {
         let object = &mut self.objects.mutexes[mutex as usize];
         if object.owner.is_none() {

@@ -116,6 +116,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
             Op::Lock { mutex } => self.op_lock(cpu, task, mutex),
             Op::Unlock { mutex } => self.op_unlock(cpu, task, mutex),
+            Op::HandOver { mutex } => self.op_hand_over(cpu, task, mutex),
             Op::Wait { cond, mutex } => self.op_wait(cpu, task, cond, mutex),
             Op::Signal { cond } => self.op_signal(cpu, task, cond),
             Op::Broadcast { cond } | Op::Resume { cond } => self.op_broadcast(cpu, task, cond),
