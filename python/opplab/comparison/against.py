@@ -22,7 +22,7 @@ def experiment_of(folder: str | Path) -> Experiment:
     InputError
         If the folder holds no sweep of an experiment.
     """
-    from opplab.sweep.experiments import Experiment
+    from opplab.sweep.experiments import Experiment, seconds_of
     from opplab.sweep.store import Store
 
     place = Path(folder)
@@ -35,7 +35,7 @@ def experiment_of(folder: str | Path) -> Experiment:
         name,
         iterations=manifest.get("iterations"),
         seed=manifest.get("seed"),
-        seconds=manifest["duration_ns"] / 1e9 if "duration_ns" in manifest else None,
+        seconds=seconds_of(manifest),
     )
 
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from opplab import _opplab, catalog
 from opplab.errors import InputError
@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from opplab.uncertainty.constants import Constants
 
 __all__ = ["Experiment", "summaries"]
+
+
+def seconds_of(manifest: Mapping[str, Any]) -> float | None:
+    """Give the length that a sweep was run with instead of its file's, in s; nothing if each workload had its own.
+
+    Older manifests say the length of the first case alone, which was that of all.
+    """
+    if "seconds" in manifest:
+        return cast("float | None", manifest["seconds"])
+    length_ns = manifest.get("duration_ns")
+    return None if length_ns is None else length_ns / 1_000_000_000
 
 
 class Experiment:
@@ -120,12 +131,11 @@ class Experiment:
         from opplab.sweep.store import Store
 
         about = Store(folder).manifest()
-        length_ns = about.get("duration_ns")
         made = cls.load(
             file_of_results(Path(folder)),
             iterations=about.get("iterations"),
             seed=about.get("seed"),
-            seconds=None if length_ns is None else length_ns / 1_000_000_000,
+            seconds=seconds_of(about),
         )
         if not {case["hash"] for case in about["cases"]} & {case.hash for case in made.cases}:
             raise InputError(f"{folder} holds no case of {made.file}: the file, a machine or this version has changed")
@@ -250,6 +260,7 @@ class Experiment:
             "iterations": self._inner.iterations,
             "until": None if self.until is None else {"ci_percent": self.until.ci, **self.until.rest()},
             "duration_ns": first.duration_ns,
+            "seconds": self.adjusted.get("seconds"),
             "cases": [{"hash": case.hash, "label": case.label} for case in self.cases],
         }
 

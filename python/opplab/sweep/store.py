@@ -325,6 +325,8 @@ def _manifest_fault(value: Any) -> str:
     for name in ("iterations", "seed", "duration_ns"):
         if not isinstance(value.get(name), int | None):
             return f"`{name}` is not a whole number"
+    if not isinstance(value.get("seconds"), int | float | None):
+        return "`seconds` is not a number"
     cases = value.get("cases", [])
     if not isinstance(cases, list) or not all(
         isinstance(case, dict) and all(isinstance(case.get(name), str) for name in ("hash", "label")) for case in cases
