@@ -391,3 +391,23 @@ def test_results_of_an_experiment_of_ones_own(
     assert "say which case: write out/mine:CASE" in run(capsys, "explain", "out/mine", "--why-slow")[2]
     Path("mine.toml").rename("other.toml")
     assert "there is no mine.toml: name its file" in run(capsys, "explain", "out/mine:schedutil #1", "--why-slow")[2]
+
+
+def test_results_of_workloads_of_several_lengths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each case of a results folder has its own length, where the whole sweep was not given one."""
+    monkeypatch.chdir(tmp_path)
+    workload = """
+[[workload]]
+label = "{0}"
+benchmark = "pgbench-ro"
+duration = "{0}"
+warmup = "{1}"
+"""
+    head = 'format = 1\nname = "two"\nmachine = "juno-r2"\nbaseline = "schedutil"\n[[policy]]\nlabel = "schedutil"\n'
+    Path("two.toml").write_text(head + workload.format("100ms", "10ms") + workload.format("300ms", "200ms"))
+    assert run(capsys, "run", "two.toml", "-j1", "--no-report")[0] == 0
+    for length in ("100ms", "300ms"):
+        code, out, err = run(capsys, "explain", f"out/two:{length}", "--why-slow")
+        assert code == 0 and f"In 0.{90 if length == '100ms' else 100:03}000 s" in out, err
