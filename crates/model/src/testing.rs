@@ -250,7 +250,7 @@ impl Swarm {
 
     /// A workload that fits the machine.
     pub fn workload(&self, seed: u64, machine: &Machine) -> Workload {
-        let (draw, irqs) = (&mut Draw::new(seed, 4), &mut Draw::new(seed, 8));
+        let (draw, irqs, cores) = (&mut Draw::new(seed, 4), &mut Draw::new(seed, 8), &mut Draw::new(seed, 11));
         let nr_cpus = machine.nr_cpus() as u32;
         let nr_tasks = draw.skewed(1, self.nr_tasks_max.max(1).into()) as u32;
         let nr_templates = if draw.chance(30) { draw.u32(1, 2) } else { 0 };
@@ -260,6 +260,8 @@ impl Swarm {
             name: String::from("random"),
             cpu_sets,
             nr_mutexes: draw.u32(0, 3),
+            nr_lines: cores.u32(0, 2),
+            smt_yield: cores.chance(30).then(|| cores.u32(1, 1024)),
             nr_conds: draw.u32(0, 3),
             barriers: (0..draw.int(0, 2)).map(|_| draw.skewed(1, nr_tasks.into()) as u32).collect(),
             semaphores: (0..draw.int(0, 2)).map(|_| draw.u32(0, 3)).collect(),
@@ -374,7 +376,15 @@ impl Swarm {
                 ops.push(Op::Sleep { ns });
             }
             3 => ops.push(Op::Run { work_ns: draw.skewed(0, 20_000_000), fixed: random_fixed(draw) }),
-            4 => ops.push(Op::Runtime { wall_ns: draw.skewed(0, 5_000_000) }),
+            4 => {
+                let wall_ns = draw.skewed(0, 5_000_000);
+                ops.push(match shared.nr_lines {
+                    lines if lines > 0 && wall_ns % 4 == 1 => {
+                        Op::Contend { line: (wall_ns / 4) as u32 % lines, hold_ns: wall_ns / 16 }
+                    }
+                    _ => Op::Runtime { wall_ns },
+                });
+            }
             5..=7 => {
                 let own = nr_own_timers > 0 && (shared.nr_timers == 0 || draw.chance(70));
                 let nr = if own { nr_own_timers } else { shared.nr_timers };
@@ -699,7 +709,7 @@ mod tests {
         }
         assert!(most_cpus > 100);
         // Every kind of step is drawn.
-        assert_eq!(steps.len(), 47, "{steps:?}");
+        assert_eq!(steps.len(), 48, "{steps:?}");
     }
 
     #[test]

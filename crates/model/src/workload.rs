@@ -20,6 +20,10 @@ pub enum Op {
     RunListed { draw: ObjectIdx, slot: u16, fixed: u16 },
     /// Runs for a fixed wall time on a CPU.
     Runtime { wall_ns: u64 },
+    /// Writes to a cache line that all CPUs write (a shared counter): it has the line for `hold_ns` of wall time once all
+    /// accesses that began before are over, and runs meanwhile, whatever its clock. An access that has begun delays those
+    /// after it by no more than `hold_ns`, even if its task is preempted.
+    Contend { line: ObjectIdx, hold_ns: u64 },
     /// Sleeps (relative).
     Sleep { ns: u64 },
     /// rt-app's timer: adds `period_ns` to the timer's time and sleeps until then. On its first use the timer's time is
@@ -249,6 +253,8 @@ pub struct Workload {
     pub cpu_sets: Vec<Vec<u32>>,
     /// Number of mutexes.
     pub nr_mutexes: u32,
+    /// Number of cache lines that [`Op::Contend`] names.
+    pub nr_lines: u32,
     /// Number of conditions.
     pub nr_conds: u32,
     /// Users of each barrier.
@@ -270,6 +276,9 @@ pub struct Workload {
     pub draws: Vec<Vec<u64>>,
     /// The first so many tasks are the benchmark's own: the run is over when they have ended. 0: it lasts its time.
     pub nr_main: u32,
+    /// What each of two busy threads of a core does of one alone in these programs, in 1/1024; `None`: the machine's
+    /// [`crate::machine::Machine::smt_yield`].
+    pub smt_yield: Option<u32>,
     /// Time at the start of the run that does not count in any figure, in ns.
     pub warmup_ns: u64,
     /// What the benchmark reports; `None`: nothing of its own.
@@ -303,6 +312,9 @@ impl Workload {
             || self.tasks[..self.nr_main as usize].iter().any(|task| !task.initial)
         {
             return Err(String::from("not all of the benchmark's own tasks start with the run"));
+        }
+        if self.smt_yield.is_some_and(|share| !(1..=1024).contains(&share)) {
+            return Err(String::from("the share of a busy thread is not within 1 to 1024"));
         }
         if let Some(metric) = &self.metric {
             metric.check(self.nr_main, self.warmup_ns)?;
@@ -349,6 +361,7 @@ impl Workload {
                 Op::Lock { mutex } | Op::Unlock { mutex } | Op::HandOver { mutex } => {
                     within("mutex", mutex, mutexes)?;
                 }
+                Op::Contend { line, .. } => within("cache line", line, self.nr_lines as usize)?,
                 Op::Wait { cond, mutex } => {
                     within("condition", cond, conds)?;
                     within("mutex", mutex, mutexes)?;

@@ -161,6 +161,63 @@ fn a_mutex_that_is_handed_over_alternates() {
     assert!(first.max(second) > 50 * first.min(second).max(1), "{first} and {second}");
 }
 
+/// How often one task counts in 0.1 s, and how long its CPU is busy: tasks on as many CPUs as there are lines named, each of
+/// which writes its line all the time; in between they work for `work_ns`.
+fn contenders(lines: &[u32], hold_ns: u64, work_ns: u64, governor: &str) -> Vec<(u64, u64)> {
+    use opplab_model::workload::{Op, TaskSpec, Workload};
+    let counts_of = |counting: usize| {
+        let task = |index: usize| TaskSpec {
+            name: format!("task-{index}"),
+            initial: true,
+            spawn_cpu: Some(index as u32),
+            cpus: Some(index as u32),
+            ops: vec![
+                Op::LoopBegin { slot: 0, count: None },
+                Op::Contend { line: lines[index], hold_ns },
+                Op::Run { work_ns, fixed: 0 },
+                Op::Skip { count: u16::from(index != counting) },
+                Op::Count,
+                Op::LoopEnd { slot: 0, begin: 0 },
+                Op::Exit,
+            ],
+            loop_slots: 1,
+            ..TaskSpec::default()
+        };
+        let workload = Workload {
+            tasks: (0..lines.len()).map(task).collect(),
+            cpu_sets: (0..lines.len() as u32).map(|cpu| vec![cpu]).collect(),
+            nr_lines: lines.iter().max().map_or(0, |line| line + 1),
+            ..Workload::default()
+        };
+        workload.check(6).unwrap_or_else(|why| panic!("{why}"));
+        let policy = Policy { governor: governor.into(), ..policy(EnergyModelSource::None) };
+        let case = Case { machine: juno_r2(), workload, policy, seed: 1, duration_ns: 100_000_000 };
+        let outcome = checked(&case);
+        (outcome.counts, outcome.busy_ns_by_opp[counting].iter().sum())
+    };
+    (0..lines.len()).map(counts_of).collect()
+}
+
+/// Accesses to a cache line come one after the other, whatever the clock, and who waits for it is busy.
+#[test]
+fn cpus_that_write_one_line_share_its_rate_and_are_busy() {
+    for governor in ["performance", "powersave"] {
+        let alone = contenders(&[0], 10_000, 0, governor)[0];
+        let both = contenders(&[0, 0], 10_000, 0, governor);
+        let apart = contenders(&[0, 1], 10_000, 0, governor);
+        assert!((9_900..=10_000).contains(&alone.0), "{governor}: {alone:?}");
+        for (counts, busy_ns) in &both {
+            assert!(counts.abs_diff(alone.0 / 2) < 50, "{governor}: {both:?} of {alone:?}");
+            assert!(*busy_ns > 99_000_000, "{governor}: {both:?}");
+        }
+        assert!(apart.iter().all(|each| each.0.abs_diff(alone.0) < 100), "{governor}: {apart:?}");
+    }
+    // With much work between the accesses the line is free most of the time.
+    let alone = contenders(&[0], 1_000, 100_000, "performance")[0];
+    let both = contenders(&[0, 0], 1_000, 100_000, "performance");
+    assert!(both[0].0.abs_diff(alone.0) * 20 < alone.0, "{both:?} of {alone:?}");
+}
+
 #[test]
 fn a_program_without_time_is_refused() {
     use opplab_model::workload::Op;

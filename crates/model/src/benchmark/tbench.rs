@@ -45,6 +45,21 @@ pub(super) const TBENCH: Benchmark = Benchmark {
              296 on two CPUs: from sched_waking to sched_switch, same source",
         ),
         Param::int(
+            "line_ns",
+            (0, 10_000),
+            "0",
+            "ns for which an exchange has the cache line that all loopback packets write, both sides together: the \
+             reference count of lo's route (include/net/dst.h:dst_hold(), dst_release(), v5.9); whoever waits for it runs",
+        )
+        .calibrated(),
+        Param::int(
+            "smt_permille",
+            (0, 1000),
+            "0",
+            "what each of two busy threads of a core does of one alone, in 1/1000; 0: the machine's smt_yield",
+        )
+        .calibrated(),
+        Param::int(
             "launched",
             (0, 1),
             "1",
@@ -115,6 +130,8 @@ const CONNECTS: u32 = 0;
 const READY: u32 = 1;
 /// Clients that may begin.
 const GO: u32 = 2;
+/// The cache line of the reference count that all packets of `lo` take and give back.
+const ROUTE: u32 = 0;
 /// The lengths of a client's setup.
 const SETUP: u32 = 2;
 
@@ -133,6 +150,13 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
     let after_ns = |side: u64| cycles_ns(machine, exchange_cycles * after / 1000 * side / 1000);
     let (client_after_ns, server_after_ns) = (after_ns(1000 - server), after_ns(server));
     let launched = params.int("launched") != 0;
+    let line_ns = params.int("line_ns");
+    // Each side's packet takes its reference before the other side is woken.
+    let reference = |program: &mut Program, hold_ns: u64| {
+        if line_ns > 0 {
+            program.op(Op::Contend { line: ROUTE, hold_ns });
+        }
+    };
     let run = |program: &mut Program, cycles: u64| {
         program.run(cycles_ns(machine, cycles), fixed);
     };
@@ -145,8 +169,9 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
                 program.op(Op::SemPost { sem: READY }).op(Op::SemWait { sem: GO });
             }
             program.forever(|program| {
+                program.listed(0, fixed);
+                reference(program, line_ns - line_ns / 2);
                 program
-                    .listed(0, fixed)
                     .op(Op::Send { channel: request, bytes: 128 })
                     .run(client_after_ns, fixed)
                     .op(Op::Recv { channel: answer })
@@ -158,11 +183,9 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
                 run(program, start::SERVER_CYCLES);
             }
             program.forever(|program| {
-                program
-                    .op(Op::Recv { channel: request })
-                    .listed(1, fixed)
-                    .op(Op::Send { channel: answer, bytes: 128 })
-                    .run(server_after_ns, fixed);
+                program.op(Op::Recv { channel: request }).listed(1, fixed);
+                reference(program, line_ns / 2);
+                program.op(Op::Send { channel: answer, bytes: 128 }).run(server_after_ns, fixed);
             });
         });
         let names = (format!("tbench_srv{pair}"), format!("tbench{pair}"));
@@ -216,6 +239,8 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
         tasks,
         channels: vec![ChannelSpec { capacity_bytes: 1 << 20, sync_wakeup: true }; 2 * clients as usize],
         draws,
+        nr_lines: u32::from(line_ns > 0),
+        smt_yield: Some(of_1024(params.int("smt_permille")).into()).filter(|&share| share > 0),
         semaphores: vec![0; if launched { 3 } else { 0 }],
         duration_ns: Some(1_500_000_000),
         warmup_ns: 500_000_000,

@@ -137,6 +137,8 @@ impl Deck {
 #[derive(Debug)]
 pub(crate) struct Objects {
     pub(crate) mutexes: Vec<Mutex>,
+    /// When all accesses to each contended cache line that have begun are over.
+    pub(crate) lines: Vec<u64>,
     pub(crate) conds: Vec<Cond>,
     pub(crate) barriers: Vec<Barrier>,
     pub(crate) semaphores: Vec<Semaphore>,
@@ -152,6 +154,7 @@ impl Objects {
     pub(crate) fn new(workload: &Workload, seed: u64) -> Self {
         Self {
             mutexes: (0..workload.nr_mutexes).map(|_| Mutex::default()).collect(),
+            lines: vec![0; workload.nr_lines as usize],
             conds: (0..workload.nr_conds).map(|_| Cond::default()).collect(),
             barriers: workload.barriers.iter().map(|&users| Barrier { users, waiters: Vec::new() }).collect(),
             semaphores: workload

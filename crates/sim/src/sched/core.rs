@@ -37,7 +37,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn refresh_speed(&mut self, cpu: CpuId) {
         let mut speed = if self.case.machine.speed_is_constant() { 1 << WORK_SHIFT } else { self.base_speed(cpu) };
         if self.sibling_is_busy(cpu) {
-            speed = (speed * u64::from(self.case.machine.smt_yield)) >> 10;
+            let share = self.case.workload.smt_yield.unwrap_or(self.case.machine.smt_yield);
+            speed = (speed * u64::from(share)) >> 10;
         }
         self.cpus[cpu].speed = speed.max(1);
     }

@@ -101,6 +101,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Op::RunDraw { draw, fixed } => self.op_run_draw(task, draw, fixed),
             Op::RunListed { draw, slot, fixed } => self.op_run_listed(task, draw, slot, fixed),
             Op::Runtime { wall_ns } => self.op_runtime(task, wall_ns),
+            Op::Contend { line, hold_ns } => self.op_contend(cpu, task, line, hold_ns),
             Op::Sleep { ns } => self.op_sleep(cpu, task, ns),
             Op::Timer { timer, period_ns, absolute, own } => self.op_timer(cpu, task, timer, period_ns, absolute, own),
             Op::TimersFrom { ns } => self.op_timers_from(task, ns),

@@ -39,6 +39,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Step::Busy
     }
 
+    /// An access to a cache line that all write: the task runs until those before it and its own are over.
+    pub(super) fn op_contend(&mut self, cpu: CpuId, task: TaskId, line: ObjectIdx, hold_ns: u64) -> Step {
+        if self.has_overhead(cpu) {
+            return Step::BurnFirst;
+        }
+        self.next_op(task);
+        let free_ns = &mut self.objects.lines[line as usize];
+        *free_ns = (*free_ns).max(self.now) + hold_ns;
+        let left_ns = *free_ns - self.now;
+        if left_ns == 0 {
+            return Step::Next;
+        }
+        self.tasks[task].doing = Doing::Wall { left_ns };
+        Step::Busy
+    }
+
     /// Gives `task` `work_ns` of work to do.
     fn give_work(&mut self, task: TaskId, work_ns: u64, fixed: u16) -> Step {
         if work_ns == 0 {
