@@ -98,3 +98,35 @@ fn a_busy_task_is_packed_on_a_performance_core_with_smt() {
     let outcome = ran(&machine, "6.12", workload);
     assert!(on_p_cores(&outcome) > 800, "{}", on_p_cores(&outcome));
 }
+
+/// Two threads of a core that are busy all the time do what the programs say, or else what the machine says.
+#[test]
+fn programs_may_say_how_much_threads_of_a_core_slow_each_other_down() {
+    let machine = alder_lake();
+    assert_eq!((machine.cpus[0].core, machine.smt_yield), (machine.cpus[1].core, 640));
+    let counts = |nr_busy: u32, smt_yield: Option<u32>| {
+        let ops = vec![
+            Op::LoopBegin { slot: 0, count: None },
+            Op::Run { work_ns: 100_000, fixed: 0 },
+            Op::Count,
+            Op::LoopEnd { slot: 0, begin: 0 },
+            Op::Exit,
+        ];
+        let task = |cpu: u32| TaskSpec {
+            name: format!("task-{cpu}"),
+            initial: true,
+            cpus: Some(cpu),
+            ops: ops.clone(),
+            loop_slots: 1,
+            ..TaskSpec::default()
+        };
+        let tasks = (0..nr_busy).map(task).collect();
+        let workload = Workload { tasks, cpu_sets: vec![vec![0], vec![1]], smt_yield, ..Workload::default() };
+        workload.check(machine.nr_cpus()).unwrap_or_else(|why| panic!("{why}"));
+        ran(&machine, "6.12", workload).counts
+    };
+    let permille_of_one = |smt_yield| counts(2, smt_yield) * 1000 / counts(1, smt_yield);
+    assert!((1_240..=1_260).contains(&permille_of_one(None)), "{}", permille_of_one(None));
+    assert!((1_640..=1_660).contains(&permille_of_one(Some(845))), "{}", permille_of_one(Some(845)));
+    assert_eq!(counts(1, None), counts(1, Some(845)));
+}
