@@ -63,8 +63,8 @@ fn an_experiment_that_is_too_large_is_refused() {
         experiment.adjust(iterations, None, None);
         experiment.expand(&machines(), &BTreeMap::new()).map(|cases| cases.len()).map_err(|error| error.to_string())
     };
-    assert_eq!(told(&text, None), Ok(16));
-    let many = text.replace("iterations = 2", "iterations = 100000");
+    assert_eq!(told(&text, None), Ok(80));
+    let many = text.replace("iterations = 10 ", "iterations = 100000 ");
     assert_ne!(many, text);
     let message = told(&many, None).expect_err("80 GB");
     assert!(

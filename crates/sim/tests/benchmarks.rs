@@ -209,6 +209,30 @@ fn hackbench_ends_and_scales_with_its_groups() {
 }
 
 #[test]
+fn hackbench_is_timed_from_when_all_are_ready_and_takes_what_does_not_run_at_its_last_pace() {
+    let run = |set: &[(&str, u64)]| {
+        let set = [&[("groups", 3), ("loops_total", 400)], set].concat();
+        let case = case("hackbench", &set, machine("skylake-8x-uma"), policy("performance"), 600_000);
+        let (outcome, wakeups) = watched(&case, Wakeups::default());
+        let finished_s = outcome.finished_ns.expect("it ends") as f64 / 1e9;
+        (metric(&case, &outcome), finished_s, wakeups.new_tasks)
+    };
+    let (whole, finished, tasks) = run(&[("loops", 400)]);
+    assert_eq!(tasks, 121);
+    // 120 forks of 200,000 cycles come before.
+    let launch = finished - whole;
+    assert!((0.005..0.02).contains(&launch), "{launch} s until all are ready");
+    let (part, finished, _) = run(&[("loops", 100)]);
+    assert!(finished < 0.4 * whole, "{finished} s for a quarter, {whole} s for all");
+    assert!((0.9..1.1).contains(&(part / whole)), "{part} s from a quarter of the loops, {whole} s");
+    // Of two runs the last counts.
+    let (second, finished, tasks) = run(&[("loops", 100), ("iterations", 2)]);
+    assert_eq!(tasks, 241);
+    assert!(finished > 0.4 * whole);
+    assert!((0.9..1.1).contains(&(second / part)), "{part} s, {second} s in the second run");
+}
+
+#[test]
 fn fio_is_slower_on_a_slow_clock_and_always_in_iowait() {
     let fast = case("fio-randread", &[], machine("pixel6"), policy_of("6.1", "performance"), 500);
     let slow = Case { policy: policy_of("6.1", "powersave"), ..fast.clone() };

@@ -20,7 +20,7 @@ pub(super) const HACKBENCH: Benchmark = Benchmark {
             "loops",
             (0, 1_000_000),
             "0",
-            "how many of them are simulated; 0: as many as take some tenths of a second, at least ten, at most all",
+            "how many of them are simulated; 0: two million messages of all groups, at least ten loops, at most all",
         ),
         Param::int("iterations", (1, 1000), "1", "runs one after the other; the time is that of the last"),
         Param::word("through", &["pipe", "socket"], "pipe", "what messages go through"),
@@ -56,22 +56,13 @@ struct Start {
 const PROCESS: Start = Start { fork: 200_000, setup: 83_000, exit: 170_000 };
 const THREAD: Start = Start { fork: 200_000, setup: 24_000, exit: 33_000 };
 
-/// What of a run is simulated if nothing else is asked for: so long at most as all its CPUs could do it, ns.
-const LASTS_NS: u64 = 500_000_000;
+/// Messages of a run that are simulated if nothing else is asked for: from a third of a second on 80 CPUs to some seconds on a few.
+const MESSAGES: u64 = 2_000_000;
 
 /// Children that are ready.
 const READY: u32 = 0;
 /// All, with the parent, who lets them begin.
 const GO: u32 = 0;
-
-/// The loops that take all CPUs that `tasks` can use [`LASTS_NS`] with `loop_ns` for one.
-fn enough_loops(machine: &Machine, tasks: usize, loop_ns: u64) -> u64 {
-    let mut capacities: Vec<u64> =
-        machine.clusters.iter().flat_map(|cluster| cluster.cpus.iter().map(|_| u64::from(cluster.capacity))).collect();
-    capacities.sort_unstable_by(|a, b| b.cmp(a));
-    let capacity: u64 = capacities.iter().take(tasks).sum();
-    LASTS_NS * capacity / 1024 / loop_ns.max(1)
-}
 
 fn hackbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, String> {
     let fixed = of_1024(params.int("fixed_permille"));
@@ -83,10 +74,7 @@ fn hackbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, 
     let nr_tasks = 2 * A_SIDE * u64::from(groups);
     let total = params.int("loops_total");
     let loops = match params.int("loops") {
-        0 => {
-            let loop_ns = u64::from(groups) * A_SIDE * A_SIDE * (send_ns + receive_ns);
-            enough_loops(machine, nr_tasks as usize, loop_ns).max(10).min(total)
-        }
+        0 => (MESSAGES / (A_SIDE * A_SIDE * u64::from(groups))).max(10).min(total),
         loops if loops > total => return Err(format!("`loops` is {loops}, but there are {total}")),
         loops => loops,
     };
