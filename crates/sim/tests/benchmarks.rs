@@ -101,8 +101,12 @@ fn every_model_keeps_the_invariants_on_every_machine() {
         for model in BENCHMARKS {
             // A group of hackbench is forty tasks.
             let most = if model.name == "hackbench" { 3 } else { (2 * machine.nr_cpus() as u64).min(64) };
-            // Longer than what clients of dbench wait before they start.
-            let duration_ms = if machine.nr_cpus() > 64 { 80 } else { 100 };
+            // Longer than what clients of dbench and of tbench wait before they start.
+            let duration_ms = match (model.name, machine.nr_cpus()) {
+                ("tbench", _) => 130,
+                (_, 65..) => 80,
+                _ => 100,
+            };
             let sizes = size_of(model).map_or_else(Vec::new, |name| vec![(name, 1), (name, most)]);
             let sets: Vec<&[(&str, u64)]> = if sizes.is_empty() { vec![&[]] } else { sizes.chunks(1).collect() };
             for set in sets {
