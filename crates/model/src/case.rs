@@ -391,20 +391,21 @@ fn op_node(op: &Op) -> Node {
 fn metric_node(metric: &Metric) -> Node {
     let better = if metric.higher_is_better { "higher" } else { "lower" };
     let (num, den) = metric.scale;
-    Node::list([
+    let fixed = [
         Node::str(&metric.name),
         Node::str(&metric.unit),
         Node::str(better),
         Node::str(metric.rule.name()),
         Node::from(num),
         Node::from(den),
-    ])
+    ];
+    Node::list(fixed.into_iter().chain(metric.marks.iter().map(|&mark| Node::from(mark))))
 }
 
 fn metric_from(node: &Node) -> Result<Metric, Fault> {
     let mut args = Args::new(node, "metric")?;
     let number_max = 1 << 60;
-    let metric = Metric {
+    let mut metric = Metric {
         name: args.word.to_owned(),
         unit: args.next()?.as_str("metric")?.to_owned(),
         higher_is_better: {
@@ -423,7 +424,11 @@ fn metric_from(node: &Node) -> Result<Metric, Fault> {
                 .ok_or_else(|| Fault::unknown(node.at, "rule", word, MetricRule::ALL.iter().map(|rule| rule.name())))?
         },
         scale: (args.int(number_max)?, args.int(number_max)?),
+        marks: Vec::new(),
     };
+    while !args.rest.is_empty() {
+        metric.marks.push(args.int(number_max)?);
+    }
     args.end()?;
     Ok(metric)
 }

@@ -15,7 +15,6 @@ use crate::case::{CaseFile, policy_from};
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::file::{check_format, parse_machine};
 use crate::machine::Machine;
-use crate::metric::MetricRule;
 use crate::policy::Policy;
 use crate::policy_keys::POLICY_KEY_NAMES;
 use crate::rtapp::{CompileOptions, ParseOptions, Repeats, SuspendOn};
@@ -817,11 +816,11 @@ impl Experiment {
         };
         if let Some(warmup_ns) = entry.warmup_ns.or(self.warmup_ns) {
             // A benchmark that is measured from its start has none, whatever the experiment says for all.
-            let elapsed = workload.metric.as_ref().is_some_and(|metric| metric.rule == MetricRule::Elapsed);
-            if elapsed && warmup_ns > 0 && entry.warmup_ns.is_some() {
+            let whole = workload.metric.as_ref().is_some_and(|metric| metric.rule.is_of_a_whole());
+            if whole && warmup_ns > 0 && entry.warmup_ns.is_some() {
                 return Err(here(entry.at, format!("`warmup`: {} is measured from the start of its run", entry.label)));
             }
-            workload.warmup_ns = if elapsed { 0 } else { warmup_ns };
+            workload.warmup_ns = if whole { 0 } else { warmup_ns };
         }
         if let Some((class, at)) = &entry.class {
             if !machine.program_classes.iter().any(|known| known.name == *class) {

@@ -16,6 +16,8 @@ pub struct Metric {
     pub rule: MetricRule,
     /// Factor, as numerator and denominator.
     pub scale: (u64, u64),
+    /// Counts whose times the rule needs, in ascending order.
+    pub marks: Vec<u64>,
 }
 
 /// How a metric is computed, before [`Metric::scale`] is applied. Times are s.
@@ -27,11 +29,14 @@ pub enum MetricRule {
     Elapsed,
     /// Time for a count.
     Period,
+    /// Time of a whole of which a part runs: from the first of three marks until the benchmark's own tasks had ended, and the
+    /// time between the other two as often as [`Metric::scale`] says, for what does not run.
+    Extrapolated,
 }
 
 impl MetricRule {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Rate, Self::Elapsed, Self::Period];
+    pub const ALL: [Self; 4] = [Self::Rate, Self::Elapsed, Self::Period, Self::Extrapolated];
 
     /// Its name in files.
     pub fn name(self) -> &'static str {
@@ -39,22 +44,38 @@ impl MetricRule {
             Self::Rate => "rate",
             Self::Elapsed => "elapsed",
             Self::Period => "period",
+            Self::Extrapolated => "extrapolated",
         }
+    }
+
+    /// Whether it measures from the start of the run to its end, so that there is no warm-up.
+    pub fn is_of_a_whole(self) -> bool {
+        matches!(self, Self::Elapsed | Self::Extrapolated)
+    }
+
+    /// How many marks it needs.
+    fn nr_marks(self) -> usize {
+        if self == Self::Extrapolated { 3 } else { 0 }
     }
 }
 
 impl Metric {
     /// The metric of a run of `wall_ns` after the warm-up in which `counts` units were done and the benchmark's own
-    /// tasks had ended after `finished_ns`; `None` if the run was too short for it.
-    pub fn value(&self, counts: u64, wall_ns: u64, finished_ns: Option<u64>) -> Option<f64> {
+    /// tasks had ended after `finished_ns`, with the marks at `marks_ns`; `None` if the run was too short for it.
+    pub fn value(&self, counts: u64, wall_ns: u64, finished_ns: Option<u64>, marks_ns: &[u64]) -> Option<f64> {
         let seconds = |ns: u64| ns as f64 / 1e9;
+        let factor = self.scale.0 as f64 / self.scale.1 as f64;
         let value = match self.rule {
+            MetricRule::Extrapolated => {
+                let &[start, from, to] = marks_ns else { return None };
+                return Some(seconds(finished_ns? - start) + seconds(to - from) * factor);
+            }
             MetricRule::Rate if wall_ns > 0 => counts as f64 / seconds(wall_ns),
             MetricRule::Elapsed => seconds(finished_ns?),
             MetricRule::Period if counts > 0 => seconds(wall_ns) / counts as f64,
             MetricRule::Rate | MetricRule::Period => return None,
         };
-        Some(value * self.scale.0 as f64 / self.scale.1 as f64)
+        Some(value * factor)
     }
 
     /// Refuses what can not be computed.
@@ -65,11 +86,15 @@ impl Metric {
         if self.scale.1 == 0 {
             return Err(format!("the factor of {} is divided by 0", self.name));
         }
-        if self.rule == MetricRule::Elapsed && nr_main == 0 {
+        if self.rule.is_of_a_whole() && nr_main == 0 {
             return Err(format!("{} is a time until tasks end, but no task is the benchmark's own", self.name));
         }
-        if self.rule == MetricRule::Elapsed && warmup_ns > 0 {
+        if self.rule.is_of_a_whole() && warmup_ns > 0 {
             return Err(format!("{} is a time from the start of the run: it can not have a warm-up", self.name));
+        }
+        let ascending = self.marks.is_sorted_by(|a, b| a < b);
+        if self.marks.len() != self.rule.nr_marks() || !ascending || self.marks.first() == Some(&0) {
+            return Err(format!("{}: {} marks in ascending order are needed", self.name, self.rule.nr_marks()));
         }
         Ok(())
     }
@@ -80,8 +105,8 @@ mod tests {
     use super::*;
 
     fn check(rule: MetricRule, scale: (u64, u64), finished_ns: Option<u64>, expected: Option<f64>) {
-        let metric = Metric { name: "m".into(), unit: "1".into(), higher_is_better: true, rule, scale };
-        assert_eq!(metric.value(50, 2_000_000_000, finished_ns), expected, "{rule:?} {scale:?}");
+        let metric = Metric { name: "m".into(), unit: "1".into(), higher_is_better: true, rule, scale, marks: vec![] };
+        assert_eq!(metric.value(50, 2_000_000_000, finished_ns, &[]), expected, "{rule:?} {scale:?}");
     }
 
     #[test]
@@ -101,12 +126,38 @@ mod tests {
             higher_is_better: false,
             rule: MetricRule::Period,
             scale: (1, 1),
+            marks: vec![],
         };
-        assert_eq!(metric.value(0, 1, None), None);
+        assert_eq!(metric.value(0, 1, None, &[]), None);
         assert_eq!(metric.check(0, 0), Ok(()));
         let elapsed = Metric { rule: MetricRule::Elapsed, ..metric };
         assert!(elapsed.check(0, 0).is_err());
         assert!(elapsed.check(1, 5).is_err());
         assert_eq!(elapsed.check(1, 0), Ok(()));
+    }
+
+    #[test]
+    fn what_does_not_run_takes_the_pace_between_two_marks() {
+        let metric = Metric {
+            name: "m".into(),
+            unit: "s".into(),
+            higher_is_better: false,
+            rule: MetricRule::Extrapolated,
+            scale: (900, 50),
+            marks: vec![1, 51, 101],
+        };
+        let of = |finished_ns, marks_ns: &[u64]| metric.value(101, 9, finished_ns, marks_ns);
+        // 0.5 s run, and 18 times 0.1 s.
+        let marks_ns = [1_000_000_000, 1_300_000_000, 1_400_000_000];
+        assert!((of(Some(1_500_000_000), &marks_ns).expect("it has run") - 2.3).abs() < 1e-9);
+        assert_eq!(of(None, &marks_ns), None);
+        assert_eq!(of(Some(1_500_000_000), &marks_ns[..2]), None);
+        assert_eq!(metric.check(1, 0), Ok(()));
+        assert!(metric.check(0, 0).is_err());
+        assert!(metric.check(1, 5).is_err());
+        for marks in [vec![], vec![1, 2], vec![1, 3, 2], vec![0, 1, 2]] {
+            assert!(Metric { marks, ..metric.clone() }.check(1, 0).is_err());
+        }
+        assert!(Metric { rule: MetricRule::Rate, ..metric }.check(1, 0).is_err());
     }
 }

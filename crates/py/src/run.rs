@@ -97,7 +97,7 @@ pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Ou
 /// The benchmark's own metric: name, unit, better, value (`None` if the run was too short for it).
 fn metric_row(metric: &Metric, outcome: &Outcome) -> (String, String, &'static str, Option<f64>) {
     let better = if metric.higher_is_better { "higher" } else { "lower" };
-    let value = metric.value(outcome.counts, outcome.wall_ns, outcome.finished_ns);
+    let value = metric.value(outcome.counts, outcome.wall_ns, outcome.finished_ns, &outcome.marks_ns);
     (metric.name.clone(), metric.unit.clone(), better, value)
 }
 

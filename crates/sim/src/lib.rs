@@ -74,6 +74,8 @@ pub struct Outcome {
     pub activations: u64,
     /// Activations that ended after the start of the next.
     pub missed_activations: u64,
+    /// When as many units of the benchmark's metric had been done as its marks say, in ns.
+    pub marks_ns: Vec<u64>,
     /// Units of the benchmark's metric that were done (`Op::Count`).
     pub counts: u64,
     /// Per cluster: the operating points that its CPUs may run at; its OPPs, unless the hardware boosts or limits.

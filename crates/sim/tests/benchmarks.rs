@@ -63,7 +63,9 @@ fn watched<S: Sink>(case: &Case, watch: S) -> (Outcome, S) {
 
 fn metric(case: &Case, outcome: &Outcome) -> f64 {
     let metric = case.workload.metric.as_ref().expect("the benchmark has a metric");
-    metric.value(outcome.counts, outcome.wall_ns, outcome.finished_ns).expect("the run is long enough")
+    metric
+        .value(outcome.counts, outcome.wall_ns, outcome.finished_ns, &outcome.marks_ns)
+        .expect("the run is long enough")
 }
 
 /// Counts sleeps in the kernel's uninterruptible state, and new tasks.
@@ -99,8 +101,12 @@ fn every_model_keeps_the_invariants_on_every_machine() {
         for model in BENCHMARKS {
             // A group of hackbench is forty tasks.
             let most = if model.name == "hackbench" { 3 } else { (2 * machine.nr_cpus() as u64).min(64) };
-            // Longer than what clients of dbench wait before they start.
-            let duration_ms = if machine.nr_cpus() > 64 { 80 } else { 100 };
+            // Longer than what clients of dbench and of tbench wait before they start.
+            let duration_ms = match (model.name, machine.nr_cpus()) {
+                ("tbench", _) => 130,
+                (_, 65..) => 80,
+                _ => 100,
+            };
             let sizes = size_of(model).map_or_else(Vec::new, |name| vec![(name, 1), (name, most)]);
             let sets: Vec<&[(&str, u64)]> = if sizes.is_empty() { vec![&[]] } else { sizes.chunks(1).collect() };
             for set in sets {
@@ -204,6 +210,30 @@ fn hackbench_ends_and_scales_with_its_groups() {
     };
     let (one, four) = (run(1), run(4));
     assert!((3.0..5.5).contains(&(four / one)), "{one} s with one group, {four} s with four");
+}
+
+#[test]
+fn hackbench_is_timed_from_when_all_are_ready_and_takes_what_does_not_run_at_its_last_pace() {
+    let run = |set: &[(&str, u64)]| {
+        let set = [&[("groups", 3), ("loops_total", 400)], set].concat();
+        let case = case("hackbench", &set, machine("skylake-8x-uma"), policy("performance"), 600_000);
+        let (outcome, wakeups) = watched(&case, Wakeups::default());
+        let finished_s = outcome.finished_ns.expect("it ends") as f64 / 1e9;
+        (metric(&case, &outcome), finished_s, wakeups.new_tasks)
+    };
+    let (whole, finished, tasks) = run(&[("loops", 400)]);
+    assert_eq!(tasks, 121);
+    // 120 forks of 200,000 cycles come before.
+    let launch = finished - whole;
+    assert!((0.005..0.02).contains(&launch), "{launch} s until all are ready");
+    let (part, finished, _) = run(&[("loops", 100)]);
+    assert!(finished < 0.4 * whole, "{finished} s for a quarter, {whole} s for all");
+    assert!((0.9..1.1).contains(&(part / whole)), "{part} s from a quarter of the loops, {whole} s");
+    // Of two runs the last counts.
+    let (second, finished, tasks) = run(&[("loops", 100), ("iterations", 2)]);
+    assert_eq!(tasks, 241);
+    assert!(finished > 0.4 * whole);
+    assert!((0.9..1.1).contains(&(second / part)), "{part} s, {second} s in the second run");
 }
 
 #[test]

@@ -61,7 +61,7 @@ NOTEBOOKS: dict[str, list[tuple[str, str]]] = {
             "code",
             'hackbench = opplab.Workload.benchmark("hackbench", groups=1)\n'
             'for governor in ("schedutil", "performance"):\n'
-            '    run = opplab.simulate("juno-r2", hackbench, governor, seconds=0.5)\n'
+            '    run = opplab.simulate("juno-r2", hackbench, governor, seconds=10)\n'
             '    print(governor, run.metrics.filter(metric="elapsed")["value"].to_list(), "s")',
         ),
     ],

@@ -92,8 +92,7 @@ pub fn find_idlest_group_v54<'a, F: IdlestFacts>(
     }
     let stays_for_numa = domain.has(SD_NUMA) && best.runnable + imbalance >= this.runnable;
     let is_less_here = best.runnable > this.runnable + imbalance;
-    let is_as_much =
-        this.runnable < best.runnable + imbalance && 100 * this.avg < imbalance_scale * best.avg;
+    let is_as_much = this.runnable < best.runnable + imbalance && 100 * this.avg < imbalance_scale * best.avg;
     (!stays_for_numa && !is_less_here && !is_as_much).then_some(group)
 }
 

@@ -131,6 +131,7 @@ impl Reports {
             higher_is_better: self.higher_is_better,
             rule: self.rule,
             scale,
+            marks: Vec::new(),
         })
     }
 }

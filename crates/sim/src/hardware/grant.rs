@@ -186,7 +186,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let others = clocked.iter().map(|&cpu| &self.cpus[cpu]).filter(|cpu| cpu.policy != policy);
         let keeps_wishes = self.case.machine.package_clock && state.hwp.is_none();
         let is_fresh = |cpu: &Cpu| keeps_wishes && self.now.saturating_sub(cpu.balance.idle_stamp) < KEPT_NS;
-        let wishes = others.filter(|cpu| !cpu.idle.is_down(deep_from) || is_fresh(cpu)).map(|cpu| self.policies[cpu.policy].wanted);
+        let wishes = others
+            .filter(|cpu| !cpu.idle.is_down(deep_from) || is_fresh(cpu))
+            .map(|cpu| self.policies[cpu.policy].wanted);
         wishes.fold(state.wanted, u32::max)
     }
 

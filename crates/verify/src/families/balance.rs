@@ -738,7 +738,9 @@ fn run_find_idlest(source: &Source, tally: &mut Tally) -> Result<(), VerifyError
             let group = sched_balance_find_dst_group(&machine, &domain, &task, this_cpu, IdlestGroup::NumaImbalance);
             let bits = group.map_or(-1, |group| group.span.as_set().word(0) as i64);
             diff.eq(&format!("level {level} group"), expected.num("group")?, bits);
-            let cpu = group.map(|group| sched_balance_find_dst_group_cpu(&machine, group, &task, this_cpu, IdlestGroup::NumaImbalance) as i64);
+            let cpu = group.map(|group| {
+                sched_balance_find_dst_group_cpu(&machine, group, &task, this_cpu, IdlestGroup::NumaImbalance) as i64
+            });
             diff.eq(&format!("level {level} cpu_in_group"), expected.num("cpu_in_group")?, cpu.unwrap_or(-1));
             let local = &domain.groups[domain.local];
             let cpu = sched_balance_find_dst_group_cpu(&machine, local, &task, this_cpu, IdlestGroup::NumaImbalance);
@@ -746,7 +748,8 @@ fn run_find_idlest(source: &Source, tally: &mut Tally) -> Result<(), VerifyError
         }
         let top: usize = line.num("top_level")?;
         diff.eq("top_level", Some(top), top_level(&machine, this_cpu, sd_flag));
-        let dst_cpu = sched_balance_find_dst_cpu(&machine, &task, top, this_cpu, prev_cpu, sd_flag, IdlestGroup::NumaImbalance);
+        let dst_cpu =
+            sched_balance_find_dst_cpu(&machine, &task, top, this_cpu, prev_cpu, sd_flag, IdlestGroup::NumaImbalance);
         diff.eq("dst_cpu", line.num("dst_cpu")?, dst_cpu);
         Ok(())
     })
