@@ -6,5 +6,6 @@ GOVERNORS = ("schedutil", "performance", "powersave")
 GOALS = ("energy",)
 ITERATIONS = 5
 SEED = 1
-DRAWS = 32
+DRAWS = 40
+"""As many as an interval of 95 % needs."""
 SEARCH_SETTINGS = 40
