@@ -1,11 +1,17 @@
 """`Policy` and the TOML files have the same keys."""
 
+import inspect
+import json
 from dataclasses import MISSING, fields
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import opplab
-from opplab import _opplab
+from opplab import _opplab, results
+from opplab.cli.choose import command as choose
+from opplab.cli.main import opplab as main
 
 
 def test_the_keys_and_defaults_are_those_of_files() -> None:
@@ -58,3 +64,34 @@ def test_every_proposal_runs_and_changes_what_is_asked_for(juno: _opplab.Machine
         policy = opplab.Policy(proposals=(entry["name"],))
         run = opplab.simulate(opplab.Machine(juno), workload, policy, seconds=0.1, check=True)
         assert run.metrics.height > 0, entry["name"]
+
+
+def test_the_command_line_and_python_have_the_same_defaults(tmp_path: Path) -> None:
+    """One file and seed give one run: on the command line, in Python, and from the experiment that a command writes."""
+    work = {"tasks": {"t": {"instance": 3, "loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 16000}}}}
+    file = tmp_path / "load.json"
+    for duration in ({}, {"global": {"duration": 1}}):
+        file.write_text(json.dumps({**duration, **work}))
+        theirs = opplab.simulate("juno-r2", file)
+        out = tmp_path / f"out{len(duration)}"
+        done = CliRunner().invoke(main, ["run", str(file), "-m", "juno-r2", "-o", str(out), "--format", "json"])
+        assert done.exit_code == 0, done.output
+        ours = results.read(out)
+        assert set(ours["fingerprint"]) == {theirs.fingerprint}
+        shared = {row["metric"]: row["value"] for row in theirs.metrics.iter_rows(named=True)}
+        assert {row["metric"]: row["value"] for row in ours.iter_rows(named=True) if row["metric"] in shared} == shared
+    new = ["experiment", "new", "mine", "-m", "juno-r2", "-w", str(file), "-o", str(tmp_path / "mine.toml")]
+    assert CliRunner().invoke(main, [*new, "--governor", "schedutil"]).exit_code == 0
+    first = opplab.Experiment.load(tmp_path / "mine.toml", iterations=1).run(jobs=1)
+    assert set(first["fingerprint"]) == {theirs.fingerprint}
+
+
+def test_options_of_the_command_line_have_the_defaults_of_python() -> None:
+    """Every parameter that `opplab choose` and `opplab.choose` share, by reflection."""
+    python = {name: one.default for name, one in inspect.signature(opplab.choose).parameters.items()}
+    shared = [one for one in choose.params if python.get(one.name or "") not in (None, (), inspect.Parameter.empty)]
+    assert {one.name for one in shared} >= {"governors", "goals", "iterations", "seed", "uncertainty", "variation"}
+    for one in shared:
+        assert one.name is not None
+        own = python[one.name]
+        assert one.default == (",".join(own) if isinstance(own, tuple) else own), one.name

@@ -195,7 +195,7 @@ pub fn parse_experiment(file: &str, text: &str) -> Result<Experiment, ModelError
 /// # Errors
 /// The first thing that is wrong, with its place and the nearest valid name.
 pub fn parse_policy(file: &str, text: &str) -> Result<Policy, ModelError> {
-    parse_toml(text).and_then(|root| policy_from(&root, &Policy::default())).map_err(|fault| fault.in_file(file))
+    parse_toml(text).and_then(|root| policy_from(&root, &Policy::of_files())).map_err(|fault| fault.in_file(file))
 }
 
 /// Reads a duration such as `10s`, `250ms` or `2min`, in ns.
@@ -281,9 +281,9 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
     let base = match table.get("defaults") {
         Some(node) => {
             node.as_table("defaults", &POLICY_KEY_NAMES[1..])?;
-            policy_from(node, &Policy::default())?
+            policy_from(node, &Policy::of_files())?
         }
-        None => Policy::default(),
+        None => Policy::of_files(),
     };
     let policy_nodes = table.need("policy").map_err(|_| Fault::new(table.at, "there is no `[[policy]]`"))?;
     let mut policies: Vec<PolicyEntry> = Vec::new();

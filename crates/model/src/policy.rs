@@ -90,6 +90,15 @@ pub struct Policy {
     pub placement: Placement,
 }
 
+impl Policy {
+    /// What a policy is where its file, Python or the command line do not say: programs vary as rt-app's do. A case says all that it
+    /// is, and without the key nothing varies: that is the default of cases, and of recorded work.
+    #[must_use]
+    pub fn of_files() -> Self {
+        Self { variation: Variation::RtApp, ..Self::default() }
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self {

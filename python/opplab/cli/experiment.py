@@ -9,7 +9,6 @@ import click
 
 from opplab.cli.group import Group
 from opplab.cli.options import (
-    VARIATION,
     BuiltIn,
     NameOf,
     benchmark_of,
@@ -90,7 +89,7 @@ def show(name: str, output_format: str) -> None:
     show_default=True,
     help="What is compared; the first is the baseline.",
 )
-@click.option("--seconds", type=click.FloatRange(min=0.001), default=10.0, show_default=True, help="Simulated time.")
+@click.option("--seconds", type=click.FloatRange(min=0.001), help="Simulated time of a case (the workload's, or 10).")
 @click.option(
     "--iterations", type=click.IntRange(1, 100_000), default=3, show_default=True, help="Each with its own seed."
 )
@@ -102,7 +101,7 @@ def new(
     workload: Path,
     params: tuple[str, ...],
     governor: str,
-    seconds: float,
+    seconds: float | None,
     iterations: int,
     output: Path | None,
     force: bool,
@@ -110,6 +109,7 @@ def new(
     """Write an experiment file that compares governors, to be changed and run."""
     import os
 
+    from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.template import experiment_text
 
     path = file_of(name, ".toml", output)
@@ -120,6 +120,7 @@ def new(
     else:
         where = workload.name
         benchmark = with_calibration(benchmark, where, Path(machine).stem if machine.endswith(".toml") else machine)
+    load = Workload.load(workload) if benchmark is None else Benchmark(workload.name)
     on = os.path.relpath(machine, path.parent) if machine.endswith(".toml") else machine
     write_new(
         path,
@@ -128,8 +129,7 @@ def new(
             on,
             where,
             governor.split(","),
-            seconds,
-            {"variation": VARIATION},
+            length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,
         ),

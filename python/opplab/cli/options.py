@@ -14,12 +14,11 @@ from click.shell_completion import CompletionItem
 from opplab import files
 from opplab.errors import InputError
 from opplab.report.text import FORMATS
+from opplab.simulation.policy import Policy
 from opplab.uncertainty import DRAWS_MAX
 
 __all__ = [
-    "BENCHMARK_S",
     "MACHINE_OF_TRACE",
-    "VARIATION",
     "BuiltIn",
     "NameOf",
     "benchmark_of",
@@ -43,12 +42,6 @@ __all__ = [
 
 # Help of `--machine` where a trace brings a machine along.
 MACHINE_OF_TRACE = "What it ran on; 'auto' takes the snapshot beside or with the trace."
-
-# How programs vary where neither an option nor a file says it.
-VARIATION = "rt-app"
-
-# Simulated time of a benchmark that nobody said, in s; one that does a piece of work ends before.
-BENCHMARK_S = 10.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -289,22 +282,24 @@ def policy_options(function: F) -> F:
         click.option(
             "--variation",
             type=click.Choice(["none", "rt-app", "noisy-host"]),
-            help=f"How programs vary from run to run ({VARIATION}).",
+            help=f"How programs vary from run to run ({Policy.variation}).",
         ),
-        click.option("--idle-governor", type=NameOf("idle-governors"), help="cpuidle governor (menu)."),
+        click.option(
+            "--idle-governor", type=NameOf("idle-governors"), help=f"cpuidle governor ({Policy.idle_governor})."
+        ),
         click.option(
             "--energy-model",
             type=click.Choice(["registered", "artificial", "none"]),
-            help="What the kernel is given (registered).",
+            help=f"What the kernel is given ({Policy.energy_model}).",
         ),
         click.option("--eas/--no-eas", "eas", default=None, help="Energy-aware scheduling (on)."),
         click.option("--driver", help="cpufreq driver (the machine's own)."),
-        click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (6.12)."),
+        click.option("--kernel", type=NameOf("kernels"), help=f"Kernel profile ({Policy.kernel})."),
         click.option(
             "--governor",
             type=NameOf("governors", several=True),
             metavar="A[,B,...]",
-            help="cpufreq governor (schedutil); several are compared.",
+            help=f"cpufreq governor ({Policy.governor}); several are compared.",
         ),
     ):
         function = option(function)

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opplab.cli.options import (
-    BENCHMARK_S,
-    VARIATION,
     BuiltIn,
     benchmark_of,
     check_workload,
@@ -124,7 +122,7 @@ def command(
         if machine is None:
             some = "'opplab list machines', or a .toml file"
             raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
-        keys = {"variation": VARIATION, **policy_of(given)}
+        keys = policy_of(given)
         folder = output or Path("out") / workload.stem
         if benchmark is None and _is_model(workload):
             workload = _model_as_rtapp(workload, folder, seconds)
@@ -245,16 +243,14 @@ def _write_experiment(
 ) -> Path:
     """Write the experiment that compares governors, so that it can be run again and changed."""
     from opplab.files import write_text
-    from opplab.simulation.workload import Workload
+    from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.template import experiment_text
 
     if repeats != "workgen":
         raise click.UsageError("--repeats is for a single governor; an experiment reads files as workgen does")
     if benchmark is None:
         check_workload(workload)
-    length = seconds if seconds is not None else BENCHMARK_S if benchmark else Workload.load(workload).duration_s
-    if length is None:
-        raise click.UsageError("the workload has no duration: give --seconds")
+    length = length_of(Benchmark(workload.name) if benchmark is not None else Workload.load(workload), seconds)
     folder.mkdir(parents=True, exist_ok=True)
     where = os.path.relpath(workload, folder) if benchmark is None else workload.name
     file = Path(machine)
@@ -296,10 +292,7 @@ def _run_one(
     for note in workload.notes:
         click.echo(f"opplab: {note}", err=True)
     policy = Policy(**keys)
-    length = seconds if seconds is not None else workload.duration_s
-    if length is None:
-        raise click.UsageError("the workload has no duration: give --seconds")
-    inner = build_case(machine, workload, policy, seconds=length, seed=seed)
+    inner = build_case(machine, workload, policy, seconds=seconds, seed=seed)
     case = Case.of(inner)
     with Store(output) as store:
         listed = [{"hash": case.hash, "label": case.label}]

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.files import safe_name, write_bytes
 from opplab.sweep.confidence import Block, mean_of, pair_blocks, render, short_names
-from opplab.uncertainty.parts import LEVEL
+from opplab.uncertainty.parts import CHANCE, LEVEL
 
 if TYPE_CHECKING:
     import polars as pl
 
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
-
-CHANCE = 0.05
-"""A correlation that chance gives more often than this is not told."""
 
 __all__ = [
     "blocks_of",
