@@ -94,11 +94,11 @@ def show(name: str, output_format: str, html: Path | None) -> None:
 
 def powered(text: str, *power: str) -> tuple[str, list[str]]:
     """Give a machine file with power from a file of measurements or the generic curve, and lines that say how."""
-    from opplab.fit.machine_power import GENERIC_PERCENT, generic_power, with_power
+    from opplab.fit.machine_power import generic_power, with_power
 
     if power == ("generic",):
-        low, high = GENERIC_PERCENT
-        return generic_power(text), [f"power is a generic curve, which chips are within {low} to {high} % of"]
+        text, words = generic_power(text)
+        return text, [words]
     text, parameters, cannot = with_power(text, *map(Path, power))
     lines = [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
     return text, [*lines, *(f"power, not told: {what}" for what in cannot)]

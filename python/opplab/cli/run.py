@@ -184,14 +184,14 @@ class How:
 def _with_generic_power(name: str, folder: Path) -> str:
     """Write the machine with a generic curve of power into the folder of the results, and give its file."""
     from opplab.files import write_text
-    from opplab.fit.machine_power import GENERIC_PERCENT, generic_power
+    from opplab.fit.machine_power import generic_power
     from opplab.simulation.machine import Machine
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "machine.toml"
-    write_text(path, generic_power(Machine.load(name).to_toml()))
-    low, high = GENERIC_PERCENT
-    click.echo(f"opplab: power is a generic curve; chips are within {low} to {high} % of it", err=True)
+    text, words = generic_power(Machine.load(name).to_toml())
+    write_text(path, text)
+    click.echo(f"opplab: {words}", err=True)
     return str(path)
 
 
