@@ -18,10 +18,11 @@ from opplab.cli.fit import command
 from opplab.cli.main import opplab
 from opplab.errors import FormatError, InputError
 from opplab.fit.curve import WEAK, fit_curve
+from opplab.fit.energy_model import inefficient_khz
 from opplab.fit.freqbench import choose, read_points
 from opplab.fit.linear import fit_parts
 from opplab.fit.machine_class import class_of
-from opplab.fit.machine_power import generic_power, with_power
+from opplab.fit.machine_power import generic_power, to_machine_text, with_power
 from opplab.fit.score import Prediction, summary
 from opplab.fit.shapes import family, shapes_without
 from opplab.fit.sources import read_samples
@@ -29,7 +30,7 @@ from opplab.simulation.machine import Machine
 from opplab.simulation.machine_marks import unmarked
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import energy_factors, known_power
-from opplab.simulation.simulate import simulate
+from opplab.simulation.simulate import build_case, simulate
 from opplab.simulation.workload import Workload
 
 PEPC = Path(__file__).parents[3] / "shared" / "data" / "pepc"
@@ -330,6 +331,71 @@ def test_machines_of_no_measured_class_get_no_generic_power() -> None:
     text = catalog.find("machine", "alder-lake-i7-1260p").read_text(encoding="utf-8")
     with pytest.raises(InputError, match="no processor by CentaurHauls was measured"):
         generic_power(text.replace("GenuineIntel", "CentaurHauls"))
+
+
+def without_power(name: str) -> str:
+    """Give a phone of the catalogue as an import without power would have it."""
+    tree = tomllib.loads(catalog.find("machine", name).read_text(encoding="utf-8"))
+    for cluster in tree["cluster"]:
+        for opp in cluster["opp"]:
+            for key in ("uw", "busy_uw", "cluster_uw", "idle_uw", "cluster_idle_uw"):
+                opp.pop(key, None)
+            opp["uw"] = 0
+    return to_machine_text({**tree, "range": {}})
+
+
+@pytest.mark.skipif(not FREQBENCH.exists(), reason="no measurements at ../shared/silicon beside the repository")
+def test_what_was_measured_is_told_to_the_kernel_and_eas_is_on(tmp_path: Path) -> None:
+    """Goal: the energy model of a phone with measured power is that measurement, and decides as the kernel's would."""
+    bare = without_power("sm8150")
+    with FREQBENCH.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["soc"] == "sm8150"]
+    table = write(tmp_path / "sm8150.csv", [row for row in rows if row["run"] == rows[0]["run"]])
+    text, _, _ = with_power(bare, table)
+    machine = Machine.parse(text, file="sm8150")
+    load = Workload.parse(
+        '{"tasks": {"t": {"instance": 6, "loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 16000}}}}',
+        name="load",
+        file="<load>",
+    )
+    case = build_case(machine, load, Policy(kernel="6.12"), seconds=1.0)
+    assert case.why_no_eas() is None
+    for cluster in tomllib.loads(text)["cluster"]:
+        assert [opp["uw"] for opp in cluster["opp"]] == [opp.get("busy_uw", opp["uw"]) for opp in cluster["opp"]]
+        # By hand: a state is passed over where a higher one needs no more energy for the work of a cycle.
+        cost = [
+            opp["uw"] * 10 // (cluster["capacity"] * opp["khz"] // cluster["opp"][-1]["khz"]) for opp in cluster["opp"]
+        ]
+        by_hand = [
+            opp["khz"]
+            for index, opp in enumerate(cluster["opp"])
+            if any(later <= cost[index] for later in cost[index + 1 :])
+        ]
+        assert inefficient_khz(cluster) == by_hand
+    energy = []
+    for eas in (True, False):
+        metrics = simulate(machine, load, Policy(kernel="6.12", eas=eas), seconds=1.0).metrics
+        energy.append(dict(zip(metrics["metric"], metrics["value"], strict=True))["energy"])
+    assert energy[0] != energy[1], "energy-aware scheduling places these tasks elsewhere"
+
+
+def test_a_run_says_that_the_machine_keeps_the_kernel_from_eas(tmp_path: Path) -> None:
+    path = tmp_path / "bare.toml"
+    path.write_text(without_power("sm8150"), encoding="utf-8")
+    load = tmp_path / "load.json"
+    load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
+    words = "no energy-aware scheduling on sm8150: the kernel refuses the energy model of cluster A55"
+    arguments = ["run", str(load), "-m", str(path), "--seconds", "0.2", "-o"]
+    done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "one")])
+    assert done.exit_code == 0, done.output
+    assert words in done.output
+    done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "two"), "--governor", "schedutil,performance"])
+    assert done.exit_code == 0, done.output
+    assert done.output.count(words) == 1
+    done = CliRunner().invoke(
+        opplab, ["run", str(load), "-m", "sm8150", "--seconds", "0.2", "-o", str(tmp_path / "on")]
+    )
+    assert "energy-aware" not in done.output
 
 
 def test_a_source_without_watts_is_refused_with_what_would_be_known(tmp_path: Path) -> None:

@@ -294,7 +294,30 @@ def with_power(text: str, *paths: Path) -> tuple[str, list[Parameter], list[str]
         if path not in logs:
             told, not_told = _fit_points(tree, path)
             parameters, cannot = parameters + told, cannot + not_told
+    _tell_kernel(tree)
     return to_machine_text(tree), parameters, cannot
+
+
+def _tell_kernel(tree: Tree) -> None:
+    """Give the kernel's energy model the same measurement, in the clusters where the file has none.
+
+    The model's power is that of one busy CPU, without what its cluster shares.  A machine with a processor of x86 has
+    no such table: its drivers register a model of their own, or none.
+    """
+    if tree.get("processor") is not None:
+        return
+    empty = [cluster for cluster in tree["cluster"] if not any(opp.get("uw") for opp in cluster["opp"])]
+    filled = [cluster for cluster in empty if any(opp.get("busy_uw") for opp in cluster["opp"])]
+    for cluster in filled:
+        for opp in cluster["opp"]:
+            opp["uw"] = opp.get("busy_uw", 0)
+    if filled:
+        names = ", ".join(cluster["name"] for cluster in filled)
+        _mark(
+            tree,
+            {"cluster.opp.uw": f"[F] as cluster.opp.busy_uw ({names}): what the kernel is told is what was measured"},
+            {},
+        )
 
 
 def generic_power(text: str) -> tuple[str, str]:
