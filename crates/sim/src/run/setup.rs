@@ -40,7 +40,7 @@ use crate::run::stream::Stream;
 use crate::run::task::{Life, NO_PROGRAM, Task};
 use crate::run::timers::{Timer, TimerKind};
 use crate::sched::balancer::Balancer;
-use crate::sched::eas_model::EasState;
+use crate::sched::eas_model::{EasState, NoEas};
 use crate::sched::fair_rq::FairRq;
 use crate::sched::hybrid::{known_capacities, packing_priorities};
 use crate::sched::idle_cpus::IdleCpus;
@@ -82,7 +82,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             journal: Journal::new(sink),
             hooks,
             freq_max: FreqMaxRatios::new(machine, policy, &gates)?,
-            eas: EasState::new(machine, &driver, policy, &gates, &topology)?,
+            eas: EasState::new(machine, &driver, policy, &gates, &topology)?.ok(),
             agenda: Agenda::new(nr, policies.len(), nr_devices, hardware.packages.len()),
             gates,
             topology,
@@ -286,6 +286,21 @@ fn has_sched_idle(workload: &Workload) -> bool {
 ///
 /// # Errors
 /// [`CaseError`] with the drivers that the machine has, if the one that is named is not among them.
+/// Why a case runs without energy-aware scheduling; `None` if it has it.
+///
+/// # Errors
+/// [`CaseError`] as of a run.
+pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
+    let (machine, policy) = (&case.machine, &case.policy);
+    let gates = Gates::new(policy, machine)?;
+    let mut driver = driver_of(machine, policy)?;
+    let capacities = known_capacities(machine, &gates.profile);
+    let priorities = packing_priorities(machine, &driver.driver, &gates.profile);
+    let topology = Topology::new(machine, &capacities, priorities);
+    IntelSetup::new(machine, &mut driver, policy, &gates)?;
+    Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
+}
+
 fn driver_of(machine: &Machine, policy: &Policy) -> Result<Cpufreq, CaseError> {
     let own = machine.driver(&policy.driver).ok_or_else(|| {
         let drivers = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers);
