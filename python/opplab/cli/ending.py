@@ -8,13 +8,17 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["INTERNAL", "READER_GONE", "code_of", "is_debug", "leave", "open_streams"]
+__all__ = ["DAMAGED_OK", "INTERNAL", "READER_GONE", "code_of", "is_debug", "leave", "open_streams"]
 
 INTERNAL = 70
 """Exit code of our own mistakes."""
 
 READER_GONE = 141
 """Exit code where the reader of a pipe went away: as if SIGPIPE had ended the program."""
+
+
+DAMAGED_OK = "opplab.damaged_ok"
+"""Key of a context's `meta`, which the contexts of one call share: damaged traces are accepted."""
 
 
 def is_debug() -> bool:
