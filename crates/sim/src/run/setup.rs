@@ -59,7 +59,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let policy = &case.policy;
         let nr = machine.nr_cpus();
         let gates = Gates::new(policy, machine)?;
-        let mut driver = driver_of(machine, policy)?;
+        let mut driver = driver_of(machine, policy);
         let capacities = known_capacities(machine, &gates.profile);
         let priorities = packing_priorities(machine, &driver.driver, &gates.profile);
         let topology = Topology::new(machine, &capacities, priorities);
@@ -283,21 +283,14 @@ fn has_sched_idle(workload: &Workload) -> bool {
 }
 
 /// The driver that `policy` names; the machine's own, if none: of two modes the one that has the governor.
-///
-/// # Errors
-/// [`CaseError`] with the drivers that the machine has, if the one that is named is not among them.
-fn driver_of(machine: &Machine, policy: &Policy) -> Result<Cpufreq, CaseError> {
-    let own = machine.driver(&policy.driver).ok_or_else(|| {
-        let drivers = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers);
-        let known: Vec<&str> = drivers.map(|driver| driver.driver.as_str()).collect();
-        CaseError(format!("machine {} has no driver {:?}; it has {}", machine.name, policy.driver, known.join(", ")))
-    })?;
+fn driver_of(machine: &Machine, policy: &Policy) -> Cpufreq {
+    let own = machine.driver(&policy.driver).expect("check_case() has refused other drivers");
     let generic = !["performance", "powersave"].contains(&policy.governor.as_str());
     let passive = DriverId::named(&own.driver).and_then(|driver| match driver.governors {
         Governors::Own { passive } => machine.driver(passive),
         Governors::Any => None,
     });
-    Ok(passive.filter(|_| policy.driver.is_empty() && generic).unwrap_or(own).clone())
+    passive.filter(|_| policy.driver.is_empty() && generic).unwrap_or(own).clone()
 }
 
 /// The frequency policies of the machine as the driver and the governor start them; `custom`: the governor is the caller's.
