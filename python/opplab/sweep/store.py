@@ -219,6 +219,12 @@ class Store:
         """Give the failed cases: hash -> ``{"label": ..., "error": ...}``."""
         return {file.stem: _failure(file) for file in sorted(self._failed.glob("*.json"))}
 
+    def unfinished(self) -> list[str]:
+        """Give the labels of the cases that are needed and have no results."""
+        about = self.manifest()
+        done = self.finished().union(about.get("spared", ()))
+        return [case["label"] for case in about["cases"] if case["hash"] not in done]
+
     def put(self, case_hash: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Keep the results of a finished case."""
         from opplab import results
