@@ -64,8 +64,8 @@ bench: dev ## Measure: ns per PELT update, scheduler events per second, simulate
 	cargo bench --workspace --locked --quiet
 	$(BIN)/python tools/bench_python.py
 
-bench-instructions: ## Count instructions of a PELT update with callgrind; too many fail.
-	$(PYTHON) tools/bench_instructions.py
+bench-instructions: $(VENV)/.dev ## Count instructions with callgrind: 2 % above the record fails. RECORD=1 (RECORD=CASE) moves the record.
+	$(BIN)/python tools/bench_instructions.py $(if $(RECORD),--record $(RECORD))
 
 docs: dev $(VENV)/.docs ## Compute the tables, figures and explained runs in docs anew.
 	$(BIN)/python -m opplab.studies.approximation

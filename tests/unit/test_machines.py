@@ -1,6 +1,7 @@
 """Machines from the command line: import, f_max, checks, the picture."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 from opplab import _opplab, catalog
 from opplab.cli.main import opplab
 from opplab.report.topology import page, picture
+from opplab.simulation.machine_marks import unmarked
 
 from testdata import shared
 
@@ -141,3 +143,19 @@ def test_every_number_of_an_imported_machine_has_a_mark_and_assumed_ones_a_range
     assumed = {name.removeprefix("default.") for name in tree["source"] if name.startswith("default.")}
     for what in ("smt_yield", "smt_power", "costs"):
         assert what not in assumed or any(key.startswith(what) for key in tree["range"]), what
+
+
+@pytest.mark.parametrize("path", sorted(shared("data/pepc").glob("*.tar.xz")), ids=lambda path: path.name.split(".")[0])
+def test_every_number_of_an_imported_machine_has_a_source(path: Path) -> None:
+    assert unmarked(_opplab.import_machine(str(path))[0].to_toml()) == []
+
+
+def test_captions_of_the_gallery_are_titles_of_their_figures() -> None:
+    """Goal: a caption says what its figure shows: it begins with the figure's own title."""
+    docs = Path(__file__).parents[2] / "docs"
+    figures = re.findall(r"\{figure\} (\S+)\n(.*)\n", (docs / "gallery.md").read_text(encoding="utf-8"))
+    assert len(figures) >= 3
+    for file, caption in figures:
+        title = re.search(r"<title>([^<]*)</title>", (docs / file).read_text(encoding="utf-8"))
+        assert title is not None
+        assert caption.startswith(title[1]), (file, title[1])

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from test_cli import opplab as opplab_command
 
 import opplab
 from opplab import _opplab, results
 from opplab.cli.choose import command as choose
 from opplab.cli.main import opplab as main
+from opplab.simulation.policy import toml_value
 
 
 def test_the_keys_and_defaults_are_those_of_files() -> None:
@@ -95,3 +97,47 @@ def test_options_of_the_command_line_have_the_defaults_of_python() -> None:
         assert one.name is not None
         own = python[one.name]
         assert one.default == (",".join(own) if isinstance(own, tuple) else own), one.name
+
+
+BAD_VALUES = {
+    "sugov_cpus": ([99], "CPU 99 does not exist"),
+    "driver": ("acpi-cpufreq", "unknown driver of machine juno-r2"),
+    "hz": (77, "`hz`"),
+    "pelt_half_life_ms": (7, "`pelt_half_life_ms`"),
+    "watchdog_thresh_s": (-1, "`watchdog_thresh_s`"),
+    "epp": (256, "`epp`"),
+    "gates": ({"runnable_signal": "x"}, "value of gate runnable_signal"),
+    "tunables": ({"rate_limit_us": "-5"}, "rate_limit_us"),
+    "proposals": (["pelt-multiplier:multiplier=99"], "pelt-multiplier"),
+}
+"""Values that are of the right kind and that no policy, or none on this machine, has."""
+
+
+@pytest.mark.parametrize("key", BAD_VALUES)
+def test_what_a_machine_lacks_is_refused_by_every_way_in(juno: _opplab.Machine, tmp_path: Path, key: str) -> None:
+    """Goal: one rule for all. Method: one value through --set, an experiment, Python and a case's JSON."""
+    value, message = BAD_VALUES[key]
+    workload = opplab.Workload.periodic(1, run_us=800, period_us=16000)
+    given = tuple(value) if isinstance(value, list) else value
+    with pytest.raises(opplab.InputError, match=message):
+        opplab.simulate(opplab.Machine(juno), workload, opplab.Policy(**{key: given}), seconds=0.01)
+
+    case = json.loads(opplab.simulate(opplab.Machine(juno), workload, opplab.Policy(), seconds=0.01)._case.json)
+    case["policy"][key] = value
+    with pytest.raises(opplab.InputError, match=message):
+        _opplab.Case.from_json(json.dumps(case)).run(False)
+
+    file = tmp_path / "w.json"
+    file.write_text('{"tasks": {"t": {"run": 800, "timer": {"ref": "t", "period": 16000}}}, "global": {"duration": 1}}')
+    experiment = tmp_path / "e.toml"
+    assert (
+        opplab_command("experiment", "new", "e", "-m", "juno-r2", "-w", str(file), "-o", str(experiment)).returncode
+        == 0
+    )
+    text = experiment.read_text()
+    experiment.write_text(text.replace("[[policy]]\n", f"[[policy]]\n{key} = {toml_value(value)}\n", 1))
+    words = [["run", str(experiment)], ["run", "-w", str(file), "-m", "juno-r2", "--set", f"{key}={toml_value(value)}"]]
+    for line in words:
+        done = opplab_command(*line, "-o", str(tmp_path / "out"))
+        assert done.returncode == 2, done.stderr
+        assert message in done.stderr and done.stderr.count("\n") == 1

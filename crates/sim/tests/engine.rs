@@ -236,6 +236,22 @@ fn a_cpu_that_does_not_exist_is_refused() {
     assert!(error.contains("CPU 7") && error.contains("0 to 5"), "{error}");
 }
 
+/// Whatever way a policy came in: the engine refuses what the machine does not have.
+#[test]
+fn a_policy_that_does_not_fit_the_machine_is_refused() {
+    let error_of = |given: Policy| {
+        let case = juno(1, 50, given, 1);
+        run(&case, &mut NullSink).err().map(|error| error.0).unwrap_or_default()
+    };
+    let base = || policy(EnergyModelSource::None);
+    for cpu in [6, 99, u32::MAX] {
+        let error = error_of(Policy { sugov_cpus: vec![0, cpu], ..base() });
+        assert!(error.contains(&format!("`sugov_cpus`: CPU {cpu} does not exist")), "{error}");
+    }
+    let error = error_of(Policy { driver: "acpi-cpufreq".into(), ..base() });
+    assert!(error.contains("unknown driver of machine"), "{error}");
+}
+
 /// Remembers the last util_avg of any task.
 #[derive(Default)]
 struct LastUtil(u32);

@@ -126,17 +126,17 @@ impl Budget {
         }
     }
 
-    /// Reads all of `reader`, no more than is left. Content that ends early gives what came out, with the error beside it.
+    /// Reads all of `reader`, no more than is left. Content that ends early gives what came out, with what was wrong beside it.
     pub(crate) fn read(
         &mut self,
         reader: impl Read,
         offset: u64,
         codec: &'static str,
-    ) -> Result<(Vec<u8>, Option<Error>)> {
+    ) -> Result<(Vec<u8>, Option<String>)> {
         let mut out = Vec::new();
         let result = reader.take(self.left.saturating_add(1)).read_to_end(&mut out);
         self.take(out.len() as u64, offset, codec)?;
-        Ok((out, result.err().map(|error| Error::Compression { offset, codec, what: error.to_string() })))
+        Ok((out, result.err().map(|error| error.to_string())))
     }
 }
 
@@ -153,10 +153,13 @@ fn outer_codec(data: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// The codec of a damaged outer compression, and what is wrong.
+pub(crate) type OuterDamage = (&'static str, String);
+
 /// Unpacks `data` until it is no longer compressed, within `limits`; what is left of these for compressed parts inside.
 ///
-/// Data that end early give what they held, with the error beside it.
-pub(crate) fn unpack(data: Data, limits: &UnpackLimits) -> Result<(Data, Budget, Option<Error>)> {
+/// Data that end early give what they held, with the codec and what was wrong beside it.
+pub(crate) fn unpack(data: Data, limits: &UnpackLimits) -> Result<(Data, Budget, Option<OuterDamage>)> {
     let mut budget = limits.budget(data.len());
     let (mut data, mut problem, mut depth) = (data, None, 0);
     while let Some(codec) = outer_codec(&data) {
@@ -164,17 +167,17 @@ pub(crate) fn unpack(data: Data, limits: &UnpackLimits) -> Result<(Data, Budget,
         budget.check_depth(depth, 0, codec)?;
         let (unpacked, error) = unpack_one(&data, codec, &mut budget)?;
         if unpacked.is_empty()
-            && let Some(error) = error
+            && let Some(what) = error
         {
-            return Err(error);
+            return Err(Error::Compression { offset: 0, codec, what });
         }
-        problem = problem.or(error);
+        problem = problem.or(error.map(|error| (codec, error)));
         data = Data::Owned(unpacked);
     }
     Ok((data, budget, problem))
 }
 
-fn unpack_one(data: &[u8], codec: &'static str, budget: &mut Budget) -> Result<(Vec<u8>, Option<Error>)> {
+fn unpack_one(data: &[u8], codec: &'static str, budget: &mut Budget) -> Result<(Vec<u8>, Option<String>)> {
     let fail = |error: std::io::Error| Error::Compression { offset: 0, codec, what: error.to_string() };
     match codec {
         "gzip" => budget.read(flate2::read::MultiGzDecoder::new(data), 0, codec),

@@ -334,7 +334,7 @@ impl<'a> Perfetto<'a> {
         });
         match result {
             Ok((out, damage)) => {
-                damage.into_iter().for_each(|error| self.problem(error));
+                damage.into_iter().for_each(|what| self.problem(Error::Compression { offset, codec, what }));
                 self.meta.compression = codec.into();
                 self.packets.push(Packet { data: Cow::Owned(out), base: offset, depth });
             }

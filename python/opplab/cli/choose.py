@@ -12,6 +12,7 @@ from opplab.choice import DRAWS, GOALS, GOVERNORS, ITERATIONS, SEARCH_SETTINGS, 
 from opplab.cli.options import (
     BuiltIn,
     NameOf,
+    damaged_ok_option,
     freq_max_option,
     jobs_option,
     output_format_option,
@@ -41,6 +42,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 
 @click.command(name="choose")
 @click.argument("workload", metavar="WORKLOAD|TRACE|BENCHMARK")
+@damaged_ok_option
 @click.option(
     "-m", "--machine", type=BuiltIn("machine"), metavar="NAME|FILE", help="A trace's snapshot, if there is one."
 )

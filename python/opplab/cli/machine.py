@@ -12,7 +12,7 @@ import click
 from opplab import _opplab, catalog
 from opplab.cli.group import Group
 from opplab.cli.options import BuiltIn, format_option, output_format_option
-from opplab.files import write_text
+from opplab.files import toml_of, write_text
 from opplab.report.text import print_table, say
 
 
@@ -94,14 +94,16 @@ def show(name: str, output_format: str, html: Path | None) -> None:
 
 def powered(text: str, *power: str) -> tuple[str, list[str]]:
     """Give a machine file with power from a file of measurements or the generic curve, and lines that say how."""
-    from opplab.fit.machine_power import GENERIC_PERCENT, generic_power, with_power
+    from opplab.fit.energy_model import energy_model_notes
+    from opplab.fit.machine_power import generic_power, with_power
 
     if power == ("generic",):
-        low, high = GENERIC_PERCENT
-        return generic_power(text), [f"power is a generic curve, which chips are within {low} to {high} % of"]
+        text, words = generic_power(text)
+        return text, [words, *energy_model_notes(toml_of(text, "the machine file"))]
     text, parameters, cannot = with_power(text, *map(Path, power))
     lines = [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
-    return text, [*lines, *(f"power, not told: {what}" for what in cannot)]
+    lines += [f"power, not told: {what}" for what in cannot]
+    return text, [*lines, *energy_model_notes(toml_of(text, "the machine file"))]
 
 
 @command.command(name="import")

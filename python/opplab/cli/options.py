@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from opplab import files
+from opplab.cli.ending import DAMAGED_OK
 from opplab.errors import InputError
 from opplab.report.text import FORMATS
 from opplab.simulation.policy import Policy
@@ -23,6 +24,7 @@ __all__ = [
     "NameOf",
     "benchmark_of",
     "check_workload",
+    "damaged_ok_option",
     "file_of",
     "format_option",
     "freq_max_option",
@@ -34,6 +36,7 @@ __all__ = [
     "percent",
     "policy_of",
     "policy_options",
+    "trace_argument",
     "uncertainty_option",
     "vs_option",
     "with_calibration",
@@ -164,6 +167,31 @@ def machine_option(what: str, **more: Any) -> Callable[[F], F]:
     return click.option(
         "-m", "--machine", type=BuiltIn("machine", *more.pop("names", ())), metavar="NAME|FILE", help=what, **more
     )
+
+
+def _accept_damage(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[DAMAGED_OK] = True
+
+
+def damaged_ok_option(function: F) -> F:
+    """Add ``--damaged-ok``, which `opplab.cli.main` acts on."""
+    return click.option(
+        "--damaged-ok",
+        is_flag=True,
+        expose_value=False,
+        callback=_accept_damage,
+        help="Exit with 0 although the trace is damaged.",
+    )(function)
+
+
+def trace_argument(name: str, *, exists: bool = False) -> Callable[[F], F]:
+    """Add the trace that a command answers from, and ``--damaged-ok``."""
+
+    def add(function: F) -> F:
+        return click.argument(name, type=click.Path(exists=exists, path_type=Path))(damaged_ok_option(function))
+
+    return add
 
 
 def uncertainty_option(function: F) -> F:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from opplab.cli.options import (
     with_calibration,
     workers,
 )
-from opplab.errors import FormatError, InputError
+from opplab.errors import CaseError, FormatError, InputError
 from opplab.files import printable
 from opplab.report.answer import FORMATS, LINES
 from opplab.report.text import flow, print_table, render_table, terminal_width
@@ -39,6 +39,7 @@ from opplab.report.text import flow, print_table, render_table, terminal_width
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab import _opplab
     from opplab.report.answer import Answer
     from opplab.sweep.confidence import Block
     from opplab.sweep.experiments import Experiment
@@ -207,14 +208,14 @@ class How:
 def _with_generic_power(name: str, folder: Path) -> str:
     """Write the machine with a generic curve of power into the folder of the results, and give its file."""
     from opplab.files import write_text
-    from opplab.fit.machine_power import GENERIC_PERCENT, generic_power
+    from opplab.fit.machine_power import generic_power
     from opplab.simulation.machine import Machine
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "machine.toml"
-    write_text(path, generic_power(Machine.load(name).to_toml()))
-    low, high = GENERIC_PERCENT
-    click.echo(f"opplab: power is a generic curve; chips are within {low} to {high} % of it", err=True)
+    text, words = generic_power(Machine.load(name).to_toml())
+    write_text(path, text)
+    click.echo(f"opplab: {words}", err=True)
     return str(path)
 
 
@@ -359,6 +360,19 @@ def cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
         yield client.get_executor(pure=False), threads
 
 
+def _tell_no_eas(cases: Iterable[_opplab.Case]) -> None:
+    """Print where the machine keeps the kernel from energy-aware scheduling, and why; once a machine and reason."""
+    told: dict[tuple[str, str], None] = {}
+    for case in cases:
+        # A case that cannot run says so when its turn comes.
+        with contextlib.suppress(CaseError):
+            why = case.why_no_eas()
+            if why is not None:
+                told[case.machine, why] = None
+    for machine, why in told:
+        click.echo(f"opplab: no energy-aware scheduling on {machine}: {why}", err=True)
+
+
 def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
     from opplab.sweep.store import Store
 
@@ -367,9 +381,13 @@ def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
 
 
 def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> None:
+    from opplab import _opplab
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
+    # One case of each policy and machine: workloads and seeds do not matter.
+    some = {(case.machine, case.policy): case for case in experiment.cases}
+    _tell_no_eas(_opplab.Case.from_json(case.json) for case in some.values())
     start = time.monotonic()
     try:
         if store.create(experiment.manifest()):

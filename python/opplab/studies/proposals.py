@@ -70,7 +70,7 @@ BASES = {"teo-util": {"idle_governor": "teo"}}
 def _machine(setup: Setup) -> Machine:
     text = Machine.load(setup.machine).to_toml()
     if setup.generic_power:
-        text = generic_power(text)
+        text, _ = generic_power(text)
     if setup.one_thread_a_core:
         cores = ", ".join(f'"{cpu}"' for cpu in range(Machine.load(setup.machine).nr_cpus))
         text = re.sub(r"(?m)^core = \[[^]]*\]", f"core = [{cores}]", text, count=1)

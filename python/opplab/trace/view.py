@@ -55,6 +55,7 @@ class Recording(Protocol):
     """What the page asks of a trace."""
 
     path: Path
+    problems: list[str]
 
     @property
     def info(self) -> dict[str, Any]:
@@ -264,12 +265,14 @@ def page(
     if machine:
         subtitle += f", machine {machine.name}"
     lost = sum(count or 0 for _, _, count in info["missed"])
-    note = f"The kernel lost {lost} events in {len(info['missed'])} gaps." if info["missed"] else ""
+    notes = [f"The kernel lost {lost} events in {len(info['missed'])} gaps."] if info["missed"] else []
+    if trace.problems:
+        notes.append(f"The trace is damaged; this is what could be read ({trace.problems[0]}).")
     return render(
         "trace_view.html",
         title=title or trace.path.name,
         subtitle=subtitle,
-        note=note,
+        note=" ".join(notes),
         data=pack(about, cpus),
         energy=_energy(trace, machine, from_ns, to_ns),
         version=_opplab.__version__,
