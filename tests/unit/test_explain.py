@@ -151,7 +151,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert code == 0
     assert "At 0.100000 s CPU 1 ran" in text
     assert "f_ref 1200 MHz" in text
-    code, text, _ = run(capsys, "explain", f"{out}/case.json", "--task", "task1", "--format", "json")
+    code, text, _ = run(capsys, "explain", out, "--task", "task1", "--format", "json")
     data = json.loads(text)
     assert code == 0
     assert data["machine"] == "juno-r2"

@@ -18,6 +18,7 @@ from opplab.cli.options import (
     output_format_option,
     output_option,
     param_option,
+    vs_option,
     with_calibration,
     write_new,
 )
@@ -89,6 +90,7 @@ def show(name: str, output_format: str) -> None:
     show_default=True,
     help="What is compared; the first is the baseline.",
 )
+@vs_option
 @click.option("--seconds", type=click.FloatRange(min=0.001), help="Simulated time of a case (the workload's, or 10).")
 @click.option(
     "--iterations", type=click.IntRange(1, 100_000), default=3, show_default=True, help="Each with its own seed."
@@ -101,6 +103,7 @@ def new(
     workload: Path,
     params: tuple[str, ...],
     governor: str,
+    vs: tuple[str, ...],
     seconds: float | None,
     iterations: int,
     output: Path | None,
@@ -111,6 +114,7 @@ def new(
 
     from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.template import experiment_text
+    from opplab.sweep.variants import with_variants
 
     path = file_of(name, ".toml", output)
     benchmark = benchmark_of(str(workload), params)
@@ -128,7 +132,7 @@ def new(
             name,
             on,
             where,
-            governor.split(","),
+            with_variants({"governor": governor}, vs),
             length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,

@@ -38,6 +38,7 @@ __all__ = [
     "policy_options",
     "trace_argument",
     "uncertainty_option",
+    "vs_option",
     "with_calibration",
     "workers",
     "write_new",
@@ -239,6 +240,16 @@ def percent(_ctx: click.Context, _param: click.Parameter, text: str | None) -> f
     if not 0 < value <= 100:
         raise click.BadParameter(f"'{text}' is no share: write it like 1% or 0.25%")
     return value
+
+
+def vs_option(function: F) -> F:
+    """Add ``--vs CHANGES`` as `vs`: a variant beside the baseline."""
+    return click.option(
+        "--vs",
+        multiple=True,
+        metavar="KEY=VALUE...",
+        help="A variant of the policy, e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; may be repeated.",
+    )(function)
 
 
 def param_option(function: F) -> F:

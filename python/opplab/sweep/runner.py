@@ -147,14 +147,14 @@ def run_one(case_json: str, check: bool, check_determinism: bool, latencies: boo
     from opplab import _opplab
 
     case = _opplab.Case.from_json(case_json)
-    if latencies:
-        return case.run_with_latencies()
-    outcome = case.run(check)
+    outcome = case.run(check) if check or not latencies else case.run_with_latencies()
     if check_determinism:
         again = _opplab.Case.from_json(case_json).run(False)
-        if again != outcome:
-            different = [key for key in outcome if outcome[key] != again[key]]
+        different = [key for key in again if outcome[key] != again[key]]
+        if different:
             raise CheckError(f"two runs of the same case differ in {', '.join(different)}")
+    if check and latencies:
+        return {**outcome, **case.run_with_latencies()}
     return outcome
 
 
@@ -205,7 +205,7 @@ def run_cases(
     until : Until, optional
         Stop a point's iterations when there are enough; the iterations of `cases` are the most.
     latencies : bool
-        Measure how long tasks wait, too, instead of any check.
+        Measure how long tasks wait, too.
     progress : callable, optional
         Called with the tally after every case.
     keep : callable, optional

@@ -94,6 +94,17 @@ class Store:
     ) -> None:
         self.release()
 
+    def check(self) -> None:
+        """Refuse a folder that is not ours."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"failed to write results to {self.path}: it is not a folder")
+        ours = {".lock", "cases", "damaged", "experiment.toml", "failed"}
+        ours |= {"machine.toml", "manifest.json", "workload.json"}
+        known = not self.path.is_dir() or (self.path / "manifest.json").exists()
+        # A sweep that was killed as it began has left folders but no manifest.
+        if not known and any(not _is_leftover(file) and file.name not in ours for file in self.path.iterdir()):
+            raise InputError(f"failed to write results to {self.path}: it holds other files and is no results folder")
+
     def create(self, manifest: Mapping[str, Any]) -> bool:
         """Make the folder ready for the cases of `manifest`, and keep other processes from writing to it.
 
@@ -109,14 +120,7 @@ class Store:
         InputError
             The folder is not ours, or another process writes to it.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"failed to write results to {self.path}: it is not a folder")
-        ours = {".lock", "cases", "damaged", "experiment.toml", "failed"}
-        ours |= {"machine.toml", "manifest.json", "workload.json"}
-        known = not self.path.is_dir() or (self.path / "manifest.json").exists()
-        # A sweep that was killed as it began has left folders but no manifest.
-        if not known and any(not _is_leftover(file) and file.name not in ours for file in self.path.iterdir()):
-            raise InputError(f"failed to write results to {self.path}: it holds other files and is no results folder")
+        self.check()
         for folder in (self._cases, self._failed):
             folder.mkdir(parents=True, exist_ok=True)
         self._lock()
