@@ -214,7 +214,7 @@ fn frequency(decision: &Decision, names: &Names<'_>) -> Words {
         };
         format!(
             "{utilisation}{share}; {reference} -> {} -> resolved {}",
-            (raw_khz + 500) / 1000,
+            raw_khz.saturating_add(500) / 1000,
             names.point(wanted_khz)
         )
     };
