@@ -387,7 +387,11 @@ fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
 }
 
 fn kernels(report: &mut FmaxReport) {
-    let choices: Vec<KernelChoice> = PROFILES.iter().map(|&(name, version)| kernel(report, name, version)).collect();
+    let choices: Vec<KernelChoice> = PROFILES
+        .iter()
+        .filter(|(.., point)| *point == 0)
+        .map(|&(name, version, _)| kernel(report, name, version))
+        .collect();
     report.kernels = choices;
 }
 
