@@ -370,7 +370,7 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
         interval_ns: 20_000_000,
         for_ns: None,
         dry_run: false,
-        kernel: "6.12".to_owned(),
+        kernel: "6.12.117".to_owned(),
         log: None,
         state: PathBuf::new(),
         host_state: PathBuf::new(),

@@ -199,26 +199,33 @@ pub struct EasGates {
     pub form: EasForm,
     /// The frequency follows the runnable signal where it is larger (v6.5).
     pub runnable_boost: bool,
-    /// A CPU's runnable signal moves with the task, as its utilisation does (v6.12.117).
+    /// A CPU's runnable signal moves with the task, as its utilisation does (v7.2, v6.12.97).
     pub runnable_moves: bool,
+    /// A CPU without spare capacity is a candidate where the task fits all the same, by its cap (v6.7).
+    pub full_cpus: bool,
     /// What a utilisation is multiplied by on its way to a frequency (v6.8 and later).
     pub margin: PerfMargin,
 }
 
 impl EasGates {
-    /// v6.12.117.
-    pub const V6_12: Self =
-        Self { form: EasForm::V6_8, runnable_boost: true, runnable_moves: true, margin: PerfMargin::QUARTER };
-    /// v6.8 to v6.18.
+    /// v7.2 and v6.12.97.
+    pub const V6_12: Self = Self {
+        form: EasForm::V6_8,
+        runnable_boost: true,
+        runnable_moves: true,
+        full_cpus: true,
+        margin: PerfMargin::QUARTER,
+    };
+    /// v6.8 to v7.1.
     pub const V6_18: Self = Self { runnable_moves: false, ..Self::V6_12 };
-    /// v6.5 to v6.7.
+    /// v6.7.
     pub const V6_6: Self = Self { form: EasForm::V6_0, ..Self::V6_18 };
-    /// v6.0 to v6.4.
+    /// v6.1.63 to v6.1.192.
     pub const V6_1: Self = Self { runnable_boost: false, ..Self::V6_6 };
     /// v5.14 to v5.19.
-    pub const V5_18: Self = Self { form: EasForm::V5_14, ..Self::V6_1 };
+    pub const V5_18: Self = Self { form: EasForm::V5_14, full_cpus: false, ..Self::V6_1 };
     /// v5.4 to v5.12.
-    pub const V5_10: Self = Self { form: EasForm::V5_10, ..Self::V6_1 };
+    pub const V5_10: Self = Self { form: EasForm::V5_10, ..Self::V5_18 };
 
     /// How the runnable signal counts for the frequency.
     fn boost(&self) -> Boost {
@@ -378,15 +385,17 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
         let (mut prev_delta, mut best_delta) = (u64::MAX, u64::MAX);
         let (mut prev_fits, mut best_fits) = (-1, -1);
         let (mut prev_actual_cap, mut best_actual_cap) = (0, 0);
+        // The spare capacity that is no candidate's.
+        let none = if self.gates.full_cpus { -1 } else { 0 };
         let mut best_cpu = prev_cpu;
 
         for (domain, pd) in domains.iter().enumerate() {
             let Some(first) = pd.cpus.iter().copied().find(|&cpu| self.facts.online(cpu)) else { continue };
             let actual_cap = self.facts.cpu(first).capacity.actual();
             let mut pd_cap = 0u64;
-            let mut prev_spare_cap = -1;
+            let mut prev_spare_cap = none;
             let mut max_spare: Option<usize> = None;
-            let (mut max_spare_cap, mut max_fits) = (-1, -1);
+            let (mut max_spare_cap, mut max_fits) = (none, -1);
             // These persist from CPU to CPU of the domain where a run queue is idle, as in the kernel.
             let mut clamps = p_clamps;
             for &cpu in pd.cpus.iter().filter(|&&cpu| self.facts.online(cpu)) {
@@ -414,7 +423,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
                     max_fits = fits;
                 }
             }
-            if max_spare.is_none() && prev_spare_cap < 0 {
+            if max_spare.is_none() && prev_spare_cap <= none {
                 continue;
             }
 
@@ -433,7 +442,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
                 energy
             };
             let base_energy = energy(None, recorder);
-            if prev_spare_cap > -1 {
+            if prev_spare_cap > none {
                 let candidate =
                     EasCandidate { cpu: prev_cpu, domain, spare_cap: prev_spare_cap as u64, fits: prev_fits };
                 recorder.candidate(&candidate);

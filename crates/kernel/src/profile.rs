@@ -1,12 +1,10 @@
 //! Kernel profiles: what differs between versions, in one table of gates.
 //!
-//! A policy names a profile ("5.18"), never single gates; for an experiment each gate can be overridden by name. A
-//! gate's value in a profile is the last one whose version is not above the profile's, so that the table also answers
-//! for versions between the named ones ([`KernelProfile::at`]).
+//! A profile is a mainline release plus the backports of a point release. A policy names it ("5.18", "6.6.88"), never
+//! single gates; for an experiment each gate can be overridden by name. A gate's value in a profile is the last one in the
+//! table that the release has, from mainline or as a backport ([`KernelProfile::of`]).
 //!
-//! Each value cites a commit, whose title was checked in public history, or a section of the project's kernel notes.
-//! "From memory" marks what the notes or this table did not check. Orthogonal to all gates and not here: which f_max
-//! is taken ([`crate::freq_invariance::FreqMax`]), the drivers, tunables, CONFIG_HZ and the PELT half-life.
+//! Sources and proofs are fields ([`crate::evidence`]). Orthogonal to all gates and not here: which f_max is taken ([`crate::freq_invariance::FreqMax`]), the drivers, tunables, CONFIG_HZ and the PELT half-life.
 
 use crate::cpufreq::intel_pstate::IowaitBoostForm;
 use crate::cpufreq::schedutil::{
@@ -15,38 +13,56 @@ use crate::cpufreq::schedutil::{
 };
 use crate::eas::{EasForm, EasGates};
 use crate::energy_model::EmForm;
+use crate::evidence::Source::{self, Changelog, Code, Commit, Doc, Mail, Memory, Replaced, Text};
+use crate::evidence::{Backport, Proof};
 use crate::freq_invariance::{FreqMax, FreqMaxOf};
 use crate::proposals::Proposals;
+use crate::release;
 use crate::util_est::UtilEstForm;
 
 /// A kernel version: major and minor number.
 pub type Version = (u16, u16);
 
-/// In no profile; for overriding only.
+/// In no mainline release.
 const NEVER: Version = (u16::MAX, 0);
+
+/// The change of schedutil in v6.6.89 (stable commit ada8d7fa0ad4).
+const REWORK_6_6: Source = Source::Mail(
+    "stable 6.6: commit \"sched/cpufreq: Rework schedutil governor performance estimation\" causes a regression",
+);
+/// What that change needed, in v6.6.103.
+const FREQ_REF_6_6: Source = Source::Mail("[PATCH 6.6 8/8] sched/fair: Fix frequency selection for non-invariant case");
+/// New idle balance in v6.6.120.
+const NEWIDLE_6_6: Source = Source::Mail("[PATCH 6.6 711/737] sched/fair: Proportional newidle balance");
 
 /// One possible value of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateValue {
     /// The value's name in policy files.
     pub name: &'static str,
-    /// The first version with it; `None`: in no later one.
+    /// The first mainline release with it; `None`: no mainline release has it.
     pub since: Option<Version>,
-    /// Older versions whose stable releases have it all the same; these hold for the profile of that number.
-    pub backported: &'static [Version],
+    /// Point releases of older versions that have it, too.
+    pub stable: &'static [Backport],
     /// What it means.
     pub what: &'static str,
     /// Where that is known from.
-    pub source: &'static str,
+    pub sources: &'static [Source],
+    /// How it is proven.
+    pub proof: Proof,
 }
 
 impl GateValue {
-    /// The versions that brought it, `None` for a value that no profile has.
+    /// The releases that brought it, `None` for a value that no kernel has.
     pub fn since_text(&self) -> Option<String> {
-        let version = |&(major, minor): &Version| format!("{major}.{minor}");
-        let backported = self.backported.iter().map(|of| format!("{} (backport)", version(of)));
-        let all: Vec<String> = backported.chain(self.since.as_ref().map(version)).collect();
+        let mainline = self.since.map(|(major, minor)| format!("{major}.{minor}"));
+        let all: Vec<String> = self.stable.iter().map(Backport::text).chain(mainline).collect();
         (!all.is_empty()).then(|| all.join(", "))
+    }
+
+    /// Its sources in words.
+    pub fn source_text(&self) -> String {
+        self.sources.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -92,19 +108,28 @@ impl core::fmt::Display for GateError {
 
 impl core::error::Error for GateError {}
 
-macro_rules! backported {
+macro_rules! listed {
     () => {
         &[]
     };
-    ($also:expr) => {
-        &$also
+    ([$($item:expr),+]) => {
+        &[$($item),+]
+    };
+}
+
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($item:expr) => {
+        Some($item)
     };
 }
 
 macro_rules! gates {
     ($(
         $field:ident: $type:ident, $what:literal {
-            $($variant:ident = $name:literal since $since:expr, $(backported $also:expr,)? $meaning:literal, $source:literal;)+
+            $($variant:ident = $name:literal since $since:expr, $(stable $stable:tt,)? $(vectors $vectors:tt,)? $(recorded $kernels:literal,)? $meaning:literal, [$($source:expr),+];)+
         }
     )+) => {
         $(
@@ -112,16 +137,15 @@ macro_rules! gates {
             #[derive(Debug, Clone, Copy, PartialEq, Eq)]
             pub enum $type {
                 $(
-                    #[doc = concat!("`", $name, "`: ", $meaning, " (", $source, ").")]
+                    #[doc = concat!("`", $name, "`: ", $meaning, ".")]
                     $variant,
                 )+
             }
 
             impl $type {
-                /// All values, in the order of the versions that brought them.
+                /// All values, in the order of the releases that brought them.
                 pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-                const SINCE: &'static [Version] = &[$($since),+];
-                const BACKPORTED: &'static [&'static [Version]] = &[$(backported!($($also)?)),+];
+                const SINCE: &'static [(Version, &'static [Backport])] = &[$(($since, listed!($($stable)?))),+];
 
                 /// The name in policy files.
                 pub const fn name(self) -> &'static str {
@@ -135,15 +159,17 @@ macro_rules! gates {
                     Self::ALL.iter().copied().find(|value| value.name() == name)
                 }
 
-                fn at(version: Version) -> Self {
-                    let backport = Self::BACKPORTED.iter().position(|versions| versions.contains(&version));
-                    let last = backport.or_else(|| Self::SINCE.iter().rposition(|&since| since <= version));
+                /// The last value that a release has.
+                fn of(version: Version, point: u16) -> Self {
+                    let last = Self::SINCE.iter().rposition(|(since, stable)| {
+                        *since <= version || stable.iter().any(|stable| stable.covers(version, point))
+                    });
                     Self::ALL[last.unwrap_or(0)]
                 }
             }
         )+
 
-        /// The table: every gate with its values, versions and sources.
+        /// The table: every gate with its values, releases and sources.
         pub const GATES: &[Gate] = &[
             $(Gate {
                 name: stringify!($field),
@@ -152,19 +178,26 @@ macro_rules! gates {
                     $(GateValue {
                         name: $name,
                         since: if $since.0 == NEVER.0 { None } else { Some($since) },
-                        backported: backported!($($also)?),
+                        stable: listed!($($stable)?),
                         what: $meaning,
-                        source: $source,
+                        sources: &[$($source),+],
+                        proof: Proof::of(
+                            listed!($($vectors)?),
+                            optional!($($kernels)?),
+                            $since.0 != NEVER.0 || !<[Backport]>::is_empty(listed!($($stable)?)),
+                            &[$($source),+],
+                        ),
                     },)+
                 ],
             },)+
         ];
-
         /// How a kernel of some version behaves: the value of every gate.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct KernelProfile {
-            /// The version whose values were taken.
+            /// The mainline release.
             pub version: Version,
+            /// The point release whose backports it has, too; 0: none.
+            pub point: u16,
             /// What was posted for the kernel and not merged, and is added to it.
             pub proposals: Proposals,
             $(
@@ -174,9 +207,14 @@ macro_rules! gates {
         }
 
         impl KernelProfile {
-            /// The gates as they are in `version`; versions before v4.17 count as that.
+            /// The gates of a mainline release; releases before v4.17 count as that.
             pub fn at(version: Version) -> Self {
-                Self { version, proposals: Proposals::NONE, $($field: $type::at(version)),+ }
+                Self::of(version, 0)
+            }
+
+            /// The gates of point release `point` of `version`.
+            pub fn of(version: Version, point: u16) -> Self {
+                Self { version, point, proposals: Proposals::NONE, $($field: $type::of(version, point)),+ }
             }
 
             /// Overrides one gate by name.
@@ -214,297 +252,369 @@ macro_rules! gates {
 gates! {
     // Utilisation.
     invariance: Invariance, "How PELT follows the CPU's speed." {
-        ScaledContribution = "scaled-contribution" since (4, 17), "each contribution is multiplied by frequency and capacity", "notes 2b";
-        TimeDilated = "time-dilated" since (5, 1), "the clock runs slower on slow CPUs", "commit 23127296889f, notes 2";
-        None = "none" since NEVER, "busy time is taken as it is", "text 002";
+        ScaledContribution = "scaled-contribution" since (4, 17), vectors ["oldpelt_se", "oldpelt_cfs"], "each contribution is multiplied by frequency and capacity", [Code("pelt.c:accumulate_sum()", "4.19"), Replaced("23127296889f")];
+        TimeDilated = "time-dilated" since (5, 1), vectors ["clock_pelt"], "the clock runs slower on slow CPUs", [Commit("23127296889f"), Code("pelt.h:update_rq_clock_pelt()", "6.12.117")];
+        None = "none" since NEVER, "busy time is taken as it is", [Text("002")];
     }
     x86_invariance: X86Invariance, "Which x86 machines know their speed relative to f_max." {
-        Absent = "absent" since (4, 17), "none: the frequency scale is always 1024", "notes 3 and 14";
-        Intel = "intel" since (5, 7), "Intel, with four-core turbo as f_max", "commit 1567c3e3467c";
-        IntelAmd = "intel-amd" since (5, 11), "AMD too, with the midpoint of max_boost and max_P as f_max", "commits 41ea667227ba and 976df7e5730e";
+        Absent = "absent" since (4, 17), "none: the frequency scale is always 1024", [Replaced("1567c3e3467c")];
+        Intel = "intel" since (5, 7), "Intel, with four-core turbo as f_max", [Commit("1567c3e3467c")];
+        IntelAmd = "intel-amd" since (5, 11), vectors ["x86_intel_max_freq_ratio", "x86_amd_max_freq_ratio"], "AMD too, with the midpoint of max_boost and max_P as f_max", [Commit("41ea667227ba"), Commit("976df7e5730e")];
     }
     runnable_signal: RunnableSignal, "What PELT keeps beside load and utilisation." {
-        Load = "load" since (4, 17), "the runnable load, runnable_load_avg", "notes 2b";
-        Runnable = "runnable" since (5, 7), "the number of runnable tasks, runnable_avg", "notes 1, from memory";
+        Load = "load" since (4, 17), vectors ["oldpelt_se", "oldpelt_cfs"], "the runnable load, runnable_load_avg", [Code("pelt.c:___update_load_sum()", "4.19"), Replaced("0dacee1bfa70"), Replaced("9f68395333ad")];
+        Runnable = "runnable" since (5, 7), vectors ["pelt_cfs_hl32", "pelt_se_hl32"], "the number of runnable tasks, runnable_avg", [Commit("9f68395333ad"), Code("pelt.c:___update_load_sum()", "6.12.117")];
     }
     util_est: UtilEst, "How a task's utilisation is estimated at wake-up." {
-        Quarter = "quarter" since (4, 17), "last activation and an average that moves by a quarter both ways", "commit 7f65ea42eb00, notes 4";
-        FastUp = "fast-up" since (5, 5), "the average goes up at once", "commit b8c96361402a";
-        Filtered = "filtered" since (5, 12), "small changes of the average still store the last activation", "commit b89997aa88f0";
-        Runnable = "filtered-runnable" since (6, 5), "no decay while the task was kept waiting", "notes 4, public history";
-        Single = "single" since (6, 8), "one value", "commit 11137d384996";
+        Quarter = "quarter" since (4, 17), "last activation and an average that moves by a quarter both ways", [Commit("7f65ea42eb00")];
+        FastUp = "fast-up" since (5, 5), vectors ["v510_util_est"], "the average goes up at once", [Commit("b8c96361402a")];
+        Filtered = "filtered" since (5, 12), stable [Backport::listed((5, 10), 36, "5.10.36")], vectors ["util_est_v61"], "small changes of the average still store the last activation", [Commit("b89997aa88f0")];
+        Runnable = "filtered-runnable" since NEVER, "no decay while the task was kept waiting", [Commit("50181c0cff31")];
+        Single = "single" since (6, 8), vectors ["util_est"], "one value", [Commit("11137d384996")];
     }
     util_est_dequeue: UtilEstDequeue, "As of when a task that falls asleep is estimated." {
-        AfterUpdate = "after-update" since (4, 17), "as of its leaving the queue", "notes 4";
-        BeforeUpdate = "before-update" since (6, 12), "as of its last update before that, mostly a tick's", "fair.c:dequeue_task_fair(), v6.12";
+        AfterUpdate = "after-update" since (4, 17), "as of its leaving the queue", [Code("fair.c:dequeue_task_fair()", "6.1.192")];
+        BeforeUpdate = "before-update" since (6, 12), "as of its last update before that, mostly a tick's", [Code("fair.c:dequeue_task_fair()", "6.12.117")];
     }
     migrate_pelt_lag: MigratePeltLag, "A task that leaves an idle CPU whose queue was not updated." {
-        Ignored = "ignored" since (4, 17), "does not decay for that time", "fair.c:migrate_task_rq_fair(), v5.10";
-        Estimated = "estimated" since (5, 19), "decays for it", "fair.c:migrate_se_pelt_lag(), v6.12; the version from public history";
+        Ignored = "ignored" since (4, 17), "does not decay for that time", [Code("fair.c:migrate_task_rq_fair()", "5.10.262")];
+        Estimated = "estimated" since (5, 19), "decays for it", [Code("fair.c:migrate_se_pelt_lag()", "6.1.192"), Commit("e2f3e35f1f5a")];
     }
     blocked_update: BlockedUpdate, "The averages that decay first where CPUs sleep." {
-        FairFirst = "fair-first" since (4, 17), "those of the fair class; the governor hears of these only", "public history";
-        OthersFirst = "others-first" since (5, 5), "those of the other classes, and the governor hears of them", "fair.c:update_blocked_averages(), v5.5, from memory";
+        FairFirst = "fair-first" since (4, 17), "those of the fair class; the governor hears of these only", [Replaced("bef69dd87828")];
+        OthersFirst = "others-first" since (5, 5), stable [Backport::listed((5, 4), 15, "5.4.15")], "those of the other classes, and the governor hears of them", [Commit("bef69dd87828"), Code("fair.c:update_blocked_averages()", "5.10.262")];
     }
     irq_avg: IrqAvg, "Whether time in interrupts has a utilisation, where it is accounted for." {
-        Absent = "absent" since (4, 17), "no", "public history";
-        Tracked = "tracked" since (4, 19), "yes", "pelt.c:update_irq_load_avg(), public history";
+        Absent = "absent" since (4, 17), "no", [Replaced("91c27493e78d")];
+        Tracked = "tracked" since (4, 19), "yes", [Commit("91c27493e78d"), Code("pelt.c:update_irq_load_avg()", "5.10.262")];
     }
     dl_util: DlUtil, "By what the clock follows deadline tasks." {
-        Bandwidth = "bandwidth" since (4, 17), "their bandwidth (v4.16)", "cpufreq_schedutil.c:sugov_get_util(), public history";
-        Ran = "ran" since NEVER, "the time that they ran, as for real-time tasks", "Android's kernel/msm, android-msm-coral-4.14, cpufreq_schedutil.c:sugov_get_util()";
+        Bandwidth = "bandwidth" since (4, 17), "their bandwidth (v4.16)", [Code("cpufreq_schedutil.c:schedutil_cpu_util()", "5.10.262")];
+        Ran = "ran" since NEVER, "the time that they ran, as for real-time tasks", [Code("cpufreq_schedutil.c:sugov_get_util()", "Android's kernel/msm, android-msm-coral-4.14")];
     }
     // schedutil.
     sugov_util: SugovUtil, "Which utilisation schedutil computes." {
-        Clamped = "clamped" since (4, 17), "one number, clamped by uclamp", "notes 5";
-        Bounded = "bounded" since (6, 8), "the utilisation and its bounds apart", "commit 9c0b4bb7f630";
+        Clamped = "clamped" since (4, 17), vectors ["v510_schedutil_cpu_util", "effective_cpu_util_v61"], "one number, clamped by uclamp", [Code("cpufreq_schedutil.c:schedutil_cpu_util()", "5.10.262")];
+        Bounded = "bounded" since (6, 8), stable [Backport::known((6, 6), 89, REWORK_6_6)], vectors ["effective_cpu_util"], "the utilisation and its bounds apart", [Commit("9c0b4bb7f630"), Code("cpufreq_schedutil.c:sugov_effective_cpu_perf()", "6.12.117")];
     }
     headroom: HeadroomPlace, "Where schedutil's headroom of 1.25 is applied." {
-        InFrequency = "in-frequency" since (4, 17), "on the reference frequency", "notes 5";
-        InClampedUtil = "in-clamped-util" since (5, 14), "on the clamped utilisation", "notes 5, from memory";
-        InEffectivePerf = "in-effective-perf" since (6, 8), "on the utilisation, before it is bounded", "commit 9c0b4bb7f630";
+        InFrequency = "in-frequency" since (4, 17), vectors ["v510_schedutil_cpu_util"], "on the reference frequency", [Code("cpufreq_schedutil.c:get_next_freq()", "5.10.262")];
+        InClampedUtil = "in-clamped-util" since (5, 14), vectors ["sugov_seq_v61"], "on the clamped utilisation", [Commit("8f1b971b4750"), Code("cpufreq_schedutil.c:get_next_freq()", "6.1.192")];
+        InEffectivePerf = "in-effective-perf" since (6, 8), stable [Backport::known((6, 6), 89, REWORK_6_6)], vectors ["sugov_seq"], "on the utilisation, before it is bounded", [Commit("9c0b4bb7f630"), Code("cpufreq_schedutil.c:sugov_effective_cpu_perf()", "6.12.117")];
     }
     noninvariant_headroom: NoninvariantHeadroom, "How often the headroom counts without frequency invariance." {
-        Once = "once" since (4, 17), "1.25 * f_curr * util", "text 002, notes 5";
-        Twice = "twice" since (6, 8), "1.25 * f_curr * 1.25 * util", "commit b3edde44e5d4, notes 5";
+        Once = "once" since (4, 17), vectors ["sugov_seq_v61"], "1.25 * f_curr * util", [Text("002"), Code("cpufreq_schedutil.c:get_next_freq()", "6.1.192")];
+        Missing = "missing" since NEVER, stable [Backport::known((6, 6), 89, REWORK_6_6).until(103)], "not at all: a busy CPU stays at its frequency", [Mail("sched/fair: Fix frequency selection for non-invariant case, 6.6"), Commit("e37617c8e53a")];
+        Twice = "twice" since (6, 8), stable [Backport::known((6, 6), 103, FREQ_REF_6_6)], vectors ["sugov_seq"], "1.25 * f_curr * 1.25 * util", [Commit("e37617c8e53a"), Code("cpufreq_schedutil.c:get_capacity_ref_freq()", "6.12.117")];
     }
     freq_ref: FreqRef, "The frequency of which an invariant utilisation is a share." {
-        CpuinfoMax = "cpuinfo-max" since (4, 17), "the policy's hardware maximum", "notes 5";
-        Arch = "arch" since (6, 8), "arch_scale_freq_ref() where the architecture has one", "commit b3edde44e5d4";
+        CpuinfoMax = "cpuinfo-max" since (4, 17), vectors ["sugov_seq_v61"], "the policy's hardware maximum", [Code("cpufreq_schedutil.c:get_next_freq()", "6.1.192")];
+        Arch = "arch" since (6, 8), stable [Backport::known((6, 6), 103, FREQ_REF_6_6)], vectors ["sugov_seq"], "arch_scale_freq_ref() where the architecture has one", [Commit("b3edde44e5d4"), Code("cpufreq_schedutil.c:get_capacity_ref_freq()", "6.12.117")];
     }
     acpi_cpuinfo_max: AcpiCpuinfoMax, "What acpi-cpufreq calls the policy's hardware maximum." {
-        P0 = "p0" since (4, 17), "the highest entry of its table", "text 000";
-        Boost = "boost" since (5, 12), "the highest boost frequency, where CPPC tells it", "commit 538b0188da46; the version from memory";
+        P0 = "p0" since (4, 17), "the highest entry of its table", [Text("000")];
+        Boost = "boost" since (5, 12), stable [Backport::listed((5, 10), 20, "5.10.20")], "the highest boost frequency, where CPPC tells it", [Commit("538b0188da46"), Code("acpi-cpufreq.c:acpi_cpufreq_cpu_init()", "6.1.192")];
     }
     runnable_boost: RunnableBoost, "Whether waiting tasks raise the utilisation that the governor sees." {
-        Off = "off" since (4, 17), "no", "notes 5";
-        On = "on" since (6, 5), "a larger runnable signal counts instead", "commit 7d0583cf9ec7";
+        Off = "off" since (4, 17), vectors ["sugov_seq_v61", "feec_v61"], "no", [Code("sched.h:cpu_util_cfs()", "6.1.192")];
+        On = "on" since (6, 5), vectors ["sugov_seq", "feec"], "a larger runnable signal counts instead", [Commit("7d0583cf9ec7"), Code("fair.c:cpu_util()", "6.12.117")];
     }
     shared_stale_cpus: SharedStaleCpus, "CPUs of a shared policy that did not report for a tick." {
-        Counted = "counted" since (4, 17), "count with their decayed utilisation", "notes 5, from memory";
-        Ignored = "ignored" since NEVER, "are left out (to v4.16)", "notes 5, from memory";
+        Counted = "counted" since (4, 17), "count with their decayed utilisation", [Code("cpufreq_schedutil.c:sugov_next_freq_shared()", "5.10.262")];
+        Ignored = "ignored" since NEVER, "are left out (to v4.16)", [Memory];
     }
     sugov_iowait_boost: SugovIowaitBoost, "The unit of schedutil's boost for I/O." {
-        Frequency = "frequency" since (4, 17), "kHz, from the lowest frequency on", "notes 5, from memory";
-        Capacity = "capacity" since (5, 1), "capacity, from 128 on", "notes 5";
+        Frequency = "frequency" since (4, 17), "kHz, from the lowest frequency on", [Memory];
+        Capacity = "capacity" since (5, 1), vectors ["sugov_iowait", "sugov_iowait_v61"], "capacity, from 128 on", [Code("cpufreq_schedutil.c:sugov_iowait_boost()", "5.10.262")];
     }
     sugov_clamps: SugovClamps, "What utilisation clamps hold for beside the utilisation." {
-        UtilOnly = "util-only" since (4, 17), "nothing", "public history";
-        BoostToo = "boost-too" since (5, 18), "the boost for I/O too, and a cap lets the frequency of a busy CPU fall", "commits d37aee9018e6 and 7a17e1db1265, cpufreq_schedutil.c v6.1";
+        UtilOnly = "util-only" since (4, 17), "nothing", [Replaced("d37aee9018e6"), Code("cpufreq_schedutil.c:sugov_iowait_apply()", "5.10.262")];
+        BoostToo = "boost-too" since (5, 18), vectors ["sugov_iowait_v61", "sugov_seq_v61"], "the boost for I/O too, and a cap lets the frequency of a busy CPU fall", [Commit("d37aee9018e6"), Commit("7a17e1db1265"), Code("cpufreq_schedutil.c:sugov_iowait_apply()", "6.1.192")];
     }
     rate_limit: RateLimit, "schedutil's default rate limit if the driver suggests none." {
-        Latency1000Max10ms = "latency-x1000-10ms" since (4, 17), "a thousand transition latencies, at most 10 ms", "notes 5";
-        Latency1000Max2ms = "latency-x1000-2ms" since (6, 9), "a thousand transition latencies, at most 2 ms", "commit e13aa799c2a6";
-        Latency1_5 = "latency-x1.5" since (6, 12), "one and a half transition latencies", "commit 37c6dccd6837, notes 5";
+        Latency1000Max10ms = "latency-x1000-10ms" since (4, 17), "a thousand transition latencies, at most 10 ms", [Code("cpufreq.c:cpufreq_policy_transition_delay_us()", "6.1.192")];
+        Latency1000Max2ms = "latency-x1000-2ms" since (6, 9), "a thousand transition latencies, at most 2 ms", [Commit("e13aa799c2a6")];
+        Latency1_5 = "latency-x1.5" since (6, 12), vectors ["schedutil_map"], "one and a half transition latencies", [Commit("37c6dccd6837"), Code("cpufreq.c:cpufreq_policy_transition_delay_us()", "6.12.117")];
     }
     rate_limits: RateLimits, "schedutil's tunables of its rate limit." {
-        One = "one" since (4, 17), "rate_limit_us", "notes 5";
-        UpAndDown = "up-and-down" since NEVER, "up_rate_limit_us and down_rate_limit_us", "Android's kernel/common, android-4.14, cpufreq_schedutil.c";
+        One = "one" since (4, 17), "rate_limit_us", [Code("cpufreq_schedutil.c:rate_limit_us_store()", "6.12.117")];
+        UpAndDown = "up-and-down" since NEVER, "up_rate_limit_us and down_rate_limit_us", [Code("cpufreq_schedutil.c", "Android's kernel/common, android-4.14")];
+    }
+    need_freq_update: NeedFreqUpdate, "How long schedutil hands the driver each decision after its limits changed, for drivers that want to know (intel_cpufreq, amd-pstate, cppc_cpufreq)." {
+        Once = "once" since (4, 17), "one update", [Replaced("23a881852f3e")];
+        Sticky = "sticky" since (5, 10), "from then on, equal frequencies too; a busy CPU's frequency may fall", [Commit("23a881852f3e"), Replaced("8e461a1cb43d")];
+        OnceAgain = "once-again" since (6, 14), stable [Backport::listed((5, 10), 235, "5.10.235"), Backport::listed((6, 1), 129, "6.1.129"), Backport::listed((6, 12), 13, "6.12.13")], vectors ["sugov_seq", "sugov_seq_v61"], "one update", [Commit("8e461a1cb43d"), Code("cpufreq_schedutil.c:sugov_update_next_freq()", "6.12.117")];
     }
     sugov_affinity: SugovAffinity, "Whether user space may move schedutil's threads." {
-        Bound = "bound" since (4, 17), "no: bound to the policy's CPUs", "notes 5";
-        Free = "free" since (6, 14), "yes, where any CPU may change the frequency", "text 004, commit 93940fbdc468";
+        Bound = "bound" since (4, 17), recorded "6.1 and 6.12", "no: bound to the policy's CPUs", [Code("cpufreq_schedutil.c:sugov_kthread_create()", "6.12.117")];
+        Free = "free" since (6, 14), "yes, where any CPU may change the frequency", [Text("004"), Commit("93940fbdc468"), Code("cpufreq_schedutil.c:sugov_kthread_create()", "7.2.13")];
     }
     // Energy-aware scheduling.
     eas: Eas, "Energy-aware task placement." {
-        Absent = "absent" since (4, 17), "does not exist", "commit 732cd75b8c92";
-        Present = "present" since (5, 0), "find_energy_efficient_cpu()", "commit 732cd75b8c92";
-        Groups = "groups" since NEVER, "energies of scheduling groups, all CPUs compared", "Android's kernel/msm, android-msm-coral-4.14, fair.c";
+        Absent = "absent" since (4, 17), "does not exist", [Replaced("732cd75b8c92")];
+        Present = "present" since (5, 0), recorded "6.1 and 6.12", "find_energy_efficient_cpu()", [Commit("732cd75b8c92")];
+        Groups = "groups" since NEVER, "energies of scheduling groups, all CPUs compared", [Code("fair.c", "Android's kernel/msm, android-msm-coral-4.14")];
     }
     overutilized: Overutilized, "Where it is noted that energy must not decide." {
-        RootDomain = "root-domain" since (4, 17), "for all CPUs together", "commit 2802bf3cd936";
-        EachDomain = "each-domain" since NEVER, "in each scheduling domain, from 95 % of a CPU on", "Android's kernel/msm, android-msm-coral-4.14, fair.c";
+        RootDomain = "root-domain" since (4, 17), recorded "6.1 and 6.12", "for all CPUs together", [Commit("2802bf3cd936")];
+        EachDomain = "each-domain" since NEVER, "in each scheduling domain, from 95 % of a CPU on", [Code("fair.c", "Android's kernel/msm, android-msm-coral-4.14")];
     }
     feec_margin: FeecMargin, "What another CPU must save for a task to leave its previous one." {
-        SixPercentPrev = "6-percent-of-prev" since (4, 17), "a sixteenth of the energy with the task on its previous CPU", "commit eb92692b2544 (what it replaced)";
-        SixPercentTotal = "6-percent-of-total" since (5, 4), "a sixteenth of all energy", "commit eb92692b2544, notes 9";
-        None = "none" since (6, 0), "anything", "commit b812fc9768e0";
+        SixPercentPrev = "6-percent-of-prev" since (4, 17), "a sixteenth of the energy with the task on its previous CPU", [Replaced("eb92692b2544")];
+        SixPercentTotal = "6-percent-of-total" since (5, 4), vectors ["v510_feec"], "a sixteenth of all energy", [Commit("eb92692b2544"), Code("fair.c:find_energy_efficient_cpu()", "5.10.262")];
+        None = "none" since (6, 0), vectors ["feec_v61", "feec"], "anything", [Commit("b812fc9768e0")];
     }
     feec_energy: FeecEnergy, "How the energy with a task on a CPU is computed." {
-        AllDomains = "all-domains" since (4, 17), "of all domains, with differences that may wrap", "fair.c:compute_energy(), v5.10";
-        BusyTime = "busy-time" since (5, 14), "of the domains with a candidate, busy time apart from frequency", "notes 9, public history";
-        Clamped = "clamped" since (6, 0), "the frequency follows the clamped utilisation", "public history";
-        Bounded = "bounded" since (6, 8), "the frequency follows the utilisation within its bounds", "fair.c:eenv_pd_max_util(), v6.12";
+        AllDomains = "all-domains" since (4, 17), "of all domains, with differences that may wrap", [Code("fair.c:compute_energy()", "5.10.262")];
+        BusyTime = "busy-time" since (5, 14), "of the domains with a candidate, busy time apart from frequency", [Commit("619e090c8e40")];
+        Clamped = "clamped" since (6, 0), "the frequency follows the clamped utilisation", [Commit("3e8c6c9aac42"), Code("fair.c:eenv_pd_max_util()", "6.1.192")];
+        Bounded = "bounded" since (6, 8), stable [Backport::known((6, 6), 89, REWORK_6_6)], "the frequency follows the utilisation within its bounds", [Commit("9c0b4bb7f630"), Code("fair.c:eenv_pd_max_util()", "6.12.117")];
     }
     feec_runnable: FeecRunnable, "The runnable signal of a CPU that a waking task comes to or leaves, where it counts for the energy." {
-        Whole = "whole" since (4, 17), "all of it, and the task's utilisation more or less", "commit 7d0583cf9ec7";
-        Moved = "moved" since NEVER, backported [(6, 12)], "with the task's own runnable signal more or less (v6.12.117; v6.18.15 has it not, which later one brought it is not known)", "fair.c:cpu_util(), v6.12.117";
+        Whole = "whole" since (4, 17), recorded "6.18", "all of it, and the task's utilisation more or less", [Commit("7d0583cf9ec7")];
+        Moved = "moved" since (7, 2), stable [Backport::listed((6, 12), 97, "6.12.97")], vectors ["feec"], "with the task's own runnable signal more or less", [Commit("29922fdfc2a4"), Code("fair.c:cpu_util()", "6.12.117")];
+    }
+    feec_full_cpus: FeecFullCpus, "Whether a CPU without spare capacity can be where energy-aware placement puts a capped task." {
+        Never = "never" since (4, 17), "no", [Replaced("6b00a4014765"), Code("fair.c:find_energy_efficient_cpu()", "5.10.262")];
+        Capped = "capped" since (6, 7), stable [Backport::listed((6, 1), 63, "6.1.63"), Backport::listed((6, 5), 12, "6.5.12")], vectors ["feec_v61", "feec"], "yes, where the task's cap lets it fit", [Commit("6b00a4014765"), Code("fair.c:find_energy_efficient_cpu()", "6.1.192")];
     }
     em_cost: EmCost, "How the energy model's costs are formed." {
-        MilliWatt = "mW" since (4, 17), "fmax * mW / freq", "notes 8";
-        MilliWattEfficient = "mW-efficient" since (5, 16), "the same in 1/1000, inefficient states passed over", "notes 8, public history";
-        MicroWatt = "uW" since (6, 0), "fmax * uW / freq", "notes 8, public history";
-        TenthMicroWatt = "uW-x10" since (6, 6), "fmax * uW * 10 / freq", "notes 8, from memory";
-        Performance = "performance" since (6, 9), "uW * 10 / performance", "notes 8";
+        MilliWatt = "mW" since (4, 17), vectors ["v510_feec"], "fmax * mW / freq", [Code("energy_model.c:em_create_perf_table()", "5.10")];
+        MilliWattEfficient = "mW-efficient" since (5, 16), "the same in 1/1000, inefficient states passed over", [Commit("8354eb9eb3dd"), Commit("7fcc17d0cb12")];
+        MicroWatt = "uW" since (6, 0), vectors ["em_table_v61", "feec_v61"], "fmax * uW / freq", [Commit("ae6ccaa65038"), Code("energy_model.c:em_create_perf_table()", "6.1.192")];
+        TenthMicroWatt = "uW-x10" since (6, 6), "fmax * uW * 10 / freq", [Memory];
+        Performance = "performance" since (6, 9), vectors ["em_table", "feec"], "uW * 10 / performance", [Commit("1b600da51073"), Code("energy_model.c:em_compute_costs()", "6.12.117")];
     }
     // The fair class and placement.
     fair_class: FairClass, "How the fair class picks." {
-        Cfs = "cfs" since (4, 17), "the smallest virtual run time", "notes 12, notes-scheduler B";
-        Eevdf = "eevdf" since (6, 6), "the earliest virtual deadline of those eligible", "commit 147f3efaa241";
+        Cfs = "cfs" since (4, 17), vectors ["v510_cfs_seq", "v510_wakeup_preempt"], "the smallest virtual run time", [Code("fair.c:pick_next_entity()", "6.1.192")];
+        Eevdf = "eevdf" since (6, 6), vectors ["eevdf_seq"], "the earliest virtual deadline of those eligible", [Commit("147f3efaa241"), Code("fair.c:pick_eevdf()", "6.12.117")];
     }
     base_slice: BaseSlice, "The base slice before scaling by the number of CPUs (CFS: the minimal granularity)." {
-        Us750 = "0.75ms" since (4, 17), "0.75 ms", "notes 12";
-        Us700 = "0.70ms" since (6, 12), "0.70 ms, a backport in v6.12.117", "notes 12";
+        Us750 = "0.75ms" since (4, 17), "0.75 ms", [Code("fair.c:sysctl_sched_min_granularity", "6.1.192"), Replaced("2ae891b82695")];
+        Us700 = "0.70ms" since (6, 15), stable [Backport::listed((6, 12), 31, "6.12.31")], vectors ["eevdf_seq"], "0.70 ms", [Commit("2ae891b82695"), Code("fair.c:sysctl_sched_base_slice", "6.12.117")];
     }
     delay_dequeue: DelayDequeue, "Whether a task that sleeps while not eligible stays queued." {
-        Off = "off" since (4, 17), "no", "notes 12";
-        On = "on" since (6, 12), "until it is eligible", "commit 152e11f6df29";
+        Off = "off" since (4, 17), "no", [Replaced("152e11f6df29")];
+        On = "on" since (6, 12), vectors ["eevdf_seq"], "until it is eligible", [Commit("152e11f6df29"), Code("fair.c:dequeue_entity()", "6.12.117")];
     }
     rt_throttling: RtThrottling, "What keeps fair tasks from starving behind real-time tasks." {
-        Period = "period" since (4, 17), "real-time tasks have 950 ms of each second of a CPU", "rt.c v6.1";
-        FairServer = "fair-server" since (6, 12), "fair tasks have a deadline server of 50 ms in a second, deferred", "commits 5f6bd380c7bd and d741f297bcea, deadline.c v6.12.117";
-        None = "none" since NEVER, "nothing: sched_rt_runtime_us is -1", "Documentation/scheduler/sched-rt-group.rst";
+        Period = "period" since (4, 17), "real-time tasks have 950 ms of each second of a CPU", [Code("rt.c:sched_rt_runtime_exceeded()", "6.1.192")];
+        FairServer = "fair-server" since (6, 12), "fair tasks have a deadline server of 50 ms in a second, deferred", [Commit("5f6bd380c7bd"), Commit("d741f297bcea"), Code("deadline.c:dl_server_start()", "6.12.117")];
+        None = "none" since NEVER, "nothing: sched_rt_runtime_us is -1", [Doc("Documentation/scheduler/sched-rt-group.rst")];
     }
     grub: Grub, "What deadline tasks that reclaim bandwidth (SCHED_FLAG_RECLAIM) may use of a CPU together." {
-        Whole = "whole" since (4, 17), "all of it, less what inactive tasks have and what is not admitted", "deadline.c v6.1.192";
-        Limit = "limit" since (6, 5), "the share that deadline tasks may have, 95 %", "commit 6a9d623aad89, deadline.c v6.12.117";
+        Whole = "whole" since (4, 17), "all of it, less what inactive tasks have and what is not admitted", [Code("deadline.c:grub_reclaim()", "6.1.192")];
+        Limit = "limit" since (6, 5), "the share that deadline tasks may have, 95 %", [Commit("6a9d623aad89"), Code("deadline.c:grub_reclaim()", "6.12.117")];
     }
     select_idle_scan: SelectIdleScan, "What limits the search for an idle CPU at wake-up." {
-        SisProp = "sis-prop" since (4, 17), "a 512th of the average idle time against the cost of scanning; cores, CPUs, then siblings", "commit 4c77b18cf8b7, fair.c v5.10";
-        SisPropAged = "sis-prop-aged" since (5, 14), "half the average idle time, aging while busy, against the cost of scanning; siblings first (the order is v5.13's)", "commit 94aafc3ee31d, fair.c v5.15";
-        SisUtil = "sis-util" since (5, 19), "the utilisation of the cache domain", "commit 70fb5ccf2ebb";
+        SisProp = "sis-prop" since (4, 17), "a 512th of the average idle time against the cost of scanning; cores, CPUs, then siblings", [Commit("4c77b18cf8b7"), Code("fair.c:select_idle_cpu()", "5.10.262")];
+        SisPropAged = "sis-prop-aged" since (5, 14), "half the average idle time, aging while busy, against the cost of scanning; siblings first (the order is v5.13's)", [Commit("94aafc3ee31d"), Code("fair.c:select_idle_cpu()", "5.15")];
+        SisUtil = "sis-util" since (5, 19), vectors ["select_idle_sibling", "lb_idle_scan"], "the utilisation of the cache domain", [Commit("70fb5ccf2ebb"), Code("fair.c:select_idle_cpu()", "6.12.117")];
     }
     idlest_group: IdlestGroup, "How a new task or an exec finds the group of CPUs that it goes to, and which loads a wake-up compares." {
-        Loads = "loads" since (4, 17), "by the load of what is queued, with a margin, and on average; an exec by spare capacity first. A wake-up compares what is queued", "fair.c:find_idlest_group() and wake_affine_weight(), v5.4, commits 57abff067a08 and 11f10e5420f6 (what they replaced)";
-        Types = "types" since (5, 5), "by the type of group, then the number of idle CPUs; on its NUMA node while that has an idle CPU. A wake-up compares average loads", "commits 57abff067a08 and 11f10e5420f6";
-        Util = "util" since (5, 9), "by the utilisation, too, where as many are idle", "commit 3edecfef0285";
-        NumaImbalance = "numa-imbalance" since (5, 11), "on its node only while few tasks run there", "commit 7d2b5dd0bcc4, from memory";
+        Loads = "loads" since (4, 17), "by the load of what is queued, with a margin, and on average; an exec by spare capacity first. A wake-up compares what is queued", [Code("fair.c:find_idlest_group()", "5.4"), Replaced("57abff067a08"), Replaced("11f10e5420f6")];
+        Types = "types" since (5, 5), "by the type of group, then the number of idle CPUs; on its NUMA node while that has an idle CPU. A wake-up compares average loads", [Commit("57abff067a08"), Commit("11f10e5420f6")];
+        Util = "util" since (5, 9), "by the utilisation, too, where as many are idle", [Commit("3edecfef0285")];
+        NumaImbalance = "numa-imbalance" since (5, 11), "on its node only while few tasks run there", [Commit("7d2b5dd0bcc4"), Code("fair.c:find_idlest_group()", "6.1.192")];
     }
     wake_affine_prev: WakeAffinePrev, "Whether a wake-up on a busy CPU stays with the task's previous CPU because that is idle." {
-        Compared = "compared" since (4, 17), "no, the loads are compared", "commit d8fcb81f1acf (what it replaced)";
-        Idle = "idle" since (5, 11), "yes", "commit d8fcb81f1acf";
+        Compared = "compared" since (4, 17), "no, the loads are compared", [Replaced("d8fcb81f1acf")];
+        Idle = "idle" since (5, 11), "yes", [Commit("d8fcb81f1acf")];
     }
     idle_sibling: IdleSibling, "Whether a wake-up without energy looks for an idle CPU." {
-        Search = "search" since (4, 17), "select_idle_sibling()", "notes 10";
-        Stay = "stay" since NEVER, "no: its search by idle state finds none", "Android's kernel/msm, android-msm-coral-4.14, fair.c:select_idle_sibling_cstate_aware()";
+        Search = "search" since (4, 17), vectors ["select_idle_sibling"], "select_idle_sibling()", [Code("fair.c:select_idle_sibling()", "6.12.117")];
+        Stay = "stay" since NEVER, "no: its search by idle state finds none", [Code("fair.c:select_idle_sibling_cstate_aware()", "Android's kernel/msm, android-msm-coral-4.14")];
     }
     bound_kworker_wakes: BoundKworkerWakes, "Where a thread of a bound workqueue wakes a task that slept on the thread's own CPU." {
-        Elsewhere = "elsewhere" since (4, 17), "on another CPU, as its own is busy with the thread", "commit 52262ee567ad (what it replaced)";
-        Stacks = "stacks" since (5, 6), "there, if nothing else is runnable on it", "commit 52262ee567ad, fair.c:select_idle_sibling(), v6.12";
+        Elsewhere = "elsewhere" since (4, 17), "on another CPU, as its own is busy with the thread", [Replaced("52262ee567ad")];
+        Stacks = "stacks" since (5, 6), "there, if nothing else is runnable on it", [Commit("52262ee567ad"), Code("fair.c:select_idle_sibling()", "6.12.117")];
     }
     xfs_cil: XfsCil, "Where XFS pushes its log." {
-        Bound = "bound" since (4, 17), "on the CPU that asks for it", "commit 8ab39f11d974 (what it replaced)";
-        Unbound = "unbound" since (5, 4), "where the scheduler puts the worker", "commit 8ab39f11d974, xfs_log_cil.c, v5.4";
+        Bound = "bound" since (4, 17), "on the CPU that asks for it", [Replaced("8ab39f11d974")];
+        Unbound = "unbound" since (5, 4), "where the scheduler puts the worker", [Commit("8ab39f11d974"), Code("xfs_log_cil.c", "5.4")];
     }
     sched_idle_cpu: SchedIdleCpu, "A CPU with tasks of SCHED_IDLE only." {
-        Busy = "busy" since (4, 17), "is busy for others", "public history";
-        Idle = "idle" since (5, 4), "is as good as idle for them", "fair.c:sched_idle_cpu(), v5.4, public history";
+        Busy = "busy" since (4, 17), "is busy for others", [Memory];
+        Idle = "idle" since (5, 4), "is as good as idle for them", [Code("fair.c:sched_idle_cpu()", "5.10.262")];
     }
     uclamp_inc: UclampInc, "When a task's clamps begin to count." {
-        BeforeEnqueue = "before-enqueue" since (4, 17), "before its class queues it", "core.c:enqueue_task(), v5.10";
-        AfterEnqueue = "after-enqueue" since (6, 12), "after that, since it may end a delayed dequeue", "core.c:enqueue_task(), v6.12";
+        BeforeEnqueue = "before-enqueue" since (4, 17), "before its class queues it", [Code("core.c:enqueue_task()", "6.1.192")];
+        AfterEnqueue = "after-enqueue" since (6, 12), "after that, since it may end a delayed dequeue", [Code("core.c:enqueue_task()", "6.12.117")];
     }
     newidle_skip: NewidleSkip, "Whether a CPU that goes idle passes over levels of balancing." {
-        Cost = "cost" since (4, 17), "where they take longer than it will idle", "notes-scheduler D";
-        CostAndChance = "cost-and-chance" since (6, 12), "and by chance, as it found little there before", "fair.c:sched_balance_newidle(), v6.12.117";
+        Cost = "cost" since (4, 17), "where they take longer than it will idle", [Replaced("33cf66d88306")];
+        CostOfFailure = "cost-of-failure" since (6, 17), stable [Backport::listed((6, 1), 149, "6.1.149").until(160), Backport::listed((6, 12), 43, "6.12.43").until(64)], "the same, and a level that gave nothing costs half as much again as it ever did", [Commit("155213a2aed4"), Replaced("33cf66d88306")];
+        CostAndChance = "cost-and-chance" since (6, 19), stable [Backport::listed((6, 1), 160, "6.1.160"), Backport::known((6, 6), 120, NEWIDLE_6_6), Backport::listed((6, 12), 65, "6.12.65")], "and by chance, as it found little there before", [Commit("33cf66d88306"), Code("fair.c:sched_balance_newidle()", "6.12.117")];
     }
     nohz_next_kick: NohzNextKick, "When the next idle balance is, once a CPU stopped its tick." {
-        Kept = "kept" since (4, 17), "as it was", "public history";
-        Recomputed = "recomputed" since (5, 15), "computed again", "fair.c:nohz_balancer_kick() with NOHZ_NEXT_KICK, v5.15";
+        Kept = "kept" since (4, 17), "as it was", [Memory];
+        Recomputed = "recomputed" since (5, 15), "computed again", [Code("fair.c:nohz_balancer_kick()", "6.1.192")];
     }
     // The other classes.
     fair_server: FairServer, "Whether fair tasks have a deadline server." {
-        Absent = "absent" since (4, 17), "no", "public history";
-        Present = "present" since (6, 12), "yes", "deadline.c:fair_server_init(), v6.12";
+        Absent = "absent" since (4, 17), "no", [Replaced("d741f297bcea")];
+        Present = "present" since (6, 12), "yes", [Commit("d741f297bcea"), Code("fair.c:fair_server_init()", "6.12.117")];
     }
     dl_rt_task: DlRtTask, "Whether a deadline task is a real-time one where such a task wakes." {
-        Counted = "counted" since (4, 17), "yes", "include/linux/sched/rt.h:rt_task(), v5.10";
-        Apart = "apart" since (6, 12), "no", "include/linux/sched/rt.h:rt_task(), v6.12";
+        Counted = "counted" since (4, 17), "yes", [Code("rt.h:rt_task()", "6.1.192")];
+        Apart = "apart" since (6, 12), "no", [Code("rt.h:rt_task()", "6.12.117")];
     }
     // cpuidle.
     single_state_tick: SingleStateTick, "The tick of an idle CPU with at most one idle state." {
-        Stopped = "stopped" since (4, 17), "stops at once", "idle.c:cpuidle_idle_call(), v5.10";
-        Retained = "retained" since (6, 12), "stays until one found it idle", "idle.c:idle_call_stop_or_retain_tick(), v6.12.117";
+        Stopped = "stopped" since (4, 17), "stops at once", [Replaced("e5c9ffc6ae1b")];
+        Retained = "retained" since (7, 0), stable [Backport::listed((5, 10), 253, "5.10.253"), Backport::listed((6, 1), 167, "6.1.167"), Backport::listed((6, 12), 78, "6.12.78")], "stays until one found it idle", [Commit("e5c9ffc6ae1b"), Code("idle.c:idle_call_stop_or_retain_tick()", "6.12.117")];
     }
-    menu: MenuForm, "What the menu idle governor goes by." {
-        Iowait = "iowait" since (4, 17), "timers always; tasks that wait for I/O here have factors of their own and limit the exit latency", "public history; as in v4.20, earlier ones also count the load";
-        IowaitTimerLate = "iowait-timer-late" since (6, 6), "the same; the timers are not asked where short sleeps are typical", "commit 5484e31bbbff";
-        TimerLate = "timer-late" since (6, 12), "no regard to I/O; a short real sleep only where polling would last", "commit 38f83090f515, menu.c v6.12.117";
-        BothEnds = "both-ends" since (6, 15), "typical intervals without outliers on both sides, or else the longest of those left", "commit 85975daeaa4d, menu.c of public sources v6.16";
-        BothEndsOnly = "both-ends-only" since (6, 17), "without outliers on both sides, or else none", "news.md (the revert)";
-        BothEndsPoll = "both-ends-poll" since (6, 18), "the same; a short real sleep only where polling would last, and the timers are asked without a tick", "menu.c of public sources v6.18";
+    menu_iowait: MenuIowait, "Whether tasks that wait for I/O matter to the menu idle governor." {
+        Counted = "counted" since (4, 17), vectors ["cpuidle_menu_v61"], "they have correction factors of their own and limit the exit latency (before v4.20 the load did, too)", [Code("menu.c:performance_multiplier()", "6.1.192")];
+        Ignored = "ignored" since (6, 13), stable [Backport::listed((6, 12), 44, "6.12.44")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "they do not", [Commit("38f83090f515"), Code("menu.c:menu_select()", "6.12.117")];
+    }
+    menu_timers: MenuTimers, "When menu asks for the closest timer." {
+        Always = "always" since (4, 17), vectors ["cpuidle_menu_v61"], "each time", [Code("menu.c:menu_select()", "6.1.192")];
+        LongSleeps = "long-sleeps" since (6, 6), "not where typical sleeps are at most 15 us", [Commit("5484e31bbbff")];
+        NoTick = "no-tick" since (7, 0), stable [Backport::listed((6, 12), 75, "6.12.75")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "nor then, but always without a tick", [Mail("cpuidle: governors: menu: Always check timers with tick stopped"), Code("menu.c:menu_select()", "6.12.117")];
+        NearTimer = "near-timer" since (7, 1), "the same; without a tick a timer within two ticks is safety enough, so that the prediction stays", [Commit("e57c2bf2e89d"), Code("menu.c:menu_select()", "7.2.13")];
+    }
+    menu_typical: MenuTypical, "The typical interval of menu's last eight." {
+        DropLongest = "drop-longest" since (4, 17), vectors ["cpuidle_menu", "cpuidle_menu_v61"], "without the longest ones, or none", [Code("menu.c:get_typical_interval()", "6.12.117")];
+        DropLongestOrMost = "drop-longest-or-most" since NEVER, stable [Backport::listed((5, 10), 238, "5.10.238").until(246), Backport::listed((6, 1), 141, "6.1.141").until(158), Backport::listed((6, 12), 31, "6.12.31").until(56)], "without the longest ones, or the longest of those left", [Changelog("6.12.31"), Changelog("6.12.56")];
+        BothEndsOrMost = "both-ends-or-most" since (6, 15), "without outliers on both sides, or the longest of those left", [Commit("85975daeaa4d"), Code("menu.c:get_typical_interval()", "6.16")];
+        BothEnds = "both-ends" since (6, 18), stable [Backport::known((6, 17), 6, Source::Mail("Revert \"cpuidle: menu: Avoid discarding useful information\""))], "without outliers on both sides, or none", [Commit("10fad4012234"), Code("menu.c:get_typical_interval()", "7.2.13")];
+    }
+    menu_latency: MenuLatency, "Where menu's search ends at a state that takes too long to leave." {
+        IfChosen = "if-chosen" since (4, 17), vectors ["cpuidle_menu_v61"], "only where the state would be chosen", [Code("menu.c:menu_select()", "6.1.192")];
+        AtOnce = "at-once" since (6, 17), stable [Backport::listed((6, 12), 44, "6.12.44")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "always", [Commit("779b1a1cb13a"), Code("menu.c:menu_select()", "6.12.117")];
+    }
+    menu_polling: MenuPolling, "Which real state menu prefers to polling though its residency is longer than predicted." {
+        Latency = "latency" since (4, 17), vectors ["cpuidle_menu_v61"], "one that may be left in time", [Code("menu.c:menu_select()", "6.1.192")];
+        Predicted = "predicted" since (6, 18), stable [Backport::listed((6, 12), 58, "6.12.58")], "one whose exit takes no longer than the predicted sleep", [Commit("db86f55bf81a")];
+        Threshold = "threshold" since (6, 19), stable [Backport::listed((6, 12), 64, "6.12.64")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "the same, if its residency is below 15 us", [Commit("07d815701274"), Code("menu.c:menu_select()", "6.12.117")];
     }
     teo: TeoForm, "What the teo idle governor goes by." {
-        Recent = "recent" since (4, 17), "timers always; counts of early wake-ups and the last nine", "teo.c v6.1; in the kernel since v5.1, of this form since v5.14";
-        TickHits = "tick-hits" since (6, 11), "counts alone, with those beyond the tick apart; the timers are asked where they may matter", "commit 449914398083, teo.c v6.12.117";
-        ShortIdles = "short-idles" since (6, 14), "the timers are not asked where most sleeps are short", "commit 13ed5c4a6d9c, teo.c of public sources v6.14 to v6.18";
-        TickWakeups = "tick-wakeups" since (6, 19), "wake-ups by the tick are counted on their own", "news.md, teo.c of public sources after v6.18";
+        Recent = "recent" since (4, 17), vectors ["cpuidle_teo_v61"], "timers always; counts of early wake-ups and the last nine", [Code("teo.c:teo_select()", "6.1.192")];
+        TickHits = "tick-hits" since (6, 11), vectors ["cpuidle_teo", "cpuidle_teo_masks"], "counts alone, with those beyond the tick apart; the timers are asked where they may matter", [Commit("449914398083"), Code("teo.c:teo_select()", "6.12.117")];
+        ShortIdles = "short-idles" since (6, 14), "the timers are not asked where most sleeps are short", [Commit("13ed5c4a6d9c"), Code("teo.c:teo_select()", "6.18")];
+        TickWakeups = "tick-wakeups" since (6, 19), "wake-ups by the tick are counted on their own", [Mail("pull request of power management for 6.19")];
     }
     teo_util: TeoUtil, "Whether teo looks at the CPU's utilisation." {
-        Ignored = "ignored" since (4, 17), "no", "teo.c v6.1";
-        Shallower = "shallower" since (6, 3), "a shallower state on CPUs that use more than 1/64 of their capacity", "commit 9ce0f7c4bc64, public history";
-        Dropped = "dropped" since (6, 11), "no more", "commit 449914398083 and those before it, teo.c v6.12.117";
+        Ignored = "ignored" since (4, 17), "no", [Code("teo.c:teo_select()", "6.1.192")];
+        Shallower = "shallower" since (6, 3), "a shallower state on CPUs that use more than 1/64 of their capacity", [Commit("9ce0f7c4bc64")];
+        Dropped = "dropped" since (6, 11), "no more", [Commit("449914398083"), Code("teo.c:teo_select()", "6.12.117")];
     }
     // Hybrids and preferred cores.
     hybrid_capacity: HybridCapacity, "Capacities of Intel's hybrid processors without SMT." {
-        Equal = "equal" since (4, 17), "1024 everywhere; the cores have packing priorities", "public history";
-        ByLevel = "by-level" since (6, 12), "by HWP's highest level, instead of priorities", "commit 929ebc93ccaa, intel_pstate.c v6.12.117";
+        Equal = "equal" since (4, 17), "1024 everywhere; the cores have packing priorities", [Replaced("929ebc93ccaa")];
+        ByLevel = "by-level" since (6, 12), "by HWP's highest level, instead of priorities", [Commit("929ebc93ccaa"), Code("intel_pstate.c:hybrid_init_cpu_capacity_scaling()", "6.12.117")];
     }
     hybrid_em: HybridEm, "The energy model that intel_pstate registers for hybrids without SMT, in passive mode." {
-        Absent = "absent" since (4, 17), "none", "public history";
-        Scaling = "scaling" since (6, 16), "each CPU a domain of four states; costs by the frequency of a level, so that all E-cores come first", "news.md, patch \"cpufreq: intel_pstate: EAS support for hybrid platforms\"";
-        Kind = "kind" since (6, 19), "costs by the kind of core: P-cores from 60 % of an E-core on", "news.md, patch \"cpufreq: intel_pstate: hybrid: Adjust energy model rules\"";
+        Absent = "absent" since (4, 17), "none", [Mail("cpufreq: intel_pstate: EAS support for hybrid platforms (what it replaced)")];
+        Scaling = "scaling" since (6, 16), "each CPU a domain of four states; costs by the frequency of a level, so that all E-cores come first", [Mail("cpufreq: intel_pstate: EAS support for hybrid platforms")];
+        Kind = "kind" since (6, 19), "costs by the kind of core: P-cores from 60 % of an E-core on", [Mail("cpufreq: intel_pstate: hybrid: Adjust energy model rules"), Code("intel_pstate.c:hybrid_get_cost()", "7.2.13")];
     }
     itmt_threads: ItmtThreads, "Packing priorities of the threads of a core." {
-        Ranked = "ranked" since (4, 17), "second threads come after whole cores", "arch/x86/kernel/itmt.c v6.1";
-        Alike = "alike" since (6, 5), "all threads have that of their core", "public history; the version from memory";
+        Ranked = "ranked" since (4, 17), "second threads come after whole cores", [Code("itmt.c:sched_set_itmt_core_prio()", "6.1.192")];
+        Alike = "alike" since (6, 5), "all threads have that of their core", [Memory];
     }
     amd_prefcore: AmdPrefcore, "Whether amd-pstate tells the scheduler which cores clock highest." {
-        Absent = "absent" since (4, 17), "no", "amd-pstate.c v6.1";
-        Ranked = "ranked" since (6, 9), "by the highest level of each core", "commit f3a052391822, amd-pstate.c v6.12.117";
+        Absent = "absent" since (4, 17), "no", [Code("amd-pstate.c:amd_pstate_cpu_init()", "6.1.192")];
+        Ranked = "ranked" since (6, 9), "by the highest level of each core", [Commit("f3a052391822"), Code("amd-pstate.c:amd_pstate_init_prefcore()", "6.12.117")];
     }
     // amd-pstate.
     amd_pstate: AmdForm, "What amd-pstate's requests follow." {
-        Unlimited = "unlimited" since (4, 17), "the governor alone; boost is a level above the nominal one", "amd-pstate.c v6.1; in the kernel since v5.17";
-        Limited = "limited" since (6, 7), "the policy's limits too", "commit febab20caeba; the rest as in amd-pstate.c v6.12.117";
+        Unlimited = "unlimited" since (4, 17), vectors ["amd_pstate_init_v61", "amd_pstate_seq_v61"], "the governor alone; boost is a level above the nominal one", [Code("amd-pstate.c:amd_pstate_update()", "6.1.192")];
+        Limited = "limited" since (6, 7), vectors ["amd_pstate_init", "amd_pstate_seq"], "the policy's limits too", [Commit("febab20caeba"), Code("amd-pstate.c:amd_pstate_update()", "6.12.117")];
+    }
+    amd_min_freq: AmdMinFreq, "What amd-pstate starts the policy's lower limit at." {
+        Lowest = "lowest" since (4, 17), vectors ["amd_pstate_init", "amd_pstate_init_v61"], "the lowest performance", [Code("amd-pstate.c:amd_pstate_cpu_init()", "6.12.117")];
+        LowestNonlinear = "lowest-nonlinear" since (6, 13), "the lowest nonlinear performance; user space may lower it", [Commit("5d9a354cf839"), Code("amd-pstate.c:amd_pstate_verify()", "7.2.13")];
     }
     // intel_pstate.
     hwp_dynamic_boost: HwpDynamicBoost, "Whether intel_pstate raises HWP's lower limit after I/O." {
-        Absent = "absent" since (4, 17), "does not exist", "commit e0efd5be63e8, text 001";
-        Servers = "servers" since (4, 18), "by default on servers only", "commit e0efd5be63e8, notes 7";
-        Everywhere = "everywhere" since NEVER, "on every machine", "text 001";
+        Absent = "absent" since (4, 17), "does not exist", [Text("001"), Replaced("e0efd5be63e8")];
+        Servers = "servers" since (4, 18), vectors ["intel_pstate_hwp_boost"], "by default on servers only", [Commit("e0efd5be63e8"), Code("intel_pstate.c:intel_pstate_hwp_boost_up()", "6.12.117")];
+        Everywhere = "everywhere" since NEVER, "on every machine", [Text("001")];
     }
     intel_passive_hwp: IntelPassiveHwp, "Whether intel_pstate's passive mode leaves HWP on." {
-        Off = "off" since (4, 17), "no", "notes 7";
-        On = "on" since (5, 9), "yes", "commit f6ebbcf08f37";
+        Off = "off" since (4, 17), "no", [Replaced("f6ebbcf08f37")];
+        On = "on" since (5, 9), "yes", [Commit("f6ebbcf08f37")];
     }
     intel_hwp_target: IntelHwpTarget, "What intel_pstate's passive mode asks of HWP for a governor's frequency." {
-        Floor = "floor" since (4, 17), "at least it; the firmware may go higher", "commit f6ebbcf08f37, public history";
-        StrictFloor = "strict-floor" since (5, 10), "the same, and exactly it for governors with one frequency (performance, powersave, userspace)", "public history; the version from memory";
-        Desired = "desired" since (6, 17), backported [(6, 1), (6, 12)], "at least it, and it as the desired level", "news.md; intel_cpufreq_update_pstate() in intel_pstate.c v6.1.192 and v6.12.117";
+        Floor = "floor" since (4, 17), "at least it; the firmware may go higher", [Commit("f6ebbcf08f37")];
+        StrictFloor = "strict-floor" since (5, 10), stable [Backport::listed((5, 9), 9, "5.9.9")], "the same, and exactly it for governors with one frequency (performance, powersave, userspace)", [Changelog("5.9.9"), Code("intel_pstate.c:intel_cpufreq_adjust_hwp()", "5.10.262")];
+        Desired = "desired" since (6, 17), stable [Backport::listed((6, 1), 148, "6.1.148"), Backport::listed((6, 12), 42, "6.12.42")], "at least it, and it as the desired level", [Code("intel_pstate.c:intel_cpufreq_update_pstate()", "6.12.117")];
     }
     intel_adjust_perf: IntelAdjustPerf, "What schedutil gives intel_pstate's passive mode with HWP." {
-        Frequencies = "frequencies" since (4, 17), "frequencies", "notes 7";
-        Levels = "levels" since (5, 11), "performance levels", "commit a365ab6b9dfb";
+        Frequencies = "frequencies" since (4, 17), "frequencies", [Replaced("a365ab6b9dfb")];
+        Levels = "levels" since (5, 11), "performance levels", [Commit("a365ab6b9dfb"), Code("intel_pstate.c:intel_cpufreq_adjust_perf()", "6.12.117")];
     }
     intel_iowait_boost: IntelIowaitBoost, "How intel_pstate's active mode without HWP boosts for I/O." {
-        Full = "full" since (4, 17), "to the full at once", "from memory";
-        Doubling = "doubling" since (5, 1), "from an eighth on, doubling", "notes 7; the version from memory";
+        Full = "full" since (4, 17), "to the full at once", [Memory];
+        Doubling = "doubling" since (5, 1), vectors ["intel_pstate_core"], "from an eighth on, doubling", [Code("intel_pstate.c:intel_pstate_update_util()", "6.12.117")];
     }
 }
 
-/// The profiles that policies may name, oldest first.
-pub const PROFILES: &[(&str, Version)] = &[
-    ("4.14-android", (4, 14)),
-    ("4.17", (4, 17)),
-    ("4.19", (4, 19)),
-    ("5.0", (5, 0)),
-    ("5.4", (5, 4)),
-    ("5.9", (5, 9)),
-    ("5.10", (5, 10)),
-    ("5.15", (5, 15)),
-    ("5.18", (5, 18)),
-    ("6.1", (6, 1)),
-    ("6.5", (6, 5)),
-    ("6.6", (6, 6)),
-    ("6.8", (6, 8)),
-    ("6.12", (6, 12)),
-    ("6.13", (6, 13)),
-    ("6.14", (6, 14)),
-    ("6.16", (6, 16)),
-    ("6.18", (6, 18)),
-    ("6.19", (6, 19)),
+/// The profiles that lists show, oldest first: name, mainline release, point release. Any other point release is a name, too
+/// ([`crate::release`]).
+pub const PROFILES: &[(&str, Version, u16)] = &[
+    ("4.14-android", (4, 14), 0),
+    ("4.17", (4, 17), 0),
+    ("4.18", (4, 18), 0),
+    ("4.19", (4, 19), 0),
+    ("4.20", (4, 20), 0),
+    ("5.0", (5, 0), 0),
+    ("5.1", (5, 1), 0),
+    ("5.2", (5, 2), 0),
+    ("5.3", (5, 3), 0),
+    ("5.4", (5, 4), 0),
+    ("5.5", (5, 5), 0),
+    ("5.6", (5, 6), 0),
+    ("5.7", (5, 7), 0),
+    ("5.8", (5, 8), 0),
+    ("5.9", (5, 9), 0),
+    ("5.10", (5, 10), 0),
+    ("5.10.262", (5, 10), 262),
+    ("5.11", (5, 11), 0),
+    ("5.12", (5, 12), 0),
+    ("5.13", (5, 13), 0),
+    ("5.14", (5, 14), 0),
+    ("5.15", (5, 15), 0),
+    ("5.16", (5, 16), 0),
+    ("5.17", (5, 17), 0),
+    ("5.18", (5, 18), 0),
+    ("5.19", (5, 19), 0),
+    ("6.0", (6, 0), 0),
+    ("6.1", (6, 1), 0),
+    ("6.1.192", (6, 1), 192),
+    ("6.2", (6, 2), 0),
+    ("6.3", (6, 3), 0),
+    ("6.4", (6, 4), 0),
+    ("6.5", (6, 5), 0),
+    ("6.6", (6, 6), 0),
+    ("6.6.88", (6, 6), 88),
+    ("6.6.89", (6, 6), 89),
+    ("6.6.103", (6, 6), 103),
+    ("6.7", (6, 7), 0),
+    ("6.8", (6, 8), 0),
+    ("6.9", (6, 9), 0),
+    ("6.10", (6, 10), 0),
+    ("6.11", (6, 11), 0),
+    ("6.12", (6, 12), 0),
+    ("6.12.117", (6, 12), 117),
+    ("6.13", (6, 13), 0),
+    ("6.14", (6, 14), 0),
+    ("6.15", (6, 15), 0),
+    ("6.16", (6, 16), 0),
+    ("6.17", (6, 17), 0),
+    ("6.18", (6, 18), 0),
+    ("6.19", (6, 19), 0),
+    ("7.0", (7, 0), 0),
+    ("7.1", (7, 1), 0),
+    ("7.2", (7, 2), 0),
+    ("7.3", (7, 3), 0),
 ];
+
+/// The profile of policies that name none: a release whose code computed most of the vectors.
+pub const DEFAULT_PROFILE: &str = "6.12.117";
 
 /// The names of all gates, in the order of the table.
 pub fn gate_names() -> impl Iterator<Item = &'static str> {
@@ -513,21 +623,27 @@ pub fn gate_names() -> impl Iterator<Item = &'static str> {
 
 /// The names of all profiles, oldest first.
 pub fn profile_names() -> impl Iterator<Item = &'static str> {
-    PROFILES.iter().map(|&(name, _)| name)
+    PROFILES.iter().map(|&(name, ..)| name)
 }
 
-/// The profile that is nearest to `name`: by version (of two as near the older one, whose values hold until the newer); of what is
-/// no version the one that it begins with, or none.
+/// The mainline profile that is nearest to `name` by version, of two as near the older one; `None` for what is no version.
 pub fn nearest_profile(name: &str) -> Option<&'static str> {
     let bare = name.strip_prefix('v').unwrap_or(name);
     let mut numbers = bare.split(['.', '-', '+']).map_while(|part| part.parse::<u16>().ok());
     let (major, minor) = (numbers.next()?, numbers.next().unwrap_or(0));
+    let mainline = || {
+        PROFILES
+            .iter()
+            .filter(|(known, _, point)| *point == 0 && known.ends_with("-android") == bare.contains("android"))
+    };
     if minor > 30 {
-        return profile_names().filter(|known| bare.starts_with(known)).max_by_key(|known| known.len());
+        return mainline()
+            .map(|(known, ..)| *known)
+            .filter(|known| bare.starts_with(known))
+            .max_by_key(|known| known.len());
     }
     let wanted = place((major, minor));
-    let named = PROFILES.iter().filter(|(known, _)| known.ends_with("-android") == bare.contains("android"));
-    named.min_by_key(|(_, version)| place(*version).abs_diff(wanted)).map(|(known, _)| *known)
+    mainline().min_by_key(|(_, version, _)| place(*version).abs_diff(wanted)).map(|(known, ..)| *known)
 }
 
 /// The place of a version among all versions: v4.20 is before v5.0, v5.19 before v6.0, v6.19 before v7.0.
@@ -568,12 +684,20 @@ impl Platform {
 }
 
 impl KernelProfile {
-    /// The profile called `name` (a leading `v` is allowed), one of [`PROFILES`].
+    /// The kernel called `name`: one of [`PROFILES`] or anything that [`release::parse`] knows.
     pub fn named(name: &str) -> Option<Self> {
-        let bare = name.strip_prefix('v').unwrap_or(name);
-        let &(known, version) = PROFILES.iter().find(|(known, _)| *known == bare)?;
-        let profile = Self::at(version);
-        Some(if known.ends_with("-android") { profile.with_android_eas() } else { profile })
+        match name.strip_prefix('v').unwrap_or(name) {
+            "4.14-android" => Some(Self::at((4, 14)).with_android_eas()),
+            bare => release::parse(bare).map(|release| release.profile()),
+        }
+    }
+
+    /// Its release in numbers: `6.6` or `6.6.88`.
+    pub fn release_text(&self) -> String {
+        match (self.version, self.point) {
+            ((major, minor), 0) => format!("{major}.{minor}"),
+            ((major, minor), point) => format!("{major}.{minor}.{point}"),
+        }
     }
 
     /// Android's patches before mainline had energy-aware scheduling.
@@ -627,7 +751,8 @@ impl KernelProfile {
         };
         let runnable_boost = self.runnable_boost == RunnableBoost::On;
         let runnable_moves = self.feec_runnable == FeecRunnable::Moved;
-        let gates = EasGates { form, runnable_boost, runnable_moves, margin: self.proposals.margin };
+        let full_cpus = self.feec_full_cpus == FeecFullCpus::Capped;
+        let gates = EasGates { form, runnable_boost, runnable_moves, full_cpus, margin: self.proposals.margin };
         (self.eas != Eas::Absent).then_some(gates)
     }
 
@@ -645,6 +770,7 @@ impl KernelProfile {
             },
             freq_ref: self.freq_ref == FreqRef::Arch,
             margin_on_current: self.noninvariant_headroom == NoninvariantHeadroom::Twice,
+            sticky_update: self.need_freq_update == NeedFreqUpdate::Sticky,
             runnable_boost: self.runnable_boost == RunnableBoost::On,
             shared_skips_stale: self.shared_stale_cpus == SharedStaleCpus::Ignored,
             iowait: match self.sugov_iowait_boost {
@@ -762,9 +888,17 @@ mod tests {
     fn schedutil_agrees() {
         assert_eq!(named("5.0").sugov_gates(), SugovGates::V4_17);
         assert_eq!(named("5.9").sugov_gates(), SugovGates::V5_10);
-        assert_eq!(named("5.18").sugov_gates(), SugovGates::V5_18);
-        assert_eq!(named("6.6").sugov_gates(), SugovGates::V6_6);
-        assert_eq!(named("v6.12").sugov_gates(), SugovGates::V6_12);
+        assert_eq!(named("5.18").sugov_gates(), SugovGates { sticky_update: true, ..SugovGates::V5_18 });
+        assert_eq!(named("6.1.192").sugov_gates(), SugovGates::V5_18);
+        assert_eq!(named("6.6").sugov_gates(), SugovGates { sticky_update: true, ..SugovGates::V6_6 });
+        assert_eq!(named("v6.12").sugov_gates(), SugovGates { sticky_update: true, ..SugovGates::V6_12 });
+        assert_eq!(named("6.12.117").sugov_gates(), SugovGates::V6_12);
+        assert_eq!(named("6.14").sugov_gates(), SugovGates::V6_12);
+        // v6.6.89 bounds the utilisation and loses the headroom of CPUs without frequency invariance until v6.6.103.
+        let rework = SugovGates { freq_ref: false, margin_on_current: false, ..named("6.12").sugov_gates() };
+        assert_eq!(named("6.6.88").sugov_gates(), named("6.6").sugov_gates());
+        assert_eq!(named("6.6.89").sugov_gates(), rework);
+        assert_eq!(named("6.6.103").sugov_gates(), named("6.12").sugov_gates());
     }
 
     /// The forms of energy-aware placement by version.
@@ -775,17 +909,21 @@ mod tests {
             ("5.0", Some(EasGates::V5_10)),
             ("5.9", Some(EasGates::V5_10)),
             ("5.18", Some(EasGates::V5_18)),
-            ("6.1", Some(EasGates::V6_1)),
-            ("6.6", Some(EasGates::V6_6)),
+            ("6.1", Some(EasGates { full_cpus: false, ..EasGates::V6_1 })),
+            ("6.1.63", Some(EasGates::V6_1)),
+            ("6.6", Some(EasGates { full_cpus: false, ..EasGates::V6_6 })),
+            ("6.7", Some(EasGates::V6_6)),
             ("6.8", Some(EasGates::V6_18)),
-            ("6.12", Some(EasGates::V6_12)),
+            ("6.12", Some(EasGates::V6_18)),
+            ("6.12.117", Some(EasGates::V6_12)),
             ("6.18", Some(EasGates::V6_18)),
+            ("7.2", Some(EasGates::V6_12)),
         ] {
             assert_eq!(named(name).eas_gates(), gates, "{name}");
         }
         let mut profile = named("5.18");
         profile.set("feec_margin", "none").expect("is one");
-        assert_eq!(profile.eas_gates(), Some(EasGates::V6_1));
+        assert_eq!(profile.eas_gates(), Some(EasGates { full_cpus: false, ..EasGates::V6_1 }));
     }
 
     /// acpi-cpufreq's 10 us: 10 ms in old kernels, 15 us today.
@@ -794,7 +932,7 @@ mod tests {
         assert_eq!(named("5.9").rate_limit_us(0, 10_000), 10_000);
         assert_eq!(KernelProfile::at((6, 10)).rate_limit_us(0, 10_000), 2_000);
         assert_eq!(named("6.12").rate_limit_us(0, 10_000), 15);
-        for (name, _) in PROFILES {
+        for (name, ..) in PROFILES {
             assert_eq!(named(name).rate_limit_us(500, 20_000), 500, "{name}");
         }
     }
@@ -808,7 +946,7 @@ mod tests {
             for value in gate.values {
                 assert_eq!(profile.set(gate.name, value.name), Ok(()), "{} = {}", gate.name, value.name);
                 assert_eq!(profile.show(gate.name), Some(value.name));
-                assert!(!value.source.is_empty() && !value.what.is_empty(), "{} = {}", gate.name, value.name);
+                assert!(!value.sources.is_empty() && !value.what.is_empty(), "{} = {}", gate.name, value.name);
             }
             let since: Vec<Version> = gate.values.iter().filter_map(|value| value.since).collect();
             assert_eq!(since.first(), Some(&(4, 17)), "{}", gate.name);
@@ -819,13 +957,12 @@ mod tests {
     #[test]
     fn wrong_names_are_told_the_right_ones() {
         let mut profile = named("6.12");
-        assert!(KernelProfile::named("6.11").is_none());
-        assert!(unknown_profile("6.11").contains("the nearest is \"6.12\""));
+        assert!(KernelProfile::named("7.9").is_none());
+        assert!(unknown_profile("7.9").contains("the nearest is \"7.3\""));
         let near = |name, nearest| assert_eq!(nearest_profile(name), nearest, "{name}");
-        near("6.10", Some("6.8"));
-        near("v6.2.7-arch1", Some("6.1"));
-        near("4.20", Some("4.19"));
-        near("7.1", Some("6.19"));
+        near("6.10", Some("6.10"));
+        near("v6.2.7-arch1", Some("6.2"));
+        near("8.0", Some("7.3"));
         near("4.14", Some("4.17"));
         near("4.9-android", Some("4.14-android"));
         near("5.188", Some("5.18"));

@@ -1,136 +1,83 @@
-//! The gates as a table: which value every profile has, where that is known from, and how it is proven.
+//! The gates as a table: which value every profile has, where that is known from, how much of it is proven, and what
+//! differs between two kernels.
 //!
 //! `docs/kernel-profiles.md` is [`markdown`]; a test holds the two equal.
 
 use std::fmt::Write as _;
 
-use crate::profile::{GATES, Gate, GateValue, KernelProfile, PROFILES};
+use crate::evidence::{Proof, Source};
+use crate::profile::{GATES, Gate, GateValue, KernelProfile, PROFILES, profile_names};
+use crate::release::READ;
 
-/// How a gate's value is known to be right.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Proof {
-    /// These families of vectors, computed by that kernel's own code, run through it.
-    Vectors(&'static [&'static str]),
-    /// Recordings of that kernel are recomputed exactly with it (`opplab verify traces`).
-    Recording(&'static str),
-    /// It was written from that kernel's source, and nothing of that kernel has been run against it.
-    Source,
-    /// Public history says so: a commit's text, a mail, the documentation.
-    History,
-    /// Neither the notes nor this table checked it.
-    Memory,
-    /// For overriding only: an experiment, or a vendor's kernel.
-    Override,
-}
-
-impl Proof {
-    /// One word, and the families or recordings.
-    pub fn text(self) -> String {
-        match self {
-            Self::Vectors(families) => format!("vectors {}", families.join(", ")),
-            Self::Recording(kernels) => format!("recordings of {kernels}"),
-            Self::Source => String::from("source"),
-            Self::History => String::from("history"),
-            Self::Memory => String::from("memory"),
-            Self::Override => String::from("override only"),
-        }
-    }
-}
-
-/// Values that vectors of the real kernel run through.
-const VECTORS: &[(&str, &str, &[&str])] = &[
-    ("invariance", "scaled-contribution", &["oldpelt_se", "oldpelt_cfs"]),
-    ("invariance", "time-dilated", &["clock_pelt"]),
-    ("x86_invariance", "intel-amd", &["x86_intel_max_freq_ratio", "x86_amd_max_freq_ratio"]),
-    ("runnable_signal", "runnable", &["pelt_cfs_hl32", "pelt_se_hl32"]),
-    ("util_est", "fast-up", &["v510_util_est"]),
-    ("util_est", "filtered", &["util_est_v61"]),
-    ("util_est", "single", &["util_est"]),
-    ("sugov_util", "clamped", &["v510_schedutil_cpu_util", "effective_cpu_util_v61"]),
-    ("sugov_util", "bounded", &["effective_cpu_util"]),
-    ("headroom", "in-frequency", &["v510_schedutil_cpu_util"]),
-    ("headroom", "in-clamped-util", &["sugov_seq_v61"]),
-    ("headroom", "in-effective-perf", &["sugov_seq"]),
-    ("noninvariant_headroom", "once", &["sugov_seq_v61"]),
-    ("noninvariant_headroom", "twice", &["sugov_seq"]),
-    ("freq_ref", "cpuinfo-max", &["sugov_seq_v61"]),
-    ("freq_ref", "arch", &["sugov_seq"]),
-    ("runnable_boost", "off", &["sugov_seq_v61", "feec_v61"]),
-    ("runnable_boost", "on", &["sugov_seq", "feec"]),
-    ("sugov_iowait_boost", "capacity", &["sugov_iowait", "sugov_iowait_v61"]),
-    ("sugov_clamps", "boost-too", &["sugov_iowait_v61", "sugov_seq_v61"]),
-    ("rate_limit", "latency-x1.5", &["schedutil_map"]),
-    ("feec_margin", "6-percent-of-total", &["v510_feec"]),
-    ("feec_margin", "none", &["feec_v61", "feec"]),
-    ("feec_runnable", "moved", &["feec"]),
-    ("em_cost", "mW", &["v510_feec"]),
-    ("em_cost", "uW", &["em_table_v61", "feec_v61"]),
-    ("em_cost", "performance", &["em_table", "feec"]),
-    ("fair_class", "cfs", &["v510_cfs_seq", "v510_wakeup_preempt"]),
-    ("fair_class", "eevdf", &["eevdf_seq"]),
-    ("base_slice", "0.70ms", &["eevdf_seq"]),
-    ("delay_dequeue", "on", &["eevdf_seq"]),
-    ("select_idle_scan", "sis-util", &["select_idle_sibling", "lb_idle_scan"]),
-    ("idle_sibling", "search", &["select_idle_sibling"]),
-    ("menu", "iowait", &["cpuidle_menu_v61"]),
-    ("menu", "timer-late", &["cpuidle_menu", "cpuidle_menu_masks"]),
-    ("teo", "recent", &["cpuidle_teo_v61"]),
-    ("teo", "tick-hits", &["cpuidle_teo", "cpuidle_teo_masks"]),
-    ("amd_pstate", "unlimited", &["amd_pstate_init_v61", "amd_pstate_seq_v61"]),
-    ("amd_pstate", "limited", &["amd_pstate_init", "amd_pstate_seq"]),
-    ("hwp_dynamic_boost", "servers", &["intel_pstate_hwp_boost"]),
-    ("intel_iowait_boost", "doubling", &["intel_pstate_core"]),
-];
-
-/// Values without vectors that recordings show.
-const RECORDINGS: &[(&str, &str, &str)] = &[
-    ("sugov_affinity", "bound", "6.1 and 6.12"),
-    ("overutilized", "root-domain", "6.1 and 6.12"),
-    ("eas", "present", "6.1 and 6.12"),
-    ("feec_runnable", "whole", "6.18"),
-];
-
-/// How `value` of `gate` is proven.
-pub fn proof(gate: &Gate, value: &GateValue) -> Proof {
-    let here = |name: &str, of: &str| name == gate.name && of == value.name;
-    if value.since_text().is_none() {
-        Proof::Override
-    } else if let Some((_, _, families)) = VECTORS.iter().find(|(name, of, _)| here(name, of)) {
-        Proof::Vectors(families)
-    } else if let Some((_, _, kernels)) = RECORDINGS.iter().find(|(name, of, _)| here(name, of)) {
-        Proof::Recording(kernels)
-    } else if value.source.contains("from memory") {
-        Proof::Memory
-    } else if value.source.contains(".c ") || value.source.contains("notes") {
-        Proof::Source
-    } else {
-        Proof::History
-    }
+/// The value that `profile` has of `gate`.
+pub fn value_of(gate: &'static Gate, profile: &KernelProfile) -> &'static GateValue {
+    let name = profile.show(gate.name);
+    gate.values.iter().find(|value| Some(value.name) == name).expect("a value of the gate")
 }
 
 /// The names of all families that a [`Proof::Vectors`] names.
 pub fn families() -> impl Iterator<Item = &'static str> {
-    VECTORS.iter().flat_map(|(_, _, families)| families.iter().copied())
+    GATES
+        .iter()
+        .flat_map(|gate| gate.values)
+        .flat_map(|value| match value.proof {
+            Proof::Vectors(families) => families,
+            _ => &[],
+        })
+        .copied()
 }
 
-/// What `kernel` does otherwise than the profile before it, as `gate=value`.
-pub fn changes(kernel: &str) -> Option<String> {
-    let at = PROFILES.iter().position(|(name, _)| *name == kernel)?;
-    let profile = KernelProfile::named(kernel)?;
-    let Some(before) = at.checked_sub(1).and_then(|at| KernelProfile::named(PROFILES[at].0)) else {
-        return Some(String::from("the oldest"));
-    };
-    let mut text = String::new();
-    for gate in GATES {
-        let (new, old) = (profile.show(gate.name)?, before.show(gate.name)?);
-        if new != old {
-            let comma = if text.is_empty() { "" } else { ", " };
-            let _ = write!(text, "{comma}{}={new}", gate.name);
-        }
+/// How many of some values have each kind of proof, in the order of [`Proof::KINDS`].
+pub fn count(values: impl Iterator<Item = &'static GateValue>) -> [usize; Proof::KINDS.len()] {
+    let mut counts = [0; Proof::KINDS.len()];
+    values.for_each(|value| counts[value.proof.kind()] += 1);
+    counts
+}
+
+/// How many gate values have each kind of proof: of `profile`, or of the whole table.
+pub fn proven(profile: Option<&KernelProfile>) -> [usize; Proof::KINDS.len()] {
+    match profile {
+        Some(profile) => count(GATES.iter().map(|gate| value_of(gate, profile))),
+        None => count(GATES.iter().flat_map(|gate| gate.values)),
     }
-    let (_, before) = PROFILES[at - 1];
-    let before = PROFILES.iter().find(|(_, version)| *version == before).map_or("", |(name, _)| name);
-    Some(if text.is_empty() { format!("as {before}") } else { text })
+}
+
+/// The share in words: `41 by vectors, 4 by recordings, ... of 144`.
+pub fn proven_text(profile: Option<&KernelProfile>) -> String {
+    let counts = proven(profile);
+    let kinds = Proof::KINDS.iter().zip(counts).filter(|&(_, count)| count > 0);
+    let kinds: Vec<String> = kinds.map(|((word, _), count)| format!("{count} {word}")).collect();
+    format!("{} (of {})", kinds.join(", "), counts.iter().sum::<usize>())
+}
+
+/// A gate that two kernels have different values of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Difference {
+    /// The gate.
+    pub gate: &'static Gate,
+    /// The older kernel's value.
+    pub before: &'static GateValue,
+    /// The newer one's.
+    pub after: &'static GateValue,
+}
+
+/// The gates that differ between two kernels.
+pub fn differences(before: &KernelProfile, after: &KernelProfile) -> Vec<Difference> {
+    let all =
+        GATES.iter().map(|gate| Difference { gate, before: value_of(gate, before), after: value_of(gate, after) });
+    all.filter(|found| found.before.name != found.after.name).collect()
+}
+
+/// What `kernel` does otherwise than the profile that it comes after, as `gate=value`: a point release after its mainline
+/// release, a mainline release after the one before.
+pub fn changes(kernel: &str) -> Option<String> {
+    let at = PROFILES.iter().position(|(name, ..)| *name == kernel)?;
+    let (_, version, point) = PROFILES[at];
+    let before = PROFILES[..at].iter().rfind(|(_, of, of_point)| (*of == version) == (point > 0) && *of_point == 0);
+    let Some((before, ..)) = before else { return Some(String::from("the oldest")) };
+    let found = differences(&KernelProfile::named(before)?, &KernelProfile::named(kernel)?);
+    let words: Vec<String> = found.iter().map(|found| format!("{}={}", found.gate.name, found.after.name)).collect();
+    Some(if words.is_empty() { format!("as {before}") } else { words.join(", ") })
 }
 
 /// The text of `docs/kernel-profiles.md`.
@@ -139,19 +86,42 @@ pub fn markdown() -> String {
         "# Kernel profiles\n\n\
          What kernels do differently, and which of it each profile has. Generated from crate `kernel` \
          (`profile.rs`, `profile_table.rs`); `OPPLAB_BLESS=1 cargo test -p opplab-verify --test profiles` writes it anew.\n\n\
-         A policy names a profile (`kernel = \"6.1\"`); each gate can be overridden by name (`gates = { menu = \"iowait\" }`).\n\n\
-         How a value is proven: **vectors** were computed by that kernel's own code and are equal, all of them; **recordings** of \
-         that kernel are recomputed exactly; **source** means written from that kernel's source, with nothing to run against; \
-         **history** from commits, mails and documentation; **memory** was not checked.\n\n",
+         A profile is a mainline release plus the backports of a point release: `kernel = \"6.6\"` is v6.6 as it was released, \
+         `\"6.6.88\"` and `\"6.1.0-56-amd64\"` are what somebody runs. Each gate can be overridden by name \
+         (`gates = { menu_iowait = \"counted\" }`). `opplab kernels diff 6.6.88 6.6.89` lists what changed between two.\n\n",
     );
+    let all: Vec<String> = READ.iter().map(|((major, minor), last)| format!("{major}.{minor}.{last}")).collect();
     let _ = writeln!(
         text,
-        "## Values\n\n| gate | value | since | what | source | proven by |\n| --- | --- | --- | --- | --- | --- |"
+        "Every list of changes was read for the point releases up to {}. Of other series single backports are known, and \
+         opplab reports which.\n",
+        all.join(", ")
+    );
+    text.push_str("## What is proven\n\nHow a value is known to be right:\n\n");
+    for (word, meaning) in Proof::KINDS {
+        let _ = writeln!(text, "- **{word}**: {meaning}");
+    }
+    let _ = writeln!(
+        text,
+        "\nOf all values: {}. Exact equality with a kernel is claimed for the values with vectors or recordings only. Load \
+         balance has no gates but those of new idle balance: it is v6.12's in every profile.\n",
+        proven_text(None)
+    );
+    let _ = writeln!(text, "| profile |{}", Proof::KINDS.map(|(word, _)| format!(" {word} |")).concat());
+    let _ = writeln!(text, "| --- |{}", " ---: |".repeat(Proof::KINDS.len()));
+    for name in profile_names() {
+        let counts = proven(KernelProfile::named(name).as_ref());
+        let _ = writeln!(text, "| {name} |{}", counts.map(|count| format!(" {count} |")).concat());
+    }
+    let _ = writeln!(
+        text,
+        "\n## Values\n\nSince: the first mainline release, and the point releases of older ones.\n\n\
+         | gate | value | since | what | source | proven by |\n| --- | --- | --- | --- | --- | --- |"
     );
     for gate in GATES {
         for value in gate.values {
-            let since = match value.since {
-                Some((4, 17)) => String::from("before"),
+            let since = match (value.since, value.stable) {
+                (Some((4, 17)), []) => String::from("before"),
                 _ => value.since_text().unwrap_or_else(|| String::from("-")),
             };
             let _ = writeln!(
@@ -160,51 +130,109 @@ pub fn markdown() -> String {
                 gate.name,
                 value.name,
                 value.what,
-                value.source,
-                proof(gate, value).text()
+                value.source_text(),
+                value.proof.text()
             );
         }
     }
-    let _ = write!(text, "\n## Profiles\n\nA dot is the value of the column before.\n\n| gate |");
-    for (name, _) in PROFILES {
-        let _ = write!(text, " {name} |");
-    }
-    let _ = writeln!(text, "\n| --- |{}", " --- |".repeat(PROFILES.len()));
+    let _ = writeln!(text, "\n## Backports\n\n| gate | value | releases | source |\n| --- | --- | --- | --- |");
     for gate in GATES {
-        let _ = write!(text, "| `{}` |", gate.name);
-        let mut before = "";
-        for (name, _) in PROFILES {
-            let value = KernelProfile::named(name).and_then(|profile| profile.show(gate.name)).unwrap_or("");
-            let _ = write!(text, " {} |", if value == before { "·" } else { value });
-            before = value;
+        for value in gate.values {
+            for stable in value.stable {
+                let _ =
+                    writeln!(text, "| `{}` | `{}` | {} | {} |", gate.name, value.name, stable.text(), stable.source);
+            }
         }
-        text.push('\n');
+    }
+    text.push_str(
+        "\n## Profiles\n\nWhat each profile does otherwise than the mainline release before it; a point release, than its mainline \
+         release.\n\n| profile | changes |\n| --- | --- |\n",
+    );
+    for name in profile_names() {
+        let _ = writeln!(text, "| {name} | {} |", changes(name).unwrap_or_default());
     }
     text
+}
+
+/// The release or tree in whose code a source was read.
+pub fn read_in(source: &Source) -> Option<&'static str> {
+    match source {
+        Source::Code(_, tree) => Some(tree),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Every proof is of a value that there is.
+    /// A value that was read in a release's code is what the profile of that release has.
     #[test]
-    fn proofs_are_of_values_that_exist() {
-        let known = |gate: &str, value: &str| {
-            GATES.iter().any(|row| row.name == gate && row.values.iter().any(|one| one.name == value))
-        };
-        for (gate, value, _) in VECTORS {
-            assert!(known(gate, value), "{gate} = {value}");
+    fn sources_have_the_values_that_they_are_cited_for() {
+        let mut read = 0;
+        for gate in GATES {
+            for value in gate.values {
+                for tree in value.sources.iter().filter_map(read_in) {
+                    let Some(profile) = KernelProfile::named(tree) else {
+                        assert!(tree.starts_with("Android"), "{} = {}: {tree}", gate.name, value.name);
+                        continue;
+                    };
+                    assert_eq!(profile.show(gate.name), Some(value.name), "{} in {tree}", gate.name);
+                    read += 1;
+                }
+            }
         }
-        for (gate, value, _) in RECORDINGS {
-            assert!(known(gate, value), "{gate} = {value}");
+        assert!(read > 60, "{read}");
+    }
+
+    /// The kernels whose code computed the vectors have the values that the vectors prove.
+    #[test]
+    fn vectors_are_of_kernels_that_have_the_values() {
+        let kernel = |family: &str| match family {
+            _ if family.ends_with("_v61") => "6.1.192",
+            _ if family.starts_with("v510_") => "5.10",
+            _ if family.starts_with("oldpelt_") => "4.19",
+            _ => "6.12.117",
+        };
+        for gate in GATES {
+            for value in gate.values {
+                let Proof::Vectors(families) = value.proof else { continue };
+                for family in families {
+                    let profile = KernelProfile::named(kernel(family)).expect("a kernel");
+                    assert_eq!(profile.show(gate.name), Some(value.name), "{} by {family}", gate.name);
+                }
+            }
         }
     }
 
     #[test]
     fn profiles_say_what_they_change() {
-        assert_eq!(changes("6.13").as_deref(), Some("feec_runnable=whole, intel_hwp_target=strict-floor"));
+        assert_eq!(changes("6.2").as_deref(), Some("as 6.1"));
         assert!(changes("6.6").expect("a profile").contains("fair_class=eevdf"));
-        assert_eq!(changes("6.11"), None);
+        assert!(changes("6.12.117").expect("a profile").contains("base_slice=0.70ms"));
+        assert!(changes("6.13").expect("a profile").contains("amd_min_freq=lowest-nonlinear"));
+        assert!(!changes("6.13").expect("a profile").contains("base_slice"));
+        assert_eq!(changes("4.16"), None);
+    }
+
+    /// The one change of schedutil in v6.6.89 is three gates, and what it broke without frequency invariance a fourth.
+    #[test]
+    fn point_releases_differ() {
+        let diff = |before: &str, after: &str| {
+            let named = |name| KernelProfile::named(name).expect("a kernel");
+            let found = differences(&named(before), &named(after));
+            found.iter().map(|found| (found.gate.name, found.after.name)).collect::<Vec<_>>()
+        };
+        assert_eq!(diff("6.6.87", "6.6.88"), []);
+        let rework = [
+            ("sugov_util", "bounded"),
+            ("headroom", "in-effective-perf"),
+            ("noninvariant_headroom", "missing"),
+            ("feec_energy", "bounded"),
+        ];
+        assert_eq!(diff("6.6.88", "6.6.89"), rework);
+        assert_eq!(diff("6.6.88", "6.6.99"), rework);
+        assert_eq!(diff("6.6.102", "6.6.103"), [("noninvariant_headroom", "twice"), ("freq_ref", "arch")]);
+        assert_eq!(diff("6.12.43", "6.12.44"), [("menu_iowait", "ignored"), ("menu_latency", "at-once")]);
     }
 }

@@ -105,7 +105,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             label: String::from("schedutil"),
-            kernel: String::from("6.12"),
+            kernel: String::from("6.12.117"),
             driver: String::new(),
             governor: String::from("schedutil"),
             tunables: Vec::new(),

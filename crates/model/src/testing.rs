@@ -50,7 +50,7 @@ impl Default for Swarm {
             nr_cpus_max: 256,
             nr_tasks_max: 200,
             governors: GovernorId::all().map(|known| known.entry().name).collect(),
-            kernels: PROFILES.iter().map(|&(name, _)| name).collect(),
+            kernels: PROFILES.iter().map(|&(name, ..)| name).collect(),
             idle_governors: IDLE_GOVERNORS.iter().map(|entry| entry.name).collect(),
             classes: true,
             io: true,

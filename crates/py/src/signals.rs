@@ -209,7 +209,9 @@ pub(crate) fn trace_signals<'py>(
         pelt.set_ticks(ticks.ticks());
         pelt.set_late_ns(late.late_ns());
         pelt.set_stoppers(stoppers);
-        meta.kernel_version().into_iter().for_each(|version| pelt.set_kernel(&KernelProfile::at(version)));
+        if let Some((release, version)) = meta.kernel_release() {
+            pelt.set_kernel(&KernelProfile::named(release).unwrap_or_else(|| KernelProfile::at(version)));
+        }
         let mut all = All {
             pelt,
             every_ns,

@@ -310,7 +310,7 @@ mod tests {
     ];
 
     fn profile() -> KernelProfile {
-        KernelProfile::named("6.12").expect("a profile")
+        KernelProfile::named("6.12.117").expect("a profile")
     }
 
     fn stays(text: &str) -> Vec<Vec<Stay>> {

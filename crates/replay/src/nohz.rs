@@ -41,7 +41,7 @@ pub(crate) struct Nohz {
     /// Some CPU had more than a task (`rd->overloaded`): CPUs look for work before they idle.
     overloaded: bool,
     /// Most of them only say that they do (`NI_RANDOM`).
-    newidle_random: bool,
+    newidle_skip: NewidleSkip,
     hz: u64,
 }
 
@@ -181,7 +181,7 @@ impl Nohz {
             nohz: nohz::Nohz::new(&domains, hz, 0, profile.nohz_next_kick == NohzNextKick::Recomputed),
             cpus: (0..machine.nr_cpus()).map(cpu).collect(),
             overloaded: false,
-            newidle_random: profile.newidle_skip == NewidleSkip::CostAndChance,
+            newidle_skip: profile.newidle_skip,
             hz,
         }
     }
@@ -215,7 +215,7 @@ impl Nohz {
             cpu_active: true,
             rd_overloaded: self.overloaded,
             rq_clock: clock_ns,
-            ni_random: self.newidle_random,
+            skip: self.newidle_skip,
         };
         let mut at = self.at(host, jiffies);
         let (clock, cpu) = (at.clock(), cpu as usize);
@@ -284,7 +284,7 @@ opp = [{ khz = 1000000, mw = 10 }]
 idle = [{ name = "WFI", exit_latency_us = 1, target_residency_us = 1 }]
 "#;
         let machine = opplab_model::file::parse_machine("m.toml", text).unwrap_or_else(|error| panic!("{error}"));
-        let mut nohz = Nohz::new(&machine, 250, &KernelProfile::at((6, 12)));
+        let mut nohz = Nohz::new(&machine, 250, &KernelProfile::of((6, 12), 117));
         // The CPUs' own balances are not due.
         nohz.cpus.iter_mut().for_each(|cpu| cpu.balance.next_balance = 1_000);
         nohz

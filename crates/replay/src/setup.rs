@@ -7,6 +7,7 @@ use std::path::Path;
 
 use opplab_import::Facts;
 use opplab_kernel::profile::{KernelProfile, profile_names};
+use opplab_kernel::release;
 use opplab_model::machine::{Costs, IdleState, InvarianceSource, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_sim::Wakes;
@@ -98,14 +99,18 @@ fn lines(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The newest profile that is not newer than the kernel that `uname` names.
-pub(crate) fn profile_of(uname: &str) -> Option<&'static str> {
+/// The kernel that `uname` names, or else the newest profile that is not newer.
+pub(crate) fn profile_of(uname: &str) -> Option<String> {
+    if let Some(release) = uname.split_whitespace().find_map(release::parse) {
+        return Some(release.profile().release_text());
+    }
     let version = |name: &str| {
         let mut numbers = name.split(['.', '-', '+']).map_while(|part| part.parse::<u16>().ok());
         Some((numbers.next()?, numbers.next()?))
     };
     let kernel = uname.split_whitespace().find_map(version)?;
-    profile_names().filter(|name| version(name).is_some_and(|known| known <= kernel)).max_by_key(|name| version(name))
+    let not_newer = profile_names().filter(|name| version(name).is_some_and(|known| known <= kernel));
+    not_newer.max_by_key(|name| version(name)).map(String::from)
 }
 
 /// The policy of a recorded kernel before anything is known of it. Its watchdog's wake-ups are in the recording.
@@ -125,7 +130,7 @@ impl Setup {
         recorded.drive(&mut machine)?;
         match (recorded.kernel()?, profile_of(&events.uname)) {
             (Some(kernel), _) => kernel.clone_into(&mut policy.kernel),
-            (None, Some(kernel)) => kernel.clone_into(&mut policy.kernel),
+            (None, Some(kernel)) => policy.kernel = kernel,
             (None, None) => notes.push(format!(
                 "the trace does not name its kernel: {} is assumed (--recorded-kernel says another)",
                 policy.kernel
@@ -214,7 +219,7 @@ impl Setup {
 
         let uname = text("uname.txt");
         if let Some(name) = profile_of(if uname.is_empty() { &events.uname } else { &uname }) {
-            policy.kernel = name.to_owned();
+            policy.kernel = name;
         }
         if let Some(kernel) = recorded.kernel()? {
             policy.kernel = kernel.to_owned();
@@ -398,10 +403,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_profile_is_the_newest_that_is_not_newer() {
-        assert_eq!(profile_of("Linux (none) 6.12.117+deb12-amd64 #1 SMP"), Some("6.12"));
-        assert_eq!(profile_of("Linux x 6.1.0-56-amd64"), Some("6.1"));
-        assert_eq!(profile_of("Linux x 2.6.32"), None);
-        assert_eq!(profile_of(""), None);
+    fn the_profile_is_the_recorded_release() {
+        let check = |uname, profile: Option<&str>| assert_eq!(profile_of(uname).as_deref(), profile, "{uname}");
+        check("Linux (none) 6.12.117+deb12-amd64 #1 SMP", Some("6.12.117"));
+        check("Linux x 6.1.0-56-amd64", Some("6.1.192"));
+        check("Linux x 6.6.88-1-lts", Some("6.6.88"));
+        check("Linux x 9.9.1", Some("7.3"));
+        check("Linux x 2.6.32", None);
+        check("", None);
     }
 }

@@ -286,7 +286,9 @@ fn ways(machine: &Machine, policy: &Policy) -> Ways {
 #[test]
 fn every_governor_asks_for_the_same_three_ways() {
     // Android's 4.14 has a rate limit of its own for each direction, which is what it is here for.
-    for (name, kernel) in [("acpi", "6.12"), ("acpi", "5.9"), ("acpi", "4.14-android"), ("juno-r2.toml", "6.12")] {
+    for (name, kernel) in
+        [("acpi", "6.12.117"), ("acpi", "5.9"), ("acpi", "4.14-android"), ("juno-r2.toml", "6.12.117")]
+    {
         let machine = machine(name);
         let all = kernel != "4.14-android";
         for governor in GovernorId::all().filter(|governor| all || governor.worker == Worker::Kthread) {

@@ -144,7 +144,8 @@ fn every_default_is_within_its_range() {
 fn a_pair_of_tbench_is_never_in_iowait_and_scales_with_the_clock() {
     // Passive, by a kernel whose strict governors leave nothing to the firmware: under that a pair climbs by itself where
     // all cores have one clock.
-    let passive = |governor: &str| Policy { driver: "intel_cpufreq".into(), kernel: "6.12".into(), ..policy(governor) };
+    let passive =
+        |governor: &str| Policy { driver: "intel_cpufreq".into(), kernel: "6.12.117".into(), ..policy(governor) };
     let fast = case("tbench", &[("clients", 1)], machine("skylake-8x-uma"), passive("performance"), 200);
     let slow = Case { policy: passive("powersave"), ..fast.clone() };
     let (outcome, wakeups) = watched(&fast, Wakeups::default());
@@ -261,7 +262,7 @@ fn the_frequency_thread_is_dearest_beside_the_reader_and_cheapest_at_the_interru
     ];
     let workload = model.workload(&given, &phone, 1).unwrap_or_else(|why| panic!("{why}"));
     let power_uw = |sugov_cpu: u32| {
-        let policy = Policy { sugov_cpus: vec![sugov_cpu], ..policy_of("6.12", "schedutil") };
+        let policy = Policy { sugov_cpus: vec![sugov_cpu], ..policy_of("6.12.117", "schedutil") };
         let policy = Policy { gates: vec![("rate_limit".into(), "latency-x1000-2ms".into())], ..policy };
         let (machine, workload) = (phone.clone(), workload.clone());
         let outcome = checked(&Case { machine, workload, policy, seed: 1, duration_ns: 3_000_000_000 });

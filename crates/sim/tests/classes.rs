@@ -71,7 +71,7 @@ fn assert_about(found: &[u64], expected: &[u64], what: &str) {
 
 #[test]
 fn real_time_tasks_of_one_birth_place_spread() {
-    for kernel in ["5.0", "6.12"] {
+    for kernel in ["5.0", "6.12.117"] {
         let tasks = [10, 20, 30, 30].map(|priority| worker(fifo(priority), None, 5_000, 10_000)).to_vec();
         assert_about(&ends(kernel, 4, tasks.clone()), &[15_000; 4], kernel);
         // Two CPUs take the two highest first.
@@ -89,17 +89,17 @@ fn a_cpu_whose_priority_falls_pulls() {
         // One that stays on CPU 1 does not hold it up.
         worker(SchedPolicy::Other { nice: 0 }, Some(1), 5_000, 10_000),
     ];
-    assert_about(&ends("6.12", 2, tasks), &[45_000, 17_000, 27_000, 37_000], "pulled");
+    assert_about(&ends("6.12.117", 2, tasks), &[45_000, 17_000, 27_000, 37_000], "pulled");
 }
 
 /// A pinned task of higher priority takes the CPU of one that may go elsewhere: that one is pushed on.
 #[test]
 fn a_preempted_task_is_pushed() {
     let tasks = vec![worker(fifo(20), Some(2), 5_000, 20_000), worker(fifo(50), Some(0), 10_000, 20_000)];
-    assert_about(&ends("6.12", 2, tasks), &[25_000, 30_000], "pushed");
+    assert_about(&ends("6.12.117", 2, tasks), &[25_000, 30_000], "pushed");
     // Of equal priority it goes as well, so that the pinned one may run.
     let tasks = vec![worker(fifo(50), Some(2), 5_000, 20_000), worker(fifo(50), Some(0), 10_000, 20_000)];
-    assert_about(&ends("6.12", 2, tasks), &[25_000, 30_000], "pushed by an equal");
+    assert_about(&ends("6.12.117", 2, tasks), &[25_000, 30_000], "pushed by an equal");
 }
 
 fn deadline(runtime_ms: u64, deadline_ms: u64, period_ms: u64) -> SchedPolicy {
@@ -120,7 +120,7 @@ fn a_deadline_task_has_its_runtime_in_each_period() {
         // Who waits has the rest.
         worker(SchedPolicy::Other { nice: 0 }, Some(0), 5_000, 20_000),
     ];
-    for kernel in ["5.0", "6.12"] {
+    for kernel in ["5.0", "6.12.117"] {
         let found = ends(kernel, 2, tasks.clone());
         // That the runtime is used up is seen at a tick, every 4 ms; the overrun comes off the next period.
         assert!((36_000..43_000).contains(&found[0]), "{kernel}: {found:?}");
@@ -128,7 +128,7 @@ fn a_deadline_task_has_its_runtime_in_each_period() {
     }
     // With a budget for all of it nothing stops it.
     assert_about(
-        &ends("6.12", 2, vec![worker(deadline(80, 100, 100), Some(0), 5_000, 20_000)]),
+        &ends("6.12.117", 2, vec![worker(deadline(80, 100, 100), Some(0), 5_000, 20_000)]),
         &[25_000],
         "large budget",
     );
@@ -140,7 +140,7 @@ fn a_deadline_task_has_its_runtime_in_each_period() {
 fn a_deadline_task_reclaims_what_is_not_used() {
     let reclaiming =
         SchedPolicy::Deadline { runtime_ns: 5_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000, reclaim: true };
-    for kernel in ["6.1", "6.12"] {
+    for kernel in ["6.1", "6.12.117"] {
         let alone = ends(kernel, 2, vec![worker(reclaiming, Some(0), 5_000, 20_000)]);
         assert!((25_000..29_000).contains(&alone[0]), "{kernel}: {alone:?}");
     }
@@ -159,7 +159,7 @@ fn a_task_that_is_late_sleeps_and_wakes() {
         ..worker(deadline(5, 10, 10), Some(0), 5_000, 0)
     };
     let first = worker(deadline(8, 9, 100), Some(0), 5_000, 8_000);
-    assert_about(&ends("6.12", 2, vec![late, first]), &[21_000, 13_000], "late");
+    assert_about(&ends("6.12.117", 2, vec![late, first]), &[21_000, 13_000], "late");
 }
 
 /// The earlier deadline goes first, whoever came first; a later one waits for it, not for its class.
@@ -170,7 +170,7 @@ fn deadlines_order_the_tasks_of_a_cpu() {
         worker(deadline(10, 40, 40), Some(0), 7_000, 8_000),
         worker(fifo(99), Some(0), 5_000, 5_000),
     ];
-    assert_about(&ends("6.12", 2, tasks), &[28_000, 15_000, 33_000], "by deadline");
+    assert_about(&ends("6.12.117", 2, tasks), &[28_000, 15_000, 33_000], "by deadline");
 }
 
 /// The task is born on CPU 0.
@@ -186,7 +186,7 @@ fn a_later_deadline_is_pushed_away() {
         here(worker(deadline(30, 80, 80), Some(2), 5_000, 20_000)),
         worker(deadline(20, 40, 40), Some(0), 10_000, 20_000),
     ];
-    assert_about(&ends("6.12", 2, tasks), &[25_000, 30_000], "pushed");
+    assert_about(&ends("6.12.117", 2, tasks), &[25_000, 30_000], "pushed");
     // It has to come before who runs elsewhere.
     let tasks = |deadline_ms: u64| {
         vec![
@@ -195,8 +195,8 @@ fn a_later_deadline_is_pushed_away() {
             worker(deadline(30, 60, 60), Some(1), 6_000, 24_000),
         ]
     };
-    assert_about(&ends("6.12", 2, tasks(50)), &[21_000, 22_000, 41_000], "to the CPU of a later one");
-    assert_about(&ends("6.12", 2, tasks(90)), &[33_000, 22_000, 30_000], "stays, and is picked again");
+    assert_about(&ends("6.12.117", 2, tasks(50)), &[21_000, 22_000, 41_000], "to the CPU of a later one");
+    assert_about(&ends("6.12.117", 2, tasks(90)), &[33_000, 22_000, 30_000], "stays, and is picked again");
 }
 
 /// CPU 1 has no deadline task any more, and fetches the one that waits on CPU 0.
@@ -209,7 +209,7 @@ fn a_cpu_without_deadline_tasks_pulls() {
         // One that stays on CPU 1 does not hold it up.
         worker(SchedPolicy::Other { nice: 0 }, Some(1), 5_000, 10_000),
     ];
-    assert_about(&ends("6.12", 2, tasks), &[45_000, 17_000, 27_000, 37_000], "pulled");
+    assert_about(&ends("6.12.117", 2, tasks), &[45_000, 17_000, 27_000, 37_000], "pulled");
 }
 
 /// When a task of a CPU wakes, and what its clock then is.
@@ -247,7 +247,7 @@ fn a_deadline_task_holds_the_clock_until_its_zero_lag_time() {
         ("4.17", 500_000),
         ("6.1", 500_000),
         // The headroom is the utilisation's: 341/1024 of 1 GHz.
-        ("6.12", 400_000),
+        ("6.12.117", 400_000),
     ] {
         let mut machine = smp(2);
         let point = machine.clusters[0].opps[0];
@@ -298,14 +298,14 @@ fn deadline_tasks_are_admitted_or_refused() {
         let case = Case { machine: smp(nr_cpus), workload, policy, seed: 1, duration_ns: 1_000_000_000 };
         run(&case, &mut Ends::default()).map_err(|error| error.0)
     };
-    for (kernel, nr_cpus, runtime_ms, nr) in [("5.0", 1, 47, 2), ("6.12", 1, 44, 2), ("6.12", 4, 60, 6)] {
+    for (kernel, nr_cpus, runtime_ms, nr) in [("5.0", 1, 47, 2), ("6.12.117", 1, 44, 2), ("6.12.117", 4, 60, 6)] {
         assert!(admitted(kernel, nr_cpus, runtime_ms, nr, 0).is_ok(), "{kernel} {runtime_ms} ms");
         let refused = admitted(kernel, nr_cpus, runtime_ms + 2, nr, 0).expect_err("too much");
         assert!(refused.contains("EBUSY") && refused.contains("worker"), "{refused}");
         // One after the other there is room.
         assert!(admitted(kernel, nr_cpus, runtime_ms + 2, nr, 50).is_ok(), "{kernel} {runtime_ms} ms");
     }
-    let wrong = admitted("6.12", 1, 101, 1, 0).expect_err("more runtime than deadline");
+    let wrong = admitted("6.12.117", 1, 101, 1, 0).expect_err("more runtime than deadline");
     assert!(wrong.contains("runtime <= deadline"), "{wrong}");
 }
 
@@ -354,5 +354,5 @@ fn the_balancer_moves_tasks_whose_dequeue_is_delayed() {
         sink.nr
     };
     assert_eq!(nr_moved("6.6"), 0);
-    assert!(nr_moved("6.12") > 0);
+    assert!(nr_moved("6.12.117") > 0);
 }

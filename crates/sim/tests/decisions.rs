@@ -86,7 +86,7 @@ fn records_do_not_change_a_run() {
 /// Goal: from the recorded parts follow, by the kernel's formulas, the frequencies that the record holds.
 #[test]
 fn frequency_records_add_up() {
-    for (kernel, driver) in [("5.9", "scmi"), ("5.18", "scmi"), ("6.12", "scmi"), ("6.12", "cppc_cpufreq")] {
+    for (kernel, driver) in [("5.9", "scmi"), ("5.18", "scmi"), ("6.12.117", "scmi"), ("6.12.117", "cppc_cpufreq")] {
         let case = juno(kernel, driver, 12);
         let mut outcomes = [0; 5];
         for (_, decision) in records(&case).decisions {
@@ -123,7 +123,7 @@ fn frequency_records_add_up() {
 /// and bounds the performance from below since then, where the part is what it really uses.
 #[test]
 fn frequency_records_hold_the_bandwidth_of_deadline_tasks() {
-    for (kernel, is_part) in [("5.9", true), ("6.6", true), ("6.12", false)] {
+    for (kernel, is_part) in [("5.9", true), ("6.6", true), ("6.12.117", false)] {
         let policy = SchedPolicy::Deadline {
             runtime_ns: 10_000_000,
             deadline_ns: 30_000_000,
@@ -143,7 +143,7 @@ fn frequency_records_hold_the_bandwidth_of_deadline_tasks() {
                 continue;
             }
             nr += 1;
-            let bw = 341 + if kernel == "6.12" && bw_dl != 341 { 51 } else { 0 };
+            let bw = 341 + if kernel == "6.12.117" && bw_dl != 341 { 51 } else { 0 };
             assert_eq!(bw_dl, bw, "{kernel}: {decision:?}");
             if is_part {
                 let headroom = if kernel == "5.9" { 0 } else { 85 };
@@ -159,7 +159,7 @@ fn frequency_records_hold_the_bandwidth_of_deadline_tasks() {
 /// Goal: a wake-up's record says what the event says, an energy-aware one holds the cheapest candidate.
 #[test]
 fn placement_records_hold_the_choice() {
-    let case = juno("6.12", "scmi", 12);
+    let case = juno("6.12.117", "scmi", 12);
     let Records { decisions, placements, .. } = records(&case);
     let (mut nr_eas, mut nr_sibling) = (0, 0);
     let mut checked = 0;
@@ -306,7 +306,7 @@ fn cpus_with_idle_policy_only_are_as_good_as_idle() {
         let placed = records(&case).placements;
         placed.iter().find(|placed| placed.1 == 4).map(|placed| placed.2)
     };
-    assert_eq!(placed("6.12"), Some(3));
+    assert_eq!(placed("6.12.117"), Some(3));
     assert_eq!(placed("5.0"), Some(0));
 }
 
@@ -444,7 +444,7 @@ fn interrupts_have_a_utilisation_on_their_cpu() {
         }
         (outcome, util_irq)
     };
-    for kernel in ["5.0", "5.18", "6.12"] {
+    for kernel in ["5.0", "5.18", "6.12.117"] {
         let (plain, none) = reads(true, IRQ_NS, kernel, false);
         let (accounted, util_irq) = reads(true, IRQ_NS, kernel, true);
         assert_eq!(none, [0, 0], "{kernel}");
@@ -458,8 +458,8 @@ fn interrupts_have_a_utilisation_on_their_cpu() {
         assert!(accounted.counts.abs_diff(plain.counts) < plain.counts / 10, "{kernel}");
     }
     // An idle CPU is through with the interrupt before the reader wakes.
-    let (idle, _) = reads(false, 100 * IRQ_NS, "6.12", true);
-    let (free, _) = reads(false, 0, "6.12", true);
+    let (idle, _) = reads(false, 100 * IRQ_NS, "6.12.117", true);
+    let (free, _) = reads(false, 0, "6.12.117", true);
     assert!(
         idle.counts * 100 < free.counts * 90,
         "{} reads, {} without the interrupts' time",
@@ -534,7 +534,7 @@ impl Hooks for Formula {
 #[test]
 fn a_rewritten_schedutil_decides_alike() {
     for driver in ["scmi", "cppc_cpufreq"] {
-        let case = juno("6.12", driver, 10);
+        let case = juno("6.12.117", driver, 10);
         let ours = records(&case);
         let mut theirs = Records::default();
         let outcome = run_with(&case, &Start::default(), &mut theirs, &mut Formula::default())
@@ -563,7 +563,7 @@ impl Hooks for OneCpu {
 
 #[test]
 fn a_placement_from_outside_is_followed_and_may_fail() {
-    let mut case = juno("6.12", "scmi", 4);
+    let mut case = juno("6.12.117", "scmi", 4);
     case.duration_ns = 200_000_000;
     let mut sink = Records::default();
     run_with(&case, &Start::default(), &mut sink, &mut OneCpu(2)).unwrap_or_else(|error| panic!("{error:?}"));
@@ -587,7 +587,7 @@ fn slow_time_has_a_reason() {
     use opplab_model::workload::Op;
     use opplab_sim::why_slow::{SlowReason, SlowTime, WhySlow};
     let why = |governor: &str, rate_limit_us: &str| {
-        let mut case = juno("6.12", "scmi", 1);
+        let mut case = juno("6.12.117", "scmi", 1);
         case.workload.tasks[0].ops = vec![Op::Run { work_ns: 100_000_000, fixed: 0 }];
         case.policy.governor = governor.into();
         case.policy.tunables =
@@ -758,7 +758,7 @@ fn bound_kworkers_push_away_whom_they_wake_before_5_6() {
     for wait in [call, io] {
         let (moved, elsewhere) = moves("5.4", Workqueue::Bound, wait);
         assert!(moved > 30 && elsewhere == 0, "{wait:?}: {moved} moves, {elsewhere} elsewhere");
-        for kernel in ["5.9", "6.12"] {
+        for kernel in ["5.9", "6.12.117"] {
             let (moved, elsewhere) = moves(kernel, Workqueue::Bound, wait);
             assert!(moved <= 2 && elsewhere == 0, "{kernel}, {wait:?}: {moved} moves, {elsewhere} elsewhere");
         }

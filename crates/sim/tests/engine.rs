@@ -116,7 +116,7 @@ fn more_load_than_capacity_misses_activations() {
 
 #[test]
 fn pairs_of_messages_keep_the_invariants() {
-    for kernel in ["5.18", "6.12"] {
+    for kernel in ["5.18", "6.12.117"] {
         let machine = juno_r2();
         let policy = Policy { kernel: kernel.into(), ..policy(EnergyModelSource::Registered) };
         let case = Case { machine, workload: ping_pong(12, 20_000), policy, seed: 1, duration_ns: 500_000_000 };
@@ -286,7 +286,7 @@ fn x86_counters_make_utilisation_invariant() {
     use opplab_model::workload::Op;
     let case_of = |invariance: &str, freq_max: &str| {
         let mut case =
-            juno(1, 50, Policy { kernel: "6.12".into(), governor: "powersave".into(), ..Policy::default() }, 1);
+            juno(1, 50, Policy { kernel: "6.12.117".into(), governor: "powersave".into(), ..Policy::default() }, 1);
         case.duration_ns = 60_000_000;
         case.machine.invariance = InvarianceSource::CountersAtTick;
         for cluster in &mut case.machine.clusters {

@@ -26,7 +26,7 @@ fn read(name: &str, text: &str) -> Machine {
 }
 
 fn policy(driver: &str, governor: &str) -> Policy {
-    Policy { kernel: "6.12".into(), driver: driver.into(), governor: governor.into(), ..Policy::default() }
+    Policy { kernel: "6.12.117".into(), driver: driver.into(), governor: governor.into(), ..Policy::default() }
 }
 
 /// A task that runs on `cpu` from `start_ns` on for as long as `ops` say.

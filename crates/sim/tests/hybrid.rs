@@ -95,7 +95,7 @@ fn a_busy_task_is_packed_on_a_performance_core_with_smt() {
         ..TaskSpec::default()
     };
     let workload = Workload { name: String::from("spin"), tasks: vec![spin], ..Workload::default() };
-    let outcome = ran(&machine, "6.12", workload);
+    let outcome = ran(&machine, "6.12.117", workload);
     assert!(on_p_cores(&outcome) > 800, "{}", on_p_cores(&outcome));
 }
 
@@ -123,7 +123,7 @@ fn programs_may_say_how_much_threads_of_a_core_slow_each_other_down() {
         let tasks = (0..nr_busy).map(task).collect();
         let workload = Workload { tasks, cpu_sets: vec![vec![0], vec![1]], smt_yield, ..Workload::default() };
         workload.check(machine.nr_cpus()).unwrap_or_else(|why| panic!("{why}"));
-        ran(&machine, "6.12", workload).counts
+        ran(&machine, "6.12.117", workload).counts
     };
     let permille_of_one = |smt_yield| counts(2, smt_yield) * 1000 / counts(1, smt_yield);
     assert!((1_240..=1_260).contains(&permille_of_one(None)), "{}", permille_of_one(None));

@@ -119,9 +119,9 @@ fn the_boost_is_on_by_default_on_servers_only() {
     };
     let (server, desktop) = (PmProfile::PerformanceServer, PmProfile::Desktop);
     let (auto, on, off) = (HwpDynamicBoost::Auto, HwpDynamicBoost::On, HwpDynamicBoost::Off);
-    assert_eq!(counts("6.12", server, auto), counts("6.12", desktop, on));
-    assert_eq!(counts("6.12", desktop, auto), counts("6.12", server, off));
-    assert!(counts("6.12", server, on) > counts("6.12", server, off));
+    assert_eq!(counts("6.12.117", server, auto), counts("6.12.117", desktop, on));
+    assert_eq!(counts("6.12.117", desktop, auto), counts("6.12.117", server, off));
+    assert!(counts("6.12.117", server, on) > counts("6.12.117", server, off));
     assert_eq!(counts("4.17", server, auto), counts("4.17", server, off));
 }
 
@@ -153,7 +153,7 @@ fn busy_cpus_climb() {
     let mhz = |policy: Policy, ms: u64| bzy_mhz(&machine, &checked(&machine, &spin, policy, ms * MS));
     for (driver, no_hwp) in [("intel_pstate", false), ("intel_pstate", true), ("intel_cpufreq", false)] {
         let governor = if driver == "intel_pstate" { "powersave" } else { "schedutil" };
-        let policy = Policy { no_hwp, ..policy("6.12", driver, governor) };
+        let policy = Policy { no_hwp, ..policy("6.12.117", driver, governor) };
         let (early, late) = (mhz(policy.clone(), 10), mhz(policy, 1000));
         assert!(early < 3_000 && late > 3_400, "{driver} {no_hwp}: {early} {late}");
     }
@@ -165,7 +165,7 @@ fn the_preference_counts() {
     let machine = skylake_sp();
     let half = load(&machine, 5, 500);
     let mhz = |epp: &str| {
-        let policy = Policy { epp: epp.into(), ..policy("6.12", "intel_pstate", "powersave") };
+        let policy = Policy { epp: epp.into(), ..policy("6.12.117", "intel_pstate", "powersave") };
         bzy_mhz(&machine, &checked(&machine, &half, policy, 300 * MS))
     };
     let clocks = ["performance", "balance_performance", "192", "power"].map(mhz);
@@ -177,7 +177,7 @@ fn the_preference_counts() {
 #[test]
 fn no_hwp_follows_the_busy_fraction() {
     let machine = skylake_sp();
-    let policy = Policy { no_hwp: true, ..policy("6.12", "intel_pstate", "powersave") };
+    let policy = Policy { no_hwp: true, ..policy("6.12.117", "intel_pstate", "powersave") };
     let outcome = checked(&machine, &load(&machine, 5, 300), policy, 1000 * MS);
     let mhz = bzy_mhz(&machine, &outcome);
     // 0.3 of 2.4 GHz is 0.72 GHz of work: f = 1.25 * 3.9 * 0.72 / f has its fixed point at 1.87 GHz.
@@ -191,7 +191,7 @@ fn no_turbo_ends_at_the_base_clock() {
         [("intel_pstate", "powersave"), ("intel_pstate", "performance"), ("intel_cpufreq", "schedutil")]
     {
         for no_hwp in [false, true] {
-            let policy = Policy { no_turbo: true, no_hwp, ..policy("6.12", driver, governor) };
+            let policy = Policy { no_turbo: true, no_hwp, ..policy("6.12.117", driver, governor) };
             let outcome = checked(&machine, &load(&machine, 5, 2000), policy, 200 * MS);
             let highest = outcome.busy_ns_by_opp[5].iter().zip(&outcome.points[0]).rfind(|&(&ns, _)| ns > 0);
             assert_eq!(highest.map(|(_, point)| point.khz), Some(2_400_000), "{driver} {governor} {no_hwp}");
@@ -209,10 +209,10 @@ fn passive_mode_before_desired_levels_is_a_floor() {
         bzy_mhz(&machine, &checked(&machine, &half, policy(kernel, "intel_cpufreq", governor), 500 * MS))
     };
     assert!(mhz("5.10", "schedutil") > mhz("5.15", "schedutil") + 50);
-    assert!(mhz("6.8", "ondemand") > mhz("6.12", "ondemand") + 50);
-    assert_eq!(mhz("6.18", "ondemand"), mhz("6.12", "ondemand"));
+    assert!(mhz("6.8", "ondemand") > mhz("6.12.117", "ondemand") + 50);
+    assert_eq!(mhz("6.18", "ondemand"), mhz("6.12.117", "ondemand"));
     // One frequency is kept, but not by v5.9.
-    assert_eq!(mhz("5.10", "powersave"), mhz("6.12", "powersave"));
+    assert_eq!(mhz("5.10", "powersave"), mhz("6.12.117", "powersave"));
     assert!(mhz("5.9", "powersave") > mhz("5.10", "powersave") + 100);
 }
 
@@ -221,15 +221,15 @@ fn passive_mode_before_desired_levels_is_a_floor() {
 fn modes_follow_the_governor() {
     let machine = skylake_sp();
     let workload = load(&machine, 5, 300);
-    let outcome = |driver: &str| checked(&machine, &workload, policy("6.12", driver, "schedutil"), 100 * MS);
+    let outcome = |driver: &str| checked(&machine, &workload, policy("6.12.117", driver, "schedutil"), 100 * MS);
     assert_eq!(outcome(""), outcome("intel_cpufreq"));
     let error = |policy: Policy| {
         let (workload, machine) = (workload.clone(), machine.clone());
         let case = Case { workload, machine, policy, seed: 1, duration_ns: MS };
         run(&case, &mut NullSink).err().map(|error| error.0).unwrap_or_default()
     };
-    let refused = error(policy("6.12", "intel_pstate", "schedutil"));
+    let refused = error(policy("6.12.117", "intel_pstate", "schedutil"));
     assert!(refused.contains("schedutil needs driver intel_cpufreq"), "{refused}");
-    let refused = error(Policy { epp: "balanced".into(), ..policy("6.12", "", "powersave") });
+    let refused = error(Policy { epp: "balanced".into(), ..policy("6.12.117", "", "powersave") });
     assert!(refused.contains("balance_power"), "{refused}");
 }

@@ -65,7 +65,9 @@ fn log(kernel: &str, hz: u32, ops: Vec<Op>) -> Log {
 /// nothing is left.
 #[test]
 fn the_first_idle_cpu_lets_a_load_decay_and_then_sleeps() {
-    for (kernel, hz, period_ms) in [("5.0", 250, 36), ("6.12", 250, 36), ("6.12", 100, 50), ("6.12", 1000, 33)] {
+    for (kernel, hz, period_ms) in
+        [("5.0", 250, 36), ("6.12.117", 250, 36), ("6.12.117", 100, 50), ("6.12.117", 1000, 33)]
+    {
         let log = log(kernel, hz, vec![Op::Run { work_ns: 1_000_000 * MS, fixed: 0 }]);
         let decays: Vec<u64> = log.decays.iter().copied().filter(|time| *time > 60 * MS).collect();
         assert!(decays.len() >= 6, "{kernel} {hz}: {decays:?}");

@@ -53,23 +53,23 @@ fn wakes(machine: Machine, kernel: &str, first: &[Op], period_ns: u64) -> Wakes 
 
 #[test]
 fn timers_may_be_as_late_as_their_slack() {
-    let exact = wakes(juno_r2(), "6.12", &[], 10 * MS);
-    let late = wakes(juno_r2(), "6.12", &[Op::SetTimerSlack { ns: 50_000 }], 10 * MS);
+    let exact = wakes(juno_r2(), "6.12.117", &[], 10 * MS);
+    let late = wakes(juno_r2(), "6.12.117", &[Op::SetTimerSlack { ns: 50_000 }], 10 * MS);
     assert_eq!(late.at_ns[0], exact.at_ns[0] + 50_000);
     assert_eq!(late.at_ns.len(), exact.at_ns.len());
 }
 
 #[test]
 fn timers_count_from_the_time_that_is_said() {
-    let own = wakes(juno_r2(), "6.12", &[], 10 * MS);
-    let said = wakes(juno_r2(), "6.12", &[Op::TimersFrom { ns: 3 * MS }], 10 * MS);
+    let own = wakes(juno_r2(), "6.12.117", &[], 10 * MS);
+    let said = wakes(juno_r2(), "6.12.117", &[Op::TimersFrom { ns: 3 * MS }], 10 * MS);
     assert_eq!(said.at_ns[0] / MS, own.at_ns[0] / MS + 3);
 }
 
 #[test]
 fn the_wheel_is_served_by_ticks() {
-    let own = wakes(juno_r2(), "6.12", &[], 10 * MS);
-    let wheel = wakes(juno_r2(), "6.12", &[Op::TimersByTick], 10 * MS);
+    let own = wakes(juno_r2(), "6.12.117", &[], 10 * MS);
+    let wheel = wakes(juno_r2(), "6.12.117", &[Op::TimersByTick], 10 * MS);
     // The first tick when or after the timer is due, on an idle CPU whose tick is stopped, too; leaving idle takes up to 1.2 ms.
     let (tick_ns, first_ns) = (4 * MS, opplab_sim::first_tick_ns(250));
     for (own, wheel) in own.at_ns.iter().zip(&wheel.at_ns) {
@@ -104,6 +104,6 @@ fn one_idle_state_keeps_the_tick_until_one_came() {
         wakes(machine, kernel, &[], 100 * MS).idle_exits
     };
     // Ten periods: a wake-up each, and a tick more.
-    let (kept, stopped) = (exits("6.12"), exits("6.6"));
+    let (kept, stopped) = (exits("6.12.117"), exits("6.6"));
     assert!(kept >= stopped + 8, "{kept} {stopped}");
 }

@@ -97,11 +97,11 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// The first two numbers of the kernel's version, if `uname` tells.
-    pub fn kernel_version(&self) -> Option<(u16, u16)> {
+    /// The word of `uname` that is the kernel's release (`6.12.43-1-lts`), and the first two numbers of it.
+    pub fn kernel_release(&self) -> Option<(&str, (u16, u16))> {
         self.uname.split_whitespace().find_map(|word| {
             let mut numbers = word.split(['.', '-', '+']).map_while(|part| part.parse().ok());
-            Some((numbers.next()?, numbers.next()?))
+            Some((word, (numbers.next()?, numbers.next()?)))
         })
     }
 }

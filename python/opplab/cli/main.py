@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "experiment": ("opplab.cli.experiment", "Show an experiment, or start one."),
     "workload": ("opplab.cli.workload", "Show an rt-app workload file as it is understood, or start one."),
     "machine": ("opplab.cli.machine", "Show, import and check machines."),
+    "kernels": ("opplab.cli.kernels", "Compare kernels: which gates differ, and what that does in a run."),
     "fmax": ("opplab.cli.fmax", "Show every candidate for f_max, and which kernel takes which."),
     "fit": ("opplab.cli.fit", "Fit parameters of a machine to measurements: power by clock."),
     "calibrate": (
@@ -94,7 +95,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Show it.")
 def opplab() -> None:
-    """Simulate Linux CPU frequency and energy-aware scheduling, exactly as the kernel decides."""
+    """Simulate Linux CPU frequency and energy-aware scheduling with the kernel's own algorithms."""
 
 
 def main(args: list[str] | None = None) -> Any:

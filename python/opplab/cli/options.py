@@ -50,6 +50,20 @@ MACHINE_OF_TRACE = "What it ran on; 'auto' takes the snapshot beside or with the
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _is_kernel(name: str) -> bool:
+    """Whether a kernel has this name, listed or not; what the name leaves open goes to standard error."""
+    from opplab.errors import InputError
+    from opplab.kernel import KernelProfile, kernel_note
+
+    try:
+        KernelProfile(name)
+    except InputError:
+        return False
+    if note := kernel_note(name):
+        click.echo(f"kernel {name}: {note}", err=True)
+    return True
+
+
 def _nearest_version(name: str, known: list[str]) -> str:
     """Name the kernel that is nearest by version, the older of two; by spelling what is no version."""
     from opplab.catalog import nearest
@@ -113,6 +127,8 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if not self.several and "," in value and set(value.split(",")) <= set(known):
             raise click.BadParameter(f"one {self.name}; several are policies of an experiment (opplab experiment new)")
         for name in value.split(",") if self.several else [value]:
+            if self.kind == "kernels" and _is_kernel(name):
+                continue
             if name not in known:
                 near = _nearest_version(name, known) if self.kind == "kernels" else nearest(name, known)
                 hint = near or f" (known: {', '.join(known)})"

@@ -326,7 +326,7 @@ def _energy_head(found: TraceEnergy) -> str:
 )
 @click.option("--governor", "-g", "governors", multiple=True, help="menu, teo, ladder, haltpoll; repeat for more.")
 @click.option("--tick", "tick_us", type=click.IntRange(100, 10**9), default=4000, show_default=True, help="Tick in us.")
-@click.option("--kernel", default="6.12", show_default=True, help="Kernel profile whose governors decide.")
+@click.option("--kernel", default="6.12.117", show_default=True, help="Kernel profile whose governors decide.")
 @click.option("--by-cpu", is_flag=True, help="One row a CPU, too.")
 @click.option(
     "--differences", is_flag=True, help="Which decisions differ: recorded and chosen state, what ended the stay."

@@ -68,7 +68,7 @@ def format_cpus(cpus: list[int]) -> str:
 @click.option("--cpus", multiple=True, help="A mask to try, such as 0,3-5; several times. Default: each cluster, the "
               "first CPU of each, all CPUs.")  # fmt: skip
 @click.option("--seconds", default=2.0, show_default=True, help="Simulated time.")
-@click.option("--kernel", default="6.12", show_default=True, help="Kernel profile.")
+@click.option("--kernel", default="6.12.117", show_default=True, help="Kernel profile.")
 @format_option
 def evaluate(
     root: str,

@@ -1,4 +1,4 @@
-"""Linux's frequency, utilisation and energy decisions, bit for bit, from Python.
+"""Linux's frequency, utilisation and energy decisions from Python: the functions of crate `kernel`.
 
 Functions and stepping classes with the kernel's names.  Everything is computed in integers by the crate ``kernel``,
 which equals vectors of the real kernel's code (``opplab verify vectors``); the file and version that a name comes from
@@ -64,7 +64,15 @@ from opplab.kernel.pelt import (
     pelt,
     ramp_up_periods,
 )
-from opplab.kernel.profiles import Gate, KernelProfile, kernel_gates, kernel_profiles
+from opplab.kernel.profiles import (
+    Gate,
+    GateChange,
+    KernelProfile,
+    kernel_diff,
+    kernel_gates,
+    kernel_note,
+    kernel_profiles,
+)
 
 __all__ = [
     "ON_RQ",
@@ -80,6 +88,7 @@ __all__ = [
     "FreqMaxRatio",
     "FreqTable",
     "Gate",
+    "GateChange",
     "HwpBoost",
     "IdleGovernor",
     "IowaitBoost",
@@ -103,7 +112,9 @@ __all__ = [
     "freq_max_ratio",
     "hwp_register",
     "intel_max_freq_ratio",
+    "kernel_diff",
     "kernel_gates",
+    "kernel_note",
     "kernel_profiles",
     "map_util_freq",
     "map_util_perf",

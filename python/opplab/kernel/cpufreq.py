@@ -267,7 +267,7 @@ class Schedutil(_kernel.Schedutil):
         freqs_khz: Sequence[int],
         *,
         n_cpus: int = 1,
-        kernel: str = "6.12",
+        kernel: str = "6.12.117",
         gates: Mapping[str, str] | Sequence[tuple[str, str]] = (),
         rate_limit_us: int | None = None,
         freq_invariant: bool = True,

@@ -77,7 +77,7 @@ class Menu(IdleGovernor):
     __slots__ = ()
 
     def __new__(  # noqa: D102
-        cls, states: Sequence[tuple[int, int, bool]], *, tick_ns: int = 4_000_000, kernel: str = "6.12"
+        cls, states: Sequence[tuple[int, int, bool]], *, tick_ns: int = 4_000_000, kernel: str = "6.12.117"
     ) -> Self:
         return super().__new__(cls, "menu", states, tick_ns=tick_ns, kernel=kernel)
 

@@ -121,7 +121,7 @@ def find_energy_efficient_cpu(
     uclamp_min: int = 0,
     uclamp_max: int = 1024,
     overutilized: bool = False,
-    kernel: str = "6.12",
+    kernel: str = "6.12.117",
 ) -> Placement:
     """Choose the CPU on which a waking task costs the least energy.
 

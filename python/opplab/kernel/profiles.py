@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from opplab.kernel.native import native as _kernel
 
-__all__ = ["Gate", "KernelProfile", "kernel_gates", "kernel_profiles"]
+__all__ = ["Gate", "GateChange", "KernelProfile", "kernel_diff", "kernel_gates", "kernel_note", "kernel_profiles"]
 
 
 class Gate(NamedTuple):
@@ -24,16 +24,41 @@ class Gate(NamedTuple):
     """What the value means."""
     source: str
     """Where that is known from."""
+    proof: str
+    """What was run against it: vectors, recordings; or source, history, memory, override."""
+
+
+class GateChange(NamedTuple):
+    """A gate that two kernels have different values of."""
+
+    gate: str
+    """The gate's name in policy files."""
+    differs: str
+    """What differs."""
+    before: str
+    """The first kernel's value."""
+    before_meaning: str
+    """What that means."""
+    after: str
+    """The second kernel's value."""
+    after_meaning: str
+    """What that means."""
+    since: str | None
+    """The releases that brought the second value."""
+    source: str
+    """Where that is known from."""
 
 
 def kernel_profiles() -> list[str]:
-    """List the kernel profiles that a policy may name, oldest first.
+    """List kernel profiles, oldest first: every mainline release, and some point releases.
+
+    A policy may name any point release and what distributions call it: ``6.6.88``, ``6.1.0-56-amd64``.
 
     Examples
     --------
-    >>> kernel_profiles()
-    ['4.14-android', '4.17', '4.19', '5.0', '5.4', '5.9', '5.10', '5.15', '5.18',
-     '6.1', '6.5', '6.6', '6.8', '6.12', '6.13', '6.14', '6.16', '6.18', '6.19']
+    >>> profiles = kernel_profiles()
+    >>> profiles[0], profiles[-1], "6.12.117" in profiles
+    ('4.14-android', '7.3', True)
     """
     return _kernel.profiles()
 
@@ -49,13 +74,46 @@ def kernel_gates() -> list[Gate]:
     return [Gate(*row) for row in _kernel.gates()]
 
 
+def kernel_note(name: str) -> str | None:
+    """Tell what the name of a kernel leaves open: an unknown point release, a distribution's number.
+
+    Examples
+    --------
+    >>> kernel_note("6.1.0-56-amd64")
+    "Debian's 6.1.0-56 is 6.1.192"
+    >>> kernel_note("6.12.43") is None
+    True
+    """
+    note: str | None = _kernel.kernel_note(name)
+    return note
+
+
+def kernel_diff(before: str, after: str) -> list[GateChange]:
+    """List the gates that differ between two kernels.
+
+    Raises
+    ------
+    InputError
+        An unknown kernel.
+
+    Examples
+    --------
+    >>> kernel_diff("6.6.87", "6.6.88")
+    []
+    >>> [(row.gate, row.after) for row in kernel_diff("6.12.43", "6.12.44")]
+    [('menu_iowait', 'ignored'), ('menu_latency', 'at-once')]
+    """
+    rows = _kernel.kernel_diff(before, after)
+    return [GateChange(gate, what, *old, *new, since, source) for gate, what, old, new, since, source in rows]
+
+
 class KernelProfile(_kernel.KernelProfile):
     """How a kernel of some version behaves.
 
     Parameters
     ----------
     name : str
-        One of `kernel_profiles`; a leading ``v`` is allowed.
+        One of `kernel_profiles`, a point release (``6.6.88``) or a distribution's name of one (``6.1.0-56-amd64``).
 
     Raises
     ------
@@ -66,7 +124,8 @@ class KernelProfile(_kernel.KernelProfile):
     -----
     ``show(gate)`` and ``set(gate, value)`` read and override one gate, ``gates()`` lists them all.
     ``rate_limit_us(transition_delay_us=, transition_latency_ns=)`` is schedutil's default.
-    Source: the rows of `kernel_gates`.
+    ``version`` and ``point`` are the mainline release and the point release whose backports it has; ``proven`` counts
+    its values by proof. Source: the rows of `kernel_gates`.
 
     Examples
     --------

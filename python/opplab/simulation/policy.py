@@ -81,7 +81,7 @@ class Policy:
     """
 
     label: str = ""
-    kernel: str = "6.12"
+    kernel: str = "6.12.117"
     driver: str = ""
     governor: str = "schedutil"
     tunables: Mapping[str, str | int] = field(default_factory=dict)

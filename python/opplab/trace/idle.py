@@ -97,7 +97,7 @@ def decisions(
     states: States,
     governors: tuple[str, ...] = GOVERNORS,
     tick_us: int = 4000,
-    kernel: str = "6.12",
+    kernel: str = "6.12.117",
 ) -> pl.DataFrame:
     """Tell what governors decide on the recorded sleeps.
 
@@ -146,7 +146,7 @@ def differences(
     states: States,
     governors: tuple[str, ...] = GOVERNORS,
     tick_us: int = 4000,
-    kernel: str = "6.12",
+    kernel: str = "6.12.117",
 ) -> pl.DataFrame:
     """Tell of the decisions that differ from the recorded ones which state was recorded, which chosen, and what came.
 

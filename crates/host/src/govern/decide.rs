@@ -601,7 +601,7 @@ mod tests {
             rate_limit_us: 1000,
             sampling_rate_us: 10_000,
             tick_ns: 4_000_000,
-            kernel: "6.12".to_owned(),
+            kernel: "6.12.117".to_owned(),
             freq_ref_khz: 2_250_000,
             freq_invariant: true,
             source: "test".to_owned(),

@@ -4,10 +4,11 @@
 //! the time to the next timer, corrected by how early wake-ups came in the past for timers of that magnitude; and the
 //! typical one of the last eight idle intervals, if they were alike.
 //!
-//! What kernels do differently is [`MenuForm`]: before v6.12 a CPU with tasks that wait for I/O has factors of its own
+//! What kernels do differently is [`MenuGates`]: before v6.13 a CPU with tasks that wait for I/O has factors of its own
 //! and takes only states that it leaves in a fraction of the predicted time.
 
-use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, IdleState, KTIME_MAX, MenuForm, RESIDENCY_THRESHOLD_NS};
+use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, IdleState, KTIME_MAX, RESIDENCY_THRESHOLD_NS};
+use crate::profile::{KernelProfile, MenuIowait, MenuLatency, MenuPolling, MenuTimers, MenuTypical};
 use crate::unit::NSEC_PER_USEC;
 
 /// Classes of expected idle time: up to 10 us, 100 us, 1 ms, 10 ms, 100 ms, and longer.
@@ -22,6 +23,33 @@ pub const DECAY: u32 = 8;
 pub const MAX_INTERESTING_NS: u64 = 50_000 * NSEC_PER_USEC;
 /// "No typical interval".
 const NO_INTERVAL: u32 = u32::MAX;
+
+/// What kernels do differently, each field a gate of [`KernelProfile`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MenuGates {
+    /// Tasks that wait for I/O.
+    pub iowait: MenuIowait,
+    /// When the timers are asked.
+    pub timers: MenuTimers,
+    /// The typical interval.
+    pub typical: MenuTypical,
+    /// States that take too long to leave.
+    pub latency: MenuLatency,
+    /// What is better than polling.
+    pub polling: MenuPolling,
+}
+
+impl From<&KernelProfile> for MenuGates {
+    fn from(profile: &KernelProfile) -> Self {
+        Self {
+            iowait: profile.menu_iowait,
+            timers: profile.menu_timers,
+            typical: profile.menu_typical,
+            latency: profile.menu_latency,
+            polling: profile.menu_polling,
+        }
+    }
+}
 
 /// Menu's state for one CPU (`struct menu_device`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,19 +67,19 @@ pub struct Menu {
     /// The outcome that the next selection has to digest.
     pending: Option<IdleOutcome>,
     last_residency_ns: u64,
-    form: MenuForm,
+    gates: MenuGates,
 }
 
 impl Default for Menu {
-    /// The state of v6.12.
+    /// The state of v6.12.117.
     fn default() -> Self {
-        Self::new(MenuForm::TimerLate)
+        Self::new(MenuGates::from(&KernelProfile::of((6, 12), 117)))
     }
 }
 
 impl Menu {
     /// `menu_enable_device()`: all factors 1, no history.
-    pub fn new(form: MenuForm) -> Self {
+    pub fn new(gates: MenuGates) -> Self {
         Self {
             next_timer_ns: 0,
             bucket: 0,
@@ -60,7 +88,7 @@ impl Menu {
             interval_ptr: 0,
             pending: None,
             last_residency_ns: 0,
-            form,
+            gates,
         }
     }
 }
@@ -76,10 +104,11 @@ pub fn which_bucket(duration_ns: u64) -> usize {
 /// Takes the mean of all samples if their variance is small, relative to the mean (`mean^2 > 36 * variance`, at least
 /// six samples) or absolute (`variance <= 400 us^2`); otherwise drops the largest value and tries again, until six or
 /// fewer samples are left. Intervals of 0 are typical only before v6.6. Since v6.15 it drops whichever end is further
-/// from the mean, and from then to v6.16 takes the largest of the last six or fewer, if there are four.
-pub fn get_typical_interval(intervals: &[u32; INTERVALS], form: MenuForm) -> u32 {
-    let zero_counts = form == MenuForm::Iowait;
-    let both_ends = matches!(form, MenuForm::BothEnds | MenuForm::BothEndsOnly | MenuForm::BothEndsPoll);
+/// from the mean, and from then to v6.17 takes the largest of the last six or fewer, if there are four.
+pub fn get_typical_interval(intervals: &[u32; INTERVALS], gates: MenuGates) -> u32 {
+    let zero_counts = gates.timers == MenuTimers::Always;
+    let both_ends = matches!(gates.typical, MenuTypical::BothEndsOrMost | MenuTypical::BothEnds);
+    let or_most = matches!(gates.typical, MenuTypical::BothEndsOrMost | MenuTypical::DropLongestOrMost);
     let (mut least, mut most) = (0, if both_ends { u32::MAX - 1 } else { i32::MAX as u32 });
     loop {
         let (mut count, mut sum, mut min, mut max) = (0, 0, u32::MAX, 0);
@@ -110,7 +139,7 @@ pub fn get_typical_interval(intervals: &[u32; INTERVALS], form: MenuForm) -> u32
             }
         }
         if count * 4 <= INTERVALS * 3 {
-            let longest = form == MenuForm::BothEnds && count >= INTERVALS / 2;
+            let longest = or_most && count >= INTERVALS / 2;
             return if longest { max } else { NO_INTERVAL };
         }
         if both_ends && mean.wrapping_sub(min.into()) > u64::from(max).wrapping_sub(mean) {
@@ -162,17 +191,17 @@ impl Menu {
 
     /// Tasks that wait for I/O have factors of their own and limit the exit latency.
     fn counts_iowait(&self) -> bool {
-        matches!(self.form, MenuForm::Iowait | MenuForm::IowaitTimerLate)
+        self.gates.iowait == MenuIowait::Counted
     }
 
     /// The predicted idle time in ns, the time to the next tick or timer in ns, and whether the timers were asked.
     fn predict(&mut self, facts: &IdleFacts<'_>) -> (u64, i64, bool) {
-        let typical_ns = u64::from(get_typical_interval(&self.intervals, self.form)) * NSEC_PER_USEC;
+        let typical_ns = u64::from(get_typical_interval(&self.intervals, self.gates)) * NSEC_PER_USEC;
         let group = if self.counts_iowait() && facts.nr_iowaiters > 0 { BUCKETS } else { 0 };
-        let asks = match self.form {
-            MenuForm::Iowait => true,
-            MenuForm::TimerLate | MenuForm::BothEndsPoll => typical_ns > RESIDENCY_THRESHOLD_NS || facts.tick_stopped,
-            _ => typical_ns > RESIDENCY_THRESHOLD_NS,
+        let asks = match self.gates.timers {
+            MenuTimers::Always => true,
+            MenuTimers::LongSleeps => typical_ns > RESIDENCY_THRESHOLD_NS,
+            MenuTimers::NoTick | MenuTimers::NearTimer => typical_ns > RESIDENCY_THRESHOLD_NS || facts.tick_stopped,
         };
         if !asks {
             self.next_timer_ns = KTIME_MAX;
@@ -190,7 +219,9 @@ impl Menu {
         let corrected = sleep_length_ns.wrapping_mul(u64::from(self.correction_factor[self.bucket]));
         let timer_us = ((UNIT / 2).wrapping_add(corrected) / UNIT) as u32;
         let mut predicted_ns = typical_ns.min(u64::from(timer_us) * NSEC_PER_USEC);
-        if facts.tick_stopped && predicted_ns < facts.tick_ns {
+        let timer_is_near =
+            self.gates.timers == MenuTimers::NearTimer && sleep_length_ns <= facts.tick_ns.saturating_mul(2);
+        if facts.tick_stopped && predicted_ns < facts.tick_ns && !timer_is_near {
             // No tick will correct a state that is too shallow: rather believe the timer.
             predicted_ns = sleep_length_ns;
         }
@@ -236,7 +267,7 @@ impl IdleGovernor for Menu {
                 continue;
             }
             let so_far = *index.get_or_insert(i);
-            if !counts_iowait && state.exit_latency_ns > latency_req_ns {
+            if self.gates.latency == MenuLatency::AtOnce && state.exit_latency_ns > latency_req_ns {
                 break;
             }
             if state.target_residency_ns <= predicted_ns {
@@ -247,11 +278,12 @@ impl IdleGovernor for Menu {
                 continue;
             }
             // A short real sleep is better than polling.
-            let fits = match self.form {
-                MenuForm::TimerLate | MenuForm::BothEndsPoll => {
+            let fits = match self.gates.polling {
+                MenuPolling::Latency => state.exit_latency_ns <= latency_req_ns,
+                MenuPolling::Predicted => state.exit_latency_ns <= predicted_ns,
+                MenuPolling::Threshold => {
                     state.target_residency_ns < RESIDENCY_THRESHOLD_NS && state.exit_latency_ns <= predicted_ns
                 }
-                _ => state.exit_latency_ns <= latency_req_ns,
             };
             if states[so_far].polling && fits && state.target_residency_ns <= self.next_timer_ns {
                 predicted_ns = state.target_residency_ns;
@@ -316,6 +348,10 @@ mod tests {
         now_ns: 0,
     };
 
+    fn gates(kernel: &str) -> MenuGates {
+        MenuGates::from(&KernelProfile::named(kernel).expect("a kernel"))
+    }
+
     #[test]
     fn buckets_are_decades() {
         let check = |duration_ns, bucket| assert_eq!(which_bucket(duration_ns), bucket, "{duration_ns}");
@@ -333,7 +369,7 @@ mod tests {
     #[test]
     fn typical_interval() {
         let check = |intervals, typical| {
-            assert_eq!(get_typical_interval(&intervals, MenuForm::TimerLate), typical, "{intervals:?}")
+            assert_eq!(get_typical_interval(&intervals, gates("6.12.117")), typical, "{intervals:?}")
         };
         check([0; 8], NO_INTERVAL);
         check([100; 8], 100);
@@ -341,15 +377,15 @@ mod tests {
         check([100, 101, 99, 100, 100, 4000, 5000, 9000], NO_INTERVAL);
         check([10, 30, 10, 30, 10, 30, 10, 30], 20);
         check([u32::MAX; 8], NO_INTERVAL);
-        assert_eq!(get_typical_interval(&[0; 8], MenuForm::Iowait), 0);
+        assert_eq!(get_typical_interval(&[0; 8], gates("6.1")), 0);
         // One early wake-up among late ones is an outlier since v6.15.
         let intervals = [10, 5000, 5000, 5001, 5000, 5000, 5002, 9000];
-        assert_eq!(get_typical_interval(&intervals, MenuForm::TimerLate), NO_INTERVAL);
-        assert_eq!(get_typical_interval(&intervals, MenuForm::BothEndsOnly), 5000);
+        assert_eq!(get_typical_interval(&intervals, gates("6.12.117")), NO_INTERVAL);
+        assert_eq!(get_typical_interval(&intervals, gates("6.18")), 5000);
         // Half of them alike says the longest only in v6.15 and v6.16.
         let intervals = [10, 100, 1000, 3000, 5000, 7000, 8000, 9000];
-        assert_eq!(get_typical_interval(&intervals, MenuForm::BothEndsOnly), NO_INTERVAL);
-        assert!(get_typical_interval(&intervals, MenuForm::BothEnds) < 9000);
+        assert_eq!(get_typical_interval(&intervals, gates("6.18")), NO_INTERVAL);
+        assert!(get_typical_interval(&intervals, gates("6.15")) < 9000);
         check([0, 0, 0, 0, i32::MAX as u32, i32::MAX as u32, i32::MAX as u32, i32::MAX as u32], NO_INTERVAL);
     }
 
@@ -389,17 +425,74 @@ mod tests {
             IdleState { exit_latency_ns: 2_000, target_residency_ns: 2_000, polling: false },
             IdleState { exit_latency_ns: 100_000, target_residency_ns: 300_000, polling: false },
         ];
-        let index = |form, nr_iowaiters| {
+        let index = |kernel, nr_iowaiters| {
             let facts = IdleFacts { states: &states, nr_iowaiters, ..FACTS };
-            let mut menu = Menu { intervals: [NO_INTERVAL; INTERVALS], ..Menu::new(form) };
+            let gates = gates(kernel);
+            let mut menu = Menu { intervals: [NO_INTERVAL; INTERVALS], ..Menu::new(gates) };
             let index = menu.select(&facts).index;
-            let counts = matches!(form, MenuForm::Iowait | MenuForm::IowaitTimerLate);
-            assert_eq!(menu.bucket, if nr_iowaiters > 0 && counts { 9 } else { 3 }, "{form:?}");
+            let counts = gates.iowait == MenuIowait::Counted;
+            assert_eq!(menu.bucket, if nr_iowaiters > 0 && counts { 9 } else { 3 }, "{kernel}");
             index
         };
-        assert_eq!(MenuForm::ALL.iter().map(|&form| index(form, 0)).collect::<Vec<_>>(), [2; 6]);
         // 1 ms / 11 is shorter than the exit of 100 us.
-        assert_eq!(MenuForm::ALL.iter().map(|&form| index(form, 1)).collect::<Vec<_>>(), [1, 1, 2, 2, 2, 2]);
+        for (kernel, waiting) in
+            [("6.1", 1), ("6.6", 1), ("6.12", 1), ("6.12.43", 1), ("6.12.44", 2), ("6.13", 2), ("6.18", 2), ("7.1", 2)]
+        {
+            assert_eq!((index(kernel, 0), index(kernel, 1)), (2, waiting), "{kernel}");
+        }
+    }
+
+    /// A polling CPU that is expected to wake in 5 us, where the next state is worth it from 10 or from 20 us on.
+    #[test]
+    fn what_is_better_than_polling() {
+        let index = |kernel, exit_us: u64, residency_us: u64| {
+            let (exit_latency_ns, target_residency_ns) = (exit_us * 1000, residency_us * 1000);
+            let states = [
+                IdleState { exit_latency_ns: 0, target_residency_ns: 0, polling: true },
+                IdleState { exit_latency_ns, target_residency_ns, polling: false },
+            ];
+            let mut menu = Menu { intervals: [5; INTERVALS], ..Menu::new(gates(kernel)) };
+            menu.pending = None;
+            menu.last_residency_ns = 1;
+            menu.select(&IdleFacts { states: &states, ..FACTS }).index
+        };
+        let check = |kernel, expected: [usize; 3]| {
+            assert_eq!([index(kernel, 2, 10), index(kernel, 2, 20), index(kernel, 8, 10)], expected, "{kernel}");
+        };
+        // Before it forgot I/O, menu left no state that takes longer to leave than the predicted sleep.
+        check("6.12", [1, 1, 0]);
+        check("6.12.57", [1, 1, 1]);
+        check("6.12.58", [1, 1, 0]);
+        check("6.12.64", [1, 0, 0]);
+        check("6.14", [1, 1, 1]);
+        check("6.18", [1, 1, 0]);
+        check("6.19", [1, 0, 0]);
+    }
+
+    /// Short sleeps are typical and no tick will come: since v7.0 menu asks for the timer and believes it, since v7.1 only one
+    /// that is further than two ticks.
+    #[test]
+    fn timers_without_the_tick() {
+        let states = [
+            IdleState { exit_latency_ns: 0, target_residency_ns: 0, polling: true },
+            IdleState { exit_latency_ns: 1_000, target_residency_ns: 1_000, polling: false },
+            IdleState { exit_latency_ns: 10_000, target_residency_ns: 100_000, polling: false },
+        ];
+        let select = |kernel, sleep_length_ns| {
+            let mut menu = Menu { intervals: [5; INTERVALS], last_residency_ns: 1, ..Menu::new(gates(kernel)) };
+            let facts = IdleFacts { states: &states, sleep_length_ns, tick_stopped: true, ..FACTS };
+            let choice = menu.select(&facts);
+            (choice.index, choice.queried_sleep_length)
+        };
+        let check = |kernel, near, far| {
+            assert_eq!((select(kernel, 1_000_000), select(kernel, 9_000_000)), (near, far), "{kernel}");
+        };
+        check("6.1", (2, true), (2, true));
+        for kernel in ["6.13", "6.18", "6.19"] {
+            check(kernel, (2, false), (2, false));
+        }
+        check("7.0", (2, true), (2, true));
+        check("7.1", (1, true), (2, true));
     }
 
     /// Before v6.6 the timers are asked even where sleeps are short, so that a tick that comes first teaches a long one.
@@ -407,14 +500,14 @@ mod tests {
     fn a_tick_among_short_sleeps() {
         let states =
             [IdleState::default(), IdleState { exit_latency_ns: 2_000, target_residency_ns: 2_000, polling: false }];
-        let bucket = |form| {
-            let mut menu = Menu::new(form);
+        let bucket = |gates| {
+            let mut menu = Menu::new(gates);
             menu.intervals = [10; INTERVALS];
             let facts = IdleFacts { states: &states, sleep_length_ns: 50_000_000, ..FACTS };
             menu.reflect(&IdleOutcome { index: 1, residency_ns: 10_000, got_tick: false, ..IdleOutcome::default() });
             (menu.select(&facts).queried_sleep_length, menu.next_timer_ns)
         };
-        assert_eq!(bucket(MenuForm::Iowait), (true, 50_000_000));
-        assert_eq!(bucket(MenuForm::IowaitTimerLate), (false, KTIME_MAX));
+        assert_eq!(bucket(gates("6.1")), (true, 50_000_000));
+        assert_eq!(bucket(gates("6.6")), (false, KTIME_MAX));
     }
 }

@@ -27,7 +27,7 @@ pub use teo_recent::TeoRecent;
 pub use teo_short::{TeoShort, TickRule};
 pub use teo_util::TeoUtil;
 
-pub use crate::profile::{MenuForm, TeoForm};
+pub use crate::profile::TeoForm;
 
 use crate::profile::KernelProfile;
 
@@ -137,7 +137,7 @@ pub struct IdleGovernorEntry {
 /// Every idle governor, highest rating first.
 /// ladder's rating becomes 25 on a kernel whose tick never stops (`nohz=off`).
 pub const IDLE_GOVERNORS: &[IdleGovernorEntry] = &[
-    IdleGovernorEntry { name: "menu", rating: 20, new: |kernel| Box::new(Menu::new(kernel.menu)) },
+    IdleGovernorEntry { name: "menu", rating: 20, new: |kernel| Box::new(Menu::new(kernel.into())) },
     IdleGovernorEntry { name: "teo", rating: 19, new: teo },
     IdleGovernorEntry { name: "ladder", rating: 10, new: |_| Box::new(Ladder::default()) },
     IdleGovernorEntry { name: "haltpoll", rating: 9, new: |_| Box::new(Haltpoll::default()) },
@@ -242,9 +242,9 @@ mod tests {
             steps in proptest::collection::vec(any_step(), 1..40),
             tick_ns in any::<u64>(),
         ) {
-            let kernels = PROFILES.iter().flat_map(|kernel| IDLE_GOVERNORS.iter().map(move |entry| (entry, kernel.1)));
-            for (entry, version) in kernels {
-                let mut governor = (entry.new)(&KernelProfile::at(version));
+            let kernels = PROFILES.iter().flat_map(|kernel| IDLE_GOVERNORS.iter().map(move |entry| (entry, kernel)));
+            for (entry, &(_, version, point)) in kernels {
+                let mut governor = (entry.new)(&KernelProfile::of(version, point));
                 for step in &steps {
                     let facts = IdleFacts {
                         states: &states,
@@ -277,7 +277,7 @@ mod tests {
                 IdleState { exit_latency_ns: 133_000, target_residency_ns: 600_000, polling: false },
             ];
             for entry in IDLE_GOVERNORS {
-                let mut governor = (entry.new)(&KernelProfile::at((6, 12)));
+                let mut governor = (entry.new)(&KernelProfile::of((6, 12), 117));
                 let facts = IdleFacts {
                     states: &states,
                     disabled: 0,
@@ -299,7 +299,7 @@ mod tests {
     fn governors_are_found_by_name() {
         for entry in IDLE_GOVERNORS {
             assert_eq!(
-                idle_governor(entry.name).map(|found| (found.new)(&KernelProfile::at((6, 12))).name()),
+                idle_governor(entry.name).map(|found| (found.new)(&KernelProfile::of((6, 12), 117)).name()),
                 Some(entry.name)
             );
         }

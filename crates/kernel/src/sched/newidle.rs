@@ -6,6 +6,7 @@
 
 use super::balance::{IdleType, PassState};
 use super::sd_flags::{SD_BALANCE_NEWIDLE, SD_SERIALIZE};
+use crate::profile::NewidleSkip;
 
 /// `sysctl_sched_migration_cost` (500 us, v6.12), ns: a CPU that expects to idle for less does nothing for others.
 pub const MIGRATION_COST_NS: u64 = 500_000;
@@ -203,8 +204,8 @@ pub struct NewidleFacts {
     pub rd_overloaded: bool,
     /// The CPU's clock (`rq_clock()`).
     pub rq_clock: u64,
-    /// Passes are skipped at random by their rate of success (`NI_RANDOM`; 6.12.117, not 6.12.0).
-    pub ni_random: bool,
+    /// What makes the CPU pass over levels, beside their cost.
+    pub skip: NewidleSkip,
 }
 
 /// What came of it.
@@ -277,7 +278,7 @@ fn walk_newidle<H: NewidleHost>(
         }
         if domain.flags & SD_BALANCE_NEWIDLE != 0 {
             let mut weight = 1;
-            if facts.ni_random {
+            if facts.skip == NewidleSkip::CostAndChance {
                 let dice = host.sched_rng() % 1024;
                 weight = domain.newidle_ratio.wrapping_add(1);
                 if dice > weight {
@@ -293,6 +294,9 @@ fn walk_newidle<H: NewidleHost>(
             curr_cost = curr_cost.wrapping_add(cost);
             t0 = t1;
             let success = if moved == 0 { 0 } else { weight };
+            // A pass that found nothing was not worth it: it counts as longer than any before (v6.17 and v6.18).
+            let failed = moved == 0 && facts.skip == NewidleSkip::CostOfFailure;
+            let cost = if failed { domain.max_newidle_lb_cost.saturating_mul(3) / 2 } else { cost };
             domain.update_newidle_cost(cost, success, clock.jiffies, clock.hz);
         }
         if moved != 0 || !goes_on {

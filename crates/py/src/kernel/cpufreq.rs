@@ -166,7 +166,7 @@ fn decision_dict<'py>(
 #[pymethods]
 impl PySchedutil {
     #[new]
-    #[pyo3(signature = (freqs_khz, *, n_cpus = 1, kernel = "6.12", gates = Vec::new(), rate_limit_us = None,
+    #[pyo3(signature = (freqs_khz, *, n_cpus = 1, kernel = "6.12.117", gates = Vec::new(), rate_limit_us = None,
         freq_invariant = true, freq_ref_khz = 0, fast_switch = true, adjust_perf = false, tick_ns = 4_000_000,
         cur_khz = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords")]

@@ -25,7 +25,7 @@ impl PyIdleGovernor {
 #[pymethods]
 impl PyIdleGovernor {
     #[new]
-    #[pyo3(signature = (name, states, *, tick_ns = 4_000_000, kernel = "6.12"))]
+    #[pyo3(signature = (name, states, *, tick_ns = 4_000_000, kernel = "6.12.117"))]
     fn new(py: Python<'_>, name: &str, states: Vec<(u64, u64, bool)>, tick_ns: u64, kernel: &str) -> PyResult<Self> {
         let kernel = profile(py, kernel)?;
         let Some(entry) = idle_governor(name) else {

@@ -30,7 +30,7 @@ pub(super) struct PyEnergyModel {
 #[pymethods]
 impl PyEnergyModel {
     #[new]
-    #[pyo3(signature = (points, *, cpus, capacity = 1024, kernel = "6.12", skip_inefficient = true))]
+    #[pyo3(signature = (points, *, cpus, capacity = 1024, kernel = "6.12.117", skip_inefficient = true))]
     fn new(
         py: Python<'_>,
         points: Vec<(u64, u64)>,
@@ -46,7 +46,7 @@ impl PyEnergyModel {
 
     /// The class is a subclass's, so that Python's name is kept.
     #[staticmethod]
-    #[pyo3(signature = (caps, *, cpus, capacity, efficiency_class, kernel = "6.12"))]
+    #[pyo3(signature = (caps, *, cpus, capacity, efficiency_class, kernel = "6.12.117"))]
     fn artificial(
         py: Python<'_>,
         caps: &PyCppcPerfCaps,

@@ -90,7 +90,7 @@ pub(crate) mod bindings {
             py_cppc_scale_freq, py_scale_freq_tick, py_squeeze_efficiency_classes,
         },
         pelt::{PyClockPelt, PyPeltBatch, PySchedAvg, PyUtilEst, pelt, py_decay_load, py_ramp_up_periods},
-        profile::{PyKernelProfile, gates, profiles},
+        profile::{PyKernelProfile, gates, kernel_diff, kernel_note, profiles},
         study::py_closed_loop,
     };
 }

@@ -308,7 +308,7 @@ impl PyUtilEst {
 #[pymethods]
 impl PyUtilEst {
     #[new]
-    #[pyo3(signature = (*, kernel = "6.12"))]
+    #[pyo3(signature = (*, kernel = "6.12.117"))]
     fn new(py: Python<'_>, kernel: &str) -> PyResult<Self> {
         let form = profile(py, kernel)?.util_est_form();
         Ok(Self { form, single: SchedAvg::default(), pair: UtilEstPair::default() })

@@ -1,29 +1,63 @@
 //! Kernel profiles and their gates.
 
 use opplab_guarded::guarded;
-use opplab_kernel::profile::{GATES, KernelProfile, PROFILES, Version};
+use opplab_kernel::profile::{GATES, KernelProfile, Version, profile_names};
+use opplab_kernel::profile_table::{differences, proven_text};
+use opplab_kernel::release;
 use pyo3::prelude::*;
 
 use super::{profile, refuse, unknown};
 
-/// Rows of the table of gates: gate, what, value, since, meaning, source.
-type GateRow = (&'static str, &'static str, &'static str, Option<String>, &'static str, &'static str);
+/// Rows of the table of gates: gate, what, value, since, meaning, source, proof.
+type GateRow = (&'static str, &'static str, &'static str, Option<String>, &'static str, String, String);
 
-fn version_text((major, minor): Version) -> String {
-    format!("{major}.{minor}")
-}
+/// Rows of a comparison of two kernels: gate, what; value and meaning before; value and meaning after; the release that
+/// brought it, its source.
+type DiffRow =
+    (&'static str, &'static str, (&'static str, &'static str), (&'static str, &'static str), Option<String>, String);
 
 #[guarded]
 #[pyfunction]
 pub(super) fn profiles() -> Vec<&'static str> {
-    PROFILES.iter().map(|&(name, _)| name).collect()
+    profile_names().collect()
 }
 
 #[guarded]
 #[pyfunction]
 pub(super) fn gates() -> Vec<GateRow> {
     let rows = GATES.iter().flat_map(|gate| gate.values.iter().map(move |value| (gate, value)));
-    rows.map(|(gate, value)| (gate.name, gate.what, value.name, value.since_text(), value.what, value.source)).collect()
+    rows.map(|(gate, value)| {
+        (gate.name, gate.what, value.name, value.since_text(), value.what, value.source_text(), value.proof.text())
+    })
+    .collect()
+}
+
+/// What the name of a kernel leaves open; `None` where it says all.
+#[guarded]
+#[pyfunction]
+pub(super) fn kernel_note(name: &str) -> Option<String> {
+    release::parse(name)?.note()
+}
+
+/// The gates that differ between two kernels.
+#[guarded]
+#[pyfunction]
+pub(super) fn kernel_diff(py: Python<'_>, before: &str, after: &str) -> PyResult<Vec<DiffRow>> {
+    let found = differences(&profile(py, before)?, &profile(py, after)?);
+    Ok(found
+        .iter()
+        .map(|found| {
+            let (before, after) = (found.before, found.after);
+            (
+                found.gate.name,
+                found.gate.what,
+                (before.name, before.what),
+                (after.name, after.what),
+                after.since_text(),
+                after.source_text(),
+            )
+        })
+        .collect())
 }
 
 #[pyclass(subclass, name = "KernelProfile", module = "opplab._opplab.kernel")]
@@ -42,6 +76,16 @@ impl PyKernelProfile {
     #[getter]
     fn version(&self) -> Version {
         self.inner.version
+    }
+
+    #[getter]
+    fn point(&self) -> u16 {
+        self.inner.point
+    }
+
+    #[getter]
+    fn proven(&self) -> String {
+        proven_text(Some(&self.inner))
     }
 
     fn show(&self, py: Python<'_>, gate: &str) -> PyResult<&'static str> {
@@ -64,6 +108,6 @@ impl PyKernelProfile {
 
     fn __repr__(&self) -> PyResult<String> {
         let gates: Vec<String> = self.gates()?.iter().map(|(gate, value)| format!("{gate}={value:?}")).collect();
-        Ok(format!("KernelProfile({:?}, {})", version_text(self.inner.version), gates.join(", ")))
+        Ok(format!("KernelProfile({:?}, {})", self.inner.release_text(), gates.join(", ")))
     }
 }

@@ -5,7 +5,7 @@
 //! in, since the two interfaces mean the same. Requests go to a register; shared memory (Zen 2) is not modelled.
 
 use opplab_kernel::cpufreq::amd_pstate::{
-    AMD_EPP_VALUES, AmdCppcRequest, AmdCpu, AmdForm, AmdMode, AmdPerf, AmdPlatform,
+    AMD_EPP_VALUES, AmdCppcRequest, AmdCpu, AmdForm, AmdMinFreq, AmdMode, AmdPerf, AmdPlatform,
 };
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::intel_pstate::{ENERGY_PERF_STRINGS, HwpRequest, PstatePolicy};
@@ -29,7 +29,12 @@ const EPP_AT_BOOT: u32 = 0x80;
 /// # Errors
 /// [`CaseError`] if the policy asks for another governor than the driver's own or an unknown preference, or the machine
 /// has not the CPPC registers that the driver needs.
-pub(crate) fn epp_start(cluster: &Cluster, policy: &Policy, now_ns: u64) -> Result<Hwp, CaseError> {
+pub(crate) fn epp_start(
+    cluster: &Cluster,
+    policy: &Policy,
+    min_freq: AmdMinFreq,
+    now_ns: u64,
+) -> Result<Hwp, CaseError> {
     let own = match policy.governor.as_str() {
         "performance" => PstatePolicy::Performance,
         "powersave" => PstatePolicy::Powersave,
@@ -45,6 +50,7 @@ pub(crate) fn epp_start(cluster: &Cluster, policy: &Policy, now_ns: u64) -> Resu
     let mut register = AmdCppcRequest(u64::from(EPP_AT_BOOT) << 24);
     // Active mode is younger than the form without limits (v6.3).
     let mut cpu = AmdCpu::init(AmdForm::Limited, AmdMode::Active, &platform, &register).map_err(refused)?;
+    cpu.start_limits(min_freq);
     if caps.highest_perf > 255 {
         return Err(no_cppc());
     }
@@ -127,7 +133,7 @@ impl AmdPassive {
         driver: &str,
         cluster: &Cluster,
         policy: &Policy,
-        form: AmdForm,
+        (form, min_freq): (AmdForm, AmdMinFreq),
         now_ns: u64,
     ) -> Result<Option<(Self, Hwp)>, CaseError> {
         // Guided mode is younger than the form without limits (v6.4).
@@ -147,6 +153,7 @@ impl AmdPassive {
         if policy.no_turbo && cpu.boost_supported {
             cpu.set_boost(false).map_err(refused)?;
         }
+        cpu.start_limits(min_freq);
         let mut passive = Self { cpu, register };
         passive.target(passive.cpu.policy.min_khz, true);
         let hwp = firmware(caps, &passive.cpu, passive.register, now_ns);

@@ -55,7 +55,7 @@ pub(crate) struct Gates {
     /// What limits the CPUs that a wake-up looks at.
     pub(crate) select_idle_scan: SelectIdleScan,
     /// Newidle balance skips levels by chance (v6.12.117).
-    pub(crate) newidle_random: bool,
+    pub(crate) newidle_skip: NewidleSkip,
     /// Time in interrupts is not the running task's (CONFIG_IRQ_TIME_ACCOUNTING).
     pub(crate) irq_time: bool,
     /// It has a utilisation of its own (v4.19).
@@ -114,7 +114,7 @@ impl Gates {
             delay_dequeue: profile.delay_dequeue == DelayDequeue::On,
             em: profile.em_form(),
             select_idle_scan: profile.select_idle_scan,
-            newidle_random: profile.newidle_skip == NewidleSkip::CostAndChance,
+            newidle_skip: profile.newidle_skip,
             irq_time: policy.irq_time_accounting,
             irq_avg: policy.irq_time_accounting && profile.irq_avg == IrqAvg::Tracked,
             dl_is_no_rt: profile.dl_rt_task == DlRtTask::Apart,

@@ -326,7 +326,13 @@ fn freq_policies(
     let mut policies = IdVec::new();
     for (cluster, cpus) in machine.policies() {
         let described = &machine.clusters[cluster as usize];
-        let amd = AmdPassive::start(&driver.driver, described, policy, gates.profile.amd_pstate, BOOT_NS)?;
+        let amd = AmdPassive::start(
+            &driver.driver,
+            described,
+            policy,
+            (gates.profile.amd_pstate, gates.profile.amd_min_freq),
+            BOOT_NS,
+        )?;
         if amd.is_some() && cpus.len() > 1 {
             let name = &described.name;
             return Err(CaseError(format!("amd-pstate has a policy for each CPU; cluster {name} shares one")));
@@ -343,7 +349,7 @@ fn freq_policies(
         let (amd, mut hwp) = amd.unzip();
         let mut passive = None;
         if driver.driver == AMD_PSTATE_EPP && !custom {
-            let started = epp_start(described, policy, BOOT_NS)?;
+            let started = epp_start(described, policy, gates.profile.amd_min_freq, BOOT_NS)?;
             governor = Governor::Hwp(Box::new(ActiveHwp::without_boost(started.request)));
             hwp = Some(started);
         }

@@ -348,7 +348,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             cpu_active: true,
             rd_overloaded: self.balancer.rd_overloaded,
             rq_clock: self.cpus[cpu].clk.clock,
-            ni_random: self.gates.newidle_random,
+            skip: self.gates.newidle_skip,
         };
         let clock = self.balancer.clock(self.jiffies());
         let mut rq = self.cpus[cpu].balance;

@@ -91,7 +91,7 @@ impl Sink for Clamped {
 #[test]
 fn clamps_decide_placement_and_frequency() {
     let mut failures = Vec::new();
-    for (kernel, headroom, may_miss_percent) in [("6.1", 125, 0), ("6.6", 125, 0), ("6.12", 100, 50)] {
+    for (kernel, headroom, may_miss_percent) in [("6.1", 125, 0), ("6.6", 125, 0), ("6.12.117", 100, 50)] {
         for machine in machines() {
             let clamps = clamps(&machine);
             let mut ops = Vec::new();

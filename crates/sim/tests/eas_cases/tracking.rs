@@ -143,7 +143,7 @@ fn util_est_converges() {
     let steps: &[(f64, u32)] =
         &[(75.0, 25), (50.0, 5), (30.0, 5), (10.0, 5), (5.0, 5), (10.0, 5), (30.0, 5), (50.0, 5), (60.0, 5)];
     // v6.6 has the last activation beside the average; v6.12 has the average alone.
-    for kernel in ["6.6", "6.12"] {
+    for kernel in ["6.6", "6.12.117"] {
         for machine in machines() {
             let classes = classes(&machine);
             let big = cpus_of_class(&machine, classes[classes.len() - 1])[0];
@@ -175,7 +175,7 @@ fn util_est_converges() {
             let case = Case { machine: machine.clone(), workload, policy, seed: 1, duration_ns: 12_900_000_000 };
             run(&case, &mut seen).unwrap_or_else(|error| panic!("{error:?}"));
             // v6.12 estimates a task as of its last update, at most a tick of 4 ms (32 ms halve what is missing) before it sleeps.
-            let late = if kernel == "6.12" { 1024.0 * (1.0 - 0.5_f64.powf(4.0 / 32.0)) } else { 0.0 };
+            let late = if kernel == "6.12.117" { 1024.0 * (1.0 - 0.5_f64.powf(4.0 / 32.0)) } else { 0.0 };
             for (phase, &(util, estimate, ns)) in seen.sums.iter().enumerate() {
                 assert!(estimate + late * ns >= util, "{at} phase {phase}: mean {} < {}", estimate / ns, util / ns);
             }

@@ -1,6 +1,7 @@
 //! Families of vectors: load balance and the slow path of fork and exec.
 
 use opplab_kernel::profile::IdlestGroup;
+use opplab_kernel::profile::NewidleSkip;
 use opplab_kernel::sched::balance::{
     BalanceFacts, BalanceHost, BalanceScratch, BalanceTask, BalanceTunables, IdleType, Jiffies, LbEnv, LbFlags,
     MigrationType, PassState, RootDomain, detach_one_task, detach_tasks, need_active_balance,
@@ -939,7 +940,7 @@ fn compare_when(line: Json<'_>, newidle: bool, diff: &mut Diff) -> Result<(), Ve
             cpu_active: line.flag("cpu_active")?,
             rd_overloaded: line.flag("rd_overloaded")?,
             rq_clock: host.clock,
-            ni_random: true,
+            skip: NewidleSkip::CostAndChance,
         };
         sched_balance_newidle(&mut host, &mut rq, &mut domains, &facts, &clock)
     } else {

@@ -2,7 +2,9 @@
 
 use opplab_kernel::cpuidle::haltpoll::{Haltpoll, HaltpollParams};
 use opplab_kernel::cpuidle::menu::{BUCKETS, Menu};
-use opplab_kernel::cpuidle::{IdleFacts, IdleGovernor, IdleOutcome, IdleState, Ladder, MenuForm, Teo, TeoRecent};
+use opplab_kernel::cpuidle::{IdleFacts, IdleGovernor, IdleOutcome, IdleState, Ladder, Teo, TeoRecent};
+
+use opplab_kernel::profile::KernelProfile;
 
 use crate::json::Json;
 use crate::{Diff, Family, Source, Tally, VerifyError};
@@ -111,11 +113,11 @@ fn replay_menu(
 }
 
 fn cpuidle_menu(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    replay_menu(source, tally, |_| Ok(Menu::new(MenuForm::TimerLate)))
+    replay_menu(source, tally, |_| Ok(Menu::default()))
 }
 
 fn cpuidle_menu_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    replay_menu(source, tally, |_| Ok(Menu::new(MenuForm::Iowait)))
+    replay_menu(source, tally, |_| Ok(Menu::new((&KernelProfile::of((6, 1), 192)).into())))
 }
 
 fn cpuidle_teo(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {

@@ -442,7 +442,8 @@ impl Machine {
 
     /// How the kernel places by energy.
     pub fn eas_gates(&self) -> EasGates {
-        KernelProfile::at(self.version()).eas_gates().unwrap_or_default()
+        let profile = KernelProfile::named(&self.release).unwrap_or_else(|| KernelProfile::at(self.version()));
+        profile.eas_gates().unwrap_or_default()
     }
 
     /// The policy of a CPU.

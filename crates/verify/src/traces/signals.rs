@@ -83,7 +83,7 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
     let names = recording.events.names.iter();
     replay.set_stoppers(names.filter(|(_, name)| name.starts_with("migration/")).map(|(pid, _)| *pid as i32));
     if machine.at_least(6, 12) {
-        replay.set_kernel(&KernelProfile::at((6, 12)));
+        replay.set_kernel(&KernelProfile::of((6, 12), 117));
     }
     let mut signals = Signals::default();
     // By executing CPU: the samples of the pass through the scheduler that is under way.

@@ -10,7 +10,7 @@ from opplab.fit.score import Prediction
 __all__ = ["recorded_idle"]
 
 RIVAL = "always the most frequent state"
-_KERNELS = {"mainline": "6.18", "6_12": "6.12"}
+_KERNELS = {"mainline": "6.18", "6_12": "6.12.117"}
 
 
 def recorded_idle(path: Path) -> list[ScoredSet]:

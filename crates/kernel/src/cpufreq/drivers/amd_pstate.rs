@@ -13,7 +13,7 @@
 
 use crate::cpufreq::driver::{DriverEntry, FastSwitch, FreqScale, Governors};
 use crate::cpufreq::intel_pstate::PstatePolicy;
-pub use crate::profile::AmdForm;
+pub use crate::profile::{AmdForm, AmdMinFreq};
 use crate::unit::{NSEC_PER_USEC, SCHED_CAPACITY_SHIFT};
 
 /// Transition latency that the driver reports, ns.
@@ -278,6 +278,14 @@ pub struct AmdCpu {
 }
 
 impl AmdCpu {
+    /// The lower limit that a policy begins with, before user space sets one (amd-pstate.c:amd_pstate_verify(), v7.2).
+    pub fn start_limits(&mut self, min_freq: AmdMinFreq) {
+        self.policy.min_khz = match min_freq {
+            AmdMinFreq::Lowest => self.freqs.min_khz,
+            AmdMinFreq::LowestNonlinear => self.freqs.lowest_nonlinear_khz,
+        };
+    }
+
     /// The driver takes over a CPU (amd-pstate.c:amd_pstate_cpu_init(), amd_pstate_epp_cpu_init(), v6.12; v6.1).
     ///
     /// # Errors

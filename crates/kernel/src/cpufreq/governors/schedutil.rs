@@ -356,6 +356,9 @@ pub struct SugovGates {
     /// Without invariance the reference is the current frequency and a quarter (v6.8); with
     /// [`Headroom::InEffectivePerf`] that is headroom twice.
     pub margin_on_current: bool,
+    /// After its limits changed any driver hears of the next decision, and one that wants to know of limits of every later
+    /// one, equal or not (v5.10 to v6.13).
+    pub sticky_update: bool,
     /// A runnable signal above the utilisation raises it (v6.5).
     pub runnable_boost: bool,
     /// In a shared policy a CPU without an update for a tick is left out (to v4.16 and, by the notes' memory, later; no
@@ -417,6 +420,7 @@ impl SugovGates {
         headroom: Headroom::InEffectivePerf,
         freq_ref: true,
         margin_on_current: true,
+        sticky_update: false,
         runnable_boost: true,
         shared_skips_stale: false,
         iowait: IowaitForm::Capacity,
@@ -1174,8 +1178,8 @@ impl SugovPolicy {
     #[inline]
     fn update_next_freq(&mut self, time: u64, next_khz: u32) -> SugovOutcome {
         if self.need_freq_update {
-            self.need_freq_update = false;
-            if self.next_freq_khz == next_khz && !self.need_update_limits {
+            self.need_freq_update = self.gates.sticky_update && self.need_update_limits;
+            if self.next_freq_khz == next_khz && !self.need_update_limits && !self.gates.sticky_update {
                 return SugovOutcome::Unchanged;
             }
         } else if self.next_freq_khz == next_khz {

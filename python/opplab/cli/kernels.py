@@ -1,0 +1,113 @@
+"""`opplab kernels`: what differs between two kernels, and what that does on a machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from opplab.cli.group import Group
+from opplab.cli.options import BuiltIn, NameOf, format_option
+from opplab.report.text import flow, print_table
+
+if TYPE_CHECKING:
+    from opplab.kernel import GateChange
+
+
+@click.group(name="kernels", cls=Group)
+def command() -> None:
+    """Compare kernels."""
+
+
+@command.command()
+@click.argument("before", type=NameOf("kernels"))
+@click.argument("after", type=NameOf("kernels"))
+@click.option("--machine", type=BuiltIn("machine"), help="Machine to run both kernels on: built in, or a file.")
+@click.option("--workload", help="Benchmark model or rt-app file of the runs (default: four tasks of 4 ms in 16 ms).")
+@click.option(
+    "--governor", type=NameOf("governors"), default="schedutil", show_default=True, help="Governor of the runs."
+)
+@click.option("--seconds", type=float, default=2.0, show_default=True, help="Simulated time of a run, s.")
+@click.option("--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Runs of each kernel.")
+@format_option
+def diff(
+    before: str,
+    after: str,
+    machine: str | None,
+    workload: str | None,
+    governor: str,
+    seconds: float,
+    seeds: int,
+    output_format: str,
+) -> None:
+    """List the gates that differ between two kernels, with the releases and sources of each change.
+
+    BEFORE and AFTER are mainline releases (6.12), point releases (6.6.88) or a distribution's names
+    (6.1.0-56-amd64). With --machine both kernels run the workload with the same seeds.
+    """
+    from opplab.kernel import KernelProfile, kernel_diff
+
+    changes = kernel_diff(before, after)
+    runs = [] if machine is None else _runs((before, after), machine, workload, governor, seconds, seeds)
+    if output_format != "text":
+        print_table(runs or [change._asdict() for change in changes], output_format)
+        return
+    _show(before, after, changes)
+    for name in (before, after):
+        click.echo(flow(f"proven of {name}: {KernelProfile(name).proven}", 80))
+    if runs:
+        of = f"{seeds} run{'s' * (seeds > 1)} of {seconds:g} s"
+        click.echo(
+            f"\n{workload or 'four periodic tasks'} on {machine} under {governor}, means of {of} with the same seeds:\n"
+        )
+        print_table(runs, output_format)
+
+
+def _show(before: str, after: str, changes: list[GateChange]) -> None:
+    """Print one paragraph a gate."""
+    count = f"{len(changes) or 'no'} gate{'s' * (len(changes) != 1)} differ{'s' * (len(changes) == 1)}"
+    click.echo(f"{before} to {after}: {count}\n")
+    for change in changes:
+        click.echo(f"{change.gate}: {change.before} -> {change.after} (since {change.since or '-'})")
+        for head, text in (
+            ("", change.differs),
+            ("before: ", change.before_meaning),
+            ("after: ", change.after_meaning),
+            ("source: ", change.source),
+        ):
+            click.echo(flow(f"  {head}{text}", 80))
+        click.echo("")
+
+
+def _runs(
+    kernels: tuple[str, str], machine: str, workload: str | None, governor: str, seconds: float, seeds: int
+) -> list[dict[str, Any]]:
+    """Run both kernels with the same seeds; one row a metric: the means and the change in percent."""
+    import opplab
+
+    work = workload or opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
+    means: list[dict[str, float]] = []
+    units: dict[str, str] = {}
+    for kernel in kernels:
+        policy = opplab.Policy(kernel=kernel, governor=governor)
+        sums: dict[str, float] = {}
+        for seed in range(1, seeds + 1):
+            metrics = opplab.simulate(machine, work, policy, seconds=seconds, seed=seed).metrics
+            for row in metrics.filter(metrics["better"].is_in(["lower", "higher"])).to_dicts():
+                name = row["metric"]
+                if ":" not in name and row["value"] is not None:
+                    sums[name] = sums.get(name, 0.0) + row["value"] / seeds
+                    units[name] = row["unit"]
+        means.append(sums)
+    before, after = means
+    return [
+        {
+            "metric": name,
+            "unit": units[name],
+            kernels[0]: round(before[name], 4),
+            kernels[1]: round(after[name], 4),
+            "change %": round(100 * (after[name] / before[name] - 1), 2) if before[name] else None,
+        }
+        for name in before
+        if name in after
+    ]

@@ -1,0 +1,96 @@
+"""Names of kernels, what differs between two, and `opplab kernels diff`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import opplab
+from opplab.cli.main import opplab as cli
+from opplab.kernel import KernelProfile, kernel_diff, kernel_gates, kernel_note, kernel_profiles
+
+# The state of each gate that was once given to the wrong release, with the release before and the first with it.
+BROUGHT_BY = [
+    ("amd_min_freq", "6.12", "6.13", "lowest-nonlinear"),
+    ("need_freq_update", "6.13", "6.14", "once-again"),
+    ("newidle_skip", "6.18", "6.19", "cost-and-chance"),
+    ("menu_iowait", "6.12", "6.13", "ignored"),
+    ("menu_polling", "6.18", "6.19", "threshold"),
+    ("menu_timers", "6.19", "7.0", "no-tick"),
+    ("base_slice", "6.14", "6.15", "0.70ms"),
+    ("util_est", "6.7", "6.8", "single"),
+    ("single_state_tick", "6.19", "7.0", "retained"),
+    ("newidle_skip", "6.12.64", "6.12.65", "cost-and-chance"),
+    ("menu_iowait", "6.12.43", "6.12.44", "ignored"),
+    ("menu_polling", "6.12.63", "6.12.64", "threshold"),
+    ("base_slice", "6.12.30", "6.12.31", "0.70ms"),
+    ("need_freq_update", "6.1.128", "6.1.129", "once-again"),
+    ("sugov_util", "6.6.88", "6.6.89", "bounded"),
+    ("freq_ref", "6.6.102", "6.6.103", "arch"),
+]
+
+
+@pytest.mark.parametrize(("gate", "before", "first", "value"), BROUGHT_BY)
+def test_releases_bring_their_own_changes(gate: str, before: str, first: str, value: str) -> None:
+    assert KernelProfile(before).show(gate) != value
+    assert KernelProfile(first).show(gate) == value
+    assert (gate, value) in [(change.gate, change.after) for change in kernel_diff(before, first)]
+
+
+def test_no_mainline_release_has_util_est_with_two_values_on_runnable_averages() -> None:
+    since = {row.value: row.since for row in kernel_gates() if row.gate == "util_est"}
+    assert since["filtered-runnable"] is None
+
+
+def test_every_release_from_4_17_on_has_a_profile() -> None:
+    known = set(kernel_profiles())
+    releases = [(4, range(17, 21)), (5, range(20)), (6, range(20)), (7, range(2))]
+    assert {f"{major}.{minor}" for major, minors in releases for minor in minors} <= known
+
+
+def test_an_unknown_point_release_is_the_nearest_known_one() -> None:
+    newer = KernelProfile("6.12.400")
+    assert (newer.version, newer.point) == ((6, 12), 117)
+    assert "6.12.400 is taken as 6.12.117" in (kernel_note("6.12.400") or "")
+    assert kernel_note("6.12.117") is None
+
+
+def test_policies_take_names_of_distributions() -> None:
+    work = opplab.Workload.periodic(4, period_us=16_000, run_us=4_000)
+    debian, stable = (
+        opplab.simulate("pixel6", work, opplab.Policy(kernel=kernel), seconds=0.2)
+        for kernel in ("6.1.0-56-amd64", "6.1.192")
+    )
+    assert debian.fingerprint == stable.fingerprint
+
+
+def test_diff_of_the_schedutil_change_of_6_6_89() -> None:
+    found = CliRunner().invoke(cli, ["kernels", "diff", "6.6.88", "6.6.99"])
+    assert found.exit_code == 0, found.output
+    assert "6.6.88 to 6.6.99: 4 gates differ" in found.output
+    assert "headroom: in-clamped-util -> in-effective-perf" in found.output
+    assert max(map(len, found.stdout.splitlines())) <= 80
+    rows = json.loads(CliRunner().invoke(cli, ["kernels", "diff", "6.6.88", "6.6.99", "--format", "json"]).stdout)
+    assert [row["gate"] for row in rows] == ["sugov_util", "headroom", "noninvariant_headroom", "feec_energy"]
+    same = CliRunner().invoke(cli, ["kernels", "diff", "6.6.87", "6.6.88"])
+    assert "no gates differ" in same.output
+
+
+def test_diff_runs_both_kernels() -> None:
+    args = ["kernels", "diff", "6.6.88", "6.6.99", "--machine", "pixel6", "--seconds", "0.3", "--seeds", "1"]
+    found = CliRunner().invoke(cli, [*args, "--format", "json"])
+    assert found.exit_code == 0, found.output
+    rows = {row["metric"]: row for row in json.loads(found.stdout)}
+    policy = opplab.Policy(kernel="6.6.99")
+    work = opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
+    metrics = opplab.simulate("pixel6", work, policy, seconds=0.3, seed=1).metrics
+    (energy,) = metrics.filter(metrics["metric"] == "energy")["value"].to_list()
+    assert rows["energy"]["6.6.99"] == pytest.approx(energy, abs=5e-5)
+
+
+def test_wrong_kernels_are_told_the_nearest() -> None:
+    found = CliRunner().invoke(cli, ["kernels", "diff", "6.12", "7.9"])
+    assert found.exit_code == 2
+    assert "did you mean `7.3`?" in found.output
