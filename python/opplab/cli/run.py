@@ -78,6 +78,7 @@ LOOPBACK = "127.0.0.1"
 @click.option("--check", is_flag=True, help="Check the invariants of every run.")
 @click.option("--check-determinism", is_flag=True, help="Run every case twice and compare.")
 @click.option("--retry-failed", is_flag=True, help="Run the cases again that failed before.")
+@click.option("--replace", is_flag=True, help="Remove results of another experiment from the folder.")
 @click.option("--no-report", is_flag=True, help="Only results: no tables, report or traces.")
 def command(
     what: str | None,
@@ -118,46 +119,52 @@ def command(
         if workload is not None:
             raise click.UsageError("give one workload")
         target, workload = None, Path(what)
-    if target is None:
-        if workload is None:
-            raise click.UsageError("give an EXPERIMENT (see 'opplab list experiments'), or a workload and --machine")
-        if machine is None:
-            some = "'opplab list machines', or a .toml file"
-            raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
-        keys = {"variation": VARIATION, **policy_of(given)}
-        folder = output or Path("out") / workload.stem
-        if benchmark is None and _is_model(workload):
-            workload = _model_as_rtapp(workload, folder, seconds)
-        if power is not None:
-            machine = _with_generic_power(machine, folder)
-        many = "," in keys.get("governor", "") or iterations or until_ci or how.dask or how.uncertainty
-        if many or benchmark is not None:
-            target = str(_write_experiment(machine, workload, benchmark, keys, folder, seconds, repeats))
-            output = folder
-        else:
-            _run_one(machine, workload, keys, repeats, folder, seconds, 1 if seed is None else seed, how)
-            return
-    else:
-        _check_name(target)
-        if given or machine or power or workload:
-            flag = "--" + next(iter(given), "machine" if machine else "power" if power else "workload")
-            raise click.UsageError(
-                f"{flag.replace('_', '-').removesuffix('s')} is for workloads; the experiment says its own"
-            )
-    from opplab.sweep.experiments import Experiment, file_of_results
+    from opplab.sweep.store import Store
 
-    if Path(target).is_dir():
-        target, output = file_of_results(Path(target)), output or Path(target)
-    chosen = Experiment.load(target, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
-    if how.uncertainty:
-        chosen.adjusted["uncertainty"] = how.uncertainty
-    _run_experiment(chosen, output or Path("out") / chosen.name, how)
+    with contextlib.ExitStack() as kept:
+        if target is None:
+            if workload is None:
+                raise click.UsageError(
+                    "give an EXPERIMENT (see 'opplab list experiments'), or a workload and --machine"
+                )
+            if machine is None:
+                some = "'opplab list machines', or a .toml file"
+                raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
+            keys = {"variation": VARIATION, **policy_of(given)}
+            folder = output or Path("out") / workload.stem
+            kept.enter_context(Store(folder).inputs_kept())
+            if benchmark is None and _is_model(workload):
+                workload = _model_as_rtapp(workload, folder, seconds)
+            if power is not None:
+                machine = _with_generic_power(machine, folder)
+            many = "," in keys.get("governor", "") or iterations or until_ci or how.dask or how.uncertainty
+            if many or benchmark is not None:
+                target = str(_write_experiment(machine, workload, benchmark, keys, folder, seconds, repeats))
+                output = folder
+            else:
+                _run_one(machine, workload, keys, repeats, folder, seconds, 1 if seed is None else seed, how)
+                return
+        else:
+            _check_name(target)
+            if given or machine or power or workload:
+                flag = "--" + next(iter(given), "machine" if machine else "power" if power else "workload")
+                raise click.UsageError(
+                    f"{flag.replace('_', '-').removesuffix('s')} is for workloads; the experiment says its own"
+                )
+        from opplab.sweep.experiments import Experiment, file_of_results
+
+        if Path(target).is_dir():
+            target, output = file_of_results(Path(target)), output or Path(target)
+        chosen = Experiment.load(target, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
+        if how.uncertainty:
+            chosen.adjusted["uncertainty"] = how.uncertainty
+        _run_experiment(chosen, output or Path("out") / chosen.name, how)
 
 
 class How:
     """How cases are run and shown."""
 
-    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "no_report", "uncertainty")
+    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "replace", "no_report", "uncertainty")
 
     def __init__(
         self,
@@ -168,6 +175,7 @@ class How:
         check: bool,
         check_determinism: bool,
         retry_failed: bool,
+        replace: bool,
         no_report: bool,
         uncertainty: int | None,
     ) -> None:
@@ -177,6 +185,7 @@ class How:
         self.check = check
         self.check_determinism = check_determinism
         self.retry_failed = retry_failed
+        self.replace = replace
         self.no_report = no_report
         self.uncertainty = uncertainty
 
@@ -303,7 +312,7 @@ def _run_one(
     case = Case.of(inner)
     with Store(output) as store:
         listed = [{"hash": case.hash, "label": case.label}]
-        store.create({"experiment": "", "about": "", "cases": listed, "policies": [case.policy]})
+        store.create({"experiment": "", "about": "", "cases": listed, "policies": [case.policy]}, replace=how.replace)
         write_text(output / "case.json", case.json)
         run = Run(case, inner, run_one(case.json, how.check, how.check_determinism), machine)
         store.put(case.hash, run.metrics.iter_rows(named=True))
@@ -360,7 +369,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
 
     start = time.monotonic()
     try:
-        if store.create(experiment.manifest()):
+        if store.create(experiment.manifest(), replace=how.replace):
             click.echo(f"opplab: {output} held results of another build; they are made anew", err=True)
         with cluster(how.dask, how.jobs) as (executor, threads), progress(len(experiment.cases)) as shown:
             tally = run_cases(
@@ -463,9 +472,11 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         write_text(store.path / "tables.txt", "\n".join(plain))
         iterations = results["iteration"].n_unique()
         legend = (
-            f"mean of {iterations} iterations; changes are against the first column; intervals are in the report."
+            f"mean of {iterations} iterations; changes are against the first column; * clear: the interval excludes "
+            "zero; intervals are in the report."
             if measured
-            else f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations (none: they do not "
+            else "* clear: the interval of the change excludes zero; "
+            f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations (none: they do not "
             "vary); publ.: as published; diff.: simulated against published, and the changes' difference in percentage "
             "points (pp); missed%: activations missed, baseline / variant."
         )
