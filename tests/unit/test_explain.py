@@ -151,7 +151,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert code == 0
     assert "At 0.100000 s CPU 1 ran" in text
     assert "f_ref 1200 MHz" in text
-    code, text, _ = run(capsys, "explain", f"{out}/case.json", "--task", "task1", "--format", "json")
+    code, text, _ = run(capsys, "explain", out, "--task", "task1", "--format", "json")
     data = json.loads(text)
     assert code == 0
     assert data["machine"] == "juno-r2"
@@ -221,8 +221,9 @@ class Schedutil(opplab.Governor):
 def test_a_governor_in_python_decides_as_ours() -> None:
     machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(10, run_us=1600, period_us=16000)
-    ours = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.4)
-    theirs = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.4, governor=Schedutil())
+    policy = opplab.Policy(variation="none")
+    ours = opplab.simulate(machine, workload, policy, seconds=0.4)
+    theirs = opplab.simulate(machine, workload, policy, seconds=0.4, governor=Schedutil())
     assert theirs.events("cpu_frequency").equals(ours.events("cpu_frequency"))
     assert theirs.events("cpu_frequency").height > 50
     assert theirs.fingerprint == ours.fingerprint
@@ -337,7 +338,7 @@ def test_a_trace_without_records_of_the_kernels_own(tmp_path: Path, capsys: pyte
     trace = tmp_path / "run.dat"
     machine = opplab.Machine.load("juno-r2")
     work = opplab.Workload.periodic(4, run_us=1600, period_us=16000)
-    simulated = opplab.simulate(machine, work, opplab.Policy(), seconds=1.0)
+    simulated = opplab.simulate(machine, work, opplab.Policy(variation="none"), seconds=1.0)
     simulated.to_trace(trace)
     # 1 and 0: held back by the rate limit, or another CPU's policy. What was before the trace counts for half a second.
     made = simulated.events("sugov_decision").filter((pl.col("outcome") > 1) & (pl.col("time_ns") > 500_000_000))

@@ -61,7 +61,7 @@ pub(crate) fn decision_codes() -> Vec<(&'static str, Vec<&'static str>)> {
 #[guarded]
 #[pyfunction]
 pub(crate) fn policy_keys(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    let base = Policy::default();
+    let base = Policy::of_files();
     let dict_of = |key: &PolicyKey| -> PyResult<Bound<'_, PyDict>> {
         let dict = PyDict::new(py);
         dict.set_item("name", key.name)?;

@@ -15,6 +15,7 @@ use pyo3::types::PyDict;
 use crate::case::PyCase;
 use crate::error::raise;
 use crate::machine::PyMachine;
+use crate::tracefile::note_damage;
 use crate::traces::frequency_columns;
 
 fn map_error(py: Python<'_>, error: &ReplayError) -> PyErr {
@@ -85,14 +86,16 @@ pub(crate) fn replay_trace(
     let (recorded_governor, driver, recorded_kernel) = recorded;
     let recorded = Recorded { governor: recorded_governor, driver, kernel: recorded_kernel };
     let machine = machine.map(|machine| machine.inner.clone());
-    run(py, move || {
+    let (found, damage) = run(py, move || {
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
         let (mode, comparison, closed) = match mode {
             Some(mode) => (mode, replay.compare(change.as_ref(), mode)?, None),
             None => replay.compare_nearer(change.as_ref())?,
         };
-        Ok(comparison_json(&replay, &comparison, mode, closed.as_ref()))
-    })
+        Ok((comparison_json(&replay, &comparison, mode, closed.as_ref()), replay.events.damage))
+    })?;
+    note_damage(py, Path::new(path), &damage)?;
+    Ok(found)
 }
 
 /// The decisions of schedutil in the trace at `path` as its own policy takes them in an open loop, and its cpufreq policies: as
@@ -110,6 +113,7 @@ pub(crate) fn replayed_frequencies<'py>(
         let decisions = replay.open_decisions()?;
         Ok((replay, decisions))
     })?;
+    note_damage(py, Path::new(path), &replay.events.damage)?;
     let rows: Vec<RecordedFreq> = decisions
         .iter()
         .map(|open| RecordedFreq {
@@ -151,12 +155,14 @@ pub(crate) fn replayed_case(
     machine: Option<PyRef<'_, PyMachine>>,
 ) -> PyResult<(PyCase, u64, u64, String)> {
     let machine = machine.map(|machine| machine.inner.clone());
-    run(py, move || {
+    let (found, damage) = run(py, move || {
         let replay = Replay::read(Path::new(path), machine)?;
         let check = comparison_json(&replay, &replay.compare(None, Mode::Closed)?, Mode::Closed, None);
         let ClosedCase { case, start, later_ns } = replay.closed_case()?;
-        Ok((PyCase::of(case).starting_from(start), replay.events.first_ns, later_ns, check))
-    })
+        Ok(((PyCase::of(case).starting_from(start), replay.events.first_ns, later_ns, check), replay.events.damage))
+    })?;
+    note_damage(py, Path::new(path), &damage)?;
+    Ok(found)
 }
 
 /// The recorded workload as an rt-app file. `tasks`: names of the wanted ones (`None`: all but the kernel's own).
@@ -171,9 +177,12 @@ pub(crate) fn trace_to_rtapp(
     tolerance_permille: u64,
 ) -> PyResult<String> {
     let machine = machine.map(|machine| machine.inner.clone());
-    run(py, move || {
+    let (text, damage) = run(py, move || {
         let replay = Replay::read(Path::new(path), machine)?;
         let wanted = tasks.map(|tasks| move |name: &str| tasks.iter().any(|task| task == name));
-        replay.to_rtapp(wanted.as_ref().map(|wanted| wanted as &dyn Fn(&str) -> bool), tolerance_permille)
-    })
+        let wanted = wanted.as_ref().map(|wanted| wanted as &dyn Fn(&str) -> bool);
+        Ok((replay.to_rtapp(wanted, tolerance_permille)?, replay.events.damage))
+    })?;
+    note_damage(py, Path::new(path), &damage)?;
+    Ok(text)
 }

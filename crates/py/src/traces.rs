@@ -8,6 +8,7 @@ use opplab_verify::traces::{RecordedChoice, RecordedFreq, RecordedPlacement};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::tracefile::note_damage;
 use crate::verify::map_error;
 
 /// Kind, exact, total, share in percent, remark.
@@ -53,9 +54,10 @@ pub(crate) fn recorded_frequencies<'py>(
     path: PathBuf,
 ) -> PyResult<(Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>)> {
     let found = py.detach(|| opplab_verify::traces::frequency_decisions(&path));
-    let (machine, rows) = found.map_err(|error| map_error(py, &error))?;
-    let columns = frequency_columns(py, &rows)?;
-    let policies = machine.policies.iter().map(|policy| {
+    let found = found.map_err(|error| map_error(py, &error))?;
+    note_damage(py, &path, &found.damage)?;
+    let columns = frequency_columns(py, &found.list)?;
+    let policies = found.machine.policies.iter().map(|policy| {
         let entry = PyDict::new(py);
         entry.set_item("cpus", &policy.cpus)?;
         entry.set_item("driver", &policy.driver)?;
@@ -76,8 +78,9 @@ pub(crate) fn recorded_frequencies<'py>(
 #[pyfunction]
 pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let found = py.detach(|| opplab_verify::traces::placements(&path));
-    let (placements, names) = found.map_err(|error| map_error(py, &error))?;
-    let name = |pid: i64| names.get(&pid).map_or_else(|| pid.to_string(), Clone::clone);
+    let found = found.map_err(|error| map_error(py, &error))?;
+    note_damage(py, &path, &found.damage)?;
+    let name = |pid: i64| found.names.get(&pid).map_or_else(|| pid.to_string(), Clone::clone);
     let one = |placement: &RecordedPlacement| -> PyResult<Bound<'_, PyDict>> {
         let row = PyDict::new(py);
         row.set_item("time_ns", placement.time_ns)?;
@@ -115,7 +118,7 @@ pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec
         }
         Ok(row)
     };
-    placements.iter().map(one).collect()
+    found.list.iter().map(one).collect()
 }
 
 /// Recomputes the decisions of the recording in folder `path`: its name, one row a kind, and the kinds that ought to be equal bit by
@@ -125,6 +128,7 @@ pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec
 pub(crate) fn verify_recording(py: Python<'_>, path: PathBuf) -> PyResult<(String, Vec<Row>, Vec<String>)> {
     let report = py.detach(|| opplab_verify::traces::verify_recording(&path));
     let report = report.map_err(|error| map_error(py, &error))?;
+    note_damage(py, &path, &report.damage)?;
     let rows = report.rows().map(|(kind, count)| {
         let share = count.share_per_100k() as f64 / 1000.0;
         (kind.to_owned(), count.exact, count.total, share, count.remark())

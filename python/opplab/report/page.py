@@ -71,6 +71,8 @@ class Report:
     timeline_note : str
     sure : opplab.uncertainty.sweep.Sureness or None
         How sure the changes are.
+    answer : str
+        The block of `report.answer`, as HTML.
     methods : list of str
         Paragraphs.
     version, footer : str
@@ -85,6 +87,7 @@ class Report:
     timelines: list[Timeline] = field(default_factory=list)
     timeline_note: str = ""
     sure: Sureness | None = None
+    answer: str = ""
     methods: list[str] = field(default_factory=list)
     version: str = ""
     footer: str = ""
@@ -105,6 +108,7 @@ class Report:
             facts=self.facts,
             version=self.version,
             footer=self.footer,
+            answer=self.answer,
             methods=self.methods,
             sure=None if self.sure is None else sure_section(self.sure),
             findings=[

@@ -15,20 +15,19 @@ from opplab import _opplab
 from opplab.files import safe_name, write_bytes
 from opplab.metrics import answers, find
 from opplab.sweep.confidence import Block, mean_of, pair_blocks, places_of, render
-from opplab.uncertainty.parts import LEVEL
+from opplab.uncertainty.parts import CHANCE, LEVEL
 
 if TYPE_CHECKING:
     import polars as pl
 
     from opplab.comparison.tables import Cell
+    from opplab.report.answer import Answer
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
-CHANCE = 0.05
-"""A correlation that chance gives more often than this is not told."""
-
 __all__ = [
     "blocks_of",
+    "legend",
     "mean_rows",
     "metric_tables",
     "own_metrics",
@@ -66,6 +65,18 @@ def mean_rows(results: pl.DataFrame) -> list[dict[str, Any]]:
         better, n = row.pop("better"), row.pop("n")
         rows.append({**row, "mean": mean_of(known, better) if known else None, "n": n})
     return rows
+
+
+def legend(iterations: int, *, measured: bool) -> str:
+    """Give the line below the tables in a text's layout."""
+    clear = "* clear: the interval of the change excludes zero; "
+    if measured:
+        return f"mean of {iterations} iterations; changes are against the first column; {clear}intervals in the report."
+    return clear + (
+        f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations (none: they do not vary); publ.: "
+        "as published; diff.: simulated against published, and the changes' difference in percentage points (pp); "
+        "missed%: activations missed, baseline / variant."
+    )
 
 
 def tables_text(blocks: list[Block]) -> list[tuple[str, object]]:
@@ -164,7 +175,12 @@ def write_traces(experiment: Experiment, results: pl.DataFrame, folder: Path) ->
 
 
 def write_report(
-    experiment: Experiment, results: pl.DataFrame, blocks: list[Block], path: Path, sure: Sureness | None = None
+    experiment: Experiment,
+    results: pl.DataFrame,
+    blocks: list[Block],
+    path: Path,
+    sure: Sureness | None,
+    answer: Answer,
 ) -> None:
     """Write the HTML report."""
     from opplab.files import write_text
@@ -205,6 +221,7 @@ def write_report(
         timelines=timelines,
         timeline_note=note,
         sure=sure,
+        answer="" if experiment.compare else answer.html(),
         methods=methods(facts["seed"], seconds, energy=any(block.metric == "energy" for block in blocks)),
         version=_opplab.__version__,
         footer=f"Made by opplab {_opplab.__version__}. Equal version, experiment and seed give an equal report. "

@@ -382,6 +382,8 @@ pub struct Agreement {
     pub n_in_force: u64,
     /// Requests with a later line.
     pub n_followed: u64,
+    /// Looks that gave no reading, at which nothing was decided.
+    pub n_unread: u64,
     /// The first decisions that differ: line and both outputs.
     pub differences: Vec<String>,
 }
@@ -440,6 +442,7 @@ pub fn verify(file: &str, text: &str) -> Result<Agreement, HostError> {
             }
             // What the worker did beside deciding.
             "note" => {}
+            "unread" => agreement.n_unread += 1,
             other => return Err(line.fault(&node, format!("`type`: no such kind of line: `{other}`"))),
         }
     }
