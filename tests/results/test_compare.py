@@ -560,4 +560,4 @@ def test_compare_draws_what_is_assumed(juno: Path) -> None:
     assert done.exit_code == 0, done.output
     words = ("how sure, in percent (95 % intervals of 3 draws)", "runs", "assumptions", "together")
     assert all(word in done.output for word in words), done.output
-    assert "Within the ranges of what is assumed" in done.output
+    assert "An interval of 95 % needs 40 draws, these are 3: no change is judged." in done.output

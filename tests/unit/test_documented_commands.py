@@ -50,7 +50,10 @@ INSTEAD = [
     (r"--idle$", "--idle --machine juno-r2"),
     (r"^(opplab (?:replay|trace to-rtapp) trace\.dat(?: -o out\.json)?)$", r"\1 --machine juno-r2"),
     (r"^(opplab meter tasks)$", r"\1 -m juno-r2 --workload load.json --seconds 0.2"),
-    (r"^opplab run FILE\.json$|^opplab run trace\.dat\.json$", "opplab run load.json -m juno-r2 --seconds 0.2"),
+    (
+        r"^opplab run FILE\.json$|^opplab run trace\.dat\.json$",
+        "opplab run load.json -m juno-r2 --seconds 0.2 -o out/one",
+    ),
     (r"verify traces \.\./shared/traces(/\*)?$", "verify traces ../shared/traces/arm64-612-juno-eas-homog6"),
     (r"verify vectors \.\./shared/vectors ", "verify vectors ../shared/vectors/amd_pstate_init.csv.gz "),
     (r"^(opplab run (?:out|model\.toml|--workload).*)", r"\1 --iterations 2 --seconds 0.2"),

@@ -151,7 +151,7 @@ def test_paired_interval_uses_the_common_seeds() -> None:
     assert line.base.half > 1
     assert line.published_ratio is None
     text = confidence.render(block).plain
-    assert "( -50.00%)" in text
+    assert "* -50.00%*" in text
     assert "publ." not in text
     assert {len(row) for row in text.splitlines()} == {80}
 

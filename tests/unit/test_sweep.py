@@ -14,9 +14,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import opplab
 from opplab import results
+from opplab.cli.main import opplab as main
 from opplab.errors import CheckError, InputError
 from opplab.sweep import runner
 from opplab.sweep.store import Store
@@ -299,3 +301,34 @@ def test_read_only_folder(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert done.stderr == "opplab: out: Read-only file system\n"
     assert done.stdout == "*\n"
+
+
+def test_a_folder_of_another_experiment_is_refused_or_emptied(tmp_path: Path) -> None:
+    """No results of two experiments lie beside each other, and none is replaced without a word."""
+    load = '{"tasks": {"t": {"loop": -1, "run": 2000, "timer": {"ref": "u", "period": 16000}}}}'
+    (tmp_path / "load.json").write_text(load)
+    folder = tmp_path / "out"
+    words = ["run", str(tmp_path / "load.json"), "-j", "1", "--seconds", "0.1", "-o", str(folder)]
+    first = [*words, "-m", "juno-r2", "--governor", "performance,powersave"]
+    other = [*words, "-m", "pixel4", "--governor", "performance,powersave"]
+    run = CliRunner().invoke
+    assert run(main, first).exit_code == 0
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    assert folder / "report.html" in before
+    refused = run(main, other)
+    assert refused.exit_code != 0
+    assert "it holds results of other cases (performance load #0)" in str(refused.exception)
+    assert "--replace" in str(refused.exception)
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before, "nothing is touched"
+    named = run(main, ["run", "juno-eas", "--seconds", "0.05", "--iterations", "1", "-o", str(folder)])
+    assert "it holds results of the experiment `out`" in str(named.exception)
+    # More of the same goes on, and what was made of less is made anew.
+    more = run(main, [*first, "--iterations", "4", "--no-report"])
+    assert more.exit_code == 0, more.output
+    assert "6 were there" in more.stderr
+    assert not (folder / "report.html").exists()
+    replaced = run(main, [*other, "--replace", "--no-report"])
+    assert replaced.exit_code == 0, replaced.output
+    assert set(pl.read_parquet(folder / "results.parquet")["machine"]) == {"pixel4"}
+    assert len(list((folder / "cases").iterdir())) == 6
+    assert not any((folder / name).exists() for name in ("report.html", "tables.txt", "traces"))

@@ -123,7 +123,7 @@ def _sweep_into(store: Store, experiment: Experiment, folder: Path, quick: bool,
     else:
         click.echo(f"{experiment.name}: {len(cases)} cases", err=True)
         try:
-            if store.create(experiment.manifest()):
+            if store.create(experiment.manifest(), replace=True):
                 click.echo(f"opplab: {folder} held results of another build; they are made anew", err=True)
             with progress(len(cases)) as shown:
                 tally = run_cases(cases, store, jobs=jobs, progress=shown, retry_failed=True)

@@ -88,6 +88,7 @@ LOOPBACK = "127.0.0.1"
 @click.option("--check", is_flag=True, help="Check the invariants of every run.")
 @click.option("--check-determinism", is_flag=True, help="Run every case twice and compare.")
 @click.option("--retry-failed", is_flag=True, help="Run the cases again that failed before.")
+@click.option("--replace", is_flag=True, help="Remove results of another experiment from the folder.")
 @click.option("--no-report", is_flag=True, help="Only results: no tables, report or traces.")
 def command(
     what: str | None,
@@ -134,52 +135,56 @@ def command(
         if workload is not None:
             raise click.UsageError("give one workload")
         target, workload = None, Path(what)
-    ad_hoc = target is None
-    if target is None:
-        if workload is None:
-            raise click.UsageError("give an EXPERIMENT (see 'opplab list experiments'), or a workload and --machine")
-        if machine is None:
-            some = "'opplab list machines', or a .toml file"
-            raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
-        variants = with_variants(policy_of(given), vs)
-        folder = output or Path("out") / workload.stem
-        Store(folder).check()
-        with _nothing_left(folder):
-            if benchmark is None and _is_model(workload):
-                workload = _model_as_rtapp(workload, folder, seconds)
-            if power is not None:
-                machine = _with_generic_power(machine, folder)
-            if repeats != "workgen":
-                workload = _as_json_c(workload, folder)
-            one = len(variants) == 1 and not (until_ci or how.uncertainty)
-            number = iterations or (1 if one else ITERATIONS)
-            target = str(_write_experiment(machine, workload, benchmark, variants, folder, seconds, number, seed))
-            _loaded(target, ad_hoc, until_ci=until_ci)
-        output = folder
-        given = {}
-        machine = power = None
-    else:
-        _check_name(target)
-        if given or machine or power or workload or vs:
-            others = {**given, "machine": machine, "power": power, "vs": vs, "workload": workload}
-            flag = "--" + next(name for name, value in others.items() if value)
-            raise click.UsageError(
-                f"{flag.replace('_', '-').removesuffix('s')} is for workloads; the experiment says its own"
-            )
-    from opplab.sweep.experiments import file_of_results
+    with contextlib.ExitStack() as kept:
+        ad_hoc = target is None
+        if target is None:
+            if workload is None:
+                raise click.UsageError(
+                    "give an EXPERIMENT (see 'opplab list experiments'), or a workload and --machine"
+                )
+            if machine is None:
+                some = "'opplab list machines', or a .toml file"
+                raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
+            variants = with_variants(policy_of(given), vs)
+            folder = output or Path("out") / workload.stem
+            Store(folder).check()
+            kept.enter_context(Store(folder).inputs_kept())
+            with _nothing_left(folder):
+                if benchmark is None and _is_model(workload):
+                    workload = _model_as_rtapp(workload, folder, seconds)
+                if power is not None:
+                    machine = _with_generic_power(machine, folder)
+                if repeats != "workgen":
+                    workload = _as_json_c(workload, folder)
+                one = len(variants) == 1 and not (until_ci or how.uncertainty)
+                number = iterations or (1 if one else ITERATIONS)
+                target = str(_write_experiment(machine, workload, benchmark, variants, folder, seconds, number, seed))
+                _loaded(target, ad_hoc, until_ci=until_ci)
+            output = folder
+            given = {}
+            machine = power = None
+        else:
+            _check_name(target)
+            if given or machine or power or workload or vs:
+                others = {**given, "machine": machine, "power": power, "vs": vs, "workload": workload}
+                flag = "--" + next(name for name, value in others.items() if value)
+                raise click.UsageError(
+                    f"{flag.replace('_', '-').removesuffix('s')} is for workloads; the experiment says its own"
+                )
+        from opplab.sweep.experiments import file_of_results
 
-    if Path(target).is_dir():
-        target, output = file_of_results(Path(target)), output or Path(target)
-    chosen = _loaded(target, ad_hoc, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
-    if how.uncertainty:
-        chosen.adjusted["uncertainty"] = how.uncertainty
-    _run_experiment(chosen, output or Path("out") / chosen.name, how)
+        if Path(target).is_dir():
+            target, output = file_of_results(Path(target)), output or Path(target)
+        chosen = _loaded(target, ad_hoc, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
+        if how.uncertainty:
+            chosen.adjusted["uncertainty"] = how.uncertainty
+        _run_experiment(chosen, output or Path("out") / chosen.name, how)
 
 
 class How:
     """How cases are run and shown."""
 
-    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "no_report", "uncertainty")
+    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "replace", "no_report", "uncertainty")
 
     def __init__(
         self,
@@ -191,6 +196,7 @@ class How:
         check: bool,
         check_determinism: bool,
         retry_failed: bool,
+        replace: bool,
         no_report: bool,
         uncertainty: int | None,
     ) -> None:
@@ -201,6 +207,7 @@ class How:
         self.check = check
         self.check_determinism = check_determinism
         self.retry_failed = retry_failed
+        self.replace = replace
         self.no_report = no_report
         self.uncertainty = uncertainty
 
@@ -390,7 +397,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     _tell_no_eas(_opplab.Case.from_json(case.json) for case in some.values())
     start = time.monotonic()
     try:
-        if store.create(experiment.manifest()):
+        if store.create(experiment.manifest(), replace=how.replace):
             click.echo(f"opplab: {output} held results of another build; they are made anew", err=True)
         with cluster(how.dask, how.jobs) as (executor, threads), progress(len(experiment.cases)) as shown:
             tally = run_cases(

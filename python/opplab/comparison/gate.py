@@ -17,10 +17,13 @@ from __future__ import annotations
 import operator
 import re
 from dataclasses import dataclass
-from math import isfinite, isnan
+from itertools import pairwise
+from math import exp, hypot, isfinite, isnan, log, sqrt
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
+from opplab import stats
 from opplab.certainty import CONFIDENCE
 from opplab.comparison.method import change_of
 from opplab.errors import InputError
@@ -227,36 +230,44 @@ def _clear_without_outliers(sample: Sample, confidence: float) -> bool:
     # As times and costs: less is better.
     turn = (lambda value: 1 / value) if sample.higher else float
     base, new = [turn(value) for value in sample.base], [turn(value) for value in sample.new]
-    level = sum(base) / len(base)
-    shape = [value / level for value in base] if sample.paired else [1.0] * len(new)
-
-    def distance(mean: float) -> float:
-        cut = _cut_to(mean, new, shape)
-        values = [turn(value) for value in cut]
-        found = sample.compare(confidence, values)
-        low = 1 / found["high"] if sample.higher else found["low"]
-        return low if isfinite(low) else 0.0
-
-    highest = sum(new) / len(new)
+    level, highest = fmean(base), fmean(new)
     if highest <= level:
         return False
+    shape = [value / level for value in base] if sample.paired else [1.0] * len(new)
+    # Welch's degrees of freedom fall with a spread that falls; their bound does not depend on what is cut off.
+    freedom = len(new) - 1 if sample.paired else len(base) + len(new) - 2
+    t = _t_quantile(freedom, confidence)
+
+    def distance(mean: float) -> float:
+        cut = [value / mean for value in _cut_to(mean, new, shape)]
+        if sample.paired:
+            error = stdev([one - part for one, part in zip(cut, shape, strict=True)]) / sqrt(len(cut))
+        else:
+            error = hypot(stdev(cut) / sqrt(len(cut)), stdev(base) / level / sqrt(len(base)))
+        return log(mean / level) - t * error
+
     # The farthest interval is near a mean at which so many values are cut off to the next one, or between two of them.
     parts = [(value, level * part) for value, part in zip(new, shape, strict=True)]
     tops = [value - part for value, part in parts]
     means = [sum(min(value, part + top) for value, part in parts) / len(new) for top in tops]
     means = sorted({min(max(mean, level), highest) for mean in means} | {level, highest})
-    known = [distance(mean) for mean in means]
-    peak = known.index(max(known))
-    low, high = means[max(peak - 1, 0)], means[min(peak + 1, len(means) - 1)]
-    best = known[peak]
-    for _ in range(_STEPS):
-        if best > 1:
-            break
-        first, second = low + (high - low) * 0.382, low + (high - low) * 0.618
-        ends = distance(first), distance(second)
-        best = max(best, *ends)
-        low, high = (low, second) if ends[0] > ends[1] else (first, high)
-    return best > 1
+    if any(distance(mean) > 0 for mean in means):
+        return True
+    for low, high in pairwise(log(mean) for mean in means):
+        for _ in range(_STEPS):
+            first, second = low + (high - low) * 0.382, low + (high - low) * 0.618
+            ends = distance(exp(first)), distance(exp(second))
+            if max(ends) > 0:
+                return True
+            low, high = (low, second) if ends[0] > ends[1] else (first, high)  # noqa: PLW2901
+    return False
+
+
+def _t_quantile(freedom: int, confidence: float) -> float:
+    """Student's t: half the interval of a mean over its standard error."""
+    values = [0.0] * freedom + [1.0]
+    mean, (_, high), _ = stats.mean(values, confidence=confidence)
+    return (high - mean) * sqrt(len(values)) / stdev(values)
 
 
 def _cut_to(mean: float, values: Sequence[float], shape: Sequence[float]) -> list[float]:

@@ -142,7 +142,7 @@ def overview(
             if of_work and any(value is not None for value in per_watt):
                 group = "PERFORMANCE-PER-WATT RATIOS"
                 gains = [_gain(column, value, overview_rule) for column, value in enumerate(per_watt)]
-                efficiency.append(Row("", name, gains, "", "higher", group=group, metric=f"{metric} per W"))
+                efficiency.append(Row("", name, gains, "", "higher", group=group, metric=metric))
     if kind in ("power", "ppw") and not power:
         raise InputError("no power was recorded: no turbostat monitor with PkgWatt, and no metric in W")
     if kind == "power":
@@ -153,8 +153,7 @@ def overview(
     table = Table("overview", names, rows, "", "overview", notes=notes)
     baseline = names[0] if names else "?"
     table.method = (
-        f"default; geometric means over the parameter of ratios to {baseline}, each in its metric's unit: above 1 is "
-        f"better where the better side is higher, worse where it is lower; {same_rule(overview_rule)}"
+        f"default; geometric means over the parameter of ratios to {baseline}, by metric; {same_rule(overview_rule)}"
     )
     if efficiency:
         table.method += f"; power is the mean of the metric {' or '.join(sources)}"

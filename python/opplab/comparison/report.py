@@ -157,7 +157,7 @@ def report(
     >>> page.names, [one.name for one in page.benchmarks]
     (['no-EAS', 'EAS'], ['juno-energy-homogeneous', 'juno-energy-heterogeneous'])
     >>> page.to_html().count("<svg")
-    16
+    14
     """
     from opplab.comparison.compare import load_runs, order_runs
     from opplab.comparison.method import compare_runs
@@ -291,6 +291,8 @@ def _power(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
     from opplab.comparison.overview import overall, performance_per_watt
 
     base = one.watts[0]
+    if any(series.unit in ("J", "W") for series in one.main[0].series.values()):
+        return []  # Energy and power are no performance.
     if not base or sum(bool(value) for value in one.watts) < 2:
         return []
     higher = next(iter(one.main[0].series.values())).higher

@@ -369,11 +369,11 @@ def _grid(table: Table) -> list[str]:
     unit = max([4, *(len(row.unit) for row in table.rows)])
     metric = max([6, *(len(row.metric) for row in table.rows)])
     named = any(row.metric for row in table.rows)
-    what = f"  {'METRIC':<{metric}}" if named else ""
+    what = f"  {'METRIC':<{metric}}" if named else " "
     counts = [sum(head.partition("\t")[0] == machine for head in table.heads) for machine in machines]
     sizes = [max(len(machine), count * (width + 1) - 1) for machine, count in zip(machines, counts, strict=True)]
     head = f"{'BENCHMARK':<{label}}" + "".join(f"  {one:<{size}}" for one, size in zip(machines, sizes, strict=True))
-    lines = [f"{head}{what}  {'UNIT':<{unit}}  BETTER IF"]
+    lines = [f"{head}{what} {'UNIT':<{unit}}  BETTER IF"]
     groups = {row.group for row in table.rows}
     group = ""
     for row, line in zip(table.rows, cells, strict=True):
@@ -386,8 +386,8 @@ def _grid(table: Table) -> list[str]:
             part = " ".join(f"{one:>{width}}" for one in line[start : start + count])
             text += f"  {part:<{size}}"
             start += count
-        what = f"  {row.metric:<{metric}}" if named else ""
-        lines.append(f"{text}{what}  {row.unit:<{unit}}  {row.better}")
+        what = f"  {row.metric:<{metric}}" if named else " "
+        lines.append(f"{text}{what} {row.unit:<{unit}}  {row.better}")
     return lines
 
 

@@ -45,6 +45,12 @@ class Timeline:
     start_ms: float
     end_ms: float
     rows: list[svg.Lane | svg.Clock]
+    machine: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its policy, and the machine where there are several."""
+        return ", ".join(filter(None, (self.machine, self.policy)))
 
 
 @dataclass
@@ -126,7 +132,7 @@ class Report:
                 {"legend": keys, "panels": [panel(*made) for made in panels]}
                 for keys, panels in _residency(means, classes)
             ],
-            timelines=[panel(one.policy, _timeline(one), classes.get(one.policy, "v0")) for one in self.timelines],
+            timelines=[panel(one.title, _timeline(one), classes.get(one.policy, "v0")) for one in self.timelines],
             timeline_note=self.timeline_note,
         )
 
@@ -537,4 +543,4 @@ def _shade(number: int, count: int, shades: int) -> int:
 def _timeline(one: Timeline) -> str:
     # Neighbouring tasks get far hues: steps of the golden angle.
     color = lambda task: f"hsl({(task * 137.508) % 360:.0f} 62% 55%)"  # noqa: E731
-    return svg.timeline(f"{one.policy}: tasks on CPUs", one.start_ms, one.end_ms, one.rows, color)
+    return svg.timeline(f"{one.title}: tasks on CPUs", one.start_ms, one.end_ms, one.rows, color)

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.files import safe_name, write_bytes
-from opplab.metrics import answers
+from opplab.metrics import answers, find
 from opplab.sweep.confidence import Block, mean_of, pair_blocks, places_of, render
 from opplab.uncertainty.parts import CHANCE, LEVEL
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab.comparison.tables import Cell
     from opplab.report.answer import Answer
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
@@ -67,9 +69,10 @@ def mean_rows(results: pl.DataFrame) -> list[dict[str, Any]]:
 
 def legend(iterations: int, *, measured: bool) -> str:
     """Give the line below the tables in a text's layout."""
+    clear = "* clear: the interval of the change excludes zero; "
     if measured:
-        return f"mean of {iterations} iterations; changes are against the first column; intervals are in the report."
-    return (
+        return f"mean of {iterations} iterations; changes are against the first column; {clear}intervals in the report."
+    return clear + (
         f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations (none: they do not vary); publ.: "
         "as published; diff.: simulated against published, and the changes' difference in percentage points (pp); "
         "missed%: activations missed, baseline / variant."
@@ -109,40 +112,43 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
 
     Only benchmarks with a metric of their own have such tables; the changes are against the experiment's baseline.
     """
-    import polars as pl
+    from opplab.comparison.method import compare_runs
+    from opplab.comparison.sources import by_machine
 
-    wanted = answers(results["metric"].unique(maintain_order=True))
-    own = [name for name in wanted if not name.startswith("frames:")]
-    made: list[tuple[str, list[dict[str, str]]]] = []
+    places = by_machine(results)
     base = experiment.manifest()["baseline"]
     labels = [base, *(label for label in experiment.policies if label != base)] if base else experiment.policies
-    keys = ["machine", "benchmark"]
-    with_metric = results.filter(pl.col("metric").is_in(own)).select(keys).unique(maintain_order=True)
-    several = with_metric["machine"].n_unique() > 1
-    for machine, benchmark in with_metric.iter_rows():
-        here = results.filter(pl.col("machine") == machine, pl.col("benchmark") == benchmark)
-        for metric in here.filter(pl.col("metric").is_in([*wanted, "power"]))["metric"].unique(maintain_order=True):
-            rows = here.filter(pl.col("metric") == metric)
-            unit, better = rows["unit"][0], rows["better"][0]
-            means = rows.group_by("param", "policy", maintain_order=True).agg(pl.col("value").drop_nulls())
-            values = {(param, policy): mean_of(own, better) for param, policy, own in means.iter_rows() if own}
-            table = []
-            for param in means["param"].unique(maintain_order=True):
-                first = values.get((param, labels[0]))
-                line: dict[str, str] = {"": param}
-                for label in labels:
-                    value = values.get((param, label))
-                    if value is None:
-                        line[label] = ""
-                    elif label == labels[0] or not first:
-                        line[label] = f"{value:.2f}"
-                    else:
-                        line[label] = f"{value:.2f} ({100 * (value / first - 1):+.1f}%)"
-                table.append(line)
-            where = f" on {machine}" if several else ""
-            sense = f", {better} is better" if better else ""
-            made.append((f"{benchmark}{where}: {metric} ({unit}){sense}", table))
+    made: list[tuple[str, list[dict[str, str]]]] = []
+    for machine, place in places:
+        there = [label for label in labels if label in place.runs()]
+        for benchmark in dict.fromkeys(name for label in there for name in place.benchmarks(label)):
+            runs = [place.load(label, benchmark) for label in there]
+            metrics = dict.fromkeys(one.metric for run in runs for one in run.series.values())
+            own = answers(metrics)
+            if all(name.startswith("frames:") for name in own):
+                continue
+            for metric in (name for name in metrics if name in own or name == "power"):
+                rows = compare_runs([place.load(label, benchmark, metric) for label in there]).rows
+                where = f" on {machine}" if len(places) > 1 else ""
+                declared = find(metric)
+                better = rows[0].better if declared is None or declared.better else ""
+                title = f"{benchmark}{where}: {metric} ({rows[0].unit}){f', {better} is better' if better else ''}"
+                table = []
+                for row in rows:
+                    param = row.operation.removeprefix(metric).removeprefix("-")
+                    table.append({"": param} | dict(zip(labels, [""] * len(labels), strict=True)))
+                    table[-1] |= {label: _with_change(cell) for label, cell in zip(there, row.cells, strict=True)}
+                made.append((title, table))
     return made
+
+
+def _with_change(cell: Cell | None) -> str:
+    """A mean with its change against the first column, and a star where that is clear."""
+    if cell is None or cell.value is None:
+        return ""
+    if cell.ratio is None or cell.sample is None:
+        return f"{cell.value:.2f}"
+    return f"{cell.value:.2f} ({100 * (cell.ratio - 1):+.1f}%)" + ("*" if cell.significant else "")
 
 
 def _examples(experiment: Experiment, results: pl.DataFrame) -> list[_opplab.Case]:
@@ -186,6 +192,8 @@ def write_report(
     examples = _examples(experiment, results)
     first = examples[0]
     timelines = [window(case, case.run(False)) for case in examples]
+    if len(facts["machines"]) > 1:
+        timelines = [replace(one, machine=case.machine) for one, case in zip(timelines, examples, strict=True)]
     load = first.param.replace("=", " ").partition(" ")
     at = f", {load[2]} {load[0]}" if load[2] else ""
     note = (

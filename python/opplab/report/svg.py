@@ -199,26 +199,27 @@ class Change:
     hollow: bool = False
 
 
-def _reach(values: Sequence[float]) -> float:
+def _reach(values: Sequence[float], ends: Sequence[float] = ()) -> float:
     """Give how far an axis of changes reaches to either side: small ones stay readable beside a few large ones.
 
     Examples
     --------
-    >>> _reach([3.0, -2.5, 4.0]), _reach([3.0, -2.0, 3.0, 400.0]), _reach([0.1])
-    (5.0, 36.0, 1.0)
+    >>> _reach([3.0, -2.5, 4.0]), _reach([3.0, -2.0, 3.0, 400.0]), _reach([0.1]), _reach([3.0], [-50.0, 60.0])
+    (5.0, 36.0, 1.0, 9.0)
     """
     sizes = sorted(abs(value) for value in values)
-    usual = max(sizes[len(sizes) // 2], 0.5)
-    return max(1.0, min(1.25 * sizes[-1], 12 * usual))
+    usual, most = max(sizes[len(sizes) // 2], 0.5), sizes[-1]
+    widest = max(map(abs, ends), default=0.0)
+    return max(1.0, min(max(1.25 * most, 1.05 * widest), 3 * most, 12 * usual))
 
 
 def changes(title: str, groups: Sequence[tuple[str, Sequence[Change]]], x_label: str) -> str:
     """Draw changes with intervals below each other around zero; what is beyond the axis has an arrow and its number."""
     left, right, top, thick, gap = 130, 14, 6, 13, 6
-    known = [one.value for _, own in groups for one in own if math.isfinite(one.value)]
-    reach = _reach(known)
-    # One side is enough where nothing goes to the other.
+    known = [one.value for _, own in groups for one in own if math.isfinite(one.value)] or [0.0]
     ends = [end for _, own in groups for one in own for end in (one.value, one.low, one.high) if end is not None]
+    reach = _reach(known, [end for end in ends if math.isfinite(end)])
+    # One side is enough where nothing goes to the other.
     low = -reach if min(ends) < -0.02 * reach else -0.1 * reach
     high = reach if max(ends) > 0.02 * reach else 0.1 * reach
 
@@ -231,7 +232,7 @@ def changes(title: str, groups: Sequence[tuple[str, Sequence[Change]]], x_label:
         size = thick * len(own) + gap
         if number % 2:
             out.append(element("rect", x=0, y=y, width=WIDTH, height=size, class_="row"))
-        shown = name if len(name) <= 20 else name[:19] + "\u2026"
+        shown = name if len(name) <= 20 else f"{name[:9]}\u2026{name[-10:]}"
         body.append(element("text", escape(shown) + tip(name), x=4, y=y + size / 2 + 4, class_="label"))
         y += gap / 2
         for one in own:
@@ -252,6 +253,11 @@ def _change(one: Change, name: str, at: Callable[[float], float], axis: tuple[fl
     if one.low is not None and one.high is not None:
         words += f" [{one.low:+.2f}, {one.high:+.2f}]"
         marks.append(element("line", x1=at(one.low), x2=at(one.high), y1=y, y2=y, class_="whisker"))
+        for end, edge, side in ((one.low, axis[0], 1), (one.high, axis[1], -1)):
+            if (end - edge) * side < 0:
+                back, tip_x = at(edge) + 5 * side, at(edge)
+                arrow = f"M{back:.1f} {y - 3:.1f}L{tip_x:.1f} {y:.1f}L{back:.1f} {y + 3:.1f}"
+                marks.append(element("path", d=arrow, class_="line"))
     x, beyond = at(one.value), 0 if axis[0] <= one.value <= axis[1] else math.copysign(1, one.value)
     if beyond:
         marks.append(

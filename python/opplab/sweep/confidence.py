@@ -282,8 +282,10 @@ def _missed(value: float | None) -> str:
     return "-".rjust(3) if value is None else f"{value:3.1f}" if value < 9.95 else f"{value:3.0f}"
 
 
-def _with_percent(mean: str, percent: float | None, unit: str = "%") -> str:
-    return f"{mean} ({percent:+7.2f}{unit})" if percent is not None else mean + " " * (10 + len(unit))
+def _with_percent(mean: str, percent: float | None, *, clear: bool = False) -> str:
+    """``5.26 ( +11.83%)``; clear changes have stars for parentheses, as in `opplab compare`."""
+    left, right = "**" if clear else "()"
+    return f"{mean} {left}{percent:+7.2f}%{right}" if percent is not None else mean + " " * 11
 
 
 def render(block: Block) -> Text:
@@ -324,7 +326,7 @@ def _render_line(text: Text, line: Line) -> None:
         "sim  ",
         _number(line.base.mean, ".2f", 7),
         _half(line.base),
-        _with_percent(_number(line.variant.mean, ".2f", 8), line.ratio),
+        _with_percent(_number(line.variant.mean, ".2f", 8), line.ratio, clear=line.certain.is_clear),
         _half(line.variant),
         "/".join(_missed(value) for value in (line.base_missed, line.variant_missed)),
     )

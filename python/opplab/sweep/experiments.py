@@ -292,6 +292,7 @@ class Experiment:
         jobs: int | None = None,
         check: bool = False,
         retry_failed: bool = False,
+        replace: bool = False,
         progress: Callable[[Tally], None] | None = None,
     ) -> pl.DataFrame:
         """Run all cases.
@@ -308,6 +309,8 @@ class Experiment:
             Run the invariant checks, too.
         retry_failed : bool
             Run the cases again that failed before.
+        replace : bool
+            Remove what the folder holds of another experiment, which is refused otherwise.
         progress : callable, optional
             Called with the tally after every case.
 
@@ -328,7 +331,7 @@ class Experiment:
         if folder is None:
             return self._run(None, executor, jobs, check, retry_failed, progress)
         with Store(folder) as store:
-            store.create(self.manifest())
+            store.create(self.manifest(), replace=replace)
             return self._run(store, executor, jobs, check, retry_failed, progress)
 
     def _run(

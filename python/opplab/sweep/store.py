@@ -23,9 +23,10 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import socket
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +47,12 @@ CASE_BYTES_MAX = 256 << 20
 _SEAL = "opplab.sha256"
 _CASE = "opplab.case"
 _BLANK = "0" * 64
+
+_INPUTS = ("experiment.toml", "machine.toml", "workload.json")
+"""What a command line's options become before its cases are known."""
+
+_MADE = ("report.html", "tables.txt", "uncertainty.json", "traces", "run.pftrace", "run.html", "rt-app", "case.json")
+"""What is made of results, and is of no other results."""
 
 
 @cache
@@ -99,17 +106,22 @@ class Store:
         """Refuse a folder that is not ours."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"failed to write results to {self.path}: it is not a folder")
-        ours = {".lock", "cases", "damaged", "experiment.toml", "failed"}
-        ours |= {"machine.toml", "manifest.json", "workload.json"}
+        ours = {".lock", "cases", "damaged", "failed", "manifest.json", *_INPUTS}
         known = not self.path.is_dir() or (self.path / "manifest.json").exists()
         # A sweep that was killed as it began has left folders but no manifest.
         if not known and any(not _is_leftover(file) and file.name not in ours for file in self.path.iterdir()):
             raise InputError(f"failed to write results to {self.path}: it holds other files and is no results folder")
 
-    def create(self, manifest: Mapping[str, Any]) -> bool:
+    def create(self, manifest: Mapping[str, Any], *, replace: bool = False) -> bool:
         """Make the folder ready for the cases of `manifest`, and keep other processes from writing to it.
 
         Finished cases of another build or version are removed, because the case's hash does not cover the program.
+
+        Parameters
+        ----------
+        manifest : mapping
+        replace : bool
+            Remove the results of another experiment instead of refusing to mix with them.
 
         Returns
         -------
@@ -119,7 +131,7 @@ class Store:
         Raises
         ------
         InputError
-            The folder is not ours, or another process writes to it.
+            The folder is not ours, another process writes to it, or it holds results of another experiment.
         """
         self.check()
         for folder in (self._cases, self._failed):
@@ -128,6 +140,8 @@ class Store:
         sync(self.path.parent)
         sync(self.path)
         stale = False
+        if (self.path / "manifest.json").exists():
+            self._keep_apart(manifest, replace)
         if (self.path / "manifest.json").exists() and self._build() != build_id():
             for file in [*self._cases.glob("*.parquet"), *self._failed.glob("*.json")]:
                 stale = True
@@ -140,6 +154,50 @@ class Store:
         whole = {"format": MANIFEST_FORMAT, "version": _opplab.__version__, "build": build_id(), **manifest}
         write_text(self.path / "manifest.json", json.dumps(whole, indent=1) + "\n")
         return stale
+
+    def _keep_apart(self, manifest: Mapping[str, Any], replace: bool) -> None:
+        """See to it that results of another experiment are neither replaced in silence nor left beside the new ones."""
+        try:
+            old = self.manifest()
+        except FormatError:
+            return
+        before, after = ({case["hash"] for case in about.get("cases", ())} for about in (old, manifest))
+        renamed = old["experiment"] != manifest.get("experiment", "")
+        # Cases of another build have other hashes; draws are of the sweep that they lie in.
+        unrelated = not before & after and old["build"] == build_id() and "draws" not in manifest
+        done = self.finished()
+        if done and (renamed or unrelated):
+            if not replace:
+                self.release()
+                first = next((case["label"] for case in old["cases"] if case["hash"] in done), "")
+                what = f"the experiment `{old['experiment']}`" if renamed and old["experiment"] else "other cases"
+                raise InputError(
+                    f"failed to write results to {self.path}: it holds results of {what} ({first}); "
+                    "give another folder (-o), or --replace to remove them"
+                )
+            for name in ("cases", "failed", "draws"):
+                shutil.rmtree(self.path / name, ignore_errors=True)
+            for folder in (self._cases, self._failed):
+                folder.mkdir()
+            (self.path / "results.parquet").unlink(missing_ok=True)
+        if before != after:
+            for file in (self.path / name for name in _MADE):
+                shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def inputs_kept(self) -> Iterator[None]:
+        """Put back what options became of an earlier command, where the folder refuses this one."""
+        files = [self.path / name for name in _INPUTS]
+        before = {file: file.read_bytes() if file.is_file() else None for file in files}
+        try:
+            yield
+        except InputError:
+            for file, data in before.items():
+                if data is not None:
+                    write_bytes(file, data)
+                elif self.path.is_dir() and file.is_file() and (self.path / "manifest.json").exists():
+                    file.unlink()
+            raise
 
     def _lock(self) -> None:
         """Become the one process that writes here."""
