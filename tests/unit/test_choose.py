@@ -324,3 +324,29 @@ def test_settings_have_names_of_their_own() -> None:
     assert labels_of(settings) == ["hz=250", "hz=1000"]
     with pytest.raises(opplab.InputError, match="given twice"):
         labels_of([settings[0], settings[0]])
+
+
+def test_a_variant_is_a_setting_of_its_own() -> None:
+    """With and without a proposal is one call; the same runs by hand have its energies."""
+    found = opplab.choose(
+        "juno-r2",
+        workload(),
+        governors=["schedutil"],
+        variants=["proposal=headroom:percent=110", "runnable_signal=load kernel=6.6"],
+        seconds=0.2,
+        iterations=2,
+        uncertainty=0,
+        jobs=2,
+    )
+    labels = {option.label: option for option in found.options}
+    assert set(labels) == {"schedutil", "headroom:percent=110", "runnable_signal=load kernel=6.6"}
+    for label, keys in (
+        ("headroom:percent=110", {"proposals": ("headroom:percent=110",)}),
+        ("runnable_signal=load kernel=6.6", {"gates": {"runnable_signal": "load"}, "kernel": "6.6"}),
+    ):
+        runs = [
+            opplab.simulate("juno-r2", workload(), opplab.Policy(**keys), seconds=0.2, seed=seed)  # type: ignore[arg-type]
+            for seed in (1, 2)
+        ]
+        energies = [run.metrics.filter(metric="energy")["value"].item() for run in runs]
+        assert labels[label].parts["energy"].value == pytest.approx(sum(energies) / 2, rel=1e-12)
