@@ -1,6 +1,7 @@
 """`opplab choose`: the ranking, its probabilities, constraints, commands, and where the workload may come from."""
 
 import json
+import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 
 import opplab
 from opplab.choice.criteria import Constraint
-from opplab.choice.page import page
+from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.settings import Setting, commands_of, grid, labels_of
 from opplab.uncertainty.parts import Parts
 
@@ -350,3 +351,13 @@ def test_a_variant_is_a_setting_of_its_own() -> None:
         ]
         energies = [run.metrics.filter(metric="energy")["value"].item() for run in runs]
         assert labels[label].parts["energy"].value == pytest.approx(sum(energies) / 2, rel=1e-12)
+
+
+def test_labels_of_a_picture_do_not_collide() -> None:
+    draw = random.Random(3)
+    dots = [(draw.uniform(0, 120), draw.uniform(0, 80)) for _ in range(30)]
+    widths = [draw.choice((7.0, 20.0, 33.0)) for _ in dots]
+    boxes = [(x, y - LABEL_HEIGHT, x + width, y) for (x, y), width in zip(placed(dots, widths), widths, strict=True)]
+    for number, one in enumerate(boxes):
+        for other in boxes[:number]:
+            assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]

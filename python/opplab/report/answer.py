@@ -298,7 +298,7 @@ class Answer:
                 + "</tr>"
                 for row in rows
             )
-            out.append(f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>')
+            out.append(f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>')
         out += [f'<p class="note">{html.escape(line)}</p>' for line in (self.missing, self.assumed) if line]
         return "\n".join(out)
 
