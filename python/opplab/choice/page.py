@@ -127,10 +127,10 @@ def pareto_picture(choice: Choice) -> str:
                 break
         else:
             spots.append((x, y, [rank]))
-    words = [", ".join([*map(str, ranks[:3]), *(["\u2026"] if len(ranks) > 3 else [])]) for _, _, ranks in spots]
-    places_of = placed([(x, y) for x, y, _ in spots], [6.5 * len(word) for word in words])
-    for (x, y), word in zip(places_of, words, strict=True):
-        out.append(svg.text(x, y, word, "start", "tiny"))
+    labels = [", ".join([*map(str, ranks[:3]), *(["\u2026"] if len(ranks) > 3 else [])]) for _, _, ranks in spots]
+    places_of = placed([(x, y) for x, y, _ in spots], [6.5 * len(label) for label in labels])
+    for (x, y), label in zip(places_of, labels, strict=True):
+        out.append(svg.text(x, y, label, "start", "tiny"))
     return svg.document(height, picture_title(choice), out)
 
 
