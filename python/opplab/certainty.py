@@ -100,10 +100,10 @@ def certainty(
     >>> certainty(-6.0, -0.8, n=5).words, certainty(-6.0, 0.8, n=5).words
     ('clear', 'not clear')
     >>> certainty(-6.0, -0.8, n=8, needed=quantile_draws(), of="draws").words
-    'no interval: 8 draws, 39 needed'
+    'needs 39 draws, has 8'
     """
     if n < needed:
-        return Certainty(None, None, f"no interval: {n} {of}, {needed} needed", is_clear=False)
+        return Certainty(None, None, f"needs {needed} {of}, has {n}", is_clear=False)
     if not varies:
         return Certainty(None, None, "no variation", is_clear=False)
     if low is None or high is None or not (isfinite(low) and isfinite(high)):

@@ -138,6 +138,14 @@ def test_recomputed_decisions_of_a_damaged_recording_say_so(tmp_path: Path) -> N
     assert "recording signal_tasks" in done.stdout
 
 
+def test_signals_of_no_event_are_refused(tmp_path: Path) -> None:
+    trace = tmp_path / "none.txt"
+    trace.write_text("# tracer: nop\n   a-7     [000] ..... 1.000001: tracing_mark_write: hello\n")
+    done = CliRunner().invoke(command_line, ["trace", "signals", str(trace)])
+    assert "no event that signals follow from" in str(done.exception)
+    assert not done.stdout
+
+
 def test_a_program_is_warned_where_the_result_has_no_place_for_damage(whole: dict[str, Path], tmp_path: Path) -> None:
     damaged = cut(whole["pftrace"], tmp_path)
     with pytest.warns(DamagedTraceWarning, match="damaged; the answer is from what could be read: offset"):

@@ -146,7 +146,7 @@ def test_paired_interval_uses_the_common_seeds() -> None:
     (block,) = confidence.pair_blocks(frame(rows), [("base", "half")])
     (line,) = block.lines
     assert line.ratio == pytest.approx(-50)
-    assert line.ratio_half == pytest.approx(0)
+    assert line.ends == pytest.approx((-50, -50))
     assert line.base.half is not None
     assert line.base.half > 1
     assert line.published_ratio is None

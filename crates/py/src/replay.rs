@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use opplab_guarded::guarded;
-use opplab_kernel::cpufreq::schedutil::SugovOutcome;
+use opplab_model::decision::Decision;
 use opplab_model::policy::EnergyModelSource;
 use opplab_replay::fit::TracedMachine;
 use opplab_replay::report::{agreement_json, comparison_json};
 use opplab_replay::{Change, ClosedCase, Mode, Recorded, Replay, ReplayError};
-use opplab_verify::traces::RecordedFreq;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -114,21 +113,15 @@ pub(crate) fn replayed_frequencies<'py>(
         Ok((replay, decisions))
     })?;
     note_damage(py, Path::new(path), &replay.events.damage)?;
-    let rows: Vec<RecordedFreq> = decisions
+    let first_ns = replay.events.first_ns;
+    let rows: Vec<_> = decisions
         .iter()
-        .map(|open| RecordedFreq {
-            time_ns: replay.events.first_ns.saturating_add(open.time_ns),
-            policy_cpu: open.policy_cpu as usize,
-            cpu: open.cpu as usize,
-            parts: Some((open.deciding_cpu as usize, open.parts)),
-            util: open.decision.util,
-            max_cap: open.decision.max_cap,
-            ref_khz: u32::try_from(open.decision.ref_khz).unwrap_or(u32::MAX),
-            raw_khz: open.decision.raw_khz,
-            wanted_khz: open.decision.next_khz,
-            prev_khz: open.prev_khz,
-            ret_khz: open.decision.next_khz,
-            held: open.decision.outcome == SugovOutcome::Held,
+        .map(|open| {
+            let answered = match open.decision {
+                Decision::Freq { wanted_khz, .. } => wanted_khz,
+                _ => 0,
+            };
+            (first_ns.saturating_add(open.time_ns), open.decision, answered)
         })
         .collect();
     let columns = frequency_columns(py, &rows)?;

@@ -15,6 +15,7 @@
 
 mod bprint;
 mod bytes;
+mod clock;
 mod error;
 mod event;
 mod format;

@@ -25,6 +25,14 @@ def _us(ns: int) -> str:
     return f"{ns / 1000:g}"
 
 
+def _number(value: int | None) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _mw(uw: int | None) -> str:
+    return "unknown" if uw is None else f"{uw / 1000:.1f}"
+
+
 def _text(facts: dict[str, Any]) -> str:
     lines = [
         f"{facts['name']}: {facts['nr_cpus']} CPUs, invariance by {facts['invariance']}",
@@ -42,17 +50,17 @@ def _text(facts: dict[str, Any]) -> str:
             f"cluster {cluster['name']}: CPUs {cluster['cpus']}, capacity {cluster['capacity']}, "
             f"policy {cluster['policy']}, efficiency class {cluster['efficiency_class']}"
         )
-        lines.append("  opp       MHz    mV   model mW    busy mW  cluster mW")
+        lines.append("  opp       MHz      mV   model mW    busy mW  cluster mW")
         lines += [
-            f"  {number:>3} {opp['khz'] / 1000:>9g} {opp['mv']:>5} {opp['power_uw'] / 1000:>10.1f} "
-            f"{opp['busy_uw'] / 1000:>10.1f} {opp['cluster_uw'] / 1000:>11.1f}"
+            f"  {number:>3} {opp['khz'] / 1000:>9g} {_number(opp['mv']):>7} {_mw(opp['power_uw']):>10} "
+            f"{_mw(opp['busy_uw']):>10} {_mw(opp['cluster_uw']):>11}"
             for number, opp in enumerate(cluster["opps"])
         ]
         for title, states in (("idle", cluster["idle"]), ("cluster idle", cluster["cluster_idle"])):
             lines += [
                 f"  {title} {state['name']}: entry {_us(state['entry_latency_ns'])} us, exit "
                 f"{_us(state['exit_latency_ns'])} us, residency {_us(state['target_residency_ns'])} us, "
-                f"{state['power_uw'] / 1000:g} mW"
+                f"power {_mw(state['power_uw'])}{' mW' if state['power_uw'] is not None else ''}"
                 for state in states
             ]
     lines += ["sources:", *(f"  {what}: {source}" for what, source in facts["sources"].items())]

@@ -15,6 +15,7 @@ import click
 from opplab.cli.group import Group
 from opplab.cli.options import format_option, machine_option, output_format_option, trace_argument
 from opplab.cli.replay import to_rtapp
+from opplab.errors import InputError
 from opplab.report.text import print_table, say
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     "--max-unpacked",
     metavar="SIZE",
     callback=_size,
-    help="What compressed files may expand to (500M, 20G). Without it 250 times the file, at least 16M, at most 8G.",
+    help="What compressed files may expand to (500M, 20G). Without it 250 times the file, at least 16M, at most 4G.",
 )
 @click.option(
     "--max-memory",
@@ -232,6 +233,8 @@ def signals(
     whole = trace.signals(chosen, **how) if output else None
     result = whole or trace.signal_sums(chosen, **how)
     cpus, tasks = result.cpu_summary().to_dicts(), result.task_summary().to_dicts()
+    if not cpus and not tasks:
+        raise InputError(f"{file}: no event that signals follow from (sched_switch, sched_wakeup, cpu_frequency)")
     if output_format == "json":
         click.echo(json.dumps({"cpus": cpus, "tasks": tasks, "unknown_ns": result.unknown_ns}, indent=2))
     else:

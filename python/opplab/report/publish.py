@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.files import safe_name, write_bytes
-from opplab.sweep.confidence import Block, mean_of, pair_blocks, render, short_names
+from opplab.metrics import answers
+from opplab.sweep.confidence import Block, mean_of, pair_blocks, places_of, render
 from opplab.uncertainty.parts import CHANCE, LEVEL
 
 if TYPE_CHECKING:
@@ -45,9 +46,8 @@ def blocks_of(experiment: Experiment, results: pl.DataFrame) -> list[Block]:
 
 def own_metrics(results: pl.DataFrame) -> list[str]:
     """Give the metrics of the benchmarks' own that were measured, frames of a GPU and, beside them, watts."""
-    own = {model["metric"] for model in _opplab.benchmarks()} - {None}
     found = results["metric"].unique(maintain_order=True).to_list()
-    chosen = [name for name in found if name in own or name.startswith("frames:")]
+    chosen = answers(found)
     return [*chosen, *(name for name in found if chosen and name == "power")]
 
 
@@ -78,8 +78,8 @@ def legend(iterations: int, *, measured: bool) -> str:
 
 def tables_text(blocks: list[Block]) -> list[tuple[str, object]]:
     """Give title and table of each comparison; tables are rich texts."""
-    short = short_names([block.benchmark for block in blocks])
-    return [(f"{short[block.benchmark]}: energy ({block.unit})", render(block)) for block in blocks]
+    names = places_of(blocks)
+    return [(f"{names[block.machine, block.benchmark]}: energy ({block.unit})", render(block)) for block in blocks]
 
 
 def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -111,17 +111,17 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
     """
     import polars as pl
 
-    own = {model["metric"] for model in _opplab.benchmarks()} - {None}
-    wanted = pl.col("metric").is_in(sorted(own)) | pl.col("metric").str.starts_with("frames:")
+    wanted = answers(results["metric"].unique(maintain_order=True))
+    own = [name for name in wanted if not name.startswith("frames:")]
     made: list[tuple[str, list[dict[str, str]]]] = []
     base = experiment.manifest()["baseline"]
     labels = [base, *(label for label in experiment.policies if label != base)] if base else experiment.policies
     keys = ["machine", "benchmark"]
-    with_metric = results.filter(pl.col("metric").is_in(sorted(own))).select(keys).unique(maintain_order=True)
+    with_metric = results.filter(pl.col("metric").is_in(own)).select(keys).unique(maintain_order=True)
     several = with_metric["machine"].n_unique() > 1
     for machine, benchmark in with_metric.iter_rows():
         here = results.filter(pl.col("machine") == machine, pl.col("benchmark") == benchmark)
-        for metric in here.filter(wanted | (pl.col("metric") == "power"))["metric"].unique(maintain_order=True):
+        for metric in here.filter(pl.col("metric").is_in([*wanted, "power"]))["metric"].unique(maintain_order=True):
             rows = here.filter(pl.col("metric") == metric)
             unit, better = rows["unit"][0], rows["better"][0]
             means = rows.group_by("param", "policy", maintain_order=True).agg(pl.col("value").drop_nulls())
@@ -146,12 +146,12 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
 
 
 def _examples(experiment: Experiment, results: pl.DataFrame) -> list[_opplab.Case]:
-    """One run of each policy: the first workload at its smallest load, iteration 0."""
+    """One run of each machine and policy: the first workload at its smallest load, iteration 0."""
     first = experiment.cases[0]
-    chosen: dict[str, str] = {}
+    chosen: dict[tuple[str, str], str] = {}
     for case in experiment.cases:
         if (case.benchmark, case.param, case.iteration) == (first.benchmark, first.param, 0):
-            chosen.setdefault(case.policy, case.hash)
+            chosen.setdefault((case.machine, case.policy), case.hash)
     return [experiment.find(hash_) for hash_ in chosen.values()]
 
 
@@ -160,7 +160,9 @@ def write_traces(experiment: Experiment, results: pl.DataFrame, folder: Path) ->
     folder.mkdir(exist_ok=True)
     files = []
     for case in _examples(experiment, results):
-        words = "-".join(filter(None, (case.benchmark, case.param.replace("=", ""), case.policy)))
+        several = len({one.machine for one in experiment.cases}) > 1
+        at = case.machine if several else ""
+        words = "-".join(filter(None, (at, case.benchmark, case.param.replace("=", ""), case.policy)))
         files.append(folder / f"{safe_name(words)}.pftrace")
         write_bytes(files[-1], case.trace("perfetto"))
     return files

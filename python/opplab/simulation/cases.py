@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from opplab import _opplab
@@ -32,6 +33,8 @@ class Case:
         From 0.
     seed : int
         Seed of all its random draws.
+    duration_ns : int
+        Simulated time.
     json : str
         Everything that the run depends on.
     """
@@ -45,6 +48,7 @@ class Case:
     param: str
     iteration: int
     seed: int
+    duration_ns: int
     json: str
 
     @classmethod
@@ -60,13 +64,32 @@ class Case:
             param=inner.param,
             iteration=inner.iteration,
             seed=inner.seed,
+            duration_ns=inner.duration_ns,
             json=inner.to_json(),
         )
+
+    @property
+    def size(self) -> int:
+        """How much work it is, for the order of cases: CPUs and tasks, of which its text is made, for that long."""
+        return self.duration_ns * len(self.json)
 
     @property
     def label(self) -> str:
         """Words for messages: policy, benchmark, parameters, iteration."""
         return " ".join(filter(None, (self.policy, self.benchmark, self.param, f"#{self.iteration}")))
+
+
+def _machine_text(case_json: str) -> str:
+    """Give the machine's part of a case's canonical JSON: its keys have one order, quotes within words are escaped."""
+    start = case_json.index(',"machine":') + len(',"machine":')
+    return case_json[start : case_json.index(',"policy":{', start)]
+
+
+@lru_cache(maxsize=64)
+def _powers(machine_text: str) -> tuple[list[bool], list[tuple[float, float]] | None]:
+    """Give what is known of a machine's powers, read once for all cases of it."""
+    machine = json.loads(machine_text)
+    return known_power(machine), energy_factors(machine)
 
 
 def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -113,8 +136,7 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
         rows.append({**common, **labels, "value": number})
 
     wall_ns = outcome["wall_ns"]
-    machine = json.loads(case.json)["machine"]
-    known = known_power(machine)
+    known, factors = _powers(_machine_text(case.json))
     energies = outcome["cluster_energy_fj"]
     energy_fj = sum(energies) if all(known) else None
     if outcome["metric"] is not None:
@@ -123,9 +145,8 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
             # Of its own model, which alone knows its unit.
             rows.append({**common, "metric": name, "unit": unit, "better": better, "value": float(value)})
     put("energy", None if energy_fj is None else energy_fj / 1e15)
-    factors = energy_factors(machine) if energy_fj is not None else None
     for number, name in enumerate(("energy_low", "energy_high")):
-        if factors is not None:
+        if factors is not None and energy_fj is not None:
             put(name, sum(fj * factor[number] for fj, factor in zip(energies, factors, strict=True)) / 1e15)
     for cluster, energy, told in zip(outcome["clusters"], energies, known, strict=True):
         put(f"energy:{cluster['name']}", energy / 1e15 if told else None)

@@ -127,8 +127,8 @@ def _power(cpu: Cpu, cluster: dict[str, Any]) -> Steps:
     idle = cpu.series.get("idle", Steps(np.empty(0, np.int64), np.empty(0, np.int64)))
     times = np.unique(np.concatenate([cpu.run.t, freq.t, idle.t]))
     opps = np.array([opp["khz"] for opp in cluster["opps"]], np.int64)
-    busy = np.array([opp["busy_uw"] for opp in cluster["opps"]], np.int64)
-    states = np.array([state["power_uw"] for state in cluster["idle"]] or [0], np.int64)
+    busy = np.array([opp["busy_uw"] or 0 for opp in cluster["opps"]], np.int64)
+    states = np.array([state["power_uw"] or 0 for state in cluster["idle"]] or [0], np.int64)
     khz = freq.at(times)
     # An unknown frequency counts as the highest.
     place = np.where(khz < 0, len(opps) - 1, np.minimum(np.searchsorted(opps, khz), len(opps) - 1))
@@ -251,7 +251,7 @@ def page(
         cpu.wait = cpu.wait[first : first + len(clipped.t)]
         cpu.run = clipped
         cpu.series = {name: steps.clip(start_ns, end_ns) for name, steps in cpu.series.items() if len(steps.t)}
-    powers = [opp["busy_uw"] for cluster in clusters.values() for opp in cluster["opps"]]
+    powers = [opp["busy_uw"] or 0 for cluster in clusters.values() for opp in cluster["opps"]]
     duration_ns = end_ns - start_ns
     about = {
         "start_s": start_ns // 1_000_000_000,
@@ -338,5 +338,6 @@ def _cpu(
     if cluster is not None:
         made.name += f" {cluster['name']}"
         made.max_khz = max(made.max_khz, cluster["opps"][-1]["khz"])
-        made.series["power"] = _power(made, cluster)
+        if any(opp["busy_uw"] for opp in cluster["opps"]):
+            made.series["power"] = _power(made, cluster)
     return made

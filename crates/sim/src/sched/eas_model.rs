@@ -10,7 +10,7 @@ use opplab_model::policy::{EnergyModelSource, Policy};
 
 use crate::CaseError;
 use crate::run::gates::Gates;
-use crate::sched::hybrid::{is_intel_hybrid, perf_domains};
+use crate::sched::hybrid::perf_domains;
 use crate::sched::topology::Topology;
 
 /// The root domain's performance domains; there only while energy-aware scheduling runs.
@@ -52,7 +52,7 @@ impl EasState {
         if !policy.governor_id()?.energy_aware {
             return Ok(Err(NoEas::Governor));
         }
-        if is_intel_hybrid(machine) && policy.energy_model == EnergyModelSource::Registered {
+        if machine.is_intel_hybrid() && policy.energy_model == EnergyModelSource::Registered {
             let registers = driver.driver == "intel_cpufreq";
             let domains = if registers { perf_domains(machine, &gates.profile)? } else { None };
             let Some(mut domains) = domains else { return Ok(Err(NoEas::Driver(driver.driver.clone()))) };
