@@ -103,10 +103,11 @@ def test_a_sweep_over_two_servers_has_a_table_of_each_and_its_own_baseline(serve
         own = {"machine": machine, "param": f"tasks={param}", "metric": "energy"}
         base, new = (by_hand(table, policy=policy, **own) for policy in ("performance", "schedutil"))
         assert machine in output
-        part = text.partition(f"{machine}")[2].partition("skylake-sp-2s" if machine != "skylake-sp-2s" else "\0")[0]
-        line = next(line for line in part.splitlines() if line.startswith(f"|   {param}"))
-        assert f" {base:.2f} " in line
-        assert f"({100 * (new / base - 1):+7.2f}%)" in line
+        line = next(
+            one for one in text.splitlines() if one.startswith(machine) and f"tasks {param}" in one and "%" in one
+        )
+        assert f"{100 * (new / base - 1):+.1f} % [" in line
+        assert all(f" {value:.3f} " in text for value in (base, new)), "four digits, each machine's own"
         assert f'data-value="{new:.6g}"' in page
     (first, second) = compare(folder)
     assert (first.machine, second.machine) == ("haswell-48x-numa", "skylake-sp-2s")

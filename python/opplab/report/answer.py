@@ -372,6 +372,8 @@ def answer_of(
         machine, benchmark, param = point
         workload = " ".join(filter(None, (benchmark, param.replace("=", " "))))
         lines.append(Line(machine, workload, variant, base if theirs else "", len(runs), values, changes))
+    order = list(dict.fromkeys(one.machine for one in lines))
+    lines.sort(key=lambda one: order.index(one.machine))
     answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns})
     answer.finding = _finding(answer, sure)
     answer.assumed = _assumed(experiment, sure, command)
