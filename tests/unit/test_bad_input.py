@@ -170,15 +170,6 @@ def test_nothing_is_accepted_in_silence(tmp_path: Path, arguments: list[str], wo
     assert words in done.stderr
 
 
-def test_tunables_of_python_are_refused_too() -> None:
-    from opplab import InputError, Policy, Workload, simulate
-
-    policy = Policy(tunables={"rate_limt_us": 5})
-    work = Workload.periodic(1, run_us=100, period_us=16000)
-    with pytest.raises(InputError, match="did you mean `rate_limit_us`"):
-        simulate("juno-r2", work, policy, seconds=0.1)
-
-
 def test_periodic_tasks_do_something() -> None:
     from opplab import InputError, Workload
 

@@ -1,6 +1,7 @@
 """`opplab choose`: the ranking, its probabilities, constraints, commands, and where the workload may come from."""
 
 import json
+import random
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 
 import opplab
 from opplab.choice.criteria import Constraint
-from opplab.choice.page import page
+from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.settings import Setting, commands_of, grid, labels_of
 from opplab.uncertainty.parts import Parts
 
@@ -324,3 +325,39 @@ def test_settings_have_names_of_their_own() -> None:
     assert labels_of(settings) == ["hz=250", "hz=1000"]
     with pytest.raises(opplab.InputError, match="given twice"):
         labels_of([settings[0], settings[0]])
+
+
+def test_a_variant_is_a_setting_of_its_own() -> None:
+    """With and without a proposal is one call; the same runs by hand have its energies."""
+    found = opplab.choose(
+        "juno-r2",
+        workload(),
+        governors=["schedutil"],
+        variants=["proposal=headroom:percent=110", "runnable_signal=load kernel=6.6"],
+        seconds=0.2,
+        iterations=2,
+        uncertainty=0,
+        jobs=2,
+    )
+    labels = {option.label: option for option in found.options}
+    assert set(labels) == {"schedutil", "headroom:percent=110", "runnable_signal=load kernel=6.6"}
+    for label, keys in (
+        ("headroom:percent=110", {"proposals": ("headroom:percent=110",)}),
+        ("runnable_signal=load kernel=6.6", {"gates": {"runnable_signal": "load"}, "kernel": "6.6"}),
+    ):
+        runs = [
+            opplab.simulate("juno-r2", workload(), opplab.Policy(**keys), seconds=0.2, seed=seed)  # type: ignore[arg-type]
+            for seed in (1, 2)
+        ]
+        energies = [run.metrics.filter(metric="energy")["value"].item() for run in runs]
+        assert labels[label].parts["energy"].value == pytest.approx(sum(energies) / 2, rel=1e-12)
+
+
+def test_labels_of_a_picture_do_not_collide() -> None:
+    draw = random.Random(3)
+    dots = [(draw.uniform(0, 120), draw.uniform(0, 80)) for _ in range(30)]
+    widths = [draw.choice((7.0, 20.0, 33.0)) for _ in dots]
+    boxes = [(x, y - LABEL_HEIGHT, x + width, y) for (x, y), width in zip(placed(dots, widths), widths, strict=True)]
+    for number, one in enumerate(boxes):
+        for other in boxes[:number]:
+            assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]

@@ -1,10 +1,13 @@
 """`opplab replay` says what a trace does not tell, and how far each metric may be believed."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from opplab import Policy, Workload, simulate
 from opplab.cli.main import opplab
 
 from testdata import shared
@@ -101,3 +104,23 @@ def test_changes_of_a_closed_loop_have_an_interval() -> None:
     assert made["metrics"][0]["change_counts"] is False
     text = _text(made)
     assert "(+2.0 %)" in text and "interval: 95 % of the change, Student's t over 2 pairs of runs" in text
+
+
+def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:
+    """The same numbers as by the options, one policy after the other."""
+    trace = tmp_path / "run.dat"
+    work = Workload.periodic(3, run_us=2000, period_us=16000)
+    simulate("juno-r2", work, Policy(variation="none"), seconds=0.5).to_trace(trace)
+    base = ["replay", str(trace), "-m", "juno-r2", "--recorded-governor", "schedutil", "--format", "json"]
+
+    def found(*more: str) -> Any:
+        done = CliRunner().invoke(opplab, [*base, *more])
+        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        return json.loads(done.stdout)
+
+    both = found("--vs", "governor=performance", "--vs", "rate_limit_us=500")
+    assert [one.pop("variant") for one in both] == ["performance", "rate_limit_us=500"]
+    assert both[0] == found("--governor", "performance")
+    assert both[1] == found("--tunable", "rate_limit_us=500")
+    refused = CliRunner().invoke(opplab, [*base, "--vs", "proposal=lone-task"])
+    assert "opplab choose TRACE --vs" in f"{refused.output}{refused.exception}"

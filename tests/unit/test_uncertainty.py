@@ -197,8 +197,8 @@ def test_what_runs_vary_by_is_not_taken_for_an_assumption() -> None:
 def test_fewer_draws_than_an_interval_takes_have_none_and_say_how_many_are_needed(draws: int) -> None:
     parts = parts_of([10.0, 12.0], [[at - 2.0, at + 2.0] for at in range(draws)])
     assert (parts.assumed, parts.low, parts.high, parts.is_clear) == (None, None, None, False)
-    assert assumed_words(parts) == f"no interval: {draws + 1} draws, 40 needed"
-    assert why_open(parts, []) == f"no interval: {draws + 1} draws, 40 needed"
+    assert assumed_words(parts) == f"needs 40 draws, has {draws + 1}"
+    assert why_open(parts, []) == f"needs 40 draws, has {draws + 1}"
     whole = parts_of([10.0, 12.0], [[at - 2.0, at + 2.0] for at in range(39)])
     assert whole.assumed is not None
     assert assumed_words(parts_of([10.0, 12.0], [])) == "no ranges"

@@ -9,6 +9,7 @@ use opplab_kernel::profile_table::changes;
 use opplab_kernel::proposals::{PROPOSALS, ProposalEntry, ProposalParam};
 use opplab_model::benchmark::{BENCHMARKS, Param};
 use opplab_model::decision::CODES;
+use opplab_model::experiment::parse_policy;
 use opplab_model::policy::Policy;
 use opplab_model::policy_keys::{POLICY_KEYS, PolicyKey};
 use opplab_model::tree::to_json;
@@ -17,7 +18,7 @@ use opplab_sim::sink::TABLES;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::raise;
+use crate::error::{model_error, raise};
 
 fn plain(names: &[&str]) -> Vec<(String, String)> {
     names.iter().map(|name| ((*name).to_owned(), String::new())).collect()
@@ -71,6 +72,13 @@ pub(crate) fn policy_keys(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         Ok(dict)
     };
     POLICY_KEYS.iter().map(dict_of).collect()
+}
+
+/// Refuses TOML with the keys of a policy that no file could have.
+#[guarded]
+#[pyfunction]
+pub(crate) fn check_policy(py: Python<'_>, text: &str) -> PyResult<()> {
+    parse_policy("policy", text).map(|_| ()).map_err(|error| model_error(py, error))
 }
 
 /// The tunables of all governors: governor, name, the values that it may have, the default, what it does.

@@ -30,6 +30,7 @@ from opplab.choice.settings import Setting, commands_of, grid, labels_of
 from opplab.errors import InputError, OpplabError
 from opplab.simulation.policy import Policy
 from opplab.simulation.work import with_energy_per_work
+from opplab.sweep.variants import with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.parts import LEVEL, parts_of, without_runs
 from opplab.uncertainty.sweep import deciding_of
@@ -54,6 +55,7 @@ def choose(
     *,
     governors: Sequence[str] = GOVERNORS,
     tunables: Mapping[str, Sequence[str | int]] | None = None,
+    variants: Sequence[str] = (),
     goals: Sequence[str] = GOALS,
     constraints: Sequence[str] = (),
     seconds: float | None = None,
@@ -82,6 +84,8 @@ def choose(
     governors : sequence of str
     tunables : mapping of str to sequence, optional
         Values of each tunable, for the governors that have it.
+    variants : sequence of str
+        Settings beside these, each what differs from the first: ``"kernel=6.12"``, ``"proposal=headroom:percent=110"``.
     goals : sequence of str
         Metrics that count: the first decides, the second is the other side of the Pareto picture. Energy counts by
         unit of work.
@@ -137,6 +141,10 @@ def choose(
     latencies = needs_latencies([*goals, *(limit.metric for limit in limits)])
     program = program_of(machine, workload, seconds=seconds, seeds=range(seed, seed + iterations), keys=shared)
     chosen = list(settings) if settings is not None else grid(governors, tunables, **keys)
+    if variants:
+        first = chosen[0]
+        base = {**dict(first.keys), **({"tunables": dict(first.tunables)} if first.tunables else {})}
+        chosen += [Setting.of(one) for one in with_variants(base, variants)[1:]]
     run = _Runner(program, variation, latencies, jobs, executor, progress)
     if search:
         from opplab.choice.search import searched

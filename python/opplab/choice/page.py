@@ -127,10 +127,45 @@ def pareto_picture(choice: Choice) -> str:
                 break
         else:
             spots.append((x, y, [rank]))
-    for x, y, ranks in spots:
-        shown = [*map(str, ranks[:3]), *(["\u2026"] if len(ranks) > 3 else [])]
-        out.append(svg.text(x + 6, y - 6, ", ".join(shown), "start", "tiny"))
+    labels = [", ".join([*map(str, ranks[:3]), *(["\u2026"] if len(ranks) > 3 else [])]) for _, _, ranks in spots]
+    places_of = placed([(x, y) for x, y, _ in spots], [6.5 * len(label) for label in labels])
+    for (x, y), label in zip(places_of, labels, strict=True):
+        out.append(svg.text(x, y, label, "start", "tiny"))
     return svg.document(height, picture_title(choice), out)
+
+
+LABEL_HEIGHT = 11.0
+
+
+def placed(dots: Sequence[tuple[float, float]], widths: Sequence[float]) -> list[tuple[float, float]]:
+    """Give each dot's label a place beside its dot (left end, base line) where no other label stands.
+
+    Examples
+    --------
+    >>> placed([(100.0, 100.0), (104.0, 100.0)], [7.0, 7.0])
+    [(106.0, 94.0), (110.0, 113.0)]
+    """
+    taken: list[tuple[float, float, float, float]] = []
+    out = []
+    for (x, y), width in zip(dots, widths, strict=True):
+        rings = (
+            spot
+            for step in range(len(dots) + 1)
+            for down in (LABEL_HEIGHT * step,)
+            for spot in (
+                (x + 6, y - 6 - down),
+                (x + 6, y + 13 + down),
+                (x - 6 - width, y - 6 - down),
+                (x - 6 - width, y + 13 + down),
+            )
+        )
+        for left, base in rings:
+            box = (left, base - LABEL_HEIGHT, left + width, base)
+            if not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
+                break
+        taken.append(box)
+        out.append((left, base))
+    return out
 
 
 def _ticks(parts: Sequence[Parts]) -> list[float]:

@@ -10,6 +10,7 @@ from typing import Any
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
+from opplab.sweep.variants import Variant
 
 __all__ = ["Setting", "commands_of", "grid", "has_tunable", "labels_of"]
 
@@ -27,13 +28,25 @@ class Setting:
     ----------
     keys : tuple of (str, value)
     tunables : tuple of (str, str)
+    name : str
+        What it is called; by default the keys in which settings differ.
     """
 
     keys: tuple[tuple[str, Any], ...]
     tunables: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+
+    @classmethod
+    def of(cls, variant: Variant) -> Setting:
+        """Give the setting of a variant."""
+        keys = {key: tuple(value.items()) if key == "gates" else value for key, value in variant.keys.items()}
+        tunables = tuple((name, str(value)) for name, value in dict(keys.pop("tunables", {})).items())
+        return cls(tuple(keys.items()), tunables, variant.label)
 
     def label(self, varied: Iterable[str]) -> str:
         """Name it by the keys in which settings differ, and its tunables."""
+        if self.name:
+            return self.name
         given = dict(self.keys)
         named = ("governor", "idle_governor", "kernel", "driver")
         words = [
@@ -50,6 +63,8 @@ class Setting:
     def applied(self, policy: Mapping[str, Any], label: str) -> dict[str, Any]:
         """Give a case's policy with this setting."""
         keys = dict(self.keys)
+        if "gates" in keys:
+            keys["gates"] = {**policy.get("gates", {}), **dict(keys["gates"])}
         own = {} if "governor" in keys and keys["governor"] != policy.get("governor") else policy.get("tunables", {})
         return {**policy, **keys, "tunables": {**own, **dict(self.tunables)}, "label": label}
 

@@ -18,6 +18,7 @@ from opplab.cli.options import (
     output_format_option,
     output_option,
     pairs_option,
+    vs_option,
     workers,
 )
 from opplab.errors import InputError
@@ -64,6 +65,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     "--idle-governor", type=NameOf("idle-governors", several=True), metavar="A[,B,...]", help="cpuidle governors."
 )
 @click.option("--energy-model", callback=_words, metavar="A[,B,...]", help="registered, artificial, none.")
+@vs_option
 @click.option(
     "--goal",
     "goals",
@@ -137,6 +139,7 @@ def command(
     for name in ("freq_max", "idle_governor"):
         text = given.pop(name)
         keys[name] = text.split(",") if text else []
+    given["variants"] = given.pop("vs")
     policy = {name: value for name in ("kernel", "driver") if (value := given.pop(name))}
     tunables = {name: text.split(",") for name, text in given.pop("tunables").items()}
     with cluster(dask, workers(jobs)) as (executor, threads):

@@ -19,10 +19,12 @@ from opplab.cli.options import (
     machine_option,
     output_option,
     trace_argument,
+    vs_option,
 )
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
+from opplab.sweep.variants import with_variants
 
 TRACE = trace_argument("trace", exists=True)
 MACHINE = machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
@@ -57,6 +59,9 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
         pairs.append((name, text))
     return pairs
 
+
+# Keys of a policy that a replay may change, beside tunables.
+REPLAYED = ("governor", "freq_max", "energy_model", "kernel")
 
 # What a unit is shown in: name, parts of it in one, digits.
 UNITS = {"uJ": ("mJ", 1e3, 1), "kHz": ("MHz", 1e3, 1), "": ("", 1, 0)}
@@ -180,6 +185,7 @@ def _text(found: dict[str, Any]) -> str:
 @click.option("--energy-model", type=click.Choice(["artificial", "registered", "none"]), help="Energy model.")
 @click.option("--kernel", type=NameOf("kernels"), help="Kernel profile.")
 @click.option("--tunable", "tunables", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Governor tunable.")
+@vs_option
 @click.option(
     "--mode",
     type=click.Choice(["auto", "open", "closed"]),
@@ -200,6 +206,7 @@ def command(
     energy_model: str | None,
     kernel: str | None,
     tunables: list[tuple[str, str]],
+    vs: tuple[str, ...],
     mode: str,
     output_format: str,
 ) -> None:
@@ -208,19 +215,59 @@ def command(
     The columns: `recorded` is the trace, `replayed` its own policy again (the self-check: `error` is the error bar),
     `changed` the wanted policy (`change` is against `replayed`), and `verdict` whether the replay is near the trace in
     this metric. What the trace does not tell is blank, with the reason below the table.
-    Without any change it is the self-check alone.
+    Without any change it is the self-check alone. Each --vs is a policy of its own, changed further than the options.
     """
     recorded = (recorded_governor, recorded_driver, recorded_kernel)
-    text = _opplab.replay_trace(
-        str(trace), _machine(machine, trace), mode, governor, freq_max, energy_model, kernel, tunables, recorded
-    )
-    found = with_intervals(json.loads(text))
+    options = {"governor": governor, "freq_max": freq_max, "energy_model": energy_model, "kernel": kernel}
+    given = {key: value for key, value in options.items() if value is not None}
+    changes = _variants({**given, "tunables": dict(tunables)}, recorded_governor, vs)
+    on = _machine(machine, trace)
+    made = []
+    for label, change in changes:
+        text = _opplab.replay_trace(
+            str(trace),
+            on,
+            mode,
+            change.get("governor"),
+            change.get("freq_max"),
+            change.get("energy_model"),
+            change.get("kernel"),
+            list(change["tunables"].items()),
+            recorded,
+        )
+        made.append((label, with_intervals(json.loads(text))))
     if output_format == "json":
-        sys.stdout.write(json.dumps(found, ensure_ascii=False, separators=(",", ":")) + "\n")
+        whole = [{"variant": label, **found} for label, found in made] if vs else made[0][1]
+        sys.stdout.write(json.dumps(whole, ensure_ascii=False, separators=(",", ":")) + "\n")
     elif output_format == "text":
-        sys.stdout.write(_text(found))
+        sys.stdout.write("\n".join(f"{label}:\n{_text(found)}" if label else _text(found) for label, found in made))
     else:
-        print_table(_rows(found), output_format)
+        print_table(
+            [{**({"variant": label} if vs else {}), **row} for label, found in made for row in _rows(found)],
+            output_format,
+        )
+
+
+def _variants(
+    given: dict[str, Any], recorded_governor: str | None, vs: tuple[str, ...]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Give the wanted policies, each with its label: that of the options, or one for each --vs."""
+    if not vs:
+        return [("", given)]
+    base = {"governor": given.get("governor") or recorded_governor or "schedutil", **given}
+    first, *others = with_variants(base, vs)
+    out = []
+    for one in others:
+        wrong = sorted(set(one.keys) - {*REPLAYED, "tunables"})
+        if wrong:
+            known = ", ".join((*REPLAYED, "and tunables"))
+            raise InputError(
+                f"--vs {one.label}: a replay changes {known}, not {wrong[0]}; opplab choose TRACE --vs runs the "
+                "recovered work under any policy"
+            )
+        changed = {key: value for key, value in one.keys.items() if key in given or first.keys.get(key) != value}
+        out.append((one.label, {"tunables": {}, **changed}))
+    return out
 
 
 @click.command(name="to-rtapp")

@@ -298,7 +298,7 @@ class Answer:
                 + "</tr>"
                 for row in rows
             )
-            out.append(f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>')
+            out.append(f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>')
         out += [f'<p class="note">{html.escape(line)}</p>' for line in (self.missing, self.assumed) if line]
         return "\n".join(out)
 
@@ -372,6 +372,8 @@ def answer_of(
         machine, benchmark, param = point
         workload = " ".join(filter(None, (benchmark, param.replace("=", " "))))
         lines.append(Line(machine, workload, variant, base if theirs else "", len(runs), values, changes))
+    order = list(dict.fromkeys(one.machine for one in lines))
+    lines.sort(key=lambda one: order.index(one.machine))
     answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns})
     answer.finding = _finding(answer, sure)
     answer.assumed = _assumed(experiment, sure, command)

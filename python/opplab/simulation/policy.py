@@ -71,7 +71,7 @@ class Policy:
     Raises
     ------
     InputError
-        If there is no such key; says the nearest one.
+        If there is no such key, governor, tunable or other name; says the nearest one.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def toml_value(value: Any) -> str:
 
 
 def _refuse_unknown_keys(init: Callable[..., None]) -> Callable[..., None]:
-    """Make a dataclass's constructor refuse keys that it does not have with the nearest one that it has."""
+    """Make a dataclass's constructor refuse keys that it does not have, and values that no file could have."""
 
     @wraps(init)
     def checked(self: Policy, **keys: Any) -> None:
@@ -131,8 +131,21 @@ def _refuse_unknown_keys(init: Callable[..., None]) -> Callable[..., None]:
             if key not in known:
                 raise InputError(f"a policy has no key `{key}`{nearest(key, known)}; the keys: {', '.join(known)}")
         init(self, **keys)
+        _refuse_unknown_values(self)
 
     return checked
+
+
+def _refuse_unknown_values(policy: Policy) -> None:
+    """Refuse values that no file could have, with the nearest: what does not fit a machine shows when it runs."""
+    from opplab import _opplab
+    from opplab.errors import FormatError
+
+    try:
+        _opplab.check_policy(policy._toml())
+    except FormatError as error:
+        # The policy was not read from a file: a place in it would mislead.
+        raise InputError(str(error).split(": ", 1)[1]) from None
 
 
 setattr(Policy, "__init__", _refuse_unknown_keys(Policy.__init__))  # noqa: B010 - a type checker sees the dataclass's
