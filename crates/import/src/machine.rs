@@ -407,7 +407,9 @@ impl Maker<'_> {
         let lone = turbo.iter().map(|bin| bin.khz).max().unwrap_or(base_khz);
         let min = policy.and_then(|policy| policy.min_khz).unwrap_or(0);
         let max = policy.and_then(|policy| policy.max_khz).unwrap_or(lone);
-        if let Some(khz) = self.facts.cpu_mhz_khz.filter(|_| max == 0) {
+        // The clock of an instant stands for a machine without cpufreq only, not for a cpufreq that tells 0.
+        let told_0 = policy.is_some_and(|policy| policy.max_khz == Some(0));
+        if let Some(khz) = self.facts.cpu_mhz_khz.filter(|_| max == 0 && !told_0) {
             self.default("cluster.opp", "cpu-mhz: one frequency, `cpu MHz` of /proc/cpuinfo, as there is no cpufreq");
             return Ok(vec![plain(khz)]);
         }

@@ -25,6 +25,33 @@ fn error(file: &str, bytes: &[u8]) -> String {
 
 // ---------------------------------------------------------------------------------------------- shared data
 
+/// Goal: a cpufreq whose frequencies are 0 is a source without frequencies, and not a machine of one odd clock.
+#[test]
+fn zero_frequencies_are_no_frequency() {
+    let folder = std::env::temp_dir().join(format!("opplab-zero-khz-{}", std::process::id()));
+    let cpu = "sys/devices/system/cpu";
+    for (file, text) in [
+        (format!("{cpu}/online"), "0"),
+        (format!("{cpu}/cpufreq/policy0/related_cpus"), "0"),
+        (format!("{cpu}/cpufreq/policy0/cpuinfo_min_freq"), "0"),
+        (format!("{cpu}/cpufreq/policy0/cpuinfo_max_freq"), "0"),
+        (
+            "proc/cpuinfo".to_owned(),
+            "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\ncpu MHz\t\t: 926.502\n",
+        ),
+    ] {
+        let path = folder.join(file);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+        std::fs::write(path, text).expect("it can be written");
+    }
+    let made = opplab_import::import(&folder)
+        .map_err(|error| error.to_string())
+        .and_then(|facts| opplab_import::to_machine(&facts).map_err(|error| error.to_string()));
+    std::fs::remove_dir_all(&folder).expect("it can be removed");
+    let error = made.map(|imported| imported.machine.clusters[0].opps.clone()).expect_err("it has no frequency");
+    assert!(error.contains("it tells no frequency of any CPU"), "{error}");
+}
+
 #[test]
 fn every_snapshot_of_the_traces_imports() {
     let Some(folder) = shared("traces") else { return };

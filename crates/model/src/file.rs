@@ -200,7 +200,7 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
     let program_classes = classes_from(table.get("program_class"), &clusters)?;
     let ranges = ranges_from(table.get("range"), &cluster_names)?;
 
-    Ok(Machine {
+    let machine = Machine {
         name,
         provenance: table.str_or_empty("provenance")?.to_owned(),
         cpus,
@@ -233,7 +233,12 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         program_classes,
         sources: sources_from(&table)?,
         ranges,
-    })
+    };
+    let excluded = machine.ranges.iter().find_map(|range| range.excludes(&machine));
+    match (excluded, table.get("range")) {
+        (Some(why), Some(node)) => Err(Fault::new(node.at, why)),
+        _ => Ok(machine),
+    }
 }
 
 fn consumer_from(node: &Node, nr_packages: u32) -> Result<Consumer, Fault> {

@@ -10,6 +10,7 @@
 //! A run takes the file's own numbers; who draws others from the ranges is not here.
 
 use crate::error::Fault;
+use crate::machine::{Cluster, IdleState, Machine, Opp};
 use crate::tree::{Node, Value};
 
 /// The numbers of a machine file that may have a range, by path and unit. Of keys with a choice of units (`_us`, `_mw`)
@@ -103,7 +104,7 @@ pub fn ranges_from(node: Option<&Node>, clusters: &[String]) -> Result<Vec<Range
         let Some(path) = RANGED.iter().copied().find(|path| *path == wanted) else {
             return Err(Fault::unknown(key.at, "range", &wanted, RANGED.iter().copied()));
         };
-        let range = Range { path, cluster, bounds: bounds_from(value, &key.name)? };
+        let range = Range { path, cluster, bounds: bounds_from(value, &key.name, path == "thermal.ambient_mc")? };
         if ranges.iter().any(|earlier| earlier.path == range.path && earlier.cluster == range.cluster) {
             return Err(Fault::new(key.at, format!("range `{}` is repeated", key.name)));
         }
@@ -112,7 +113,7 @@ pub fn ranges_from(node: Option<&Node>, clusters: &[String]) -> Result<Vec<Range
     Ok(ranges)
 }
 
-fn bounds_from(node: &Node, key: &str) -> Result<Bounds, Fault> {
+fn bounds_from(node: &Node, key: &str, signed: bool) -> Result<Bounds, Fault> {
     let pair = |node: &Node, what: &str, min: i128, max: i128| -> Result<(i64, i64), Fault> {
         let items = node.as_list(what)?;
         let [low, high] = items else {
@@ -123,13 +124,68 @@ fn bounds_from(node: &Node, key: &str) -> Result<Bounds, Fault> {
     };
     if matches!(node.value, Value::Table(_)) {
         let table = node.as_table(key, &["percent"])?;
-        let (low, high) = pair(table.need("percent")?, "percent", 0, 100_000)?;
+        let percent = table.need("percent")?;
+        let (low, high) = pair(percent, "percent", 0, 100_000)?;
+        if !(low..=high).contains(&100) {
+            return Err(Fault::new(
+                percent.at,
+                format!("the file's own number, 100 percent, is outside of {low} to {high}"),
+            ));
+        }
         // Both fit: the bounds are checked.
         return Ok(Bounds::Percent(low as u32, high as u32));
     }
     let limit = i128::from(i64::MAX);
-    let (low, high) = pair(node, key, -limit, limit)?;
+    let (low, high) = pair(node, key, if signed { -limit } else { 0 }, limit)?;
     Ok(Bounds::Between(low, high))
+}
+
+impl Range {
+    /// The file's numbers that the range is about, where there is one of each machine or of each cluster's point or state.
+    fn numbers(&self, machine: &Machine) -> Vec<u64> {
+        let clusters = || {
+            let own = |cluster: &&Cluster| self.cluster.as_ref().is_none_or(|name| *name == cluster.name);
+            machine.clusters.iter().filter(own)
+        };
+        let opps = |of: fn(&Opp) -> u64| clusters().flat_map(|cluster| &cluster.opps).map(of).collect();
+        let idle = |of: fn(&IdleState) -> u64| clusters().flat_map(|cluster| &cluster.idle).map(of).collect();
+        let power = machine.package_power.unwrap_or_default();
+        match self.path {
+            "floor_uw" => vec![machine.floor_uw],
+            "smt_yield" => vec![machine.smt_yield.into()],
+            "smt_power" => vec![machine.smt_power.into()],
+            "costs.context_switch_ns" => vec![machine.costs.context_switch_ns],
+            "costs.wakeup_ns" => vec![machine.costs.wakeup_ns],
+            "costs.ipi_ns" => vec![machine.costs.ipi_ns],
+            "costs.tick_ns" => vec![machine.costs.tick_ns],
+            "costs.sugov_work_ns" => vec![machine.costs.sugov_work_ns],
+            "driver.transition_latency_ns" => vec![machine.cpufreq.transition_latency_ns],
+            "driver.switch_ns" => vec![machine.cpufreq.switch_ns],
+            "package_power.pl1_uw" => vec![power.pl1_uw],
+            "package_power.pl2_uw" => vec![power.pl2_uw],
+            "cluster.capacity" => clusters().map(|cluster| cluster.capacity.into()).collect(),
+            "cluster.opp.uw" => opps(|opp| opp.power_uw),
+            "cluster.opp.busy_uw" => opps(|opp| opp.busy_uw),
+            "cluster.opp.cluster_uw" => opps(|opp| opp.cluster_uw),
+            "cluster.idle.uw" => idle(|state| state.power_uw),
+            "cluster.idle.exit_latency_ns" => idle(|state| state.exit_latency_ns),
+            "cluster.idle.wake_ns" => idle(|state| state.wake_ns.unwrap_or(state.exit_latency_ns)),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Why the range cannot hold: none of the numbers that it is about lies in it.
+    pub fn excludes(&self, machine: &Machine) -> Option<String> {
+        let Bounds::Between(low, high) = self.bounds else { return None };
+        let numbers = self.numbers(machine);
+        let inside = |&number: &u64| (i128::from(low)..=i128::from(high)).contains(&i128::from(number));
+        match numbers.first() {
+            Some(first) if !numbers.iter().any(inside) => {
+                Some(format!("range `{}` = [{low}, {high}] does not hold the file's own number, {first}", self.key()))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The `[range]` table; `None` if there are no ranges.
@@ -179,5 +235,8 @@ mod tests {
         wrong("\"cluster.A77.opp.uw\" = [1, 2]", "unknown range");
         wrong("\"floor_uw\" = { percent = [80] }", "must be [lowest, highest]");
         wrong("\"floor_uw\" = 3", "must be a list");
+        wrong("\"driver.switch_ns\" = [-5, 5]", "-5");
+        wrong("\"cluster.opp.uw\" = { percent = [110, 150] }", "100 percent, is outside of 110 to 150");
+        assert_eq!(read("[range]\n\"thermal.ambient_mc\" = [-5000, 30000]\n").map(|ranges| ranges.len()), Ok(1));
     }
 }

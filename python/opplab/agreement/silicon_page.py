@@ -14,6 +14,7 @@ HEAD = """\
 # Predicted and measured hardware
 
 Made by `opplab verify silicon --docs docs` from `../shared/silicon` (sources and licences: its README).
+The tables are computed; the two sections marked *by hand* are not, and keep the figures of the day they were found.
 Every row predicts what its fit did not use, and stands beside the simplest rival.
 Errors are relative to the measured value.
 Skill is 1 less the ratio of the median errors: 0 is no better than the rival, below 0 is worse.
@@ -37,10 +38,10 @@ TAIL = """
   They are predicted at the clock that the work saw.
 - *A program* left out of the EPYC's kernels is predicted by its class (memory or not).
   On the ODROID its cycles, instructions and the power of the memory's rail at each clock are known, its own rail's are not.
-  Without counters of the program nothing better than the mean of the others was found (leakage and clock alone: 8.2 %).
+  Without counters of the program nothing better than the mean of the others was found.
 - *Package power under a cap* has one clock to start from, 2.58 GHz.
   The cores scale as those of the EPYC 7502 do (`a f + b f^3`, b/a = 0.157), what else the package draws stays.
-  Phones' curves missed by 13.6 %.
+  The interval is as wide as the other servers' shapes, without this one's.
 - *CoreMark by clock* is the clock less what the kernel's housekeeping takes each second, none of it negative; all errors are noise.
 - *By interval* of a turbostat log: busy time, clock and idle states, of the other kernel's run.
 - *Clocks at the thermal limit*: the same package at the same temperature has the clocks of the other log, whose load has another mix.
@@ -50,7 +51,7 @@ TAIL = """
 - *Idle decisions*: the error is the share of decisions that differ from the recorded ones, by CPU.
   The recordings' governors carry patches that no profile has.
 
-## Jasper Lake: why shallower idle meant a lower clock
+## By hand: why shallower idle meant a lower clock on Jasper Lake
 Two kernels that differ in one commit of menu ran at 1559 MHz and 3.10 W, and at 1817 MHz and 3.40 W.
 The power limit is not it: the running average over 28 s is above 6 W in 1 % of the intervals of either run.
 Busy time is not it: 25.7 and 26.4 %; by busy time alone one run predicts the other's mean clock 13 and 15 % wrong.
@@ -62,7 +63,7 @@ The watts follow the clock: of the 0.30 W between the runs 0.28 are the cores'.
 This is a correlation over the intervals of two runs, found here; the firmware is not public, and the engine's HWP counts all idle time alike.
 Fed with the busy time and the number of idle phases of each CPU and interval, it stays at 0.93 and 0.92 GHz where the logs have 1.56 and 1.82: it sees no difference, and asks for more than 62 % of all time.
 
-## An uncore that follows the load
+## By hand: an uncore that follows the load
 The one set that has packages apart from their cores at many loads says that load is not it, nor the cores' clock, but traffic.
 RAPL of both packages less the cores, 2x EPYC 7502, 4 to 128 threads, at 1.5 and at 2.5 GHz: 111.0 to 111.9 W in busy wait, integer and FP loops; 123 to 182 W in memory reads, 123 to 170 W in memory writes, some 1 W a core that reads.
 So `epyc-7502-2s` has one package power, and a program's traffic belongs into its class (`power`); 41 to 75 W published for Broadwell's gitsource where 51 to 55 are predicted ask for a class of that program, which nobody measured.

@@ -21,7 +21,7 @@ from opplab.fit.curve import Parameter
 from opplab.fit.linear import Parts, fit_parts
 from opplab.fit.machine_class import class_of
 from opplab.fit.opp_power import CANNOT_TELL, fit_points
-from opplab.fit.shapes import SERVER_CUBIC, SERVER_CUBIC_RANGE, core_shape
+from opplab.fit.shapes import SERVER_CUBIC, core_shape, server_cubic_range
 from opplab.fit.sources import Samples, join_samples, read_samples
 from opplab.simulation.machine import Machine
 from opplab.simulation.power import known_power
@@ -151,7 +151,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     if one_clock:
         # At another clock the curve of another program or chip: as far as that would be at the lowest.
         lowest = min((opp.get("khz") or 1000 * opp["mhz"]) / 1e6 for c in tree["cluster"] for opp in c["opp"])
-        ends = [core_shape(lowest, cubic) / core_shape(middle, cubic) for cubic in SERVER_CUBIC_RANGE]
+        ends = [core_shape(lowest, cubic) / core_shape(middle, cubic) for cubic in server_cubic_range()]
         here = core_shape(lowest) / core_shape(middle)
         low, high = min(ends) / here, max(ends) / here
         core_bounds = (core_bounds[0] * min(low, 1), core_bounds[1] * max(high, 1))

@@ -15,15 +15,27 @@ import numpy as np
 
 from opplab.fit.curve import Shapes
 
-__all__ = ["SERVER_CUBIC", "SERVER_CUBIC_RANGE", "core_shape", "family", "learn", "shapes_without"]
+__all__ = ["SERVER_CUBIC", "core_shape", "family", "learn", "server_cubic_range", "shapes_without"]
 
 _FILE = Path(__file__).parent.parent / "data" / "power_shapes.csv"
 
 SERVER_CUBIC = 0.157
 """b/a of a server core's ``a f + b f^3`` in 1/GHz^2: all cores of two EPYC 7502 (Zen 2, RAPL), 1.5 and 2.5 GHz, in five
 kernels that stay in the core 0.156 to 0.159."""
-SERVER_CUBIC_RANGE = (0.026, 0.241)
-"""The same in its kernels with memory traffic (0.026 to 0.059), 2x Xeon 6130 (0.108), a Milan (0.241)."""
+_SERVER_CUBICS = {"epyc-7502-2s": (0.026, 0.159), "xeon-6130-spin": (0.108, 0.108), "epyc-milan-cap": (0.241, 0.241)}
+"""The same by measured set, least and most: the EPYC's kernels with memory traffic 0.026 to 0.059."""
+
+
+def server_cubic_range(without: str | None = None) -> tuple[float, float]:
+    """Give the least and the most b/a of the measured servers, less those of the set that is to be predicted.
+
+    Examples
+    --------
+    >>> server_cubic_range(), server_cubic_range(without="epyc-milan-cap")
+    ((0.026, 0.241), (0.026, 0.159))
+    """
+    left = [ends for name, ends in _SERVER_CUBICS.items() if name != without]
+    return min(low for low, _ in left), max(high for _, high in left)
 
 
 def core_shape(ghz: float, cubic: float = SERVER_CUBIC) -> float:

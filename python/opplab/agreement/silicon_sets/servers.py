@@ -17,7 +17,7 @@ from opplab.agreement.silicon_sets.common import (
     read,
 )
 from opplab.fit.score import Prediction
-from opplab.fit.shapes import SERVER_CUBIC, SERVER_CUBIC_RANGE, core_shape
+from opplab.fit.shapes import SERVER_CUBIC, core_shape, server_cubic_range
 
 __all__ = ["capped_package", "package_by_pstate", "power_by_cores", "power_by_kernel"]
 
@@ -85,7 +85,7 @@ def capped_package(path: Path) -> list[ScoredSet]:
         return top_w - top_cores_w * (1 - core_shape(low_mhz / 1000, cubic) / core_shape(top_mhz / 1000, cubic))
 
     rival = top_w * low_mhz / top_mhz
-    ends = sorted(capped_w(cubic) for cubic in SERVER_CUBIC_RANGE)
+    ends = sorted(capped_w(cubic) for cubic in server_cubic_range(without=path.parent.name))
     told = predictions_of([f"{low_mhz:.0f}"], [low_w], [capped_w(SERVER_CUBIC)], [rival], ([ends[0]], [ends[1]]))
     return [ScoredSet(path.parent.name, "package power under a cap", "the capped clock", "in proportion", told)]
 
