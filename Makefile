@@ -20,8 +20,6 @@ AGENT_TARGET ?= $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 SKIPPED := $(abspath target/skipped.txt)
 
 .DEFAULT_GOAL := help
-# Files whose names stand in a registry's macro, which cargo fmt does not follow.
-REGISTERED := $(wildcard crates/kernel/src/cpufreq/governors/*.rs crates/kernel/src/cpufreq/drivers/*.rs)
 
 .PHONY: help dev tools peers run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli kill-test deny lock agent host-test soak clean
 
@@ -49,7 +47,6 @@ test-python: $(VENV)/.dev $(VENV)/.tools ## Run the tests of the Python package.
 
 lint: $(VENV)/.dev $(VENV)/.tools ## Check form, lints, types and licences.
 	cargo fmt --all --check
-	rustfmt --edition 2024 --check $(REGISTERED)
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	$(BIN)/ruff format --check python tests tools
 	$(BIN)/ruff check python tests tools
@@ -58,7 +55,6 @@ lint: $(VENV)/.dev $(VENV)/.tools ## Check form, lints, types and licences.
 
 format: $(VENV)/.tools ## Bring all sources into form.
 	cargo fmt --all
-	rustfmt --edition 2024 $(REGISTERED)
 	$(BIN)/ruff format python tests tools
 	$(BIN)/ruff check --fix python tests tools
 

@@ -462,16 +462,17 @@ def test_one_renderer_words_every_kind_of_decision(tmp_path: Path, capfd: pytest
     """Decisions of a simulated run, of a recording and of the live host's log become sentences by one function."""
     machine, work = opplab.Machine.load("juno-r2"), opplab.Workload.periodic(8, run_us=2500, period_us=16000)
     by_sim = opplab.simulate(machine, work, opplab.Policy(), seconds=0.3)
-    samples = opplab.simulate(machine, work, opplab.Policy(governor="ondemand", eas=False), seconds=0.3)
-    hardware = opplab.simulate("skylake-8x-uma", work, opplab.Policy(governor="powersave"), seconds=0.3)
+    full = opplab.Workload.periodic(12, run_us=9000, period_us=16000)
+    samples = opplab.simulate(machine, full, opplab.Policy(governor="ondemand", eas=False), seconds=0.3)
+    hardware = opplab.simulate("skylake-8x-uma", full, opplab.Policy(governor="powersave"), seconds=0.3)
     told: dict[str, str] = {}
-    for run, tables in (
+    for simulated, tables in (
         (by_sim, ("sugov_decision", "placement_decision", "eas_candidate", "eas_energy", "idle_decision")),
         (samples, ("dbs_decision", "balance_pass")),
         (hardware, ("hwp_decision", "freq_grant")),
     ):
         for table in tables:
-            rows = run.events(table).to_dicts()
+            rows = simulated.events(table).to_dicts()
             assert rows, table
             texts = [words_of(table, row)["text"] for row in rows]
             assert all(texts), table

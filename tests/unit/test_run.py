@@ -124,7 +124,8 @@ def test_perfetto_tells_why(small_case: _opplab.Case) -> None:
     assert len(explained) > 0.9 * len(asked) > 0
     for notes in explained:
         assert notes["khz"] == notes["next_khz"]
-        assert f"MHz x {notes['util_decided']} / {notes['max']} = " in str(notes["why"])
+        assert f" -> {notes['util_decided']}" in str(notes["why"])
+        assert f"; f_ref {int(str(notes['ref_khz'])) / 1000:g} MHz -> " in str(notes["why"])
         raw = int(str(notes["ref_khz"])) * int(str(notes["util_decided"])) // int(str(notes["max"]))
         assert notes["raw_khz"] == raw
     # A task that is placed where its parent runs makes a record, but no event.
@@ -132,7 +133,7 @@ def test_perfetto_tells_why(small_case: _opplab.Case) -> None:
     assert (
         0.9 * len(records["placement_decision"]["time_ns"]) < len(told) <= len(records["placement_decision"]["time_ns"])
     )
-    weighed = [key for notes in placed for key in notes if key.startswith("candidate cpu ")]
+    weighed = [key for notes in placed for key in notes if key.startswith("candidate CPU ")]
     assert len(weighed) == len(records["eas_candidate"]["time_ns"]) > 0
     energies = [key for notes in placed for key in notes if key.startswith("energy of domain ")]
     assert len(energies) == len(records["eas_energy"]["time_ns"]) > 0

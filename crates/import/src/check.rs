@@ -3,7 +3,8 @@
 //! Findings come from what is known; a check whose facts a source does not tell is silent.
 
 use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
-use opplab_kernel::energy_model::{EmForm, em_create_perf_table};
+use opplab_kernel::energy_model::em_create_perf_table;
+use opplab_kernel::profile::EmCost;
 use opplab_model::file::format_cpu_list;
 use opplab_model::machine::{Cluster, Machine};
 use opplab_model::tree::Node;
@@ -116,7 +117,7 @@ fn energy_model(cluster: &Cluster, found: &mut Vec<Finding>) {
         }
     }
     let points: Vec<(u64, u64)> = cluster.opps.iter().map(|opp| (u64::from(opp.khz), opp.power_uw)).collect();
-    match em_create_perf_table(&points, u64::from(cluster.capacity), EmForm::V6_9) {
+    match em_create_perf_table(&points, u64::from(cluster.capacity), EmCost::Performance) {
         Ok(states) => {
             let wasteful: Vec<String> = states
                 .iter()

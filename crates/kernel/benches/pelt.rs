@@ -16,9 +16,10 @@ use opplab_kernel::cpufreq::schedutil::{
     CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovGates, SugovPolicy, SugovRequest,
 };
 use opplab_kernel::eas::{EasCpu, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
-use opplab_kernel::energy_model::{EmForm, EmPerfDomain, em_create_perf_table};
+use opplab_kernel::energy_model::{EmPerfDomain, em_create_perf_table};
 use opplab_kernel::pelt::{HalfLife32, SchedAvg, SeFacts, update_load_avg_cfs_rq, update_load_avg_se};
 use opplab_kernel::pelt_batch::{ON_RQ, PeltBatch, RUNNING};
+use opplab_kernel::profile::EmCost;
 use opplab_kernel::sched::placement::CpuCapacity;
 
 const NICE_0: u64 = 1024 << 10;
@@ -246,10 +247,10 @@ impl Placing {
         let n_little = n_cpus * 2 / 3;
         let points: Vec<(u64, u64)> = (1..=8).map(|step| (step * 250_000, step * step * 40_000)).collect();
         let domain = |cpus: std::ops::Range<usize>, cap| EmPerfDomain {
-            states: em_create_perf_table(&points, cap, EmForm::V6_9).expect("a valid table"),
+            states: em_create_perf_table(&points, cap, EmCost::Performance).expect("a valid table"),
             cpus: cpus.collect(),
             skip_inefficient: true,
-            form: EmForm::V6_9,
+            form: EmCost::Performance,
         };
         let domains = [domain(n_little..n_cpus, 1024), domain(0..n_little, 400)];
         let cpu = |cpu: usize| {

@@ -749,7 +749,8 @@ impl Margin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::energy_model::{EmForm, em_create_perf_table};
+    use crate::energy_model::em_create_perf_table;
+    use crate::profile::EmCost;
     use proptest::prelude::*;
 
     struct Cpus {
@@ -794,7 +795,7 @@ mod tests {
     }
 
     /// Two little CPUs (0, 1) at a third of the energy of two big ones (2, 3).
-    fn big_little(form: EmForm) -> Vec<EmPerfDomain> {
+    fn big_little(form: EmCost) -> Vec<EmPerfDomain> {
         let table = |uw: u64, cap| {
             em_create_perf_table(&[(500_000, uw), (1_000_000, 3 * uw)], cap, form).expect("a valid table")
         };
@@ -804,7 +805,7 @@ mod tests {
         ]
     }
 
-    fn choose(cpus: Vec<EasCpu>, task: &EasTask, gates: EasGates, form: EmForm) -> (Option<usize>, EasExplanation) {
+    fn choose(cpus: Vec<EasCpu>, task: &EasTask, gates: EasGates, form: EmCost) -> (Option<usize>, EasExplanation) {
         let facts = Cpus { cpus, forbidden: 0, uclamp_used: false };
         let mut seen = EasExplanation::default();
         let target = find_energy_efficient_cpu(&big_little(form), task, false, &facts, gates, &mut seen);
@@ -816,10 +817,10 @@ mod tests {
     fn small_tasks_go_little() {
         let cpus = || vec![cpu(400, 100), cpu(400, 50), cpu(1024, 60), cpu(1024, 0)];
         for (gates, form) in [
-            (EasGates::V6_12, EmForm::V6_9),
-            (EasGates::V6_6, EmForm::V6_6),
-            (EasGates::V5_18, EmForm::V5_16),
-            (EasGates::V5_10, EmForm::V5_10),
+            (EasGates::V6_12, EmCost::Performance),
+            (EasGates::V6_6, EmCost::TenthMicroWatt),
+            (EasGates::V5_18, EmCost::MilliWattEfficient),
+            (EasGates::V5_10, EmCost::MilliWatt),
         ] {
             let (target, seen) = choose(cpus(), &task(2, 50), gates, form);
             assert_eq!((target, seen.decided), (Some(1), Some((Some(1), EasRule::LessEnergy))), "{gates:?}");
@@ -832,7 +833,7 @@ mod tests {
     #[test]
     fn no_answer_when_overutilized_or_without_a_model() {
         let facts = Cpus { cpus: vec![cpu(1024, 0); 4], forbidden: 0, uclamp_used: false };
-        let domains = big_little(EmForm::V6_9);
+        let domains = big_little(EmCost::Performance);
         let waking = task(0, 10);
         assert_eq!(find_energy_efficient_cpu(&domains, &waking, true, &facts, EasGates::V6_12, &mut ()), None);
         assert_eq!(find_energy_efficient_cpu(&[], &waking, false, &facts, EasGates::V6_12, &mut ()), None);
@@ -891,8 +892,8 @@ mod tests {
             cpus in proptest::collection::vec(any_cpu(), 4), forbidden in 0..16u64, uclamp_used: bool,
             prev_cpu in 0..4usize, numbers: [u16; 5], queued: bool, wild: bool, wide: u64,
             version in prop_oneof![
-                Just((EasGates::V6_12, EmForm::V6_9)), Just((EasGates::V6_1, EmForm::V6_0)),
-                Just((EasGates::V5_18, EmForm::V5_16)), Just((EasGates::V5_10, EmForm::V5_10)),
+                Just((EasGates::V6_12, EmCost::Performance)), Just((EasGates::V6_1, EmCost::MicroWatt)),
+                Just((EasGates::V5_18, EmCost::MilliWattEfficient)), Just((EasGates::V5_10, EmCost::MilliWatt)),
             ],
         ) {
             let n = numbers.map(|n| (n >> 5) as u64);
@@ -914,7 +915,7 @@ mod tests {
             let facts = Cpus { cpus, forbidden: 0, uclamp_used: true };
             let task = task(prev_cpu, 120);
             let call = Call { facts: &facts, task: &task, gates: EasGates::V6_12, uclamp_used: true };
-            let mut domain = big_little(EmForm::V6_9).remove(0);
+            let mut domain = big_little(EmCost::Performance).remove(0);
             domain.cpus = (0..count).collect();
             let without = call.domain_share(&domain, None);
             let walked = (0..count).map(|cpu| call.perf(cpu, Some(dst), None)).max();

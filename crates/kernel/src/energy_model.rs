@@ -6,25 +6,10 @@
 //! register are built by [`crate::cpufreq::cppc::artificial_em`].
 
 use crate::cpufreq::schedutil::{map_util_freq, map_util_perf, next_raw_freq_v5_10};
+use crate::profile::EmCost;
 
 /// The highest power that a state may have, 64 W in uW (include/linux/energy_model.h, v6.12).
 pub const EM_MAX_POWER: u64 = 64_000_000;
-
-/// How costs are computed and used; each name is the first version of its form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EmForm {
-    /// v5.10: `cost = fmax * mW / freq`; the state is found by a frequency with the headroom of 1.25.
-    V5_10,
-    /// v5.16 to v5.19: mW in 1/1000, inefficient states passed over, utilisation limited to the allowed capacity.
-    /// From public history, without vectors.
-    V5_16,
-    /// v6.0 to v6.5: as v5.16 from uW.
-    V6_0,
-    /// v6.6 to v6.8: as v6.0, in 1/10 uW (\[mem\] in the notes).
-    V6_6,
-    /// v6.9 and later: `cost = uW * 10 / performance`; the state is found by performance, the headroom is the caller's.
-    V6_9,
-}
 
 /// One state (include/linux/energy_model.h: struct em_perf_state, v6.12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +60,7 @@ impl core::error::Error for EmError {}
 ///
 /// # Errors
 /// [`EmError`] where the kernel refuses the table (or would divide by 0).
-pub fn em_create_perf_table(points: &[(u64, u64)], cpu_cap: u64, form: EmForm) -> Result<Vec<EmPerfState>, EmError> {
+pub fn em_create_perf_table(points: &[(u64, u64)], cpu_cap: u64, form: EmCost) -> Result<Vec<EmPerfState>, EmError> {
     let mut states = perf_states(points)?;
     em_init_performance(&mut states, cpu_cap);
     em_compute_costs(&mut states, form)?;
@@ -131,16 +116,16 @@ pub fn em_init_performance(states: &mut [EmPerfState], cpu_cap: u64) {
 ///
 /// # Errors
 /// [`EmError::ZeroPerformance`].
-pub fn em_compute_costs(states: &mut [EmPerfState], form: EmForm) -> Result<(), EmError> {
+pub fn em_compute_costs(states: &mut [EmPerfState], form: EmCost) -> Result<(), EmError> {
     let fmax_khz = states.last().map_or(1, |state| state.freq_khz);
     for (at, state) in states.iter_mut().enumerate() {
         let per_freq = |power: u64| fmax_khz.wrapping_mul(power) / state.freq_khz.max(1);
         state.cost = match form {
-            EmForm::V5_10 => per_freq(state.power_uw / 1_000),
-            EmForm::V5_16 => per_freq((state.power_uw / 1_000).wrapping_mul(1_000)),
-            EmForm::V6_0 => per_freq(state.power_uw),
-            EmForm::V6_6 => per_freq(state.power_uw.wrapping_mul(10)),
-            EmForm::V6_9 => {
+            EmCost::MilliWatt => per_freq(state.power_uw / 1_000),
+            EmCost::MilliWattEfficient => per_freq((state.power_uw / 1_000).wrapping_mul(1_000)),
+            EmCost::MicroWatt => per_freq(state.power_uw),
+            EmCost::TenthMicroWatt => per_freq(state.power_uw.wrapping_mul(10)),
+            EmCost::Performance => {
                 let power = state.power_uw.wrapping_mul(10);
                 power.checked_div(state.performance).ok_or(EmError::ZeroPerformance(at))?
             }
@@ -191,7 +176,7 @@ pub struct EmPerfDomain {
     /// frequencies will not be set.
     pub skip_inefficient: bool,
     /// How energies are computed.
-    pub form: EmForm,
+    pub form: EmCost,
 }
 
 impl EmPerfDomain {
@@ -206,12 +191,12 @@ impl EmPerfDomain {
         if sum_util == 0 {
             return 0;
         }
-        if self.form == EmForm::V6_9 {
+        if self.form == EmCost::Performance {
             let max_util = max_util.min(allowed_cpu_cap);
             return em_pd_get_efficient_state(&self.states, max_util, self.skip_inefficient)
                 .map_or(0, |at| self.states[at].cost.wrapping_mul(sum_util));
         }
-        let at = if self.form == EmForm::V5_10 {
+        let at = if self.form == EmCost::MilliWatt {
             let freq_khz = next_raw_freq_v5_10(max_util, fmax_khz, scale_cpu);
             em_pd_get_efficient_state_by_freq(&self.states, freq_khz, false)
         } else {
@@ -235,7 +220,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn domain(points: &[(u64, u64)], cpu_cap: u64, form: EmForm) -> EmPerfDomain {
+    fn domain(points: &[(u64, u64)], cpu_cap: u64, form: EmCost) -> EmPerfDomain {
         let states = em_create_perf_table(points, cpu_cap, form).expect("a valid table");
         EmPerfDomain { states, cpus: vec![0], skip_inefficient: true, form }
     }
@@ -243,7 +228,7 @@ mod tests {
     #[test]
     fn refusals() {
         let check = |points: &[(u64, u64)], expected| {
-            assert_eq!(em_create_perf_table(points, 1024, EmForm::V6_9), Err(expected));
+            assert_eq!(em_create_perf_table(points, 1024, EmCost::Performance), Err(expected));
         };
         check(&[], EmError::Empty);
         check(&[(1_000, 1), (1_000, 2)], EmError::NonIncreasingFreq(1));
@@ -255,7 +240,7 @@ mod tests {
     /// Goal: a state that is dearer per work than a higher one is never chosen.
     #[test]
     fn dear_states_are_passed_over() {
-        let domain = domain(&[(1_000, 900), (2_000, 1_000), (3_000, 3_000)], 600, EmForm::V6_9);
+        let domain = domain(&[(1_000, 900), (2_000, 1_000), (3_000, 3_000)], 600, EmCost::Performance);
         assert_eq!(domain.states.iter().map(|state| state.inefficient).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(domain.em_cpu_energy(100, 10, 600, 600), domain.states[1].cost * 10);
         assert_eq!(domain.inefficient_freqs_khz().collect::<Vec<_>>(), [1_000]);
@@ -263,7 +248,7 @@ mod tests {
 
     #[test]
     fn v5_10_costs_are_in_milliwatts_and_headroom_is_inside() {
-        let domain = domain(&[(1_000, 50_000), (2_000, 200_000)], 1024, EmForm::V5_10);
+        let domain = domain(&[(1_000, 50_000), (2_000, 200_000)], 1024, EmCost::MilliWatt);
         assert_eq!(domain.states.iter().map(|state| state.cost).collect::<Vec<_>>(), [100, 200]);
         assert_eq!(domain.em_cpu_energy(400, 1024, 1024, 1024), 100);
         assert_eq!(domain.em_cpu_energy(420, 1024, 1024, 1024), 200);
@@ -274,7 +259,7 @@ mod tests {
         #[test]
         fn energy_grows_with_work(
             steps in proptest::collection::vec((1..500_000u64, 1..EM_MAX_POWER), 1..20), cap in 1..1025u64,
-            form in prop_oneof![Just(EmForm::V5_10), Just(EmForm::V5_16), Just(EmForm::V6_6), Just(EmForm::V6_9)],
+            form in prop_oneof![Just(EmCost::MilliWatt), Just(EmCost::MilliWattEfficient), Just(EmCost::TenthMicroWatt), Just(EmCost::Performance)],
             max_util in 0..2048u64, sums in (0..16_384u64, 0..16_384u64), allowed in 0..2048u64, skip: bool,
         ) {
             let mut khz = 0;
@@ -288,7 +273,7 @@ mod tests {
 
         #[test]
         fn any_table_has_an_answer(points: Vec<(u64, u64)>, cap: u64, numbers: [u64; 4]) {
-            for form in [EmForm::V5_10, EmForm::V5_16, EmForm::V6_0, EmForm::V6_6, EmForm::V6_9] {
+            for form in [EmCost::MilliWatt, EmCost::MilliWattEfficient, EmCost::MicroWatt, EmCost::TenthMicroWatt, EmCost::Performance] {
                 if let Ok(states) = em_create_perf_table(&points, cap, form) {
                     let domain = EmPerfDomain { states, cpus: vec![], skip_inefficient: true, form };
                     let _ = domain.em_cpu_energy(numbers[0], numbers[1], numbers[2], numbers[3]);

@@ -8,11 +8,9 @@
 
 use crate::cpufreq::intel_pstate::IowaitBoostForm;
 use crate::cpufreq::schedutil::{
-    Headroom, IowaitForm, SugovGates, UtilForm, cpufreq_policy_transition_delay_us,
-    cpufreq_policy_transition_delay_us_v5_10,
+    SugovGates, cpufreq_policy_transition_delay_us, cpufreq_policy_transition_delay_us_v5_10,
 };
 use crate::eas::{EasForm, EasGates};
-use crate::energy_model::EmForm;
 use crate::evidence::Source::{self, Changelog, Code, Commit, Doc, Mail, Memory, Replaced, Text};
 use crate::evidence::{Backport, Proof};
 use crate::freq_invariance::{FreqMax, FreqMaxOf};
@@ -759,24 +757,14 @@ impl KernelProfile {
     /// The gates of schedutil, as the governor takes them.
     pub fn sugov_gates(&self) -> SugovGates {
         SugovGates {
-            util: match self.sugov_util {
-                SugovUtil::Clamped => UtilForm::Clamped,
-                SugovUtil::Bounded => UtilForm::Bounded,
-            },
-            headroom: match self.headroom {
-                HeadroomPlace::InFrequency => Headroom::InFrequency,
-                HeadroomPlace::InClampedUtil => Headroom::InClampedUtil,
-                HeadroomPlace::InEffectivePerf => Headroom::InEffectivePerf,
-            },
+            util: self.sugov_util,
+            headroom: self.headroom,
             freq_ref: self.freq_ref == FreqRef::Arch,
             margin_on_current: self.noninvariant_headroom == NoninvariantHeadroom::Twice,
             sticky_update: self.need_freq_update == NeedFreqUpdate::Sticky,
             runnable_boost: self.runnable_boost == RunnableBoost::On,
             shared_skips_stale: self.shared_stale_cpus == SharedStaleCpus::Ignored,
-            iowait: match self.sugov_iowait_boost {
-                SugovIowaitBoost::Frequency => IowaitForm::Frequency,
-                SugovIowaitBoost::Capacity => IowaitForm::Capacity,
-            },
+            iowait: self.sugov_iowait_boost,
             clamps_boost: self.sugov_clamps == SugovClamps::BoostToo,
             margin: self.proposals.margin,
             iowait_boost: self.proposals.sugov_iowait_boost,
@@ -796,17 +784,6 @@ impl KernelProfile {
             UtilEst::Filtered => Some(UtilEstForm::V5_12),
             UtilEst::Runnable => Some(UtilEstForm::V6_5),
             UtilEst::Single => None,
-        }
-    }
-
-    /// The form of the energy model.
-    pub fn em_form(&self) -> EmForm {
-        match self.em_cost {
-            EmCost::MilliWatt => EmForm::V5_10,
-            EmCost::MilliWattEfficient => EmForm::V5_16,
-            EmCost::MicroWatt => EmForm::V6_0,
-            EmCost::TenthMicroWatt => EmForm::V6_6,
-            EmCost::Performance => EmForm::V6_9,
         }
     }
 

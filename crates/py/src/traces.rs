@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use opplab_guarded::guarded;
 use opplab_kernel::cpufreq::driver::DriverId;
-use opplab_kernel::cpufreq::schedutil::{SugovOutcome, UtilForm};
+use opplab_kernel::cpufreq::schedutil::SugovOutcome;
+use opplab_kernel::profile::SugovUtil;
 use opplab_kernel::sched::placement::SiblingRule;
 use opplab_model::decision::words::{Names, Words, words};
 use opplab_model::decision::{CODES, Decision, FreqContext, NO_CPU, NONE, TABLES, number_of, word};
@@ -50,7 +51,7 @@ pub(crate) fn frequency_columns<'py>(py: Python<'py>, rows: &[(u64, Decision, u3
 }
 
 /// The record of a recorded decision; how it came about is left out where the recorded inputs do not give the recorded result.
-fn recorded_decision(row: &RecordedFreq, form: UtilForm) -> Decision {
+fn recorded_decision(row: &RecordedFreq, form: SugovUtil) -> Decision {
     let members: Vec<u32> = row.members.iter().map(|&cpu| cpu as u32).collect();
     let context = FreqContext { members: &members, form, iowait: false, prev_khz: row.prev_khz, wait_ns: 0 };
     let mut made = Decision::freq(&context, &row.decision, &row.decision);
@@ -147,7 +148,7 @@ pub(crate) fn recorded_frequencies<'py>(
     let found = py.detach(|| opplab_verify::traces::frequency_decisions(&path));
     let found = found.map_err(|error| map_error(py, &error))?;
     note_damage(py, &path, &found.damage)?;
-    let form = if found.machine.at_least(6, 8) { UtilForm::Bounded } else { UtilForm::Clamped };
+    let form = if found.machine.at_least(6, 8) { SugovUtil::Bounded } else { SugovUtil::Clamped };
     let rows: Vec<_> = found.list.iter().map(|row| (row.time_ns, recorded_decision(row, form), row.ret_khz)).collect();
     let columns = frequency_columns(py, &rows)?;
     let policies = found.machine.policies.iter().map(|policy| {

@@ -47,9 +47,13 @@ impl Notes {
         if !words.how.is_empty() {
             notes.text("why", words.how.clone());
         }
-        facts(decision, |name, fact| match fact {
-            Ok(word) => notes.text(name, word),
-            Err(number) => notes.0.push((name.to_owned(), Note::Int(number.try_into().unwrap_or(i64::MAX)))),
+        facts(decision, |name, fact| {
+            // A request's event has the utilisation of the CPU that reported.
+            let name = if name == "util" { "util_decided" } else { name };
+            match fact {
+                Ok(word) => notes.text(name, word),
+                Err(number) => notes.0.push((name.to_owned(), Note::Int(number.try_into().unwrap_or(i64::MAX)))),
+            }
         });
         notes
     }

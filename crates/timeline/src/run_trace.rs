@@ -358,7 +358,8 @@ fn write_instant(
             let rule = format!("{rule:?}");
             let mut notes =
                 vec![("pid", Int(pid(task).into())), ("prev_cpu", Uint(prev_cpu.into())), ("rule", Text(&rule))];
-            notes.append(&mut why.annotations());
+            let known = ["prev_cpu", "rule"];
+            notes.extend(why.annotations().into_iter().filter(|(name, _)| !known.contains(name)));
             writer.instant(track, time_ns, &format!("{} is placed here", name(task)), &notes, &[]);
         }
         Instant::Asked { khz, util, max } => {

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::governor::{self as kernel, Collected, GovernorId, GovernorSetup, Report, Request, Worker};
 use opplab_kernel::cpufreq::sampling::CpuTimes;
-use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, RqFacts, UtilForm};
+use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, RqFacts};
 use opplab_kernel::profile::KernelProfile;
+use opplab_kernel::profile::SugovUtil;
 use opplab_model::decision::words::{Names, mhz, words};
 use opplab_model::decision::{Decision, FreqContext, NO_CPU, NONE, number_of, phrase, word};
 use opplab_model::file::format_cpu_list;
@@ -99,7 +100,7 @@ pub struct Governor {
     limits: FreqLimits,
     freq_ref_khz: u32,
     freq_invariant: bool,
-    form: UtilForm,
+    form: SugovUtil,
     wanted_khz: u32,
 }
 

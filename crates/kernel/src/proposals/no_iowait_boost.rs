@@ -11,7 +11,13 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     differs: "Idle governors keep theirs, which is a gate (menu).",
     params: &[
         ProposalParam { name: "governor", what: "schedutil's boost is off: 0 or 1", min: 0, max: 1, default: 1 },
-        ProposalParam { name: "intel", what: "intel_pstate's boosts are off, of HWP too: 0 or 1", min: 0, max: 1, default: 1 },
+        ProposalParam {
+            name: "intel",
+            what: "intel_pstate's boosts are off, of HWP too: 0 or 1",
+            min: 0,
+            max: 1,
+            default: 1,
+        },
     ],
     excludes: &["task-iowait-boost"],
     apply: |proposals, values| {

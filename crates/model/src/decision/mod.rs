@@ -8,7 +8,9 @@
 pub mod words;
 
 use opplab_kernel::cpufreq::sampling::SampleNote;
-use opplab_kernel::cpufreq::schedutil::{Headroom, SugovDecision, UtilForm, cpu_bw_dl};
+use opplab_kernel::cpufreq::schedutil::{SugovDecision, cpu_bw_dl};
+use opplab_kernel::profile::HeadroomPlace;
+use opplab_kernel::profile::SugovUtil;
 
 use crate::ids::{CpuIdx, PlacementRule, TaskIdx};
 
@@ -258,7 +260,7 @@ pub struct FreqContext<'a> {
     /// The policy's CPUs.
     pub members: &'a [CpuIdx],
     /// The utilisation's form of the kernel.
-    pub form: UtilForm,
+    pub form: SugovUtil,
     /// A task that waited for I/O woke.
     pub iowait: bool,
     /// What the policy asked for before, kHz.
@@ -276,8 +278,10 @@ impl Decision {
         let part = |of: u64| u32::try_from(of).unwrap_or(u32::MAX);
         let (headroom, place) = wanted.headroom;
         let util = match place {
-            Headroom::InClampedUtil => steps.map_or(0, |steps| steps.util * u64::from(headroom) >> 10),
-            Headroom::InEffectivePerf | Headroom::InFrequency => steps.map_or(wanted.util, |steps| steps.util),
+            HeadroomPlace::InClampedUtil => steps.map_or(0, |steps| (steps.util * u64::from(headroom)) >> 10),
+            HeadroomPlace::InEffectivePerf | HeadroomPlace::InFrequency => {
+                steps.map_or(wanted.util, |steps| steps.util)
+            }
         };
         let rq = steps.map(|steps| steps.rq).unwrap_or_default();
         let bw_dl = cpu_bw_dl(rq.dl_running_bw);
@@ -291,7 +295,7 @@ impl Decision {
             runnable_boost: steps.is_some_and(|steps| steps.runnable_boost),
             util_rt: part(rq.util_rt),
             // Before v6.8 the deadline class counts by its bandwidth.
-            util_dl: part(if form == UtilForm::Bounded { rq.util_dl } else { bw_dl }),
+            util_dl: part(if form == SugovUtil::Bounded { rq.util_dl } else { bw_dl }),
             util_irq: part(rq.util_irq),
             bw_dl: part(bw_dl),
             iowait_boost: part(steps.map_or(0, |steps| steps.iowait)),
@@ -513,8 +517,8 @@ mod tests {
         assert_eq!(word("bound", PerfBound::UclampMin as u8), "uclamp-min");
         assert_eq!(word("bound", PerfBound::Interrupts as u8), "interrupts");
         assert_eq!(word("bound", PerfBound::IowaitBoost as u8), "iowait-boost");
-        assert_eq!(word("headroom_place", Headroom::InFrequency as u8), "in-frequency");
-        assert_eq!(word("headroom_place", Headroom::InEffectivePerf as u8), "in-effective-perf");
+        assert_eq!(word("headroom_place", HeadroomPlace::InFrequency as u8), "in-frequency");
+        assert_eq!(word("headroom_place", HeadroomPlace::InEffectivePerf as u8), "in-effective-perf");
         assert_eq!(word("sample_rule", SampleRule::Keep as u8), "keep");
         assert_eq!(word("sample_rule", SampleRule::LowHalf as u8), "low-half");
         assert_eq!(word("sample_rule", SampleRule::BusyTime as u8), "busy-time");

@@ -39,7 +39,7 @@ impl PyEnergyModel {
         kernel: &str,
         skip_inefficient: bool,
     ) -> PyResult<Self> {
-        let form = profile(py, kernel)?.em_form();
+        let form = profile(py, kernel)?.em_cost;
         let states = em_create_perf_table(&points, capacity, form).map_err(|error| refuse(py, error))?;
         Ok(Self { inner: EmPerfDomain { states, cpus, skip_inefficient, form }, capacity })
     }
@@ -55,7 +55,7 @@ impl PyEnergyModel {
         efficiency_class: u32,
         kernel: &str,
     ) -> PyResult<Self> {
-        let form = profile(py, kernel)?.em_form();
+        let form = profile(py, kernel)?.em_cost;
         let em = artificial_em(&caps.inner, capacity, efficiency_class);
         let em = em.map_err(|error| refuse(py, error))?;
         let inner = EmPerfDomain { states: em.states, cpus, skip_inefficient: true, form };

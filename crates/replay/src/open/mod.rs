@@ -8,7 +8,8 @@
 use std::collections::BTreeSet;
 
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
-use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, UtilForm};
+use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
+use opplab_kernel::profile::SugovUtil;
 use opplab_kernel::profile::{FairServer, SingleStateTick};
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::decision::Decision;
@@ -125,7 +126,7 @@ struct Run<'a> {
     kworkers: Kworkers,
     /// Tasks that sleep without a chance to be interrupted: they wait for a device.
     in_iowait: BTreeSet<TaskIdx>,
-    util_form: UtilForm,
+    util_form: SugovUtil,
     decisions: Option<Vec<OpenDecision>>,
 }
 

@@ -2,7 +2,7 @@
 
 use opplab_kernel::cpufreq::schedutil::SugovGates;
 use opplab_kernel::eas::EasGates;
-use opplab_kernel::energy_model::EmForm;
+use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
     BlockedUpdate, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling, Invariance, IrqAvg,
     KernelProfile, MigratePeltLag, NewidleSkip, NohzNextKick, Overutilized, Platform, RtThrottling, SchedIdleCpu,
@@ -51,7 +51,7 @@ pub(crate) struct Gates {
     /// A task that sleeps while not eligible stays queued (DELAY_DEQUEUE, v6.12).
     pub(crate) delay_dequeue: bool,
     /// How energies are computed.
-    pub(crate) em: EmForm,
+    pub(crate) em: EmCost,
     /// What limits the CPUs that a wake-up looks at.
     pub(crate) select_idle_scan: SelectIdleScan,
     /// Newidle balance skips levels by chance (v6.12.117).
@@ -112,7 +112,7 @@ impl Gates {
             idle_sibling: profile.idle_sibling == IdleSibling::Search,
             sched_idle_cpu: profile.sched_idle_cpu == SchedIdleCpu::Idle,
             delay_dequeue: profile.delay_dequeue == DelayDequeue::On,
-            em: profile.em_form(),
+            em: profile.em_cost,
             select_idle_scan: profile.select_idle_scan,
             newidle_skip: profile.newidle_skip,
             irq_time: policy.irq_time_accounting,

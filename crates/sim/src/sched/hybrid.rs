@@ -6,7 +6,8 @@
 //! whose capacities the firmware describes.
 
 use opplab_kernel::cpufreq::hybrid::{CORE_SCALING_KHZ, CoreKind, HybridCost, hybrid_perf_table, itmt_priority};
-use opplab_kernel::energy_model::{EmForm, EmPerfDomain};
+use opplab_kernel::energy_model::EmPerfDomain;
+use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{AmdPrefcore, HybridCapacity, HybridEm, ItmtThreads, KernelProfile};
 use opplab_model::machine::{Cluster, Machine};
 
@@ -89,7 +90,7 @@ pub(crate) fn perf_domains(machine: &Machine, profile: &KernelProfile) -> Result
                 states,
                 cpus: vec![cpu as usize],
                 skip_inefficient: false,
-                form: EmForm::V6_9,
+                form: EmCost::Performance,
             });
         }
     }

@@ -6,9 +6,10 @@ use opplab_kernel::eas::{
     EasCpu, EasExplanation, EasFacts, EasGates, EasTask, cpu_overutilized, find_energy_efficient_cpu,
 };
 use opplab_kernel::energy_model::{
-    EmForm, EmPerfDomain, EmPerfState, em_create_artificial_table, em_create_perf_table, em_pd_get_efficient_state,
+    EmPerfDomain, EmPerfState, em_create_artificial_table, em_create_perf_table, em_pd_get_efficient_state,
     em_pd_get_efficient_state_by_freq,
 };
+use opplab_kernel::profile::EmCost;
 
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::util_est::{UtilEstForm, UtilEstPair};
@@ -50,7 +51,7 @@ fn em_table(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
         let powers = json.nums::<u64>("power")?;
         let points: Vec<(u64, u64)> = json.nums::<u64>("freq")?.into_iter().zip(powers).collect();
         let mut diff = Diff::default();
-        let states = match em_create_perf_table(&points, cpu_cap, EmForm::V6_9) {
+        let states = match em_create_perf_table(&points, cpu_cap, EmCost::Performance) {
             Ok(states) => {
                 diff.eq("rc", json.num::<i64>("rc")?, 0);
                 diff_states(json, &mut diff, &states)?;
@@ -63,7 +64,7 @@ fn em_table(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
         };
         tally.case(|| json.place(), diff.finish());
 
-        let mut domain = EmPerfDomain { states, cpus: vec![0], skip_inefficient: false, form: EmForm::V6_9 };
+        let mut domain = EmPerfDomain { states, cpus: vec![0], skip_inefficient: false, form: EmCost::Performance };
         json.each("queries", tally, |query, diff| {
             let columns = query.ints::<u64>()?;
             let &[max_util, sum_util, allowed_cap, flags, state, energy] = columns.as_slice() else {
@@ -89,7 +90,7 @@ fn em_table_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
         let table = if json.flag("artificial")? {
             em_create_artificial_table(&points, &json.nums::<u64>("cost_in")?, cpu_cap)
         } else {
-            em_create_perf_table(&points, cpu_cap, EmForm::V6_0)
+            em_create_perf_table(&points, cpu_cap, EmCost::MicroWatt)
         };
         let mut diff = Diff::default();
         diff.eq("rc", json.num::<i64>("rc")?, if table.is_ok() { 0 } else { EINVAL });
@@ -101,7 +102,7 @@ fn em_table_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
         );
         tally.case(|| json.place(), diff.finish());
 
-        let mut domain = EmPerfDomain { states, cpus: vec![0], skip_inefficient: false, form: EmForm::V6_0 };
+        let mut domain = EmPerfDomain { states, cpus: vec![0], skip_inefficient: false, form: EmCost::MicroWatt };
         json.each("queries", tally, |query, diff| {
             let columns = query.ints::<u64>()?;
             let &[max_util, sum_util, allowed_cap, flags, freq_khz, state, energy] = columns.as_slice() else {
@@ -252,7 +253,7 @@ fn feec(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                 states,
                 cpus: cpus_of(pd.num("cpus")?),
                 skip_inefficient: pd.num::<u64>("flags")? & EM_PERF_DOMAIN_SKIP_INEFFICIENCIES != 0,
-                form: EmForm::V6_9,
+                form: EmCost::Performance,
             });
         }
         if json.flag("no_pd")? {
@@ -347,7 +348,7 @@ fn feec_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
                 states,
                 cpus: cpus_of(pd.num("cpus")?),
                 skip_inefficient: pd.num::<u64>("flags")? & EM_PERF_DOMAIN_SKIP_INEFFICIENCIES != 0,
-                form: EmForm::V6_0,
+                form: EmCost::MicroWatt,
             });
         }
         if json.flag("no_pd")? {
@@ -450,12 +451,17 @@ fn v510_feec(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             online |= mask;
             let mut diff = Diff::default();
             let points: Vec<_> = states.iter().map(|state| (state.freq_khz, state.power_uw)).collect();
-            if let Ok(built) = em_create_perf_table(&points, 1024, EmForm::V5_10) {
+            if let Ok(built) = em_create_perf_table(&points, 1024, EmCost::MilliWatt) {
                 let costs = |states: &[EmPerfState]| states.iter().map(|state| state.cost).collect::<Vec<_>>();
                 diff.eq("cost", costs(&states), costs(&built));
             }
             tally.case(|| json.place(), diff.finish());
-            domains.push(EmPerfDomain { states, cpus: cpus_of(mask), skip_inefficient: false, form: EmForm::V5_10 });
+            domains.push(EmPerfDomain {
+                states,
+                cpus: cpus_of(mask),
+                skip_inefficient: false,
+                form: EmCost::MilliWatt,
+            });
         }
         let mut cpus = Vec::new();
         for cpu in json.get("cpus")?.items()? {

@@ -10,7 +10,8 @@ use std::path::Path;
 use opplab_kernel::cpufreq::freq_table::FreqTable;
 use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, cpu_bw_dl};
 use opplab_kernel::eas::EasGates;
-use opplab_kernel::energy_model::{EmForm, EmPerfDomain, EmPerfState};
+use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState};
+use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{KernelProfile, Version};
 use opplab_signals::clock::sched_clock_offset_ns;
 use opplab_trace::{Event, ReadOptions, RecordingFiles, Value};
@@ -409,7 +410,7 @@ impl Machine {
                     states: states.into_values().collect(),
                     cpus: cpu_list(cpus),
                     skip_inefficient: flags & 2 != 0,
-                    form: EmForm::V6_9,
+                    form: EmCost::Performance,
                 },
             );
         }

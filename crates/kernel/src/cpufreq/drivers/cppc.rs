@@ -209,7 +209,7 @@ pub struct ArtificialEm {
 /// the other. Where 20 * highest_perf / capacity is not a whole number the step may not be reachable, and the loop ends
 /// only after the frequency wrapped modulo 2^32, with a plausible value. The same value is computed here in closed
 /// form, and [`ArtificialEm::spun`] says so. The costs do not depend on the version; which
-/// [`crate::energy_model::EmForm`] uses them does.
+/// [`crate::energy_model::EmCost`] uses them does.
 ///
 /// # Errors
 /// [`ArtificialEmError`].

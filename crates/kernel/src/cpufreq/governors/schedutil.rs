@@ -15,7 +15,7 @@
 use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolve_freq};
 use crate::cpufreq::governor::{Governor, GovernorEntry, Report, Tunable, TunableKind, View, Worker};
 use crate::cpufreq::request::{TunableError, parse_u32};
-use crate::profile::RateLimits;
+use crate::profile::{HeadroomPlace, RateLimits, SugovIowaitBoost, SugovUtil};
 use crate::proposals::headroom::PerfMargin;
 use crate::uclamp::{uclamp_rq_is_capped, uclamp_util};
 use crate::unit::{NSEC_PER_USEC, SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
@@ -303,58 +303,28 @@ pub struct PerfSteps {
     pub runnable_boost: bool,
     /// The part that the boost for I/O asked for.
     pub iowait: u64,
-    /// All parts together. With [`UtilForm::Clamped`] within its bounds.
+    /// All parts together. With [`SugovUtil::Clamped`] within its bounds.
     pub sum: u64,
     /// What acted on it.
     pub bound: PerfBound,
-    /// What is asked for; with headroom if that is [`Headroom::InEffectivePerf`].
+    /// What is asked for; with headroom if that is [`HeadroomPlace::InEffectivePerf`].
     pub util: u64,
     /// The least that is needed; before v6.8 the deadline class's bandwidth.
     pub min: u64,
-}
-
-/// Which utilisation the governor computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UtilForm {
-    /// v4.20 to v6.7: one number, [`schedutil_cpu_util`].
-    Clamped,
-    /// v6.8 and later: [`effective_cpu_util`] with its bounds.
-    Bounded,
-}
-
-/// Where the 1.25 of headroom is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Headroom {
-    /// To v5.13: on the frequency, `(f + f / 4) * util / cap`.
-    InFrequency,
-    /// v5.14 to v6.7: on the clamped utilisation, `f * (util + util / 4) / cap` (\[mem\] in the notes).
-    InClampedUtil,
-    /// v6.8 and later: on the utilisation before it is bounded, [`sugov_effective_cpu_perf`].
-    InEffectivePerf,
-}
-
-/// In which unit the boost for I/O is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IowaitForm {
-    /// v4.17 to v5.0: kHz, from the policy's lowest to the hardware's highest frequency (\[mem\] in the notes; from
-    /// public history, without vectors).
-    Frequency,
-    /// Later: capacity, from 128 to 1024.
-    Capacity,
 }
 
 /// What differs between kernel versions in this governor. A kernel profile names one of the constants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SugovGates {
     /// Which utilisation.
-    pub util: UtilForm,
+    pub util: SugovUtil,
     /// Where the headroom is.
-    pub headroom: Headroom,
+    pub headroom: HeadroomPlace,
     /// The reference is `arch_scale_freq_ref()` if the architecture has one (v6.8); else only the highest frequency
     /// (invariant) or the current one.
     pub freq_ref: bool,
     /// Without invariance the reference is the current frequency and a quarter (v6.8); with
-    /// [`Headroom::InEffectivePerf`] that is headroom twice.
+    /// [`HeadroomPlace::InEffectivePerf`] that is headroom twice.
     pub margin_on_current: bool,
     /// After its limits changed any driver hears of the next decision, and one that wants to know of limits of every later
     /// one, equal or not (v5.10 to v6.13).
@@ -365,7 +335,7 @@ pub struct SugovGates {
     /// profile sets it).
     pub shared_skips_stale: bool,
     /// The unit of the boost for I/O.
-    pub iowait: IowaitForm,
+    pub iowait: SugovIowaitBoost,
     /// Clamps hold for the boost for I/O too, and a run queue's cap lets the frequency of a busy CPU fall (v5.18).
     pub clamps_boost: bool,
     /// What a utilisation is multiplied by on its way to a frequency.
@@ -384,7 +354,7 @@ impl SugovGates {
             if self.runnable_boost { (util_cfs_boost > util_cfs, util_cfs_boost) } else { (false, util_cfs) };
         let (sum, bound, util, iowait);
         match self.util {
-            UtilForm::Bounded => {
+            SugovUtil::Bounded => {
                 let effective = effective_cpu_util(rq, util_cfs);
                 iowait = boost.unwrap_or(0);
                 sum = effective.util.max(iowait);
@@ -400,7 +370,7 @@ impl SugovGates {
                 };
                 return PerfSteps { rq: *rq, util_cfs, runnable_boost, iowait, sum, bound, util, min: effective.min };
             }
-            UtilForm::Clamped => {
+            SugovUtil::Clamped => {
                 let (clamped, clamped_by) = bounded_cpu_util(rq, util_cfs, UtilType::Frequency, None);
                 let obeys = self.clamps_boost && rq.uclamp_used;
                 let clamps = obeys.then_some((rq.uclamp_min, rq.uclamp_max));
@@ -416,22 +386,22 @@ impl SugovGates {
 
     /// v6.8 to v6.12.
     pub const V6_12: Self = Self {
-        util: UtilForm::Bounded,
-        headroom: Headroom::InEffectivePerf,
+        util: SugovUtil::Bounded,
+        headroom: HeadroomPlace::InEffectivePerf,
         freq_ref: true,
         margin_on_current: true,
         sticky_update: false,
         runnable_boost: true,
         shared_skips_stale: false,
-        iowait: IowaitForm::Capacity,
+        iowait: SugovIowaitBoost::Capacity,
         clamps_boost: true,
         margin: PerfMargin::QUARTER,
         iowait_boost: true,
     };
     /// v6.5 to v6.7.
     pub const V6_6: Self = Self {
-        util: UtilForm::Clamped,
-        headroom: Headroom::InClampedUtil,
+        util: SugovUtil::Clamped,
+        headroom: HeadroomPlace::InClampedUtil,
         freq_ref: false,
         margin_on_current: false,
         ..Self::V6_12
@@ -439,9 +409,9 @@ impl SugovGates {
     /// v5.18 to v6.4 (vectors: 6.1).
     pub const V5_18: Self = Self { runnable_boost: false, ..Self::V6_6 };
     /// v5.1 to v5.13.
-    pub const V5_10: Self = Self { headroom: Headroom::InFrequency, clamps_boost: false, ..Self::V5_18 };
+    pub const V5_10: Self = Self { headroom: HeadroomPlace::InFrequency, clamps_boost: false, ..Self::V5_18 };
     /// v4.17 to v5.0.
-    pub const V4_17: Self = Self { iowait: IowaitForm::Frequency, ..Self::V5_10 };
+    pub const V4_17: Self = Self { iowait: SugovIowaitBoost::Frequency, ..Self::V5_10 };
 }
 
 impl Default for SugovGates {
@@ -526,7 +496,7 @@ pub enum SugovPath {
 /// The state of one CPU (cpufreq_schedutil.c: struct sugov_cpu, v6.12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SugovCpu {
-    /// The boost for I/O: 0, or 128 to 1024 (with [`IowaitForm::Frequency`] kHz).
+    /// The boost for I/O: 0, or 128 to 1024 (with [`SugovIowaitBoost::Frequency`] kHz).
     pub iowait_boost: u32,
     /// A wake-up asked for the boost since it was last applied.
     pub iowait_boost_pending: bool,
@@ -650,7 +620,7 @@ pub struct SugovDecision {
     /// How the deciding CPU came to it; `None` if nobody looked.
     pub steps: Option<PerfSteps>,
     /// What the utilisation is multiplied by, in parts of 1024, and where.
-    pub headroom: (u32, Headroom),
+    pub headroom: (u32, HeadroomPlace),
     /// The performance that the driver was asked for in place of a frequency (0: a frequency).
     pub target_perf: u64,
     /// The capacity that stands for the reference frequency.
@@ -716,7 +686,7 @@ impl SugovRecorder for Vec<SugovDecision> {
 }
 
 /// A utilisation and the capacity that it is a part of: these differ between CPUs only for
-/// [`IowaitForm::Frequency`].
+/// [`SugovIowaitBoost::Frequency`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Share<S> {
     util: u64,
@@ -990,9 +960,9 @@ impl SugovPolicy {
         self.last_freq_update_time = time;
         let SugovCpu { bw_min, util, .. } = self.cpus[cpu];
         let (min_perf, target_perf) = match self.gates.headroom {
-            Headroom::InEffectivePerf => (bw_min, util),
+            HeadroomPlace::InEffectivePerf => (bw_min, util),
             // sugov_update_single_perf(), v6.1.
-            Headroom::InClampedUtil | Headroom::InFrequency => {
+            HeadroomPlace::InClampedUtil | HeadroomPlace::InFrequency => {
                 (self.gates.margin.map_util_perf(bw_min), self.gates.margin.map_util_perf(util))
             }
         };
@@ -1058,8 +1028,8 @@ impl SugovPolicy {
         let tick_ns = self.tick_ns;
         let (min, max) = (self.limits.min_khz.max(1), self.cpuinfo.max_khz);
         match self.gates.iowait {
-            IowaitForm::Capacity => self.cpus[cpu].sugov_iowait_boost(time, iowait, tick_ns),
-            IowaitForm::Frequency => self.cpus[cpu].iowait_boost_between(time, iowait, tick_ns, min, max, false),
+            SugovIowaitBoost::Capacity => self.cpus[cpu].sugov_iowait_boost(time, iowait, tick_ns),
+            SugovIowaitBoost::Frequency => self.cpus[cpu].iowait_boost_between(time, iowait, tick_ns, min, max, false),
         }
     }
 
@@ -1067,7 +1037,7 @@ impl SugovPolicy {
     #[inline]
     fn get_util<R: SugovRecorder>(&mut self, time: u64, cpu: usize, facts: &CpuFacts, max_cap: u64) -> Share<R::Steps> {
         let tick_ns = self.tick_ns;
-        let in_capacity = self.gates.iowait == IowaitForm::Capacity;
+        let in_capacity = self.gates.iowait == SugovIowaitBoost::Capacity;
         let state = &mut self.cpus[cpu];
         let boost = if in_capacity { state.iowait_boost_applied(time, max_cap, tick_ns) } else { None };
         let steps = self.gates.perf(&facts.rq, (facts.util_cfs, facts.util_cfs_boost), boost);
@@ -1114,7 +1084,7 @@ impl SugovPolicy {
                 continue;
             }
             let seen = if other == cpu { *own } else { facts.cpu(other) };
-            let max_cap = if self.gates.util == UtilForm::Clamped { seen.rq.capacity } else { max_cap };
+            let max_cap = if self.gates.util == SugovUtil::Clamped { seen.rq.capacity } else { max_cap };
             let share = self.get_util::<R>(time, other, &seen, max_cap);
             if share.util.wrapping_mul(best.1.max) > share.max.wrapping_mul(best.1.util) {
                 best = (other, share);
@@ -1156,9 +1126,9 @@ impl SugovPolicy {
     fn get_raw_freq(&self, policy: &PolicyFacts, util: u64, max: u64) -> u32 {
         let khz = self.capacity_ref_freq(policy);
         let raw = match self.gates.headroom {
-            Headroom::InEffectivePerf => map_util_freq(util, khz, max),
-            Headroom::InClampedUtil => map_util_freq(self.gates.margin.map_util_perf(util), khz, max),
-            Headroom::InFrequency => map_util_freq(util, self.gates.margin.map_util_perf(khz), max),
+            HeadroomPlace::InEffectivePerf => map_util_freq(util, khz, max),
+            HeadroomPlace::InClampedUtil => map_util_freq(self.gates.margin.map_util_perf(util), khz, max),
+            HeadroomPlace::InFrequency => map_util_freq(util, self.gates.margin.map_util_perf(khz), max),
         };
         raw as u32
     }
@@ -1518,19 +1488,19 @@ mod tests {
             let steps = made.steps.expect("it looked");
             prop_assert_eq!(steps.util, made.util);
             let (ratio, place) = (u64::from(made.headroom.0), made.headroom.1);
-            let with_headroom = steps.sum * ratio >> 10;
+            let with_headroom = (steps.sum * ratio) >> 10;
             let (before, after) = match place {
-                Headroom::InEffectivePerf => (with_headroom, steps.util),
+                HeadroomPlace::InEffectivePerf => (with_headroom, steps.util),
                 _ => (steps.util, steps.util),
             };
             let bw = cpu_bw_dl(rq.dl_running_bw);
             match steps.bound {
                 PerfBound::None => prop_assert_eq!(before, after),
                 PerfBound::Capacity => prop_assert!(after == rq.capacity && before >= after),
-                PerfBound::UclampMax if place == Headroom::InEffectivePerf => {
+                PerfBound::UclampMax if place == HeadroomPlace::InEffectivePerf => {
                     prop_assert!(after == rq.uclamp_max && before > after);
                 }
-                PerfBound::UclampMin if place == Headroom::InEffectivePerf => {
+                PerfBound::UclampMin if place == HeadroomPlace::InEffectivePerf => {
                     prop_assert!(after == rq.uclamp_min && rq.uclamp_used);
                 }
                 PerfBound::UclampMax => prop_assert!(rq.uclamp_used && steps.util_cfs + rq.util_rt > rq.uclamp_max),
@@ -1541,9 +1511,9 @@ mod tests {
                 PerfBound::IowaitBoost => prop_assert!(iowait && after == steps.iowait),
             }
             let raw = match place {
-                Headroom::InEffectivePerf => made.ref_khz * steps.util / made.max_cap,
-                Headroom::InClampedUtil => made.ref_khz * with_headroom / made.max_cap,
-                Headroom::InFrequency => (made.ref_khz * ratio >> 10) * steps.util / made.max_cap,
+                HeadroomPlace::InEffectivePerf => made.ref_khz * steps.util / made.max_cap,
+                HeadroomPlace::InClampedUtil => made.ref_khz * with_headroom / made.max_cap,
+                HeadroomPlace::InFrequency => ((made.ref_khz * ratio) >> 10) * steps.util / made.max_cap,
             };
             prop_assert_eq!(u64::from(made.raw_khz), raw);
             prop_assert_eq!(made.outcome == SugovOutcome::Requested, asked.is_some());
