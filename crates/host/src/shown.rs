@@ -18,7 +18,7 @@ impl Write for Shown<'_> {
         for chunk in bytes.utf8_chunks() {
             let mut rest = chunk.valid();
             while let Some((at, char)) = rest.char_indices().find(|&(_, char)| is_obeyed(char)) {
-                self.0.write_all(rest[..at].as_bytes())?;
+                self.0.write_all(&rest.as_bytes()[..at])?;
                 match u32::from(char) {
                     code @ ..0x20 => write!(self.0, "\\x{code:02x}")?,
                     code => write!(self.0, "\\u{code:04x}")?,
