@@ -318,6 +318,41 @@ def test_want_of_resources_is_no_mistake_of_ours(whole: Path, tmp_path: Path, li
     assert "this is a bug" not in done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="skipped: only root may open /proc/kmsg")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["machine", "show"],
+        ["machine", "import"],
+        ["trace", "info"],
+        ["workload", "show"],
+        ["fit", "power"],
+        ["experiment", "show"],
+        ["host", "show", "--root"],
+    ],
+)
+def test_a_file_that_waits_for_news_is_refused(words: list[str]) -> None:
+    done = subprocess.run(
+        [*OPPLAB, *words, "/proc/kmsg"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode in (2, 3)
+    assert "/proc/kmsg" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["machine", "show"], ["experiment", "show"], ["trace", "info"], ["workload", "show"]]
+)
+def test_a_device_is_called_so(words: list[str]) -> None:
+    done = opplab(*words, "/dev/zero")
+    assert done.returncode == 2
+    assert "/dev/zero" in done.stderr and "no such" not in done.stderr
+
+
 def test_a_page_shows_what_turns_the_direction_of_writing() -> None:
     page = html.render("trace_view.html", title="a\u202e\x9b\x1b<b>")
     assert "a\\u202e\\u009b\\x1b&lt;b&gt;" in page
