@@ -348,9 +348,9 @@ def main() -> None:
         began = time.monotonic()
         if options.again is not None:
             failed = 0
-            for argv, done in again(options.again, Path(scratch)):
+            for words_given, done in again(options.again, Path(scratch)):
                 failed += bool(done.problem)
-                print(f"{argv}: exit {done.code}, {done.wall_s:.1f} s, {done.problem or 'fine'}", flush=True)
+                print(f"{words_given}: exit {done.code}, {done.wall_s:.1f} s, {done.problem or 'fine'}", flush=True)
             sys.exit(bool(failed))
         fuzzer = Fuzzer(options.seed, output, Path(scratch))
         calls = 0
