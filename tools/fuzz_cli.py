@@ -2,8 +2,8 @@
 
 ``python tools/fuzz_cli.py --calls 20000 --minutes 60`` makes calls until either is reached.  A call fails if it ends
 with exit code 70 or by a signal, shows a traceback or a panic, lets a control character through to the terminal, takes
-more than 30 s or more than 1 GB, or writes a file outside its folder.  What failed is kept under ``-o``, one folder a
-kind of failure, with the files, the words and where it happened.
+more than 30 s or more than 1 GB, writes a file outside its folder, or answers from a file that ends early without a
+word.  What failed is kept under ``-o``, one folder a kind of failure, with the files, the words and where it happened.
 
 Call N of seed S is the same in one version: ``--seed S --call N`` makes it again; ``--again FOLDER`` makes all those
 again that are kept, in any version.  Calls are forks of one process that has everything imported, so that thousands fit
@@ -36,6 +36,7 @@ os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", POLARS_MAX_THRE
 
 sys.path.insert(0, str(Path(__file__).parent))
 import fuzz_corpus as corpus
+import fuzz_surroundings as surroundings
 import fuzz_words as words
 
 SECONDS_MAX = 30
@@ -92,8 +93,9 @@ def feed(file: Path) -> int:
     return reads
 
 
-def child(argv: list[str], folder: Path, debug: bool) -> None:
+def child(made: words.Call, folder: Path, debug: bool) -> None:
     """Be the call; does not return."""
+    argv = made.words
     code = 99
     try:
         os.setsid()
@@ -108,6 +110,8 @@ def child(argv: list[str], folder: Path, debug: bool) -> None:
         if debug:
             os.environ["OPPLAB_DEBUG"] = "1"
         os.environ["OPPLAB_REPORTS"] = str(folder.parent)
+        if made.surroundings:
+            surroundings.enter(made.surroundings, random.Random(repr(argv)), folder)
         sys.argv = ["opplab", *argv]
         from opplab.__main__ import main
 
@@ -149,13 +153,13 @@ def session_of(leader: int) -> tuple[float, bool]:
     return cpu_s, wants
 
 
-def call(argv: list[str], folder: Path, debug: bool = False) -> Done:
+def call(made: words.Call, folder: Path, debug: bool = False) -> Done:
     """Make a call in `folder`; its output goes beside it."""
     sys.stdout.flush()
     began = time.monotonic()
     pid = os.fork()
     if pid == 0:
-        child(argv, folder, debug)
+        child(made, folder, debug)
     took, before_s, before_cpu_s = 0.0, began, 0.0
     # Not by its signal: a thread of a library that does not block it would take that away.
     done = os.pidfd_open(pid)
@@ -202,11 +206,12 @@ class Fuzzer:
         self.leaves = words.leaves()
         self.kinds: Counter[str] = Counter()
         self.commands: Counter[str] = Counter()
+        self.surroundings: Counter[str] = Counter()
         self.codes: Counter[int] = Counter()
         self.slowest = (0.0, 0)
         self.largest = (0, 0)
 
-    def place(self, number: int) -> tuple[list[str], Path]:
+    def place(self, number: int) -> tuple[words.Call, Path]:
         """Give the words of a call, and its folder with the files that they name."""
         draw = random.Random(f"{self.seed}:{number}")
         nest = self.scratch / "nest"
@@ -217,43 +222,51 @@ class Fuzzer:
 
     def one(self, number: int) -> Done:
         """Make a call and keep it if it failed."""
-        argv, folder = self.place(number)
-        done = call(argv, folder)
+        made, folder = self.place(number)
+        argv = made.words
+        done = call(made, folder)
+        self.surroundings[made.surroundings or "none"] += 1
         name = " ".join(argv[: 2 if len(argv) > 1 and argv[1].isalpha() else 1])
         self.commands[name] += 1
         self.codes[done.code] += 1
         self.slowest = max(self.slowest, (done.wall_s, number))
         self.largest = max(self.largest, (done.bytes_max, number))
         problem = done.problem
+        if made.surroundings == "little memory" and problem in ("signal 6", "traceback"):
+            # An allocation that fails ends polars, numpy and Rust's library in their own words.
+            problem = ""
+        if not problem and made.is_cut and done.code == 0 and not done.err.strip():
+            problem = "silent"
         strange = {file.name for file in folder.parent.iterdir()} - {"work", "stdout", "stderr"}
         strange = {name for name in strange if not name.startswith("opplab-internal-error")}
         if not problem and strange:
             problem = f"wrote outside: {', '.join(sorted(strange))}"
         if problem:
-            self.keep(number, argv, folder, done, problem)
+            self.keep(number, made, done, problem)
         return done
 
-    def keep(self, number: int, argv: list[str], folder: Path, done: Done, problem: str) -> None:
+    def keep(self, number: int, made: words.Call, done: Done, problem: str) -> None:
         """Keep what failed, the first three of a kind."""
-        told = done
+        told, argv = done, made.words
         if done.code == 70:
             again, place = self.place(number)
             told = call(again, place, debug=True)
             told.code, told.wall_s = done.code, done.wall_s
-        kind = signature(told, argv)
+        kind = f"{problem} | {' '.join(argv[:2])}" if problem == "silent" else signature(told, argv)
         self.kinds[kind] += 1
         if self.kinds[kind] > 3:
             return
         kept = self.output / f"{re.sub(r'[^A-Za-z0-9.]+', '-', kind)[:80]}" / str(number)
         shutil.rmtree(kept, ignore_errors=True)
         kept.parent.mkdir(parents=True, exist_ok=True)
-        argv, folder = self.place(number)
+        _, folder = self.place(number)
         shutil.copytree(folder, kept, symlinks=True, ignore=_special)
         about = {"seed": self.seed, "call": number, "argv": argv, "problem": problem, "code": done.code}
+        about["surroundings"] = made.surroundings
         about |= {"wall_s": done.wall_s, "cpu_s": done.cpu_s, "bytes_max": done.bytes_max}
         (kept / "CALL.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8", errors="surrogateescape")
         (kept / "STDERR").write_bytes(told.err[-100_000:])
-        print(f"call {number}: {problem}: {argv}\n  {kind}", flush=True)
+        print(f"call {number}: {problem}: {argv} {made.surroundings}\n  {kind}", flush=True)
 
     def summary(self, calls: int, seconds: float) -> dict[str, object]:
         """Give the figures of the series."""
@@ -266,6 +279,7 @@ class Fuzzer:
             "exit codes": {str(code): n for code, n in sorted(self.codes.items())},
             "slowest call": {"seconds": round(self.slowest[0], 2), "call": self.slowest[1]},
             "largest call": {"MB": self.largest[0] >> 20, "call": self.largest[1]},
+            "surroundings": dict(sorted(self.surroundings.items())),
             "commands": dict(sorted(self.commands.items())),
         }
 
@@ -289,11 +303,12 @@ def _special(folder: str, names: list[str]) -> list[str]:
 def again(kept: Path, scratch: Path) -> Iterator[tuple[list[str], Done]]:
     """Make every call again that is kept below a folder, with the files that were kept of it."""
     for file in sorted(kept.rglob("CALL.json")):
-        argv = json.loads(file.read_text(encoding="utf-8", errors="surrogateescape"))["argv"]
+        about = json.loads(file.read_text(encoding="utf-8", errors="surrogateescape"))
+        made = words.Call(about["argv"], about.get("surroundings", ""))
         folder = scratch / "nest" / "work"
         shutil.rmtree(folder.parent, ignore_errors=True)
         shutil.copytree(file.parent, folder, symlinks=True)
-        yield argv, call(argv, folder)
+        yield made.words, call(made, folder)
 
 
 def main() -> None:
@@ -318,10 +333,11 @@ def main() -> None:
         output = options.output.resolve()
         if options.call is not None:
             fuzzer = Fuzzer(options.seed, output, Path(scratch))
-            argv, folder = fuzzer.place(options.call)
-            done = call(argv, folder)
+            made, folder = fuzzer.place(options.call)
+            argv = made
+            done = call(made, folder)
             if done.code == 70:
-                done = call(argv, folder, debug=True)
+                done = call(made, folder, debug=True)
             sys.stdout.write(
                 f"{argv}\n{done.out.decode(errors='replace')[:4000]}\n{done.err.decode(errors='replace')}\n"
             )
@@ -332,9 +348,9 @@ def main() -> None:
         began = time.monotonic()
         if options.again is not None:
             failed = 0
-            for argv, done in again(options.again, Path(scratch)):
+            for words_given, done in again(options.again, Path(scratch)):
                 failed += bool(done.problem)
-                print(f"{argv}: exit {done.code}, {done.wall_s:.1f} s, {done.problem or 'fine'}", flush=True)
+                print(f"{words_given}: exit {done.code}, {done.wall_s:.1f} s, {done.problem or 'fine'}", flush=True)
             sys.exit(bool(failed))
         fuzzer = Fuzzer(options.seed, output, Path(scratch))
         calls = 0

@@ -172,11 +172,6 @@ TURBOSTAT = """Core\tCPU\tAvg_MHz\tBusy%\tBzy_MHz\tTSC_MHz\tIRQ\tPkgWatt\tCorWat
 1\t1\t0\t0.00\t0\t2200\t100
 """
 
-GOVERN_LOG = (
-    '{"start":{"governor":"schedutil","kernel":"6.12","policies":[0]}}\n'
-    '{"t_ns":1000,"policy":0,"cpus":[0],"util":[100],"max":[1024],"next_khz":450000,"asked_khz":450000}\n'
-)
-
 
 def power_table() -> str:
     """Give a table of power by operating point."""
@@ -264,7 +259,6 @@ def build(folder: Path) -> dict[str, list[Path]]:
     put("power", "turbostat.txt", TURBOSTAT)
     put("table", "results.csv", results_table())
     put("table", "published.csv", min((DATA / "published").glob("*.csv")).read_bytes()[:4000])
-    put("log", "govern.jsonl", GOVERN_LOG)
     given = TOP / "tests/data/mmtests-golden/given/results"
     for kernel in sorted(given.iterdir())[:2]:
         for name in ("tbench", "gitsource"):
@@ -291,6 +285,11 @@ def _made_by_the_program(folder: Path, made: dict[str, list[Path]], put: object)
     run(place, "run", str(folder / "experiment/small.toml"), "-j", "1", "-o", "sweep", "--no-report")
     run(place, "trace", "export", str(folder / "trace/small.txt"), "-o", "small.dat")
     run(place, "trace", "export", str(folder / "trace/small.txt"), "-o", "small.parquet")
+    tree = ["--root", str(folder / "sysfs/copy"), "--util", "stat"]
+    run(
+        place, "host", "govern", "--governor", "schedutil", "--for", "60ms", "--dry-run", *tree, "--log", "govern.jsonl"
+    )
+    made["log"] = [place / "govern.jsonl"]
     made["results"] = [place / "single", place / "sweep"]
     made["case"] = [place / "single/case.json"]
     made["trace"] += [place / "single/run.pftrace", place / "small.dat"]

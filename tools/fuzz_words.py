@@ -12,14 +12,28 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 import click
+from fuzz_surroundings import KINDS
 
-__all__ = ["PIPED", "PLACES", "import_all", "leaves", "sentence"]
+__all__ = ["PIPED", "PLACES", "Call", "import_all", "leaves", "sentence"]
 
 Corpus = dict[str, list[Path]]
+
+
+@dataclass
+class Call:
+    """The words of a call, and what is known of it."""
+
+    words: list[str]
+    surroundings: str = ""
+    """What is odd around it, one of `fuzz_surroundings.KINDS`; empty: nothing."""
+    is_cut: bool = False
+    """A file that it answers from ends early, in a form that shows it, and nothing else is odd: it has to say so."""
+
 
 PIPED = "PIPED"
 """The file in a call's folder that reaches it by a pipe, as its standard input."""
@@ -36,6 +50,8 @@ PLACES: dict[str, list[list[str]]] = {
     "machine import": [["dump"], ["sysfs"], ["machine"], ["dump", "--power", "power"]],
     "machine check": [["machine"], ["dump"], ["sysfs"]],
     "fmax": [["machine"], ["dump"], ["sysfs"]],
+    "learn": [["trace"], ["recording"]],
+    "choose": [["experiment"], ["results"], ["--workload", "workload", "--machine", "machine"]],
     "fit power": [["power"], ["machine", "power"], ["power", "--check", "power"]],
     "calibrate": [["--show"], ["=name", "=name"], ["=name", "=name", "--experiment", "experiment"]],
     "explain": [["case"], ["results"], ["trace"], ["log"], ["recording"]],
@@ -165,8 +181,11 @@ def leaves() -> dict[str, click.Command]:
     return dict(walk(opplab, ()))
 
 
-def sentence(draw: random.Random, commands: dict[str, click.Command], corpus: Corpus, folder: Path) -> list[str]:
+def sentence(draw: random.Random, commands: dict[str, click.Command], corpus: Corpus, folder: Path) -> Call:
     """Make up the words of a call, and write the files that they name to `folder`."""
+    if draw.random() < 0.08:
+        return _cut_only(draw, corpus, folder)
+    surroundings = draw.choice(list(KINDS)) if draw.random() < 0.3 else ""
     name = draw.choice(sorted(commands))
     command = commands[name]
     places = PLACES.get(name, [["trace"]])
@@ -181,7 +200,61 @@ def sentence(draw: random.Random, commands: dict[str, click.Command], corpus: Co
             words += _option(draw, option, corpus, folder)
     if draw.random() < 0.02:
         words.insert(draw.randrange(1, len(words) + 1), draw.choice([w for w in STRINGS if "\0" not in w]))
-    return [word.replace("\0", "\\0") for word in words]
+    return Call([word.replace("\0", "\\0") for word in words], surroundings)
+
+
+CUT = [
+    "trace info",
+    "trace events",
+    "trace signals",
+    "trace energy",
+    "trace idle",
+    "replay",
+    "explain",
+    "learn",
+    "compare",
+]
+CUT += ["trace sql", "trace export", "trace view"]
+"""Commands that answer from files whose forms show that an end is missing."""
+
+
+def _cut_only(draw: random.Random, corpus: Corpus, folder: Path) -> Call:
+    """Make a call of a file that is whole but for its end."""
+    name = draw.choice(CUT)
+    kind = "table" if name == "compare" else "trace"
+    endings = (".parquet",) if name == "compare" else (".dat", ".gz", ".xz", ".pftrace")
+    sources = [path for path in corpus[kind] if path.name.endswith(endings)]
+    if not sources:
+        return Call(["trace", "info", "nothing"])
+    source = draw.choice(sources)
+    data = source.read_bytes()
+    ends = list(_packet_ends(data)) if source.name.endswith(".pftrace") else []
+    length = draw.randrange(len(data) // 4, len(data))
+    while length in ends:
+        length += 1
+    (folder / source.name).write_bytes(data[:length])
+    places = [place for place in PLACES[name] if kind in place] or [[kind]]
+    words = name.split()
+    for place in draw.choice(places):
+        is_fixed = place.startswith("-") and place != kind
+        words.append(source.name if place == kind else place if is_fixed else _place(draw, place, corpus, folder))
+    return Call(words, is_cut=length < len(data))
+
+
+def _packet_ends(data: bytes) -> Iterator[int]:
+    """Give where packets of a Perfetto trace end: field 1, length, bytes."""
+    at = 0
+    while at < len(data):
+        length, shift = 0, 0
+        at += 1
+        while at < len(data):
+            length |= (data[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if not data[at - 1] & 0x80:
+                break
+        at += length
+        yield at
 
 
 def _place(draw: random.Random, place: str, corpus: Corpus, folder: Path) -> str:
@@ -231,6 +304,9 @@ def _option(draw: random.Random, option: click.Option, corpus: Corpus, folder: P
     if isinstance(kind, click.Choice):
         return [flag, str(draw.choice(list(kind.choices)))]
     if isinstance(kind, click.Path):
+        if name == "output" and draw.random() < 0.3:
+            # A folder that is there already, of another call's results.
+            return [flag, _place(draw, draw.choice(["results", "results", "mmtests", "recording"]), corpus, folder)]
         if name in ("output", "html", "junit", "perfetto"):
             return [flag, draw.choice(["o", "o.html", "o.toml", "o.json", "o.csv", "o.dat", "none/o", "."])]
         given = {"workload": "workload", "baseline": "table", "check": "power", "experiment": "experiment"}
@@ -340,6 +416,15 @@ def _number(draw: random.Random, data: bytes) -> bytes:
     return data[: one.start()] + draw.choice(NUMBERS).encode() + data[one.end() :]
 
 
+def _swap(draw: random.Random, data: bytes) -> bytes:
+    """Give a number the value of another: each is valid, both together may contradict each other."""
+    found = list(re.finditer(rb"\d+(\.\d+)?", data[:200_000]))
+    if len(found) < 2:
+        return _insert(draw, data)
+    one, other = draw.choice(found), draw.choice(found)
+    return data[: one.start()] + other[0] + data[one.end() :]
+
+
 def _word(draw: random.Random, data: bytes) -> bytes:
     found = list(re.finditer(rb"[A-Za-z_]\w*", data[:200_000]))
     if not found:
@@ -380,4 +465,4 @@ def _mark(draw: random.Random, data: bytes) -> bytes:
 
 Change = Callable[[random.Random, bytes], bytes]
 BYTE_CHANGES: list[Change] = [_flip, _flip, _set, _set, _cut, _drop, _insert, _double]
-TEXT_CHANGES: list[Change] = [_number, _number, _number, _word, _word, _lines, _mark, _cut, _flip]
+TEXT_CHANGES: list[Change] = [_swap, _swap, _number, _number, _number, _word, _word, _lines, _mark, _cut, _flip]

@@ -60,7 +60,7 @@ def find(kind: str, name: str | Path) -> Path:
     words = str(name)
     path = Path(words)
     if path.suffix == ".toml" or "/" in words:
-        if not path.is_file():
+        if not path.exists():
             raise InputError(f"failed to open {words}: no such {kind} file")
         return path
     builtin = DATA / _FOLDERS[kind] / f"{words}.toml"

@@ -156,8 +156,16 @@ def read_bytes(path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
     InputError
         As `check_size`, and for pipes out of which more comes.
     """
-    with check_size(path, what, bytes_max).open("rb") as stream:
-        data = stream.read(bytes_max + 1)
+    # What waits for news, as /proc/kmsg, has nothing to give; a shell's pipe is waited for.
+    waits = stat.S_ISFIFO(check_size(path, what, bytes_max).stat().st_mode)
+    flags = os.O_RDONLY | os.O_CLOEXEC | (0 if waits else os.O_NONBLOCK)
+    try:
+        with os.fdopen(os.open(path, flags), "rb") as stream:
+            data = stream.read(bytes_max + 1)
+    except BlockingIOError:
+        data = None
+    if data is None:
+        raise InputError(f"failed to read {_shown_path(path)}: {what} must be a file, and this one waits for news")
     if len(data) > bytes_max:
         raise InputError(f"failed to read {_shown_path(path)}: {what} of more than {bytes_max} bytes")
     return data

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from test_cli import check_refused, opplab
 
-from opplab import files
+from opplab import files, read_trace
+from opplab.errors import InputError
 
 WORK = '{"tasks": {"t": {"run": 800, "timer": {"ref": "unique", "period": 16000}}}}'
 SWITCH = (
@@ -229,3 +230,14 @@ def test_damaged_metadata_is_told(tmp_path: Path) -> None:
         done = opplab("status", str(folder))
         assert done.returncode == 2, done.stderr
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["read_parquet", "READ_CSV", "read_csv /* x */ ", '"read_parquet"'])
+def test_a_query_reads_no_other_file_unless_it_may(name: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text("secret\n7\n")
+    trace = read_trace(Path(__file__).parents[2] / "crates/trace/tests/data/perfetto_small.pftrace")
+    with pytest.raises(InputError, match="reads any file"):
+        trace.sql(f"select * from {name}('{other}')")
+    assert trace.sql(f"select * from read_csv('{other}')", files=True)["secret"].to_list() == [7]
+    assert trace.sql("select 'read_csv(x)' as word from sched_switch limit 1")["word"].to_list() == ["read_csv(x)"]

@@ -299,6 +299,60 @@ def test_the_guard_shows_what_terminals_obey() -> None:
     assert stream.getvalue() == "a\\x1b[31m\\x00\\u009b\\u007f\\u202eb\\u200f\\u2028\n\té"
 
 
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [("-n 6", "not enough open files"), ("-v 130000", "not enough memory"), ("-v 250000", "not enough memory")],
+)
+def test_want_of_resources_is_no_mistake_of_ours(whole: Path, tmp_path: Path, limit: str, message: str) -> None:
+    words = [*OPPLAB, "run", str(whole), "--no-report", "-j", "1", "-o", str(tmp_path / "out")]
+    done = subprocess.run(
+        ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    # Rust's own allocations end with a signal and their own words.
+    assert done.returncode in (2, -6), done.stderr
+    assert message in done.stderr or "memory allocation" in done.stderr
+    assert "this is a bug" not in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="skipped: only root may open /proc/kmsg")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["machine", "show"],
+        ["machine", "import"],
+        ["trace", "info"],
+        ["workload", "show"],
+        ["fit", "power"],
+        ["experiment", "show"],
+        ["host", "show", "--root"],
+    ],
+)
+def test_a_file_that_waits_for_news_is_refused(words: list[str]) -> None:
+    done = subprocess.run(
+        [*OPPLAB, *words, "/proc/kmsg"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode in (2, 3)
+    assert "/proc/kmsg" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["machine", "show"], ["experiment", "show"], ["trace", "info"], ["workload", "show"]]
+)
+def test_a_device_is_called_so(words: list[str]) -> None:
+    done = opplab(*words, "/dev/zero")
+    assert done.returncode == 2
+    assert "/dev/zero" in done.stderr and "no such" not in done.stderr
+
+
 def test_a_page_shows_what_turns_the_direction_of_writing() -> None:
     page = html.render("trace_view.html", title="a\u202e\x9b\x1b<b>")
     assert "a\\u202e\\u009b\\x1b&lt;b&gt;" in page

@@ -167,6 +167,9 @@ value with the file that said so.
   --format F  text, or json: one line of JSON (also --json)
 ";
 
+/// Files of a host that contradict themselves, of which so many are named.
+const DOUBTS_SHOWN: usize = 3;
+
 fn show(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
     let (mut path, mut json) = (PathBuf::from("/"), false);
     while let Some(word) = words.next()? {
@@ -178,7 +181,15 @@ fn show(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> 
             other => return Err(other.unexpected().into()),
         }
     }
-    let report = show::report(&Root::open(&path)?, &path);
+    let root = Root::open(&path)?;
+    let report = show::report(&root, &path);
+    let doubts = show::doubts(&root);
+    for doubt in doubts.iter().take(DOUBTS_SHOWN) {
+        let _ = writeln!(env.err, "note: {doubt}");
+    }
+    if let Some(more) = doubts.len().checked_sub(DOUBTS_SHOWN + 1) {
+        let _ = writeln!(env.err, "note: {} more files like these", more + 1);
+    }
     let text = if json { report.json() + "\n" } else { report.text() };
     print(env, &text)
 }
@@ -418,7 +429,7 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
     }
     if let Some(log) = explained {
         let shown = log.display().to_string();
-        let words = read_whole_text(&log, LOG_MAX).map_err(|error| HostError::io(&shown, error))?;
+        let words = read_log(&log, env)?;
         return print(env, &decide::explain(&shown, &words, cpu, at_ns)?);
     }
     let root = Root::open(&options.root)?;
@@ -496,9 +507,18 @@ fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(),
     Ok(())
 }
 
+/// Reads a log; says so if its last line is cut off, as a killed worker leaves it.
+fn read_log(log: &Path, env: &mut Env<'_>) -> Result<String, HostError> {
+    let text = read_whole_text(log, LOG_MAX).map_err(|error| HostError::io(log.display().to_string(), error))?;
+    if !text.is_empty() && !text.ends_with('\n') {
+        let _ = writeln!(env.err, "note: {}: the last line is cut off and left out", log.display());
+    }
+    Ok(text)
+}
+
 fn verify_log(log: &Path, env: &mut Env<'_>) -> Result<i32, HostError> {
     let shown = log.display().to_string();
-    let text = read_whole_text(log, LOG_MAX).map_err(|error| HostError::io(&shown, error))?;
+    let text = read_log(log, env)?;
     let agreement = decide::verify(&shown, &text)?;
     if agreement.n_decisions == 0 {
         return Err(HostError::Usage(format!(

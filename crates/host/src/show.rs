@@ -477,6 +477,30 @@ pub fn report(root: &Root, path: &Path) -> Report {
     Report { sections, verdicts: vec![invariance, eas], findings }
 }
 
+/// What cannot be what it says: lists and numbers that are none, limits that contradict each other.
+pub fn doubts(root: &Root) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut doubt = |path: &str, what: &str, is_fine: bool| {
+        // What is not there or refused is shown with its reason.
+        if !is_fine && matches!(root.text(path), Ok(_) | Err(Missing::Empty)) {
+            found.push(format!("{path} is {what}"));
+        }
+    };
+    let online = format!("{CPU}/online");
+    doubt(&online, "no list of CPUs", root.cpus(&online).is_some());
+    for policy in root.policies() {
+        let file = |name: &str| format!("{CPU}/cpufreq/policy{policy}/{name}");
+        doubt(&file("related_cpus"), "no list of CPUs", root.cpus(&file("related_cpus")).is_some());
+        for (min, max) in [("cpuinfo_min_freq", "cpuinfo_max_freq"), ("scaling_min_freq", "scaling_max_freq")] {
+            let (low, high) = (root.number(&file(min)), root.number(&file(max)));
+            doubt(&file(min), "no number", low.is_some());
+            doubt(&file(max), "no number", high.is_some());
+            doubt(&file(max), &format!("below {min}"), low.zip(high).is_none_or(|(low, high)| low <= high));
+        }
+    }
+    found
+}
+
 fn of_text(section: &Section, item: &Item) -> String {
     if item.of.is_empty() { String::new() } else { format!("{}{}", section.unit, format_cpu_list(&item.of)) }
 }

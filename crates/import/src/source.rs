@@ -1,6 +1,7 @@
 //! The rim: paths are opened here, and what kind of source something is, is found by looking at it.
 
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use crate::error::ImportError;
@@ -115,7 +116,9 @@ pub fn read_whole(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // What is in /proc has no length.
     if meta.len() <= max {
-        std::fs::File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+        // What waits for news, as /proc/kmsg, has nothing to give.
+        let file = std::fs::File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
+        file.take(max + 1).read_to_end(&mut bytes)?;
     }
     if meta.len().max(bytes.len() as u64) > max {
         return Err(wrong(format!("is larger than the {max} bytes that are read of such a file")));
@@ -131,6 +134,9 @@ pub fn read_whole_text(path: &Path, max: u64) -> io::Result<String> {
     let bytes = read_whole(path, max)?;
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text"))
 }
+
+/// O_NONBLOCK of Linux.
+const O_NONBLOCK: i32 = 0o4000;
 
 /// EISDIR of Linux.
 const IS_A_FOLDER: i32 = 21;

@@ -13,6 +13,7 @@ use opplab_trace::write::{
 use opplab_trace::{
     Column, Error, Field, IntColumn, Missed, ReadOptions, Strings, TaskNames, Trace, TraceFile, VarBytes,
 };
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
@@ -21,7 +22,12 @@ use crate::error::raise;
 /// A [`trace error`](opplab_trace::Error) about `path` as `InputError` or `FormatError`.
 pub(crate) fn trace_error(py: Python<'_>, path: &Path, error: Error) -> PyErr {
     match error {
-        Error::Io { source, .. } => source.into(),
+        Error::Io { source, .. } if source.raw_os_error().is_some() => {
+            let words = source.to_string();
+            let words = words.split(" (os error").next().unwrap_or_default().to_owned();
+            PyOSError::new_err((source.raw_os_error(), words, path.to_path_buf()))
+        }
+        Error::Io { .. } => raise(py, "InputError", error.to_string()),
         Error::UnknownEvent { .. } => raise(py, "InputError", format!("{}: {error}", path.display())),
         _ => raise(py, "FormatError", format!("{}: {error}", path.display())),
     }

@@ -130,10 +130,12 @@ fn period_ns(activations: &[(u64, u64)]) -> Option<u64> {
     periods.sort_unstable();
     // Twice the median, which may lie between two.
     let half = periods.len() / 2;
-    let twice = if periods.len() % 2 == 1 { 2 * periods[half] } else { periods[half - 1] + periods[half] };
-    let near = |period: &&u64| (2 * **period).abs_diff(twice) * 100 <= PERIODIC_WITHIN * twice;
+    // Damaged times may be far apart.
+    let at = |index: usize| u128::from(periods[index]);
+    let twice = if periods.len() % 2 == 1 { 2 * at(half) } else { at(half - 1) + at(half) };
+    let near = |period: &&u64| (2 * u128::from(**period)).abs_diff(twice) * 100 <= u128::from(PERIODIC_WITHIN) * twice;
     let regular = periods.iter().filter(near).count() as u64;
-    (regular * 100 >= PERIODIC_SHARE * periods.len() as u64).then_some(twice / 2)
+    (regular * 100 >= PERIODIC_SHARE * periods.len() as u64).then_some((twice / 2) as u64)
 }
 
 #[cfg(test)]
@@ -162,6 +164,8 @@ mod tests {
 
     #[test]
     fn few_or_irregular_wake_ups_have_no_deadline() {
+        let far: Vec<(u64, u64)> = (0..20).map(|nth| (nth * (u64::MAX / 20), 0)).collect();
+        assert_eq!(period_ns(&far), Some(u64::MAX / 20));
         assert_eq!(period_ns(&[(0, 0), (100, 0), (200, 0), (300, 0)]), None);
         assert_eq!(period_ns(&[(0, 0), (100, 0), (200, 0), (300, 0), (401, 0)]), Some(100));
         assert_eq!(period_ns(&[(0, 0), (100, 0), (250, 0), (300, 0), (301, 0)]), None);

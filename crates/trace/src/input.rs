@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufRead, Read};
 use std::ops::Deref;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt as _};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -285,8 +285,15 @@ fn open(path: &Path) -> std::io::Result<File> {
     if !kind.is_file() && !kind.is_fifo() {
         return refuse("is neither a file nor a pipe");
     }
-    File::open(path)
+    if kind.is_fifo() {
+        return File::open(path);
+    }
+    // What waits for news, as /proc/kmsg, has nothing to give.
+    File::options().read(true).custom_flags(O_NONBLOCK).open(path)
 }
+
+/// O_NONBLOCK of Linux.
+const O_NONBLOCK: i32 = 0o4000;
 
 /// The whole of a file of at most `max` bytes, of what lies beside a trace.
 ///

@@ -98,12 +98,46 @@ def code_of(error: BaseException) -> int:
         return _say("not enough memory for that", 2)
     if isinstance(error, OpplabError) and not isinstance(error, InternalError):
         return _say(str(error), 2)
+    if lack := _lack(error):
+        return _say(lack, 2)
     # A panic that no call into the extension caught on its way.
     what = str(error) if isinstance(error, InternalError) else f"internal error: {type(error).__name__}: {error}"
     what = what.removesuffix("; this is a bug in opplab, please report it")
     place = _report(error)
     where = f"please send the report {place}" if place else "please report it"
     return _say(f"{what}; this is a bug in opplab, {where} (OPPLAB_DEBUG=1 shows where)", INTERNAL)
+
+
+DESCRIPTORS_MIN = 64
+"""Fewer open files than polars, numpy and a results folder may want at a time."""
+
+HEADROOM_BYTES = 1 << 30
+"""Address space that libraries reserve for their threads and buffers."""
+
+
+def _lack(error: BaseException) -> str:
+    """Name the resource that a failure in some library is for want of, if it is."""
+    import resource
+
+    told, seen = [], error
+    while seen is not None:
+        told.append(f"{type(seen).__name__}: {seen}")
+        seen = seen.__cause__ or seen.__context__  # type: ignore[assignment]
+    said = " ".join(told)
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if "Too many open files" in said or 0 <= files < DESCRIPTORS_MIN:
+        return f"not enough open files for that: the limit is {files} (ulimit -n)"
+    space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    try:
+        with open("/proc/self/statm", encoding="ascii") as stream:  # noqa: PTH123
+            used = int(stream.read().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError):
+        used = 0
+    words = ("MemoryError", "Cannot allocate memory", "failed to map segment", "could not spawn threads")
+    if any(word in said for word in words) or 0 <= space < used + HEADROOM_BYTES:
+        limit = f": the limit is {space >> 20} MB of address space (ulimit -v)" if space >= 0 else ""
+        return f"not enough memory for that{limit}"
+    return ""
 
 
 def _say(what: str, code: int) -> int:

@@ -368,8 +368,9 @@ def idle(
 @click.argument("query", required=False)
 @machine_option("Machine, for energy, capacities and operating points.")
 @click.option("--tables", "list_tables", is_flag=True, help="List the tables that a query may name.")
+@click.option("--files", is_flag=True, help="Let QUERY read other files, by read_parquet() and the like.")
 @format_option
-def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, output_format: str) -> None:
+def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, files: bool, output_format: str) -> None:
     """Answer QUERY, a SELECT statement, over the tables of FILE: events, signals, latencies, energy.
 
     Example: opplab trace sql trace.dat "select comm, max(wait_ns) as worst from waits group by comm"
@@ -386,7 +387,7 @@ def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, o
     elif query is None:
         raise click.UsageError("give a QUERY, or --tables for what there is to ask")
     else:
-        print_table(trace.sql(query, chosen).to_dicts(), output_format)
+        print_table(trace.sql(query, chosen, files=files).to_dicts(), output_format)
 
 
 @command.command(name="view")

@@ -268,7 +268,7 @@ class Trace:
         self._note(problems)
         return found
 
-    def sql(self, query: str, machine: Machine | None = None) -> pl.DataFrame:
+    def sql(self, query: str, machine: Machine | None = None, *, files: bool = False) -> pl.DataFrame:
         """Answer a question in SQL.
 
         Parameters
@@ -278,11 +278,13 @@ class Trace:
             ``waits``, ``activations``, ``freq_residency``, ...), and with a machine of energy (``energy_tasks``, ...)
             and of the machine (``cpus``, ``opps``).
         machine : Machine, optional
+        files : bool
+            Let the statement read other files, as polars' ``read_parquet()`` does.
 
         Raises
         ------
         InputError
-            With the nearest name of a table.
+            With the nearest name of a table; for a statement that reads files and may not.
 
         Examples
         --------
@@ -290,7 +292,7 @@ class Trace:
         """
         from opplab.trace import sql
 
-        return sql.query(self, query, machine)
+        return sql.query(self, query, machine, files=files)
 
     def view(
         self,

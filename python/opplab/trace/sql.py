@@ -95,7 +95,14 @@ def _mentioned(text: str, known: dict[str, str]) -> list[str]:
     return [name for name in known if name in flat]
 
 
-def query(trace: Trace, text: str, machine: Machine | None = None) -> pl.DataFrame:
+def _reads_files(text: str) -> str:
+    """Name the function of a statement that reads other files, if there is one."""
+    bare = re.sub(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+    found = re.search(r"\b(read_\w+|scan_\w+)\W?\s*\(", bare, re.IGNORECASE)
+    return found[1] if found else ""
+
+
+def query(trace: Trace, text: str, machine: Machine | None = None, *, files: bool = False) -> pl.DataFrame:
     """Answer a question.
 
     Parameters
@@ -105,16 +112,22 @@ def query(trace: Trace, text: str, machine: Machine | None = None) -> pl.DataFra
         A SELECT statement in polars' SQL.
     machine : Machine, optional
         For energy, capacities and operating points.
+    files : bool
+        Let the statement read files other than the trace, as polars' ``read_parquet()`` does.
 
     Raises
     ------
     InputError
-        If a table or column does not exist, or the statement is none that polars understands.
+        If a table or column does not exist, or the statement reads files and may not, or polars does not understand it.
     """
     import polars as pl
 
     from opplab.trace.frames import frame_of
 
+    if not files and (function := _reads_files(text)):
+        raise InputError(
+            f"failed to answer: {function}() reads any file of this machine; --files (files=True) allows it"
+        )
     known = tables_of(trace, machine)
     wanted = _mentioned(text, known)
     context = pl.SQLContext()

@@ -1,0 +1,137 @@
+"""What every command promises of its answer: what it answers from, and what it says where it cannot.
+
+One declaration for `RELIABILITY.md`, whose table ``python -m opplab.cli.promises`` writes, and for the test that calls
+each command with input that is empty, cut, incomplete or contradicts itself: none of them may end with 0 and no note.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["PROMISES", "Promise", "table"]
+
+BEGIN, END = "<!-- promises: made by python -m opplab.cli.promises -->\n", "<!-- end of promises -->\n"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a command answers from, and what it says where it cannot."""
+
+    source: str
+    cannot: str
+    code: str
+    """Exit code where it cannot say."""
+    call: tuple[str, ...] = ()
+    """A call that answers; ``{KIND}`` stands for a file of a kind, ``{out}`` for one that it writes."""
+
+
+REFUSED = "one line with file, position and the nearest valid name"
+DAMAGED = "damage with its place, after the answer from the rest (`--damaged-ok`: 0)"
+HOST = "the file or setting that lacks or refuses"
+SHORT = ("--seconds", "0.02")
+
+PROMISES: dict[str, Promise] = {
+    "run": Promise(
+        "an experiment, or a workload, a machine and a policy",
+        f"{REFUSED}; cases that failed, by name",
+        "2; 1 of cases",
+        ("{experiment}", *SHORT, "-j", "1", "--no-report", "-o", "{out}"),
+    ),
+    "status": Promise("a results folder", "damaged and failed cases, by name", "1", ("{results}",)),
+    "list": Promise("what is built in", "unknown kinds with the nearest", "2", ("machines",)),
+    "experiment new": Promise(
+        "a workload and a machine",
+        REFUSED,
+        "2",
+        ("x", "--machine", "{machine}", "--workload", "{workload}", "-o", "{out}"),
+    ),
+    "experiment show": Promise("an experiment", REFUSED, "2", ("{experiment}",)),
+    "workload new": Promise("a template", "a file that is there", "2", ("x", "-o", "{out}")),
+    "workload show": Promise("an rt-app file", f"{REFUSED}; what rt-app reads over, as notes", "2", ("{workload}",)),
+    "machine check": Promise("a machine or a dump", "findings; what is missing", "1, 2", ("{machine}",)),
+    "machine import": Promise(
+        "a dump", "what the dump lacks, as notes and marks in the file", "2", ("{dump}", "-o", "{out}")
+    ),
+    "machine show": Promise("a machine", REFUSED, "2", ("{machine}",)),
+    "fmax": Promise("a machine or a dump", "candidates without a number, with the reason", "2", ("{machine}",)),
+    "fit power": Promise("a table of power by clock", f"{REFUSED}; points that no fit explains", "2", ("{power}",)),
+    "calibrate": Promise(
+        "baselines that are built in", "constants at the end of their range, as notes", "2", ("--show",)
+    ),
+    "learn": Promise("a recording", DAMAGED, "1", ("{recording}", "-o", "{out}")),
+    "choose": Promise("runs of settings", "settings that are not told apart, in words", "2; 1 of cases"),
+    "predict": Promise("an experiment and its baseline", "rows without a model, with the reason", "2"),
+    "explain": Promise(
+        "a case, a recording or a log", f"what the trace does not tell; {DAMAGED}", "1, 2", ("{case}", "--cpu", "0")
+    ),
+    "compare": Promise(
+        "results, tables, mmtests trees",
+        "rows without a partner, as notes; a gate that cannot judge fails by name",
+        "2; 1 of gates",
+        ("{table}",),
+    ),
+    "meter": Promise(
+        "one case",
+        REFUSED,
+        "2",
+        ("rails", "--workload", "{workload}", "--machine", "{machine}", *SHORT),
+    ),
+    "trace info": Promise("a trace", DAMAGED, "1", ("{trace}",)),
+    "trace events": Promise("a trace", DAMAGED, "1", ("{trace}", "--limit", "2")),
+    "trace export": Promise("a trace", DAMAGED, "1", ("{trace}", "-o", "{out}.txt")),
+    "trace signals": Promise("a trace and its machine", DAMAGED, "1", ("{trace}", "--machine", "juno-r2")),
+    "trace energy": Promise("a trace and its machine", DAMAGED, "1", ("{trace}", "--machine", "juno-r2")),
+    "trace idle": Promise("a trace and its machine", DAMAGED, "1", ("{trace}", "--machine", "juno-r2")),
+    "trace sql": Promise("a trace", DAMAGED, "1", ("{trace}", "select count(*) as n from sched_switch")),
+    "trace to-rtapp": Promise("a trace and its machine", DAMAGED, "1", ("{trace}", "--machine", "juno-r2")),
+    "trace view": Promise("a trace", DAMAGED, "1", ("{trace}", "-o", "{out}.html")),
+    "replay": Promise(
+        "a recording and its machine",
+        f"blank cells with the reason; verdict `not near`; {DAMAGED}",
+        "1",
+        ("{trace}", "--machine", "juno-r2", "--mode", "open"),
+    ),
+    "host show": Promise("/proc and /sys", "each value that is not there, with the reason", "3", ("--root", "{sysfs}")),
+    "host observe": Promise(
+        "counters of each CPU",
+        "CPUs without a reading, as notes and without a row; sleep is left out",
+        "3",
+        ("--root", "{sysfs}", "-n", "1", "--interval", "5ms"),
+    ),
+    "host affinity": Promise("threads in /proc", HOST, "3"),
+    "host govern": Promise(
+        "counters of each CPU; a log",
+        "looks without a reading (nothing is decided); settings that are not restored, by name",
+        "3; 1 of a log",
+        ("--verify", "{log}"),
+    ),
+    "host record": Promise("tracefs", f"{HOST}; events that were lost", "3"),
+    "verify published": Promise("built-in texts", "cells without a model, counted", "1"),
+    "verify silicon": Promise("measurements", REFUSED, "2"),
+    "verify traces": Promise("recordings", f"decisions that differ; {DAMAGED}", "1", ("{recording}",)),
+    "verify vectors": Promise(
+        "vectors of the kernel", "families that are not built; damaged lines", "1, 2", ("{vectors}",)
+    ),
+}
+"""By the words of the command; of `opplab host` its own commands."""
+
+
+def table() -> str:
+    """Give the table as Markdown."""
+    rows = ["| command | answers from | where it cannot say | exit code then |", "| --- | --- | --- | --- |"]
+    rows += [f"| `{name}` | {one.source} | {one.cannot} | {one.code} |" for name, one in PROMISES.items()]
+    return "\n".join(rows) + "\n"
+
+
+def main() -> None:
+    """Write the table into `RELIABILITY.md` of this folder."""
+    path = Path("RELIABILITY.md")
+    text = path.read_text(encoding="utf-8")
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    path.write_text(f"{head}{BEGIN}{table()}{END}{tail}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
