@@ -296,14 +296,14 @@ pub fn cpu_overutilized(facts: &EasCpu, uclamp_used: bool) -> bool {
 }
 
 /// What a CPU adds to its domain.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct CpuShare {
     busy_time: u64,
     perf: u64,
 }
 
 /// A domain without the task.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct DomainShare {
     busy_time: u64,
     /// The largest performance, the CPU that wants it, and the largest of the others.
@@ -313,6 +313,8 @@ struct DomainShare {
 }
 
 impl DomainShare {
+    const NONE: Self = Self { busy_time: 0, max_perf: 0, max_cpu: usize::MAX, second_perf: 0 };
+
     #[inline]
     fn add(&mut self, cpu: usize, share: CpuShare) {
         self.busy_time = self.busy_time.wrapping_add(share.busy_time);
@@ -398,12 +400,14 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
             let (mut max_spare_cap, mut max_fits) = (none, -1);
             // These persist from CPU to CPU of the domain where a run queue is idle, as in the kernel.
             let mut clamps = p_clamps;
+            let mut without = DomainShare::NONE;
             for &cpu in pd.cpus.iter().filter(|&&cpu| self.facts.online(cpu)) {
                 pd_cap = pd_cap.wrapping_add(actual_cap);
+                let own = self.facts.cpu(cpu);
+                without.add(cpu, self.cpu_share(cpu, &own, None));
                 if !self.facts.allowed(cpu) {
                     continue;
                 }
-                let own = self.facts.cpu(cpu);
                 let util = cpu_util(cpu, &own, Some(task), Some(cpu), Boost::None);
                 if self.uclamp_used && !own.uclamp_idle {
                     clamps =
@@ -427,7 +431,6 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
                 continue;
             }
 
-            let mut without = self.domain_share(pd, None);
             without.busy_time = without.busy_time.min(pd_cap);
             let scale_cpu = self.facts.cpu(first).rq.capacity;
             let energy = |dst_cpu: Option<usize>, recorder: &mut R| {
@@ -613,13 +616,29 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
     /// The domain without the task.
     #[inline]
     fn domain_share(&self, pd: &EmPerfDomain, scale: Option<Scale>) -> DomainShare {
-        let mut share = DomainShare { max_cpu: usize::MAX, ..DomainShare::default() };
+        let mut share = DomainShare::NONE;
         for &cpu in pd.cpus.iter().filter(|&&cpu| self.facts.online(cpu)) {
-            let own = self.facts.cpu(cpu);
-            let busy_time = self.eenv_pd_busy_time(cpu, &own, None, scale);
-            share.add(cpu, CpuShare { busy_time, perf: self.perf_of(cpu, &own, None, scale) });
+            share.add(cpu, self.cpu_share(cpu, &self.facts.cpu(cpu), scale));
         }
         share
+    }
+
+    /// A CPU without the task.
+    #[inline]
+    fn cpu_share(&self, cpu: usize, own: &EasCpu, scale: Option<Scale>) -> CpuShare {
+        if self.gates.form != EasForm::V6_8 {
+            let busy_time = self.eenv_pd_busy_time(cpu, own, None, scale);
+            return CpuShare { busy_time, perf: self.perf_of(cpu, own, None, scale) };
+        }
+        // The runnable signal rarely makes a difference: the same utilisation is computed once.
+        let busy = cpu_util(cpu, own, Some(self.task), None, Boost::None);
+        let boosted = cpu_util(cpu, own, Some(self.task), None, self.gates.boost());
+        let effective = effective_cpu_util(&own.rq, busy);
+        let asks = if boosted == busy { effective } else { effective_cpu_util(&own.rq, boosted) };
+        CpuShare {
+            busy_time: effective.util,
+            perf: self.gates.margin.effective_cpu_perf(asks.util, asks.min, asks.max),
+        }
     }
 
     /// How long the CPU will be busy (eenv_pd_busy_time(), v6.12; the sum of compute_energy(), v5.10).

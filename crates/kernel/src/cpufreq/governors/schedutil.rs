@@ -1083,9 +1083,15 @@ impl SugovPolicy {
                 self.cpus[other].iowait_boost_pending = false;
                 continue;
             }
-            let seen = if other == cpu { *own } else { facts.cpu(other) };
+            let theirs;
+            let seen = if other == cpu {
+                own
+            } else {
+                theirs = facts.cpu(other);
+                &theirs
+            };
             let max_cap = if self.gates.util == SugovUtil::Clamped { seen.rq.capacity } else { max_cap };
-            let share = self.get_util::<R>(time, other, &seen, max_cap);
+            let share = self.get_util::<R>(time, other, seen, max_cap);
             if share.util.wrapping_mul(best.1.max) > share.max.wrapping_mul(best.1.util) {
                 best = (other, share);
             }
