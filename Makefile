@@ -23,7 +23,7 @@ SKIPPED := $(abspath target/skipped.txt)
 # Files whose names stand in a registry's macro, which cargo fmt does not follow.
 REGISTERED := $(wildcard crates/kernel/src/cpufreq/governors/*.rs crates/kernel/src/cpufreq/drivers/*.rs)
 
-.PHONY: help dev tools run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli kill-test deny lock agent host-test soak clean
+.PHONY: help dev tools peers run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli kill-test deny lock agent host-test soak clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -31,6 +31,8 @@ help: ## Show this list.
 dev: $(VENV)/.dev ## Build into .venv: afterwards .venv/bin/opplab works.
 
 tools: $(VENV)/.tools ## Install what tests and lints need into .venv: pytest, ruff, mypy.
+
+peers: $(VENV)/.peers ## Install the Python packages of other tools that some tests compare with (Dask, Perfetto's protobuf).
 
 run: dev ## Simulate the experiment juno-eas and write its tables and report to out/juno-eas.
 	$(BIN)/opplab run juno-eas --jobs $(JOBS) -o out/juno-eas
@@ -64,8 +66,8 @@ bench: dev ## Measure: ns per PELT update, scheduler events per second, simulate
 	cargo bench --workspace --locked --quiet
 	$(BIN)/python tools/bench_python.py
 
-bench-instructions: ## Count instructions of a PELT update with callgrind; too many fail.
-	$(PYTHON) tools/bench_instructions.py
+bench-instructions: $(VENV)/.dev ## Count instructions with callgrind: 2 % above the record fails. RECORD=1 (RECORD=CASE) moves the record.
+	$(BIN)/python tools/bench_instructions.py $(if $(RECORD),--record $(RECORD))
 
 docs: dev $(VENV)/.docs ## Compute the tables, figures and explained runs in docs anew.
 	$(BIN)/python -m opplab.studies.approximation
@@ -109,6 +111,7 @@ lock: $(VENV)/.pip ## Fix the newest versions that pyproject.toml allows, with t
 	$(PYTHON) tools/make_venv.py target/uv uv
 	target/uv/bin/uv pip compile $(LOCK) --quiet --no-annotate requirements/build.in -o requirements/build.txt
 	target/uv/bin/uv pip compile $(LOCK) --quiet --no-annotate pyproject.toml -o requirements/run.txt
+	target/uv/bin/uv pip compile $(LOCK) --quiet --no-annotate requirements/peers.in -c requirements/run.txt -o requirements/peers.txt
 	for extra in dask dev docs; do target/uv/bin/uv pip compile $(LOCK) --quiet --no-annotate pyproject.toml --extra $$extra \
 	  -c requirements/run.txt -o requirements/$$extra.txt || exit 1; done
 
@@ -135,6 +138,10 @@ $(VENV)/.pip: tools/make_venv.py requirements/build.txt
 
 $(VENV)/.tools: $(VENV)/.pip requirements/dev.txt
 	@$(BIN)/python tools/make_venv.py $(VENV) --locked dev
+	@touch $@
+
+$(VENV)/.peers: $(VENV)/.pip requirements/dask.txt requirements/peers.txt
+	@$(BIN)/python tools/make_venv.py $(VENV) --locked dask --locked peers
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.pip requirements/docs.txt

@@ -145,6 +145,8 @@ def expand(arguments: list[str]) -> Iterator[str]:
             yield from ("--require-hashes", "-r", f"requirements/{name}.txt")
         elif name == "build":
             yield from whole["build-system"]["requires"]
+        elif (listed := Path(f"requirements/{name}.in")).exists():
+            yield from listed.read_text(encoding="utf-8").split()
         else:
             yield from whole["project"]["dependencies"]
             yield from whole["project"]["optional-dependencies"].get(name, [])

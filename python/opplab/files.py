@@ -9,6 +9,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -72,6 +73,10 @@ def safe_name(label: str) -> str:
     return f"{name or 'unnamed'}-{digest}"
 
 
+# C0 but line ends and tabs, DEL, C1; marks of direction, separators of lines; halves of surrogate pairs.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
 def printable(text: str) -> str:
     r"""Give a text without what a terminal would obey: control characters other than line ends and tabs are shown.
 
@@ -80,16 +85,7 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[31mb\n")
     'a\\x1b[31mb\n'
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(char if char in "\n\t" or not _obeyed(char) else _shown(char) for char in text)
-
-
-def _obeyed(char: str) -> bool:
-    code = ord(char)
-    # C0, DEL, C1; marks that turn the direction of writing; halves of surrogate pairs.
-    turning = 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069
-    return code < 0x20 or 0x7F <= code < 0xA0 or turning or 0xD800 <= code < 0xE000
+    return _OBEYED.sub(lambda found: _shown(found[0]), text)
 
 
 def _shown(char: str) -> str:
@@ -97,7 +93,8 @@ def _shown(char: str) -> str:
     if 0xDC80 <= code < 0xDD00:
         # A byte of a path that is not UTF-8.
         return f"\\x{code - 0xDC00:02x}"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    # From DEL on as JSON writes it, which leaves that as it is.
+    return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
 
 
 class Guard:

@@ -122,6 +122,9 @@ class Governor:
     ...         return facts.max_khz if busy else facts.min_khz
     """
 
+    #: A utilisation and the capacity that it is a part of: what the last answer was made of, for `explain`.
+    decided_by: tuple[int, int] | None = None
+
     def update(self, facts: GovernorFacts) -> int | None:
         """Answer a report of the scheduler.
 

@@ -72,7 +72,7 @@ def test_the_quick_part_is_drawn_by_what_was_published(name: str) -> None:
     everything = {
         (number, row.metric, row.benchmark, row.parameter)
         for number, entry in enumerate(experiment.compare)
-        for row in scoreboard._rows(experiment, entry)
+        for row in scoreboard._rows(experiment.published_seed, experiment.published_cells, entry)
     }
     assert rows <= everything
     assert abs(len(rows) - len(everything) / scoreboard.SAMPLE) < 1
@@ -109,7 +109,7 @@ def test_every_compare_names_published_rows_of_its_policies(name: str) -> None:
     assert experiment.compare
     points = {(case.benchmark, case.param) for case in experiment.cases}
     for entry in experiment.compare:
-        rows = scoreboard._rows(experiment, entry)
+        rows = scoreboard._rows(experiment.published_seed, experiment.published_cells, entry)
         variants = {entry["variants"].get(label, label) for label in experiment.policies}
         assert variants & {row.variant for row in rows}, entry
         met = [row for row in rows for bench, param in points if bench in entry["workloads"]

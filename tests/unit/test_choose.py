@@ -11,7 +11,7 @@ import pytest
 import opplab
 from opplab.choice.criteria import Constraint
 from opplab.choice.page import page
-from opplab.choice.settings import Setting, commands_of, grid
+from opplab.choice.settings import Setting, commands_of, grid, labels_of
 from opplab.uncertainty.parts import Parts
 
 from testdata import shared
@@ -62,8 +62,9 @@ def test_probabilities_say_no_more_than_the_draws_do(choice: opplab.Choice) -> N
         "none of 8 draws",
     ]
     sure = replace(choice.options[0], best=1.0, meets=1.0)
+    second = replace(choice.options[1], meets=1.0)
     doubtful = replace(
-        choice, options=[sure, *choice.options[1:]], gap=Parts(3.0, 4.0, (-1.0, 1.0), -1.0, 7.0, draws=7)
+        choice, options=[sure, second, *choice.options[2:]], gap=Parts(3.0, 4.0, (-1.0, 1.0), -1.0, 7.0, draws=7)
     )
     words = " ".join(doubtful.findings())
     assert "the best in all 8 draws, keeps response_p95 <= 5ms in all 8 draws" in words
@@ -209,3 +210,117 @@ def test_dask_runs_the_same_or_is_refused(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     plain = CliRunner().invoke(main, command)
     assert json.loads(done.stdout) == json.loads(plain.stdout)
+
+
+# --- work that is not done is not saved energy ------------------------------------------------------------------------
+
+HEAVY = {
+    "global": {"duration": 1, "calibration": "CPU0"},
+    "tasks": {"t": {"instance": 6, "loop": -1, "run": 14000, "timer": {"ref": "unique", "period": 16000}}},
+}
+
+
+def heavy(*constraints: str, goals: tuple[str, ...] = ("energy",)) -> opplab.Choice:
+    return opplab.choose(
+        "juno-r2",
+        opplab.Workload.parse(json.dumps(HEAVY), name="heavy"),
+        governors=["schedutil", "performance", "powersave"],
+        goals=goals,
+        constraints=constraints,
+        seconds=0.5,
+        iterations=2,
+        uncertainty=0,
+        jobs=2,
+    )
+
+
+def test_who_does_not_do_the_work_is_not_recommended() -> None:
+    """powersave uses the least joules here because it does less; the same runs by hand say how much less."""
+    found = heavy()
+    by_label = {option.label: option for option in found.options}
+    idle = by_label["powersave"]
+    assert idle.parts["energy"].value < min(
+        by_label[name].parts["energy"].value for name in ("schedutil", "performance")
+    )
+    assert found.recommended is not None
+    assert found.recommended.label != "powersave"
+    assert idle.meets == 0.0
+    words = " ".join(found.findings())
+    assert "Left out: powersave does less than schedutil: missed_activations" in words
+    for label, option in by_label.items():
+        runs = [
+            opplab.simulate(
+                "juno-r2",
+                opplab.Workload.parse(json.dumps(HEAVY), name="heavy"),
+                opplab.Policy(governor=label, variation="rt-app"),
+                seconds=0.5,
+                seed=seed,
+            )
+            for seed in (1, 2)
+        ]
+        tables = [dict(zip(run.metrics["metric"], run.metrics["value"], strict=True)) for run in runs]
+        by_hand = sum(table["energy"] / table["work_done"] for table in tables) / 2
+        assert option.parts["energy_per_work"].value == pytest.approx(by_hand, rel=1e-12)
+    work = {label: option.parts["work_done"].value for label, option in by_label.items()}
+    lost = 100 * (work["powersave"] / work["schedutil"] - 1)
+    assert f"work_done {lost:+.1f} %" in words
+
+
+def test_less_work_is_accepted_where_somebody_says_so() -> None:
+    everything = heavy("none")
+    assert everything.work == []
+    assert all(option.meets == 1.0 for option in everything.options)
+    own = heavy("missed <= 100%")
+    assert own.work == ["work_done >= 99% of baseline"], "a constraint of one's own replaces the rule on its metric"
+
+
+def test_a_constraint_on_which_all_settings_are_equal_tests_nothing() -> None:
+    light = opplab.choose(
+        "juno-r2",
+        opplab.Workload.periodic(1, run_us=100, period_us=16000),
+        governors=["schedutil", "performance"],
+        constraints=["missed <= 5%"],
+        seconds=0.3,
+        iterations=2,
+        uncertainty=0,
+        jobs=2,
+    )
+    assert ("missed <= 5%", "missed_activations") in light.idle
+    line = "The constraint missed <= 5% tests nothing here: missed_activations is 0 % under every setting."
+    assert line in light.findings()
+
+
+def test_a_benchmark_keeps_its_throughput() -> None:
+    found = opplab.choose(
+        "skylake-8x-uma",
+        opplab.Workload.benchmark("tbench", clients=2),
+        governors=["performance", "powersave"],
+        seconds=0.7,
+        iterations=2,
+        uncertainty=0,
+        policy={"driver": "intel_cpufreq"},
+    )
+    slow = next(option for option in found.options if option.label == "powersave")
+    assert slow.breaks == ["throughput >= 99% of baseline"]
+    assert found.units["energy_per_work"][0] == "J/MB"
+    fast = next(option for option in found.options if option.label == "performance")
+    rows = [
+        opplab.simulate(
+            "skylake-8x-uma",
+            opplab.Workload.benchmark("tbench", clients=2),
+            opplab.Policy(governor="performance", driver="intel_cpufreq"),
+            seconds=0.7,
+            seed=seed,
+        ).metrics
+        for seed in (1, 2)
+    ]
+    tables = [dict(zip(table["metric"], table["value"], strict=True)) for table in rows]
+    by_hand = sum(table["power"] / table["throughput"] for table in tables) / 2
+    assert fast.parts["energy_per_work"].value == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_settings_have_names_of_their_own() -> None:
+    settings = [Setting((("governor", "schedutil"), ("hz", hz))) for hz in (250, 1000)]
+    assert labels_of(settings) == ["hz=250", "hz=1000"]
+    with pytest.raises(opplab.InputError, match="given twice"):
+        labels_of([settings[0], settings[0]])

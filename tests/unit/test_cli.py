@@ -96,7 +96,7 @@ def test_a_reader_that_goes_away_is_no_failure(words: tuple[str, ...]) -> None:
 
 def test_a_reader_that_leaves_in_the_middle_of_a_report(tmp_path: Path) -> None:
     """Whoever reads the head of a sweep's tables does not make it fail."""
-    words = "run juno-eas --iterations 1 --seconds 0.05 -j 1 -o out"
+    words = "run juno-eas --iterations 1 --seconds 0.05 -j 1 -o out --all"
     script = f"{sys.executable} -m opplab {words} 2>errors | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 141, (tmp_path / "errors").read_text()
@@ -183,8 +183,8 @@ def test_several_governors_are_a_sweep(tmp_path: Path) -> None:
     done = opplab(*words, "--governor", "schedutil,performance", "--set", "hz=1000", "--gate", "runnable_signal=load")
     assert done.returncode == 0, done.stderr
     rows = done.stdout.splitlines()
-    assert rows[0] == "machine,benchmark,param,policy,metric,unit,mean,n"
-    assert {row.split(",")[3] for row in rows[1:]} == {"schedutil", "performance"}
+    assert rows[0].startswith("machine,workload,variant,baseline,metric,unit,better,mean,n,change_percent,low_percent")
+    assert {row.split(",")[2] for row in rows[1:]} == {"schedutil", "performance"}
     again = opplab("run", str(folder), "--format", "csv")
     assert again.stdout == done.stdout
     shown = opplab("experiment", "show", str(folder / "experiment.toml"), "--format", "json")

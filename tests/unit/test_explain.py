@@ -57,12 +57,49 @@ def test_a_cpu(juno: opplab.Run) -> None:
         later = requests.filter((pl.col("policy_cpu") == cpu) & (pl.col("time_ns") <= at_ns))
         assert told.data["time_ns"] == later["time_ns"].max()
         row = later.tail(1).to_dicts()[0]
-        assert "headroom 1.25 -> " in told.text
+        product = row["util_sum"] * row["headroom"] >> 10
+        assert f"headroom 1.25 -> {product}" in told.text
         assert f"-> {row['util']}" in told.text
         assert f"-> resolved {row['wanted_khz'] // 1000} MHz" in told.text
         (running,) = [one for one in found if one.kind == "running"]
         clock = clocks.filter((pl.col("cpu") == cpu) & (pl.col("time_ns") <= at_ns))["khz"][-1]
         assert running.data["khz"] == clock
+
+
+@pytest.mark.parametrize(("percent", "factor"), [(100, "1.00"), (110, "1.10"), (125, "1.25"), (180, "1.80")])
+def test_the_headroom_is_the_proposals(percent: int, factor: str) -> None:
+    """The sentence has the headroom that decided, and a bound where one acted; its numbers give the next by hand."""
+    run = simulate(8, proposals=(f"headroom:percent={percent}",))
+    rows = run.events("sugov_decision").filter(pl.col("outcome") == 4).to_dicts()
+    bounded = 0
+    for row in rows[:: max(1, len(rows) // 20)]:
+        found = opplab.explain(run, cpu=row["policy_cpu"], at=row["time_ns"] / 1e9)
+        (told,) = [one for one in found if one.kind == "frequency"]
+        product = row["util_sum"] * -(-percent * 1024 // 100) >> 10
+        assert f", headroom {factor} -> {product}" in told.text
+        if row["util"] == product:
+            assert f"headroom {factor} -> {product} of capacity" in told.text or row["max_cap"] == 1024
+            assert "at most" not in told.text and "at least" not in told.text
+        else:
+            bounded += 1
+            assert row["util"] in (row["max_cap"], row["bw_dl"])
+        assert row["ref_khz"] * row["util"] // row["max_cap"] == row["raw_khz"]
+    assert bounded < len(rows)
+
+
+def test_a_governor_in_python_gives_its_reason() -> None:
+    class Half(opplab.Governor):
+        def update(self, facts: opplab.policies.GovernorFacts) -> int | None:
+            self.decided_by = (facts.cpus[0].util_cfs, facts.cpus[0].capacity)
+            return facts.max_khz // 2
+
+    machine = opplab.Machine.load("juno-r2")
+    workload = opplab.Workload.periodic(2, run_us=800, period_us=16000)
+    run = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.1, governor=Half())
+    found = opplab.explain(run, cpu=0, at=0.09)
+    (told,) = [one for one in found if one.kind == "frequency"]
+    assert f": util {told.data['util']} of capacity {told.data['max_cap']}." in told.text
+    assert told.data["max_cap"] > 0
 
 
 def test_the_rate_limit_is_told() -> None:
@@ -151,7 +188,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert code == 0
     assert "At 0.100000 s CPU 1 ran" in text
     assert "f_ref 1200 MHz" in text
-    code, text, _ = run(capsys, "explain", f"{out}/case.json", "--task", "task1", "--format", "json")
+    code, text, _ = run(capsys, "explain", out, "--task", "task1", "--format", "json")
     data = json.loads(text)
     assert code == 0
     assert data["machine"] == "juno-r2"
@@ -221,8 +258,9 @@ class Schedutil(opplab.Governor):
 def test_a_governor_in_python_decides_as_ours() -> None:
     machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(10, run_us=1600, period_us=16000)
-    ours = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.4)
-    theirs = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.4, governor=Schedutil())
+    policy = opplab.Policy(variation="none")
+    ours = opplab.simulate(machine, workload, policy, seconds=0.4)
+    theirs = opplab.simulate(machine, workload, policy, seconds=0.4, governor=Schedutil())
     assert theirs.events("cpu_frequency").equals(ours.events("cpu_frequency"))
     assert theirs.events("cpu_frequency").height > 50
     assert theirs.fingerprint == ours.fingerprint
@@ -317,7 +355,9 @@ def test_placements_of_recorded_kernels() -> None:
     """A recorded wake-up is explained by the energies that the kernel computed, and by its choice."""
     recording = shared("traces/arm64-612-juno-eas-homog6")
     rows = opplab._opplab.recorded_placements(recording)
-    by_energy = [row for row in rows if row["how"] == "energy" and len(row["energies"]) > 2]
+    by_energy = [
+        row for row in rows if row["how"] == "energy" and sum(table == "eas_energy" for table, _ in row["lines"]) > 2
+    ]
     assert len(by_energy) > 100
     assert all(row["computed"] in (None, row["cpu"]) for row in by_energy)
     row = by_energy[len(by_energy) // 2]
@@ -337,7 +377,7 @@ def test_a_trace_without_records_of_the_kernels_own(tmp_path: Path, capsys: pyte
     trace = tmp_path / "run.dat"
     machine = opplab.Machine.load("juno-r2")
     work = opplab.Workload.periodic(4, run_us=1600, period_us=16000)
-    simulated = opplab.simulate(machine, work, opplab.Policy(), seconds=1.0)
+    simulated = opplab.simulate(machine, work, opplab.Policy(variation="none"), seconds=1.0)
     simulated.to_trace(trace)
     # 1 and 0: held back by the rate limit, or another CPU's policy. What was before the trace counts for half a second.
     made = simulated.events("sugov_decision").filter((pl.col("outcome") > 1) & (pl.col("time_ns") > 500_000_000))
@@ -411,3 +451,78 @@ warmup = "{1}"
     for length in ("100ms", "300ms"):
         code, out, err = run(capsys, "explain", f"out/two:{length}", "--why-slow")
         assert code == 0 and f"In 0.{90 if length == '100ms' else 100:03}000 s" in out, err
+
+
+def words_of(table: str, row: dict[str, Any], lines: list[tuple[str, dict[str, Any]]] | None = None) -> dict[str, str]:
+    """What the one renderer makes of a record, whoever made it."""
+    return opplab._opplab.decision_words(table, row, ("a governor", "scmi", [], [], True), str, lines or [])
+
+
+def test_one_renderer_words_every_kind_of_decision(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Decisions of a simulated run, of a recording and of the live host's log become sentences by one function."""
+    machine, work = opplab.Machine.load("juno-r2"), opplab.Workload.periodic(8, run_us=2500, period_us=16000)
+    by_sim = opplab.simulate(machine, work, opplab.Policy(), seconds=0.3)
+    samples = opplab.simulate(machine, work, opplab.Policy(governor="ondemand", eas=False), seconds=0.3)
+    hardware = opplab.simulate("skylake-8x-uma", work, opplab.Policy(governor="powersave"), seconds=0.3)
+    told: dict[str, str] = {}
+    for run, tables in (
+        (by_sim, ("sugov_decision", "placement_decision", "eas_candidate", "eas_energy", "idle_decision")),
+        (samples, ("dbs_decision", "balance_pass")),
+        (hardware, ("hwp_decision", "freq_grant")),
+    ):
+        for table in tables:
+            rows = run.events(table).to_dicts()
+            assert rows, table
+            texts = [words_of(table, row)["text"] for row in rows]
+            assert all(texts), table
+            told[table] = texts[-1]
+            if table == "idle_decision":
+                assert all(f"state {row['state']}" in text for row, text in zip(rows, texts, strict=True))
+            if table == "dbs_decision":
+                above = [row["load"] > row["threshold"] for row in rows]
+                assert above == ["above the threshold, so the highest" in text for text in texts]
+                assert {True, False} <= set(above)
+    assert "reported to a governor" in told["sugov_decision"]
+    assert "the firmware sees a demand" in told["hwp_decision"]
+    assert "went idle" in told["idle_decision"]
+    assert "looked over" in told["balance_pass"]
+
+    # The live host's log: what its governor saw is what the sentence says, by the same function.
+    setup = {
+        "type": "setup", "governor": "schedutil", "tunables": [], "policy": 0, "cpus": [0],
+        "cpuinfo_khz": [1500000, 2250000], "limits_khz": [1500000, 2250000], "table_khz": [1500000, 2000000, 2250000],
+        "rate_limit_us": 1000, "sampling_rate_us": 10000, "tick_ns": 4000000, "kernel": "6.12",
+        "freq_ref_khz": 2250000, "freq_invariant": True, "source": "test", "via": "setspeed", "cur_khz": 1500000,
+        "times": [[0, 0, 0]],
+    }  # fmt: skip
+    facts = {"util_cfs": 700, "util_cfs_boost": 700, "util_rt": 0, "util_dl": 0, "capacity": 1024, "idle_calls": 1}
+    decision = {
+        "type": "decision", "policy": 0, "time_ns": 10000000, "cpu": 0, "cur_khz": 1500000,
+        "limits_khz": [1500000, 2250000], "facts": [facts], "times": [[10000, 0, 0]], "request_khz": 2000000,
+        "outcome": "requested", "next_khz": 2000000, "raw_khz": 1922607, "util": 875, "ref_khz": 2250000,
+    }  # fmt: skip
+    log = tmp_path / "log"
+    log.write_text(json.dumps(setup) + "\n" + json.dumps(decision) + "\n")
+    code, out, err = run(capfd, "host", "govern", "--explain", str(log), "--at", "0")
+    assert code == 0, err
+    row = dict.fromkeys(by_sim.events("sugov_decision").columns, 0)
+    row |= {"util_cfs": 700, "util_sum": 700, "headroom": 1280, "headroom_place": 2, "bound": 0, "util": 875}
+    row |= {"max_cap": 1024, "ref_khz": 2250000, "raw_khz": 1922607, "wanted_khz": 2000000, "outcome": 4}
+    how = words_of("sugov_decision", row)["how"]
+    assert how in " ".join(out.split()).replace(" (OPP 2 of 3)", "")
+
+    # A recorded kernel.
+    recording = shared("traces/arm64-612-juno-eas-homog6")
+    columns, _ = opplab._opplab.recorded_frequencies(recording)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    exact = [row for row in rows if row["bound"] != 255]
+    assert len(exact) > len(rows) // 2
+    for row in exact[:: max(1, len(exact) // 50)]:
+        product = row["util_sum"] * row["headroom"] >> 10
+        assert f"headroom 1.25 -> {product}" in words_of("sugov_decision", row)["text"]
+        assert row["util"] == product or words_of("sugov_decision", row)["how"].count("at ") == 1
+    placed = opplab._opplab.recorded_placements(recording)[5]
+    assert (
+        f"last on CPU {placed['prev_cpu']}."
+        in words_of("placement_decision", placed["record"], placed["lines"])["text"]
+    )

@@ -11,22 +11,29 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from opplab import catalog, results
+from opplab import _opplab, catalog, results
 from opplab.agreement.catalogue import phones
 from opplab.agreement.silicon import score, score_folder
 from opplab.cli.fit import command
 from opplab.cli.main import opplab
 from opplab.errors import FormatError, InputError
 from opplab.fit.curve import WEAK, fit_curve
+from opplab.fit.energy_model import inefficient_khz
 from opplab.fit.freqbench import choose, read_points
 from opplab.fit.linear import fit_parts
-from opplab.fit.machine_power import generic_power, with_power
+from opplab.fit.machine_class import class_of
+from opplab.fit.machine_power import generic_power, to_machine_text, with_power
 from opplab.fit.score import Prediction, summary
 from opplab.fit.shapes import family, shapes_without
 from opplab.fit.sources import read_samples
+from opplab.simulation.machine import Machine
 from opplab.simulation.machine_marks import unmarked
+from opplab.simulation.policy import Policy
 from opplab.simulation.power import energy_factors, known_power
+from opplab.simulation.simulate import build_case, simulate
+from opplab.simulation.workload import Workload
 
+PEPC = Path(__file__).parents[3] / "shared" / "data" / "pepc"
 FREQBENCH = Path(__file__).parents[3] / "shared" / "silicon" / "freqbench" / "opp_power.csv"
 MHZ = np.array([300, 600, 900, 1200, 1500, 1800, 2100, 2400], dtype=float)
 
@@ -250,7 +257,7 @@ def test_power_of_a_turbostat_log_goes_into_a_machine_with_marks_and_ranges(tmp_
 
 def test_energy_of_a_machine_without_power_is_unknown_and_generic_power_is_labelled(tmp_path: Path) -> None:
     path = catalog.find("machine", "alder-lake-i7-1260p")
-    generic = tomllib.loads(generic_power(path.read_text(encoding="utf-8")))
+    generic = tomllib.loads(generic_power(path.read_text(encoding="utf-8"))[0])
     assert not any(known_power(tomllib.loads(path.read_text(encoding="utf-8"))))
     assert all(known_power(generic))
     assert "generic" in generic["source"]["cluster.opp.busy_uw"]
@@ -271,6 +278,124 @@ def test_energy_of_a_machine_without_power_is_unknown_and_generic_power_is_label
     table = results.read(tmp_path / "generic" / "results.parquet")
     value = {row["metric"]: row["value"] for row in table.iter_rows(named=True)}
     assert 0 < value["energy_low"] < value["energy"] < value["energy_high"]
+
+
+# Watts of all packages: idle by turbostat (../shared/power/measured_runs.csv), of rome0 the range of `epyc-7742-2s`.
+MEASURED_IDLE_W = {
+    "adl0": (1.3, 7),
+    "bdwup0": (6.0, 6.7),
+    "genoa0": (183, 211),
+    "knl0": (94, 104),
+    "snr0": (28, 28.2),
+    "rome0": (2 * 55.8, 2 * 66),
+}
+
+
+@pytest.mark.skipif(not PEPC.exists(), reason="no dumps at ../shared/data/pepc beside the repository")
+@pytest.mark.parametrize("dump", sorted(PEPC.glob("*.tar.xz")), ids=lambda path: path.name.split(".")[0])
+def test_the_generic_package_of_an_imported_machine_is_one_of_its_class(dump: Path) -> None:
+    """Goal: what packages of a dump draw awake is what such machines were measured to draw; it was 0 without a TDP."""
+    name = dump.name.split(".")[0]
+    text, words = generic_power(_opplab.import_machine(str(dump))[0].to_toml())
+    machine = tomllib.loads(text)
+    awake_w = sum(cluster["opp"][0]["cluster_uw"] for cluster in machine["cluster"]) / 1e6
+    low, high = (percent / 100 * awake_w for percent in machine["range"]["cluster.opp.cluster_uw"]["percent"])
+    packages = len(machine.get("topology", {}).get("package", [0]))
+    assert awake_w > 0.5 * packages
+    assert f"class {class_of(machine).name}" in words
+    if name in MEASURED_IDLE_W:
+        least, most = MEASURED_IDLE_W[name]
+        assert low * 0.99 <= least <= most <= high * 1.01, (low, high)
+
+
+@pytest.mark.skipif(not PEPC.exists(), reason="no dumps at ../shared/data/pepc beside the repository")
+def test_a_two_socket_milan_draws_what_a_like_machine_draws(tmp_path: Path) -> None:
+    """Goal: three busy threads on two sockets cost what the measured Rome draws within the range, not 7 W."""
+    machine = _opplab.import_machine(str(PEPC / "rome0.tar.xz"))[0].to_toml()
+    milan = (
+        machine.replace("EPYC 7742", "EPYC 7763")
+        .replace("model = 49", "model = 1")
+        .replace("family = 23", "family = 25")
+    )
+    path = tmp_path / "milan.toml"
+    path.write_text(generic_power(milan)[0], encoding="utf-8")
+    load = Workload.parse('{"tasks": {"t": {"instance": 3, "loop": -1, "run": 10000}}}', name="busy", file="<busy>")
+    policy = Policy(governor="performance", variation="none")
+    tables = [simulate(Machine.load(name), load, policy, seconds=1.0).metrics for name in (str(path), "epyc-7742-2s")]
+    run, like = (dict(zip(table["metric"], table["value"], strict=True)) for table in tables)
+    assert run["energy_low"] <= like["energy"] <= run["energy_high"]
+    assert run["energy"] > 100
+
+
+def test_machines_of_no_measured_class_get_no_generic_power() -> None:
+    text = catalog.find("machine", "alder-lake-i7-1260p").read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="no processor by CentaurHauls was measured"):
+        generic_power(text.replace("GenuineIntel", "CentaurHauls"))
+
+
+def without_power(name: str) -> str:
+    """Give a phone of the catalogue as an import without power would have it."""
+    tree = tomllib.loads(catalog.find("machine", name).read_text(encoding="utf-8"))
+    for cluster in tree["cluster"]:
+        for opp in cluster["opp"]:
+            for key in ("uw", "busy_uw", "cluster_uw", "idle_uw", "cluster_idle_uw"):
+                opp.pop(key, None)
+            opp["uw"] = 0
+    return to_machine_text({**tree, "range": {}})
+
+
+@pytest.mark.skipif(not FREQBENCH.exists(), reason="no measurements at ../shared/silicon beside the repository")
+def test_what_was_measured_is_told_to_the_kernel_and_eas_is_on(tmp_path: Path) -> None:
+    """Goal: the energy model of a phone with measured power is that measurement, and decides as the kernel's would."""
+    bare = without_power("sm8150")
+    with FREQBENCH.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["soc"] == "sm8150"]
+    table = write(tmp_path / "sm8150.csv", [row for row in rows if row["run"] == rows[0]["run"]])
+    text, _, _ = with_power(bare, table)
+    machine = Machine.parse(text, file="sm8150")
+    load = Workload.parse(
+        '{"tasks": {"t": {"instance": 6, "loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 16000}}}}',
+        name="load",
+        file="<load>",
+    )
+    case = build_case(machine, load, Policy(kernel="6.12"), seconds=1.0)
+    assert case.why_no_eas() is None
+    for cluster in tomllib.loads(text)["cluster"]:
+        assert [opp["uw"] for opp in cluster["opp"]] == [opp.get("busy_uw", opp["uw"]) for opp in cluster["opp"]]
+        # By hand: a state is passed over where a higher one needs no more energy for the work of a cycle.
+        cost = [
+            opp["uw"] * 10 // (cluster["capacity"] * opp["khz"] // cluster["opp"][-1]["khz"]) for opp in cluster["opp"]
+        ]
+        by_hand = [
+            opp["khz"]
+            for index, opp in enumerate(cluster["opp"])
+            if any(later <= cost[index] for later in cost[index + 1 :])
+        ]
+        assert inefficient_khz(cluster) == by_hand
+    energy = []
+    for eas in (True, False):
+        metrics = simulate(machine, load, Policy(kernel="6.12", eas=eas), seconds=1.0).metrics
+        energy.append(dict(zip(metrics["metric"], metrics["value"], strict=True))["energy"])
+    assert energy[0] != energy[1], "energy-aware scheduling places these tasks elsewhere"
+
+
+def test_a_run_says_that_the_machine_keeps_the_kernel_from_eas(tmp_path: Path) -> None:
+    path = tmp_path / "bare.toml"
+    path.write_text(without_power("sm8150"), encoding="utf-8")
+    load = tmp_path / "load.json"
+    load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
+    words = "no energy-aware scheduling on sm8150: the kernel refuses the energy model of cluster A55"
+    arguments = ["run", str(load), "-m", str(path), "--seconds", "0.2", "-o"]
+    done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "one")])
+    assert done.exit_code == 0, done.output
+    assert words in done.output
+    done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "two"), "--governor", "schedutil,performance"])
+    assert done.exit_code == 0, done.output
+    assert done.output.count(words) == 1
+    done = CliRunner().invoke(
+        opplab, ["run", str(load), "-m", "sm8150", "--seconds", "0.2", "-o", str(tmp_path / "on")]
+    )
+    assert "energy-aware" not in done.output
 
 
 def test_a_source_without_watts_is_refused_with_what_would_be_known(tmp_path: Path) -> None:

@@ -147,7 +147,8 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path: Path) -> None:
     trace.write_text(f"{evil}-1 [000] 1.000000: sched_wakeup: comm={evil} pid=7 prio=120 target_cpu=000\n")
     for args in (["trace", "events"], ["trace", "events", "--format", "csv"], ["trace", "signals"]):
         done = opplab(*args, str(trace))
-        assert done.returncode == 0, done.stderr
+        # Nobody runs in it.
+        assert done.returncode == (2 if "signals" in args else 0), done.stderr
         assert "\x1b" not in done.stdout + done.stderr
         assert "\x07" not in done.stdout + done.stderr
     work = tmp_path / "w.json"

@@ -1,16 +1,25 @@
 """Machines from the command line: import, f_max, checks, the picture."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
+import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
 from opplab import _opplab, catalog
+from opplab.cli.fmax import report
 from opplab.cli.main import opplab
+from opplab.kernel import freq_max_of
 from opplab.report.topology import page, picture
+from opplab.simulation.machine import Machine
+from opplab.simulation.machine_marks import unmarked
+from opplab.simulation.policy import Policy
+from opplab.simulation.simulate import simulate
+from opplab.simulation.workload import Workload
 
 from testdata import shared
 
@@ -132,8 +141,6 @@ def test_catalogue_names_its_sources() -> None:
 
 @pytest.mark.parametrize("name", ["adl0", "arl-h-1", "dnv0", "genoa0", "rome0", "spr1"])
 def test_every_number_of_an_imported_machine_has_a_mark_and_assumed_ones_a_range(name: str) -> None:
-    from opplab.simulation.machine_marks import unmarked
-
     machine, _ = _opplab.import_machine(dump(name))
     text = machine.to_toml()
     assert unmarked(text) == []
@@ -141,3 +148,71 @@ def test_every_number_of_an_imported_machine_has_a_mark_and_assumed_ones_a_range
     assumed = {name.removeprefix("default.") for name in tree["source"] if name.startswith("default.")}
     for what in ("smt_yield", "smt_power", "costs"):
         assert what not in assumed or any(key.startswith(what) for key in tree["range"]), what
+
+
+@pytest.mark.parametrize("path", sorted(shared("data/pepc").glob("*.tar.xz")), ids=lambda path: path.name.split(".")[0])
+def test_every_number_of_an_imported_machine_has_a_source(path: Path) -> None:
+    assert unmarked(_opplab.import_machine(str(path))[0].to_toml()) == []
+
+
+def test_captions_of_the_gallery_are_titles_of_their_figures() -> None:
+    """Goal: a caption says what its figure shows: it begins with the figure's own title."""
+    docs = Path(__file__).parents[2] / "docs"
+    figures = re.findall(r"\{figure\} (\S+)\n(.*)\n", (docs / "gallery.md").read_text(encoding="utf-8"))
+    assert len(figures) >= 3
+    for file, caption in figures:
+        title = re.search(r"<title>([^<]*)</title>", (docs / file).read_text(encoding="utf-8"))
+        assert title is not None
+        assert caption.startswith(title[1]), (file, title[1])
+
+
+@pytest.mark.parametrize("name", ["raptor-lake-i7-13700k", "adl0"])
+@pytest.mark.parametrize("smt", [True, False])
+@pytest.mark.parametrize("kernel", ["6.6", "6.12"])
+def test_engine_and_fmax_measure_a_small_core_against_one_f_max(
+    tmp_path: Path, name: str, smt: bool, kernel: str
+) -> None:
+    """Goal: a busy small core reaches the utilisation that `opplab fmax` lets expect: its clock over f_max."""
+    text = _opplab.import_machine(dump(name))[0].to_toml() if name == "adl0" else Machine.load(name).to_toml()
+    if not smt:
+        cpus = Machine.parse(text, file="x").nr_cpus
+        cores = ", ".join(f'"{cpu}"' for cpu in range(cpus))
+        text = re.sub(r"(?m)^core = \[[^]]*\]", f"core = [{cores}]", text, count=1)
+    path = tmp_path / "machine.toml"
+    path.write_text(text)
+    choice = next(item for item in report(str(path))["kernels"] if item["kernel"] == kernel)
+    small = tomllib.loads(text)["cluster"][1]
+    first = int(small["cpus"].split("-")[0])
+    work = {"cpus": [first], "loop": -1, "run": 500, "timer": {"ref": "t", "period": 2000}}
+    load = Workload.parse(json.dumps({"tasks": {"t": work}}), name="load", file="<load>")
+    policy = Policy(kernel=kernel, driver="intel_cpufreq", governor="performance", variation="none")
+    tables = simulate(Machine.load(str(path)), load, policy, seconds=2.0).events("pelt_cfs_tp", "sched_switch")
+    utils = tables["pelt_cfs_tp"].filter((pl.col("cpu") == first) & (pl.col("time_ns") > 1_000_000_000))["util_avg"]
+    switches = tables["sched_switch"].filter((pl.col("cpu") == first) & (pl.col("time_ns") > 1_000_000_000))
+    times, tasks = switches["time_ns"].to_list(), switches["next"].to_list()
+    idle = max(tasks)
+    busy_ns = sum(end - at for at, end, task in zip(times, times[1:], tasks, strict=False) if task != idle)
+    share = busy_ns / (times[-1] - times[0])
+    each_cpu = kernel == "6.12" and not smt
+    assert freq_max_of(kernel, "GenuineIntel", hybrid=True, smt=smt) == ("each-cpu" if each_cpu else "boot-cpu")
+    # Each CPU's own f_max is its highest clock, at which it runs here.
+    by_hand = share * (small["capacity"] if each_cpu else 1024 * small["opp"][-1]["khz"] / choice["khz"])
+    assert float(utils.mean()) == pytest.approx(by_hand, rel=0.04)
+
+
+def test_unknown_numbers_of_a_machine_are_unknown_and_not_0(tmp_path: Path) -> None:
+    """Goal: what an import does not know is said so in text, JSON and Python, and none of it is a 0."""
+    path = tmp_path / "adl0.toml"
+    path.write_text(_opplab.import_machine(dump("adl0"))[0].to_toml())
+    shown = run("machine", "show", str(path), "--format", "text").output
+    assert " 0.0" not in shown
+    assert "power unknown" in shown
+    facts = json.loads(run("machine", "show", str(path), "--format", "json").output)
+    for cluster in facts["clusters"]:
+        powers = [opp[key] for opp in cluster["opps"] for key in ("mv", "power_uw", "busy_uw", "cluster_uw")]
+        assert set(powers) == {None}
+        assert {state["power_uw"] for state in cluster["idle"]} == {None}
+    # A machine with power says what the kernel is not told: this server registers no model.
+    known = json.loads(run("machine", "show", "epyc-7742-2s", "--format", "json").output)["clusters"][0]["opps"][0]
+    assert known["power_uw"] is None
+    assert known["busy_uw"] == 595_125

@@ -1,7 +1,8 @@
-"""`opplab run` prints what the benchmark measures, one column a policy."""
+"""`opplab run` prints what the benchmark measures, a line a policy."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -10,20 +11,15 @@ from opplab.cli.main import opplab as cli
 
 
 def test_tables_show_what_the_benchmark_measures(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    done = CliRunner().invoke(cli, ["run", "hwp-boost-gpu", "-o", str(folder), "--iterations", "1", "--jobs", "1"])
+    words = ["run", "hwp-boost-gpu", "-o", str(tmp_path / "out"), "--iterations", "1", "--jobs", "1"]
+    done = CliRunner().invoke(cli, [*words, "--format", "json"])
     assert done.exit_code == 0, done.output
-    text = (folder / "tables.txt").read_text(encoding="utf-8")
-    assert "dbench: latency (ms), lower is better" in text
-    tables = {part.splitlines()[0].partition(":")[2].split()[0]: part for part in text.split("dbench")[1:]}
+    found = {(row["workload"], row["variant"], row["metric"]): row["mean"] for row in json.loads(done.stdout)["rows"]}
+    assert "is better" in (tmp_path / "out/tables.txt").read_text()
     # Text 001's argument: with the boost the CPU gains and the GPU loses; with the rule for servers a desktop does not.
-    rows = {name: [line.split() for line in table.strip().splitlines()] for name, table in tables.items()}
-    words = {name: lines[-1] for name, lines in rows.items()}
-    alone = next(line for line in rows["latency"] if line[0] == "clients=1")
-    assert float(alone[2]) < 0.8 * float(alone[1])
-    no_boost, boost, _, on_servers, change = words["latency"][1:6]
-    assert float(boost) < float(no_boost)
-    assert (on_servers, change) == (no_boost, "(+0.0%)")
-    no_boost, boost, _, on_servers, change = words["frames:gpu"][1:6]
-    assert float(boost) < 0.95 * float(no_boost)
-    assert (on_servers, change) == (no_boost, "(+0.0%)")
+    assert found["dbench clients 1", "boost", "latency"] < 0.8 * found["dbench clients 1", "no-boost", "latency"]
+    both = "dbench clients 4"
+    assert found[both, "boost", "latency"] < found[both, "no-boost", "latency"]
+    assert found[both, "boost", "frames:gpu"] < 0.95 * found[both, "no-boost", "frames:gpu"]
+    for metric in ("latency", "frames:gpu"):
+        assert found[both, "boost-on-servers", metric] == found[both, "no-boost", metric]

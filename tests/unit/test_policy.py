@@ -1,11 +1,19 @@
 """`Policy` and the TOML files have the same keys."""
 
+import inspect
+import json
 from dataclasses import MISSING, fields
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from test_cli import opplab as opplab_command
 
 import opplab
-from opplab import _opplab
+from opplab import _opplab, results
+from opplab.cli.choose import command as choose
+from opplab.cli.main import opplab as main
+from opplab.simulation.policy import toml_value
 
 
 def test_the_keys_and_defaults_are_those_of_files() -> None:
@@ -58,3 +66,78 @@ def test_every_proposal_runs_and_changes_what_is_asked_for(juno: _opplab.Machine
         policy = opplab.Policy(proposals=(entry["name"],))
         run = opplab.simulate(opplab.Machine(juno), workload, policy, seconds=0.1, check=True)
         assert run.metrics.height > 0, entry["name"]
+
+
+def test_the_command_line_and_python_have_the_same_defaults(tmp_path: Path) -> None:
+    """One file and seed give one run: on the command line, in Python, and from the experiment that a command writes."""
+    work = {"tasks": {"t": {"instance": 3, "loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 16000}}}}
+    file = tmp_path / "load.json"
+    for duration in ({}, {"global": {"duration": 1}}):
+        file.write_text(json.dumps({**duration, **work}))
+        theirs = opplab.simulate("juno-r2", file)
+        out = tmp_path / f"out{len(duration)}"
+        done = CliRunner().invoke(main, ["run", str(file), "-m", "juno-r2", "-o", str(out), "--format", "json"])
+        assert done.exit_code == 0, done.output
+        ours = results.read(out)
+        assert set(ours["fingerprint"]) == {theirs.fingerprint}
+        shared = {row["metric"]: row["value"] for row in theirs.metrics.iter_rows(named=True)}
+        assert {row["metric"]: row["value"] for row in ours.iter_rows(named=True) if row["metric"] in shared} == shared
+    new = ["experiment", "new", "mine", "-m", "juno-r2", "-w", str(file), "-o", str(tmp_path / "mine.toml")]
+    assert CliRunner().invoke(main, [*new, "--governor", "schedutil"]).exit_code == 0
+    first = opplab.Experiment.load(tmp_path / "mine.toml", iterations=1).run(jobs=1)
+    assert set(first["fingerprint"]) == {theirs.fingerprint}
+
+
+def test_options_of_the_command_line_have_the_defaults_of_python() -> None:
+    """Every parameter that `opplab choose` and `opplab.choose` share, by reflection."""
+    python = {name: one.default for name, one in inspect.signature(opplab.choose).parameters.items()}
+    shared = [one for one in choose.params if python.get(one.name or "") not in (None, (), inspect.Parameter.empty)]
+    assert {one.name for one in shared} >= {"governors", "goals", "iterations", "seed", "uncertainty", "variation"}
+    for one in shared:
+        assert one.name is not None
+        own = python[one.name]
+        assert one.default == (",".join(own) if isinstance(own, tuple) else own), one.name
+
+
+BAD_VALUES = {
+    "sugov_cpus": ([99], "CPU 99 does not exist"),
+    "driver": ("acpi-cpufreq", "unknown driver of machine juno-r2"),
+    "hz": (77, "`hz`"),
+    "pelt_half_life_ms": (7, "`pelt_half_life_ms`"),
+    "watchdog_thresh_s": (-1, "`watchdog_thresh_s`"),
+    "epp": (256, "`epp`"),
+    "gates": ({"runnable_signal": "x"}, "value of gate runnable_signal"),
+    "tunables": ({"rate_limit_us": "-5"}, "rate_limit_us"),
+    "proposals": (["pelt-multiplier:multiplier=99"], "pelt-multiplier"),
+}
+"""Values that are of the right kind and that no policy, or none on this machine, has."""
+
+
+@pytest.mark.parametrize("key", BAD_VALUES)
+def test_what_a_machine_lacks_is_refused_by_every_way_in(juno: _opplab.Machine, tmp_path: Path, key: str) -> None:
+    """Goal: one rule for all. Method: one value through --set, an experiment, Python and a case's JSON."""
+    value, message = BAD_VALUES[key]
+    workload = opplab.Workload.periodic(1, run_us=800, period_us=16000)
+    given = tuple(value) if isinstance(value, list) else value
+    with pytest.raises(opplab.InputError, match=message):
+        opplab.simulate(opplab.Machine(juno), workload, opplab.Policy(**{key: given}), seconds=0.01)
+
+    case = json.loads(opplab.simulate(opplab.Machine(juno), workload, opplab.Policy(), seconds=0.01)._case.json)
+    case["policy"][key] = value
+    with pytest.raises(opplab.InputError, match=message):
+        _opplab.Case.from_json(json.dumps(case)).run(False)
+
+    file = tmp_path / "w.json"
+    file.write_text('{"tasks": {"t": {"run": 800, "timer": {"ref": "t", "period": 16000}}}, "global": {"duration": 1}}')
+    experiment = tmp_path / "e.toml"
+    assert (
+        opplab_command("experiment", "new", "e", "-m", "juno-r2", "-w", str(file), "-o", str(experiment)).returncode
+        == 0
+    )
+    text = experiment.read_text()
+    experiment.write_text(text.replace("[[policy]]\n", f"[[policy]]\n{key} = {toml_value(value)}\n", 1))
+    words = [["run", str(experiment)], ["run", "-w", str(file), "-m", "juno-r2", "--set", f"{key}={toml_value(value)}"]]
+    for line in words:
+        done = opplab_command(*line, "-o", str(tmp_path / "out"))
+        assert done.returncode == 2, done.stderr
+        assert message in done.stderr and done.stderr.count("\n") == 1

@@ -74,9 +74,20 @@ def test_lists_say_what_things_are(kind: str) -> None:
 
 
 def test_metrics_are_those_of_runs(small_case: _opplab.Case) -> None:
-    from opplab.simulation.cases import METRICS, Case, rows_of
+    from opplab.metrics import find, is_answer
+    from opplab.simulation.cases import Case
+    from opplab.simulation.cases import rows_of as rows_of_case
 
-    listed = {name.partition(":")[0] if ":" in name else name: (unit, better) for name, unit, better, _ in METRICS}
-    for row in rows_of(Case.of(small_case), small_case.run(False)):
-        name = row["metric"].partition(":")[0]
-        assert listed[name] == (row["unit"], row["better"]), row["metric"]
+    measured = {row["metric"]: row for row in rows_of_case(Case.of(small_case), small_case.run(False))}
+    for name, row in measured.items():
+        declared = find(name)
+        assert declared is not None
+        assert (declared.unit, declared.better) == (row["unit"], row["better"]), name
+    # A part is in its whole: whoever adds up or averages takes the answers only.
+    for whole in ("energy", "power"):
+        parts = [name for name in measured if name.startswith(f"{whole}:")]
+        assert is_answer(whole)
+        assert len(parts) > 1
+        assert not any(map(is_answer, parts))
+        clusters = sum(measured[name]["value"] for name in parts if name != f"{whole}:rest")
+        assert clusters == pytest.approx(measured[whole]["value"])

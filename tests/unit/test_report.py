@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import opplab
 from opplab.cli.main import opplab as main
 from opplab.report import publish, svg
+from opplab.report.answer import answer_of
 from opplab.sweep import confidence
 
 
@@ -59,7 +60,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     experiment = opplab.Experiment.load("juno-eas", iterations=2, seconds=0.2)
     results = experiment.run()
     path: Path = tmp_path_factory.mktemp("report") / "report.html"
-    publish.write_report(experiment, results, publish.blocks_of(experiment, results), path)
+    publish.write_report(
+        experiment, results, publish.blocks_of(experiment, results), path, None, answer_of(experiment, results)
+    )
     return path.read_text()
 
 
@@ -143,7 +146,7 @@ def test_paired_interval_uses_the_common_seeds() -> None:
     (block,) = confidence.pair_blocks(frame(rows), [("base", "half")])
     (line,) = block.lines
     assert line.ratio == pytest.approx(-50)
-    assert line.ratio_half == pytest.approx(0)
+    assert line.ends == pytest.approx((-50, -50))
     assert line.base.half is not None
     assert line.base.half > 1
     assert line.published_ratio is None

@@ -21,6 +21,20 @@ from opplab.errors import CheckError, InputError
 from opplab.sweep import runner
 from opplab.sweep.store import Store
 
+
+class AtOnce(Executor):
+    """Works in this thread, and notes the sizes of what it is given."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
+        self.sizes.append(json.loads(args[0])["duration_ns"] * len(args[0]))
+        future: Future[object] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
 SHORT = ("--iterations", "2", "--seconds", "0.2")
 
 
@@ -167,6 +181,38 @@ def test_failures_are_recorded_and_retried(tmp_path: Path) -> None:
     retried = runner.run_cases(experiment.cases, store, retry_failed=True)
     assert (retried.done, retried.skipped, retried.failed) == (12, 24, 0)
     assert store.failures() == {}
+
+
+def test_the_longest_cases_come_first() -> None:
+    """By simulated time and by CPUs and tasks, so that no long case is left for one worker at the end."""
+    short = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.01).cases
+    long = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.05).cases
+    kept: list[int] = []
+    at_once = AtOnce()
+    runner.run_cases(
+        [*short[:3], *long[:3], *short[3:6]], executor=at_once, jobs=5, keep=lambda case, rows: kept.append(case.size)
+    )
+    # Ten are handed over before the first is waited for.
+    assert at_once.sizes == sorted(at_once.sizes, reverse=True)
+    assert len(kept) == len(at_once.sizes) == 9
+
+
+def test_merged_tables_are_those_of_the_files(tmp_path: Path) -> None:
+    """Rows that were kept in blocks, rows that are read again, another order, a case without rows, a case put twice."""
+    store = Store(tmp_path / "store")
+    store.create({})
+    names = [f"{number:032x}" for number in range(600)]
+    for number, name in enumerate(names):
+        store.put(name, [{"metric": f"m{row}", "value": number + row / 10} for row in range(number % 4)])
+    store.put(names[7], [{"metric": "again", "value": -1.0}])
+    order = [*names[::-2], *names[::2]]
+    merged = store.merge(order)
+    assert merged.equals(pl.concat([store.table(name) for name in order]))
+    written = (store.path / "results.parquet").read_bytes()
+    store.release()
+    again = Store(tmp_path / "store")
+    assert again.merge(order).equals(merged)
+    assert (again.path / "results.parquet").read_bytes() == written
 
 
 def test_results_of_another_build_are_not_reused(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Faults of disks and neighbours: damaged results, two runs in one folder, closed streams, our own mistakes."""
 
+import fcntl
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +15,10 @@ from test_cli import check_refused, opplab
 
 from opplab import Experiment, files
 from opplab.errors import FormatError, InputError, InternalError
+from opplab.report import html
 from opplab.sweep.store import Store
+
+OPPLAB = [sys.executable, "-m", "opplab"]
 
 SMALL = ["run", "juno-eas", "--iterations", "1", "--seconds", "0.05", "--no-report", "-j", "1"]
 
@@ -290,8 +295,36 @@ def test_a_vanished_worker_does_not_leave_stumps(tmp_path: Path) -> None:
 
 def test_the_guard_shows_what_terminals_obey() -> None:
     stream = io.StringIO()
-    files.Guard(stream).write("a\x1b[31m\x00\x9b\u202eb\n")
-    assert stream.getvalue() == "a\\x1b[31m\\x00\\x9b\\u202eb\n"
+    files.Guard(stream).write("a\x1b[31m\x00\x9b\x7f\u202eb\u200f\u2028\n\té")
+    assert stream.getvalue() == "a\\x1b[31m\\x00\\u009b\\u007f\\u202eb\\u200f\\u2028\n\té"
+
+
+def test_a_page_shows_what_turns_the_direction_of_writing() -> None:
+    page = html.render("trace_view.html", title="a\u202e\x9b\x1b<b>")
+    assert "a\\u202e\\u009b\\x1b&lt;b&gt;" in page
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["list", "policy-keys"], ["experiment", "show", "juno-eas", "--format", "json"], ["host", "govern", "--help"]],
+)
+def test_a_pipe_that_does_not_block_gets_all(words: list[str], tmp_path: Path) -> None:
+    """Goal: all of it or an error. Method: a pipe that is full but for a byte, does not block, and is read late."""
+    expected = subprocess.run(OPPLAB + words, capture_output=True, check=True, cwd=tmp_path).stdout
+    assert len(expected) > 100
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    filling = fcntl.fcntl(writes, fcntl.F_GETPIPE_SZ) - 1
+    assert os.write(writes, b"-" * filling) == filling
+    with subprocess.Popen(OPPLAB + words, stdout=writes, stderr=subprocess.PIPE, cwd=tmp_path) as process:
+        os.close(writes)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(2)
+        with os.fdopen(reads, "rb") as stream:
+            told = stream.read()
+        assert process.wait() == 0
+    assert told[filling:] == expected
 
 
 def test_what_the_fuzzer_met_is_refused(whole: Path, tmp_path: Path) -> None:

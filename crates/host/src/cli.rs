@@ -4,7 +4,7 @@
 //! needed or refuses.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use lexopt::prelude::*;
@@ -48,7 +48,9 @@ const COMMANDS: &[(&str, &str)] = &[
 
 /// Runs one command; `args` are the words after the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> i32 {
-    let (mut out, mut err) = (Shown(env.out), Shown(env.err));
+    // Whole texts, not their pieces, go to the system; `print` flushes.
+    let mut whole = BufWriter::new(&mut *env.out);
+    let (mut out, mut err) = (Shown(&mut whole), Shown(env.err));
     let env = &mut Env { out: &mut out, err: &mut err, again: env.again.clone(), name: env.name.clone() };
     match run(args, env) {
         Ok(code) => code,
@@ -252,11 +254,11 @@ fn observe(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostErro
     let start_ns = start.time_ns;
     observer.sample(&root, start);
     let (mut n_done, mut next_ns, mut last) = (0u64, start_ns, start);
-    let mut code = 0;
+    let (mut code, mut n_unread, mut n_empty) = (0, 0u64, 0u64);
     loop {
         next_ns += interval_ns;
         let end_ns = for_ns.map(|for_ns| start_ns + for_ns);
-        if count.is_some_and(|count| n_done >= count) || end_ns.is_some_and(|end_ns| next_ns > end_ns) {
+        if count.is_some_and(|count| n_done + n_empty >= count) || end_ns.is_some_and(|end_ns| next_ns > end_ns) {
             break;
         }
         if !stop.sleep_until(next_ns) {
@@ -272,7 +274,15 @@ fn observe(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostErro
             let slept_s = slept_ns as f64 / 1e9;
             let _ = writeln!(env.err, "note: the machine slept {slept_s:.1} s; the interval of its sleep is left out");
         }
+        if !observer.unread.is_empty() {
+            n_unread += 1;
+            if n_unread == 1 {
+                let cpus = format_cpu_list(&observer.unread);
+                let _ = writeln!(env.err, "note: no reading in /proc/stat for CPUs {cpus}: they have no row");
+            }
+        }
         if rows.is_empty() {
+            n_empty += u64::from(slept_ns.is_none());
             continue;
         }
         let time_s = start_s + now.lived_since(&start) as f64 / 1e9;
@@ -287,7 +297,14 @@ fn observe(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostErro
         }
     }
     let (wall_ns, used_ns) = (clock::monotonic_ns() - start_ns, clock::own_cpu_ns() - opened_ns);
+    if n_done == 0 && n_unread > 0 {
+        return Err(HostError::Lacking("/proc/stat: no CPU can be read".to_owned()));
+    }
+    if n_unread > 1 {
+        let _ = writeln!(env.err, "note: no reading for some CPUs in {n_unread} intervals");
+    }
     if n_done == 0 {
+        let _ = writeln!(env.err, "note: ended before the first interval was over");
         return Ok(0);
     }
     let percent = used_ns as f64 * 100.0 / wall_ns.max(1) as f64;
@@ -356,6 +373,7 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
         kernel: "6.12.117".to_owned(),
         log: None,
         state: PathBuf::new(),
+        host_state: PathBuf::new(),
     };
     // The worker gets the same words.
     let mut worker_args: Vec<OsString> = vec!["govern".into(), "--worker".into()];
@@ -404,11 +422,12 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
         return print(env, &decide::explain(&shown, &words, cpu, at_ns)?);
     }
     let root = Root::open(&options.root)?;
+    options.host_state = root.file("/run/opplab-govern.json").unwrap_or_default();
     if options.state.as_os_str().is_empty() {
-        options.state = root.file("/run/opplab-govern.json").unwrap_or_default();
+        options.state.clone_from(&options.host_state);
     }
     if restore {
-        let done = govern::restore_left(&root, &options, env.err)?;
+        let done = govern::restore(&root, &options, env.err)?;
         return print(env, if done { "restored\n" } else { "nothing to restore\n" });
     }
     check_governor(&options)?;
@@ -495,6 +514,9 @@ fn verify_log(log: &Path, env: &mut Env<'_>) -> Result<i32, HostError> {
         agreement.n_in_force,
         agreement.n_followed
     );
+    if agreement.n_unread > 0 {
+        out += &format!("{} looks without a reading, at which nothing was decided\n", agreement.n_unread);
+    }
     for difference in &agreement.differences {
         out += &format!("  {difference}\n");
     }

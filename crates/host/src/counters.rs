@@ -153,7 +153,7 @@ pub const USER_TICK_NS: u64 = 10_000_000;
 /// The longest time of a kind, 43 years of ticks: a sum of all kinds in ns fits into 64 bits then.
 const TICKS_MAX: u64 = 1 << 37;
 
-/// Reads the CPU lines of `/proc/stat`.
+/// Reads the CPU lines of `/proc/stat`; one that lacks the idle time, or has what is no time, is no reading.
 pub fn parse_stat(text: &str) -> Vec<(u32, StatTimes)> {
     let mut cpus = Vec::new();
     for line in text.lines() {
@@ -162,12 +162,33 @@ pub fn parse_stat(text: &str) -> Vec<(u32, StatTimes)> {
         let Some(cpu) = words.next().filter(|_| !rest.starts_with(' ')).and_then(|word| word.parse().ok()) else {
             continue;
         };
-        let numbers: Vec<u64> = words.map_while(|word| Some(word.parse::<u64>().ok()?.min(TICKS_MAX))).collect();
+        let time = |word: &str| word.parse::<u64>().ok().filter(|&ticks| ticks <= TICKS_MAX);
+        let Some(numbers) = words.map(time).collect::<Option<Vec<u64>>>().filter(|numbers| numbers.len() > 3) else {
+            continue;
+        };
         let at = |index: usize| numbers.get(index).copied().unwrap_or(0);
         let total = numbers.iter().take(8).sum();
         cpus.push((cpu, StatTimes { total, idle: at(3), iowait: at(4), nice: at(1) }));
     }
     cpus
+}
+
+/// Reads `/proc/stat`: the times, and which of `cpus` are online and have no time that can be read.
+pub fn read_stat(root: &Root, cpus: &[u32]) -> (Vec<(u32, StatTimes)>, Vec<u32>) {
+    let read = || parse_stat(&root.raw("/proc/stat").unwrap_or_default());
+    let is_in = |stat: &[(u32, StatTimes)], cpu: u32| stat.iter().any(|(known, _)| *known == cpu);
+    let mut stat = read();
+    if cpus.iter().all(|&cpu| is_in(&stat, cpu)) {
+        return (stat, Vec::new());
+    }
+    // A CPU may come and go between the two files: what is online and not there is looked for again.
+    let mut missing: Vec<u32> = root.online().into_iter().filter(|&cpu| cpus.contains(&cpu)).collect();
+    missing.retain(|&cpu| !is_in(&stat, cpu));
+    if !missing.is_empty() {
+        stat = read();
+        missing.retain(|&cpu| !is_in(&stat, cpu));
+    }
+    (stat, missing)
 }
 
 /// The idle states of one CPU and their cumulative times.
@@ -205,8 +226,11 @@ mod tests {
 
     #[test]
     fn cpu_lines_of_proc_stat() {
-        let text = "cpu  5 0 5 90 0 0 0 0 0 0\ncpu0 1 2 3 40 5 6 7 8 9 10\ncpu3 1\nintr 5\n";
-        let zero = StatTimes { total: 1, ..StatTimes::default() };
-        assert_eq!(parse_stat(text), [(0, StatTimes { total: 72, idle: 40, iowait: 5, nice: 2 }), (3, zero)]);
+        let text = "cpu  5 0 5 90 0 0 0 0 0 0\ncpu0 1 2 3 40 5 6 7 8 9 10\ncpu2 0 0 0 1\nintr 5\n";
+        let idle = StatTimes { total: 1, idle: 1, ..StatTimes::default() };
+        assert_eq!(parse_stat(text), [(0, StatTimes { total: 72, idle: 40, iowait: 5, nice: 2 }), (2, idle)]);
+        for bad in ["cpu3 1", "cpu3 1 2 x 4 5", "cpu3 1 2 3 -4", "cpu3 18446744073709551615 0 0 0", "cpu3"] {
+            assert_eq!(parse_stat(bad), [], "{bad}");
+        }
     }
 }

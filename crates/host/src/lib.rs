@@ -19,6 +19,7 @@ mod error;
 pub mod govern;
 mod json;
 pub mod observe;
+pub mod patient;
 pub mod record;
 pub mod root;
 pub mod scheddebug;

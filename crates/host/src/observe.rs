@@ -16,7 +16,7 @@ use opplab_import::{import, to_machine};
 use opplab_meter::turbostat::{self, Derived};
 
 use crate::clock::Moment;
-use crate::counters::{CpuCounters, Hardware, IdleCounters, StatTimes, USER_TICK_NS, Watched, parse_stat};
+use crate::counters::{CpuCounters, Hardware, IdleCounters, StatTimes, USER_TICK_NS, Watched, read_stat};
 use crate::root::{CPU, Root};
 use crate::util::CpuUtil;
 
@@ -116,6 +116,8 @@ pub struct Observer {
     power: Vec<PowerSource>,
     /// What is lost and why, for the reader.
     pub notes: Vec<String>,
+    /// CPUs that are online and had no reading in `/proc/stat` at the last look; they have no row.
+    pub unread: Vec<u32>,
     last: Moment,
     /// As [`Observer::candidates`]: the one that the kernel takes.
     reference_khz: u32,
@@ -153,7 +155,16 @@ impl Observer {
                 }
             }
         }
-        Self { cpus, candidates, idle_names, power: power_sources(root), notes, last: Moment::default(), reference_khz }
+        Self {
+            cpus,
+            candidates,
+            idle_names,
+            power: power_sources(root),
+            notes,
+            unread: Vec::new(),
+            last: Moment::default(),
+            reference_khz,
+        }
     }
 
     /// Names of the power columns.
@@ -166,9 +177,10 @@ impl Observer {
     pub fn sample(&mut self, root: &Root, now: Moment) -> Vec<Row> {
         let interval_ns = now.since(&self.last);
         self.last = now;
-        let stat = parse_stat(&root.raw("/proc/stat").unwrap_or_default());
+        let (stat, unread) = read_stat(root, &self.cpus.iter().map(|(cpu, _)| *cpu).collect::<Vec<_>>());
+        self.unread = unread;
         // CPUs that went offline are forgotten, those that came are opened.
-        self.cpus.retain(|(cpu, _)| stat.iter().any(|(known, _)| known == cpu));
+        self.cpus.retain(|(cpu, _)| self.unread.contains(cpu) || stat.iter().any(|(known, _)| known == cpu));
         for (cpu, _) in &stat {
             if let Err(place) = self.cpus.binary_search_by_key(cpu, |(known, _)| *known) {
                 self.cpus.insert(place, (*cpu, CpuState::open(root, *cpu).0));
@@ -179,7 +191,10 @@ impl Observer {
         let mut rows = Vec::with_capacity(self.cpus.len() + 1);
         for (cpu, state) in &mut self.cpus {
             let times = stat.iter().find(|(number, _)| number == cpu).map(|(_, times)| *times);
-            let Some(stat) = times else { continue };
+            let Some(stat) = times else {
+                (state.before, state.stat_before) = (None, None);
+                continue;
+            };
             rows.push(sample_cpu(
                 *cpu,
                 state,
@@ -191,7 +206,7 @@ impl Observer {
             ));
         }
         let watts = self.power.iter_mut().map(|source| source.watts(counted_ns)).collect();
-        if interval_ns.is_none() {
+        if interval_ns.is_none() || rows.is_empty() {
             return Vec::new();
         }
         let all = summary(&rows, watts, self.candidates.len(), self.idle_names.len());

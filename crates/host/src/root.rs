@@ -96,6 +96,14 @@ impl Root {
         }
     }
 
+    /// The open folder at a path of the host, to be locked; `None` for a snapshot.
+    pub fn open_folder(&self, path: &str) -> Option<io::Result<fs::File>> {
+        match self {
+            Self::Folder(folder) => Some(folder_in(folder, path).and_then(fs::File::open)),
+            Self::Tree(_) => None,
+        }
+    }
+
     /// The bytes at `path` as text, with its line ends.
     pub fn raw(&self, path: &str) -> Result<String, Missing> {
         match self {

@@ -10,15 +10,12 @@ pub(crate) const STATE_MAX: u64 = 16 << 20;
 /// The most that is read of a log of `govern`.
 pub(crate) const LOG_MAX: u64 = 1 << 30;
 
-/// Writes a file; when this returns, content and name are on the disk.
+/// Writes a file into a folder that is there; when this returns, content and name are on the disk.
 ///
 /// # Errors
 /// What the system said.
 pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder {
-        fs::create_dir_all(folder)?;
-    }
     let fresh = path.with_extension("new");
     let mut file = File::create(&fresh)?;
     file.write_all(text.as_bytes())?;

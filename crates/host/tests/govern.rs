@@ -227,7 +227,7 @@ fn a_second_run_is_refused_and_changes_nothing() {
     let out = Command::new(AGENT).args(second).arg(&root).output().expect("starts");
     let told = String::from_utf8_lossy(&out.stderr);
     assert!(!out.status.success());
-    assert!(told.contains(&format!("a run is under way (process {}", child.id())), "{told}");
+    assert!(told.contains(&format!("a run is under way on this host (process {})", child.id())), "{told}");
     assert_eq!(setting(&root, 0, "scaling_governor"), "schedutil");
     assert!(child.try_wait().expect("ours").is_none());
     signal("TERM", &child.id().to_string());
@@ -260,6 +260,119 @@ fn a_policy_that_went_offline_is_put_back_later() {
     let same =
         |files: Vec<(PathBuf, String)>| -> Vec<_> { files.into_iter().filter(|(name, _)| !changed(name)).collect() };
     assert_eq!(same(files_of(&root)), same(before));
+}
+
+/// Goal: a policy whose folder is away at the end is not called restored, and is put back by whoever comes next. Method:
+/// its folder is moved aside while it is governed, and stays away over a second run.
+#[test]
+fn a_policy_that_is_away_at_the_end_is_remembered() {
+    let root = host("away");
+    let state = root.join("run/opplab-govern.json");
+    let (child, _) = start(&root, &["--via", "limits", "--for", "300ms"]);
+    wait_for("the governor", || setting(&root, 1, "scaling_max_freq") == setting(&root, 1, "scaling_min_freq"));
+    let folder = root.join("sys/devices/system/cpu/cpufreq/policy1");
+    fs::rename(&folder, root.join("aside")).expect("writable");
+    let out = child.wait_with_output().expect("ends");
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(3), "{told}");
+    assert!(told.contains("policy1/scaling_max_freq is not there") && !told.contains("restored 2"), "{told}");
+    assert!(!told.contains("policy0/scaling"), "{told}");
+    assert_eq!(setting(&root, 0, "scaling_max_freq"), "2250000");
+    // A run of the other policy keeps it in mind, and says so.
+    let words = ["govern", "--governor", "performance", "--for", "50ms", "--util", "stat", "--root"];
+    let out = Command::new(AGENT).args(words).arg(&root).output().expect("starts");
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(3), "{told}");
+    assert!(told.contains("policy1") && state.exists(), "{told}");
+    fs::rename(root.join("aside"), &folder).expect("writable");
+    let out = Command::new(AGENT).args(["govern", "--restore", "--root"]).arg(&root).output().expect("starts");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(is_as_before(&root));
+}
+
+/// Goal: what one run remembers holds for every run of the host, wherever each has its `--state`. Method: a second run
+/// with another file while the first one governs; then a third one after the first one's processes were killed.
+#[test]
+fn runs_with_other_state_files_know_of_each_other() {
+    let root = host("states");
+    let place = |name: &str| root.join(name).to_str().expect("text").to_owned();
+    let (mut child, worker) = start(&root, &["--via", "limits", "--state", &place("a.json")]);
+    wait_for("the governor", || setting(&root, 0, "scaling_min_freq") == setting(&root, 0, "scaling_max_freq"));
+    let b = place("b.json");
+    let other = ["govern", "--governor", "performance", "--for", "50ms", "--util", "stat", "--state", &b, "--root"];
+    let again = || Command::new(AGENT).args(other).arg(&root).output().expect("starts");
+    let out = again();
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(3), "{told}");
+    assert!(told.contains(&format!("a run is under way on this host (process {})", child.id())), "{told}");
+    signal("STOP", &worker);
+    kill(&child.id().to_string());
+    kill(&worker);
+    child.wait().expect("ends");
+    assert!(!is_as_before(&root));
+    let out = again();
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success() && told.contains("putting back what the run of process"), "{told}");
+    assert!(is_as_before(&root));
+    let rest: Vec<String> = fs::read_dir(&root)
+        .expect("is there")
+        .chain(fs::read_dir(root.join("run")).expect("is there"))
+        .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
+        .filter(|name| name.contains("json") || name.contains("lock"))
+        .collect();
+    assert_eq!(rest, Vec::<String>::new());
+    // A folder that is not there is a slip of the finger.
+    let (wrong, before) = (place("none/c.json"), files_of(&root));
+    let out = Command::new(AGENT)
+        .args(["govern", "--governor", "performance", "--for", "50ms", "--state", &wrong, "--root"])
+        .arg(&root)
+        .output()
+        .expect("starts");
+    assert_eq!(out.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("none/c.json"));
+    assert!(!root.join("none").exists() && files_of(&root) == before);
+}
+
+/// Goal: a reading that cannot be read is no reading: nothing is decided of it, and it is told. Method: `/proc/stat` is
+/// of words at the start, then while a run is under way.
+#[test]
+fn readings_that_cannot_be_read_decide_nothing() {
+    let root = host("garbage");
+    let stat = root.join("proc/stat");
+    let good = fs::read_to_string(&stat).expect("is there");
+    for bad in ["", "garbage\n", "cpu0 x y z\ncpu1 0 0 0 100 0 0 0\n", "cpu0 1 2\ncpu1 0 0 0 100 0 0 0\n"] {
+        fs::write(&stat, bad).expect("writable");
+        let before = files_of(&root);
+        let words = ["govern", "--governor", "schedutil", "--util", "stat", "--for", "50ms", "--root"];
+        let out = Command::new(AGENT).args(words).arg(&root).output().expect("starts");
+        let told = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(3), "{bad:?}: {told}");
+        assert!(told.contains("/proc/stat"), "{bad:?}: {told}");
+        assert_eq!(files_of(&root), before);
+    }
+    fs::write(&stat, &good).expect("writable");
+    let log = root.join("log.jsonl");
+    let lines =
+        || fs::read_to_string(&log).unwrap_or_default().lines().filter(|line| line.contains("decision")).count();
+    let (child, _) = start(&root, &["--for", "3s", "--log", log.to_str().expect("text")]);
+    wait_for("decisions", || lines() > 4);
+    let fresh = root.join("fresh");
+    fs::write(&fresh, "garbage\n").expect("writable");
+    fs::rename(&fresh, &stat).expect("writable");
+    wait_for("a note", || fs::read_to_string(&log).is_ok_and(|text| text.contains("no reading")));
+    let (then, now) = (lines(), || fs::read_to_string(&log).unwrap_or_default().matches("no reading").count());
+    wait_for("more of it", || now() > 10);
+    assert_eq!(lines(), then);
+    fs::write(&fresh, &good).expect("writable");
+    fs::rename(&fresh, &stat).expect("writable");
+    wait_for("decisions again", || lines() > then);
+    let out = child.wait_with_output().expect("ends");
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(told.contains("no reading") && out.status.success(), "{told}");
+    let out = Command::new(AGENT).args(["govern", "--verify"]).arg(&log).output().expect("starts");
+    let words = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(words.contains("looks without a reading"), "{words}");
+    assert!(is_as_before(&root));
 }
 
 #[test]

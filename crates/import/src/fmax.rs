@@ -10,7 +10,8 @@
 use opplab_kernel::cpufreq::acpi_cpufreq::acpi_max_boost_khz as max_boost_khz;
 use opplab_kernel::cpufreq::schedutil::sugov_effective_cpu_perf;
 use opplab_kernel::freq_invariance::{
-    AmdPerfCaps, FreqMax, FreqMaxFacts, IntelMsrs, IntelTurboModel, TurboLevel, is_zen4, midpoint, scale_freq_tick,
+    AmdPerfCaps, FreqMax, FreqMaxFacts, FreqMaxOf, IntelMsrs, IntelTurboModel, TurboLevel, is_zen4, midpoint,
+    scale_freq_tick,
 };
 use opplab_kernel::profile::{KernelProfile, PROFILES, Platform, Version};
 use opplab_model::machine::{CppcCaps, Machine, Processor, TurboBin};
@@ -53,6 +54,10 @@ pub struct FmaxInput {
     pub base_frequency_khz: Option<u32>,
     /// Kinds of core: (name, base kHz, highest kHz), more than one on a hybrid processor.
     pub kinds: Vec<(String, u32, u32)>,
+    /// Whether kinds of core differ on a processor of Intel.
+    pub hybrid: bool,
+    /// Whether some core has more than one thread.
+    pub smt: bool,
 }
 
 impl FmaxInput {
@@ -125,15 +130,14 @@ impl FmaxInput {
             aperfmperf: None,
             base_frequency_khz: None,
             kinds,
+            hybrid: machine.is_intel_hybrid(),
+            smt: machine.has_smt(),
         }
     }
 
     fn platform(&self) -> Platform {
-        match self.processor.as_ref().map(|processor| processor.vendor.as_str()) {
-            Some("GenuineIntel") => Platform::Intel,
-            Some("AuthenticAMD" | "HygonGenuine") => Platform::Amd,
-            _ => Platform::Arm,
-        }
+        let vendor = self.processor.as_ref().map_or("", |processor| processor.vendor.as_str());
+        Platform::of_vendor(vendor).unwrap_or(Platform::Arm)
     }
 
     fn levels(&self) -> Vec<TurboLevel> {
@@ -413,10 +417,19 @@ fn kernel(report: &FmaxReport, name: &'static str, version: Version) -> KernelCh
     if input.aperfmperf == Some(false) {
         return none("the processor has no APERF and MPERF (flag aperfmperf)".to_owned());
     }
-    let (turbo_ratio, mut why) = match platform {
+    let (mut turbo_ratio, mut why) = match platform {
         Platform::Intel => intel_choice(input),
         _ => amd_choice(input, version),
     };
+    let each_cpu = profile.freq_max_of(platform, input.hybrid, input.smt) == FreqMaxOf::EachCpu;
+    if each_cpu && turbo_ratio.is_some() {
+        let levels = input.levels();
+        let facts = FreqMaxFacts { base_khz: input.base_khz, turbo: &levels, n_cores: input.n_cores };
+        let kinds: Vec<String> =
+            input.kinds.iter().map(|(name, _, max)| format!("{name} {} MHz", max / 1000)).collect();
+        turbo_ratio = FreqMax::MaxBoost.ratio(&facts);
+        why = format!("no SMT: each CPU its own highest clock (arch_set_cpu_capacity()): {}", kinds.join(", "));
+    }
     let Some(turbo_ratio) = turbo_ratio else { return none(why) };
     let disabled = input.no_turbo || input.msrs.is_some_and(|msrs| msrs.turbo_disabled());
     let ratio =
@@ -613,9 +626,14 @@ fn warnings(report: &mut FmaxReport) {
     if input.kinds.len() > 1 && input.processor.is_some() {
         let list: Vec<String> =
             input.kinds.iter().map(|(name, base, max)| format!("{name} {}-{} MHz", base / 1000, max / 1000)).collect();
+        let of = |profile: KernelProfile| profile.freq_max_of(input.platform(), input.hybrid, input.smt);
+        let each = PROFILES.iter().find(|&&(_, version, _)| of(KernelProfile::at(version)) == FreqMaxOf::EachCpu);
+        let rule = match each {
+            Some((name, ..)) => format!("before {name} the boot CPU's f_max counts for all, then each CPU's own"),
+            None => "the boot CPU's f_max counts for all CPUs".to_owned(),
+        };
         warn(format!(
-            "cores differ ({}): without per-CPU ratios (v6.12 has them where SMT is off) the boot CPU's f_max counts for \
-             all, and the others never reach a full scale",
+            "cores differ ({}): {rule}; measured against another's, slower cores never reach a full scale",
             list.join(", ")
         ));
     }

@@ -39,7 +39,8 @@ pub fn to_machine(facts: &Facts) -> Result<Imported, ImportError> {
     if facts.cpus.is_empty() {
         return Err(ImportError::whole(&facts.source, "it names no CPU, so there is no machine in it"));
     }
-    let mut maker = Maker { facts, missing: Vec::new(), defaults: Vec::new(), notes: facts.notes.clone() };
+    let mut maker =
+        Maker { facts, missing: Vec::new(), defaults: Vec::new(), marks: Vec::new(), notes: facts.notes.clone() };
     let machine = maker.machine()?;
     // The reader of machine files is the judge of what a machine is.
     let checked = parse_machine(&facts.source, &machine_to_toml(&machine)).map_err(|error| {
@@ -69,6 +70,8 @@ struct Maker<'a> {
     facts: &'a Facts,
     missing: Vec<String>,
     defaults: Vec<(String, String)>,
+    /// Numbers that are chosen among several facts: (key of the file, where the chosen one was read).
+    marks: Vec<(String, String)>,
     notes: Vec<String>,
 }
 
@@ -82,6 +85,16 @@ impl Maker<'_> {
     fn missing(&mut self, what: &str) {
         if !self.missing.iter().any(|known| known == what) {
             self.missing.push(what.to_owned());
+        }
+    }
+
+    /// Marks a number with the place of the fact that it was taken from; clusters may have several.
+    fn mark(&mut self, key: &str, fact: &str) {
+        let Some(place) = self.facts.place(fact) else { return };
+        match self.marks.iter_mut().find(|(known, _)| known == key) {
+            Some((_, places)) if !places.contains(place) => places.push_str(&format!("; {place}")),
+            Some(_) => {}
+            None => self.marks.push((key.to_owned(), format!("[S] {place}"))),
         }
     }
 
@@ -168,6 +181,7 @@ impl Maker<'_> {
         let shorten = |(what, place): &(String, String)| (what.clone(), place.replace(&facts.source, short));
         let mut sources: Vec<(String, String)> =
             if facts.source == "/" { facts.told.clone() } else { facts.told.iter().map(shorten).collect() };
+        sources.extend(self.marks.iter().map(|told| if facts.source == "/" { told.clone() } else { shorten(told) }));
         sources.extend(self.defaults.iter().map(|(what, value)| (format!("default.{what}"), value.clone())));
         let mut machine = Machine {
             name: file_name(&facts.name),
@@ -294,6 +308,9 @@ impl Maker<'_> {
             }
         }
         let mut turbo = msr::turbo_of(facts, first);
+        if !turbo.is_empty() {
+            self.mark("cluster.turbo", "msr.0x1ad");
+        }
         let cppc = of_cpu.cppc.map(|cppc| cppc.caps);
         let base_khz = self.base_khz(first, policy.as_ref(), cppc);
         let max_khz = policy.as_ref().and_then(|policy| policy.max_khz).unwrap_or(0);
@@ -309,6 +326,14 @@ impl Maker<'_> {
         if matches!(kind.core_type, Some(CoreType::Atom | CoreType::LowPower)) && max_khz != 0 {
             turbo.clear();
             turbo.push(TurboBin { active_cores: 1, khz: max_khz });
+            self.mark("cluster.turbo", "cpuinfo_max_freq");
+        }
+        let hwp = msr::hwp_caps_of(facts, first);
+        if hwp.is_some() {
+            self.mark("cluster.hwp", "msr.0x771");
+        }
+        if kind.efficiency_class.is_some() {
+            self.mark("cluster.efficiency_class", "efficiency_class");
         }
         let opps = self.opps(policy.as_ref(), cppc, base_khz, &turbo)?;
         Ok(Cluster {
@@ -327,24 +352,30 @@ impl Maker<'_> {
             }),
             base_khz,
             turbo,
-            hwp: msr::hwp_caps_of(facts, first),
+            hwp,
         })
     }
 
     /// The highest frequency without turbo: as cpufreq, the registers, CPPC or the table tell, in this order.
     fn base_khz(&mut self, cpu: u32, policy: Option<&PolicyFacts>, cppc: Option<CppcCaps>) -> u32 {
         if let Some(khz) = policy.and_then(|policy| policy.base_khz) {
+            self.mark("cluster.base_khz", "base_khz");
             return khz;
         }
         let ratio = self.facts.cpus[&cpu].msrs.get(&msr::PLATFORM_INFO).map_or(0, |&info| ((info >> 8) & 0xff) as u32);
         if ratio != 0 {
+            self.mark("cluster.base_khz", "msr.0xce");
             return ratio * 100_000;
         }
         if let Some(p0) = policy.and_then(acpi_p0_khz) {
+            self.mark("cluster.base_khz", "opps");
             return p0;
         }
         match cppc {
-            Some(caps) if caps.nominal_freq_mhz != 0 => caps.nominal_freq_mhz.saturating_mul(1000),
+            Some(caps) if caps.nominal_freq_mhz != 0 => {
+                self.mark("cluster.base_khz", "cppc");
+                caps.nominal_freq_mhz.saturating_mul(1000)
+            }
             _ => 0,
         }
     }

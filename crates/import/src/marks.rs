@@ -14,14 +14,8 @@ pub(crate) const WORST_CASE_NS: u64 = 100_000;
 const MARKS: &[(&str, &[&str], &str)] = &[
     ("floor_uw", &[], "[D] 0 by definition: power is that of the CPUs; what else a meter sees is not in the machine"),
     ("cluster.capacity", &["capacity"], "[D] the biggest core is the unit; one kind of core, or no other is told"),
-    ("cluster.base_khz", &["base_khz"], "[D] the highest clock without turbo, from msr.0xce, the ACPI table or CPPC"),
-    ("cluster.turbo", &[], "[S] msr.0x1ad, msr.0x1ae, or the log's lines of them; small cores: cpuinfo_max_freq"),
-    ("cluster.hwp", &[], "[S] msr.0x771, or the log's line of it"),
     ("smt_yield", &[], "[S] the cores have one thread"),
     ("smt_power", &[], "[S] the cores have one thread"),
-    ("cluster.efficiency_class", &["efficiency_class"], "[S] the ACPI tables"),
-    ("cluster.cppc", &["cppc"], "[S] acpi_cppc"),
-    ("package_power", &[], "[S] msr.0x606, msr.0x610"),
     ("numa_distance", &["node"], "[S] one node"),
 ];
 

@@ -147,8 +147,14 @@ fn header_line(line: &str, header: &mut Header, processor: &mut Processor, facts
         let khz = mhz.filter(|mhz| (0.0..100_000.0).contains(mhz)).map(|mhz| (mhz * 1000.0).round() as u32);
         match what {
             "max efficiency frequency" => header.min_khz = khz,
-            "base frequency" => header.base_khz = khz,
-            _ if what.starts_with("max turbo") => header.turbo_khz = header.turbo_khz.max(khz),
+            "base frequency" => {
+                header.base_khz = khz;
+                facts.tell("base_khz", what);
+            }
+            _ if what.starts_with("max turbo") => {
+                header.turbo_khz = header.turbo_khz.max(khz);
+                facts.tell("cpuinfo_max_freq", what);
+            }
             _ => {}
         }
     } else if let Some(rest) = line.strip_prefix("cpufreq intel_pstate no_turbo: ") {

@@ -144,3 +144,40 @@ fn groups_that_the_kernel_does_not_know_are_warned_of() {
     assert_eq!(candidate(&report, "turbo-4-cores").0, 3_800_000);
     assert!(report.warnings.iter().any(|warning| warning.contains("groups of cores")), "{:?}", report.warnings);
 }
+
+/// Goal: a number's source is the fact that it was taken from, so that no machine lists registers that its dump lacks.
+#[test]
+fn sources_name_only_what_the_dump_has() {
+    let Some(paths) = dumps() else { return };
+    for path in paths {
+        let facts = import(&path).unwrap_or_else(|error| panic!("{error}"));
+        let machine = imported(&path).machine;
+        for (what, source) in &machine.sources {
+            for word in source.split(|c: char| !c.is_ascii_alphanumeric() && c != '.') {
+                let register =
+                    word.strip_prefix("msr.").and_then(|hex| u32::from_str_radix(hex.strip_prefix("0x")?, 16).ok());
+                assert!(
+                    register.is_none_or(|address| facts.knows(&format!("msr.{address:#x}"))),
+                    "{}: {what}: {source}",
+                    machine.name
+                );
+            }
+            assert!(
+                !source.contains("MSR_")
+                    && (machine.processor.as_ref().is_none_or(|p| p.vendor == "GenuineIntel")
+                        || !source.contains("msr")),
+                "{}: {what}: {source}",
+                machine.name
+            );
+        }
+        let marked = |key: &str| machine.sources.iter().any(|(known, _)| known.trim_start_matches("default.") == key);
+        assert_eq!(
+            marked("cluster.hwp"),
+            machine.clusters.iter().any(|cluster| cluster.hwp.is_some()),
+            "{}",
+            machine.name
+        );
+        let turbo = machine.clusters.iter().any(|cluster| !cluster.turbo.is_empty());
+        assert_eq!(marked("cluster.turbo"), turbo, "{}", machine.name);
+    }
+}

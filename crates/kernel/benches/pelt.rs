@@ -2,16 +2,19 @@
 //!
 //! `batch` is the structure of arrays: its times are for one update of one entity, as `se`'s are.
 //!
-//! With the argument `one=CLASS-DELTAS:COUNT` (`one=se-Across:20`) one case runs COUNT times without a timer, to count its
-//! instructions: `make bench-instructions` runs the bench's executable under `valgrind --tool=callgrind` and divides those
-//! of `se_update`, `cfs_update` or `batch_update` by COUNT * 4096.
+//! With the argument `one=CASE` (`one=se-Across`, `one=schedutil-8`, `one=feec-64`) one case runs some rounds without a timer and prints the number
+//! of its updates: `make bench-instructions` counts the instructions of one.
+
+#![expect(clippy::print_stdout, reason = "a bench reports")]
 
 use std::hint::black_box;
 
 use divan::Bencher;
 use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
-use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovGates, SugovPolicy};
+use opplab_kernel::cpufreq::schedutil::{
+    CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovGates, SugovPolicy, SugovRequest,
+};
 use opplab_kernel::eas::{EasCpu, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
 use opplab_kernel::energy_model::{EmForm, EmPerfDomain, em_create_perf_table};
 use opplab_kernel::pelt::{HalfLife32, SchedAvg, SeFacts, update_load_avg_cfs_rq, update_load_avg_se};
@@ -152,34 +155,59 @@ fn clock_se_cfs(bencher: Bencher) {
     bencher.counter(BATCH).bench_local(|| enqueue_batch(&deltas, &mut clock, &mut se, &mut cfs));
 }
 
+/// A policy of `n_cpus` CPUs under schedutil, which is told of one of them after the other.
+struct Schedutil {
+    governor: SugovPolicy,
+    facts: Vec<CpuFacts>,
+    time: u64,
+}
+
+impl Schedutil {
+    fn new(n_cpus: usize) -> Self {
+        let limits = FreqLimits { min_khz: 400_000, max_khz: 3_000_000 };
+        let freqs: Vec<u32> = (4..=30).map(|step| step * 100_000).collect();
+        let governor = SugovPolicy::new(SugovConfig {
+            n_cpus,
+            cpuinfo: limits,
+            limits,
+            table: Some(FreqTable::from_khz(&freqs).expect("a valid table")),
+            fast_switch: true,
+            need_update_limits: false,
+            adjust_perf: false,
+            rate_limit_us: 0,
+            tick_ns: 4_000_000,
+            gates: SugovGates::V6_12,
+        });
+        Self { governor, facts: vec![CpuFacts::default(); n_cpus], time: 1_000_000_000 }
+    }
+
+    fn batch(&mut self) {
+        let policy = PolicyFacts { cur_khz: 1_000_000, freq_ref_khz: 0, freq_invariant: true, can_update: true };
+        for step in 0..BATCH {
+            self.time += 500_000;
+            let cpu = step as usize % self.facts.len();
+            self.facts[cpu].util_cfs_boost = step % 900;
+            self.facts[cpu].idle_calls = step;
+            black_box(schedutil_one(&mut self.governor, self.time, cpu, &policy, &self.facts));
+        }
+    }
+}
+
+#[inline(never)]
+fn schedutil_one(
+    governor: &mut SugovPolicy,
+    time: u64,
+    cpu: usize,
+    policy: &PolicyFacts,
+    facts: &[CpuFacts],
+) -> Option<SugovRequest> {
+    governor.update(time, cpu, 0, policy, facts)
+}
+
 #[divan::bench(args = [1, 8])]
 fn schedutil_update(bencher: Bencher, n_cpus: usize) {
-    let limits = FreqLimits { min_khz: 400_000, max_khz: 3_000_000 };
-    let freqs: Vec<u32> = (4..=30).map(|step| step * 100_000).collect();
-    let mut governor = SugovPolicy::new(SugovConfig {
-        n_cpus,
-        cpuinfo: limits,
-        limits,
-        table: Some(FreqTable::from_khz(&freqs).expect("a valid table")),
-        fast_switch: true,
-        need_update_limits: false,
-        adjust_perf: false,
-        rate_limit_us: 0,
-        tick_ns: 4_000_000,
-        gates: SugovGates::V6_12,
-    });
-    let mut facts = vec![CpuFacts::default(); n_cpus];
-    let policy = PolicyFacts { cur_khz: 1_000_000, freq_ref_khz: 0, freq_invariant: true, can_update: true };
-    let mut time = 1_000_000_000;
-    bencher.counter(BATCH).bench_local(|| {
-        for step in 0..BATCH {
-            time += 500_000;
-            let cpu = step as usize % n_cpus;
-            facts[cpu].util_cfs_boost = step % 900;
-            facts[cpu].idle_calls = step;
-            black_box(governor.update(time, cpu, 0, &policy, facts.as_slice()));
-        }
-    });
+    let mut schedutil = Schedutil::new(n_cpus);
+    bencher.counter(BATCH).bench_local(|| schedutil.batch());
 }
 
 struct Cpus(Vec<EasCpu>);
@@ -197,45 +225,64 @@ impl EasFacts for Cpus {
 
 #[divan::bench(args = [6, 64])]
 fn feec(bencher: Bencher, n_cpus: usize) {
-    let n_little = n_cpus * 2 / 3;
-    let points: Vec<(u64, u64)> = (1..=8).map(|step| (step * 250_000, step * step * 40_000)).collect();
-    let domain = |cpus: std::ops::Range<usize>, cap| EmPerfDomain {
-        states: em_create_perf_table(&points, cap, EmForm::V6_9).expect("a valid table"),
-        cpus: cpus.collect(),
-        skip_inefficient: true,
-        form: EmForm::V6_9,
-    };
-    let domains = [domain(n_little..n_cpus, 1024), domain(0..n_little, 400)];
-    let cpu = |cpu: usize| {
-        let capacity = if cpu < n_little { 400 } else { 1024 };
-        let util = (cpu as u64 * 37) % 200;
-        EasCpu {
-            rq: RqFacts { capacity, ..RqFacts::default() },
-            capacity: CpuCapacity { orig: capacity, of: capacity, hw_pressure: 0, cpufreq_pressure: 0 },
-            util_avg: util,
-            runnable_avg: util,
-            util_est: util / 2,
-            uclamp_idle: false,
-        }
-    };
-    let facts = Cpus((0..n_cpus).map(cpu).collect());
-    let task = EasTask {
-        prev_cpu: n_cpus - 1,
-        util_avg: 60,
-        runnable_avg: 60,
-        util_est: 70,
-        uclamp_min: 0,
-        uclamp_max: 1024,
-        queued: false,
-    };
-    bencher
-        .bench_local(|| find_energy_efficient_cpu(&domains, black_box(&task), false, &facts, EasGates::V6_12, &mut ()));
+    let placing = Placing::new(n_cpus);
+    bencher.bench_local(|| placing.place());
 }
 
-/// Runs one case without a timer.
-fn run_one(case: &str) {
-    let (name, count) = case.split_once(':').unwrap_or((case, "1"));
-    let count: u64 = count.parse().expect("NAME:COUNT");
+/// A task that wakes on a machine of `n_cpus` CPUs of two kinds.
+struct Placing {
+    domains: [EmPerfDomain; 2],
+    facts: Cpus,
+    task: EasTask,
+}
+
+impl Placing {
+    #[inline(never)]
+    fn place(&self) -> Option<usize> {
+        find_energy_efficient_cpu(&self.domains, black_box(&self.task), false, &self.facts, EasGates::V6_12, &mut ())
+    }
+
+    fn new(n_cpus: usize) -> Self {
+        let n_little = n_cpus * 2 / 3;
+        let points: Vec<(u64, u64)> = (1..=8).map(|step| (step * 250_000, step * step * 40_000)).collect();
+        let domain = |cpus: std::ops::Range<usize>, cap| EmPerfDomain {
+            states: em_create_perf_table(&points, cap, EmForm::V6_9).expect("a valid table"),
+            cpus: cpus.collect(),
+            skip_inefficient: true,
+            form: EmForm::V6_9,
+        };
+        let domains = [domain(n_little..n_cpus, 1024), domain(0..n_little, 400)];
+        let cpu = |cpu: usize| {
+            let capacity = if cpu < n_little { 400 } else { 1024 };
+            let util = (cpu as u64 * 37) % 200;
+            EasCpu {
+                rq: RqFacts { capacity, ..RqFacts::default() },
+                capacity: CpuCapacity { orig: capacity, of: capacity, hw_pressure: 0, cpufreq_pressure: 0 },
+                util_avg: util,
+                runnable_avg: util,
+                util_est: util / 2,
+                uclamp_idle: false,
+            }
+        };
+        let facts = Cpus((0..n_cpus).map(cpu).collect());
+        let task = EasTask {
+            prev_cpu: n_cpus - 1,
+            util_avg: 60,
+            runnable_avg: 60,
+            util_est: 70,
+            uclamp_min: 0,
+            uclamp_max: 1024,
+            queued: false,
+        };
+        Self { domains, facts, task }
+    }
+}
+
+/// Rounds of a case that is counted.
+const ROUNDS: u64 = 20;
+
+/// Runs one case without a timer; gives the number of its updates.
+fn run_one(name: &str) -> u64 {
     let (class, kind) = name.split_once('-').unwrap_or((name, "Within"));
     let deltas = deltas(match kind {
         "Within" => Deltas::Within,
@@ -243,22 +290,30 @@ fn run_one(case: &str) {
         "Random" => Deltas::Random,
         _ => Deltas::Enqueue,
     });
+    let n_cpus: usize = kind.parse().unwrap_or(1);
     let (mut clock, mut se, mut cfs) = (RqClock::default(), SchedAvg::default(), SchedAvg::default());
     let (activity, mut batch, mut now) = (activity(), PeltBatch::<HalfLife32>::new(ENTITIES, 0, NICE_0), 0);
-    for _ in 0..count {
+    let (mut schedutil, placing) = (Schedutil::new(n_cpus), Placing::new(n_cpus.max(6)));
+    for _ in 0..ROUNDS {
         match class {
             "batch" => batch_rounds(&deltas, &mut batch, &activity, &mut now),
             "se" => se_batch(&deltas, &mut se),
             "cfs" => cfs_batch(&deltas, &mut cfs),
-            _ => enqueue_batch(&deltas, &mut clock, &mut se, &mut cfs),
+            "schedutil" => schedutil.batch(),
+            "feec" => (0..BATCH).for_each(|_| {
+                black_box(placing.place());
+            }),
+            "enqueue" => enqueue_batch(&deltas, &mut clock, &mut se, &mut cfs),
+            _ => panic!("there is no case {name}"),
         }
     }
     black_box((se, cfs));
+    ROUNDS * BATCH
 }
 
 fn main() {
     match std::env::args().find_map(|argument| argument.strip_prefix("one=").map(str::to_owned)) {
-        Some(case) => run_one(&case),
+        Some(name) => println!("{}", run_one(&name)),
         None => divan::main(),
     }
 }

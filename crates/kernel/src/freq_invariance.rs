@@ -320,6 +320,23 @@ pub enum FreqMax {
     TurboCores(u32),
 }
 
+/// Whose f_max a CPU is measured against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreqMaxOf {
+    /// That of the CPU that boots, one number for all (aperfmperf.c:arch_max_freq_ratio, v6.6).
+    BootCpu,
+    /// Its own highest frequency: hybrids without SMT (aperfmperf.c:arch_set_cpu_capacity(), v6.12) and arm64
+    /// (arch/arm64/kernel/topology.c:freq_inv_set_max_ratio(), v6.12).
+    EachCpu,
+}
+
+/// The ratio of a CPU whose MPERF counts at `base_khz`, measured against the f_max of a CPU of another kind with
+/// `boot_ratio` at `boot_base_khz`; truncated, and at least 1.
+pub fn ratio_against(boot_ratio: FreqRatio, boot_base_khz: u32, base_khz: u32) -> Option<FreqRatio> {
+    let ratio = boot_ratio.checked_mul(u64::from(boot_base_khz))?.checked_div(u64::from(base_khz))?;
+    Some(ratio.max(1))
+}
+
 /// The frequency with a number of active cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurboLevel {

@@ -15,7 +15,7 @@ use crate::eas::{EasForm, EasGates};
 use crate::energy_model::EmForm;
 use crate::evidence::Source::{self, Changelog, Code, Commit, Doc, Mail, Memory, Replaced, Text};
 use crate::evidence::{Backport, Proof};
-use crate::freq_invariance::FreqMax;
+use crate::freq_invariance::{FreqMax, FreqMaxOf};
 use crate::proposals::Proposals;
 use crate::release;
 use crate::util_est::UtilEstForm;
@@ -672,6 +672,17 @@ pub enum Platform {
     Amd,
 }
 
+impl Platform {
+    /// By the vendor as CPUID spells it; `None` for one that is not x86, or not known.
+    pub fn of_vendor(vendor: &str) -> Option<Self> {
+        match vendor {
+            "GenuineIntel" => Some(Self::Intel),
+            "AuthenticAMD" | "HygonGenuine" => Some(Self::Amd),
+            _ => None,
+        }
+    }
+}
+
 impl KernelProfile {
     /// The kernel called `name`: one of [`PROFILES`] or anything that [`release::parse`] knows.
     pub fn named(name: &str) -> Option<Self> {
@@ -712,11 +723,21 @@ impl KernelProfile {
     }
 
     /// The f_max that the kernel takes on such a machine, where it is invariant.
-    pub fn freq_max(&self, platform: Platform) -> FreqMax {
+    pub fn freq_max(&self, platform: Platform, of: FreqMaxOf) -> FreqMax {
         match platform {
             Platform::Arm => FreqMax::MaxBoost,
+            Platform::Intel if of == FreqMaxOf::EachCpu => FreqMax::MaxBoost,
             Platform::Intel => FreqMax::Turbo4Cores,
             Platform::Amd => FreqMax::Mid,
+        }
+    }
+
+    /// Whose f_max a CPU is measured against, on a machine whose cores differ (`hybrid`) or have threads (`smt`).
+    pub fn freq_max_of(&self, platform: Platform, hybrid: bool, smt: bool) -> FreqMaxOf {
+        match platform {
+            Platform::Arm => FreqMaxOf::EachCpu,
+            Platform::Intel if hybrid && !smt && self.hybrid_capacity == HybridCapacity::ByLevel => FreqMaxOf::EachCpu,
+            Platform::Intel | Platform::Amd => FreqMaxOf::BootCpu,
         }
     }
 

@@ -195,7 +195,7 @@ pub fn parse_experiment(file: &str, text: &str) -> Result<Experiment, ModelError
 /// # Errors
 /// The first thing that is wrong, with its place and the nearest valid name.
 pub fn parse_policy(file: &str, text: &str) -> Result<Policy, ModelError> {
-    parse_toml(text).and_then(|root| policy_from(&root, &Policy::default())).map_err(|fault| fault.in_file(file))
+    parse_toml(text).and_then(|root| policy_from(&root, &Policy::of_files())).map_err(|fault| fault.in_file(file))
 }
 
 /// Reads a duration such as `10s`, `250ms` or `2min`, in ns.
@@ -281,9 +281,9 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
     let base = match table.get("defaults") {
         Some(node) => {
             node.as_table("defaults", &POLICY_KEY_NAMES[1..])?;
-            policy_from(node, &Policy::default())?
+            policy_from(node, &Policy::of_files())?
         }
-        None => Policy::default(),
+        None => Policy::of_files(),
     };
     let policy_nodes = table.need("policy").map_err(|_| Fault::new(table.at, "there is no `[[policy]]`"))?;
     let mut policies: Vec<PolicyEntry> = Vec::new();
@@ -702,7 +702,7 @@ impl Experiment {
                 .ok_or_else(|| here(Fault::unknown(*at, "machine", name, machines.keys().map(String::as_str))))?;
             let machine = parse_machine(&source.file, &source.text)?;
             for entry in &self.policies {
-                check_policy(entry, &machine).map_err(here)?;
+                entry.policy.check_on(&machine, entry.at).map_err(here)?;
             }
             parsed.push(machine);
         }
@@ -862,20 +862,4 @@ pub fn capacities(machine: &Machine) -> Vec<u32> {
         (capacity / u64::from(cluster.reference_khz())) as u32
     };
     (0..machine.nr_cpus() as u32).map(boosted).collect()
-}
-
-/// Refuses a policy that does not fit the machine.
-fn check_policy(entry: &PolicyEntry, machine: &Machine) -> Result<(), Fault> {
-    let policy = &entry.policy;
-    if machine.driver(&policy.driver).is_none() {
-        let drivers = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers);
-        let what = format!("driver of machine {}", machine.name);
-        return Err(Fault::unknown(entry.at, &what, &policy.driver, drivers.map(|driver| driver.driver.as_str())));
-    }
-    if let Some(cpu) = policy.sugov_cpus.iter().find(|&&cpu| cpu as usize >= machine.nr_cpus()) {
-        let nr = machine.nr_cpus();
-        let message = format!("`sugov_cpus`: CPU {cpu} does not exist: machine {} has {nr} CPUs", machine.name);
-        return Err(Fault::new(entry.at, message));
-    }
-    Ok(())
 }

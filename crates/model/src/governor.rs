@@ -19,10 +19,10 @@ impl Machine {
     pub fn platform(&self) -> Platform {
         match self.invariance {
             InvarianceSource::FreqChange => Platform::Arm,
-            InvarianceSource::CountersAtTick => match &self.processor {
-                Some(processor) if processor.vendor == "AuthenticAMD" => Platform::Amd,
-                _ => Platform::Intel,
-            },
+            InvarianceSource::CountersAtTick => {
+                let vendor = self.processor.as_ref().map_or("", |processor| processor.vendor.as_str());
+                Platform::of_vendor(vendor).unwrap_or(Platform::Intel)
+            }
         }
     }
 }

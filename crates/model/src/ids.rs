@@ -33,3 +33,19 @@ pub enum PlacementRule {
     /// CPU selection of real-time tasks.
     RealTime = 9,
 }
+
+impl PlacementRule {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 10] = [
+        Self::Eas,
+        Self::IdleSibling,
+        Self::Target,
+        Self::Idlest,
+        Self::Pinned,
+        Self::Balance,
+        Self::Misfit,
+        Self::Custom,
+        Self::Deadline,
+        Self::RealTime,
+    ];
+}

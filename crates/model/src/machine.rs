@@ -385,6 +385,11 @@ impl Cluster {
         }
     }
 
+    /// Whether what its busy CPUs draw is known at some operating point; where it is not, no power of the cluster is.
+    pub fn has_power(&self) -> bool {
+        self.opps.iter().any(|opp| opp.busy_uw != 0)
+    }
+
     /// The highest clock that a CPU of the cluster may get, alone and boosted.
     pub fn highest_khz(&self) -> u32 {
         let bins = self.turbo.iter().map(|bin| bin.khz);
@@ -418,6 +423,19 @@ impl Machine {
     /// Whether CPUs execute as fast whatever their frequency or capacity: those of an emulator.
     pub fn speed_is_constant(&self) -> bool {
         self.shared_stream || self.constant_speed
+    }
+
+    /// Whether some core has more than one thread.
+    pub fn has_smt(&self) -> bool {
+        let mut cores: Vec<u32> = self.cpus.iter().map(|place| place.core).collect();
+        cores.sort_unstable();
+        cores.windows(2).any(|pair| pair[0] == pair[1])
+    }
+
+    /// Whether the machine's cores differ and Intel made it.
+    pub fn is_intel_hybrid(&self) -> bool {
+        let intel = self.processor.as_ref().is_some_and(|processor| processor.vendor == "GenuineIntel");
+        intel && self.clusters.iter().any(|cluster| cluster.capacity != self.clusters[0].capacity)
     }
 
     /// Number of CPUs.

@@ -1,5 +1,7 @@
 //! What is compared: kernel profile, governor and its tunables, energy-aware scheduling, idle governor.
 
+use crate::error::{Fault, Pos};
+use crate::machine::Machine;
 use crate::variation::Variation;
 
 /// Which energy model the kernel is given.
@@ -90,6 +92,15 @@ pub struct Policy {
     pub placement: Placement,
 }
 
+impl Policy {
+    /// What a policy is where its file, Python or the command line do not say: programs vary as rt-app's do. A case says all that it
+    /// is, and without the key nothing varies: that is the default of cases, and of recorded work.
+    #[must_use]
+    pub fn of_files() -> Self {
+        Self { variation: Variation::RtApp, ..Self::default() }
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -120,5 +131,25 @@ impl Default for Policy {
             reversed_energy_model: false,
             placement: Placement::Kernel,
         }
+    }
+}
+
+impl Policy {
+    /// Refuses a policy that does not fit `machine`; `at` is where it stands.
+    ///
+    /// # Errors
+    /// A [`Fault`] for a driver or a CPU that the machine does not have.
+    pub fn check_on(&self, machine: &Machine, at: Pos) -> Result<(), Fault> {
+        if machine.driver(&self.driver).is_none() {
+            let drivers = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers);
+            let what = format!("driver of machine {}", machine.name);
+            return Err(Fault::unknown(at, &what, &self.driver, drivers.map(|driver| driver.driver.as_str())));
+        }
+        if let Some(cpu) = self.sugov_cpus.iter().find(|&&cpu| cpu as usize >= machine.nr_cpus()) {
+            let nr = machine.nr_cpus();
+            let message = format!("`sugov_cpus`: CPU {cpu} does not exist: machine {} has {nr} CPUs", machine.name);
+            return Err(Fault::new(at, message));
+        }
+        Ok(())
     }
 }

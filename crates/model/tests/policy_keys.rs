@@ -8,13 +8,13 @@ use opplab_model::tree::{Value, to_json};
 #[test]
 fn every_key_reads_back_with_its_default() {
     for key in POLICY_KEYS {
-        let value = key.value_in(&Policy::default());
+        let value = key.value_in(&Policy::of_files());
         if matches!(value.value, Value::Table(_)) {
             continue;
         }
         let text = format!("{} = {}", key.name, to_json(&value).trim());
         let read = parse_policy("policy.toml", &text).unwrap_or_else(|error| panic!("{}: {error}", key.name));
-        assert_eq!(read, Policy::default(), "{}", key.name);
+        assert_eq!(read, Policy::of_files(), "{}", key.name);
     }
 }
 

@@ -7,7 +7,7 @@ use opplab_sim::{Case, Start};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::error::model_error;
+use crate::error::{model_error, raise};
 use crate::machine::PyMachine;
 use crate::meter;
 use crate::policies::Policies;
@@ -152,6 +152,13 @@ impl PyCase {
     #[getter]
     fn eas(&self) -> bool {
         self.file.policy.eas
+    }
+
+    /// Why the machine keeps the kernel from energy-aware scheduling; None if it has it, or nobody asks for it.
+    fn why_no_eas(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let case = self.case(py);
+        let why = opplab_sim::why_no_eas(&case.case).map_err(|error| raise(py, "CaseError", error.0))?;
+        Ok(why.filter(opplab_sim::NoEas::is_of_machine).map(|why| why.to_string()))
     }
 
     /// Runs it, with the invariant checks if `check`; see `opplab.simulation.cases` for what comes back.

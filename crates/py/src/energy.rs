@@ -56,10 +56,7 @@ pub(crate) fn trace_energy<'py>(
         let file = TraceFile::open(&path)?;
         let mut reader = file.reader(&options)?;
         let mut meters = EnergyMeters(machines.iter().map(|machine| EnergyMeter::new(machine)).collect());
-        let mut outcome: opplab_trace::Outcome = reader.stream(&options, &mut meters)?;
-        outcome
-            .problems
-            .extend(file.problem().map(|problem| opplab_trace::Error::Unsupported { what: problem.to_string() }));
+        let outcome = file.stream_reader(&mut *reader, &options, &mut meters)?;
         let found: Vec<TraceEnergy> = meters.0.into_iter().map(EnergyMeter::finish).collect();
         Ok((found, reader.processes(), outcome.problems))
     });

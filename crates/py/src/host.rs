@@ -5,6 +5,7 @@ use std::io;
 
 use opplab_guarded::guarded;
 use opplab_host::cli::{Env, main};
+use opplab_host::patient::Patient;
 use pyo3::prelude::*;
 
 /// Runs a command of `opplab host` and gives its exit code. It writes to the process's own standard output and error;
@@ -12,6 +13,7 @@ use pyo3::prelude::*;
 #[guarded]
 #[pyfunction]
 pub(crate) fn host_main(args: Vec<OsString>, again: Vec<OsString>) -> i32 {
-    let mut env = Env { out: &mut io::stdout(), err: &mut io::stderr(), again, name: "opplab host".to_owned() };
+    let mut env =
+        Env { out: &mut Patient(io::stdout()), err: &mut Patient(io::stderr()), again, name: "opplab host".to_owned() };
     main(args, &mut env)
 }

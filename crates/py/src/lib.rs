@@ -46,7 +46,10 @@ mod _opplab {
         replay::{agree_recording, replay_trace, replayed_case, replayed_frequencies, trace_misfits, trace_to_rtapp},
         signals::trace_signals,
         tracefile::{PyTrace, trace_info, trace_pieces, trace_task_names, trace_to_dat},
-        traces::{find_recordings, recorded_frequencies, recorded_placements, verify_recording},
+        traces::{
+            decision_phrases, decision_words, find_recordings, point_name, recorded_frequencies, recorded_placements,
+            verify_recording,
+        },
         verify::{families, find_vectors, verify_file},
         workload::PyWorkload,
     };

@@ -80,11 +80,11 @@ impl PyMachine {
         }
         if let Some(power) = &machine.package_power {
             let about = PyDict::new(py);
-            about.set_item("tdp_uw", power.tdp_uw)?;
-            about.set_item("pl1_uw", power.pl1_uw)?;
-            about.set_item("pl1_window_ns", power.pl1_window_ns)?;
-            about.set_item("pl2_uw", power.pl2_uw)?;
-            about.set_item("pl2_window_ns", power.pl2_window_ns)?;
+            about.set_item("tdp_uw", known(power.tdp_uw))?;
+            about.set_item("pl1_uw", known(power.pl1_uw))?;
+            about.set_item("pl1_window_ns", known(power.pl1_window_ns))?;
+            about.set_item("pl2_uw", known(power.pl2_uw))?;
+            about.set_item("pl2_window_ns", known(power.pl2_window_ns))?;
             dict.set_item("package_power", about)?;
         }
         let drivers = PyList::empty(py);
@@ -128,6 +128,11 @@ impl PyMachine {
     }
 }
 
+/// A number of which 0 stands for unknown in machine files; unknown is `None` in Python and null in JSON.
+fn known<T: PartialEq + Default>(value: T) -> Option<T> {
+    (value != T::default()).then_some(value)
+}
+
 fn describe_driver<'py>(py: Python<'py>, driver: &Cpufreq) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("driver", &driver.driver)?;
@@ -139,7 +144,7 @@ fn describe_driver<'py>(py: Python<'py>, driver: &Cpufreq) -> PyResult<Bound<'py
     Ok(dict)
 }
 
-fn describe_idle<'py>(py: Python<'py>, states: &[IdleState]) -> PyResult<Bound<'py, PyList>> {
+fn describe_idle<'py>(py: Python<'py>, states: &[IdleState], powered: bool) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     for state in states {
         let dict = PyDict::new(py);
@@ -147,7 +152,7 @@ fn describe_idle<'py>(py: Python<'py>, states: &[IdleState]) -> PyResult<Bound<'
         dict.set_item("entry_latency_ns", state.entry_latency_ns)?;
         dict.set_item("exit_latency_ns", state.exit_latency_ns)?;
         dict.set_item("target_residency_ns", state.target_residency_ns)?;
-        dict.set_item("power_uw", state.power_uw)?;
+        dict.set_item("power_uw", powered.then_some(state.power_uw))?;
         list.append(dict)?;
     }
     Ok(list)
@@ -165,22 +170,23 @@ fn describe_cluster<'py>(py: Python<'py>, cluster: &Cluster) -> PyResult<Bound<'
         PolicyShare::Cpu => "cpu",
     };
     dict.set_item("policy", policy)?;
+    let powered = cluster.has_power();
     let opps = PyList::empty(py);
     for opp in &cluster.opps {
         let entry = PyDict::new(py);
         entry.set_item("khz", opp.khz)?;
-        entry.set_item("mv", opp.mv)?;
-        entry.set_item("power_uw", opp.power_uw)?;
-        entry.set_item("busy_uw", opp.busy_uw)?;
-        entry.set_item("cluster_uw", opp.cluster_uw)?;
+        entry.set_item("mv", known(opp.mv))?;
+        entry.set_item("power_uw", known(opp.power_uw))?;
+        entry.set_item("busy_uw", known(opp.busy_uw))?;
+        entry.set_item("cluster_uw", powered.then_some(opp.cluster_uw))?;
         entry.set_item("idle_uw", opp.idle_uw)?;
         opps.append(entry)?;
     }
     dict.set_item("opps", opps)?;
-    dict.set_item("idle", describe_idle(py, &cluster.idle)?)?;
-    dict.set_item("cluster_idle", describe_idle(py, &cluster.cluster_idle)?)?;
+    dict.set_item("idle", describe_idle(py, &cluster.idle, powered)?)?;
+    dict.set_item("cluster_idle", describe_idle(py, &cluster.cluster_idle, powered)?)?;
     dict.set_item("efficiency_class", cluster.efficiency_class)?;
-    dict.set_item("base_khz", cluster.base_khz)?;
+    dict.set_item("base_khz", known(cluster.base_khz))?;
     let turbo = cluster.turbo.iter().map(|bin| (bin.active_cores, bin.khz));
     dict.set_item("turbo", turbo.collect::<Vec<_>>())?;
     Ok(dict)

@@ -12,7 +12,7 @@ use opplab_model::decision::CODES;
 use opplab_model::policy::Policy;
 use opplab_model::policy_keys::{POLICY_KEYS, PolicyKey};
 use opplab_model::tree::to_json;
-use opplab_sim::decisions::DECISION_TABLES;
+use opplab_sim::decisions::decision_tables;
 use opplab_sim::sink::TABLES;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -54,14 +54,14 @@ pub(crate) fn benchmarks(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 #[guarded]
 #[pyfunction]
 pub(crate) fn decision_codes() -> Vec<(&'static str, Vec<&'static str>)> {
-    CODES.iter().map(|(column, words)| (*column, words.to_vec())).collect()
+    CODES.iter().map(|(column, codes)| (*column, codes.iter().map(|code| code.word).collect())).collect()
 }
 
 /// The keys of a policy in the order of files: name, about, the values that each may have, the default.
 #[guarded]
 #[pyfunction]
 pub(crate) fn policy_keys(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    let base = Policy::default();
+    let base = Policy::of_files();
     let dict_of = |key: &PolicyKey| -> PyResult<Bound<'_, PyDict>> {
         let dict = PyDict::new(py);
         dict.set_item("name", key.name)?;
@@ -128,7 +128,7 @@ pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)
             .map(|entry| (entry.name.to_owned(), format!("rating {rating}", rating = entry.rating)))
             .collect(),
         "events" => plain(TABLES),
-        "decisions" => plain(DECISION_TABLES),
+        "decisions" => plain(&decision_tables().collect::<Vec<_>>()),
         "governors" => GovernorId::all().map(|governor| (governor.name.to_owned(), governor.what.to_owned())).collect(),
         "drivers" => DriverId::all().map(|driver| (driver.name.to_owned(), driver.what.to_owned())).collect(),
         "kernels" => profile_names().map(|name| (name.to_owned(), changes(name).unwrap_or_default())).collect(),

@@ -32,6 +32,8 @@ pub(crate) struct PyHooks {
     governor: Option<Py<PyAny>>,
     /// The governor of each cpufreq policy, by the policy's first CPU.
     governors: BTreeMap<u32, Py<PyAny>>,
+    /// The first CPU of the policy whose governor was asked last.
+    asked: Option<u32>,
     placement: Option<Py<PyAny>>,
     /// `GovernorFacts`, `GovernorCpu`, `PlacementFacts`, `PlacementCpu`.
     forms: [Py<PyType>; 4],
@@ -50,6 +52,7 @@ impl PyHooks {
         Ok(Self {
             governor: policies.governor.as_ref().map(|object| object.clone_ref(py)),
             governors: BTreeMap::new(),
+            asked: None,
             placement: policies.placement.as_ref().map(|object| copy(py, object)).transpose()?,
             forms: [form("GovernorFacts")?, form("GovernorCpu")?, form("PlacementFacts")?, form("PlacementCpu")?],
             error: None,
@@ -214,9 +217,16 @@ impl PyHooks {
         {
             self.governors.insert(first, copy(py, prototype).map_err(ours)?);
         }
+        self.asked = Some(first);
         let Some(governor) = self.governors.get(&first) else { return Ok(None) };
         let told = self.governor_facts(py, facts).map_err(ours)?;
         ask(governor.bind(py), "update", &told, "a frequency in kHz")
+    }
+
+    /// `decided_by` of the governor that was asked last: a utilisation and the capacity that it is a part of.
+    fn decided_by(&self, py: Python<'_>) -> Option<(u32, u32)> {
+        let governor = self.governors.get(&self.asked?)?;
+        governor.bind(py).getattr("decided_by").ok()?.extract().ok()
     }
 
     fn ask_placement(&self, py: Python<'_>, facts: &PlacementFacts) -> Result<Option<u32>, (String, PyErr)> {
@@ -237,6 +247,10 @@ impl Hooks for PyHooks {
 
     fn freq_khz(&mut self, facts: &GovernorFacts) -> Result<Option<u32>, String> {
         Python::attach(|py| self.ask_governor(py, facts).map_err(|(method, error)| self.failed(py, &method, error)))
+    }
+
+    fn reason(&mut self) -> Option<(u32, u32)> {
+        Python::attach(|py| self.decided_by(py))
     }
 
     fn select_cpu(&mut self, facts: &PlacementFacts) -> Result<Option<u32>, String> {

@@ -3,18 +3,18 @@
 use std::path::Path;
 
 use opplab_guarded::guarded;
-use opplab_kernel::cpufreq::schedutil::SugovOutcome;
+use opplab_model::decision::Decision;
 use opplab_model::policy::EnergyModelSource;
 use opplab_replay::fit::TracedMachine;
 use opplab_replay::report::{agreement_json, comparison_json};
 use opplab_replay::{Change, ClosedCase, Mode, Recorded, Replay, ReplayError};
-use opplab_verify::traces::RecordedFreq;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::case::PyCase;
 use crate::error::raise;
 use crate::machine::PyMachine;
+use crate::tracefile::note_damage;
 use crate::traces::frequency_columns;
 
 fn map_error(py: Python<'_>, error: &ReplayError) -> PyErr {
@@ -85,14 +85,16 @@ pub(crate) fn replay_trace(
     let (recorded_governor, driver, recorded_kernel) = recorded;
     let recorded = Recorded { governor: recorded_governor, driver, kernel: recorded_kernel };
     let machine = machine.map(|machine| machine.inner.clone());
-    run(py, move || {
+    let (found, damage) = run(py, move || {
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
         let (mode, comparison, closed) = match mode {
             Some(mode) => (mode, replay.compare(change.as_ref(), mode)?, None),
             None => replay.compare_nearer(change.as_ref())?,
         };
-        Ok(comparison_json(&replay, &comparison, mode, closed.as_ref()))
-    })
+        Ok((comparison_json(&replay, &comparison, mode, closed.as_ref()), replay.events.damage))
+    })?;
+    note_damage(py, Path::new(path), &damage)?;
+    Ok(found)
 }
 
 /// The decisions of schedutil in the trace at `path` as its own policy takes them in an open loop, and its cpufreq policies: as
@@ -110,21 +112,16 @@ pub(crate) fn replayed_frequencies<'py>(
         let decisions = replay.open_decisions()?;
         Ok((replay, decisions))
     })?;
-    let rows: Vec<RecordedFreq> = decisions
+    note_damage(py, Path::new(path), &replay.events.damage)?;
+    let first_ns = replay.events.first_ns;
+    let rows: Vec<_> = decisions
         .iter()
-        .map(|open| RecordedFreq {
-            time_ns: replay.events.first_ns.saturating_add(open.time_ns),
-            policy_cpu: open.policy_cpu as usize,
-            cpu: open.cpu as usize,
-            parts: Some((open.deciding_cpu as usize, open.parts)),
-            util: open.decision.util,
-            max_cap: open.decision.max_cap,
-            ref_khz: u32::try_from(open.decision.ref_khz).unwrap_or(u32::MAX),
-            raw_khz: open.decision.raw_khz,
-            wanted_khz: open.decision.next_khz,
-            prev_khz: open.prev_khz,
-            ret_khz: open.decision.next_khz,
-            held: open.decision.outcome == SugovOutcome::Held,
+        .map(|open| {
+            let answered = match open.decision {
+                Decision::Freq { wanted_khz, .. } => wanted_khz,
+                _ => 0,
+            };
+            (first_ns.saturating_add(open.time_ns), open.decision, answered)
         })
         .collect();
     let columns = frequency_columns(py, &rows)?;
@@ -151,12 +148,14 @@ pub(crate) fn replayed_case(
     machine: Option<PyRef<'_, PyMachine>>,
 ) -> PyResult<(PyCase, u64, u64, String)> {
     let machine = machine.map(|machine| machine.inner.clone());
-    run(py, move || {
+    let (found, damage) = run(py, move || {
         let replay = Replay::read(Path::new(path), machine)?;
         let check = comparison_json(&replay, &replay.compare(None, Mode::Closed)?, Mode::Closed, None);
         let ClosedCase { case, start, later_ns } = replay.closed_case()?;
-        Ok((PyCase::of(case).starting_from(start), replay.events.first_ns, later_ns, check))
-    })
+        Ok(((PyCase::of(case).starting_from(start), replay.events.first_ns, later_ns, check), replay.events.damage))
+    })?;
+    note_damage(py, Path::new(path), &damage)?;
+    Ok(found)
 }
 
 /// The recorded workload as an rt-app file. `tasks`: names of the wanted ones (`None`: all but the kernel's own).
@@ -171,9 +170,12 @@ pub(crate) fn trace_to_rtapp(
     tolerance_permille: u64,
 ) -> PyResult<String> {
     let machine = machine.map(|machine| machine.inner.clone());
-    run(py, move || {
+    let (text, damage) = run(py, move || {
         let replay = Replay::read(Path::new(path), machine)?;
         let wanted = tasks.map(|tasks| move |name: &str| tasks.iter().any(|task| task == name));
-        replay.to_rtapp(wanted.as_ref().map(|wanted| wanted as &dyn Fn(&str) -> bool), tolerance_permille)
-    })
+        let wanted = wanted.as_ref().map(|wanted| wanted as &dyn Fn(&str) -> bool);
+        Ok((replay.to_rtapp(wanted, tolerance_permille)?, replay.events.damage))
+    })?;
+    note_damage(py, Path::new(path), &damage)?;
+    Ok(text)
 }

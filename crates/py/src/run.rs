@@ -8,7 +8,7 @@ use opplab_model::latency::{Latencies, PERCENTILES};
 use opplab_model::metric::Metric;
 use opplab_model::rtapp::{LOG_HEADER, LoopRecord, log_file_name, log_line};
 use opplab_sim::check::Check;
-use opplab_sim::decisions::{DECISION_TABLES, DecisionColumns};
+use opplab_sim::decisions::{DecisionColumns, decision_tables};
 use opplab_sim::sink::{Column, Columns, TABLES};
 use opplab_sim::why_slow::{SLOW_REASONS, WhySlow};
 use opplab_sim::{Case, Outcome, Start, cpufreq_facts};
@@ -132,9 +132,9 @@ pub(crate) fn metrics_with_latencies<'py>(py: Python<'py>, case: &HookedCase) ->
 /// `{table: {column: array}}`.
 pub(crate) fn events<'py>(py: Python<'py>, case: &HookedCase, tables: &[String]) -> PyResult<Bound<'py, PyDict>> {
     let (decisions, names): (Vec<&str>, Vec<&str>) =
-        tables.iter().map(String::as_str).partition(|name| DECISION_TABLES.contains(name));
+        tables.iter().map(String::as_str).partition(|name| decision_tables().any(|known| known == *name));
     let unknown = |unknown: String| {
-        let near = opplab_model::error::nearest(&unknown, TABLES.iter().chain(DECISION_TABLES).copied());
+        let near = opplab_model::error::nearest(&unknown, TABLES.iter().copied().chain(decision_tables()));
         let hint = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
         raise(py, "InputError", format!("unknown event `{unknown}`{hint}"))
     };

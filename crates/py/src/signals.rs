@@ -190,7 +190,7 @@ pub(crate) fn trace_signals<'py>(
     let machine = machine.map(|machine| &machine.inner);
     let options = ReadOptions { missing_ok: true, ..ReadOptions::only(EVENTS) };
     let read = py.detach(|| {
-        let mut file = TraceFile::open(&path)?;
+        let file = TraceFile::open(&path)?;
         let reader = file.reader(&options)?;
         let meta = reader.meta().clone();
         let stoppers = stoppers(reader.tasks());

@@ -75,7 +75,12 @@ fn stats_ratio<'py>(
             (false, 0) => interval::ratio_interval(&base, &new, mean, confidence),
             (false, _) => bootstrap::bca_ratio(&base, &new, mean, confidence, plan),
         };
-        let tested = if paired { test::paired(&base, &new, mean) } else { test::welch(&base, &new, mean) };
+        // The test is that of the interval, so that they never disagree.
+        let tested = match (paired, resamples) {
+            (true, _) => test::paired(&base, &new, mean),
+            (false, 0) => test::ratio(&base, &new, mean),
+            (false, _) => test::welch(&base, &new, mean),
+        };
         (interval, tested, test::hedges_g(&base, &new, mean))
     });
     let found = PyDict::new(py);

@@ -27,6 +27,14 @@ pub(crate) fn trace_error(py: Python<'_>, path: &Path, error: Error) -> PyErr {
     }
 }
 
+/// Notes what of the trace at `path` is damaged where Python decides what follows from it.
+pub(crate) fn note_damage(py: Python<'_>, path: &Path, damage: &[String]) -> PyResult<()> {
+    if damage.is_empty() {
+        return Ok(());
+    }
+    py.import("opplab.trace.damage")?.call_method1("note", (path, damage)).map(|_| ())
+}
+
 fn problems_text(problems: &[Error]) -> Vec<String> {
     problems.iter().map(Error::to_string).collect()
 }
@@ -80,7 +88,7 @@ pub(crate) fn trace_task_names(py: Python<'_>, path: PathBuf) -> PyResult<(Names
         let mut found = TaskNames::default();
         let file = TraceFile::open(&path)?;
         let mut reader = file.reader(&options)?;
-        let outcome = reader.stream(&options, &mut found)?;
+        let outcome = file.stream_reader(&mut *reader, &options, &mut found)?;
         found.names.extend(reader.tasks().clone());
         Ok((found.names, outcome.problems))
     });

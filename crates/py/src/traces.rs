@@ -3,11 +3,18 @@
 use std::path::PathBuf;
 
 use opplab_guarded::guarded;
-use opplab_model::decision::word;
+use opplab_kernel::cpufreq::driver::DriverId;
+use opplab_kernel::cpufreq::schedutil::{SugovOutcome, UtilForm};
+use opplab_kernel::sched::placement::SiblingRule;
+use opplab_model::decision::words::{Names, Words, words};
+use opplab_model::decision::{CODES, Decision, FreqContext, NO_CPU, NONE, TABLES, number_of, word};
+use opplab_model::ids::{IDLE_TASK, PlacementRule};
 use opplab_verify::traces::{RecordedChoice, RecordedFreq, RecordedPlacement};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::error::raise;
+use crate::tracefile::note_damage;
 use crate::verify::map_error;
 
 /// Kind, exact, total, share in percent, remark.
@@ -20,28 +27,113 @@ pub(crate) fn find_recordings(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Pat
     opplab_verify::traces::find_recordings(&path).map_err(|error| map_error(py, &error))
 }
 
-/// Frequency decisions as columns; a part that is not known is -1.
-pub(crate) fn frequency_columns<'py>(py: Python<'py>, rows: &[RecordedFreq]) -> PyResult<Bound<'py, PyDict>> {
+/// schedutil's decisions as columns, called as in the records of a run; `ret_khz` is what the kernel's function answered.
+pub(crate) fn frequency_columns<'py>(py: Python<'py>, rows: &[(u64, Decision, u32)]) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
-    let part = |of: fn((usize, [u64; 3])) -> u64| -> Vec<i64> {
-        rows.iter().map(|row| row.parts.map_or(-1, |parts| i64::try_from(of(parts)).unwrap_or(i64::MAX))).collect()
-    };
-    columns.set_item("time_ns", rows.iter().map(|row| row.time_ns).collect::<Vec<_>>())?;
-    columns.set_item("policy_cpu", rows.iter().map(|row| row.policy_cpu).collect::<Vec<_>>())?;
-    columns.set_item("cpu", rows.iter().map(|row| row.cpu).collect::<Vec<_>>())?;
-    columns.set_item("deciding_cpu", part(|(cpu, _)| cpu as u64))?;
-    columns.set_item("util_cfs", part(|(_, parts)| parts[0]))?;
-    columns.set_item("util_rt", part(|(_, parts)| parts[1]))?;
-    columns.set_item("util_dl", part(|(_, parts)| parts[2]))?;
-    columns.set_item("util", rows.iter().map(|row| row.util).collect::<Vec<_>>())?;
-    columns.set_item("max_cap", rows.iter().map(|row| row.max_cap).collect::<Vec<_>>())?;
-    columns.set_item("ref_khz", rows.iter().map(|row| row.ref_khz).collect::<Vec<_>>())?;
-    columns.set_item("raw_khz", rows.iter().map(|row| row.raw_khz).collect::<Vec<_>>())?;
-    columns.set_item("wanted_khz", rows.iter().map(|row| row.wanted_khz).collect::<Vec<_>>())?;
-    columns.set_item("prev_khz", rows.iter().map(|row| row.prev_khz).collect::<Vec<_>>())?;
-    columns.set_item("ret_khz", rows.iter().map(|row| row.ret_khz).collect::<Vec<_>>())?;
-    columns.set_item("held", rows.iter().map(|row| row.held).collect::<Vec<_>>())?;
+    let mut numbers: Vec<(&'static str, Vec<i128>)> = Vec::new();
+    for (_, decision, _) in rows {
+        let mut place = 0;
+        decision.each(|name, number| {
+            match numbers.get_mut(place) {
+                Some((_, column)) => column.push(number),
+                None => numbers.push((name, vec![number])),
+            }
+            place += 1;
+        });
+    }
+    columns.set_item("time_ns", rows.iter().map(|(time_ns, ..)| *time_ns).collect::<Vec<_>>())?;
+    for (name, column) in numbers {
+        columns.set_item(name, column)?;
+    }
+    columns.set_item("ret_khz", rows.iter().map(|(.., ret_khz)| *ret_khz).collect::<Vec<_>>())?;
     Ok(columns)
+}
+
+/// The record of a recorded decision; how it came about is left out where the recorded inputs do not give the recorded result.
+fn recorded_decision(row: &RecordedFreq, form: UtilForm) -> Decision {
+    let members: Vec<u32> = row.members.iter().map(|&cpu| cpu as u32).collect();
+    let context = FreqContext { members: &members, form, iowait: false, prev_khz: row.prev_khz, wait_ns: 0 };
+    let mut made = Decision::freq(&context, &row.decision, &row.decision);
+    if let Decision::Freq { cpu, bound, util, next_khz, .. } = &mut made {
+        *cpu = row.cpu as u32;
+        *next_khz = if row.decision.outcome == SugovOutcome::Held { row.prev_khz } else { row.ret_khz };
+        if !row.exact {
+            *bound = NONE;
+            *util = u32::try_from(row.decision.util).unwrap_or(u32::MAX);
+        }
+    }
+    made
+}
+
+/// The numbers of a record as a dictionary.
+fn numbers<'py>(py: Python<'py>, decision: &Decision) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let mut all = Vec::new();
+    decision.each(|name, number| all.push((name, number)));
+    all.into_iter().try_for_each(|(name, number)| dict.set_item(name, number))?;
+    Ok(dict)
+}
+
+/// A record of kind `table` with the numbers of `row`, whose small numbers may be words, `None` where there is none.
+fn record(py: Python<'_>, table: &str, row: &Bound<'_, PyDict>) -> PyResult<Decision> {
+    let number = |name: &str| -> Option<i128> {
+        let value = row.get_item(name).ok()??;
+        if value.is_none() {
+            return Some(NONE.into());
+        }
+        match value.extract::<String>() {
+            Ok(word) => number_of(name, &word).map(i128::from),
+            Err(_) => value.extract::<i128>().ok(),
+        }
+    };
+    Decision::of(table, &number).ok_or_else(|| raise(py, "InputError", format!("no record of `{table}`: {row}")))
+}
+
+/// What a decision record says in words: `title`, `how` (the chain), `text` (the sentence) and `outcome`. `names` is the governor,
+/// the driver, the policy's frequencies and CPUs, and whether wakers are known; `task` names a task; `lines` are the other records
+/// of the decision, with their tables.
+#[guarded]
+#[pyfunction]
+pub(crate) fn decision_words<'py>(
+    py: Python<'py>,
+    table: &str,
+    row: &Bound<'py, PyDict>,
+    names: (String, String, Vec<u32>, Vec<u32>, bool),
+    task: &Bound<'py, PyAny>,
+    lines: Vec<(String, Bound<'py, PyDict>)>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (governor, driver, opps_khz, cpus, knows_waker) = names;
+    let decision = record(py, table, row)?;
+    let lines = lines.iter().map(|(table, row)| record(py, table, row)).collect::<PyResult<Vec<_>>>()?;
+    let name = |index: u32| {
+        task.call1((index,)).and_then(|name| name.extract::<String>()).unwrap_or_else(|_| index.to_string())
+    };
+    let p_states = DriverId::named(&driver).is_some_and(|driver| driver.p_states);
+    let (opps_khz, cpus) = (&opps_khz[..], &cpus[..]);
+    let named = Names { governor: &governor, p_states, opps_khz, cpus, knows_waker, task: &name };
+    let Words { title, how, text, outcome } = words(&decision, &lines, &named);
+    let dict = PyDict::new(py);
+    dict.set_item("title", title)?;
+    dict.set_item("how", how)?;
+    dict.set_item("text", text)?;
+    dict.set_item("outcome", outcome)?;
+    Ok(dict)
+}
+
+/// A frequency's place in a policy's table: its P-state or its operating point.
+#[guarded]
+#[pyfunction]
+pub(crate) fn point_name(driver: &str, opps_khz: Vec<u32>, khz: u32) -> String {
+    let p_states = DriverId::named(driver).is_some_and(|driver| driver.p_states);
+    let task = |index: u32| index.to_string();
+    Names { governor: "", p_states, opps_khz: &opps_khz, cpus: &[], knows_waker: false, task: &task }.point(khz)
+}
+
+/// What the small numbers of columns say as parts of sentences: column, word, phrase.
+#[guarded]
+#[pyfunction]
+pub(crate) fn decision_phrases() -> Vec<(&'static str, &'static str, &'static str)> {
+    CODES.iter().flat_map(|(column, codes)| codes.iter().map(|code| (*column, code.word, code.phrase))).collect()
 }
 
 /// The frequency decisions of the recording in folder `path`, and its cpufreq policies:
@@ -53,9 +145,12 @@ pub(crate) fn recorded_frequencies<'py>(
     path: PathBuf,
 ) -> PyResult<(Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>)> {
     let found = py.detach(|| opplab_verify::traces::frequency_decisions(&path));
-    let (machine, rows) = found.map_err(|error| map_error(py, &error))?;
+    let found = found.map_err(|error| map_error(py, &error))?;
+    note_damage(py, &path, &found.damage)?;
+    let form = if found.machine.at_least(6, 8) { UtilForm::Bounded } else { UtilForm::Clamped };
+    let rows: Vec<_> = found.list.iter().map(|row| (row.time_ns, recorded_decision(row, form), row.ret_khz)).collect();
     let columns = frequency_columns(py, &rows)?;
-    let policies = machine.policies.iter().map(|policy| {
+    let policies = found.machine.policies.iter().map(|policy| {
         let entry = PyDict::new(py);
         entry.set_item("cpus", &policy.cpus)?;
         entry.set_item("driver", &policy.driver)?;
@@ -70,52 +165,104 @@ pub(crate) fn recorded_frequencies<'py>(
     Ok((columns, policies))
 }
 
-/// The placements of wake-ups in the recording at `path`, one dictionary each, whose inputs it holds. `how` is `energy` or
-/// `idleness`; words that do not apply are missing, the others are called as in the decision records of a run.
+/// The placements of wake-ups in the recording at `path`, one dictionary each, whose inputs it holds, called as in the decision
+/// records of a run. `how` is `energy` or `idleness`; `record` and `lines` are what `decision_words` takes.
 #[guarded]
 #[pyfunction]
 pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let found = py.detach(|| opplab_verify::traces::placements(&path));
-    let (placements, names) = found.map_err(|error| map_error(py, &error))?;
-    let name = |pid: i64| names.get(&pid).map_or_else(|| pid.to_string(), Clone::clone);
+    let found = found.map_err(|error| map_error(py, &error))?;
+    note_damage(py, &path, &found.damage)?;
+    let name = |pid: i64| found.names.get(&pid).map_or_else(|| pid.to_string(), Clone::clone);
     let one = |placement: &RecordedPlacement| -> PyResult<Bound<'_, PyDict>> {
         let row = PyDict::new(py);
+        let (made, lines) = recorded_placement(placement);
+        let record = numbers(py, &made)?;
+        row.update(record.as_mapping())?;
+        for name in ["eas_rule", "affine_rule", "sibling_rule", "rule"] {
+            let code = record.get_item(name)?.and_then(|value| value.extract::<u8>().ok()).unwrap_or(NONE);
+            row.set_item(name, word(name, code))?;
+        }
+        row.set_item("record", record)?;
         row.set_item("time_ns", placement.time_ns)?;
         row.set_item("pid", placement.pid)?;
         row.set_item("task", name(placement.pid))?;
-        row.set_item("waker_cpu", placement.waker_cpu)?;
         row.set_item("waker", (placement.waker != 0).then(|| name(placement.waker)))?;
-        row.set_item("prev_cpu", placement.prev_cpu)?;
         row.set_item("cpu", placement.cpu)?;
         row.set_item("computed", placement.computed)?;
-        row.set_item("sync", placement.sync)?;
-        row.set_item("overutilized", placement.overutilized)?;
         row.set_item("util_avg", placement.utils.map(|(avg, _)| avg))?;
         row.set_item("util_est", placement.utils.map(|(_, est)| est))?;
-        match &placement.choice {
-            RecordedChoice::Energy(seen) => {
-                row.set_item("how", "energy")?;
-                row.set_item("eas_rule", seen.decided.and_then(|(_, rule)| word("eas_rule", rule as u8)))?;
-                let candidates = seen.candidates.iter().map(|one| (one.cpu, one.domain, one.spare_cap, one.fits));
-                row.set_item("candidates", candidates.collect::<Vec<_>>())?;
-                let energies = seen.energies.iter().map(|one| {
-                    let dst_cpu = one.dst_cpu.map_or(-1, |cpu| cpu as i64);
-                    (dst_cpu, one.domain, one.energy, one.max_util, one.busy_time)
-                });
-                row.set_item("energies", energies.collect::<Vec<_>>())?;
-            }
-            RecordedChoice::Idleness { wide, affine, target, rule, nr_idle } => {
-                row.set_item("how", "idleness")?;
-                row.set_item("sibling_rule", word("sibling_rule", *rule as u8))?;
-                row.set_item("wake_wide", wide)?;
-                row.set_item("affine_rule", affine.map(|(_, rule)| word("affine_rule", rule as u8)))?;
-                row.set_item("target", target)?;
-                row.set_item("nr_idle", nr_idle)?;
-            }
-        }
+        let lines = lines.iter().map(|line| Ok((TABLES[line.table()].name, numbers(py, line)?)));
+        row.set_item("lines", lines.collect::<PyResult<Vec<_>>>()?)?;
+        row.set_item("how", if matches!(placement.choice, RecordedChoice::Energy(_)) { "energy" } else { "idleness" })?;
         Ok(row)
     };
-    placements.iter().map(one).collect()
+    found.list.iter().map(one).collect()
+}
+
+/// The record of a recorded placement with what was weighed. Tasks are pids; what a recording does not hold is left out.
+fn recorded_placement(placement: &RecordedPlacement) -> (Decision, Vec<Decision>) {
+    let index = |cpu: usize| u32::try_from(cpu).unwrap_or(NO_CPU);
+    let (util_avg, util_est) = placement.utils.map_or((u32::MAX, 0), |(avg, est)| (avg as u32, est as u32));
+    let mut lines = Vec::new();
+    let (mut rule, mut eas_rule, mut affine_rule, mut sibling_rule) = (PlacementRule::Eas, NONE, NONE, NONE);
+    let (mut wake_wide, mut target, mut nr_idle, mut cpu) = (false, NO_CPU, 0, index(placement.cpu));
+    match &placement.choice {
+        RecordedChoice::Energy(seen) => {
+            eas_rule = seen.decided.map_or(NONE, |(_, rule)| rule as u8);
+            lines.extend(seen.candidates.iter().map(|one| Decision::Candidate {
+                decision: 0,
+                cpu: index(one.cpu),
+                domain: index(one.domain),
+                util: 0,
+                capacity: 0,
+                spare_cap: one.spare_cap as u32,
+                fits: one.fits,
+            }));
+            lines.extend(seen.energies.iter().map(|one| Decision::Energy {
+                decision: 0,
+                dst_cpu: one.dst_cpu.map_or(-1, |cpu| cpu as i32),
+                domain: index(one.domain),
+                energy: one.energy,
+                max_util: one.max_util,
+                busy_time: one.busy_time,
+            }));
+        }
+        RecordedChoice::Idleness { wide, affine, target: start, rule: found, nr_idle: idle } => {
+            rule = if *found == SiblingRule::Target { PlacementRule::Target } else { PlacementRule::IdleSibling };
+            (wake_wide, target, nr_idle) = (*wide, index(*start), *idle as u32);
+            affine_rule = affine.map_or(NONE, |(_, rule)| rule as u8);
+            sibling_rule = *found as u8;
+            cpu = placement.computed.map_or(cpu, index);
+        }
+    }
+    let made = Decision::Placement {
+        decision: 0,
+        task: placement.pid as u32,
+        fork: false,
+        prev_cpu: index(placement.prev_cpu),
+        cpu,
+        rule,
+        waker_cpu: index(placement.waker_cpu),
+        waker: if placement.waker == 0 { IDLE_TASK } else { placement.waker as u32 },
+        in_interrupt: placement.waker == 0,
+        sync: placement.sync,
+        nr_allowed: 0,
+        util_avg,
+        util_est,
+        overutilized: placement.overutilized,
+        eas_rule,
+        wake_wide,
+        imbalance_pct: 0,
+        affine_rule,
+        this_load: 0,
+        prev_load: 0,
+        task_load: 0,
+        target,
+        sibling_rule,
+        nr_idle,
+    };
+    (made, lines)
 }
 
 /// Recomputes the decisions of the recording in folder `path`: its name, one row a kind, and the kinds that ought to be equal bit by
@@ -125,6 +272,7 @@ pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec
 pub(crate) fn verify_recording(py: Python<'_>, path: PathBuf) -> PyResult<(String, Vec<Row>, Vec<String>)> {
     let report = py.detach(|| opplab_verify::traces::verify_recording(&path));
     let report = report.map_err(|error| map_error(py, &error))?;
+    note_damage(py, &path, &report.damage)?;
     let rows = report.rows().map(|(kind, count)| {
         let share = count.share_per_100k() as f64 / 1000.0;
         (kind.to_owned(), count.exact, count.total, share, count.remark())

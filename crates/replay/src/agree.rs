@@ -141,8 +141,8 @@ const TIMER_SLACK_NS: u64 = 50_000;
 
 fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
     let Some((file, text)) = workload_file(dir) else { return Ok(None) };
-    let mut files = recording_files(dir)?;
-    let events = Events::of(&mut files.trace, &dir.join("trace.dat"))?;
+    let files = recording_files(dir)?;
+    let events = Events::of(&files.trace, &dir.join("trace.dat"))?;
     let setup = Setup::of_recording(&files, &events, &Recorded::default())?;
     let mut workload = compiled(&file, &text, &setup)?;
 

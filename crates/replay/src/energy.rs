@@ -635,7 +635,7 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
 
     fn energy_of(text: &str, machine: &Machine) -> TraceEnergy {
         let options = ReadOptions::default();
-        let mut file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).expect("text");
+        let file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).expect("text");
         let mut meter = EnergyMeter::new(machine);
         file.stream(&options, &mut meter).expect("events");
         meter.finish()

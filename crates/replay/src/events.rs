@@ -157,6 +157,8 @@ pub struct Events {
     pub records: Records,
     /// Gaps where the kernel lost events, and damaged places.
     pub gaps: u64,
+    /// What of the trace is damaged; the list is the rest.
+    pub damage: Vec<String>,
 }
 
 /// TRACE_FLAG_HARDIRQ and TRACE_FLAG_SOFTIRQ (include/linux/trace_events.h).
@@ -410,16 +412,15 @@ impl Events {
     /// [`ReplayError::Trace`] if it cannot be read, or holds no `sched_switch`.
     pub fn read(path: &Path) -> Result<Self, ReplayError> {
         let trace = TraceFile::open(path);
-        let mut trace =
-            trace.map_err(|error| ReplayError::Trace { path: path.to_owned(), reason: error.to_string() })?;
-        Self::of(&mut trace, path)
+        let trace = trace.map_err(|error| ReplayError::Trace { path: path.to_owned(), reason: error.to_string() })?;
+        Self::of(&trace, path)
     }
 
     /// The events of an open trace, called `path` in messages.
     ///
     /// # Errors
     /// As [`Events::read`].
-    pub fn of(file: &mut TraceFile, path: &Path) -> Result<Self, ReplayError> {
+    pub fn of(file: &TraceFile, path: &Path) -> Result<Self, ReplayError> {
         let fail = |reason: String| ReplayError::Trace { path: path.to_owned(), reason };
         let options = ReadOptions { common_fields: true, ..ReadOptions::default() };
         let mut builder = Builder::default();
@@ -444,6 +445,7 @@ impl Events {
         }
         events.records = builder.records.finish();
         events.gaps = outcome.missed.len() as u64 + outcome.problems.len() as u64;
+        events.damage = outcome.problems.iter().map(ToString::to_string).collect();
         if let Ok(reader) = file.reader(&options) {
             let meta = reader.meta();
             events.uname = meta.uname.clone();

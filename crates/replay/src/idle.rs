@@ -315,7 +315,7 @@ mod tests {
 
     fn stays(text: &str) -> Vec<Vec<Stay>> {
         let options = ReadOptions::default();
-        let mut file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).expect("text");
+        let file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).expect("text");
         let mut stays = Stays::default();
         file.stream(&options, &mut stays).expect("events");
         stays.cpus

@@ -148,5 +148,6 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         ("replayed", Some(node(&comparison.check))),
         ("changed", comparison.changed.as_ref().map(node)),
         ("notes", texts(&replay.setup.notes)),
+        ("damage", texts(&replay.events.damage)),
     ]))
 }

@@ -190,9 +190,9 @@ impl Replay {
     /// # Errors
     /// As [`Replay::read`], and if the machine or the profiles have no such driver or kernel.
     pub fn read_as(path: &Path, machine: Option<Machine>, recorded: &Recorded) -> Result<Self, ReplayError> {
-        let mut files = recording_files(path)?;
+        let files = recording_files(path)?;
         let at = files.path().to_owned();
-        let mut events = Events::of(&mut files.trace, &at)?;
+        let mut events = Events::of(&files.trace, &at)?;
         let logs = ["dmesg0.txt", "dmesg1.txt"].iter().filter_map(|name| files.text(name));
         events.read_logs(logs);
         let setup = match machine {

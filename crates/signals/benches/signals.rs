@@ -38,7 +38,7 @@ fn events_to_load_tracking(bencher: Bencher<'_, '_>) {
     let Some((bytes, events)) = sched() else { return };
     let options = ReadOptions::default();
     let file = || TraceFile::from_bytes(bytes.clone(), &options).expect("a sound file");
-    bencher.counter(ItemsCount::new(*events)).with_inputs(file).bench_values(|mut file| {
+    bencher.counter(ItemsCount::new(*events)).with_inputs(file).bench_values(|file| {
         let mut sum = 0u64;
         let facts = [CpuFacts::default(); 6];
         let mut replay: PeltReplay<_> = PeltReplay::new(&facts, 0, |sample: &Sample| sum += sample.util_avg);

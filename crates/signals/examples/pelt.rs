@@ -33,7 +33,7 @@ fn pelt(file: &Path) -> Result<(), Error> {
     ];
     let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&names) };
     let start = Instant::now();
-    let mut file = TraceFile::open(file)?;
+    let file = TraceFile::open(file)?;
     let (cpus, offset) = {
         let reader = file.reader(&options)?;
         (reader.meta().cpus, reader.meta().time_offset_ns)

@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn an_activation_lasts_from_wake_up_to_sleep() {
         let (options, mut activations) = (ReadOptions::default(), Activations::default());
-        let mut file = TraceFile::from_bytes(TEXT.as_bytes().to_vec(), &options).unwrap();
+        let file = TraceFile::from_bytes(TEXT.as_bytes().to_vec(), &options).unwrap();
         file.stream(&options, &mut activations).unwrap();
         let expected = Activation {
             pid: 7,

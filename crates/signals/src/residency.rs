@@ -256,7 +256,7 @@ mod tests {
     fn residency() -> Residency {
         let mut residency = Residency::default();
         let options = opplab_trace::ReadOptions::default();
-        let mut file = TraceFile::from_bytes(TEXT.as_bytes().to_vec(), &options).unwrap();
+        let file = TraceFile::from_bytes(TEXT.as_bytes().to_vec(), &options).unwrap();
         file.stream(&options, &mut residency).unwrap();
         residency.finish();
         residency

@@ -14,6 +14,7 @@ pub use cpufreq::freq_policy::{CpufreqFacts, cpufreq_facts};
 pub use hardware::points::{OperatingPoint, POINT_STEP_KHZ};
 pub use observe::{check, decisions, sink, task_energy, why_slow};
 pub use run::hooks;
+pub use sched::eas_model::NoEas;
 pub use sched::topology::sched_domains;
 
 /// Time of a run's first tick, where there are `hz` a second, in ns from its start; the others follow at equal distances.
@@ -236,6 +237,14 @@ impl Wakes {
     pub fn is_empty(&self) -> bool {
         self.kernel_ns.iter().chain(&self.user_ns).all(Vec::is_empty)
     }
+}
+
+/// Why `case` runs without energy-aware scheduling; `None` if it has it.
+///
+/// # Errors
+/// As [`run`].
+pub fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
+    run::setup::why_no_eas(case)
 }
 
 /// As [`run`], on a machine that was in use before.

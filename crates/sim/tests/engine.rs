@@ -236,6 +236,37 @@ fn a_cpu_that_does_not_exist_is_refused() {
     assert!(error.contains("CPU 7") && error.contains("0 to 5"), "{error}");
 }
 
+/// Whatever way a policy came in: the engine refuses what the machine does not have.
+#[test]
+fn a_policy_that_does_not_fit_the_machine_is_refused() {
+    let error_of = |given: Policy| {
+        let case = juno(1, 50, given, 1);
+        run(&case, &mut NullSink).err().map(|error| error.0).unwrap_or_default()
+    };
+    let base = || policy(EnergyModelSource::None);
+    for cpu in [6, 99, u32::MAX] {
+        let error = error_of(Policy { sugov_cpus: vec![0, cpu], ..base() });
+        assert!(error.contains(&format!("`sugov_cpus`: CPU {cpu} does not exist")), "{error}");
+    }
+    let error = error_of(Policy { driver: "acpi-cpufreq".into(), ..base() });
+    assert!(error.contains("unknown driver of machine"), "{error}");
+}
+
+/// Goal: births are cheap, however many tasks there are. Method: a hundred thousand tasks at once, which takes minutes
+/// where a birth or a choice walks over the others.
+#[test]
+fn a_hundred_thousand_tasks_are_born() {
+    let mut case = juno(1, 50, policy(EnergyModelSource::None), 1);
+    let task = case.workload.tasks[0].clone();
+    case.workload.tasks = vec![task; 100_000];
+    case.workload.nr_main = 0;
+    case.duration_ns = 200_000_000;
+    let outcome = run(&case, &mut NullSink).expect("runs");
+    assert!(outcome.task_names.len() >= 100_000);
+    let ran = outcome.task_ns_by_cluster.iter().filter(|ns| ns.iter().sum::<u64>() > 0).count();
+    assert!(ran > 100, "{ran}");
+}
+
 /// Remembers the last util_avg of any task.
 #[derive(Default)]
 struct LastUtil(u32);

@@ -68,30 +68,31 @@ impl LogRatio {
         let spread = if spread > 1e-14 { spread } else { 0.0 };
         Some(Self { center: (mean_new / mean_base).ln(), error: spread / (n as f64).sqrt(), df: (n - 1) as f64 })
     }
+
+    /// Of independent values; None where it cannot be said.
+    pub(crate) fn of_two(base: &[f64], new: &[f64], mean: Mean) -> Option<Self> {
+        if mean == Mean::Harmonic {
+            let times = Self::of_two(&mean::reciprocals(base), &mean::reciprocals(new), Mean::Arithmetic)?;
+            return Some(Self { center: -times.center, ..times });
+        }
+        let (n, m) = (base.len() as f64, new.len() as f64);
+        let (mean_base, mean_new) = (mean::amean(base), mean::amean(new));
+        if base.len() < 2 || new.len() < 2 || !(mean_base > 0.0 && mean_new > 0.0) {
+            return None;
+        }
+        // Relative variances of the two means.
+        let u = mean::variance(base) / n / (mean_base * mean_base);
+        let v = mean::variance(new) / m / (mean_new * mean_new);
+        let df = if u + v > 0.0 { (u + v) * (u + v) / (u * u / (n - 1.0) + v * v / (m - 1.0)) } else { n + m - 2.0 };
+        Some(Self { center: (mean_new / mean_base).ln(), error: (u + v).sqrt(), df })
+    }
 }
 
 /// Interval of the ratio of two independent means, mean(`new`) / mean(`base`), by the delta method on the logarithm with
-/// Welch's degrees of freedom: for samples too large to resample. Unknown for fewer than two values a side.
+/// Welch's degrees of freedom. It holds 1 exactly where [`ratio`](crate::test::ratio) does not reject it. Unknown for fewer
+/// than two values a side, and where a mean is not positive.
 pub fn ratio_interval(base: &[f64], new: &[f64], mean: Mean, confidence: f64) -> Interval {
-    let (base, new, inverted) = match mean {
-        Mean::Arithmetic => (base.to_vec(), new.to_vec(), false),
-        Mean::Harmonic => (mean::reciprocals(base), mean::reciprocals(new), true),
-    };
-    let (n, m) = (base.len() as f64, new.len() as f64);
-    let (mean_base, mean_new) = (mean::amean(&base), mean::amean(&new));
-    if base.len() < 2 || new.len() < 2 || !(mean_base > 0.0 && mean_new > 0.0) {
-        return Interval::UNKNOWN;
-    }
-    // Relative variances of the two means.
-    let u = mean::variance(&base) / n / (mean_base * mean_base);
-    let v = mean::variance(&new) / m / (mean_new * mean_new);
-    let center = (mean_new / mean_base).ln();
-    let half = if u + v > 0.0 {
-        let df = (u + v) * (u + v) / (u * u / (n - 1.0) + v * v / (m - 1.0));
-        t_quantile(f64::midpoint(1.0, confidence), df) * (u + v).sqrt()
-    } else {
-        0.0
-    };
-    let (low, high) = ((center - half).exp(), (center + half).exp());
-    if inverted { Interval { low: 1.0 / high, high: 1.0 / low } } else { Interval { low, high } }
+    let Some(LogRatio { center, error, df }) = LogRatio::of_two(base, new, mean) else { return Interval::UNKNOWN };
+    let half = if error > 0.0 { t_quantile(f64::midpoint(1.0, confidence), df) * error } else { 0.0 };
+    Interval { low: (center - half).exp(), high: (center + half).exp() }
 }

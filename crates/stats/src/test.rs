@@ -44,7 +44,16 @@ pub fn welch(base: &[f64], new: &[f64], mean: Mean) -> TTest {
 /// which makes far smaller differences visible than [`welch`] can. See
 /// [`paired_interval`](crate::interval::paired_interval) for how, and for when it is unknown.
 pub fn paired(base: &[f64], new: &[f64], mean: Mean) -> TTest {
-    let Some(LogRatio { center, error, df }) = LogRatio::of_pairs(base, new, mean) else { return UNKNOWN };
+    LogRatio::of_pairs(base, new, mean).map_or(UNKNOWN, of_log_ratio)
+}
+
+/// The t-test of the ratio of two independent means, on its logarithm: whether it is 1. See
+/// [`ratio_interval`](crate::interval::ratio_interval).
+pub fn ratio(base: &[f64], new: &[f64], mean: Mean) -> TTest {
+    LogRatio::of_two(base, new, mean).map_or(UNKNOWN, of_log_ratio)
+}
+
+fn of_log_ratio(LogRatio { center, error, df }: LogRatio) -> TTest {
     if error == 0.0 {
         return without_spread(if center.abs() > 1e-14 { center } else { 0.0 }, df);
     }

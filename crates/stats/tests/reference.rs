@@ -7,7 +7,7 @@ use opplab_stats::bootstrap::{Plan, bca_mean, bca_ratio, submean};
 use opplab_stats::interval::{paired_interval, ratio_interval, t_interval};
 use opplab_stats::mean::{amean, gmean, hmean, quantile_sorted, stddev};
 use opplab_stats::quantile::{normal_quantile, t_quantile, t_two_sided};
-use opplab_stats::test::{hedges_g, holm, paired, welch};
+use opplab_stats::test::{hedges_g, holm, paired, ratio, welch};
 use opplab_stats::{Interval, Mean};
 
 const A: [f64; 8] = [10.2, 11.1, 9.8, 10.9, 12.4, 10.0, 10.7, 30.5];
@@ -158,6 +158,13 @@ fn tests_of_a_difference() {
     let test = paired(&A, &B, Mean::Arithmetic);
     check(test.t, -0.14550170127786494);
     check(test.p, 0.8884159160868824);
+    // The test of independent values is that of their interval: at the confidence 1 - p the interval ends at 1.
+    for kind in [Mean::Arithmetic, Mean::Harmonic] {
+        let test = ratio(&A, &B, kind);
+        let interval = ratio_interval(&A, &B, kind, 1.0 - test.p);
+        check(if test.t > 0.0 { interval.low } else { interval.high }, 1.0);
+    }
+    assert!(ratio(&A, &[1.0], Mean::Arithmetic).p.is_nan());
     // the same of (1 / a, 1 / b), t with the other sign
     let test = paired(&A, &B, Mean::Harmonic);
     check(test.t, 1.2380845791404995);
@@ -231,7 +238,7 @@ fn coverage_on_skewed_data() {
     let mut generator = rand_pcg::Pcg64::new(42, 0);
     let mut uniform = move || (generator.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
     let truth = (0.5_f64 * 0.5 / 2.0).exp();
-    let (mut by_t, mut by_bca, mut ratios) = (0, 0, 0);
+    let (mut by_t, mut by_bca, mut ratios, mut by_delta) = (0, 0, 0, 0);
     let n = 4000;
     for stream in 0..n {
         let mut sample = || -> Vec<f64> {
@@ -243,12 +250,14 @@ fn coverage_on_skewed_data() {
         by_t += usize::from(t_interval(&base, Mean::Arithmetic, 0.95).contains(truth));
         by_bca += usize::from(bca_mean(&base, Mean::Arithmetic, 0.95, plan).contains(truth));
         ratios += usize::from(bca_ratio(&base, &new, Mean::Arithmetic, 0.95, plan).contains(1.0));
+        by_delta += usize::from(ratio_interval(&base, &new, Mean::Arithmetic, 0.95).contains(1.0));
     }
-    for (name, hits) in [("t", by_t), ("BCa", by_bca), ("BCa of the ratio", ratios)] {
+    let all = [("t", by_t), ("BCa", by_bca), ("BCa of the ratio", ratios), ("t of the ratio's logarithm", by_delta)];
+    for (name, hits) in all {
         let percent = 100.0 * hits as f64 / n as f64;
         println!("{name}: {percent:.1} %");
     }
-    for (name, hits) in [("t", by_t), ("BCa", by_bca), ("BCa of the ratio", ratios)] {
+    for (name, hits) in all {
         let percent = 100.0 * hits as f64 / n as f64;
         assert!((90.0..=97.0).contains(&percent), "{name}: {percent} %");
     }

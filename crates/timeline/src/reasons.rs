@@ -1,12 +1,15 @@
 //! Why a run decided as it did, as annotations for a trace viewer: the decision records, found by when and where.
 //!
-//! Numbers are the records' own columns; small numbers that stand for words are given as the words. `why` is the chain
-//! in one line. Records are only those of the kernel's own governors and placements.
+//! Names, numbers and words are the records' own ([`opplab_model::decision::words`]); `why` is the chain in one line.
 
 use std::collections::BTreeMap;
 
-use opplab_model::decision::{Decision, GrantLimit, NONE, word};
+use opplab_kernel::cpufreq::driver::DriverId;
+use opplab_model::decision::words::{Names, Words, facts, words};
+use opplab_model::decision::{Decision, GrantLimit, word};
 use opplab_model::event::{Event, Sink};
+use opplab_model::ids::{CpuIdx, TaskIdx};
+use opplab_model::machine::Machine;
 use opplab_trace::write::Annotation;
 
 /// Annotations of one instant, with names of their own.
@@ -29,261 +32,95 @@ impl Note {
 }
 
 impl Notes {
-    fn int(&mut self, name: &str, value: impl TryInto<i64>) -> &mut Self {
-        self.0.push((name.to_owned(), Note::Int(value.try_into().unwrap_or(i64::MAX))));
-        self
-    }
-
-    fn text(&mut self, name: &str, text: impl Into<String>) -> &mut Self {
+    fn text(&mut self, name: &str, text: impl Into<String>) {
         self.0.push((name.to_owned(), Note::Text(text.into())));
-        self
     }
 
     /// As the writer takes them.
     pub fn annotations(&self) -> Vec<(&str, Annotation<'_>)> {
         self.0.iter().map(|(name, note)| (name.as_str(), note.annotation())).collect()
     }
+
+    /// A record's chain and its numbers.
+    fn of(decision: &Decision, words: &Words) -> Self {
+        let mut notes = Self::default();
+        if !words.how.is_empty() {
+            notes.text("why", words.how.clone());
+        }
+        facts(decision, |name, fact| match fact {
+            Ok(word) => notes.text(name, word),
+            Err(number) => notes.0.push((name.to_owned(), Note::Int(number.try_into().unwrap_or(i64::MAX)))),
+        });
+        notes
+    }
 }
 
-fn mhz(khz: u32) -> String {
-    let tenths = (u64::from(khz) + 50) / 100;
-    if tenths % 10 == 0 { (tenths / 10).to_string() } else { format!("{}.{}", tenths / 10, tenths % 10) }
+/// What numbers of records are called in a run.
+pub struct RunNames<'a> {
+    /// Of which frequencies are.
+    pub machine: &'a Machine,
+    /// The names of tasks.
+    pub task: &'a dyn Fn(TaskIdx) -> String,
+}
+
+impl RunNames<'_> {
+    fn words(&self, cpu: CpuIdx, decision: &Decision, lines: &[Decision]) -> Words {
+        let cluster = self.machine.clusters.iter().find(|cluster| cluster.cpus.contains(&cpu));
+        let opps_khz: Vec<u32> = cluster.iter().flat_map(|cluster| &cluster.opps).map(|opp| opp.khz).collect();
+        let p_states = DriverId::named(&self.machine.cpufreq.driver).is_some_and(|driver| driver.p_states);
+        let names =
+            Names { governor: "", p_states, opps_khz: &opps_khz, cpus: &[], knows_waker: true, task: self.task };
+        words(decision, lines, &names)
+    }
 }
 
 /// The decisions of a run, as a sink keeps them.
 #[derive(Debug, Default)]
 pub struct Reasons {
     /// Frequency decisions by time and first CPU of the policy: the last one of an instant counts.
-    requests: BTreeMap<(u64, u32), Decision>,
+    requests: BTreeMap<(u64, CpuIdx), Decision>,
     /// Placements by time and task.
-    placements: BTreeMap<(u64, u32), Decision>,
+    placements: BTreeMap<(u64, TaskIdx), Decision>,
     /// What energy-aware placements weighed, in the order of the placements' numbers.
     weighed: Vec<(u64, Decision)>,
     /// What has no event, with time and CPU.
-    others: Vec<(u64, u32, Decision)>,
+    others: Vec<(u64, CpuIdx, Decision)>,
 }
 
 impl Reasons {
     /// What the request of `policy_cpu`'s policy at `time_ns` was made of.
-    pub fn request(&self, time_ns: u64, policy_cpu: u32) -> Notes {
-        self.requests.get(&(time_ns, policy_cpu)).map_or_else(Notes::default, request)
+    pub fn request(&self, time_ns: u64, policy_cpu: CpuIdx, names: &RunNames<'_>) -> Notes {
+        let found = self.requests.get(&(time_ns, policy_cpu));
+        found.map_or_else(Notes::default, |decision| Notes::of(decision, &names.words(policy_cpu, decision, &[])))
     }
 
     /// Why `task` was placed at `time_ns` where it was.
-    pub fn placement(&self, time_ns: u64, task: u32) -> Notes {
-        let Some(decision) = self.placements.get(&(time_ns, task)) else { return Notes::default() };
-        let mut notes = placed(decision);
-        if let Decision::Placement { decision: number, .. } = *decision {
-            let first = self.weighed.partition_point(|(of, _)| *of < number);
-            let own = self.weighed[first..].iter().take_while(|(of, _)| *of == number);
-            own.for_each(|(_, decision)| weighed(&mut notes, decision));
+    pub fn placement(&self, time_ns: u64, task: TaskIdx, names: &RunNames<'_>) -> Notes {
+        let Some(placed @ &Decision::Placement { decision: number, cpu, .. }) = self.placements.get(&(time_ns, task))
+        else {
+            return Notes::default();
+        };
+        let first = self.weighed.partition_point(|(of, _)| *of < number);
+        let own = self.weighed[first..].iter().take_while(|(of, _)| *of == number);
+        let lines: Vec<Decision> = own.map(|(_, decision)| *decision).chain([*placed]).collect();
+        let mut notes = Notes::of(placed, &names.words(cpu, placed, &lines));
+        for line in &lines[..lines.len() - 1] {
+            let Words { title, how, .. } = names.words(cpu, line, &lines);
+            notes.text(&title, how);
         }
         notes
     }
 
-    /// Decisions on `cpu` that no event tells of: requests that the rate limit held back, limited grants, pulled tasks.
-    pub fn others(&self, cpu: u32) -> impl Iterator<Item = (u64, String, Notes)> {
+    /// Decisions on `cpu` that no event tells of: requests that the rate limit held back, limited grants, the firmware's
+    /// choices, idle states, pulled tasks.
+    pub fn others(&self, cpu: CpuIdx, names: &RunNames<'_>) -> impl Iterator<Item = (u64, String, Notes)> {
         let here = self.others.iter().filter(move |(_, at, _)| *at == cpu);
-        here.map(|(time_ns, _, decision)| {
-            let (name, notes) = other(decision);
-            (*time_ns, name, notes)
+        here.map(move |(time_ns, _, decision)| {
+            let words = names.words(cpu, decision, &[]);
+            let notes = Notes::of(decision, &words);
+            (*time_ns, words.title, notes)
         })
     }
-}
-
-/// The inputs of a frequency request.
-fn request(decision: &Decision) -> Notes {
-    let mut notes = Notes::default();
-    let Decision::Freq {
-        policy_cpu: _,
-        cpu,
-        deciding_cpu,
-        iowait,
-        outcome,
-        util_cfs,
-        runnable_boost,
-        util_rt,
-        util_dl,
-        util_irq,
-        bw_dl,
-        iowait_boost,
-        uclamp_min,
-        uclamp_max,
-        rt_runnable,
-        util_sum,
-        util,
-        max_cap,
-        ref_khz,
-        raw_khz,
-        wanted_khz,
-        prev_khz,
-        next_khz,
-        wait_ns,
-    } = *decision
-    else {
-        if let Decision::Sample { cpu, load, prev_khz, next_khz, .. } = *decision {
-            notes.int("sampling_cpu", cpu).int("load_percent", load);
-            notes.int("prev_khz", prev_khz).int("next_khz", next_khz);
-        }
-        return notes;
-    };
-    let outcome = word("outcome", outcome).unwrap_or_default();
-    let mut parts = format!("cfs {util_cfs}");
-    for (name, part) in [("rt", util_rt), ("dl", util_dl), ("irq", util_irq), ("iowait boost", iowait_boost)] {
-        if part > 0 {
-            parts += &format!(", {name} {part}");
-        }
-    }
-    notes
-        .text(
-            "why",
-            format!(
-                "{parts}: {util_sum} in all, {util} of {max_cap} with headroom and bounds; {} MHz x {util} / {max_cap} \
-                     = {} MHz, resolved to {} MHz",
-                mhz(ref_khz),
-                mhz(raw_khz),
-                mhz(wanted_khz)
-            ),
-        )
-        .text("outcome", outcome)
-        .int("reporting_cpu", cpu)
-        .int("deciding_cpu", deciding_cpu)
-        .int("iowait", u8::from(iowait))
-        .int("util_cfs", util_cfs)
-        .int("runnable_boost", u8::from(runnable_boost))
-        .int("util_rt", util_rt)
-        .int("util_dl", util_dl)
-        .int("util_irq", util_irq)
-        .int("bw_dl", bw_dl)
-        .int("iowait_boost", iowait_boost)
-        .int("uclamp_min", uclamp_min)
-        .int("uclamp_max", uclamp_max)
-        .int("rt_runnable", u8::from(rt_runnable))
-        .int("util_sum", util_sum)
-        .int("util_decided", util)
-        .int("ref_khz", ref_khz)
-        .int("raw_khz", raw_khz)
-        .int("wanted_khz", wanted_khz)
-        .int("prev_khz", prev_khz)
-        .int("next_khz", next_khz);
-    if wait_ns > 0 {
-        notes.int("wait_ns", wait_ns);
-    }
-    notes
-}
-
-/// The reasons of a placement.
-fn placed(decision: &Decision) -> Notes {
-    let mut notes = Notes::default();
-    let Decision::Placement {
-        decision: _,
-        task: _,
-        fork,
-        prev_cpu,
-        cpu,
-        rule: _,
-        waker_cpu,
-        waker: _,
-        in_interrupt,
-        sync,
-        nr_allowed,
-        util_avg,
-        util_est,
-        overutilized,
-        eas_rule,
-        wake_wide,
-        imbalance_pct: _,
-        affine_rule,
-        this_load,
-        prev_load,
-        task_load,
-        target,
-        sibling_rule,
-        nr_idle,
-    } = *decision
-    else {
-        return notes;
-    };
-    let mut why = Vec::new();
-    if eas_rule != NONE {
-        why.push(format!("energy-aware: {}", word("eas_rule", eas_rule).unwrap_or_default()));
-    }
-    if wake_wide {
-        why.push(String::from("the waker wakes many: from the CPU before"));
-    }
-    if affine_rule != NONE {
-        let rule = word("affine_rule", affine_rule).unwrap_or_default();
-        why.push(format!("affine by {rule}: search from cpu {target}"));
-    }
-    if sibling_rule != NONE {
-        let rule = word("sibling_rule", sibling_rule).unwrap_or_default();
-        why.push(format!("{rule}, of {nr_idle} idle CPUs"));
-    }
-    if !why.is_empty() {
-        notes.text("why", why.join("; "));
-    }
-    notes
-        .int("fork", u8::from(fork))
-        .int("from_cpu", prev_cpu)
-        .int("to_cpu", cpu)
-        .int("waker_cpu", waker_cpu)
-        .int("in_interrupt", u8::from(in_interrupt))
-        .int("sync", u8::from(sync))
-        .int("nr_allowed", nr_allowed)
-        .int("util_avg", util_avg)
-        .int("util_est", util_est)
-        .int("overutilized", u8::from(overutilized));
-    if affine_rule != NONE {
-        notes.int("this_load", this_load).int("prev_load", prev_load).int("task_load", task_load);
-    }
-    notes
-}
-
-/// What energy-aware placement weighed.
-fn weighed(notes: &mut Notes, decision: &Decision) {
-    match *decision {
-        Decision::Candidate { cpu, domain, util, capacity, spare_cap, fits, .. } => {
-            let fit = if fits == 1 { "fits" } else { "does not fit" };
-            let words = format!("util {util} of {capacity}, spare {spare_cap}, {fit}, domain {domain}");
-            notes.text(&format!("candidate cpu {cpu}"), words);
-        }
-        Decision::Energy { dst_cpu, domain, energy, max_util, busy_time, .. } => {
-            let name = match dst_cpu {
-                -1 => format!("energy of domain {domain} without it"),
-                cpu => format!("energy of domain {domain} with it on cpu {cpu}"),
-            };
-            notes.text(&name, format!("{energy} (max_util {max_util}, busy_time {busy_time})"));
-        }
-        _ => {}
-    }
-}
-
-/// Name and inputs of what has no event.
-fn other(decision: &Decision) -> (String, Notes) {
-    let mut notes = Notes::default();
-    let name = match *decision {
-        Decision::Freq { wanted_khz, .. } => {
-            notes = request(decision);
-            format!("rate limit holds back {} MHz", mhz(wanted_khz))
-        }
-        Decision::Grant { requested_khz, granted_khz, limit, .. } => {
-            let limit = word("limit", limit as u8).unwrap_or_default();
-            notes.text("limit", limit).int("requested_khz", requested_khz).int("granted_khz", granted_khz);
-            format!("granted {} of {} MHz: {limit}", mhz(granted_khz), mhz(requested_khz))
-        }
-        Decision::Balance { src_cpu, level, span_weight, idle, migration, imbalance, moved, pushed, .. } => {
-            notes.int("level", level).int("span_weight", span_weight).int("imbalance", imbalance);
-            notes.text("idle", word("idle", idle).unwrap_or_default());
-            notes.text("migration", word("migration", migration).unwrap_or_default());
-            if pushed {
-                format!("pulls the running task from cpu {src_cpu}")
-            } else {
-                format!("pulls {moved} tasks from cpu {src_cpu}")
-            }
-        }
-        _ => String::new(),
-    };
-    (name, notes)
 }
 
 impl Sink for Reasons {
@@ -301,9 +138,11 @@ impl Sink for Reasons {
                 Some("rate-limited") if wanted_khz != prev_khz => self.others.push((now_ns, cpu, *decision)),
                 _ => {}
             },
-            Decision::Sample { policy_cpu, .. } => {
+            Decision::Sample { policy_cpu, .. } | Decision::Custom { policy_cpu, .. } => {
                 self.requests.insert((now_ns, policy_cpu), *decision);
             }
+            Decision::Hwp { policy_cpu, .. } => self.others.push((now_ns, policy_cpu, *decision)),
+            Decision::Idle { cpu, .. } => self.others.push((now_ns, cpu, *decision)),
             Decision::Grant { policy_cpu, limit, .. } => {
                 if limit != GrantLimit::None {
                     self.others.push((now_ns, policy_cpu, *decision));

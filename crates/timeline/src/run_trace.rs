@@ -17,7 +17,7 @@ use opplab_model::power::{ClusterActivity, CpuActivity};
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
 use opplab_trace::{Kind, Trace, Value};
 
-use crate::reasons::{Notes, Reasons};
+use crate::reasons::{Notes, Reasons, RunNames};
 
 /// Task `n` has the pid `FIRST_PID + n`.
 pub const FIRST_PID: i32 = 1001;
@@ -264,17 +264,18 @@ impl RunTrace {
                 }
             }
         }
+        let called = RunNames { machine: &machine, task: &name };
         for (cpu, instants) in instants.into_iter().enumerate().filter(|(_, instants)| !instants.is_empty()) {
             let track = writer.track(&format!("decisions cpu {cpu}"), None);
             for (time_ns, instant) in &instants {
                 let notes = match *instant {
-                    Instant::Asked { .. } => why.request(*time_ns, self.policies[cpu]),
-                    Instant::Placed { task, .. } => why.placement(*time_ns, task),
+                    Instant::Asked { .. } => why.request(*time_ns, self.policies[cpu], &called),
+                    Instant::Placed { task, .. } => why.placement(*time_ns, task, &called),
                     _ => Notes::default(),
                 };
                 write_instant(&mut writer, track, *time_ns, instant, notes, &name);
             }
-            for (time_ns, what, notes) in why.others(cpu as u32) {
+            for (time_ns, what, notes) in why.others(cpu as u32, &called) {
                 writer.instant(track, time_ns, &what, &notes.annotations(), &[]);
             }
         }

@@ -2,6 +2,9 @@
 //!
 //! The input is a shared trace (6 CPUs, 6.12, load tracking records of up to 18 fields) repeated to 131 MB without compression,
 //! and its scheduling and frequency events alone repeated to 82 MB. Without shared data there is nothing to measure.
+//!
+//! With the argument `one=CASE` (`one=trace-dat`, `one=text`) a reader takes some 200,000 events of a recording that is part of the repository, without
+//! a timer, and prints their number: `make bench-instructions` counts the instructions of [`read`].
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -71,6 +74,7 @@ fn exported(extension: &str) -> Option<Input> {
     Some(make(&format!("export.{extension}"), &out))
 }
 
+#[inline(never)]
 fn read(input: &Input, options: &ReadOptions) -> usize {
     let trace = TraceFile::open(&input.path).and_then(|file| file.read(options)).expect("a sound file");
     trace.tables.iter().map(|table| table.len()).sum()
@@ -123,7 +127,43 @@ fn other_formats_to_columns(bencher: Bencher<'_, '_>, extension: &str) {
     let _ = std::fs::remove_file(&input.path);
 }
 
+/// Reads some 200,000 events as `name` says; gives their number.
+fn run_one(name: &str) -> u64 {
+    let bytes = include_bytes!("../../verify/tests/data/traces/arm64-612-juno-eas-fiectr-ramp_up/trace.dat");
+    let sched = ReadOptions::only(SCHED);
+    let all = ReadOptions::default();
+    let repeated = |bytes: &[u8], times| write::repeat_trace_dat(bytes, times).expect("a sound file");
+    let parsed = |bytes: Vec<u8>, options: &ReadOptions| {
+        TraceFile::from_bytes(bytes, options).and_then(|file| file.read(options)).expect("a sound file")
+    };
+    let (mut out, mut options) = (Vec::new(), &all);
+    match name {
+        "trace-dat" => out = repeated(bytes, 3),
+        "trace-dat-two-events" => out = repeated(bytes, 3),
+        "trace-dat-sched" => {
+            let mut small = Vec::new();
+            write::trace_dat(&parsed(bytes.to_vec(), &sched), &mut small).expect("memory takes bytes");
+            out = repeated(&small, 16);
+        }
+        "text" => write::ftrace_text(&parsed(repeated(bytes, 3), &all), &mut out).expect("memory takes bytes"),
+        "perfetto" => write::perfetto(&parsed(repeated(bytes, 3), &all), &mut out).expect("memory takes bytes"),
+        _ => panic!("there is no case {name}"),
+    }
+    let two = ReadOptions::only(&["sched_switch", "cpu_frequency"]);
+    if name == "trace-dat-two-events" {
+        options = &two;
+    }
+    let input = make(&format!("one-{name}"), &out);
+    read(&input, options);
+    let _ = std::fs::remove_file(&input.path);
+    input.events
+}
+
 fn main() {
+    if let Some(name) = std::env::args().find_map(|argument| argument.strip_prefix("one=").map(str::to_owned)) {
+        println!("{}", run_one(&name));
+        return;
+    }
     divan::main();
     for input in [all(), sched()].into_iter().flatten() {
         let _ = std::fs::remove_file(&input.path);

@@ -1,10 +1,12 @@
 //! A file's bytes: mapped, and unpacked if the whole file is compressed (gzip, xz, zstd).
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, Read};
 use std::ops::Deref;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::rc::Rc;
 
 use crate::error::{Error, Result};
 
@@ -70,7 +72,7 @@ impl UnpackLimits {
     /// What any file may expand to, however small it is.
     pub const FREE_BYTES: u64 = 16 << 20;
     /// What no file may expand to unless it was asked for.
-    pub const DEFAULT_BYTES: u64 = 8 << 30;
+    pub const DEFAULT_BYTES: u64 = 4 << 30;
 
     /// Allows `bytes` in total whatever the file's size, and deeper nesting.
     pub fn up_to(bytes: u64) -> Self {
@@ -81,7 +83,7 @@ impl UnpackLimits {
     pub(crate) fn budget(&self, file_bytes: usize) -> Budget {
         let by_ratio = (file_bytes as u64).saturating_mul(Self::RATIO).clamp(Self::FREE_BYTES, Self::DEFAULT_BYTES);
         let total = self.bytes_max.unwrap_or(by_ratio);
-        Budget { total, left: total, depth_max: self.depth_max }
+        Budget { total, left: total, by_ratio: self.bytes_max.is_none(), depth_max: self.depth_max }
     }
 }
 
@@ -90,6 +92,8 @@ impl UnpackLimits {
 pub(crate) struct Budget {
     total: u64,
     left: u64,
+    /// Nobody said how much may come out.
+    by_ratio: bool,
     depth_max: u32,
 }
 
@@ -126,17 +130,66 @@ impl Budget {
         }
     }
 
-    /// Reads all of `reader`, no more than is left. Content that ends early gives what came out, with the error beside it.
-    pub(crate) fn read(
+    /// All that comes out of `data`, read by what `open` makes of them. Content that ends early gives what came out, with what
+    /// was wrong beside it.
+    ///
+    /// What is held is counted while it grows: a reader that has taken in little may not have made much of it, so that a bomb
+    /// is refused when it begins to grow, not when it is all in memory.
+    pub(crate) fn read<'d, R: Read>(
         &mut self,
-        reader: impl Read,
+        data: &'d [u8],
+        open: impl FnOnce(Counted<'d>) -> std::io::Result<R>,
         offset: u64,
         codec: &'static str,
-    ) -> Result<(Vec<u8>, Option<Error>)> {
+    ) -> Result<(Vec<u8>, Option<String>)> {
+        let used = Rc::new(Cell::new(0));
+        let fail = |error: std::io::Error| Error::Compression { offset, codec, what: error.to_string() };
+        let mut reader = open(Counted { rest: data, used: used.clone() }).map_err(fail)?;
         let mut out = Vec::new();
-        let result = reader.take(self.left.saturating_add(1)).read_to_end(&mut out);
-        self.take(out.len() as u64, offset, codec)?;
-        Ok((out, result.err().map(|error| Error::Compression { offset, codec, what: error.to_string() })))
+        loop {
+            let before = out.len();
+            let step = HELD_STEP.min((self.left - before as u64).saturating_add(1));
+            let problem = reader.by_ref().take(step).read_to_end(&mut out).err();
+            let held = out.len() as u64;
+            let by_ratio = (used.get() as u64).saturating_mul(UnpackLimits::RATIO).max(UnpackLimits::FREE_BYTES);
+            if held <= self.left && self.by_ratio && held > by_ratio {
+                let what = format!("more than the {by_ratio} bytes allowed come out of what was read; {RAISE}");
+                return Err(Error::Compression { offset, codec, what });
+            }
+            if held > self.left || problem.is_some() || out.len() == before {
+                self.take(held, offset, codec)?;
+                return Ok((out, problem.map(|error| error.to_string())));
+            }
+        }
+    }
+}
+
+/// What is held grows by this much between two looks at it.
+const HELD_STEP: u64 = 4 << 20;
+
+/// Bytes that count how many of them were read.
+pub(crate) struct Counted<'d> {
+    rest: &'d [u8],
+    used: Rc<Cell<usize>>,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let len = self.rest.read(out)?;
+        self.used.set(self.used.get() + len);
+        Ok(len)
+    }
+}
+
+impl BufRead for Counted<'_> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        // A piece at a time, so that the rest does not count as read.
+        Ok(&self.rest[..self.rest.len().min(1 << 16)])
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.rest = &self.rest[amount..];
+        self.used.set(self.used.get() + amount);
     }
 }
 
@@ -153,10 +206,13 @@ fn outer_codec(data: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// The codec of a damaged outer compression, and what is wrong.
+pub(crate) type OuterDamage = (&'static str, String);
+
 /// Unpacks `data` until it is no longer compressed, within `limits`; what is left of these for compressed parts inside.
 ///
-/// Data that end early give what they held, with the error beside it.
-pub(crate) fn unpack(data: Data, limits: &UnpackLimits) -> Result<(Data, Budget, Option<Error>)> {
+/// Data that end early give what they held, with the codec and what was wrong beside it.
+pub(crate) fn unpack(data: Data, limits: &UnpackLimits) -> Result<(Data, Budget, Option<OuterDamage>)> {
     let mut budget = limits.budget(data.len());
     let (mut data, mut problem, mut depth) = (data, None, 0);
     while let Some(codec) = outer_codec(&data) {
@@ -164,28 +220,28 @@ pub(crate) fn unpack(data: Data, limits: &UnpackLimits) -> Result<(Data, Budget,
         budget.check_depth(depth, 0, codec)?;
         let (unpacked, error) = unpack_one(&data, codec, &mut budget)?;
         if unpacked.is_empty()
-            && let Some(error) = error
+            && let Some(what) = error
         {
-            return Err(error);
+            return Err(Error::Compression { offset: 0, codec, what });
         }
-        problem = problem.or(error);
+        problem = problem.or(error.map(|error| (codec, error)));
         data = Data::Owned(unpacked);
     }
     Ok((data, budget, problem))
 }
 
-fn unpack_one(data: &[u8], codec: &'static str, budget: &mut Budget) -> Result<(Vec<u8>, Option<Error>)> {
+fn unpack_one(data: &[u8], codec: &'static str, budget: &mut Budget) -> Result<(Vec<u8>, Option<String>)> {
     let fail = |error: std::io::Error| Error::Compression { offset: 0, codec, what: error.to_string() };
     match codec {
-        "gzip" => budget.read(flate2::read::MultiGzDecoder::new(data), 0, codec),
+        "gzip" => budget.read(data, |data| Ok(flate2::bufread::MultiGzDecoder::new(data)), 0, codec),
         "xz" => {
             // A dictionary larger than the limit could never be filled.
             let memory = budget.left.clamp(80 << 20, 1 << 30);
             let stream = liblzma::stream::Stream::new_stream_decoder(memory, liblzma::stream::CONCATENATED);
             let stream = stream.map_err(|error| fail(error.into()))?;
-            budget.read(liblzma::read::XzDecoder::new_stream(data, stream), 0, codec)
+            budget.read(data, |data| Ok(liblzma::bufread::XzDecoder::new_stream(data, stream)), 0, codec)
         }
-        _ => budget.read(zstd::stream::read::Decoder::with_buffer(data).map_err(fail)?, 0, codec),
+        _ => budget.read(data, zstd::stream::read::Decoder::with_buffer, 0, codec),
     }
 }
 

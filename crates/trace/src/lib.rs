@@ -15,6 +15,7 @@
 
 mod bprint;
 mod bytes;
+mod clock;
 mod error;
 mod event;
 mod format;
@@ -42,7 +43,7 @@ use std::io::{BufWriter, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use input::Budget;
+use input::{Budget, OuterDamage};
 use tabulate::Pieces;
 
 pub use error::{Error, Result, nearest_name};
@@ -105,7 +106,8 @@ pub struct TraceFile {
     data: Data,
     /// The files of a folder of ring-buffer pages, instead of `data`.
     folder: Vec<(String, Data)>,
-    problem: Option<Error>,
+    /// What was damaged in the outer compression.
+    outer: Option<OuterDamage>,
     /// What compressed parts inside may still expand to.
     budget: Budget,
 }
@@ -174,16 +176,16 @@ impl TraceFile {
                 return Err(Error::Folder { inside: inside.map(|name| path.join(name).display().to_string()) });
             }
             let budget = options.unpack.budget(0);
-            return Ok(Self { data: Data::Owned(Vec::new()), folder, problem: None, budget });
+            return Ok(Self { data: Data::Owned(Vec::new()), folder, outer: None, budget });
         }
-        let (data, budget, problem) = input::unpack(input::map(path)?, &options.unpack)?;
-        Ok(Self { data, folder: Vec::new(), problem, budget })
+        let (data, budget, outer) = input::unpack(input::map(path)?, &options.unpack)?;
+        Ok(Self { data, folder: Vec::new(), outer, budget })
     }
 
     /// Takes the content of a trace file.
     pub fn from_bytes(bytes: Vec<u8>, options: &ReadOptions) -> Result<Self> {
-        let (data, budget, problem) = input::unpack(Data::Owned(bytes), &options.unpack)?;
-        Ok(Self { data, folder: Vec::new(), problem, budget })
+        let (data, budget, outer) = input::unpack(Data::Owned(bytes), &options.unpack)?;
+        Ok(Self { data, folder: Vec::new(), outer, budget })
     }
 
     /// The reader for this content: for streaming, and for metadata without events.
@@ -204,15 +206,25 @@ impl TraceFile {
     }
 
     /// What was damaged in the outer compression.
-    pub fn problem(&self) -> Option<&Error> {
-        self.problem.as_ref()
+    fn outer_problem(&self) -> Option<Error> {
+        let (codec, what) = self.outer.clone()?;
+        Some(Error::Compression { offset: 0, codec, what })
     }
 
     /// Delivers events in time order to `sink`, in bounded memory.
-    pub fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {
-        let problem = self.problem.take();
-        let mut outcome = self.reader(options)?.stream(options, sink)?;
-        outcome.problems.extend(problem);
+    pub fn stream(&self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {
+        self.stream_reader(&mut *self.reader(options)?, options, sink)
+    }
+
+    /// As [`TraceFile::stream`], by a reader that [`TraceFile::reader`] gave: it knows tasks and processes afterwards.
+    pub fn stream_reader(
+        &self,
+        reader: &mut dyn Reader,
+        options: &ReadOptions,
+        sink: &mut dyn Sink,
+    ) -> Result<Outcome> {
+        let mut outcome = reader.stream(options, sink)?;
+        outcome.problems.extend(self.outer_problem());
         Ok(outcome)
     }
 
@@ -224,22 +236,21 @@ impl TraceFile {
     ) -> Result<(Box<dyn Reader + '_>, S, Outcome)> {
         let mut reader = self.reader(options)?;
         let mut sink = make(&*reader);
-        if let Some(outcome) = reader.stream_once(options, &mut sink)? {
+        if let Some(mut outcome) = reader.stream_once(options, &mut sink)? {
+            outcome.problems.extend(self.outer_problem());
             return Ok((reader, sink, outcome));
         }
         let mut reader = self.reader(options)?;
         let mut sink = make(&*reader);
-        let outcome = reader.stream(options, &mut sink)?;
+        let outcome = self.stream_reader(&mut *reader, options, &mut sink)?;
         Ok((reader, sink, outcome))
     }
 
     /// Reads the events that `options` ask for into columns.
-    pub fn read(mut self, options: &ReadOptions) -> Result<Trace> {
-        let problem = self.problem.take();
+    pub fn read(self, options: &ReadOptions) -> Result<Trace> {
         let (reader, columns, outcome) =
             self.stream_into(options, |reader| Columns::new(reader.meta().buffers.len() > 1))?;
-        let Outcome { mut problems, missed, .. } = outcome;
-        problems.extend(problem);
+        let Outcome { problems, missed, .. } = outcome;
         let (mut tables, strings) = columns.finish();
         tables.sort_by(|a, b| a.name.cmp(&b.name));
         let (meta, tasks) = (reader.meta().clone(), reader.tasks().clone());
@@ -250,7 +261,7 @@ impl TraceFile {
     /// traces that are larger than the memory. `each` gets the piece and the number of events in all pieces together.
     /// What was damaged is given back; the pieces do not have it.
     pub fn read_pieces(
-        mut self,
+        self,
         options: &ReadOptions,
         events_max: usize,
         each: &mut dyn FnMut(Trace, u64) -> ControlFlow<()>,
@@ -263,7 +274,7 @@ impl TraceFile {
     /// Writes the events that `options` ask for as a trace.dat to `path`, with at most `events_max` of them in memory; the
     /// file `scratch` holds pages until all are there. What was damaged is given back.
     pub fn write_trace_dat(
-        mut self,
+        self,
         options: &ReadOptions,
         events_max: usize,
         path: &Path,
@@ -294,11 +305,9 @@ impl TraceFile {
     }
 
     /// Learns what a reader only knows at the end: gaps, tasks, CPUs.
-    fn first_pass(&mut self, options: &ReadOptions) -> Result<FirstPass> {
-        let problem = self.problem.take();
+    fn first_pass(&self, options: &ReadOptions) -> Result<FirstPass> {
         let (reader, counter, outcome) = self.stream_into(options, |_| Counter::default())?;
-        let Outcome { mut problems, missed, .. } = outcome;
-        problems.extend(problem);
+        let Outcome { problems, missed, .. } = outcome;
         let (meta, tasks) = (reader.meta().clone(), reader.tasks().clone());
         let total = counter.counts.iter().map(|(_, count)| count).sum();
         Ok(FirstPass { meta, tasks, missed, problems, total })
@@ -332,11 +341,9 @@ impl TraceFile {
     }
 
     /// Counts the events that `options` ask for.
-    pub fn info(mut self, options: &ReadOptions) -> Result<Info> {
-        let problem = self.problem.take();
+    pub fn info(self, options: &ReadOptions) -> Result<Info> {
         let (reader, counter, outcome) = self.stream_into(options, |_| Counter::default())?;
-        let Outcome { mut problems, missed, .. } = outcome;
-        problems.extend(problem);
+        let Outcome { problems, missed, .. } = outcome;
         let events = counter.counts.into_iter().filter(|(_, count)| *count > 0).collect();
         let (start_ns, end_ns) = counter.span_ns.unwrap_or_default();
         let duration_ns = end_ns - start_ns;

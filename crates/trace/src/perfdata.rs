@@ -17,12 +17,13 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use crate::bprint::PrintkFormats;
 use crate::bytes::{Cursor, read_uint, u32_at, u64_at, until_nul};
+use crate::clock::{Clock, TIME_MAX_NS, too_late};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, Kind, Loc, Schema, Sink, Value};
 use crate::input::{Budget, Data};
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
-use crate::tracedat::{EventTable, Formats, computed_text};
+use crate::tracedat::{EventTable, Formats, MAX_CPUS, computed_text};
 
 /// True if `data` begin as a perf.data of either byte order.
 pub(crate) fn sniff(data: &[u8]) -> bool {
@@ -244,7 +245,7 @@ fn sample<'s>(attr: &Attr, body: &'s [u8], big_endian: bool) -> Option<Sample<'s
         words.u64()?;
     }
     if has(part::CPU) {
-        sample.cpu = words.u32()? & 0xffff;
+        sample.cpu = words.u32()?;
         words.u32()?;
     }
     if has(part::PERIOD) {
@@ -480,7 +481,12 @@ impl<'a> PerfData<'a> {
             feature::VERSION => self.meta.writer = format!("perf {}", text()),
             feature::NRCPUS => {
                 let number = |at| u32_at(content, at, self.big_endian).unwrap_or(0);
-                self.meta.cpus = number(0).max(number(4)).min(1 << 16);
+                let cpus = number(0).max(number(4));
+                if cpus <= MAX_CPUS {
+                    self.meta.cpus = cpus;
+                } else {
+                    self.problem(Error::Invalid { offset, what: format!("{cpus} CPUs") });
+                }
             }
             feature::EVENT_DESC => {
                 if let Err(error) = self.read_names(content, offset) {
@@ -614,12 +620,13 @@ impl<'a> PerfData<'a> {
         let at = |wanted: u64| there.iter().position(|&part| part == wanted).map(|nth| start + 8 * nth);
         let time = at(part::TIME).and_then(|at| u64_at(body, at, self.big_endian)).unwrap_or(0);
         let cpu = at(part::CPU).and_then(|at| u32_at(body, at, self.big_endian)).unwrap_or(0);
-        (time, cpu & 0xffff)
+        (time, cpu)
     }
 }
 
 /// The samples of the rounds that are not over, and where they lie.
 struct Rounds {
+    clock: Clock,
     waiting: Vec<Waiting>,
     /// Decompressed records; the first has number `first`.
     blocks: VecDeque<Rc<Vec<u8>>>,
@@ -696,6 +703,13 @@ impl Pass<'_, '_> {
             self.rounds.damaged += 1;
             return;
         };
+        if sample.time_ns > TIME_MAX_NS || sample.cpu >= MAX_CPUS {
+            let what = match sample.cpu {
+                cpu if cpu < MAX_CPUS => too_late(sample.time_ns),
+                cpu => format!("a sample of CPU {cpu}, which no machine has; it is left out"),
+            };
+            return self.problem(Error::Invalid { offset: found.offset as u64, what });
+        }
         let rounds = &mut self.rounds;
         rounds.nth += 1;
         rounds.newest_ns = rounds.newest_ns.max(sample.time_ns);
@@ -808,6 +822,9 @@ impl Pass<'_, '_> {
             return;
         }
         self.rounds.delivered_ns = one.time_ns;
+        if let Some(odd) = self.rounds.clock.odd(one.time_ns) {
+            self.problem(Error::Invalid { offset: one.at as u64, what: odd.what });
+        }
         if !self.options.in_range(one.time_ns) {
             return;
         }
@@ -879,6 +896,7 @@ impl Reader for PerfData<'_> {
         let wanted = wanted.collect();
         let outcome = Outcome { problems: std::mem::take(&mut self.problems), ..Outcome::default() };
         let rounds = Rounds {
+            clock: Clock::default(),
             waiting: Vec::new(),
             blocks: VecDeque::new(),
             first: 1,

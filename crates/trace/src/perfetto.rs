@@ -10,11 +10,13 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::ops::ControlFlow;
 
+use crate::clock::{Clock, TIME_MAX_NS, too_late};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::input::{Budget, Data};
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
+use crate::tracedat::MAX_CPUS;
 use crate::wire::{Message, Wire, repeated};
 
 const EVENTS: &str = include_str!("perfetto_events.txt");
@@ -221,9 +223,9 @@ impl<'a> Perfetto<'a> {
                     Ok((packet::TIMESTAMP, value)) => time_ns = value.uint(),
                     Ok((packet::POWER_RAILS, Wire::Bytes(bytes))) => self.read_rails(bytes),
                     Ok((packet::BATTERY, Wire::Bytes(bytes))) => self.read_battery(bytes),
-                    Ok((packet::FTRACE_EVENTS, Wire::Bytes(bytes))) => self.index_bundle(place, whole, bytes),
+                    Ok((packet::FTRACE_EVENTS, Wire::Bytes(bytes))) => self.index_bundle(place, base, whole, bytes),
                     Ok((packet::PROCESS_TREE, Wire::Bytes(bytes))) => self.read_process_tree(bytes),
-                    Ok((packet::SYSTEM_INFO, Wire::Bytes(bytes))) => self.read_system_info(bytes),
+                    Ok((packet::SYSTEM_INFO, Wire::Bytes(bytes))) => self.read_system_info(bytes, offset),
                     Ok((packet::COMPRESSED, Wire::Bytes(bytes))) => {
                         self.inflate(bytes, offset, depth + 1, budget, "zlib")
                     }
@@ -237,6 +239,14 @@ impl<'a> Perfetto<'a> {
             // What has no time of its own has that of its packet, which may stand behind it.
             for (time, _) in self.readings[first..].iter_mut().filter(|(time, _)| *time == 0) {
                 *time = time_ns;
+            }
+            if let Some(&(late, _)) = self.readings[first..].iter().find(|&&(time, _)| time > TIME_MAX_NS) {
+                self.problem(Error::Invalid { offset, what: too_late(late) });
+                let mut nth = 0;
+                self.readings.retain(|&(time, _)| {
+                    nth += 1;
+                    nth <= first || time <= TIME_MAX_NS
+                });
             }
         }
         self.packets[place].data = data;
@@ -326,15 +336,12 @@ impl<'a> Perfetto<'a> {
 
     fn inflate(&mut self, bytes: &[u8], offset: u64, depth: u32, budget: &mut Budget, codec: &'static str) {
         let result = budget.check_packet_depth(depth, offset, codec).and_then(|()| match codec {
-            "zstd" => {
-                let fail = |error: std::io::Error| Error::Compression { offset, codec, what: error.to_string() };
-                budget.read(zstd::stream::read::Decoder::with_buffer(bytes).map_err(fail)?, offset, codec)
-            }
-            _ => budget.read(flate2::read::ZlibDecoder::new(bytes), offset, codec),
+            "zstd" => budget.read(bytes, zstd::stream::read::Decoder::with_buffer, offset, codec),
+            _ => budget.read(bytes, |bytes| Ok(flate2::bufread::ZlibDecoder::new(bytes)), offset, codec),
         });
         match result {
             Ok((out, damage)) => {
-                damage.into_iter().for_each(|error| self.problem(error));
+                damage.into_iter().for_each(|what| self.problem(Error::Compression { offset, codec, what }));
                 self.meta.compression = codec.into();
                 self.packets.push(Packet { data: Cow::Owned(out), base: offset, depth });
             }
@@ -342,13 +349,13 @@ impl<'a> Perfetto<'a> {
         }
     }
 
-    fn index_bundle(&mut self, packet: usize, whole: &[u8], bytes: &[u8]) {
-        let (mut cpu, mut events) = (0, false);
+    fn index_bundle(&mut self, packet: usize, base: u64, whole: &[u8], bytes: &[u8]) {
+        let (mut cpu, mut events) = (0u64, false);
         let (start, len) = range_in(whole, bytes);
         let mut message = Message::new(bytes, 0);
         while let Some(Ok((number, value))) = message.next() {
             match number {
-                bundle::CPU => cpu = value.uint() as u32 & 0xffff,
+                bundle::CPU => cpu = value.uint(),
                 bundle::EVENT | bundle::COMPACT | bundle::LOST => events = true,
                 bundle::CLOCK => {
                     let clocks = ["boot", "boot", "global", "local", "mono_raw"];
@@ -358,6 +365,13 @@ impl<'a> Perfetto<'a> {
                 _ => {}
             }
         }
+        let cpu = match u32::try_from(cpu) {
+            Ok(cpu) if cpu < MAX_CPUS => cpu,
+            _ => {
+                let what = format!("events of CPU {cpu}, which no machine has; they are left out");
+                return self.problem(Error::Invalid { offset: base + start as u64, what });
+            }
+        };
         if events {
             self.bundles.entry(cpu).or_default().push(Bundle { packet, start, len });
         }
@@ -507,7 +521,7 @@ impl<'a> Perfetto<'a> {
         }
     }
 
-    fn read_system_info(&mut self, bytes: &[u8]) {
+    fn read_system_info(&mut self, bytes: &[u8], offset: u64) {
         let mut message = Message::new(bytes, 0);
         let mut uname = Vec::new();
         while let Some(Ok((field, value))) = message.next() {
@@ -520,7 +534,8 @@ impl<'a> Perfetto<'a> {
                     }
                 }
                 4 => self.meta.writer = format!("perfetto {}", String::from_utf8_lossy(value.bytes())),
-                8 => self.meta.cpus = (value.uint() as u32).min(1 << 16),
+                8 if value.uint() <= u64::from(MAX_CPUS) => self.meta.cpus = value.uint() as u32,
+                8 => self.problem(Error::Invalid { offset, what: format!("{} CPUs", value.uint()) }),
                 _ => {}
             }
         }
@@ -661,6 +676,20 @@ impl CpuBundles<'_> {
             }
         }
         self.items.sort_by_key(|&(time, _)| time);
+        let sound = self.items.partition_point(|&(time, _)| time <= TIME_MAX_NS);
+        for (time, item) in self.items.drain(sound..) {
+            let start = if let Item::Event(start, _) = item { start } else { 0 };
+            if problems.len() < MAX_PROBLEMS {
+                let offset = packet.base + (place.start + start) as u64;
+                problems.push(Error::Invalid { offset, what: too_late(time) });
+            }
+        }
+    }
+
+    /// Where the next event is in the file.
+    fn offset(&self, packets: &[Packet<'_>]) -> u64 {
+        let start = if let Some((_, Item::Event(start, _))) = self.items.get(self.next) { *start } else { 0 };
+        self.current.map_or(0, |bundle| packets[bundle.packet].base + (bundle.start + start) as u64)
     }
 }
 
@@ -705,11 +734,11 @@ impl Reader for Perfetto<'_> {
             }
         }
         let (mut wanted, mut values) = (Wanted::default(), Vec::new());
-        let (mut released, mut asked) = (0, 0);
+        let (mut released, mut asked, mut clock) = (0, 0, Clock::default());
         let readings = std::mem::take(&mut self.readings);
         let mut next_reading = readings.iter().peekable();
         while let Some(mut first) = heap.peek_mut() {
-            let Reverse((time, place)) = *first;
+            let Reverse((mut time, place)) = *first;
             while let Some(&reading) = next_reading.next_if(|(of, _)| *of <= time) {
                 outcome.stopped |= self.deliver_reading(reading, &mut wanted, options, sink).is_break();
             }
@@ -719,6 +748,12 @@ impl Reader for Perfetto<'_> {
             let cpu = &mut cpus[place];
             if std::mem::take(&mut cpu.lost) {
                 outcome.missed.push(Missed { cpu: cpu.cpu, time_ns: time, count: None });
+            }
+            if let Some(odd) = clock.odd(time) {
+                if outcome.problems.len() < MAX_PROBLEMS {
+                    outcome.problems.push(Error::Invalid { offset: cpu.offset(&packets), what: odd.what });
+                }
+                time = odd.time_ns.unwrap_or(time);
             }
             let decoded = self.decode_next(cpu, &packets, &mut values);
             let delivered = match decoded {

@@ -4,6 +4,7 @@
 //! decides. What is found is what the slow way finds. A place near the end of the text counts as uncommon, so that whole words
 //! can be looked at.
 
+use crate::clock::TIME_MAX_NS;
 use crate::event::Value;
 use crate::tracedat::MAX_CPUS;
 
@@ -205,7 +206,8 @@ fn time(line: &[u8], at: usize) -> Option<(u64, usize)> {
     let colon = dot + 1 + len;
     let missing = POWERS_OF_TEN.get(9usize.checked_sub(len)?)?;
     let ends = len > 0 && line.get(colon) == Some(&b':') && line.get(colon + 1) == Some(&b' ');
-    ends.then_some((seconds * 1_000_000_000 + fraction * missing, colon + 1))
+    let time_ns = seconds * 1_000_000_000 + fraction * missing;
+    (ends && time_ns <= TIME_MAX_NS).then_some((time_ns, colon + 1))
 }
 
 /// Words such as `sched_switch:` or `power:cpu_idle:`, with the event that the slow way found in each.

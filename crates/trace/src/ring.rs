@@ -10,6 +10,7 @@ use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
 use crate::bytes::{read_uint, u32_at, u64_at};
+use crate::clock::{TIME_MAX_NS, too_late};
 use crate::error::{Error, Result};
 use crate::format::PageLayout;
 use crate::input::Data;
@@ -204,6 +205,11 @@ impl<'a> CpuStream<'a> {
         }
     }
 
+    /// Where the current record is in the file; of compressed pages, where their chunk is.
+    pub(crate) fn record_offset(&self) -> u64 {
+        self.offset(self.record.0)
+    }
+
     fn offset(&self, at: usize) -> u64 {
         match &self.source {
             Source::Plain { base, .. } => base + at as u64,
@@ -322,6 +328,10 @@ impl<'a> CpuStream<'a> {
             }
             self.pos = start + len.div_ceil(4) * 4;
             self.record = (start, end);
+            if self.time > TIME_MAX_NS {
+                self.problem(Error::Invalid { offset: self.offset(start), what: too_late(self.time) });
+                continue;
+            }
             if let Some(ids) = wanted.ids {
                 let (off, size) = wanted.kind;
                 let record = &self.data()[start..end];

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use crate::clock::{Clock, TIME_MAX_NS};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::reader::{Meta, Outcome, ReadOptions, Reader};
@@ -52,7 +53,7 @@ fn parse(line: &[u8]) -> Option<Entry<'_>> {
         b"M" => (Mark::Migrate, 4),
         _ => return None,
     };
-    let time = hex_number(parts.next()?)?;
+    let time = hex_number(parts.next()?).filter(|&time| time <= TIME_MAX_NS)?;
     let mut numbers = [0; 4];
     for number in &mut numbers[..count] {
         *number = hex_number(parts.next()?)?;
@@ -125,7 +126,7 @@ impl Reader for SchedBt<'_> {
         let mut entries = Vec::new();
         for (nth, line) in self.data.split(|&b| b == b'\n').enumerate() {
             match parse(line.trim_ascii_end()) {
-                Some(entry) => entries.push(entry),
+                Some(entry) => entries.push((nth as u64 + 1, entry)),
                 None if line.trim_ascii().is_empty() || line.starts_with(b"Attaching ") => {}
                 None if outcome.problems.len() < MAX_PROBLEMS => {
                     let shown = String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned();
@@ -136,10 +137,11 @@ impl Reader for SchedBt<'_> {
             }
         }
         // CPUs print as they come: the order of times is not the order of lines.
-        let start = entries.iter().find(|e| e.kind == Mark::Start).map_or(0, |e| e.numbers[0]);
-        entries.sort_by_key(|e| e.time);
+        let start = entries.iter().find(|(_, e)| e.kind == Mark::Start).map_or(0, |(_, e)| e.numbers[0]);
+        entries.sort_by_key(|(_, e)| e.time);
+        let mut clock = Clock::default();
         let mut known: BTreeMap<u64, (u64, &[u8])> = BTreeMap::new();
-        for entry in &entries {
+        for &(line, ref entry) in &entries {
             let [a, b, c, d] = entry.numbers;
             let task = |pid: u64| {
                 let (prio, comm) = known.get(&pid).copied().unzip();
@@ -168,7 +170,16 @@ impl Reader for SchedBt<'_> {
                     (2, vec![comm, number(d), prio, number(b), number(c)], 0)
                 }
             };
-            let time_ns = start.wrapping_add(entry.time);
+            let mut time_ns = start.saturating_add(entry.time);
+            if let Some(odd) = clock.odd(time_ns) {
+                if outcome.problems.len() < MAX_PROBLEMS {
+                    outcome.problems.push(Error::Line { line, what: odd.what });
+                }
+                match odd.time_ns {
+                    Some(taken_ns) => time_ns = taken_ns,
+                    None => continue,
+                }
+            }
             let cpu = a as u32;
             self.meta.cpus = self.meta.cpus.max(cpu + 1);
             let schema = &self.schemas[index];

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
+use crate::clock::{Clock, TIME_MAX_NS};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::input::Data;
@@ -220,7 +221,7 @@ fn parse_head(line: &[u8]) -> Option<Head<'_>> {
         }
         rest = tail;
     }
-    Some((comm, pid, cpu, time_ns?, rest))
+    Some((comm, pid, cpu, time_ns.filter(|&time_ns| time_ns <= TIME_MAX_NS)?, rest))
 }
 
 /// Splits an event line; `None` if it is none.
@@ -1118,6 +1119,7 @@ impl<'a> Text<'a> {
         let mut pass = Pass { options, sink, order, scratch: Scratch::default(), last_ns: 0 };
         // Lines of a trace without order: their time, and their part and place there.
         let mut late: Vec<(u64, usize, usize)> = Vec::new();
+        let mut clock = Clock::default();
         'parts: for (nth_part, &(text, first)) in parts.iter().enumerate() {
             let (mut at, mut line) = (0, first);
             while at < text.len() {
@@ -1135,6 +1137,9 @@ impl<'a> Text<'a> {
                         if let Some(what) = self.damage.take() {
                             problem(&mut outcome, line, what);
                         }
+                        if let Some(odd) = clock.odd(pass.last_ns) {
+                            problem(&mut outcome, line, odd.what);
+                        }
                     }
                     Found::Disorder => return Ok(None),
                     Found::Other(other) => self.note(other, line, pass.last_ns, &mut outcome),
@@ -1150,7 +1155,8 @@ impl<'a> Text<'a> {
                 outcome.stopped = true;
                 break;
             }
-            if let Some(what) = self.damage.take()
+            let odd = clock.odd(pass.last_ns).map(|odd| odd.what);
+            if let Some(what) = self.damage.take().or(odd)
                 && outcome.problems.len() < MAX_PROBLEMS
             {
                 problem(&mut outcome, first + memchr::memchr_iter(b'\n', &text[..at]).count() as u64, what);
@@ -1448,7 +1454,7 @@ mod tests {
         " trace-cmd-1234    [000] 1767225609.607419424: sched_switch: prev_comm=a b prev_pid=12 prev_prio=120 prev_state=R+ ==> next_comm=kworker/0:1 next_pid=9 next_prio=98",
         "perf  4711 [001]   264.874155:  sched:sched_waking: comm=a pid=-9 prio=120 target_cpu=001",
         "     a b-7 [1] ..s21    17.5: sched_stat_runtime: comm=rs:main pid=1769 runtime=15833 [ns]",
-        "  <...>-1234567 [017] d... 9999999999.1: power:cpu_frequency: state=1200000 cpu_id=17 ",
+        "  <...>-1234567 [017] d... 9199999999.1: power:cpu_frequency: state=1200000 cpu_id=17 ",
         "x [1]-5 [2] 3.25: a_name_of_more_than_sixteen: a=1 b=word c=0x10",
     ];
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::bprint::{PrintkFormats, format_binary, parse_printk_formats};
 use crate::bytes::{Cursor, read_int, read_uint, until_nul};
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::format::{EventFormat, PageLayout, parse_format, parse_header_page};
@@ -708,12 +709,24 @@ impl<'a> TraceDat<'a> {
     fn streams(&self, problems: &mut Vec<Error>) -> Vec<CpuStream<'a>> {
         let mut streams = Vec::new();
         let big_endian = self.meta.big_endian;
+        let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
         for (number, buffer) in self.buffers.iter().enumerate() {
             let number = number as u32;
             for &cpu in &buffer.cpus {
                 if cpu.size == 0 {
                     continue;
                 }
+                // Pages that two CPUs or buffers claim would count their events twice.
+                let end = cpu.offset.saturating_add(cpu.size);
+                if taken.range(..end).next_back().is_some_and(|(_, &other_end)| other_end > cpu.offset) {
+                    let what = format!(
+                        "the data of CPU {} in buffer {:?} are those of another CPU or buffer; they are left out",
+                        cpu.cpu, buffer.name
+                    );
+                    problems.push(Error::Invalid { offset: cpu.offset, what });
+                    continue;
+                }
+                taken.insert(cpu.offset, end);
                 if let Some(codec) = self.codec.filter(|_| buffer.compressed) {
                     let chunks = self.chunks(cpu, problems);
                     streams.push(CpuStream::chunked(
@@ -909,9 +922,18 @@ pub(crate) fn deliver(
 ) -> (bool, Vec<Missed>, Vec<Error>) {
     let ids = events.wanted(options);
     let wanted = Wanted { ids: ids.as_deref(), kind: events.kind };
-    let mut text = Vec::new();
+    let (mut text, mut clock, mut odd_times) = (Vec::new(), Clock::default(), Vec::new());
     let flow = merge(streams, &wanted, |stream| {
-        let time_ns = time_ns(stream.time);
+        let mut time_ns = time_ns(stream.time);
+        if let Some(odd) = clock.odd(time_ns) {
+            if odd_times.len() < MAX_PROBLEMS {
+                odd_times.push(Error::Invalid { offset: stream.record_offset(), what: odd.what });
+            }
+            match odd.time_ns {
+                Some(taken_ns) => time_ns = taken_ns,
+                None => return std::ops::ControlFlow::Continue(()),
+            }
+        }
         if !options.in_range(time_ns) {
             return std::ops::ControlFlow::Continue(());
         }
@@ -928,7 +950,7 @@ pub(crate) fn deliver(
             Event { schema, time_ns, cpu: stream.cpu, pid, comm: None, buffer: stream.buffer, text: &text, body };
         sink.event(&event)
     });
-    let (mut missed, mut problems) = (Vec::new(), Vec::new());
+    let (mut missed, mut problems) = (Vec::new(), odd_times);
     for stream in streams {
         missed.extend(stream.missed.drain(..).map(|m| Missed { time_ns: time_ns(m.time_ns), ..m }));
         problems.append(&mut stream.problems);

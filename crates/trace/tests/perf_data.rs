@@ -38,7 +38,7 @@ fn all_kinds_hold_the_same_events_in_order_of_time() {
             order.push((event.time_ns, event.cpu.into()));
             std::ops::ControlFlow::Continue(())
         };
-        let mut file = TraceFile::from_bytes(perf::file(&kind), &ReadOptions::default()).unwrap();
+        let file = TraceFile::from_bytes(perf::file(&kind), &ReadOptions::default()).unwrap();
         file.stream(&ReadOptions::default(), &mut sink).unwrap();
         assert_eq!(order, expected, "{kind:?}");
         let wake = trace.table("wake").unwrap();

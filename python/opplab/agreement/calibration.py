@@ -217,7 +217,7 @@ def fit(
     policy = first.baseline
     called = entry["variants"].get(policy, policy)
     if baseline is None:
-        rows = [row for row in _rows(first, entry) if row.variant == called]
+        rows = [row for row in _rows(first.published_seed, first.published_cells, entry) if row.variant == called]
         target = Target(f"text {first.published_seed}, {entry['table']}", {row.parameter: row.value for row in rows})
     else:
         target = read_baseline(baseline, entry["table"], called, entry["metric"])

@@ -11,8 +11,10 @@ This module computes; it runs no simulation.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.catalog import nearest
@@ -25,7 +27,19 @@ if TYPE_CHECKING:
 
     from opplab.sweep.experiments import Experiment
 
-__all__ = ["Cell", "Facts", "cells_of", "sample", "score", "scoreboard", "spearman", "table_rows", "worst"]
+__all__ = [
+    "Cell",
+    "Facts",
+    "Forecast",
+    "cells_of",
+    "forecasts",
+    "sample",
+    "score",
+    "scoreboard",
+    "spearman",
+    "table_rows",
+    "worst",
+]
 
 UNPRINTED_SPREAD = OVERVIEW_SAME
 """Spread of a ratio where the text prints none: text 000 prints ``~`` for ratios that are no farther from 1."""
@@ -154,15 +168,28 @@ class Facts:
         return self._values.get((*point, policy), {}).get("elapsed", 1.0)
 
     def value(self, point: Point, policy: str, metrics: Sequence[str]) -> float | None:
-        """Give the sum of `metrics` at a point; None if the point was not simulated."""
-        found = self._values.get((*point, policy))
-        if found is None:
+        """Give the sum of `metrics` at a point; None if the point was not simulated.
+
+        A metric may be a quotient, as ``throughput/power`` or ``1/elapsed/power``, the work for each joule.
+        ``busy_clock:CLUSTER`` is the mean frequency of a cluster's busy time in GHz, ``busy:CLUSTER`` its busy share.
+        """
+        values = self._values.get((*point, policy))
+        if values is None:
             return None
-        for metric in metrics:
-            if metric not in found:
-                plain = [name for name in found if ":" not in name]
-                raise InputError(f"`simulated` names the metric '{metric}'{nearest(metric, plain)}")
-        return math.fsum(found[metric] for metric in metrics)
+        found = values | _busy(values)
+
+        def one(name: str) -> float:
+            if name not in found:
+                plain = [other for other in found if ":" not in other]
+                raise InputError(f"`simulated` names the metric '{name}'{nearest(name, plain)}")
+            return found[name]
+
+        def quotient(metric: str) -> float:
+            first, *divisors = metric.split("/")
+            top = 1.0 if first == "1" else one(first)
+            return top / math.prod(one(name) for name in divisors)
+
+        return math.fsum(quotient(metric) for metric in metrics)
 
     def explain(self, points: Sequence[Point], baseline: str, variant: str) -> str:
         """Say in words what the simulator did differently: clocks, busy time, power, switches, migrations."""
@@ -202,6 +229,19 @@ class Facts:
         return {name: math.fsum(values) / len(values) for name, values in sums.items()}
 
 
+def _busy(values: Mapping[str, float]) -> dict[str, float]:
+    """Give the busy share in percent and the mean frequency of the busy time in GHz of each cluster."""
+    found: dict[str, float] = {}
+    cycles: dict[str, float] = {}
+    for metric, value in values.items():
+        if metric.startswith("busy:"):
+            cluster, _, khz = metric.partition("@")
+            found[cluster] = found.get(cluster, 0.0) + value
+            cycles[cluster] = cycles.get(cluster, 0.0) + value * int(khz) / 1e6
+    clocks = {f"busy_clock:{one.removeprefix('busy:')}": cycles[one] / busy for one, busy in found.items() if busy}
+    return found | clocks
+
+
 def _axes(text: str) -> dict[str, str]:
     """Split parameters, as results (``a=1 b=2``) and published rows (``a=1;b=2``) write them."""
     parts = (part.partition("=") for part in text.replace(";", " ").split())
@@ -230,7 +270,7 @@ def sample(experiment: Experiment) -> tuple[set[RowName], set[Point]]:
     baseline = {base for base, _ in experiment.pairs}
     for number, entry in enumerate(experiment.compare):
         effects: dict[tuple[str, str, str, str], list[published.Published]] = {}
-        for row in _rows(experiment, entry):
+        for row in _rows(experiment.published_seed, experiment.published_cells, entry):
             effects.setdefault((row.table, row.metric, row.benchmark, row.parameter), []).append(row)
         for (table, metric, benchmark, parameter), own in effects.items():
             anchor = next((row.value for row in own if row.variant in baseline), None)
@@ -261,34 +301,102 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: set[RowName] |
     """
     facts = Facts(results)
     seed = experiment.published_seed
-    base_of = {variant: base for base, variant in experiment.pairs}
     found: list[Cell] = []
+    for row, anchor, _, forecast in forecasts(experiment, experiment.published_cells, facts, only):
+        is_ratio = row.unit.startswith("ratio")
+        if anchor is None and not is_ratio:
+            continue
+        ratio, spread = _ratio(row, anchor, is_ratio)
+        found.append(
+            Cell(
+                seed=seed,
+                table=row.table,
+                experiment=experiment.name,
+                machine=row.machine,
+                benchmark=row.benchmark,
+                metric=row.metric,
+                unit=row.unit,
+                better=row.better,
+                parameter=row.parameter,
+                variant=row.variant,
+                baseline=forecast.baseline,
+                published=ratio,
+                predicted=forecast.ratio,
+                spread=spread,
+                value=math.nan if is_ratio else row.value,
+                baseline_value=math.nan if is_ratio or anchor is None else anchor.value,
+                simulated=forecast.simulated,
+                simulated_baseline=forecast.simulated_baseline,
+                points=forecast.points,
+                explanation=forecast.explanation,
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What was simulated for a row of a table.
+
+    Attributes
+    ----------
+    baseline : str
+        The baseline as the table names it.
+    simulated, simulated_baseline : float
+        Means over the row's points.
+    points : int
+    explanation : str
+        What the simulator did differently from the baseline.
+    """
+
+    baseline: str
+    simulated: float
+    simulated_baseline: float
+    points: int
+    explanation: str
+
+    @property
+    def ratio(self) -> float:
+        """Simulated value over the baseline's."""
+        return self.simulated / self.simulated_baseline
+
+
+def forecasts(
+    experiment: Experiment, table: Sequence[published.Published], facts: Facts, only: set[RowName] | None = None
+) -> Iterator[tuple[published.Published, published.Published | None, Mapping[str, Any], Forecast]]:
+    """Give the simulated rows of a table: the row, its baseline's where there is one, the entry, the forecast.
+
+    Rows of the baseline itself, and rows of other tables, machines or benchmarks than the entries name, are left out.
+    """
+    base_of = {variant: base for base, variant in experiment.pairs}
+    governors = _governors(experiment)
     for number, entry in enumerate(experiment.compare):
-        rows = _rows(experiment, entry)
+        rows = _rows(experiment.published_seed, table, entry)
         names = {label: entry["variants"].get(label, label) for label in experiment.policies}
         labels = {name: label for label, name in names.items()}
         by_place = {(row.metric, row.benchmark, row.parameter, row.variant): row for row in rows}
         for row in rows:
             if only is not None and (number, row.metric, row.benchmark, row.parameter) not in only:
                 continue
+            axes = _axes(row.parameter)
+            if axes.get("governor", "") not in ("", *governors):
+                continue
             label = labels.get(row.variant)
             base = base_of.get(label) if label is not None else None
             if label is None or base is None:
                 continue
+            simulated = [metric.format_map(axes) for metric in entry["simulated"]]
             anchor = by_place.get((row.metric, row.benchmark, row.parameter, names[base]))
             if anchor is None:
                 # A table whose variants are its parameters has one baseline for all rows.
                 same = (other for other in rows if other.variant == names[base] and other.metric == row.metric)
                 anchor = next(same, None)
-            is_ratio = row.unit.startswith("ratio")
-            if anchor is None and not is_ratio:
-                continue
             used: list[Point] = []
             values: dict[str, list[float]] = {label: [], base: []}
             for point in facts.points(entry["workloads"]):
-                if not _belongs(_axes(row.parameter), _axes(point[1])):
+                if not _belongs(axes, _axes(point[1])):
                     continue
-                new, old = (facts.value(point, policy, entry["simulated"]) for policy in (label, base))
+                new, old = (facts.value(point, policy, simulated) for policy in (label, base))
                 if new and old:
                     used.append(point)
                     values[label].append(new)
@@ -301,33 +409,8 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: set[RowName] |
                 }
             else:
                 means = {name: _geometric(of) for name, of in values.items()}
-            after, before = means[label], means[base]
-            ratio, spread = _ratio(row, anchor, is_ratio)
-            found.append(
-                Cell(
-                    seed=seed,
-                    table=row.table,
-                    experiment=experiment.name,
-                    machine=row.machine,
-                    benchmark=row.benchmark,
-                    metric=row.metric,
-                    unit=row.unit,
-                    better=row.better,
-                    parameter=row.parameter,
-                    variant=row.variant,
-                    baseline=names[base],
-                    published=ratio,
-                    predicted=after / before,
-                    spread=spread,
-                    value=math.nan if is_ratio else row.value,
-                    baseline_value=math.nan if is_ratio or anchor is None else anchor.value,
-                    simulated=after,
-                    simulated_baseline=before,
-                    points=len(used),
-                    explanation=facts.explain(used, base, label),
-                )
-            )
-    return found
+            explanation = facts.explain(used, base, label)
+            yield row, anchor, entry, Forecast(names[base], means[label], means[base], len(used), explanation)
 
 
 def _over_time(values: Sequence[float], times: Sequence[float]) -> float:
@@ -338,10 +421,16 @@ def _geometric(values: Sequence[float]) -> float:
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))
 
 
-def _rows(experiment: Experiment, entry: Mapping[str, Any]) -> list[published.Published]:
+def _governors(experiment: Experiment) -> set[str]:
+    """Give the governors of an experiment's policies, as its file names them."""
+    file = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))
+    default = file.get("defaults", {}).get("governor", "")
+    return {policy.get("governor", default) for policy in file["policy"]}
+
+
+def _rows(seed: str, table: Sequence[published.Published], entry: Mapping[str, Any]) -> list[published.Published]:
     """Give the published rows that an entry names; a name that no row has is refused."""
-    rows = list(experiment.published_cells)
-    seed = experiment.published_seed
+    rows = list(table)
     for key in ("table", "machine", "benchmark", "metric"):
         name = entry[key]
         if not name:

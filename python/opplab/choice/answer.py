@@ -18,6 +18,9 @@ __all__ = ["Choice", "Option"]
 LITTLE = 1.0
 """Percent; who differs by less is as good."""
 
+LEFT_OUT = 3
+"""Settings that are named for doing less work."""
+
 SURE = 0.9
 """From this probability on a recommendation is called sure."""
 
@@ -62,6 +65,8 @@ class Option:
         Probability that it keeps all constraints.
     commands : list of str
         What sets it on a device.
+    breaks : list of str
+        Constraints that it does not keep in most draws.
     """
 
     setting: Setting
@@ -70,6 +75,7 @@ class Option:
     best: float
     meets: float
     commands: Sequence[str]
+    breaks: Sequence[str] = ()
 
 
 @dataclass
@@ -81,11 +87,19 @@ class Choice:
     options : list of Option
         The best first.
     metrics, goals : list of str
-        What is shown; what counts, the first decides.
+        What was asked about; what counts, the first decides.
+    beside : list of str
+        Metrics that are shown with them: energy, and the work that is done.
+    baseline : str
+        The setting whose work every other has to do.
     units : dict of str to (unit, better)
-    constraints : list of str
+    constraints, work : list of str
+        What was asked for; what holds by itself, so that every setting does the baseline's work.
+    idle : list of (str, str)
+        Constraints on which all settings are equal, and their metric.
     gap : Parts or None
-        By how much the second setting is off from the first in the deciding metric, in percent.
+        By how much the second setting that keeps the constraints is off from the first in the deciding metric, in
+        percent; None if there is none.
     hangs : list of Influence
         Assumptions that this gap hangs on, the strongest first.
     assumptions : dict of str to str
@@ -108,6 +122,10 @@ class Choice:
     facts: list[tuple[str, str]] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
     samples: tuple[int, str] = (1, "runs")
+    beside: list[str] = field(default_factory=list)
+    baseline: str = ""
+    work: list[str] = field(default_factory=list)
+    idle: list[tuple[str, str]] = field(default_factory=list)
 
     def chance(self, probability: float) -> str:
         """Give a probability as far as the draws (without draws: the iterations) tell it apart from none and all.
@@ -133,16 +151,17 @@ class Choice:
 
     @property
     def pareto(self) -> list[Option]:
-        """The settings that no other beats in all goals, by their means."""
+        """The settings that no other beats in all goals, by their means, among those that keep the constraints."""
         signs = [1.0 if self.units[goal][1] == "lower" else -1.0 for goal in self.goals]
 
         def cost(option: Option) -> list[float]:
             return [sign * option.parts[goal].value for sign, goal in zip(signs, self.goals, strict=True)]
 
-        costs = [cost(option) for option in self.options]
+        kept = [option for option in self.options if option.meets >= 0.5] or self.options
+        costs = [cost(option) for option in kept]
         return [
             option
-            for option, own in zip(self.options, costs, strict=True)
+            for option, own in zip(kept, costs, strict=True)
             if not any(
                 all(a <= b for a, b in zip(other, own, strict=True))
                 and any(a < b for a, b in zip(other, own, strict=True))
@@ -155,9 +174,9 @@ class Choice:
         rows = []
         for place, option in enumerate(self.options, start=1):
             row: dict[str, Any] = {"rank": place, "setting": option.label, "best": round(option.best, 4)}
-            if self.constraints:
+            if self.constraints or self.work:
                 row["meets"] = round(option.meets, 4)
-            for metric in self.metrics:
+            for metric in (*self.metrics, *self.beside):
                 parts = option.parts[metric]
                 row |= {metric: parts.value, f"{metric}_low": parts.low, f"{metric}_high": parts.high}
                 row |= {f"{metric}_runs": parts.runs, f"{metric}_unit": self.units[metric][0]}
@@ -169,9 +188,9 @@ class Choice:
         rows = []
         for place, option in enumerate(self.options, start=1):
             row = {"": str(place), "setting": option.label, "best in": self.chance(option.best)}
-            if self.constraints:
+            if self.constraints or self.work:
                 row["keeps limits in"] = self.chance(option.meets)
-            for metric in self.metrics:
+            for metric in (*self.metrics, *self.beside):
                 row[f"{metric}, {self.units[metric][0]}"] = value_words(option.parts[metric])
             rows.append(row)
         return rows
@@ -182,17 +201,22 @@ class Choice:
         chosen = self.recommended
         limits = " and ".join(self.constraints)
         if chosen is None:
-            return [f"No setting keeps {limits}; the nearest is {first.label}, which does {self._in(first.meets)}."]
+            every = " and ".join([*self.constraints, *self.work])
+            nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {self._in(first.meets)}."
+            return [nearest, *self._tests_nothing()]
         goal = self.goals[0]
         out = [
             f"Recommended: {chosen.label}: {goal} {value_words(chosen.parts[goal])} {self.units[goal][0]}, the best "
             f"{self._in(chosen.best)}" + (f", keeps {limits} {self._in(chosen.meets)}." if limits else ".")
         ]
-        same = [option.label for option in self.options[1:] if option.parts[goal] == chosen.parts[goal]]
+        out += self._left_out()
+        out += self._tests_nothing()
+        kept = [option for option in self.options[1:] if option.meets >= 0.5]
+        same = [option.label for option in kept if option.parts[goal] == chosen.parts[goal]]
         if same:
             out.append(f"{', '.join(same)}: the same in every run, so that nothing here decides between them.")
-        elif self.gap is not None and len(self.options) > 1:
-            second = self.options[1]
+        elif self.gap is not None and kept:
+            second = kept[0]
             between = (
                 ""
                 if self.gap.low is None or self.gap.high is None
@@ -224,6 +248,36 @@ class Choice:
             out.append("No variation modelled: all runs of a setting are equal.")
         return out
 
+    def _left_out(self) -> list[str]:
+        """Say which settings do less work than the baseline, and by how much."""
+        out = []
+        base = next((option for option in self.options if option.label == self.baseline), self.options[0])
+        for option in self.options:
+            broken = [text for text in option.breaks if text in self.work]
+            if not broken:
+                continue
+            words = []
+            for text in broken:
+                metric = text.partition(" ")[0]
+                ours, theirs = option.parts[metric].value, base.parts[metric].value
+                if self.units[metric][0] == "%":
+                    words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %)")
+                else:
+                    words.append(f"{metric} {100 * (ours / theirs - 1):+.1f} %" if theirs else f"{metric} {ours:.4g}")
+            out.append(f"Left out: {option.label} does less than {self.baseline}: {', '.join(words)}.")
+        if len(out) > LEFT_OUT:
+            out = [*out[:LEFT_OUT], f"Left out for less work, too: {len(out) - LEFT_OUT} more settings."]
+        return out
+
+    def _tests_nothing(self) -> list[str]:
+        """Say which constraints separate no settings, because all have one value."""
+        out = []
+        for text, metric in self.idle:
+            value = f"{self.options[0].parts[metric].value:.4g} {self.units[metric][0]}"
+            if text in self.constraints:
+                out.append(f"The constraint {text} tests nothing here: {metric} is {value} under every setting.")
+        return out
+
     def measures(self) -> list[str]:
         """Say what to measure, or to run, to be surer."""
         out = []
@@ -247,12 +301,16 @@ class Choice:
             "facts": dict(self.facts),
             "goals": self.goals,
             "constraints": self.constraints,
+            "work": self.work,
+            "tests_nothing": [text for text, _ in self.idle],
+            "baseline": self.baseline,
             "settings": [
                 {
                     **row,
                     "keys": dict(option.setting.keys),
                     "tunables": dict(option.setting.tunables),
                     "pareto": option in self.pareto,
+                    "breaks": list(option.breaks),
                     "commands": list(option.commands),
                 }
                 for row, option in zip(self.rows(), self.options, strict=True)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Program", "program_of"]
 
-DEFAULT_S = 10.0
-
 
 class Program:
     """What runs where: the base case of each seed, as JSON, whose policy is then replaced.
@@ -121,6 +119,7 @@ def program_of(
     from opplab.simulation.simulate import _benchmark_case, build_case
     from opplab.simulation.workload import Benchmark as Model
     from opplab.simulation.workload import Workload as Load
+    from opplab.simulation.workload import length_of
 
     if isinstance(workload, str | Path) and _is_trace(workload):
         return _of_trace(machine, Path(workload), seconds, seeds, keys)
@@ -131,8 +130,7 @@ def program_of(
     if isinstance(load, str | Path):
         is_file = isinstance(load, Path) or "." in load or "/" in load
         load = Load.load(load) if is_file else Load.benchmark(str(load))
-    own = getattr(load, "duration_s", None)
-    length = seconds if seconds is not None else float(own or DEFAULT_S)
+    length = length_of(load, seconds)
     policy = Policy(**keys)
     own_seeds = list(seeds)
 
@@ -185,5 +183,6 @@ def _of_trace(
             ("simulated time", f"{length_ns / 1e9:g} s a run"),
             ("kernel profile", base["policy"]["kernel"]),
             ("as it was recorded", f"{base['policy']['governor']}; replayed within {residency} points: {near}"),
+            *([("damaged", f"{len(own['damage'])} places: {own['damage'][0]}")] if own["damage"] else []),
         ],
     )

@@ -14,11 +14,22 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opplab.choice import DRAWS, GOALS, GOVERNORS, ITERATIONS, SEARCH_SETTINGS, SEED
 from opplab.choice.answer import Choice, Option
 from opplab.choice.cases import Program, program_of
-from opplab.choice.criteria import Constraint, metric_named, needs_latencies
-from opplab.choice.settings import Setting, commands_of, grid
+from opplab.choice.criteria import (
+    ANY_WORK,
+    Constraint,
+    goal_named,
+    metric_named,
+    needs_latencies,
+    of_the_work,
+    own_metrics,
+)
+from opplab.choice.settings import Setting, commands_of, grid, labels_of
 from opplab.errors import InputError, OpplabError
+from opplab.simulation.policy import Policy
+from opplab.simulation.work import with_energy_per_work
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.parts import LEVEL, parts_of, without_runs
 from opplab.uncertainty.sweep import deciding_of
@@ -41,18 +52,18 @@ def choose(
     workload: Workload | Benchmark | str | Path,
     settings: Sequence[Setting] | None = None,
     *,
-    governors: Sequence[str] = ("schedutil", "performance"),
+    governors: Sequence[str] = GOVERNORS,
     tunables: Mapping[str, Sequence[str | int]] | None = None,
-    goals: Sequence[str] = ("energy",),
+    goals: Sequence[str] = GOALS,
     constraints: Sequence[str] = (),
     seconds: float | None = None,
-    iterations: int = 5,
-    seed: int = 1,
-    uncertainty: int = 32,
-    variation: str = "rt-app",
+    iterations: int = ITERATIONS,
+    seed: int = SEED,
+    uncertainty: int = DRAWS,
+    variation: str = Policy.variation,
     policy: Mapping[str, Any] | None = None,
     search: Mapping[str, tuple[int, int]] | None = None,
-    search_settings: int = 40,
+    search_settings: int = SEARCH_SETTINGS,
     jobs: int | None = None,
     executor: Executor | None = None,
     progress: Shown | None = None,
@@ -67,14 +78,16 @@ def choose(
     workload : Workload, Benchmark, str or Path
         Or the path of an rt-app file (``.json``), the name of a benchmark model, or a recorded trace.
     settings : sequence of Setting, optional
-        To choose from; by default all combinations of `governors`, `tunables` and `keys`.
+        To choose from; by default all combinations of `governors`, `tunables` and `keys`. The first is the baseline.
     governors : sequence of str
     tunables : mapping of str to sequence, optional
         Values of each tunable, for the governors that have it.
     goals : sequence of str
-        Metrics that count: the first decides, the second is the other side of the Pareto picture.
+        Metrics that count: the first decides, the second is the other side of the Pareto picture. Energy counts by
+        unit of work.
     constraints : sequence of str
-        Such as ``"latency_p99 <= 5ms"``.
+        Such as ``"latency_p99 <= 5ms"`` or ``"missed <= 2%"``. By default every setting does the baseline's work: no
+        activations missed beyond its own, throughput within 1 %. ``"none"`` takes these constraints away.
     seconds : float, optional
         Simulated time of a run.
     iterations : int
@@ -119,7 +132,8 @@ def choose(
     if iterations < 1 or not goals:
         raise InputError("a choice needs at least one iteration and one goal")
     shared = dict(policy or {})
-    limits = [Constraint.parse(text) for text in constraints]
+    limits = [Constraint.parse(text) for text in constraints if text.strip() != ANY_WORK]
+    whole = all(text.strip() != ANY_WORK for text in constraints)
     latencies = needs_latencies([*goals, *(limit.metric for limit in limits)])
     program = program_of(machine, workload, seconds=seconds, seeds=range(seed, seed + iterations), keys=shared)
     chosen = list(settings) if settings is not None else grid(governors, tunables, **keys)
@@ -128,14 +142,13 @@ def choose(
         from opplab.choice.search import searched
 
         chosen += [
-            one for one in searched(run, chosen, search, goals[0], limits, search_settings, seed) if one not in chosen
+            one
+            for one in searched(run, chosen, search, goals, limits, search_settings, seed, whole=whole)
+            if one not in chosen
         ]
     if len(chosen) < 2:
         raise InputError("there is one setting only: nothing to choose from")
-    varied = {key for one in chosen for key, _ in one.keys} - {
-        key for key in dict(chosen[0].keys) if len({dict(one.keys).get(key) for one in chosen}) == 1
-    }
-    labels = [one.label(varied or {"governor"}) for one in chosen]
+    labels = labels_of(chosen)
     cases = program.cases(chosen, labels, variation)
     values, units = run.own(cases)
     draws = None
@@ -144,7 +157,7 @@ def choose(
         draws = Draws.of(cases, uncertainty, seed, constants)
         run.drawn(draws, values)
     point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
-    return _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations)
+    return _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole)
 
 
 class _Runner:
@@ -174,6 +187,7 @@ class _Runner:
         units: dict[str, tuple[str, str]] = {}
 
         def keep(_case: Any, rows: list[dict[str, Any]]) -> None:
+            rows = list(with_energy_per_work(rows))  # type: ignore[arg-type]
             collected(rows, values, _wanted)
             units.update((row["metric"], (row["unit"], row["better"])) for row in rows if row["value"] is not None)
 
@@ -214,26 +228,35 @@ def _answer(
     draws: Draws | None,
     point: Point,
     iterations: int,
+    whole: bool,
 ) -> Choice:
     import numpy as np
 
     from opplab.simulation.power import HOW_TO_GET_POWER
 
-    own = [name for name in units if name in _benchmark_metrics()]
+    own = own_metrics(units)
     if "energy" in goals and "energy" not in units:
         raise InputError(HOW_TO_GET_POWER)
-    metrics = [metric_named(name, list(units), own) for name in goals]
-    bounds = [(metric_named(one.metric, list(units), own), one) for one in limits]
+    metrics = list(dict.fromkeys(goal_named(name, list(units), own) for name in goals))
     for metric in metrics:
         if not units[metric][1]:
             raise InputError(f"neither more nor less of `{metric}` is better, so it is no goal")
-    shown = list(dict.fromkeys([*metrics, *(metric for metric, _ in bounds)]))
+    work = of_the_work(units, own, metrics, limits) if whole else []
+    bounds = [(metric_named(one.metric, list(units), own), one) for one in (*limits, *work)]
+    counted = list(dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits)]))
+    beside = ["energy"] if "energy" in units else []
+    beside += [name for name in ("missed_activations", own[0] if own else "work_done") if name in units]
+    shown = list(dict.fromkeys([*counted, *beside]))
     assumed = draws if draws is not None and any(draws.assumptions.values()) else None
     samples = {metric: _samples([values[point, label, metric] for label in labels], assumed) for metric in shown}
     feasible = np.ones_like(samples[shown[0]], dtype=bool)
+    kept = {}
     for metric, limit in bounds:
-        bound = limit.bound_in(units[metric][0])
-        feasible &= samples[metric] <= bound if limit.at_most else samples[metric] >= bound
+        # The first setting is the baseline, in every sample its own.
+        bound = limit.bound_in(units[metric][0], samples[metric][:, :1])
+        holds = samples[metric] <= bound if limit.at_most else samples[metric] >= bound
+        kept[limit] = holds.mean(axis=0)
+        feasible &= holds
     sign = 1.0 if units[metrics[0]][1] == "lower" else -1.0
     cost = np.where(feasible, sign * samples[metrics[0]], math.inf)
     best = cost.min(axis=1, keepdims=True)
@@ -254,13 +277,14 @@ def _answer(
                 float(shares[:, at].mean()),
                 float(feasible[:, at].mean()),
                 commands_of(setting, program.machine),
+                [limit.text for limit in kept if kept[limit][at] < 0.5],
             )
         )
     order = sorted(
         range(len(options)),
         key=lambda at: (
             options[at].meets < 0.5,
-            _excess(options[at], bounds, units) if options[at].meets < 0.5 else 0.0,
+            _excess(options[at], options[0], bounds, units) if options[at].meets < 0.5 else 0.0,
             -round(options[at].best, 3),
             sign * options[at].parts[metrics[0]].value,
         ),
@@ -268,7 +292,7 @@ def _answer(
     ranked = [options[at] for at in order]
     hangs = []
     gap = None
-    if len(ranked) > 1:
+    if len(ranked) > 1 and ranked[1].meets >= 0.5:
         first, second = (values[point, option.label, metrics[0]] for option in ranked[:2])
         change = second.change_from(first)
         shifts = change.shifts()
@@ -279,10 +303,18 @@ def _answer(
             hangs = deciding_of(assumed, point[0], shifts) if moved else []
     return Choice(
         options=ranked,
-        metrics=shown,
+        metrics=counted,
+        beside=[metric for metric in shown if metric not in counted],
+        baseline=labels[0],
         goals=metrics,
         units={metric: units[metric] for metric in shown},
         constraints=[limit.text for limit in limits],
+        work=[limit.text for limit in work],
+        idle=[
+            (limit.text, metric)
+            for metric, limit in bounds
+            if len({option.parts[metric].value for option in options}) == 1
+        ],
         gap=gap,
         hangs=hangs,
         assumptions={one.key: one.words for one in (assumed.assumptions[point[0]] if assumed else ())},
@@ -299,11 +331,16 @@ def _runs_words(iterations: int, drawn: int | None) -> str:
     return f"{iterations}" if drawn is None else f"{iterations}, and 2 at each of {drawn} other draws"
 
 
-def _excess(option: Option, bounds: Sequence[tuple[str, Constraint]], units: Mapping[str, tuple[str, str]]) -> float:
+def _excess(
+    option: Option,
+    baseline: Option,
+    bounds: Sequence[tuple[str, Constraint]],
+    units: Mapping[str, tuple[str, str]],
+) -> float:
     """Say by which share of its bound a setting breaks the constraint that it breaks most."""
     found = [0.0]
     for metric, limit in bounds:
-        bound = limit.bound_in(units[metric][0])
+        bound = limit.bound_in(units[metric][0], baseline.parts[metric].value)
         away = option.parts[metric].value - bound
         found.append((away if limit.at_most else -away) / max(abs(bound), 1e-12))
     return round(max(found), 6)
@@ -327,9 +364,3 @@ def _samples(settings: Sequence[Values], draws: Draws | None) -> Any:
         return means
     moved = np.array([without_runs([one[draw] for draw in shared]) for one in shifts])
     return means + moved[:, rng.integers(0, len(shared), size=RESAMPLES)].T
-
-
-def _benchmark_metrics() -> set[str]:
-    from opplab import _opplab
-
-    return {model["metric"] for model in _opplab.benchmarks()} - {None}

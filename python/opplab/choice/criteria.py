@@ -1,15 +1,26 @@
-"""What counts in a choice: goals, and constraints such as ``latency_p99 <= 5ms``."""
+"""What counts in a choice: goals, and constraints: ``latency_p99 <= 5ms``, ``throughput >= 99% of baseline``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from opplab.catalog import nearest
 from opplab.errors import InputError
+from opplab.simulation.work import ENERGY_PER_WORK
 
-__all__ = ["Constraint", "metric_named", "needs_latencies"]
+__all__ = ["ANY_WORK", "Constraint", "goal_named", "metric_named", "needs_latencies", "of_the_work", "own_metrics"]
+
+ANY_WORK = "none"
+"""Instead of a constraint: settings may do less work than the baseline."""
+
+MISSED_SLACK = 0.1
+"""Percentage points of missed activations that count as no more than the baseline's: one of a thousand."""
+
+THROUGHPUT_SLACK = 1.0
+"""Percent of work that a setting may do less than the baseline."""
 
 # What people say -> the metric.
 _ALIASES = {
@@ -28,6 +39,11 @@ _SCALES = {
 }
 
 
+_FORM = re.compile(
+    r"\s*([A-Za-z_][\w:@.\-]*)\s*(<=|>=|<|>)\s*(?:([0-9.eE+\-]+)\s*([A-Za-z%/]*?)(\s+of\s+baseline)?|baseline)\s*"
+)
+
+
 @dataclass(frozen=True)
 class Constraint:
     """What a metric must not exceed, or must reach.
@@ -37,9 +53,12 @@ class Constraint:
     metric : str
     at_most : bool
     bound : float
+        Of a relative constraint the percentage of the baseline's value.
     unit : str
         As it was written; empty for the metric's own.
     text : str
+    relative : bool
+        Whether the bound is a share of the baseline's value.
     """
 
     metric: str
@@ -47,32 +66,75 @@ class Constraint:
     bound: float
     unit: str
     text: str
+    relative: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
-        """Read ``METRIC <= NUMBER[UNIT]`` or ``METRIC >= NUMBER[UNIT]``.
+        """Read ``METRIC <= NUMBER[UNIT]``, ``METRIC <= baseline`` or ``METRIC >= NUMBER% of baseline``, or with ``>=``.
 
         Examples
         --------
         >>> Constraint.parse("latency_p99 <= 5ms").bound_in("ms")
         5.0
+        >>> Constraint.parse("throughput >= 99% of baseline").bound_in("MB/s", 200.0)
+        198.0
         """
-        match = re.fullmatch(r"\s*([A-Za-z_][\w:@.\-]*)\s*(<=|>=|<|>)\s*([0-9.eE+\-]+)\s*([A-Za-z%/]*)\s*", text)
+        match = _FORM.fullmatch(text)
         try:
-            bound = float(match[3]) if match else None
+            bound = float(match[3] or 100) if match else None
         except ValueError:
             bound = None
-        if match is None or bound is None:
-            raise InputError(f"`{text}` is no constraint: write it like `latency_p99 <= 5ms`")
-        return cls(_ALIASES.get(match[1], match[1]), match[2].startswith("<"), bound, match[4], text.strip())
+        if match is None or bound is None or (match[5] and match[4] != "%"):
+            forms = "`latency_p99 <= 5ms`, `missed <= baseline` or `throughput >= 99% of baseline`"
+            raise InputError(f"`{text}` is no constraint: write it like {forms}")
+        relative = match[3] is None or match[5] is not None
+        unit = "" if relative else match[4]
+        return cls(match[1], match[2].startswith("<"), bound, unit, text.strip(), relative)
 
-    def bound_in(self, unit: str) -> float:
-        """Give the bound in a unit."""
+    def bound_in(self, unit: str, base: Any = None) -> Any:
+        """Give the bound in a unit; of a relative constraint for a baseline's value, or an array of them."""
+        if self.relative:
+            # Few activations of many may be late in one draw and not in another.
+            slack = (MISSED_SLACK if self.at_most else -MISSED_SLACK) if unit == "%" else 0.0
+            return base * (self.bound / 100) + slack
         scales = _SCALES.get(unit, {unit: 1.0, "": 1.0})
         if self.unit not in scales:
             known = ", ".join(name for name in scales if name) or "no unit"
             raise InputError(f"`{self.text}`: {self.metric} is in {unit or 'numbers'}, not in {self.unit} ({known})")
         return self.bound * scales[self.unit]
+
+
+def of_the_work(
+    units: Mapping[str, tuple[str, str]], own: Sequence[str], goals: Sequence[str], given: Sequence[Constraint]
+) -> list[Constraint]:
+    """Give the constraints that hold by themselves: what the workload asks for is done, by every setting.
+
+    No activations are missed beyond the baseline's, and the benchmark's own metric (or else the work that is done) is
+    within a percent of it. A metric that is a goal, or has a constraint, has none of these.
+
+    Parameters
+    ----------
+    units : mapping of str to (unit, better)
+        Of each metric that was measured.
+    own : sequence of str
+        Benchmarks' own metrics among them.
+    goals : sequence of str
+    given : sequence of Constraint
+    """
+    done = own[0] if own else "work_done"
+    texts = {"missed_activations": "missed_activations <= baseline"}
+    if own and units[done][1] == "lower":
+        texts[done] = f"{done} <= {100 + THROUGHPUT_SLACK:g}% of baseline"
+    else:
+        texts[done] = f"{done} >= {100 - THROUGHPUT_SLACK:g}% of baseline"
+    taken = {*goals, *(metric_named(one.metric, list(units), own) for one in given)}
+    return [Constraint.parse(text) for metric, text in texts.items() if metric in units and metric not in taken]
+
+
+def goal_named(name: str, known: Sequence[str], own: Sequence[str]) -> str:
+    """Give the metric of a goal: energy counts by unit of work, so that work that is not done is not saved energy."""
+    metric = metric_named(name, known, own)
+    return ENERGY_PER_WORK if metric == "energy" and ENERGY_PER_WORK in known else metric
 
 
 def metric_named(name: str, known: Sequence[str], own: Sequence[str]) -> str:
@@ -95,3 +157,11 @@ def metric_named(name: str, known: Sequence[str], own: Sequence[str]) -> str:
 def needs_latencies(names: Sequence[str]) -> bool:
     """Say whether one of the metrics is how long tasks wait."""
     return any(_ALIASES.get(name, name).startswith(("latency", "response")) for name in names)
+
+
+def own_metrics(units: Iterable[str]) -> list[str]:
+    """Give those of some metrics that are a benchmark's own."""
+    from opplab import _opplab
+
+    known = {model["metric"] for model in _opplab.benchmarks()} - {None}
+    return [name for name in units if name in known]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opplab.choice.criteria import Constraint, metric_named
+from opplab.choice.criteria import Constraint, goal_named, metric_named, of_the_work, own_metrics
 from opplab.choice.settings import Setting, has_tunable
 from opplab.errors import InputError
 
@@ -27,10 +27,12 @@ def searched(
     run: _Runner,
     settings: Sequence[Setting],
     ranges: Mapping[str, tuple[int, int]],
-    goal: str,
+    goals: Sequence[str],
     limits: Sequence[Constraint],
     budget: int,
     seed: int,
+    *,
+    whole: bool,
 ) -> list[Setting]:
     """Give the best settings that were found, for each governor that has one of the tunables.
 
@@ -40,25 +42,35 @@ def searched(
     for name, (low, high) in ranges.items():
         if not 0 < low < high:
             raise InputError(f"a search needs a range above 0, lowest first: {name}={low}..{high}")
+    means, units = _means(run, settings[:1])
+    own = own_metrics(units)
+    metrics = [goal_named(name, list(units), own) for name in goals]
+    bounds = []
+    for limit in [*limits, *(of_the_work(units, own, metrics, limits) if whole else ())]:
+        metric = metric_named(limit.metric, list(units), own)
+        bounds.append((metric, limit.at_most, limit.bound_in(units[metric][0], means["0", metric])))
+    aim = metrics[0], 1.0 if units[metrics[0]][1] == "lower" else -1.0
+
+    def costs(tried: Sequence[Setting]) -> list[float]:
+        return _costs(_means(run, tried)[0], len(tried), aim, bounds)
+
     found: list[Setting] = []
     anchors = {setting.keys: setting for setting in settings}
     for keys, anchor in anchors.items():
         governor = str(dict(keys).get("governor", ""))
-        own = {name: ends for name, ends in ranges.items() if has_tunable(governor, name)}
-        if own:
-            fixed = tuple(pair for pair in anchor.tunables if pair[0] not in own)
-            found += _search_one(run, Setting(keys, fixed), own, goal, limits, budget, seed)
+        tunables = {name: ends for name, ends in ranges.items() if has_tunable(governor, name)}
+        if tunables:
+            fixed = tuple(pair for pair in anchor.tunables if pair[0] not in tunables)
+            found += _search_one(costs, Setting(keys, fixed), tunables, budget, seed)
     if not found:
         raise InputError(f"no governor that is compared has a tunable {' or '.join(ranges)}")
     return found
 
 
 def _search_one(
-    run: _Runner,
+    costs_of: Callable[[Sequence[Setting]], list[float]],
     base: Setting,
     ranges: Mapping[str, tuple[int, int]],
-    goal: str,
-    limits: Sequence[Constraint],
     budget: int,
     seed: int,
 ) -> list[Setting]:
@@ -80,7 +92,7 @@ def _search_one(
         wanted = [setting_of(point) for point in np.atleast_2d(np.asarray(points).T)]
         new = [one for one in dict.fromkeys(wanted) if one not in costs]
         if new:
-            costs.update(zip(new, _costs(run, new, goal, limits), strict=True))
+            costs.update(zip(new, costs_of(new), strict=True))
         return np.array([costs[one] for one in wanted])
 
     bounds = [(math.log(low), math.log(high)) for low, high in ranges.values()]
@@ -115,20 +127,27 @@ def _round_to_three(number: int) -> int:
     return round(number / unit) * unit
 
 
-def _costs(run: _Runner, settings: Sequence[Setting], goal: str, limits: Sequence[Constraint]) -> list[float]:
+def _means(run: _Runner, settings: Sequence[Setting]) -> tuple[dict[tuple[str, str], float], dict[str, Any]]:
+    """Run settings, and give the means of each by its number and metric, and the metrics' units."""
     labels = [f"{number}" for number in range(len(settings))]
     values, units = run.own(run.program.cases(settings, labels, run.variation))
-    own = list(units)
-    metric = metric_named(goal, own, [])
-    sign = 1.0 if units[metric][1] == "lower" else -1.0
-    means = {(label, name): sum(found.own.values()) / len(found.own) for (_, label, name), found in values.items()}
+    return {
+        (label, name): sum(found.own.values()) / len(found.own) for (_, label, name), found in values.items()
+    }, units
+
+
+def _costs(
+    means: Mapping[tuple[str, str], float],
+    number: int,
+    aim: tuple[str, float],
+    bounds: Sequence[tuple[str, bool, float]],
+) -> list[float]:
     out = []
-    for label in labels:
+    for label in map(str, range(number)):
+        metric, sign = aim
         cost = sign * means[label, metric]
-        for limit in limits:
-            name = metric_named(limit.metric, own, [])
-            bound = limit.bound_in(units[name][0])
-            excess = (means[label, name] - bound) * (1.0 if limit.at_most else -1.0) / max(abs(bound), 1e-12)
+        for name, at_most, bound in bounds:
+            excess = (means[label, name] - bound) * (1.0 if at_most else -1.0) / max(abs(bound), 1e-12)
             cost += max(excess, 0.0) * BROKEN * abs(means[label, metric])
         out.append(cost)
     return out

@@ -11,7 +11,7 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
 
-__all__ = ["Setting", "commands_of", "grid", "has_tunable"]
+__all__ = ["Setting", "commands_of", "grid", "has_tunable", "labels_of"]
 
 CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 
@@ -35,12 +35,13 @@ class Setting:
     def label(self, varied: Iterable[str]) -> str:
         """Name it by the keys in which settings differ, and its tunables."""
         given = dict(self.keys)
+        named = ("governor", "idle_governor", "kernel", "driver")
         words = [
             str(given[key])
-            if key in ("governor", "idle_governor", "kernel", "driver")
-            or (isinstance(given[key], str) and key != "epp")
+            if key in named or (isinstance(given[key], str) and key in KEYS and key != "epp")
+            # Keys that choices are seldom about are named.
             else f"{key}={str(given[key]).lower()}"
-            for key in KEYS
+            for key in (*KEYS, *(key for key in given if key not in KEYS))
             if key in given and key in varied
         ]
         words += [f"{name}={value}" for name, value in self.tunables]
@@ -51,6 +52,32 @@ class Setting:
         keys = dict(self.keys)
         own = {} if "governor" in keys and keys["governor"] != policy.get("governor") else policy.get("tunables", {})
         return {**policy, **keys, "tunables": {**own, **dict(self.tunables)}, "label": label}
+
+
+def labels_of(settings: Sequence[Setting]) -> list[str]:
+    """Name settings by what they differ in, each with a name of its own.
+
+    Raises
+    ------
+    InputError
+        If two settings are the same.
+
+    Examples
+    --------
+    >>> labels_of(grid(["schedutil", "performance"], hz=[250, 1000]))
+    ['schedutil hz=250', 'schedutil hz=1000', 'performance hz=250', 'performance hz=1000']
+    """
+    given = [dict(one.keys) for one in settings]
+    keys = dict.fromkeys(key for one in given for key in one)
+    varied = {key for key in keys if any(one.get(key, ...) != given[0].get(key, ...) for one in given)}
+    labels = [one.label(varied or {"governor"}) for one in settings]
+    for number, label in enumerate(labels):
+        if label in labels[:number]:
+            if settings[number] == settings[labels.index(label)]:
+                raise InputError(f"the setting `{label}` is given twice")
+            # One says a key that another leaves to the policy.
+            labels[number] = f"{label} ({number + 1})"
+    return labels
 
 
 def has_tunable(governor: str, tunable: str) -> bool:

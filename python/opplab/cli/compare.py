@@ -64,8 +64,21 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--all", "everything", is_flag=True, help="All metrics and rows, not only what a benchmark is about.")
 @uncertainty_option
 @jobs_option
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=1, show_default=True, help="Of the bootstrap.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**64 - 1),
+    default=1,
+    show_default=True,
+    help="Seed of mmtests' bootstrap (SubAmean, SubHmean).",
+)
 @click.option("--fail-if", "rules", multiple=True, metavar="EXPR", help="E.g. 'tbench < -2% significant'; then exit 1.")
+@click.option(
+    "--allow-missing",
+    "allowed",
+    multiple=True,
+    metavar="NAME",
+    help="Run, benchmark or operation that --fail-if may miss.",
+)
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a report with plots, one self-contained file.")
 @click.option("--junit", type=click.Path(dir_okay=False), help="Write the checks as JUnit XML.")
 def command(source: tuple[str, ...], **options: object) -> None:
@@ -77,7 +90,9 @@ def command(source: tuple[str, ...], **options: object) -> None:
     With --uncertainty N the experiment of a results folder runs again with its machine's assumed numbers drawn from
     their ranges, and each change has an interval in two parts.
 
-    A change is positive when it is an improvement. Exit codes: 0 ok, 1 a rule of --fail-if holds, 2 usage or bad input.
+    A change is positive when it is an improvement. Machines and workloads are compared each by itself. What a rule of
+    --fail-if cannot judge is a failure: missing runs, benchmarks and iterations, values that are no numbers.
+    Exit codes: 0 ok, 1 a rule of --fail-if holds or cannot be judged, 2 usage or bad input.
     """
     request = Request(source, options)
     request.print()
@@ -114,14 +129,19 @@ class Request:
         elif self._by_mmtests():
             tables = []
         else:
-            tables = self._tables()
-        for number, table in enumerate(tables):
-            from opplab.comparison.tables import render
+            try:
+                tables = self._tables()
+            except InputError as error:
+                if not self.options["rules"]:
+                    raise
+                # A gate that has nothing to judge does not pass, and names it where its CI looks.
+                self._check([], [str(error)])
+                return
+        if tables:
+            from opplab.comparison.tables import render_all
             from opplab.report.text import terminal_width
 
-            if number and self.form in ("text", "markdown"):
-                sys.stdout.write("\n")
-            sys.stdout.write(render(self._screenful(table), self.form, terminal_width()))
+            sys.stdout.write(render_all([self._screenful(one) for one in tables], self.form, terminal_width()))
         for problem in dict.fromkeys(map(str, self.problems)):
             click.echo(f"opplab: skipped {problem}", err=True)
         if self.options["uncertainty"]:
@@ -129,7 +149,7 @@ class Request:
         if self.options["html"]:
             self._report(str(self.options["html"]))
         if self.options["rules"] or self.options["junit"]:
-            self._check(tables)
+            self._check(tables, self._missing(tables))
 
     def _screenful(self, table: Table) -> Table:
         """Give a table without what is beyond a screen; everything where that is asked for, or read by a program."""
@@ -281,15 +301,44 @@ class Request:
             metric=self.metric,
             view=self.report,
             confidence=float(str(self.options["confidence"])),
-            seed=int(str(self.options["seed"])),
         ).write(path)
         click.echo(f"wrote {path}", err=True)
 
-    def _check(self, tables: list[Table]) -> None:
+    def _names_of(self, option: str) -> list[str]:
+        given = self.options[option]
+        return [str(name) for name in given] if isinstance(given, tuple) else []
+
+    def _missing(self, tables: list[Table]) -> list[str]:
+        """What the sources lack as a whole: files that could not be read, cases of a sweep without results."""
+        from pathlib import Path
+
+        from opplab.sweep.store import Store
+
+        allowed = self._names_of("allowed")
+        runs = {run for table in tables for run in table.runs}
+        found = []
+        # A run that lacks something has empty cells, which the gate sees.
+        for problem in (one for one in self.problems if one.path not in runs):
+            path = Path(problem.path)
+            names = {problem.path, path.name, path.name.split(".")[0], problem.what.rpartition(" ")[2]}
+            if problem.line is None and not names & set(allowed):
+                found.append(str(problem))
+        for source in self.source:
+            if (Path(source) / "manifest.json").is_file():
+                gone = Store(source).unfinished()
+                found += [f"{source}: no results of {label}" for label in gone if not set(label.split()) & set(allowed)]
+        return list(dict.fromkeys(found))
+
+    def _check(self, tables: list[Table], missing: list[str]) -> None:
         from opplab.comparison import gate
 
-        rules = self.options["rules"]
-        checks = gate.check(tables, [str(rule) for rule in (rules if isinstance(rules, tuple) else ())])
+        checks = gate.check(
+            tables,
+            self._names_of("rules"),
+            allow_missing=self._names_of("allowed"),
+            missing=missing,
+            confidence=float(str(self.options["confidence"])),
+        )
         self.broken = [one.message for one in checks if one.failed]
         if self.options["junit"]:
             gate.write_junit(str(self.options["junit"]), checks)

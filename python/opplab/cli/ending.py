@@ -5,10 +5,13 @@ Nothing is imported here that the short way of `opplab compare` would have to wa
 
 from __future__ import annotations
 
+import io
 import os
+import select
 import sys
+from typing import Any
 
-__all__ = ["INTERNAL", "READER_GONE", "code_of", "is_debug", "leave", "open_streams"]
+__all__ = ["DAMAGED_OK", "INTERNAL", "READER_GONE", "code_of", "is_debug", "leave", "open_streams"]
 
 INTERNAL = 70
 """Exit code of our own mistakes."""
@@ -17,13 +20,35 @@ READER_GONE = 141
 """Exit code where the reader of a pipe went away: as if SIGPIPE had ended the program."""
 
 
+DAMAGED_OK = "opplab.damaged_ok"
+"""Key of a context's `meta`, which the contexts of one call share: damaged traces are accepted."""
+
+
 def is_debug() -> bool:
     """Whether tracebacks are wanted: ``OPPLAB_DEBUG=1``."""
     return os.environ.get("OPPLAB_DEBUG", "") not in ("", "0")
 
 
+class Patient(io.FileIO):
+    """A stream that gives all or fails: where a pipe is full, a write waits for the reader, whatever its mode."""
+
+    def write(self, data: Any, /) -> int:
+        """Write all of it."""
+        rest = memoryview(data).cast("B")
+        n_bytes = len(rest)
+        while rest:
+            written = super().write(rest)
+            if written is None:
+                select.select([], [self], [])
+            rest = rest[written or 0 :]
+        return n_bytes
+
+
 def open_streams() -> None:
-    """Let standard streams that were closed lead nowhere, so that no file gets their numbers and what they are told."""
+    """Make standard streams lead somewhere and give all that they are told.
+
+    Those that were closed lead nowhere, so that no file gets their numbers and what they are told.
+    """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
@@ -31,6 +56,13 @@ def open_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+        stream = getattr(sys, name)
+        buffer: Any = getattr(stream, "buffer", None)
+        if mode == "w" and type(getattr(buffer, "raw", buffer)) is io.FileIO and buffer.fileno() == number:
+            stream.flush()
+            patient = io.BufferedWriter(Patient(number, "w", closefd=False))
+            form = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": stream.line_buffering}
+            setattr(sys, name, io.TextIOWrapper(patient, write_through=stream.write_through, **form))
 
 
 def leave(code: int) -> None:

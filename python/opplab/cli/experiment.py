@@ -9,7 +9,6 @@ import click
 
 from opplab.cli.group import Group
 from opplab.cli.options import (
-    VARIATION,
     BuiltIn,
     NameOf,
     benchmark_of,
@@ -19,6 +18,7 @@ from opplab.cli.options import (
     output_format_option,
     output_option,
     param_option,
+    vs_option,
     with_calibration,
     write_new,
 )
@@ -90,7 +90,8 @@ def show(name: str, output_format: str) -> None:
     show_default=True,
     help="What is compared; the first is the baseline.",
 )
-@click.option("--seconds", type=click.FloatRange(min=0.001), default=10.0, show_default=True, help="Simulated time.")
+@vs_option
+@click.option("--seconds", type=click.FloatRange(min=0.001), help="Simulated time of a case (the workload's, or 10).")
 @click.option(
     "--iterations", type=click.IntRange(1, 100_000), default=3, show_default=True, help="Each with its own seed."
 )
@@ -102,7 +103,8 @@ def new(
     workload: Path,
     params: tuple[str, ...],
     governor: str,
-    seconds: float,
+    vs: tuple[str, ...],
+    seconds: float | None,
     iterations: int,
     output: Path | None,
     force: bool,
@@ -110,7 +112,9 @@ def new(
     """Write an experiment file that compares governors, to be changed and run."""
     import os
 
+    from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.template import experiment_text
+    from opplab.sweep.variants import with_variants
 
     path = file_of(name, ".toml", output)
     benchmark = benchmark_of(str(workload), params)
@@ -120,6 +124,7 @@ def new(
     else:
         where = workload.name
         benchmark = with_calibration(benchmark, where, Path(machine).stem if machine.endswith(".toml") else machine)
+    load = Workload.load(workload) if benchmark is None else Benchmark(workload.name)
     on = os.path.relpath(machine, path.parent) if machine.endswith(".toml") else machine
     write_new(
         path,
@@ -127,9 +132,8 @@ def new(
             name,
             on,
             where,
-            governor.split(","),
-            seconds,
-            {"variation": VARIATION},
+            with_variants({"governor": governor}, vs),
+            length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,
         ),

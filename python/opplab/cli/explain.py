@@ -6,7 +6,7 @@ import re
 
 import click
 
-from opplab.cli.options import MACHINE_OF_TRACE, machine_option, output_format_option
+from opplab.cli.options import MACHINE_OF_TRACE, damaged_ok_option, machine_option, output_format_option
 from opplab.report.text import say
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -23,6 +23,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 
 @click.command(name="explain")
 @click.argument("target")
+@damaged_ok_option
 @click.option("--cpu", type=click.IntRange(0, 1 << 20), help="Why this CPU ran what it ran at that clock.")
 @click.option("--task", help="Why this task ran where it ran.")
 @click.option("--at", metavar="TIME", callback=_time, help="Point in time: 1.234s, 250ms.")

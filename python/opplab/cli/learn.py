@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from opplab.cli.options import format_option, output_option
+from opplab.cli.options import format_option, output_option, trace_argument
 
 
 @click.command(name="learn")
-@click.argument("recording", type=click.Path(path_type=Path, exists=True))
+@trace_argument("recording", exists=True)
 @click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only threads of this name; may be repeated.")
 @output_option("File (RECORDING.toml here).")
 @format_option
@@ -41,8 +41,6 @@ def command(recording: Path, tasks: tuple[str, ...], output: Path | None, output
         ],
         output_format,
     )
-    for problem in trace.problems:
-        click.echo(f"opplab: {problem}", err=True)
     path = output or Path(f"{recording.stem}.toml")
     write_text(path, to_toml(model))
     click.echo(f"wrote {path}", err=True)

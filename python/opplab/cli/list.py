@@ -149,20 +149,11 @@ def _parameters(name: str | None) -> list[dict[str, Any]]:
 
 
 def _metrics(_name: str | None) -> list[dict[str, Any]]:
-    from opplab.simulation.cases import METRICS
+    from opplab.metrics import METRICS, of_models
 
-    own = [
-        {
-            "metric": model["metric"],
-            "unit": model["unit"],
-            "better": "higher" if model["higher_is_better"] else "lower",
-            "about": f"what {model['name']} reports",
-        }
-        for model in _opplab.benchmarks()
-        if model["metric"]
-    ]
-    return own + [
-        {"metric": name, "unit": unit, "better": better, "about": about} for name, unit, better, about in METRICS
+    return [
+        {"metric": one.name, "unit": one.unit, "better": one.better, "about": one.about}
+        for one in (*of_models(), *METRICS)
     ]
 
 

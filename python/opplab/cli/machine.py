@@ -12,7 +12,7 @@ import click
 from opplab import _opplab, catalog
 from opplab.cli.group import Group
 from opplab.cli.options import BuiltIn, format_option, output_format_option
-from opplab.files import write_text
+from opplab.files import toml_of, write_text
 from opplab.report.text import print_table, say
 
 
@@ -23,6 +23,14 @@ def command() -> None:
 
 def _us(ns: int) -> str:
     return f"{ns / 1000:g}"
+
+
+def _number(value: int | None) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _mw(uw: int | None) -> str:
+    return "unknown" if uw is None else f"{uw / 1000:.1f}"
 
 
 def _text(facts: dict[str, Any]) -> str:
@@ -42,17 +50,17 @@ def _text(facts: dict[str, Any]) -> str:
             f"cluster {cluster['name']}: CPUs {cluster['cpus']}, capacity {cluster['capacity']}, "
             f"policy {cluster['policy']}, efficiency class {cluster['efficiency_class']}"
         )
-        lines.append("  opp       MHz    mV   model mW    busy mW  cluster mW")
+        lines.append("  opp       MHz      mV   model mW    busy mW  cluster mW")
         lines += [
-            f"  {number:>3} {opp['khz'] / 1000:>9g} {opp['mv']:>5} {opp['power_uw'] / 1000:>10.1f} "
-            f"{opp['busy_uw'] / 1000:>10.1f} {opp['cluster_uw'] / 1000:>11.1f}"
+            f"  {number:>3} {opp['khz'] / 1000:>9g} {_number(opp['mv']):>7} {_mw(opp['power_uw']):>10} "
+            f"{_mw(opp['busy_uw']):>10} {_mw(opp['cluster_uw']):>11}"
             for number, opp in enumerate(cluster["opps"])
         ]
         for title, states in (("idle", cluster["idle"]), ("cluster idle", cluster["cluster_idle"])):
             lines += [
                 f"  {title} {state['name']}: entry {_us(state['entry_latency_ns'])} us, exit "
                 f"{_us(state['exit_latency_ns'])} us, residency {_us(state['target_residency_ns'])} us, "
-                f"{state['power_uw'] / 1000:g} mW"
+                f"power {_mw(state['power_uw'])}{' mW' if state['power_uw'] is not None else ''}"
                 for state in states
             ]
     lines += ["sources:", *(f"  {what}: {source}" for what, source in facts["sources"].items())]
@@ -94,14 +102,16 @@ def show(name: str, output_format: str, html: Path | None) -> None:
 
 def powered(text: str, *power: str) -> tuple[str, list[str]]:
     """Give a machine file with power from a file of measurements or the generic curve, and lines that say how."""
-    from opplab.fit.machine_power import GENERIC_PERCENT, generic_power, with_power
+    from opplab.fit.energy_model import energy_model_notes
+    from opplab.fit.machine_power import generic_power, with_power
 
     if power == ("generic",):
-        low, high = GENERIC_PERCENT
-        return generic_power(text), [f"power is a generic curve, which chips are within {low} to {high} % of"]
+        text, words = generic_power(text)
+        return text, [words, *energy_model_notes(toml_of(text, "the machine file"))]
     text, parameters, cannot = with_power(text, *map(Path, power))
     lines = [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
-    return text, [*lines, *(f"power, not told: {what}" for what in cannot)]
+    lines += [f"power, not told: {what}" for what in cannot]
+    return text, [*lines, *energy_model_notes(toml_of(text, "the machine file"))]
 
 
 @command.command(name="import")

@@ -14,9 +14,10 @@ from typing import Any
 
 import click
 
-from opplab.cli.ending import READER_GONE, code_of, is_debug, leave, open_streams
+from opplab.cli.ending import DAMAGED_OK, READER_GONE, code_of, is_debug, leave, open_streams
 from opplab.cli.group import Group
 from opplab.files import Guard
+from opplab.trace.damage import collected, report
 
 # Name -> (module that defines it as `command`, one line for --help).
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -35,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "learn": ("opplab.cli.learn", "Learn a benchmark model from a recording."),
     "choose": ("opplab.cli.choose", "Choose between settings: the best for what counts, and how sure that is."),
+    "predict": ("opplab.cli.predict", "Predict the rows of a published table before its values are known."),
     "explain": ("opplab.cli.explain", "Say why a CPU, a task or a run was as it was."),
     "compare": ("opplab.cli.compare", "Compare runs: mmtests trees, result stores, published tables."),
     "meter": ("opplab.cli.meter", "Show what a meter shows of a case: rails, RAPL, turbostat, a battery gauge."),
@@ -53,12 +55,18 @@ class LazyGroup(Group):
     """A group whose sub-commands are imported when they are called."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and write all that it said."""
-        try:
-            found = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            raise ReaderGoneError from None
+        """Run the command, and write all that it said; an answer from a damaged trace ends with 1."""
+        with collected() as damage:
+            try:
+                found = super().invoke(ctx)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                raise ReaderGoneError from None
+            finally:
+                for line in report(damage):
+                    click.echo(f"opplab: {line}", err=True)
+            if damage and not ctx.meta.get(DAMAGED_OK):
+                raise click.exceptions.Exit(1)
         return found
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab.cli.options import VARIATION, BuiltIn, format_option, machine_option, policy_of, policy_options
+from opplab.cli.options import BuiltIn, format_option, machine_option, policy_of, policy_options
 from opplab.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,11 +67,8 @@ def command(
         if not machine or workload is None:
             raise click.UsageError("give an EXPERIMENT (see 'opplab list experiments'), or --machine and --workload")
         load = Workload.load(workload)
-        length = seconds if seconds is not None else load.duration_s
-        if length is None:
-            raise click.UsageError("the workload has no duration: give --seconds")
-        chosen = Policy(**{"variation": VARIATION, **given})
-        run = simulate(Machine.load(machine), load, chosen, seconds=length)
+        chosen = Policy(**given)
+        run = simulate(Machine.load(machine), load, chosen, seconds=seconds)
     if meter == "turbostat":
         if output_format != "text":
             raise click.UsageError("turbostat's table has its own format: leave out --format")

@@ -12,18 +12,19 @@ import click
 from click.shell_completion import CompletionItem
 
 from opplab import files
+from opplab.cli.ending import DAMAGED_OK
 from opplab.errors import InputError
 from opplab.report.text import FORMATS
+from opplab.simulation.policy import Policy
 from opplab.uncertainty import DRAWS_MAX
 
 __all__ = [
-    "BENCHMARK_S",
     "MACHINE_OF_TRACE",
-    "VARIATION",
     "BuiltIn",
     "NameOf",
     "benchmark_of",
     "check_workload",
+    "damaged_ok_option",
     "file_of",
     "format_option",
     "freq_max_option",
@@ -35,7 +36,9 @@ __all__ = [
     "percent",
     "policy_of",
     "policy_options",
+    "trace_argument",
     "uncertainty_option",
+    "vs_option",
     "with_calibration",
     "workers",
     "write_new",
@@ -43,12 +46,6 @@ __all__ = [
 
 # Help of `--machine` where a trace brings a machine along.
 MACHINE_OF_TRACE = "What it ran on; 'auto' takes the snapshot beside or with the trace."
-
-# How programs vary where neither an option nor a file says it.
-VARIATION = "rt-app"
-
-# Simulated time of a benchmark that nobody said, in s; one that does a piece of work ends before.
-BENCHMARK_S = 10.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -188,6 +185,31 @@ def machine_option(what: str, **more: Any) -> Callable[[F], F]:
     )
 
 
+def _accept_damage(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[DAMAGED_OK] = True
+
+
+def damaged_ok_option(function: F) -> F:
+    """Add ``--damaged-ok``, which `opplab.cli.main` acts on."""
+    return click.option(
+        "--damaged-ok",
+        is_flag=True,
+        expose_value=False,
+        callback=_accept_damage,
+        help="Exit with 0 although the trace is damaged.",
+    )(function)
+
+
+def trace_argument(name: str, *, exists: bool = False) -> Callable[[F], F]:
+    """Add the trace that a command answers from, and ``--damaged-ok``."""
+
+    def add(function: F) -> F:
+        return click.argument(name, type=click.Path(exists=exists, path_type=Path))(damaged_ok_option(function))
+
+    return add
+
+
 def uncertainty_option(function: F) -> F:
     """Add ``--uncertainty N``."""
     return click.option(
@@ -234,6 +256,16 @@ def percent(_ctx: click.Context, _param: click.Parameter, text: str | None) -> f
     if not 0 < value <= 100:
         raise click.BadParameter(f"'{text}' is no share: write it like 1% or 0.25%")
     return value
+
+
+def vs_option(function: F) -> F:
+    """Add ``--vs CHANGES`` as `vs`: a variant beside the baseline."""
+    return click.option(
+        "--vs",
+        multiple=True,
+        metavar="KEY=VALUE...",
+        help="A variant of the policy, e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; may be repeated.",
+    )(function)
 
 
 def param_option(function: F) -> F:
@@ -305,22 +337,24 @@ def policy_options(function: F) -> F:
         click.option(
             "--variation",
             type=click.Choice(["none", "rt-app", "noisy-host"]),
-            help=f"How programs vary from run to run ({VARIATION}).",
+            help=f"How programs vary from run to run ({Policy.variation}).",
         ),
-        click.option("--idle-governor", type=NameOf("idle-governors"), help="cpuidle governor (menu)."),
+        click.option(
+            "--idle-governor", type=NameOf("idle-governors"), help=f"cpuidle governor ({Policy.idle_governor})."
+        ),
         click.option(
             "--energy-model",
             type=click.Choice(["registered", "artificial", "none"]),
-            help="What the kernel is given (registered).",
+            help=f"What the kernel is given ({Policy.energy_model}).",
         ),
         click.option("--eas/--no-eas", "eas", default=None, help="Energy-aware scheduling (on)."),
         click.option("--driver", help="cpufreq driver (the machine's own)."),
-        click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (6.12)."),
+        click.option("--kernel", type=NameOf("kernels"), help=f"Kernel profile ({Policy.kernel})."),
         click.option(
             "--governor",
             type=NameOf("governors", several=True),
             metavar="A[,B,...]",
-            help="cpufreq governor (schedutil); several are compared.",
+            help=f"cpufreq governor ({Policy.governor}); several are compared.",
         ),
     ):
         function = option(function)

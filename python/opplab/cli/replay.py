@@ -11,12 +11,20 @@ from typing import Any
 import click
 
 from opplab import _opplab, catalog
-from opplab.cli.options import MACHINE_OF_TRACE, NameOf, format_option, freq_max_option, machine_option, output_option
+from opplab.cli.options import (
+    MACHINE_OF_TRACE,
+    NameOf,
+    format_option,
+    freq_max_option,
+    machine_option,
+    output_option,
+    trace_argument,
+)
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
 
-TRACE = click.argument("trace", type=click.Path(exists=True, path_type=Path))
+TRACE = trace_argument("trace", exists=True)
 MACHINE = machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
 
 

@@ -5,44 +5,52 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
-import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from opplab.cli.options import (
-    BENCHMARK_S,
-    VARIATION,
     BuiltIn,
     benchmark_of,
     check_workload,
-    format_option,
     jobs_option,
     machine_option,
+    output_format_option,
     output_option,
     param_option,
     percent,
     policy_of,
     policy_options,
     uncertainty_option,
+    vs_option,
     with_calibration,
     workers,
 )
-from opplab.errors import InputError
+from opplab.errors import CaseError, FormatError, InputError
 from opplab.files import printable
-from opplab.report.text import flow, print_table, render_table, say, terminal_width
+from opplab.report.answer import FORMATS, LINES
+from opplab.report.text import flow, print_table, render_table, terminal_width
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab import _opplab
+    from opplab.report.answer import Answer
+    from opplab.sweep.confidence import Block
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
+    from opplab.sweep.variants import Variant
     from opplab.uncertainty.sweep import Sureness
+
+# Runs of each variant where several are compared, and the seed of the first.
+ITERATIONS = 3
+SEED = 1
 
 # How long a Dask scheduler may take to answer.
 CONNECT_S = 10
@@ -58,6 +66,7 @@ LOOPBACK = "127.0.0.1"
 @param_option
 @click.option("--power", type=click.Choice(["generic"]), help="A rough curve for a machine without power.")
 @policy_options
+@vs_option
 @click.option("--seconds", type=float, help="Simulated time of a case.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Seed of the first iteration.")
 @click.option("--iterations", type=click.IntRange(1, 100_000), help="Iterations of each cell.")
@@ -72,7 +81,8 @@ LOOPBACK = "127.0.0.1"
 )
 @uncertainty_option
 @output_option("Results folder (out/NAME).")
-@format_option
+@output_format_option(only=FORMATS)
+@click.option("--all", "everything", is_flag=True, help="All metrics, and all lines of the answer.")
 @jobs_option
 @click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
 @click.option("--check", is_flag=True, help="Check the invariants of every run.")
@@ -90,25 +100,31 @@ def command(
     iterations: int | None,
     until_ci: float | None,
     repeats: str,
+    vs: tuple[str, ...],
     output: Path | None,
     output_format: str,
+    everything: bool,
     jobs: int | None,
     **options: Any,
 ) -> None:
     """Run an experiment, or a workload on a machine.
 
     EXPERIMENT is built in ('opplab list experiments') or a .toml file. FILE may also be an rt-app workload (.json):
-    then --machine says what it runs on, and the other options which policy; several governors are compared. So it is
-    for BENCHMARK ('opplab list benchmarks'), whose parameters --param sets. FOLDER is a results folder: its experiment
-    goes on there.
+    then --machine says what it runs on, and the other options which policy; several governors are compared, and each
+    --vs adds a variant that differs from the first. So it is for BENCHMARK ('opplab list benchmarks'), whose parameters
+    --param sets. FOLDER is a results folder: its experiment goes on there.
 
-    Results go to the folder given by -o, one file a finished case; a case that is there is not run again.
+    The answer has a line a variant; its numbers and all others are in the results folder given by -o, with the
+    experiment that made them and a page. A case that is there is not run again.
     Ctrl-C keeps what is finished.  The results are the same whatever --jobs.  With --until-ci (or `until` in the
     experiment) --iterations is the most: a point has enough when the interval of every compared change is so narrow.
     With --uncertainty N the assumed numbers of the machine are drawn from their ranges as well, and each change has an
     interval in two parts: what the runs leave open, and what the assumptions do.
     """
-    how = How(jobs, output_format, **{name: options.pop(name) for name in How.FLAGS})
+    from opplab.sweep.store import Store
+    from opplab.sweep.variants import with_variants
+
+    how = How(jobs, output_format, everything, **{name: options.pop(name) for name in How.FLAGS})
     given = {name: value for name, value in options.items() if value not in (None, {}, ())}
     target = what
     benchmark = benchmark_of(what or "", params)
@@ -118,37 +134,43 @@ def command(
         if workload is not None:
             raise click.UsageError("give one workload")
         target, workload = None, Path(what)
+    ad_hoc = target is None
     if target is None:
         if workload is None:
             raise click.UsageError("give an EXPERIMENT (see 'opplab list experiments'), or a workload and --machine")
         if machine is None:
             some = "'opplab list machines', or a .toml file"
             raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
-        keys = {"variation": VARIATION, **policy_of(given)}
+        variants = with_variants(policy_of(given), vs)
         folder = output or Path("out") / workload.stem
-        if benchmark is None and _is_model(workload):
-            workload = _model_as_rtapp(workload, folder, seconds)
-        if power is not None:
-            machine = _with_generic_power(machine, folder)
-        many = "," in keys.get("governor", "") or iterations or until_ci or how.dask or how.uncertainty
-        if many or benchmark is not None:
-            target = str(_write_experiment(machine, workload, benchmark, keys, folder, seconds, repeats))
-            output = folder
-        else:
-            _run_one(machine, workload, keys, repeats, folder, seconds, 1 if seed is None else seed, how)
-            return
+        Store(folder).check()
+        with _nothing_left(folder):
+            if benchmark is None and _is_model(workload):
+                workload = _model_as_rtapp(workload, folder, seconds)
+            if power is not None:
+                machine = _with_generic_power(machine, folder)
+            if repeats != "workgen":
+                workload = _as_json_c(workload, folder)
+            one = len(variants) == 1 and not (until_ci or how.uncertainty)
+            number = iterations or (1 if one else ITERATIONS)
+            target = str(_write_experiment(machine, workload, benchmark, variants, folder, seconds, number, seed))
+            _loaded(target, ad_hoc, until_ci=until_ci)
+        output = folder
+        given = {}
+        machine = power = None
     else:
         _check_name(target)
-        if given or machine or power or workload:
-            flag = "--" + next(iter(given), "machine" if machine else "power" if power else "workload")
+        if given or machine or power or workload or vs:
+            others = {**given, "machine": machine, "power": power, "vs": vs, "workload": workload}
+            flag = "--" + next(name for name, value in others.items() if value)
             raise click.UsageError(
                 f"{flag.replace('_', '-').removesuffix('s')} is for workloads; the experiment says its own"
             )
-    from opplab.sweep.experiments import Experiment, file_of_results
+    from opplab.sweep.experiments import file_of_results
 
     if Path(target).is_dir():
         target, output = file_of_results(Path(target)), output or Path(target)
-    chosen = Experiment.load(target, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
+    chosen = _loaded(target, ad_hoc, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
     if how.uncertainty:
         chosen.adjusted["uncertainty"] = how.uncertainty
     _run_experiment(chosen, output or Path("out") / chosen.name, how)
@@ -163,6 +185,7 @@ class How:
         self,
         jobs: int | None,
         output_format: str,
+        everything: bool,
         *,
         dask: str | None,
         check: bool,
@@ -173,6 +196,7 @@ class How:
     ) -> None:
         self.jobs = workers(jobs)
         self.output_format = output_format
+        self.everything = everything
         self.dask = dask
         self.check = check
         self.check_determinism = check_determinism
@@ -184,14 +208,14 @@ class How:
 def _with_generic_power(name: str, folder: Path) -> str:
     """Write the machine with a generic curve of power into the folder of the results, and give its file."""
     from opplab.files import write_text
-    from opplab.fit.machine_power import GENERIC_PERCENT, generic_power
+    from opplab.fit.machine_power import generic_power
     from opplab.simulation.machine import Machine
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "machine.toml"
-    write_text(path, generic_power(Machine.load(name).to_toml()))
-    low, high = GENERIC_PERCENT
-    click.echo(f"opplab: power is a generic curve; chips are within {low} to {high} % of it", err=True)
+    text, words = generic_power(Machine.load(name).to_toml())
+    write_text(path, text)
+    click.echo(f"opplab: {words}", err=True)
     return str(path)
 
 
@@ -234,27 +258,59 @@ def _model_as_rtapp(path: Path, folder: Path, seconds: float | None) -> Path:
     return made
 
 
+@contextlib.contextmanager
+def _nothing_left(folder: Path) -> Iterator[None]:
+    """Take a folder away again that was made for a run that is refused."""
+    there = folder.exists()
+    try:
+        yield
+    except BaseException:
+        if not there:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _as_json_c(path: Path, folder: Path) -> Path:
+    """Write an rt-app file as json-c reads it, the last value of a repeated key, into the folder of the results."""
+    from opplab.files import read_text, write_text
+
+    try:
+        # Python's reader keeps the last value, too.
+        whole = json.loads(read_text(path, "a workload file"))
+    except ValueError as error:
+        raise InputError(f"{path}: --repeats json-c needs plain JSON: {error}") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / "workload.json"
+    write_text(made, json.dumps(whole, indent=1) + "\n")
+    return made
+
+
 def _write_experiment(
     machine: str,
     workload: Path,
     benchmark: dict[str, Any] | None,
-    keys: dict[str, Any],
+    variants: Sequence[Variant],
     folder: Path,
     seconds: float | None,
-    repeats: str,
+    iterations: int,
+    seed: int | None,
 ) -> Path:
-    """Write the experiment that compares governors, so that it can be run again and changed."""
+    """Write the experiment of these variants, so that every other command works on what comes of it."""
     from opplab.files import write_text
-    from opplab.simulation.workload import Workload
+    from opplab.simulation.machine import Machine
+    from opplab.simulation.run import duration_ns
+    from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.template import experiment_text
 
-    if repeats != "workgen":
-        raise click.UsageError("--repeats is for a single governor; an experiment reads files as workgen does")
+    Machine.load(machine)
+    load: Benchmark | Workload = Benchmark(workload.name)
     if benchmark is None:
         check_workload(workload)
-    length = seconds if seconds is not None else BENCHMARK_S if benchmark else Workload.load(workload).duration_s
-    if length is None:
-        raise click.UsageError("the workload has no duration: give --seconds")
+        load = Workload.load(workload)
+        for note in load.notes:
+            click.echo(f"opplab: {note}", err=True)
+    length = length_of(load, seconds)
+    duration_ns(length)
     folder.mkdir(parents=True, exist_ok=True)
     where = os.path.relpath(workload, folder) if benchmark is None else workload.name
     file = Path(machine)
@@ -262,66 +318,23 @@ def _write_experiment(
         benchmark = with_calibration(benchmark, workload.name, file.stem if file.suffix == ".toml" else machine)
     on = os.path.relpath(file, folder) if file.suffix == ".toml" else machine
     text = experiment_text(
-        folder.name, on, where, keys.pop("governor", "schedutil").split(","), length, keys, benchmark=benchmark
+        folder.name, on, where, variants, length, iterations=iterations, seed=seed or SEED, benchmark=benchmark
     )
     path = folder / "experiment.toml"
     write_text(path, text)
     return path
 
 
-def _run_one(
-    name: str,
-    file: Path,
-    keys: dict[str, Any],
-    repeats: str,
-    output: Path,
-    seconds: float | None,
-    seed: int,
-    how: How,
-) -> None:
-    from opplab.files import write_text
-    from opplab.simulation.cases import Case
-    from opplab.simulation.machine import Machine
-    from opplab.simulation.policy import Policy
-    from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
-    from opplab.simulation.run import Run
-    from opplab.simulation.simulate import build_case
-    from opplab.simulation.workload import Workload
-    from opplab.sweep.runner import run_one
-    from opplab.sweep.store import Store
+def _loaded(target: str, ad_hoc: bool, **adjusted: Any) -> Experiment:
+    """Load an experiment; of one that a command has written nobody is told a place in it."""
+    from opplab.sweep.experiments import Experiment
 
-    machine = Machine.load(name)
-    check_workload(file)
-    workload = Workload.load(file, repeats=repeats)
-    for note in workload.notes:
-        click.echo(f"opplab: {note}", err=True)
-    policy = Policy(**keys)
-    length = seconds if seconds is not None else workload.duration_s
-    if length is None:
-        raise click.UsageError("the workload has no duration: give --seconds")
-    inner = build_case(machine, workload, policy, seconds=length, seed=seed)
-    case = Case.of(inner)
-    with Store(output) as store:
-        listed = [{"hash": case.hash, "label": case.label}]
-        store.create({"experiment": "", "about": "", "cases": listed, "policies": [case.policy]})
-        write_text(output / "case.json", case.json)
-        run = Run(case, inner, run_one(case.json, how.check, how.check_determinism), machine)
-        store.put(case.hash, run.metrics.iter_rows(named=True))
-        store.merge([case.hash])
-        run.to_perfetto(output / "run.pftrace")
-        run.view(output / "run.html")
-        logs = run.rtapp_logs(output / "rt-app")
-        table = run.metrics.select("metric", "value", "unit").to_dicts()
-        if how.output_format == "text":
-            print_table([{**row, "value": "unknown"} if row["value"] is None else row for row in table], "text")
-            if is_unknown(run.metrics):
-                say(HOW_TO_GET_POWER)
-        else:
-            print_table(table, how.output_format)
-        if how.output_format == "text":
-            click.echo(f"fingerprint {run.fingerprint}")
-        files = f"{output}/results.parquet, {output}/run.pftrace, {output}/run.html, {output}/rt-app ({len(logs)} logs)"
-        click.echo(f"wrote {files}", err=True)
+    try:
+        return Experiment.load(target, **adjusted)
+    except FormatError as error:
+        if not ad_hoc or error.file != target:
+            raise
+        raise InputError(str(error).split(": ", 1)[1]) from None
 
 
 @contextlib.contextmanager
@@ -347,6 +360,19 @@ def cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
         yield client.get_executor(pure=False), threads
 
 
+def _tell_no_eas(cases: Iterable[_opplab.Case]) -> None:
+    """Print where the machine keeps the kernel from energy-aware scheduling, and why; once a machine and reason."""
+    told: dict[tuple[str, str], None] = {}
+    for case in cases:
+        # A case that cannot run says so when its turn comes.
+        with contextlib.suppress(CaseError):
+            why = case.why_no_eas()
+            if why is not None:
+                told[case.machine, why] = None
+    for machine, why in told:
+        click.echo(f"opplab: no energy-aware scheduling on {machine}: {why}", err=True)
+
+
 def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
     from opplab.sweep.store import Store
 
@@ -355,9 +381,13 @@ def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
 
 
 def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> None:
+    from opplab import _opplab
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
+    # One case of each policy and machine: workloads and seeds do not matter.
+    some = {(case.machine, case.policy): case for case in experiment.cases}
+    _tell_no_eas(_opplab.Case.from_json(case.json) for case in some.values())
     start = time.monotonic()
     try:
         if store.create(experiment.manifest()):
@@ -372,6 +402,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
                 check_determinism=how.check_determinism,
                 retry_failed=how.retry_failed,
                 until=experiment.until,
+                latencies=experiment.latencies,
                 progress=shown,
             )
     except KeyboardInterrupt:
@@ -419,8 +450,9 @@ def _how_sure(experiment: Experiment, results: pl.DataFrame, metrics: list[str],
 
 
 def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> None:
-    """Merge the results; print the tables and write report and traces."""
+    """Merge the results; print the answer, or the tables of a published text, and write pages and traces."""
     from opplab.report import publish
+    from opplab.report.answer import answer_of
 
     results = store.merge(tally.wanted)
     if tally.spared:
@@ -428,60 +460,74 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         store.note_spared([case.hash for case in experiment.cases if case.hash not in wanted])
     if how.no_report or results.is_empty():
         return
-    from rich.console import Console
-
-    from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
-
-    class Screen(Console):
-        def on_broken_pipe(self) -> None:
-            """Leave it to the caller, which says with its exit code that the reader went away."""
-            raise BrokenPipeError
-
-    # Tables of another format stand alone on standard output.
-    stream = sys.stdout if how.output_format == "text" else sys.stderr
-    # Only this stream takes colours; names in what is shown are made harmless before.
-    console = Screen(file=getattr(stream, "unguarded", stream), highlight=False, soft_wrap=True, markup=False)
-    if how.output_format != "text":
-        print_table(publish.mean_rows(results), how.output_format)
-    if is_unknown(results):
-        console.print(flow(HOW_TO_GET_POWER, terminal_width()), markup=False)
     blocks = publish.blocks_of(experiment, results)
-    plain = []
-    measured = publish.metric_tables(experiment, results)
-    for title, rows in measured:
-        console.print(f"\n{printable(title)}")
-        console.print(printable(render_table(rows, "text", terminal_width())), end="")
-        plain.append(f"{title}\n{render_table(rows, 'text')}")
-    # Where benchmarks say what they measure, that is the table; energies are in the report.
-    for title, table in [] if measured else publish.tables_text(blocks):
-        console.print(f"\n{printable(title)}")
-        console.print(table, end="")
-        plain.append(f"{title}\n{table}")
-    if blocks:
-        from opplab.files import write_text
-
-        write_text(store.path / "tables.txt", "\n".join(plain))
-        iterations = results["iteration"].n_unique()
-        legend = (
-            f"mean of {iterations} iterations; changes are against the first column; intervals are in the report."
-            if measured
-            else f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations (none: they do not "
-            "vary); publ.: as published; diff.: simulated against published, and the changes' difference in percentage "
-            "points (pp); missed%: activations missed, baseline / variant."
-        )
-        console.print(textwrap.fill(legend, min(terminal_width() or 100, 100)), style="dim")
     sure = None
     if how.uncertainty and not tally.problems:
         sure = _how_sure(experiment, results, publish.own_metrics(results) or ["energy"], store.path, how)
+    answer = answer_of(experiment, results, sure)
+    plain = _shown(experiment, results, blocks, answer, how)
+    if sure is not None:
+        stream = sys.stdout if how.output_format == "text" else sys.stderr
         for title, rows in publish.sure_tables(sure):
-            console.print(f"\n{printable(title)}")
-            console.print(render_table(rows, "text", terminal_width()), end="")
-        for line in sure.findings():
-            console.print(flow(printable(line), terminal_width()))
-    if not tally.problems:
-        publish.write_report(experiment, results, blocks, store.path / "report.html", sure)
+            stream.write(f"\n{printable(title)}\n{printable(render_table(rows, 'text', terminal_width()))}")
+        stream.write("".join(f"{flow(printable(line), terminal_width())}\n" for line in sure.findings()))
+    if tally.problems:
+        return
+    from opplab.files import write_text
+
+    written = ["report.html", "results.parquet", "tables.txt", f"cases/ ({len(experiment.cases)})"]
+    write_text(store.path / "tables.txt", plain)
+    publish.write_report(experiment, results, blocks, store.path / "report.html", sure, answer)
+    if len(experiment.cases) == 1:
+        written = ["run.html", "run.pftrace", *_run_files(experiment, store), *written]
+    else:
         traces = publish.write_traces(experiment, results, store.path / "traces")
-        console.print(
-            f"\nwrote {store.path}/report.html, results.parquet, tables.txt, cases/ ({len(experiment.cases)})"
-        )
-        console.print(f"      {store.path}/traces/ ({len(traces)} for https://ui.perfetto.dev)")
+        written.append(f"traces/ ({len(traces)} for https://ui.perfetto.dev)")
+    click.echo(flow(f"wrote {store.path}: {', '.join(written)}", terminal_width()), err=True)
+
+
+def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], answer: Answer, how: How) -> str:
+    """Print the answer in the form that was asked for, and give what `tables.txt` holds."""
+    from opplab.report import publish
+
+    width = terminal_width()
+    if how.everything and how.output_format in ("csv", "json", "markdown"):
+        print_table(publish.mean_rows(results), how.output_format)
+    elif how.output_format != "text":
+        sys.stdout.write(answer.form(how.output_format))
+    if experiment.compare and blocks:
+        # The layout of a published text stands where there is a text.
+        measured = publish.metric_tables(experiment, results)
+        texts = [(title, render_table(rows, "text", width), render_table(rows, "text")) for title, rows in measured]
+        texts = texts or [(title, str(table), str(table)) for title, table in publish.tables_text(blocks)]
+        legend = publish.legend(results["iteration"].n_unique(), measured=bool(measured))
+        shown = "".join(f"\n{title}\n{table}" for title, table, _ in texts) + f"{flow(legend, width)}\n"
+        kept = "\n".join(f"{title}\n{table}" for title, _, table in texts)
+    else:
+        shown = answer.text(width, None if how.everything else LINES)
+        kept = answer.text(80, None)
+    if how.output_format == "text":
+        sys.stdout.write(printable(shown))
+        if how.everything:
+            means = [
+                {**row, "mean": "unknown" if row["mean"] is None else row["mean"]} for row in publish.mean_rows(results)
+            ]
+            sys.stdout.write("\n" + printable(render_table(means, "text", width)))
+            sys.stdout.write(
+                "".join(f"fingerprint {one}\n" for one in results["fingerprint"].unique(maintain_order=True))
+            )
+        sys.stdout.flush()
+    return kept
+
+
+def _run_files(experiment: Experiment, store: Store) -> list[str]:
+    """Write what a single run has beside its results: its page, its trace, and rt-app's logs."""
+    from opplab.simulation.run import Run
+
+    case = experiment.cases[0]
+    inner = experiment.find(case.hash)
+    run = Run(case, inner, inner.run(False), experiment.machine_of(case.machine))
+    run.to_perfetto(store.path / "run.pftrace")
+    run.view(store.path / "run.html")
+    logs = run.rtapp_logs(store.path / "rt-app")
+    return [f"rt-app/ ({len(logs)} logs)"]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from opplab.cli.group import Group
-from opplab.cli.options import format_option, machine_option, output_format_option
+from opplab.cli.options import format_option, machine_option, output_format_option, trace_argument
 from opplab.cli.replay import to_rtapp
+from opplab.errors import InputError
 from opplab.report.text import print_table, say
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     "--max-unpacked",
     metavar="SIZE",
     callback=_size,
-    help="What compressed files may expand to (500M, 20G). Without it 250 times the file, at least 16M, at most 8G.",
+    help="What compressed files may expand to (500M, 20G). Without it 250 times the file, at least 16M, at most 4G.",
 )
 @click.option(
     "--max-memory",
@@ -74,18 +75,6 @@ def parse_time(text: str | None, start_ns: Callable[[], int]) -> int | None:
     return ns + start_ns() if plus else ns
 
 
-def say_problems(trace: Trace) -> None:
-    """Name what was damaged on standard error; end with 1 if there was something."""
-    sys.stdout.flush()
-    for problem in trace.problems[:10]:
-        click.echo(f"opplab: {trace.path}: {problem}", err=True)
-    if len(trace.problems) > 10:
-        click.echo(f"opplab: {trace.path}: and {len(trace.problems) - 10} more problems", err=True)
-    if trace.problems:
-        click.echo(f"opplab: {trace.path}: damaged; this is what could be read", err=True)
-        raise click.exceptions.Exit(1)
-
-
 def selection_options(function: F) -> F:
     """Add ``--event``, ``--from`` and ``--to``."""
     for option in (
@@ -105,7 +94,7 @@ def _span(trace: Trace, from_time: str | None, to_time: str | None) -> tuple[int
 
 
 @command.command(name="info")
-@click.argument("file", type=click.Path(path_type=Path))
+@trace_argument("file")
 @output_format_option(only=("text", "json"))
 def info(file: Path, output_format: str) -> None:
     """Say what FILE is: its events, CPUs, duration, clock and gaps."""
@@ -116,7 +105,6 @@ def info(file: Path, output_format: str) -> None:
     if output_format == "json":
         first = {name: about[name] for name in ("events", "cpus", "duration_ns")}
         click.echo(json.dumps({**first, **{name: about[name] for name in about if name not in first}}, indent=2))
-        say_problems(trace)
         return
     version = f" version {about['version']}" if about["version"] else ""
     say(
@@ -131,11 +119,10 @@ def info(file: Path, output_format: str) -> None:
         click.echo(f"gaps: {len(about['missed'])}, {lost} events known to be lost")
     for name, count in sorted(about["events"].items(), key=lambda pair: (-pair[1], pair[0])):
         click.echo(f"{count:>10} {name}")
-    say_problems(trace)
 
 
 @command.command(name="events")
-@click.argument("file", type=click.Path(path_type=Path))
+@trace_argument("file")
 @selection_options
 @click.option("--task", "-t", "tasks", multiple=True, metavar="NAME|PID", help="Of or about this task.")
 @click.option("--cpu", "-c", "cpus", multiple=True, type=click.IntRange(0, 1 << 20), help="On this CPU.")
@@ -167,7 +154,6 @@ def events(
         some = bool(tasks)
         lines = inner.lines(list(cpus) or None, pids if some else None, comms if some else None, limit)
         sys.stdout.write(lines)
-        say_problems(trace)
         return
     import polars as pl
 
@@ -195,11 +181,10 @@ def events(
         for row in table.iter_rows(named=True):
             values = {name: value for name, value in row.items() if value is not None}
             sys.stdout.write(json.dumps(values, default=lambda raw: raw.hex()) + "\n")
-    say_problems(trace)
 
 
 @command.command(name="export")
-@click.argument("file", type=click.Path(path_type=Path))
+@trace_argument("file")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="What to write.")
 @selection_options
 def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | None, to_time: str | None) -> None:
@@ -214,11 +199,10 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
     from_ns, to_ns = _span(trace, from_time, to_time)
     path = trace.export(output, *names, from_ns=from_ns, to_ns=to_ns)
     click.echo(f"wrote {path}", err=True)
-    say_problems(trace)
 
 
 @command.command(name="signals")
-@click.argument("file", type=click.Path(path_type=Path))
+@trace_argument("file")
 @machine_option("For capacities, frequencies and power.")
 @click.option("--no-invariance", is_flag=True, help="The kernel did not follow the frequency.")
 @click.option(
@@ -249,6 +233,8 @@ def signals(
     whole = trace.signals(chosen, **how) if output else None
     result = whole or trace.signal_sums(chosen, **how)
     cpus, tasks = result.cpu_summary().to_dicts(), result.task_summary().to_dicts()
+    if not cpus and not tasks:
+        raise InputError(f"{file}: no event that signals follow from (sched_switch, sched_wakeup, cpu_frequency)")
     if output_format == "json":
         click.echo(json.dumps({"cpus": cpus, "tasks": tasks, "unknown_ns": result.unknown_ns}, indent=2))
     else:
@@ -261,11 +247,10 @@ def signals(
     if whole is not None:
         files = whole.write(output)  # type: ignore[arg-type]
         click.echo(f"wrote {output}/ ({len(files)} tables)", err=True)
-    say_problems(trace)
 
 
 @command.command(name="energy")
-@click.argument("file", type=click.Path(path_type=Path))
+@trace_argument("file")
 @machine_option("Machine with the power of cores and clusters.", required=True)
 @click.option(
     "--by",
@@ -317,7 +302,6 @@ def energy(
         click.echo(f"wrote {output}/ ({len(files)} tables)", err=True)
     if perfetto is not None:
         click.echo(f"wrote {module.perfetto(trace, found, perfetto)}", err=True)
-    say_problems(trace)
 
 
 def _energy_head(found: TraceEnergy) -> str:
@@ -335,7 +319,7 @@ def _energy_head(found: TraceEnergy) -> str:
 
 
 @command.command(name="idle")
-@click.argument("file", type=click.Path(path_type=Path))
+@trace_argument("file")
 @machine_option("Machine with the idle states.")
 @click.option(
     "--sysfs", type=click.Path(path_type=Path), help="Idle states from a copy of cpuidle's sysfs (grep . -r)."
@@ -377,11 +361,10 @@ def idle(
     if not by_cpu and not differences:
         table = table.filter(table["cpu"].is_null()).drop("cpu")
     print_table(table.to_dicts(), output_format)
-    say_problems(trace)
 
 
 @command.command(name="sql")
-@click.argument("file", type=click.Path(path_type=Path))
+@trace_argument("file")
 @click.argument("query", required=False)
 @machine_option("Machine, for energy, capacities and operating points.")
 @click.option("--tables", "list_tables", is_flag=True, help="List the tables that a query may name.")
@@ -404,11 +387,10 @@ def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, o
         raise click.UsageError("give a QUERY, or --tables for what there is to ask")
     else:
         print_table(trace.sql(query, chosen).to_dicts(), output_format)
-    say_problems(trace)
 
 
 @command.command(name="view")
-@click.argument("file", type=click.Path(path_type=Path))
+@trace_argument("file")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="HTML file to write.")
 @machine_option("For power and capacities.")
 @click.option("--from", "from_time", metavar="TIME", help="From this time: 12.5 (s), 300ms, +0.5 (from start).")
@@ -426,4 +408,3 @@ def view(file: Path, output: Path, machine: str | None, from_time: str | None, t
     chosen = Machine.load(machine) if machine else None
     path = trace.view(output, chosen, from_ns=from_ns, to_ns=to_ns)
     click.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)", err=True)
-    say_problems(trace)

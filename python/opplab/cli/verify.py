@@ -12,7 +12,7 @@ import click
 
 from opplab import _opplab
 from opplab.cli.group import Group
-from opplab.cli.options import format_option, jobs_option
+from opplab.cli.options import damaged_ok_option, format_option, jobs_option
 from opplab.errors import InputError, OpplabError
 from opplab.report.text import print_table, say
 
@@ -89,6 +89,7 @@ def _simulated(folder: Path) -> list[dict[str, Any]]:
 
 @command.command(name="traces")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@damaged_ok_option
 @format_option
 def traces(paths: tuple[Path, ...], output_format: str) -> None:
     """Recompute what recorded kernels decided, from the inputs that were recorded, and compare.

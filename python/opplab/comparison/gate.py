@@ -1,11 +1,15 @@
-"""A gate for somebody's CI: rules over the cells of a comparison, and JUnit XML of what they said.
+"""A gate for somebody's CI: rules over the cells of a comparison, and JUnit XML of what they found.
 
 A rule is ``NAME OPERATOR PERCENT [significant]``, several joined by ``or``:
 
 * NAME: a benchmark (``tbench``), an operation (``tput-16``), both (``tbench:tput-16``), or ``any``;
 * OPERATOR: ``<``, ``<=``, ``>`` or ``>=``;
 * PERCENT: the change, positive being an improvement: ``-2%``;
-* ``significant``: only changes that are significant by the table's method count.
+* ``significant``: changes whose interval includes no change do not count.
+
+What a rule is about and cannot judge is a failure: a run, benchmark, operation or iteration that is missing, values
+that are no numbers.  A change from 0 is an absolute change: percentage points of a share, else without bound.  A worse
+value never makes a failing rule pass; an outlier for the worse is no noise that excuses its run.
 """
 
 from __future__ import annotations
@@ -13,15 +17,19 @@ from __future__ import annotations
 import operator
 import re
 from dataclasses import dataclass
+from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opplab.certainty import CONFIDENCE
+from opplab.comparison.method import change_of
 from opplab.errors import InputError
 from opplab.files import write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from opplab.comparison.method import Sample
     from opplab.comparison.tables import Cell, Row, Table
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -50,15 +58,11 @@ class Rule:
         if self.name in ("any", "*"):
             return True
         benchmark, colon, operation = self.name.partition(":")
+        # A line of an overview is a benchmark, or a metric of it.
+        here = row.operation if table.layout == "overview" else table.benchmark
         if colon:
-            return table.benchmark == benchmark and row.operation.startswith(operation)
-        return self.name in (table.benchmark, row.operation, row.operation.rpartition("-")[0])
-
-    def holds(self, cell: Cell) -> bool:
-        """Whether a cell makes it true."""
-        if cell.change is None or (self.significant and not cell.significant):
-            return False
-        return self.compare(cell.change, self.percent)
+            return here == benchmark and (row.operation.startswith(operation) or row.metric == operation)
+        return self.name in (here, row.operation, row.operation.rpartition("-")[0], row.metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,35 +101,177 @@ def parse(text: str) -> list[Rule]:
     return rules
 
 
-def check(tables: Sequence[Table], rules: Sequence[str]) -> list[Check]:
+def check(
+    tables: Sequence[Table],
+    rules: Sequence[str],
+    *,
+    allow_missing: Collection[str] = (),
+    missing: Sequence[str] = (),
+    confidence: float = CONFIDENCE,
+) -> list[Check]:
     """Apply rules to all cells that they concern.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+    rules : sequence of str
+    allow_missing : collection of str
+        Runs, benchmarks, operations, metrics and machines that may be missing.
+    missing : sequence of str
+        What the source lacks as a whole, each a failure.
+    confidence : float
+        Of the intervals that ``significant`` asks.
 
     Raises
     ------
     InputError
-        For a rule that cannot be read or that concerns nothing: a gate that checks nothing must not pass.
+        For a rule that cannot be read.
     """
-    parsed = [rule for text in rules for rule in parse(text)]
-    found = []
-    for rule in parsed:
-        matched = False
-        for table in tables:
-            for row in table.rows:
-                if not rule.concerns(table, row):
-                    continue
-                for run, cell in zip(table.runs[1:], row.cells[1:], strict=True):
-                    if cell is None or cell.change is None:
-                        continue
-                    matched = True
-                    failed = rule.holds(cell)
-                    significant = " (significant)" if cell.significant else ""
-                    name = f"{row.stat} {row.operation}".strip()
-                    message = f"{table.benchmark} {name} of {run}: {cell.change:+.2f}%{significant}, rule '{rule.text}'"
-                    found.append(Check(table.benchmark, f"{name} {run}", rule.text, failed, message))
-        if not matched:
-            names = sorted({table.benchmark for table in tables})
-            raise InputError(f"the rule '{rule.text}' concerns nothing that was compared ({', '.join(names)})")
+    found = [Check("source", what, "complete", failed=True, message=what) for what in missing]
+    known = sorted({name for table in tables for name in _names(table)})
+    for rule in (rule for text in rules for rule in parse(text)):
+        cells = list(_cells(tables, rule))
+        found += [_judge(rule, *cell, confidence) for cell in cells if not _is_allowed(cell, allow_missing)]
+        if not cells and rule.name not in allow_missing:
+            from opplab.catalog import nearest
+
+            message = f"the rule '{rule.text}' concerns nothing that was compared{nearest(rule.name, known)}"
+            found.append(Check(rule.name, "nothing compared", rule.text, failed=True, message=message))
     return found
+
+
+def _names(table: Table) -> Iterator[str]:
+    yield table.benchmark
+    for row in table.rows:
+        yield from (row.operation, row.metric)
+
+
+def _cells(tables: Sequence[Table], rule: Rule) -> Iterator[tuple[Table, Row, str, Cell | None]]:
+    for table in tables:
+        for row in table.rows:
+            # Statistics without a test, such as mmtests' Stddev, have no significant changes.
+            tested = any(
+                cell and (cell.significant is not None or cell.cannot or cell.sample) for cell in row.cells[1:]
+            )
+            if rule.concerns(table, row) and (tested or not rule.significant or None in row.cells):
+                for run, cell in list(zip(table.runs, row.cells, strict=True))[1:]:
+                    yield table, row, run, cell
+
+
+def _is_allowed(at: tuple[Table, Row, str, Cell | None], allowed: Collection[str]) -> bool:
+    """Whether a cell lacks something that may be missing."""
+    table, row, run, cell = at
+    names = {run, table.benchmark, table.machine, row.operation, row.metric, f"{table.benchmark}:{row.operation}"}
+    return bool(names & set(allowed)) and bool(_cannot(row, cell))
+
+
+def _cannot(row: Row, cell: Cell | None) -> str:
+    """Say why a change cannot be judged; empty if it can."""
+    base = row.cells[0]
+    if base is None or base.value is None or not isfinite(base.value):
+        return "the baseline has no value"
+    if cell is None or cell.value is None or not isfinite(cell.value):
+        return "no value"
+    if cell.cannot:
+        return cell.cannot
+    if cell.change is None and not (cell.change_text or base.value == 0):
+        return "no change can be computed"
+    return "the change is no number" if cell.change is not None and isnan(cell.change) else ""
+
+
+def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, confidence: float) -> Check:
+    what = f"{row.stat} {row.operation}".strip()
+    on = f" on {table.machine}" if table.machine else ""
+    head = f"{table.benchmark} {what} of {run}{on}"
+    suite = ".".join(filter(None, (table.machine, table.benchmark)))
+    cannot = _cannot(row, cell)
+    if cannot:
+        message = f"{head}: {cannot}, rule '{rule.text}' (--allow-missing takes its name)"
+        return Check(suite, f"{what} {run}", rule.text, failed=True, message=message)
+    assert cell is not None
+    base = row.cells[0]
+    assert base is not None
+    assert base.value is not None
+    assert cell.value is not None
+    change, absolute = cell.change, base.value == 0
+    if change is None or absolute:
+        change, _ = change_of(base.value, cell.value, row.better == "higher", row.unit)
+    failed = rule.compare(change, rule.percent)
+    if failed and rule.significant and not absolute:
+        failed = not _is_excused(cell, change, confidence)
+    shown = f"{change:+.2f}{' pp' if absolute else '%'}"
+    star = " (significant)" if cell.significant else f" ({cell.certain})" if cell.certain else ""
+    return Check(suite, f"{what} {run}", rule.text, failed, f"{head}: {shown}{star}, rule '{rule.text}'")
+
+
+def _is_excused(cell: Cell, change: float, confidence: float) -> bool:
+    """Whether a change is within its interval of nothing, and not only by values for the worse."""
+    if cell.significant is None or cell.significant:
+        # Where nothing is known of the noise, nothing is excused.
+        return False
+    if cell.sample is None or change > 0:
+        return not cell.certain or cell.certain == "not clear"
+    return cell.certain == "not clear" and not _clear_without_outliers(cell.sample, confidence)
+
+
+_STEPS = 40
+
+
+def _clear_without_outliers(sample: Sample, confidence: float) -> bool:
+    """Whether a change for the worse is clear when values of the run are taken as better than they are.
+
+    Of all such values those of a given mean vary least that are cut off at what the baseline lets expect, by one and
+    the same amount.  So one number, the mean, is searched for the interval that is farthest from no change; the mean
+    as it is belongs to the search, and no worse value can take anything out of it.
+    """
+    # As times and costs: less is better.
+    turn = (lambda value: 1 / value) if sample.higher else float
+    base, new = [turn(value) for value in sample.base], [turn(value) for value in sample.new]
+    level = sum(base) / len(base)
+    shape = [value / level for value in base] if sample.paired else [1.0] * len(new)
+
+    def distance(mean: float) -> float:
+        cut = _cut_to(mean, new, shape)
+        values = [turn(value) for value in cut]
+        found = sample.compare(confidence, values)
+        low = 1 / found["high"] if sample.higher else found["low"]
+        return low if isfinite(low) else 0.0
+
+    highest = sum(new) / len(new)
+    if highest <= level:
+        return False
+    # The farthest interval is near a mean at which so many values are cut off to the next one, or between two of them.
+    parts = [(value, level * part) for value, part in zip(new, shape, strict=True)]
+    tops = [value - part for value, part in parts]
+    means = [sum(min(value, part + top) for value, part in parts) / len(new) for top in tops]
+    means = sorted({min(max(mean, level), highest) for mean in means} | {level, highest})
+    known = [distance(mean) for mean in means]
+    peak = known.index(max(known))
+    low, high = means[max(peak - 1, 0)], means[min(peak + 1, len(means) - 1)]
+    best = known[peak]
+    for _ in range(_STEPS):
+        if best > 1:
+            break
+        first, second = low + (high - low) * 0.382, low + (high - low) * 0.618
+        ends = distance(first), distance(second)
+        best = max(best, *ends)
+        low, high = (low, second) if ends[0] > ends[1] else (first, high)
+    return best > 1
+
+
+def _cut_to(mean: float, values: Sequence[float], shape: Sequence[float]) -> list[float]:
+    """Cut values off at their shape times a mean and a margin, so that they have that mean."""
+    over = sorted(value - mean * part for value, part in zip(values, shape, strict=True))
+    # The margin where what is cut off is all that is above the mean: the sum is linear between two values' own margins.
+    excess = sum(over)
+    margin = over[-1]
+    for count, (upper, lower) in enumerate(zip(over[::-1], [*over[-2::-1], -float("inf")], strict=True), 1):
+        room = count * (upper - lower)
+        if excess <= room:
+            margin = upper - excess / count
+            break
+        excess -= room
+    return [min(value, mean * part + margin) for value, part in zip(values, shape, strict=True)]
 
 
 def write_junit(path: str, checks: Sequence[Check]) -> None:

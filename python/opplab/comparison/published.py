@@ -121,7 +121,17 @@ _NEEDED = ("variant", "value")
 
 
 def cells_of_file(path: Path) -> tuple[Published, ...]:
-    """All cells of a table of one's own: a CSV with the columns of ``data/published``, or the part of them that it has.
+    """All cells with a value of a table of one's own; see `rows_of_file`."""
+    found = tuple(row for row in rows_of_file(path, zero=False) if row.text)
+    if not found:
+        raise InputError(f"failed to read {path}:1:1: the table has no row with a value")
+    return found
+
+
+def rows_of_file(path: Path, *, zero: bool = True) -> tuple[Published, ...]:
+    """All rows of a table of one's own: a CSV with the columns of ``data/published``, or the part of them that it has.
+
+    The value of a row that has none is NaN, its text is empty. Without `zero` a value of 0 is refused.
 
     Parameters
     ----------
@@ -140,8 +150,6 @@ def cells_of_file(path: Path) -> tuple[Published, ...]:
         if column not in names:
             raise InputError(f"failed to read {path}:1:1: the table has no column '{column}'")
     for place, line in rows:
-        if not line["value"]:
-            continue
         full = {name: line.get(name, "").strip() for name in _COLUMNS} | {"seed": path.stem}
         full["table"] = full["table"] or path.stem
         full["unit"] = full["unit"] or ("ratio" if full["metric"].startswith("ratio") else "")
@@ -151,12 +159,10 @@ def cells_of_file(path: Path) -> tuple[Published, ...]:
                 number = float(text) if text else 1.0
             except ValueError:
                 number = math.nan
-            if not math.isfinite(number) or (column == "value" and number <= 0):
+            if not math.isfinite(number) or (column == "value" and number <= 0 and (number or not zero)):
                 message = f"failed to read {path}:{place}:1: `{column}` is '{text}', no positive number"
                 raise InputError(message)
         found.append(_cell(full))
-    if not found:
-        raise InputError(f"failed to read {path}:1:1: the table has no row with a value")
     return tuple(found)
 
 
@@ -177,7 +183,7 @@ def _cell(line: dict[str, str]) -> Published:
         better=line["better"],
         parameter=line["parameter"],
         variant=line["variant"],
-        value=float(line["value"]),
+        value=float(line["value"] or math.nan),
         text=text,
         spread=float(line["spread"]) if line["spread"] else None,
         spread_kind=line["spread_kind"],

@@ -1,9 +1,10 @@
 """The HTML report of a comparison (`opplab compare SOURCE... --html FILE`): one self-contained file for any source.
 
-For each benchmark: values by parameter with their intervals, ratios to the baseline as a forest plot; where power is
-known, power against performance; where a simulation says so, energy by rail and what the CPUs did.  Then every cell
-with its test, and how the numbers came about.  Numbers are `comparison.compare`'s, charts are `report.svg`'s; this
-module only puts them together.  The page holds no time and no host, so equal results have equal pages.
+For each machine and benchmark: values by parameter with their intervals, changes against the baseline as intervals
+around zero; where power is known, power against performance; of simulations, energy by rail and what the CPUs did.
+Then every cell with its test, and how the numbers came about.  Numbers are `comparison.compare`'s, charts are
+`report.svg`'s; this module only puts them together.  The page holds no time and no host, so equal results have equal
+pages.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opplab.metrics import is_answer
 from opplab.report import svg
 from opplab.report.html import panel, render
 
@@ -28,10 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ComparisonReport", "report"]
 
-# What says how a CPU spent its time, and what an energy is made of; not something to be better at.
-_DETAILS = ("freq_residency:", "busy:", "idle_residency:", "energy:", "task_time:", "freq_changes:", "power:")
-_COUNTERS = frozenset(("activations", "engine_events", "switches", "work_done"))
-# Forest plots are for looking at: operations beyond these are in the table.
+# Pictures are for looking at: operations beyond these are in the table.
 _MOST_ROWS = 40
 
 
@@ -43,6 +42,7 @@ class Benchmark:
     runs: list[Run]
     table: Table
     watts: list[float | None]
+    machine: str = ""
     # The runs with the benchmark's main metric only: what its overall ratio and performance per watt are of.
     main: list[Run] = field(default_factory=list)
     rails: list[tuple[str, list[tuple[str, float]]]] = field(default_factory=list)
@@ -105,7 +105,7 @@ class ComparisonReport:
                     "name": one.name,
                     "panels": [
                         panel(*made)
-                        for panels in (_value_panels, _forest, _power, _rails)
+                        for panels in (_value_panels, _changes, _power, _rails)
                         for made in panels(one, classes)
                     ],
                 }
@@ -139,13 +139,12 @@ def report(
     metric: str = "",
     view: str = "",
     confidence: float = 0.95,
-    seed: int = 1,
 ) -> ComparisonReport:
     """Compare runs and make a report of it.
 
     Parameters
     ----------
-    source, runs, baseline, benchmarks, metric, confidence, seed
+    source, runs, baseline, benchmarks, metric, confidence
         As for `opplab.compare`.
     view : str
         Its `report`: a second view of the same logs.
@@ -160,30 +159,41 @@ def report(
     >>> page.to_html().count("<svg")
     16
     """
-    from opplab.comparison.compare import compare_runs, load_runs
-    from opplab.comparison.sources import Source as Place
-    from opplab.comparison.sources import open_source
+    from opplab.comparison.compare import load_runs, order_runs
+    from opplab.comparison.method import compare_runs
+    from opplab.comparison.sources import by_machine
     from opplab.runs import Run as Column
 
-    place = source if isinstance(source, Place) else open_source(source)
-    names, loaded, problems = load_runs(place, runs, baseline, benchmarks, metric, view)
+    places = by_machine(source)
+    known = list(dict.fromkeys(name for _, place in places for name in place.runs()))
+    names = order_runs(list(runs) or known, (None if runs else places[0][1].baseline) if baseline is None else baseline)
     made = []
-    for name, found, wanted in loaded:
-        shown = []
-        for run in found:
-            kept = Column(run.name, run.benchmark)
-            kept.series = {
-                label: series
-                for label, series in run.series.items()
-                if metric or not (series.metric.startswith(_DETAILS) or series.metric in _COUNTERS)
-            }
-            shown.append(kept if kept.series else run)
-        table = compare_runs(shown, confidence=confidence, seed=seed)
-        chosen = metric or wanted or place.default_metric(name, view)
-        main = [place.load(run, name, chosen, view) for run in names] if chosen else shown
-        watts = [place.watts(run, name) for run in names]
-        rails = _rails_of(place, name, names)
-        made.append(Benchmark(name, shown, table, watts, main if main[0].series else shown, rails))
+    problems: list[Problem] = []
+    residency = []
+    for machine, place in places:
+        if not set(names) & set(place.runs()):
+            continue
+        _, loaded, own = load_runs(place, names, None, benchmarks, metric, view)
+        problems += own
+        for name, found, wanted in loaded:
+            shown = []
+            for run in found:
+                kept = Column(run.name, run.benchmark)
+                kept.series = {
+                    label: series for label, series in run.series.items() if metric or is_answer(series.metric)
+                }
+                shown.append(kept if kept.series else run)
+            table = compare_runs(shown, confidence=confidence)
+            table.machine = machine
+            chosen = metric or wanted or place.default_metric(name, view)
+            there = [run for run in names if run in place.runs()]
+            main = [place.load(run, name, chosen, view) if run in there else Column(run, name) for run in names]
+            watts = [place.watts(run, name) for run in names]
+            rails = _rails_of(place, name, there)
+            where = f"{name} on {machine}" if len(places) > 1 else name
+            known_w = [None if one is None else one[0] for one in watts]
+            made.append(Benchmark(where, shown, table, known_w, machine, main if main[0].series else shown, rails))
+        residency += _residency(place, names, [name for name, _, _ in loaded], machine if len(places) > 1 else "")
     if isinstance(source, str) or not isinstance(source, Sequence):
         sources = (
             [Path(source).name or str(source)]
@@ -192,7 +202,6 @@ def report(
         )
     else:
         sources = [Path(path).name for path in source]
-    residency = _residency(place, names, [name for name, _, _ in loaded])
     return ComparisonReport(names, made, sources, problems, residency, confidence)
 
 
@@ -212,15 +221,15 @@ def _value_panels(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, st
     """One panel a metric: means by parameter with their intervals."""
     by_metric: dict[str, list[int]] = {}
     labels = [row.operation for row in one.table.rows]
-    base = one.runs[0].series
+    known = {label: series for run in one.runs[::-1] for label, series in run.series.items()}
     for at, label in enumerate(labels):
-        by_metric.setdefault(base[label].metric, []).append(at)
+        by_metric.setdefault(known[label].metric, []).append(at)
     panels = []
     for metric, rows in by_metric.items():
-        operations = [base[labels[at]] for at in rows]
+        operations = [known[labels[at]] for at in rows]
         xs, names, label = _numbers(operations)
         if len(rows) == 1 and len(one.runs) > 1:
-            # The forest plot says it all.
+            # The picture of changes shows it all.
             continue
         if names is not None and (len(rows) > 12 or max(map(len, names)) * len(names) > 60):
             continue
@@ -249,32 +258,37 @@ def _half(cell: Cell) -> float | None:
     return (cell.high - cell.low) / 2
 
 
-def _forest(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
-    """Ratios of all operations with their intervals; pale where they are not significant."""
+def _changes(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
+    """Changes of all operations with their intervals; pale where they are not clear."""
     groups = []
     for row in one.table.rows:
-        ratios = []
+        own = []
         for run, cell in zip(one.runs[1:], row.cells[1:], strict=True):
-            if cell is None or cell.ratio is None or not math.isfinite(cell.ratio) or cell.ratio <= 0:
+            if cell is None or cell.change is None:
                 continue
-            low = math.nan if cell.ratio_low is None else cell.ratio_low
-            high = math.nan if cell.ratio_high is None else cell.ratio_high
-            ratios.append(svg.Ratio(run.name, classes[run.name], cell.ratio, low, high, bool(cell.significant)))
-        if ratios:
-            groups.append((row.operation, ratios))
+            ends = _ends(cell, row.better == "higher")
+            own.append(svg.Change(run.name, classes[run.name], cell.change, *ends, bool(cell.significant)))
+        if own:
+            groups.append((row.operation, own))
     if not groups:
         return []
-    senses = {row.better for row in one.table.rows}
-    sense = f", {senses.pop()} is better" if len(senses) == 1 else ""
     left_out = f"; the first {_MOST_ROWS} of {len(groups)}" if len(groups) > _MOST_ROWS else ""
-    title = f"{one.name}: ratio to {one.runs[0].name}{sense}{left_out}"
-    label = "ratio and interval (pale: not significant)"
-    return [(title, svg.forest(title, groups[:_MOST_ROWS], label))]
+    title = f"{one.name}: change against {one.runs[0].name}{left_out}"
+    label = "better by, %, with its interval (pale: not clear)"
+    return [(title, svg.changes(title, groups[:_MOST_ROWS], label))]
+
+
+def _ends(cell: Cell, higher: bool) -> tuple[float | None, float | None]:
+    """The ends of a change's interval in percent, positive being better."""
+    if cell.ratio_low is None or cell.ratio_high is None:
+        return None, None
+    ends = [100 * (end - 1) * (1 if higher else -1) for end in (cell.ratio_low, cell.ratio_high)]
+    return min(ends), max(ends)
 
 
 def _power(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
     """Power against performance, both relative to the baseline, with lines of equal performance per watt."""
-    from opplab.comparison.compare import overall, performance_per_watt
+    from opplab.comparison.overview import overall, performance_per_watt
 
     base = one.watts[0]
     if not base or sum(bool(value) for value in one.watts) < 2:
@@ -342,7 +356,7 @@ def _rails_of(place: Source, benchmark: str, names: Sequence[str]) -> list[tuple
 
 
 def _residency(
-    place: Source, names: Sequence[str], benchmarks: Sequence[str]
+    place: Source, names: Sequence[str], benchmarks: Sequence[str], machine: str
 ) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
     """Where the CPUs' time went, if the results say so (`opplab run` does)."""
     from opplab.comparison.sources import Frame
@@ -358,7 +372,11 @@ def _residency(
     if own.is_empty():
         return []
     classes = {name: f"v{number % 6}" for number, name in enumerate(names)}
-    return residency_panels(own.with_columns(pl.col("run").alias("policy")), classes)
+    found = residency_panels(own.with_columns(pl.col("run").alias("policy")), classes)
+    return [
+        (keys, [(f"{machine}, {title}" if machine else title, picture) for title, picture in made])
+        for keys, made in found
+    ]
 
 
 _COLUMNS = (
@@ -374,7 +392,7 @@ _COLUMNS = (
     ("p", ""),
     ("p, Holm", ""),
     ("Hedges\u2019 g", ""),
-    ("significant", ""),
+    ("certain", ""),
 )
 
 
@@ -411,7 +429,7 @@ def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
                     _cell(cell.p_holm, ".2g"),
                     _cell(cell.hedges_g, "+.2f"),
                     {
-                        "text": "yes" if cell.significant else "no",
+                        "text": cell.certain or "\u2013",
                         "value": str(int(bool(cell.significant))),
                         "class": good,
                     },
@@ -422,7 +440,7 @@ def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
 
 def _findings(one: Benchmark, several: bool) -> list[str]:
     """Say in a sentence a run what the comparison comes to."""
-    from opplab.comparison.compare import overall
+    from opplab.comparison.overview import overall
 
     out = []
     for column, (ratio, low, high) in enumerate(overall(one.main)):
@@ -433,7 +451,7 @@ def _findings(one: Benchmark, several: bool) -> list[str]:
         worse = sum(bool(cell and cell.significant and (cell.change or 0) < 0) for cell in cells)
         text = f"{one.name}: " if several else ""
         name = one.runs[column].name
-        text += f"{name} is significantly better in {better} and worse in {worse} of {len(cells)} operations"
+        text += f"{name} is clearly better in {better} and worse in {worse} of {len(cells)} operations"
         units = {series.unit for series in one.main[0].series.values()}
         metrics = list(dict.fromkeys(series.metric for series in one.main[0].series.values()))
         if math.isfinite(ratio) and len(units) == 1:

@@ -4,8 +4,8 @@
 source                              runs
 ==================================  =================================================================
 a folder of mmtests results         its runs, e.g. ``5.9.0-ondemand``
-a results folder, ``.parquet``,     the policies in it (with kernel and machine where there are several)
-``.csv`` with our columns
+a results folder, ``.parquet``,     the policies in it, of each machine by itself (`by_machine`); with kernel,
+``.csv`` with our columns           experiment, source and folder where these are what tells runs apart
 ``published:SEED``                  drawn by `opplab.comparison.published` instead
 any other file or folder            one run a file, read by the first of `opplab.formats` that knows it; a folder
                                     of such files is one run, each file an iteration
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
 from opplab.files import check_size
+from opplab.metrics import is_answer
 from opplab.mmtests.problems import UnknownName
 from opplab.runs import Problem, Run, Series
 
@@ -34,6 +35,8 @@ class Source:
 
     # What could not be read.
     problems: list[Problem]
+    # The run that the others are compared with unless somebody names another; the first where nothing is said.
+    baseline: str | None = None
 
     def runs(self) -> list[str]:
         """Names of the runs."""
@@ -55,8 +58,8 @@ class Source:
         """Metrics that a benchmark is about, the main one first; empty for all that there are."""
         return []
 
-    def watts(self, run: str, benchmark: str) -> float | None:
-        """Average power in watts, None when it was not recorded."""
+    def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
+        """Average power in watts and what it is the average of; None when it was not recorded."""
         return None
 
     def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
@@ -102,14 +105,11 @@ class Tree(Source):
 
         return find(benchmark, report).default_metric
 
-    def watts(self, run: str, benchmark: str) -> float | None:
+    def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
         """Mean of turbostat's PkgWatt."""
         from opplab.mmtests import read_monitor
-        from opplab.mmtests.statistics import amean
 
-        found = read_monitor(self.directory, run, "turbostat", benchmark, "PkgWatt").series.get("PkgWatt")
-        values = found.values() if found else []
-        return amean(values) if values else None
+        return _package_watts(read_monitor(self.directory, run, "turbostat", benchmark, "PkgWatt"))
 
     def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
         """What a monitor recorded."""
@@ -121,17 +121,14 @@ class Tree(Source):
 class Frame(Source):
     """A results table (`opplab.results.SCHEMA`)."""
 
-    def __init__(self, table: pl.DataFrame) -> None:
+    def __init__(self, table: pl.DataFrame, baseline: str = "") -> None:
+        """Take a table; `baseline` is the policy with which the others are compared."""
         import polars as pl
 
         self.problems = []
-        several = [name for name in ("machine", "kernel") if table[name].drop_nulls().n_unique() > 1]
-        if several:
-            parts = [pl.col(name).fill_null("") for name in (*several, "policy")]
-            name = pl.concat_str(parts, separator=" ").str.strip_chars()
-        else:
-            name = pl.col("policy").fill_null("")
-        self.table = table.with_columns(name.alias("run"))
+        self.table = table if "run" in table.columns else table.with_columns(_run_names(table).alias("run"))
+        own = self.table.filter(pl.col("policy") == baseline)["run"]
+        self.baseline = own[0] if baseline and len(own) else None
         self._groups: dict[tuple[str, str], list[Any]] | None = None
 
     def _grouped(self) -> dict[tuple[str, str], list[Any]]:
@@ -143,7 +140,9 @@ class Frame(Source):
 
         if self._groups is None:
             keys = ["run", "benchmark", "metric", "param", "unit", "better"]
-            groups = self.table.filter(pl.col("benchmark").is_not_null()).group_by(keys, maintain_order=True)
+            table = self.table.filter(pl.col("benchmark").is_not_null())
+            table = table.with_columns(pl.col("param").fill_null(""))
+            groups = table.group_by(keys, maintain_order=True)
             # Lists of iterations, seeds and dates are only made when somebody will look at them.
             grouped = groups.agg((pl.col("iteration").n_unique() < pl.len()).alias("grouped"))["grouped"].any()
             known = {
@@ -205,13 +204,12 @@ class Frame(Source):
 
     def declared(self, benchmark: str) -> list[str]:
         """A simulated benchmark's own metric, or energy and missed activations, and the energy beside it."""
-        from opplab import _opplab
+        from opplab.metrics import answers
 
-        own = {model["metric"] for model in _opplab.benchmarks()} - {None}
         there = [
             metric for (_, name), rows in self._grouped().items() if name == benchmark for metric, *_ in rows if metric
         ]
-        found = list(dict.fromkeys(metric for metric in there if metric in own or metric.startswith("frames:")))
+        found = answers(there)
         if "energy" not in there:
             return found
         return [*found, "energy"] if found else ["energy", "missed_activations"]
@@ -220,17 +218,44 @@ class Frame(Source):
         """The main one of those."""
         return next(iter(self.declared(benchmark)), "")
 
-    def watts(self, run: str, benchmark: str) -> float | None:
-        """Mean of the metric ``power`` (W), or of ``energy`` (J) over ``duration`` (s)."""
+    def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
+        """Mean of the metric ``power``, of turbostat's PkgWatt, of the one metric in W, or energy over duration."""
         import polars as pl
 
         own = self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark))
-        mean = own.filter(pl.col("unit") == "W")["value"].mean()
-        if isinstance(mean, float):
-            return mean
-        energy = own.filter(pl.col("metric") == "energy")["value"].mean()
-        seconds = own.filter(pl.col("metric").is_in(["duration", "elapsed"]) & (pl.col("unit") == "s"))["value"].mean()
-        return energy / seconds if isinstance(energy, float) and isinstance(seconds, float) and seconds else None
+        in_watts = own.filter(pl.col("unit") == "W")["metric"].unique(maintain_order=True).to_list()
+        whole = [name for name in in_watts if name and is_answer(name)]
+        total = next((name for name in ("power", "PkgWatt") if name in whole), whole[0] if len(whole) == 1 else "")
+
+        def mean(*names: str) -> float | None:
+            found = own.filter(pl.col("metric").is_in(names))["value"].drop_nulls().drop_nans().mean()
+            return found if isinstance(found, float) else None
+
+        if total:
+            value = mean(total)
+            return None if value is None else (value, total)
+        energy, seconds = mean("energy"), mean("duration", "elapsed")
+        return (energy / seconds, "energy over the time that it took") if energy is not None and seconds else None
+
+
+def _run_names(table: pl.DataFrame) -> pl.Expr:
+    """Name runs by their policies, and by whatever else tells apart what must not be averaged together."""
+    import polars as pl
+
+    point = ["machine", "policy", "benchmark", "param", "metric"]
+    candidates = [name for name in ("kernel", "experiment", "source", "file") if name in table.columns]
+    names = [
+        name
+        for name in candidates
+        if table.group_by([*point, *(("iteration", "seed") if name == "file" else ())])
+        .agg(pl.col(name).n_unique())
+        .select((pl.col(name) > 1).any())
+        .item()
+    ]
+    if "file" in names and "experiment" in names:
+        names.remove("experiment")
+    parts = [pl.col(name).fill_null("") for name in (*names, "policy")]
+    return pl.concat_str(parts, separator=" ").str.strip_chars()
 
 
 def _complete(keys: list[Any] | None) -> bool:
@@ -268,7 +293,8 @@ class Files(Source):
             if found:
                 self._runs[name] = list(found.values())
         if not self._runs:
-            raise InputError("; ".join(map(str, self.problems)))
+            why = "; ".join(map(str, self.problems)) or f"{' '.join(map(str, paths))}: no file with results is there"
+            raise InputError(why)
 
     def runs(self) -> list[str]:
         """The files' names without ending."""
@@ -293,19 +319,26 @@ class Files(Source):
             raise UnknownName("run", run, self._runs)
         return _nothing_of(run, benchmark)
 
-    def watts(self, run: str, benchmark: str) -> float | None:
+    def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
         """Mean package power of a turbostat log."""
-        from opplab.mmtests.statistics import amean
+        found = (_package_watts(one) for one in self._runs.get(run, []))
+        return next((one for one in found if one is not None), None)
 
-        for one in self._runs.get(run, []):
-            series = one.series.get("PkgWatt")
-            if series is not None and series.values():
-                return amean(series.values())
-        return None
+
+def _package_watts(run: Run) -> tuple[float, str] | None:
+    """Mean package power of what turbostat recorded."""
+    from opplab.mmtests.statistics import amean
+
+    series = run.series.get("PkgWatt")
+    values = series.values() if series is not None else []
+    return (amean(values), "PkgWatt") if values else None
 
 
 def by_machine(source: object) -> list[tuple[str, Source]]:
-    """Sources of one machine each: several result folders, or the machines of a results table."""
+    """Give a source for each machine: several mmtests folders, or the machines of a results table.
+
+    Values of two machines never meet: what compares goes through this.
+    """
     import polars as pl
 
     if isinstance(source, list | tuple) and len(source) > 1 and all(Path(path).is_dir() for path in source):
@@ -320,8 +353,12 @@ def by_machine(source: object) -> list[tuple[str, Source]]:
     place = source if isinstance(source, Source) else open_source(source)  # type: ignore[arg-type]
     if not isinstance(place, Frame):
         return [("", place)]
-    machines = place.table["machine"].unique(maintain_order=True)
-    return [(name or "", Frame(place.table.filter(pl.col("machine").eq_missing(name)))) for name in machines]
+    parts: list[tuple[str, Source]] = []
+    for name in place.table["machine"].unique(maintain_order=True):
+        part = Frame(place.table.filter(pl.col("machine").eq_missing(name)))
+        part.baseline = place.baseline
+        parts.append((name or "", part))
+    return parts
 
 
 def _folder_name(path: Path) -> str:
@@ -330,6 +367,21 @@ def _folder_name(path: Path) -> str:
     while path.name in ("log", "work", "results") and path.parent != path:
         path = path.parent
     return path.name
+
+
+def _file_name(path: Path) -> str:
+    """The name of a table's file, or of its folder where results folders all call it the same."""
+    return path.parent.absolute().name if path.name == "results.parquet" else path.absolute().name
+
+
+def _baseline_of(path: Path) -> str:
+    """The policy that the experiment of a results folder names as its baseline; empty where none is known."""
+    from opplab.sweep.store import Store
+
+    folder = path if path.is_dir() else path.parent
+    if not (folder / "manifest.json").is_file():
+        return ""
+    return str(Store(folder).manifest().get("baseline") or "")
 
 
 def _merge(into: Run, run: Run) -> None:
@@ -371,8 +423,9 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
             raise InputError("result tables cannot be mixed with other sources in one comparison")
         import polars as pl
 
-        found = [_read_table(path) for path in tables] + [_read_csv(path) for path in csv]
-        return Frame(pl.concat(found, how="diagonal"))
+        read = {path: _read_table(path) for path in tables} | {path: _read_csv(path) for path in csv}
+        named = [read[path].with_columns(pl.lit(_file_name(Path(path))).alias("file")) for path in dict.fromkeys(paths)]
+        return Frame(pl.concat(named, how="diagonal"), _baseline_of(Path(paths[0])))
     if first.is_dir():
         from opplab.mmtests import runs_of
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from opplab.comparison.method import Sample
+
 FORMATS = ("text", "markdown", "html", "csv", "json", "latex")
 
 # How far a ratio may be from 1 and still be printed as ~ under the overview rule.
@@ -67,8 +69,14 @@ class Cell:
     n: int | None = None
     # The interval of the mean has no upper end (few rates that differ much), so that none is given.
     is_open: bool = False
+    # Whether the change is clear, and the words of `opplab.certainty` for it.
     significant: bool | None = None
+    certain: str = ""
     same: bool = False
+    # Why the change cannot be judged although there is a value: lost or missing values.
+    cannot: str = ""
+    # What was compared, for who must judge the change again.
+    sample: Sample | None = None
 
 
 @dataclass(slots=True)
@@ -84,6 +92,7 @@ class Row:
     spread_kind: str = ""
     # Lines of one benchmark, machine or block belong together.
     group: str = ""
+    metric: str = ""
 
 
 @dataclass(slots=True)
@@ -105,6 +114,7 @@ class Table:
     notes: list[str] = field(default_factory=list)
     # Layouts with more heads than runs keep them here.
     heads: list[str] = field(default_factory=list)
+    machine: str = ""
 
     def __str__(self) -> str:
         return render(self, "text")
@@ -152,6 +162,24 @@ def render(table: Table, form: str = "text", width: int | None = None) -> str:
         that are grids (``grid``, ``boxes``, ``slides``, ``mmtests-old``, ``listing``) stay as they are.
     """
     return _text(table, width) if form == "text" else _FORMATTERS[form](table)
+
+
+def render_all(tables: Sequence[Table], form: str = "text", width: int | None = None) -> str:
+    """Several tables in one of `FORMATS`: one CSV, one JSON value, the words of equal methods once."""
+    if form == "csv":
+        return _csv(*tables)
+    if form == "json" and len(tables) > 1:
+        import json
+
+        return json.dumps([_whole(table) for table in tables], indent=1, ensure_ascii=False) + "\n"
+    if form in ("text", "markdown"):
+        following = [*(table.method for table in tables[1:]), ""]
+        tables = [
+            replace(table, method="") if table.method == after else table
+            for table, after in zip(tables, following, strict=True)
+        ]
+    between = "\n" if form in ("text", "markdown") else ""
+    return between.join(render(table, form, width) for table in tables)
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -260,9 +288,12 @@ def _spread_cell(table: Table, row: Row, column: int) -> str:
 
 
 def _overview(table: Table) -> list[str]:
-    """Ratios, one group a section."""
-    heads = [*table.runs, "better if"]
-    cells = [[_ratio(cell) for cell in row.cells] + [row.better] for row in table.rows]
+    """Ratios, one group a section, with what they are ratios of."""
+    # Published tables name neither metric nor unit.
+    named = any(row.metric for row in table.rows)
+    heads = [*table.runs, *(("metric", "unit") if named else ()), "better if"]
+    tails = [[*((row.metric, row.unit) if named else ()), row.better] for row in table.rows]
+    cells = [[_ratio(cell) for cell in row.cells] + tail for row, tail in zip(table.rows, tails, strict=True)]
     return _sections(table, heads, cells)
 
 
@@ -330,16 +361,19 @@ def _sections(table: Table, heads: Sequence[str], cells: list[list[str]]) -> lis
 
 
 def _grid(table: Table) -> list[str]:
-    """Tab-aligned: benchmark, ratios by machine, unit, better."""
+    """Tab-aligned: benchmark, ratios by machine, metric, unit, better."""
     machines = list(dict.fromkeys(head.partition("\t")[0] for head in table.heads)) or [""]
     cells = [[_ratio(cell) for cell in row.cells] for row in table.rows]
     label = max([len("BENCHMARK"), *(len(row.operation) for row in table.rows)])
     width = max([4, *(len(text) for line in cells for text in line)])
     unit = max([4, *(len(row.unit) for row in table.rows)])
+    metric = max([6, *(len(row.metric) for row in table.rows)])
+    named = any(row.metric for row in table.rows)
+    what = f"  {'METRIC':<{metric}}" if named else ""
     counts = [sum(head.partition("\t")[0] == machine for head in table.heads) for machine in machines]
     sizes = [max(len(machine), count * (width + 1) - 1) for machine, count in zip(machines, counts, strict=True)]
     head = f"{'BENCHMARK':<{label}}" + "".join(f"  {one:<{size}}" for one, size in zip(machines, sizes, strict=True))
-    lines = [f"{head}  {'UNIT':<{unit}}  BETTER IF"]
+    lines = [f"{head}{what}  {'UNIT':<{unit}}  BETTER IF"]
     groups = {row.group for row in table.rows}
     group = ""
     for row, line in zip(table.rows, cells, strict=True):
@@ -352,7 +386,8 @@ def _grid(table: Table) -> list[str]:
             part = " ".join(f"{one:>{width}}" for one in line[start : start + count])
             text += f"  {part:<{size}}"
             start += count
-        lines.append(f"{text}  {row.unit:<{unit}}  {row.better}")
+        what = f"  {row.metric:<{metric}}" if named else ""
+        lines.append(f"{text}{what}  {row.unit:<{unit}}  {row.better}")
     return lines
 
 
@@ -467,10 +502,12 @@ _LAYOUTS: dict[str, Callable[[Table], list[str]]] = {
 # --- other formats ----------------------------------------------------------------------------------------------------
 
 _TIDY: tuple[tuple[str, type], ...] = (
+    ("machine", str),
     ("benchmark", str),
     ("group", str),
     ("statistic", str),
     ("operation", str),
+    ("metric", str),
     ("run", str),
     ("unit", str),
     ("better", str),
@@ -487,6 +524,7 @@ _TIDY: tuple[tuple[str, type], ...] = (
     ("hedges_g", float),
     ("n", int),
     ("significant", bool),
+    ("certain", str),
     ("same", bool),
 )
 
@@ -498,12 +536,15 @@ def tidy(table: Table) -> Iterable[dict[str, Any]]:
         for head, cell in zip(heads, row.cells, strict=False):
             if cell is None:
                 continue
+            machine, tab, own = head.rpartition("\t")
             yield {
+                "machine": machine if tab else table.machine,
                 "benchmark": table.benchmark,
                 "group": row.group,
                 "statistic": row.stat,
                 "operation": row.operation,
-                "run": head.replace("\t", " "),
+                "metric": row.metric,
+                "run": own,
                 "unit": row.unit or table.unit,
                 "better": row.better or table.better,
                 "value": _finite(cell.value),
@@ -519,6 +560,7 @@ def tidy(table: Table) -> Iterable[dict[str, Any]]:
                 "hedges_g": _finite(cell.hedges_g),
                 "n": cell.n,
                 "significant": cell.significant,
+                "certain": cell.certain,
                 "same": cell.same,
             }
 
@@ -527,24 +569,31 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _csv(table: Table) -> str:
+def _csv(*tables: Table) -> str:
     import csv
     import io
+
+    from opplab.report.text import harmless
 
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, [name for name, _ in _TIDY], lineterminator="\n")
     writer.writeheader()
-    for row in tidy(table):
-        writer.writerow({name: "" if value is None else value for name, value in row.items()})
+    for row in (row for table in tables for row in tidy(table)):
+        writer.writerow({name: "" if value is None else harmless(value) for name, value in row.items()})
     return buffer.getvalue()
 
 
 def _json(table: Table) -> str:
     import json
 
-    whole = {
+    return json.dumps(_whole(table), indent=1, ensure_ascii=False) + "\n"
+
+
+def _whole(table: Table) -> dict[str, Any]:
+    return {
         "layout": table.layout,
         "title": table.title,
+        "machine": table.machine,
         "benchmark": table.benchmark,
         "parameter": table.parameter,
         "unit": table.unit,
@@ -555,7 +604,6 @@ def _json(table: Table) -> str:
         "notes": table.notes,
         "cells": list(tidy(table)),
     }
-    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
 def _plain(table: Table) -> tuple[list[str], list[list[str]], list[list[Cell | None]]]:
@@ -565,13 +613,16 @@ def _plain(table: Table) -> tuple[list[str], list[list[str]], list[list[Cell | N
     with_group = len({row.group for row in table.rows}) > 1
     labels = [*(["Group"] if with_group else []), *(["Statistic"] if with_stat else []), "Operation"]
     tail = any(row.better for row in table.rows)
+    named = table.layout in ("overview", "grid") and any(row.metric for row in table.rows)
     lines = []
     cells: list[list[Cell | None]] = []
     for row in table.rows:
         names = [*([row.group] if with_group else []), *([row.stat] if with_stat else []), row.operation]
-        lines.append([*names, *(_short(table, row, cell) for cell in row.cells), *([row.better] if tail else [])])
-        cells.append([*(None for _ in names), *row.cells, *([None] if tail else [])])
-    return [*labels, *heads, *(["Better if"] if tail else [])], lines, cells
+        ends = [*((row.metric, row.unit) if named else ()), *([row.better] if tail else [])]
+        lines.append([*names, *(_short(table, row, cell) for cell in row.cells), *ends])
+        cells.append([*(None for _ in names), *row.cells, *(None for _ in ends)])
+    ends = [*(("Metric", "Unit") if named else ()), *(["Better if"] if tail else [])]
+    return [*labels, *heads, *ends], lines, cells
 
 
 def _short(table: Table, row: Row, cell: Cell | None) -> str:
@@ -594,17 +645,27 @@ def _short(table: Table, row: Row, cell: Cell | None) -> str:
 
 def _markdown(table: Table) -> str:
     heads, lines, _ = _plain(table)
-    out = [f"**{table.title or table.benchmark}**" + (f", {table.unit}" if table.unit else ""), ""]
-    out.append("| " + " | ".join(head.replace("|", "\\|") for head in heads) + " |")
+    from opplab.report.text import markdown
+
+    out = [f"**{markdown(table.title or table.benchmark)}**" + (f", {markdown(table.unit)}" if table.unit else ""), ""]
+    out.append("| " + " | ".join(map(markdown, heads)) + " |")
     out.append("|" + "".join(" --- |" if not at else " ---: |" for at in range(len(heads))))
-    out += ["| " + " | ".join(part.replace("|", "\\|") for part in line) + " |" for line in lines]
+    out += ["| " + " | ".join(map(markdown, line)) + " |" for line in lines]
     foot = ([f"Method: {table.method}"] if table.method else []) + [f"Note: {note}" for note in table.notes]
     for text in foot:
-        out += ["", text]
+        out += ["", markdown(text)]
     return "\n".join(out) + "\n"
 
 
-_LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "~": r"$\sim$", "±": r"$\pm$", "\\": "/"}
+_LATEX = {char: f"\\{char}" for char in "&%_#${}"} | {
+    "~": r"$\sim$",
+    "±": r"$\pm$",
+    "\\": r"\textbackslash{}",
+    "^": r"\^{}",
+    "<": r"$<$",
+    ">": r"$>$",
+    "\n": " ",
+}
 
 
 def _tex(text: str) -> str:
@@ -623,8 +684,8 @@ def _latex(table: Table) -> str:
         ]
         out.append(" & ".join(marked) + r" \\")
     out += [r"\bottomrule", r"\end{tabular}"]
-    out += [f"% method: {table.method}"] if table.method else []
-    out += [f"% note: {note}" for note in table.notes]
+    foot = ([f"method: {table.method}"] if table.method else []) + [f"note: {note}" for note in table.notes]
+    out += [f"% {' '.join(text.splitlines())}" for text in foot]
     out.append(r"\end{table}")
     return "\n".join(out) + "\n"
 

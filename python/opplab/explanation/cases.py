@@ -40,8 +40,6 @@ def find_case(target: str) -> _opplab.Case:
         from opplab.catalog import read_text
 
         return _opplab.Case.from_json(read_text(path, "a case"))
-    if (path / "case.json").is_file():
-        return find_case(str(path / "case.json"))
     where, colon, which = target.rpartition(":")
     if not colon:
         where, which = target, ""
@@ -52,6 +50,8 @@ def find_case(target: str) -> _opplab.Case:
     experiment = Experiment.of_results(where) if Path(where).is_dir() else Experiment.load(where)
     labels = [case.label for case in experiment.cases]
     found = [case for case in experiment.cases if which == case.label]
+    if not which and len(experiment.cases) == 1:
+        found = experiment.cases
     if not found and which.isdecimal() and int(which) < len(experiment.cases):
         found = [experiment.cases[int(which)]]
     if not found and len(which) >= HASH_CHARS_MIN:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,150 +11,60 @@ from opplab.explanation.findings import Finding, length, seconds
 from opplab.explanation.frequency import frequency_findings, point_name
 from opplab.explanation.records import IDLE_TASK, Records
 
-AFFINE = {
-    "this-idle": "the waking CPU is idle and shares the cache",
-    "sync-alone": "the waker is alone on its CPU and about to sleep",
-    "prev-idle": "the previous CPU is idle",
-    "sync-load": "the waker's load is all there is on its CPU and leaves with it",
-    "weight": "the loads were compared",
-}
-SIBLING = {
-    "target-idle": "the target is idle",
-    "prev-idle": "the previous CPU is idle and shares the target's cache",
-    "per-cpu-kthread": "a kernel thread bound to this CPU wakes the task that waited for it",
-    "recent-idle": "the CPU that it used before the previous one is idle",
-    "capacity": "it is the CPU that fits best among those of different capacity",
-    "idle-smt": "a sibling thread of the previous CPU's core is idle",
-    "idle-core": "its whole core is idle",
-    "idle-cpu": "it is the first idle CPU that the scan of the cache met",
-    "target": "nothing idle was found, so the task queues at the target",
-}
-EAS = {
-    "no-domain": "there is no performance domain",
-    "overutilized": "some CPU is overutilised",
-    "no-utilisation": "the task uses nothing, so it stays where it was",
-    "changed": "the utilisation moved meanwhile, so it stays where it was",
-    "better-fit": "it fits there and did not where it was",
-    "less-energy": "that costs the least energy",
-    "more-capacity": "no CPU can grant its lower clamp; this one has the most capacity",
-    "prev-does-not-fit": "it does not fit where it was, and this costs the least energy of the others",
-    "stay": "no other CPU would save enough, so it stays",
-}
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
-def _energies(records: Records, row: dict[str, Any]) -> list[Finding]:
-    """Explain the candidates of an energy-aware placement."""
-    energies = [records.row("eas_energy", int(i)) for i in records.where("eas_energy", decision=row["decision"])]
-    without = {one["domain"]: one["energy"] for one in energies if one["dst_cpu"] < 0}
+def _energies(records: Records, row: dict[str, Any]) -> tuple[list[Finding], list[tuple[str, dict[str, Any]]]]:
+    """Explain the candidates of an energy-aware placement, whose records are given too."""
+    lines = [
+        (table, records.row(table, int(index)))
+        for table in ("eas_candidate", "eas_energy")
+        for index in records.where(table, decision=row["decision"])
+    ]
+
+    def say(one: dict[str, Any]) -> str:
+        return records.words("eas_candidate", one, one["cpu"], *lines, ("placement_decision", row))["text"]
+
+    return candidate_findings(row, lines, say), lines
+
+
+def candidate_findings(
+    row: dict[str, Any], lines: list[tuple[str, dict[str, Any]]], say: Callable[[dict[str, Any]], str]
+) -> list[Finding]:
+    """Give a finding a candidate, with the energies of its domain as far as they are known."""
+    energies = {(one["dst_cpu"], one["domain"]): one for table, one in lines if table == "eas_energy"}
     findings = []
-    for index in records.where("eas_candidate", decision=row["decision"]):
-        one = records.row("eas_candidate", int(index))
-        with_task = next((energy for energy in energies if energy["dst_cpu"] == one["cpu"]), None)
-        base = without.get(one["domain"])
-        if with_task is not None and base is not None:
-            one |= {"energy": with_task["energy"], "energy_without": base, "max_util": with_task["max_util"]}
-        findings.append(candidate_finding(row, one))
+    for table, one in lines:
+        if table != "eas_candidate":
+            continue
+        data = {name: value for name, value in one.items() if (name not in ("util", "capacity") or one["capacity"])}
+        with_task = energies.get((one["cpu"], one["domain"]))
+        without = energies.get((-1, one["domain"]))
+        if with_task is not None and without is not None:
+            data |= {"energy": with_task["energy"], "energy_without": without["energy"]}
+            data |= {"max_util": with_task["max_util"]}
+        findings.append(Finding(row["time_ns"], "candidate", f"  {say(one)}", data))
     return findings
 
 
-def candidate_finding(row: dict[str, Any], one: dict[str, Any]) -> Finding:
-    """Say what speaks for a candidate, with its utilisation and energies as far as they are known."""
-    used = f"its utilisation is {one['util']} of {one['capacity']}, " if "util" in one else ""
-    text = f"  CPU {one['cpu']}: with the task {used}{one['spare_cap']} to spare"
-    if one["fits"] < 0:
-        text += ", but its lower clamp can not be granted"
-    if "energy" in one:
-        delta = one["energy"] - one["energy_without"]
-        text += f"; energy of its domain {one['energy_without']} -> {one['energy']} ({delta:+d})"
-    chosen = " <- chosen" if one["cpu"] == row["cpu"] else ""
-    return Finding(row["time_ns"], "candidate", f"{text}.{chosen}", one)
-
-
-def energy_choice(row: dict[str, Any], head: str, candidates: list[Finding], more: str = "") -> list[Finding]:
+def energy_choice(
+    row: dict[str, Any], words: dict[str, str], candidates: list[Finding], more: str = ""
+) -> list[Finding]:
     """Explain a placement by energy, whose candidates are explained."""
-    many = "1 CPU" if len(candidates) == 1 else f"{len(candidates)} CPUs"
-    weighed = f" Energy-aware placement weighed {many}:" if candidates else ""
-    cpu, rule = row["cpu"], row["eas_rule"]
-    why = f"{EAS[rule]} ({rule})" if rule else "chosen"
-    first = Finding(row["time_ns"], "placement", f"{head}{weighed}", row)
-    end = Finding(row["time_ns"], "choice", f"  CPU {cpu}: {why}.{more}", {"cpu": cpu, "rule": rule})
-    return [first, *candidates, end]
-
-
-def search_text(row: dict[str, Any], found: int) -> str:
-    """Explain a placement without energy, which found a CPU."""
-    text = ""
-    if row["overutilized"]:
-        text += " A CPU is overutilised, so that energy does not count."
-    if row["wake_wide"]:
-        text += " Waker and wakee wake many others (wake_wide), so that they are kept apart: the search starts"
-        text += f" at CPU {row['target']}."
-    elif row["affine_rule"] is not None:
-        text += f" wake_affine: {AFFINE[row['affine_rule']]}"
-        if row["affine_rule"] == "weight" and "this_load" in row:
-            text += (
-                f" (load {row['this_load']} here, {row['prev_load']} there, the task's {row['task_load']}; "
-                f"imbalance_pct {row['imbalance_pct']})"
-            )
-        where = "pulled to the waking CPU" if row["target"] != row["prev_cpu"] else "it stays with its previous CPU"
-        text += f": {where}, so that the search starts at CPU {row['target']}."
-    else:
-        text += f" The search starts at CPU {row['target']}, where it ran last."
-    if row["sibling_rule"] is not None:
-        idle = f"{row['nr_idle']} idle CPUs in its cache" if row["nr_idle"] != 1 else "1 idle CPU in its cache"
-        text += f" select_idle_sibling ({idle}): {SIBLING[row['sibling_rule']]}: CPU {found}."
-    return text
-
-
-def _waker(records: Records, row: dict[str, Any]) -> str:
-    if row["in_interrupt"]:
-        return interrupt_text(row["waker_cpu"], None if row["waker"] == IDLE_TASK else records.task(row["waker"]))
-    return f"{records.task(row['waker'])} on CPU {row['waker_cpu']}"
-
-
-def interrupt_text(cpu: int, task: str | None) -> str:
-    """Say which interrupt woke a task."""
-    return f"an interrupt on CPU {cpu} ({'idle' if task is None else f'in {task}'})"
-
-
-def _utils(row: dict[str, Any]) -> str:
-    return f"util_avg {row['util_avg']}, util_est {row['util_est']}"
-
-
-def wake_up_text(row: dict[str, Any], waker: str, task: str) -> str:
-    """Say who woke whom."""
-    sync = " (sync)" if row["sync"] else ""
-    utils = "" if row["util_avg"] is None else f" ({_utils(row)})"
-    return f"{seconds(row['time_ns'])}: {waker} woke {task}{sync}{utils}, last on CPU {row['prev_cpu']}."
+    first = Finding(row["time_ns"], "placement", f"{seconds(row['time_ns'])}: {words['text']}", row)
+    data = {"cpu": row["cpu"], "rule": row["eas_rule"]}
+    return [first, *candidates, Finding(row["time_ns"], "choice", f"  {words['outcome']}{more}", data)]
 
 
 def _placement(records: Records, index: int) -> list[Finding]:
     """Explain a placement at a wake-up or birth."""
     row = records.row("placement_decision", index)
-    task = records.task(row["task"])
-    waker = _waker(records, row)
-    if row["fork"]:
-        how = {
-            "pinned": "it may run there only, or was told to start there",
-            "idlest": "the idlest CPU of the idlest group (sched_balance_find_dst_cpu)",
-        }.get(row["rule"], row["rule"])
-        text = (
-            f"{seconds(row['time_ns'])}: {waker} started {task} ({_utils(row)}, its parent on CPU {row['prev_cpu']}) "
-            f"on CPU {row['cpu']}: {how}."
-        )
-        return [Finding(row["time_ns"], "placement", text, row)]
-    head = wake_up_text(row, waker, task)
-    simple = {
-        "pinned": f"It may run on CPU {row['cpu']} only.",
-        "custom": f"A placement policy from outside chose CPU {row['cpu']}.",
-        "deadline": f"Deadline: CPU {row['cpu']}, the previous one unless a task runs there that goes first.",
-        "real-time": f"Real-time: CPU {row['cpu']}, the previous one unless a task of its priority runs there.",
-    }
-    if row["rule"] in simple:
-        return [Finding(row["time_ns"], "placement", f"{head} {simple[row['rule']]}", row)]
-    if row["rule"] == "eas":
-        return energy_choice(row, head, _energies(records, row))
-    return [Finding(row["time_ns"], "placement", head + search_text(row, row["cpu"]), row)]
+    candidates, lines = _energies(records, row) if row["rule"] == "eas" else ([], [])
+    words = records.words("placement_decision", row, row["cpu"], *lines)
+    if row["rule"] == "eas" and not row["fork"]:
+        return energy_choice(row, words, candidates)
+    return [Finding(row["time_ns"], "placement", f"{seconds(row['time_ns'])}: {words['text']}", row)]
 
 
 def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -> Finding | None:
@@ -217,17 +127,7 @@ def _moved(records: Records, index: int) -> Finding:
     if passes:
         one = passes[0]
         row["pass"] = one
-        idle = {"not-idle": "busy", "idle": "idle", "newly-idle": "about to go idle"}[one["idle"]]
-        what = {
-            "load": "of load",
-            "util": "of utilisation",
-            "task": "of tasks",
-            "misfit": "of a task that does not fit",
-        }
-        text += (
-            f": that CPU was {idle} and looked over {one['span_weight']} CPUs (level {one['level']}); "
-            f"an imbalance {what[one['migration']]} of {one['imbalance']}"
-        )
+        text += f": {records.words('balance_pass', one, row['cpu'])['how']}"
     if row["rule"] == "misfit":
         text += "; it was running and was pushed by the stopper"
     return Finding(row["time_ns"], "balance", text + ".", row)

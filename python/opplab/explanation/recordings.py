@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.explanation.findings import Explanation, Finding, mhz, seconds
-from opplab.explanation.frequency import point_name_in, resolution_text, utilisation_parts
-from opplab.explanation.placement import (
-    candidate_finding,
-    energy_choice,
-    interrupt_text,
-    search_text,
-    task_findings,
-    wake_up_text,
-)
+from opplab.explanation.placement import candidate_findings, energy_choice, task_findings
 from opplab.explanation.records import Records, task_index
 from opplab.explanation.slow import slow_cpus
 
@@ -109,25 +101,21 @@ def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at: 
 
 def _recorded_placement(row: dict[str, Any]) -> list[Finding]:
     """Explain a placement from the kernel's own records: the waking CPU's task may have been interrupted."""
-    cpu, waker = row["waker_cpu"], row["waker"]
-    head = wake_up_text(
-        row, interrupt_text(cpu, None) if waker is None else f"CPU {cpu}, which ran {waker},", row["task"]
-    )
+    record, lines = row.pop("record"), row.pop("lines")
+    tasks = {record["task"]: row["task"], record["waker"]: row["waker"]}
+
+    def words(table: str, one: dict[str, Any]) -> dict[str, str]:
+        others = [*lines, ("placement_decision", record)]
+        return _opplab.decision_words(table, one, ("", "", [], [], False), tasks.__getitem__, others)
+
     differs = row["computed"] not in (None, row["cpu"])
+    told = words("placement_decision", record)
     if row["how"] == "energy":
-        energies = {(dst, domain): energy for dst, domain, energy, _, _ in row["energies"]}
-        candidates = []
-        for candidate, domain, spare_cap, fits in row["candidates"]:
-            one = {"cpu": candidate, "domain": domain, "spare_cap": spare_cap, "fits": fits}
-            with_task, without = energies.get((candidate, domain)), energies.get((-1, domain))
-            if with_task is not None and without is not None:
-                one |= {"energy": with_task, "energy_without": without}
-            candidates.append(candidate_finding(row, one))
-        return energy_choice(
-            row, head, candidates, f" The recorded inputs give CPU {row['computed']}." if differs else ""
-        )
+        more = f" The recorded inputs give CPU {row['computed']}." if differs else ""
+        candidates = candidate_findings(row, lines, lambda one: words("eas_candidate", one)["text"])
+        return energy_choice(row, told, candidates, more)
     kernel = f" The kernel chose CPU {row['cpu']}." if differs else ""
-    return [Finding(row["time_ns"], "placement", head + search_text(row, row["computed"]) + kernel, row)]
+    return [Finding(row["time_ns"], "placement", f"{seconds(row['time_ns'])}: {told['text']}{kernel}", row)]
 
 
 def _frequencies(path: Path, machine: Machine | None) -> tuple[dict[str, list[Any]], list[dict[str, Any]], str]:
@@ -159,9 +147,7 @@ def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None)
     findings = []
     if place is not None:
         row = before[place]
-        held = " It did not fall, because the CPU had not idled." if row["held"] else ""
-        text = f"{_recorded_formula(policy, row)}{held} The policy had asked for {mhz(row['prev_khz'])}."
-        findings.append(Finding(row["time_ns"], "frequency", text, row))
+        findings.append(Finding(row["time_ns"], "frequency", _recorded_formula(policy, row), row))
     rest = before if place is None else before[place + 1 :]
     if rest:
         text = f"Until {seconds(at_ns)} {len(rest)} more decisions gave the same. The last one: "
@@ -172,12 +158,8 @@ def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None)
 
 def _recorded_formula(policy: dict[str, Any], row: dict[str, Any]) -> str:
     """Say what the recorded kernel computed, and whether the recorded inputs give the same."""
-    parts = ""
-    if row["deciding_cpu"] >= 0:
-        parts = f"CPU {row['deciding_cpu']} had {utilisation_parts(row)}; with headroom and bounds "
-    point = point_name_in(policy["opps_khz"], policy["driver"], row["ret_khz"])
-    equal = "" if row["wanted_khz"] == row["ret_khz"] else f" (computed: {mhz(row['wanted_khz'])})"
-    return (
-        f"{seconds(row['time_ns'])}: CPU {row['cpu']} reported to schedutil: {parts}{row['util']}"
-        f"{resolution_text(row, point)}{equal}."
-    )
+    names = (policy["governor"], policy["driver"], policy["opps_khz"], policy["cpus"], False)
+    words = _opplab.decision_words("sugov_decision", row, names, str, [])
+    differs = row["wanted_khz"] != row["ret_khz"]
+    equal = f" The kernel answered {mhz(row['ret_khz'])}." if differs else ""
+    return f"{seconds(row['time_ns'])}: {words['text']}{equal} {words['outcome']}"

@@ -26,6 +26,9 @@ TABLES = (
     "placement",
     "sugov_decision",
     "dbs_decision",
+    "custom_decision",
+    "hwp_decision",
+    "idle_decision",
     "freq_grant",
     "placement_decision",
     "eas_candidate",
@@ -45,6 +48,7 @@ class Records:
         self.facts = case.facts()
         self.tables = case.events(list(TABLES))
         self.codes = dict(_opplab.decision_codes())
+        self.phrases = {(column, word): phrase for column, word, phrase in _opplab.decision_phrases()}
         self.idle_states = {cpu: cluster["idle_states"] for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
         self.policy_of = {cpu: policy for policy in self.facts["policies"] for cpu in policy["cpus"]}
 
@@ -60,6 +64,12 @@ class Records:
             else:
                 found[name] = value
         return found
+
+    def words(self, table: str, row: dict[str, Any], cpu: int, *lines: tuple[str, dict[str, Any]]) -> dict[str, str]:
+        """Give what a record about a CPU says; `lines` are the other records of the decision."""
+        policy = self.policy_of[cpu]
+        names = (self.facts["governor"], self.facts["driver"], policy["opps_khz"], policy["cpus"], True)
+        return _opplab.decision_words(table, row, names, self.task, list(lines))
 
     def where(self, table: str, **wanted: int) -> npt.NDArray[np.intp]:
         """Give the rows whose columns have these values, in order of time."""

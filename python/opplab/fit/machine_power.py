@@ -19,6 +19,7 @@ from opplab.fit import freqbench
 from opplab.fit.columns import plain
 from opplab.fit.curve import Parameter
 from opplab.fit.linear import Parts, fit_parts
+from opplab.fit.machine_class import class_of
 from opplab.fit.opp_power import CANNOT_TELL, fit_points
 from opplab.fit.shapes import SERVER_CUBIC, SERVER_CUBIC_RANGE, core_shape
 from opplab.fit.sources import Samples, join_samples, read_samples
@@ -293,19 +294,47 @@ def with_power(text: str, *paths: Path) -> tuple[str, list[Parameter], list[str]
         if path not in logs:
             told, not_told = _fit_points(tree, path)
             parameters, cannot = parameters + told, cannot + not_told
+    _tell_kernel(tree)
     return to_machine_text(tree), parameters, cannot
 
 
-def generic_power(text: str) -> str:
-    """Put a labelled generic curve into a machine file without power, with a range as wide as chips differ.
+def _tell_kernel(tree: Tree) -> None:
+    """Give the kernel's energy model the same measurement, in the clusters where the file has none.
 
-    A core of capacity C at f GHz draws ``(0.12 + 0.38 C/1024) f (0.5 + 0.5 (f/2.5)^2)`` W; an awake package 0.3 of its
-    TDP, where that is known.
+    The model's power is that of one busy CPU, without what its cluster shares.  A machine with a processor of x86 has
+    no such table: its drivers register a model of their own, or none.
+    """
+    if tree.get("processor") is not None:
+        return
+    empty = [cluster for cluster in tree["cluster"] if not any(opp.get("uw") for opp in cluster["opp"])]
+    filled = [cluster for cluster in empty if any(opp.get("busy_uw") for opp in cluster["opp"])]
+    for cluster in filled:
+        for opp in cluster["opp"]:
+            opp["uw"] = opp.get("busy_uw", 0)
+    if filled:
+        names = ", ".join(cluster["name"] for cluster in filled)
+        _mark(
+            tree,
+            {"cluster.opp.uw": f"[F] as cluster.opp.busy_uw ({names}): what the kernel is told is what was measured"},
+            {},
+        )
+
+
+def generic_power(text: str) -> tuple[str, str]:
+    """Put a labelled generic curve into a machine file without power, with ranges as wide as chips differ.
+
+    A core of capacity C at f GHz draws ``(0.12 + 0.38 C/1024) f (0.5 + 0.5 (f/2.5)^2)`` W; what packages draw beside
+    their cores while a CPU is awake is that of measured machines of the same class (`opplab.fit.machine_class`).
+
+    Returns
+    -------
+    (str, str)
+        The file, and what the curve is, in words.
 
     Raises
     ------
     InputError
-        The machine has power.
+        The machine has power, or nothing of its class was measured.
     """
     tree = toml_of(text, "the machine file")
     if any(known_power(tree)):
@@ -315,16 +344,18 @@ def generic_power(text: str) -> str:
     def busy(ghz: float, capacity: int) -> float:
         return (little + (big - little) * capacity / 1024) * ghz * (0.5 + 0.5 * (ghz / 2.5) ** 2)
 
-    tdp_w = tree.get("package_power", {}).get("tdp_uw", 0) / 1e6
-    awake_w = 0.3 * tdp_w * len(tree.get("topology", {}).get("package", [1]))
-    _put_curve(tree, busy, lambda _: awake_w, None)
+    kind = class_of(tree)
+    count = len(tree["cluster"] if kind.each == "cluster" else tree.get("topology", {}).get("package", [0]))
+    _put_curve(tree, busy, lambda _: kind.awake_w * count, None)
     label = "[A] generic curve (--power generic), not this machine's"
+    of_class = f"{kind.awake_w:g} W a {kind.each} awake, class {kind.name} [{kind.low_w:g} .. {kind.high_w:g}]"
+    low, high = GENERIC_PERCENT
     _mark(
         tree,
-        {"cluster.opp.busy_uw": label, "cluster.opp.cluster_uw": f"{label}: 0.3 of the TDP where that is known"},
+        {"cluster.opp.busy_uw": label, "cluster.opp.cluster_uw": f"{label}: {of_class}: {kind.source}"},
         {
             "cluster.opp.busy_uw": {"percent": list(GENERIC_PERCENT)},
-            "cluster.opp.cluster_uw": {"percent": list(GENERIC_PERCENT)},
+            "cluster.opp.cluster_uw": _percent(kind.low_w / kind.awake_w, kind.high_w / kind.awake_w),
         },
     )
-    return to_machine_text(tree)
+    return to_machine_text(tree), f"power is a generic curve: cores are within {low} to {high} % of it; {of_class}"

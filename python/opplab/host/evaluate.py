@@ -97,7 +97,7 @@ def evaluate(
         load = Workload.parse(LOAD.format(cpu=parse_cpus(facts["clusters"][-1]["cpus"])[-1]), name="wakes")
     rows: list[dict[str, object]] = []
     for mask in _masks(cpus, facts):
-        policy = Policy(kernel=kernel, sugov_cpus=tuple(mask))
+        policy = Policy(kernel=kernel, sugov_cpus=tuple(mask), variation="none")
         run = simulate(Machine(inner), load, policy, seconds=seconds)
         metrics = {row["metric"]: (row["value"], row["unit"]) for row in run.metrics.to_dicts()}
         rows.append({"cpus": format_cpus(mask), **_row(metrics, [cluster["name"] for cluster in facts["clusters"]])})

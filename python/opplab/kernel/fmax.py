@@ -15,6 +15,7 @@ __all__ = [
     "amd_max_freq_ratio",
     "artificial_em",
     "cppc_scale_freq",
+    "freq_max_of",
     "freq_max_ratio",
     "intel_max_freq_ratio",
     "scale_freq_tick",
@@ -65,6 +66,34 @@ def freq_max_ratio(
     FreqMaxRatio(freq_khz=2825000, ratio=1285)
     """
     return FreqMaxRatio(*_kernel.freq_max_ratio(variant, base_khz, list(turbo), n_cores))
+
+
+def freq_max_of(kernel: str, vendor: str, *, hybrid: bool = False, smt: bool = False) -> str:
+    """Give whose f_max a CPU's utilisation is measured against.
+
+    Parameters
+    ----------
+    kernel : str
+        A kernel profile.
+    vendor : str
+        The processor's maker as /proc/cpuinfo spells it; any other word is arm64.
+    hybrid, smt : bool
+        Whether cores differ, and whether cores have threads.
+
+    Returns
+    -------
+    {"boot-cpu", "each-cpu"}
+
+    Notes
+    -----
+    Source: arch/x86/kernel/cpu/aperfmperf.c:arch_set_cpu_capacity(), arch/arm64/kernel/topology.c, v6.12.
+
+    Examples
+    --------
+    >>> [freq_max_of(kernel, "GenuineIntel", hybrid=True) for kernel in ("6.6", "6.12")]
+    ['boot-cpu', 'each-cpu']
+    """
+    return _kernel.freq_max_of(kernel, vendor, hybrid, smt)
 
 
 def intel_max_freq_ratio(model: str = "other", **msrs: int | None) -> int | None:

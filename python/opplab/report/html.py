@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from opplab.files import printable
+
 __all__ = ["panel", "render"]
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill a template; texts are escaped, blocks leave no empty lines.
+    """Fill a template; texts are escaped, what turns the direction of writing is shown, blocks leave no empty lines.
 
     Examples
     --------
@@ -19,8 +21,13 @@ def render(template: str, **values: Any) -> str:
     from jinja2 import Environment, FileSystemLoader
 
     folder = Path(__file__).parent / "templates"
-    environment = Environment(loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True)
+    environment = Environment(loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, finalize=_shown)
     return environment.get_template(template).render(values)
+
+
+def _shown(value: Any) -> Any:
+    """Give a value of a template without what a reader would not see: names come from files of others."""
+    return type(value)(printable(value)) if isinstance(value, str) else value
 
 
 def panel(title: str, picture: str, class_: str = "") -> dict[str, Any]:

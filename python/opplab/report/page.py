@@ -17,7 +17,7 @@ from opplab.report import svg
 from opplab.report.html import panel, render
 from opplab.report.sure import sure_section
 from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
-from opplab.sweep.confidence import Block, Estimate, Line, estimate, find_published, short_names
+from opplab.sweep.confidence import Block, Estimate, Line, estimate, find_published, place_names, places_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,6 +65,8 @@ class Report:
     timeline_note : str
     sure : opplab.uncertainty.sweep.Sureness or None
         How sure the changes are.
+    answer : str
+        The block of `report.answer`, as HTML.
     methods : list of str
         Paragraphs.
     version, footer : str
@@ -79,6 +81,7 @@ class Report:
     timelines: list[Timeline] = field(default_factory=list)
     timeline_note: str = ""
     sure: Sureness | None = None
+    answer: str = ""
     methods: list[str] = field(default_factory=list)
     version: str = ""
     footer: str = ""
@@ -99,6 +102,7 @@ class Report:
             facts=self.facts,
             version=self.version,
             footer=self.footer,
+            answer=self.answer,
             methods=self.methods,
             sure=None if self.sure is None else sure_section(self.sure),
             findings=[
@@ -131,32 +135,36 @@ def _unique(table: pl.DataFrame, column: str) -> list[str]:
     return table[column].unique(maintain_order=True).to_list()
 
 
+Place = tuple[str, str]
+"""A machine and a benchmark: values of two places never meet."""
+
+
 class _Means:
-    """Values by (metric, benchmark, param, policy), in the order of the experiment."""
+    """Values by (metric, place, param, policy), in the order of the experiment."""
 
     def __init__(self, results: pl.DataFrame) -> None:
-        self.values: dict[tuple[str, str, str, str], list[float]] = {}
-        columns = results.select("metric", "benchmark", "param", "policy", "value")
-        for metric, benchmark, param, policy, value in columns.iter_rows():
+        self.values: dict[tuple[str, Place, str, str], list[float]] = {}
+        columns = results.select("metric", "machine", "benchmark", "param", "policy", "value")
+        places: dict[Place, None] = {}
+        self.metrics: dict[str, dict[str, None]] = {}
+        for metric, machine, benchmark, param, policy, value in columns.iter_rows():
+            place = machine or "", benchmark
+            places[place] = None
+            self.metrics.setdefault(place[0], {})[metric] = None
             if value is None:  # Unknown, as the energy of a machine without power.
                 continue
-            self.values.setdefault((metric, benchmark, param, policy), []).append(value)
-        self.benchmarks = _unique(results, "benchmark")
-        self.short = short_names(self.benchmarks)
+            self.values.setdefault((metric, place, param or "", policy), []).append(value)
+        self.names = place_names(list(places))
         self.policies = _unique(results, "policy")
-        self.metrics = _unique(results, "metric")
-        self.params = {
-            benchmark: list(dict.fromkeys(key[2] for key in self.values if key[1] == benchmark))
-            for benchmark in self.benchmarks
-        }
+        self.params = {place: list(dict.fromkeys(key[2] for key in self.values if key[1] == place)) for place in places}
         self.iterations = results["iteration"].n_unique()
 
-    def estimate(self, metric: str, benchmark: str, param: str, policy: str, better: str) -> Estimate | None:
-        values = self.values.get((metric, benchmark, param, policy))
+    def estimate(self, metric: str, place: Place, param: str, policy: str, better: str) -> Estimate | None:
+        values = self.values.get((metric, place, param, policy))
         return estimate(values, better=better) if values else None
 
-    def mean(self, metric: str, benchmark: str, param: str, policy: str) -> float:
-        values = self.values.get((metric, benchmark, param, policy))
+    def mean(self, metric: str, place: Place, param: str, policy: str) -> float:
+        values = self.values.get((metric, place, param, policy))
         return math.fsum(values) / len(values) if values else 0.0
 
 
@@ -203,9 +211,9 @@ class _Axis:
 
 def findings(blocks: Sequence[Block]) -> list[str]:
     """Say in sentences what the comparison comes to, good or bad; a change within its interval says nothing."""
-    short = short_names([block.benchmark for block in blocks])
-    groups = groupby(blocks, lambda block: (block.benchmark, block.metric, block.base))
-    out = [_comparison(short[benchmark], list(run)) for (benchmark, _, _), run in groups]
+    names = places_of(blocks)
+    groups = groupby(blocks, lambda block: ((block.machine, block.benchmark), block.metric, block.base))
+    out = [_comparison(names[place], list(run)) for (place, _, _), run in groups]
     lines = [line for block in blocks for line in block.lines]
     if lines and max(line.base.n for line in lines) < 2:
         out.append("One iteration: nothing here has an interval, so a small change may be chance.")
@@ -244,13 +252,10 @@ def _load(block: Block, line: Line) -> str:
 
 def _change(line: Line) -> str:
     """Give the change in percent with its interval, or that it is within it."""
-    half = line.interval
-    if half is None:
-        text = f"{line.ratio:+.1f} %" if line.ratio else "nothing"
-    elif line.is_clear:
-        text = f"{line.ratio:+.1f} \u00b1 {half:.1f} %"
-    else:
-        text = f"nothing clear ({line.ratio:+.1f} \u00b1 {half:.1f} %)" if half >= 0.05 else "nothing"
+    certain = line.certain
+    text = certain.text(line.ratio).removesuffix("*") if line.ratio else "nothing"
+    if certain.low is not None and not certain.is_clear:
+        text = f"nothing clear ({text})"
     published = line.published_ratio
     return text if published is None else f"{text} (published {published:+.1f} %)"
 
@@ -298,20 +303,20 @@ def _value_panels(
     metric, unit = block.metric, block.unit
     sense = f", {block.better} is better" if metric != "energy" and block.better else ""
     panels = []
-    for benchmark in means.benchmarks:
-        one_load = len(means.params[benchmark]) == 1
-        axis = _Axis.by_policy(means.policies) if one_load else _Axis.of(means.params[benchmark])
+    for place, name in means.names.items():
+        one_load = len(means.params[place]) == 1
+        axis = _Axis.by_policy(means.policies) if one_load else _Axis.of(means.params[place])
         ours, theirs = [], []
         for policy in means.policies:
             one = svg.Series(policy, classes[policy])
             ring = svg.Series(policy, classes[policy], hollow=True)
-            for param in means.params[benchmark]:
-                value = means.estimate(metric, benchmark, param, policy, block.better)
+            for param in means.params[place]:
+                value = means.estimate(metric, place, param, policy, block.better)
                 if value is None:
                     continue
                 x = axis.at[policy if one_load else param]
                 one.points.append((x, value.mean, value.half if value.varies else None))
-                old = find_published(published, benchmark, policy, param, unit)
+                old = find_published(published, place[1], policy, param, unit)
                 if old is not None:
                     ring.points.append((x, old.mean, old.half))
             if one.points:
@@ -320,7 +325,7 @@ def _value_panels(
                 theirs.append(ring)
         if ours:
             against = f" against {axis.label}" if axis.label else ""
-            title = f"{means.short[benchmark]}: {metric} ({unit}){against}{sense}"
+            title = f"{name}: {metric} ({unit}){against}{sense}"
             if theirs and not _share_a_scale(ours, theirs):
                 theirs = []
                 title += " (published values have another scale)"
@@ -336,38 +341,36 @@ def _share_a_scale(ours: Sequence[svg.Series], theirs: Sequence[svg.Series]) -> 
 
 
 def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Draw the changes as intervals around zero; one panel a machine and benchmark, published ones as rings."""
     panels = []
-    short = short_names([block.benchmark for block in blocks])
-    metric = blocks[0].metric
-    for benchmark in short:
-        series, rings = [], []
-        chosen = [block for block in blocks if block.benchmark == benchmark]
-        if all(len(block.lines) == 1 for block in chosen):
-            continue  # One number a variant: the sentences and the table say it.
-        prefix = f"{chosen[0].param_name}=" if chosen[0].param_name else ""
-        axis = _Axis.of(list(dict.fromkeys(prefix + line.param for block in chosen for line in block.lines)))
-        for block in chosen:
-            ours = svg.Series(block.variant, classes[block.variant])
-            theirs = svg.Series(block.variant, classes[block.variant], hollow=True)
-            for line in block.lines:
-                x = axis.at[prefix + line.param]
-                ours.points.append((x, line.ratio, line.interval))
-                if (ratio := line.published_ratio) is not None:
-                    assert line.published_base is not None
-                    assert line.published_variant is not None
-                    theirs.points.append((x, ratio, _ratio_half(line.published_base, line.published_variant)))
-            series.append(ours)
-            if theirs.points:
-                rings.append(theirs)
+    for (machine, benchmark), name in places_of(blocks).items():
+        chosen = [block for block in blocks if (block.machine, block.benchmark) == (machine, benchmark)]
+        groups: dict[str, list[svg.Change]] = {}
+        for block, line in [(one, line) for one in chosen for line in one.lines]:
+            if math.isnan(line.ratio):
+                continue
+            load = f"{block.param_name} {line.param}" if block.param_name != line.param else line.param
+            own, certain = groups.setdefault(load or block.metric, []), line.certain
+            class_ = classes[block.variant]
+            own.append(svg.Change(block.variant, class_, line.ratio, certain.low, certain.high, certain.is_clear))
+            if (ratio := line.published_ratio) is not None:
+                assert line.published_base is not None
+                assert line.published_variant is not None
+                half = _ratio_half(line.published_base, line.published_variant)
+                low, high = (None, None) if half is None else (ratio - half, ratio + half)
+                own.append(svg.Change(f"{block.variant}, published", class_, ratio, low, high, clear=True, hollow=True))
+        if not groups:
+            continue
         bases = list(dict.fromkeys(block.base for block in chosen))
         pairs = (
             f"all against {bases[0]}"
             if len(bases) == 1 and len(chosen) > 2
             else ", ".join(f"{block.variant} against {block.base}" for block in chosen)
         )
-        title = f"{short[benchmark]}: {pairs}" if metric == "energy" else f"{short[benchmark]}, {metric}: {pairs}"
-        label = f"change of {metric} (%)"
-        panels.append((title, svg.lines(title, [*rings, *series], axis.label, label, names=axis.names)))
+        first = chosen[0]
+        title = f"{name}: {pairs}" if first.metric == "energy" else f"{name}, {first.metric}: {pairs}"
+        better = f", {first.better} is better" if first.better else ""
+        panels.append((title, svg.changes(title, list(groups.items()), f"change of {first.metric}, %{better}")))
     return panels
 
 
@@ -407,12 +410,22 @@ def _estimate_cell(value: Estimate | None, class_: str = "") -> dict[str, Any]:
     return _cell(value.mean, ".2f", value.half if value.varies else None, class_)
 
 
+def _change_cell(line: Line) -> dict[str, Any]:
+    """A change with its interval as all tables write it; grey where it is not clear."""
+    if math.isnan(line.ratio):
+        return _cell(None, "")
+    certain = line.certain
+    words = certain.text(line.ratio, "", 2).replace("-", "\u2212")
+    return {"text": words, "value": f"{line.ratio:.6g}", "class": "faint" if certain.words == "not clear" else ""}
+
+
 def _rows(blocks: Sequence[Block], has_published: bool, has_missed: bool) -> list[list[dict[str, Any]]]:
     rows = []
-    short = short_names([block.benchmark for block in blocks])
+    names = places_of(blocks)
     several = len({block.metric for block in blocks}) > 1
     for block in blocks:
-        name = f"{short[block.benchmark]}, {block.metric} ({block.unit})" if several else short[block.benchmark]
+        place = names[block.machine, block.benchmark]
+        name = f"{place}, {block.metric} ({block.unit})" if several else place
         for line in block.lines:
             ratio = line.published_ratio
             row = [
@@ -421,7 +434,7 @@ def _rows(blocks: Sequence[Block], has_published: bool, has_missed: bool) -> lis
                 {"text": f"{block.variant} vs {block.base}", "value": block.variant, "class": "left"},
                 _estimate_cell(line.base),
                 _estimate_cell(line.variant),
-                _cell(line.ratio, "+.2f", line.interval, "" if line.interval is None or line.is_clear else "faint"),
+                _change_cell(line),
             ]
             if has_published:
                 row += [
@@ -448,49 +461,57 @@ def residency_panels(
 
 def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
     """One group of panels a cluster: clock and CPU time for each benchmark."""
-    clusters: dict[str, list[int]] = {}
-    states: dict[str, list[str]] = {}
-    for metric in means.metrics:
-        kind, _, rest = metric.partition(":")
-        cluster, _, what = rest.partition("@")
-        if kind == "freq_residency":
-            clusters.setdefault(cluster, []).append(int(what))
-        elif kind == "idle_residency":
-            states.setdefault(cluster, []).append(what)
     groups = []
-    for cluster, steps in clusters.items():
-        clock = _clock_classes(steps)
-        idle = {name: f"i{min(number, 3)}" for number, name in enumerate(states.get(cluster, []))}
-        keys = _clock_keys(cluster, clock)
-        keys += [("entering or leaving idle" if name == "none" else name, class_) for name, class_ in idle.items()]
-        panels = []
-        for benchmark in means.benchmarks:
-            for kind, words in (("freq_residency", "clock"), ("busy", "CPU time")):
-                bars = []
-                for param in means.params[benchmark]:
-                    name, _ = _split(param)
-                    group = []
-                    for policy in means.policies:
-
-                        def share(metric: str, param: str = param, policy: str = policy) -> float:
-                            return means.mean(metric, benchmark, param, policy)  # noqa: B023
-
-                        parts = [
-                            (f"{khz / 1000:g} MHz", class_, share(f"{kind}:{cluster}@{khz}"))
-                            for khz, class_ in clock.items()
-                        ]
-                        if kind == "busy":
-                            parts += [
-                                (state, class_, share(f"idle_residency:{cluster}@{state}"))
-                                for state, class_ in idle.items()
-                            ]
-                        group.append(svg.Bar(policy, classes[policy], parts))
-                    bars.append((param.partition("=")[2] or param, group))
-                by = f" by number of {name}" if name else ""
-                title = f"{cluster}, {means.short[benchmark]}: {words}{by}"
-                panels.append((title, svg.stacked(title, bars)))
-        groups.append((keys, panels))
+    for machine, metrics in means.metrics.items():
+        clusters: dict[str, list[int]] = {}
+        states: dict[str, list[str]] = {}
+        for metric in metrics:
+            kind, _, rest = metric.partition(":")
+            cluster, _, what = rest.partition("@")
+            if kind == "freq_residency":
+                clusters.setdefault(cluster, []).append(int(what))
+            elif kind == "idle_residency":
+                states.setdefault(cluster, []).append(what)
+        for cluster, steps in clusters.items():
+            clock = _clock_classes(steps)
+            idle = {name: f"i{min(number, 3)}" for number, name in enumerate(states.get(cluster, []))}
+            keys = _clock_keys(cluster, clock)
+            keys += [("entering or leaving idle" if name == "none" else name, class_) for name, class_ in idle.items()]
+            panels = []
+            for place, name in means.names.items():
+                if place[0] == machine:
+                    panels += _residency_panels(means, classes, (place, name), cluster, clock, idle)
+            groups.append((keys, panels))
     return groups
+
+
+def _residency_panels(
+    means: _Means,
+    classes: Mapping[str, str],
+    at: tuple[Place, str],
+    cluster: str,
+    clock: Mapping[int, str],
+    idle: Mapping[str, str],
+) -> list[tuple[str, str]]:
+    """Clock and CPU time of a cluster at one place."""
+    place, where = at
+    panels = []
+    for kind, words in (("freq_residency", "clock"), ("busy", "CPU time")):
+        bars = []
+        for param in means.params[place]:
+            group = []
+            for policy in means.policies:
+                metrics = [(f"{khz / 1000:g} MHz", class_, f"{kind}:{cluster}@{khz}") for khz, class_ in clock.items()]
+                if kind == "busy":
+                    metrics += [(state, class_, f"idle_residency:{cluster}@{state}") for state, class_ in idle.items()]
+                parts = [(name, class_, means.mean(metric, place, param, policy)) for name, class_, metric in metrics]
+                group.append(svg.Bar(policy, classes[policy], parts))
+            bars.append((param.partition("=")[2] or param, group))
+        name, _ = _split(means.params[place][-1]) if means.params[place] else ("", None)
+        by = f" by number of {name}" if name else ""
+        title = f"{cluster}, {where}: {words}{by}"
+        panels.append((title, svg.stacked(title, bars)))
+    return panels
 
 
 def _clock_classes(steps: Sequence[int]) -> dict[int, str]:

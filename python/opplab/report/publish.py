@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.files import safe_name, write_bytes
-from opplab.sweep.confidence import Block, mean_of, pair_blocks, render, short_names
-from opplab.uncertainty.parts import LEVEL
+from opplab.metrics import answers
+from opplab.sweep.confidence import Block, mean_of, pair_blocks, places_of, render
+from opplab.uncertainty.parts import CHANCE, LEVEL
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab.report.answer import Answer
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
-CHANCE = 0.05
-"""A correlation that chance gives more often than this is not told."""
-
 __all__ = [
     "blocks_of",
+    "legend",
     "mean_rows",
     "metric_tables",
     "own_metrics",
@@ -46,9 +46,8 @@ def blocks_of(experiment: Experiment, results: pl.DataFrame) -> list[Block]:
 
 def own_metrics(results: pl.DataFrame) -> list[str]:
     """Give the metrics of the benchmarks' own that were measured, frames of a GPU and, beside them, watts."""
-    own = {model["metric"] for model in _opplab.benchmarks()} - {None}
     found = results["metric"].unique(maintain_order=True).to_list()
-    chosen = [name for name in found if name in own or name.startswith("frames:")]
+    chosen = answers(found)
     return [*chosen, *(name for name in found if chosen and name == "power")]
 
 
@@ -66,10 +65,21 @@ def mean_rows(results: pl.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
+def legend(iterations: int, *, measured: bool) -> str:
+    """Give the line below the tables in a text's layout."""
+    if measured:
+        return f"mean of {iterations} iterations; changes are against the first column; intervals are in the report."
+    return (
+        f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations (none: they do not vary); publ.: "
+        "as published; diff.: simulated against published, and the changes' difference in percentage points (pp); "
+        "missed%: activations missed, baseline / variant."
+    )
+
+
 def tables_text(blocks: list[Block]) -> list[tuple[str, object]]:
     """Give title and table of each comparison; tables are rich texts."""
-    short = short_names([block.benchmark for block in blocks])
-    return [(f"{short[block.benchmark]}: energy ({block.unit})", render(block)) for block in blocks]
+    names = places_of(blocks)
+    return [(f"{names[block.machine, block.benchmark]}: energy ({block.unit})", render(block)) for block in blocks]
 
 
 def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -101,17 +111,17 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
     """
     import polars as pl
 
-    own = {model["metric"] for model in _opplab.benchmarks()} - {None}
-    wanted = pl.col("metric").is_in(sorted(own)) | pl.col("metric").str.starts_with("frames:")
+    wanted = answers(results["metric"].unique(maintain_order=True))
+    own = [name for name in wanted if not name.startswith("frames:")]
     made: list[tuple[str, list[dict[str, str]]]] = []
     base = experiment.manifest()["baseline"]
     labels = [base, *(label for label in experiment.policies if label != base)] if base else experiment.policies
     keys = ["machine", "benchmark"]
-    with_metric = results.filter(pl.col("metric").is_in(sorted(own))).select(keys).unique(maintain_order=True)
+    with_metric = results.filter(pl.col("metric").is_in(own)).select(keys).unique(maintain_order=True)
     several = with_metric["machine"].n_unique() > 1
     for machine, benchmark in with_metric.iter_rows():
         here = results.filter(pl.col("machine") == machine, pl.col("benchmark") == benchmark)
-        for metric in here.filter(wanted | (pl.col("metric") == "power"))["metric"].unique(maintain_order=True):
+        for metric in here.filter(pl.col("metric").is_in([*wanted, "power"]))["metric"].unique(maintain_order=True):
             rows = here.filter(pl.col("metric") == metric)
             unit, better = rows["unit"][0], rows["better"][0]
             means = rows.group_by("param", "policy", maintain_order=True).agg(pl.col("value").drop_nulls())
@@ -136,12 +146,12 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
 
 
 def _examples(experiment: Experiment, results: pl.DataFrame) -> list[_opplab.Case]:
-    """One run of each policy: the first workload at its smallest load, iteration 0."""
+    """One run of each machine and policy: the first workload at its smallest load, iteration 0."""
     first = experiment.cases[0]
-    chosen: dict[str, str] = {}
+    chosen: dict[tuple[str, str], str] = {}
     for case in experiment.cases:
         if (case.benchmark, case.param, case.iteration) == (first.benchmark, first.param, 0):
-            chosen.setdefault(case.policy, case.hash)
+            chosen.setdefault((case.machine, case.policy), case.hash)
     return [experiment.find(hash_) for hash_ in chosen.values()]
 
 
@@ -150,14 +160,21 @@ def write_traces(experiment: Experiment, results: pl.DataFrame, folder: Path) ->
     folder.mkdir(exist_ok=True)
     files = []
     for case in _examples(experiment, results):
-        words = "-".join(filter(None, (case.benchmark, case.param.replace("=", ""), case.policy)))
+        several = len({one.machine for one in experiment.cases}) > 1
+        at = case.machine if several else ""
+        words = "-".join(filter(None, (at, case.benchmark, case.param.replace("=", ""), case.policy)))
         files.append(folder / f"{safe_name(words)}.pftrace")
         write_bytes(files[-1], case.trace("perfetto"))
     return files
 
 
 def write_report(
-    experiment: Experiment, results: pl.DataFrame, blocks: list[Block], path: Path, sure: Sureness | None = None
+    experiment: Experiment,
+    results: pl.DataFrame,
+    blocks: list[Block],
+    path: Path,
+    sure: Sureness | None,
+    answer: Answer,
 ) -> None:
     """Write the HTML report."""
     from opplab.files import write_text
@@ -196,6 +213,7 @@ def write_report(
         timelines=timelines,
         timeline_note=note,
         sure=sure,
+        answer="" if experiment.compare else answer.html(),
         methods=methods(facts["seed"], seconds, energy=any(block.metric == "energy" for block in blocks)),
         version=_opplab.__version__,
         footer=f"Made by opplab {_opplab.__version__}. Equal version, experiment and seed give an equal report. "

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-__all__ = ["Ratio", "Series", "forest", "lines", "plane", "stacked", "ticks", "timeline"]
+__all__ = ["Change", "Series", "changes", "lines", "plane", "stacked", "ticks", "timeline"]
 
 WIDTH = 460
 CLOCK_HEIGHT = 20
@@ -187,60 +187,84 @@ def lines(
 
 
 @dataclass
-class Ratio:
-    """A ratio to the baseline with its interval; `clear` if the difference is significant."""
+class Change:
+    """A change in percent with its interval; `clear` if that excludes zero, `hollow` if it was published."""
 
     label: str
     class_: str
-    ratio: float
-    low: float
-    high: float
+    value: float
+    low: float | None
+    high: float | None
     clear: bool
-    words: str = ""
+    hollow: bool = False
 
 
-def forest(title: str, groups: Sequence[tuple[str, Sequence[Ratio]]], x_label: str) -> str:
-    """Draw ratios with intervals below each other on a logarithmic scale, so that 0.5 and 2 are as far from 1."""
+def _reach(values: Sequence[float]) -> float:
+    """Give how far an axis of changes reaches to either side: small ones stay readable beside a few large ones.
+
+    Examples
+    --------
+    >>> _reach([3.0, -2.5, 4.0]), _reach([3.0, -2.0, 3.0, 400.0]), _reach([0.1])
+    (5.0, 36.0, 1.0)
+    """
+    sizes = sorted(abs(value) for value in values)
+    usual = max(sizes[len(sizes) // 2], 0.5)
+    return max(1.0, min(1.25 * sizes[-1], 12 * usual))
+
+
+def changes(title: str, groups: Sequence[tuple[str, Sequence[Change]]], x_label: str) -> str:
+    """Draw changes with intervals below each other around zero; what is beyond the axis has an arrow and its number."""
     left, right, top, thick, gap = 130, 14, 6, 13, 6
-    known = [one for _, ratios in groups for one in ratios]
-    ends = [end for one in known for end in (one.low, one.ratio, one.high) if math.isfinite(end) and end > 0]
-    low, high = min([0.95, *ends]), max([1.05, *ends])
-    low, high = max(low, 0.05), min(high, 20.0)
-    steps = [step for step in ticks(low, high, 5) if step > 0]
-    low, high = min(low, steps[0]), max(high, steps[-1])
+    known = [one.value for _, own in groups for one in own if math.isfinite(one.value)]
+    reach = _reach(known)
+    # One side is enough where nothing goes to the other.
+    ends = [end for _, own in groups for one in own for end in (one.value, one.low, one.high) if end is not None]
+    low = -reach if min(ends) < -0.02 * reach else -0.1 * reach
+    high = reach if max(ends) > 0.02 * reach else 0.1 * reach
 
-    def at(ratio: float) -> float:
-        inside = min(max(ratio, low), high)
-        return left + math.log(inside / low) / math.log(high / low) * (WIDTH - left - right)
+    def at(value: float) -> float:
+        return left + (min(max(value, low), high) - low) / (high - low) * (WIDTH - left - right)
 
     out, body = [], []
     y: float = top
-    for number, (name, ratios) in enumerate(groups):
-        size = thick * len(ratios) + gap
+    for number, (name, own) in enumerate(groups):
+        size = thick * len(own) + gap
         if number % 2:
             out.append(element("rect", x=0, y=y, width=WIDTH, height=size, class_="row"))
         shown = name if len(name) <= 20 else name[:19] + "\u2026"
         body.append(element("text", escape(shown) + tip(name), x=4, y=y + size / 2 + 4, class_="label"))
         y += gap / 2
-        for one in ratios:
-            center = y + thick / 2
-            marks = [tip(one.words or f"{one.label}, {name}: {one.ratio:.3f} [{one.low:.3f}, {one.high:.3f}]")]
-            if math.isfinite(one.low) and math.isfinite(one.high):
-                marks.append(element("line", x1=at(one.low), x2=at(one.high), y1=center, y2=center, class_="whisker"))
-            marks.append(element("rect", x=at(one.ratio) - 3.5, y=center - 3.5, width=7, height=7, class_="box"))
-            class_ = one.class_ if one.clear else f"{one.class_} faint"
-            body.append(element("g", "".join(marks), class_=class_, data_series=one.label))
+        for one in own:
+            body.append(_change(one, name, at, (low, high), y + thick / 2))
             y += thick
         y += gap / 2
-    last = -100.0
-    for step in sorted({*steps, 1.0}):
-        strong = " zero" if step == 1 else ""
-        out.append(element("line", x1=at(step), x2=at(step), y1=top, y2=y, class_="grid" + strong))
-        if at(step) - last > 30 or step == 1:
-            body.append(text(at(step), y + 15, _plain(step), "middle", "tiny"))
-            last = at(step)
+    for tick in (tick for tick in ticks(low, high, 5) if low <= tick <= high):
+        strong = " zero" if tick == 0 else ""
+        out.append(element("line", x1=at(tick), x2=at(tick), y1=top, y2=y, class_="grid" + strong))
+        body.append(text(at(tick), y + 15, _plain(tick), "middle", "tiny"))
     body.append(text((left + WIDTH - right) / 2, y + 31, x_label, "middle"))
     return document(y + 38, title, [*out, *body])
+
+
+def _change(one: Change, name: str, at: Callable[[float], float], axis: tuple[float, float], y: float) -> str:
+    words = f"{one.label}, {name}: {one.value:+.2f} %"
+    marks = []
+    if one.low is not None and one.high is not None:
+        words += f" [{one.low:+.2f}, {one.high:+.2f}]"
+        marks.append(element("line", x1=at(one.low), x2=at(one.high), y1=y, y2=y, class_="whisker"))
+    x, beyond = at(one.value), 0 if axis[0] <= one.value <= axis[1] else math.copysign(1, one.value)
+    if beyond:
+        marks.append(
+            element("path", d=f"M{x:.1f} {y - 4:.1f}L{x + 6 * beyond:.1f} {y:.1f}L{x:.1f} {y + 4:.1f}Z", class_="box")
+        )
+        number = f"{one.value:+.0f} %" if math.isfinite(one.value) else "from 0"
+        marks.append(text(x - 6 * beyond, y + 3.5, number, "end" if beyond > 0 else "start", "tiny"))
+    elif one.hollow:
+        marks.append(element("circle", cx=x, cy=y, r=4, class_="hollow"))
+    else:
+        marks.append(element("rect", x=x - 3.5, y=y - 3.5, width=7, height=7, class_="box"))
+    class_ = one.class_ if one.clear or one.hollow else f"{one.class_} faint"
+    return element("g", tip(words) + "".join(marks), class_=class_, data_series=one.label)
 
 
 def plane(title: str, series: Sequence[tuple[Series, str]], x_label: str, y_label: str, isolines: bool = True) -> str:

@@ -22,6 +22,30 @@ def _cell(value: object) -> str:
     return printable(str(value)).replace("\n", "\\n").replace("\t", "\\t")
 
 
+def harmless(value: object) -> object:
+    """Give a cell of a CSV that no spreadsheet takes for a formula; numbers stay what they are.
+
+    Examples
+    --------
+    >>> harmless("=HYPERLINK(A1)"), harmless("schedutil"), harmless(-1.5)
+    ("'=HYPERLINK(A1)", 'schedutil', -1.5)
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+def markdown(text: str) -> str:
+    r"""Give words that stand in a cell of a Markdown table as they are, and never as HTML or a link.
+
+    Examples
+    --------
+    >>> print(markdown("<b>a|b</b> [x](y)"))
+    &lt;b&gt;a\|b&lt;/b&gt; [x]\(y)
+    """
+    for char, safe in (("\\", "\\\\"), ("|", "\\|"), ("](", "]\\("), ("`", "\\`"), ("&", "&amp;"), ("<", "&lt;")):
+        text = text.replace(char, safe)
+    return text.replace(">", "&gt;").replace("\n", " ")
+
+
 def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: int | None = None) -> str:
     """Give rows of equal keys as text.
 
@@ -54,12 +78,12 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([["" if row[name] is None else row[name] for name in columns] for row in rows])
+        writer.writerows([["" if row[name] is None else harmless(row[name]) for name in columns] for row in rows])
         return buffer.getvalue()
     cells = [[_cell(row[name]) for name in columns] for row in rows]
     if output_format == "markdown":
-        lines = ["| " + " | ".join(columns) + " |", "| " + " | ".join("---" for _ in columns) + " |"]
-        lines += ["| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in cells]
+        lines = ["| " + " | ".join(map(markdown, line)) + " |" for line in (columns, *cells)]
+        lines.insert(1, "| " + " | ".join("---" for _ in columns) + " |")
         return "\n".join(lines) + "\n"
     numeric = [
         all(isinstance(row[name], int | float | Decimal | None) and not isinstance(row[name], bool) for row in rows)

@@ -102,7 +102,7 @@ class Policy:
     idle_boost: bool = False
     no_hwp: bool = False
     no_turbo: bool = False
-    variation: str = "none"
+    variation: str = "rt-app"
     no_overutilized: bool = False
     reversed_energy_model: bool = False
     placement: str = "kernel"

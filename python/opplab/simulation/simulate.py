@@ -12,7 +12,7 @@ from opplab.simulation.cases import Case
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.run import Run, duration_ns
-from opplab.simulation.workload import Benchmark, Workload
+from opplab.simulation.workload import Benchmark, Workload, length_of
 
 if TYPE_CHECKING:
     from opplab.policies import Governor, Placement
@@ -25,7 +25,7 @@ def simulate(
     workload: Workload | Benchmark | str | Path,
     policy: Policy | str = "schedutil",
     *,
-    seconds: float = 10.0,
+    seconds: float | None = None,
     seed: int = 1,
     check: bool = False,
     governor: Governor | None = None,
@@ -41,8 +41,8 @@ def simulate(
         Or the path of an rt-app file, or the name of a benchmark model.
     policy : Policy or str
         Or the name of a governor.
-    seconds : float
-        Simulated time.
+    seconds : float, optional
+        Simulated time; the workload's own duration, or 10.
     seed : int
         Seed of all random draws.
     check : bool
@@ -82,6 +82,7 @@ def simulate(
     if isinstance(workload, str | Path):
         is_file = isinstance(workload, Path) or "." in workload or "/" in workload
         workload = Workload.load(workload) if is_file else Workload.benchmark(str(workload))
+    seconds = length_of(workload, seconds)
     if isinstance(workload, Benchmark):
         inner = _benchmark_case(machine, workload, policy, seconds, seed)
     else:
@@ -92,11 +93,13 @@ def simulate(
 
 
 def build_case(
-    machine: Machine, workload: Workload, policy: Policy, *, seconds: float = 10.0, seed: int = 1
+    machine: Machine, workload: Workload, policy: Policy, *, seconds: float | None = None, seed: int = 1
 ) -> _opplab.Case:
     """Put a case together; wrong names in the policy are refused with the nearest valid one."""
     try:
-        return _opplab.Case.build(machine._inner, workload._inner, policy._toml(), seed, duration_ns(seconds))
+        return _opplab.Case.build(
+            machine._inner, workload._inner, policy._toml(), seed, duration_ns(length_of(workload, seconds))
+        )
     except FormatError as error:
         if error.file != "policy":
             raise

@@ -24,6 +24,16 @@ class Benchmark:
     params: dict[str, int | str] = field(default_factory=dict)
 
 
+DEFAULT_S = 10.0
+"""Simulated time where neither a workload nor anybody says one; a benchmark that does a piece of work ends before."""
+
+
+def length_of(workload: Workload | Benchmark, seconds: float | None) -> float:
+    """Give the simulated time of a run in s: what was asked for, or the workload's own duration."""
+    own = None if isinstance(workload, Benchmark) else workload.duration_s
+    return seconds if seconds is not None else float(own or DEFAULT_S)
+
+
 class Workload:
     """An rt-app workload file.
 

@@ -71,9 +71,9 @@ def package_w(machine: str, percent: int, cpus: int | None = None, khz: int | No
     # No load is one task that never comes to run.
     load = _load(described.nr_cpus if cpus is None else cpus, percent) if percent else _idle()
     if khz is None:
-        policy = Policy(kernel="5.9", governor="performance")
+        policy = Policy(kernel="5.9", governor="performance", variation="none")
     else:
-        policy = Policy(kernel="5.9", governor="userspace", tunables={"scaling_setspeed": str(khz)})
+        policy = Policy(kernel="5.9", governor="userspace", tunables={"scaling_setspeed": str(khz)}, variation="none")
     run = simulate(described, load, policy, seconds=SECONDS)
     # The first tenth starts the clocks.
     rails = run.meter("rails", SECONDS / 10).slice(1)

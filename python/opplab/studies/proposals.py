@@ -70,7 +70,7 @@ BASES = {"teo-util": {"idle_governor": "teo"}}
 def _machine(setup: Setup) -> Machine:
     text = Machine.load(setup.machine).to_toml()
     if setup.generic_power:
-        text = generic_power(text)
+        text, _ = generic_power(text)
     if setup.one_thread_a_core:
         cores = ", ".join(f'"{cpu}"' for cpu in range(Machine.load(setup.machine).nr_cpus))
         text = re.sub(r"(?m)^core = \[[^]]*\]", f"core = [{cores}]", text, count=1)
@@ -142,7 +142,7 @@ def _read_values(machine: Machine, policy: Policy, seed: int) -> dict[str, float
 def _values(job: tuple[Setup, tuple[str, ...], str, int]) -> dict[str, float]:
     setup, proposals, idle_governor, seed = job
     keys = dict(setup.policy)
-    policy = Policy(proposals=proposals, idle_governor=idle_governor, **keys)
+    policy = Policy(proposals=proposals, idle_governor=idle_governor, **{"variation": "none", **keys})
     machine = _machine(setup)
     return _mix_values(machine, policy, seed) | _read_values(machine, policy, seed)
 
@@ -254,7 +254,9 @@ def _lone(machine: str, proposals: tuple[str, ...], seed: int) -> float:
         timer = {"ref": "unique", "period": 32_000}
         tasks[f"small{index}"] = {"delay": draw.randrange(32_000), "run": 1000, "timer": timer}
     workload = Workload.parse(json.dumps({"tasks": tasks}), name="lone", file="<lone>")
-    rows = simulate(machine, workload, Policy(proposals=proposals), seconds=SECONDS, seed=seed).metrics
+    rows = simulate(
+        machine, workload, Policy(proposals=proposals, variation="none"), seconds=SECONDS, seed=seed
+    ).metrics
     return float(rows.filter(rows["metric"] == "overutilized")["value"][0])
 
 

@@ -21,9 +21,9 @@ STYLE = (
     ".dot{fill:currentColor}.lane{fill:#f1f3f4}.clock{fill:none;stroke:#333;stroke-width:1.2}"
 )
 POLICIES = (
-    ("energy-aware", "v1", Policy()),
-    ("not energy-aware", "v2", Policy(eas=False)),
-    ("performance", "v3", Policy(governor="performance")),
+    ("energy-aware", "v1", Policy(variation="none")),
+    ("not energy-aware", "v2", Policy(eas=False, variation="none")),
+    ("performance", "v3", Policy(governor="performance", variation="none")),
 )
 
 
@@ -55,7 +55,7 @@ def energy() -> str:
 def run() -> str:
     """Draw 60 ms of a run."""
     work = Workload.periodic(7, run_us=1500, period_us=16000)
-    made = simulate("juno-r2", work, Policy(), seconds=0.5)
+    made = simulate("juno-r2", work, Policy(variation="none"), seconds=0.5)
     return _alone(made.plot(start=0.2, seconds=0.06).image)
 
 

@@ -9,17 +9,19 @@ difference, good or bad.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opplab import stats
+from opplab.certainty import Certainty, certainty
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.text import Text
 
     from opplab.comparison.tables import Cell
+    from opplab.runs import Series
 
 __all__ = ["Block", "Estimate", "Line", "estimate", "pair_blocks", "paired_half", "render"]
 
@@ -98,25 +100,15 @@ class Line:
         return 100 * (self.variant.mean / self.base.mean - 1) if self.base.mean else math.nan
 
     @property
-    def ratio_half(self) -> float | None:
-        """Half the width of the interval of `ratio` in percentage points."""
-        return None if self.ends is None else (self.ends[1] - self.ends[0]) / 2
-
-    @property
     def varies(self) -> bool:
         """Whether iterations differ in the baseline or in the variant."""
         return self.base.varies or self.variant.varies
 
     @property
-    def interval(self) -> float | None:
-        """Half the width of the change's interval in percentage points; None for one iteration or without variation."""
-        return self.ratio_half if self.varies else None
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether the change's interval does not hold 0 (and the change is not 0)."""
-        held = self.varies and self.ends is not None and self.ends[0] <= 0 <= self.ends[1]
-        return self.ratio != 0 and not held
+    def certain(self) -> Certainty:
+        """Whether the change is clear, by the rule of all tables."""
+        n = min(self.base.n, self.variant.n)
+        return certainty(*(self.ends or (None, None)), n=n, varies=self.varies)
 
     @property
     def published_ratio(self) -> float | None:
@@ -130,7 +122,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One table: a benchmark, a baseline and a variant."""
+    """One table: a machine, a benchmark, a baseline and a variant."""
 
     benchmark: str
     base: str
@@ -140,6 +132,7 @@ class Block:
     lines: tuple[Line, ...]
     metric: str = "energy"
     better: str = "lower"
+    machine: str = ""
 
 
 def find_published(
@@ -185,7 +178,7 @@ def pair_blocks(
     metric: str = "energy",
     published: pl.DataFrame | None = None,
 ) -> list[Block]:
-    """Make one table for each benchmark and (baseline, variant).
+    """Make one table for each machine, benchmark and (baseline, variant).
 
     Parameters
     ----------
@@ -196,62 +189,67 @@ def pair_blocks(
     metric : str
         What to compare.
     published : polars.DataFrame, optional
-        Published values of one machine, see `opplab.results.from_published`.
+        Published values of the one machine that the results are of, see `opplab.results.from_published`.
     """
-    import polars as pl
+    from opplab.comparison.method import compare_runs
+    from opplab.comparison.sources import by_machine
 
-    from opplab.comparison.compare import compare_runs
-    from opplab.runs import Run, Series
-
-    runs: dict[tuple[str, str], Run] = {}
-    missed: dict[tuple[str, str, str], list[float]] = {}
-    unit = better = ""
-    table = results.filter(pl.col("metric").is_in([metric, "missed_activations"]))
-    columns = table.select("benchmark", "param", "policy", "metric", "unit", "better", "seed", "value")
-    for benchmark, param, policy, what, row_unit, row_better, seed, value in columns.iter_rows():
-        if value is None:  # Unknown, as the energy of a machine without power.
-            continue
-        if what == "missed_activations":
-            missed.setdefault((benchmark, param, policy), []).append(value)
-        if what != metric:
-            continue
-        unit, better = row_unit, row_better
-        run = runs.setdefault((benchmark, policy), Run(policy, benchmark))
-        label = f"{metric}-{param}" if param else metric
-        series = run.series.setdefault(label, Series(label, metric, param, unit, better == "higher", keys=[]))
-        series.iterations.append([value])
-        assert series.keys is not None
-        series.keys.append(seed)
+    places = by_machine(results)
     blocks = []
-    for benchmark in dict.fromkeys(name for name, _ in runs):
-        order = list(
-            dict.fromkeys(label for (name, _), run in runs.items() if name == benchmark for label in run.series)
-        )
-        for base, variant in pairs:
-            if (benchmark, base) not in runs or (benchmark, variant) not in runs:
-                continue
-            compared = compare_runs([runs[benchmark, base], runs[benchmark, variant]])
-            rows = {row.operation: row.cells for row in compared.rows}
-            lines, name = [], ""
-            for label in order:
-                if label not in rows:  # The baseline has no value there.
+    for machine, place in places:
+        own = published if len(places) == 1 else None
+        there = place.runs()
+        for benchmark in dict.fromkeys(name for run in there for name in place.benchmarks(run)):
+            missed = {run: place.load(run, benchmark, "missed_activations").series for run in there}
+            for base, variant in pairs:
+                if base not in there or variant not in there:
                     continue
-                param = runs[benchmark, base].series[label].param
-                name = name or param.partition("=")[0]
-                keys = (benchmark, param, base), (benchmark, param, variant)
-                lost = [estimate(missed[key]).mean if key in missed else None for key in keys]
-                found = [find_published(published, benchmark, policy, param, unit) for policy in (base, variant)]
-                ours, theirs = rows[label]
-                if ours is None or theirs is None:
-                    continue
-                low, high = theirs.ratio_low, theirs.ratio_high
-                ends = None if low is None or high is None or math.isnan(low) else (100 * (low - 1), 100 * (high - 1))
-                both = _estimate_of(ours), _estimate_of(theirs)
-                shown = param.partition("=")[2] or param
-                lines.append(Line(shown, *both, lost[0], lost[1], found[0], found[1], ends))
-            if lines:
-                blocks.append(Block(benchmark, base, variant, unit, name, tuple(lines), metric, better))
+                runs = [place.load(name, benchmark, metric) for name in (base, variant)]
+                lines, name, unit, better = [], "", "", ""
+                for row in compare_runs(runs).rows:
+                    ours, theirs = row.cells
+                    if ours is None or theirs is None or ours.value is None or theirs.value is None:
+                        continue
+                    param = runs[0].series[row.operation].param
+                    name, unit, better = name or param.partition("=")[0], row.unit, row.better
+                    lost = [_mean_at(missed[policy], param) for policy in (base, variant)]
+                    old = [find_published(own, benchmark, policy, param, unit) for policy in (base, variant)]
+                    low, high = theirs.ratio_low, theirs.ratio_high
+                    ends = None if low is None or high is None else (100 * (low - 1), 100 * (high - 1))
+                    both = _estimate_of(ours), _estimate_of(theirs)
+                    shown = param.partition("=")[2] or param
+                    lines.append(Line(shown, *both, lost[0], lost[1], old[0], old[1], ends))
+                if lines:
+                    found = tuple(lines)
+                    blocks.append(Block(benchmark, base, variant, unit, name, found, metric, better, machine))
     return blocks
+
+
+def _mean_at(series: Mapping[str, Series], param: str) -> float | None:
+    """The mean of the values with these parameters, where there are any."""
+    values = [value for one in series.values() if one.param == param for value in one.values()]
+    return estimate(values).mean if values else None
+
+
+def places_of(blocks: Sequence[Block]) -> dict[tuple[str, str], str]:
+    """Give each machine and benchmark of blocks the words that tell it from the others."""
+    return place_names([(block.machine, block.benchmark) for block in blocks])
+
+
+def place_names(places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Give machines and benchmarks short words: the machine where there are several.
+
+    Examples
+    --------
+    >>> place_names([("m1", "a-x"), ("m2", "a-x"), ("m2", "a-y")])
+    {('m1', 'a-x'): 'm1, x', ('m2', 'a-x'): 'm2, x', ('m2', 'a-y'): 'm2, y'}
+    """
+    short = short_names([benchmark for _, benchmark in places])
+    several = len({machine for machine, _ in places}) > 1
+    return {
+        (machine, benchmark): ", ".join(filter(None, (machine if several else "", short[benchmark])))
+        for machine, benchmark in dict.fromkeys(places)
+    }
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:

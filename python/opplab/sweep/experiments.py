@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from opplab.comparison.published import Published
+    from opplab.simulation.machine import Machine
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
     from opplab.uncertainty.constants import Constants
@@ -220,6 +221,11 @@ class Experiment:
         return self._inner.compare()
 
     @property
+    def latencies(self) -> bool:
+        """Whether runs measure how long tasks wait, too: all but those of published texts, whose results stay small."""
+        return not self.compare
+
+    @property
     def finding(self) -> str:
         """What of the published text the simulation explains, and what not."""
         return self._inner.finding
@@ -228,10 +234,13 @@ class Experiment:
     def pairs(self) -> list[tuple[str, str]]:
         """What is compared with what: (baseline, variant).
 
-        Policies of one cpufreq driver are compared with the one of them that has energy-aware scheduling off; where
-        there is none, or no other, with the experiment's baseline.
+        All policies are compared with the experiment's baseline. Where it has several cpufreq drivers, or names no
+        baseline, policies of one driver are compared with the one of them that has energy-aware scheduling off.
         """
         by_label = {case.policy: case for case in self._cases}
+        base = self._inner.baseline
+        if base and len({case.driver for case in self._cases}) == 1:
+            return [(base, label) for label in by_label if label != base]
         pairs = []
         for label, case in by_label.items():
             if not case.eas:
@@ -263,6 +272,13 @@ class Experiment:
             "seconds": self.adjusted.get("seconds"),
             "cases": [{"hash": case.hash, "label": case.label} for case in self.cases],
         }
+
+    def machine_of(self, name: str) -> Machine:
+        """Give one of its machines."""
+        from opplab.simulation.machine import Machine
+
+        own = next((file for stem, (file, _) in self._files[0].items() if Machine.load(file).name == name), None)
+        return Machine.load(name if own is None else own)
 
     def find(self, hash_: str) -> _opplab.Case:
         """Give the case of that hash."""
@@ -337,6 +353,7 @@ class Experiment:
             check=check,
             retry_failed=retry_failed,
             until=self.until,
+            latencies=self.latencies,
             progress=progress,
             keep=None if store else lambda case, rows: kept.__setitem__(case.hash, rows),
         )

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import CheckError, InputError, OpplabError
@@ -147,14 +149,14 @@ def run_one(case_json: str, check: bool, check_determinism: bool, latencies: boo
     from opplab import _opplab
 
     case = _opplab.Case.from_json(case_json)
-    if latencies:
-        return case.run_with_latencies()
-    outcome = case.run(check)
+    outcome = case.run(check) if check or not latencies else case.run_with_latencies()
     if check_determinism:
         again = _opplab.Case.from_json(case_json).run(False)
-        if again != outcome:
-            different = [key for key in outcome if outcome[key] != again[key]]
+        different = [key for key in again if outcome[key] != again[key]]
+        if different:
             raise CheckError(f"two runs of the same case differ in {', '.join(different)}")
+    if check and latencies:
+        return {**outcome, **case.run_with_latencies()}
     return outcome
 
 
@@ -205,7 +207,7 @@ def run_cases(
     until : Until, optional
         Stop a point's iterations when there are enough; the iterations of `cases` are the most.
     latencies : bool
-        Measure how long tasks wait, too, instead of any check.
+        Measure how long tasks wait, too.
     progress : callable, optional
         Called with the tally after every case.
     keep : callable, optional
@@ -219,7 +221,8 @@ def run_cases(
     failed_before = set() if store is None or retry_failed else set(store.failures())
     plan = _Plan(cases, until)
     tally = Tally(total=len(cases))
-    waiting: deque[Case] = deque()
+    waiting: list[tuple[int, int, Case]] = []
+    order = count()
     running: dict[Future[dict[str, Any]], Case] = {}
 
     def want(more: Iterable[Case]) -> None:
@@ -236,12 +239,13 @@ def run_cases(
                 tally.problems.append(f"{case.label}: failed before (--retry-failed runs it again)")
                 queue.extend(plan.finished(case, None))
             else:
-                waiting.append(case)
+                # The longest first, so that no long one is left for the end; equal ones in their order.
+                heappush(waiting, (-case.size, next(order), case))
 
     def submit(pool: Executor) -> None:
         # A few more than there are workers, so that none waits for this process.
         while waiting and len(running) < 2 * max(jobs, 1):
-            case = waiting.popleft()
+            case = heappop(waiting)[2]
             running[pool.submit(run_one, case.json, check, check_determinism, latencies)] = case
 
     want([case for case in cases if plan.chosen(case)])

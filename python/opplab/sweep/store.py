@@ -80,6 +80,7 @@ class Store:
         self._failed = self.path / "failed"
         self._damaged = self.path / "damaged"
         self._unlock: weakref.finalize[Any, Any] | None = None
+        self._tables = _Tables()
         self.notes: list[str] = []
         """What was found damaged and set aside, one line each."""
 
@@ -93,6 +94,17 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+    def check(self) -> None:
+        """Refuse a folder that is not ours."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"failed to write results to {self.path}: it is not a folder")
+        ours = {".lock", "cases", "damaged", "experiment.toml", "failed"}
+        ours |= {"machine.toml", "manifest.json", "workload.json"}
+        known = not self.path.is_dir() or (self.path / "manifest.json").exists()
+        # A sweep that was killed as it began has left folders but no manifest.
+        if not known and any(not _is_leftover(file) and file.name not in ours for file in self.path.iterdir()):
+            raise InputError(f"failed to write results to {self.path}: it holds other files and is no results folder")
 
     def create(self, manifest: Mapping[str, Any]) -> bool:
         """Make the folder ready for the cases of `manifest`, and keep other processes from writing to it.
@@ -109,14 +121,7 @@ class Store:
         InputError
             The folder is not ours, or another process writes to it.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"failed to write results to {self.path}: it is not a folder")
-        ours = {".lock", "cases", "damaged", "experiment.toml", "failed"}
-        ours |= {"machine.toml", "manifest.json", "workload.json"}
-        known = not self.path.is_dir() or (self.path / "manifest.json").exists()
-        # A sweep that was killed as it began has left folders but no manifest.
-        if not known and any(not _is_leftover(file) and file.name not in ours for file in self.path.iterdir()):
-            raise InputError(f"failed to write results to {self.path}: it holds other files and is no results folder")
+        self.check()
         for folder in (self._cases, self._failed):
             folder.mkdir(parents=True, exist_ok=True)
         self._lock()
@@ -127,6 +132,8 @@ class Store:
             for file in [*self._cases.glob("*.parquet"), *self._failed.glob("*.json")]:
                 stale = True
                 file.unlink()
+        if stale:
+            self._tables = _Tables()
         # Of cases, traces and pages.
         for file in filter(_is_leftover, self.path.rglob(".*.tmp")):
             file.unlink(missing_ok=True)
@@ -219,11 +226,19 @@ class Store:
         """Give the failed cases: hash -> ``{"label": ..., "error": ...}``."""
         return {file.stem: _failure(file) for file in sorted(self._failed.glob("*.json"))}
 
+    def unfinished(self) -> list[str]:
+        """Give the labels of the cases that are needed and have no results."""
+        about = self.manifest()
+        done = self.finished().union(about.get("spared", ()))
+        return [case["label"] for case in about["cases"] if case["hash"] not in done]
+
     def put(self, case_hash: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Keep the results of a finished case."""
         from opplab import results
 
-        data = results.to_bytes(results.frame(rows), {_CASE: case_hash, _SEAL: _BLANK})
+        table = results.frame(rows)
+        self._tables.add(case_hash, table)
+        data = results.to_bytes(table, {_CASE: case_hash, _SEAL: _BLANK})
         write_bytes(self._cases / f"{case_hash}.parquet", _seal(data))
         (self._failed / f"{case_hash}.json").unlink(missing_ok=True)
 
@@ -261,15 +276,63 @@ class Store:
         FormatError
             A case's file is not what was written.
         """
+        from opplab import results
+
+        done = self.finished()
+        wanted = [case_hash for case_hash in hashes if case_hash in done]
+        for case_hash in wanted:
+            if case_hash not in self._tables:
+                self._tables.add(case_hash, self.table(case_hash))
+        table = self._tables.rows(wanted)
+        results.write(table, self.path / "results.parquet")
+        return table
+
+
+class _Tables:
+    """The tables of cases in a few large blocks: each small table of its own costs more than its rows."""
+
+    BLOCK = 256
+
+    def __init__(self) -> None:
+        self._blocks: list[pl.DataFrame] = []
+        self._recent: list[pl.DataFrame] = []
+        self._height = 0
+        # The first row and the number of rows of each case.
+        self._places: dict[str, tuple[int, int]] = {}
+
+    def __contains__(self, case_hash: str) -> bool:
+        return case_hash in self._places
+
+    def add(self, case_hash: str, table: pl.DataFrame) -> None:
+        """Keep a case's rows; a later call replaces them."""
+        self._places[case_hash] = (self._height, table.height)
+        self._height += table.height
+        self._recent.append(table)
+        if len(self._recent) >= self.BLOCK:
+            self._join()
+
+    def _join(self) -> None:
+        import polars as pl
+
+        if self._recent:
+            self._blocks.append(pl.concat(self._recent, rechunk=True))
+            self._recent.clear()
+
+    def rows(self, hashes: Sequence[str]) -> pl.DataFrame:
+        """Give the rows of these cases, in that order."""
         import polars as pl
 
         from opplab import results
 
-        done = self.finished()
-        tables = [self.table(case_hash) for case_hash in hashes if case_hash in done]
-        table = pl.concat(tables) if tables else results.frame([])
-        results.write(table, self.path / "results.parquet")
-        return table
+        if not hashes:
+            return results.frame([])
+        self._join()
+        places = pl.DataFrame([self._places[case_hash] for case_hash in hashes], ["start", "count"], orient="row")
+        # A case without rows has an empty range, which would be a null row.
+        ranges = places.filter(pl.col("count") > 0).select(
+            pl.int_ranges("start", pl.col("start") + pl.col("count")).explode().alias("row")
+        )
+        return pl.concat(self._blocks, rechunk=True)[ranges["row"]]
 
 
 def _unlock(number: int, path: Path, pid: int) -> None:

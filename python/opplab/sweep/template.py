@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opplab.simulation.policy import toml_value
+from opplab.sweep.variants import Variant
 
 __all__ = ["experiment_text", "workload_text"]
 
@@ -15,14 +16,14 @@ def experiment_text(
     name: str,
     machine: str,
     workload: str,
-    governors: Sequence[str],
+    variants: Sequence[Variant],
     seconds: float,
-    defaults: Mapping[str, Any] | None = None,
     *,
     iterations: int = 3,
+    seed: int = 1,
     benchmark: Mapping[str, Any] | None = None,
 ) -> str:
-    """Give an experiment that compares governors under one workload.
+    """Give an experiment that compares policies under one workload.
 
     Parameters
     ----------
@@ -31,39 +32,53 @@ def experiment_text(
         Built-in name, or the path of a ``.toml`` from the experiment's folder.
     workload : str
         Path of an rt-app file from the experiment's folder, or with `benchmark` the name of a benchmark model.
-    governors : sequence of str
-        A policy each; the first is the baseline.
+    variants : sequence of Variant
+        The first is the baseline.
     seconds : float
         Simulated time of a case.
-    defaults : mapping, optional
-        Keys that all policies have.
     iterations : int
         Each has another seed.
+    seed : int
+        Of the first iteration.
     benchmark : mapping, optional
         The model's parameters, a value or a list each, and its calibration.
     """
     label = workload.rpartition("/")[2].partition(".")[0]
-    shared = "".join(f"{key} = {toml_value(value)}\n" for key, value in (defaults or {}).items())
+    # What all variants share stands once; a table of tunables or gates is a variant's own.
+    shared = {
+        key: value
+        for key, value in variants[0].keys.items()
+        if key != "governor"
+        and not isinstance(value, Mapping)
+        and all(key in one.keys and one.keys[key] == value for one in variants)
+    }
+    defaults = _keys(shared)
     policies = "".join(
-        f"\n[[policy]]\nlabel = {json.dumps(governor)}\ngovernor = {json.dumps(governor)}\n" for governor in governors
+        f"\n[[policy]]\nlabel = {json.dumps(one.label)}\n"
+        + _keys({key: value for key, value in one.keys.items() if key not in shared})
+        for one in variants
     )
     what = "rtapp" if benchmark is None else "benchmark"
     parameters = "".join(f"{key} = {json.dumps(value)}\n" for key, value in (benchmark or {}).items())
-    about = f"{label} on {machine}: {', '.join(governors)}"
+    about = f"{label} on {machine}: {', '.join(one.label for one in variants)}"
     return (
         "# Run it with `opplab run FILE`. The keys of [defaults] and [[policy]]: `opplab list policy-keys`.\n"
         "format = 1\n"
         f"name = {json.dumps(name)}\n"
         f"about = {json.dumps(about)}\n"
         f"machine = {json.dumps(machine)}\n"
-        f"baseline = {json.dumps(governors[0])}\n"
-        "seed = 1\n"
+        f"baseline = {json.dumps(variants[0].label)}\n"
+        f"seed = {seed}\n"
         f"iterations = {iterations}  # each with a seed of its own\n"
         f'duration = "{round(seconds * 1e6)}us"\n'
-        f"\n[defaults]\n{shared}"
+        f"\n[defaults]\n{defaults}"
         f"{policies}"
         f"\n[[workload]]\nlabel = {json.dumps(label)}\n{what} = {json.dumps(workload)}\n{parameters}"
     )
+
+
+def _keys(keys: Mapping[str, Any]) -> str:
+    return "".join(f"{key} = {toml_value(value)}\n" for key, value in keys.items())
 
 
 def workload_text(tasks: int, run_us: int, period_us: int, seconds: int) -> str:

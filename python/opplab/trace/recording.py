@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.files import write_text
+from opplab.trace.damage import note
 from opplab.trace.frames import frame_of
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Trace:
 
     def _note(self, problems: list[str]) -> None:
         self.problems += [problem for problem in problems if problem not in self.problems]
+        note(self.path, problems, kept=True)
 
     def check_memory(
         self,
@@ -320,7 +322,8 @@ class Trace:
 
     def task_names(self) -> dict[int, str]:
         """Names of tasks by pid: the trace's list, and those in switches and wake-ups."""
-        names, _ = _opplab.trace_task_names(self.path)
+        names, problems = _opplab.trace_task_names(self.path)
+        self._note(problems)
         return {**dict(names), 0: "<idle>"}
 
     def pieces(

@@ -74,9 +74,11 @@ def _machine_table(name: str, machine: Machine) -> pl.DataFrame:
                 continue
             for opp in cluster["opps"]:
                 capacity = cluster["capacity"] * opp["khz"] / top
-                per_work = opp["busy_uw"] / capacity if capacity else None
+                per_work = opp["busy_uw"] / capacity if capacity and opp["busy_uw"] is not None else None
                 rows.append({**base, **opp, "opp_capacity": capacity, "uw_per_capacity": per_work})
-    return pl.DataFrame(rows)
+    # A column that is unknown everywhere has no type of its own.
+    whole = {key: pl.Int64 for row in rows[:1] for key in row if key.endswith(("_uw", "mv"))}
+    return pl.DataFrame(rows, schema_overrides=whole, infer_schema_length=None)
 
 
 def tables_of(trace: Trace, machine: Machine | None) -> dict[str, str]:

@@ -55,6 +55,7 @@ class Recording(Protocol):
     """What the page asks of a trace."""
 
     path: Path
+    problems: list[str]
 
     @property
     def info(self) -> dict[str, Any]:
@@ -126,8 +127,8 @@ def _power(cpu: Cpu, cluster: dict[str, Any]) -> Steps:
     idle = cpu.series.get("idle", Steps(np.empty(0, np.int64), np.empty(0, np.int64)))
     times = np.unique(np.concatenate([cpu.run.t, freq.t, idle.t]))
     opps = np.array([opp["khz"] for opp in cluster["opps"]], np.int64)
-    busy = np.array([opp["busy_uw"] for opp in cluster["opps"]], np.int64)
-    states = np.array([state["power_uw"] for state in cluster["idle"]] or [0], np.int64)
+    busy = np.array([opp["busy_uw"] or 0 for opp in cluster["opps"]], np.int64)
+    states = np.array([state["power_uw"] or 0 for state in cluster["idle"]] or [0], np.int64)
     khz = freq.at(times)
     # An unknown frequency counts as the highest.
     place = np.where(khz < 0, len(opps) - 1, np.minimum(np.searchsorted(opps, khz), len(opps) - 1))
@@ -250,7 +251,7 @@ def page(
         cpu.wait = cpu.wait[first : first + len(clipped.t)]
         cpu.run = clipped
         cpu.series = {name: steps.clip(start_ns, end_ns) for name, steps in cpu.series.items() if len(steps.t)}
-    powers = [opp["busy_uw"] for cluster in clusters.values() for opp in cluster["opps"]]
+    powers = [opp["busy_uw"] or 0 for cluster in clusters.values() for opp in cluster["opps"]]
     duration_ns = end_ns - start_ns
     about = {
         "start_s": start_ns // 1_000_000_000,
@@ -264,12 +265,14 @@ def page(
     if machine:
         subtitle += f", machine {machine.name}"
     lost = sum(count or 0 for _, _, count in info["missed"])
-    note = f"The kernel lost {lost} events in {len(info['missed'])} gaps." if info["missed"] else ""
+    notes = [f"The kernel lost {lost} events in {len(info['missed'])} gaps."] if info["missed"] else []
+    if trace.problems:
+        notes.append(f"The trace is damaged; this is what could be read ({trace.problems[0]}).")
     return render(
         "trace_view.html",
         title=title or trace.path.name,
         subtitle=subtitle,
-        note=note,
+        note=" ".join(notes),
         data=pack(about, cpus),
         energy=_energy(trace, machine, from_ns, to_ns),
         version=_opplab.__version__,
@@ -335,5 +338,6 @@ def _cpu(
     if cluster is not None:
         made.name += f" {cluster['name']}"
         made.max_khz = max(made.max_khz, cluster["opps"][-1]["khz"])
-        made.series["power"] = _power(made, cluster)
+        if any(opp["busy_uw"] for opp in cluster["opps"]):
+            made.series["power"] = _power(made, cluster)
     return made

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import InputError, OpplabError
 from opplab.simulation.cases import Case
+from opplab.simulation.work import with_energy_per_work
 from opplab.uncertainty import DRAWS_MAX
 from opplab.uncertainty.ranges import Assumption, assumptions_of, with_draw
 
@@ -166,7 +167,7 @@ def collected(
     metrics: Callable[[str], bool],
     draw: int = 0,
 ) -> None:
-    """Sort the rows of a case into values by (point, policy, metric)."""
+    """Sort rows into values by (point, policy, metric)."""
     for row in rows:
         if row["value"] is None or not metrics(row["metric"]):
             continue
@@ -201,12 +202,13 @@ def run_draws(
         jobs=jobs,
         latencies=latencies,
         progress=progress,
-        keep=lambda case, rows: collected(rows, into, metrics, at[case.hash]),
+        keep=lambda case, rows: collected(with_energy_per_work(rows), into, metrics, at[case.hash]),
     )
     if tally.problems:
         raise OpplabError(f"{tally.failed} of {tally.total} cases failed: {tally.problems[0]}")
     if store:
         for _, case in draws.cases:
             if case.hash in there:
-                collected(store.table(case.hash).iter_rows(named=True), into, metrics, at[case.hash])
+                rows = store.table(case.hash).iter_rows(named=True)
+                collected(with_energy_per_work(rows), into, metrics, at[case.hash])
     return tally

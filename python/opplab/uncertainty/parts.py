@@ -11,15 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from opplab.certainty import CONFIDENCE, Certainty, certainty, quantile_draws
 from opplab.sweep.confidence import Estimate, estimate
 
-__all__ = ["FEW", "LEVEL", "Influence", "Parts", "influences", "parts_of", "sign_words"]
+__all__ = ["CHANCE", "LEVEL", "Influence", "Parts", "influences", "parts_of", "why_open"]
 
-LEVEL = 0.95
+LEVEL = CONFIDENCE
 """Coverage of intervals."""
 
-FEW = 8
-"""Fewer draws have no quantiles: their interval is Student's t for one more draw, and tables say how many they are."""
+CHANCE = 0.05
+"""A correlation that chance gives more often than this is not reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +34,18 @@ class Parts:
     runs : float or None
         Half-width of the runs' part; None with one iteration, or where iterations do not differ.
     assumed : tuple of (float, float) or None
-        How far the assumptions move the value, at the ends of the interval; None where nothing was drawn.
+        How far the assumptions move the value, at the ends of the interval; None where nothing was drawn, or fewer
+        draws than an interval takes.
     low, high : float or None
-        Both parts together.
+        Both parts together; None where one of them is not known.
     turns : float
         Share of the draws in which the value has the other sign than most have.
     varies : bool
         Whether iterations differ.
     draws : int
         Draws that `assumed` and `turns` are of, beside the file's own numbers.
+    level : float
+        Coverage of the interval.
     """
 
     value: float
@@ -52,11 +56,22 @@ class Parts:
     turns: float = 0.0
     varies: bool = True
     draws: int = 0
+    level: float = LEVEL
+
+    @property
+    def certainty(self) -> Certainty:
+        """What is known of it as a change, by the rule of all tables (`opplab.certainty`)."""
+        if self.varies and self.runs is None:
+            return certainty(None, None, n=1)
+        if self.draws:
+            # What is drawn gives an interval, also where the runs do not vary.
+            return certainty(self.low, self.high, n=self.draws + 1, needed=quantile_draws(self.level) + 1, of="draws")
+        return certainty(self.low, self.high, n=2, varies=self.varies)
 
     @property
     def is_clear(self) -> bool:
         """Whether the interval is on one side of 0; a value without an interval is not."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        return self.certainty.is_clear
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,40 +131,29 @@ def parts_of(
     runs = half if mean.varies and half is not None and math.isfinite(half) else None
     if not len(shifts):
         low_end, high_end = (None, None) if runs is None else (max(value - runs, least), value + runs)
-        return Parts(value, runs, None, low_end, high_end, varies=mean.half is None or mean.varies)
-    if len(shifts) == 1:
-        return Parts(value, runs, None, None, None, 0.0, mean.half is None or mean.varies, 1)
-    # Where the range lies on one side of the file's number, so does the interval: its middle is that of the draws.
-    if len(shifts) < FEW:
-        # Too few to tell what of their spread is the runs': it counts twice, here and in the runs' part.
-        moved = [math.fsum(one) / len(one) for one in shifts]
-        low, middle, high = _of_one_more(moved, level)
-    else:
-        moved = without_runs(shifts)
-        # By Weibull's positions, so that few draws do not make the interval narrow.
-        shares = [(1 - level) / 2, 0.5, (1 + level) / 2]
-        low, middle, high = (float(one) for one in np.quantile(moved, shares, method="weibull"))
+        return Parts(value, runs, None, low_end, high_end, varies=mean.half is None or mean.varies, level=level)
+    moved = without_runs(shifts)
+    positive = sum(value + shift > 0 for shift in moved) / len(moved)
+    turns = min(positive, 1 - positive)
+    varies = mean.half is None or mean.varies
+    if len(shifts) < quantile_draws(level) or (varies and runs is None):
+        return Parts(value, runs, None, None, None, turns, varies, len(shifts), level)
+    # By Weibull's positions, so that few draws do not make the interval narrow. Where the range lies on one side of the
+    # file's number, so does the interval: its middle is that of the draws.
+    shares = [(1 - level) / 2, 0.5, (1 + level) / 2]
+    low, middle, high = (float(one) for one in np.quantile(moved, shares, method="weibull"))
     center = value + middle
-    positive = float(np.mean([value + shift > 0 for shift in moved]))
     return Parts(
         value,
         runs,
         (low, high),
         max(min(value, center - math.hypot(runs or 0.0, middle - low)), least),
         max(value, center + math.hypot(runs or 0.0, high - middle)),
-        min(positive, 1 - positive),
-        mean.half is None or mean.varies,
+        turns,
+        varies,
         len(moved),
+        level,
     )
-
-
-def _of_one_more(values: Sequence[float], level: float) -> tuple[float, float, float]:
-    """Give where one more value of the same kind lies, by Student's t: low end, middle, high end."""
-    mean = estimate(values, level)
-    assert mean.half is not None
-    # The interval of the mean is t s / sqrt(n); that of one more value t s sqrt(1 + 1 / n).
-    half = mean.half * math.sqrt(len(values) + 1)
-    return mean.mean - half, mean.mean, mean.mean + half
 
 
 def without_runs(shifts: Sequence[Sequence[float]]) -> list[float]:
@@ -200,12 +204,17 @@ def influences(shares: Sequence[Sequence[float]], keys: Sequence[str], values: S
     return sorted(found, key=lambda one: -one.share)
 
 
-def sign_words(parts: Parts, deciding: Sequence[Influence]) -> str:
-    """Say that the sign of a change turns within the ranges, and what it hangs on; empty if it does not."""
-    if parts.turns < 0.025:
+def why_open(parts: Parts, deciding: Sequence[Influence]) -> str:
+    """Explain why a change is not clear: too few values, the runs, or the assumptions; empty if it is clear."""
+    judged = parts.certainty
+    if judged.is_clear:
         return ""
-    keys = [one.key for one in deciding[:2] if one.p < 0.05]
-    hangs = f"; it hangs on {' and '.join(keys)}" if keys else ""
-    few = parts.draws < FEW
-    where = f"{round(parts.turns * parts.draws)} of {parts.draws}" if few else f"{100 * parts.turns:.0f} % of the"
-    return f"the sign turns within the ranges (in {where} draws){hangs}"
+    if judged.reason:
+        return judged.reason
+    keys = [one.key for one in deciding[:2] if one.p < CHANCE]
+    hangs = f"; it depends on {' and '.join(keys)}" if keys else ""
+    if parts.turns >= (1 - parts.level) / 2:
+        return f"its sign turns in {100 * parts.turns:.0f} % of {parts.draws} draws{hangs}"
+    if parts.runs is not None and abs(parts.value) <= parts.runs:
+        return "the runs alone leave its sign open: more iterations or longer runs would narrow it"
+    return f"runs and assumptions together leave its sign open{hangs}"

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from opplab import stats
+from opplab.certainty import quantile_draws
 from opplab.sweep.confidence import Estimate, estimate
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
-from opplab.uncertainty.parts import FEW, LEVEL, Influence, Parts, influences, parts_of, sign_words
+from opplab.uncertainty.parts import LEVEL, Influence, Parts, influences, parts_of, why_open
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,8 +66,8 @@ class SureLine:
 
     @property
     def words(self) -> str:
-        """What there is to say of its sign; empty if it is clear."""
-        return "" if not self.base else sign_words(self.change, self.deciding)
+        """Why its sign is open; empty if it is clear."""
+        return "" if not self.base else why_open(self.change, self.deciding)
 
 
 @dataclass
@@ -121,24 +122,29 @@ class Sureness:
         return rows
 
     def findings(self) -> list[str]:
-        """Say in sentences which conclusions turn within the ranges."""
+        """Say in sentences which changes are clear, and what leaves the others open."""
         if self.draws is None:
             return ["The machine files state no ranges, so nothing is known of what their assumed numbers leave open."]
-        turning = [line for line in self.lines if line.words]
-        total = sum(bool(line.base) for line in self.lines)
-        if not total:
+        changes = [line for line in self.lines if line.base]
+        if not changes:
             return []
+        needed = quantile_draws(LEVEL) + 1
+        if self.number < needed:
+            return [
+                f"An interval of {100 * LEVEL:g} % needs {needed} draws, these are {self.number}: no change is judged."
+            ]
+        opened = [line for line in changes if line.words]
         out = [
-            f"Within the ranges of what is assumed ({self.number} draws) the sign of {len(turning)} of {total} changes "
-            "turns."
-            if turning
-            else f"Within the ranges of what is assumed ({self.number} draws) no change of {total} turns its sign."
+            f"{len(changes) - len(opened)} of {len(changes)} changes are clear: their intervals, over the runs and "
+            f"{self.number} draws of what is assumed, exclude zero."
         ]
-        for line in turning[:MOST_INFLUENCES]:
+        for line in opened[:MOST_INFLUENCES]:
             where = " ".join(filter(None, (line.point[1], line.point[2])))
-            out.append(f"{where}: {line.name}, {line.metric} {line.number(line.change.value)}: {line.words}.")
-        if len(turning) > MOST_INFLUENCES:
-            out.append(f"And {len(turning) - MOST_INFLUENCES} more.")
+            out.append(
+                f"Not clear: {where}: {line.name}, {line.metric} {line.number(line.change.value)}: {line.words}."
+            )
+        if len(opened) > MOST_INFLUENCES:
+            out.append(f"And {len(opened) - MOST_INFLUENCES} more.")
         return out
 
     def rows(self) -> list[dict[str, Any]]:
@@ -181,13 +187,7 @@ class Sureness:
                     "together": ""
                     if parts.low is None or parts.high is None
                     else f"{line.number(parts.low)} to {line.number(parts.high)}",
-                    "sign": ""
-                    if not line.base
-                    else "turns"
-                    if line.words
-                    else "holds"
-                    if parts.is_clear
-                    else "not clear",
+                    "sign": parts.certainty.words if line.base else "",
                 }
             )
         return rows
@@ -207,11 +207,10 @@ def runs_words(parts: Parts) -> str:
 
 
 def assumed_words(parts: Parts) -> str:
-    """Give the assumptions' part in words, with how many draws it is of where these are few."""
+    """Give the assumptions' part in words, or why there is none."""
     if parts.assumed is None:
-        return "too few draws (1)" if parts.draws else "no ranges"
-    few = f" ({parts.draws} draws)" if parts.draws < FEW else ""
-    return f"{parts.assumed[0]:+.3g} to {parts.assumed[1]:+.3g}{few}"
+        return parts.certainty.reason if parts.draws else "no ranges"
+    return f"{parts.assumed[0]:+.3g} to {parts.assumed[1]:+.3g}"
 
 
 def _of_runs(ours: Values, theirs: Values | None, better: str, level: float) -> Estimate:

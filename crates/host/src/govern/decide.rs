@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::governor::{self as kernel, Collected, GovernorId, GovernorSetup, Report, Request, Worker};
 use opplab_kernel::cpufreq::sampling::CpuTimes;
-use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, RqFacts, SugovOutcome};
+use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, RqFacts, UtilForm};
 use opplab_kernel::profile::KernelProfile;
+use opplab_model::decision::words::{Names, mhz, words};
+use opplab_model::decision::{Decision, FreqContext, NO_CPU, NONE, number_of, phrase, word};
 use opplab_model::file::format_cpu_list;
 use opplab_model::tree::{Node, to_json};
 
@@ -78,7 +80,7 @@ pub struct Input {
 pub struct Output {
     /// The frequency to set, if one is to be set.
     pub request_khz: Option<u32>,
-    /// What became of the update: `requested`, `unchanged`, `rate limited`, `held`, `sampled`, `not due`.
+    /// What became of the update, a word of a decision's outcomes.
     pub outcome: String,
     /// The frequency that the governor wants.
     pub next_khz: u32,
@@ -97,17 +99,8 @@ pub struct Governor {
     limits: FreqLimits,
     freq_ref_khz: u32,
     freq_invariant: bool,
+    form: UtilForm,
     wanted_khz: u32,
-}
-
-fn outcome_name(outcome: SugovOutcome) -> &'static str {
-    match outcome {
-        SugovOutcome::CannotUpdate => "cannot update",
-        SugovOutcome::RateLimited => "rate limited",
-        SugovOutcome::Unchanged => "unchanged",
-        SugovOutcome::Held => "held",
-        SugovOutcome::Requested => "requested",
-    }
 }
 
 impl Governor {
@@ -159,12 +152,19 @@ impl Governor {
             limits: setup.limits,
             freq_ref_khz: setup.freq_ref_khz,
             freq_invariant: setup.freq_invariant,
+            form: profile.sugov_gates().util,
             wanted_khz: setup.cur_khz,
         })
     }
 
     /// A CPU reports.
     pub fn decide(&mut self, input: &Input) -> Output {
+        self.decide_recorded(&[], input).0
+    }
+
+    /// The same, and the record of it; `cpus` are the policy's.
+    fn decide_recorded(&mut self, cpus: &[u32], input: &Input) -> (Output, Option<Decision>) {
+        let prev_khz = self.state.wanted_khz();
         let limits_changed = std::mem::replace(&mut self.limits, input.limits) != input.limits;
         // What somebody else has set is put right at once, not only when the limits change.
         let mut request_khz = match limits_changed || self.worker == Worker::Nobody {
@@ -179,6 +179,8 @@ impl Governor {
         };
         let report = Report { time_ns: input.time_ns, cpu: input.cpu, flags: 0, policy };
         let view = Collected { facts: &input.facts, times: &input.times };
+        let unlimited = if cpus.is_empty() { None } else { self.state.update_unlimited(&report, &view) };
+        let wait_ns = self.state.next_change_ns().saturating_sub(input.time_ns);
         let mut decision = None;
         let asked = self.state.update_util(&report, &view, Some(&mut decision));
         match asked {
@@ -194,25 +196,38 @@ impl Governor {
             _ => request_khz.unwrap_or(input.cur_khz),
         };
         let outcome = match (self.worker, &decision) {
-            (Worker::Nobody, _) if request_khz.is_some() => "requested",
-            (Worker::Nobody, _) => "unchanged",
             (Worker::Kworker, _) if asked.is_some() => "sampled",
-            (Worker::Kworker, _) => "not due",
-            (Worker::Kthread, Some(decision)) => outcome_name(decision.outcome),
-            (Worker::Kthread, None) => {
-                if asked.is_some() {
-                    "requested"
-                } else {
-                    "unchanged"
-                }
-            }
+            (Worker::Kworker, _) => "not-due",
+            (Worker::Kthread, Some(decision)) => word("outcome", decision.outcome as u8).unwrap_or("unknown"),
+            (Worker::Nobody, _) if request_khz.is_some() => "requested",
+            (Worker::Kthread, None) if asked.is_some() => "requested",
+            (Worker::Nobody | Worker::Kthread, _) => "unchanged",
         };
-        let (raw_khz, util, ref_khz) = match (&decision, self.state.load()) {
+        let sample = self.state.sample();
+        let (raw_khz, util, ref_khz) = match (&decision, sample) {
             (Some(decision), _) => (decision.raw_khz, decision.util, decision.ref_khz),
-            (None, Some(load)) => (0, u64::from(load), 0),
+            (None, Some(sample)) => (0, u64::from(sample.load), 0),
             (None, None) => (self.state.wanted_khz(), 0, 0),
         };
-        Output { request_khz, outcome: outcome.to_owned(), next_khz: self.wanted_khz, raw_khz, util, ref_khz }
+        let cpu = cpus.get(input.cpu).copied().unwrap_or(NO_CPU);
+        let policy_cpu = cpus.first().copied().unwrap_or(NO_CPU);
+        let next_khz = self.wanted_khz;
+        let record = match (decision, sample) {
+            (Some(seen), _) => {
+                let context = FreqContext { members: cpus, form: self.form, iowait: false, prev_khz, wait_ns };
+                Some(Decision::freq(&context, &unlimited.unwrap_or(seen), &seen))
+            }
+            (None, Some(note)) if asked.is_some() => {
+                Some(Decision::sample(policy_cpu, cpu, note, input.cur_khz, next_khz))
+            }
+            (None, Some(_)) => None,
+            (None, None) => {
+                let outcome = number_of("outcome", outcome).unwrap_or(NONE);
+                let prev_khz = input.cur_khz;
+                Some(Decision::Custom { policy_cpu, cpu, outcome, util: 0, max_cap: 0, prev_khz, next_khz })
+            }
+        };
+        (Output { request_khz, outcome: outcome.to_owned(), next_khz, raw_khz, util, ref_khz }, record)
     }
 }
 
@@ -361,7 +376,8 @@ fn input_of(line: &Line<'_>) -> Result<Input, HostError> {
 fn output_of(line: &Line<'_>) -> Result<Output, HostError> {
     Ok(Output {
         request_khz: line.int_or_null("request_khz")?,
-        outcome: line.str("outcome")?.to_owned(),
+        // Logs of before 0.3 have a space in their words.
+        outcome: line.str("outcome")?.replace(' ', "-"),
         next_khz: line.int("next_khz")?,
         raw_khz: line.int("raw_khz")?,
         util: line.int("util")?,
@@ -382,6 +398,8 @@ pub struct Agreement {
     pub n_in_force: u64,
     /// Requests with a later line.
     pub n_followed: u64,
+    /// Looks that gave no reading, at which nothing was decided.
+    pub n_unread: u64,
     /// The first decisions that differ: line and both outputs.
     pub differences: Vec<String>,
 }
@@ -440,45 +458,41 @@ pub fn verify(file: &str, text: &str) -> Result<Agreement, HostError> {
             }
             // What the worker did beside deciding.
             "note" => {}
+            "unread" => agreement.n_unread += 1,
             other => return Err(line.fault(&node, format!("`type`: no such kind of line: `{other}`"))),
         }
     }
     Ok(agreement)
 }
 
-/// One decision in words and numbers.
-fn sentence(setup: &Setup, start_ns: u64, input: &Input, output: &Output) -> String {
-    let mhz = |khz: u64| khz as f64 / 1000.0;
+/// One decision in words and numbers: its record's, computed anew from the log's inputs.
+fn sentence(setup: &Setup, start_ns: u64, input: &Input, output: &Output, record: Option<&Decision>) -> String {
     let at_s = input.time_ns.saturating_sub(start_ns) as f64 / 1e9;
     let cpu = setup.cpus.get(input.cpu).copied().unwrap_or(0);
-    let head = format!("{at_s:.3} s, policy{}, CPU {cpu} reports at {} MHz: ", setup.policy, mhz(input.cur_khz.into()));
-    let end = match output.request_khz {
-        Some(khz) => format!("{} MHz is asked for", mhz(khz.into())),
-        None => format!("nothing is asked for, {} MHz stays wanted", mhz(output.next_khz.into())),
+    let head = format!("{at_s:.3} s, policy{}, CPU {cpu} at {}: ", setup.policy, mhz(input.cur_khz));
+    let mut table = setup.table_khz.clone();
+    table.sort_unstable();
+    let names = Names {
+        governor: &setup.governor,
+        p_states: false,
+        opps_khz: &table,
+        cpus: &setup.cpus,
+        knows_waker: false,
+        task: &|task| task.to_string(),
     };
-    if setup.governor != "schedutil" {
-        let load = if output.outcome == "sampled" { format!("load {} %", output.util) } else { output.outcome.clone() };
-        return format!("{head}{load}; {end}.");
-    }
-    let utils: Vec<String> = setup
-        .cpus
-        .iter()
-        .zip(&input.facts)
-        .map(|(cpu, facts)| format!("CPU {cpu} {} of {}", facts.util_cfs_boost, facts.rq.capacity))
-        .collect();
-    let capacity = input.facts.get(input.cpu).map_or(1024, |facts| facts.rq.capacity);
-    let limit = format!("{} to {} MHz", mhz(input.limits.min_khz.into()), mhz(input.limits.max_khz.into()));
-    match output.outcome.as_str() {
-        "rate limited" => format!("{head}the last change is less than {} us ago; {end}.", setup.rate_limit_us),
-        outcome => format!(
-            "{head}utilisation {}; with headroom {} of {capacity}; reference {} MHz -> {} MHz -> {} MHz (table, limits {limit}); \
-             {outcome}: {end}.",
-            utils.join(", "),
-            output.util,
-            mhz(output.ref_khz),
-            mhz(output.raw_khz.into()),
-            mhz(output.next_khz.into()),
-        ),
+    let told = match record {
+        Some(record) => {
+            let words = words(record, &[], &names);
+            if words.text.contains(&words.outcome) { words.text } else { format!("{} {}", words.text, words.outcome) }
+        }
+        None => {
+            let outcome = number_of("outcome", &output.outcome).and_then(|number| phrase("outcome", number));
+            format!("the report {}.", outcome.unwrap_or(&output.outcome))
+        }
+    };
+    match output.request_khz {
+        Some(khz) => format!("{head}{told} {} is asked of the driver.", mhz(khz)),
+        None => format!("{head}{told} Nothing is asked of the driver."),
     }
 }
 
@@ -488,7 +502,7 @@ fn sentence(setup: &Setup, start_ns: u64, input: &Input, output: &Output) -> Str
 /// # Errors
 /// If the log is none.
 pub fn explain(file: &str, text: &str, cpu: Option<u32>, at_ns: Option<u64>) -> Result<String, HostError> {
-    let mut setups: Vec<Setup> = Vec::new();
+    let mut setups: Vec<(Setup, Governor)> = Vec::new();
     let mut start_ns = None;
     // Of each policy: the sentence that is in force, and counts by outcome and by wanted frequency.
     let mut in_force: Vec<(u32, String)> = Vec::new();
@@ -498,19 +512,29 @@ pub fn explain(file: &str, text: &str, cpu: Option<u32>, at_ns: Option<u64>) -> 
         let node = parse_line(file, number, words)?;
         let line = Line { file, number, node: &node };
         match line.str("type")? {
-            "setup" => setups.push(Setup::of(&line)?),
+            "setup" => {
+                let setup = Setup::of(&line)?;
+                let governor = Governor::new(&setup).map_err(|message| line.fault(&node, message))?;
+                setups.push((setup, governor));
+            }
             "decision" => {
                 let (input, output) = (input_of(&line)?, output_of(&line)?);
                 let policy: u32 = line.int("policy")?;
-                let Some(setup) = setups.iter().rfind(|setup| setup.policy == policy) else {
+                let Some((setup, governor)) = setups.iter_mut().rfind(|(setup, _)| setup.policy == policy) else {
                     return Err(line.fault(&node, format!("policy {policy} has no setup line before this")));
                 };
+                let n_cpus = setup.cpus.len();
+                if input.cpu >= n_cpus || input.facts.len() != n_cpus || input.times.len() != n_cpus {
+                    return Err(line.fault(&node, format!("the policy has {n_cpus} CPUs")));
+                }
+                let (computed, record) = governor.decide_recorded(&setup.cpus, &input);
+                let record = record.filter(|_| computed == output);
                 let start_ns = *start_ns.get_or_insert(input.time_ns);
                 if cpu.is_some_and(|cpu| !setup.cpus.contains(&cpu)) {
                     continue;
                 }
                 if at_ns.is_none_or(|at_ns| input.time_ns - start_ns.min(input.time_ns) <= at_ns) {
-                    let words = sentence(setup, start_ns, &input, &output);
+                    let words = sentence(setup, start_ns, &input, &output, record.as_ref());
                     in_force.retain(|(known, _)| *known != policy);
                     in_force.push((policy, words));
                 }
@@ -521,7 +545,7 @@ pub fn explain(file: &str, text: &str, cpu: Option<u32>, at_ns: Option<u64>) -> 
         }
     }
     if let Some(cpu) = cpu
-        && !setups.iter().any(|setup| setup.cpus.contains(&cpu))
+        && !setups.iter().any(|(setup, _)| setup.cpus.contains(&cpu))
     {
         return Err(HostError::Usage(format!("--cpu: CPU {cpu} is in no policy of {file}")));
     }
@@ -530,7 +554,7 @@ pub fn explain(file: &str, text: &str, cpu: Option<u32>, at_ns: Option<u64>) -> 
         in_force.iter().for_each(|(_, words)| out += &format!("{words}\n"));
         return Ok(out);
     }
-    for setup in setups.iter().filter(|setup| cpu.is_none_or(|cpu| setup.cpus.contains(&cpu))) {
+    for setup in setups.iter().map(|(setup, _)| setup).filter(|setup| cpu.is_none_or(|cpu| setup.cpus.contains(&cpu))) {
         let of = |(policy, _): &(u32, String)| *policy == setup.policy;
         let outcomes: Vec<String> =
             counts.iter().filter(|(key, _)| of(key)).map(|((_, name), count)| format!("{count} {name}")).collect();
@@ -641,9 +665,9 @@ mod tests {
             log += &(decision_json(0, &input, &governor.decide(&input)) + "\n");
         }
         let at = explain("log", &log, Some(0), Some(0)).expect("readable");
-        let expected = "0.000 s, policy0, CPU 0 reports at 1500 MHz: utilisation CPU 0 700 of 1024; with headroom 875 of 1024; \
-                        reference 2250 MHz -> 1922.607 MHz -> 2000 MHz (table, limits 1500 to 2250 MHz); requested: 2000 MHz \
-                        is asked for.\n";
+        let expected = "0.000 s, policy0, CPU 0 at 1500 MHz: CPU 0 reported to schedutil: util 700 + dl 0, headroom 1.25 -> 875; \
+                        f_ref 2250 MHz -> 1923 -> resolved 2000 MHz (OPP 2 of 3). Requested for the first time. \
+                        2000 MHz is asked of the driver.\n";
         assert_eq!(at, expected);
         let all = explain("log", &log, None, None).expect("readable");
         assert!(all.contains("2 requested, 1 unchanged; wanted 1500 MHz 33.3 %, 2000 MHz 66.7 %"), "{all}");

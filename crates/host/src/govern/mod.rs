@@ -18,7 +18,7 @@ mod worker;
 
 use std::path::PathBuf;
 
-pub(crate) use supervise::restore_left;
+pub(crate) use supervise::restore;
 pub use supervise::supervise;
 pub use worker::work;
 
@@ -79,4 +79,6 @@ pub struct Options {
     pub log: Option<PathBuf>,
     /// Where the settings are remembered.
     pub state: PathBuf,
+    /// Where every run on this host looks for what others left: theirs, or a link to it.
+    pub host_state: PathBuf,
 }

@@ -8,7 +8,7 @@ use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_kernel::cpufreq::schedutil::{CpuFacts, RqFacts};
 
 use crate::clock::Moment;
-use crate::counters::{CpuCounters, Hardware, StatTimes, USER_TICK_NS, parse_stat};
+use crate::counters::{CpuCounters, Hardware, StatTimes, USER_TICK_NS, read_stat};
 use crate::error::HostError;
 use crate::root::{CPU, Root};
 use crate::scheddebug;
@@ -62,10 +62,24 @@ struct Sensed {
     counters: Option<CpuCounters>,
     before: Option<Hardware>,
     is_online: bool,
+    /// What could not be read at the last look.
+    unread: Option<String>,
+    /// How long nothing could be read.
+    unread_ns: u64,
     stat: StatTimes,
     util: CpuUtil,
     facts: CpuFacts,
     times: CpuTimes,
+}
+
+/// A CPU's capacity; where the kernel has no such file, all are the biggest.
+fn capacity_of(root: &Root, cpu: u32) -> Result<u64, HostError> {
+    let path = format!("{CPU}/cpu{cpu}/cpu_capacity");
+    match root.number(&path) {
+        Some(capacity @ 1..=1024) => Ok(capacity),
+        None if !root.has(&path) => Ok(1024),
+        _ => Err(HostError::Lacking(format!("{path}: no capacity, which is 1 to 1024"))),
+    }
 }
 
 /// The senses for a set of CPUs.
@@ -97,17 +111,22 @@ impl Senses {
             };
             senses.cpus.push(Sensed {
                 cpu,
-                capacity: root.number(&format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024),
+                capacity: capacity_of(root, cpu)?,
                 counters,
                 before: None,
                 is_online: false,
+                unread: None,
+                unread_ns: 0,
                 stat: StatTimes::default(),
                 util: CpuUtil::default(),
                 facts: CpuFacts::default(),
                 times: CpuTimes::default(),
             });
         }
-        senses.look(root, now, &|_| Clock::default());
+        senses.look(root, now, &|_| Some(Clock::default()));
+        if let Some(what) = senses.unread(cpus) {
+            return Err(HostError::Lacking(format!("{what} cannot be read")));
+        }
         for sensed in &mut senses.cpus {
             let ticks = sensed.stat.idle + sensed.stat.iowait;
             sensed.times.idle_us = ticks * (USER_TICK_NS / 1000);
@@ -118,17 +137,42 @@ impl Senses {
 
     /// Looks at all CPUs; afterwards [`Senses::facts`] and [`Senses::times`] are of now. `clock` tells a CPU's; its
     /// present frequency counts only for the source without counters. A CPU that is offline counts as idle. What was
-    /// counted while the machine slept is left out.
-    pub fn look(&mut self, root: &Root, now: Moment, clock: &dyn Fn(u32) -> Clock) {
+    /// counted while the machine slept is left out. A CPU that is online and cannot be read stays as it was at the last
+    /// look, and [`Senses::unread`] says so; the next reading is of the whole time since.
+    pub fn look(&mut self, root: &Root, now: Moment, clock: &dyn Fn(u32) -> Option<Clock>) {
         let awake_ns = now.since(&self.last);
-        let interval_ns = awake_ns.unwrap_or(0);
         self.last = now;
-        let stat = parse_stat(&root.raw("/proc/stat").unwrap_or_default());
+        let cpus: Vec<u32> = self.cpus.iter().map(|sensed| sensed.cpu).collect();
+        let (stat, no_stat) = read_stat(root, &cpus);
         let signals = match (self.source, self.debug_file) {
             (Source::SchedDebug, Some(file)) => scheddebug::parse(&root.raw(file).unwrap_or_default()),
             _ => Vec::new(),
         };
         for sensed in &mut self.cpus {
+            let own = signals.iter().find(|(cpu, _)| *cpu == sensed.cpu);
+            let read = sensed.counters.as_mut().and_then(CpuCounters::read);
+            let now_clock = clock(sensed.cpu);
+            let is_counted = stat.iter().any(|(cpu, _)| *cpu == sensed.cpu);
+            sensed.unread = match self.source {
+                _ if no_stat.contains(&sensed.cpu) => Some(format!("/proc/stat of CPU {}", sensed.cpu)),
+                Source::SchedDebug if is_counted && own.is_none() => {
+                    Some(format!("{} of CPU {}", self.debug_file.unwrap_or_default(), sensed.cpu))
+                }
+                Source::Counters if is_counted && read.is_none() => {
+                    Some(format!("APERF and MPERF of CPU {}", sensed.cpu))
+                }
+                Source::Stat if is_counted && now_clock.is_none() => {
+                    Some(format!("scaling_cur_freq of CPU {}", sensed.cpu))
+                }
+                _ => None,
+            };
+            if sensed.unread.is_some() {
+                sensed.unread_ns = awake_ns.map_or(0, |ns| sensed.unread_ns.saturating_add(ns));
+                continue;
+            }
+            let unread_ns = std::mem::take(&mut sensed.unread_ns);
+            let awake_ns = awake_ns.map(|ns| ns.saturating_add(unread_ns));
+            let interval_ns = awake_ns.unwrap_or(0);
             let before = std::mem::replace(&mut sensed.is_online, false).then_some(sensed.stat);
             if let Some((_, times)) = stat.iter().find(|(cpu, _)| *cpu == sensed.cpu) {
                 sensed.stat = *times;
@@ -148,17 +192,15 @@ impl Senses {
                 nice_ns: sensed.times.nice_ns.saturating_add(nice_ns),
             };
             let mut idled = idle_ns > 0;
-            let Clock { cur_khz, ref_khz } = clock(sensed.cpu);
+            let Clock { cur_khz, ref_khz } = now_clock.unwrap_or_default();
             let scale = |khz: u64| (khz * 1024).checked_div(u64::from(ref_khz)).map_or(1024, |scale| scale.min(1024));
             let (util, runnable) = match self.source {
                 Source::SchedDebug => {
-                    let own = signals.iter().find(|(cpu, _)| *cpu == sensed.cpu);
                     let own = own.map_or_else(Default::default, |(_, signals)| *signals);
                     idled |= own.nr_running == 0;
                     (own.util_avg.max(own.util_est), own.runnable_avg)
                 }
                 Source::Counters => {
-                    let read = sensed.counters.as_mut().and_then(CpuCounters::read);
                     if read.is_none() && interval_ns > 0 {
                         sensed.util.add(interval_ns, 0, 0);
                     }
@@ -195,6 +237,11 @@ impl Senses {
                 idle_calls: sensed.facts.idle_calls + u64::from(idled),
             };
         }
+    }
+
+    /// What of these CPUs could not be read at the last look, if anything.
+    pub fn unread(&self, cpus: &[u32]) -> Option<&str> {
+        self.cpus.iter().filter(|sensed| cpus.contains(&sensed.cpu)).find_map(|sensed| sensed.unread.as_deref())
     }
 
     /// The facts of these CPUs, in their order.
@@ -236,7 +283,7 @@ mod tests {
         let root = Root::open(&folder).expect("a copy");
         let mut now = Moment { time_ns: SECOND_NS, slept_ns: 0 };
         let mut senses = Senses::open(&root, Source::Stat, &[0, 1], now).expect("has /proc/stat");
-        let clock = |_| Clock { cur_khz: 1000, ref_khz: 1000 };
+        let clock = |_| Some(Clock { cur_khz: 1000, ref_khz: 1000 });
         let mut look = |step_ns: u64, slept_ns: u64, cpus: &[(u32, u64, u64)]| {
             put_stat(&folder, cpus);
             now = Moment { time_ns: now.time_ns + step_ns, slept_ns: now.slept_ns + slept_ns };

@@ -11,7 +11,7 @@ use opplab_model::tree::{Node, Value, to_json};
 
 use crate::error::HostError;
 use crate::json::{Line, optional, parse_line, table};
-use crate::root::{CPU, Missing, Root};
+use crate::root::{CPU, Root};
 use crate::whole::{STATE_MAX, write_whole};
 
 /// The settings of a policy that a run may change, in the order of restoring.
@@ -60,6 +60,15 @@ impl Saved {
     /// Of these policies, as they are.
     pub fn of(root: &Root, policies: &[u32], pid: u32) -> Self {
         Self { pid, boot: boot(root), policies: policies.iter().map(|&policy| read_policy(root, policy)).collect() }
+    }
+
+    /// The same, with the settings of policies that an earlier run could not put back.
+    pub fn with(mut self, left: Vec<PolicyState>) -> Self {
+        for state in left {
+            self.policies.retain(|known| known.policy != state.policy);
+            self.policies.push(state);
+        }
+        self
     }
 
     /// Writes it so that it is whole or not there, whatever happens meanwhile.
@@ -120,12 +129,12 @@ impl Saved {
         matches!((&self.boot, boot(root)), (Some(then), Some(now)) if *then != now)
     }
 
-    /// Puts everything back and says what is not as it was.
+    /// Puts everything back. Gives the settings that are not as they were, and each of them in words.
     ///
     /// Limits take effect a little later, in a work item of the kernel (cpufreq.c:refresh_frequency_limits_work(),
     /// v6.12): what is read may still be older than what was written. So all is written, whatever is read, and then
     /// looked at until it is in force. What is not is written again, as a CPU may come back meanwhile.
-    pub fn restore(&self, root: &Root) -> Vec<String> {
+    pub fn restore(&self, root: &Root) -> (Self, Vec<String>) {
         for state in &self.policies {
             for (name, value) in &state.settings {
                 // `scaling_setspeed` may only be written under `userspace`; the rest is checked below.
@@ -135,29 +144,36 @@ impl Saved {
         for _ in 0..PATIENCE_STEPS {
             let wrong = self.differences(root);
             if wrong.is_empty() {
-                return Vec::new();
+                break;
             }
             std::thread::sleep(STEP);
-            for (path, value, _) in wrong {
-                let _ = root.write(&path, &value);
+            for ((policy, name, value), _) in wrong {
+                let _ = root.write(&format!("{CPU}/cpufreq/policy{policy}/{name}"), &value);
             }
         }
-        self.differences(root).into_iter().map(|(path, was, now)| format!("{path} is {now}, was `{was}`")).collect()
+        let mut left = Self { policies: Vec::new(), ..self.clone() };
+        let mut words = Vec::new();
+        for ((policy, name, value), now) in self.differences(root) {
+            words.push(format!("{CPU}/cpufreq/policy{policy}/{name} is {now}, was `{value}`"));
+            match left.policies.last_mut().filter(|state| state.policy == policy) {
+                Some(state) => state.settings.push((name, value)),
+                None => left.policies.push(PolicyState { policy, settings: vec![(name, value)] }),
+            }
+        }
+        (left, words)
     }
 
-    /// Path, value of before, and what is there now.
-    fn differences(&self, root: &Root) -> Vec<(String, String, String)> {
+    /// Policy, setting and value of before, and what is there now.
+    fn differences(&self, root: &Root) -> Vec<((u32, String, String), String)> {
         let mut wrong = Vec::new();
         for state in &self.policies {
             for (name, value) in &state.settings {
-                let path = format!("{CPU}/cpufreq/policy{}/{name}", state.policy);
-                match root.text(&path) {
-                    Ok(now) if now == *value => {}
-                    // A policy of CPUs that went offline has nothing to restore.
-                    Err(Missing::NoFile) => {}
-                    Ok(now) => wrong.push((path, value.clone(), format!("`{now}`"))),
-                    Err(missing) => wrong.push((path, value.clone(), missing.words())),
-                }
+                let now = match root.text(&format!("{CPU}/cpufreq/policy{}/{name}", state.policy)) {
+                    Ok(now) if now == *value => continue,
+                    Ok(now) => format!("`{now}`"),
+                    Err(missing) => missing.words(),
+                };
+                wrong.push(((state.policy, name.clone(), value.clone()), now));
             }
         }
         wrong
@@ -183,12 +199,12 @@ mod tests {
         let root = Root::Folder(folder.clone());
         let saved = Saved::of(&root, &[0], 7);
         assert_eq!(saved.policies[0].settings.len(), 3);
-        let file = folder.join("run/state.json");
+        let file = folder.join("state.json");
         saved.write(&file).expect("writable");
         assert_eq!(Saved::read(&file).expect("ours"), Some(saved.clone()));
         put("scaling_governor", "userspace");
         put("scaling_min_freq", "2000");
-        assert_eq!(saved.restore(&root), Vec::<String>::new());
+        assert_eq!(saved.restore(&root).1, Vec::<String>::new());
         assert_eq!(read_policy(&root, 0), saved.policies[0]);
         // What an earlier boot remembered is nothing to this one.
         assert!(!saved.is_of_earlier_boot(&root));

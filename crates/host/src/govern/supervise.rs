@@ -1,21 +1,22 @@
 //! The supervisor: saves, starts the worker, watches it, restores.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{Read as _, Write};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, major, minor};
 use rustix::io::Errno;
 
 use super::Options;
-use super::state::Saved;
+use super::state::{PolicyState, Saved};
 use crate::clock::{self, Stop};
 use crate::error::HostError;
-use crate::root::Root;
+use crate::root::{CPU, Root};
 
 /// A worker that gives no sign of life for this long (and ten rounds) hangs.
 const HANG_NS: u64 = 3_000_000_000;
@@ -26,81 +27,146 @@ const START_NS: u64 = 30_000_000_000;
 /// How long a worker may take to end when told.
 const END_NS: u64 = 2_000_000_000;
 
-/// Puts back what an earlier run left, if any. False if there was nothing.
+/// Puts back what earlier runs left, if any, wherever they remembered it. Gives whether there was something, and what
+/// policies that are away keep from being put back.
 ///
 /// # Errors
-/// If that run is still alive, or something could not be put back.
-pub(crate) fn restore_left(root: &Root, options: &Options, err: &mut dyn Write) -> Result<bool, HostError> {
-    let Some(saved) = Saved::read(&options.state)? else { return Ok(false) };
-    if saved.is_of_earlier_boot(root) {
-        let _ = writeln!(
-            err,
-            "note: the host was started anew since the run of process {}: its settings are those of the start, and nothing \
-             is put back",
-            saved.pid
-        );
-        forget(options)?;
-        return Ok(false);
+/// If something else could not be put back.
+fn restore_left(root: &Root, options: &Options, err: &mut dyn Write) -> Result<(bool, Vec<PolicyState>), HostError> {
+    let (mut found, mut away) = (false, Vec::new());
+    for path in [&options.host_state, &options.state] {
+        let Some(saved) = Saved::read(path)? else { continue };
+        if saved.is_of_earlier_boot(root) {
+            let _ = writeln!(
+                err,
+                "note: the host was started anew since the run of process {}: its settings are those of the start, and \
+                 nothing is put back",
+                saved.pid
+            );
+            forget(path)?;
+            continue;
+        }
+        found = true;
+        let _ = writeln!(err, "note: putting back what the run of process {} left", saved.pid);
+        let (left, wrong) = saved.restore(root);
+        let is_away = |state: &PolicyState| {
+            let online = root.online();
+            let cpus = root.cpus(&format!("{CPU}/cpufreq/policy{}/affected_cpus", state.policy)).unwrap_or_default();
+            !cpus.iter().any(|cpu| online.contains(cpu))
+        };
+        if !left.policies.iter().all(is_away) {
+            return Err(remember(&left, path, &wrong));
+        }
+        if left.policies.is_empty() {
+            forget(path)?;
+        } else {
+            let _ = writeln!(err, "note: {}", remember(&left, path, &wrong));
+            away.extend(left.policies);
+        }
     }
-    // The number may be another process's by now.
-    let words = std::fs::read(format!("/proc/{}/cmdline", saved.pid)).unwrap_or_default();
-    let alive = words.split(|byte| *byte == 0).any(|word| word == b"govern");
-    if alive && saved.pid != std::process::id() {
-        let words = format!("a run is under way (process {}, {}): end it first", saved.pid, options.state.display());
-        return Err(HostError::Lacking(words));
+    // It led to what is put back now.
+    if options.host_state.is_symlink() && !options.host_state.exists() {
+        forget(&options.host_state)?;
     }
-    let _ = writeln!(err, "note: putting back what the run of process {} left", saved.pid);
-    finish(root, options, &saved)?;
-    Ok(true)
+    Ok((found, away))
 }
 
-fn finish(root: &Root, options: &Options, saved: &Saved) -> Result<(), HostError> {
-    let wrong = saved.restore(root);
+/// `govern --restore`: false if there was nothing to put back.
+///
+/// # Errors
+/// If a run is under way, or something could not be put back.
+pub(crate) fn restore(root: &Root, options: &Options, err: &mut dyn Write) -> Result<bool, HostError> {
+    let _lock = lock(root)?;
+    let (found, away) = restore_left(root, options, err)?;
+    if away.is_empty() {
+        return Ok(found);
+    }
+    let away: Vec<String> = away.iter().map(|state| format!("policy{}", state.policy)).collect();
+    Err(HostError::Lacking(format!("not restored: {}", away.join(", "))))
+}
+
+/// Keeps what could not be put back, and no more: the rest is others' to change again.
+fn remember(left: &Saved, path: &Path, wrong: &[String]) -> HostError {
+    let place = fs::read_link(path).unwrap_or_else(|_| path.to_path_buf());
+    if let Err(error) = left.write(&place) {
+        return error;
+    }
+    let words = format!("not restored: {}; {} remembers it for `govern --restore`", wrong.join("; "), place.display());
+    HostError::Lacking(words)
+}
+
+/// Puts everything back at the end of a run.
+pub(super) fn finish(root: &Root, options: &Options, saved: &Saved) -> Result<(), HostError> {
+    let (left, wrong) = saved.restore(root);
     if !wrong.is_empty() {
-        // As while its CPUs are offline.
-        let words = format!(
-            "not restored: {}; {} remembers it for `govern --restore`",
-            wrong.join("; "),
-            options.state.display()
-        );
-        return Err(HostError::Lacking(words));
+        return Err(remember(&left, &options.state, &wrong));
     }
-    forget(options)
+    forget(&options.state)?;
+    if options.host_state == options.state { Ok(()) } else { forget(&options.host_state) }
 }
 
-fn forget(options: &Options) -> Result<(), HostError> {
-    match std::fs::remove_file(&options.state) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(HostError::io(options.state.display().to_string(), error))
+/// Removes what was remembered, and the link that leads to it.
+fn forget(path: &Path) -> Result<(), HostError> {
+    for file in fs::read_link(path).into_iter().chain([path.to_path_buf()]) {
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(HostError::io(file.display().to_string(), error));
+            }
+            _ => {}
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
-/// Keeps other supervisors from the same settings while it is open: two that begin at once would both find nothing to
-/// restore, and the later one would take the earlier one's settings for the host's own.
-fn lock(state: &Path) -> Result<File, HostError> {
-    let path = state.with_extension("lock");
-    let open = || -> std::io::Result<File> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder)?;
-        }
-        File::options().read(true).write(true).create(true).truncate(false).open(&path)
+/// Writes down what is to be put back, so that every later run of this host finds it, whatever `--state` it has.
+fn save(saved: &Saved, root: &Root, options: &Options) -> Result<(), HostError> {
+    let host = &options.host_state;
+    if !root.is_live()
+        && let Some(folder) = host.parent()
+    {
+        // A copy of a host may lack it.
+        let _ = fs::create_dir(folder);
+    }
+    saved.write(&options.state)?;
+    if options.state == *host {
+        return Ok(());
+    }
+    let link = || -> std::io::Result<()> { std::os::unix::fs::symlink(options.state.canonicalize()?, host) };
+    link().map_err(|error| {
+        let _ = fs::remove_file(&options.state);
+        HostError::io(host.display().to_string(), error)
+    })
+}
+
+/// Keeps other supervisors from the same host while it is open: two that begin at once would both find nothing to
+/// restore, and the later one would take the earlier one's settings for the host's own. The lock is on the folder of
+/// the settings, so that it does not depend on where they are remembered and leaves no file. `None`: no such folder.
+fn lock(root: &Root) -> Result<Option<File>, HostError> {
+    let path = format!("{CPU}/cpufreq");
+    let file = match root.open_folder(&path) {
+        Some(Ok(file)) => file,
+        _ => return Ok(None),
     };
-    let io = |error: std::io::Error| HostError::io(path.display().to_string(), error);
-    let mut file = open().map_err(io)?;
+    let io = |error: std::io::Error| HostError::io(path.clone(), error);
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
+        Ok(()) => Ok(Some(file)),
         Err(Errno::WOULDBLOCK) => {
-            let mut owner = String::new();
-            let _ = (&file).take(20).read_to_string(&mut owner);
-            let words = format!("a run is under way (process {}, {}): end it first", owner.trim(), state.display());
-            return Err(HostError::Lacking(words));
+            let owner = owner_of(&file).map_or_else(String::new, |pid| format!(" (process {pid})"));
+            Err(HostError::Lacking(format!("a run is under way on this host{owner}: end it first")))
         }
-        Err(error) => return Err(io(error.into())),
+        Err(error) => Err(io(error.into())),
     }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(io)?;
-    Ok(file)
+}
+
+/// The process that holds the lock on a file, as the kernel lists it.
+fn owner_of(file: &File) -> Option<u32> {
+    let about = file.metadata().ok()?;
+    let (device, inode) = (about.dev(), about.ino());
+    let place = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let mut held = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // "1: FLOCK ADVISORY WRITE 708 00:16:1234 0 EOF"
+    held.find(|words| words.get(1) == Some(&"FLOCK") && words.get(5) == Some(&place.as_str()))?.get(4)?.parse().ok()
 }
 
 /// Why the watch ended.
@@ -140,29 +206,33 @@ pub fn supervise(
     let [program, leading @ ..] = again else {
         return Err(HostError::Lacking("this program cannot start itself again".to_owned()));
     };
-    let _lock = if options.dry_run { None } else { Some(lock(&options.state)?) };
-    restore_left(&root, options, err)?;
     let ids = if options.policies.is_empty() { all } else { options.policies.clone() };
-    let saved = Saved::of(&root, &ids, std::process::id());
     let stop = Stop::on_signals()?;
-    if !options.dry_run {
-        saved.write(&options.state)?;
-    }
+    let (_lock, saved) = if options.dry_run {
+        (None, None)
+    } else {
+        let lock = lock(&root)?;
+        let (_, away) = restore_left(&root, options, err)?;
+        let saved = Saved::of(&root, &ids, std::process::id()).with(away);
+        save(&saved, &root, options)?;
+        (lock, Some(saved))
+    };
     let spawned =
         Command::new(program).args(leading).args(worker_args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) => {
-            let _ = std::fs::remove_file(&options.state);
+            saved.map_or(Ok(()), |saved| finish(&root, options, &saved))?;
             return Err(HostError::io("starting the worker", error));
         }
     };
     let _ = writeln!(err, "governing as process {}, worker {}", std::process::id(), child.id());
     let end = watch(options, &mut child, &stop);
     let status = close(&mut child, end, err);
-    if !options.dry_run {
+    if let Some(saved) = saved {
         finish(&root, options, &saved)?;
-        let _ = writeln!(err, "restored {} policies", saved.policies.len());
+        let nr = saved.policies.iter().filter(|state| !state.settings.is_empty()).count();
+        let _ = writeln!(err, "restored {nr} policies");
     }
     Ok(status)
 }

@@ -15,6 +15,7 @@ use opplab_model::tree::{Node, to_json};
 use super::decide::{Governor, Input, Setup, decision_json};
 use super::sense::{Clock, Senses, Source};
 use super::state::Saved;
+use super::supervise::finish;
 use super::{Options, Via};
 use crate::cli::nearest;
 use crate::clock::{self, Moment, Stop};
@@ -34,6 +35,10 @@ struct Policy {
     folder: String,
     /// How often somebody else has put another governor in the place of `userspace`.
     n_taken: u64,
+    /// Looks that gave no reading.
+    n_unread: u64,
+    /// Decisions.
+    n_decided: u64,
 }
 
 impl Policy {
@@ -197,7 +202,7 @@ fn open_policy(
         times: Vec::new(),
     };
     let governor = Governor::new(&setup).map_err(HostError::Usage)?;
-    Ok(Policy { setup, governor, via, folder, n_taken: 0 })
+    Ok(Policy { setup, governor, via, folder, n_taken: 0, n_unread: 0, n_decided: 0 })
 }
 
 /// The largest preference that the hardware has; larger numbers do not fit its register.
@@ -249,14 +254,12 @@ pub fn work(options: &Options) -> Result<(), HostError> {
     if let Some(saved) = saved
         && !options.dry_run
     {
-        let wrong = saved.restore(&root);
-        if !wrong.is_empty() {
-            return Err(HostError::Lacking(format!("not restored: {}", wrong.join("; "))));
-        }
-        // Nobody else is left to do it; but the file may be a newer run's.
+        // The supervisor looks again and says what is not as it was; unless it is gone, and the file not a newer run's.
         let is_ours = || matches!(Saved::read(&options.state), Ok(Some(now)) if now.pid == saved.pid);
         if gone.load(Ordering::Relaxed) && is_ours() {
-            let _ = std::fs::remove_file(&options.state);
+            finish(&root, options, &saved)?;
+        } else {
+            saved.restore(&root);
         }
     }
     result
@@ -318,10 +321,7 @@ fn govern(options: &Options, root: &Root, stop: &Stop, gone: &AtomicBool) -> Res
         next_ns += options.interval_ns;
         let over = options.for_ns.is_some_and(|for_ns| next_ns > start_ns + for_ns);
         if over || gone.load(Ordering::Relaxed) || !stop.sleep_until(next_ns) || gone.load(Ordering::Relaxed) {
-            for policy in policies.iter().filter(|policy| policy.n_taken > 1) {
-                note(&format!("policy{} was taken back {} times", policy.setup.policy, policy.n_taken));
-            }
-            return Ok(());
+            return end(&policies);
         }
         // A supervisor that is gone shows at standard input.
         let _ = heartbeat.write_all(b".").and_then(|()| heartbeat.flush());
@@ -329,27 +329,59 @@ fn govern(options: &Options, root: &Root, stop: &Stop, gone: &AtomicBool) -> Res
         let now_ns = now.time_ns;
         next_ns = next_ns.max(now_ns.saturating_sub(options.interval_ns));
         if let Some(slept_ns) = now.slept_since(&last) {
-            write_log(note_json(now_ns, None, &format!("the machine slept {:.1} s", slept_ns as f64 / 1e9)))?;
+            write_log(beside_json("note", now_ns, None, &format!("the machine slept {:.1} s", slept_ns as f64 / 1e9)))?;
         }
         last = now;
-        let frequencies: Vec<(u32, Clock)> = policies
+        let frequencies: Vec<(u32, Option<Clock>)> = policies
             .iter()
             .flat_map(|policy| {
-                let cur_khz = policy.cur_khz(root).unwrap_or(policy.setup.cpuinfo.max_khz);
-                let clock = Clock { cur_khz, ref_khz: policy.setup.freq_ref_khz };
+                let ref_khz = policy.setup.freq_ref_khz;
+                let clock = policy.cur_khz(root).map(|cur_khz| Clock { cur_khz, ref_khz });
                 policy.setup.cpus.iter().map(move |&cpu| (cpu, clock))
             })
             .collect();
-        let clock = |cpu: u32| {
-            frequencies.iter().find(|(known, _)| *known == cpu).map_or_else(Clock::default, |(_, clock)| *clock)
-        };
+        let clock = |cpu: u32| frequencies.iter().find(|(known, _)| *known == cpu).and_then(|(_, clock)| *clock);
         senses.look(root, now, &clock);
         for policy in &mut policies {
-            decide(options, root, policy, &senses, now_ns, &mut write_log)?;
+            let unread = match senses.unread(&policy.setup.cpus) {
+                Some(what) => Some(what.to_owned()),
+                None => decide(options, root, policy, &senses, now_ns, &mut write_log)?,
+            };
+            let Some(what) = unread else { continue };
+            let words =
+                format!("no reading for policy{}: {what} cannot be read; nothing is decided", policy.setup.policy);
+            policy.n_unread += 1;
+            if policy.n_unread == 1 {
+                note(&words);
+            }
+            write_log(beside_json("unread", now_ns, Some(policy.setup.policy), &words))?;
         }
     }
 }
 
+/// Says what is to be said at the end of a run.
+///
+/// # Errors
+/// If nothing was decided for want of readings.
+fn end(policies: &[Policy]) -> Result<(), HostError> {
+    for policy in policies {
+        let id = policy.setup.policy;
+        if policy.n_taken > 1 {
+            note(&format!("policy{id} was taken back {} times", policy.n_taken));
+        }
+        if policy.n_unread > 1 {
+            note(&format!("no reading for policy{id} at {} looks", policy.n_unread));
+        }
+    }
+    match policies.iter().find(|policy| policy.n_unread > 0 && policy.n_decided == 0) {
+        Some(policy) => {
+            Err(HostError::Lacking(format!("policy{}: nothing was decided for want of readings", policy.setup.policy)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Decides for a policy's CPUs and carries it out. Gives what could not be read, if nothing is decided for that.
 fn decide(
     options: &Options,
     root: &Root,
@@ -357,7 +389,7 @@ fn decide(
     senses: &Senses,
     now_ns: u64,
     write_log: &mut dyn FnMut(String) -> Result<(), HostError>,
-) -> Result<(), HostError> {
+) -> Result<Option<String>, HostError> {
     if let Some(name) = policy.taken_by(root).filter(|_| !options.dry_run) {
         policy.n_taken += 1;
         let words =
@@ -365,10 +397,10 @@ fn decide(
         if policy.n_taken == 1 {
             note(&words);
         }
-        write_log(note_json(now_ns, Some(policy.setup.policy), &words))?;
+        write_log(beside_json("note", now_ns, Some(policy.setup.policy), &words))?;
         match root.write(&format!("{}/scaling_governor", policy.folder), "userspace") {
             // Its CPUs went offline meanwhile.
-            Err(_) if policy.cur_khz(root).is_none() => return Ok(()),
+            Err(_) if policy.cur_khz(root).is_none() => return Ok(None),
             done => done?,
         }
     }
@@ -376,32 +408,40 @@ fn decide(
     let times = senses.times(&policy.setup.cpus);
     // Each CPU reports, as each runs the scheduler.
     for cpu in 0..policy.setup.cpus.len() {
-        let Some(cur_khz) = policy.cur_khz(root) else {
+        // Under `limits` the present ones are our own request.
+        let own = (policy.via == Via::Limits).then_some(policy.setup.limits);
+        let read = |name: &str| policy.number(root, name).ok_or_else(|| format!("{}/{name}", policy.folder));
+        let all = read("scaling_cur_freq").and_then(|cur_khz| {
+            let limits = match own {
+                Some(own) => own,
+                None => FreqLimits { min_khz: read("scaling_min_freq")?, max_khz: read("scaling_max_freq")? },
+            };
+            Ok((cur_khz, limits))
+        });
+        let (cur_khz, limits) = match all {
+            Ok((_, limits)) if limits.min_khz > limits.max_khz => {
+                return Ok(Some(format!("{}: a minimum above the maximum", policy.folder)));
+            }
+            Ok(all) => all,
             // The policy's CPUs went offline; it may come back.
-            return Ok(());
-        };
-        let limits = match policy.via {
-            // Under `limits` the present ones are our own request.
-            Via::Limits => policy.setup.limits,
-            Via::Setspeed => FreqLimits {
-                min_khz: policy.number(root, "scaling_min_freq").unwrap_or(policy.setup.limits.min_khz),
-                max_khz: policy.number(root, "scaling_max_freq").unwrap_or(policy.setup.limits.max_khz),
-            },
+            Err(_) if !policy.setup.cpus.iter().any(|cpu| root.online().contains(cpu)) => return Ok(None),
+            Err(what) => return Ok(Some(what)),
         };
         let input = Input { time_ns: now_ns, cpu, cur_khz, limits, facts: facts.clone(), times: times.clone() };
         let output = policy.governor.decide(&input);
+        policy.n_decided += 1;
         write_log(decision_json(policy.setup.policy, &input, &output))?;
         if let Some(khz) = output.request_khz
             && !options.dry_run
         {
             match policy.set(root, khz) {
                 // Its CPUs went offline meanwhile, or it was taken: the next look sees to it.
-                Err(_) if policy.cur_khz(root).is_none() || policy.taken_by(root).is_some() => return Ok(()),
+                Err(_) if policy.cur_khz(root).is_none() || policy.taken_by(root).is_some() => return Ok(None),
                 done => done?,
             }
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Tells the user.
@@ -411,9 +451,9 @@ fn note(words: &str) {
 }
 
 /// A line of the log beside the decisions.
-fn note_json(time_ns: u64, policy: Option<u32>, words: &str) -> String {
+fn beside_json(kind: &str, time_ns: u64, policy: Option<u32>, words: &str) -> String {
     to_json(&table([
-        ("type", Node::str("note")),
+        ("type", Node::str(kind)),
         ("time_ns", Node::from(time_ns)),
         ("policy", optional(policy)),
         ("text", Node::str(words)),

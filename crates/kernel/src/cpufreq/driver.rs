@@ -88,6 +88,8 @@ pub struct DriverEntry {
     pub name: &'static str,
     /// What it drives, in a line.
     pub what: &'static str,
+    /// It calls its frequencies P-states, P0 being the highest.
+    pub p_states: bool,
     /// The order of its frequency table; `None`: it has none.
     pub table: Option<TableOrder>,
     /// Which governors run on it.
@@ -112,6 +114,7 @@ impl DriverEntry {
         Self {
             name,
             what,
+            p_states: false,
             table: Some(order),
             governors: Governors::Any,
             fast_switch: FastSwitch::No,

@@ -16,7 +16,7 @@
 use super::freq_table::{FreqLimits, FreqTable};
 use super::governors::schedutil::{PolicyFacts, SugovDecision, SugovFacts};
 use super::request::parse_u32;
-use super::sampling::CpuTimes;
+use super::sampling::{CpuTimes, SampleNote};
 use crate::profile::{KernelProfile, RateLimits};
 
 pub use super::governors::schedutil::SugovRequest as Request;
@@ -149,8 +149,8 @@ pub trait Governor: core::fmt::Debug + Send {
     /// The frequency that was decided on last, kHz; 0 before that.
     fn wanted_khz(&self) -> u32;
 
-    /// The load of the last sample in percent, of a governor that samples.
-    fn load(&self) -> Option<u32> {
+    /// What the last sample was decided by, of a governor that samples.
+    fn sample(&self) -> Option<SampleNote> {
         None
     }
 

@@ -78,6 +78,52 @@ struct CpuDbs {
     prev_load: u32,
 }
 
+/// Why a sample had the outcome that it had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum SampleRule {
+    /// Nothing is asked for: no threshold was crossed, or the frequency is the one that would be asked for.
+    #[default]
+    Keep,
+    /// ondemand above its threshold: the highest frequency.
+    Highest,
+    /// ondemand at or below its threshold: in proportion to the load.
+    InProportion,
+    /// ondemand: the lower of the two frequencies between which `powersave_bias` alternates.
+    LowHalf,
+    /// conservative above its upper threshold.
+    StepUp,
+    /// conservative below its lower threshold.
+    StepDown,
+    /// intel_pstate's own: the P-state that its busy time asks for.
+    BusyTime,
+}
+
+/// What went into the decision on a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SampleNote {
+    /// The load that decided, percent: that of the busiest CPU, which may be carried over a long idle time.
+    pub load: u32,
+    /// The threshold that the load was compared with, percent.
+    pub threshold: u32,
+    /// What followed.
+    pub rule: SampleRule,
+    /// The frequency that was asked for before it was resolved, kHz; 0: none.
+    pub target_khz: u32,
+}
+
+impl SampleNote {
+    /// A load that is compared with a threshold.
+    pub const fn of(load: u32, threshold: u32) -> Self {
+        Self { load, threshold, rule: SampleRule::Keep, target_khz: 0 }
+    }
+
+    /// What followed.
+    pub const fn take(&mut self, rule: SampleRule, target_khz: u32) {
+        (self.rule, self.target_khz) = (rule, target_khz);
+    }
+}
+
 /// The sampling state of one policy (`struct policy_dbs_info` and each CPU's `struct cpu_dbs_info`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyDbs {
@@ -86,6 +132,8 @@ pub struct PolicyDbs {
     pub rate_mult: u32,
     /// The fewest whole sampling periods that a CPU was idle for, of those idle for more than two; `None` if none was.
     pub idle_periods: Option<u32>,
+    /// What the last sample was decided by.
+    pub note: SampleNote,
     /// The highest load of this sample in percent, without the loads that were carried over a long idle time.
     pub max_sample_load: u32,
     /// Time to the next sample, ns.
@@ -232,7 +280,6 @@ pub struct Sampling<G> {
     /// It has times to compare with.
     started: bool,
     wanted_khz: u32,
-    load: u32,
 }
 
 impl<G: SamplingGovernor + 'static> Sampling<G> {
@@ -262,7 +309,6 @@ impl<G: SamplingGovernor + 'static> Sampling<G> {
             times,
             started: false,
             wanted_khz: 0,
-            load: 0,
         }))
     }
 
@@ -282,7 +328,7 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
     fn start(&mut self, cur_khz: u32, view: &dyn View) {
         self.look(view);
         self.governor.restart(cur_khz, &self.times);
-        (self.started, self.load) = (true, 0);
+        self.started = true;
     }
 
     /// cpufreq_governor.c:dbs_update_util_handler(), v6.12.
@@ -300,7 +346,6 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
         self.look(view);
         let policy = DbsPolicy { cur_khz, limits: self.limits, cpuinfo: self.cpuinfo, table: self.table.as_ref() };
         let (request, delay_us) = self.governor.update(&policy, &self.times);
-        self.load = self.governor.policy_dbs().max_sample_load;
         self.governor.policy_dbs_mut().sampled(delay_us);
         let khz = request?.resolve(self.table.as_ref(), self.limits);
         self.wanted_khz = khz;
@@ -328,8 +373,8 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
         self.wanted_khz
     }
 
-    fn load(&self) -> Option<u32> {
-        Some(self.load)
+    fn sample(&self) -> Option<SampleNote> {
+        Some(self.governor.policy_dbs().note)
     }
 
     fn next_change_ns(&self) -> u64 {

@@ -16,6 +16,14 @@ impl PerfMargin {
         Self(Some(ratio))
     }
 
+    /// The parts of 1024.
+    pub const fn ratio_1024(self) -> u32 {
+        match self.0 {
+            None => 1280,
+            Some(ratio) => ratio,
+        }
+    }
+
     /// `util` with the margin, truncated (in place of include/linux/sched/cpufreq.h:map_util_perf(), v6.12).
     #[inline]
     pub const fn map_util_perf(self, util: u64) -> u64 {

@@ -8,6 +8,8 @@
 //! NUMA placement of memory, control groups and priority inheritance are not modelled, and refused where a file needs
 //! them to mean what it says.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::syntax::{Attributes, Calibration, EventKind, Loop, MemRunKind, PolicyName, RtApp, Spanned, Task};
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::workload::{Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
@@ -39,17 +41,14 @@ pub struct CompileOptions<'a> {
     pub capacities: &'a [u32],
 }
 
-/// Names in the order of their first use.
+/// The numbers of names, in the order of their first use.
 #[derive(Default)]
-struct Names<'a>(Vec<&'a str>);
+struct Names<'a>(BTreeMap<&'a str, u32>);
 
 impl<'a> Names<'a> {
     fn index(&mut self, name: &'a str) -> u32 {
-        let index = self.0.iter().position(|seen| *seen == name).unwrap_or_else(|| {
-            self.0.push(name);
-            self.0.len() - 1
-        });
-        index as u32
+        let next = self.0.len() as u32;
+        *self.0.entry(name).or_insert(next)
     }
 }
 
@@ -61,10 +60,10 @@ struct Compiler<'a> {
     barriers: Names<'a>,
     sems: Names<'a>,
     timers: Names<'a>,
-    absolute_timers: Vec<&'a str>,
+    absolute_timers: BTreeSet<&'a str>,
     cpu_sets: Vec<Vec<u32>>,
-    /// Index of the template of each task that is forked.
-    templates: Vec<Option<u32>>,
+    /// Index of the template of each task that is forked, by its name.
+    templates: BTreeMap<&'a str, u32>,
 }
 
 impl RtApp {
@@ -81,7 +80,7 @@ impl RtApp {
         let events = || self.tasks.iter().flat_map(|task| &task.phases).flat_map(|phase| &phase.events);
         for event in events() {
             if let EventKind::Timer { timer, unique: false, absolute: true, .. } = &event.kind {
-                compiler.absolute_timers.push(timer);
+                compiler.absolute_timers.insert(timer);
             }
         }
         if let Some(at) = self.global.pi_enabled
@@ -91,19 +90,11 @@ impl RtApp {
         }
         // Threads that start with the run come first, in file order; templates of forks after them.
         let nr_initial: u32 = self.tasks.iter().map(|task| task.instances).sum();
-        let mut nr_templates = 0;
-        compiler.templates = self
-            .tasks
-            .iter()
-            .map(|task| {
-                let forked =
-                    events().any(|event| matches!(&event.kind, EventKind::Fork { task: name } if *name == task.name));
-                forked.then(|| {
-                    nr_templates += 1;
-                    nr_initial + nr_templates - 1
-                })
-            })
+        let forked: BTreeSet<&str> = events()
+            .filter_map(|event| if let EventKind::Fork { task } = &event.kind { Some(task.as_str()) } else { None })
             .collect();
+        let templates = self.tasks.iter().map(|task| task.name.as_str()).filter(|name| forked.contains(*name));
+        compiler.templates = templates.zip(nr_initial..).collect();
         let specs = self.tasks.iter().map(|task| compiler.task(self, task)).collect::<Result<Vec<_>, _>>()?;
         let mut tasks: Vec<TaskSpec> = Vec::new();
         for (task, spec) in self.tasks.iter().zip(&specs) {
@@ -111,27 +102,21 @@ impl RtApp {
                 tasks.push(TaskSpec { name: format!("{}-{}", task.name, tasks.len()), ..spec.clone() });
             }
         }
-        for (spec, template) in specs.into_iter().zip(&compiler.templates) {
-            if template.is_some() {
+        for (spec, task) in specs.into_iter().zip(&self.tasks) {
+            if compiler.templates.contains_key(task.name.as_str()) {
                 tasks.push(TaskSpec { initial: false, ..spec });
             }
         }
-        let barriers = compiler
-            .barriers
-            .0
-            .iter()
-            .map(|name| {
-                let users = |task: &Task| {
-                    let references = task
-                        .phases
-                        .iter()
-                        .flat_map(|phase| &phase.events)
-                        .filter(|event| matches!(&event.kind, EventKind::Barrier { barrier } if barrier == name));
-                    references.count() as u32 * task.instances
-                };
-                self.tasks.iter().map(users).sum()
-            })
-            .collect();
+        let mut barriers = vec![0; compiler.barriers.0.len()];
+        for task in &self.tasks {
+            for event in task.phases.iter().flat_map(|phase| &phase.events) {
+                if let EventKind::Barrier { barrier } = &event.kind
+                    && let Some(&index) = compiler.barriers.0.get(barrier.as_str())
+                {
+                    barriers[index as usize] += task.instances;
+                }
+            }
+        }
         Ok(Workload {
             name: options.name.to_owned(),
             tasks,
@@ -204,7 +189,7 @@ impl<'a> Compiler<'a> {
                             let absolute = own_absolute.contains(&timer.as_str());
                             Op::Timer { timer: own_timers.index(timer), period_ns, absolute, own: true }
                         } else {
-                            let absolute = self.absolute_timers.contains(&timer.as_str());
+                            let absolute = self.absolute_timers.contains(timer.as_str());
                             Op::Timer { timer: self.timers.index(timer), period_ns, absolute, own: false }
                         });
                         continue;
@@ -307,9 +292,8 @@ impl<'a> Compiler<'a> {
             EventKind::SemWait { sem } => ops.push(Op::SemWait { sem: self.sems.index(sem) }),
             EventKind::Yield => ops.push(Op::Yield),
             EventKind::Fork { task } => {
-                let index = rtapp.tasks.iter().position(|candidate| candidate.name == *task);
-                let template = index.and_then(|index| self.templates[index]);
-                ops.push(Op::Fork { task: template.expect("every forked task has a template") });
+                let template = self.templates.get(task.as_str()).expect("every forked task has a template");
+                ops.push(Op::Fork { task: *template });
             }
             EventKind::Sleep { us } => {
                 ops.push(Op::Sleep { ns: us * 1000 });

@@ -1,5 +1,7 @@
 //! How many threads a workload has: what starts more than a run is quick with, and what starts threads without end.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::syntax::{EventKind, Note, Task};
 use crate::error::Pos;
 
@@ -14,23 +16,29 @@ pub(super) fn notes(tasks: &[Task], at: Pos) -> Vec<Note> {
         let message = format!("{nr_threads} threads: a run takes long, and so do its pages");
         notes.push(Note { at, message });
     }
-    let forked = |index: usize| {
-        let events = tasks[index].phases.iter().flat_map(|phase| &phase.events);
-        events.filter_map(|event| match &event.kind {
-            EventKind::Fork { task: name } => tasks.iter().position(|task| task.name == *name),
-            _ => None,
-        })
-    };
+    // Of each task that forks, what it forks; of equal names the first one is meant.
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, task) in tasks.iter().enumerate() {
-        let (mut seen, mut open) = (vec![false; tasks.len()], vec![index]);
-        while let Some(here) = open.pop() {
-            for next in forked(here) {
-                if !std::mem::replace(&mut seen[next], true) {
-                    open.push(next);
-                }
+        places.entry(&task.name).or_insert(index);
+    }
+    let mut forked: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for (index, task) in tasks.iter().enumerate() {
+        for event in task.phases.iter().flat_map(|phase| &phase.events) {
+            if let EventKind::Fork { task: name } = &event.kind
+                && let Some(&child) = places.get(name.as_str())
+            {
+                forked.entry(index).or_default().insert(child);
             }
         }
-        if seen[index] {
+    }
+    for (&index, children) in &forked {
+        let task = &tasks[index];
+        let mut seen = children.clone();
+        let mut open: Vec<usize> = children.iter().copied().collect();
+        while let Some(here) = open.pop() {
+            open.extend(forked.get(&here).into_iter().flatten().copied().filter(|&next| seen.insert(next)));
+        }
+        if seen.contains(&index) {
             let message = format!(
                 "task `{}` forks itself: its threads may grow until the run ends, or until fork fails as the kernel's does",
                 task.name

@@ -1,5 +1,6 @@
 //! The syntax tree of an rt-app file: global settings, tasks, phases and events in file order.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::{ParseOptions, Repeats, SuspendOn, growth};
@@ -352,9 +353,10 @@ pub(super) fn rtapp_from(root: &Node, options: ParseOptions) -> Result<RtApp, Fa
         let message = format!("{nr_threads} threads; at most {NR_THREADS_MAX} can be simulated");
         return Err(Fault::new(tasks_node.at, message));
     }
+    let names: BTreeSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
     for event in tasks.iter().flat_map(|task| &task.phases).flat_map(|phase| &phase.events) {
         if let EventKind::Fork { task: name } = &event.kind
-            && !tasks.iter().any(|task| task.name == *name)
+            && !names.contains(name.as_str())
         {
             return Err(Fault::unknown(event.at, "task to fork", name, tasks.iter().map(|task| task.name.as_str())));
         }
@@ -374,6 +376,7 @@ impl Reader {
             return Err(Fault::new(node.at, format!("`{what}` must be a table, not {}", node.value.kind())));
         };
         let mut list: Vec<(String, &Key, &Node)> = Vec::with_capacity(raw.len());
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
         // doc/workgen:check_unikid_json() keeps one counter for all keys of a table.
         let mut suffix = 1u32;
         for (key, node) in raw {
@@ -382,7 +385,8 @@ impl Reader {
                 let message = format!("key `{}` has no value", shorten(&key.name));
                 return Err(Fault::new(key.at, message));
             }
-            let Some(earlier) = list.iter().position(|(seen, _, _)| *seen == key.name) else {
+            let Some(&earlier) = places.get(&key.name) else {
+                places.insert(key.name.clone(), list.len());
                 list.push((key.name.clone(), key, node));
                 continue;
             };
@@ -399,10 +403,11 @@ impl Reader {
                 }
                 Repeats::Workgen => {
                     let mut name = format!("{}{suffix}", key.name);
-                    while list.iter().any(|(seen, _, _)| *seen == name) {
+                    while places.contains_key(&name) {
                         suffix += 1;
                         name = format!("{}{suffix}", key.name);
                     }
+                    places.insert(name.clone(), list.len());
                     list.push((name, key, node));
                 }
             }

@@ -145,7 +145,7 @@ fn decision_dict<'py>(
         dict.set_item("cpu", decision.cpu)?;
         dict.set_item("deciding_cpu", decision.deciding_cpu)?;
         dict.set_item("util", decision.util)?;
-        dict.set_item("iowait", decision.iowait)?;
+        dict.set_item("iowait", decision.steps.map_or(0, |steps| steps.iowait))?;
         dict.set_item("max_cap", decision.max_cap)?;
         dict.set_item("ref_khz", decision.ref_khz)?;
         dict.set_item("raw_khz", decision.raw_khz)?;

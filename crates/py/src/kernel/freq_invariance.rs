@@ -5,12 +5,14 @@ use opplab_kernel::cpufreq::cppc::{
     CppcPerfCaps, CppcPerfFbCtrs, artificial_em, cppc_scale_freq, squeeze_efficiency_classes,
 };
 use opplab_kernel::freq_invariance::{
-    AmdPerfCaps, FreqMax, FreqMaxFacts, IntelMsrs, IntelTurboModel, TurboLevel, arch_max_freq_ratio, scale_freq_tick,
+    AmdPerfCaps, FreqMax, FreqMaxFacts, FreqMaxOf, IntelMsrs, IntelTurboModel, TurboLevel, arch_max_freq_ratio,
+    scale_freq_tick,
 };
+use opplab_kernel::profile::Platform;
 use pyo3::prelude::*;
 
 use super::energy::{State, state};
-use super::{python_repr, refuse, unknown};
+use super::{profile, python_repr, refuse, unknown};
 
 #[guarded]
 #[pyfunction]
@@ -28,6 +30,23 @@ pub(super) fn freq_max_ratio(
         turbo.into_iter().map(|(active_cores, freq_khz)| TurboLevel { active_cores, freq_khz }).collect();
     let facts = FreqMaxFacts { base_khz, turbo: &turbo, n_cores };
     Ok((freq_max.freq_khz(&facts), freq_max.ratio(&facts)))
+}
+
+#[guarded]
+#[pyfunction]
+pub(super) fn freq_max_of(
+    py: Python<'_>,
+    kernel: &str,
+    vendor: &str,
+    hybrid: bool,
+    smt: bool,
+) -> PyResult<&'static str> {
+    let profile = profile(py, kernel)?;
+    let platform = Platform::of_vendor(vendor).unwrap_or(Platform::Arm);
+    Ok(match profile.freq_max_of(platform, hybrid, smt) {
+        FreqMaxOf::BootCpu => "boot-cpu",
+        FreqMaxOf::EachCpu => "each-cpu",
+    })
 }
 
 #[guarded]

@@ -86,7 +86,7 @@ pub(crate) mod bindings {
         cpuidle::PyIdleGovernor,
         energy::{PyEnergyModel, py_find_energy_efficient_cpu},
         freq_invariance::{
-            PyCppcPerfCaps, amd_max_freq_ratio, freq_max_ratio, intel_max_freq_ratio, py_artificial_em,
+            PyCppcPerfCaps, amd_max_freq_ratio, freq_max_of, freq_max_ratio, intel_max_freq_ratio, py_artificial_em,
             py_cppc_scale_freq, py_scale_freq_tick, py_squeeze_efficiency_classes,
         },
         pelt::{PyClockPelt, PyPeltBatch, PySchedAvg, PyUtilEst, pelt, py_decay_load, py_ramp_up_periods},

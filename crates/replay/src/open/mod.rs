@@ -8,9 +8,10 @@
 use std::collections::BTreeSet;
 
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
-use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, SugovDecision};
+use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, UtilForm};
 use opplab_kernel::profile::{FairServer, SingleStateTick};
 use opplab_kernel::unit::tick_nsec;
+use opplab_model::decision::Decision;
 use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::governor::{governor_setup, start_governor};
 use opplab_model::machine::Machine;
@@ -46,18 +47,8 @@ const EXIT_DEAD: u64 = 0x10;
 pub struct OpenDecision {
     /// Time since the trace's first event, ns.
     pub time_ns: u64,
-    /// The first CPU of the policy.
-    pub policy_cpu: u32,
-    /// The CPU that reported.
-    pub cpu: u32,
-    /// The CPU whose utilisation decided.
-    pub deciding_cpu: u32,
-    /// Its utilisation of the fair, the real-time and the deadline class.
-    pub parts: [u64; 3],
-    /// What the policy had asked for, kHz.
-    pub prev_khz: u32,
-    /// The decision; its CPUs are places in the policy.
-    pub decision: SugovDecision,
+    /// The decision.
+    pub decision: Decision,
 }
 
 /// The decisions of schedutil under the recorded policy, at the recorded times; not the reports within its rate limit, or of CPUs that
@@ -134,7 +125,7 @@ struct Run<'a> {
     kworkers: Kworkers,
     /// Tasks that sleep without a chance to be interrupted: they wait for a device.
     in_iowait: BTreeSet<TaskIdx>,
-    runnable_boost: bool,
+    util_form: UtilForm,
     decisions: Option<Vec<OpenDecision>>,
 }
 
@@ -229,7 +220,7 @@ impl<'a> Run<'a> {
             waking: vec![None; nr],
             kworkers: Kworkers::of(events, |task| takes_samples(events, recorded, task)),
             in_iowait: BTreeSet::new(),
-            runnable_boost: profile.sugov_gates().runnable_boost,
+            util_form: profile.sugov_gates().util,
             decisions: None,
         })
     }

@@ -1,7 +1,8 @@
 //! The reports to governors of an open loop, and how their requests are carried out.
 
 use opplab_kernel::cpufreq::governor::{Report, Request, Worker};
-use opplab_kernel::cpufreq::schedutil::{PolicyFacts, SugovDecision, SugovFacts};
+use opplab_kernel::cpufreq::schedutil::{PolicyFacts, SCHED_CPUFREQ_IOWAIT, SugovDecision};
+use opplab_model::decision::{Decision, FreqContext};
 use opplab_model::event::IDLE_TASK;
 use opplab_model::machine::InvarianceSource;
 
@@ -86,17 +87,9 @@ impl Run<'_> {
         let request = governor.update_util(&report, &view, Some(&mut made));
         let computed = made.filter(|made| made.max_cap != 0);
         if let (Some(decisions), Some(decision)) = (&mut self.decisions, computed) {
-            let deciding = view.cpu(decision.deciding_cpu);
-            let fair = if self.runnable_boost { deciding.util_cfs_boost } else { deciding.util_cfs };
-            decisions.push(OpenDecision {
-                time_ns,
-                policy_cpu: members[0],
-                cpu,
-                deciding_cpu: members[decision.deciding_cpu],
-                parts: [fair, deciding.rq.util_rt, deciding.rq.util_dl],
-                prev_khz: *cur_khz,
-                decision,
-            });
+            let iowait = flags & SCHED_CPUFREQ_IOWAIT != 0;
+            let context = FreqContext { members, form: self.util_form, iowait, prev_khz: *cur_khz, wait_ns: 0 };
+            decisions.push(OpenDecision { time_ns, decision: Decision::freq(&context, &decision, &decision) });
         }
         match request {
             Some(Request::FastSwitch { freq_khz }) if freq_khz != *cur_khz => {

@@ -10,7 +10,7 @@
 //! ```
 
 use opplab_kernel::freq_invariance::{
-    FreqMax, FreqMaxFacts, FreqMaxSearch, FreqRatio, RaplFreqMax, RecentFreqMax, TurboLevel,
+    FreqMax, FreqMaxFacts, FreqMaxOf, FreqMaxSearch, FreqRatio, RaplFreqMax, RecentFreqMax, TurboLevel, ratio_against,
 };
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
@@ -70,8 +70,9 @@ impl FreqMaxRatios {
             let by_cluster = vec![SCHED_CAPACITY_SCALE; machine.clusters.len()].into();
             return Ok(Self { by_cluster, estimate: None });
         }
+        let freq_max_of = gates.profile.freq_max_of(gates.platform, machine.is_intel_hybrid(), machine.has_smt());
         let freq_max = if policy.freq_max.is_empty() {
-            gates.profile.freq_max(gates.platform)
+            gates.profile.freq_max(gates.platform, freq_max_of)
         } else {
             FreqMax::from_name(&policy.freq_max)
                 .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?
@@ -84,12 +85,20 @@ impl FreqMaxRatios {
             };
             let turbo: Vec<TurboLevel> = cluster.turbo.iter().map(level).collect();
             let n_cores = nr_cores(machine.cpus[cluster.cpus[0] as usize].package);
-            let facts = FreqMaxFacts { base_khz: cluster.reference_khz(), turbo: &turbo, n_cores };
-            let unknown = || CaseError(format!("f_max of cluster {} is not known", cluster.name));
-            freq_max.ratio(&facts).ok_or_else(unknown)
+            freq_max.ratio(&FreqMaxFacts { base_khz: cluster.reference_khz(), turbo: &turbo, n_cores })
+        };
+        let boot = machine.cluster_of(0);
+        let of_cluster = |cluster: &Cluster, freq_max: FreqMax| match freq_max_of {
+            FreqMaxOf::EachCpu => ratio(cluster, freq_max),
+            FreqMaxOf::BootCpu => ratio_against(ratio(boot, freq_max)?, boot.reference_khz(), cluster.reference_khz()),
         };
         let ratios = |freq_max| -> Result<IdVec<ClusterId, FreqRatio>, CaseError> {
-            machine.clusters.iter().map(|cluster| ratio(cluster, freq_max)).collect()
+            let unknown = |cluster: &Cluster| CaseError(format!("f_max of cluster {} is not known", cluster.name));
+            machine
+                .clusters
+                .iter()
+                .map(|cluster| of_cluster(cluster, freq_max).ok_or_else(|| unknown(cluster)))
+                .collect()
         };
         let by_cluster = ratios(freq_max)?;
         let nr_packages = machine.cpus.iter().map(|cpu| cpu.package + 1).max().unwrap_or(0);

@@ -3,6 +3,7 @@
 use opplab_kernel::cpufreq::intel_pstate::{
     Counters, FRAC_BITS, HwpRequest, Rounding, SCHED_CPUFREQ_IDLE_PLACEMENT, SCHED_CPUFREQ_IOWAIT,
 };
+use opplab_kernel::cpufreq::sampling::{SampleNote, SampleRule};
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Sink};
@@ -42,7 +43,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let load = u32::try_from(governor.busy_scaled >> FRAC_BITS).unwrap_or(0);
         if S::DECISIONS && update.sampled {
             let prev_khz = self.policies[policy].cur_khz;
-            self.record(Decision::Sample { policy_cpu: cpu.0, cpu: cpu.0, load, prev_khz, next_khz: khz });
+            let note = SampleNote { load, threshold: 0, rule: SampleRule::BusyTime, target_khz: khz };
+            self.record(Decision::sample(cpu.0, cpu.0, note, prev_khz, khz));
         }
         if update.pstate.is_some() {
             self.ask(policy, cpu, khz);
@@ -95,7 +97,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn hwp_write(&mut self, policy: PolicyId, request: HwpRequest) {
         if let Some(hwp) = &mut self.policies[policy].hwp {
             hwp.request = request;
+            if S::DECISIONS {
+                self.record_hwp(policy);
+            }
             self.hwp_grant(policy);
+        }
+    }
+
+    fn record_hwp(&mut self, policy: PolicyId) {
+        let state = &self.policies[policy];
+        if let Some(hwp) = &state.hwp {
+            let record = hwp.decision(state.cpus[0]);
+            self.record(record);
         }
     }
 
@@ -147,7 +160,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let Some(hwp) = &mut state.hwp else { return };
             hwp.look(self.now, aperf);
             let khz = hwp.khz();
-            state.cur_khz = khz;
+            let changed = std::mem::replace(&mut state.cur_khz, khz) != khz;
+            if S::DECISIONS && changed {
+                self.record_hwp(policy);
+            }
             self.grant(policy, khz);
         }
         if care {

@@ -5,15 +5,12 @@
 
 use opplab_kernel::cpufreq::governor::{self as kernel, Report, Request, Worker};
 use opplab_kernel::cpufreq::intel_pstate::Rounding;
-use opplab_kernel::cpufreq::sampling::CpuTimes;
-use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, PolicyFacts, SCHED_CPUFREQ_IOWAIT, SugovDecision, SugovFacts, UtilForm, cpu_bw_dl, effective_cpu_util,
-    map_util_perf,
-};
+use opplab_kernel::cpufreq::sampling::{CpuTimes, SampleNote};
+use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, SCHED_CPUFREQ_IOWAIT, SugovFacts};
 use opplab_kernel::freq_invariance::scale_freq_tick;
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
-use opplab_model::decision::Decision;
+use opplab_model::decision::{Decision, FreqContext};
 use opplab_model::event::{Event, Sink};
 use opplab_model::machine::InvarianceSource;
 use rand_core::Rng;
@@ -57,57 +54,6 @@ impl kernel::View for View<'_> {
     }
 }
 
-impl View<'_> {
-    /// The record of what schedutil saw; `wanted` is without the rate limit.
-    fn decision(
-        &self,
-        wanted: &SugovDecision,
-        seen: &SugovDecision,
-        flags: u32,
-        prev_khz: u32,
-        wait_ns: u64,
-    ) -> Decision {
-        let facts = self.cpu(wanted.deciding_cpu);
-        let runnable_boost = self.gates.sugov.runnable_boost && facts.util_cfs_boost > facts.util_cfs;
-        let util_cfs = if runnable_boost { facts.util_cfs_boost } else { facts.util_cfs };
-        let (util_sum, util) = match self.gates.sugov.util {
-            UtilForm::Bounded => (effective_cpu_util(&facts.rq, util_cfs).util.max(wanted.iowait), wanted.util),
-            UtilForm::Clamped => (wanted.util, map_util_perf(wanted.util)),
-        };
-        let bw_dl = cpu_bw_dl(facts.rq.dl_running_bw) as u32;
-        Decision::Freq {
-            policy_cpu: self.members[0].0,
-            cpu: self.members[seen.cpu].0,
-            deciding_cpu: self.members[wanted.deciding_cpu].0,
-            iowait: flags & SCHED_CPUFREQ_IOWAIT != 0,
-            outcome: seen.outcome as u8,
-            util_cfs: util_cfs as u32,
-            runnable_boost,
-            util_rt: facts.rq.util_rt as u32,
-            // Before v6.8 the deadline class counts by its bandwidth.
-            util_dl: match self.gates.sugov.util {
-                UtilForm::Bounded => facts.rq.util_dl as u32,
-                UtilForm::Clamped => bw_dl,
-            },
-            util_irq: facts.rq.util_irq as u32,
-            bw_dl,
-            iowait_boost: wanted.iowait as u32,
-            uclamp_min: facts.rq.uclamp_min as u32,
-            uclamp_max: facts.rq.uclamp_max as u32,
-            rt_runnable: facts.rq.rt_runnable,
-            util_sum: util_sum as u32,
-            util: util as u32,
-            max_cap: wanted.max_cap as u32,
-            ref_khz: wanted.ref_khz as u32,
-            raw_khz: wanted.raw_khz,
-            wanted_khz: wanted.next_khz,
-            prev_khz,
-            next_khz: seen.next_khz,
-            wait_ns,
-        }
-    }
-}
-
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// kernel/sched/sched.h:cpufreq_update_util(): the scheduler reports a change of `cpu`'s utilisation.
     pub(crate) fn cpufreq_update_util(&mut self, cpu: CpuId, flags: u32) {
@@ -145,7 +91,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let wait_ns = governor.next_change_ns().saturating_sub(report.time_ns);
             let mut seen = None;
             let request = governor.update_util(&report, &view, Some(&mut seen));
-            record = wanted.zip(seen).map(|(wanted, seen)| view.decision(&wanted, &seen, flags, prev_khz, wait_ns));
+            let members: Vec<u32> = view.members.iter().map(|cpu| cpu.0).collect();
+            let (form, iowait) = (self.gates.sugov.util, flags & SCHED_CPUFREQ_IOWAIT != 0);
+            let context = FreqContext { members: &members, form, iowait, prev_khz, wait_ns };
+            record = wanted.zip(seen).map(|(wanted, seen)| Decision::freq(&context, &wanted, &seen));
             request
         } else {
             governor.update_util(&report, &view, None)
@@ -203,10 +152,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// dbs_work_handler(): takes the sample; the frequency to change to, if it is another.
     fn dbs_work_handler(&mut self, index: PolicyId, cpu: CpuId) -> Option<u32> {
         let prev_khz = self.policies[index].cur_khz;
-        let (wanted, load) = self.governor_work(index)?;
+        let (wanted, note) = self.governor_work(index)?;
         if S::DECISIONS {
             let (policy_cpu, next_khz) = (self.policies[index].cpus[0], wanted.unwrap_or(prev_khz));
-            self.record(Decision::Sample { policy_cpu: policy_cpu.0, cpu: cpu.0, load, prev_khz, next_khz });
+            self.record(Decision::sample(policy_cpu.0, cpu.0, note, prev_khz, next_khz));
         }
         if let Some(khz) = wanted {
             self.emit(Event::FreqRequest { cpu: cpu.0, khz, util: 0, max: 0 });
@@ -214,17 +163,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         wanted
     }
 
-    /// The work that a governor queued: the frequency to set, if any, and the load in percent; `None` of a governor that
-    /// queues none.
-    fn governor_work(&mut self, index: PolicyId) -> Option<(Option<u32>, u32)> {
+    /// The work that a governor queued: the frequency to set, if any, and what a sample was decided by; `None` of a governor
+    /// that queues none.
+    fn governor_work(&mut self, index: PolicyId) -> Option<(Option<u32>, SampleNote)> {
         let Governor::Kernel { state, .. } = &mut self.policies[index].governor else { return None };
         let mut governor = state.take()?;
         let khz = governor.work(self.policies[index].cur_khz, &self.view(index));
-        let load = governor.load().unwrap_or(0);
+        let note = governor.sample().unwrap_or_default();
         if let Governor::Kernel { state, .. } = &mut self.policies[index].governor {
             *state = Some(governor);
         }
-        Some((khz, load))
+        Some((khz, note))
     }
 
     /// cpufreq_driver_fast_switch(): the driver is told where the governor decides.

@@ -11,6 +11,7 @@ use opplab_kernel::cpufreq::schedutil::effective_cpu_util;
 use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
+use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Metered, Sink};
 use opplab_model::power::{ClusterActivity, CpuActivity};
 use rand_core::Rng;
@@ -67,6 +68,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             state.idle_governor.select(&facts)
         };
+        let record = S::DECISIONS.then(|| Decision::Idle {
+            cpu: cpu.0,
+            state: choice.index as u32,
+            nr_states: states.len() as u32,
+            residency_ns: states.get(choice.index).map_or(0, |state| state.target_residency_ns),
+            deeper_ns: states.get(choice.index + 1).map_or(0, |state| state.target_residency_ns),
+            sleep_length_ns: facts.sleep_length_ns,
+            delta_tick_ns: facts.delta_tick_ns,
+            stop_tick: choice.stop_tick,
+            tick_stopped: facts.tick_stopped,
+            queried: choice.queried_sleep_length,
+        });
+        if let Some(record) = record {
+            self.record(record);
+        }
+        let state = &mut self.cpus[cpu];
         let entry_ns =
             self.case.machine.clusters[cl.index()].idle.get(choice.index).map_or(0, |idle| idle.entry_latency_ns);
         if choice.stop_tick || state.tick_stopped {

@@ -12,8 +12,13 @@
 //! 30 ms at an EPP of 128; one that is busy for less than 62 % of the time stays where it is slowest. What a task did
 //! elsewhere does not count: a task that migrates starts at the bottom (text 001).
 
+use std::cmp::Ordering;
+
 use opplab_kernel::cpufreq::intel_pstate::{HwpCapabilities, HwpRequest};
+use opplab_model::decision::{Decision, HwpRule};
 use opplab_model::machine::{Cluster, HwpCaps};
+
+use crate::ids::CpuId;
 
 /// Time constant of the demand's average, ns. Assumed, so that the climb takes as long as reviews of Skylake's Speed
 /// Shift saw it take, some 30 ms.
@@ -84,6 +89,11 @@ impl Hwp {
 
     /// The performance level that the firmware chooses.
     fn level(&self) -> u32 {
+        self.choice().0
+    }
+
+    /// The same, and what decided.
+    fn choice(&self) -> (u32, HwpRule) {
         let (min, max) = (u32::from(self.request.min()), u32::from(self.request.max()));
         let wanted = match self.request.desired() {
             0 => {
@@ -93,7 +103,30 @@ impl Hwp {
             }
             desired => u32::from(desired),
         };
-        wanted.max(min).min(max)
+        let level = wanted.max(min).min(max);
+        let rule = match level.cmp(&wanted) {
+            Ordering::Less => HwpRule::Most,
+            Ordering::Greater => HwpRule::Least,
+            Ordering::Equal if self.request.desired() != 0 => HwpRule::Desired,
+            Ordering::Equal => HwpRule::Demand,
+        };
+        (level, rule)
+    }
+
+    /// The request and what the firmware makes of it, for a sink that wants records.
+    pub(crate) fn decision(&self, policy_cpu: CpuId) -> Decision {
+        let (level, rule) = self.choice();
+        Decision::Hwp {
+            policy_cpu: policy_cpu.0,
+            least: self.request.min().into(),
+            most: self.request.max().into(),
+            desired: self.request.desired().into(),
+            epp: self.request.epp().into(),
+            demand_khz: u32::try_from(self.demand_khz).unwrap_or(u32::MAX),
+            level,
+            hwp_rule: rule as u8,
+            level_khz: self.scaling_khz,
+        }
     }
 
     /// The clock that it asks the package for, in kHz.

@@ -1,37 +1,68 @@
 //! Keeps the decision records of a run as columns: one table a kind of record, as [`crate::observe::sink`] does for events.
 //!
-//! A run without this sink makes no records.
+//! A run without this sink makes no records. Which tables and columns there are is declared with the records
+//! ([`opplab_model::decision::TABLES`]).
 
-use opplab_model::decision::Decision;
+use opplab_model::decision::{Decision, FieldType, TABLES};
 use opplab_model::event::{Event, Sink};
 
-use crate::observe::sink::{Of, Table, Value, tables};
+use crate::observe::sink::{Column, Table};
 
-tables! {
-    /// Names of the tables, in the order of [`Decision`]'s variants.
-    DECISION_TABLES;
-    /// Keeps decision records as columns.
-    DecisionColumns(Decision);
-    Freq = sugov_decision {
-        policy_cpu: u32, cpu: u32, deciding_cpu: u32, iowait: u8, outcome: u8, util_cfs: u32, runnable_boost: u8,
-        util_rt: u32, util_dl: u32, util_irq: u32, bw_dl: u32, iowait_boost: u32, uclamp_min: u32, uclamp_max: u32, rt_runnable: u8,
-        util_sum: u32, util: u32, max_cap: u32, ref_khz: u32, raw_khz: u32, wanted_khz: u32, prev_khz: u32, next_khz: u32, wait_ns: u64,
+/// Names of the tables, in the order of [`Decision`]'s variants.
+pub fn decision_tables() -> impl Iterator<Item = &'static str> {
+    TABLES.iter().map(|table| table.name)
+}
+
+/// Keeps decision records as columns.
+#[derive(Debug, Default)]
+pub struct DecisionColumns {
+    /// By kind of record: its times and its fields' columns, if it is kept.
+    kept: Vec<Option<(Vec<u64>, Vec<Column>)>>,
+}
+
+impl DecisionColumns {
+    /// Keeps the tables of `names`; all if there is none.
+    ///
+    /// # Errors
+    /// The first name that is no table's.
+    pub fn new(names: &[&str]) -> Result<Self, String> {
+        if let Some(unknown) = names.iter().find(|name| !decision_tables().any(|known| known == **name)) {
+            return Err((*unknown).to_owned());
+        }
+        let column = |of: FieldType| match of {
+            FieldType::U8 => Column::U8(Vec::new()),
+            FieldType::U32 => Column::U32(Vec::new()),
+            FieldType::I32 => Column::I32(Vec::new()),
+            FieldType::U64 => Column::U64(Vec::new()),
+            FieldType::I64 => Column::I64(Vec::new()),
+        };
+        let kept = TABLES.iter().map(|table| {
+            let wanted = names.is_empty() || names.contains(&table.name);
+            wanted.then(|| (Vec::new(), table.fields.iter().map(|(_, of)| column(*of)).collect()))
+        });
+        Ok(Self { kept: kept.collect() })
     }
-    Sample = dbs_decision { policy_cpu: u32, cpu: u32, load: u32, prev_khz: u32, next_khz: u32 }
-    Grant = freq_grant { policy_cpu: u32, requested_khz: u32, granted_khz: u32, limit: u8 }
-    Placement = placement_decision {
-        decision: u64, task: u32, fork: u8, prev_cpu: u32, cpu: u32, rule: u8, waker_cpu: u32, waker: u32,
-        in_interrupt: u8, sync: u8, nr_allowed: u32, util_avg: u32, util_est: u32, overutilized: u8, eas_rule: u8,
-        wake_wide: u8, imbalance_pct: u32, affine_rule: u8, this_load: u64, prev_load: u64, task_load: u64, target: u32,
-        sibling_rule: u8, nr_idle: u32,
+
+    /// Keeps a record.
+    pub fn keep(&mut self, now_ns: u64, decision: &Decision) {
+        let Some(Some((times, columns))) = self.kept.get_mut(decision.table()) else { return };
+        times.push(now_ns);
+        let mut columns = columns.iter_mut();
+        decision.each(|_, number| {
+            if let Some(column) = columns.next() {
+                column.push(number);
+            }
+        });
     }
-    Candidate = eas_candidate {
-        decision: u64, cpu: u32, domain: u32, util: u32, capacity: u32, spare_cap: u32, fits: i32,
-    }
-    Energy = eas_energy { decision: u64, dst_cpu: i32, domain: u32, energy: u64, max_util: u64, busy_time: u64 }
-    Balance = balance_pass {
-        dst_cpu: u32, src_cpu: u32, level: u32, span_weight: u32, idle: u8, migration: u8, imbalance: i64, moved: u32,
-        pushed: u8,
+
+    /// The tables that were asked for, in the order of their names' list.
+    pub fn tables(self) -> Vec<Table> {
+        let kept = self.kept.into_iter().zip(TABLES).filter_map(|(kept, table)| kept.map(|kept| (kept, table)));
+        let one = |((times, columns), table): ((Vec<u64>, Vec<Column>), &opplab_model::decision::RecordTable)| {
+            let named = table.fields.iter().map(|(name, _)| *name).zip(columns);
+            Table { name: table.name, columns: [("time_ns", Column::U64(times))].into_iter().chain(named).collect() }
+        };
+        kept.map(one).collect()
     }
 }
 

@@ -3,7 +3,6 @@
 //! For those who look at a run afterwards (data frames, charts). It holds everything in memory; a run that only needs
 //! metrics uses [`opplab_model::event::NullSink`], and one that only needs some tables asks for those.
 
-use opplab_model::decision::GrantLimit;
 use opplab_model::event::{Event, PlacementRule, Sink, TaskState};
 
 /// The values of one field, in event order.
@@ -30,6 +29,17 @@ impl Column {
             Self::I32(values) => values.len(),
             Self::U64(values) => values.len(),
             Self::I64(values) => values.len(),
+        }
+    }
+
+    /// Adds a number, which the column's type holds.
+    pub(crate) fn push(&mut self, number: i128) {
+        match self {
+            Self::U8(values) => values.push(number as u8),
+            Self::U32(values) => values.push(number as u32),
+            Self::I32(values) => values.push(number as i32),
+            Self::U64(values) => values.push(number as u64),
+            Self::I64(values) => values.push(number as i64),
         }
     }
 
@@ -66,7 +76,7 @@ macro_rules! values {
     };
 }
 values! {
-    u8 => U8 from u8 bool TaskState PlacementRule GrantLimit;
+    u8 => U8 from bool TaskState PlacementRule;
     u32 => U32 from u16 u32;
     i32 => I32 from i32;
     u64 => U64 from u64;
@@ -154,8 +164,6 @@ macro_rules! tables {
         }
     };
 }
-pub(crate) use tables;
-
 impl Sink for Columns {
     fn event(&mut self, now_ns: u64, event: &Event) {
         self.keep(now_ns, event);

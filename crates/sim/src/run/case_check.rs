@@ -1,6 +1,7 @@
 //! Refuses cases that the engine would stumble over.
 
 use opplab_kernel::sched::dl_entity::checkparam_dl;
+use opplab_model::error::Pos;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 
 use crate::{Case, CaseError};
@@ -23,6 +24,7 @@ pub(crate) fn check_case(case: &Case) -> Result<(), CaseError> {
             case.workload.warmup_ns, case.duration_ns
         )));
     }
+    case.policy.check_on(&case.machine, Pos::default()).map_err(|fault| fault.about("the policy"))?;
     if !(24..=10_000).contains(&case.policy.hz) {
         return Err(CaseError(format!("hz is {}; a kernel has 100, 250, 300 or 1000", case.policy.hz)));
     }

@@ -1,8 +1,9 @@
 //! Where the engine asks a governor or a placement from outside (see `hooks`).
 
 use opplab_kernel::cpufreq::freq_table::{Relation, resolve_freq};
-use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, cpu_bw_dl};
+use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, SugovOutcome, cpu_bw_dl};
 use opplab_kernel::pelt::HalfLife;
+use opplab_model::decision::Decision;
 use opplab_model::event::{Event, PlacementRule, Sink};
 
 use crate::cpufreq::freq_policy::Governor;
@@ -67,10 +68,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let fast_switch = self.driver.fast_switch;
         let Governor::Custom(custom) = &mut self.policies[index].governor else { return };
         let khz = resolve_freq(custom.table.as_ref(), wanted, custom.limits, Relation::L, true);
-        if khz == custom.requested_khz {
+        let prev_khz = std::mem::replace(&mut custom.requested_khz, khz);
+        if S::DECISIONS {
+            let policy_cpu = self.policies[index].cpus[0].0;
+            let outcome = if khz == prev_khz { SugovOutcome::Unchanged } else { SugovOutcome::Requested } as u8;
+            let (util, max_cap) = self.hooks.as_mut().and_then(|hooks| hooks.reason()).unwrap_or((0, 0));
+            self.record(Decision::Custom { policy_cpu, cpu: cpu.0, outcome, util, max_cap, prev_khz, next_khz: khz });
+        }
+        if khz == prev_khz {
             return;
         }
-        custom.requested_khz = khz;
+        let Governor::Custom(custom) = &mut self.policies[index].governor else { return };
         let queue = !fast_switch && !std::mem::replace(&mut custom.work_in_progress, true);
         if fast_switch {
             self.emit(Event::FreqRequest { cpu: cpu.0, khz, util, max });

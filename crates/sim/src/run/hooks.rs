@@ -145,6 +145,10 @@ pub trait Hooks {
         let _ = facts;
         Ok(None)
     }
+    /// The utilisation that the last answer was made of, and the capacity that it is a part of, if the policy says so.
+    fn reason(&mut self) -> Option<(u32, u32)> {
+        None
+    }
     /// The CPU where the task is queued; `None` leaves it to the kernel.
     ///
     /// # Errors

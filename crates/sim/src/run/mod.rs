@@ -13,7 +13,7 @@ mod main_loop;
 pub(crate) mod objects;
 mod program;
 pub(crate) mod queue;
-mod setup;
+pub(crate) mod setup;
 pub(crate) mod stream;
 mod stream_turns;
 pub(crate) mod task;

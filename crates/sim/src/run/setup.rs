@@ -40,7 +40,7 @@ use crate::run::stream::Stream;
 use crate::run::task::{Life, NO_PROGRAM, Task};
 use crate::run::timers::{Timer, TimerKind};
 use crate::sched::balancer::Balancer;
-use crate::sched::eas_model::EasState;
+use crate::sched::eas_model::{EasState, NoEas};
 use crate::sched::fair_rq::FairRq;
 use crate::sched::hybrid::{known_capacities, packing_priorities};
 use crate::sched::idle_cpus::IdleCpus;
@@ -59,7 +59,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let policy = &case.policy;
         let nr = machine.nr_cpus();
         let gates = Gates::new(policy, machine)?;
-        let mut driver = driver_of(machine, policy)?;
+        let mut driver = driver_of(machine, policy);
         let capacities = known_capacities(machine, &gates.profile);
         let priorities = packing_priorities(machine, &driver.driver, &gates.profile);
         let topology = Topology::new(machine, &capacities, priorities);
@@ -82,7 +82,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             journal: Journal::new(sink),
             hooks,
             freq_max: FreqMaxRatios::new(machine, policy, &gates)?,
-            eas: EasState::new(machine, &driver, policy, &gates, &topology)?,
+            eas: EasState::new(machine, &driver, policy, &gates, &topology)?.ok(),
             agenda: Agenda::new(nr, policies.len(), nr_devices, hardware.packages.len()),
             gates,
             topology,
@@ -282,22 +282,31 @@ fn has_sched_idle(workload: &Workload) -> bool {
     workload.tasks.iter().any(|task| task.policy == SchedPolicy::Idle || task.ops.iter().any(sets))
 }
 
-/// The driver that `policy` names; the machine's own, if none: of two modes the one that has the governor.
+/// Why a case runs without energy-aware scheduling; `None` if it has it.
 ///
 /// # Errors
-/// [`CaseError`] with the drivers that the machine has, if the one that is named is not among them.
-fn driver_of(machine: &Machine, policy: &Policy) -> Result<Cpufreq, CaseError> {
-    let own = machine.driver(&policy.driver).ok_or_else(|| {
-        let drivers = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers);
-        let known: Vec<&str> = drivers.map(|driver| driver.driver.as_str()).collect();
-        CaseError(format!("machine {} has no driver {:?}; it has {}", machine.name, policy.driver, known.join(", ")))
-    })?;
+/// [`CaseError`] as of a run.
+pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
+    check_case(case)?;
+    let (machine, policy) = (&case.machine, &case.policy);
+    let gates = Gates::new(policy, machine)?;
+    let mut driver = driver_of(machine, policy);
+    let capacities = known_capacities(machine, &gates.profile);
+    let priorities = packing_priorities(machine, &driver.driver, &gates.profile);
+    let topology = Topology::new(machine, &capacities, priorities);
+    IntelSetup::new(machine, &mut driver, policy, &gates)?;
+    Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
+}
+
+/// The driver that `policy` names; the machine's own, if none: of two modes the one that has the governor.
+fn driver_of(machine: &Machine, policy: &Policy) -> Cpufreq {
+    let own = machine.driver(&policy.driver).expect("check_case() has refused other drivers");
     let generic = !["performance", "powersave"].contains(&policy.governor.as_str());
     let passive = DriverId::named(&own.driver).and_then(|driver| match driver.governors {
         Governors::Own { passive } => machine.driver(passive),
         Governors::Any => None,
     });
-    Ok(passive.filter(|_| policy.driver.is_empty() && generic).unwrap_or(own).clone())
+    passive.filter(|_| policy.driver.is_empty() && generic).unwrap_or(own).clone()
 }
 
 /// The frequency policies of the machine as the driver and the governor start them; `custom`: the governor is the caller's.

@@ -338,7 +338,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             scale_rt_capacity(&capacity, state.rt.util_avg, state.dl.util_avg, state.irq.util_avg).max(1);
     }
 
-    /// fair.c:sched_balance_newidle(): pulls a task for a CPU that runs out of work; returns whether to pick again.
+    /// fair.c:sched_balance_newidle(): pulls a task for a CPU that runs out of work; returns whether to pick again. Not inlined, so that
+    /// its instructions are counted.
+    #[inline(never)]
     pub(crate) fn newidle_balance(&mut self, cpu: CpuId) -> bool {
         self.update_misfit_status(cpu, None);
         let facts = NewidleFacts {

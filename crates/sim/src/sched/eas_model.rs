@@ -1,14 +1,16 @@
 //! Which energy model the kernel was given: performance domains, and the energy data of scheduling groups.
 
+use std::fmt;
+
 use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
 use opplab_kernel::eas_groups::{CapState, ClusterEnergy, GroupEnergy};
-use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState, em_create_perf_table};
+use opplab_kernel::energy_model::{EmError, EmPerfDomain, EmPerfState, em_create_perf_table};
 use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 
 use crate::CaseError;
 use crate::run::gates::Gates;
-use crate::sched::hybrid::{is_intel_hybrid, perf_domains};
+use crate::sched::hybrid::perf_domains;
 use crate::sched::topology::Topology;
 
 /// The root domain's performance domains; there only while energy-aware scheduling runs.
@@ -20,7 +22,7 @@ pub(crate) struct EasState {
 }
 
 impl EasState {
-    /// The state that the kernel reaches at boot, or `None` if it does not start energy-aware scheduling
+    /// The state that the kernel reaches at boot, or why it does not start energy-aware scheduling
     /// (topology.c:sched_is_eas_possible(): asymmetric capacities, no SMT, invariance, schedutil, an energy model).
     ///
     /// # Errors
@@ -31,26 +33,34 @@ impl EasState {
         policy: &Policy,
         gates: &Gates,
         topology: &Topology,
-    ) -> Result<Option<Self>, CaseError> {
-        let possible = policy.eas
-            && topology.asym.is_some()
-            && !topology.smt_active
-            && gates.freq_invariant
-            && gates.eas.is_some()
-            && policy.governor_id()?.energy_aware;
-        if !possible || policy.energy_model == EnergyModelSource::None {
-            return Ok(None);
+    ) -> Result<Result<Self, NoEas>, CaseError> {
+        if !policy.eas || policy.energy_model == EnergyModelSource::None {
+            return Ok(Err(NoEas::Off));
         }
-        if is_intel_hybrid(machine) && policy.energy_model == EnergyModelSource::Registered {
+        if topology.asym.is_none() {
+            return Ok(Err(NoEas::Symmetric));
+        }
+        if topology.smt_active {
+            return Ok(Err(NoEas::Smt));
+        }
+        if !gates.freq_invariant {
+            return Ok(Err(NoEas::NotInvariant));
+        }
+        if gates.eas.is_none() {
+            return Ok(Err(NoEas::Kernel));
+        }
+        if !policy.governor_id()?.energy_aware {
+            return Ok(Err(NoEas::Governor));
+        }
+        if machine.is_intel_hybrid() && policy.energy_model == EnergyModelSource::Registered {
             let registers = driver.driver == "intel_cpufreq";
             let domains = if registers { perf_domains(machine, &gates.profile)? } else { None };
-            return Ok(domains.map(|mut domains| {
-                if policy.reversed_energy_model {
-                    reverse_costs(&mut domains);
-                }
-                domains.sort_by_key(|domain| std::cmp::Reverse(domain.cpus.first().copied()));
-                Self { domains, groups: None }
-            }));
+            let Some(mut domains) = domains else { return Ok(Err(NoEas::Driver(driver.driver.clone()))) };
+            if policy.reversed_energy_model {
+                reverse_costs(&mut domains);
+            }
+            domains.sort_by_key(|domain| std::cmp::Reverse(domain.cpus.first().copied()));
+            return Ok(Ok(Self { domains, groups: None }));
         }
         let raw: Vec<u8> = machine.clusters.iter().map(|cluster| cluster.efficiency_class as u8).collect();
         let classes = squeeze_efficiency_classes(&raw);
@@ -60,7 +70,7 @@ impl EasState {
             let states = match policy.energy_model {
                 EnergyModelSource::Artificial => {
                     // Equal classes: the kernel registers no model, and there is no energy-aware scheduling.
-                    let Some(classes) = &classes else { return Ok(None) };
+                    let Some(classes) = &classes else { return Ok(Err(NoEas::OneClass)) };
                     let caps = cluster.cppc.ok_or_else(|| failed(String::from("it has no CPPC registers")))?;
                     let caps = CppcPerfCaps {
                         lowest_perf: caps.lowest_perf,
@@ -73,13 +83,14 @@ impl EasState {
                     let em = artificial_em(&caps, cluster.capacity, classes[index]);
                     em.map_err(|error| failed(error.to_string()))?.states
                 }
-                // A table without powers is refused, and then nobody schedules by energy (energy_model.c:em_create_perf_table()).
-                _ if cluster.opps.iter().any(|opp| opp.power_uw == 0) => return Ok(None),
                 _ => {
                     let points: Vec<(u64, u64)> =
                         cluster.opps.iter().map(|opp| (u64::from(opp.khz), opp.power_uw)).collect();
-                    em_create_perf_table(&points, cluster.capacity.into(), gates.em)
-                        .map_err(|error| failed(error.to_string()))?
+                    // A refused table is not registered, and then nobody schedules by energy (energy_model.c:em_create_perf_table()).
+                    match em_create_perf_table(&points, cluster.capacity.into(), gates.em) {
+                        Ok(states) => states,
+                        Err(error) => return Ok(Err(NoEas::Table { cluster: cluster.name.clone(), error })),
+                    }
                 }
             };
             domains.push(EmPerfDomain {
@@ -94,7 +105,63 @@ impl EasState {
         }
         domains.sort_by_key(|domain| std::cmp::Reverse(domain.cpus.first().copied()));
         let groups = gates.eas_groups.then(|| group_energies(machine, &domains, policy.energy_model));
-        Ok(Some(Self { domains, groups }))
+        Ok(Ok(Self { domains, groups }))
+    }
+}
+
+/// Why energy-aware scheduling is off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoEas {
+    /// The policy wants none.
+    Off,
+    /// All CPUs have one capacity.
+    Symmetric,
+    /// Cores have two threads.
+    Smt,
+    /// Utilisation is not frequency-invariant.
+    NotInvariant,
+    /// The kernel does not have it.
+    Kernel,
+    /// The governor is not schedutil.
+    Governor,
+    /// The driver registers no energy model.
+    Driver(String),
+    /// All CPUs have one efficiency class, so that there is no artificial model.
+    OneClass,
+    /// The kernel refuses a cluster's table.
+    Table {
+        /// Its name.
+        cluster: String,
+        /// Why.
+        error: EmError,
+    },
+}
+
+impl NoEas {
+    /// Whether the machine, and not the policy, is why: what somebody who compares schedulers must know.
+    pub fn is_of_machine(&self) -> bool {
+        !matches!(self, Self::Off | Self::Symmetric | Self::Governor | Self::Kernel)
+    }
+}
+
+impl fmt::Display for NoEas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => write!(f, "the policy switches it off"),
+            Self::Symmetric => write!(f, "all CPUs have one capacity"),
+            Self::Smt => write!(f, "cores have two threads"),
+            Self::NotInvariant => write!(f, "utilisation is not frequency-invariant"),
+            Self::Kernel => write!(f, "the kernel does not have it"),
+            Self::Governor => write!(f, "the governor is not schedutil"),
+            Self::Driver(driver) => write!(f, "driver {driver} registers no energy model"),
+            Self::OneClass => write!(f, "all CPUs have one efficiency class, and so no artificial energy model"),
+            Self::Table { cluster, error } => {
+                write!(
+                    f,
+                    "the kernel refuses the energy model of cluster {cluster} (`uw` of its operating points): {error}"
+                )
+            }
+        }
     }
 }
 

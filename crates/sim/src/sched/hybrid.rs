@@ -12,20 +12,10 @@ use opplab_model::machine::{Cluster, Machine};
 
 use crate::CaseError;
 
-/// Whether the machine's cores differ and Intel made it.
-pub(crate) fn is_intel_hybrid(machine: &Machine) -> bool {
-    let intel = machine.processor.as_ref().is_some_and(|processor| processor.vendor == "GenuineIntel");
-    intel && machine.clusters.iter().any(|cluster| cluster.capacity != machine.clusters[0].capacity)
-}
-
-fn has_smt(machine: &Machine) -> bool {
-    let cores = |cpu: usize| machine.cpus[cpu].core;
-    (1..machine.cpus.len()).any(|cpu| (0..cpu).any(|other| cores(cpu) == cores(other)))
-}
-
 /// `arch_scale_cpu_capacity()` of each CPU (intel_pstate.c:hybrid_init_cpu_capacity_scaling(), v6.12.117).
 pub(crate) fn known_capacities(machine: &Machine, profile: &KernelProfile) -> Vec<u64> {
-    let known = !is_intel_hybrid(machine) || (profile.hybrid_capacity == HybridCapacity::ByLevel && !has_smt(machine));
+    let known =
+        !machine.is_intel_hybrid() || (profile.hybrid_capacity == HybridCapacity::ByLevel && !machine.has_smt());
     let capacity = |cpu: u32| if known { machine.cluster_of(cpu).capacity.into() } else { 1024 };
     (0..machine.nr_cpus() as u32).map(capacity).collect()
 }
@@ -35,8 +25,8 @@ pub(crate) fn known_capacities(machine: &Machine, profile: &KernelProfile) -> Ve
 pub(crate) fn packing_priorities(machine: &Machine, driver: &str, profile: &KernelProfile) -> Option<Vec<i32>> {
     let tells = match driver {
         "intel_pstate" | "intel_cpufreq" => {
-            let by_capacity = profile.hybrid_capacity == HybridCapacity::ByLevel && !has_smt(machine);
-            !(is_intel_hybrid(machine) && by_capacity)
+            let by_capacity = profile.hybrid_capacity == HybridCapacity::ByLevel && !machine.has_smt();
+            !(machine.is_intel_hybrid() && by_capacity)
         }
         "amd-pstate" | "amd-pstate-guided" | "amd-pstate-epp" => profile.amd_prefcore == AmdPrefcore::Ranked,
         _ => false,
@@ -59,15 +49,16 @@ pub(crate) fn packing_priorities(machine: &Machine, driver: &str, profile: &Kern
     Some((0..nr).map(priority).collect())
 }
 
-/// The kind of a cluster's cores: the biggest are P-cores; others that share no last-level cache with one have none.
-fn kind_of(machine: &Machine, cluster: &Cluster) -> CoreKind {
+/// The kind of a CPU's core: the biggest are P-cores; others that share no last-level cache with one have none
+/// (intel_pstate.c:hybrid_has_l3(), v6.16). CPUs of one cluster may be of both kinds.
+fn kind_of(machine: &Machine, cpu: u32) -> CoreKind {
     let biggest = machine.clusters.iter().map(|cluster| cluster.capacity).max();
     let is_big = |cluster: &Cluster| Some(cluster.capacity) == biggest;
     let llc = |cpu: u32| machine.cpus[cpu as usize].llc;
-    let big_llcs = || machine.clusters.iter().filter(|cluster| is_big(cluster)).flat_map(|cluster| &cluster.cpus);
-    if is_big(cluster) {
+    let mut big_cpus = machine.clusters.iter().filter(|cluster| is_big(cluster)).flat_map(|cluster| &cluster.cpus);
+    if is_big(machine.cluster_of(cpu)) {
         CoreKind::Performance
-    } else if cluster.cpus.first().is_some_and(|&cpu| big_llcs().any(|&big| llc(big) == llc(cpu))) {
+    } else if big_cpus.any(|&big| llc(big) == llc(cpu)) {
         CoreKind::Efficient
     } else {
         CoreKind::LowPower
@@ -91,14 +82,16 @@ pub(crate) fn perf_domains(machine: &Machine, profile: &KernelProfile) -> Result
         let hwp = cluster.hwp.as_ref().ok_or_else(|| failed(String::from("its levels of HWP are not known")))?;
         let top_khz = cluster.opps.last().map_or(0, |opp| opp.khz);
         let scaling_khz = (top_khz / hwp.highest.max(1)).clamp(1, CORE_SCALING_KHZ);
-        let states = hybrid_perf_table(form, kind_of(machine, cluster), scaling_khz, cluster.capacity.into())
-            .map_err(|error| failed(error.to_string()))?;
-        domains.extend(cluster.cpus.iter().map(|&cpu| EmPerfDomain {
-            states: states.clone(),
-            cpus: vec![cpu as usize],
-            skip_inefficient: false,
-            form: EmForm::V6_9,
-        }));
+        for &cpu in &cluster.cpus {
+            let states = hybrid_perf_table(form, kind_of(machine, cpu), scaling_khz, cluster.capacity.into())
+                .map_err(|error| failed(error.to_string()))?;
+            domains.push(EmPerfDomain {
+                states,
+                cpus: vec![cpu as usize],
+                skip_inefficient: false,
+                form: EmForm::V6_9,
+            });
+        }
     }
     Ok(Some(domains))
 }

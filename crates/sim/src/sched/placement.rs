@@ -147,7 +147,8 @@ impl<S: Sink, H: HalfLife> IdlestFacts for Idlest<'_, '_, S, H> {
 }
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    /// core.c:select_task_rq() on a wake-up: where, and by which rule.
+    /// core.c:select_task_rq() on a wake-up: where, and by which rule. Not inlined, so that its instructions are counted.
+    #[inline(never)]
     pub(crate) fn select_task_rq(&mut self, task: TaskId, prev: CpuId, sync: bool) -> (CpuId, PlacementRule) {
         let mut note = Note::of(prev, sync);
         let (cpu, rule) = self.select_task_rq_noted(task, prev, sync, &mut note);

@@ -2,7 +2,7 @@
 
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, Relation, resolve_freq};
 use opplab_kernel::cpufreq::schedutil::{
-    RqFacts, effective_cpu_util, map_util_freq, map_util_perf, sugov_effective_cpu_perf,
+    PerfSteps, RqFacts, SugovDecision, SugovGates, SugovOutcome, map_util_freq, map_util_perf,
 };
 
 use super::input::{Ev, Kind, Machine};
@@ -38,33 +38,24 @@ struct Context {
 }
 
 /// A decision of the recorded kernel's schedutil, for those who explain it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedFreq {
     /// The recording's time, in ns.
     pub time_ns: u64,
-    /// The first CPU of the policy.
-    pub policy_cpu: usize,
+    /// The policy's CPUs.
+    pub members: Vec<usize>,
     /// The CPU that reported.
     pub cpu: usize,
-    /// The policy's CPU with the highest utilisation as the records show it, and its fair, real-time and deadline parts;
-    /// `None` before their first records.
-    pub parts: Option<(usize, [u64; 3])>,
-    /// The utilisation that the kernel put into the formula: with headroom since v6.8.
-    pub util: u64,
-    /// The capacity that it is a part of.
-    pub max_cap: u64,
-    /// The reference frequency, in kHz.
-    pub ref_khz: u32,
-    /// Their product before it is resolved, in kHz, computed.
-    pub raw_khz: u32,
-    /// The frequency that this resolves to, in kHz, computed.
-    pub wanted_khz: u32,
+    /// The recorded inputs and what crate `kernel` makes of them; CPUs are places in the policy. The steps are those of the CPU
+    /// with the highest utilisation as the records show it; there are none before their first records.
+    pub decision: SugovDecision,
+    /// Whether the steps lead to the utilisation that the kernel put into the formula; else the bandwidth of deadline tasks or
+    /// another input was not recorded.
+    pub exact: bool,
     /// What the policy had asked for, in kHz.
     pub prev_khz: u32,
     /// What the kernel's function answered, in kHz.
     pub ret_khz: u32,
-    /// The frequency did not fall because the CPU had not idled.
-    pub held: bool,
 }
 
 /// One policy.
@@ -86,6 +77,8 @@ pub(super) struct Freq {
     policies: Vec<PolicyState>,
     /// v6.8 and later.
     bounded: bool,
+    /// The kernel's.
+    gates: SugovGates,
     /// All decisions, if they are wanted.
     pub(super) seen: Option<Vec<RecordedFreq>>,
 }
@@ -97,6 +90,12 @@ impl Freq {
             contexts: vec![Context::default(); machine.n_cpus],
             policies: vec![PolicyState::default(); machine.policies.len()],
             bounded: machine.at_least(6, 8),
+            gates: match machine {
+                known if known.at_least(6, 8) => SugovGates::V6_12,
+                known if known.at_least(6, 5) => SugovGates::V6_6,
+                known if known.at_least(5, 18) => SugovGates::V5_18,
+                _ => SugovGates::V5_10,
+            },
             seen: None,
         }
     }
@@ -209,20 +208,40 @@ impl Freq {
         }
         let machine = state.machine;
         let members = &machine.policies[input.policy].cpus;
-        let parts = members.iter().filter_map(|&cpu| parts(state, cpu).map(|parts| (cpu, parts)));
+        let moved = self.contexts[ev.cpu()].moved;
+        let steps = |place: usize, cpu: usize| {
+            let bw_min = state.cpus.get(cpu)?.bw_min.unwrap_or(machine.fair_server);
+            let steps = perf(&self.gates, state, cpu, moved, 0, Some(bw_min)).ok()?;
+            Some((place, steps))
+        };
+        let known = members.iter().enumerate().filter_map(|(place, &cpu)| steps(place, cpu));
+        let deciding = known.max_by_key(|(place, steps)| (steps.util, std::cmp::Reverse(*place)));
+        let outcome = match ret_khz {
+            _ if held => SugovOutcome::Held,
+            khz if khz == input.next_khz => SugovOutcome::Unchanged,
+            _ => SugovOutcome::Requested,
+        };
         let row = RecordedFreq {
             time_ns: ev.time_ns(),
-            policy_cpu: members.first().copied().unwrap_or(0),
+            members: members.clone(),
             cpu: ev.cpu(),
-            parts: parts.max_by_key(|(cpu, parts)| (parts.iter().sum::<u64>(), std::cmp::Reverse(*cpu))),
-            util: input.util,
-            max_cap: input.max,
-            ref_khz: self.reference(input, machine),
-            raw_khz: self.raw_freq(input, machine),
-            wanted_khz: self.compute_next(input, machine),
+            exact: deciding.is_some_and(|(_, steps)| steps.util == input.util),
+            decision: SugovDecision {
+                time: ev.time_ns(),
+                cpu: members.iter().position(|&cpu| cpu == ev.cpu()).unwrap_or(0),
+                deciding_cpu: deciding.map_or(0, |(place, _)| place),
+                util: input.util,
+                steps: deciding.map(|(_, steps)| steps),
+                headroom: (self.gates.margin.ratio_1024(), self.gates.headroom),
+                target_perf: 0,
+                max_cap: input.max,
+                ref_khz: self.reference(input, machine).into(),
+                raw_khz: self.raw_freq(input, machine),
+                next_khz: self.compute_next(input, machine),
+                outcome,
+            },
             prev_khz: input.next_khz,
             ret_khz,
-            held,
         };
         if let Some(seen) = &mut self.seen {
             seen.push(row);
@@ -348,16 +367,6 @@ impl Freq {
     }
 }
 
-/// The fair, real-time and deadline classes' utilisation of a CPU as the records show them.
-fn parts(state: &State<'_>, cpu: usize) -> Option<[u64; 3]> {
-    let queue = state.root(cpu).filter(|queue| queue.averages_known && queue.util_est_known)?;
-    let avg = &queue.avg.avg;
-    let cfs = avg.util_avg.max(avg.runnable_avg).max(avg.util_est.into()).min(state.machine.capacity[cpu]);
-    let of = &state.cpus[cpu];
-    let known = |class: &super::state::ClassAvg| class.known.then_some(class.avg.util_avg);
-    Some([cfs, known(&of.rt)?, known(&of.dl)?])
-}
-
 /// The governor runs because an entity joins or leaves a queue (attach_entity_load_avg(), detach_entity_load_avg()): the
 /// queue's record follows the governor's at once, without an update of its own.
 fn moved(ev: &Ev<'_>) -> Option<(usize, u64, u64)> {
@@ -402,6 +411,18 @@ fn sugov_util(
     boost: u64,
     bw_min: Option<u64>,
 ) -> Result<u64, &'static str> {
+    perf(&SugovGates::V6_12, state, cpu, moved, boost, bw_min).map(|steps| steps.util)
+}
+
+/// The way to the performance that a CPU asks for, as the records show it.
+fn perf(
+    gates: &SugovGates,
+    state: &State<'_>,
+    cpu: usize,
+    moved: Option<(usize, u64, u64)>,
+    boost: u64,
+    bw_min: Option<u64>,
+) -> Result<PerfSteps, &'static str> {
     let Some(queue) = state.root(cpu).filter(|queue| queue.averages_known) else {
         return Err("the run queue's averages before their first record");
     };
@@ -415,9 +436,9 @@ fn sugov_util(
         (avg.util_avg, avg.runnable_avg) = (util_avg, runnable_avg);
     }
     let rq = rq_facts(state, cpu, bw_min)?;
-    let cfs = avg.util_avg.max(avg.runnable_avg).max(avg.util_est.into()).min(rq.capacity);
-    let effective = effective_cpu_util(&rq, cfs);
-    Ok(sugov_effective_cpu_perf(effective.util.max(boost), effective.min, effective.max))
+    let plain = avg.util_avg.max(avg.util_est.into()).min(rq.capacity);
+    let boosted = plain.max(avg.runnable_avg).min(rq.capacity);
+    Ok(gates.perf(&rq, (plain, boosted), (boost > 0).then_some(boost)))
 }
 
 /// topology_set_freq_scale(): the reference is the policy's highest frequency.

@@ -123,6 +123,8 @@ pub struct Events {
     fields: Vec<Vec<String>>,
     /// Events that the kernel lost, as far as the trace says.
     pub lost: u64,
+    /// What of the trace is damaged; the events are the rest.
+    pub damage: Vec<String>,
     /// Names of tasks by thread id, as far as the trace lists them.
     pub names: BTreeMap<i64, String>,
     /// What was added to the trace clock to get the events' times, ns.
@@ -183,10 +185,10 @@ impl Events {
     }
 
     /// Reads the trace.
-    fn read(files: &mut RecordingFiles) -> Result<Self, VerifyError> {
+    fn read(files: &RecordingFiles) -> Result<Self, VerifyError> {
         let path = files.path().to_owned();
         let fail = |error: opplab_trace::Error| VerifyError::Read { path: path.clone(), reason: error.to_string() };
-        let file = &mut files.trace;
+        let file = &files.trace;
         let options =
             ReadOptions { missing_ok: true, ..ReadOptions::only(&KINDS.iter().map(|k| k.0).collect::<Vec<_>>()) };
         let reader = file.reader(&options).map_err(fail)?;
@@ -195,7 +197,7 @@ impl Events {
         let time_offset_ns = reader.meta().time_offset_ns;
         drop(reader);
         let (records, values, fields) = (Vec::new(), Vec::new(), Vec::new());
-        let mut events = Self { records, values, fields, lost: 0, names, time_offset_ns };
+        let mut events = Self { records, values, fields, lost: 0, damage: Vec::new(), names, time_offset_ns };
         // For each schema of the reader: ours, and which fields are integers.
         let mut known: Vec<Option<(Kind, usize, Vec<usize>)>> = Vec::new();
         let mut sink = |event: &Event<'_>| {
@@ -231,9 +233,7 @@ impl Events {
             ControlFlow::Continue(())
         };
         let outcome = file.stream(&options, &mut sink).map_err(fail)?;
-        if let Some(problem) = outcome.problems.first() {
-            return Err(VerifyError::Read { path: path.clone(), reason: problem.to_string() });
-        }
+        events.damage = outcome.problems.iter().map(ToString::to_string).collect();
         let mut last: BTreeMap<usize, usize> = BTreeMap::new();
         for at in 0..events.records.len() {
             if let Some(before) = last.insert(events.records[at].cpu, at) {
@@ -474,13 +474,12 @@ impl Recording {
     /// [`VerifyError::Read`] if there is no readable `trace.dat` or no snapshot of the machine.
     pub fn read(path: &Path) -> Result<Self, VerifyError> {
         let files = RecordingFiles::open(path);
-        let mut files =
-            files.map_err(|error| VerifyError::Read { path: path.to_owned(), reason: error.to_string() })?;
+        let files = files.map_err(|error| VerifyError::Read { path: path.to_owned(), reason: error.to_string() })?;
         let machine = Machine::read(&files);
         if machine.n_cpus == 0 {
             let reason = "no CPU found: sysfs_before.txt is missing or has no topology".to_owned();
             return Err(VerifyError::Read { path: files.place(SYSFS).into(), reason });
         }
-        Ok(Self { name: files.name(), machine, events: Events::read(&mut files)? })
+        Ok(Self { name: files.name(), machine, events: Events::read(&files)? })
     }
 }

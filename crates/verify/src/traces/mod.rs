@@ -59,7 +59,7 @@ fn walk<'a>(
     recording: &'a Recording,
     mut parts: impl FnMut(&input::Ev<'_>, &state::State<'a>, &mut RecordingReport),
 ) -> (RecordingReport, state::State<'a>) {
-    let mut report = RecordingReport::new(&recording.name, &recording.machine.release, recording.events.lost);
+    let mut report = RecordingReport::new(recording);
     let mut state = state::State::new(recording);
     for event in recording.events.iter() {
         parts(&event, &state, &mut report);
@@ -68,31 +68,50 @@ fn walk<'a>(
     (report, state)
 }
 
-/// The frequency decisions of the recorded kernel's schedutil with what went into them, in order of time.
+/// What a recording holds of its kernel's decisions.
+pub struct Decisions<T> {
+    /// In order of time.
+    pub list: Vec<T>,
+    /// The machine.
+    pub machine: input::Machine,
+    /// The tasks' names by pid.
+    pub names: BTreeMap<i64, String>,
+    /// What of the trace is damaged.
+    pub damage: Vec<String>,
+}
+
+impl<T> Decisions<T> {
+    fn of(recording: Recording, list: Option<Vec<T>>) -> Self {
+        let Recording { machine, events, .. } = recording;
+        Self { list: list.unwrap_or_default(), machine, names: events.names, damage: events.damage }
+    }
+}
+
+/// The frequency decisions of the recorded kernel's schedutil with what went into them.
 ///
 /// # Errors
 /// As [`verify_recording`].
-pub fn frequency_decisions(dir: &Path) -> Result<(input::Machine, Vec<RecordedFreq>), VerifyError> {
+pub fn frequency_decisions(dir: &Path) -> Result<Decisions<RecordedFreq>, VerifyError> {
     let recording = Recording::read(dir)?;
     let mut freq = freq::Freq::new(&recording.machine);
     freq.seen = Some(Vec::new());
     walk(&recording, |event, state, report| freq.event(event, state, report));
-    let seen = freq.seen.take().unwrap_or_default();
-    Ok((recording.machine, seen))
+    let seen = freq.seen.take();
+    Ok(Decisions::of(recording, seen))
 }
 
-/// The placements of wake-ups in the recorded kernel with what went into them, in order of time, and the tasks' names by
-/// pid. Those whose inputs the recording does not hold are not among them.
+/// The placements of wake-ups in the recorded kernel with what went into them; those whose inputs the recording does not hold
+/// are not among them.
 ///
 /// # Errors
 /// As [`verify_recording`].
-pub fn placements(dir: &Path) -> Result<(Vec<RecordedPlacement>, BTreeMap<i64, String>), VerifyError> {
+pub fn placements(dir: &Path) -> Result<Decisions<RecordedPlacement>, VerifyError> {
     let recording = Recording::read(dir)?;
     let mut place = place::Place::new(&recording.machine);
     place.seen = Some(Vec::new());
     walk(&recording, |event, state, report| place.event(event, state, report));
-    let seen = place.seen.take().unwrap_or_default();
-    Ok((seen, recording.events.names))
+    let seen = place.seen.take();
+    Ok(Decisions::of(recording, seen))
 }
 
 /// The recordings at `path`: itself, if it is one's folder or an archive, or the folders in it that hold one, by name.

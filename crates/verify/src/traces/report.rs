@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::input::Recording;
 use super::signals::SignalError;
 
 /// The count of one kind of decision.
@@ -72,13 +73,17 @@ pub struct RecordingReport {
     pub release: String,
     /// Gaps where the kernel lost events.
     pub lost: u64,
+    /// What of the trace is damaged; the counts are of the rest.
+    pub damage: Vec<String>,
     /// The counts by kind, in alphabetical order.
     pub kinds: BTreeMap<&'static str, KindCount>,
 }
 
 impl RecordingReport {
-    pub(super) fn new(recording: &str, release: &str, lost: u64) -> Self {
-        Self { recording: recording.to_owned(), release: release.to_owned(), lost, kinds: BTreeMap::new() }
+    pub(super) fn new(recording: &Recording) -> Self {
+        let Recording { name, machine, events } = recording;
+        let (recording, release) = (name.clone(), machine.release.clone());
+        Self { recording, release, lost: events.lost, damage: events.damage.clone(), kinds: BTreeMap::new() }
     }
 
     pub(super) fn exact(&mut self, kind: &'static str) {

@@ -55,7 +55,7 @@ def _load(shares: list[float], cpus: int, seconds: float) -> Workload:
 def _run(tree: dict[str, Any], load: Workload, kernel: str, seconds: float, every_s: float) -> list[dict[str, str]]:
     """Give turbostat's rows of a run under the driver's performance governor: all wish for the highest clock."""
     machine = Machine.parse(to_machine_text(tree), file=str(tree["name"]))
-    policy = Policy(kernel=kernel, driver="intel_pstate", governor="performance")
+    policy = Policy(kernel=kernel, driver="intel_pstate", governor="performance", variation="none")
     text = simulate(machine, load, policy, seconds=seconds).turbostat(every_s)
     rows, head = [], list[str]()
     for line in text.splitlines():

@@ -9,6 +9,7 @@ use crate::profile::{AcpiCpuinfoMax, Platform};
 ///
 /// [`Relation::C`]: crate::cpufreq::freq_table::Relation::C
 pub static DRIVERS: &[DriverEntry] = &[DriverEntry {
+    p_states: true,
     fast_switch: FastSwitch::OwnPolicy,
     freq_scale: FreqScale::Architecture,
     cpuinfo_max_khz,

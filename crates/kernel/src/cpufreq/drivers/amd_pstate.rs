@@ -620,6 +620,7 @@ pub static DRIVERS: &[DriverEntry] = &[
 const PASSIVE: DriverEntry = DriverEntry {
     name: "amd-pstate",
     what: "AMD by CPPC, a governor chooses (passive mode)",
+    p_states: true,
     table: None,
     governors: Governors::Any,
     fast_switch: FastSwitch::Yes,

@@ -468,6 +468,7 @@ pub const fn cppc_scale_freq(
 pub static DRIVERS: &[DriverEntry] = &[DriverEntry {
     name: "cppc_cpufreq",
     what: "ACPI's abstract performance",
+    p_states: false,
     table: None,
     governors: Governors::Any,
     fast_switch: FastSwitch::Yes,

@@ -839,6 +839,7 @@ pub static DRIVERS: &[DriverEntry] = &[
 const PASSIVE: DriverEntry = DriverEntry {
     name: "intel_cpufreq",
     what: "Intel's P-states, a governor chooses (passive mode)",
+    p_states: true,
     table: None,
     governors: Governors::Any,
     fast_switch: FastSwitch::Yes,

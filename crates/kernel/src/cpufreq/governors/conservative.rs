@@ -10,7 +10,9 @@
 use crate::cpufreq::freq_table::Relation;
 use crate::cpufreq::governor::{GovernorEntry, Tunable, TunableKind, Worker};
 use crate::cpufreq::request::{FreqRequest, TunableError, parse_u32};
-use crate::cpufreq::sampling::{CpuTimes, DbsPolicy, DbsTunables, PolicyDbs, Sampling, SamplingGovernor};
+use crate::cpufreq::sampling::{
+    CpuTimes, DbsPolicy, DbsTunables, PolicyDbs, SampleNote, SampleRule, Sampling, SamplingGovernor,
+};
 
 /// A step of 0 kHz is replaced by this.
 pub const DEF_FREQUENCY_STEP: u32 = 5;
@@ -130,6 +132,7 @@ impl Conservative {
     /// [`PolicyDbs::sampled`] (cpufreq_conservative.c:cs_dbs_update(), v6.12).
     pub fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32) {
         let load = self.policy_dbs.update(&self.tunables.dbs, times);
+        self.policy_dbs.note = SampleNote::of(load, self.tunables.dbs.up_threshold);
         let request = if self.tunables.freq_step == 0 { None } else { self.step(policy, load) };
         (request, self.tunables.dbs.sampling_rate)
     }
@@ -153,6 +156,7 @@ impl Conservative {
         if load > self.tunables.dbs.up_threshold {
             self.down_skip = 0;
             self.requested_khz = requested.wrapping_add(step_khz).min(max_khz);
+            self.policy_dbs.note.take(SampleRule::StepUp, self.requested_khz);
             return Some(FreqRequest::efficient(self.requested_khz, Relation::H));
         }
         self.down_skip = self.down_skip.wrapping_add(1);
@@ -162,6 +166,8 @@ impl Conservative {
         self.down_skip = 0;
         if load < self.tunables.down_threshold {
             self.requested_khz = lowered(requested, step_khz);
+            self.policy_dbs.note = SampleNote::of(load, self.tunables.down_threshold);
+            self.policy_dbs.note.take(SampleRule::StepDown, self.requested_khz);
             return Some(FreqRequest::efficient(self.requested_khz, Relation::L));
         }
         None

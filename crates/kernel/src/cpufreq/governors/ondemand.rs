@@ -7,7 +7,9 @@
 use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation};
 use crate::cpufreq::governor::{GovernorEntry, Tunable, TunableKind, Worker};
 use crate::cpufreq::request::{FreqRequest, TunableError, parse_u32};
-use crate::cpufreq::sampling::{CpuTimes, DbsPolicy, DbsTunables, PolicyDbs, Sampling, SamplingGovernor};
+use crate::cpufreq::sampling::{
+    CpuTimes, DbsPolicy, DbsTunables, PolicyDbs, SampleNote, SampleRule, Sampling, SamplingGovernor,
+};
 
 /// What a sample takes: a normal one, or the low half of a powersave-bias pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -164,14 +166,17 @@ impl Ondemand {
         let biased = self.tunables.powersave_bias != 0;
         self.freq_lo_khz = 0;
         let max_khz = policy.limits.max_khz;
+        self.policy_dbs.note = SampleNote::of(load, self.tunables.dbs.up_threshold);
         if load > self.tunables.dbs.up_threshold {
             if policy.cur_khz < max_khz {
                 self.policy_dbs.rate_mult = self.tunables.dbs.sampling_down_factor;
             }
             if biased {
                 let freq_khz = self.powersave_bias_target(policy, max_khz, Relation::H);
+                self.policy_dbs.note.take(SampleRule::Highest, freq_khz);
                 return Some(FreqRequest::efficient(freq_khz, Relation::L));
             }
+            self.policy_dbs.note.take(SampleRule::Highest, max_khz);
             return (policy.cur_khz != max_khz).then(|| FreqRequest::efficient(max_khz, Relation::H));
         }
         let FreqLimits { min_khz: lowest, max_khz: highest } = policy.cpuinfo;
@@ -180,6 +185,7 @@ impl Ondemand {
         if biased {
             freq_next = self.powersave_bias_target(policy, freq_next, Relation::L);
         }
+        self.policy_dbs.note.take(SampleRule::InProportion, freq_next);
         Some(FreqRequest::efficient(freq_next, Relation::C))
     }
 
@@ -188,6 +194,7 @@ impl Ondemand {
     pub fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32) {
         let sample_type = std::mem::take(&mut self.sample_type);
         if sample_type == SampleType::Sub && self.policy_dbs.sample_delay_ns > 0 {
+            self.policy_dbs.note.take(SampleRule::LowHalf, self.freq_lo_khz);
             return (Some(FreqRequest::efficient(self.freq_lo_khz, Relation::H)), self.freq_lo_delay_us);
         }
         let request = self.od_update(policy, times);

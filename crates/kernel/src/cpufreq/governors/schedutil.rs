@@ -174,6 +174,10 @@ pub struct EffectiveUtil {
     pub min: u64,
     /// The performance that suffices: capacity or the cap.
     pub max: u64,
+    /// What asks for `min`.
+    pub min_by: PerfBound,
+    /// What `max` is.
+    pub max_by: PerfBound,
 }
 
 /// The utilisation of all classes and of interrupts, and the bounds (kernel/sched/syscalls.c:effective_cpu_util(),
@@ -183,16 +187,20 @@ pub fn effective_cpu_util(facts: &RqFacts, util_cfs: u64) -> EffectiveUtil {
     let scale = facts.capacity;
     let irq = facts.util_irq;
     if irq >= scale {
-        return EffectiveUtil { util: scale, min: scale, max: scale };
+        let by = PerfBound::Interrupts;
+        return EffectiveUtil { util: scale, min: scale, max: scale, min_by: by, max_by: by };
     }
-    let mut min = irq.wrapping_add(cpu_bw_dl(facts.dl_running_bw)).max(facts.uclamp_min);
-    if !facts.uclamp_used && facts.rt_runnable {
-        min = min.max(scale);
+    let needed = irq.wrapping_add(cpu_bw_dl(facts.dl_running_bw));
+    let mut min = needed.max(facts.uclamp_min);
+    let mut min_by = if facts.uclamp_min > needed { PerfBound::UclampMin } else { PerfBound::Bandwidth };
+    if !facts.uclamp_used && facts.rt_runnable && scale > min {
+        (min, min_by) = (scale, PerfBound::RealTime);
     }
     let max = scale.min(facts.uclamp_max);
+    let max_by = if facts.uclamp_max < scale { PerfBound::UclampMax } else { PerfBound::Capacity };
     let util = util_cfs.wrapping_add(facts.util_rt).wrapping_add(facts.util_dl);
     let util = if util >= scale { scale } else { scale.min(scale_irq_capacity(util, irq, scale).wrapping_add(irq)) };
-    EffectiveUtil { util, min, max }
+    EffectiveUtil { util, min, max, min_by, max_by }
 }
 
 /// What v5.10 asks the utilisation for (kernel/sched/sched.h: enum schedutil_type, v5.10).
@@ -211,22 +219,33 @@ pub enum UtilType {
 /// [`UtilType::Frequency`].
 #[inline]
 pub fn schedutil_cpu_util(facts: &RqFacts, util_cfs: u64, kind: UtilType, p_uclamp: Option<(u64, u64)>) -> u64 {
+    bounded_cpu_util(facts, util_cfs, kind, p_uclamp).0
+}
+
+/// [`schedutil_cpu_util`], and what bounded it last.
+#[inline]
+fn bounded_cpu_util(facts: &RqFacts, util_cfs: u64, kind: UtilType, p_uclamp: Option<(u64, u64)>) -> (u64, PerfBound) {
     let max = facts.capacity;
     let frequency = kind == UtilType::Frequency;
     if frequency && !facts.uclamp_used && facts.rt_runnable {
-        return max;
+        return (max, PerfBound::RealTime);
     }
     let irq = facts.util_irq;
     if irq >= max {
-        return max;
+        return (max, PerfBound::Interrupts);
     }
     let mut util = util_cfs.wrapping_add(facts.util_rt);
+    let mut bound = PerfBound::None;
     if frequency && facts.uclamp_used {
         let (p_min, p_max) = p_uclamp.unwrap_or((0, 0));
-        util = uclamp_util(util, facts.uclamp_min.max(p_min), facts.uclamp_max.max(p_max));
+        let clamped = uclamp_util(util, facts.uclamp_min.max(p_min), facts.uclamp_max.max(p_max));
+        if clamped != util {
+            bound = if clamped > util { PerfBound::UclampMin } else { PerfBound::UclampMax };
+        }
+        util = clamped;
     }
     if util.wrapping_add(facts.util_dl) >= max {
-        return max;
+        return (max, PerfBound::Capacity);
     }
     if !frequency {
         util = util.wrapping_add(facts.util_dl);
@@ -235,7 +254,7 @@ pub fn schedutil_cpu_util(facts: &RqFacts, util_cfs: u64, kind: UtilType, p_ucla
     if frequency {
         util = util.wrapping_add(cpu_bw_dl(facts.dl_running_bw));
     }
-    max.min(util)
+    if util > max { (max, PerfBound::Capacity) } else { (util, bound) }
 }
 
 /// The raw next frequency in v5.10, in kHz: `1.25 * ref * util / cap`, the 1.25 applied to the frequency
@@ -243,6 +262,55 @@ pub fn schedutil_cpu_util(facts: &RqFacts, util_cfs: u64, kind: UtilType, p_ucla
 #[inline]
 pub const fn next_raw_freq_v5_10(util: u64, ref_khz: u64, cap: u64) -> u64 {
     map_util_freq(util, ref_khz.wrapping_add(ref_khz >> 2), cap)
+}
+
+/// The boost for I/O within a run queue's clamps (least, most).
+#[inline]
+fn clamped_boost(boost: u64, clamps: Option<(u64, u64)>) -> u64 {
+    clamps.map_or(boost, |(min, max)| uclamp_util(boost, min, max))
+}
+
+/// What decided on a performance other than the utilisation with its headroom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PerfBound {
+    /// Nothing.
+    None,
+    /// The capacity is the most.
+    Capacity,
+    /// The run queue's upper clamp is the most.
+    UclampMax,
+    /// The run queue's lower clamp is the least.
+    UclampMin,
+    /// The bandwidth of deadline tasks and what interrupts use are the least.
+    Bandwidth,
+    /// A real-time task is runnable and no clamp is in use: all of the capacity.
+    RealTime,
+    /// Interrupts use all of the capacity.
+    Interrupts,
+    /// The boost for I/O is more than the utilisation (to v6.7; later it is a part of the sum).
+    IowaitBoost,
+}
+
+/// A CPU's way from its utilisation to the performance that it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerfSteps {
+    /// The other classes, interrupts and clamps.
+    pub rq: RqFacts,
+    /// The fair class's part.
+    pub util_cfs: u64,
+    /// The runnable signal stands in for it.
+    pub runnable_boost: bool,
+    /// The part that the boost for I/O asked for.
+    pub iowait: u64,
+    /// All parts together. With [`UtilForm::Clamped`] within its bounds.
+    pub sum: u64,
+    /// What acted on it.
+    pub bound: PerfBound,
+    /// What is asked for; with headroom if that is [`Headroom::InEffectivePerf`].
+    pub util: u64,
+    /// The least that is needed; before v6.8 the deadline class's bandwidth.
+    pub min: u64,
 }
 
 /// Which utilisation the governor computes.
@@ -307,6 +375,45 @@ pub struct SugovGates {
 }
 
 impl SugovGates {
+    /// From a CPU's utilisation to the performance that it asks for (sugov_get_util(), v6.12, without the I/O boost's own
+    /// state); `boost` is what [`SugovCpu::sugov_iowait_apply`] gives, `None` without a boost.
+    #[inline(always)]
+    pub fn perf(&self, rq: &RqFacts, facts_cfs: (u64, u64), boost: Option<u64>) -> PerfSteps {
+        let (util_cfs, util_cfs_boost) = facts_cfs;
+        let (runnable_boost, util_cfs) =
+            if self.runnable_boost { (util_cfs_boost > util_cfs, util_cfs_boost) } else { (false, util_cfs) };
+        let (sum, bound, util, iowait);
+        match self.util {
+            UtilForm::Bounded => {
+                let effective = effective_cpu_util(rq, util_cfs);
+                iowait = boost.unwrap_or(0);
+                sum = effective.util.max(iowait);
+                let with_headroom = self.margin.map_util_perf(sum);
+                let capped = effective.max.min(with_headroom);
+                util = effective.min.max(capped);
+                bound = if util != capped {
+                    effective.min_by
+                } else if capped != with_headroom {
+                    effective.max_by
+                } else {
+                    PerfBound::None
+                };
+                return PerfSteps { rq: *rq, util_cfs, runnable_boost, iowait, sum, bound, util, min: effective.min };
+            }
+            UtilForm::Clamped => {
+                let (clamped, clamped_by) = bounded_cpu_util(rq, util_cfs, UtilType::Frequency, None);
+                let obeys = self.clamps_boost && rq.uclamp_used;
+                let clamps = obeys.then_some((rq.uclamp_min, rq.uclamp_max));
+                let boost = boost.map_or(0, |boost| clamped_boost(boost, clamps));
+                util = clamped.max(boost);
+                iowait = if util > clamped { util } else { 0 };
+                bound = if util > clamped { PerfBound::IowaitBoost } else { clamped_by };
+                sum = util;
+            }
+        }
+        PerfSteps { rq: *rq, util_cfs, runnable_boost, iowait, sum, bound, util, min: cpu_bw_dl(rq.dl_running_bw) }
+    }
+
     /// v6.8 to v6.12.
     pub const V6_12: Self = Self {
         util: UtilForm::Bounded,
@@ -476,7 +583,7 @@ impl SugovCpu {
         clamps: Option<(u64, u64)>,
     ) -> u64 {
         let Some(boost) = self.iowait_boost_applied(time, max_cap, tick_ns) else { return util };
-        util.max(clamps.map_or(boost, |(min, max)| uclamp_util(boost, min, max)))
+        util.max(clamped_boost(boost, clamps))
     }
 
     /// `None` without a boost.
@@ -540,8 +647,12 @@ pub struct SugovDecision {
     pub deciding_cpu: usize,
     /// The utilisation that decided (with headroom since v6.8), on the scale of `max_cap`.
     pub util: u64,
-    /// The part of the utilisation that the boost for I/O asked for.
-    pub iowait: u64,
+    /// How the deciding CPU came to it; `None` if nobody looked.
+    pub steps: Option<PerfSteps>,
+    /// What the utilisation is multiplied by, in parts of 1024, and where.
+    pub headroom: (u32, Headroom),
+    /// The performance that the driver was asked for in place of a frequency (0: a frequency).
+    pub target_perf: u64,
     /// The capacity that stands for the reference frequency.
     pub max_cap: u64,
     /// The reference frequency, in kHz.
@@ -558,18 +669,39 @@ pub struct SugovDecision {
 pub trait SugovRecorder {
     /// False if [`Self::decision`] need not be called.
     const ENABLED: bool = true;
+    /// What is kept of each CPU's steps until one of them has decided.
+    type Steps: Copy + Default + Into<Option<PerfSteps>> + From<PerfSteps>;
     /// A decision was made.
     fn decision(&mut self, decision: &SugovDecision);
 }
 
+/// Nothing is kept.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoSteps;
+
+impl From<PerfSteps> for NoSteps {
+    #[inline(always)]
+    fn from(_: PerfSteps) -> Self {
+        Self
+    }
+}
+
+impl From<NoSteps> for Option<PerfSteps> {
+    fn from(_: NoSteps) -> Self {
+        None
+    }
+}
+
 impl SugovRecorder for () {
     const ENABLED: bool = false;
+    type Steps = NoSteps;
     #[inline]
     fn decision(&mut self, _decision: &SugovDecision) {}
 }
 
 /// The last decision.
 impl SugovRecorder for Option<SugovDecision> {
+    type Steps = Option<PerfSteps>;
     #[inline]
     fn decision(&mut self, decision: &SugovDecision) {
         *self = Some(*decision);
@@ -577,6 +709,7 @@ impl SugovRecorder for Option<SugovDecision> {
 }
 
 impl SugovRecorder for Vec<SugovDecision> {
+    type Steps = Option<PerfSteps>;
     fn decision(&mut self, decision: &SugovDecision) {
         self.push(*decision);
     }
@@ -585,10 +718,10 @@ impl SugovRecorder for Vec<SugovDecision> {
 /// A utilisation and the capacity that it is a part of: these differ between CPUs only for
 /// [`IowaitForm::Frequency`].
 #[derive(Debug, Clone, Copy, Default)]
-struct Share {
+struct Share<S> {
     util: u64,
     max: u64,
-    iowait: u64,
+    steps: S,
 }
 
 /// The governor of one policy (cpufreq_schedutil.c: struct sugov_policy, v6.12).
@@ -783,11 +916,11 @@ impl SugovPolicy {
         let cached_raw_freq_khz = self.cached_raw_freq_khz;
         let own = facts.cpu(cpu);
         let (deciding_cpu, share) = if self.path == SugovPath::Shared {
-            self.next_share_shared(time, cpu, &own, facts)
+            self.next_share_shared::<F, R>(time, cpu, &own, facts)
         } else {
-            (cpu, self.get_util(time, cpu, &own, own.rq.capacity))
+            (cpu, self.get_util::<R>(time, cpu, &own, own.rq.capacity))
         };
-        let raw_khz = self.get_raw_freq(policy, share);
+        let raw_khz = self.get_raw_freq(policy, share.util, share.max);
         let mut next_khz = self.get_next_freq(raw_khz);
         let mut held = false;
         if self.path != SugovPath::Shared
@@ -799,26 +932,19 @@ impl SugovPolicy {
             next_khz = self.next_freq_khz;
             self.cached_raw_freq_khz = cached_raw_freq_khz;
         }
-        let changed = self.update_next_freq(time, next_khz);
+        let update = self.update_next_freq(time, next_khz);
         if R::ENABLED {
             recorder.decision(&SugovDecision {
-                time,
-                cpu,
-                deciding_cpu,
                 util: share.util,
-                iowait: share.iowait,
+                steps: share.steps.into(),
                 max_cap: share.max,
-                ref_khz: self.capacity_ref_freq(policy),
                 raw_khz,
-                next_khz: self.next_freq_khz,
-                outcome: match (changed, held) {
-                    (true, _) => SugovOutcome::Requested,
-                    (false, true) => SugovOutcome::Held,
-                    (false, false) => SugovOutcome::Unchanged,
-                },
+                outcome: if held && update == SugovOutcome::Unchanged { SugovOutcome::Held } else { update },
+                deciding_cpu,
+                ..self.no_decision(time, cpu, policy, update)
             });
         }
-        if !changed {
+        if update != SugovOutcome::Requested {
             return None;
         }
         if self.fast_switch {
@@ -835,7 +961,9 @@ impl SugovPolicy {
             cpu,
             deciding_cpu: cpu,
             util: self.cpus[cpu].util,
-            iowait: 0,
+            steps: None,
+            headroom: (self.gates.margin.ratio_1024(), self.gates.headroom),
+            target_perf: 0,
             max_cap: 0,
             ref_khz: self.capacity_ref_freq(policy),
             raw_khz: self.cached_raw_freq_khz,
@@ -854,26 +982,12 @@ impl SugovPolicy {
         recorder: &mut R,
     ) -> SugovRequest {
         let previous = self.cpus[cpu].util;
-        let share = self.get_util(time, cpu, own, own.rq.capacity);
+        let share = self.get_util::<R>(time, cpu, own, own.rq.capacity);
         let held = self.hold_freq(cpu, own) && self.cpus[cpu].util < previous;
         if held {
             self.cpus[cpu].util = previous;
         }
         self.last_freq_update_time = time;
-        if R::ENABLED {
-            recorder.decision(&SugovDecision {
-                time,
-                cpu,
-                deciding_cpu: cpu,
-                util: self.cpus[cpu].util,
-                iowait: share.iowait,
-                max_cap: own.rq.capacity,
-                ref_khz: self.capacity_ref_freq(policy),
-                raw_khz: 0,
-                next_khz: 0,
-                outcome: if held { SugovOutcome::Held } else { SugovOutcome::Requested },
-            });
-        }
         let SugovCpu { bw_min, util, .. } = self.cpus[cpu];
         let (min_perf, target_perf) = match self.gates.headroom {
             Headroom::InEffectivePerf => (bw_min, util),
@@ -882,6 +996,17 @@ impl SugovPolicy {
                 (self.gates.margin.map_util_perf(bw_min), self.gates.margin.map_util_perf(util))
             }
         };
+        if R::ENABLED {
+            let outcome = if held { SugovOutcome::Held } else { SugovOutcome::Requested };
+            recorder.decision(&SugovDecision {
+                steps: share.steps.into(),
+                target_perf,
+                max_cap: own.rq.capacity,
+                raw_khz: 0,
+                next_khz: 0,
+                ..self.no_decision(time, cpu, policy, outcome)
+            });
+        }
         SugovRequest::AdjustPerf { cpu, min_perf, target_perf, capacity: own.rq.capacity }
     }
 
@@ -940,62 +1065,48 @@ impl SugovPolicy {
 
     /// sugov_get_util() with the boost for I/O, v6.12.
     #[inline]
-    fn get_util(&mut self, time: u64, cpu: usize, facts: &CpuFacts, max_cap: u64) -> Share {
+    fn get_util<R: SugovRecorder>(&mut self, time: u64, cpu: usize, facts: &CpuFacts, max_cap: u64) -> Share<R::Steps> {
         let tick_ns = self.tick_ns;
         let in_capacity = self.gates.iowait == IowaitForm::Capacity;
         let state = &mut self.cpus[cpu];
-        let util_cfs = if self.gates.runnable_boost { facts.util_cfs_boost } else { facts.util_cfs };
-        let iowait;
-        match self.gates.util {
-            UtilForm::Bounded => {
-                iowait = if in_capacity { state.sugov_iowait_apply(time, max_cap, tick_ns) } else { 0 };
-                let EffectiveUtil { util, min, max } = effective_cpu_util(&facts.rq, util_cfs);
-                state.bw_min = min;
-                state.util = self.gates.margin.effective_cpu_perf(util.max(iowait), min, max);
-            }
-            UtilForm::Clamped => {
-                state.bw_min = cpu_bw_dl(facts.rq.dl_running_bw);
-                state.util = schedutil_cpu_util(&facts.rq, util_cfs, UtilType::Frequency, None);
-                let clamped = self.gates.clamps_boost && facts.rq.uclamp_used;
-                let clamps = clamped.then_some((facts.rq.uclamp_min, facts.rq.uclamp_max));
-                let raised = if in_capacity {
-                    state.sugov_iowait_raise(time, max_cap, tick_ns, state.util, clamps)
-                } else {
-                    state.util
-                };
-                iowait = if raised > state.util { raised } else { 0 };
-                state.util = raised;
-            }
+        let boost = if in_capacity { state.iowait_boost_applied(time, max_cap, tick_ns) } else { None };
+        let steps = self.gates.perf(&facts.rq, (facts.util_cfs, facts.util_cfs_boost), boost);
+        state.bw_min = steps.min;
+        state.util = steps.util;
+        if in_capacity {
+            return Share { util: steps.util, max: max_cap, steps: steps.into() };
         }
-        let share = Share { util: state.util, max: max_cap, iowait };
-        if in_capacity { share } else { self.iowait_raise(cpu, share) }
+        self.iowait_raise::<R>(cpu, max_cap, steps)
     }
 
     /// The boost for I/O as a share of the highest frequency (cpufreq_schedutil.c:sugov_iowait_boost(), v4.17).
-    fn iowait_raise(&mut self, cpu: usize, share: Share) -> Share {
+    fn iowait_raise<R: SugovRecorder>(&mut self, cpu: usize, max_cap: u64, steps: PerfSteps) -> Share<R::Steps> {
         let (min, max) = (self.limits.min_khz, self.cpuinfo.max_khz as u64);
         let state = &mut self.cpus[cpu];
-        if state.iowait_boost == 0 || !state.iowait_boost_halve(min) {
-            return share;
+        if state.iowait_boost != 0 && state.iowait_boost_halve(min) {
+            let boost = state.iowait_boost as u64;
+            if steps.util.wrapping_mul(max) < max_cap.wrapping_mul(boost) {
+                let bound = PerfBound::IowaitBoost;
+                return Share {
+                    util: boost,
+                    max,
+                    steps: PerfSteps { iowait: boost, sum: boost, util: boost, bound, ..steps }.into(),
+                };
+            }
         }
-        let boost = state.iowait_boost as u64;
-        if share.util.wrapping_mul(max) < share.max.wrapping_mul(boost) {
-            Share { util: boost, max, iowait: boost }
-        } else {
-            share
-        }
+        Share { util: steps.util, max: max_cap, steps: steps.into() }
     }
 
     /// sugov_next_freq_shared(), v6.12: the largest utilisation of all CPUs, on the scale of the one that reported.
-    fn next_share_shared<F: SugovFacts + ?Sized>(
+    fn next_share_shared<F: SugovFacts + ?Sized, R: SugovRecorder>(
         &mut self,
         time: u64,
         cpu: usize,
         own: &CpuFacts,
         facts: &F,
-    ) -> (usize, Share) {
+    ) -> (usize, Share<R::Steps>) {
         let max_cap = own.rq.capacity;
-        let mut best = (cpu, Share { util: 0, max: max_cap.max(1), iowait: 0 });
+        let mut best = (cpu, Share { util: 0, max: max_cap.max(1), steps: R::Steps::default() });
         for other in 0..self.cpus.len() {
             if self.gates.shared_skips_stale && self.cpus[other].idle_longer_than_tick(time, self.tick_ns) {
                 self.cpus[other].iowait_boost = 0;
@@ -1004,7 +1115,7 @@ impl SugovPolicy {
             }
             let seen = if other == cpu { *own } else { facts.cpu(other) };
             let max_cap = if self.gates.util == UtilForm::Clamped { seen.rq.capacity } else { max_cap };
-            let share = self.get_util(time, other, &seen, max_cap);
+            let share = self.get_util::<R>(time, other, &seen, max_cap);
             if share.util.wrapping_mul(best.1.max) > share.max.wrapping_mul(best.1.util) {
                 best = (other, share);
             }
@@ -1042,12 +1153,12 @@ impl SugovPolicy {
 
     /// The first half of get_next_freq(), truncated to 32 bits as there.
     #[inline]
-    fn get_raw_freq(&self, policy: &PolicyFacts, share: Share) -> u32 {
+    fn get_raw_freq(&self, policy: &PolicyFacts, util: u64, max: u64) -> u32 {
         let khz = self.capacity_ref_freq(policy);
         let raw = match self.gates.headroom {
-            Headroom::InEffectivePerf => map_util_freq(share.util, khz, share.max),
-            Headroom::InClampedUtil => map_util_freq(self.gates.margin.map_util_perf(share.util), khz, share.max),
-            Headroom::InFrequency => map_util_freq(share.util, self.gates.margin.map_util_perf(khz), share.max),
+            Headroom::InEffectivePerf => map_util_freq(util, khz, max),
+            Headroom::InClampedUtil => map_util_freq(self.gates.margin.map_util_perf(util), khz, max),
+            Headroom::InFrequency => map_util_freq(util, self.gates.margin.map_util_perf(khz), max),
         };
         raw as u32
     }
@@ -1065,25 +1176,25 @@ impl SugovPolicy {
 
     /// sugov_update_next_freq(), v6.12. The time of the last change moves only on real changes.
     #[inline]
-    fn update_next_freq(&mut self, time: u64, next_khz: u32) -> bool {
+    fn update_next_freq(&mut self, time: u64, next_khz: u32) -> SugovOutcome {
         if self.need_freq_update {
             self.need_freq_update = self.gates.sticky_update && self.need_update_limits;
             if self.next_freq_khz == next_khz && !self.need_update_limits && !self.gates.sticky_update {
-                return false;
+                return SugovOutcome::Unchanged;
             }
         } else if self.next_freq_khz == next_khz {
-            return false;
+            return SugovOutcome::Unchanged;
         } else if let Some((up_ns, down_ns)) = self.up_down_delay_ns {
             let delta_ns = time.wrapping_sub(self.last_freq_update_time) as i64;
             if delta_ns < if next_khz > self.next_freq_khz { up_ns } else { down_ns } {
                 // The cache must not hide that the frequency stayed.
                 self.cached_raw_freq_khz = 0;
-                return false;
+                return SugovOutcome::RateLimited;
             }
         }
         self.next_freq_khz = next_khz;
         self.last_freq_update_time = time;
-        true
+        SugovOutcome::Requested
     }
 }
 
@@ -1163,6 +1274,7 @@ impl Governor for SugovPolicy {
     fn update_unlimited(&self, report: &Report, view: &dyn View) -> Option<SugovDecision> {
         let mut free = self.clone();
         free.set_rate_limit_us(0);
+        free.up_down_delay_ns = None;
         let mut made = None;
         free.update_recorded(report.time_ns, report.cpu, report.flags, &report.policy, view, &mut made);
         made
@@ -1345,7 +1457,97 @@ mod tests {
         ]
     }
 
+    /// A random CPU: capacity, classes, bandwidth, clamps, whether they are used, a runnable real-time task.
+    fn any_rq() -> impl Strategy<Value = RqFacts> {
+        let parts = (1..=1024u64, 0..300u64, 0..300u64, 0..1200u64, 0..(1u64 << 20));
+        (parts, 0..=1024u64, 0..=1024u64, any::<bool>(), any::<bool>()).prop_map(
+            |(
+                (capacity, util_rt, util_dl, util_irq, dl_running_bw),
+                uclamp_min,
+                uclamp_max,
+                uclamp_used,
+                rt_runnable,
+            )| {
+                let (uclamp_min, uclamp_max) = if uclamp_used { (uclamp_min, uclamp_max) } else { (0, 1024) };
+                let util_irq = if util_irq > 1100 { util_irq } else { util_irq / 8 };
+                RqFacts {
+                    capacity,
+                    util_rt,
+                    util_dl,
+                    util_irq,
+                    dl_running_bw,
+                    uclamp_min,
+                    uclamp_max,
+                    uclamp_used,
+                    rt_runnable,
+                }
+            },
+        )
+    }
+
+    fn any_proposal() -> impl Strategy<Value = SugovGates> {
+        let kernels =
+            [SugovGates::V6_12, SugovGates::V6_6, SugovGates::V5_18, SugovGates::V5_10, SugovGates::V4_17].to_vec();
+        (proptest::sample::select(kernels), proptest::option::of(1024..=2048u32)).prop_map(|(gates, ratio)| {
+            SugovGates { margin: ratio.map_or(PerfMargin::QUARTER, PerfMargin::of_1024), ..gates }
+        })
+    }
+
     proptest! {
+        /// Goal: a reason is never other than what the numbers say, under any proposal of headroom and any kernel.
+        /// Method: from the record alone the performance and the frequency are computed again.
+        #[test]
+        fn reasons_recompute_to_the_outcome(
+            gates in any_proposal(),
+            rq in any_rq(),
+            util in (0..=1024u64, 0..=1024u64),
+            iowait in any::<bool>(),
+            cur_khz in 500_000..=2_000_000u32,
+            freq_invariant in any::<bool>(),
+        ) {
+            let (util_cfs, util_cfs_boost) = (util.0.min(util.1), util.0.max(util.1));
+            let facts = [CpuFacts { rq, util_cfs, util_cfs_boost, idle_calls: 1 }];
+            let policy = PolicyFacts { cur_khz, freq_ref_khz: 2_000_000, freq_invariant, can_update: true };
+            let mut recorded = SugovPolicy::new(config(1, gates));
+            let mut plain = recorded.clone();
+            let flags = if iowait { SCHED_CPUFREQ_IOWAIT } else { 0 };
+            let mut made: Option<SugovDecision> = None;
+            let asked = recorded.update_recorded(1 << 40, 0, flags, &policy, facts.as_slice(), &mut made);
+            prop_assert_eq!(asked, plain.update(1 << 40, 0, flags, &policy, facts.as_slice()));
+            let made = made.expect("a decision");
+            let steps = made.steps.expect("it looked");
+            prop_assert_eq!(steps.util, made.util);
+            let (ratio, place) = (u64::from(made.headroom.0), made.headroom.1);
+            let with_headroom = steps.sum * ratio >> 10;
+            let (before, after) = match place {
+                Headroom::InEffectivePerf => (with_headroom, steps.util),
+                _ => (steps.util, steps.util),
+            };
+            let bw = cpu_bw_dl(rq.dl_running_bw);
+            match steps.bound {
+                PerfBound::None => prop_assert_eq!(before, after),
+                PerfBound::Capacity => prop_assert!(after == rq.capacity && before >= after),
+                PerfBound::UclampMax if place == Headroom::InEffectivePerf => {
+                    prop_assert!(after == rq.uclamp_max && before > after);
+                }
+                PerfBound::UclampMin if place == Headroom::InEffectivePerf => {
+                    prop_assert!(after == rq.uclamp_min && rq.uclamp_used);
+                }
+                PerfBound::UclampMax => prop_assert!(rq.uclamp_used && steps.util_cfs + rq.util_rt > rq.uclamp_max),
+                PerfBound::UclampMin => prop_assert!(rq.uclamp_used && steps.util_cfs + rq.util_rt < rq.uclamp_min),
+                PerfBound::Bandwidth => prop_assert_eq!(after, rq.util_irq + bw),
+                PerfBound::RealTime => prop_assert!(after == rq.capacity && rq.rt_runnable && !rq.uclamp_used),
+                PerfBound::Interrupts => prop_assert!(after == rq.capacity && rq.util_irq >= rq.capacity),
+                PerfBound::IowaitBoost => prop_assert!(iowait && after == steps.iowait),
+            }
+            let raw = match place {
+                Headroom::InEffectivePerf => made.ref_khz * steps.util / made.max_cap,
+                Headroom::InClampedUtil => made.ref_khz * with_headroom / made.max_cap,
+                Headroom::InFrequency => (made.ref_khz * ratio >> 10) * steps.util / made.max_cap,
+            };
+            prop_assert_eq!(u64::from(made.raw_khz), raw);
+            prop_assert_eq!(made.outcome == SugovOutcome::Requested, asked.is_some());
+        }
         /// Goal: at equal state, a higher utilisation never asks for a lower frequency. CPUs of a policy have one capacity;
         /// with several, equal shares of them differ by what the headroom's shift rounds off.
         #[test]

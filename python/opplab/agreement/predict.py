@@ -1,0 +1,207 @@
+"""Predictions of a table's rows before their values are known: the ratio to the baseline with a 90 % interval.
+
+An interval joins two parts in quadrature: the spread of the ratio over the experiment's iterations, and the error that
+the models made so far, from the development set (``data/model_error.csv``: every cell of the five texts). The second is
+the 90 % quantile of the errors of the cells that are most alike: of the same benchmark model where it has enough, and
+with an effect of about the same size. `coverage` reports how often this rule holds for a table that it has not seen.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+import tomllib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opplab.files import csv_rows, write_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from opplab.agreement.scoreboard import Cell
+    from opplab.comparison.published import Published
+    from opplab.sweep.experiments import Experiment
+
+__all__ = [
+    "Known",
+    "Prediction",
+    "benchmark_models",
+    "coverage",
+    "half_width",
+    "known_errors",
+    "predict",
+    "write_errors",
+    "write_table",
+]
+
+FILE = Path(__file__).parents[1] / "data" / "model_error.csv"
+
+ENOUGH = 25
+"""Cells of one benchmark model from which on they alone count."""
+
+ALIKE = 40
+"""How many cells of about the same predicted effect an interval is taken from."""
+
+Z90 = 1.645
+"""Half-width of the 90 % interval of a normal distribution, in standard deviations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A cell of the development set: natural logarithms of the predicted and of the published ratio."""
+
+    table: str
+    benchmark: str
+    predicted: float
+    published: float
+
+    @property
+    def error(self) -> float:
+        """How far the prediction was off, without sign."""
+        return abs(self.published - self.predicted)
+
+
+@cache
+def known_errors() -> tuple[Known, ...]:
+    """Give the cells of the development set, as the last full ``opplab verify published`` left them."""
+    _, rows = csv_rows(FILE)
+    return tuple(
+        Known(row["table"], row["benchmark"], math.log(float(row["predicted"])), math.log(float(row["published"])))
+        for _, row in rows
+    )
+
+
+def half_width(benchmark: str, predicted: float, among: Sequence[Known]) -> float:
+    """Give the half-width of the model's 90 % interval, as a natural logarithm.
+
+    Parameters
+    ----------
+    benchmark : str
+        Name of the benchmark model.
+    predicted : float
+        Natural logarithm of the predicted ratio.
+    among : sequence of Known
+        Cells to learn from.
+    """
+    own = [cell for cell in among if cell.benchmark == benchmark]
+    pool = own if len(own) >= ENOUGH else list(among)
+    near = sorted(pool, key=lambda cell: abs(abs(cell.predicted) - abs(predicted)))[:ALIKE]
+    errors = sorted(cell.error for cell in near)
+    # The order statistic that covers at least 90 % of one more draw from the same population.
+    return errors[min(len(errors) - 1, math.ceil(0.9 * (len(errors) + 1)) - 1)]
+
+
+def coverage(cells: Sequence[Known]) -> tuple[float, float]:
+    """Give the share of published ratios inside the 90 % interval, and the median width of the interval as a ratio.
+
+    The interval of a cell is learnt from the cells of the other tables.
+    """
+    inside, widths = 0, []
+    for table in dict.fromkeys(cell.table for cell in cells):
+        others = [cell for cell in cells if cell.table != table]
+        for cell in cells:
+            if cell.table == table and others:
+                half = half_width(cell.benchmark, cell.predicted, others)
+                inside += cell.error <= half
+                widths.append(math.exp(cell.predicted + half) - math.exp(cell.predicted - half))
+    widths.sort()
+    return (inside / len(widths), widths[len(widths) // 2]) if widths else (math.nan, math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A row of a table with its prediction; the ratio is NaN where there is none, for the given reason."""
+
+    ratio: float
+    low: float
+    high: float
+    reason: str
+
+
+def predict(experiments: Iterable[tuple[Experiment, pl.DataFrame]], table: Path) -> list[Prediction]:
+    """Predict every row of a table, in its order.
+
+    Parameters
+    ----------
+    experiments : iterable of (Experiment, polars.DataFrame)
+        Experiments whose ``published`` is the table, each with its results.
+    table : Path
+
+    Returns
+    -------
+    list of Prediction
+        One a row. A row with a value is given, and its ratio is that to its baseline.
+    """
+    from opplab.agreement.scoreboard import Facts, forecasts
+    from opplab.comparison import published
+
+    rows = published.rows_of_file(table)
+    place = {id(row): number for number, row in enumerate(rows)}
+    found: dict[int, Prediction] = {}
+    baselines: set[str] = set()
+    for experiment, results in experiments:
+        models = benchmark_models(experiment)
+        ratios: dict[int, list[float]] = {}
+        for part in results.partition_by("iteration"):
+            for row, _, _, forecast in forecasts(experiment, rows, Facts(part)):
+                ratios.setdefault(place[id(row)], []).append(math.log(forecast.ratio))
+        for row, _, entry, forecast in forecasts(experiment, rows, Facts(results)):
+            baselines.add(forecast.baseline)
+            number = place[id(row)]
+            middle = math.log(forecast.ratio)
+            model = half_width(models[entry["workloads"][0]], middle, known_errors())
+            half = math.hypot(model, Z90 * _deviation(ratios[number]))
+            low, high = math.exp(middle - half), math.exp(middle + half)
+            found[number] = Prediction(forecast.ratio, low, high, forecast.explanation)
+    return [found.get(number) or _without(row, rows, baselines) for number, row in enumerate(rows)]
+
+
+def benchmark_models(experiment: Experiment) -> dict[str, str]:
+    """Give the benchmark model of each workload of an experiment's file, by label; an rt-app file is ``rt-app``."""
+    file = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))
+    return {one["label"]: one.get("benchmark", "rt-app") for one in file["workload"]}
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Give the standard error of the mean of the iterations' values; 0 of a single one."""
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def _without(row: Published, rows: Sequence[Published], baselines: Collection[str]) -> Prediction:
+    """Give the entry of a row that is not simulated: what is given of it, or nothing with the reason."""
+    if not row.text:
+        return Prediction(math.nan, math.nan, math.nan, f"no model of {row.benchmark}: {row.metric}")
+    same = (row.table, row.machine, row.benchmark, row.metric, row.parameter)
+    for other in rows:
+        place = (other.table, other.machine, other.benchmark, other.metric, other.parameter)
+        if other.variant in baselines and place == same and other.text and other.value:
+            ratio = row.value / other.value
+            return Prediction(ratio, ratio, ratio, "given")
+    return Prediction(math.nan, math.nan, math.nan, "given")
+
+
+def write_table(table: Path, predictions: Sequence[Prediction], output: Path) -> None:
+    """Write a table's rows with the columns ``predicted_ratio``, ``low``, ``high`` and ``reason``."""
+    names, rows = csv_rows(table)
+    own = ("predicted_ratio", "low", "high", "reason")
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, [*(name for name in names if name not in own), *own], lineterminator="\n")
+    writer.writeheader()
+    for (_, row), one in zip(rows, predictions, strict=True):
+        numbers = zip(own, (one.ratio, one.low, one.high), strict=False)
+        shown = {name: "" if math.isnan(value) else f"{value:.4g}" for name, value in numbers}
+        writer.writerow(row | shown | {"reason": one.reason})
+    write_text(output, text.getvalue())
+
+
+def write_errors(cells: Iterable[tuple[str, Cell]]) -> None:
+    """Write ``data/model_error.csv`` anew from scored cells, each with its benchmark model."""
+    lines = ["table,benchmark,predicted,published\n"]
+    lines += [f"{cell.table},{model},{cell.predicted:.4f},{cell.published:.4f}\n" for model, cell in cells]
+    write_text(FILE, "".join(lines))

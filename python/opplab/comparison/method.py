@@ -1,0 +1,314 @@
+"""The default method: how runs of one benchmark on one machine are compared.
+
+Means are harmonic for rates.  Intervals of means are Student's t; those of ratios are Student's t on the logarithm, of
+the pairs where runs share seeds or dates, else of two independent samples (delta method with Welch's degrees of
+freedom).
+`opplab.certainty` decides which changes are clear.  The order of values, rows and files changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from opplab import stats
+from opplab.certainty import CONFIDENCE, certainty
+from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opplab.runs import Run, Series
+
+__all__ = ["Sample", "change_of", "compare_runs", "sample_of"]
+
+# From so many iterations on, iterations are the observations instead of the samples inside them.
+_ITERATIONS = 3
+
+# Fewest pairs whose ratios have a spread.
+_PAIRS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Observations of a run beside those of its baseline.
+
+    Attributes
+    ----------
+    base, new : list of float
+        Numbers only; pairs where `paired`.
+    higher : bool
+        Whether more is better.
+    paired : str
+        What the pairs share, ``seeds`` or ``dates``; empty for independent samples.
+    cannot : str
+        Why the change cannot be judged, although there are values; empty if it can.
+    """
+
+    base: list[float]
+    new: list[float]
+    higher: bool
+    paired: str = ""
+    cannot: str = ""
+
+    def compare(self, confidence: float, new: list[float] | None = None) -> dict[str, float]:
+        """Give ratio, interval and test; of other values of the run if given."""
+        return stats.compare(
+            self.base,
+            self.new if new is None else new,
+            harmonic=self.higher,
+            paired=bool(self.paired),
+            confidence=confidence,
+            resamples=0,
+        )
+
+
+def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sample:
+    """Take what is compared of two series, in an order of its own."""
+    if by_iteration is None:
+        by_iteration = _independent(base) and _independent(new)
+    lost = [_lost(one) for one in (base, new)]
+    cannot = next((f"{gone} of {all_} values are no numbers" for gone, all_ in lost[::-1] if gone), "")
+    cannot = cannot or _missing(base, new)
+    ours, theirs = observations(base, by_iteration), observations(new, by_iteration)
+    if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
+        old, own = _by_key(base), _by_key(new)
+        shared = sorted((key for key in old if key in own), key=str)
+        if len(shared) >= _PAIRS:
+            pairs = [old[key] for key in shared], [own[key] for key in shared]
+            return Sample(*pairs, base.higher, base.keyed_by, cannot)
+    return Sample(ours, theirs, base.higher, "", cannot)
+
+
+def _lost(series: Series) -> tuple[int, int]:
+    values = series.values()
+    return sum(not isfinite(value) for value in values), len(values)
+
+
+def _missing(base: Series, new: Series) -> str:
+    """Say which iterations of the baseline a run lacks; empty if none."""
+    if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
+        all_, gone = len(set(base.keys)), len(set(base.keys) - set(new.keys))
+        return f"{gone} of {all_} {base.keyed_by} of the baseline are missing" if gone else ""
+    gone = len(base.iterations) - len(new.iterations) if base.is_grouped() and new.is_grouped() else 0
+    return f"{gone} of {len(base.iterations)} iterations of the baseline are missing" if gone > 0 else ""
+
+
+def _independent(series: Series) -> bool:
+    return series.is_grouped() and len(series.iterations) >= _ITERATIONS
+
+
+def observations(series: Series, by_iteration: bool) -> list[float]:
+    """Give the numbers that count as observations, smallest first."""
+    if not by_iteration:
+        return sorted(value for value in series.values() if isfinite(value))
+    means = (_mean(iteration, series.higher) for iteration in series.iterations if iteration)
+    return sorted(value for value in means if isfinite(value))
+
+
+def _mean(values: Sequence[float], higher: bool) -> float:
+    from opplab.mmtests.statistics import amean, hmean
+
+    return (hmean if higher else amean)(sorted(values))
+
+
+def _by_key(series: Series) -> dict[int | str, float]:
+    """The mean of the values of each seed or date, where these are numbers."""
+    values: dict[int | str, list[float]] = {}
+    for key, iteration in zip(series.keys or (), series.iterations, strict=True):
+        values.setdefault(key, []).extend(iteration)  # type: ignore[arg-type]
+    means = {key: own[0] if len(own) == 1 else _mean(own, series.higher) for key, own in values.items()}
+    return {key: mean for key, mean in means.items() if isfinite(mean)}
+
+
+def compare_runs(
+    runs: Sequence[Run],
+    *,
+    kind: str = "detail",
+    confidence: float = CONFIDENCE,
+    overview_rule: bool = False,
+) -> Table:
+    """Compare runs of one benchmark by the default method.
+
+    When every run of an operation has three iterations or more, the iterations are the observations, because samples
+    inside an iteration are not independent of each other.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        The first is the baseline.  Operations that only another run has stand below the baseline's.
+    kind : str
+        ``detail``, ``ratio``, ``significance`` or ``nocompare``.
+    confidence : float
+    overview_rule : bool
+        ``~`` for ratios within 2.5 % of 1 instead of the rule of `opplab.comparison.tables`.
+
+    Returns
+    -------
+    Table
+    """
+    base = runs[0]
+    rows: list[Row] = []
+    compared: list[Cell] = []
+    notes: list[str] = []
+    pairing: dict[str, None] = {}
+    iterations = unvaried = False
+    for label in dict.fromkeys(label for run in runs for label in run.series):
+        all_ = [run.series.get(label) for run in runs]
+        known = next(one for one in all_ if one is not None)
+        by_iteration = all(_independent(one) for one in all_ if one is not None)
+        iterations = iterations or by_iteration
+        ours = all_[0]
+        cells: list[Cell | None] = []
+        for run, one in zip(runs, all_, strict=True):
+            if one is None or not one.count():
+                cells.append(None)
+                continue
+            gone, count = _lost(one)
+            if gone:
+                notes.append(f"{label} of {run.name}: {gone} of {count} values are no numbers and left out")
+            cell = _summarise(observations(one, by_iteration), one.higher, confidence)
+            cells.append(cell)
+            if run is base:
+                cell.ratio = 1.0 if cell.value is not None else None
+            elif kind != "nocompare" and ours is not None:
+                sample = sample_of(ours, one, by_iteration)
+                unvaried = compare_cells(cell, cells[0], sample, one.unit, confidence) or unvaried
+                if cell.p is not None:
+                    compared.append(cell)
+                    pairing[sample.paired] = None
+        stat = "Hmean" if known.higher else "Amean"
+        better = "higher" if known.higher else "lower"
+        rows.append(Row(stat, label, cells, known.unit, better, "percent", metric=known.metric))
+    _holm(compared)
+    _mark_same(compared, overview_rule)
+    layout = {"ratio": "ratios", "significance": "significance"}.get(kind, "blocks")
+    units = list(dict.fromkeys(row.unit for row in rows))
+    senses = list(dict.fromkeys(row.better for row in rows))
+    table = Table(layout, [run.name for run in runs], rows, base.benchmark, base.benchmark, notes=notes)
+    table.unit = units[0] if len(units) == 1 else ""
+    table.better = senses[0] if len(senses) == 1 else ""
+    table.digits = _digits(rows)
+    percent = f"{100 * confidence:g} %"
+    how = [f"default; means (harmonic for rates) with {percent} Student-t interval"]
+    if kind != "nocompare":
+        words = [f"paired by shared {key}" if key else "of independent samples" for key in pairing]
+        of = ", " + " or ".join(words) if words else ""
+        how.append(f"ratio of means with {percent} interval (Student's t on the logarithm{of})")
+        by_chance = (1 - confidence) * len(compared)
+        how.append(f"* clear: the interval excludes no change ({by_chance:.2g} of {len(compared)} by chance)")
+        how.append("observations are iterations" if iterations else "observations are samples")
+    if unvaried:
+        how.append("no variation modelled where there is no interval: values of all iterations are equal")
+    if kind == "ratio":
+        how.append(same_rule(overview_rule))
+    table.method = "; ".join(how)
+    return table
+
+
+def same_rule(overview_rule: bool) -> str:
+    """Say which rule a table's ``~`` follows."""
+    if overview_rule:
+        return "~ ratio within 2.5 % of 1"
+    return "~ the ratio's interval contains 1, or the ratio rounds to 1.00"
+
+
+def _summarise(values: list[float], higher: bool, confidence: float) -> Cell:
+    if not values:
+        return Cell(text="unknown", n=0)
+    if not varies(values):
+        # Values that are all the same have no interval, least of all one of 0: nothing varied.
+        return Cell(values[0], n=len(values))
+    mean, (low, high), _ = stats.mean(values, harmonic=higher and min(values) > 0, confidence=confidence)
+    if high == float("inf"):
+        # Few rates that differ much: the mean may be anything above the lower end.
+        return Cell(mean, n=len(values), is_open=True)
+    spread = 100 * (high - low) / 2 / abs(mean) if mean and isfinite(low) else None
+    return Cell(mean, spread=spread, low=low, high=high, n=len(values))
+
+
+def varies(values: Sequence[float]) -> bool:
+    """Whether values differ, or there is but one, of which nothing is known."""
+    return len(values) < 2 or max(values) - min(values) > 1e-12 * max(abs(value) for value in values)
+
+
+def change_of(base: float, new: float, higher: bool, unit: str) -> tuple[float, bool]:
+    """Give a change, positive being an improvement, and whether it is absolute.
+
+    In percent of the baseline; from 0 in percentage points where the values are shares, else without bound.
+
+    Examples
+    --------
+    >>> change_of(10, 8, False, "s"), change_of(0, 30, False, "%"), change_of(0, 1, True, "MB/s")
+    ((20.0, False), (-30, True), (inf, True))
+    """
+    gain = new - base if higher else base - new
+    if base:
+        return 100 * gain / abs(base), False
+    if gain == 0 or unit in ("%", "percent"):
+        return gain, True
+    return float("inf") if gain > 0 else float("-inf"), True
+
+
+def compare_cells(cell: Cell, base: Cell | None, sample: Sample, unit: str, confidence: float) -> bool:
+    """Write into a cell how it compares with the baseline's; gives whether nothing varied."""
+    cell.sample, cell.cannot = sample, sample.cannot
+    if base is None or base.value is None or cell.value is None or not sample.base or not sample.new:
+        return False
+    rates = sample.higher and max(sample.base) > 0
+    if rates and min(*sample.base, *sample.new) <= 0:
+        # A rate of 0 is an unbounded time: there is no harmonic mean.
+        cell.cannot = cell.cannot or "a rate is 0 or less"
+        return False
+    unvaried = not (varies(sample.base) or varies(sample.new))
+    found = sample.compare(confidence)
+    ratio = found["ratio"]
+    if not isfinite(ratio) or not ratio or _middle(sample.base) <= 0:
+        cell.change, absolute = change_of(_middle(sample.base), _middle(sample.new), sample.higher, unit)
+        if absolute and cell.change:
+            cell.change_text = f"{cell.change:+.2f} pp" if isfinite(cell.change) else "from 0"
+        return unvaried
+    cell.ratio = ratio
+    cell.change = 100 * (ratio - 1 if sample.higher else 1 - ratio)
+    judged = certainty(
+        found["low"], found["high"], n=min(len(sample.base), len(sample.new)), varies=not unvaried, null=1.0
+    )
+    cell.ratio_low, cell.ratio_high, cell.certain = judged.low, judged.high, judged.words
+    cell.significant = judged.is_clear
+    if not unvaried:
+        cell.p, cell.hedges_g = found["p"], found["hedges_g"]
+    return unvaried
+
+
+def _middle(values: Sequence[float]) -> float:
+    return stats.mean(values)[0]
+
+
+def _holm(cells: Sequence[Cell]) -> None:
+    nan = float("nan")
+    for cell, p in zip(cells, stats.holm([nan if cell.p is None else cell.p for cell in cells]), strict=True):
+        cell.p_holm = p
+
+
+def _mark_same(cells: Sequence[Cell], overview_rule: bool) -> None:
+    for cell in cells:
+        if cell.ratio is not None:
+            cell.same = is_same(cell.ratio, cell.ratio_low, cell.ratio_high, overview_rule)
+
+
+def is_same(ratio: float, low: float | None, high: float | None, overview_rule: bool) -> bool:
+    """Whether a ratio has a tilde."""
+    if overview_rule:
+        return abs(ratio - 1) <= OVERVIEW_SAME
+    return (low is not None and high is not None and low <= 1 <= high) or f"{ratio:.2f}" == "1.00"
+
+
+def _digits(rows: Sequence[Row]) -> int:
+    """Decimal places that show the smallest mean with four digits, between 2 and 6."""
+    smallest = min((abs(cell.value) for row in rows for cell in row.cells if cell and cell.value), default=1.0)
+    digits = 2
+    while smallest < 1 and digits < 6:
+        smallest *= 10
+        digits += 1
+    return digits

@@ -1,0 +1,202 @@
+"""One line a benchmark and metric: overall ratios, performance per watt, watts."""
+
+from __future__ import annotations
+
+from math import exp, isfinite, log, sqrt
+from typing import TYPE_CHECKING
+
+from opplab.certainty import CONFIDENCE, certainty
+from opplab.comparison.method import change_of, is_same, same_rule, sample_of
+from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table
+from opplab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from opplab.runs import Run
+
+__all__ = ["overall", "overview", "performance_per_watt"]
+
+Watts = tuple[float, str]
+"""Average power, and what it is the average of."""
+
+
+def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[float, float, float]]:
+    """Each run's geometric mean over the operations of its means' ratios to the baseline, with an interval.
+
+    The interval is put together from those of the operations on the logarithm (method of variance estimates recovery,
+    G. Zou and A. Donner, Statistics in Medicine 27 (2008)): of one operation it is that operation's.
+
+    Returns
+    -------
+    list of (ratio, low, high)
+        Over the operations that can be compared; NaN where none can, or an interval cannot be given.
+    """
+    found = []
+    base = runs[0]
+    nothing = (float("nan"),) * 3
+    for run in runs:
+        logs, below, above = [], [], []
+        for label, series in base.series.items():
+            other = run.series.get(label)
+            if run is base:
+                logs.append(0.0)
+                continue
+            one = {"ratio": 0.0} if other is None else sample_of(series, other).compare(confidence)
+            if not isfinite(one["ratio"]) or one["ratio"] <= 0:
+                continue
+            logs.append(log(one["ratio"]))
+            below.append(log(one["ratio"] / one["low"]))
+            above.append(log(one["high"] / one["ratio"]))
+        if not logs:
+            found.append(nothing)
+            continue
+        center = sum(logs) / len(logs)
+        low, high = (sqrt(sum(end * end for end in ends)) / len(logs) for ends in (below, above))
+        found.append((exp(center), exp(center - low), exp(center + high)))
+    return found
+
+
+def performance_per_watt(ratio: float, higher: bool, base_w: float | None, own_w: float | None) -> float | None:
+    """Give performance per watt relative to the baseline; None where a power is not known.
+
+    Parameters
+    ----------
+    ratio : float
+        Of the benchmark's main metric to the baseline.
+    higher : bool
+        Whether more of it is better.
+    base_w, own_w : float or None
+
+    Examples
+    --------
+    >>> performance_per_watt(0.5, higher=False, base_w=10, own_w=20)
+    1.0
+    """
+    if not base_w or not own_w or not ratio or not isfinite(ratio):
+        return None
+    return (ratio if higher else 1 / ratio) * base_w / own_w
+
+
+def by_metric(runs: Sequence[Run]) -> Iterable[tuple[str, list[Run]]]:
+    """Split runs of a benchmark by metric: ratios of two metrics are not averaged."""
+    from opplab.runs import Run as Column
+
+    for metric in dict.fromkeys(one.metric for run in runs for one in run.series.values()):
+        parts = []
+        for run in runs:
+            part = Column(run.name, run.benchmark)
+            part.series = {label: one for label, one in run.series.items() if one.metric == metric}
+            parts.append(part)
+        yield metric, parts
+
+
+def overview(
+    benchmarks: Sequence[tuple[str, Sequence[Run], Sequence[Watts | None]]],
+    *,
+    kind: str = "overview",
+    confidence: float = CONFIDENCE,
+    overview_rule: bool = False,
+) -> Table:
+    """Ratios to the baseline, performance per watt, or watts.
+
+    Parameters
+    ----------
+    benchmarks : sequence of (name, runs, watts)
+        The runs of a benchmark, the baseline first, and the average power of each, None where it is not known.
+    kind : str
+        ``overview`` (both kinds of ratios where power is known), ``ppw`` or ``power``.
+    """
+    names = [run.name for run in benchmarks[0][1]] if benchmarks else []
+    performance: list[Row] = []
+    efficiency: list[Row] = []
+    power: list[Row] = []
+    sources: dict[str, None] = {}
+    notes: list[str] = []
+    for name, runs, known in benchmarks:
+        watts = [None if one is None else one[0] for one in known]
+        sources |= dict.fromkeys(one[1] for one in known if one is not None)
+        if any(value is not None for value in watts):
+            cells = [None if value is None else Cell(value) for value in watts]
+            for cell in cells[1:]:
+                if cell is not None and cell.value is not None and watts[0] is not None:
+                    cell.change, _ = change_of(watts[0], cell.value, higher=False, unit="W")
+            power.append(Row("", name, cells, "W", "lower", metric="power"))
+        for metric, parts in by_metric(runs):
+            series = next(one for run in parts for one in run.series.values())
+            better = "higher" if series.higher else "lower"
+            ratios = overall(parts, confidence)
+            group = "PERFORMANCE RATIOS"
+            shown = [_cell(column, ratio, series.higher, overview_rule) for column, ratio in enumerate(ratios)]
+            for cell, run in zip(shown, parts, strict=True):
+                if cell is not None:
+                    cell.cannot = _left_out(parts[0], run)
+                    notes += [f"{name} {metric} of {run.name}: {cell.cannot}"] if cell.cannot else []
+            performance.append(Row("", name, shown, series.unit, better, group=group, metric=metric))
+            per_watt = [
+                performance_per_watt(ratio, series.higher, watts[0], own)
+                for (ratio, _, _), own in zip(ratios, watts, strict=True)
+            ]
+            # Energy and power are no performance.
+            of_work = series.unit not in ("J", "W")
+            if of_work and any(value is not None for value in per_watt):
+                group = "PERFORMANCE-PER-WATT RATIOS"
+                gains = [_gain(column, value, overview_rule) for column, value in enumerate(per_watt)]
+                efficiency.append(Row("", name, gains, "", "higher", group=group, metric=f"{metric} per W"))
+    if kind in ("power", "ppw") and not power:
+        raise InputError("no power was recorded: no turbostat monitor with PkgWatt, and no metric in W")
+    if kind == "power":
+        table = Table("power", names, power, "Average power consumption (watts)", "power", unit="W", better="lower")
+        table.method = f"default; mean of the metric {' or '.join(sources)} over all values of a benchmark"
+        return table
+    rows = efficiency if kind == "ppw" else performance + efficiency
+    table = Table("overview", names, rows, "", "overview", notes=notes)
+    baseline = names[0] if names else "?"
+    table.method = (
+        f"default; geometric means over the parameter of ratios to {baseline}, each in its metric's unit: above 1 is "
+        f"better where the better side is higher, worse where it is lower; {same_rule(overview_rule)}"
+    )
+    if efficiency:
+        table.method += f"; power is the mean of the metric {' or '.join(sources)}"
+    return table
+
+
+def _left_out(base: Run, run: Run) -> str:
+    """Say what of the baseline's operations the overall ratio of a run is not of; empty if it is of all."""
+    gone = 0
+    for label, series in base.series.items():
+        other = run.series.get(label)
+        sample = None if other is None else sample_of(series, other)
+        ratio = float("nan") if sample is None else sample.compare(CONFIDENCE)["ratio"]
+        if sample is not None and sample.cannot:
+            return f"{label}: {sample.cannot}"
+        gone += not (isfinite(ratio) and ratio > 0)
+    return f"{gone} of {len(base.series)} operations cannot be compared" if gone else ""
+
+
+def _cell(column: int, found: tuple[float, float, float], higher: bool, overview_rule: bool) -> Cell | None:
+    ratio, low, high = found
+    if not isfinite(ratio):
+        return None
+    if not column:
+        return Cell(ratio, ratio=ratio)
+    cell = Cell(ratio, ratio=ratio, change=100 * (ratio - 1 if higher else 1 - ratio))
+    # Runs without variation have no interval, and not one of no width.
+    judged = certainty(low, high, n=2, varies=low < high, null=1.0)
+    cell.ratio_low, cell.ratio_high, cell.certain, cell.significant = (
+        judged.low,
+        judged.high,
+        judged.words,
+        judged.is_clear,
+    )
+    cell.same = is_same(ratio, low, high, overview_rule)
+    return cell
+
+
+def _gain(column: int, value: float | None, overview_rule: bool) -> Cell | None:
+    if value is None:
+        return None
+    if not column:
+        return Cell(value, ratio=value)
+    near = abs(value - 1) <= (OVERVIEW_SAME if overview_rule else 0.005)
+    return Cell(value, ratio=value, change=100 * (value - 1), same=near)

@@ -1,0 +1,68 @@
+"""What the kernel makes of the energy model of a machine file: what it refuses, and which points it never uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opplab.errors import InputError
+from opplab.kernel.energy import EmPerfState, EnergyModel
+
+__all__ = ["energy_model_notes", "inefficient_khz", "points_of"]
+
+Tree = Mapping[str, Any]
+
+
+def points_of(cluster: Tree) -> list[tuple[int, int]]:
+    """Give (kHz, uW) of the points of a cluster, as its device tree would tell them."""
+    return [(opp.get("khz") or round(1000 * opp["mhz"]), opp.get("uw", 0)) for opp in cluster["opp"]]
+
+
+def _model(cluster: Tree) -> EnergyModel:
+    return EnergyModel(points_of(cluster), cpus=[0], capacity=cluster["capacity"])
+
+
+def inefficient_khz(cluster: Tree) -> list[int]:
+    """Give the clocks that the kernel passes over: a higher one costs no more for the same work.
+
+    Raises
+    ------
+    InputError
+        The kernel refuses the table.
+    """
+    return [state.freq_khz for state in map(EmPerfState._make, _model(cluster).states) if state.inefficient]
+
+
+def energy_model_notes(tree: Tree) -> list[str]:
+    """Say what keeps a machine of several capacities from energy-aware scheduling, and which points are inefficient.
+
+    Notes
+    -----
+    Source: kernel/power/energy_model.c:em_create_perf_table(), em_compute_costs(), v6.12.
+
+    Examples
+    --------
+    >>> little = {"name": "A55", "capacity": 300, "opp": [{"khz": 300000, "uw": 0}]}
+    >>> big = {"name": "A78", "capacity": 1024, "opp": [{"khz": 300000, "uw": 9}, {"khz": 600000, "uw": 10}]}
+    >>> for line in energy_model_notes({"cluster": [little, big]}):
+    ...     print(line)
+    no energy-aware scheduling: cluster A55: state 0: the power is not within 1..64000000 uW
+    cluster A78: the kernel passes over 300 MHz: a higher clock costs no more for the same work
+    """
+    clusters = tree["cluster"]
+    if tree.get("processor") is not None or len({cluster["capacity"] for cluster in clusters}) < 2:
+        return []
+    notes = []
+    for cluster in clusters:
+        try:
+            khz = inefficient_khz(cluster)
+        except InputError as error:
+            notes.append(f"no energy-aware scheduling: cluster {cluster['name']}: {error}")
+            continue
+        if khz:
+            mhz = ", ".join(f"{value / 1000:g}" for value in khz)
+            notes.append(
+                f"cluster {cluster['name']}: the kernel passes over {mhz} MHz: "
+                "a higher clock costs no more for the same work"
+            )
+    return notes

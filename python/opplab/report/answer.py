@@ -1,0 +1,541 @@
+"""The answer of a run: one block, the same in terminal, page, Markdown, mail and notebook.
+
+A line a variant (and machine, and workload: nothing is pooled), with what the question is about: the benchmark's own
+metric, energy, power, energy by unit of work, and where there are deadlines missed work and latencies. Changes are
+against the baseline of the same machine and workload, judged by `opplab.certainty`.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from opplab import metrics, stats
+from opplab.certainty import CONFIDENCE, Certainty, certainty
+from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
+from opplab.sweep.confidence import mean_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from opplab.sweep.experiments import Experiment
+    from opplab.uncertainty.sweep import Sureness
+
+__all__ = ["FORMATS", "Answer", "Change", "Line", "answer_of", "quantity"]
+
+FORMATS = ("text", "json", "csv", "markdown", "latex")
+
+LINES = 12
+"""Lines of a screenful; `--all` has the others."""
+
+SENTENCES = 3
+"""Changes that the sentence on top names; of more it gives the number."""
+
+APART = 1.0
+"""Percentage points by which energy by unit of work changes otherwise than energy where both are shown."""
+
+LATENCIES = ("latency_p50", "latency_p99")
+_SCALES = {
+    "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ")),
+    "W": ((1e3, "kW"), (1.0, "W"), (1e-3, "mW"), (1e-6, "uW")),
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")),
+    "ms": ((1e3, "s"), (1.0, "ms"), (1e-3, "us")),
+}
+
+
+def quantity(value: float, scale: float = 1.0) -> str:
+    """Write a value with four significant digits, and never with an exponent.
+
+    Examples
+    --------
+    >>> quantity(0.0421337, 1e-3), quantity(12345.6), quantity(0.0)
+    ('42.13', '12346', '0')
+    """
+    number = value / scale
+    if not math.isfinite(number):
+        return "unknown"
+    if number == 0:
+        return "0"
+    digits = max(3 - math.floor(math.log10(abs(number))), 0)
+    return f"{number:.{digits}f}"
+
+
+def fitting(values: Iterable[float], unit: str) -> tuple[float, str]:
+    """Give the scale and the unit in which all of these values are read best.
+
+    Examples
+    --------
+    >>> fitting([0.042, 0.051], "J"), fitting([0.8, 0.042], "J/MB")
+    ((0.001, 'mJ'), (1.0, 'J/MB'))
+    """
+    head, slash, rest = unit.partition("/")
+    top = max((abs(value) for value in values), default=0.0)
+    for scale, name in _SCALES.get(head, ()):
+        if top >= 0.1 * scale if scale == 1.0 and slash else top >= scale:
+            return scale, f"{name}{slash}{rest}"
+    return 1.0, unit
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change against the baseline, in percent.
+
+    Attributes
+    ----------
+    value : float
+    certainty : Certainty
+        With the interval.
+    """
+
+    value: float
+    certainty: Certainty
+
+    @property
+    def words(self) -> str:
+        """``-3.4 % [-6.0, -0.8]*``; the star is for a clear change."""
+        if self.value == 0 and self.certainty.low is None:
+            return "0 %"
+        return self.certainty.text(self.value)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A variant on a machine under a workload.
+
+    Attributes
+    ----------
+    machine, workload, variant : str
+    base : str
+        What it is compared with; empty for a baseline.
+    n : int
+        Runs.
+    values : dict of str to float or None
+        The mean of each metric; None where it is unknown.
+    changes : dict of str to Change
+    """
+
+    machine: str
+    workload: str
+    variant: str
+    base: str
+    n: int
+    values: Mapping[str, float | None]
+    changes: Mapping[str, Change]
+
+
+@dataclass
+class Answer:
+    """The block.
+
+    Attributes
+    ----------
+    question : str
+        What ran where, in one line.
+    finding : str
+        What is sure, what is not, and on what it depends.
+    lines : list of Line
+    units : dict of str to (unit, better)
+        Of each column.
+    assumed : str
+        What was assumed, and the next step.
+    missing : str
+        Why a column that everybody expects is not there.
+    """
+
+    question: str
+    finding: str
+    lines: list[Line]
+    units: dict[str, tuple[str, str]]
+    assumed: str = ""
+    missing: str = ""
+    heads: dict[str, str] = field(default_factory=dict)
+
+    def _places(self) -> list[str]:
+        """The columns that name a line: those in which lines differ, and the variant."""
+        out = [name for name in ("machine", "workload") if len({getattr(one, name) for one in self.lines}) > 1]
+        return [*out, "variant"]
+
+    def _place(self, one: Line, name: str) -> str:
+        """What names a line in a column: of workloads of one benchmark its parameters."""
+        text = str(getattr(one, name))
+        heads = {line.workload.partition(" ")[0] for line in self.lines}
+        return text.partition(" ")[2] or text if name == "workload" and len(heads) == 1 else text
+
+    def _told(self) -> list[str]:
+        """The changes that the tables show: energy by unit of work only where it differs from energy."""
+        own = [metric for metric in self.units if metric in metrics.answers([metric])]
+        apart = any(
+            abs(one.changes[ENERGY_PER_WORK].value - one.changes["energy"].value) >= APART
+            for one in self.lines
+            if {ENERGY_PER_WORK, "energy"} <= set(one.changes)
+        )
+        energy = [ENERGY_PER_WORK] if own else ["energy", *([ENERGY_PER_WORK] if apart else [])]
+        return [*own, *([] if own else ["rate"]), *energy, "latency_p99"]
+
+    def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:
+        """Give the table of values, and that of changes if something is compared."""
+        lines = self.lines[:most]
+        told = self._told()
+        scales = {
+            metric: fitting([value for one in self.lines if (value := one.values.get(metric)) is not None], unit)
+            for metric, (unit, _) in self.units.items()
+        }
+        first, second = [], []
+        for one in lines:
+            place = {name: self._place(one, name) for name in self._places()}
+            row = dict(place)
+            for metric, (scale, unit) in scales.items():
+                value = one.values.get(metric)
+                row[_head(metric, unit, self.units[metric][1])] = "unknown" if value is None else quantity(value, scale)
+            p50, p99 = (_head(name, scales[name][1], "") if name in scales else "" for name in LATENCIES)
+            if p50 and p99 and scales[LATENCIES[0]] == scales[LATENCIES[1]]:
+                both = f"{row.pop(p50)} / {row.pop(p99)}"
+                row[f"latency p50 / p99, {scales[LATENCIES[0]][1]}"] = both
+            first.append(row)
+            if one.base:
+                changes = {_title(metric): change.words for metric, change in one.changes.items() if metric in told}
+                second.append({**place, "against": one.base, **changes})
+        named = dict.fromkeys(key for row in second for key in row)
+        second = [{key: row.get(key, "") for key in named} for row in second]
+        if second and len({row["against"] for row in second}) == 1:
+            base = second[0]["against"]
+            second = [
+                {f"change against {base}" if key == "variant" else key: row[key] for key in row if key != "against"}
+                for row in second
+            ]
+        return [rows for rows in (first, second) if rows]
+
+    def text(self, width: int | None = None, most: int | None = LINES) -> str:
+        """Give it as lines for a terminal."""
+        from opplab.files import printable
+        from opplab.report.text import flow, render_table
+
+        parts = [flow(line, width) for line in (self.question, self.finding) if line]
+        parts += [render_table(rows, "text", width).rstrip("\n") for rows in self.tables(most)]
+        if most is not None and len(self.lines) > most:
+            parts.append(f"{len(self.lines) - most} more lines: --all")
+        parts += [flow(line, width) for line in (self.missing, self.assumed) if line]
+        return printable("\n".join(parts)) + "\n"
+
+    def markdown(self) -> str:
+        """Give it as Markdown."""
+        from opplab.report.text import render_table
+
+        parts = [f"**{self.question}**", self.finding, *(render_table(rows, "markdown") for rows in self.tables())]
+        return "\n\n".join(part.rstrip() for part in (*parts, self.missing, self.assumed) if part) + "\n"
+
+    def latex(self) -> str:
+        """Give its tables as LaTeX, its words as comments and captions."""
+        parts = []
+        for rows in self.tables():
+            heads = list(rows[0])
+            body = [" & ".join(map(_latex, (row[name] for name in heads))) + r" \\" for row in rows]
+            columns = "l" * sum(name in ("machine", "workload", "variant") or "change" in name for name in heads)
+            columns += "r" * (len(heads) - len(columns))
+            head = " & ".join(map(_latex, heads)) + r" \\"
+            lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
+            parts.append("\n".join(lines))
+        words = [self.question, self.finding, self.missing, self.assumed]
+        return "\n\n".join([_latex(words[0]), *parts, *(_latex(line) for line in words[1:] if line)]) + "\n"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Give one row a line and metric, in the units of the results, for programs."""
+        out = []
+        for one in self.lines:
+            for metric, (unit, better) in self.units.items():
+                change = one.changes.get(metric)
+                out.append(
+                    {
+                        "machine": one.machine,
+                        "workload": one.workload,
+                        "variant": one.variant,
+                        "baseline": one.base,
+                        "metric": metric,
+                        "unit": unit,
+                        "better": better,
+                        "mean": one.values.get(metric),
+                        "n": one.n,
+                        "change_percent": None if change is None else change.value,
+                        "low_percent": None if change is None else change.certainty.low,
+                        "high_percent": None if change is None else change.certainty.high,
+                        "certainty": "" if change is None else change.certainty.words,
+                    }
+                )
+        return out
+
+    def to_json(self) -> str:
+        """Give everything as JSON."""
+        words = {"question": self.question, "finding": self.finding, "assumed": self.assumed, "missing": self.missing}
+        return json.dumps({**words, "level": CONFIDENCE, "rows": self.rows()}, indent=1) + "\n"
+
+    def form(self, name: str, width: int | None = None, most: int | None = LINES) -> str:
+        """Give it in one of `FORMATS`."""
+        from opplab.report.text import render_table
+
+        if name == "text":
+            return self.text(width, most)
+        if name == "csv":
+            return render_table(self.rows(), "csv")
+        return {"json": self.to_json, "markdown": self.markdown, "latex": self.latex}[name]()
+
+    def html(self) -> str:
+        """Give it as HTML."""
+        out = [f'<p class="question">{html.escape(self.question)}</p>']
+        out += [f'<p class="finding">{html.escape(self.finding)}</p>'] if self.finding else []
+        for rows in self.tables():
+            heads = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
+            words = len(self._places())
+            body = "".join(
+                "<tr>"
+                + "".join(
+                    f"<td{'' if at < words else ' class=n'}>{html.escape(text)}</td>"
+                    for at, text in enumerate(row.values())
+                )
+                + "</tr>"
+                for row in rows
+            )
+            out.append(f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>')
+        out += [f'<p class="note">{html.escape(line)}</p>' for line in (self.missing, self.assumed) if line]
+        return "\n".join(out)
+
+    def _repr_html_(self) -> str:
+        from opplab.report.notebook import STYLE
+
+        return f'<style>{STYLE}</style><div class="opplab">{self.html()}</div>'
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__
+
+
+def _latex(text: str) -> str:
+    for char in "\\&%#_{}$~^":
+        text = text.replace(
+            char,
+            {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}.get(char, f"\\{char}"),
+        )
+    return text
+
+
+def _title(metric: str) -> str:
+    return {
+        ENERGY_PER_WORK: "energy/work",
+        "missed_activations": "missed",
+        "latency_p50": "latency p50",
+        "latency_p99": "latency p99",
+    }.get(metric, metric)
+
+
+def _head(metric: str, unit: str, better: str) -> str:
+    own = metric in metrics.answers([metric])
+    return f"{_title(metric)}, {unit}" + (f" ({better} is better)" if own and better else "")
+
+
+def answer_of(
+    experiment: Experiment, results: pl.DataFrame, sure: Sureness | None = None, *, command: str = ""
+) -> Answer:
+    """Make the answer of finished runs.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    results : polars.DataFrame
+        What came of it.
+    sure : Sureness, optional
+        Its intervals stand in place of those of the runs alone.
+    command : str
+        What was typed, for the next step.
+    """
+    cases, units = _cases(results)
+    columns = _columns(units, cases)
+    bases = _bases(experiment)
+    lines = []
+    for (point, variant), runs in cases.items():
+        base = bases.get(variant, "")
+        theirs = cases.get((point, base), {}) if base else {}
+        values: dict[str, float | None] = {}
+        changes: dict[str, Change] = {}
+        for metric in columns:
+            known = {seed: run[metric] for seed, run in runs.items() if run.get(metric) is not None}
+            better = units[metric][1]
+            values[metric] = mean_of([float(one) for one in known.values()], better) if known else None  # type: ignore[arg-type]
+            if theirs and _is_compared(metric, columns, units):
+                change = _change(metric, better, known, {seed: run.get(metric) for seed, run in theirs.items()})
+                drawn = _drawn(sure, point, metric, base, variant)
+                if change is not None:
+                    changes[metric] = change if drawn is None else Change(change.value, drawn)
+        machine, benchmark, param = point
+        workload = " ".join(filter(None, (benchmark, param.replace("=", " "))))
+        lines.append(Line(machine, workload, variant, base if theirs else "", len(runs), values, changes))
+    answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns})
+    answer.finding = _finding(answer, sure)
+    answer.assumed = _assumed(experiment, sure, command)
+    if results.filter(results["metric"] == "energy")["value"].null_count():
+        from opplab.simulation.power import HOW_TO_GET_POWER
+
+        answer.missing = f"{HOW_TO_GET_POWER}."
+    return answer
+
+
+Point = tuple[str, str, str]
+Values = dict[int, dict[str, float | None]]
+
+
+def _cases(results: pl.DataFrame) -> tuple[dict[tuple[Point, str], Values], dict[str, tuple[str, str]]]:
+    """Sort result rows into values by point and variant, seed and metric, with the units of metrics."""
+    cases: dict[tuple[Point, str], Values] = {}
+    units: dict[str, tuple[str, str]] = {}
+    keys = ["machine", "benchmark", "param", "policy", "iteration"]
+    parts = results.partition_by(keys, maintain_order=True)
+    for part in parts:
+        for row in with_energy_per_work(part.iter_rows(named=True)):
+            point = row["machine"], row["benchmark"], row["param"]
+            run = cases.setdefault((point, row["policy"]), {}).setdefault(row["seed"], {})
+            run[row["metric"]] = row["value"]
+            units.setdefault(row["metric"], (row["unit"] or "", row["better"] or ""))
+    return cases, units
+
+
+def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, str], Values]) -> list[str]:
+    """Choose the metrics that the question is about."""
+    known = {
+        metric for runs in cases.values() for run in runs.values() for metric, value in run.items() if value is not None
+    }
+    deadlines = any(run.get("activations") for runs in cases.values() for run in runs.values())
+    own = metrics.answers(units)
+    wanted = [*own, *(["rate"] if not own else []), "energy", "power", ENERGY_PER_WORK]
+    if deadlines and not own:
+        wanted += ["missed_activations", *LATENCIES]
+    elif not own:
+        wanted.append("work_done")
+    return [metric for metric in wanted if metric in known]
+
+
+def _is_compared(metric: str, columns: Sequence[str], units: Mapping[str, tuple[str, str]]) -> bool:
+    """Whether a column has a change: not what follows from another, nor shares in percent."""
+    return bool(units[metric][1]) and units[metric][0] != "%" and metric not in ("power", "latency_p50", "work_done")
+
+
+def _bases(experiment: Experiment) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for base, variant in experiment.pairs:
+        found.setdefault(variant, base)
+    return found
+
+
+def _change(
+    metric: str, better: str, ours: Mapping[int, float | None], theirs: Mapping[int, float | None]
+) -> Change | None:
+    """Give the change of the means in percent over the seeds that both have, by the method of all tables."""
+    shared = [seed for seed in ours if theirs.get(seed) is not None]
+    old, new = [float(theirs[seed] or 0.0) for seed in shared], [float(ours[seed] or 0.0) for seed in shared]
+    if not shared or min(old) <= 0 or min(new) <= 0:
+        return None
+    found = stats.compare(old, new, harmonic=better == "higher", paired=True, resamples=0)
+    varies = len(set(old)) > 1 or len(set(new)) > 1
+    low, high = (100 * (found[end] - 1) for end in ("low", "high"))
+    return Change(100 * (found["ratio"] - 1), certainty(low, high, n=len(shared), varies=varies or len(shared) < 2))
+
+
+def _drawn(sure: Sureness | None, point: Point, metric: str, base: str, variant: str) -> Certainty | None:
+    for line in sure.lines if sure is not None else ():
+        if (line.point, line.metric, line.base, line.variant) == (point, metric, base, variant):
+            return line.change.certainty
+    return None
+
+
+def _question(experiment: Experiment, lines: Sequence[Line]) -> str:
+    machines, workloads, variants = (
+        list(dict.fromkeys(getattr(one, name) for one in lines)) for name in ("machine", "workload", "variant")
+    )
+    seconds = experiment.manifest()["duration_ns"] / 1e9
+    kernels = ", ".join(experiment.manifest()["kernels"])
+    runs = sorted({one.n for one in lines})
+    each = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
+    what = workloads[0] if len(workloads) == 1 else f"{len(workloads)} workloads"
+    where = machines[0] if len(machines) == 1 else f"{len(machines)} machines"
+    base = next((one.base for one in lines if one.base), variants[0])
+    others = [name for name in variants if name != base]
+    who = base if not others else " or ".join([base, *others]) if len(others) < 3 else f"{base} or {len(others)} others"
+    plural = "run" if runs == [1] else "runs"
+    return f"{what} on {where}: {who}{'?' if others else ''} (Linux {kernels}, {seconds:g} s, {each} {plural} each)"
+
+
+def _finding(answer: Answer, sure: Sureness | None) -> str:
+    """Say in a sentence or two what is sure, what is not, and on what it depends."""
+    compared = [one for one in answer.lines if one.changes]
+    if not compared:
+        return _alone(answer)
+    metric = next(iter(compared[0].changes))
+    words = [
+        f"{_place(answer, one)}: {_title(metric)} {change.words}, {change.certainty.words}"
+        for one in compared
+        if (change := one.changes.get(metric)) is not None
+    ]
+    clear = sum(one.changes[metric].certainty.is_clear for one in compared if metric in one.changes)
+    if len(words) > SENTENCES:
+        reasons = {one.changes[metric].certainty.reason for one in compared if metric in one.changes}
+        why = f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else ""
+        words = [f"{_title(metric)}: {clear} of {len(words)} changes are clear{why}"]
+    out = ["; ".join(words) + "."]
+    for one in compared:
+        base = next((other for other in answer.lines if _same_point(one, other) and other.variant == one.base), None)
+        ours, theirs = (
+            one.values.get("missed_activations"),
+            None if base is None else base.values.get("missed_activations"),
+        )
+        if ours is not None and theirs is not None and ours > theirs + 0.1:
+            out.append(f"{_place(answer, one)} misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %).")
+    keys = [row["assumption"] for row in (sure.deciding() if sure is not None else ()) if row["p"] < 0.05]
+    if keys:
+        out.append(f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}.")
+    return " ".join(out[: SENTENCES + 1])
+
+
+def _alone(answer: Answer) -> str:
+    if len(answer.lines) != 1:
+        return f"{len(answer.lines)} lines, compared with nothing: no baseline is named."
+    one = answer.lines[0]
+    words = [
+        f"{_title(metric)} {quantity(value, scale)} {unit}"
+        for metric in answer.units
+        if (value := one.values.get(metric)) is not None
+        and metric not in LATENCIES
+        and (fit := fitting([value], answer.units[metric][0]))
+        for scale, unit in [fit]
+    ]
+    runs = "one run, so no interval" if one.n == 1 else f"mean of {one.n} runs"
+    return f"{', '.join(words)}; {runs}."
+
+
+def _same_point(one: Line, other: Line) -> bool:
+    return (one.machine, one.workload) == (other.machine, other.workload)
+
+
+def _place(answer: Answer, one: Line) -> str:
+    return " ".join(answer._place(one, name) for name in answer._places())
+
+
+def _assumed(experiment: Experiment, sure: Sureness | None, command: str) -> str:
+    """Say what was assumed, and the next step."""
+    machines = {case.machine: case for case in experiment.cases}
+    numbers = []
+    for name, case in machines.items():
+        marks = json.loads(case.json)["machine"].get("source", {})
+        assumed = sum("[A]" in str(mark) or "assumed" in str(mark).lower() for mark in marks.values())
+        numbers += [f"{assumed} of the {len(marks)} source marks of {name}"] if assumed else []
+    number = ", ".join(numbers)
+    if sure is None:
+        intervals = "intervals cover the runs" if experiment.pairs and experiment.manifest()["iterations"] > 1 else ""
+        step = "--uncertainty 40 draws what is assumed" if experiment.pairs else "--vs governor=performance compares"
+    else:
+        intervals = (
+            f"intervals of {', '.join(dict.fromkeys(line.metric for line in sure.lines))} cover runs and assumptions"
+        )
+        step = "opplab machine show has the sources"
+    return f"Assumed: {'; '.join(filter(None, (number, intervals))) or 'nothing is marked'}. Next: {step}."

@@ -1,0 +1,51 @@
+"""Energy by unit of work: what a setting saves by doing less is no saving."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["ENERGY_PER_WORK", "with_energy_per_work"]
+
+ENERGY_PER_WORK = "energy_per_work"
+"""Energy by what the benchmark counts; without a count, by second of work of the biggest CPU at its highest clock."""
+
+OF_WORK = "J/s of work"
+"""Its unit where the benchmark counts nothing."""
+
+
+def with_energy_per_work(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Give the result rows of a case, and a row of its energy by unit of work where energy and work are known.
+
+    A benchmark whose metric is a rate counts its own units (``MB`` of ``MB/s``): power by rate. All other workloads
+    count seconds of work: ``energy`` by ``work_done``.
+    """
+    from opplab import _opplab
+
+    rates = {model["metric"] for model in _opplab.benchmarks() if model["higher_is_better"]}
+    known: dict[str, Mapping[str, Any]] = {}
+    last: Mapping[str, Any] | None = None
+    for row in rows:
+        yield row
+        last = row
+        if row["value"] is not None:
+            known[row["metric"]] = row
+    if last is None or "energy" not in known:
+        return
+    rate = next((row for row in known.values() if row["metric"] in rates and row["unit"].endswith("/s")), None)
+    unit, energy, work = OF_WORK, known["energy"]["value"], known["work_done"]["value"] if "work_done" in known else 0.0
+    if rate is not None:
+        unit, energy, work = f"J/{_counted(rate['metric'], rate['unit'])}", known["power"]["value"], rate["value"]
+    if work:
+        yield {**last, "metric": ENERGY_PER_WORK, "unit": unit, "better": "lower", "value": energy / work}
+
+
+def _counted(metric: str, unit: str) -> str:
+    """Give what a rate counts.
+
+    Examples
+    --------
+    >>> _counted("throughput", "MB/s"), _counted("transactions", "1/s")
+    ('MB', 'transaction')
+    """
+    return metric.removesuffix("s") if unit == "1/s" else unit.removesuffix("/s")

@@ -1,0 +1,253 @@
+"""The gate: what it cannot judge fails, a worse value never helps, and the order of rows and files is nothing to it."""
+
+import json
+import math
+import random
+import xml.etree.ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opplab import results
+from opplab.cli.main import opplab
+from opplab.comparison import gate
+from opplab.comparison.compare import compare
+from opplab.comparison.method import compare_runs
+from opplab.runs import Run, Series
+
+NAN, INF = math.nan, math.inf
+
+
+def run_of(name, values, higher=False, seeds=True, unit="s", benchmark="b"):
+    run = Run(name, benchmark)
+    keys = list(range(len(values))) if seeds else None
+    run.series["m-1"] = Series("m-1", "m", "1", unit, higher, [[value] for value in values], keys)
+    return run
+
+
+def failed(base, new, rule="any < -2%", **how):
+    table = compare_runs([run_of("base", base, **how), run_of("new", new, **how)])
+    return any(one.failed for one in gate.check([table], [rule]))
+
+
+@pytest.mark.parametrize("rule", ["any < -2%", "any < -2% significant"])
+def test_what_cannot_be_judged_fails(rule):
+    good = [10.0, 10.1, 9.9, 10.0, 10.2]
+    assert not failed(good, good, rule)
+    for bad in ([NAN] * 5, [10.0, NAN, NAN, NAN, NAN], [10.0, INF, 10.0, 10.0, 10.0], [-INF] * 5):
+        assert failed(good, bad, rule), bad
+        assert failed(bad, good, rule), bad
+    assert failed(good, good[:1], rule), "four of five iterations are missing"
+    assert failed(good, [5.0, 5.0, 0.0, 5.0, 5.0], rule, higher=True), "a rate of 0"
+    assert failed([10.0], [11.0], rule), "one value has no noise that would excuse it"
+
+
+def test_changes_from_nothing_are_absolute():
+    assert failed([0.0] * 3, [100.0] * 3, unit="%"), "0 to 100 % missed"
+    assert failed([0.0] * 3, [100.0, 90.0, 95.0], "m < -2% significant", unit="%")
+    assert not failed([0.0] * 3, [1.0] * 3, unit="%"), "one percentage point of two that are allowed"
+    assert not failed([0.0] * 3, [0.0] * 3, unit="%")
+    assert failed([0.0] * 3, [1e-9] * 3, unit="s"), "without bound"
+    assert not failed([0.0] * 3, [1.0] * 3, unit="MB/s", higher=True)
+
+
+def test_missed_activations_from_0_to_100_percent_fail(tmp_path):
+    """As it is used: a task that powersave cannot serve."""
+    (tmp_path / "w.json").write_text(
+        '{"tasks": {"t": {"loop": -1, "run": 5000, "timer": {"ref": "u", "period": 8000}}},'
+        ' "global": {"duration": 1, "calibration": "CPU4"}}'
+    )
+    cli = CliRunner()
+    words = ["run", str(tmp_path / "w.json"), "-m", "juno-r2", "--governor", "performance,powersave", "-j", "1"]
+    made = cli.invoke(opplab, [*words, "--seconds", "0.3", "--no-report", "-o", str(tmp_path / "out")])
+    assert made.exit_code == 0, made.output
+    table = results.read(tmp_path / "out").filter(metric="missed_activations")
+    means = {policy: table.filter(policy=policy)["value"].mean() for policy in ("performance", "powersave")}
+    assert means["performance"] == 0.0
+    assert means["powersave"] > 2
+    junit = tmp_path / "j.xml"
+    words = ["compare", str(tmp_path / "out"), "--junit", str(junit), "--fail-if"]
+    done = cli.invoke(opplab, [*words, "missed_activations < -2%"])
+    assert done.exit_code == 1
+    assert f"missed_activations of powersave on juno-r2: {-means['powersave']:+.2f} pp" in done.stderr
+    assert ET.parse(junit).getroot().get("failures") == "1"
+    assert cli.invoke(opplab, [*words, "missed_activations < -101%"]).exit_code == 0
+
+
+def rows(policy, benchmark, values, machine="x", metric="time"):
+    fixed = {"machine": machine, "policy": policy, "benchmark": benchmark, "metric": metric, "unit": "s"}
+    return [{**fixed, "better": "lower", "seed": seed, "value": value} for seed, value in enumerate(values)]
+
+
+def gate_of(tmp_path, table, *words):
+    results.write(results.frame(table), tmp_path / "r.parquet")
+    junit = tmp_path / "j.xml"
+    arguments = ["compare", str(tmp_path / "r.parquet"), "--junit", str(junit), "--fail-if", *words]
+    done = CliRunner().invoke(opplab, arguments)
+    suite = ET.parse(junit).getroot()
+    return done.exit_code, [one.get("message") for one in suite.iter("failure")]
+
+
+def test_missing_runs_benchmarks_and_machines_are_named_failures(tmp_path):
+    whole = [
+        row
+        for machine in ("x", "y")
+        for benchmark in ("b", "c")
+        for policy in ("old", "new")
+        for row in rows(policy, benchmark, [1.0, 1.1, 1.2], machine)
+    ]
+    assert gate_of(tmp_path, whole, "any < -2%") == (0, [])
+    for name in ("policy", "benchmark"):
+        for value in sorted({row[name] for row in whole}):
+            part = [row for row in whole if (row["machine"], row[name]) != ("y", value)]
+            code, messages = gate_of(tmp_path, part, "any < -2%", "--baseline", "old")
+            assert code == (0 if name == "benchmark" else 1), "a benchmark that no run of a machine has is not known"
+            assert len(messages) == (2 if name == "policy" else 0)
+    part = [row for row in whole if (row["policy"], row["benchmark"]) != ("new", "c")]
+    code, messages = gate_of(tmp_path, part, "any < -2%")
+    assert code == 1
+    assert [message.partition(",")[0] for message in messages] == [
+        "c Amean time of new on x: no value",
+        "c Amean time of new on y: no value",
+    ]
+    assert gate_of(tmp_path, part, "any < -2%", "--allow-missing", "c")[0] == 0
+    assert gate_of(tmp_path, part, "any < -2%", "--allow-missing", "b")[0] == 1
+    code, messages = gate_of(tmp_path, whole, "bnech < -2%")
+    assert code == 1
+    assert "concerns nothing that was compared" in messages[0]
+    assert gate_of(tmp_path, whole, "bnech < -2%", "--allow-missing", "bnech")[0] == 0
+    code, messages = gate_of(tmp_path, whole, "any < -2%", "-b", "nosuch")
+    assert code == 1
+    assert "no benchmark named 'nosuch'" in messages[0]
+
+
+def test_cases_without_results_are_failures(tmp_path):
+    cli = CliRunner()
+    made = cli.invoke(
+        opplab, ["run", "juno-eas", "--seconds", "0.05", "--iterations", "2", "-o", str(tmp_path / "out")]
+    )
+    assert made.exit_code == 0, made.output
+    words = ["compare", str(tmp_path / "out"), "--fail-if", "energy < -1000%", "--table", "overview"]
+    assert cli.invoke(opplab, words).exit_code == 0
+    next((tmp_path / "out/cases").glob("*.parquet")).unlink()
+    done = cli.invoke(opplab, words)
+    assert done.exit_code == 1
+    assert "no results of" in done.stderr
+
+
+def test_a_file_that_cannot_be_read_fails_the_gate(tmp_path):
+    for name in ("old", "new"):
+        (tmp_path / f"{name}.txt").write_text("Running in process mode with 10 groups\nTime: 1.0\n")
+    (tmp_path / "broken.txt").write_text("nothing known")
+    files = [str(tmp_path / f"{name}.txt") for name in ("old", "new", "broken")]
+    cli = CliRunner()
+    assert cli.invoke(opplab, ["compare", *files[:2], "--fail-if", "any < -2%"]).exit_code == 0
+    assert cli.invoke(opplab, ["compare", *files, "--fail-if", "any < -2%"]).exit_code == 1
+    assert cli.invoke(opplab, ["compare", *files, "--fail-if", "any < -2%", "--allow-missing", "broken"]).exit_code == 0
+
+
+def test_an_empty_folder_says_that_it_is_empty(tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = CliRunner().invoke(opplab, ["compare", str(tmp_path / "empty")])
+    assert "empty: no file with results is there" in str(done.exception)
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+RULES = ("any < -2%", "any <= 0%", "any < -2% significant", "m < -30% significant", "any < -50%")
+
+
+def worse_than(value, higher, chance):
+    """A value that is no better: the same, a bit or far worse, or none at all."""
+    kind = chance.random()
+    if kind < 0.15:
+        return chance.choice([NAN, INF if not higher else -INF])
+    if math.isnan(value) or math.isinf(value):
+        return value
+    step = abs(value) * 10 ** chance.uniform(-4, 3) + (chance.random() < 0.3) * chance.random()
+    if kind < 0.3 and higher:
+        return min(value, 0.0)
+    return value - step if higher else value + step
+
+
+def draw_result(chance):
+    """Two samples with all that may be wrong with them."""
+    n = chance.choice([1, 2, 3, 3, 5, 5, 10])
+    level, noise = 10 ** chance.uniform(-3, 3), 10 ** chance.uniform(-4, -0.3)
+    effect = 1 + chance.choice([0, 0.01, 0.03, 0.1, 0.5]) * chance.choice([-1, 1, 1])
+    shared = [chance.gauss(0, noise) for _ in range(n)]
+    base = [level * (1 + one + chance.gauss(0, noise / 3)) for one in shared]
+    new = [level * effect * (1 + one + chance.gauss(0, noise / 3)) for one in shared]
+    odd = chance.random()
+    if odd < 0.08:
+        base = [0.0] * n
+    elif odd < 0.14:
+        new = [0.0] * n
+    elif odd < 0.2:
+        base[chance.randrange(n)] = chance.choice([NAN, INF, 0.0, -1.0])
+    elif odd < 0.26:
+        new[chance.randrange(n)] = chance.choice([NAN, INF, 0.0, -1.0])
+    elif odd < 0.32:
+        new = new[: chance.randrange(n + 1)]
+    elif odd < 0.36:
+        base, new = [level] * n, [level * effect] * n
+    how = {"higher": chance.random() < 0.5, "seeds": chance.random() < 0.6, "unit": chance.choice(["s", "%"])}
+    return base, new, how
+
+
+def breaks_monotonicity(seed):
+    """Whether a worse value makes a gate pass that failed."""
+    chance = random.Random(seed)
+    base, new, how = draw_result(chance)
+    rule = chance.choice(RULES)
+    if not new or not failed(base, new, rule, **how):
+        return False
+    worse = list(new)
+    for at in chance.sample(range(len(new)), chance.choice([1, 1, len(new)])):
+        worse[at] = worse_than(new[at], how["higher"], chance)
+    return not failed(base, worse, rule, **how)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=400, deadline=None)
+def test_a_worse_value_never_makes_a_failing_gate_pass(seed):
+    assert not breaks_monotonicity(seed), draw_result(random.Random(seed))
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None)
+def test_an_outlier_for_the_worse_excuses_nothing(seed):
+    chance = random.Random(seed)
+    base = [chance.gauss(100, 1) for _ in range(5)]
+    new = [value * 1.1 for value in base]
+    new[chance.randrange(5)] *= 10 ** chance.uniform(0, 4)
+    assert failed(base, new, "any < -2% significant", seeds=chance.random() < 0.5)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_rows_and_files_changes_nothing(tmp_path_factory, seed):
+    chance = random.Random(seed)
+    table = []
+    for machine in ("x", "y"):
+        for policy in ("old", "new"):
+            for benchmark in ("b", "c"):
+                for at in range(chance.choice([2, 3, 4])):
+                    row = rows(policy, benchmark, [chance.choice([chance.gauss(10, 1), NAN, 0.0])], machine)[0]
+                    table.append({**row, "seed": at if seed % 2 else None})
+    shuffled = chance.sample(table, len(table))
+    cut = chance.randrange(1, len(table)) if seed % 2 else len(table)
+    folder = tmp_path_factory.mktemp("order")
+    results.write(results.frame(table), folder / "whole.parquet")
+    for name, part in (("a", shuffled[:cut]), ("b", shuffled[cut:])):
+        results.write(results.frame(part), folder / f"{name}.parquet")
+    rule = "any < -2% significant"
+
+    def of(*files):
+        tables = compare([folder / f"{name}.parquet" for name in files], baseline="old")
+        cells = [json.dumps(one, sort_keys=True) for table in tables for one in table.to_frame().to_dicts()]
+        return sorted(cells), sorted((one.message, one.failed) for one in gate.check(tables, [rule]))
+
+    assert of("whole") == of("a", "b") == of("b", "a")

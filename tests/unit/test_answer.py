@@ -1,0 +1,202 @@
+"""The answer of a run: its numbers against Parquet and Python, its forms, and that every later command works on it."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+
+import opplab
+from opplab import results, stats
+from opplab.cli.main import opplab as main
+from opplab.report.answer import Answer, answer_of
+from opplab.sweep.variants import with_variants
+
+LOAD = {
+    "global": {"duration": 1, "calibration": "CPU0"},
+    "tasks": {"t": {"instance": 4, "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}},
+}
+WIDTH = 80
+
+
+def run(*words: str) -> Result:
+    done = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(main, list(words))
+    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("load") / "load.json"
+    file.write_text(json.dumps(LOAD))
+    return file
+
+
+@pytest.fixture(scope="module")
+def compared(load: Path) -> tuple[Path, str]:
+    """Three variants, as the command line runs them: the folder and what is printed."""
+    folder = load.parent / "compared"
+    words = ("--seconds", "0.4", "--vs", "governor=powersave", "--vs", "proposal=headroom:percent=110")
+    return folder, run("run", str(load), "-m", "juno-r2", *words, "-o", str(folder)).stdout
+
+
+def answer(folder: Path) -> Answer:
+    return answer_of(opplab.Experiment.of_results(folder), results.read(folder))
+
+
+def test_numbers_are_those_of_parquet_and_of_python(compared: tuple[Path, str], load: Path) -> None:
+    folder, shown = compared
+    table = pl.read_parquet(folder / "results.parquet")
+    policies = {
+        "schedutil": opplab.Policy(),
+        "powersave": opplab.Policy(governor="powersave"),
+        "headroom:percent=110": opplab.Policy(proposals=("headroom:percent=110",)),
+    }
+    by_hand = {}
+    for label, policy in policies.items():
+        runs = [opplab.simulate("juno-r2", load, policy, seconds=0.4, seed=seed).metrics for seed in (1, 2, 3)]
+        by_hand[label] = [dict(zip(one["metric"], one["value"], strict=True)) for one in runs]
+    rows = {(row["variant"], row["metric"]): row for row in answer(folder).rows()}
+    assert {variant for variant, _ in rows} == set(policies)
+    for label, tables in by_hand.items():
+        for metric in ("energy", "power", "missed_activations"):
+            mean = sum(one[metric] for one in tables) / 3
+            stored = table.filter(pl.col("policy") == label, pl.col("metric") == metric)["value"].mean()
+            assert rows[label, metric]["mean"] == pytest.approx(mean, rel=1e-12)
+            assert rows[label, metric]["mean"] == pytest.approx(stored, rel=1e-12)
+        per_work = sum(one["energy"] / one["work_done"] for one in tables) / 3
+        assert rows[label, "energy_per_work"]["mean"] == pytest.approx(per_work, rel=1e-12)
+    base = [one["energy"] for one in by_hand["schedutil"]]
+    for label in ("powersave", "headroom:percent=110"):
+        found = stats.compare(base, [one["energy"] for one in by_hand[label]], paired=True, resamples=0)
+        row = rows[label, "energy"]
+        assert row["change_percent"] == pytest.approx(100 * (found["ratio"] - 1))
+        assert (row["low_percent"], row["high_percent"]) == pytest.approx(
+            (100 * (found["low"] - 1), 100 * (found["high"] - 1))
+        )
+        assert (row["certainty"] == "clear") == (row["low_percent"] > 0 or row["high_percent"] < 0)
+        words = f"{row['change_percent']:+.1f} % [{row['low_percent']:+.1f}, {row['high_percent']:+.1f}]"
+        assert words in " ".join(shown.split())
+    assert f"{1e3 * rows['schedutil', 'energy']['mean']:.2f} " in shown, "four digits, in mJ"
+
+
+def test_all_forms_say_the_same(compared: tuple[Path, str]) -> None:
+    folder, shown = compared
+    made = answer(folder)
+    assert made.text(WIDTH) == shown
+    assert max(map(len, shown.splitlines())) <= WIDTH
+    assert json.loads(run("run", str(folder), "--format", "json").stdout)["rows"] == made.rows()
+    table = list(csv.DictReader(io.StringIO(run("run", str(folder), "--format", "csv").stdout)))
+    assert [float(row["mean"]) for row in table] == [row["mean"] for row in made.rows()]
+    page = (folder / "report.html").read_text()
+    for rows in made.tables():
+        for row in rows:
+            for text in row.values():
+                assert text in made.markdown()
+                assert text in page.replace("&#x27;", "'")
+                assert text.replace("%", r"\%") in run("run", str(folder), "--format", "latex").stdout
+    assert "publ." not in shown, "the layout of a text stands where there is a text"
+
+
+def test_machines_and_workloads_are_never_pooled(load: Path) -> None:
+    file = load.parent / "two.toml"
+    file.write_text(
+        'format = 1\nname = "two"\nabout = "two machines"\nmachine = ["juno-r2", "pixel4"]\nbaseline = "schedutil"\n'
+        'seed = 1\niterations = 2\nduration = "100ms"\n'
+        '[[policy]]\nlabel = "schedutil"\n[[policy]]\nlabel = "fast"\ngovernor = "performance"\n'
+        '[[workload]]\nlabel = "a"\nbenchmark = "periodic"\ntasks = [1, 4]\nduty = 60\nperiod_us = 16000\n'
+    )
+    experiment = opplab.Experiment.load(file)
+    table = experiment.run(jobs=1)
+    made = answer_of(experiment, table)
+    assert len(made.lines) == 8
+    assert len({(one.machine, one.workload, one.variant) for one in made.lines}) == 8
+    for one in made.lines:
+        own = table.filter(
+            pl.col("machine") == one.machine,
+            pl.col("param") == f"tasks={one.workload.split()[-1]}",
+            pl.col("policy") == one.variant,
+            pl.col("metric") == "energy",
+        )
+        assert own.height == 2
+        assert one.values["energy"] == pytest.approx(own["value"].mean())
+        base = next(
+            other
+            for other in made.lines
+            if (other.machine, other.workload, other.base) == (one.machine, one.workload, "")
+        )
+        if one.base:
+            ratio = (one.values["energy"] or 0.0) / (base.values["energy"] or 1.0)
+            assert one.changes["energy"].value == pytest.approx(100 * (ratio - 1))
+
+
+@pytest.mark.parametrize("more", [(), ("--governor", "schedutil,performance"), ("--iterations", "2")])
+def test_every_run_keeps_its_experiment_and_every_later_command_works(
+    load: Path, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "out"
+    first = run("run", str(load), "-m", "juno-r2", "--seconds", "0.1", "-o", str(folder), *more)
+    assert run("run", str(folder)).stdout == first.stdout, "the same command goes on from the folder"
+    words = first.stderr.replace("\n", " ").partition(": ")[2]
+    for name in ("report.html", "results.parquet", "tables.txt"):
+        assert name in words
+    for name in ("experiment.toml", "report.html", "results.parquet", "tables.txt"):
+        assert (folder / name).stat().st_size > 0, name
+    assert (folder / "tables.txt").read_text() == first.stdout
+    case = f"{folder}:0" if more else str(folder)
+    run("explain", case, "--why-slow")
+    run("status", str(folder))
+    run("compare", str(folder))
+    if "--governor" in more:
+        assert "clear" in run("compare", str(folder), "--uncertainty", "40").stdout
+    assert (folder / "run.html").exists() == (not more)
+
+
+def test_a_run_of_one_policy_is_about_ten_lines(load: Path, tmp_path: Path) -> None:
+    out = ("-m", "juno-r2", "--seconds", "0.1", "-o", str(tmp_path / "out"))
+    assert len(run("run", str(load), *out).stdout.splitlines()) <= 10
+    everything = run("run", str(load), *out, "--all").stdout
+    assert "freq_residency:A53@450000" in "".join(everything.split())
+    assert "fingerprint" in everything
+
+
+def test_without_power_everything_else_is_shown(load: Path, tmp_path: Path) -> None:
+    """Energy is unknown and said to be; files that are announced are there."""
+    text = opplab.Machine.load("juno-r2").to_toml()
+    import re
+
+    bare = re.sub(r"((busy_|cluster_)?uw) = \d+", r"\1 = 0", text)
+    (tmp_path / "bare.toml").write_text(bare)
+    done = run("run", str(load), "-m", str(tmp_path / "bare.toml"), "--seconds", "0.1", "-o", str(tmp_path / "out"))
+    assert "energy is unknown" in " ".join(done.stdout.split())
+    assert "missed, %" in done.stdout
+    assert "0.0 mJ" not in done.stdout
+    for name in ("tables.txt", "run.html", "report.html"):
+        assert (tmp_path / "out" / name).exists()
+    assert "missed, %" in (tmp_path / "out/tables.txt").read_text()
+
+
+def test_variants_are_policies_of_their_own() -> None:
+    base, slow, both = with_variants(
+        {"tunables": {"rate_limit_us": "500"}}, ["governor=ondemand", "hz=1000 kernel=5.18"]
+    )
+    assert dict(slow.keys) == {"governor": "ondemand"}, "another governor does not have this one's tunables"
+    assert both.keys["hz"] == 1000
+    assert both.keys["tunables"] == base.keys["tunables"]
+    for wrong, words in (
+        ("gouvernor=ondemand", "no key `gouvernor`; did you mean `governor`"),
+        ("governor=schedutil", "there already"),
+        ("governor", "write it like"),
+    ):
+        with pytest.raises(opplab.InputError, match=words):
+            with_variants({}, [wrong])
+
+
+def test_places_in_generated_files_are_not_shown(tmp_path: Path) -> None:
+    words = ["run", "tbench", "-m", "skylake-8x-uma", "--seconds", "0.01", "-o", str(tmp_path / "out")]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code != 0
+    assert "experiment.toml" not in f"{done.output}{done.exception}"
