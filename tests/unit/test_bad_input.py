@@ -71,7 +71,7 @@ def test_no_cpu(tmp_path: Path, work: str) -> None:
         ("unknown machine `juno-r3`; did you mean `juno-r2`?", ["--machine", "juno-r3"]),
         ("did you mean `schedutil`?", ["--governor", "schedutl"]),
         ("did you mean `5.18`", ["--kernel", "5.188"]),
-        ("did you mean `6.12`", ["--kernel", "6.11"]),
+        ("did you mean `7.3`", ["--kernel", "7.9"]),
         ("did you mean `scmi`", ["--driver", "scmy"]),
         ("did you mean `menu`", ["--idle-governor", "manu"]),
         ("artificial", ["--energy-model", "artifical"]),

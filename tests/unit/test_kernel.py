@@ -88,7 +88,7 @@ def test_sixteen_slots_of_the_talk() -> None:
         (lambda: kernel.PeltBatch(2).update_load_avg_se(0, np.zeros(3, dtype=np.uint8)), "one activity a task"),
         (lambda: kernel.FreqTable([]), "no valid entry"),
         (lambda: kernel.FreqTable([1000]).resolve(1, "X"), "unknown relation `X`"),
-        (lambda: kernel.Schedutil([1000], kernel="6.11"), 'unknown kernel profile "6.11"; the nearest is "6.12"'),
+        (lambda: kernel.Schedutil([1000], kernel="7.9"), 'unknown kernel profile "7.9"; the nearest is "7.3"'),
         (lambda: kernel.Schedutil([1000], gates={"headrom": "x"}), "unknown gate"),
         (lambda: kernel.Schedutil([1000]).update(0, 0, cpu=1), "CPU 1 is not in the policy"),
         (lambda: kernel.Schedutil([1000]).update(0, 0, util_rd=1), "unknown fact `util_rd`"),
@@ -196,7 +196,7 @@ def test_states_can_be_printed() -> None:
         assert repr(value) == expected
     for value, start in (
         (kernel.ClockPelt(5), "ClockPelt(clock=5, "),
-        (kernel.Schedutil([1000]), 'Schedutil(kernel="6.12", path="single-freq", cur_khz=1000'),
+        (kernel.Schedutil([1000]), 'Schedutil(kernel="6.12.117", path="single-freq", cur_khz=1000'),
         (kernel.Menu(STATES), "Menu("),
         (kernel.Teo(STATES), "Teo("),
         (kernel.HwpBoost(), "HwpBoost(hwp_boost_min=0"),

@@ -627,9 +627,7 @@ fn warnings(report: &mut FmaxReport) {
         let list: Vec<String> =
             input.kinds.iter().map(|(name, base, max)| format!("{name} {}-{} MHz", base / 1000, max / 1000)).collect();
         let of = |profile: KernelProfile| profile.freq_max_of(input.platform(), input.hybrid, input.smt);
-        let each = PROFILES
-            .iter()
-            .find(|&&(name, ..)| KernelProfile::named(name).is_some_and(|profile| of(profile) == FreqMaxOf::EachCpu));
+        let each = PROFILES.iter().find(|&&(_, version, _)| of(KernelProfile::at(version)) == FreqMaxOf::EachCpu);
         let rule = match each {
             Some((name, ..)) => format!("before {name} the boot CPU's f_max counts for all, then each CPU's own"),
             None => "the boot CPU's f_max counts for all CPUs".to_owned(),

@@ -606,6 +606,7 @@ fn cpufreq(entry: DriverId, shared: bool, transition_latency_ns: u64, transition
         transition_delay_us,
         fast_switch: entry.switches_fast(shared),
         switch_ns: transition_latency_ns,
+        switch_quantiles: Vec::new(),
         dvfs_possible_from_any_cpu: entry.any_cpu,
         freq_table: entry.table.is_some(),
     }

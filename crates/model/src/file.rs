@@ -398,6 +398,7 @@ fn driver_from(node: &Node) -> Result<Cpufreq, Fault> {
             "switch_ns",
             "switch_us",
             "switch_ms",
+            "switch_quantiles_us",
             "dvfs_possible_from_any_cpu",
             "freq_table",
         ],
@@ -410,12 +411,14 @@ fn driver_from(node: &Node) -> Result<Cpufreq, Fault> {
     let transition_latency_ns = table
         .time_ns("transition_latency")?
         .ok_or_else(|| Fault::new(table.at, "`transition_latency_us` is missing"))?;
+    let switch_ns = table.time_ns("switch")?.unwrap_or(transition_latency_ns);
     Ok(Cpufreq {
         driver: driver.to_owned(),
         transition_latency_ns,
         transition_delay_us: table.int_or("transition_delay_us", 0, 0, 10_000_000)?,
         fast_switch: table.need("fast_switch")?.as_bool("fast_switch")?,
-        switch_ns: table.time_ns("switch")?.unwrap_or(transition_latency_ns),
+        switch_ns,
+        switch_quantiles: switch_quantiles_from(&table, switch_ns)?,
         dvfs_possible_from_any_cpu: table.bool_or("dvfs_possible_from_any_cpu", false)?,
         freq_table: table.bool_or("freq_table", true)?,
     })
@@ -775,6 +778,35 @@ fn thermal_node(thermal: &Thermal) -> Node {
     ])
 }
 
+fn switch_quantiles_node(quantiles: &[(u32, u64)]) -> (String, Option<Node>) {
+    let pair = |&(percent, ns): &(u32, u64)| Node::list([Node::from(percent), Node::from(ns / 1000)]);
+    let list = (!quantiles.is_empty()).then(|| Node::list(quantiles.iter().map(pair)));
+    ("switch_quantiles_us".to_owned(), list)
+}
+
+/// `switch_quantiles_us`: pairs of percent and us, from 0 to 100 %, both ascending.
+fn switch_quantiles_from(table: &Table<'_>, switch_ns: u64) -> Result<Vec<(u32, u64)>, Fault> {
+    let Some(node) = table.get("switch_quantiles_us") else { return Ok(Vec::new()) };
+    let mut quantiles: Vec<(u32, u64)> = Vec::new();
+    for item in node.as_list("switch_quantiles_us")? {
+        let [percent, us] = item.as_list("switch_quantiles_us")? else {
+            return Err(Fault::new(item.at, "a quantile must be [percent, us]"));
+        };
+        let percent: u32 = percent.as_int("percent", 0, 100)?;
+        let ns = us.as_int::<u64>("us", 0, 10_000_000)? * 1000;
+        if quantiles.last().is_some_and(|&(before, before_ns)| before >= percent || before_ns > ns) {
+            return Err(Fault::new(item.at, "quantiles must ascend, by percent and by time"));
+        }
+        quantiles.push((percent, ns));
+    }
+    let whole = quantiles.first().is_some_and(|(percent, _)| *percent == 0)
+        && quantiles.last().is_some_and(|(percent, _)| *percent == 100);
+    if !whole || switch_ns == 0 {
+        return Err(Fault::new(node.at, "quantiles must go from [0, us] to [100, us], with their mean as `switch_us`"));
+    }
+    Ok(quantiles)
+}
+
 fn driver_node(driver: &Cpufreq) -> Node {
     Node::table([
         text("name", &driver.driver),
@@ -782,6 +814,7 @@ fn driver_node(driver: &Cpufreq) -> Node {
         int_unless("transition_delay_us", driver.transition_delay_us, 0),
         ("fast_switch".to_owned(), Some(Node::bool(driver.fast_switch))),
         time("switch", driver.switch_ns),
+        switch_quantiles_node(&driver.switch_quantiles),
         ("dvfs_possible_from_any_cpu".to_owned(), Some(Node::bool(driver.dvfs_possible_from_any_cpu))),
         ("freq_table".to_owned(), Some(Node::bool(driver.freq_table))),
     ])

@@ -295,11 +295,26 @@ pub struct Cpufreq {
     pub fast_switch: bool,
     /// How long the hardware takes to change the clock, in ns (a slow switch blocks the kthread as long).
     pub switch_ns: u64,
+    /// How that time is distributed where it was measured: (percent, ns), from 0 to 100, uniform between two; empty where
+    /// only [`Self::switch_ns`] is known.
+    pub switch_quantiles: Vec<(u32, u64)>,
     /// Whether any CPU may change any policy's frequency.
     pub dvfs_possible_from_any_cpu: bool,
     /// Whether requests are resolved against a frequency table (the OPPs). Without one (cppc_cpufreq) any frequency
     /// between the lowest and the highest OPP may be asked for, and the hardware grants the lowest OPP that reaches it.
     pub freq_table: bool,
+}
+
+impl Cpufreq {
+    /// How long one change of the clock takes, in ns; `uniform` is a draw of 32 bits.
+    pub fn switch_time_ns(&self, uniform: u32) -> u64 {
+        let hundredths = |percent: u32| u64::from(percent) << 32;
+        let at = u64::from(uniform) * 100;
+        let pair = self.switch_quantiles.windows(2).find(|pair| at < hundredths(pair[1].0));
+        let Some(&[(low, low_ns), (high, high_ns)]) = pair else { return self.switch_ns };
+        let (done, span) = (at - hundredths(low), hundredths(high) - hundredths(low));
+        low_ns + (u128::from(high_ns - low_ns) * u128::from(done) / u128::from(span)) as u64
+    }
 }
 
 /// A machine.

@@ -534,6 +534,7 @@ fn random_driver(draw: &mut Draw, name: &str) -> Cpufreq {
         transition_delay_us: if draw.chance(70) { 0 } else { draw.skewed(0, 20_000) as u32 },
         fast_switch: draw.chance(50),
         switch_ns: if draw.chance(50) { transition_latency_ns } else { draw.skewed(0, 5_000_000) },
+        switch_quantiles: Vec::new(),
         dvfs_possible_from_any_cpu: draw.chance(50),
         freq_table: name != "cppc_cpufreq",
     }

@@ -36,6 +36,42 @@ fn built_in_machines_round_trip() {
     assert!(nr >= 2);
 }
 
+/// The published figures of 1663 frequency changes without fast channels: mean 2.92, standard deviation 1.90, minimum 0.21,
+/// quartiles 1.64, 2.57 and 3.66, maximum 14.37 ms.
+#[test]
+fn juno_r2_changes_frequency_as_slowly_as_measured() {
+    let scmi = machine("juno-r2.toml").cpufreq;
+    let at = |percent: u64| scmi.switch_time_ns(((percent << 32) / 100).min(u32::MAX.into()) as u32);
+    for (percent, us) in [(0, 210), (25, 1640), (50, 2570), (75, 3660), (100, 14_370)] {
+        assert!(at(percent).abs_diff(us * 1000) <= 1_000, "{percent} %: {} ns", at(percent));
+    }
+    let times: Vec<f64> = (0..100_000u32).map(|nth| scmi.switch_time_ns(nth * 42_949 + 21_474) as f64 / 1e6).collect();
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let deviation = (times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / times.len() as f64).sqrt();
+    assert!((mean - 2.92).abs() < 0.01, "{mean}");
+    assert!((deviation - 1.90).abs() < 0.06, "{deviation}");
+    assert!((scmi.switch_ns as f64 / 1e6 - mean).abs() < 0.01);
+    // What is not measured is a constant.
+    let cppc = machine("juno-r2.toml").driver("cppc_cpufreq").expect("it boots with ACPI too").clone();
+    assert!([0, u32::MAX].iter().all(|&draw| cppc.switch_time_ns(draw) == 1_450_000));
+}
+
+#[test]
+fn wrong_quantiles_are_refused() {
+    let wrong = |list: &str, words: &str| {
+        let text = data("juno-r2.toml");
+        let line = text.lines().find(|line| line.starts_with("switch_quantiles_us")).expect("the file has them");
+        let error = parse_machine("m", &text.replace(line, &format!("switch_quantiles_us = {list}"))).expect_err(list);
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    wrong("[[0, 10], [50, 5], [100, 20]]", "must ascend");
+    wrong("[[0, 10], [0, 20], [100, 20]]", "must ascend");
+    wrong("[[0, 10], [50, 20]]", "must go from [0, us] to [100, us]");
+    wrong("[]", "must go from");
+    wrong("[[0, 10, 1], [100, 20]]", "[percent, us]");
+    wrong("[[0, 10], [101, 20]]", "percent");
+}
+
 #[test]
 fn juno_r2_is_the_board_of_the_text() {
     let juno = machine("juno-r2.toml");

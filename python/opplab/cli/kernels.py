@@ -22,7 +22,7 @@ def command() -> None:
 @command.command()
 @click.argument("before", type=NameOf("kernels"))
 @click.argument("after", type=NameOf("kernels"))
-@click.option("--machine", type=BuiltIn("machine"), help="Machine to run both kernels on: built in, or a file.")
+@click.option("-m", "--machine", type=BuiltIn("machine"), help="Machine to run both kernels on: built in, or a file.")
 @click.option("--workload", help="Benchmark model or rt-app file of the runs (default: four tasks of 4 ms in 16 ms).")
 @click.option(
     "--governor", type=NameOf("governors"), default="schedutil", show_default=True, help="Governor of the runs."

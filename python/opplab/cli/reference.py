@@ -170,6 +170,8 @@ _THE_HOST = "the host's own"
 # Why a command has not an option: (pattern of commands, options, reason). The first that fits counts.
 REASONS: tuple[tuple[str, str, str], ...] = (
     ("machine (show|check)|fmax|calibrate", "machine", "the argument"),
+    ("kernels diff", "kernel", "the arguments"),
+    ("kernels diff", "energy-model", "the kernel's"),
     ("machine import", "machine format", "SOURCE is; a machine file is TOML"),
     ("experiment new", "format", "an experiment file is TOML"),
     ("workload new", "format", "an rt-app file is JSON"),
@@ -185,7 +187,11 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("trace .*", "governor kernel energy-model", "what was recorded"),
     ("learn", "machine governor kernel energy-model", "what was recorded"),
     ("explain", "governor kernel energy-model", "the run's or the recording's own"),
-    ("(explain|replay|meter|fmax|compare|status|list|trace (info|events))", "output", "to standard output"),
+    (
+        "(explain|replay|meter|fmax|kernels diff|compare|status|list|trace (info|events))",
+        "output",
+        "to standard output",
+    ),
     ("(experiment|workload|machine) (show|check)", "output", "to standard output"),
     ("verify (vectors|traces|silicon)", "output", "to standard output"),
     ("trace (idle|sql)", "output", "to standard output"),

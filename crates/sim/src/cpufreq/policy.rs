@@ -13,6 +13,7 @@ use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::decision::{Decision, FreqContext};
 use opplab_model::event::{Event, Sink};
 use opplab_model::machine::InvarianceSource;
+use rand_core::Rng;
 
 use crate::cpufreq::freq_policy::Governor;
 use crate::ids::{CpuId, PolicyId, TaskId};
@@ -264,10 +265,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Tells the hardware; the clock changes after the driver's switch time.
     pub(crate) fn begin_switch(&mut self, policy: PolicyId, khz: u32) {
         self.policies[policy].switching_khz = Some(khz);
-        let switch_ns = self.driver.switch_ns;
-        if switch_ns == 0 {
+        if self.driver.switch_ns == 0 {
             self.carry_out(policy, khz);
         } else {
+            let measured = !self.driver.switch_quantiles.is_empty();
+            let draw = if measured { self.rng.next_u32() } else { 0 };
+            let switch_ns = self.driver.switch_time_ns(draw);
             self.arm_switch(policy, self.now + switch_ns);
         }
     }

@@ -1,7 +1,7 @@
 //! The machines that the cases run on: two boards of the catalogue, one phone-like and one symmetric machine.
 //!
 //! All have WFI only ("all idle states disabled" leaves a real machine that one). The energy model is the registered
-//! one, `power_uw`.
+//! one, `power_uw`. A change of the clock takes its mean time.
 
 use opplab_model::file::parse_machine;
 use opplab_model::machine::{Cluster, Machine};
@@ -15,6 +15,8 @@ pub(crate) fn machines() -> Vec<Machine> {
 
 fn board(file: &str, text: &str) -> Machine {
     let mut machine = parse_machine(file, text).unwrap_or_else(|error| panic!("{error}"));
+    // The cases judge decisions: no activation may miss its clock because one change took longest.
+    machine.cpufreq.switch_quantiles.clear();
     for cluster in &mut machine.clusters {
         cluster.idle.truncate(1);
         cluster.cluster_idle.clear();
