@@ -155,3 +155,20 @@ def test_a_program_is_warned_where_the_result_has_no_place_for_damage(whole: dic
         trace = opplab.read_trace(damaged)
         trace.events("sched_switch")
     assert trace.problems
+
+
+def test_answers_that_do_not_follow_control_groups_say_so(whole: dict[str, Path], tmp_path: Path) -> None:
+    lines = whole["txt"].read_text().splitlines(keepends=True)
+    switch = next(line for line in lines if "sched_switch" in line)
+    head = switch[: switch.index("sched_switch")]
+    moved = "cgroup_attach_task: dst_root=1 dst_id=5 dst_level=1 dst_path=/top-app pid=7 comm=a\n"
+    trace = tmp_path / "groups.txt"
+    lines.insert(lines.index(switch), head + moved)
+    trace.write_text("".join(lines))
+    note = f"{trace}: note: control groups are not followed (the trace has 1 moves into groups)"
+    for command in ("trace signals", "replay", "explain", "choose", "trace to-rtapp"):
+        words = [one.replace("{out}", str(tmp_path / "out")).replace("{}", str(trace)) for one in COMMANDS[command]]
+        done = run(*command.split(), *words)
+        assert note in done.stderr, (command, done.stderr, done.exception)
+        assert done.exit_code == 0, command
+        assert note not in run(*command.split(), *[one.replace(str(trace), str(whole["txt"])) for one in words]).stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import tomllib
 from pathlib import Path
@@ -110,3 +111,35 @@ def test_recipes_of_the_documentation_have_answers(recipe: int, metered: tuple[p
     assert table.columns
     if "comm = 'rt-app'" not in query and "t.util_avg * 5" not in query and "prev_state = 2" not in query:
         assert len(table) > 0
+
+
+@pytest.mark.parametrize("machine_name", ["juno-r2", "pixel6", "skylake-sp-2s"])
+def test_meters_traces_signals_and_files_have_one_energy(machine_name: str, tmp_path: Path) -> None:
+    """Each way to the energy of a run gives the same, in all and by cluster, whatever the tasks are."""
+    machine = opplab.Machine.load(machine_name)
+    draw = random.Random(machine_name)
+    for seed in range(3):
+        work = opplab.Workload.periodic(
+            draw.randint(1, 8), run_us=draw.randint(200, 9000), period_us=draw.randint(10, 30) * 1000
+        )
+        run = opplab.simulate(machine, work, opplab.Policy(), seconds=0.5, seed=seed)
+        path = tmp_path / f"run{seed}.dat"
+        run.to_trace(path)
+        trace = opplab.read_trace(path)
+        energy = trace.energy(machine)
+        assert energy.window_ns == run.outcome["wall_ns"]
+        meters = [fj / 1e15 for fj in run.outcome["cluster_energy_fj"]]
+        # No event shows how long the entry into an idle state takes, which draws more than the state.
+        assert energy.clusters["energy_j"].to_list() == pytest.approx(meters, rel=0.002)
+        total_j = sum(meters) + run.outcome["floor_energy_fj"] / 1e15
+        assert energy.total_j == pytest.approx(total_j, rel=0.001)
+        assert energy.tasks["energy_j"].sum() + energy.idle_j + energy.floor_j == pytest.approx(energy.total_j)
+        for signals in (trace.signals(machine), trace.signal_sums(machine)):
+            assert signals.cluster_energy is not None and signals.task_energy is not None
+            assert signals.cpu_energy is not None
+            assert signals.cluster_energy["energy_j"].to_list() == energy.clusters["energy_j"].to_list()
+            assert signals.task_energy["energy_j"].sum() == pytest.approx(energy.tasks["energy_j"].sum())
+            assert signals.cpu_energy["cpu_j"].sum() == pytest.approx(energy.clusters["cpus_j"].sum())
+        energy.write(tmp_path / f"tables{seed}")
+        written = pl.read_parquet(tmp_path / f"tables{seed}" / "energy_clusters.parquet")
+        assert written["energy_j"].to_list() == energy.clusters["energy_j"].to_list()

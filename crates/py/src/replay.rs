@@ -7,19 +7,25 @@ use opplab_model::decision::Decision;
 use opplab_model::policy::EnergyModelSource;
 use opplab_replay::fit::TracedMachine;
 use opplab_replay::report::{agreement_json, comparison_json};
-use opplab_replay::{Change, ClosedCase, Mode, Recorded, Replay, ReplayError};
+use opplab_replay::{Change, ClosedCase, Events, Mode, Recorded, Replay, ReplayError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::case::PyCase;
 use crate::error::raise;
 use crate::machine::PyMachine;
-use crate::tracefile::note_damage;
+use crate::tracefile::{note_damage, note_remark};
 use crate::traces::frequency_columns;
 
 fn map_error(py: Python<'_>, error: &ReplayError) -> PyErr {
     let name = if matches!(error, ReplayError::Trace { .. }) { "FormatError" } else { "InputError" };
     raise(py, name, error.to_string())
+}
+
+/// Notes what of a trace is damaged, and what of it is not followed.
+fn note_events(py: Python<'_>, path: &str, events: &Events) -> PyResult<()> {
+    note_damage(py, Path::new(path), &events.damage)?;
+    note_remark(py, Path::new(path), events.groups.as_deref())
 }
 
 /// Runs `work` without the interpreter's lock.
@@ -85,15 +91,15 @@ pub(crate) fn replay_trace(
     let (recorded_governor, driver, recorded_kernel) = recorded;
     let recorded = Recorded { governor: recorded_governor, driver, kernel: recorded_kernel };
     let machine = machine.map(|machine| machine.inner.clone());
-    let (found, damage) = run(py, move || {
+    let (found, events) = run(py, move || {
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
         let (mode, comparison, closed) = match mode {
             Some(mode) => (mode, replay.compare(change.as_ref(), mode)?, None),
             None => replay.compare_nearer(change.as_ref())?,
         };
-        Ok((comparison_json(&replay, &comparison, mode, closed.as_ref()), replay.events.damage))
+        Ok((comparison_json(&replay, &comparison, mode, closed.as_ref()), replay.events))
     })?;
-    note_damage(py, Path::new(path), &damage)?;
+    note_events(py, path, &events)?;
     Ok(found)
 }
 
@@ -112,7 +118,7 @@ pub(crate) fn replayed_frequencies<'py>(
         let decisions = replay.open_decisions()?;
         Ok((replay, decisions))
     })?;
-    note_damage(py, Path::new(path), &replay.events.damage)?;
+    note_events(py, path, &replay.events)?;
     let first_ns = replay.events.first_ns;
     let rows: Vec<_> = decisions
         .iter()
@@ -148,13 +154,13 @@ pub(crate) fn replayed_case(
     machine: Option<PyRef<'_, PyMachine>>,
 ) -> PyResult<(PyCase, u64, u64, String)> {
     let machine = machine.map(|machine| machine.inner.clone());
-    let (found, damage) = run(py, move || {
+    let (found, events) = run(py, move || {
         let replay = Replay::read(Path::new(path), machine)?;
         let check = comparison_json(&replay, &replay.compare(None, Mode::Closed)?, Mode::Closed, None);
         let ClosedCase { case, start, later_ns } = replay.closed_case()?;
-        Ok(((PyCase::of(case).starting_from(start), replay.events.first_ns, later_ns, check), replay.events.damage))
+        Ok(((PyCase::of(case).starting_from(start), replay.events.first_ns, later_ns, check), replay.events))
     })?;
-    note_damage(py, Path::new(path), &damage)?;
+    note_events(py, path, &events)?;
     Ok(found)
 }
 
@@ -170,12 +176,12 @@ pub(crate) fn trace_to_rtapp(
     tolerance_permille: u64,
 ) -> PyResult<String> {
     let machine = machine.map(|machine| machine.inner.clone());
-    let (text, damage) = run(py, move || {
+    let (text, events) = run(py, move || {
         let replay = Replay::read(Path::new(path), machine)?;
         let wanted = tasks.map(|tasks| move |name: &str| tasks.iter().any(|task| task == name));
         let wanted = wanted.as_ref().map(|wanted| wanted as &dyn Fn(&str) -> bool);
-        Ok((replay.to_rtapp(wanted, tolerance_permille)?, replay.events.damage))
+        Ok((replay.to_rtapp(wanted, tolerance_permille)?, replay.events))
     })?;
-    note_damage(py, Path::new(path), &damage)?;
+    note_events(py, path, &events)?;
     Ok(text)
 }

@@ -214,7 +214,8 @@ pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'
 ///
 /// It runs twice: the tasks' names are known when the first run ends.
 pub(crate) fn trace<'py>(py: Python<'py>, case: &HookedCase, form: &str) -> PyResult<Bound<'py, PyBytes>> {
-    let names = simulate(py, case, &mut NullSink)?.task_names;
+    let outcome = simulate(py, case, &mut NullSink)?;
+    let (names, end_ns) = (outcome.task_names, outcome.warmup.wall_ns + outcome.wall_ns);
     let mut sink = RunTrace::new(&case.machine, names, form != "perfetto");
     let mut why = Reasons::default();
     if form == "perfetto" {
@@ -224,6 +225,7 @@ pub(crate) fn trace<'py>(py: Python<'py>, case: &HookedCase, form: &str) -> PyRe
     } else {
         simulate(py, case, &mut sink)?;
     }
+    sink.end(end_ns);
     let bytes = py.detach(|| match form {
         "perfetto" => Ok(Some(sink.into_perfetto(&why))),
         "trace.dat" => {

@@ -8,11 +8,12 @@ use numpy::IntoPyArray;
 use opplab_guarded::guarded;
 use opplab_kernel::profile::KernelProfile;
 use opplab_model::machine::Machine;
-use opplab_model::power::{CpuActivity, PointPower};
+use opplab_replay::energy::EnergyMeter;
 use opplab_signals::activations::Activations;
+use opplab_signals::groups::{self, GroupFinder};
 use opplab_signals::late::LateFinder;
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample, Samples, stoppers};
-use opplab_signals::residency::{Energy, Residency};
+use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils};
 use opplab_signals::ticks::TickFinder;
 use opplab_trace::{Event, ReadOptions, Sink, TraceFile};
@@ -33,6 +34,11 @@ const EVENTS: &[&str] = &[
     "sched_process_free",
     "cpu_frequency",
     "cpu_idle",
+    "power_rail",
+    groups::MOVES[0],
+    groups::MOVES[1],
+    "print",
+    "tracing_mark_write",
     "sched_update_nr_running",
     "sched_update_nr_running_tp",
     "lisa__sched_update_nr_running",
@@ -102,7 +108,7 @@ impl SampleColumns {
 }
 
 /// All sinks on one pass.
-struct All {
+struct All<'m> {
     pelt: PeltReplay<Columns>,
     /// Run queues are also sampled this often, and when they are next.
     every_ns: u64,
@@ -110,12 +116,14 @@ struct All {
     cpus: u32,
     between: SampleColumns,
     residency: Residency,
+    groups: GroupFinder,
+    meter: Option<EnergyMeter<'m>>,
     activations: Activations,
     /// Instead of waits and activations one by one.
     latencies: Option<Latencies>,
 }
 
-impl Sink for All {
+impl Sink for All<'_> {
     fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         self.cpus = self.cpus.max(event.cpu.saturating_add(1));
         while self.every_ns > 0 && self.next_ns.is_some_and(|next| next < event.time_ns) {
@@ -127,6 +135,10 @@ impl Sink for All {
         self.next_ns = self.next_ns.or(event.time_ns.checked_add(self.every_ns));
         let _ = self.pelt.event(event);
         let _ = self.residency.event(event);
+        let _ = self.groups.event(event);
+        if let Some(meter) = &mut self.meter {
+            let _ = meter.event(event);
+        }
         let _ = self.activations.event(event);
         if let Some(latencies) = &mut self.latencies {
             self.residency.waits.drain(..).for_each(|wait| latencies.wait(&wait));
@@ -147,29 +159,6 @@ fn facts_of(machine: &Machine, invariance: bool) -> Vec<CpuFacts> {
         }
     }
     facts
-}
-
-/// Energy by the machine's measured power of busy and idle CPUs. A frequency between two OPPs counts as the higher one.
-fn energy_of(machine: &Machine, residency: &Residency) -> Energy {
-    let mut cluster_of = BTreeMap::new();
-    for cluster in &machine.clusters {
-        cluster.cpus.iter().for_each(|&cpu| {
-            cluster_of.insert(cpu, cluster);
-        });
-    }
-    let active = |cpu: u32, khz: u32| {
-        let cluster = cluster_of.get(&cpu).filter(|_| khz > 0)?;
-        Some(cluster.cpu_power_uw(cluster.opp_for(khz).into(), CpuActivity::Busy))
-    };
-    // A trace may name more states than the machine has: they are as deep as its deepest. What the clock is while a CPU
-    // idles is not asked: the state's own power.
-    let idle = |cpu: u32, state: u32| {
-        let Some(cluster) = cluster_of.get(&cpu) else { return 0 };
-        let point = PointPower { idle_uw: None, ..cluster.opp_for(0).into() };
-        let deepest = cluster.idle.len().saturating_sub(1);
-        cluster.cpu_power_uw(point, CpuActivity::Idle((state as usize).min(deepest)))
-    };
-    residency.energy(active, idle)
 }
 
 /// Signals of the trace at `path` as `{table: {column: array}}`; `unknown_ns` is running time without a known power.
@@ -219,6 +208,8 @@ pub(crate) fn trace_signals<'py>(
             cpus: meta.cpus,
             between: SampleColumns::default(),
             residency: Residency::default(),
+            groups: GroupFinder::default(),
+            meter: machine.map(EnergyMeter::new),
             activations: Activations::default(),
             latencies: sums.map(|_| Latencies::default()),
         };
@@ -233,8 +224,9 @@ pub(crate) fn trace_signals<'py>(
         return Err(raise(py, "InputError", text));
     }
     let dict = PyDict::new(py);
+    dict.set_item("notes", all.groups.words().into_iter().collect::<Vec<_>>())?;
     dict.set_item("problems", problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    let All { pelt, residency, activations, between, latencies, .. } = all;
+    let All { pelt, residency, meter, activations, between, latencies, .. } = all;
     let samples = pelt.into_samples();
     if let (Some(latencies), Some(utils)) = (latencies, &samples.sums) {
         let deadline_ns = sums.filter(|&deadline_ns| deadline_ns > 0);
@@ -243,13 +235,18 @@ pub(crate) fn trace_signals<'py>(
     dict.set_item("tasks", samples.tasks.dict(py, true)?)?;
     dict.set_item("rqs", samples.queues.dict(py, false)?)?;
     dict.set_item("rqs_between", between.dict(py, false)?)?;
-    if let Some(machine) = machine {
-        let energy = energy_of(machine, &residency);
-        let (cpus, fj): (Vec<_>, Vec<_>) = energy.cpu_fj.iter().map(|(cpu, fj)| (*cpu, joules(*fj))).unzip();
-        table(py, &dict, "cpu_energy", &[("cpu", cpus.into_pyarray(py).into_any()), ("energy_j", array(py, fj))])?;
-        let (pids, fj): (Vec<_>, Vec<_>) = energy.task_fj.iter().map(|(pid, fj)| (*pid, joules(*fj))).unzip();
+    if let Some(energy) = meter.map(EnergyMeter::finish) {
+        let seen = energy.cpus.iter().enumerate().filter(|(_, one)| one.running_fj + one.idle_fj > 0);
+        let (cpus, fj): (Vec<_>, Vec<_>) =
+            seen.map(|(cpu, one)| (cpu as u32, joules(one.running_fj + one.idle_fj))).unzip();
+        table(py, &dict, "cpu_energy", &[("cpu", cpus.into_pyarray(py).into_any()), ("cpu_j", array(py, fj))])?;
+        let (pids, fj): (Vec<_>, Vec<_>) =
+            energy.tasks.iter().map(|(pid, one)| (*pid, joules(one.cpu_fj + one.shared_fj))).unzip();
         table(py, &dict, "task_energy", &[("pid", pids.into_pyarray(py).into_any()), ("energy_j", array(py, fj))])?;
-        dict.set_item("unknown_ns", energy.unknown_ns)?;
+        let (names, fj): (Vec<_>, Vec<_>) =
+            energy.clusters.iter().map(|one| (one.name.as_str(), joules(one.cpus_fj + one.shared_fj))).unzip();
+        table(py, &dict, "cluster_energy", &[("cluster", names.into_pyobject(py)?), ("energy_j", array(py, fj))])?;
+        dict.set_item("unknown_ns", energy.cpus.iter().map(|one| one.unknown_ns).sum::<u64>())?;
     }
     let pairs = |sums: &BTreeMap<(u32, u32), u64>, second: &'static str, name: &str| {
         let columns = [

@@ -41,6 +41,12 @@ pub(crate) fn note_damage(py: Python<'_>, path: &Path, damage: &[String]) -> PyR
     py.import("opplab.trace.damage")?.call_method1("note", (path, damage)).map(|_| ())
 }
 
+/// The same of what of the trace is not followed.
+pub(crate) fn note_remark(py: Python<'_>, path: &Path, remark: Option<&str>) -> PyResult<()> {
+    let Some(remark) = remark else { return Ok(()) };
+    py.import("opplab.trace.damage")?.call_method1("remark", (path, remark)).map(|_| ())
+}
+
 fn problems_text(problems: &[Error]) -> Vec<String> {
     problems.iter().map(Error::to_string).collect()
 }

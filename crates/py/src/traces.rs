@@ -266,8 +266,7 @@ fn recorded_placement(placement: &RecordedPlacement) -> (Decision, Vec<Decision>
     (made, lines)
 }
 
-/// Recomputes the decisions of the recording in folder `path`: its name, one row a kind, and the kinds that ought to be equal bit by
-/// bit but differ.
+/// Recomputes the decisions of the recording in folder `path`: its name, one row a kind, and what is wrong, in words.
 #[guarded]
 #[pyfunction]
 pub(crate) fn verify_recording(py: Python<'_>, path: PathBuf) -> PyResult<(String, Vec<Row>, Vec<String>)> {
@@ -279,6 +278,6 @@ pub(crate) fn verify_recording(py: Python<'_>, path: PathBuf) -> PyResult<(Strin
         (kind.to_owned(), count.exact, count.total, share, count.remark())
     });
     let rows = rows.collect();
-    let failures = report.failures().map(|(kind, _)| kind.to_owned()).collect();
-    Ok((report.recording, rows, failures))
+    let wrong = report.wrong();
+    Ok((report.recording, rows, wrong))
 }

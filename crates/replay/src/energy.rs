@@ -21,7 +21,10 @@ use opplab_model::power::{ClusterActivity, CpuActivity, PointPower};
 use opplab_trace::{Event, Schema, Sink};
 
 /// The events that energy follows from.
-pub const EVENTS: [&str; 4] = ["sched_switch", "cpu_frequency", "cpu_idle", "power_rail"];
+///
+/// Marks count for the time only: a simulated run's trace ends with one.
+pub const EVENTS: [&str; 6] =
+    ["sched_switch", "cpu_frequency", "cpu_idle", "power_rail", "print", "tracing_mark_write"];
 
 /// `cpu_idle` states at or above this mean "not idle" (`PWR_EVENT_EXIT`).
 const IDLE_EXIT: i64 = 0xffff_ffff;
@@ -219,6 +222,7 @@ enum Role {
     Frequency { khz: usize, cpu: usize },
     Idle { state: usize, cpu: usize },
     Rail { name: usize, energy: usize },
+    Mark,
 }
 
 /// Adds up the energy of a trace on several machines, such as one and the ends of its ranges, in one reading.
@@ -288,6 +292,7 @@ impl<'m> EnergyMeter<'m> {
             "sched_switch" => places(["prev_pid", "next_pid"]).map(|(prev, next)| Role::Switch { prev, next }),
             "cpu_frequency" => places(["state", "cpu_id"]).map(|(khz, cpu)| Role::Frequency { khz, cpu }),
             "cpu_idle" => places(["state", "cpu_id"]).map(|(state, cpu)| Role::Idle { state, cpu }),
+            "print" | "tracing_mark_write" => Some(Role::Mark),
             "power_rail" => places(["name", "energy_uj"]).map(|(name, energy)| Role::Rail { name, energy }),
             _ => None,
         };
@@ -509,6 +514,9 @@ impl Sink for EnergyMeter<'_> {
                 role
             }
         };
+        if matches!(role, Role::Other) {
+            return ControlFlow::Continue(());
+        }
         let now = event.time_ns;
         match &mut self.span_ns {
             Some((_, end)) => *end = now.max(*end),
@@ -520,7 +528,7 @@ impl Sink for EnergyMeter<'_> {
             }
         }
         match role {
-            Role::Other => {}
+            Role::Other | Role::Mark => {}
             Role::Switch { prev, next } => {
                 let (Some(prev), Some(next)) = (event.int(prev), event.int(next)) else {
                     return ControlFlow::Continue(());

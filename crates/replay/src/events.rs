@@ -5,11 +5,11 @@
 //! holds is kept as a time stamp ([`What::Other`]), because it shows that the CPU executed.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use opplab_model::event::{self, IDLE_TASK, Sink, TaskIdx};
 use opplab_signals::clock::sched_clock_offset_ns;
+use opplab_signals::groups::GroupFinder;
 use opplab_trace::{Event, ReadOptions, Schema, TraceFile};
 
 use crate::ReplayError;
@@ -159,6 +159,8 @@ pub struct Events {
     pub gaps: u64,
     /// What of the trace is damaged; the list is the rest.
     pub damage: Vec<String>,
+    /// What it shows of control groups, which are not followed.
+    pub groups: Option<String>,
 }
 
 /// TRACE_FLAG_HARDIRQ and TRACE_FLAG_SOFTIRQ (include/linux/trace_events.h).
@@ -423,10 +425,10 @@ impl Events {
     pub fn of(file: &TraceFile, path: &Path) -> Result<Self, ReplayError> {
         let fail = |reason: String| ReplayError::Trace { path: path.to_owned(), reason };
         let options = ReadOptions { common_fields: true, ..ReadOptions::default() };
-        let mut builder = Builder::default();
+        let (mut builder, mut groups) = (Builder::default(), GroupFinder::default());
         let mut sink = |event: &Event<'_>| {
             let _ = builder.event(event);
-            ControlFlow::Continue(())
+            opplab_trace::Sink::event(&mut groups, event)
         };
         let outcome = file.stream(&options, &mut sink).map_err(|error| fail(error.to_string()))?;
         builder.name_hooks();
@@ -445,6 +447,7 @@ impl Events {
         }
         events.records = builder.records.finish();
         events.gaps = outcome.missed.len() as u64 + outcome.problems.len() as u64;
+        events.groups = groups.words();
         events.damage = outcome.problems.iter().map(ToString::to_string).collect();
         if let Ok(reader) = file.reader(&options) {
             let meta = reader.meta();

@@ -221,6 +221,7 @@ impl Replay {
                 setup.machine.name
             )));
         }
+        setup.notes.extend(events.groups.clone());
         let assumed_power = assume_power(&mut setup.machine);
         // Who held a shared stream depended on all that ran, to the microsecond. Here the CPUs run apart; that they stood still, and when, is
         // part of the recorded times of tasks and wake-ups.

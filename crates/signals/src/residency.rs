@@ -49,17 +49,6 @@ pub struct Residency {
     last_ns: u64,
 }
 
-/// Energy in femtojoules (1 uW for 1 ns).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Energy {
-    /// By CPU: its running tasks, and its idle states.
-    pub cpu_fj: BTreeMap<u32, u128>,
-    /// By task, while it ran.
-    pub task_fj: BTreeMap<i32, u128>,
-    /// Running time at a frequency that is not known or has no power: not in the energy.
-    pub unknown_ns: u64,
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 struct CpuState {
     /// Frequency, and since when it is counted.
@@ -114,28 +103,6 @@ impl Residency {
     /// A frequency that held before the trace (a devlib marker, a sysfs dump); before the first event only.
     pub fn start_frequency(&mut self, cpu: u32, freq_khz: u32, time_ns: u64) {
         self.cpu(cpu).frequency = Some((freq_khz, time_ns));
-    }
-
-    /// Energy of running and of idling: power in uW of a CPU at a frequency in kHz, and in an idle state.
-    ///
-    /// Active power goes to the task that ran. A CPU that is neither idle nor runs a task (its first moments, interrupts out of
-    /// idle) costs nothing here.
-    pub fn energy(&self, active_uw: impl Fn(u32, u32) -> Option<u64>, idle_uw: impl Fn(u32, u32) -> u64) -> Energy {
-        let mut energy = Energy::default();
-        for (&(pid, cpu, khz), &ns) in &self.running_ns {
-            match active_uw(cpu, khz) {
-                Some(uw) => {
-                    let fj = u128::from(uw) * u128::from(ns);
-                    *energy.cpu_fj.entry(cpu).or_default() += fj;
-                    *energy.task_fj.entry(pid).or_default() += fj;
-                }
-                None => energy.unknown_ns += ns,
-            }
-        }
-        for (&(cpu, state), &ns) in &self.idle_ns {
-            *energy.cpu_fj.entry(cpu).or_default() += u128::from(idle_uw(cpu, state)) * u128::from(ns);
-        }
-        energy
     }
 
     /// Counts what is open up to the last event.
@@ -274,13 +241,5 @@ mod tests {
         assert_eq!(waits, [(7, 20_000, true), (7, 30_000, false), (8, 40_000, true)]);
         assert_eq!(r.wakeup_latencies_ns(None), [20_000, 40_000]);
         assert_eq!(r.wakeup_latencies_ns(Some(8)), [40_000]);
-    }
-
-    #[test]
-    fn energy_is_power_times_time() {
-        let energy = residency().energy(|_, khz| (khz == 2000).then_some(5), |_, _| 1);
-        assert_eq!(energy.task_fj, BTreeMap::from([(7, 350_000), (8, 200_000)]));
-        assert_eq!(energy.cpu_fj, BTreeMap::from([(0, 550_000 + 40_000)]));
-        assert_eq!(energy.unknown_ns, 40_000);
     }
 }

@@ -49,6 +49,7 @@ struct Ids {
     exit: EventId,
     frequency: EventId,
     idle: EventId,
+    mark: EventId,
 }
 
 /// Events that have no format in the kernel.
@@ -169,6 +170,11 @@ impl RunTrace {
             exit: builder.event("sched", "sched_process_exit", &task),
             frequency: builder.event("power", "cpu_frequency", &power),
             idle: builder.event("power", "cpu_idle", &power),
+            mark: builder.event(
+                "ftrace",
+                "print",
+                &[("ip", Kind::Int { signed: false, hex: true }), ("buf", Kind::Text)],
+            ),
         };
         let internal = internal.then(|| Self::declare_internal(&mut builder));
         let instants = std::iter::repeat_with(Vec::new).take(if internal.is_some() { 0 } else { nr_cpus }).collect();
@@ -229,6 +235,11 @@ impl RunTrace {
                 ],
             ),
         }
+    }
+
+    /// The run ends: a mark, as a program writes one to `trace_marker`, so that what nothing happens in is part of the trace.
+    pub fn end(&mut self, now_ns: u64) {
+        self.push(self.ids.mark, now_ns, 0, &[Value::U64(0), Value::Str(b"opplab: end of the run")]);
     }
 
     /// The trace.

@@ -12,7 +12,7 @@ fn cells(count: &KindCount) -> (String, bool) {
     let numbers: Vec<u64> =
         note.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
     // "within 8 of 1024; p50 A p99 B max C; D not compared ...; E outside ..."
-    let [_, _, _, p50, _, p99, most, unknown, beyond] = numbers[..] else { return (String::new(), false) };
+    let [_, _, _, p50, _, p99, most, unknown, beyond, ..] = numbers[..] else { return (String::new(), false) };
     if count.total == 0 {
         return (format!("0 | | | | {unknown} | {beyond}"), false);
     }

@@ -183,6 +183,7 @@ def _of_trace(
             ("simulated time", f"{length_ns / 1e9:g} s a run"),
             ("kernel profile", base["policy"]["kernel"]),
             ("as it was recorded", f"{base['policy']['governor']}; replayed within {residency} points: {near}"),
+            *[("note", note) for note in own["notes"] if "control groups" in note],
             *([("damaged", f"{len(own['damage'])} places: {own['damage'][0]}")] if own["damage"] else []),
         ],
     )

@@ -56,16 +56,16 @@ class LazyGroup(Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and write all that it said; an answer from a damaged trace ends with 1."""
-        with collected() as damage:
+        with collected() as noted:
             try:
                 found = super().invoke(ctx)
                 sys.stdout.flush()
             except BrokenPipeError:
                 raise ReaderGoneError from None
             finally:
-                for line in report(damage):
+                for line in report(noted):
                     click.echo(f"opplab: {line}", err=True)
-            if damage and not ctx.meta.get(DAMAGED_OK):
+            if noted.damage and not ctx.meta.get(DAMAGED_OK):
                 raise click.exceptions.Exit(1)
         return found
 

@@ -220,8 +220,8 @@ def signals(
 ) -> None:
     """Rebuild the kernel's signals of FILE: load tracking, residencies, latencies, energy, missed activations.
 
-    Printed are one row a CPU and one row a task; -o writes all tables.  Without --deadline periodic tasks have their
-    period as deadline.
+    Printed are one row a CPU, with --machine one row a cluster, and one row a task; -o writes all tables.
+    Without --deadline periodic tasks have their period as deadline.
     """
     from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
@@ -233,12 +233,18 @@ def signals(
     whole = trace.signals(chosen, **how) if output else None
     result = whole or trace.signal_sums(chosen, **how)
     cpus, tasks = result.cpu_summary().to_dicts(), result.task_summary().to_dicts()
+    clusters = [] if result.cluster_energy is None else result.cluster_energy.to_dicts()
     if not cpus and not tasks:
         raise InputError(f"{file}: no event that signals follow from (sched_switch, sched_wakeup, cpu_frequency)")
     if output_format == "json":
-        click.echo(json.dumps({"cpus": cpus, "tasks": tasks, "unknown_ns": result.unknown_ns}, indent=2))
+        found = {"cpus": cpus, "clusters": clusters, "tasks": tasks, "unknown_ns": result.unknown_ns}
+        found["notes"] = trace.notes
+        click.echo(json.dumps(found, indent=2))
     else:
         print_table(cpus, output_format)
+        if clusters:
+            click.echo()
+            print_table(clusters, output_format)
         click.echo()
         print_table(tasks, output_format)
     if result.unknown_ns:

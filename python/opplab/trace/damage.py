@@ -9,28 +9,38 @@ from __future__ import annotations
 import contextlib
 import warnings
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["DamagedTraceWarning", "collected", "note", "report"]
+__all__ = ["DamagedTraceWarning", "Noted", "collected", "note", "remark", "report"]
 
 SHOWN = 10
 """Damaged places that are printed of each trace."""
-
-_noted: ContextVar[dict[str, list[str]] | None] = ContextVar("_noted", default=None)
 
 
 class DamagedTraceWarning(UserWarning):
     """A trace is damaged, and the answer is from what could be read of it."""
 
 
+@dataclass
+class Noted:
+    """What was noted of traces: damage by path, and the path of each remark."""
+
+    damage: dict[str, list[str]] = field(default_factory=dict)
+    remarks: dict[str, str] = field(default_factory=dict)
+
+
+_noted: ContextVar[Noted | None] = ContextVar("_noted", default=None)
+
+
 @contextlib.contextmanager
-def collected() -> Iterator[dict[str, list[str]]]:
-    """Collect the damage that is noted meanwhile, by the trace's path, in place of warnings."""
-    noted: dict[str, list[str]] = {}
+def collected() -> Iterator[Noted]:
+    """Collect what is noted meanwhile, in place of warnings."""
+    noted = Noted()
     token = _noted.set(noted)
     try:
         yield noted
@@ -53,7 +63,7 @@ def note(path: str | Path, problems: Sequence[str], *, kept: bool = False) -> No
         return
     noted = _noted.get()
     if noted is not None:
-        known = noted.setdefault(str(path), [])
+        known = noted.damage.setdefault(str(path), [])
         known += [problem for problem in problems if problem not in known]
     elif not kept:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -61,10 +71,17 @@ def note(path: str | Path, problems: Sequence[str], *, kept: bool = False) -> No
         warnings.warn(text, DamagedTraceWarning, stacklevel=3)
 
 
-def report(noted: dict[str, list[str]]) -> list[str]:
+def remark(path: str | Path, text: str) -> None:
+    """Note what of the trace at `path` an answer does not follow, such as control groups; it is no damage."""
+    noted = _noted.get()
+    if noted is not None and text not in noted.remarks:
+        noted.remarks[text] = str(path)
+
+
+def report(noted: Noted) -> list[str]:
     """Give the lines that the command line prints."""
-    lines = []
-    for path, problems in noted.items():
+    lines = [f"{path}: note: {text}" for text, path in noted.remarks.items()]
+    for path, problems in noted.damage.items():
         lines += [f"{path}: {problem}" for problem in problems[:SHOWN]]
         if len(problems) > SHOWN:
             lines.append(f"{path}: and {len(problems) - SHOWN} more problems")

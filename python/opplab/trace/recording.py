@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.files import write_text
-from opplab.trace.damage import note
+from opplab.trace.damage import note, remark
 from opplab.trace.frames import frame_of
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class Trace:
     path : Path
     problems : list of str
         What was damaged in what was read so far; everything else is there.
+    notes : list of str
+        What the signals so far do not follow, such as control groups.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -84,6 +86,7 @@ class Trace:
         if (self.path / "trace.dat").is_file():
             self.path /= "trace.dat"
         self.problems: list[str] = []
+        self.notes: list[str] = []
         self._info: dict[str, Any] | None = None
 
     @property
@@ -101,6 +104,12 @@ class Trace:
     def _note(self, problems: list[str]) -> None:
         self.problems += [problem for problem in problems if problem not in self.problems]
         note(self.path, problems, kept=True)
+
+    def _hear(self, raw: dict[str, Any]) -> None:
+        self._note(raw["problems"])
+        for text in raw["notes"]:
+            self.notes += [text] if text not in self.notes else []
+            remark(self.path, text)
 
     def check_memory(
         self,
@@ -226,7 +235,7 @@ class Trace:
 
         self.check_memory(SIGNAL_BYTES)
         raw = _opplab.trace_signals(self.path, machine._inner if machine else None, invariance, every_us * 1000)
-        self._note(raw["problems"])
+        self._hear(raw)
         return signals.make(raw, self.task_names(), None if deadline_us is None else deadline_us * 1000)
 
     def signal_sums(
@@ -240,7 +249,7 @@ class Trace:
 
         deadline_ns = 0 if deadline_us is None else deadline_us * 1000
         raw = _opplab.trace_signals(self.path, machine._inner if machine else None, invariance, 0, deadline_ns)
-        self._note(raw["problems"])
+        self._hear(raw)
         return signals.sums(raw, self.task_names())
 
     def energy(self, machine: Machine, *, from_ns: int | None = None, to_ns: int | None = None) -> TraceEnergy:

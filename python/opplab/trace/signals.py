@@ -43,8 +43,9 @@ class Signals:
     activations : polars.DataFrame
         From wake-up to sleep: ``latency_ns`` until it ran, ``running_ns``, ``response_ns``, ``preemptions``,
         ``period_ns`` to the task's next wake-up, ``deadline_ns`` and ``missed`` (null where there is no deadline).
-    cpu_energy, task_energy : polars.DataFrame
-        Energy by the machine's power (None without a machine): of CPUs, running and idle; of tasks while they ran.
+    cpu_energy, cluster_energy, task_energy : polars.DataFrame
+        Energy by the machine's power, as `Trace.energy` adds it up (None without a machine): ``cpu_j`` of each CPU
+        alone, running and idle; of clusters with what their CPUs share; of tasks with their part of that.
     unknown_ns : int
         Running time that is not in the energy, because its frequency is not known.
     """
@@ -57,6 +58,7 @@ class Signals:
     waits: pl.DataFrame
     activations: pl.DataFrame
     cpu_energy: pl.DataFrame | None
+    cluster_energy: pl.DataFrame | None
     task_energy: pl.DataFrame | None
     unknown_ns: int
 
@@ -108,6 +110,7 @@ class SignalSums:
     util: pl.DataFrame
     latencies: pl.DataFrame
     cpu_energy: pl.DataFrame | None
+    cluster_energy: pl.DataFrame | None
     task_energy: pl.DataFrame | None
     unknown_ns: int
 
@@ -213,6 +216,7 @@ def sums(raw: dict[str, Any], names: dict[int, str]) -> SignalSums:
         util=pl.DataFrame(raw["task_util"]),
         latencies=latencies,
         cpu_energy=_named(raw["cpu_energy"], names) if "cpu_energy" in raw else None,
+        cluster_energy=_named(raw["cluster_energy"], names) if "cluster_energy" in raw else None,
         task_energy=_named(raw["task_energy"], names) if "task_energy" in raw else None,
         unknown_ns=raw.get("unknown_ns", 0),
     )
@@ -234,6 +238,7 @@ def make(raw: dict[str, Any], names: dict[int, str], deadline_ns: int | None = N
         waits=table("waits"),
         activations=_with_deadlines(table("activations"), deadline_ns),
         cpu_energy=table("cpu_energy") if "cpu_energy" in raw else None,
+        cluster_energy=table("cluster_energy") if "cluster_energy" in raw else None,
         task_energy=table("task_energy") if "task_energy" in raw else None,
         unknown_ns=raw.get("unknown_ns", 0),
     )

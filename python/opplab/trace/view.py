@@ -56,6 +56,7 @@ class Recording(Protocol):
 
     path: Path
     problems: list[str]
+    notes: list[str]
 
     @property
     def info(self) -> dict[str, Any]:
@@ -268,6 +269,7 @@ def page(
     notes = [f"The kernel lost {lost} events in {len(info['missed'])} gaps."] if info["missed"] else []
     if trace.problems:
         notes.append(f"The trace is damaged; this is what could be read ({trace.problems[0]}).")
+    notes += trace.notes
     return render(
         "trace_view.html",
         title=title or trace.path.name,

@@ -18,6 +18,8 @@ pub struct KindCount {
     pub without_input: BTreeMap<String, u64>,
     /// The first difference without a known cause, in words.
     pub first: Option<String>,
+    /// Rebuilt signals that leave their stated bound without a known cause.
+    pub unexplained: u64,
     /// More in words.
     pub note: Option<String>,
 }
@@ -127,14 +129,25 @@ impl RecordingReport {
         let exact = error.differences.partition_point(|&difference| difference <= limit) as u64;
         let at = |percent| error.percentile(percent).unwrap_or(0);
         let note = format!(
-            "within {limit} of 1024; p50 {} p99 {} max {}; {} not compared: may be wrong by more than that; {} outside of their bound",
+            "within {limit} of 1024; p50 {} p99 {} max {}; {} not compared: may be wrong by more than that; {} outside of their bound{}{}",
             at(50),
             at(99),
             at(100),
             error.unknown,
-            error.beyond
+            error.beyond,
+            if error.stopped > 0 {
+                format!(", {} of them by stops of a CPU that its clocks show", error.stopped)
+            } else {
+                String::new()
+            },
+            if error.grouped > 0 {
+                format!("; {} not proven: the recording has control groups, which are not followed", error.grouped)
+            } else {
+                String::new()
+            }
         );
-        self.kinds.insert(kind, KindCount { exact, total, note: Some(note), ..KindCount::default() });
+        let unexplained = error.unexplained();
+        self.kinds.insert(kind, KindCount { exact, total, note: Some(note), unexplained, ..KindCount::default() });
     }
 
     /// The kinds of [`BIT_EXACT`] that differ somewhere.
@@ -142,8 +155,46 @@ impl RecordingReport {
         self.rows().filter(|(kind, count)| BIT_EXACT.contains(kind) && count.exact != count.total)
     }
 
+    /// What is wrong, in words: numbers that ought to be equal bit by bit, signals outside of the bound that is stated of them.
+    pub fn wrong(&self) -> Vec<String> {
+        let differ = self.failures().map(|(kind, _)| format!("{kind} differs"));
+        let outside = self.rows().filter(|(_, count)| count.unexplained > 0);
+        let outside =
+            outside.map(|(kind, count)| format!("{kind}: {} outside of their stated bound", count.unexplained));
+        differ.chain(outside).collect()
+    }
+
     /// The rows `recording kind exact total share remark`.
     pub fn rows(&self) -> impl Iterator<Item = (&str, &KindCount)> {
         self.kinds.iter().map(|(kind, count)| (*kind, count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(error: &SignalError) -> RecordingReport {
+        let mut report = RecordingReport::default();
+        report.signal("signal_tasks", error, 8);
+        report
+    }
+
+    #[test]
+    fn signals_outside_of_their_bound_are_wrong_unless_a_stop_explains_them() {
+        let error = SignalError { differences: vec![0, 1, 30], beyond: 5, stopped: 3, ..SignalError::default() };
+        assert_eq!(report(&error).wrong(), ["signal_tasks: 2 outside of their stated bound"]);
+        let explained = SignalError { stopped: 5, ..error };
+        assert_eq!(report(&explained).wrong(), Vec::<String>::new());
+        let remark = report(&explained).kinds["signal_tasks"].remark();
+        assert!(remark.contains("5 outside of their bound, 5 of them by stops of a CPU"), "{remark}");
+    }
+
+    #[test]
+    fn signals_of_control_groups_are_not_proven() {
+        let report = report(&SignalError { grouped: 7, ..SignalError::default() });
+        assert_eq!(report.wrong(), Vec::<String>::new());
+        let remark = report.kinds["signal_tasks"].remark();
+        assert!(remark.ends_with("7 not proven: the recording has control groups, which are not followed"), "{remark}");
     }
 }

@@ -4,7 +4,11 @@
 //! a recording has it, `sched_update_nr_running_tp`, and nothing else: no clock, no state of the kernel. At each `pelt_se` and
 //! `pelt_cfs` record of a task or a root queue its `util_avg` is compared with the recorded one. A signal counts when the bound that
 //! the replay states for it is at most [`KNOWN_WITHIN`] units; how many of all samples lie outside of their own bound is counted
-//! too. A first pass finds the ticks, and how late events are.
+//! too. A first pass finds the ticks, and how late events are. Of a recording with control groups nothing is compared: groups are not
+//! followed, so that no bound is proven of its signals.
+//!
+//! A sample outside of its bound is explained if a stop of the CPU can have made it, as the clocks of the kernel's own records show
+//! ([`Stops`]); any other one is an error of the recording's report.
 //!
 //! What is left has these causes, in the order of their weight in the recordings of emulated machines:
 //! - the emulator (or the host) stops a virtual CPU between the reading of its clock and the event, by milliseconds;
@@ -12,6 +16,8 @@
 //! - the tick that updated a busy queue last before a sleeping task left it for another;
 //! - some microseconds of delay of each event, which add up over hundreds of switches;
 //! - phases of 1024 us, of which the replay does not know when they begin.
+
+use std::collections::BTreeMap;
 
 use opplab_kernel::pelt::HalfLife32;
 use opplab_kernel::profile::KernelProfile;
@@ -37,9 +43,19 @@ pub struct SignalError {
     pub unknown: u64,
     /// Samples, compared or not, that differ by more than their bound.
     pub beyond: u64,
+    /// Those of them that the kernel's own clocks explain: a CPU was stopped between the reading of its clock and the event,
+    /// which no scheduling event shows and the bound does not hold.
+    pub stopped: u64,
+    /// Samples of a recording with control groups, which are not followed: nothing is proven of them.
+    pub grouped: u64,
 }
 
 impl SignalError {
+    /// Samples that leave their bound, and nothing that is known explains it.
+    pub fn unexplained(&self) -> u64 {
+        self.beyond - self.stopped
+    }
+
     /// The difference that `percent` of the samples do not exceed.
     pub fn percentile(&self, percent: usize) -> Option<u64> {
         let last = self.differences.len().checked_sub(1)?;
@@ -86,12 +102,17 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
         replay.set_kernel(&KernelProfile::of((6, 12), 117));
     }
     let mut signals = Signals::default();
+    let mut stops = Stops { offset_ns: machine_offset(recording), ..Stops::default() };
     // By executing CPU: the samples of the pass through the scheduler that is under way.
     let mut pending: Vec<Vec<Pending>> = vec![Vec::new(); machine.n_cpus];
     for ev in recording.events.iter() {
         let sample = match ev.kind() {
-            Kind::PeltSe => task_sample(&ev, &replay),
-            Kind::PeltCfs => queue_sample(&ev, &replay, group_queues),
+            Kind::PeltSe => task_sample(&ev, &replay, &mut stops),
+            Kind::PeltCfs => queue_sample(&ev, &replay, group_queues, &stops),
+            Kind::UpdCfs => {
+                let _ = stops.update(&ev);
+                None
+            }
             _ => {
                 let fed = feed(&ev, &mut replay).is_some();
                 // These come in the midst of a pass.
@@ -110,6 +131,12 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
     }
     let left = pending.into_iter().flatten();
     left.for_each(|sample| sample.settle(&replay, u64::MAX, &mut signals));
+    if !group_queues.is_empty() {
+        for error in [&mut signals.tasks, &mut signals.queues] {
+            let grouped = error.differences.len() as u64 + error.unknown;
+            *error = SignalError { grouped, ..SignalError::default() };
+        }
+    }
     signals.tasks.differences.sort_unstable();
     signals.queues.differences.sort_unstable();
     signals
@@ -154,6 +181,53 @@ fn drop_sample(_: &Sample) {}
 /// Events of one pass through the scheduler are written within this time of each other.
 const PASS_NS: u64 = 100_000;
 
+/// What is added to a trace's times to get those of the scheduler's clock, with its sign turned.
+fn machine_offset(recording: &Recording) -> u64 {
+    recording.events.time_offset_ns.wrapping_sub(recording.machine.sched_clock_offset_ns) as u64
+}
+
+/// A clock that is this much older than the event that was made on it shows a stop.
+const STOP_NS: u64 = 200_000;
+
+/// What stops of CPUs may have made of signals: units of 1024 that decay as the signals do.
+#[derive(Debug, Clone, Default)]
+struct Stops {
+    offset_ns: u64,
+    cpus: BTreeMap<usize, (u64, f64)>,
+    tasks: BTreeMap<i32, (u64, f64)>,
+}
+
+/// What is left of a signal after so long.
+fn decay(ns: u64) -> f64 {
+    0.5f64.powf(ns as f64 / 32_768_000.0)
+}
+
+impl Stops {
+    /// An update of a root queue shows the clock that it was made on.
+    fn update(&mut self, ev: &Ev<'_>) -> Option<()> {
+        let cpu = ev.cpu_field("cpu")?;
+        let stopped_ns = ev.time_ns().wrapping_sub(self.offset_ns).checked_sub(ev.u("clock")?)?;
+        if stopped_ns > STOP_NS {
+            let before =
+                self.cpus.get(&cpu).map_or(0.0, |&(since, units)| units * decay(ev.time_ns().saturating_sub(since)));
+            self.cpus.insert(cpu, (ev.time_ns(), before + 1024.0 * (1.0 - decay(stopped_ns))));
+        }
+        Some(())
+    }
+
+    fn of_cpu(&self, cpu: usize, time_ns: u64) -> u64 {
+        self.cpus.get(&cpu).map_or(0.0, |&(since, units)| units * decay(time_ns.saturating_sub(since))).ceil() as u64
+    }
+
+    /// A task keeps what stops of the CPUs on which it ran have made of it.
+    fn of_task(&mut self, pid: i32, cpu: usize, time_ns: u64) -> u64 {
+        let kept = self.tasks.get(&pid).map_or(0.0, |&(since, units)| units * decay(time_ns.saturating_sub(since)));
+        let units = kept.max(self.of_cpu(cpu, time_ns) as f64);
+        self.tasks.insert(pid, (time_ns, units));
+        units.ceil() as u64
+    }
+}
+
 /// A record of the kernel that waits for the end of its pass.
 ///
 /// An event tells of a change after it was made: a task is in its queue's averages some microseconds before `sched_wakeup`.
@@ -167,6 +241,8 @@ struct Pending {
     clock: u64,
     kernel: u64,
     before: Sample,
+    /// What stops of the CPU may make of it, in units of 1024.
+    stops: u64,
 }
 
 impl Pending {
@@ -181,6 +257,7 @@ impl Pending {
         let (difference, bound) =
             (difference(&self.before).min(difference(&after)), self.before.error_bound.max(after.error_bound));
         error.beyond += u64::from(difference > bound + ROUNDING);
+        error.stopped += u64::from((bound + ROUNDING + 1..=bound + ROUNDING + self.stops).contains(&difference));
         if bound > KNOWN_WITHIN {
             error.unknown += 1;
         } else {
@@ -215,18 +292,20 @@ fn feed(ev: &Ev<'_>, replay: &mut Replay) -> Option<()> {
     Some(())
 }
 
-fn task_sample(ev: &Ev<'_>, replay: &Replay) -> Option<Pending> {
+fn task_sample(ev: &Ev<'_>, replay: &Replay, stops: &mut Stops) -> Option<Pending> {
     let pid = ev.get("pid").filter(|&pid| pid > 0)? as i32;
     let _queued = ev.get("on_rq").filter(|&on_rq| on_rq != 0)?;
     let before = replay.peek_task(pid, ev.time_ns())?;
-    Some(Pending { of: Ok(pid), time_ns: ev.time_ns(), clock: ev.u("lut")?, kernel: ev.u("util_avg")?, before })
+    let stops = stops.of_task(pid, ev.cpu(), ev.time_ns());
+    Some(Pending { of: Ok(pid), time_ns: ev.time_ns(), clock: ev.u("lut")?, kernel: ev.u("util_avg")?, before, stops })
 }
 
-fn queue_sample(ev: &Ev<'_>, replay: &Replay, group_queues: &[u64]) -> Option<Pending> {
+fn queue_sample(ev: &Ev<'_>, replay: &Replay, group_queues: &[u64], stops: &Stops) -> Option<Pending> {
     if group_queues.binary_search(&ev.u("cfs")?).is_ok() {
         return None;
     }
     let cpu = ev.u("cpu")? as u32;
     let before = replay.peek_cpu(cpu, ev.time_ns())?;
-    Some(Pending { of: Err(cpu), time_ns: ev.time_ns(), clock: ev.u("lut")?, kernel: ev.u("util_avg")?, before })
+    let stops = stops.of_cpu(cpu as usize, ev.time_ns());
+    Some(Pending { of: Err(cpu), time_ns: ev.time_ns(), clock: ev.u("lut")?, kernel: ev.u("util_avg")?, before, stops })
 }
