@@ -291,7 +291,12 @@ def _made_by_the_program(folder: Path, made: dict[str, list[Path]], put: object)
     )
     made["log"] = [place / "govern.jsonl"]
     made["results"] = [place / "single", place / "sweep"]
-    made["case"] = [place / "single/case.json"]
+    write = "from opplab import Experiment; print(Experiment.of_results('single').cases[0].json)"
+    case_file = place / "case.json"
+    case_file.write_bytes(
+        subprocess.run([sys.executable, "-c", write], cwd=place, capture_output=True, check=True).stdout
+    )
+    made["case"] = [case_file]
     made["trace"] += [place / "single/run.pftrace", place / "small.dat"]
     made["table"] += [place / "single/results.parquet", place / "sweep/results.parquet"]
     # A table by another writer: the standard library's, quoted.
