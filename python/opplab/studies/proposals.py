@@ -52,8 +52,8 @@ class Setup:
 
 
 SETUPS = (
-    Setup("Juno r2", "juno-r2", (("kernel", "6.12"),)),
-    Setup("Pixel 6", "pixel6", (("kernel", "6.12"),)),
+    Setup("Juno r2", "juno-r2", (("kernel", "6.12.117"),)),
+    Setup("Pixel 6", "pixel6", (("kernel", "6.12.117"),)),
     Setup(
         "Alder Lake i7-1260P without SMT",
         "alder-lake-i7-1260p",
@@ -61,7 +61,7 @@ SETUPS = (
         one_thread_a_core=True,
         generic_power=True,
     ),
-    Setup("two-socket Skylake-SP", "skylake-sp-2s", (("kernel", "6.12"), ("driver", "intel_cpufreq"))),
+    Setup("two-socket Skylake-SP", "skylake-sp-2s", (("kernel", "6.12.117"), ("driver", "intel_cpufreq"))),
 )
 # teo's proposal changes teo only.
 BASES = {"teo-util": {"idle_governor": "teo"}}
@@ -232,7 +232,7 @@ def _list() -> str:
 
 # As text 004's baseline: fio on CPU 7 with the frequency's thread; v6.12 before its rate limit was changed.
 PIXEL6_FIO = {
-    "kernel": "6.12",
+    "kernel": "6.12.117",
     "gates": {"rate_limit": "latency-x1000-2ms"},
     "sugov_cpus": (7,),
 }
