@@ -1094,6 +1094,9 @@ impl SugovPolicy {
             let share = self.get_util::<R>(time, other, seen, max_cap);
             if share.util.wrapping_mul(best.1.max) > share.max.wrapping_mul(best.1.util) {
                 best = (other, share);
+            } else if R::ENABLED && other == cpu && best.0 == cpu {
+                // No CPU uses anything: the one that reported decides.
+                best.1.steps = share.steps;
             }
         }
         best
