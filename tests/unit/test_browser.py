@@ -16,6 +16,7 @@ import pytest
 import opplab
 from opplab.comparison.report import report
 from opplab.report import publish
+from opplab.report.answer import answer_of
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 GIVEN = Path(__file__).parents[1] / "data" / "mmtests-golden" / "given" / "results"
@@ -140,7 +141,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     report(GIVEN, benchmarks=["kernbench:Elapsed", "tbench:tput"]).write(folder / "compare.html")
     experiment = opplab.Experiment.load("juno-eas", iterations=2, seconds=0.1)
     table = experiment.run()
-    publish.write_report(experiment, table, publish.blocks_of(experiment, table), folder / "sweep.html")
+    blocks = publish.blocks_of(experiment, table)
+    publish.write_report(experiment, table, blocks, folder / "sweep.html", None, answer_of(experiment, table))
     return {"compare": folder / "compare.html", "sweep": folder / "sweep.html"}
 
 

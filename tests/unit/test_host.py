@@ -79,7 +79,7 @@ def test_a_log_of_govern_is_explained(tmp_path: Path) -> None:
     assert opplab("host", "govern", "--verify", log).returncode == 0
     explained = opplab("explain", log, "--cpu", "1", "--at", "20ms")
     assert explained.returncode == 0, explained.stderr
-    assert "policy0, CPU 1 reports at 2000 MHz" in explained.stdout
+    assert "policy0, CPU 1 at 2000 MHz: CPU 1 reported" in explained.stdout
 
 
 def test_the_twin_predicts_each_mask() -> None:
@@ -111,6 +111,6 @@ def test_one_archive_is_replayed_like_its_folder(tmp_path: Path) -> None:
             tar.add(folder / name, name)
     for words in (["replay"], ["trace", "info"], ["verify", "traces"]):
         done, packed = opplab(*words, folder if words[0] != "trace" else folder / "trace.dat"), opplab(*words, archive)
-        assert (packed.returncode, packed.stderr) == (0, "")
+        assert (packed.returncode, bool(packed.stderr)) == (done.returncode, bool(done.stderr))
         same = [line for line in done.stdout.splitlines() if " sim_" not in line]
         assert packed.stdout.splitlines() == same

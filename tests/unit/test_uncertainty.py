@@ -31,7 +31,7 @@ def load() -> opplab.Workload:
 
 def energies(variation: str, seeds: range = range(3)) -> list[float]:
     policy = opplab.Policy(variation=variation)
-    runs = [opplab.simulate("juno-r2", load(), policy, seconds=0.5, seed=seed) for seed in seeds]
+    runs = [opplab.simulate("pixel4", load(), policy, seconds=0.5, seed=seed) for seed in seeds]
     return [run.metrics.filter(metric="energy")["value"][0] for run in runs]
 
 

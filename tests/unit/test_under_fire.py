@@ -105,7 +105,7 @@ def test_two_runs_in_one_folder(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     shutil.copytree(whole, folder)
     with Store(folder) as store:
-        store.create({})
+        store.create(json.loads((folder / "manifest.json").read_text()))
         check_refused(f"process {os.getpid()} on ", *SMALL, "-o", str(folder))
         with pytest.raises(InputError, match="writes there"):
             Store(folder).create({})

@@ -231,7 +231,7 @@ fn recorded_placement(placement: &RecordedPlacement) -> (Decision, Vec<Decision>
         }
         RecordedChoice::Idleness { wide, affine, target: start, rule: found, nr_idle: idle } => {
             rule = if *found == SiblingRule::Target { PlacementRule::Target } else { PlacementRule::IdleSibling };
-            (wake_wide, target, nr_idle) = (*wide, index(*start), *idle as u32);
+            (wake_wide, target, nr_idle) = (*wide, index(*start), *idle);
             affine_rule = affine.map_or(NONE, |(_, rule)| rule as u8);
             sibling_rule = *found as u8;
             cpu = placement.computed.map_or(cpu, index);

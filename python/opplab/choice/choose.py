@@ -128,7 +128,7 @@ def choose(
     >>> load = opplab.Workload.periodic(2, run_us=1500, period_us=16000)
     >>> found = opplab.choose("juno-r2", load, seconds=0.2, iterations=2, uncertainty=4, jobs=1)
     >>> [option.label for option in found.options][0]
-    'schedutil'
+    'powersave'
     """
     import os
 

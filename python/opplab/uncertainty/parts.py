@@ -121,7 +121,7 @@ def parts_of(
     --------
     >>> parts = parts_of([10.0, 10.0], [[-1.0], [0.0], [1.0], [2.0], [3.0]], level=0.5)
     >>> parts.runs, round(parts.low, 2), round(parts.high, 2), parts.draws
-    (None, 9.72, 12.28, 5)
+    (None, 9.5, 12.5, 5)
     """
     import numpy as np
 
