@@ -265,7 +265,7 @@ fn errors_name_the_place_and_the_nearest_name() {
         "\"intel_pstate\"",
         "e.toml:13:10: unknown driver of machine juno-r2 `intel_pstate` (known: scmi, cppc_cpufreq)",
     );
-    check("\"5.18\"", "\"5.1x\"", "e.toml:7:10: unknown kernel profile `5.1x`; did you mean `5.10`?");
+    check("\"5.18\"", "\"5.1x\"", "e.toml:7:10: unknown kernel profile `5.1x`; did you mean `5.0`?");
     check(
         "label = \"b\"",
         "label = \"b\"\ngates = { feec_margn = \"none\" }",
