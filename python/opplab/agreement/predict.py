@@ -24,7 +24,6 @@ from opplab.files import csv_rows, write_text
 if TYPE_CHECKING:
     import polars as pl
 
-    from opplab.agreement.scoreboard import Cell
     from opplab.comparison.published import Published
     from opplab.sweep.experiments import Experiment
 
@@ -36,7 +35,6 @@ __all__ = [
     "half_width",
     "known_errors",
     "predict",
-    "write_errors",
     "write_table",
 ]
 
@@ -69,7 +67,7 @@ class Known:
 
 @cache
 def known_errors() -> tuple[Known, ...]:
-    """Give the cells of the development set, as the last full ``opplab verify published`` left them."""
+    """Give the cells of the development set: those of docs/agreement.md's figures, with three digits."""
     _, rows = csv_rows(FILE)
     return tuple(
         Known(row["table"], row["benchmark"], math.log(float(row["predicted"])), math.log(float(row["published"])))
@@ -198,10 +196,3 @@ def write_table(table: Path, predictions: Sequence[Prediction], output: Path) ->
         shown = {name: "" if math.isnan(value) else f"{value:.4g}" for name, value in numbers}
         writer.writerow(row | shown | {"reason": one.reason})
     write_text(output, text.getvalue())
-
-
-def write_errors(cells: Iterable[tuple[str, Cell]]) -> None:
-    """Write ``data/model_error.csv`` anew from scored cells, each with its benchmark model."""
-    lines = ["table,benchmark,predicted,published\n"]
-    lines += [f"{cell.table},{model},{cell.predicted:.4f},{cell.published:.4f}\n" for model, cell in cells]
-    write_text(FILE, "".join(lines))
