@@ -12,6 +12,7 @@ from opplab import _opplab, catalog
 from opplab.simulation.cases import Case
 from opplab.simulation.simulate import build_case
 from opplab.studies.coverage import coverage
+from opplab.sweep.experiments import Experiment
 from opplab.sweep.store import Store
 from opplab.uncertainty.constants import range_of
 from opplab.uncertainty.draws import Draws, latin_hypercube
@@ -271,3 +272,28 @@ def test_intervals_hold_a_truth_that_is_drawn_from_the_ranges() -> None:
     found = coverage(cases=24, draws=20, iterations=3, truth_iterations=4, seed=5, jobs=2)
     assert found.total == 24
     assert 0.66 <= found.share <= 1.0
+
+
+def test_a_disk_that_a_machine_does_not_describe_may_be_of_any_class(tmp_path: Path) -> None:
+    def experiment(machine: str, more: str = "") -> Experiment:
+        file = tmp_path / "pg.toml"
+        file.write_text(
+            f'format = 1\nname = "pg"\nmachine = "{machine}"\n[[policy]]\nlabel = "a"\n'
+            f'[[workload]]\nlabel = "pg"\nbenchmark = "pgbench-rw"\n{more}'
+        )
+        return Experiment.load(str(file))
+
+    unknown = experiment("xeon-6130-2s")
+    assert unknown.unknown_disks == {"pg": ["xeon-6130-2s"]}
+    constants = unknown.constants()
+    place = list(constants.values).index(("pg", "disk_flush_us"))
+    drawn = [constants.at([share] * len(constants.values))["pg", "disk_flush_us"] for share in (0.0, 1.0)]
+    flushes = [
+        json.loads(case.json)["workload"]["devices"]
+        for case in constants.rebuilt(constants.at([1.0] * len(constants.values)))
+    ]
+    assert constants.assumptions[place].key == "pg.disk_flush_us"
+    assert drawn == [10, 16_667]
+    assert "16667000" in json.dumps(flushes)
+    assert not experiment("haswell-48x-numa").unknown_disks, "it has a rotary one"
+    assert not experiment("xeon-6130-2s", 'disk = "nvme"').unknown_disks

@@ -203,6 +203,7 @@ impl Maker<'_> {
             shared_stream: false,
             constant_speed: false,
             consumers: Vec::new(),
+            disks: Vec::new(),
             thermal: None,
             processor: facts.processor.clone(),
             pm_profile: opplab_model::machine::PmProfile::default(),

@@ -662,6 +662,24 @@ impl Experiment {
         found
     }
 
+    /// The workloads that write to the machine's own disk, whose flush neither the file nor a calibration tells.
+    pub fn on_own_disk(&self) -> impl Iterator<Item = &str> {
+        let is_default = |value: &ParamValue| match value {
+            ParamValue::Int(number) => *number == 0,
+            ParamValue::Word(word) => word == "machine",
+            ParamValue::Ints(_) => false,
+        };
+        let at_default = move |params: &[Axis], name: &str| {
+            params.iter().any(|axis| axis.name == name && axis.values.iter().all(is_default))
+        };
+        self.workloads.iter().filter_map(move |entry| match &entry.form {
+            Form::Benchmark { params, .. } if at_default(params, "disk") && at_default(params, "disk_flush_us") => {
+                Some(entry.label.as_str())
+            }
+            _ => None,
+        })
+    }
+
     /// Sets a whole number of the workload `label`, whatever the file or its calibration say; for fitting.
     ///
     /// # Errors

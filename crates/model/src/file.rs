@@ -8,6 +8,7 @@
 
 use opplab_kernel::cpufreq::driver::DriverId;
 
+use crate::disk::{disk_from, disk_node};
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::machine::{
     Cluster, Consumer, Costs, CppcCaps, CpuList, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
@@ -129,6 +130,7 @@ const MACHINE_KEYS: &[&str] = &[
     "pm_profile",
     "package_power",
     "consumer",
+    "disk",
     "thermal",
     "cluster",
     "program_class",
@@ -228,6 +230,10 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
                 .iter()
                 .map(|node| consumer_from(node, nr_packages))
                 .collect::<Result<_, _>>()?,
+        },
+        disks: match table.get("disk") {
+            None => Vec::new(),
+            Some(node) => node.as_list("disk")?.iter().map(disk_from).collect::<Result<_, _>>()?,
         },
         thermal: table.get("thermal").map(thermal_from).transpose()?,
         program_classes,
@@ -735,6 +741,7 @@ pub fn machine_node(machine: &Machine) -> Node {
             "consumer".to_owned(),
             (!machine.consumers.is_empty()).then(|| Node::list(machine.consumers.iter().map(consumer_node))),
         ),
+        ("disk".to_owned(), (!machine.disks.is_empty()).then(|| Node::list(machine.disks.iter().map(disk_node)))),
         ("thermal".to_owned(), machine.thermal.as_ref().map(thermal_node)),
         ("cluster".to_owned(), Some(Node::list(machine.clusters.iter().map(cluster_node)))),
         ("program_class".to_owned(), classes_node(&machine.program_classes, &machine.clusters)),

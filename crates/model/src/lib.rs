@@ -8,6 +8,7 @@ pub mod benchmark;
 pub mod case;
 pub mod counters;
 pub mod decision;
+pub mod disk;
 pub mod error;
 pub mod event;
 pub mod experiment;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::disk::Disk;
 use crate::program_class::ProgramClass;
 use crate::range::Range;
 
@@ -365,6 +366,8 @@ pub struct Machine {
     pub package_power: Option<PackagePower>,
     /// Who else draws from the packages' budgets.
     pub consumers: Vec<Consumer>,
+    /// Its disks; benchmarks use the first one.
+    pub disks: Vec<Disk>,
     /// How a package heats up, if that is to limit it.
     pub thermal: Option<Thermal>,
     /// What kinds of programs make of its cores, in the order of the file.

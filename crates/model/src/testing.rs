@@ -189,6 +189,7 @@ impl Swarm {
             shared_stream: draw.chance(5),
             constant_speed: false,
             consumers: Vec::new(),
+            disks: Vec::new(),
             thermal: None,
             sources: Vec::new(),
             ranges: Vec::new(),

@@ -238,3 +238,16 @@ hwp = { highest = 37, guaranteed = 21, most_efficient = 10, lowest = 8 }
     let error = parse_machine("x.toml", &backwards).expect_err("the bins run backwards").to_string();
     assert!(error.contains("x.toml:22:") && error.contains("ascending order of active cores"), "{error}");
 }
+
+#[test]
+fn a_disk_is_of_a_class_and_what_differs() {
+    use opplab_model::disk::{Disk, disk_class};
+    let with = |disk: &str| parse_machine("m.toml", &format!("{}\n[[disk]]\n{disk}\n", data("juno-r2.toml")));
+    let machine = with("kind = \"rotary\"\nflush_us = 5000").unwrap_or_else(|error| panic!("{error}"));
+    let class = disk_class("rotary").map(Disk::from);
+    assert_eq!(machine.disks.first().copied(), class.map(|disk| Disk { flush_us: 5000, ..disk }));
+    let again = parse_machine("m.toml", &machine_to_toml(&machine)).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(again, machine);
+    let wrong = with("kind = \"rotari\"").expect_err("there is no such kind").to_string();
+    assert!(wrong.contains("m.toml:") && wrong.contains("did you mean `rotary`"), "{wrong}");
+}

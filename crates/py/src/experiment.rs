@@ -126,6 +126,11 @@ impl PyExperiment {
             .collect()
     }
 
+    /// Labels of the workloads that write to the machine's own disk.
+    fn on_own_disk(&self) -> Vec<String> {
+        self.inner.on_own_disk().map(str::to_owned).collect()
+    }
+
     /// Sets a whole number of a workload, for fitting.
     fn set_param(&mut self, label: &str, name: &str, value: u64) -> PyResult<()> {
         self.inner.set_param(label, name, value).map_err(pyo3::exceptions::PyValueError::new_err)

@@ -42,7 +42,9 @@ mod _opplab {
         import::{check_machine, fmax, import_machine, machine_checks},
         kernel::bindings,
         machine::PyMachine,
-        names::{benchmarks, check_policy, decision_codes, governor_tunables, names, policy_keys, proposals},
+        names::{
+            benchmarks, check_policy, decision_codes, disk_classes, governor_tunables, names, policy_keys, proposals,
+        },
         replay::{agree_recording, replay_trace, replayed_case, replayed_frequencies, trace_misfits, trace_to_rtapp},
         signals::trace_signals,
         tracefile::{PyTrace, trace_info, trace_pieces, trace_task_names, trace_to_dat},

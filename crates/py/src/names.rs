@@ -9,6 +9,7 @@ use opplab_kernel::profile_table::changes;
 use opplab_kernel::proposals::{PROPOSALS, ProposalEntry, ProposalParam};
 use opplab_model::benchmark::{BENCHMARKS, Param};
 use opplab_model::decision::CODES;
+use opplab_model::disk::{DISK_CLASSES, DiskClass, UNKNOWN};
 use opplab_model::experiment::parse_policy;
 use opplab_model::policy::Policy;
 use opplab_model::policy_keys::{POLICY_KEYS, PolicyKey};
@@ -56,6 +57,25 @@ pub(crate) fn benchmarks(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 #[pyfunction]
 pub(crate) fn decision_codes() -> Vec<(&'static str, Vec<&'static str>)> {
     CODES.iter().map(|(column, codes)| (*column, codes.iter().map(|code| code.word).collect())).collect()
+}
+
+/// The classes of disks, from fast to slow flushes; the one that stands in for an unknown disk is marked.
+#[guarded]
+#[pyfunction]
+pub(crate) fn disk_classes(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let dict_of = |class: &DiskClass| -> PyResult<Bound<'_, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("kind", class.kind)?;
+        dict.set_item("seek_us", class.seek_us)?;
+        dict.set_item("flush_us", class.flush_us)?;
+        dict.set_item("flush_range_us", class.flush_range_us)?;
+        dict.set_item("mb_per_s", class.mb_per_s)?;
+        dict.set_item("queue", class.queue)?;
+        dict.set_item("stands_in", class.kind == UNKNOWN.kind)?;
+        dict.set_item("about", class.about)?;
+        Ok(dict)
+    };
+    DISK_CLASSES.iter().map(dict_of).collect()
 }
 
 /// The keys of a policy in the order of files: name, about, the values that each may have, the default.

@@ -1,5 +1,6 @@
 """Predictions of a table's rows before their values are known: the ratio to the baseline with a 90 % interval.
 
+A disk that no file describes may be of any class: the interval then reaches over fast and slow ones.
 An interval joins two parts in quadrature: the spread of the ratio over the experiment's iterations, and the error that
 the models made so far, from the development set (``data/model_error.csv``: every cell of the five texts). The second is
 the 90 % quantile of the errors of the cells that are most alike: of the same benchmark model where it has enough, and
@@ -17,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opplab.files import csv_rows, write_text
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from opplab.comparison.published import Published
+    from opplab.simulation.cases import Case
     from opplab.sweep.experiments import Experiment
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "coverage",
     "half_width",
     "known_errors",
+    "on_other_disks",
     "predict",
     "write_table",
 ]
@@ -122,13 +125,52 @@ class Prediction:
     reason: str
 
 
-def predict(experiments: Iterable[tuple[Experiment, pl.DataFrame]], table: Path) -> list[Prediction]:
+DISKS = (0.05, 0.95)
+"""Where in the range of flushes an unknown disk is tried, beside the middle."""
+
+
+def on_other_disks(experiment: Experiment, jobs: int = 1) -> list[pl.DataFrame]:
+    """Run the workloads that hang on an unknown disk with fast and with slow flushes.
+
+    Returns
+    -------
+    list of polars.DataFrame
+        One a flush; none where every disk is known.
+    """
+    constants = experiment.constants()
+    unknown = {key for key in constants.values if key[1] == "disk_flush_us" and key[0] in experiment.unknown_disks}
+    if not unknown:
+        return []
+    found = []
+    for share in DISKS:
+        flushes = {key: value for key, value in constants.at([share] * len(constants.values)).items() if key in unknown}
+        cases = [case for case in constants.rebuilt(flushes) if (case.benchmark, "disk_flush_us") in unknown]
+        found.append(_results_of(cases, jobs))
+    return found
+
+
+def _results_of(cases: Sequence[Case], jobs: int) -> pl.DataFrame:
+    from opplab import results
+    from opplab.sweep.runner import run_cases
+
+    rows: list[dict[str, Any]] = []
+
+    def keep(_case: Case, own: list[dict[str, Any]]) -> None:
+        rows.extend(own)
+
+    run_cases(cases, jobs=jobs, keep=keep)
+    return results.frame(rows)
+
+
+def predict(
+    experiments: Iterable[tuple[Experiment, pl.DataFrame, Sequence[pl.DataFrame]]], table: Path
+) -> list[Prediction]:
     """Predict every row of a table, in its order.
 
     Parameters
     ----------
-    experiments : iterable of (Experiment, polars.DataFrame)
-        Experiments whose ``published`` is the table, each with its results.
+    experiments : iterable of (Experiment, polars.DataFrame, sequence of polars.DataFrame)
+        Experiments whose ``published`` is the table, each with its results, and those on other disks.
     table : Path
 
     Returns
@@ -143,21 +185,34 @@ def predict(experiments: Iterable[tuple[Experiment, pl.DataFrame]], table: Path)
     place = {id(row): number for number, row in enumerate(rows)}
     found: dict[int, Prediction] = {}
     baselines: set[str] = set()
-    for experiment, results in experiments:
+    for experiment, results, other_disks in experiments:
         models = benchmark_models(experiment)
         ratios: dict[int, list[float]] = {}
         for part in results.partition_by("iteration"):
             for row, _, _, forecast in forecasts(experiment, rows, Facts(part)):
                 ratios.setdefault(place[id(row)], []).append(math.log(forecast.ratio))
+        elsewhere: dict[int, list[float]] = {}
+        for part in other_disks:
+            for row, _, _, forecast in forecasts(experiment, rows, Facts(part)):
+                elsewhere.setdefault(place[id(row)], []).append(math.log(forecast.ratio))
         for row, _, entry, forecast in forecasts(experiment, rows, Facts(results)):
             baselines.add(forecast.baseline)
             number = place[id(row)]
-            middle = math.log(forecast.ratio)
+            disks = [math.log(forecast.ratio), *elsewhere.get(number, [])]
+            middle = math.fsum(disks) / len(disks)
             model = half_width(models[entry["workloads"][0]], middle, known_errors())
             half = math.hypot(model, Z90 * _deviation(ratios[number]))
-            low, high = math.exp(middle - half), math.exp(middle + half)
-            found[number] = Prediction(forecast.ratio, low, high, forecast.explanation)
+            low, high = math.exp(min(disks) - half), math.exp(max(disks) + half)
+            found[number] = Prediction(math.exp(middle), low, high, forecast.explanation + _hangs(disks))
     return [found.get(number) or _without(row, rows, baselines) for number, row in enumerate(rows)]
+
+
+def _hangs(disks: Sequence[float]) -> str:
+    """Give words for how far a prediction hangs on the disk; nothing where that is known."""
+    if len(disks) < 2:
+        return ""
+    low, high = (math.exp(of) for of in (min(disks), max(disks)))
+    return f"; hangs on the disk, which is not known: x{low:.3g} to x{high:.3g}"
 
 
 def benchmark_models(experiment: Experiment) -> dict[str, str]:

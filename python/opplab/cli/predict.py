@@ -32,7 +32,14 @@ def command(experiments: tuple[Path, ...], output: Path, results: Path, jobs: in
         raise InputError('the experiments must name one table of their own: `published = "TABLE.csv"`')
     table = next(iter(tables))
     assert table is not None
-    runs = [(experiment, experiment.run(results / experiment.name, jobs=jobs)) for experiment in loaded]
+    runs = [
+        (
+            experiment,
+            experiment.run(results / experiment.name, jobs=jobs),
+            predict.on_other_disks(experiment, jobs or 1),
+        )
+        for experiment in loaded
+    ]
     predictions = predict.predict(runs, table)
     predict.write_table(table, predictions, output)
     said = sum(not math.isnan(one.ratio) for one in predictions)

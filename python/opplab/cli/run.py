@@ -380,6 +380,22 @@ def _tell_no_eas(cases: Iterable[_opplab.Case]) -> None:
         click.echo(f"opplab: no energy-aware scheduling on {machine}: {why}", err=True)
 
 
+def _tell_unknown_disks(experiment: Experiment) -> None:
+    """Print which workloads hang on a disk that their machine does not describe."""
+    from opplab.uncertainty.constants import flush_of_any_disk
+
+    unknown = experiment.unknown_disks
+    if unknown:
+        flush_us, (low, high) = flush_of_any_disk()
+        machines = dict.fromkeys(name for names in unknown.values() for name in names)
+        click.echo(
+            f"opplab: {', '.join(unknown)} hangs on the disk, which {', '.join(machines)} does not describe: "
+            f"flushes of {flush_us} us stand in for {flush_us * low:.0f} to {flush_us * high:.0f}; "
+            "--uncertainty draws them, `[[disk]]` of the machine or `disk` of the workload says it (opplab list disks)",
+            err=True,
+        )
+
+
 def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
     from opplab.sweep.store import Store
 
@@ -395,6 +411,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     # One case of each policy and machine: workloads and seeds do not matter.
     some = {(case.machine, case.policy): case for case in experiment.cases}
     _tell_no_eas(_opplab.Case.from_json(case.json) for case in some.values())
+    _tell_unknown_disks(experiment)
     start = time.monotonic()
     try:
         if store.create(experiment.manifest(), replace=how.replace):

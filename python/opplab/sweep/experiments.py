@@ -149,7 +149,16 @@ class Experiment:
         from opplab.uncertainty.constants import Constants, built_in_fits
 
         fits = built_in_fits() | {name: tomllib.loads(text) for name, text in self._fits.items()}
-        return Constants.of(self._inner.constants(), self._with_constants, fits)
+        return Constants.of(self._inner.constants(), self._with_constants, fits, self.unknown_disks)
+
+    @property
+    def unknown_disks(self) -> dict[str, list[str]]:
+        """The workloads whose result hangs on a disk that is not described, each with the machines that lack it."""
+        import tomllib
+
+        lacking = [tomllib.loads(text) for _, text in self._files[0].values()]
+        names = [str(machine["name"]) for machine in lacking if "disk" not in machine]
+        return dict.fromkeys(self._inner.on_own_disk(), names) if names else {}
 
     def _with_constants(self, values: Mapping[tuple[str, str], int]) -> list[Case]:
         own = {(label, name): value for label, _, name, value, _ in self._inner.constants()}

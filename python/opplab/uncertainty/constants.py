@@ -3,14 +3,15 @@
 A constant that was fitted on the machine that runs is as unsure as its fit is off (`residual_percent`). One that was
 not is as unsure as the fits on other machines differ: the ratio of the largest to the smallest of them and of the
 model's own value, half of it (on a logarithmic scale) to either side. A constant that nobody fitted anywhere has no
-range, because no source tells one, and what an experiment's file says itself is known.
+range, because no source tells one, and what an experiment's file says itself is known. A disk
+that a machine does not describe may be of any class.
 """
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from opplab.uncertainty.ranges import Assumption
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
 
-__all__ = ["Constants", "built_in_fits", "range_of"]
+__all__ = ["Constants", "built_in_fits", "flush_of_any_disk", "range_of"]
 
 
 @cache
@@ -61,6 +62,16 @@ def range_of(
     return 1 / off, off
 
 
+def flush_of_any_disk() -> tuple[int, tuple[float, float]]:
+    """Give the flush in us that stands in where a disk is unknown, and the range of all classes as factors of it."""
+    from opplab import _opplab
+
+    classes = _opplab.disk_classes()
+    middle = next(one["flush_us"] for one in classes if one["stands_in"])
+    bounds = [bound for one in classes for bound in one["flush_range_us"]]
+    return middle, (min(bounds) / middle, max(bounds) / middle)
+
+
 @dataclass(frozen=True)
 class Constants:
     """The free constants of some cases.
@@ -85,11 +96,18 @@ class Constants:
         found: Iterable[tuple[str, str, str, int, str | None]],
         rebuilt: Callable[[Mapping[tuple[str, str], int]], Iterable[Case]],
         fits: Mapping[str, Mapping[str, Any]] | None = None,
+        unknown_disks: Collection[str] = (),
     ) -> Constants:
-        """Keep those of ``(workload, benchmark, parameter, value, calibration)`` that have a range."""
-        values, assumptions = {}, []
-        for label, benchmark, name, value, calibration in found:
-            factors = range_of(benchmark, name, value, calibration, fits)
+        """Keep those of ``(workload, benchmark, parameter, value, calibration)`` that have a range.
+
+        `unknown_disks` are the workloads that write to a disk which their machine does not describe.
+        """
+        values: dict[tuple[str, str], int] = {}
+        assumptions = []
+        for label, benchmark, name, own, calibration in found:
+            value, factors = own, range_of(benchmark, name, own, calibration, fits)
+            if name == "disk_flush_us" and label in unknown_disks:
+                value, factors = flush_of_any_disk()
             if factors is not None and (label, name) not in values:
                 values[label, name] = value
                 assumptions.append(Assumption(f"{label}.{name}", *factors, True, "the model's"))

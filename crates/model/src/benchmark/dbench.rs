@@ -7,7 +7,8 @@
 //! (fs/xfs/xfs_inode.c:xfs_iunlink()), and again to free it (xfs_inactive_ifree(); by the remover itself before v5.14, commit
 //! ab23a7768739). For how long no source tells: a share of the operation is assumed.
 
-use super::journal::{Disk, END_CYCLES, Journal, LOG_CYCLES, NR_SERVICES, PUSH_CYCLES, flush, flush_in_place};
+use super::disk::{DISK, DISK_FLUSH_US, DISK_MB_PER_S, DISK_US};
+use super::journal::{END_CYCLES, Journal, LOG_CYCLES, NR_SERVICES, PUSH_CYCLES, devices, flush, flush_in_place};
 use super::shape::{Program, READY_NS, cycles_ns, exponential, of_1024, start_ns};
 use super::{Benchmark, Param, Params, Reports};
 use crate::machine::Machine;
@@ -38,11 +39,10 @@ pub(super) const DBENCH: Benchmark = Benchmark {
         PUSH_CYCLES,
         LOG_CYCLES,
         Param::fixed_permille("50"),
-        Param::int("disk_us", (0, 100_000_000), "20", "time of a write to the disk in us, before its data")
-            .calibrated(),
-        Param::int("disk_flush_us", (0, 100_000_000), "60", "time in which the disk makes the log durable in us")
-            .calibrated(),
-        Param::int("disk_mb_per_s", (1, 1_000_000), "500", "what the disk writes at most in MB/s: a SATA SSD"),
+        DISK,
+        DISK_US,
+        DISK_FLUSH_US,
+        DISK_MB_PER_S,
     ],
     build: dbench,
 };
@@ -108,9 +108,6 @@ const CREATE: u32 = 2;
 const CREATE_HELD: u32 = 3;
 const REMOVE: u32 = 4;
 const REMOVE_HELD: u32 = 5;
-
-/// Requests that the disk works on at one time.
-const QUEUE_DEPTH: u32 = 8;
 
 /// Adds a part of an operation that holds the AGI of group `ag`, and the part before.
 fn with_agi(program: &mut Program, ag: u32, (before, held): (u32, u32), fixed: u16) {
@@ -193,18 +190,12 @@ fn dbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
     let journal =
         Journal { end: params.int("end_cycles"), push: params.int("push_cycles"), log: params.int("log_cycles") };
     tasks.extend(journal.workers(machine, clients, fixed));
-    let disk = Disk {
-        write_ns: params.int("disk_us") * 1000,
-        flush_ns: params.int("disk_flush_us") * 1000,
-        mb_per_s: params.int("disk_mb_per_s"),
-        queue_depth: QUEUE_DEPTH,
-    };
     let held = ns(operation_cycles) * params.int("agi_permille") / 1000;
     let before = ns(operation_cycles) - held;
     let means = [ns(operation_cycles), ns(operation_cycles * PIECE_OPERATIONS), before, held, before / 2, held / 2];
     Ok(Workload {
         tasks,
-        devices: disk.devices(),
+        devices: devices(&params.disk(machine)),
         nr_mutexes: NR_AGS as u32,
         nr_services: NR_SERVICES,
         draws: means.map(exponential).to_vec(),

@@ -15,6 +15,7 @@
 
 use super::Param;
 use super::shape::{Program, cycles_ns};
+use crate::disk::Disk;
 use crate::machine::Machine;
 use crate::workload::{DeviceSpec, Op, TaskSpec, Workqueue};
 
@@ -55,36 +56,24 @@ pub(super) const LOG_CYCLES: Param = Param::int(
     "cycles of the workers that write the log: four ninths before, five after",
 );
 
-/// A disk that data and log are on.
-pub(super) struct Disk {
-    /// Time of a write before its data in ns.
-    pub(super) write_ns: u64,
-    /// More time of a write of the log, until it is durable, in ns.
-    pub(super) flush_ns: u64,
-    /// Bandwidth of all writes of data together in MB/s.
-    pub(super) mb_per_s: u64,
-    /// Writes of data at one time.
-    pub(super) queue_depth: u32,
-}
-
-impl Disk {
-    /// The devices that the flushes use, in their order. Flushes of the cache that wait at one time are one.
-    pub(super) fn devices(&self) -> Vec<DeviceSpec> {
-        let bus_per_kib_ns = 1024 * 1000 / self.mb_per_s;
-        let device = |service_ns: u64, bus_per_kib_ns: u64, queue_depth: u32| DeviceSpec {
-            service_ns,
-            per_kib_ns: 0,
-            bus_per_kib_ns,
-            queue_depth,
-            irq_cpu: None,
-            irq_ns: 0,
-        };
-        vec![
-            device(self.write_ns, bus_per_kib_ns, self.queue_depth),
-            device(self.write_ns + self.flush_ns, bus_per_kib_ns, 1),
-            device(self.flush_ns, 0, u32::MAX),
-        ]
-    }
+/// The devices that the flushes use, in their order: data and log are on one disk. Flushes of the cache that wait at one time
+/// are one.
+pub(super) fn devices(disk: &Disk) -> Vec<DeviceSpec> {
+    let bus_per_kib_ns = 1024 * 1000 / disk.mb_per_s;
+    let (write_ns, flush_ns) = (disk.seek_us * 1000, disk.flush_us * 1000);
+    let device = |service_ns: u64, bus_per_kib_ns: u64, queue_depth: u32| DeviceSpec {
+        service_ns,
+        per_kib_ns: 0,
+        bus_per_kib_ns,
+        queue_depth,
+        irq_cpu: None,
+        irq_ns: 0,
+    };
+    vec![
+        device(write_ns, bus_per_kib_ns, disk.queue),
+        device(write_ns + flush_ns, bus_per_kib_ns, 1),
+        device(flush_ns, 0, u32::MAX),
+    ]
 }
 
 /// Adds a flush of `bytes` of new data: it waits for the data and the worker that ends the write, then for the journal, which

@@ -6,6 +6,7 @@
 //! to a published baseline, and to nothing else. `shape` has what builders share.
 
 mod dbench;
+mod disk;
 mod fio;
 mod gitsource;
 mod hackbench;

@@ -1,6 +1,7 @@
 //! pgbench: threads that serve many connections each, and a PostgreSQL backend for each connection, reading only or with
 //! TPC-B's transactions.
 
+use super::disk::{DISK, DISK_FLUSH_US};
 use super::shape::{Program, cycles_ns, of_1024, spread, start_ns};
 use super::{Benchmark, Param, Params, Reports};
 use crate::machine::Machine;
@@ -73,7 +74,8 @@ pub(super) const PGBENCH_RW: Benchmark = Benchmark {
         BACKEND_AFTER,
         FIXED,
         Param::int("log_cycles", (1, 1_000_000_000), "60000", "cycles for each flush of the log").calibrated(),
-        Param::int("disk_flush_us", (0, 100_000_000), "150", "time of a flush of the disk in us").calibrated(),
+        DISK,
+        DISK_FLUSH_US,
     ],
     build: read_write,
 };
@@ -237,7 +239,7 @@ fn read_write(params: &Params, machine: &Machine, seed: u64) -> Result<Workload,
     workload.nr_mutexes = scale;
     workload.nr_services = 1;
     workload.devices.push(DeviceSpec {
-        service_ns: params.int("disk_flush_us") * 1000,
+        service_ns: params.disk(machine).flush_us * 1000,
         per_kib_ns: 1000,
         bus_per_kib_ns: 0,
         queue_depth: 1,

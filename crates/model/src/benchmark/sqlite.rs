@@ -1,6 +1,7 @@
 //! sqlite: inserts, each in a transaction of its own, fed through a pipe.
 
-use super::journal::{Disk, END_CYCLES, Journal, LOG_CYCLES, NR_SERVICES, PUSH_CYCLES, fdatasync_in_place, flush};
+use super::disk::{DISK, DISK_FLUSH_US, DISK_US};
+use super::journal::{END_CYCLES, Journal, LOG_CYCLES, NR_SERVICES, PUSH_CYCLES, devices, fdatasync_in_place, flush};
 use super::shape::{Program, cycles_ns, of_1024, start_ns};
 use super::{Benchmark, Param, Params, Reports};
 use crate::machine::Machine;
@@ -25,10 +26,9 @@ pub(super) const SQLITE: Benchmark = Benchmark {
         PUSH_CYCLES,
         LOG_CYCLES,
         Param::fixed_permille("50"),
-        Param::int("disk_us", (0, 100_000_000), "10", "time of a write to the disk in us, before its data")
-            .calibrated(),
-        Param::int("disk_flush_us", (0, 100_000_000), "10", "time in which the disk makes the log durable in us")
-            .calibrated(),
+        DISK,
+        DISK_US,
+        DISK_FLUSH_US,
     ],
     build: sqlite,
 };
@@ -68,16 +68,10 @@ fn sqlite(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
         Journal { end: params.int("end_cycles"), push: params.int("push_cycles"), log: params.int("log_cycles") };
     tasks.extend(journal.workers(machine, 1, fixed));
     tasks[0].delay_ns = start_ns(seed, 0, 1_000_000);
-    let disk = Disk {
-        write_ns: params.int("disk_us") * 1000,
-        flush_ns: params.int("disk_flush_us") * 1000,
-        mb_per_s: 2000,
-        queue_depth: 2,
-    };
     Ok(Workload {
         tasks,
         channels: vec![ChannelSpec { capacity_bytes: 65_536, sync_wakeup: true }],
-        devices: disk.devices(),
+        devices: devices(&params.disk(machine)),
         nr_services: NR_SERVICES,
         duration_ns: Some(5_000_000_000),
         warmup_ns: 1_000_000_000,
