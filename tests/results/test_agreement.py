@@ -285,3 +285,24 @@ def test_the_search_finds_a_dip_outside_its_first_bracket() -> None:
     found = calibration.minimise(lambda x: abs(math.log(x / 70_000)), 1000, 1, 10**9, steps=20)
     assert found == pytest.approx(70_000, rel=0.01)
     assert calibration.minimise(float, 100, 5, 1000) == 5
+
+
+def test_coverage_counts_what_is_inside_the_interval_of_the_other_tables() -> None:
+    near, far = cell(1.0, 1.0, benchmark="tbench"), cell(9.0, 1.0, benchmark="tbench")
+    low, high = near.interval
+    assert low < 1.0 < high < 9.0
+    figures = score([near, near, far])
+    assert figures["coverage90"] == pytest.approx(2 / 3)
+    assert figures["width"] == pytest.approx(high - low)
+    assert (score([])["coverage90"], score([])["width"]) == (None, None)
+
+
+def test_an_interval_does_not_know_its_own_table() -> None:
+    from opplab.agreement.predict import half_width, interval_of, known_errors
+
+    table = "000 amd-epyc-7742-2s tbench"
+    others = [known for known in known_errors() if known.table != table]
+    assert len(others) < len(known_errors())
+    assert math.log(interval_of(table, "tbench", 1.5)[1] / 1.5) == pytest.approx(
+        half_width("tbench", math.log(1.5), others)
+    )

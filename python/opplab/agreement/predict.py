@@ -35,6 +35,7 @@ __all__ = [
     "benchmark_models",
     "coverage",
     "half_width",
+    "interval_of",
     "known_errors",
     "on_other_disks",
     "predict",
@@ -96,6 +97,15 @@ def half_width(benchmark: str, predicted: float, among: Sequence[Known]) -> floa
     errors = sorted(cell.error for cell in near)
     # The order statistic that covers at least 90 % of one more draw from the same population.
     return errors[min(len(errors) - 1, math.ceil(0.9 * (len(errors) + 1)) - 1)]
+
+
+@cache
+def interval_of(table: str, benchmark: str, ratio: float) -> tuple[float, float]:
+    """Give the 90 % interval of a predicted ratio as learnt from the other tables of the development set."""
+    if not ratio > 0:
+        return ratio, ratio
+    half = half_width(benchmark, math.log(ratio), [cell for cell in known_errors() if cell.table != table])
+    return ratio * math.exp(-half), ratio * math.exp(half)
 
 
 def coverage(cells: Sequence[Known]) -> tuple[float, float]:

@@ -71,6 +71,8 @@ class Cell:
         Points of the grid that the row stands for.
     explanation : str
         What the simulator did differently from the baseline.
+    model : str
+        The benchmark model.
     """
 
     seed: str
@@ -93,6 +95,15 @@ class Cell:
     simulated_baseline: float
     points: int
     explanation: str
+    model: str = ""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The model's own 90 % interval, learnt from the other machines and benchmarks of the development set."""
+        from opplab.agreement.predict import interval_of
+
+        model = self.model or self.benchmark
+        return interval_of(f"{self.seed} {self.machine} {model}", model, self.predicted)
 
     @property
     def error(self) -> float:
@@ -139,6 +150,8 @@ class Cell:
             "sign_agrees": self.agrees,
             "closer": self.closer,
             "ties": self.ties,
+            "low": self.interval[0],
+            "high": self.interval[1],
         }
         return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in plain.items()}
 
@@ -299,10 +312,13 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: set[RowName] |
     only : set, optional
         Only these rows, as `sample` names them.
     """
+    from opplab.agreement.predict import benchmark_models
+
     facts = Facts(results)
     seed = experiment.published_seed
+    models = benchmark_models(experiment)
     found: list[Cell] = []
-    for row, anchor, _, forecast in forecasts(experiment, experiment.published_cells, facts, only):
+    for row, anchor, entry, forecast in forecasts(experiment, experiment.published_cells, facts, only):
         is_ratio = row.unit.startswith("ratio")
         if anchor is None and not is_ratio:
             continue
@@ -329,6 +345,7 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: set[RowName] |
                 simulated_baseline=forecast.simulated_baseline,
                 points=forecast.points,
                 explanation=forecast.explanation,
+                model=models.get(entry["workloads"][0], ""),
             )
         )
     return found
@@ -530,7 +547,8 @@ def score(cells: Sequence[Cell]) -> dict[str, Any]:
         ``null_median_abs_error`` and ``null_mean_abs_error`` of the null; ``skill_median`` and ``skill_mean`` over
         it; ``closer``, the share of all cells that are predicted closer than by the null, and ``ties``, how many are
         equally far; ``closer_or_tie_clear``, of the cells whose effect exceeds its spread, the share that is closer
-        or ties; ``rank_correlation``, Spearman's, of the variants of a row, mean over the rows.
+        or ties; ``rank_correlation``, Spearman's, of the variants of a row, mean over the rows; ``coverage90``, the
+        share of published ratios inside the prediction's 90 % interval, and ``width``, the median width of these.
     """
     clear = [cell for cell in cells if cell.exceeds]
     right = [cell for cell in clear if cell.agrees]
@@ -538,6 +556,9 @@ def score(cells: Sequence[Cell]) -> dict[str, Any]:
     errors = sorted(abs(cell.error) for cell in cells)
     nulls = sorted(abs(cell.null_error) for cell in cells)
     ranks = _rank_correlations(cells)
+    intervals = [cell.interval for cell in cells]
+    inside = sum(low <= cell.published <= high for cell, (low, high) in zip(cells, intervals, strict=True))
+    widths = sorted(high - low for low, high in intervals)
     median, null_median = (_quantile(of, 0.5) if of else None for of in (errors, nulls))
     mean, null_mean = (math.fsum(of) / len(of) if of else None for of in (errors, nulls))
     return {
@@ -557,6 +578,8 @@ def score(cells: Sequence[Cell]) -> dict[str, Any]:
         "ties": sum(cell.ties for cell in cells),
         "closer_or_tie_clear": sum(cell.closer or cell.ties for cell in clear) / len(clear) if clear else None,
         "rank_correlation": math.fsum(ranks) / len(ranks) if ranks else None,
+        "coverage90": inside / len(cells) if cells else None,
+        "width": _quantile(widths, 0.5) if widths else None,
     }
 
 
@@ -618,6 +641,8 @@ def table_rows(board: Mapping[str, Any]) -> list[dict[str, Any]]:
             "skill, mean": _signed(figures["skill_mean"]),
             "closer": _percent(figures["closer"], 0),
             "closer, clear": _percent(figures["closer_or_tie_clear"], 0),
+            "in 90 %": _percent(figures["coverage90"], 0),
+            "width": "" if figures["width"] is None else f"{figures['width']:.2f}",
             "rank": "" if figures["rank_correlation"] is None else f"{figures['rank_correlation']:.2f}",
         }
 

@@ -165,6 +165,8 @@ def _print(board: dict[str, Any]) -> None:
         "skill: 1 - error / null's, by median and by mean\n"
         "closer: than the null, of all cells\n"
         "clear: of those whose effect exceeds its spread, closer or as close\n"
+        "in 90 %: of the published ratios, inside the prediction's own interval,\n"
+        "  learnt from the other tables of this development set; width: its median\n"
         "rank: Spearman's, of variants\n"
     )
     write("\nfarthest from what was published:\n")
