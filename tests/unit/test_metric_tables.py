@@ -23,3 +23,9 @@ def test_tables_show_what_the_benchmark_measures(tmp_path: Path) -> None:
     assert found[both, "boost", "frames:gpu"] < 0.95 * found[both, "no-boost", "frames:gpu"]
     for metric in ("latency", "frames:gpu"):
         assert found[both, "boost-on-servers", metric] == found[both, "no-boost", metric]
+
+
+def test_a_column_without_name_and_values_is_rendered_at_any_width() -> None:
+    from opplab.report.text import _heading
+
+    assert _heading("", 0) == [""]

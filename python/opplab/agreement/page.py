@@ -118,7 +118,8 @@ def page(board: Mapping[str, Any], command: str) -> str:
         f"Made by `{command}` with opplab {_opplab.__version__} on {day}.{quick}",
         "Each cell is one published number of a variant, as a ratio to the baseline of its row. The simulator predicts "
         "this ratio; benchmark models are fitted to baseline columns only (`opplab calibrate --show`), and the "
-        "baselines themselves are not counted.\n"
+        "baselines themselves are not counted. The cells of the five texts are the development set: models were made "
+        "with them in sight.\n"
         "*Sign* is the share of cells that were predicted in the published direction, of those whose published effect "
         "exceeds its spread (the errors of both means, in quadrature; "
         f"{100 * scoreboard.UNPRINTED_SPREAD:g} % where the text prints none). *Faint* are those with the right sign "
@@ -129,6 +130,8 @@ def page(board: Mapping[str, Any], command: str) -> str:
         "and by the mean: 0 is no better than the rival. *Closer* is the share of cells that are nearer to the text "
         "than the rival; *closer, clear* that of the cells whose effect exceeds its spread, with those that are as "
         "near.\n"
+        "*In 90 %* is the share of published ratios inside the prediction's own 90 % interval, which is learnt from the "
+        "other tables here, and *width* the median width of these intervals.\n"
         "*Rank* is Spearman's rank correlation of the variants of a row, mean over the rows.",
         render_table(scoreboard.table_rows(board), "markdown").rstrip(),
     ]

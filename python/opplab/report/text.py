@@ -187,6 +187,7 @@ def _pieces(name: str) -> list[str]:
 
 
 def _heading(name: str, width: int) -> list[str]:
+    width = max(width, 1)  # A column whose values and name are empty.
     lines = [""]
     for piece in _pieces(name):
         if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > width:
