@@ -14,6 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from opplab import _opplab
 from opplab.fit.freqbench import Curve, choose, read_points
@@ -64,11 +65,15 @@ def median_power(curves: list[Curve]) -> tuple[dict[int, float], float, tuple[fl
 
 
 def idle_of_rail(curves: list[Curve]) -> dict[int, float] | None:
-    """Give what a rail draws with its CPU online and idle, by kHz; None where a battery gauge was the meter."""
+    """Give what a rail draws with its CPU online and idle, by kHz; None where a battery gauge was the meter.
+
+    It does not fall with the clock: points where it was measured to have their mean (least squares).
+    """
     points = curves[0].points
     if len(curves) > 1 or any(p.idle_mw is None or p.idle_mw > 0.8 * p.busy_mw for p in points):
         return None
-    return {point.khz: point.idle_mw or 0.0 for point in points}
+    rising = isotonic_regression([point.idle_mw or 0.0 for point in points]).x
+    return {point.khz: float(mw) for point, mw in zip(points, rising, strict=True)}
 
 
 def idle_of_gauge(curves: list[Curve], runs: list[dict[str, str]], static: float) -> float:

@@ -216,3 +216,32 @@ def test_unknown_numbers_of_a_machine_are_unknown_and_not_0(tmp_path: Path) -> N
     known = json.loads(run("machine", "show", "epyc-7742-2s", "--format", "json").output)["clusters"][0]["opps"][0]
     assert known["power_uw"] is None
     assert known["busy_uw"] == 595_125
+
+
+@pytest.mark.parametrize("name", catalog.names("machine"))
+def test_what_a_cluster_shares_does_not_fall_with_the_clock(name: str) -> None:
+    """Goal: no cluster draws more at a low clock than at a higher one, as the Pixel 6's little cores did."""
+    for cluster in tomllib.loads(catalog.find("machine", name).read_text(encoding="utf-8"))["cluster"]:
+        shared = [opp.get("cluster_uw", 0) for opp in cluster["opp"]]
+        assert shared == sorted(shared), cluster["name"]
+
+
+def test_the_rails_of_the_pixel_6_draw_what_freqbench_measured() -> None:
+    """Goal: no more than was measured of an idle rail is shared power; busy rails are as measured."""
+    clusters = tomllib.loads(catalog.find("machine", "pixel6").read_text(encoding="utf-8"))["cluster"]
+    rows = pl.read_csv(shared("silicon/freqbench/opp_power.csv"), infer_schema=False).filter(soc="gs101")
+    measured = {(row["cpu"], int(row["khz"])): row for row in rows.iter_rows(named=True)}
+    for cpu, cluster in zip(("1", "4", "6"), clusters, strict=True):
+        for opp in cluster["opp"]:
+            row = measured[cpu, opp["khz"]]
+            assert opp["cluster_uw"] <= 1015 * float(row["online_idle_mean_mw"]), (cpu, opp["khz"])
+            assert abs(opp["uw"] + opp["cluster_uw"] - 1000 * float(row["busy_mean_mw"])) <= 1, (cpu, opp["khz"])
+
+
+@pytest.mark.parametrize("name", catalog.names("machine"))
+def test_no_wake_up_takes_a_told_worst_case(name: str) -> None:
+    """Goal: exit latencies that a governor is told are bounds; a wake-up takes less. The Junos were fitted so."""
+    for cluster in tomllib.loads(catalog.find("machine", name).read_text(encoding="utf-8"))["cluster"]:
+        for state in cluster.get("idle", []):
+            deep = state.get("exit_latency_us", 0) >= 100 and not name.startswith("juno")
+            assert not deep or {"wake_us", "wake_ns"} & set(state), state["name"]

@@ -463,8 +463,8 @@ impl Maker<'_> {
                 }
             }
             deepest_ns = deepest_ns.max(state.residency_ns);
-            // A device tree tells the worst case, for the governor to be safe with.
-            let worst_case = !self.is_x86() && state.latency_ns >= WORST_CASE_NS;
+            // Device trees and intel_idle's tables tell the worst case, for the governor to be safe with.
+            let worst_case = state.latency_ns >= WORST_CASE_NS;
             if worst_case {
                 let why =
                     "wake-share: 0.3 of the told exit latency, which is the worst case, where that is 100 us or more";

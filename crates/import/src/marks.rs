@@ -4,7 +4,7 @@
 use opplab_model::machine::Machine;
 use opplab_model::range::{Bounds, Range};
 
-/// What a wake-up takes of the latency that a device tree tells, which is the worst case: in thousandths. Measured are
+/// What a wake-up takes of a told exit latency, which is the worst case: in thousandths. Measured are
 /// 0.05 to 0.06 (C2 of a Zen 2: 20 to 24 of 400 us) up to all of it.
 pub(crate) const WAKE_PERMILLE: u64 = 300;
 /// From here on, in ns, a told exit latency is taken for a worst case.

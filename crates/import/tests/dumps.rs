@@ -145,6 +145,20 @@ fn groups_that_the_kernel_does_not_know_are_warned_of() {
     assert!(report.warnings.iter().any(|warning| warning.contains("groups of cores")), "{:?}", report.warnings);
 }
 
+/// Goal: what a driver's table tells is the worst case, on x86 as in device trees; a wake-up takes less and has a range.
+#[test]
+fn wake_ups_take_less_than_the_told_worst_case() {
+    let Some(paths) = dumps() else { return };
+    for path in paths {
+        let machine = imported(&path).machine;
+        let states = || machine.clusters.iter().flat_map(|cluster| &cluster.idle);
+        let deep = states().filter(|state| state.exit_latency_ns >= 100_000);
+        assert!(deep.clone().all(|state| state.wake_ns == Some(state.exit_latency_ns * 3 / 10)), "{}", machine.name);
+        let ranges = machine.ranges.iter().any(|range| range.path == "cluster.idle.wake_ns");
+        assert_eq!(ranges, deep.count() > 0, "{}", machine.name);
+    }
+}
+
 /// Goal: a number's source is the fact that it was taken from, so that no machine lists registers that its dump lacks.
 #[test]
 fn sources_name_only_what_the_dump_has() {

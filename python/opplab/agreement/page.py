@@ -118,8 +118,8 @@ def page(board: Mapping[str, Any], command: str) -> str:
         f"Made by `{command}` with opplab {_opplab.__version__} on {day}.{quick}",
         "Each cell is one published number of a variant, as a ratio to the baseline of its row. The simulator predicts "
         "this ratio; benchmark models are fitted to baseline columns only (`opplab calibrate --show`), and the "
-        "baselines themselves are not counted. The cells of the five texts are the development set: models were made "
-        "with them in sight.\n"
+        "baselines themselves are not counted. These cells are the development set: the models' structure was chosen "
+        "with them in sight. What was predicted unseen is in `lab/sealed/`.\n"
         "*Sign* is the share of cells that were predicted in the published direction, of those whose published effect "
         "exceeds its spread (the errors of both means, in quadrature; "
         f"{100 * scoreboard.UNPRINTED_SPREAD:g} % where the text prints none). *Faint* are those with the right sign "

@@ -376,7 +376,7 @@ def answer_of(
     lines.sort(key=lambda one: order.index(one.machine))
     answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns})
     answer.finding = _finding(answer, sure)
-    answer.assumed = _assumed(experiment, sure, command)
+    answer.assumed = _assumed(experiment, sure, command, _wake_up(experiment, lines))
     if results.filter(results["metric"] == "energy")["value"].null_count():
         from opplab.simulation.power import HOW_TO_GET_POWER
 
@@ -523,7 +523,25 @@ def _place(answer: Answer, one: Line) -> str:
     return " ".join(answer._place(one, name) for name in answer._places())
 
 
-def _assumed(experiment: Experiment, sure: Sureness | None, command: str) -> str:
+def _wake_up(experiment: Experiment, lines: Sequence[Line]) -> str:
+    """Say that latencies of several variants are the exit from an idle state, which no governor changes."""
+    found_ms = {line.values.get("latency_p99") for line in lines}
+    machine = json.loads(experiment.cases[0].json)["machine"]
+    exits_ms = {
+        state[key] * scale: state["name"]
+        for cluster in machine["cluster"]
+        for state in cluster.get("idle", [])
+        for unit, scale in (("ns", 1e-6), ("us", 1e-3), ("ms", 1.0))
+        for key in (f"exit_latency_{unit}", f"wake_{unit}")
+        if key in state
+    }
+    for exit_ms, name in exits_ms.items():
+        if exit_ms and all(ms and math.isclose(ms, exit_ms, rel_tol=0.01) for ms in found_ms):
+            return f"latency p99 is the exit from {name} ({quantity(1000 * exit_ms)} us) under every variant"
+    return ""
+
+
+def _assumed(experiment: Experiment, sure: Sureness | None, command: str, wake_up: str) -> str:
     """Say what was assumed, and the next step."""
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
@@ -540,4 +558,4 @@ def _assumed(experiment: Experiment, sure: Sureness | None, command: str) -> str
             f"intervals of {', '.join(dict.fromkeys(line.metric for line in sure.lines))} cover runs and assumptions"
         )
         step = "opplab machine show has the sources"
-    return f"Assumed: {'; '.join(filter(None, (number, intervals))) or 'nothing is marked'}. Next: {step}."
+    return f"Assumed: {'; '.join(filter(None, (number, intervals, wake_up))) or 'nothing is marked'}. Next: {step}."

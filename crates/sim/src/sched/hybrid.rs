@@ -96,3 +96,49 @@ pub(crate) fn perf_domains(machine: &Machine, profile: &KernelProfile) -> Result
     }
     Ok(Some(domains))
 }
+
+#[cfg(test)]
+mod tests {
+    use opplab_model::file::parse_machine;
+
+    use super::*;
+
+    /// Goal: cores of one cluster differ in kind, as LP-E cores do from E-cores, and in cost by that.
+    #[test]
+    fn cores_apart_from_the_big_cores_cache_are_low_power_ones() {
+        let text = r#"format = 1
+            name = "hybrid"
+            [topology]
+            core = ["0", "1", "2", "3", "4"]
+            llc = ["0-2", "3-4"]
+            node = ["0-4"]
+            package = ["0-4"]
+            [[driver]]
+            name = "intel_pstate"
+            transition_latency_us = 0
+            fast_switch = true
+            [[cluster]]
+            name = "core"
+            cpus = "0"
+            capacity = 1024
+            opp = [{ khz = 4500000 }]
+            hwp = { highest = 58, guaranteed = 22, most_efficient = 10, lowest = 5 }
+            [[cluster]]
+            name = "atom"
+            cpus = "1-4"
+            capacity = 600
+            opp = [{ khz = 3600000 }]
+            hwp = { highest = 36, guaranteed = 18, most_efficient = 9, lowest = 5 }
+        "#;
+        let machine = parse_machine("hybrid.toml", text).unwrap_or_else(|error| panic!("{error}"));
+        let kinds = (0..5).map(|cpu| kind_of(&machine, cpu)).collect::<Vec<_>>();
+        assert_eq!(kinds[0], CoreKind::Performance);
+        assert_eq!(kinds[1..3], [CoreKind::Efficient; 2]);
+        assert_eq!(kinds[3..], [CoreKind::LowPower; 2]);
+        let profile = KernelProfile { hybrid_em: HybridEm::Kind, ..KernelProfile::at((6, 18)) };
+        let domains = perf_domains(&machine, &profile).unwrap_or_else(|error| panic!("{error:?}")).unwrap_or_default();
+        let cost = |cpu: usize| domains[cpu].states[0].cost;
+        assert_eq!(cost(1), cost(2));
+        assert!(cost(0) > cost(1) && cost(1) > cost(3), "{:?}", [cost(0), cost(1), cost(3)]);
+    }
+}
