@@ -100,7 +100,7 @@ def certainty(
     >>> certainty(-6.0, -0.8, n=5).words, certainty(-6.0, 0.8, n=5).words
     ('clear', 'not clear')
     >>> certainty(-6.0, -0.8, n=8, needed=quantile_draws(), of="draws").words
-    'needs 39 draws, has 8'
+    'needs 40 draws, has 8'
     """
     if n < needed:
         return Certainty(None, None, f"needs {needed} {of}, has {n}", is_clear=False)
@@ -112,13 +112,13 @@ def certainty(
 
 
 def quantile_draws(confidence: float = CONFIDENCE) -> int:
-    """Give the fewest draws whose outermost values lie at the ends of an interval of that coverage.
+    """Give the fewest draws, the first at the file's own numbers, that have an interval of that coverage.
 
-    Of n draws the lowest is the quantile 1 / (n + 1) (Weibull's position).
+    Of n others the lowest is the quantile 1 / (n + 1) (Weibull's position).
 
     Examples
     --------
     >>> quantile_draws(), quantile_draws(0.5)
-    (39, 3)
+    (40, 4)
     """
-    return ceil(round(2 / (1 - confidence), 9)) - 1
+    return ceil(round(2 / (1 - confidence), 9))

@@ -69,7 +69,7 @@ def test_probabilities_say_no_more_than_the_draws_do(choice: opplab.Choice) -> N
     )
     words = " ".join(doubtful.findings())
     assert "the best in all 8 draws, keeps response_p95 <= 5ms in all 8 draws" in words
-    assert "8 draws are too few to exclude that this is nothing" in words
+    assert "needs 40 draws, has 8" in words
     assert "100 %" not in words + str(doubtful) + page(doubtful)
 
 
@@ -361,3 +361,22 @@ def test_labels_of_a_picture_do_not_collide() -> None:
     for number, one in enumerate(boxes):
         for other in boxes[:number]:
             assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+
+
+def test_the_block_has_the_numbers_of_single_runs_and_fits_80_columns() -> None:
+    """Means and changes of the block, by hand from single simulations with the same seeds."""
+    found = opplab.choose(
+        "juno-r2", workload(), governors=["schedutil", "performance"], seconds=0.2, iterations=2, uncertainty=0, jobs=2
+    )
+
+    def joules_of(governor: str, seed: int) -> float:
+        run = opplab.simulate("juno-r2", workload(), opplab.Policy(governor=governor), seconds=0.2, seed=seed)
+        return float(run.metrics.filter(run.metrics["metric"] == "energy")["value"].item())
+
+    energies = {governor: [joules_of(governor, seed) for seed in (1, 2)] for governor in ("schedutil", "performance")}
+    rows = {row["variant"]: row for row in found.block().rows() if row["metric"] == "energy"}
+    for governor, joules in energies.items():
+        assert rows[governor]["mean"] == pytest.approx(sum(joules) / 2, rel=1e-9)
+    change = 100 * (sum(energies["performance"]) / sum(energies["schedutil"]) - 1)
+    assert rows["performance"]["change_percent"] == pytest.approx(change, rel=1e-9)
+    assert max(map(len, found.block().text(80).splitlines())) <= 80

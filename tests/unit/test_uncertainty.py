@@ -113,6 +113,15 @@ def test_a_draw_changes_what_its_key_names() -> None:
     assert "range" not in drawn
 
 
+def test_the_biggest_cpu_stays_the_unit_when_capacities_are_drawn() -> None:
+    """An imported hybrid has one range for the capacities of all its clusters."""
+    clusters = [{"name": "P", "capacity": 1024}, {"name": "E", "capacity": 580}]
+    machine = {"cluster": clusters, "range": {"cluster.capacity": {"percent": [70, 130]}}}
+    (one,) = assumptions_of(machine)
+    assert [cluster["capacity"] for cluster in with_draw(machine, [one], [0.0])["cluster"]] == [1024, 406]
+    assert not assumptions_of({**machine, "cluster": clusters[:1]}), "a capacity of one kind is no assumption"
+
+
 def test_draws_cover_each_range_evenly() -> None:
     shares = latin_hypercube(50, 3, seed=1)
     assert all(sorted((shares[:, column] * 50).astype(int)) == list(range(50)) for column in range(3))

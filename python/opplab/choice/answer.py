@@ -12,11 +12,15 @@ from opplab.uncertainty.parts import LEVEL, Influence, Parts
 
 if TYPE_CHECKING:
     from opplab.choice.settings import Setting
+    from opplab.report.answer import Answer
 
 __all__ = ["Choice", "Option"]
 
 LITTLE = 1.0
 """Percent; who differs by less is as good."""
+
+COLUMNS = ("energy", "power", "energy_per_work", "missed_activations", "latency_p50", "latency_p99")
+"""The columns of every answer, in their order; others stand before them."""
 
 LEFT_OUT = 3
 """Settings that are named for doing less work."""
@@ -67,6 +71,8 @@ class Option:
         What sets it on a device.
     breaks : list of str
         Constraints that it does not keep in most draws.
+    changes : dict of str to Parts
+        Change of each metric against the baseline, in percent; none of a metric that is zero.
     """
 
     setting: Setting
@@ -76,6 +82,7 @@ class Option:
     meets: float
     commands: Sequence[str]
     breaks: Sequence[str] = ()
+    changes: Mapping[str, Parts] = field(default_factory=dict)
 
 
 @dataclass
@@ -183,17 +190,55 @@ class Choice:
             rows.append(row)
         return rows
 
-    def text_rows(self) -> list[dict[str, str]]:
-        """Give the same as text for people."""
-        rows = []
-        for place, option in enumerate(self.options, start=1):
-            row = {"": str(place), "setting": option.label, "best in": self.chance(option.best)}
-            if self.constraints or self.work:
-                row["keeps limits in"] = self.chance(option.meets)
-            for metric in (*self.metrics, *self.beside):
-                row[f"{metric}, {self.units[metric][0]}"] = value_words(option.parts[metric])
-            rows.append(row)
-        return rows
+    def block(self) -> Answer:
+        """Give the block that all answers have: a line a setting, the best first, with changes against the baseline."""
+        from opplab.report.answer import Answer, Change, Line
+
+        facts = dict(self.facts)
+        limited = self.constraints or any(option.meets < 1 for option in self.options)
+        shown = [*self.beside, *self.metrics] if self.beside else self.metrics
+        order = [name for name in COLUMNS if name in shown]
+        columns = [*(name for name in dict.fromkeys(shown) if name not in order), *order]
+        lines = []
+        for option in self.options:
+            notes = {"best in": self.chance(option.best)}
+            if limited:
+                notes["keeps limits in"] = self.chance(option.meets)
+            base = "" if option.label == self.baseline else self.baseline
+            changes = {
+                metric: Change(option.changes[metric].value, option.changes[metric].certainty)
+                for metric in columns
+                if metric in option.changes and metric in self._compared(columns)
+            }
+            values = {metric: option.parts[metric].value for metric in columns}
+            lines.append(
+                Line(facts["machine"], facts["workload"], option.label, base, self.samples[0], values, changes, notes)
+            )
+        limits = f", {' and '.join(self.constraints)}" if self.constraints else ""
+        runs = facts.get("runs of each setting", "")
+        question = (
+            f"Which setting for {facts['workload']} on {facts['machine']}? Best in {self.goals[0]}{limits} "
+            f"(Linux {facts['kernel profile']}, {facts['simulated time']}, runs of each: {runs})"
+        )
+        units = {metric: self.units[metric] for metric in columns}
+        return Answer(question, "\n".join(self.findings()), lines, units, self._assumed())
+
+    def _compared(self, columns: Sequence[str]) -> set[str]:
+        """Which columns have a change: not what follows from another, nor shares in percent."""
+        return {
+            metric
+            for metric in columns
+            if self.units[metric][1] and self.units[metric][0] != "%" and metric not in ("power", "latency_p50")
+        }
+
+    def _assumed(self) -> str:
+        if not self.assumptions:
+            return "Assumed: no numbers were drawn; intervals cover the runs. Next: --uncertainty 40."
+        number, _ = self.samples
+        return (
+            f"Assumed: {len(self.assumptions)} numbers, drawn {number} times; intervals cover runs and assumptions. "
+            "Next: --output FOLDER writes a report."
+        )
 
     def findings(self) -> list[str]:
         """Say in sentences what to do, how sure that is, and what would make it surer."""
@@ -217,23 +262,11 @@ class Choice:
             out.append(f"{', '.join(same)}: the same in every run, so that nothing here decides between them.")
         elif self.gap is not None and kept:
             second = kept[0]
-            between = (
-                ""
-                if self.gap.low is None or self.gap.high is None
-                else f" ({self.gap.low:+.1f} to {self.gap.high:+.1f} %)"
-            )
-            # No "-0.0": what rounds to nothing has no sign.
-            value = 0.0 if abs(self.gap.value) < 0.05 else self.gap.value
-            text = f"Next is {second.label}, {value:+.1f} % in {goal}{between}"
+            text = f"Next is {second.label}, {goal} {self.gap.certainty.text(self.gap.value)}"
             ends = (self.gap.low, self.gap.high)
             little = all(end is not None and abs(end) <= LITTLE for end in ends)
-            agreed = self.chance(chosen.best).startswith("all")
-            number, what = self.samples
-            nothing = (
-                f"{number} {what} are too few to exclude that this is nothing" if agreed else "that may be nothing"
-            )
-            doubt = f": they differ by less than {LITTLE:g} %, either will do." if little else f": {nothing}."
-            out.append(text + ("." if self.gap.is_clear and not little else doubt))
+            doubt = f"they differ by less than {LITTLE:g} %, either will do" if little else self.gap.certainty.words
+            out.append(f"{text}: {doubt}.")
             same = [second.label] if little else []
         if not self.assumptions:
             out.append(
@@ -335,9 +368,7 @@ class Choice:
         return Path(path)
 
     def __str__(self) -> str:
-        from opplab.report.text import render_table
-
-        return render_table(self.text_rows(), "text") + "\n".join(self.findings())
+        return self.block().text()
 
     __repr__ = __str__
 
@@ -345,10 +376,7 @@ class Choice:
         from opplab.choice.page import pareto_picture
         from opplab.report.notebook import card
 
-        facts = {**dict(self.facts), "answer": " ".join(self.findings())}
-        return card(
-            "choice", facts, self.text_rows()[:20], picture=pareto_picture(self), more=max(len(self.options) - 20, 0)
-        )
+        return card("choice", {}, picture=self.block().html() + pareto_picture(self))
 
 
 def value_words(parts: Parts) -> str:

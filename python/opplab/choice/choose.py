@@ -32,8 +32,8 @@ from opplab.simulation.policy import Policy
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.variants import with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
-from opplab.uncertainty.parts import LEVEL, parts_of, without_runs
-from opplab.uncertainty.sweep import deciding_of
+from opplab.uncertainty.parts import without_runs
+from opplab.uncertainty.sweep import change_of, deciding_of
 
 if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
@@ -252,8 +252,9 @@ def _answer(
     work = of_the_work(units, own, metrics, limits) if whole else []
     bounds = [(metric_named(one.metric, list(units), own), one) for one in (*limits, *work)]
     counted = list(dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits)]))
-    beside = ["energy"] if "energy" in units else []
-    beside += [name for name in ("missed_activations", own[0] if own else "work_done") if name in units]
+    done = own[0] if own else "work_done"
+    latencies = ("latency_p50", "latency_p99") if not own else ()
+    beside = [name for name in (done, "energy", "power", "missed_activations", *latencies) if name in units]
     shown = list(dict.fromkeys([*counted, *beside]))
     assumed = draws if draws is not None and any(draws.assumptions.values()) else None
     samples = {metric: _samples([values[point, label, metric] for label in labels], assumed) for metric in shown}
@@ -274,9 +275,14 @@ def _answer(
     options = []
     for at, (setting, label) in enumerate(zip(settings, labels, strict=True)):
         parts = {}
+        changes = {}
         for metric in shown:
-            found = values[point, label, metric]
-            parts[metric] = parts_of(list(found.own.values()), list(found.shifts().values()), LEVEL, least=0.0)
+            ours, theirs = values[point, label, metric], values[point, labels[0], metric]
+            if (own_parts := change_of(ours, None, units[metric][1])) is not None:
+                parts[metric] = own_parts[0]
+            positive = min([*ours.own.values(), *theirs.own.values()], default=0.0) > 0
+            if label != labels[0] and positive and (change := change_of(ours, theirs, units[metric][1])) is not None:
+                changes[metric] = change[0]
         options.append(
             Option(
                 setting,
@@ -286,6 +292,7 @@ def _answer(
                 float(feasible[:, at].mean()),
                 commands_of(setting, program.machine),
                 [limit.text for limit in kept if kept[limit][at] < 0.5],
+                changes,
             )
         )
     order = sorted(
@@ -302,10 +309,9 @@ def _answer(
     gap = None
     if len(ranked) > 1 and ranked[1].meets >= 0.5:
         first, second = (values[point, option.label, metrics[0]] for option in ranked[:2])
-        change = second.change_from(first)
-        shifts = change.shifts()
-        gap = parts_of(list(change.own.values()), list(shifts.values()), LEVEL, least=-100.0)
-        if assumed is not None:
+        found = change_of(second, first, units[metrics[0]][1])
+        gap, shifts = found or (None, {})
+        if assumed is not None and gap is not None:
             # Where the runs explain all that the draws differ by, no assumption decides.
             moved = gap.assumed is not None and gap.assumed[0] < gap.assumed[1]
             hangs = deciding_of(assumed, point[0], shifts) if moved else []

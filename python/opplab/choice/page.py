@@ -39,12 +39,11 @@ def page(choice: Choice) -> str:
         subtitle=f"{dict(choice.facts).get('workload', '')} on {dict(choice.facts).get('machine', '')}: "
         f"{', '.join(choice.goals)}{limits}",
         facts=choice.facts,
-        findings=choice.findings(),
+        answer=choice.block().html(),
         commands=[] if chosen is None else chosen.commands,
         label="" if chosen is None else chosen.label,
         panels=panels,
         tables=[
-            table_of("Ranking", choice.text_rows()),
             *(
                 [
                     table_of(

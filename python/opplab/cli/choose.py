@@ -22,7 +22,6 @@ from opplab.cli.options import (
     workers,
 )
 from opplab.errors import InputError
-from opplab.files import printable
 from opplab.simulation.policy import Policy
 
 
@@ -114,11 +113,18 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     help="How programs vary from run to run.",
 )
 @output_option("Folder of report.html and choice.json.")
-@output_format_option(only=("text", "json", "csv"))
+@output_format_option("latex")
+@click.option("--all", "every", is_flag=True, help="Every setting.")
 @jobs_option
 @click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
 def command(
-    workload: str, output: Path | None, output_format: str, jobs: int | None, dask: str | None, **given: Any
+    workload: str,
+    output: Path | None,
+    output_format: str,
+    every: bool,
+    jobs: int | None,
+    dask: str | None,
+    **given: Any,
 ) -> None:
     """Choose between settings: which is best for what counts, how sure that is, and what it hangs on.
 
@@ -132,7 +138,8 @@ def command(
     """
     from opplab.choice.choose import choose
     from opplab.cli.run import cluster
-    from opplab.report.text import flow, render_table, terminal_width
+    from opplab.report.block import LINES
+    from opplab.report.text import render_table, terminal_width
     from opplab.sweep.progress import progress
 
     keys = {name: given.pop(name) for name in ("epp", "energy_model")}
@@ -168,9 +175,9 @@ def command(
     elif output_format == "csv":
         sys.stdout.write(render_table(choice.rows(), "csv"))
     else:
-        sys.stdout.write(printable(render_table(choice.text_rows(), "text", terminal_width())))
-        sys.stdout.write("\n" + "".join(f"{flow(printable(line), terminal_width())}\n" for line in choice.findings()))
-        if (chosen := choice.recommended) is not None:
+        most = None if every else LINES
+        sys.stdout.write(choice.block().form(output_format, terminal_width(), most))
+        if output_format == "text" and (chosen := choice.recommended) is not None:
             sys.stdout.write("\nto set it:\n" + "".join(f"  {line}\n" for line in chosen.commands))
     if output is not None:
         click.echo(f"wrote {output}/report.html, choice.json", err=True)

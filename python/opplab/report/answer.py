@@ -7,7 +7,6 @@ against the baseline of the same machine and workload, judged by `opplab.certain
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
-from opplab.certainty import CONFIDENCE, Certainty, certainty
+from opplab.certainty import Certainty, certainty
+from opplab.report.block import FORMATS, LINES, Block
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
 from opplab.sweep.confidence import mean_of
 
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
-__all__ = ["FORMATS", "Answer", "Change", "Line", "answer_of", "quantity"]
-
-FORMATS = ("text", "json", "csv", "markdown", "latex")
-
-LINES = 12
-"""Lines of a screenful; `--all` has the others."""
+__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "fitting", "quantity"]
 
 SENTENCES = 3
 """Changes that the sentence on top names; of more it gives the number."""
@@ -116,6 +111,8 @@ class Line:
     values : dict of str to float or None
         The mean of each metric; None where it is unknown.
     changes : dict of str to Change
+    notes : dict of str to str
+        Columns between the names and the values.
     """
 
     machine: str
@@ -125,18 +122,15 @@ class Line:
     n: int
     values: Mapping[str, float | None]
     changes: Mapping[str, Change]
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
-class Answer:
-    """The block.
+class Answer(Block):
+    """The block of runs: a line a variant, machine and workload.
 
     Attributes
     ----------
-    question : str
-        What ran where, in one line.
-    finding : str
-        What is sure, what is not, and on what it depends.
     lines : list of Line
     units : dict of str to (unit, better)
         Of each column.
@@ -146,13 +140,10 @@ class Answer:
         Why a column that everybody expects is not there.
     """
 
-    question: str
-    finding: str
     lines: list[Line]
     units: dict[str, tuple[str, str]]
     assumed: str = ""
     missing: str = ""
-    heads: dict[str, str] = field(default_factory=dict)
 
     def _places(self) -> list[str]:
         """The columns that name a line: those in which lines differ, and the variant."""
@@ -187,7 +178,7 @@ class Answer:
         first, second = [], []
         for one in lines:
             place = {name: self._place(one, name) for name in self._places()}
-            row = dict(place)
+            row = {**place, **one.notes}
             for metric, (scale, unit) in scales.items():
                 value = one.values.get(metric)
                 row[_head(metric, unit, self.units[metric][1])] = "unknown" if value is None else quantity(value, scale)
@@ -209,38 +200,17 @@ class Answer:
             ]
         return [rows for rows in (first, second) if rows]
 
-    def text(self, width: int | None = None, most: int | None = LINES) -> str:
-        """Give it as lines for a terminal."""
-        from opplab.files import printable
-        from opplab.report.text import flow, render_table
+    def size(self) -> int:
+        """Give the number of lines."""
+        return len(self.lines)
 
-        parts = [flow(line, width) for line in (self.question, self.finding) if line]
-        parts += [render_table(rows, "text", width).rstrip("\n") for rows in self.tables(most)]
-        if most is not None and len(self.lines) > most:
-            parts.append(f"{len(self.lines) - most} more lines: --all")
-        parts += [flow(line, width) for line in (self.missing, self.assumed) if line]
-        return printable("\n".join(parts)) + "\n"
+    def names(self) -> int:
+        """Give how many columns name a line."""
+        return len(self._places())
 
-    def markdown(self) -> str:
-        """Give it as Markdown."""
-        from opplab.report.text import render_table
-
-        parts = [f"**{self.question}**", self.finding, *(render_table(rows, "markdown") for rows in self.tables())]
-        return "\n\n".join(part.rstrip() for part in (*parts, self.missing, self.assumed) if part) + "\n"
-
-    def latex(self) -> str:
-        """Give its tables as LaTeX, its words as comments and captions."""
-        parts = []
-        for rows in self.tables():
-            heads = list(rows[0])
-            body = [" & ".join(map(_latex, (row[name] for name in heads))) + r" \\" for row in rows]
-            columns = "l" * sum(name in ("machine", "workload", "variant") or "change" in name for name in heads)
-            columns += "r" * (len(heads) - len(columns))
-            head = " & ".join(map(_latex, heads)) + r" \\"
-            lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
-            parts.append("\n".join(lines))
-        words = [self.question, self.finding, self.missing, self.assumed]
-        return "\n\n".join([_latex(words[0]), *parts, *(_latex(line) for line in words[1:] if line)]) + "\n"
+    def below(self) -> list[str]:
+        """Give what is missing, and what was assumed."""
+        return [self.missing, self.assumed]
 
     def rows(self) -> list[dict[str, Any]]:
         """Give one row a line and metric, in the units of the results, for programs."""
@@ -267,59 +237,9 @@ class Answer:
                 )
         return out
 
-    def to_json(self) -> str:
-        """Give everything as JSON."""
-        words = {"question": self.question, "finding": self.finding, "assumed": self.assumed, "missing": self.missing}
-        return json.dumps({**words, "level": CONFIDENCE, "rows": self.rows()}, indent=1) + "\n"
-
-    def form(self, name: str, width: int | None = None, most: int | None = LINES) -> str:
-        """Give it in one of `FORMATS`."""
-        from opplab.report.text import render_table
-
-        if name == "text":
-            return self.text(width, most)
-        if name == "csv":
-            return render_table(self.rows(), "csv")
-        return {"json": self.to_json, "markdown": self.markdown, "latex": self.latex}[name]()
-
-    def html(self) -> str:
-        """Give it as HTML."""
-        out = [f'<p class="question">{html.escape(self.question)}</p>']
-        out += [f'<p class="finding">{html.escape(self.finding)}</p>'] if self.finding else []
-        for rows in self.tables():
-            heads = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
-            words = len(self._places())
-            body = "".join(
-                "<tr>"
-                + "".join(
-                    f"<td{'' if at < words else ' class=n'}>{html.escape(text)}</td>"
-                    for at, text in enumerate(row.values())
-                )
-                + "</tr>"
-                for row in rows
-            )
-            out.append(f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>')
-        out += [f'<p class="note">{html.escape(line)}</p>' for line in (self.missing, self.assumed) if line]
-        return "\n".join(out)
-
-    def _repr_html_(self) -> str:
-        from opplab.report.notebook import STYLE
-
-        return f'<style>{STYLE}</style><div class="opplab">{self.html()}</div>'
-
-    def __str__(self) -> str:
-        return self.text()
-
-    __repr__ = __str__
-
-
-def _latex(text: str) -> str:
-    for char in "\\&%#_{}$~^":
-        text = text.replace(
-            char,
-            {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}.get(char, f"\\{char}"),
-        )
-    return text
+    def facts(self) -> Mapping[str, Any]:
+        """Give what JSON has beside the rows."""
+        return {**super().facts(), "assumed": self.assumed, "missing": self.missing}
 
 
 def _title(metric: str) -> str:

@@ -65,7 +65,7 @@ class Parts:
             return certainty(None, None, n=1)
         if self.draws:
             # What is drawn gives an interval, also where the runs do not vary.
-            return certainty(self.low, self.high, n=self.draws + 1, needed=quantile_draws(self.level) + 1, of="draws")
+            return certainty(self.low, self.high, n=self.draws + 1, needed=quantile_draws(self.level), of="draws")
         return certainty(self.low, self.high, n=2, varies=self.varies)
 
     @property
@@ -136,7 +136,7 @@ def parts_of(
     positive = sum(value + shift > 0 for shift in moved) / len(moved)
     turns = min(positive, 1 - positive)
     varies = mean.half is None or mean.varies
-    if len(shifts) < quantile_draws(level) or (varies and runs is None):
+    if len(shifts) + 1 < quantile_draws(level) or (varies and runs is None):
         return Parts(value, runs, None, None, None, turns, varies, len(shifts), level)
     # By Weibull's positions, so that few draws do not make the interval narrow. Where the range lies on one side of the
     # file's number, so does the interval: its middle is that of the draws.

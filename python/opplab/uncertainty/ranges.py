@@ -123,7 +123,11 @@ def _targets(machine: Mapping[str, Any], key: str) -> Iterator[tuple[dict[str, A
         group, dot, name = key.rpartition(".")
         inner = machine.get(group, ()) if dot else machine
         tables = [inner] if isinstance(inner, Mapping) else list(inner)
+    biggest = max(cluster.get("capacity", 0) for cluster in clusters)
     for item in tables:
+        # The biggest CPU is the unit of capacity, by definition: others are drawn against it.
+        if name == "capacity" and item.get(name) == biggest:
+            continue
         if _name_in(item, name) is not None:
             yield item, name
 

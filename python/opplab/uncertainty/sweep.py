@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
 
-__all__ = ["SureLine", "Sureness", "deciding_of", "how_sure"]
+__all__ = ["SureLine", "Sureness", "change_of", "deciding_of", "how_sure"]
 
 MOST_INFLUENCES = 5
 
@@ -128,7 +128,7 @@ class Sureness:
         changes = [line for line in self.lines if line.base]
         if not changes:
             return []
-        needed = quantile_draws(LEVEL) + 1
+        needed = quantile_draws(LEVEL)
         if self.number < needed:
             return [
                 f"An interval of {100 * LEVEL:g} % needs {needed} draws, these are {self.number}: no change is judged."
@@ -211,6 +211,22 @@ def assumed_words(parts: Parts) -> str:
     if parts.assumed is None:
         return parts.certainty.reason if parts.draws else "no ranges"
     return f"{parts.assumed[0]:+.3g} to {parts.assumed[1]:+.3g}"
+
+
+def change_of(
+    ours: Values, theirs: Values | None, better: str, level: float = LEVEL
+) -> tuple[Parts, dict[int, list[float]]] | None:
+    """Give the change in percent against a baseline (without one: the value), and what each draw shifts it by.
+
+    None where the baseline is zero.
+    """
+    change = ours if theirs is None else ours.change_from(theirs)
+    if not change.own:
+        return None
+    shifts = change.shifts()
+    around = _of_runs(ours, theirs, better, level)
+    least = 0.0 if theirs is None else -100.0
+    return parts_of(list(change.own.values()), list(shifts.values()), level, around, least), shifts
 
 
 def _of_runs(ours: Values, theirs: Values | None, better: str, level: float) -> Estimate:
@@ -300,14 +316,10 @@ def how_sure(
                 ours, theirs = values.get((point, variant, metric)), values.get((point, base, metric))
                 if ours is None or (base and theirs is None):
                     continue
-                change = ours if theirs is None else ours.change_from(theirs)
-                if not change.own:
+                found = change_of(ours, theirs, labels[metric][1], level)
+                if found is None:
                     continue
-                around = _of_runs(ours, theirs, labels[metric][1], level)
-                shifts = change.shifts()
-                parts = parts_of(
-                    list(change.own.values()), list(shifts.values()), level, around, -100.0 if base else 0.0
-                )
+                parts, shifts = found
                 # Where the runs explain all that the draws differ by, no assumption decides.
                 moved = parts.assumed is not None and parts.assumed[0] < parts.assumed[1]
                 deciding = deciding_of(draws, point[0], shifts) if moved else []

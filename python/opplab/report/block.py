@@ -1,0 +1,148 @@
+"""A block of an answer, the same in terminal, page, Markdown, mail and notebook.
+
+A line with the question, a sentence that says what is sure, tables, and lines for what is missing and what is assumed.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opplab.certainty import CONFIDENCE
+
+__all__ = ["FORMATS", "LINES", "Block"]
+
+FORMATS = ("text", "json", "csv", "markdown", "latex")
+
+LINES = 12
+"""Lines of a screenful; `--all` has the others."""
+
+
+@dataclass
+class Block:
+    """The words of a block; subclasses give its tables.
+
+    Attributes
+    ----------
+    question : str
+        What ran where, in one line.
+    finding : str
+        What is sure, what is not, and on what it depends.
+    """
+
+    question: str
+    finding: str
+
+    def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:
+        """Give the tables, each of at most so many lines."""
+        raise NotImplementedError
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Give one row a value, in the units of the results, for programs."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """Give the number of lines without a limit."""
+        raise NotImplementedError
+
+    def names(self) -> int:
+        """Give how many columns name a line."""
+        return 1
+
+    def below(self) -> list[str]:
+        """Give the lines below the tables."""
+        return []
+
+    def text(self, width: int | None = None, most: int | None = LINES) -> str:
+        """Give it as lines for a terminal."""
+        from opplab.files import printable
+        from opplab.report.text import flow, render_table
+
+        parts = [flow(line, width) for line in (self.question, self.finding) if line]
+        parts += [render_table(rows, "text", width).rstrip("\n") for rows in self.tables(most)]
+        if most is not None and self.size() > most:
+            parts.append(f"{self.size() - most} more lines: --all")
+        parts += [flow(line, width) for line in self.below() if line]
+        return printable("\n".join(parts)) + "\n"
+
+    def markdown(self) -> str:
+        """Give it as Markdown."""
+        from opplab.report.text import render_table
+
+        parts = [f"**{self.question}**", self.finding, *(render_table(rows, "markdown") for rows in self.tables())]
+        return "\n\n".join(part.rstrip() for part in (*parts, *self.below()) if part) + "\n"
+
+    def latex(self) -> str:
+        """Give its tables as LaTeX, its words as paragraphs."""
+        parts = []
+        for rows in self.tables():
+            heads = list(rows[0])
+            body = [" & ".join(map(_latex, (row[name] for name in heads))) + r" \\" for row in rows]
+            words = self.names()
+            columns = "l" * words + "r" * (len(heads) - words)
+            head = " & ".join(map(_latex, heads)) + r" \\"
+            lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
+            parts.append("\n".join(lines))
+        words_below = [_latex(line) for line in (self.finding, *self.below()) if line]
+        return "\n\n".join([_latex(self.question), *parts, *words_below]) + "\n"
+
+    def facts(self) -> Mapping[str, Any]:
+        """Give what JSON has beside the rows."""
+        return {"question": self.question, "finding": self.finding}
+
+    def to_json(self) -> str:
+        """Give everything as JSON."""
+        return json.dumps({**self.facts(), "level": CONFIDENCE, "rows": self.rows()}, indent=1) + "\n"
+
+    def form(self, name: str, width: int | None = None, most: int | None = LINES) -> str:
+        """Give it in one of `FORMATS`."""
+        from opplab.report.text import render_table
+
+        if name == "text":
+            return self.text(width, most)
+        if name == "csv":
+            return render_table(self.rows(), "csv")
+        return {"json": self.to_json, "markdown": self.markdown, "latex": self.latex}[name]()
+
+    def html(self) -> str:
+        """Give it as HTML."""
+        out = [f'<p class="question">{html.escape(self.question)}</p>']
+        out += [f'<p class="finding">{html.escape(self.finding)}</p>'] if self.finding else []
+        out += [self._table(rows) for rows in self.tables()]
+        out += [f'<p class="note">{html.escape(line)}</p>' for line in self.below() if line]
+        return "\n".join(out)
+
+    def _table(self, rows: Sequence[Mapping[str, str]]) -> str:
+        heads = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
+        body = "".join(
+            "<tr>"
+            + "".join(
+                f"<td{'' if at < self.names() else ' class=n'}>{html.escape(text)}</td>"
+                for at, text in enumerate(row.values())
+            )
+            + "</tr>"
+            for row in rows
+        )
+        return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+
+    def _repr_html_(self) -> str:
+        from opplab.report.notebook import STYLE
+
+        return f'<style>{STYLE}</style><div class="opplab">{self.html()}</div>'
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__
+
+
+def _latex(text: str) -> str:
+    for char in "\\&%#_{}$~^":
+        text = text.replace(
+            char,
+            {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}.get(char, f"\\{char}"),
+        )
+    return text
