@@ -329,9 +329,14 @@ def test_want_of_resources_is_no_mistake_of_ours(whole: Path, tmp_path: Path, li
         ["fit", "power"],
         ["experiment", "show"],
         ["host", "show", "--root"],
+        ["compare"],
+        ["choose"],
+        ["explain", "--cpu", "0"],
+        ["learn", "-o", "/dev/null"],
+        ["fmax"],
     ],
 )
-def test_a_file_that_waits_for_news_is_refused(words: list[str]) -> None:
+def test_a_file_without_an_end_is_refused(words: list[str]) -> None:
     done = subprocess.run(
         [*OPPLAB, *words, "/proc/kmsg"],
         capture_output=True,
