@@ -101,6 +101,9 @@ def _shown(char: str) -> str:
 class Guard:
     """A text stream that lets nothing through that a terminal would obey: names come from files of others."""
 
+    encoding = "utf-8"
+    """What may be written, whatever the terminal's encoding: click writes past a stream that says ASCII."""
+
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
