@@ -26,6 +26,7 @@ __all__ = [
     "check_size",
     "csv_rows",
     "decoded",
+    "endless",
     "printable",
     "read_bytes",
     "read_text",
@@ -100,6 +101,9 @@ def _shown(char: str) -> str:
 class Guard:
     """A text stream that lets nothing through that a terminal would obey: names come from files of others."""
 
+    encoding = "utf-8"
+    """What may be written, whatever the terminal's encoding: click writes past a stream that says ASCII."""
+
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
@@ -132,7 +136,7 @@ def check_size(path: Path, what: str, bytes_max: int = TABLE_BYTES_MAX) -> Path:
     Raises
     ------
     InputError
-        For devices, named pipes, folders and files that are too large.
+        For devices, named pipes, files without an end, and files that are too large.
     """
     about = path.stat()
     if stat.S_ISDIR(about.st_mode):
@@ -143,7 +147,23 @@ def check_size(path: Path, what: str, bytes_max: int = TABLE_BYTES_MAX) -> Path:
         raise InputError(
             f"failed to read {_shown_path(path)}: {what} of {about.st_size} bytes; at most {bytes_max} are read"
         )
+    if stat.S_ISREG(about.st_mode) and not about.st_size and endless(path):
+        raise InputError(f"failed to read {_shown_path(path)}: {what} must be a file, and this one has no end")
     return path
+
+
+def endless(path: str | Path) -> bool:
+    """Whether a file of size 0 has no end: it waits for news as /proc/kmsg, or gives as much as /proc/self/pagemap."""
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    left = TEXT_BYTES_MAX
+    try:
+        while left > 0 and (chunk := os.read(number, 1 << 20)):
+            left -= len(chunk)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(number)
+    return left <= 0
 
 
 def read_bytes(path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
@@ -156,16 +176,8 @@ def read_bytes(path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
     InputError
         As `check_size`, and for pipes out of which more comes.
     """
-    # What waits for news, as /proc/kmsg, has nothing to give; a shell's pipe is waited for.
-    waits = stat.S_ISFIFO(check_size(path, what, bytes_max).stat().st_mode)
-    flags = os.O_RDONLY | os.O_CLOEXEC | (0 if waits else os.O_NONBLOCK)
-    try:
-        with os.fdopen(os.open(path, flags), "rb") as stream:
-            data = stream.read(bytes_max + 1)
-    except BlockingIOError:
-        data = None
-    if data is None:
-        raise InputError(f"failed to read {_shown_path(path)}: {what} must be a file, and this one waits for news")
+    with check_size(path, what, bytes_max).open("rb") as stream:
+        data = stream.read(bytes_max + 1)
     if len(data) > bytes_max:
         raise InputError(f"failed to read {_shown_path(path)}: {what} of more than {bytes_max} bytes")
     return data

@@ -96,7 +96,7 @@ def read_parquet(file: str | Path) -> pl.DataFrame:
     """
     try:
         with files.unheard_if(pl.exceptions.PanicException):
-            return pl.read_parquet(file)
+            return pl.read_parquet(files.check_size(Path(file), "a table"))
     except pl.exceptions.PanicException:
         raise InputError(f"failed to read {file}: it is damaged") from None
 
@@ -108,7 +108,7 @@ def from_published(path: str | Path) -> pl.DataFrame:
     spread_kind,published_ratio_pct,note``. A spread becomes a row of its own, whose metric ends in `` ci``, and a
     published ratio one that ends in `` ratio``.
     """
-    text = pl.read_csv(path, infer_schema=False)
+    text = pl.read_csv(files.check_size(Path(path), "a table"), infer_schema=False)
     known = "table,machine,kernel,benchmark,metric,unit,better,parameter,variant,value,spread,spread_kind"
     absent = [name for name in [*known.split(","), "published_ratio_pct"] if name not in text.columns]
     text = text.with_columns(pl.lit("").alias(name) for name in absent)

@@ -329,9 +329,14 @@ def test_want_of_resources_is_no_mistake_of_ours(whole: Path, tmp_path: Path, li
         ["fit", "power"],
         ["experiment", "show"],
         ["host", "show", "--root"],
+        ["compare"],
+        ["choose"],
+        ["explain", "--cpu", "0"],
+        ["learn", "-o", "/dev/null"],
+        ["fmax"],
     ],
 )
-def test_a_file_that_waits_for_news_is_refused(words: list[str]) -> None:
+def test_a_file_without_an_end_is_refused(words: list[str]) -> None:
     done = subprocess.run(
         [*OPPLAB, *words, "/proc/kmsg"],
         capture_output=True,
@@ -351,6 +356,33 @@ def test_a_device_is_called_so(words: list[str]) -> None:
     done = opplab(*words, "/dev/zero")
     assert done.returncode == 2
     assert "/dev/zero" in done.stderr and "no such" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["workload", "show", "x.toml", "--format", "\U0001d11e"],
+        ["trace", "info", "x.txt"],
+        ["workload", "new", "a\r\nb"],
+    ],
+)
+def test_a_terminal_that_lacks_a_character_gets_its_code(words: list[str], encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text(
+        "\ufffd\u4e2d-7 [000] d..2. 1.000700: sched_switch: prev_comm=\u4e2d prev_pid=7 prev_prio=inf prev_state=S"
+        " ==> next_comm=swapper/0 next_pid=0 next_prio=120\n"
+    )
+    surroundings = {"PYTHONIOENCODING": encoding, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [*OPPLAB, *words],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        cwd=tmp_path,
+        env=os.environ | surroundings,
+    )
+    assert done.returncode in (0, 1, 2)
+    assert b"Traceback" not in done.stderr and b"not UTF-8" not in done.stderr and b"\r" not in done.stderr
 
 
 def test_a_page_shows_what_turns_the_direction_of_writing() -> None:

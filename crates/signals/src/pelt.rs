@@ -212,6 +212,11 @@ fn change_in(size: u64, ns: u64) -> u64 {
     size.min((size.min(1024) * ns.min(1 << 30) * 217 / 1_000_000_000 + 5) / 10)
 }
 
+/// Time at a capacity, or the longest that counts where damaged times are that far apart.
+fn scaled(ns: u64, capacity: u64) -> u64 {
+    ns.saturating_mul(capacity) / 1024
+}
+
 /// `util_avg` with the open period: the kernel computes it when a period ends, but when its periods end is not in a trace.
 fn open_period<H: HalfLife>(avg: &SchedAvg) -> u64 {
     u64::from(avg.util_sum / get_pelt_divider::<H>(avg))
@@ -660,12 +665,12 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         self.tick(cpu, time_ns);
         let (schedule_ns, slack_ns) = self.schedule_time(cpu, time_ns, prev_state);
         let now = self.update_cpu(cpu, schedule_ns);
-        let slack = change_in(1024, slack_ns * self.cpus[cpu].facts.capacity / 1024);
+        let slack = change_in(1024, scaled(slack_ns, self.cpus[cpu].facts.capacity));
         let rq = &mut self.cpus[cpu];
         let ran_ns = time_ns.saturating_sub(std::mem::replace(&mut rq.since_ns, time_ns));
         // How much a run at an unknown frequency counts is not known.
         let of_freq = if rq.freq_known || prev.0 == 0 { 0 } else { change_in(1024, ran_ns) };
-        let of_late = if prev.0 == 0 { 0 } else { change_in(1024, self.late_ns * rq.facts.capacity / 1024) };
+        let of_late = if prev.0 == 0 { 0 } else { change_in(1024, scaled(self.late_ns, rq.facts.capacity)) };
         widen::<H>(&mut rq.unknown, if prev.0 == 0 { slack } else { of_freq + of_late });
         if prev.0 != 0 {
             let place = self.task(prev.0, prev.1, cpu);
@@ -890,7 +895,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             // Since when is not known without ticks.
             let open_ns = clock_ns.saturating_sub(rq.clock.clock).min(TICK_NS);
             let part = u64::from(rq.freq_khz.abs_diff(freq_khz)) * open_ns / u64::from(rq.facts.freq_max_khz);
-            widen::<H>(&mut rq.unknown, change_in(1024, part * rq.facts.capacity / 1024));
+            widen::<H>(&mut rq.unknown, change_in(1024, scaled(part, rq.facts.capacity)));
         }
         (rq.freq_khz, rq.freq_known) = (freq_khz, true);
     }

@@ -436,6 +436,8 @@ impl<'a> TraceDat<'a> {
         }
         if !whole {
             self.find_options(first, &visited, &mut sections);
+        } else if let Err(error) = self.check_end(first) {
+            self.problem(error);
         }
         self.sections.clone_from(&sections);
         // Formats need the header, and buffers need both: read in a fixed order.
@@ -447,6 +449,22 @@ impl<'a> TraceDat<'a> {
                     self.problem(error);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Sections fill the file: what ends within one was cut off, though nothing that is read may be missing.
+    fn check_end(&self, first: u64) -> Result<()> {
+        let mut at = first;
+        // A file that was joined to this one is reported where buffers end.
+        while self.data.get(at as usize..).is_some_and(|rest| !rest.is_empty() && !sniff(rest)) {
+            let mut c = Cursor::at(self.data, at, self.meta.big_endian, "a section")?;
+            c.u16("a section's number")?;
+            c.u16("a section's flags")?;
+            c.u32("a section's name")?;
+            let size = c.u64("a section's size")?;
+            c.take(size, "a section")?;
+            at = c.offset();
         }
         Ok(())
     }

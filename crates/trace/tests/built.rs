@@ -188,3 +188,16 @@ fn the_text_of_a_latency_tracer_is_read() {
     assert_eq!((table.time_ns[0], table.cpu.get(0), table.int("pid").unwrap().get(0)), (12_000, 1, 3));
     assert!(trace.problems.is_empty(), "{:?}", trace.problems);
 }
+
+#[test]
+fn a_file_that_ends_within_its_last_section_is_damaged() {
+    let mut bytes = build::file(Kind { version: 7, ..Kind::PLAIN });
+    bytes.extend_from_slice(&[15, 0, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend_from_slice(&[b'a'; 20]);
+    for missing in [1, 19, 21, 35] {
+        let trace = read(bytes[..bytes.len() - missing].to_vec());
+        assert!(!trace.problems.is_empty(), "{missing} bytes are missing");
+        assert!(trace.table("wake").is_some());
+    }
+    assert!(read(bytes).problems.is_empty());
+}

@@ -61,7 +61,9 @@ def open_streams() -> None:
         if mode == "w" and type(getattr(buffer, "raw", buffer)) is io.FileIO and buffer.fileno() == number:
             stream.flush()
             patient = io.BufferedWriter(Patient(number, "w", closefd=False))
-            form = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": stream.line_buffering}
+            # A character that the terminal's encoding lacks is shown by its code.
+            errors = "backslashreplace" if stream.errors == "strict" else stream.errors
+            form = {"encoding": stream.encoding, "errors": errors, "line_buffering": stream.line_buffering}
             setattr(sys, name, io.TextIOWrapper(patient, write_through=stream.write_through, **form))
 
 
@@ -129,7 +131,7 @@ def _lack(error: BaseException) -> str:
         return f"not enough open files for that: the limit is {files} (ulimit -n)"
     space = resource.getrlimit(resource.RLIMIT_AS)[0]
     try:
-        with open("/proc/self/statm", encoding="ascii") as stream:  # noqa: PTH123
+        with open("/proc/self/statm", "rb") as stream:  # noqa: PTH123
             used = int(stream.read().split()[0]) * resource.getpagesize()
     except (OSError, ValueError):
         used = 0

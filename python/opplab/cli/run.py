@@ -167,10 +167,11 @@ def command(
             _check_name(target)
             if given or machine or power or workload or vs:
                 others = {**given, "machine": machine, "power": power, "vs": vs, "workload": workload}
-                flag = "--" + next(name for name, value in others.items() if value)
-                raise click.UsageError(
-                    f"{flag.replace('_', '-').removesuffix('s')} is for workloads; the experiment says its own"
+                parameter = next(name for name, value in others.items() if value not in (None, (), {}))
+                flag = next(
+                    each.opts[0] for each in click.get_current_context().command.params if each.name == parameter
                 )
+                raise click.UsageError(f"{flag} is for workloads; the experiment has its own")
         from opplab.sweep.experiments import file_of_results
 
         if Path(target).is_dir():

@@ -449,7 +449,7 @@ def _read_table(path: str) -> pl.DataFrame:
     tables = []
     for file in files:
         try:
-            table = results.read_parquet(check_size(file, "a table"))
+            table = results.read_parquet(file)
             dates = [pl.col(name).cast(pl.String) for name in results.OPTIONAL if name in table.columns]
             tables.append(table.select(*results.SCHEMA, *dates))
         except pl.exceptions.PolarsError as error:

@@ -97,6 +97,11 @@ def _read(path: str) -> bytes:
         raise ValueError("not a file")
     if about.st_size > BYTES_MAX:
         raise ValueError(f"more than {BYTES_MAX} bytes")
+    if not about.st_size:
+        from opplab.files import endless
+
+        if endless(path):
+            raise ValueError("has no end")
     with open(path, "rb", 0) as stream:
         return stream.read()
 
