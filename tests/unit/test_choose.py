@@ -116,6 +116,17 @@ def test_commands_write_what_the_setting_says() -> None:
     assert commands[-1].startswith("# f_max")
 
 
+def test_limits_are_commands() -> None:
+    keys = {"scaling_max_freq": [1000000], "scaling_min_freq": [{"A72": 600000}], "max_perf_pct": [80]}
+    limits = [(name, tuple(one.items()) if isinstance(one, dict) else one) for name, (one,) in keys.items()]
+    commands = commands_of(Setting(tuple(limits)), {"cluster": [{"name": "A72", "cpus": "1-2"}]})
+    assert commands == [
+        "for p in /sys/devices/system/cpu/cpufreq/policy*; do echo 1000000 > $p/scaling_max_freq; done",
+        "# in the policies of CPUs 1-2: echo 600000 > /sys/devices/system/cpu/cpufreq/policyN/scaling_min_freq",
+        "echo 80 > /sys/devices/system/cpu/intel_pstate/max_perf_pct",
+    ]
+
+
 def test_the_commands_work_in_a_shell(tmp_path: Path) -> None:
     """The commands are run on a tree of files with the names of sysfs."""
     policy = tmp_path / "sys/devices/system/cpu/cpufreq/policy0"

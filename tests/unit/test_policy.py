@@ -41,6 +41,8 @@ def test_every_key_reaches_the_case(juno: _opplab.Machine) -> None:
         "irq_time_accounting": True,
         "sugov_cpus": (1,),
         "no_turbo": True,
+        "scaling_min_freq": 800000,
+        "scaling_max_freq": {"A72": 1000000},
         "no_overutilized": True,
         "placement": "random",
     }

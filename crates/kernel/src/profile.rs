@@ -343,6 +343,14 @@ gates! {
         Sticky = "sticky" since (5, 10), "from then on, equal frequencies too; a busy CPU's frequency may fall", [Commit("23a881852f3e"), Replaced("8e461a1cb43d")];
         OnceAgain = "once-again" since (6, 14), stable [Backport::listed((5, 10), 235, "5.10.235"), Backport::listed((6, 1), 129, "6.1.129"), Backport::listed((6, 12), 13, "6.12.13")], vectors ["sugov_seq", "sugov_seq_v61"], "one update", [Commit("8e461a1cb43d"), Code("cpufreq_schedutil.c:sugov_update_next_freq()", "6.12.117")];
     }
+    inefficient_opps: InefficientOpps, "Whether requests pass over frequencies that the energy model marks as inefficient, where the driver registers the model of its table." {
+        Requested = "requested" since (4, 17), "no: only the limits and the table count", [Replaced("1f39fa0dccff")];
+        PassedOver = "passed-over" since (5, 16), vectors ["freq_table"], "yes, up to the next efficient one within the limits (CPUFREQ_RELATION_E), but for performance, powersave and userspace", [Commit("1f39fa0dccff"), Commit("b894d20e6867"), Commit("e458716a92b5"), Code("cpufreq.h:cpufreq_frequency_table_target()", "6.12.117")];
+    }
+    policy_limits: PolicyLimits, "What scaling_min_freq and scaling_max_freq become where the table does not have them." {
+        AsSet = "as-set" since (4, 17), "limits as they are set; a request may resolve to the entry beyond them", [Replaced("151717690694")];
+        Resolved = "resolved" since (5, 16), "entries of the table: the lowest above the minimum, the highest below the maximum", [Commit("151717690694"), Code("cpufreq.c:cpufreq_set_policy()", "6.12.117")];
+    }
     sugov_affinity: SugovAffinity, "Whether user space may move schedutil's threads." {
         Bound = "bound" since (4, 17), recorded "6.1 and 6.12", "no: bound to the policy's CPUs", [Code("cpufreq_schedutil.c:sugov_kthread_create()", "6.12.117")];
         Free = "free" since (6, 14), "yes, where any CPU may change the frequency", [Text("004"), Commit("93940fbdc468"), Code("cpufreq_schedutil.c:sugov_kthread_create()", "7.2.13")];

@@ -19,7 +19,7 @@ use crate::governor::proposal_fault;
 use crate::json::parse_json;
 use crate::machine::Machine;
 use crate::metric::{Metric, MetricRule};
-use crate::policy::Policy;
+use crate::policy::{Policy, SetLimit};
 use crate::policy_keys::{
     ENERGY_MODELS, HWP_BOOST, HZ, PELT_HALF_LIVES_MS, PLACEMENTS, POLICY_KEY_NAMES, POLICY_KEYS, WATCHDOG_THRESH_MAX_S,
 };
@@ -215,6 +215,10 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         idle_boost: table.bool_or("idle_boost", base.idle_boost)?,
         no_hwp: table.bool_or("no_hwp", base.no_hwp)?,
         no_turbo: table.bool_or("no_turbo", base.no_turbo)?,
+        scaling_min_freq: limit_from(&table, "scaling_min_freq", &base.scaling_min_freq)?,
+        scaling_max_freq: limit_from(&table, "scaling_max_freq", &base.scaling_max_freq)?,
+        min_perf_pct: table.int_or("min_perf_pct", base.min_perf_pct, 0, 100)?,
+        max_perf_pct: table.int_or("max_perf_pct", base.max_perf_pct, 1, 100)?,
         variation: table.choice("variation", Some(base.variation), VARIATIONS)?,
         no_overutilized: table.bool_or("no_overutilized", base.no_overutilized)?,
         reversed_energy_model: table.bool_or("reversed_energy_model", base.reversed_energy_model)?,
@@ -247,6 +251,26 @@ fn proposals_from(node: &Node) -> Result<Vec<String>, Fault> {
         Proposals::of(list.iter().map(String::as_str)).map_err(fault)?;
     }
     Ok(list)
+}
+
+/// A limit in kHz: a number, or a table by cluster (`all`: the clusters that it does not name).
+fn limit_from(table: &Table<'_>, key: &str, base: &SetLimit) -> Result<SetLimit, Fault> {
+    /// Ten GHz: nobody means kHz who writes more.
+    const MOST_KHZ: i128 = 10_000_000;
+    let Some(node) = table.get(key) else { return Ok(base.clone()) };
+    let Value::Table(entries) = &node.value else {
+        return Ok(SetLimit { all_khz: node.as_int(key, 0, MOST_KHZ)?, by_cluster: Vec::new() });
+    };
+    let mut limit = SetLimit::default();
+    for (name, node) in entries {
+        let khz = node.as_int(&name.name, 1, MOST_KHZ)?;
+        match name.name.as_str() {
+            "all" => limit.all_khz = khz,
+            cluster => limit.by_cluster.push((cluster.to_owned(), khz)),
+        }
+    }
+    limit.by_cluster.sort();
+    Ok(limit)
 }
 
 /// A preference: one of sysfs's names, or a number.

@@ -3,16 +3,21 @@
 //!
 //! Not here: the governors and drivers themselves (crate `kernel`), and setups of live hosts, which sysfs tells.
 
-use opplab_kernel::cpufreq::driver::{CppcFacts, CpuinfoFacts, DriverId};
-use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::driver::{CppcFacts, CpuinfoFacts, DriverEntry, DriverId};
+use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, set_policy_limits};
 use opplab_kernel::cpufreq::governor::{Governor, GovernorError, GovernorId, GovernorSetup};
-use opplab_kernel::profile::{GATES, KernelProfile, Platform, gate_names, nearest_profile, profile_names};
+use opplab_kernel::profile::{
+    GATES, InefficientOpps, KernelProfile, Platform, PolicyLimits, gate_names, nearest_profile, profile_names,
+};
 use opplab_kernel::proposals::{ProposalError, Proposals};
 use opplab_kernel::unit::tick_nsec;
 
 use crate::error::{Fault, ModelError, Pos};
-use crate::machine::{Cpufreq, InvarianceSource, Machine};
-use crate::policy::Policy;
+use crate::machine::{Cluster, Cpufreq, InvarianceSource, Machine};
+use crate::policy::{EnergyModelSource, Policy};
+
+/// The driver of Intel's processors in passive mode.
+const INTEL_CPUFREQ: &str = "intel_cpufreq";
 
 impl Machine {
     /// How it tells its speed.
@@ -113,6 +118,52 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// Whether the frequency table of a driver knows its inefficient entries.
+    fn marks_inefficient(&self, profile: &KernelProfile, driver: &DriverEntry) -> bool {
+        driver.registers_em
+            && profile.inefficient_opps == InefficientOpps::PassedOver
+            && self.energy_model == EnergyModelSource::Registered
+            && !self.reversed_energy_model
+    }
+
+    /// What is set for `cluster` in sysfs, within `hardware` (cpufreq.c:cpufreq_set_policy(), v6.12): `scaling_min_freq`,
+    /// `scaling_max_freq`, and the percentages that intel_cpufreq turns into limits
+    /// (intel_pstate.c:update_qos_requests(), v6.12).
+    fn wanted_limits(&self, cluster: &Cluster, driver: &DriverEntry, hardware: FreqLimits) -> FreqLimits {
+        let mut limits = FreqLimits {
+            min_khz: self.scaling_min_freq.of(&cluster.name).map_or(hardware.min_khz, |khz| khz.max(hardware.min_khz)),
+            max_khz: self.scaling_max_freq.of(&cluster.name).map_or(hardware.max_khz, |khz| khz.min(hardware.max_khz)),
+        };
+        if driver.name == INTEL_CPUFREQ {
+            let percent = |pct: u32| (u64::from(hardware.max_khz) * u64::from(pct)).div_ceil(100) as u32;
+            limits.min_khz = limits.min_khz.max(percent(self.min_perf_pct));
+            limits.max_khz = limits.max_khz.min(percent(self.max_perf_pct));
+        }
+        limits
+    }
+
+    /// The limits of `cluster` under `driver`, whose hardware has `hardware` (cpufreq.c:cpufreq_set_policy(), v6.12).
+    pub fn limits(
+        &self,
+        profile: &KernelProfile,
+        cluster: &Cluster,
+        driver: &DriverEntry,
+        table: Option<&FreqTable>,
+        hardware: FreqLimits,
+    ) -> FreqLimits {
+        let wanted = self.wanted_limits(cluster, driver, hardware);
+        let verified = match table {
+            Some(table) => table.verify(wanted, hardware),
+            None => wanted.verify_within(hardware),
+        };
+        match profile.policy_limits {
+            PolicyLimits::AsSet => verified,
+            PolicyLimits::Resolved => set_policy_limits(table, verified),
+        }
+    }
+}
+
 /// Starts the governor that `policy` names.
 ///
 /// # Errors
@@ -156,17 +207,29 @@ pub fn governor_setup(
     let facts = CpuinfoFacts { profile: &profile, platform: machine.platform(), p0_khz: limits.max_khz, cppc };
     let max_khz = (entry.cpuinfo_max_khz)(&facts);
     // A driver without a table may go beyond another one's.
-    let limits = if driver.freq_table { limits } else { FreqLimits { max_khz: max_khz.max(limits.max_khz), ..limits } };
+    let hardware = match driver.freq_table {
+        true => limits,
+        false => FreqLimits { max_khz: max_khz.max(limits.max_khz), ..limits },
+    };
     let table = match driver.freq_table {
         true => Some(FreqTable::from_khz(&entry.in_table_order(khz))),
         false => None,
     };
+    let mut table = table.transpose().map_err(|error| about(&described.name, format!("frequency table: {error}")))?;
+    if let Some(table) = table.as_mut().filter(|_| policy.marks_inefficient(&profile, &entry)) {
+        // A model that the kernel refuses marks nothing.
+        let states = described.registered_em(profile.em_cost).unwrap_or_default();
+        let inefficient = states.iter().filter(|state| state.inefficient);
+        let inefficient: Vec<u32> = inefficient.filter_map(|state| u32::try_from(state.freq_khz).ok()).collect();
+        table.set_inefficient(&inefficient);
+    }
+    let limits = policy.limits(&profile, described, &entry, table.as_ref(), hardware);
     Ok(GovernorSetup {
         n_cpus,
-        cpuinfo: FreqLimits { max_khz, ..limits },
+        cpuinfo: FreqLimits { max_khz, ..hardware },
         limits,
         cur_khz: limits.min_khz,
-        table: table.transpose().map_err(|error| about(&described.name, format!("frequency table: {error}")))?,
+        table,
         fast_switch: driver.fast_switch,
         need_update_limits: false,
         adjust_perf: false,

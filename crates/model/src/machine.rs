@@ -4,6 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use opplab_kernel::energy_model::{EmError, EmPerfState, em_create_perf_table};
+use opplab_kernel::profile::EmCost;
+
 use crate::disk::Disk;
 use crate::program_class::ProgramClass;
 use crate::range::Range;
@@ -386,6 +389,15 @@ impl Cluster {
             0 => self.opps.last().map_or(1, |opp| opp.khz.max(1)),
             base_khz => base_khz,
         }
+    }
+
+    /// The energy model that firmware or device tree registers.
+    ///
+    /// # Errors
+    /// Why the kernel refuses it.
+    pub fn registered_em(&self, form: EmCost) -> Result<Vec<EmPerfState>, EmError> {
+        let points: Vec<(u64, u64)> = self.opps.iter().map(|opp| (u64::from(opp.khz), opp.power_uw)).collect();
+        em_create_perf_table(&points, self.capacity.into(), form)
     }
 
     /// Whether what its busy CPUs draw is known at some operating point; where it is not, no power of the cluster is.

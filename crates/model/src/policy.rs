@@ -35,6 +35,28 @@ pub enum HwpDynamicBoost {
     Off,
 }
 
+/// A limit that is set in sysfs: for all policies, or by cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SetLimit {
+    /// For the policies of clusters without a limit of their own, kHz; 0: none is set.
+    pub all_khz: u32,
+    /// By name of the cluster, kHz.
+    pub by_cluster: Vec<(String, u32)>,
+}
+
+impl SetLimit {
+    /// What is set for the policies of a cluster, kHz.
+    pub fn of(&self, cluster: &str) -> Option<u32> {
+        let own = self.by_cluster.iter().find(|(name, _)| name == cluster);
+        own.map(|&(_, khz)| khz).or(Some(self.all_khz).filter(|&khz| khz > 0))
+    }
+
+    /// Whether none is set.
+    pub fn is_unset(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// A policy: everything that the user may change on a given machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -82,6 +104,14 @@ pub struct Policy {
     pub no_hwp: bool,
     /// Turbo and boost must not be used (`intel_pstate/no_turbo`, `cpufreq/boost`).
     pub no_turbo: bool,
+    /// `scaling_min_freq`.
+    pub scaling_min_freq: SetLimit,
+    /// `scaling_max_freq`.
+    pub scaling_max_freq: SetLimit,
+    /// `intel_pstate/min_perf_pct`, in percent of the highest P-state.
+    pub min_perf_pct: u32,
+    /// `intel_pstate/max_perf_pct`.
+    pub max_perf_pct: u32,
     /// How programs vary from run to run.
     pub variation: Variation,
     /// Test switch: overutilised state is never set.
@@ -126,6 +156,10 @@ impl Default for Policy {
             idle_boost: false,
             no_hwp: false,
             no_turbo: false,
+            scaling_min_freq: SetLimit::default(),
+            scaling_max_freq: SetLimit::default(),
+            min_perf_pct: 0,
+            max_perf_pct: 100,
             variation: Variation::None,
             no_overutilized: false,
             reversed_energy_model: false,
@@ -149,6 +183,28 @@ impl Policy {
             let nr = machine.nr_cpus();
             let message = format!("`sugov_cpus`: CPU {cpu} does not exist: machine {} has {nr} CPUs", machine.name);
             return Err(Fault::new(at, message));
+        }
+        for (key, limit) in [("scaling_min_freq", &self.scaling_min_freq), ("scaling_max_freq", &self.scaling_max_freq)]
+        {
+            let clusters = || machine.clusters.iter().map(|cluster| cluster.name.as_str());
+            if let Some((name, _)) = limit.by_cluster.iter().find(|(name, _)| !clusters().any(|known| known == name)) {
+                let what = format!("cluster of `{key}` on machine {}", machine.name);
+                return Err(Fault::unknown(at, &what, name, clusters()));
+            }
+        }
+        for cluster in &machine.clusters {
+            let set = (self.scaling_min_freq.of(&cluster.name), self.scaling_max_freq.of(&cluster.name));
+            if let (Some(min), Some(max)) = set
+                && min > max
+            {
+                let message =
+                    format!("`scaling_min_freq` of {} is {min} kHz, above `scaling_max_freq`, {max}", cluster.name);
+                return Err(Fault::new(at, message));
+            }
+        }
+        if self.min_perf_pct > self.max_perf_pct {
+            let (min, max) = (self.min_perf_pct, self.max_perf_pct);
+            return Err(Fault::new(at, format!("`min_perf_pct` is {min}, above `max_perf_pct`, {max}")));
         }
         Ok(())
     }

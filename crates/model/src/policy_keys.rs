@@ -6,7 +6,7 @@ use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::freq_invariance::FreqMax;
 use opplab_kernel::profile::{Invariance, profile_names};
 
-use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, Policy};
+use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, Policy, SetLimit};
 use crate::tree::Node;
 use crate::variation::VARIATIONS;
 
@@ -32,6 +32,8 @@ pub enum PolicyValue {
     NameOrEmpty(fn() -> Vec<&'static str>),
     /// A table of names and values.
     Table,
+    /// A limit in kHz, for all or by cluster.
+    Limit,
     /// A list of CPUs.
     Cpus,
     /// A list of proposals, each `NAME` or `NAME:key=value,...`.
@@ -49,6 +51,7 @@ impl PolicyValue {
             Self::OneOf(numbers) => either(numbers.iter().map(u32::to_string).collect()),
             Self::Name(names) | Self::NameOrEmpty(names) => either(names().into_iter().map(str::to_owned).collect()),
             Self::Table => "a table".to_owned(),
+            Self::Limit => "kHz, or a table of clusters and kHz".to_owned(),
             Self::Cpus => "a list of CPUs".to_owned(),
             Self::Proposals => "a list of proposals, each NAME or NAME:key=value,...".to_owned(),
         }
@@ -109,6 +112,15 @@ fn name_of<T: PartialEq>(names: &[(&str, T)], value: &T) -> Node {
 
 fn pairs(pairs: &[(String, String)]) -> Node {
     Node::table(pairs.iter().map(|(name, value)| (name.clone(), Some(Node::str(value)))))
+}
+
+fn limit(limit: &SetLimit) -> Node {
+    if limit.by_cluster.is_empty() {
+        return Node::from(limit.all_khz);
+    }
+    let all = (limit.all_khz > 0).then(|| ("all", Some(Node::from(limit.all_khz))));
+    let by_cluster = limit.by_cluster.iter().map(|(name, khz)| (name.as_str(), Some(Node::from(*khz))));
+    Node::table(all.into_iter().chain(by_cluster))
 }
 
 /// A key that every case says.
@@ -227,6 +239,30 @@ pub const POLICY_KEYS: &[PolicyKey] = &[
         Node::bool(policy.no_hwp)
     }),
     later_key("no_turbo", PolicyValue::Bool, "turbo and boost are not used", |policy| Node::bool(policy.no_turbo)),
+    later_key(
+        "scaling_min_freq",
+        PolicyValue::Limit,
+        "scaling_min_freq of each policy in kHz, or by cluster; 0: the hardware's",
+        |policy| limit(&policy.scaling_min_freq),
+    ),
+    later_key(
+        "scaling_max_freq",
+        PolicyValue::Limit,
+        "scaling_max_freq of each policy in kHz, or by cluster; 0: the hardware's",
+        |policy| limit(&policy.scaling_max_freq),
+    ),
+    later_key(
+        "min_perf_pct",
+        PolicyValue::Int { min: 0, max: 100 },
+        "intel_pstate/min_perf_pct: lowest P-state in percent of the highest",
+        |policy| Node::from(policy.min_perf_pct),
+    ),
+    later_key(
+        "max_perf_pct",
+        PolicyValue::Int { min: 1, max: 100 },
+        "intel_pstate/max_perf_pct: highest P-state in percent of the highest",
+        |policy| Node::from(policy.max_perf_pct),
+    ),
     later_key(
         "variation",
         PolicyValue::Name(|| names_of(VARIATIONS)),

@@ -28,6 +28,9 @@ fn every_listed_name_and_number_is_taken_and_no_other() {
             PolicyValue::OneOf(numbers) => (numbers.iter().map(u32::to_string).collect(), "17".to_owned()),
             PolicyValue::Int { min, max } => (vec![min.to_string(), max.to_string()], (u64::from(max) + 1).to_string()),
             PolicyValue::Bool => (vec!["true".to_owned(), "false".to_owned()], "1".to_owned()),
+            PolicyValue::Limit => {
+                (vec!["1200000".to_owned(), "{ big = 1200000, all = 900000 }".to_owned()], "\"1.2GHz\"".to_owned())
+            }
             PolicyValue::Text | PolicyValue::Table | PolicyValue::Cpus | PolicyValue::Proposals => continue,
         };
         for value in good {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use common::juno_r2;
 use opplab_model::event::{Event, Sink, TaskIdx};
 use opplab_model::machine::{Cluster, Costs, CpuPlace, Machine, Opp};
-use opplab_model::policy::Policy;
+use opplab_model::policy::{EnergyModelSource, Policy};
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::{Case, run};
 
@@ -269,7 +269,9 @@ fn a_deadline_task_holds_the_clock_until_its_zero_lag_time() {
         };
         let workload =
             Workload { name: "third".into(), tasks: vec![task], cpu_sets: vec![vec![0]], ..Workload::default() };
-        let policy = Policy { kernel: kernel.into(), eas: false, ..Policy::default() };
+        // All points draw the same: as an energy model they would be inefficient but for the last.
+        let energy_model = EnergyModelSource::None;
+        let policy = Policy { kernel: kernel.into(), eas: false, energy_model, ..Policy::default() };
         let case = Case { machine, workload, policy, seed: 1, duration_ns: 1_000_000_000 };
         let mut clock = Clock::default();
         run(&case, &mut clock).unwrap_or_else(|error| panic!("{error:?}"));

@@ -39,7 +39,10 @@ class Setting:
     @classmethod
     def of(cls, variant: Variant) -> Setting:
         """Give the setting of a variant."""
-        keys = {key: tuple(value.items()) if key == "gates" else value for key, value in variant.keys.items()}
+        keys = {
+            key: tuple(value.items()) if isinstance(value, Mapping) and key != "tunables" else value
+            for key, value in variant.keys.items()
+        }
         tunables = tuple((name, str(value)) for name, value in dict(keys.pop("tunables", {})).items())
         return cls(tuple(keys.items()), tunables, variant.label)
 
@@ -173,6 +176,12 @@ def commands_of(setting: Setting, machine: Mapping[str, Any]) -> list[str]:
             if intel
             else f"echo {1 - off} > {CPUFREQ}/boost"
         )
+    out += [line for name in ("scaling_max_freq", "scaling_min_freq") for line in _limit(name, keys.get(name), machine)]
+    out += [
+        f"echo {keys[name]} > /sys/devices/system/cpu/intel_pstate/{name}"
+        for name in ("max_perf_pct", "min_perf_pct")
+        if name in keys
+    ]
     notes = {
         "energy_model": "which energy model there is, firmware and cpufreq driver say: {}",
         "freq_max": "f_max of frequency invariance is chosen by the kernel's code: {}",
@@ -181,6 +190,21 @@ def commands_of(setting: Setting, machine: Mapping[str, Any]) -> list[str]:
     }
     out += [f"# {words.format(keys[key])}" for key, words in notes.items() if keys.get(key)]
     return out
+
+
+def _limit(name: str, value: Any, machine: Mapping[str, Any]) -> list[str]:
+    """Give the commands that set a limit: in all policies, or in those of a cluster."""
+    if not value:
+        return []
+    if isinstance(value, int):
+        return [f"for p in {CPUFREQ}/policy*; do echo {value} > $p/{name}; done"]
+    limits = dict(value)
+    lines = []
+    for cluster in machine.get("cluster", []):
+        khz = limits.get(cluster["name"], limits.get("all"))
+        if khz:
+            lines.append(f"# in the policies of CPUs {cluster['cpus']}: echo {khz} > {CPUFREQ}/policyN/{name}")
+    return lines
 
 
 def _drivers(machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -60,6 +60,10 @@ class Policy:
         SLE 15's boost of tasks placed on an idle CPU.
     no_hwp, no_turbo : bool
         ``intel_pstate=no_hwp``; turbo and boost are not used.
+    scaling_min_freq, scaling_max_freq : int or dict of str to int
+        Limits of every cpufreq policy in kHz, or by cluster; the hardware's if they are 0.
+    min_perf_pct, max_perf_pct : int
+        intel_pstate's limits in percent of the highest P-state.
     variation : {"none", "rt-app", "noisy-host"}
         How programs vary from run to run, drawn from the seed: their activations' lengths, when tasks start, how late
         timers may be. Benchmark models vary by themselves.
@@ -102,6 +106,10 @@ class Policy:
     idle_boost: bool = False
     no_hwp: bool = False
     no_turbo: bool = False
+    scaling_min_freq: int | Mapping[str, int] = 0
+    scaling_max_freq: int | Mapping[str, int] = 0
+    min_perf_pct: int = 0
+    max_perf_pct: int = 100
     variation: str = "rt-app"
     no_overutilized: bool = False
     reversed_energy_model: bool = False
@@ -116,7 +124,7 @@ class Policy:
 def toml_value(value: Any) -> str:
     """Give a value as TOML writes it."""
     if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(str(key))} = {json.dumps(str(item))}" for key, item in value.items())
+        pairs = (f"{json.dumps(str(key))} = {json.dumps(item)}" for key, item in value.items())
         return f"{{ {', '.join(pairs)} }}"
     return json.dumps(value)
 

@@ -102,6 +102,9 @@ pub struct DriverEntry {
     pub freq_scale: FreqScale,
     /// It does not load without CPPC.
     pub needs_cppc: bool,
+    /// It registers its table's energy model, so that the table knows its inefficient frequencies
+    /// (energy_model.c:em_cpufreq_update_efficiencies(), v6.12).
+    pub registers_em: bool,
     /// `policy->transition_delay_us` that it sets, 0: none.
     pub transition_delay_us: fn(&DelayFacts) -> u32,
     /// `cpuinfo.max_freq`, kHz.
@@ -121,6 +124,7 @@ impl DriverEntry {
             any_cpu: false,
             freq_scale: FreqScale::Changes,
             needs_cppc: false,
+            registers_em: false,
             transition_delay_us: |_| 0,
             cpuinfo_max_khz: |facts| facts.p0_khz,
         }

@@ -58,6 +58,7 @@ pub(crate) fn epp_start(
     if policy.no_turbo && cpu.boost_supported {
         cpu.set_boost(false).map_err(refused)?;
     }
+    set_limits(&mut cpu, cluster, policy);
     cpu.set_policy(own, &mut register).map_err(refused)?;
     if own == PstatePolicy::Powersave {
         cpu.set_epp(preference.into(), &mut register).map_err(refused)?;
@@ -90,6 +91,14 @@ fn platform(cluster: &Cluster, caps: CppcCaps) -> AmdPlatform {
         cpb_disabled: false,
         fast_cppc: false,
         transition_latency_ns: None,
+    }
+}
+
+/// What is set in sysfs.
+fn set_limits(cpu: &mut AmdCpu, cluster: &Cluster, policy: &Policy) {
+    let set = (policy.scaling_min_freq.of(&cluster.name), policy.scaling_max_freq.of(&cluster.name));
+    if set != (None, None) {
+        cpu.set_limits(set.0.unwrap_or(cpu.policy.min_khz), set.1.unwrap_or(cpu.policy.max_khz));
     }
 }
 
@@ -154,6 +163,7 @@ impl AmdPassive {
             cpu.set_boost(false).map_err(refused)?;
         }
         cpu.start_limits(min_freq);
+        set_limits(&mut cpu, cluster, policy);
         let mut passive = Self { cpu, register };
         passive.target(passive.cpu.policy.min_khz, true);
         let hwp = firmware(caps, &passive.cpu, passive.register, now_ns);

@@ -1,9 +1,9 @@
 //! A cpufreq policy and who governs it.
 
+use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::governor::{self as kernel, GovernorSetup, Worker};
 use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, HwpBoost, HwpRequest, PassiveCpu};
 use opplab_model::governor::{governor_setup, start_governor};
-use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::Policy;
 
 use crate::cpufreq::amd::AmdPassive;
@@ -50,6 +50,8 @@ pub(crate) struct FreqPolicy {
     pub(crate) package: PackageId,
     pub(crate) cpus: Vec<CpuId>,
     pub(crate) governor: Governor,
+    /// policy->min and policy->max.
+    pub(crate) limits: FreqLimits,
     /// policy->cur.
     pub(crate) cur_khz: u32,
     /// What the hardware is on its way to.
@@ -70,16 +72,8 @@ pub(crate) struct FreqPolicy {
 ///
 /// # Errors
 /// [`CaseError`] if there is no such governor or a tunable's value is not one.
-pub(crate) fn governor_of(
-    machine: &Machine,
-    driver: &Cpufreq,
-    policy: &Policy,
-    cluster: ClusterId,
-    nr_cpus: usize,
-    adjust_perf: bool,
-) -> Result<Governor, CaseError> {
-    let setup = GovernorSetup { adjust_perf, ..governor_setup(machine, driver, policy, cluster.0, nr_cpus)? };
-    let state = start_governor(policy, &setup)?;
+pub(crate) fn governor_of(policy: &Policy, setup: &GovernorSetup) -> Result<Governor, CaseError> {
+    let state = start_governor(policy, setup)?;
     Ok(Governor::Kernel { worker: state.entry().worker, state: Some(state) })
 }
 

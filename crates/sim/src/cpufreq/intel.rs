@@ -47,6 +47,11 @@ impl IntelSetup {
         let active = match driver.driver.as_str() {
             "intel_pstate" => true,
             "intel_cpufreq" => false,
+            _ if (policy.min_perf_pct, policy.max_perf_pct) != (0, 100) => {
+                return Err(CaseError(String::from(
+                    "min_perf_pct and max_perf_pct need a driver of Intel's, intel_pstate or intel_cpufreq",
+                )));
+            }
             _ if policy.idle_boost || policy.hwp_dynamic_boost == HwpDynamicBoost::On => {
                 let message = "idle_boost and hwp_dynamic_boost need the driver intel_pstate";
                 return Err(CaseError(String::from(message)));
@@ -75,7 +80,12 @@ impl IntelSetup {
             active,
             hwp,
             adjust_perf: !active && hwp && profile.intel_adjust_perf == IntelAdjustPerf::Levels,
-            globals: Globals { no_turbo: policy.no_turbo, ..Globals::default() },
+            globals: Globals {
+                no_turbo: policy.no_turbo,
+                min_perf_pct: policy.min_perf_pct as i32,
+                max_perf_pct: policy.max_perf_pct as i32,
+                ..Globals::default()
+            },
             boost: boost && active && hwp,
             idle_placement: (policy.idle_boost && active).then(IdlePlacementBoost::default),
             setting: epp_setting(&policy.epp)?,
@@ -93,19 +103,25 @@ impl IntelSetup {
     }
 
     /// The P-states of a CPU of `cluster` and what its policy allows of them.
-    fn pstates(&self, cluster: &Cluster, limits: FreqLimits, top_khz: u32) -> (PstateData, PerfLimits) {
+    fn pstates(&self, cluster: &Cluster, policy: &Policy, top_khz: u32) -> (PstateData, PerfLimits) {
         const BUS_KHZ: u32 = 100_000;
+        let last_khz = cluster.opps[cluster.opps.len() - 1].khz;
+        let hardware = FreqLimits { min_khz: cluster.opps[0].khz, max_khz: last_khz.max(top_khz) };
         let scaling = if self.hwp { scaling_khz(cluster, top_khz) } else { BUS_KHZ };
         let base_khz = cluster.reference_khz();
         let caps = cluster.hwp.filter(|_| self.hwp);
         let mut pstate = PstateData::core(
-            (limits.min_khz / scaling) as i32,
+            (hardware.min_khz / scaling) as i32,
             caps.map_or(base_khz / BUS_KHZ, |caps| caps.guaranteed) as i32,
             caps.map_or(top_khz / BUS_KHZ, |caps| caps.highest) as i32,
         );
         pstate.scaling = scaling as i32;
-        let max_khz = limits.max_khz.max(top_khz);
-        let allowed = update_perf_limits(&pstate, &self.globals, limits.min_khz, max_khz, self.hwp);
+        let set = FreqLimits {
+            min_khz: policy.scaling_min_freq.of(&cluster.name).unwrap_or(hardware.min_khz),
+            max_khz: policy.scaling_max_freq.of(&cluster.name).unwrap_or(hardware.max_khz),
+        };
+        let set = set.verify_within(hardware);
+        let allowed = update_perf_limits(&pstate, &self.globals, set.min_khz, set.max_khz, self.hwp);
         (pstate, allowed)
     }
 
@@ -116,13 +132,12 @@ impl IntelSetup {
     pub(crate) fn start(
         &self,
         cluster: &Cluster,
-        limits: FreqLimits,
         top_khz: u32,
         policy: &Policy,
         gates: &Gates,
         now_ns: u64,
     ) -> Result<Started, CaseError> {
-        let (pstate, allowed) = self.pstates(cluster, limits, top_khz);
+        let (pstate, allowed) = self.pstates(cluster, policy, top_khz);
         let performance = policy.governor == "performance";
         let own = if performance { PstatePolicy::Performance } else { PstatePolicy::Powersave };
         let mut hwp =
@@ -162,7 +177,8 @@ impl IntelSetup {
             hwp: hwp.as_ref().map(|hwp| hwp.request),
             form: gates.profile.intel_hwp_target,
         });
-        Ok(Started { governor, hwp, passive })
+        let min_khz = u32::try_from(allowed.min_perf_ratio.saturating_mul(pstate.scaling)).unwrap_or(0);
+        Ok(Started { governor, hwp, passive, min_khz })
     }
 }
 
@@ -171,6 +187,8 @@ pub(crate) struct Started {
     pub(crate) governor: Option<Governor>,
     pub(crate) hwp: Option<Hwp>,
     pub(crate) passive: Option<PassiveCpu>,
+    /// The lowest P-state's.
+    pub(crate) min_khz: u32,
 }
 
 /// The preference that a policy names: empty, one of sysfs's names, or a number.

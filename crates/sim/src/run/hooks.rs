@@ -4,11 +4,10 @@
 //! request reaches the hardware (fast switch, or the `sugov:N` kthread). Who answers (a test, Python) is not its business.
 
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
+use opplab_kernel::cpufreq::governor::GovernorSetup;
 use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_model::event::{CpuIdx, TaskIdx};
-use opplab_model::machine::{Cluster, Cpufreq};
-
-use crate::CaseError;
+use opplab_model::machine::Cluster;
 
 /// One CPU of a cpufreq policy, as a governor sees it. Utilisations are on the scale of `capacity` of the biggest CPU
 /// (1024).
@@ -171,18 +170,18 @@ pub(crate) struct CustomGovernor {
 }
 
 impl CustomGovernor {
-    pub(crate) fn new(cluster: &Cluster, driver: &Cpufreq, rate_limit_us: u32) -> Result<Self, CaseError> {
-        let khz: Vec<u32> = cluster.opps.iter().map(|opp| opp.khz).collect();
-        let limits = FreqLimits { min_khz: khz[0], max_khz: khz[khz.len() - 1] };
-        let table = FreqTable::from_khz(&khz).map_err(|error| CaseError(format!("frequency table: {error}")))?;
-        Ok(Self {
-            limits,
-            table: driver.freq_table.then_some(table),
-            table_khz: if driver.freq_table { khz } else { Vec::new() },
+    /// In place of the kernel's governor that `setup` would start.
+    pub(crate) fn new(cluster: &Cluster, setup: GovernorSetup) -> Self {
+        let rate_limit_us = setup.rate_limit_us();
+        let khz = cluster.opps.iter().map(|opp| opp.khz);
+        Self {
+            limits: setup.limits,
+            table_khz: if setup.table.is_some() { khz.collect() } else { Vec::new() },
+            table: setup.table,
             rate_limit_us,
             requested_khz: 0,
             work_in_progress: false,
-        })
+        }
     }
 
     /// The kthread runs: the frequency to set, if it is another one.

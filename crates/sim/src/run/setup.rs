@@ -5,8 +5,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use opplab_kernel::cpufreq::driver::{DriverId, Governors};
-use opplab_kernel::cpufreq::freq_table::FreqLimits;
-use opplab_kernel::cpufreq::governor::Worker;
+use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
 use opplab_kernel::profile::XfsCil;
@@ -16,6 +15,7 @@ use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::{Event, Sink};
+use opplab_model::governor::governor_setup;
 use opplab_model::machine::{CpuPlace, Cpufreq, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload, Workqueue};
@@ -214,9 +214,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
 
     fn start_policy(&mut self, policy: PolicyId) {
         let state = &mut self.policies[policy];
-        let opps = &self.case.machine.clusters[state.cluster.index()].opps;
-        let of_opps = FreqLimits { min_khz: opps[0].khz, max_khz: opps[opps.len() - 1].khz };
-        let limits = state.amd.as_ref().map_or(of_opps, AmdPassive::limits);
+        let limits = state.limits;
         // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
         let fixed = match &mut state.governor {
             Governor::Fixed(khz) => Some(*khz),
@@ -337,17 +335,18 @@ fn freq_policies(
             let name = &described.name;
             return Err(CaseError(format!("amd-pstate has a policy for each CPU; cluster {name} shares one")));
         }
-        let mut governor = if custom {
-            let latency_ns = u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX);
-            let rate_limit_us = gates.profile.rate_limit_us(driver.transition_delay_us, latency_ns);
-            Governor::Custom(Box::new(CustomGovernor::new(described, driver, rate_limit_us)?))
-        } else {
-            let adjust_perf = adjust_perf || amd.is_some() && driver.fast_switch;
-            governor_of(machine, driver, policy, ClusterId(cluster), cpus.len(), adjust_perf)?
-        };
-        let (cur_khz, max_khz) = (described.opps[0].khz, described.opps[described.opps.len() - 1].khz);
+        let adjust_perf = adjust_perf || amd.is_some() && driver.fast_switch;
+        let setup = governor_setup(machine, driver, policy, cluster, cpus.len())?;
         let (amd, mut hwp) = amd.unzip();
+        let limits = amd.as_ref().map_or(setup.limits, AmdPassive::limits);
+        let setup = GovernorSetup { adjust_perf, ..setup };
+        let mut governor = match custom {
+            true => Governor::Custom(Box::new(CustomGovernor::new(described, setup))),
+            false => governor_of(policy, &setup)?,
+        };
         let mut passive = None;
+        // A policy starts at its lowest.
+        let mut cur_khz = limits.min_khz;
         if driver.driver == AMD_PSTATE_EPP && !custom {
             let started = epp_start(described, policy, gates.profile.amd_min_freq, BOOT_NS)?;
             governor = Governor::Hwp(Box::new(ActiveHwp::without_boost(started.request)));
@@ -358,17 +357,18 @@ fn freq_policies(
                 let name = &described.name;
                 return Err(CaseError(format!("intel_pstate has a policy for each CPU; cluster {name} shares one")));
             }
-            let limits = FreqLimits { min_khz: cur_khz, max_khz };
             let top_khz = hardware.clusters[ClusterId(cluster)].top_khz();
-            let started = intel.start(described, limits, top_khz, policy, gates, BOOT_NS)?;
+            let started = intel.start(described, top_khz, policy, gates, BOOT_NS)?;
             governor = started.governor.filter(|_| !custom).unwrap_or(governor);
             (hwp, passive) = (started.hwp, started.passive);
+            cur_khz = cur_khz.max(started.min_khz);
         }
         policies.push(FreqPolicy {
             cluster: ClusterId(cluster),
             package: PackageId(machine.cpus[cpus[0] as usize].package),
             cpus: cpus.into_iter().map(CpuId).collect(),
             governor,
+            limits,
             cur_khz,
             switching_khz: None,
             wanted: 0,

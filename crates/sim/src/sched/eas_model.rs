@@ -4,7 +4,7 @@ use std::fmt;
 
 use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
 use opplab_kernel::eas_groups::{CapState, ClusterEnergy, GroupEnergy};
-use opplab_kernel::energy_model::{EmError, EmPerfDomain, EmPerfState, em_create_perf_table};
+use opplab_kernel::energy_model::{EmError, EmPerfDomain, EmPerfState};
 use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::{EnergyModelSource, Policy};
 
@@ -84,10 +84,8 @@ impl EasState {
                     em.map_err(|error| failed(error.to_string()))?.states
                 }
                 _ => {
-                    let points: Vec<(u64, u64)> =
-                        cluster.opps.iter().map(|opp| (u64::from(opp.khz), opp.power_uw)).collect();
                     // A refused table is not registered, and then nobody schedules by energy (energy_model.c:em_create_perf_table()).
-                    match em_create_perf_table(&points, cluster.capacity.into(), gates.em) {
+                    match cluster.registered_em(gates.em) {
                         Ok(states) => states,
                         Err(error) => return Ok(Err(NoEas::Table { cluster: cluster.name.clone(), error })),
                     }

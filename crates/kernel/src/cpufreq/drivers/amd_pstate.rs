@@ -627,6 +627,7 @@ const PASSIVE: DriverEntry = DriverEntry {
     any_cpu: false,
     freq_scale: FreqScale::Architecture,
     needs_cppc: true,
+    registers_em: false,
     transition_delay_us: |_| AMD_PSTATE_TRANSITION_DELAY_US,
     cpuinfo_max_khz: |facts| match facts.cppc {
         Some(cppc) if cppc.nominal_perf > 0 && cppc.highest_perf > cppc.nominal_perf => {

@@ -5,7 +5,7 @@ use crate::cpufreq::driver::{DriverEntry, FastSwitch};
 use crate::cpufreq::freq_table::TableOrder;
 
 const fn entry(name: &'static str, what: &'static str, any_cpu: bool) -> DriverEntry {
-    DriverEntry { any_cpu, ..DriverEntry::of_table(name, what, TableOrder::Ascending) }
+    DriverEntry { any_cpu, registers_em: true, ..DriverEntry::of_table(name, what, TableOrder::Ascending) }
 }
 
 /// The drivers.

@@ -846,6 +846,7 @@ const PASSIVE: DriverEntry = DriverEntry {
     any_cpu: false,
     freq_scale: FreqScale::Architecture,
     needs_cppc: false,
+    registers_em: false,
     transition_delay_us: |facts| match facts.hwp {
         true => INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US,
         false => INTEL_CPUFREQ_TRANSITION_DELAY_US,

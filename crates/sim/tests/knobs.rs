@@ -1,0 +1,184 @@
+//! What users set in sysfs and at boot: limits of frequency, marks of inefficient operating points.
+
+use opplab_model::file::parse_machine;
+use opplab_model::machine::Machine;
+use opplab_model::policy::{EnergyModelSource, Policy, SetLimit};
+use opplab_model::workload::{Op, TaskSpec, Workload};
+use opplab_sim::check::Check;
+use opplab_sim::{Case, CaseError, Outcome, run};
+
+const MS: u64 = 1_000_000;
+
+macro_rules! machine {
+    ($name:literal) => {
+        parse_machine($name, include_str!(concat!("../../../python/opplab/data/machines/", $name, ".toml")))
+            .unwrap_or_else(|error| panic!("{error}"))
+    };
+}
+
+/// A task on `cpu` with work for `permille` of each 10 ms of the biggest CPU at its reference.
+fn load(machine: &Machine, cpu: u32, permille: u64) -> Workload {
+    let ops = vec![
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Run { work_ns: 10 * MS * permille / 1000, fixed: 0 },
+        Op::Timer { timer: 0, period_ns: 10 * MS, absolute: false, own: true },
+        Op::LoopEnd { slot: 0, begin: 0 },
+    ];
+    let task = TaskSpec {
+        name: String::from("load"),
+        initial: true,
+        cpus: Some(cpu),
+        spawn_cpu: Some(cpu),
+        ops,
+        loop_slots: 1,
+        nr_own_timers: 1,
+        ..TaskSpec::default()
+    };
+    let cpu_sets = (0..machine.nr_cpus() as u32).map(|cpu| vec![cpu]).collect();
+    Workload { name: String::from("load"), cpu_sets, tasks: vec![task], ..Workload::default() }
+}
+
+fn tried(machine: &Machine, workload: &Workload, policy: Policy) -> Result<Outcome, CaseError> {
+    let case = Case { workload: workload.clone(), machine: machine.clone(), policy, seed: 1, duration_ns: 500 * MS };
+    let mut check = Check::new(case.machine.nr_cpus());
+    let outcome = run(&case, &mut check)?;
+    check.finish(&case, &outcome).unwrap_or_else(|violations| panic!("{violations:#?}"));
+    Ok(outcome)
+}
+
+/// The clocks in kHz at which `cpu` was busy.
+fn clocks(machine: &Machine, cpu: u32, permille: u64, policy: Policy) -> Vec<u32> {
+    let outcome = tried(machine, &load(machine, cpu, permille), policy).unwrap_or_else(|error| panic!("{error:?}"));
+    let points = &outcome.points[machine.cpus[cpu as usize].cluster as usize];
+    let busy = outcome.busy_ns_by_opp[cpu as usize].iter().zip(points);
+    busy.filter(|&(&ns, _)| ns > 0).map(|(_, point)| point.khz).collect()
+}
+
+fn of(kernel: &str, driver: &str, governor: &str) -> Policy {
+    Policy { kernel: kernel.into(), driver: driver.into(), governor: governor.into(), ..Policy::default() }
+}
+
+fn khz(all_khz: u32) -> SetLimit {
+    SetLimit { all_khz, by_cluster: Vec::new() }
+}
+
+/// The A72's middle point costs more than its highest: nobody who uses the table's efficient entries runs there.
+#[test]
+fn requests_pass_over_inefficient_points() {
+    let mut machine = machine!("juno-r2");
+    let big = machine.clusters.iter_mut().find(|cluster| cluster.capacity == 1024).expect("the A72");
+    let (first, last) = (big.opps[0].khz, big.opps[2].khz);
+    big.opps[1].power_uw = big.opps[2].power_uw;
+    let middle = big.opps[1].khz;
+    let seen = |kernel: &str, governor: &str, change: &dyn Fn(&mut Policy)| {
+        let mut policy = of(kernel, "", governor);
+        change(&mut policy);
+        // 0.3 of the highest clock: 1.25 times that lies between the first and the middle one.
+        let mut all = clocks(&machine, 1, 560, policy);
+        all.dedup();
+        all.contains(&middle)
+    };
+    let as_is = |_: &mut Policy| {};
+    for governor in ["schedutil", "ondemand"] {
+        assert!(seen("5.15", governor, &as_is), "{governor}");
+        assert!(!seen("5.16", governor, &as_is), "{governor}");
+        assert!(!seen("6.12.117", governor, &as_is), "{governor}");
+    }
+    let none = |policy: &mut Policy| policy.energy_model = EnergyModelSource::None;
+    assert!(seen("6.12.117", "schedutil", &none), "nobody registers a model");
+    let cppc = |policy: &mut Policy| policy.driver = "cppc_cpufreq".into();
+    assert!(seen("6.12.117", "schedutil", &cppc), "a driver without a table");
+    // performance and powersave ask for what they are told.
+    let limit = |policy: &mut Policy| policy.scaling_max_freq = khz(middle);
+    assert!(seen("6.12.117", "performance", &limit));
+    // An efficient point beyond the limit is none.
+    assert!(seen("6.12.117", "schedutil", &limit));
+    assert!(first < middle && middle < last);
+}
+
+#[test]
+fn limits_of_a_table_hold_for_every_governor() {
+    let machine = machine!("juno-r2");
+    let (low, middle, high) = (600_000, 1_000_000, 1_200_000);
+    for governor in ["schedutil", "ondemand", "conservative", "performance"] {
+        let capped = Policy { scaling_max_freq: khz(middle), ..of("6.12.117", "", governor) };
+        let seen = clocks(&machine, 1, 2000, capped);
+        assert_eq!(seen.last(), Some(&middle), "{governor} {seen:?}");
+    }
+    for governor in ["schedutil", "ondemand", "conservative", "powersave"] {
+        let raised = Policy { scaling_min_freq: khz(middle), ..of("6.12.117", "", governor) };
+        let seen = clocks(&machine, 1, 50, raised);
+        assert_eq!(seen.first(), Some(&middle), "{governor} {seen:?}");
+    }
+    // By cluster: the other one keeps its own.
+    let by_cluster = vec![(String::from("A72"), low)];
+    let policy = Policy { scaling_max_freq: SetLimit { all_khz: 0, by_cluster }, ..of("6.12.117", "", "schedutil") };
+    assert_eq!(clocks(&machine, 1, 2000, policy.clone()).last(), Some(&low));
+    assert_eq!(clocks(&machine, 0, 2000, policy).last(), Some(&950_000));
+    // 1.1 GHz is no entry: before v5.16 a request may resolve beyond it, later the limit is the entry below.
+    let between = |kernel: &str| {
+        let policy = Policy { scaling_max_freq: khz(1_100_000), ..of(kernel, "", "schedutil") };
+        clocks(&machine, 1, 2000, policy).last().copied()
+    };
+    assert_eq!((between("5.15"), between("5.16")), (Some(high), Some(middle)));
+}
+
+#[test]
+fn limits_hold_for_the_firmware_of_intel_and_amd() {
+    let skylake = machine!("skylake-sp-2s");
+    let limited = |driver: &str, governor: &str, no_hwp: bool| Policy {
+        scaling_min_freq: khz(1_400_000),
+        scaling_max_freq: khz(2_000_000),
+        no_hwp,
+        ..of("6.12.117", driver, governor)
+    };
+    for (driver, governor) in
+        [("intel_pstate", "powersave"), ("intel_pstate", "performance"), ("intel_cpufreq", "schedutil")]
+    {
+        for no_hwp in [false, true] {
+            let policy = limited(driver, governor, no_hwp);
+            let busy = clocks(&skylake, 5, 2000, policy.clone());
+            assert_eq!(busy.last(), Some(&2_000_000), "{driver} {governor} {no_hwp}");
+            let light = clocks(&skylake, 5, 5, policy);
+            assert!(light.first() >= Some(&1_400_000), "{driver} {governor} {no_hwp} {light:?}");
+        }
+    }
+    // 50 % of 3.9 GHz is 1.95 GHz; P-states round up.
+    for (driver, governor) in [("intel_pstate", "powersave"), ("intel_cpufreq", "schedutil")] {
+        for no_hwp in [false, true] {
+            let policy = Policy { min_perf_pct: 30, max_perf_pct: 50, no_hwp, ..of("6.12.117", driver, governor) };
+            let busy = clocks(&skylake, 5, 2000, policy.clone());
+            let top = busy.last().copied().unwrap_or(0);
+            assert!((1_950_000..=2_000_000).contains(&top), "{driver} {no_hwp} {busy:?}");
+            let light = clocks(&skylake, 5, 5, policy);
+            assert!(light.first() >= Some(&1_100_000), "{driver} {no_hwp} {light:?}");
+        }
+    }
+    let mut epyc = machine!("epyc-7742-2s");
+    epyc.cpufreq.freq_table = false;
+    for (driver, governor) in [("amd-pstate-epp", "powersave"), ("amd-pstate", "schedutil")] {
+        epyc.cpufreq.driver = driver.into();
+        let policy = Policy { scaling_max_freq: khz(2_000_000), ..of("6.12.117", driver, governor) };
+        let busy = clocks(&epyc, 0, 2000, policy);
+        let top = busy.last().copied().unwrap_or(0);
+        assert!((1_950_000..=2_000_000).contains(&top), "{driver} {busy:?}");
+    }
+}
+
+#[test]
+fn limits_that_a_machine_does_not_have_are_refused() {
+    let machine = machine!("juno-r2");
+    let refused = |policy: Policy| match tried(&machine, &load(&machine, 1, 100), policy) {
+        Ok(_) => panic!("it ran"),
+        Err(error) => error.0,
+    };
+    let by_cluster = vec![(String::from("A7"), 1_000_000)];
+    let limit = SetLimit { all_khz: 0, by_cluster };
+    let message = refused(Policy { scaling_min_freq: limit, ..Policy::default() });
+    assert!(message.contains("did you mean `A72`"), "{message}");
+    let message =
+        refused(Policy { scaling_min_freq: khz(950_000), scaling_max_freq: khz(600_000), ..Policy::default() });
+    assert!(message.contains("above `scaling_max_freq`"), "{message}");
+    let message = refused(Policy { max_perf_pct: 50, ..Policy::default() });
+    assert!(message.contains("intel_pstate"), "{message}");
+}
