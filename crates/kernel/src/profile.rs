@@ -404,6 +404,14 @@ gates! {
         Off = "off" since (4, 17), "no", [Replaced("152e11f6df29")];
         On = "on" since (6, 12), vectors ["eevdf_seq"], "until it is eligible", [Commit("152e11f6df29"), Code("fair.c:dequeue_entity()", "6.12.117")];
     }
+    tg_load: TgLoad, "How often a task group's queue tells the group its load." {
+        EachUpdate = "each-update" since (4, 17), "at each update that changes it by more than 1/64", [Memory];
+        OncePerMs = "once-per-ms" since (6, 7), "the same, at most once a millisecond", [Code("fair.c:update_tg_load_avg()", "6.12.117")];
+    }
+    cfs_period_timer: CfsPeriodTimer, "When the periods of a task group's quota begin." {
+        Aligned = "aligned" since (4, 17), "at multiples of the period, those of all groups together", [Memory];
+        Interleaved = "interleaved" since (6, 4), "each group's at a time of its own, drawn at its creation", [Code("fair.c:init_cfs_bandwidth()", "6.12.117")];
+    }
     rt_throttling: RtThrottling, "What keeps fair tasks from starving behind real-time tasks." {
         Period = "period" since (4, 17), "real-time tasks have 950 ms of each second of a CPU", [Code("rt.c:sched_rt_runtime_exceeded()", "6.1.192")];
         FairServer = "fair-server" since (6, 12), "fair tasks have a deadline server of 50 ms in a second, deferred", [Commit("5f6bd380c7bd"), Commit("d741f297bcea"), Code("deadline.c:dl_server_start()", "6.12.117")];

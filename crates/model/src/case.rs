@@ -16,6 +16,7 @@ use opplab_kernel::proposals::proposal::{Proposals, canonical};
 use crate::error::{Fault, ModelError, Pos};
 use crate::file::{check_format, cpus_from, machine_from, machine_node};
 use crate::governor::proposal_fault;
+use crate::groups::GroupSpec;
 use crate::json::parse_json;
 use crate::machine::Machine;
 use crate::metric::{Metric, MetricRule};
@@ -501,6 +502,7 @@ pub(crate) fn workload_node(workload: &Workload) -> Node {
                 )
             }),
         ),
+        ("groups", (!workload.groups.is_empty()).then(|| Node::list(workload.groups.iter().map(GroupSpec::node)))),
         ("cpu_sets", Some(Node::list(workload.cpu_sets.iter().map(|set| numbers(set))))),
         ("nr_mutexes", Some(Node::from(workload.nr_mutexes))),
         ("nr_lines", some(workload.nr_lines.into())),
@@ -801,6 +803,7 @@ fn workload_from(node: &Node) -> Result<Workload, Fault> {
             "metric",
             "nr_services",
             "draws",
+            "groups",
             "cpu_sets",
             "nr_mutexes",
             "nr_lines",
@@ -819,6 +822,11 @@ fn workload_from(node: &Node) -> Result<Workload, Fault> {
     Ok(Workload {
         name: table.str_or_empty("name")?.to_owned(),
         tasks: list_of(&table, "tasks", task_from)?,
+        groups: if table.get("groups").is_some() {
+            list_of(&table, "groups", GroupSpec::from_node)?
+        } else {
+            Vec::new()
+        },
         cpu_sets: list_of(&table, "cpu_sets", |node| cpus_from(node, "cpu_sets"))?,
         nr_mutexes: table.need_int("nr_mutexes", 0, u32_max)?,
         nr_lines: table.int_or("nr_lines", 0, 0, u32_max)?,

@@ -14,6 +14,7 @@ use crate::benchmark::{BENCHMARKS, Benchmark, ParamKind, ParamValue, Params, ben
 use crate::case::{CaseFile, policy_from};
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::file::{check_format, parse_machine};
+use crate::groups::GroupEntry;
 use crate::machine::Machine;
 use crate::policy::Policy;
 use crate::policy_keys::POLICY_KEY_NAMES;
@@ -70,8 +71,19 @@ pub struct Experiment {
     machines: Vec<(String, Pos)>,
     policies: Vec<PolicyEntry>,
     workloads: Vec<WorkloadEntry>,
+    groups: Vec<GroupOf>,
     duration_ns: Option<u64>,
     warmup_ns: Option<u64>,
+}
+
+/// A `[[group]]`, and for whom it is.
+#[derive(Debug, Clone)]
+struct GroupOf {
+    entry: GroupEntry,
+    /// Labels of workloads; empty: all.
+    workloads: Vec<String>,
+    /// Labels of policies; empty: all.
+    policies: Vec<String>,
 }
 
 /// When a point of the matrix has iterations enough: `until = { ci = "1%" }`.
@@ -178,6 +190,7 @@ const EXPERIMENT_KEYS: &[&str] = &[
     "defaults",
     "policy",
     "workload",
+    "group",
     "compare",
     "finding",
 ];
@@ -308,6 +321,14 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
         let at = table.get("baseline").map_or(table.at, |node| node.at);
         return Err(Fault::unknown(at, "policy", &baseline, labels.iter().map(String::as_str)));
     }
+    let groups = match table.get("group") {
+        Some(node) => node
+            .as_list("group")?
+            .iter()
+            .map(|node| group_from(node, &workloads, &labels))
+            .collect::<Result<Vec<_>, _>>()?,
+        None => Vec::new(),
+    };
     let compare = match table.get("compare") {
         Some(node) => node
             .as_list("compare")?
@@ -338,6 +359,7 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
         machines,
         policies,
         workloads,
+        groups,
         duration_ns: duration_from(&table)?,
         warmup_ns: warmup_from(&table)?,
     })
@@ -368,6 +390,26 @@ fn calibration_from(root: &Node, benchmark: &Benchmark) -> Result<Vec<(String, P
             Ok((key.name.clone(), value_from(node, param.name, param.kind)?))
         })
         .collect()
+}
+
+fn group_from(node: &Node, workloads: &[WorkloadEntry], labels: &[String]) -> Result<GroupOf, Fault> {
+    let entry = GroupEntry::from_node(node, &["workloads", "policies"])?;
+    let Value::Table(entries) = &node.value else { unreachable!("it was read as a table") };
+    let named = |key: &str, what: &str, known: &[&str]| -> Result<Vec<String>, Fault> {
+        let Some((_, node)) = entries.iter().find(|(name, _)| name.name == key) else { return Ok(Vec::new()) };
+        let words = words_from(node, key)?;
+        match words.iter().find(|word| !known.contains(&word.as_str())) {
+            Some(word) => Err(Fault::unknown(node.at, what, word, known.iter().copied())),
+            None => Ok(words),
+        }
+    };
+    let workloads: Vec<&str> = workloads.iter().map(|entry| entry.label.as_str()).collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    Ok(GroupOf {
+        entry,
+        workloads: named("workloads", "workload", &workloads)?,
+        policies: named("policies", "policy", &labels)?,
+    })
 }
 
 const COMPARE_KEYS: &[&str] =
@@ -786,6 +828,7 @@ impl Experiment {
         }
         for policy in &self.policies {
             for (iteration, workload) in (0..).zip(&workloads) {
+                let workload = self.with_groups(entry, &policy.policy.label, machine, workload)?;
                 let duration_ns = entry.duration_ns.or(self.duration_ns).or(workload.duration_ns).ok_or_else(|| {
                     here(Fault::new(entry.at, "neither the experiment nor the workload has a `duration`"))
                 })?;
@@ -802,12 +845,35 @@ impl Experiment {
                     seed: self.seed.wrapping_add(iteration.into()),
                     duration_ns,
                     machine: Arc::clone(machine),
-                    workload: Arc::clone(workload),
+                    workload,
                     policy: policy.policy.clone(),
                 });
             }
         }
         Ok(())
+    }
+
+    /// The workload with the groups that this policy's runs of it have.
+    fn with_groups(
+        &self,
+        entry: &WorkloadEntry,
+        label: &str,
+        machine: &Machine,
+        workload: &Arc<Workload>,
+    ) -> Result<Arc<Workload>, ModelError> {
+        let is_for = |list: &[String], label: &str| list.is_empty() || list.iter().any(|word| word == label);
+        let mine =
+            self.groups.iter().filter(|group| is_for(&group.workloads, &entry.label) && is_for(&group.policies, label));
+        let entries: Vec<GroupEntry> = mine.map(|group| group.entry.clone()).collect();
+        if entries.is_empty() {
+            return Ok(Arc::clone(workload));
+        }
+        let mut workload = Workload::clone(workload);
+        workload.add_groups(&entries, &[]).map_err(|fault| fault.in_file(&self.file))?;
+        if let Err(why) = workload.check(machine.nr_cpus()) {
+            return Err(Fault::new(entries[0].at, why).in_file(&self.file));
+        }
+        Ok(Arc::new(workload))
     }
 
     fn build(

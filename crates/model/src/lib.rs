@@ -14,6 +14,7 @@ pub mod event;
 pub mod experiment;
 pub mod file;
 pub mod governor;
+pub mod groups;
 pub mod ids;
 pub mod json;
 pub mod latency;

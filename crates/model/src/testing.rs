@@ -13,6 +13,7 @@ use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::PROFILES;
 
 use crate::case::CaseFile;
+use crate::groups::{GroupSpec, Quota};
 use crate::machine::{
     Cluster, Consumer, Costs, CppcCaps, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
     PackagePower, PmProfile, PolicyShare, Thermal, TurboBin,
@@ -296,6 +297,10 @@ impl Swarm {
         if nr_templates == 0 && draw.chance(20) {
             workload.nr_main = draw.u32(1, nr_tasks);
         }
+        let groups = &mut Draw::new(seed, 12);
+        if groups.chance(40) {
+            random_groups(groups, &mut workload);
+        }
         workload.warmup_ns = if draw.chance(20) { draw.int(1, 999_999) } else { 0 };
         workload.check(nr_cpus as usize).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         workload
@@ -512,6 +517,33 @@ impl Swarm {
 
 fn random_fixed(draw: &mut Draw) -> u16 {
     if draw.chance(70) { 0 } else { draw.int(0, 1024) as u16 }
+}
+
+/// A hierarchy of up to five groups with settings, and tasks in it.
+fn random_groups(draw: &mut Draw, workload: &mut Workload) {
+    let nr = draw.u32(1, 5);
+    for index in 0..nr {
+        let parent = (index > 0 && draw.chance(60)).then(|| draw.u32(0, index - 1));
+        let above = parent.map_or("", |parent| workload.groups[parent as usize].name.as_str());
+        let mut group = GroupSpec { parent, ..GroupSpec::new(format!("{above}/g{index}")) };
+        group.idle = draw.chance(10);
+        group.shares = if group.idle { 3 } else { draw.skewed(2, 100_000) as u32 };
+        group.quota = draw.chance(50).then(|| {
+            let period_ns = draw.int(1, 1000) * 1_000_000;
+            let quota_ns = draw.int(1_000_000, 2 * period_ns);
+            Quota { quota_ns, period_ns, burst_ns: if draw.chance(30) { draw.int(0, quota_ns) } else { 0 } }
+        });
+        group.cpus = random_set(draw, workload);
+        if draw.chance(20) {
+            (group.uclamp_min, group.uclamp_max) = (draw.u32(0, 1024) as u16, draw.u32(0, 1024) as u16);
+        }
+        workload.groups.push(group);
+    }
+    for task in 0..workload.tasks.len() as u32 {
+        if draw.chance(70) {
+            workload.groups[draw.u32(0, nr - 1) as usize].tasks.push(task);
+        }
+    }
 }
 
 fn random_set(draw: &mut Draw, shared: &Workload) -> Option<u32> {

@@ -2,6 +2,7 @@
 //!
 //! Work is counted in ns on the biggest CPU at its reference (highest non-boost) frequency.
 
+use crate::groups::GroupSpec;
 use crate::metric::Metric;
 
 /// Index of a synchronisation object of one kind, dense from 0.
@@ -249,7 +250,9 @@ pub struct Workload {
     pub name: String,
     /// Tasks, in the order in which they are started.
     pub tasks: Vec<TaskSpec>,
-    /// CPU sets that tasks refer to.
+    /// Task groups; a group's parent comes before it.
+    pub groups: Vec<GroupSpec>,
+    /// CPU sets that tasks and groups refer to.
     pub cpu_sets: Vec<Vec<u32>>,
     /// Number of mutexes.
     pub nr_mutexes: u32,
@@ -316,6 +319,7 @@ impl Workload {
         if self.smt_yield.is_some_and(|share| !(1..=1024).contains(&share)) {
             return Err(String::from("the share of a busy thread is not within 1 to 1024"));
         }
+        self.check_groups()?;
         if let Some(metric) = &self.metric {
             metric.check(self.nr_main, self.warmup_ns)?;
         }

@@ -306,7 +306,7 @@ fn refusals_say_where_and_why() {
     );
     check("\"t\": { \"run\": 1, \"priority\": 20 }", "2:30: nice value 20 is not -20..19");
     check("\"t\": { \"run\": 1, \"policy\": \"SCHED_DEADLINE\" }", "2:1: a SCHED_DEADLINE task needs `dl-runtime`");
-    check("\"t\": { \"run\": 1, \"taskgroup\": \"/tg1\" }", "2:31: control groups (`taskgroup` /tg1) are not modelled");
+    check("\"t\": { \"run\": 1, \"taskgroup\": \"/tg1//a\" }", "2:31: `taskgroup` /tg1//a is no path of a group");
     check(
         "\"t\": { \"run\": 1, \"nodes_membind\": [0] }",
         "2:35: placement of memory on nodes (`nodes_membind`) is not modelled",

@@ -77,6 +77,13 @@ ids! {
     DeviceId
     /// A set of CPUs that tasks may use.
     CpuSetId
+    /// A task group, in the workload's order from 1; 0 is the root.
+    GroupId
+}
+
+impl GroupId {
+    /// All tasks that no group names.
+    pub(crate) const ROOT: Self = Self(0);
 }
 
 impl CpuSetId {

@@ -93,6 +93,10 @@ pub struct Outcome {
     pub task_ns_by_cluster: Vec<Vec<u64>>,
     /// Names of the tasks that lived, by task index.
     pub task_names: Vec<String>,
+    /// Per task: its group, an index into the workload's groups; `None`: the root.
+    pub task_groups: Vec<Option<u32>>,
+    /// Per group: what `cpu.stat` has of its quota.
+    pub groups: Vec<GroupStat>,
     /// Work that ops asked for, over all tasks, in the unit of `work_done`.
     pub work_given: u128,
     /// Work of ops that had not ended, in the unit of `work_done`.
@@ -111,6 +115,23 @@ pub struct Outcome {
     pub overutilized_ns: u64,
     /// Hash of all events.
     pub fingerprint: u64,
+}
+
+/// What a group's `cpu.stat` has, for time without the warm-up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupStat {
+    /// Time that its tasks and those of groups in it ran, ns (`usage_usec`).
+    pub usage_ns: u64,
+    /// Periods of its quota that ended (`nr_periods`).
+    pub nr_periods: u64,
+    /// Of these, periods in which it was throttled (`nr_throttled`).
+    pub nr_throttled: u64,
+    /// Time that its queues were throttled, summed over CPUs, ns (`throttled_usec`). An open stop counts from its end on.
+    pub throttled_ns: u64,
+    /// Periods that used saved runtime (`nr_bursts`).
+    pub nr_bursts: u64,
+    /// Runtime beyond the quota that was used, ns (`burst_usec`).
+    pub burst_ns: u64,
 }
 
 /// What a consumer of a package's budget (a GPU) got and did.
@@ -148,6 +169,13 @@ impl Outcome {
                 less(row, earlier);
             }
         };
+        for (group, earlier) in self.groups.iter_mut().zip(&before.groups) {
+            group.nr_periods -= earlier.nr_periods;
+            group.nr_throttled -= earlier.nr_throttled;
+            group.throttled_ns -= earlier.throttled_ns;
+            group.nr_bursts -= earlier.nr_bursts;
+            group.burst_ns -= earlier.burst_ns;
+        }
         self.warmup = Warmup { wall_ns: before.wall_ns, switches: before.switches, migrations: before.migrations };
         self.wall_ns -= before.wall_ns;
         self.finished_ns = self.finished_ns.map(|ns| ns - before.wall_ns);

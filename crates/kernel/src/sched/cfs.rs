@@ -4,7 +4,7 @@
 //! its vruntime is behind by more than the wake-up granularity. `min_vruntime` never goes back; an entity that leaves without
 //! sleeping carries its vruntime relative to it.
 //!
-//! One flat queue per CPU, without groups and bandwidth control; features as by default: `GENTLE_FAIR_SLEEPERS`, `START_DEBIT`,
+//! One queue: a CPU's root queue or that of a task group on a CPU, as in [`super::eevdf`]; features as by default: `GENTLE_FAIR_SLEEPERS`, `START_DEBIT`,
 //! `LAST_BUDDY`, `WAKEUP_PREEMPTION`, without `NEXT_BUDDY`. Load averages are the caller's. EEVDF is in [`super::eevdf`].
 
 use super::eevdf::INITIAL_VRUNTIME;
@@ -91,8 +91,12 @@ pub struct CfsRq {
     pub skip: Option<u32>,
     /// Queued entities, the running one included.
     pub nr_queued: u32,
-    /// Queued entities of the policy `SCHED_IDLE` (`idle_h_nr_running`).
+    /// Queued tasks, here and in groups below (`h_nr_running`).
+    pub h_nr_queued: u32,
+    /// Those of the policy `SCHED_IDLE` or in idle groups (`idle_h_nr_running`).
     pub idle_h_nr: u32,
+    /// Time that its entities ran, ns.
+    pub exec_ns: u64,
     /// The sum of the weights of all queued entities.
     pub load: LoadWeight,
     /// The virtual time that all entities have reached.
@@ -113,7 +117,9 @@ impl CfsRq {
             last: None,
             skip: None,
             nr_queued: 0,
+            h_nr_queued: 0,
             idle_h_nr: 0,
+            exec_ns: 0,
             load: LoadWeight::default(),
             min_vruntime: INITIAL_VRUNTIME,
             need_resched: false,
@@ -162,6 +168,7 @@ impl CfsRq {
         let entity = &mut se[curr as usize];
         let Some(delta_exec) = entity.run_until(now) else { return 0 };
         entity.vruntime = entity.vruntime.wrapping_add(calc_delta_fair(delta_exec, &mut entity.load));
+        self.exec_ns += delta_exec;
         self.update_min_vruntime(se);
         delta_exec
     }
@@ -246,7 +253,10 @@ impl CfsRq {
         }
         self.load.add(se[id as usize].load.weight);
         self.nr_queued += 1;
-        self.idle_h_nr += u32::from(se[id as usize].is_idle_policy());
+        if !se[id as usize].is_group {
+            self.h_nr_queued += 1;
+            self.idle_h_nr += u32::from(se[id as usize].is_idle_policy());
+        }
         if flags.wakeup {
             self.place_entity(&mut se[id as usize], false);
         }
@@ -282,7 +292,10 @@ impl CfsRq {
         entity.on_rq = false;
         self.load.sub(entity.load.weight);
         self.nr_queued -= 1;
-        self.idle_h_nr -= u32::from(entity.is_idle_policy());
+        if !entity.is_group {
+            self.h_nr_queued -= 1;
+            self.idle_h_nr -= u32::from(entity.is_idle_policy());
+        }
         if !flags.sleep {
             entity.vruntime = entity.vruntime.wrapping_sub(self.min_vruntime);
         }
@@ -434,7 +447,8 @@ impl CfsRq {
         }
     }
 
-    fn set_next_buddy(&mut self, se: &[SchedEntity], id: u32) {
+    /// The entity should run next (`set_next_buddy()`, v5.10).
+    pub fn set_next_buddy(&mut self, se: &[SchedEntity], id: u32) {
         if !se[id as usize].is_idle_policy() && se[id as usize].on_rq {
             self.next = Some(id);
         }
@@ -462,6 +476,19 @@ impl CfsRq {
         self.set_next_buddy(se, to);
         self.yield_task(se, now, nr_running);
         true
+    }
+
+    /// Changes the weight of an entity; its virtual time stays (kernel/sched/fair.c:`reweight_entity()`, v5.10). The load average
+    /// is the caller's.
+    pub fn reweight(&mut self, se: &mut [SchedEntity], now: u64, id: u32, load: LoadWeight) {
+        if se[id as usize].on_rq {
+            if self.curr == Some(id) {
+                self.update_curr(se, now);
+            }
+            self.load.sub(se[id as usize].load.weight);
+            self.load.add(load.weight);
+        }
+        se[id as usize].load = load;
     }
 
     /// The steps around a change of a task's parameters: it leaves the queue and the CPU, `change` acts, and it comes back

@@ -8,7 +8,8 @@
 //! V = z + avg_vruntime / avg_load         lag_i = V - v_i         w_i = weight / 1024
 //! ```
 //!
-//! One flat queue per CPU, without groups and bandwidth control. The features are the kernel's defaults: `PLACE_LAG`,
+//! One queue: a CPU's root queue or that of a task group on a CPU. An entity may stand for a group's queue; who walks the hierarchy
+//! keeps the counts of tasks (`h_nr_*`) above the level where a task is. The features are the kernel's defaults: `PLACE_LAG`,
 //! `PLACE_DEADLINE_INITIAL`, `PLACE_REL_DEADLINE`, `RUN_TO_PARITY`, `PREEMPT_SHORT`, `DELAY_DEQUEUE`, `DELAY_ZERO`,
 //! `PICK_BUDDY`, `WAKEUP_PREEMPTION`; without `NEXT_BUDDY`. Load averages and utilisation estimates are the caller's: they do not
 //! influence the order. All sums and products wrap as 64-bit arithmetic does; divisors are cut to 32 signed bits, as `div_s64()`.
@@ -50,12 +51,16 @@ pub struct EevdfRq {
     pub curr: Option<u32>,
     /// The entity that `yield_to()` asked for.
     pub next: Option<u32>,
-    /// Queued entities, the running and the delayed ones included (`nr_running`, `h_nr_queued`).
+    /// Queued entities, the running and the delayed ones included (`nr_queued`).
     pub nr_queued: u32,
-    /// Queued entities that sleep (`h_nr_queued - h_nr_runnable`).
+    /// Queued tasks, here and in groups below (`h_nr_queued`).
+    pub h_nr_queued: u32,
+    /// Those that sleep (`h_nr_queued - h_nr_runnable`).
     pub h_nr_delayed: u32,
-    /// Queued entities of the policy `SCHED_IDLE` (`idle_h_nr_running`).
+    /// Those of the policy `SCHED_IDLE` or in idle groups (`h_nr_idle`).
     pub idle_h_nr: u32,
+    /// Time that its entities ran, ns.
+    pub exec_ns: u64,
     /// The sum of the weights of all queued entities.
     pub load: LoadWeight,
     /// `sum((v_i - z) * w_i)` over the timeline.
@@ -105,8 +110,10 @@ impl EevdfRq {
             curr: None,
             next: None,
             nr_queued: 0,
+            h_nr_queued: 0,
             h_nr_delayed: 0,
             idle_h_nr: 0,
+            exec_ns: 0,
             load: LoadWeight::default(),
             avg_vruntime: 0,
             avg_load: 0,
@@ -125,7 +132,7 @@ impl EevdfRq {
     /// Whether the queue holds only tasks of the policy `SCHED_IDLE` (the fair part of `sched_idle_rq()`).
     #[inline]
     pub fn is_sched_idle(&self) -> bool {
-        self.nr_queued != 0 && self.nr_queued == self.idle_h_nr
+        self.h_nr_queued != 0 && self.h_nr_queued == self.idle_h_nr
     }
 
     /// The running entity if it is queued.
@@ -226,6 +233,7 @@ impl EevdfRq {
         let entity = &mut se[curr as usize];
         let Some(delta_exec) = entity.run_until(now) else { return 0 };
         entity.vruntime = entity.vruntime.wrapping_add(calc_delta_fair(delta_exec, &mut entity.load));
+        self.exec_ns += delta_exec;
         let renewed = self.update_deadline(se, curr);
         if self.nr_queued != 1 && (renewed || (!has_protected_slice(&se[curr as usize]) && !self.is_eligible(se, curr)))
         {
@@ -296,8 +304,11 @@ impl EevdfRq {
         let entity = &mut se[id as usize];
         self.load.add(entity.load.weight);
         self.nr_queued += 1;
-        self.idle_h_nr += u32::from(entity.is_idle_policy());
-        self.h_nr_delayed += u32::from(!flags.wakeup && entity.sched_delayed);
+        if !entity.is_group {
+            self.h_nr_queued += 1;
+            self.idle_h_nr += u32::from(entity.is_idle_policy());
+            self.h_nr_delayed += u32::from(!flags.wakeup && entity.sched_delayed);
+        }
         if flags.migrated {
             entity.exec_start = 0;
         }
@@ -330,7 +341,7 @@ impl EevdfRq {
 
     fn clear_delayed(&mut self, entity: &mut SchedEntity) {
         entity.sched_delayed = false;
-        self.h_nr_delayed = self.h_nr_delayed.wrapping_sub(1);
+        self.h_nr_delayed = self.h_nr_delayed.wrapping_sub(u32::from(!entity.is_group));
     }
 
     fn update_entity_lag(&mut self, se: &mut [SchedEntity], id: u32) {
@@ -352,7 +363,7 @@ impl EevdfRq {
         self.clear_buddy(id);
         if !flags.delayed && flags.sleep && !flags.special && !self.is_eligible(se, id) {
             se[id as usize].sched_delayed = true;
-            self.h_nr_delayed += 1;
+            self.h_nr_delayed += u32::from(!se[id as usize].is_group);
             return false;
         }
         self.update_entity_lag(se, id);
@@ -367,12 +378,15 @@ impl EevdfRq {
         entity.on_rq = false;
         self.load.sub(entity.load.weight);
         self.nr_queued -= 1;
-        self.idle_h_nr -= u32::from(entity.is_idle_policy());
+        if !entity.is_group {
+            self.h_nr_queued -= 1;
+            self.idle_h_nr -= u32::from(entity.is_idle_policy());
+        }
         if flags.delayed {
             self.clear_delayed(entity);
             entity.vlag = entity.vlag.min(0);
         } else if !flags.sleep {
-            self.h_nr_delayed -= u32::from(entity.sched_delayed);
+            self.h_nr_delayed -= u32::from(entity.sched_delayed && !entity.is_group);
         }
         true
     }
@@ -404,7 +418,7 @@ impl EevdfRq {
 
     /// What to run next. A delayed entity that is met is dequeued for good and told to `blocked`.
     ///
-    /// kernel/sched/fair.c:`pick_task_fair()`, `pick_next_entity()`, v6.12.
+    /// kernel/sched/fair.c:`pick_task_fair()`, v6.12.
     #[inline]
     pub fn pick_task(
         &mut self,
@@ -413,15 +427,7 @@ impl EevdfRq {
         mut blocked: impl FnMut(&mut [SchedEntity], u32),
     ) -> Option<u32> {
         while self.nr_queued != 0 {
-            if self.queued_curr(se).is_some() {
-                self.update_curr(se, now);
-            }
-            if let Some(next) = self.next
-                && self.is_eligible(se, next)
-            {
-                return Some(next);
-            }
-            let picked = self.pick_eevdf(se)?;
+            let picked = self.pick_entity(se, now)?;
             if !se[picked as usize].sched_delayed {
                 return Some(picked);
             }
@@ -429,6 +435,20 @@ impl EevdfRq {
             blocked(se, picked);
         }
         None
+    }
+
+    /// The next entity of this queue alone, delayed or not.
+    ///
+    /// kernel/sched/fair.c:`pick_next_entity()`, v6.12, with the `update_curr()` before it.
+    #[inline]
+    pub fn pick_entity(&mut self, se: &mut [SchedEntity], now: u64) -> Option<u32> {
+        if self.queued_curr(se).is_some() {
+            self.update_curr(se, now);
+        }
+        match self.next {
+            Some(next) if self.is_eligible(se, next) => Some(next),
+            _ => self.pick_eevdf(se),
+        }
     }
 
     /// Makes a queued entity the running one and protects its slice; `now` starts its running time.

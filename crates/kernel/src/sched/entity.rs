@@ -46,6 +46,8 @@ pub struct SchedEntity {
     pub rel_deadline: bool,
     /// `slice` was set by the user.
     pub custom_slice: bool,
+    /// It stands for a task group's queue in its parent's (`!entity_is_task()`): who queues it counts the tasks below it.
+    pub is_group: bool,
 }
 
 impl SchedEntity {
@@ -54,7 +56,7 @@ impl SchedEntity {
         Self { load, policy, ..Self::default() }
     }
 
-    /// Whether the policy is `SCHED_IDLE` (`task_has_idle_policy()`).
+    /// Whether the policy is `SCHED_IDLE` (`task_has_idle_policy()`), or the group is idle (`se_is_idle()`).
     #[inline]
     pub fn is_idle_policy(&self) -> bool {
         self.policy == FairPolicy::Idle

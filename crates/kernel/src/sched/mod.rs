@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod balance;
 pub mod cfs;
+pub mod cfs_bandwidth;
 pub mod cpumask;
 pub mod deadline;
 pub mod dl_bw;

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::syntax::{Attributes, Calibration, EventKind, Loop, MemRunKind, PolicyName, RtApp, Spanned, Task};
 use crate::error::{Fault, ModelError, Pos, shorten};
+use crate::groups::is_path;
 use crate::workload::{Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
 
 /// Work of one `write()` call of `iorun`, apart from the copy.
@@ -117,7 +118,16 @@ impl RtApp {
                 }
             }
         }
-        Ok(Workload {
+        let instances = self.tasks.iter().flat_map(|task| (0..task.instances).map(move |_| task));
+        let templates = self.tasks.iter().filter(|task| compiler.templates.contains_key(task.name.as_str()));
+        let mut of_tasks: Vec<(u32, String)> = Vec::new();
+        for (index, task) in (0..).zip(instances.chain(templates)) {
+            if let Some(group) = task.attributes.taskgroup.as_ref().filter(|group| group.value != "/") {
+                let name = group_path(group)?;
+                of_tasks.push((index, name));
+            }
+        }
+        let mut workload = Workload {
             name: options.name.to_owned(),
             tasks,
             cpu_sets: compiler.cpu_sets,
@@ -129,7 +139,9 @@ impl RtApp {
             cumulative_slack: self.global.cumulative_slack,
             duration_ns: self.global.duration_s.map(|seconds| seconds * 1_000_000_000),
             ..Workload::default()
-        })
+        };
+        workload.add_groups(&self.groups, &of_tasks)?;
+        Ok(workload)
     }
 }
 
@@ -333,6 +345,15 @@ impl<'a> Compiler<'a> {
     }
 }
 
+/// The path of a `taskgroup`, without a `/` at its end.
+fn group_path(group: &Spanned<String>) -> Result<String, Fault> {
+    let path = group.value.trim_end_matches('/');
+    if is_path(path) {
+        return Ok(path.to_owned());
+    }
+    Err(Fault::new(group.at, format!("`taskgroup` {} is no path of a group", shorten(&group.value))))
+}
+
 /// Refuses attributes that would change the run and are not modelled.
 fn refuse_unmodelled(task: &Task) -> Result<(), Fault> {
     let all = std::iter::once(&task.attributes).chain(task.phases.iter().map(|phase| &phase.attributes));
@@ -340,10 +361,14 @@ fn refuse_unmodelled(task: &Task) -> Result<(), Fault> {
         if let Some(nodes) = &attributes.nodes_membind {
             return Err(Fault::new(nodes.at, "placement of memory on nodes (`nodes_membind`) is not modelled"));
         }
-        if let Some(group) = &attributes.taskgroup
-            && group.value != "/"
-        {
-            let message = format!("control groups (`taskgroup` {}) are not modelled", shorten(&group.value));
+    }
+    let own = task.attributes.taskgroup.as_ref().map_or("/", |group| &group.value);
+    for group in task.phases.iter().filter_map(|phase| phase.attributes.taskgroup.as_ref()) {
+        if group.value != own {
+            let message = format!(
+                "a phase in another group than its task (`taskgroup` {}) is not modelled",
+                shorten(&group.value)
+            );
             return Err(Fault::new(group.at, message));
         }
     }

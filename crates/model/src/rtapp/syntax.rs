@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::{ParseOptions, Repeats, SuspendOn, growth};
 use crate::error::{Fault, Pos, nearest, shorten};
 use crate::file::cpus_from;
+use crate::groups::{GROUP_KEYS, GroupEntry};
 use crate::machine::CpuList;
 use crate::tree::{Key, Node, Value};
 
@@ -235,6 +236,8 @@ pub struct RtApp {
     pub global: Global,
     /// Tasks in file order.
     pub tasks: Vec<Task>,
+    /// Settings of task groups, which rt-app itself does not read (`groups`).
+    pub groups: Vec<GroupEntry>,
     /// What was read over.
     pub notes: Vec<Note>,
 }
@@ -328,7 +331,7 @@ struct Reader {
 pub(super) fn rtapp_from(root: &Node, options: ParseOptions) -> Result<RtApp, Fault> {
     let mut reader = Reader { options, notes: Vec::new() };
     let entries = reader.entries(root, "the file")?;
-    reader.note_unknown(&entries, &["tasks", "global", "resources"], "the file");
+    reader.note_unknown(&entries, &["tasks", "global", "resources", "groups"], "the file");
     let global = match entries.get("global") {
         Some(node) => reader.global(node)?,
         None => Global::default(),
@@ -353,6 +356,18 @@ pub(super) fn rtapp_from(root: &Node, options: ParseOptions) -> Result<RtApp, Fa
         let message = format!("{nr_threads} threads; at most {NR_THREADS_MAX} can be simulated");
         return Err(Fault::new(tasks_node.at, message));
     }
+    let groups = match entries.get("groups") {
+        None => Vec::new(),
+        Some(node) => {
+            let Value::Table(list) = &node.value else {
+                return Err(Fault::new(node.at, format!("`groups` must be a table, not {}", node.value.kind())));
+            };
+            let settings = &GROUP_KEYS[1..];
+            list.iter()
+                .map(|(key, node)| GroupEntry::from_table(&node.as_table("a group", settings)?, &key.name))
+                .collect::<Result<Vec<_>, Fault>>()?
+        }
+    };
     let names: BTreeSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
     for event in tasks.iter().flat_map(|task| &task.phases).flat_map(|phase| &phase.events) {
         if let EventKind::Fork { task: name } = &event.kind
@@ -363,7 +378,7 @@ pub(super) fn rtapp_from(root: &Node, options: ParseOptions) -> Result<RtApp, Fa
     }
     reader.notes.extend(growth::notes(&tasks, tasks_node.at));
     reader.notes.sort_by_key(|note| note.at);
-    Ok(RtApp { global, tasks, notes: reader.notes })
+    Ok(RtApp { global, tasks, groups, notes: reader.notes })
 }
 
 impl Reader {

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::sched::entity::SchedEntity;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Sink};
 use opplab_model::machine::Cpufreq;
@@ -28,6 +27,7 @@ use crate::run::stream::Stream;
 use crate::run::task::Task;
 use crate::sched::balancer::Balancer;
 use crate::sched::eas_model::EasState;
+use crate::sched::groups::{Entities, Groups};
 use crate::sched::idle_cpus::IdleCpus;
 use crate::sched::root_domain::RootDomain;
 use crate::sched::topology::Topology;
@@ -68,8 +68,9 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) tasks: IdVec<TaskId, Task<'c>>,
     /// The loop counters of all tasks.
     pub(crate) loops: Vec<u32>,
-    /// The fair class's view of each task.
-    pub(crate) entities: IdVec<TaskId, SchedEntity>,
+    /// The fair class's view of each task, and of groups' queues.
+    pub(crate) entities: Entities,
+    pub(crate) groups: Groups,
     pub(crate) cpu_sets: CpuSets,
     /// The cpufreq driver of the policy.
     pub(crate) driver: Cpufreq,

@@ -6,7 +6,7 @@ use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
     BlockedUpdate, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling, Invariance, IrqAvg,
     KernelProfile, MigratePeltLag, NewidleSkip, NohzNextKick, Overutilized, Platform, RtThrottling, SchedIdleCpu,
-    SelectIdleScan, SingleStateTick, UclampInc, UtilEstDequeue,
+    SelectIdleScan, SingleStateTick, TgLoad, UclampInc, UtilEstDequeue,
 };
 use opplab_kernel::proposals::Proposals;
 use opplab_kernel::util_est::UtilEstForm;
@@ -50,6 +50,8 @@ pub(crate) struct Gates {
     pub(crate) sched_idle_cpu: bool,
     /// A task that sleeps while not eligible stays queued (DELAY_DEQUEUE, v6.12).
     pub(crate) delay_dequeue: bool,
+    /// A group's queues tell their load at most once a millisecond (v6.7).
+    pub(crate) tg_load_ratelimit: bool,
     /// How energies are computed.
     pub(crate) em: EmCost,
     /// What limits the CPUs that a wake-up looks at.
@@ -112,6 +114,7 @@ impl Gates {
             idle_sibling: profile.idle_sibling == IdleSibling::Search,
             sched_idle_cpu: profile.sched_idle_cpu == SchedIdleCpu::Idle,
             delay_dequeue: profile.delay_dequeue == DelayDequeue::On,
+            tg_load_ratelimit: profile.tg_load == TgLoad::OncePerMs,
             em: profile.em_cost,
             select_idle_scan: profile.select_idle_scan,
             newidle_skip: profile.newidle_skip,

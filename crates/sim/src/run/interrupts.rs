@@ -181,6 +181,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 TimerKind::Replenish(task) => self.dl_task_timer(task),
                 TimerKind::Inactive(task) => self.inactive_task_timer(task),
                 TimerKind::Starvation => self.starvation_timer(cpu),
+                TimerKind::CfsPeriod(group) => self.cfs_period_timer(cpu, group),
+                TimerKind::CfsSlack(group) => self.cfs_slack_timer(cpu, group),
                 TimerKind::Watchdog => self.watchdog_timer(cpu, time),
                 TimerKind::Kernel => {}
             }

@@ -8,7 +8,7 @@ use opplab_kernel::cpufreq::driver::{DriverId, Governors};
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
-use opplab_kernel::profile::XfsCil;
+use opplab_kernel::profile::{CfsPeriodTimer, XfsCil};
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
@@ -20,13 +20,14 @@ use opplab_model::machine::{CpuPlace, Cpufreq, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload, Workqueue};
 use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng as _;
 
 use crate::cpufreq::amd::{AMD_PSTATE_EPP, AmdPassive, epp_start};
 use crate::cpufreq::freq_max::FreqMaxRatios;
 use crate::cpufreq::freq_policy::{ActiveHwp, FreqPolicy, Governor, governor_of};
 use crate::cpufreq::intel::IntelSetup;
 use crate::hardware::packages::Hardware;
-use crate::ids::{ClusterId, CpuId, CpuSetId, IdVec, PackageId, PolicyId, TaskId};
+use crate::ids::{ClusterId, CpuId, CpuSetId, GroupId, IdVec, PackageId, PolicyId, TaskId};
 use crate::observe::journal::Journal;
 use crate::run::agenda::Agenda;
 use crate::run::case_check::check_case;
@@ -42,6 +43,7 @@ use crate::run::timers::{Timer, TimerKind};
 use crate::sched::balancer::Balancer;
 use crate::sched::eas_model::{EasState, NoEas};
 use crate::sched::fair_rq::FairRq;
+use crate::sched::groups::Groups;
 use crate::sched::hybrid::{known_capacities, packing_priorities};
 use crate::sched::idle_cpus::IdleCpus;
 use crate::sched::root_domain::RootDomain;
@@ -51,6 +53,8 @@ use crate::{Case, CaseError, Outcome, Start, Wakes};
 
 /// The seed's stream of the engine itself; programs have their own.
 const RNG_STREAM: u128 = 0x6f70_706c_6162;
+/// That of groups' period timers.
+const TIMERS_STREAM: u128 = 0x6366_735f_6277;
 
 impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     pub(crate) fn new(case: &'c Case, sink: &'c mut S, hooks: Option<&'c mut dyn Hooks>) -> Result<Self, CaseError> {
@@ -75,6 +79,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let nr_devices = case.workload.devices.len();
         let (hz, jiffies) = (policy.hz.into(), BOOT_NS / tick_ns);
         let balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, hz, jiffies, gates.nohz_next_kick);
+        let mut cpu_sets = CpuSets::new(nr, &case.workload.cpu_sets);
+        let mut timers_rng = Pcg64::new(case.seed.into(), TIMERS_STREAM);
+        let interleaved = gates.profile.cfs_period_timer == CfsPeriodTimer::Interleaved;
+        let offset_ns = |period_ns: u64| if interleaved { timers_rng.next_u64() % period_ns } else { 0 };
+        let groups = Groups::new(&case.workload, nr, &mut cpu_sets, offset_ns, || new_fair_rq(&gates, nr, tick_ns));
         let nr_llcs = topology.llc_masks.len();
         let idle_like = gates.sched_idle_cpu && has_sched_idle(&case.workload);
         Ok(Self {
@@ -103,8 +112,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             policies,
             tasks: IdVec::new(),
             loops: Vec::new(),
-            entities: IdVec::new(),
-            cpu_sets: CpuSets::new(nr, &case.workload.cpu_sets),
+            entities: groups.entities(),
+            groups,
+            cpu_sets,
             driver,
             objects: Objects::new(&case.workload, case.seed),
             resched: VecDeque::new(),
@@ -163,9 +173,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             self.start_policy(policy);
         }
         let case = self.case;
+        let groups = case.workload.group_of_tasks();
         for (index, spec) in case.workload.tasks.iter().enumerate().filter(|(_, spec)| spec.initial) {
             let cpu = CpuId(spec.spawn_cpu.unwrap_or(0));
-            let task = self.add_task(index as u32, spec, &spec.ops, CpuSetId::of_workload(spec.cpus), cpu);
+            let group = groups[index].map_or(GroupId::ROOT, |group| GroupId(group + 1));
+            let task = self.add_task(index as u32, spec, &spec.ops, CpuSetId::of_workload(spec.cpus), cpu, group);
             self.add_timer(cpu, self.now + spec.delay_ns, TimerKind::Wake(task));
         }
         let watchdog_ns = self.watchdog_period_ns();
@@ -187,8 +199,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         ops: &'c [Op],
         allowed: CpuSetId,
         cpu: CpuId,
+        group: GroupId,
     ) -> TaskId {
+        let allowed = self.groups.allowed(&mut self.cpu_sets, allowed, group);
         let mut task = Task::new(index, spec, ops, allowed, cpu);
+        task.group = group;
         task.program = self.program_of(spec);
         task.is_bound_worker = match spec.workqueue {
             None => false,
@@ -261,7 +276,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             },
             ..TaskSpec::default()
         };
-        let task = self.add_task(u32::MAX, &spec, &[], allowed, cpus[0]);
+        let task = self.add_task(u32::MAX, &spec, &[], allowed, cpus[0], GroupId::ROOT);
         let state = &mut self.tasks[task];
         state.sugov = Some(policy);
         state.life = Life::Sleeping;
@@ -382,6 +397,16 @@ fn freq_policies(
     Ok(policies)
 }
 
+/// An empty queue of the fair class on a machine of `nr` CPUs.
+fn new_fair_rq(gates: &Gates, nr: usize, tick_ns: u64) -> FairRq {
+    if gates.eevdf {
+        let slice_ns = gates.profile.base_slice_ns() * (1 + u64::from(nr.ilog2().min(3)));
+        FairRq::Eevdf(EevdfRq::new(slice_ns, tick_ns))
+    } else {
+        FairRq::Cfs(CfsRq::new(CfsTunables::of_machine(nr as u32)))
+    }
+}
+
 /// The CPUs, all idle.
 ///
 /// # Errors
@@ -405,13 +430,8 @@ fn cpus_at_boot(
             policy_of[cpu.index()] = index;
         }
     }
-    let slice_ns = gates.profile.base_slice_ns() * (1 + u64::from(nr.ilog2().min(3)));
     let cpu_at_boot = |(place, policy): (&CpuPlace, PolicyId)| {
-        let fair = if gates.eevdf {
-            FairRq::Eevdf(EevdfRq::new(slice_ns, tick_ns))
-        } else {
-            FairRq::Cfs(CfsRq::new(CfsTunables::of_machine(nr as u32)))
-        };
+        let fair = new_fair_rq(gates, nr, tick_ns);
         let described = &machine.clusters[place.cluster as usize];
         let nr_points = hardware.clusters[ClusterId(place.cluster)].points.len();
         let idle_governor = (idle.new)(&gates.profile);

@@ -5,7 +5,7 @@ use opplab_kernel::sched::placement::{Clamps, WakeFlips};
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::workload::{ObjectIdx, Op, SchedPolicy, TaskSpec};
 
-use crate::ids::{ClusterId, CpuId, CpuSetId, PolicyId, TaskId};
+use crate::ids::{ClusterId, CpuId, CpuSetId, GroupId, PolicyId, TaskId};
 use crate::sched::dl_run::DlRun;
 use crate::sched::proposed::TaskProposed;
 
@@ -93,6 +93,7 @@ pub(crate) struct Task<'c> {
     pub(crate) class: Class,
     /// Running on `cpu`.
     pub(crate) on_cpu: bool,
+    pub(crate) group: GroupId,
     /// Counted in the run queue's util_est.
     pub(crate) util_est_counted: bool,
     pub(crate) in_iowait: bool,
@@ -167,6 +168,7 @@ impl<'c> Task<'c> {
             policy,
             cpu,
             on_cpu: false,
+            group: GroupId::ROOT,
             allowed,
             weight,
             sa: SchedAvg::default(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ids::TaskId;
+use crate::ids::{GroupId, TaskId};
 
 /// What a timer does when it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +16,10 @@ pub(crate) enum TimerKind {
     /// Has a CPU's fair tasks served, or its real-time tasks run again (deadline.c:dl_server_timer(), v6.12;
     /// rt.c:sched_rt_period_timer(), v6.1).
     Starvation,
+    /// Ends a period of a group's quota (fair.c:sched_cfs_period_timer()).
+    CfsPeriod(GroupId),
+    /// Hands out what the queues of a group gave back (fair.c:sched_cfs_slack_timer()).
+    CfsSlack(GroupId),
     /// Runs the soft lockup detector (kernel/watchdog.c:watchdog_timer_fn()).
     Watchdog,
     /// One of the kernel's own that wakes nobody.

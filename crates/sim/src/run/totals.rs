@@ -3,10 +3,10 @@
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::Sink;
 
-use crate::ids::{CpuId, TaskId};
+use crate::ids::{CpuId, GroupId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::Doing;
-use crate::{Consumed, Outcome};
+use crate::{Consumed, GroupStat, Outcome};
 
 /// uW x ns in a uJ.
 const FJ_PER_UJ: u128 = 1_000_000_000;
@@ -60,6 +60,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         for (times, task) in outcome.task_ns_by_cluster.iter_mut().zip(&self.tasks) {
             times[task.cluster.index()] += task.cluster_ns;
         }
+        outcome.groups = self.group_stats();
         outcome.work_done = self.outcome.work_done;
         outcome.floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(outcome.wall_ns);
         let mut consumed = vec![0; self.case.machine.consumers.len()];
@@ -86,6 +87,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         outcome
     }
 
+    /// What each group's `cpu.stat` says, without the time that tasks ran.
+    fn group_stats(&self) -> Vec<GroupStat> {
+        let stat = |group: GroupId| {
+            let pool = &self.groups[group].bandwidth;
+            GroupStat {
+                usage_ns: 0,
+                nr_periods: pool.nr_periods,
+                nr_throttled: pool.nr_throttled,
+                throttled_ns: pool.throttled_time_ns,
+                nr_bursts: pool.nr_burst,
+                burst_ns: pool.burst_time_ns,
+            }
+        };
+        self.groups.ids().map(stat).collect()
+    }
+
     /// The outcome of a run that has reached its end; `before` is what the warm-up had used.
     pub(crate) fn finish(mut self, before: &Outcome) -> Outcome {
         let mut outcome = self.totals();
@@ -94,8 +111,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             outcome.finished_ns = Some(outcome.wall_ns);
         }
         outcome.task_names = self.tasks.ids().map(|task| self.task_name(task)).collect();
+        outcome.task_groups = self.tasks.iter().map(|task| task.group.0.checked_sub(1)).collect();
         outcome.fingerprint = self.journal.fingerprint();
         outcome.subtract(before);
+        for (index, times) in outcome.task_ns_by_cluster.iter().enumerate() {
+            let ran_ns: u64 = times.iter().sum();
+            let mut group = self.tasks[TaskId::of(index)].group;
+            while group != GroupId::ROOT {
+                outcome.groups[group.index() - 1].usage_ns += ran_ns;
+                group = self.groups[group].parent;
+            }
+        }
         outcome
     }
 }

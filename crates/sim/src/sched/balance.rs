@@ -96,7 +96,7 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
         let task = TaskId(task);
         let state = &self.engine.tasks[task];
         BalanceTask {
-            h_load: state.sa.load_avg,
+            h_load: self.engine.task_h_load(task),
             util: self.engine.task_util_est(task),
             clamps: self.engine.task_clamps(task),
             exec_start: self.engine.entities[task].exec_start,
@@ -104,7 +104,8 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
             is_running: state.on_cpu,
             is_idle_policy: self.engine.entities[task].is_idle_policy(),
             is_fair: state.class == Class::Fair,
-            is_per_cpu_kthread: false,
+            // Nor do tasks of throttled groups move (throttled_lb_pair()).
+            is_per_cpu_kthread: self.engine.groups.in_throttled(state.group, state.cpu),
             is_next_buddy: false,
         }
     }

@@ -7,7 +7,7 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::placement::Clamps;
 use opplab_model::event::Sink;
 
-use crate::ids::{CpuId, TaskId};
+use crate::ids::{CpuId, GroupId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::Class;
 
@@ -19,8 +19,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return None;
         }
         let state = &self.tasks[task];
-        let min = if state.class == Class::RealTime && state.uclamp_min == 0 { 1024 } else { state.uclamp_min };
-        Some(Clamps { min: min.min(state.uclamp_max).into(), max: state.uclamp_max.into() })
+        let mut min = if state.class == Class::RealTime && state.uclamp_min == 0 { 1024 } else { state.uclamp_min };
+        let mut max = state.uclamp_max;
+        if state.group != GroupId::ROOT {
+            // core.c:uclamp_tg_restrict(): within what the group has.
+            let group = &self.groups[state.group];
+            (min, max) = (min.clamp(group.uclamp_min, group.uclamp_max), max.clamp(group.uclamp_min, group.uclamp_max));
+        }
+        Some(Clamps { min: min.min(max).into(), max: max.into() })
     }
 
     /// core.c:uclamp_rq_inc(): the fair and real-time classes know clamps.

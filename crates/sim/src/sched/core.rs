@@ -543,8 +543,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.balance_rt(cpu, prev);
         let next = self.pick_next_task(cpu, prev);
         if next != prev {
+            let switched = self.switch_in_groups(cpu, prev, next);
             if prev != TaskId::IDLE {
-                self.put_prev_task(cpu, prev);
+                if !switched {
+                    self.put_prev_task(cpu, prev);
+                }
                 self.tasks[prev].on_cpu = false;
             }
             self.cpus[cpu].curr = next;
@@ -553,7 +556,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 // The old task is still current for update_idle_rq_clock_pelt(); its sums decide.
                 state.clk.update_idle_rq_clock_pelt::<H>(state.cfs.avg.util_sum, state.rt.util_sum, state.dl.util_sum);
             } else {
-                self.set_next_task(cpu, next);
+                if !switched {
+                    self.set_next_task(cpu, next);
+                }
                 self.tasks[next].on_cpu = true;
                 self.spend(cpu, self.case.machine.costs.context_switch_ns);
                 let state = &mut self.tasks[next];
@@ -690,7 +695,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn yield_task(&mut self, cpu: CpuId, task: TaskId) {
         self.update_rq_clock(cpu);
         match self.tasks[task].class {
-            Class::Fair => self.yield_task_fair(cpu),
+            Class::Fair => self.yield_task_fair(cpu, task),
             Class::RealTime => {
                 let priority = self.rt_priority(task);
                 let queue = &mut self.cpus[cpu].rt_queue;

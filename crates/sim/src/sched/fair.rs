@@ -12,11 +12,12 @@ use opplab_kernel::sched::eevdf::{Dequeue, Enqueue as EevdfEnqueue};
 use opplab_kernel::util_est::{task_util_est, util_est_dequeue, util_est_enqueue, util_est_update};
 use opplab_model::event::{Event, Sink};
 
-use crate::ids::{CpuId, TaskId};
+use crate::ids::{CpuId, GroupId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::gates::UtilEst;
 use crate::run::task::{Class, Enqueue, Life};
 use crate::sched::fair_rq::{FairRq, entity_of};
+use crate::sched::groups::{cfs_of, fair_of};
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- averages ----
@@ -51,10 +52,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// fair.c:update_load_avg() of `task` on `cpu`'s queue; `attach`: DO_ATTACH.
     pub(crate) fn update_load_avg(&mut self, cpu: CpuId, task: TaskId, attach: bool) {
+        if self.groups.any() {
+            self.update_entity_avg(cpu, self.entities.of_task(task), attach);
+            return;
+        }
         let now = self.cpus[cpu].clk.rq_clock_pelt();
         if self.tasks[task].sa.last_update_time != 0 {
             let entity = &self.entities[task];
-            let running = self.cpus[cpu].fair.curr() == Some(task);
+            let running = self.cpus[cpu].fair.curr() == Some(task.0);
             let mut facts = SeFacts::task(entity.load.weight, entity.on_rq, running);
             if entity.sched_delayed {
                 facts.runnable = 0;
@@ -100,8 +105,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// fair.c:detach_entity_load_avg().
     fn detach_entity_load_avg(&mut self, cpu: CpuId, task: TaskId) {
-        let weight = self.entities[task].load.weight;
-        self.cpus[cpu].cfs.detach::<H>(&self.tasks[task].sa, weight);
+        let (weight, group) = (self.entities[task].load.weight, self.tasks[task].group);
+        cfs_of(&mut self.cpus, &mut self.groups, group, cpu).detach::<H>(&self.tasks[task].sa, weight);
+        if group != GroupId::ROOT {
+            self.propagate_above(cpu, task);
+        }
     }
 
     /// fair.c:migrate_task_rq_fair(): the averages leave `orig`; a new queue attaches them.
@@ -110,9 +118,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         if matches!(self.tasks[task].life, Life::Sleeping | Life::Io | Life::Waking) {
-            let weight = self.entities[task].load.weight;
-            let state = &mut self.cpus[orig];
-            state.cfs.remove::<H>(&mut self.tasks[task].sa, weight);
+            let (weight, group) = (self.entities[task].load.weight, self.tasks[task].group);
+            let cfs = cfs_of(&mut self.cpus, &mut self.groups, group, orig);
+            cfs.remove::<H>(&mut self.tasks[task].sa, weight);
+            let cfs_last_update_time = cfs.avg.last_update_time;
+            let state = &self.cpus[orig];
             if self.gates.migrate_pelt_lag {
                 let facts = LagFacts {
                     is_idle: state.curr == TaskId::IDLE,
@@ -120,7 +130,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                     clock_pelt_idle: state.clk.clock_pelt_idle,
                     clock_idle: state.clk.clock_idle,
                     sched_clock: self.now,
-                    cfs_last_update_time: state.cfs.avg.last_update_time,
+                    cfs_last_update_time,
                 };
                 migrate_se_pelt_lag::<H>(&mut self.tasks[task].sa, weight, &facts);
             }
@@ -132,7 +142,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// fair.c:sync_entity_load_avg(): decays a sleeping task to the last update of its queue.
     pub(crate) fn sync_entity_load_avg(&mut self, task: TaskId, cpu: CpuId) {
-        let cfs = &self.cpus[cpu].cfs.avg;
+        let cfs = &cfs_of(&mut self.cpus, &mut self.groups, self.tasks[task].group, cpu).avg;
         sync_entity_load_avg::<H>(&mut self.tasks[task].sa, self.entities[task].load.weight, cfs);
     }
 
@@ -147,13 +157,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.tasks[task].class != Class::Fair {
             return;
         }
-        let state = &self.cpus[cpu];
-        post_init_entity_util_avg(
-            &mut self.tasks[task].sa,
-            self.entities[task].load.weight,
-            &state.cfs.avg,
-            state.capacity,
-        );
+        let capacity = self.cpus[cpu].capacity;
+        let cfs = &cfs_of(&mut self.cpus, &mut self.groups, self.tasks[task].group, cpu).avg;
+        post_init_entity_util_avg(&mut self.tasks[task].sa, self.entities[task].load.weight, cfs, capacity);
         let spec = self.tasks[task].spec as usize;
         if self.case.workload.tasks.get(spec).is_some_and(|spec| spec.seasoned) {
             // It has slept for long: nothing is left of what it did.
@@ -166,6 +172,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn update_blocked_averages(&mut self, cpu: CpuId) -> bool {
         self.update_rq_clock(cpu);
         let mut decayed = self.gates.blocked_others_first && self.update_other_load_avgs(cpu);
+        self.update_blocked_groups(cpu);
         decayed |= self.update_cfs_rq_load_avg(cpu);
         if decayed {
             self.cpufreq_update_util(cpu, 0);
@@ -265,6 +272,24 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if flags != 0 {
             self.cpufreq_update_util(cpu, flags);
         }
+        if self.groups.any() {
+            if !self.enqueue_in_groups(cpu, task, kind) {
+                // Its group is throttled: the task does not count as one that may run.
+                self.cpus[cpu].nr_running -= 1;
+            }
+        } else {
+            self.enqueue_flat(cpu, task, kind);
+        }
+        self.balancer.lists.add(cpu.index(), task.0);
+        self.watch_fair_server(cpu);
+        self.take_resched_of(cpu, task);
+        if kind != Enqueue::New {
+            self.check_update_overutilized(cpu);
+        }
+    }
+
+    /// Queues a task where there are no groups.
+    fn enqueue_flat(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) {
         self.update_load_avg(cpu, task, true);
         let now = self.cpus[cpu].clk.clock_task;
         let migrated = matches!(kind, Enqueue::WakeupMigrated | Enqueue::Migrated);
@@ -281,12 +306,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 rq.enqueue(&mut self.entities, now, task.0, CfsEnqueue { wakeup, migrated });
             }
         }
-        self.balancer.lists.add(cpu.index(), task.0);
-        self.watch_fair_server(cpu);
-        self.propagate_resched(cpu);
-        if kind != Enqueue::New {
-            self.check_update_overutilized(cpu);
-        }
     }
 
     pub(crate) fn dequeue_task_fair(&mut self, cpu: CpuId, task: TaskId, sleep: bool) {
@@ -296,15 +315,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.gates.estimates_before_dequeue {
             self.util_est_update(cpu, task, sleep);
         }
-        self.update_load_avg(cpu, task, false);
-        let now = self.cpus[cpu].clk.clock_task;
-        match &mut self.cpus[cpu].fair {
-            FairRq::Eevdf(rq) => {
-                // A task that never comes back may not stay delayed.
-                let special = self.tasks[task].life == Life::Dead || !self.gates.delay_dequeue;
-                rq.dequeue(&mut self.entities, now, task.0, Dequeue { sleep, special, delayed: false });
+        // A task that never comes back may not stay delayed.
+        let special = self.tasks[task].life == Life::Dead || !self.gates.delay_dequeue;
+        let flags = Dequeue { sleep, special, delayed: false };
+        if self.groups.any() {
+            if !self.dequeue_in_groups(cpu, self.entities.of_task(task), flags) {
+                self.cpus[cpu].nr_running += 1;
             }
-            FairRq::Cfs(rq) => rq.dequeue(&mut self.entities, now, task.0, CfsDequeue { sleep, save: false }),
+        } else {
+            self.update_load_avg(cpu, task, false);
+            let now = self.cpus[cpu].clk.clock_task;
+            match &mut self.cpus[cpu].fair {
+                FairRq::Eevdf(rq) => {
+                    rq.dequeue(&mut self.entities, now, task.0, flags);
+                }
+                FairRq::Cfs(rq) => rq.dequeue(&mut self.entities, now, task.0, CfsDequeue { sleep, save: false }),
+            }
         }
         if !self.entities[task].sched_delayed {
             self.balancer.lists.remove(cpu.index(), task.0);
@@ -315,15 +341,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.gates.proposes {
             self.proposals_refresh(cpu);
         }
-        self.propagate_resched(cpu);
+        self.take_resched_of(cpu, task);
     }
 
     /// fair.c:task_dead_fair(), from core.c:finish_task_switch(): what the task leaves behind counts on `cpu` until its queue
     /// is updated next, also for a task that is born there before.
     pub(crate) fn task_dead(&mut self, cpu: CpuId, task: TaskId) {
         if self.tasks[task].class == Class::Fair && self.tasks[task].sa.last_update_time != 0 {
-            let weight = self.entities[task].load.weight;
-            self.cpus[cpu].cfs.remove::<H>(&mut self.tasks[task].sa, weight);
+            let (weight, group) = (self.entities[task].load.weight, self.tasks[task].group);
+            cfs_of(&mut self.cpus, &mut self.groups, group, cpu).remove::<H>(&mut self.tasks[task].sa, weight);
         }
     }
 
@@ -347,26 +373,31 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// A sleeping task whose dequeue is delayed leaves for another CPU, where it stays delayed.
     pub(crate) fn detach_delayed(&mut self, cpu: CpuId, task: TaskId) {
-        self.update_load_avg(cpu, task, false);
-        let now = self.cpus[cpu].clk.clock_task;
-        if let FairRq::Eevdf(rq) = &mut self.cpus[cpu].fair {
-            rq.dequeue(&mut self.entities, now, task.0, Dequeue { sleep: false, special: false, delayed: false });
+        let flags = Dequeue { sleep: false, special: false, delayed: false };
+        if self.groups.any() {
+            self.dequeue_in_groups(cpu, self.entities.of_task(task), flags);
+        } else {
+            self.update_load_avg(cpu, task, false);
+            let now = self.cpus[cpu].clk.clock_task;
+            if let FairRq::Eevdf(rq) = &mut self.cpus[cpu].fair {
+                rq.dequeue(&mut self.entities, now, task.0, flags);
+            }
         }
         self.balancer.lists.remove(cpu.index(), task.0);
-        self.propagate_resched(cpu);
+        self.take_resched_of(cpu, task);
         self.detach_averages(cpu, task);
     }
 
     /// It is queued there: it counts, but will not run; the CPU that picks it finishes its dequeue.
     pub(crate) fn enqueue_delayed(&mut self, cpu: CpuId, task: TaskId) {
         self.note_overload(self.cpus[cpu].rq_nr_running() + 1, 1);
-        self.update_load_avg(cpu, task, true);
-        let now = self.cpus[cpu].clk.clock_task;
-        if let FairRq::Eevdf(rq) = &mut self.cpus[cpu].fair {
-            rq.enqueue(&mut self.entities, now, task.0, EevdfEnqueue { wakeup: false, initial: false, migrated: true });
+        if self.groups.any() {
+            self.enqueue_in_groups(cpu, task, Enqueue::Migrated);
+        } else {
+            self.enqueue_flat(cpu, task, Enqueue::Migrated);
         }
         self.balancer.lists.add(cpu.index(), task.0);
-        self.propagate_resched(cpu);
+        self.take_resched_of(cpu, task);
     }
 
     /// A woken task that is still queued because its dequeue was delayed wakes where it is; returns whether it was one.
@@ -382,7 +413,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.util_est_enqueue(cpu, task);
         self.tasks[task].util_est_counted = true;
         self.update_load_avg(cpu, task, false);
-        if let FairRq::Eevdf(rq) = &mut self.cpus[cpu].fair {
+        let mut may_run = true;
+        if self.groups.any() {
+            may_run = self.wake_in_groups(cpu, task);
+        } else if let FairRq::Eevdf(rq) = &mut self.cpus[cpu].fair {
             rq.requeue_delayed_entity(&mut self.entities, task.0);
         }
         if self.gates.proposes {
@@ -391,13 +425,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.uclamp_rq_inc(cpu, task);
         self.tasks[task].life = Life::Queued;
         self.tasks[task].in_iowait = false;
-        self.cpus[cpu].nr_running += 1;
+        self.cpus[cpu].nr_running += u32::from(may_run);
         self.update_idle_like(cpu);
         self.wakeup_preempt(cpu, task);
         true
     }
 
     pub(crate) fn pick_next_task_fair(&mut self, cpu: CpuId) -> Option<TaskId> {
+        if self.groups.any() {
+            return self.pick_in_groups(cpu);
+        }
         let now = self.cpus[cpu].clk.clock_task;
         let task = match &mut self.cpus[cpu].fair {
             FairRq::Eevdf(rq) => {
@@ -410,6 +447,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     pub(crate) fn put_prev_task_fair(&mut self, cpu: CpuId, prev: TaskId) {
+        if self.groups.any() {
+            self.put_prev_in_groups(cpu, prev, GroupId::ROOT);
+            self.take_resched_of(cpu, prev);
+            return;
+        }
         if self.entities[prev].on_rq {
             self.update_load_avg(cpu, prev, false);
         }
@@ -423,34 +465,43 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(crate) fn set_next_task_fair(&mut self, cpu: CpuId, next: TaskId) {
         self.balancer.lists.move_to_head(cpu.index(), next.0);
-        self.update_load_avg(cpu, next, false);
-        let now = self.cpus[cpu].clk.clock_task;
-        match &mut self.cpus[cpu].fair {
-            FairRq::Eevdf(rq) => rq.set_next_entity(&mut self.entities, now, next.0),
-            FairRq::Cfs(rq) => rq.set_next_entity(&mut self.entities, now, next.0),
+        if self.groups.any() {
+            self.set_next_in_groups(cpu, next, GroupId::ROOT);
+        } else {
+            self.update_load_avg(cpu, next, false);
+            let now = self.cpus[cpu].clk.clock_task;
+            match &mut self.cpus[cpu].fair {
+                FairRq::Eevdf(rq) => rq.set_next_entity(&mut self.entities, now, next.0),
+                FairRq::Cfs(rq) => rq.set_next_entity(&mut self.entities, now, next.0),
+            }
         }
         self.update_misfit_status(cpu, Some(next));
     }
 
-    pub(crate) fn yield_task_fair(&mut self, cpu: CpuId) {
-        let state = &mut self.cpus[cpu];
-        let now = state.clk.clock_task;
-        match &mut state.fair {
-            FairRq::Eevdf(rq) => rq.yield_task(&mut self.entities, now, state.nr_running),
-            FairRq::Cfs(rq) => rq.yield_task(&mut self.entities, now, state.nr_running),
+    pub(crate) fn yield_task_fair(&mut self, cpu: CpuId, task: TaskId) {
+        let state = &self.cpus[cpu];
+        let (now, nr_running, group) = (state.clk.clock_task, state.nr_running, self.tasks[task].group);
+        match fair_of(&mut self.cpus, &mut self.groups, group, cpu) {
+            FairRq::Eevdf(rq) => rq.yield_task(&mut self.entities, now, nr_running),
+            FairRq::Cfs(rq) => rq.yield_task(&mut self.entities, now, nr_running),
         }
+        self.charge_quota(group, cpu);
     }
 
     /// fair.c:task_tick_fair().
     pub(crate) fn task_tick_fair(&mut self, cpu: CpuId, curr: TaskId) {
-        let now = self.cpus[cpu].clk.clock_task;
-        match &mut self.cpus[cpu].fair {
-            FairRq::Eevdf(rq) => {
-                rq.update_curr(&mut self.entities, now);
+        if self.groups.any() {
+            self.tick_in_groups(cpu, curr);
+        } else {
+            let now = self.cpus[cpu].clk.clock_task;
+            match &mut self.cpus[cpu].fair {
+                FairRq::Eevdf(rq) => {
+                    rq.update_curr(&mut self.entities, now);
+                }
+                FairRq::Cfs(rq) => rq.tick(&mut self.entities, now),
             }
-            FairRq::Cfs(rq) => rq.tick(&mut self.entities, now),
+            self.update_load_avg(cpu, curr, false);
         }
-        self.update_load_avg(cpu, curr, false);
         if self.gates.proposes {
             self.proposals_tick(cpu, curr);
         }
@@ -463,6 +514,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn check_preempt_wakeup_fair(&mut self, cpu: CpuId, task: TaskId) -> bool {
         if self.cpus[cpu].need_resched {
             return false;
+        }
+        if self.groups.any() {
+            return self.check_preempt_in_groups(cpu, task);
         }
         let now = self.cpus[cpu].clk.clock_task;
         match &mut self.cpus[cpu].fair {
@@ -481,7 +535,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// A sleeping CFS task leaves its queue: its vruntime becomes relative (migrate_task_rq_fair(), v5.10).
     fn cfs_migrated_wakeup(&mut self, task: TaskId, orig: CpuId) {
-        if let FairRq::Cfs(rq) = &self.cpus[orig].fair {
+        if let FairRq::Cfs(rq) = fair_of(&mut self.cpus, &mut self.groups, self.tasks[task].group, orig) {
             rq.migrate_sleeping(&mut self.entities[task]);
         }
     }

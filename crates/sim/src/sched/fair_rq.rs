@@ -5,8 +5,6 @@ use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::{FairPolicy, SchedEntity};
 use opplab_model::workload::SchedPolicy;
 
-use crate::ids::TaskId;
-
 /// The queue of one CPU, in the order of the kernel profile.
 pub(crate) enum FairRq {
     /// From v6.6.
@@ -15,19 +13,76 @@ pub(crate) enum FairRq {
     Cfs(CfsRq),
 }
 
+/// Tasks that come to the counts of a queue, or leave them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Count {
+    pub(crate) queued: i32,
+    pub(crate) delayed: i32,
+    pub(crate) idle: i32,
+}
+
+impl Count {
+    pub(crate) fn less(self, other: Self) -> Self {
+        let Self { queued, delayed, idle } = other;
+        Self { queued: self.queued - queued, delayed: self.delayed - delayed, idle: self.idle - idle }
+    }
+
+    pub(crate) fn negated(self) -> Self {
+        Self::default().less(self)
+    }
+}
+
 impl FairRq {
-    pub(crate) fn curr(&self) -> Option<TaskId> {
+    /// The entity that runs.
+    pub(crate) fn curr(&self) -> Option<u32> {
         match self {
-            Self::Eevdf(rq) => rq.curr.map(TaskId),
-            Self::Cfs(rq) => rq.curr.map(TaskId),
+            Self::Eevdf(rq) => rq.curr,
+            Self::Cfs(rq) => rq.curr,
         }
     }
 
-    /// Queued tasks, running and delayed ones included.
+    /// Queued tasks, here and in groups below, running and delayed ones included.
     pub(crate) fn nr_queued(&self) -> u32 {
+        match self {
+            Self::Eevdf(rq) => rq.h_nr_queued,
+            Self::Cfs(rq) => rq.h_nr_queued,
+        }
+    }
+
+    /// Queued entities.
+    pub(crate) fn nr_entities(&self) -> u32 {
         match self {
             Self::Eevdf(rq) => rq.nr_queued,
             Self::Cfs(rq) => rq.nr_queued,
+        }
+    }
+
+    /// Time that its entities ran, ns.
+    pub(crate) fn exec_ns(&self) -> u64 {
+        match self {
+            Self::Eevdf(rq) => rq.exec_ns,
+            Self::Cfs(rq) => rq.exec_ns,
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Count {
+        let (queued, delayed, idle) = (self.nr_queued() as i32, self.nr_delayed() as i32, self.idle_h_nr() as i32);
+        Count { queued, delayed, idle }
+    }
+
+    /// Adds tasks that are in groups below.
+    pub(crate) fn count(&mut self, count: Count) {
+        let add = |value: &mut u32, more: i32| *value = value.wrapping_add_signed(more);
+        match self {
+            Self::Eevdf(rq) => {
+                add(&mut rq.h_nr_queued, count.queued);
+                add(&mut rq.h_nr_delayed, count.delayed);
+                add(&mut rq.idle_h_nr, count.idle);
+            }
+            Self::Cfs(rq) => {
+                add(&mut rq.h_nr_queued, count.queued);
+                add(&mut rq.idle_h_nr, count.idle);
+            }
         }
     }
 

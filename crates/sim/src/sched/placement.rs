@@ -358,7 +358,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         match &state.fair {
             FairRq::Cfs(rq) => {
                 let queued = rq.waiting().chain(rq.curr);
-                queued.map(|task| self.tasks[TaskId(task)].sa.load_avg).sum()
+                let load = |entity: u32| match self.entities.task(entity) {
+                    Some(task) => self.tasks[task].sa.load_avg,
+                    None => self.groups.queue(self.groups.of_entity(entity), cpu).sa.load_avg,
+                };
+                queued.map(load).sum()
             }
             FairRq::Eevdf(_) => state.cfs.avg.load_avg,
         }
@@ -381,7 +385,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         note: &mut Note,
     ) -> bool {
         let (this, old) = (&self.cpus[here], &self.cpus[prev]);
-        let curr_load = if this.curr == TaskId::IDLE { 0 } else { self.tasks[this.curr].sa.load_avg };
+        let curr_load = if this.curr == TaskId::IDLE { 0 } else { self.task_h_load(this.curr) };
         let facts = WakeAffineFacts {
             this_idle: this.is_idle(),
             prev_idle: old.is_idle(),
@@ -392,7 +396,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             nr_delayed_this: this.fair.nr_delayed(),
             this_load: self.wake_load(here),
             prev_load: self.wake_load(prev),
-            task_load: self.tasks[task].sa.load_avg,
+            task_load: self.task_h_load(task),
             current_load: curr_load,
             this_capacity: this.capacity_of,
             prev_capacity: old.capacity_of,

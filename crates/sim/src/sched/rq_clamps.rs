@@ -4,9 +4,10 @@ use opplab_kernel::sched::placement::Clamps;
 use opplab_kernel::uclamp::{UclampId, UclampRq};
 use opplab_model::workload::{Op, Workload};
 
-/// Whether some task of `workload` ever asks for clamps.
+/// Whether some task of `workload` ever asks for clamps, or some group has them.
 pub(crate) fn asks_for_clamps(workload: &Workload) -> bool {
     workload.tasks.iter().any(|task| task.ops.iter().any(|op| matches!(op, Op::SetUclamp { .. })))
+        || workload.groups.iter().any(|group| group.uclamp_min > 0 || group.uclamp_max < 1024)
 }
 
 /// The clamps of a run queue.

@@ -5,7 +5,7 @@ use opplab_model::event::{Event, PlacementRule, Sink};
 use opplab_model::workload::SchedPolicy;
 
 use super::Step;
-use crate::ids::{CpuId, CpuSetId, TaskId};
+use crate::ids::{CpuId, CpuSetId, GroupId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Enqueue, Life, Task, class_and_weight};
 use crate::run::timers::TimerKind;
@@ -34,7 +34,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let spec = &self.case.workload.tasks[template as usize];
         let allowed = spec.cpus.map_or(self.tasks[parent].allowed, |set| CpuSetId::of_workload(Some(set)));
-        let child = self.add_task(template, spec, &spec.ops, allowed, cpu);
+        let case = self.case;
+        // A child is in its parent's group, unless its template is in one.
+        let own = case.workload.groups.iter().position(|group| group.tasks.contains(&template));
+        let group = own.map_or(self.tasks[parent].group, |group| GroupId::of(group + 1));
+        let child = self.add_task(template, spec, &spec.ops, allowed, cpu, group);
         self.tasks[child].parent = Some(parent);
         self.tasks[parent].live_children += 1;
         self.spend(cpu, self.case.machine.costs.wakeup_ns);
@@ -84,7 +88,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(super) fn op_set_cpus(&mut self, cpu: CpuId, task: TaskId, set: Option<u32>) -> Step {
         self.next_op(task);
-        self.tasks[task].allowed = CpuSetId::of_workload(set);
+        let group = self.tasks[task].group;
+        self.tasks[task].allowed = self.groups.allowed(&mut self.cpu_sets, CpuSetId::of_workload(set), group);
         if !self.cpu_sets.cpus(self.tasks[task].allowed).contains(cpu.index()) {
             self.push_away(cpu, task);
         }

@@ -1,0 +1,466 @@
+//! Task groups (control groups with the cpu controller): their settings as cgroup files have them, and their form in files.
+//!
+//! ```toml
+//! [[group]]
+//! name = "/web"            # a path; groups above it that no entry names have default settings
+//! weight = 200             # cpu.weight, 1 to 10000; or weight_nice, -20 to 19; or shares (v1), 2 to 262144
+//! max = "20000 100000"     # cpu.max: quota and period in us; "max": no limit
+//! burst_us = 5000          # cpu.max.burst
+//! idle = false             # cpu.idle
+//! cpus = "0-3"             # cpuset.cpus
+//! uclamp_min = 10          # cpu.uclamp.min, percent; also "12.5" or "max"
+//! uclamp_max = "max"       # cpu.uclamp.max
+//! tasks = ["nginx*"]       # names of tasks, or their beginnings
+//! ```
+
+use opplab_kernel::sched::weight::SCHED_PRIO_TO_WEIGHT;
+
+use crate::error::{Fault, shorten};
+use crate::file::cpus_from;
+use crate::tree::{Node, Table, Value};
+use crate::workload::{TaskSpec, Workload};
+
+/// A quota (`cpu.max`, `cpu.max.burst`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Runtime of a period, ns.
+    pub quota_ns: u64,
+    /// The period, ns.
+    pub period_ns: u64,
+    /// Runtime that may be saved beyond the quota, ns.
+    pub burst_ns: u64,
+}
+
+/// A task group below the root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupSpec {
+    /// Its path, e.g. `/system.slice/web`.
+    pub name: String,
+    /// The group that it is in, an index into [`Workload::groups`] below its own; `None`: the root.
+    pub parent: Option<u32>,
+    /// What its tasks share with its siblings (`cpu.shares`; 1024 is `cpu.weight` 100).
+    pub shares: u32,
+    /// It yields to everything that is not idle (`cpu.idle`).
+    pub idle: bool,
+    /// How long its tasks may run; `None`: no limit.
+    pub quota: Option<Quota>,
+    /// CPUs of its tasks, an index into [`Workload::cpu_sets`]; `None`: its parent's.
+    pub cpus: Option<u32>,
+    /// Clamps of its tasks' utilisation, of 1024.
+    pub uclamp_min: u16,
+    /// The upper one.
+    pub uclamp_max: u16,
+    /// Its tasks' templates, indices into [`Workload::tasks`]. A forked task is in its parent's group.
+    pub tasks: Vec<u32>,
+}
+
+/// An entry of a file: settings, and which tasks they are for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupEntry {
+    /// The group; its parent, CPU set and tasks are not resolved.
+    pub spec: GroupSpec,
+    /// `cpuset.cpus`.
+    pub cpus: Option<Vec<u32>>,
+    /// Names of tasks; with `*` at the end: beginnings of names.
+    pub tasks: Vec<String>,
+    /// Where the entry is.
+    pub at: crate::error::Pos,
+}
+
+/// The keys of an entry.
+pub const GROUP_KEYS: &[&str] = &[
+    "name",
+    "weight",
+    "weight_nice",
+    "shares",
+    "max",
+    "burst_us",
+    "idle",
+    "cpus",
+    "uclamp_min",
+    "uclamp_max",
+    "tasks",
+];
+
+/// Shares of a group of default weight (`NICE_0_LOAD` without its scale).
+const DEFAULT_SHARES: u32 = 1024;
+/// Shares of an idle group (`WEIGHT_IDLEPRIO`).
+const IDLE_SHARES: u32 = 3;
+/// `min_cfs_quota_period` and `max_cfs_quota_period`, us.
+const PERIOD_US: (u64, u64) = (1_000, 1_000_000);
+/// The longest quota that a file may ask for, us (`max_cfs_runtime`, cut to what a run may last).
+const QUOTA_US_MAX: i128 = 1 << 40;
+
+/// `cpu.shares` of a `cpu.weight` (kernel/sched/core.c:`sched_weight_from_cgroup()`, v6.12).
+pub fn shares_of_weight(weight: u32) -> u32 {
+    ((u64::from(weight) * 1024 + 50) / 100).clamp(2, 1 << 18) as u32
+}
+
+impl GroupSpec {
+    /// A group with default settings.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            parent: None,
+            shares: DEFAULT_SHARES,
+            idle: false,
+            quota: None,
+            cpus: None,
+            uclamp_min: 0,
+            uclamp_max: 1024,
+            tasks: Vec::new(),
+        }
+    }
+
+    pub(crate) fn node(&self) -> Node {
+        Node::table([
+            ("name", Some(Node::str(&self.name))),
+            ("parent", self.parent.map(Node::from)),
+            ("shares", Some(Node::from(self.shares))),
+            ("idle", self.idle.then(|| Node::bool(true))),
+            (
+                "quota_ns",
+                self.quota.map(|quota| {
+                    Node::list([quota.quota_ns, quota.period_ns, quota.burst_ns].into_iter().map(Node::from))
+                }),
+            ),
+            ("cpus", self.cpus.map(Node::from)),
+            ("uclamp_min", (self.uclamp_min != 0).then(|| Node::from(u32::from(self.uclamp_min)))),
+            ("uclamp_max", (self.uclamp_max != 1024).then(|| Node::from(u32::from(self.uclamp_max)))),
+            ("tasks", Some(Node::list(self.tasks.iter().map(|&task| Node::from(task))))),
+        ])
+    }
+
+    pub(crate) fn from_node(node: &Node) -> Result<Self, Fault> {
+        let keys = ["name", "parent", "shares", "idle", "quota_ns", "cpus", "uclamp_min", "uclamp_max", "tasks"];
+        let table = node.as_table("group", &keys)?;
+        let index = i128::from(u32::MAX);
+        let optional = |key: &str| table.get(key).map(|node| node.as_int(key, 0, index)).transpose();
+        let quota = match table.get("quota_ns") {
+            None => None,
+            Some(node) => match node.as_list("quota_ns")? {
+                [quota, period, burst] => Some(Quota {
+                    quota_ns: quota.as_int("quota_ns", 1, QUOTA_US_MAX * 1000)?,
+                    period_ns: period.as_int("quota_ns", 1_000_000, 1_000_000_000)?,
+                    burst_ns: burst.as_int("quota_ns", 0, QUOTA_US_MAX * 1000)?,
+                }),
+                _ => return Err(Fault::new(node.at, "`quota_ns` is quota, period and burst")),
+            },
+        };
+        Ok(Self {
+            name: table.need_str("name")?.to_owned(),
+            parent: optional("parent")?,
+            shares: table.need_int("shares", 1, 1 << 18)?,
+            idle: table.bool_or("idle", false)?,
+            quota,
+            cpus: optional("cpus")?,
+            uclamp_min: table.int_or("uclamp_min", 0, 0, 1024)?,
+            uclamp_max: table.int_or("uclamp_max", 1024, 0, 1024)?,
+            tasks: table
+                .need("tasks")?
+                .as_list("tasks")?
+                .iter()
+                .map(|node| node.as_int("tasks", 0, index))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Whether `name` is a group's path.
+pub(crate) fn is_path(name: &str) -> bool {
+    let parts = name.strip_prefix('/').map(|rest| rest.split('/'));
+    name.len() <= 4096
+        && parts.is_some_and(|mut parts| {
+            parts.all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains(char::is_control))
+        })
+}
+
+impl GroupEntry {
+    /// Reads an entry with the keys of [`GROUP_KEYS`], and `more` that are the caller's.
+    ///
+    /// # Errors
+    /// What is wrong with it, with its place.
+    pub(crate) fn from_node(node: &Node, more: &[&str]) -> Result<Self, Fault> {
+        let keys: Vec<&str> = GROUP_KEYS.iter().chain(more).copied().collect();
+        let table = node.as_table("group", &keys)?;
+        Self::from_table(&table, table.need_str("name")?)
+    }
+
+    /// The same, with a name from elsewhere.
+    pub(crate) fn from_table(table: &Table<'_>, name: &str) -> Result<Self, Fault> {
+        if !is_path(name) {
+            let message = format!("`{}` is no group: write its path, like `/system.slice/web`", shorten(name));
+            return Err(Fault::new(table.get("name").map_or(table.at, |node| node.at), message));
+        }
+        let mut spec = GroupSpec::new(name);
+        spec.idle = table.bool_or("idle", false)?;
+        spec.shares = shares_from(table, spec.idle)?;
+        spec.quota = quota_from(table)?;
+        spec.uclamp_min = table.get("uclamp_min").map_or(Ok(0), |node| clamp_from(node, "uclamp_min"))?;
+        spec.uclamp_max = table.get("uclamp_max").map_or(Ok(1024), |node| clamp_from(node, "uclamp_max"))?;
+        let tasks = match table.get("tasks") {
+            None => Vec::new(),
+            Some(node) => match &node.value {
+                Value::List(items) => {
+                    items.iter().map(|item| item.as_str("tasks").map(str::to_owned)).collect::<Result<_, _>>()?
+                }
+                _ => vec![node.as_str("tasks")?.to_owned()],
+            },
+        };
+        Ok(Self { spec, cpus: table.get("cpus").map(|node| cpus_from(node, "cpus")).transpose()?, tasks, at: table.at })
+    }
+}
+
+fn shares_from(table: &Table<'_>, idle: bool) -> Result<u32, Fault> {
+    let given: Vec<&str> =
+        ["weight", "weight_nice", "shares"].into_iter().filter(|key| table.get(key).is_some()).collect();
+    if let [_, second, ..] = given[..] {
+        let at = table.get(second).map_or(table.at, |node| node.at);
+        return Err(Fault::new(at, format!("`{}` and `{second}` both say the group's weight", given[0])));
+    }
+    if let (true, Some(&key)) = (idle, given.first()) {
+        let at = table.get(key).map_or(table.at, |node| node.at);
+        return Err(Fault::new(at, format!("an idle group has no `{key}`: its weight is that of SCHED_IDLE")));
+    }
+    match given.first() {
+        None => Ok(if idle { IDLE_SHARES } else { DEFAULT_SHARES }),
+        Some(&"weight") => Ok(shares_of_weight(table.need_int("weight", 1, 10_000)?)),
+        Some(&"weight_nice") => {
+            let nice: i32 = table.need_int("weight_nice", -20, 19)?;
+            Ok(SCHED_PRIO_TO_WEIGHT[(nice + 20) as usize])
+        }
+        Some(_) => table.need_int("shares", 2, 1 << 18),
+    }
+}
+
+/// Quota and period as `cpu.max` has them.
+fn quota_from(table: &Table<'_>) -> Result<Option<Quota>, Fault> {
+    let burst_us: u64 = table.int_or("burst_us", 0, 0, QUOTA_US_MAX)?;
+    let Some(node) = table.get("max") else {
+        return match table.get("burst_us") {
+            Some(node) if burst_us > 0 => {
+                Err(Fault::new(node.at, "`burst_us` needs `max`: nothing else limits the group"))
+            }
+            _ => Ok(None),
+        };
+    };
+    let text = match &node.value {
+        Value::Int(us) => us.to_string(),
+        _ => node.as_str("max")?.to_owned(),
+    };
+    let bad = |why: String| Fault::new(node.at, format!("`{}` is no limit: {why}", shorten(&text)));
+    let form =
+        || bad(String::from("write quota and period in us as cpu.max has them, like \"20000 100000\" or \"max\""));
+    let mut words = text.split_ascii_whitespace();
+    let quota = words.next().ok_or_else(form)?;
+    let period_us: u64 = words.next().map_or(Ok(100_000), |word| word.parse().map_err(|_| form()))?;
+    if words.next().is_some() {
+        return Err(form());
+    }
+    let (least, most) = PERIOD_US;
+    if !(least..=most).contains(&period_us) {
+        return Err(bad(format!("the period is {least} to {most} us")));
+    }
+    if quota == "max" {
+        return Ok(None);
+    }
+    let quota_us: u64 = quota.parse().map_err(|_| form())?;
+    if quota_us < least || i128::from(quota_us) > QUOTA_US_MAX {
+        return Err(bad(format!("the quota is at least {least} us")));
+    }
+    if burst_us > quota_us {
+        return Err(bad(format!("the burst of {burst_us} us is more than the quota")));
+    }
+    Ok(Some(Quota { quota_ns: quota_us * 1000, period_ns: period_us * 1000, burst_ns: burst_us * 1000 }))
+}
+
+/// A share in percent with up to two digits after the point, as cpu.uclamp.min has it, of 1024
+/// (kernel/sched/core.c:`capacity_from_percent()`, v6.12).
+fn clamp_from(node: &Node, what: &str) -> Result<u16, Fault> {
+    let text = match &node.value {
+        Value::Int(percent) => percent.to_string(),
+        Value::Float(percent) => percent.to_string(),
+        _ => node.as_str(what)?.to_owned(),
+    };
+    if text == "max" {
+        return Ok(1024);
+    }
+    let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = !whole.is_empty() && whole.len() <= 3 && part.len() <= 2 && digits(whole) && digits(part);
+    let hundredths = is_number.then(|| format!("{whole}{part:0<2}").parse::<u32>().ok()).flatten();
+    let hundredths = hundredths.filter(|&value| value <= 10_000).ok_or_else(|| {
+        Fault::new(node.at, format!("`{what}` is {}: percent, 0 to 100.00, or \"max\" are right", shorten(&text)))
+    })?;
+    Ok(((hundredths * 1024 + 5_000) / 10_000) as u16)
+}
+
+/// Whether `pattern`, a name or with `*` its beginning, means the task of this name.
+fn means(pattern: &str, task: &TaskSpec) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => task.name.starts_with(beginning),
+        // rt-app's instances have a number behind their name.
+        None => {
+            let number = task.name.strip_prefix(pattern);
+            number.is_some_and(|rest| {
+                rest.is_empty() || rest.strip_prefix('-').is_some_and(|n| n.bytes().all(|byte| byte.is_ascii_digit()))
+            })
+        }
+    }
+}
+
+impl Workload {
+    /// Adds groups from a file, which go before settings that are known already; `of_tasks`: groups that tasks name themselves, by the tasks' indices.
+    ///
+    /// # Errors
+    /// What does not fit together, with its place.
+    pub(crate) fn add_groups(&mut self, entries: &[GroupEntry], of_tasks: &[(u32, String)]) -> Result<(), Fault> {
+        for (index, entry) in entries.iter().enumerate() {
+            if entries[..index].iter().any(|earlier| earlier.spec.name == entry.spec.name) {
+                return Err(Fault::new(entry.at, format!("two groups are called `{}`", shorten(&entry.spec.name))));
+            }
+        }
+        let before = std::mem::take(&mut self.groups);
+        let mut names: Vec<String> = before.iter().map(|group| group.name.clone()).collect();
+        for name in entries.iter().map(|entry| &entry.spec.name).chain(of_tasks.iter().map(|(_, name)| name)) {
+            names.extend(name.match_indices('/').skip(1).map(|(end, _)| name[..end].to_owned()));
+            names.push(name.clone());
+        }
+        // A parent's path comes before its children's.
+        names.sort();
+        names.dedup();
+        let mut places: Vec<Option<u32>> = vec![None; self.tasks.len()];
+        let place_of = |name: &str| names.iter().position(|known| known == name).map(|index| index as u32);
+        for (task, name) in of_tasks {
+            places[*task as usize] = place_of(name);
+        }
+        for group in &before {
+            for &task in &group.tasks {
+                places[task as usize] = place_of(&group.name);
+            }
+        }
+        for name in &names {
+            let entry = entries.iter().find(|entry| entry.spec.name == *name);
+            let known = entry.map(|entry| &entry.spec).or_else(|| before.iter().find(|group| group.name == *name));
+            let mut spec =
+                known.map_or_else(|| GroupSpec::new(name), |spec| GroupSpec { tasks: Vec::new(), ..spec.clone() });
+            spec.parent = place_of(name.rsplit_once('/').map_or("", |(above, _)| above));
+            if let Some(entry) = entry {
+                spec.cpus = entry.cpus.as_ref().map(|cpus| self.cpu_set_index(cpus));
+                let own = self.groups.len() as u32;
+                for pattern in &entry.tasks {
+                    let mut any = false;
+                    for (task, place) in self.tasks.iter().zip(&mut places).filter(|(task, _)| means(pattern, task)) {
+                        any = true;
+                        if place.is_some_and(|place| place != own) {
+                            return Err(Fault::new(entry.at, format!("task {} is in two groups", shorten(&task.name))));
+                        }
+                        *place = Some(own);
+                    }
+                    if !any {
+                        let known = self.tasks.iter().map(|task| task.name.as_str());
+                        return Err(Fault::unknown(entry.at, "task", pattern, known));
+                    }
+                }
+            }
+            self.groups.push(spec);
+        }
+        for (task, place) in places.iter().enumerate() {
+            if let Some(place) = *place {
+                self.groups[place as usize].tasks.push(task as u32);
+            }
+        }
+        Ok(())
+    }
+
+    fn cpu_set_index(&mut self, cpus: &[u32]) -> u32 {
+        let known = self.cpu_sets.iter().position(|set| set == cpus);
+        known.unwrap_or_else(|| {
+            self.cpu_sets.push(cpus.to_vec());
+            self.cpu_sets.len() - 1
+        }) as u32
+    }
+
+    /// The group that each task's template is in; `None`: the root.
+    pub fn group_of_tasks(&self) -> Vec<Option<u32>> {
+        let mut groups = vec![None; self.tasks.len()];
+        for (index, group) in self.groups.iter().enumerate() {
+            for &task in &group.tasks {
+                if let Some(place) = groups.get_mut(task as usize) {
+                    *place = Some(index as u32);
+                }
+            }
+        }
+        groups
+    }
+
+    /// What of [`Workload::check`] concerns groups.
+    pub(crate) fn check_groups(&self) -> Result<(), String> {
+        let mut has_group = vec![false; self.tasks.len()];
+        for (index, group) in self.groups.iter().enumerate() {
+            let what = |why: &str| Err(format!("group {}: {why}", group.name));
+            if group.parent.is_some_and(|parent| parent as usize >= index) {
+                return what("its parent does not come before it");
+            }
+            if group.cpus.is_some_and(|set| set as usize >= self.cpu_sets.len()) {
+                return what("its CPU set does not exist");
+            }
+            if group.shares == 0 || group.shares > 1 << 18 {
+                return what("its shares are not within 1 to 262144");
+            }
+            if group.quota.is_some_and(|quota| quota.quota_ns == 0 || quota.period_ns == 0) {
+                return what("its quota or its period is nothing");
+            }
+            for &task in &group.tasks {
+                match has_group.get_mut(task as usize) {
+                    None => return what("one of its tasks does not exist"),
+                    Some(true) => return what("one of its tasks is in another group, too"),
+                    Some(place) => *place = true,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::parse_toml;
+
+    fn entry(text: &str) -> Result<GroupEntry, String> {
+        let root = parse_toml(text).map_err(|fault| fault.message)?;
+        GroupEntry::from_node(&root, &[]).map_err(|fault| fault.message)
+    }
+
+    #[test]
+    fn settings_are_those_of_cgroup_files() {
+        let read = entry("name = \"/a\"\nweight = 200\nmax = \"20000 50000\"\nburst_us = 7\nuclamp_min = \"12.5\"")
+            .expect("an entry");
+        assert_eq!(read.spec.shares, 2048);
+        assert_eq!(read.spec.quota, Some(Quota { quota_ns: 20_000_000, period_ns: 50_000_000, burst_ns: 7_000 }));
+        assert_eq!((read.spec.uclamp_min, read.spec.uclamp_max), (128, 1024));
+        assert_eq!(entry("name = \"/a\"\nmax = \"max 50000\"").expect("no limit").spec.quota, None);
+        assert_eq!(entry("name = \"/a\"\nweight_nice = -20").expect("nice").spec.shares, 88761);
+        assert_eq!(entry("name = \"/a\"\nidle = true").expect("idle").spec.shares, 3);
+    }
+
+    #[test]
+    fn what_the_kernel_would_refuse_is_refused() {
+        for text in [
+            "name = \"a\"",
+            "name = \"/a//b\"",
+            "name = \"/a\"\nweight = 0",
+            "name = \"/a\"\nweight = 10001",
+            "name = \"/a\"\nweight = 1\nshares = 2",
+            "name = \"/a\"\nmax = \"500\"",
+            "name = \"/a\"\nmax = \"10000 2000000\"",
+            "name = \"/a\"\nmax = \"10000 100000 1\"",
+            "name = \"/a\"\nmax = \"2000\"\nburst_us = 2001",
+            "name = \"/a\"\nuclamp_max = 101",
+            "name = \"/a\"\nwieght = 1",
+        ] {
+            entry(text).expect_err(text);
+        }
+    }
+}

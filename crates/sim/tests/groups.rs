@@ -1,0 +1,170 @@
+//! Task groups: weights, quotas, nesting; a group without tasks changes nothing.
+
+use opplab_model::event::NullSink;
+use opplab_model::file::parse_machine;
+use opplab_model::groups::{GroupSpec, Quota};
+use opplab_model::machine::Machine;
+use opplab_model::policy::Policy;
+use opplab_model::workload::{Op, TaskSpec, Workload};
+use opplab_sim::{Case, Outcome, run};
+
+const MS: u64 = 1_000_000;
+
+fn machine(nr_cpus: u32) -> Machine {
+    let text = format!(
+        r#"format = 1
+        name = "small"
+        [[driver]]
+        name = "scmi"
+        transition_latency_us = 100
+        fast_switch = true
+        [[cluster]]
+        name = "c"
+        cpus = "0-{}"
+        capacity = 1024
+        opp = [{{ khz = 1000000, mw = 100 }}]
+        idle = [{{ name = "WFI", mw = 5, exit_latency_us = 1, target_residency_us = 1 }}]
+    "#,
+        nr_cpus - 1
+    );
+    parse_machine("small.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn hog(name: &str) -> TaskSpec {
+    let ops = vec![
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Run { work_ns: MS, fixed: 0 },
+        Op::LoopEnd { slot: 0, begin: 0 },
+        Op::Exit,
+    ];
+    TaskSpec { name: name.into(), initial: true, ops, loop_slots: 1, ..TaskSpec::default() }
+}
+
+/// `work_ns` at each multiple of `period_ns`.
+fn periodic(name: &str, work_ns: u64, period_ns: u64) -> TaskSpec {
+    let ops = vec![
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Run { work_ns, fixed: 0 },
+        Op::Timer { timer: 0, period_ns, absolute: true, own: true },
+        Op::LoopEnd { slot: 0, begin: 0 },
+        Op::Exit,
+    ];
+    TaskSpec { name: name.into(), initial: true, ops, loop_slots: 1, nr_own_timers: 1, ..TaskSpec::default() }
+}
+
+fn group(name: &str, parent: Option<u32>, tasks: &[u32]) -> GroupSpec {
+    GroupSpec { parent, tasks: tasks.to_vec(), ..GroupSpec::new(name) }
+}
+
+fn quota(quota_us: u64, period_us: u64) -> Option<Quota> {
+    Some(Quota { quota_ns: quota_us * 1000, period_ns: period_us * 1000, burst_ns: 0 })
+}
+
+fn outcome(nr_cpus: u32, kernel: &str, tasks: Vec<TaskSpec>, groups: Vec<GroupSpec>, seconds: u64) -> Outcome {
+    let workload = Workload { name: "groups".into(), tasks, groups, ..Workload::default() };
+    workload.check(nr_cpus as usize).unwrap_or_else(|why| panic!("{why}"));
+    let policy = Policy { governor: "performance".into(), kernel: kernel.into(), ..Policy::default() };
+    let case = Case { machine: machine(nr_cpus), workload, policy, seed: 7, duration_ns: seconds * 1000 * MS };
+    run(&case, &mut NullSink).unwrap_or_else(|error| panic!("{error:?}"))
+}
+
+const KERNELS: [&str; 5] = ["5.4", "5.10", "6.1", "6.6", "6.12.117"];
+
+fn ran_ns(outcome: &Outcome, task: usize) -> u64 {
+    outcome.task_ns_by_cluster[task].iter().sum()
+}
+
+/// Goal: the walk through groups is the plain queue where nobody is in a group. Method: fingerprints with and without an empty one.
+#[test]
+fn a_group_without_tasks_changes_nothing() {
+    let tasks =
+        || (0..6).map(|n| periodic(&format!("t{n}"), (n + 1) * 700_000, 10 * MS)).chain([hog("h")]).collect::<Vec<_>>();
+    for kernel in KERNELS {
+        let plain = outcome(2, kernel, tasks(), Vec::new(), 2);
+        let empty = outcome(2, kernel, tasks(), vec![group("/a", None, &[]), group("/a/b", Some(0), &[])], 2);
+        assert_eq!(plain.fingerprint, empty.fingerprint, "{kernel}");
+    }
+}
+
+/// A saturated CPU is shared by the groups' weights, however many tasks each has.
+#[test]
+fn weights_share_a_cpu() {
+    for kernel in KERNELS {
+        let tasks = (0..4).map(|n| hog(&format!("h{n}"))).collect();
+        let mut heavy = group("/heavy", None, &[0]);
+        heavy.shares = 3 * 1024;
+        let outcome = outcome(1, kernel, tasks, vec![heavy, group("/light", None, &[1, 2, 3])], 10);
+        let share =
+            outcome.groups[0].usage_ns as f64 / (outcome.groups[0].usage_ns + outcome.groups[1].usage_ns) as f64;
+        assert!((share - 0.75).abs() < 0.01, "{kernel}: {share}");
+    }
+}
+
+/// Nested weights multiply: 1/2 of the CPU to each of two groups, and of one of them 1/4 and 3/4 to those in it.
+#[test]
+fn nested_weights_multiply() {
+    for kernel in KERNELS {
+        let tasks = (0..3).map(|n| hog(&format!("h{n}"))).collect();
+        let mut inner = group("/a/c", Some(0), &[1]);
+        inner.shares = 3 * 1024;
+        let groups = vec![group("/a", None, &[]), group("/a/b", Some(0), &[0]), inner, group("/d", None, &[2])];
+        let outcome = outcome(1, kernel, tasks, groups, 10);
+        let shares: Vec<f64> = (0..3).map(|task| ran_ns(&outcome, task) as f64 / 1e10).collect();
+        for (share, due) in shares.iter().zip([0.125, 0.375, 0.5]) {
+            assert!((share - due).abs() < 0.01, "{kernel}: {shares:?}");
+        }
+    }
+}
+
+/// No group gets more than its quota and a tick's overrun a period; one that wants more gets no less either.
+#[test]
+fn a_quota_limits_a_hog() {
+    for kernel in KERNELS {
+        for (quota_us, period_us) in [(1_000, 100_000), (20_000, 100_000), (5_000, 10_000), (150_000, 100_000)] {
+            let tasks = (0..3).map(|n| hog(&format!("h{n}"))).collect();
+            let mut limited = group("/limited", None, &[0, 1]);
+            limited.quota = quota(quota_us, period_us);
+            let outcome = outcome(2, kernel, tasks, vec![limited], 5);
+            let stat = &outcome.groups[0];
+            let periods = 5_000_000 / period_us;
+            let due_ns = quota_us * 1000 * periods;
+            // A queue that has run out is stopped by the next tick, 4 ms at most, and pays its debt back.
+            assert!(stat.usage_ns <= due_ns + quota_us * 1000 + 2 * 4 * MS, "{kernel} {quota_us}: {stat:?}");
+            if quota_us < period_us {
+                assert!(stat.usage_ns * 10 >= due_ns * 9, "{kernel} {quota_us}: {stat:?}");
+                assert!(stat.nr_throttled * 10 >= stat.nr_periods * 5 && stat.throttled_ns > 0, "{kernel}: {stat:?}");
+            }
+            assert!(stat.nr_periods.abs_diff(periods) <= 1, "{kernel}: {stat:?}");
+            assert_eq!(ran_ns(&outcome, 0) + ran_ns(&outcome, 1), stat.usage_ns, "{kernel}");
+        }
+    }
+}
+
+/// A quota above holds for the groups below it, and what sleeps is not charged.
+#[test]
+fn a_quota_above_limits_those_below() {
+    for kernel in KERNELS {
+        let tasks = vec![hog("a"), hog("b"), periodic("c", 2 * MS, 50 * MS)];
+        let mut above = group("/top", None, &[]);
+        above.quota = quota(30_000, 100_000);
+        let groups =
+            vec![above, group("/top/a", Some(0), &[0]), group("/top/b", Some(0), &[1]), group("/free", None, &[2])];
+        let outcome = outcome(2, kernel, tasks, groups, 5);
+        let stat = &outcome.groups[0];
+        assert!(stat.usage_ns.abs_diff(1_500 * MS) <= 60 * MS, "{kernel}: {stat:?}");
+        assert_eq!(stat.usage_ns, outcome.groups[1].usage_ns + outcome.groups[2].usage_ns, "{kernel}");
+        assert!(ran_ns(&outcome, 2).abs_diff(200 * MS) <= 4 * MS, "{kernel}");
+    }
+}
+
+/// go-cpu-load: 6 threads that use 5 % each under a limit of 400m are not throttled on a kernel whose slices do not expire.
+#[test]
+fn threads_below_their_limit_are_not_throttled() {
+    for kernel in ["5.4", "6.1", "6.12.117"] {
+        let tasks = (0..6).map(|n| periodic(&format!("t{n}"), 5 * MS, 100 * MS)).collect();
+        let mut pod = group("/pod", None, &[0, 1, 2, 3, 4, 5]);
+        pod.quota = quota(40_000, 100_000);
+        let outcome = outcome(8, kernel, tasks, vec![pod], 10);
+        assert_eq!(outcome.groups[0].nr_throttled, 0, "{kernel}: {:?}", outcome.groups[0]);
+    }
+}
