@@ -120,7 +120,7 @@ def main() -> int:
     if make_pages.has_target():
         make_pages.make(extra / "lab", "../index.html")
         lines = [f"- [{page['title']}](../lab/{page['name']}.html): {page['question']}" for page in make_pages.pages()]
-        words = "# In the browser\n\nPages that compute the kernel's integers while you drag a slider; the link holds it all.\n\n"
+        words = "# In the browser\n\nPages that compute while you drag a slider. The link holds all settings.\n\n"
         (DOCS / "reference" / "browser.md").write_text(words + "\n".join(lines) + "\n", encoding="utf-8")
     else:
         print(f"the site has no pages that compute: Rust's target {make_pages.TARGET} is not installed")
