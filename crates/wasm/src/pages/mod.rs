@@ -1,6 +1,7 @@
 //! The pages, one file each.
 
 pub mod load_tracking;
+pub mod placement;
 pub mod schedutil;
 
 use opplab_kernel::profile::{KernelProfile, profile_names};
@@ -31,7 +32,7 @@ pub struct Page {
 }
 
 /// All pages, in the order of the list.
-pub const PAGES: &[Page] = &[load_tracking::PAGE, schedutil::PAGE];
+pub const PAGES: &[Page] = &[load_tracking::PAGE, schedutil::PAGE, placement::PAGE];
 
 impl Page {
     /// The answer to a link.
