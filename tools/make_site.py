@@ -119,7 +119,8 @@ def main() -> int:
     shutil.rmtree(extra / "lab", ignore_errors=True)
     if make_pages.has_target():
         make_pages.make(extra / "lab", "../index.html")
-        lines = [f"- [{page['title']}](../lab/{page['name']}.html): {page['question']}" for page in make_pages.pages()]
+        link = '- <a href="../lab/{name}.html">{title}</a>: {question}'
+        lines = [link.format(**page) for page in make_pages.pages()]
         words = "# In the browser\n\nPages that compute while you drag a slider. The link holds all settings.\n\n"
         (DOCS / "reference" / "browser.md").write_text(words + "\n".join(lines) + "\n", encoding="utf-8")
     else:
