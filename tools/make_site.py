@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import make_pages
+
 from opplab.cli.list import rows_of
 from opplab.cli.reference import EXIT_CODES, markdown, option_rows, pages
 from opplab.report.text import render_table
@@ -111,8 +113,18 @@ def gallery(folder: Path) -> None:
 def main() -> int:
     """Build the site; warnings are errors."""
     reference()
+    (DOCS / "reference" / "browser.md").unlink(missing_ok=True)
     extra = ROOT / "out" / "site-extra"
     gallery(extra / "gallery")
+    shutil.rmtree(extra / "lab", ignore_errors=True)
+    if make_pages.has_target():
+        make_pages.make(extra / "lab", "../index.html")
+        link = '- <a href="../lab/{name}.html">{title}</a>: {question}'
+        lines = [link.format(**page) for page in make_pages.pages()]
+        words = "# In the browser\n\nPages that compute while you drag a slider. The link holds all settings.\n\n"
+        (DOCS / "reference" / "browser.md").write_text(words + "\n".join(lines) + "\n", encoding="utf-8")
+    else:
+        print(f"the site has no pages that compute: Rust's target {make_pages.TARGET} is not installed")
     environment = {**os.environ, "OPPLAB_SITE_EXTRA": str(extra)}
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-j", "auto"]
     done = subprocess.run([*command, str(DOCS), str(OUT)], check=False, env=environment)

@@ -1,0 +1,52 @@
+//! What the script calls: three buffers in, one text out. There are no imports, so that nothing in here reaches out of the tab.
+//!
+//! ```text
+//!   input(slot, length) -> address     the script writes page, query, file name or file there
+//!   ask(kind) -> length                0: controls of a page, 1: an answer; 2: the same with the dropped file
+//!   output() -> address                where the text is, until the next call
+//! ```
+//! A file goes straight into this memory, once; wasm-bindgen would hold a second copy of it.
+#![expect(unsafe_code, reason = "exported names are unsafe attributes; no pointer is followed here")]
+
+use std::cell::RefCell;
+
+use crate::Dropped;
+
+thread_local! {
+    static INPUT: RefCell<[Vec<u8>; 4]> = const { RefCell::new([const { Vec::new() }; 4]) };
+    static OUTPUT: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Makes slot 0 (page), 1 (query), 2 (file name) or 3 (file) `length` bytes long; 0 if there is no such slot or memory.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn input(slot: usize, length: usize) -> *mut u8 {
+    INPUT.with_borrow_mut(|slots| {
+        let Some(bytes) = slots.get_mut(slot) else { return std::ptr::null_mut() };
+        *bytes = Vec::new();
+        if bytes.try_reserve_exact(length).is_err() {
+            return std::ptr::null_mut();
+        }
+        bytes.resize(length, 0);
+        bytes.as_mut_ptr()
+    })
+}
+
+/// Answers; the length of the text.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ask(kind: u32) -> usize {
+    INPUT.with_borrow(|slots| {
+        let text = |slot: usize| String::from_utf8_lossy(&slots[slot]);
+        let name = text(2);
+        let dropped = (kind == 2).then_some(Dropped { name: &name, bytes: &slots[3] });
+        let answer = if kind == 0 { crate::controls(&text(0)) } else { crate::answer(&text(0), &text(1), dropped) };
+        let length = answer.len();
+        OUTPUT.set(answer);
+        length
+    })
+}
+
+/// Where the text of the last answer is.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn output() -> *const u8 {
+    OUTPUT.with_borrow(|text| text.as_ptr())
+}

@@ -1,0 +1,94 @@
+//! The pages, one file each.
+
+pub mod load_tracking;
+pub mod placement;
+pub mod schedutil;
+
+use opplab_kernel::profile::{KernelProfile, profile_names};
+use opplab_model::tree::Node;
+
+use crate::Dropped;
+use crate::answer::Answer;
+use crate::query::{Control, Values};
+
+/// A question with parameters.
+#[derive(Debug)]
+pub struct Page {
+    /// Its file's name without `.html`.
+    pub name: &'static str,
+    /// A few words.
+    pub title: &'static str,
+    /// What it answers.
+    pub question: &'static str,
+    /// What its numbers are, what is left out, and where more is said.
+    pub about: &'static str,
+    /// Whether it runs in a worker.
+    pub worker: bool,
+    /// Its parameters.
+    pub controls: fn() -> Vec<Control>,
+    /// Settings to begin with: words and link.
+    pub examples: &'static [(&'static str, &'static str)],
+    run: fn(&Values<'_>, Option<Dropped<'_>>) -> Result<Answer, String>,
+}
+
+/// All pages, in the order of the list.
+pub const PAGES: &[Page] = &[load_tracking::PAGE, schedutil::PAGE, placement::PAGE];
+
+impl Page {
+    /// The answer to a link.
+    ///
+    /// # Errors
+    /// What is wrong with the link or the file.
+    pub fn answer(&self, query: &str, dropped: Option<Dropped<'_>>) -> Result<Node, String> {
+        let controls = (self.controls)();
+        let values = Values::parse(&controls, query)?;
+        let answer = (self.run)(&values, dropped)?;
+        Ok(answer.into_node(&values.link(), values.all()))
+    }
+
+    /// What the script needs to know of the page.
+    pub fn describe(&self) -> Node {
+        let text = |text: &str| Some(Node::str(text));
+        let examples = self.examples.iter().map(|(words, link)| Node::list([Node::str(*words), Node::str(*link)]));
+        Node::table([
+            ("name", text(self.name)),
+            ("title", text(self.title)),
+            ("question", text(self.question)),
+            ("about", text(self.about)),
+            ("worker", Some(Node::bool(self.worker))),
+            ("controls", Some(Node::list((self.controls)().iter().map(Control::describe)))),
+            ("examples", Some(Node::list(examples))),
+        ])
+    }
+}
+
+/// The names of kernel profiles from a release on.
+fn kernels_since(version: (u16, u16)) -> Vec<&'static str> {
+    let since = |name: &&str| KernelProfile::named(name).is_some_and(|profile| profile.version >= version);
+    profile_names().filter(since).collect()
+}
+
+/// A kernel's gates.
+fn profile(name: &str) -> Result<KernelProfile, String> {
+    KernelProfile::named(name).ok_or_else(|| opplab_kernel::profile::unknown_profile(name))
+}
+
+/// A list of numbers in one line: `200,400 600`.
+fn numbers(name: &str, text: &str, most: usize, range: std::ops::RangeInclusive<u32>) -> Result<Vec<u32>, String> {
+    let words = text.split([',', ' ', ';', '\n']).filter(|word| !word.is_empty());
+    let list = words.map(|word| match word.parse::<u32>() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(format!(
+            "{name}: `{}` is not a whole number of {} to {}",
+            crate::query::plain(word),
+            range.start(),
+            range.end()
+        )),
+    });
+    let list = list.collect::<Result<Vec<_>, _>>()?;
+    match list.len() {
+        0 => Err(format!("{name}: there is no number")),
+        n if n > most => Err(format!("{name}: {n} numbers; at most {most} are drawn")),
+        _ => Ok(list),
+    }
+}

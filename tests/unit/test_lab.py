@@ -1,0 +1,162 @@
+"""The pages that compute in the browser: the same bytes as natively, and no script runs from a link."""
+
+import base64
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from test_browser import CHROMIUM, Browser
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import make_pages  # noqa: E402
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="skipped: there is no chromium to open the pages in"),
+    pytest.mark.skipif(not make_pages.has_target(), reason=f"skipped: Rust cannot compile for {make_pages.TARGET}"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("lab")
+    # What visitors load, and the aim for it.
+    assert make_pages.make(made, "../index.html") < 2_500_000
+    return made
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    opened = Browser(tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.process.terminate()
+    opened.process.wait()
+
+
+def run(browser: Browser, script: str) -> Any:
+    done = browser.call("Runtime.evaluate", expression=script, returnByValue=True)
+    assert "exceptionDetails" not in done, done
+    return done["result"].get("value")
+
+
+def show(browser: Browser, folder: Path, page: str, link: str) -> str:
+    """Open a page and give its state once it has one: `ready` or `error`."""
+    browser.call("Page.navigate", url="about:blank")
+    browser.call("Page.navigate", url=f"file://{folder}/{page}.html#{link}")
+    for _ in range(600):
+        if state := run(browser, "document.documentElement?.dataset.state || ''"):
+            return str(state)
+        time.sleep(0.05)
+    raise AssertionError(f"{page} shows nothing")
+
+
+def native(links: list[str]) -> list[str]:
+    program = ROOT / "target" / "release" / "opplab-page"
+    text = "\n".join(links) + "\n"
+    return subprocess.run([program], input=text, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def drawn(random_: random.Random, page: dict[str, Any]) -> str:
+    """Give a link with random values of a page's controls."""
+    values = []
+    for control in page["controls"]:
+        if control["kind"] == "range":
+            most = (
+                control["max"] if random_.random() < 0.5 else control["min"] + (control["max"] - control["min"]) // 20
+            )
+            values.append((control["name"], str(random_.randint(control["min"], most))))
+        elif control["kind"] == "choice":
+            values.append((control["name"], random_.choice(control["of"])))
+    return page["name"] + "#" + "&".join(f"{name}={quote(value)}" for name, value in values)
+
+
+def test_browser_and_native_answers_are_the_same_bytes(browser: Browser, folder: Path) -> None:
+    """200 random links and the pages' own examples; refusals are compared, too."""
+    assert show(browser, folder, "load-tracking", "") == "ready"
+    found = make_pages.pages()
+    random_ = random.Random(40)
+    links = [f"{page['name']}#{link}" for page in found for _, link in page["examples"]]
+    links += [drawn(random_, page) for page in found for _ in range(200 // len(found))]
+    script = f"""{json.dumps(links)}.map((whole) => {{
+      const [page, query] = whole.split("#"), e = lab.engine;
+      e.put(0, new TextEncoder().encode(page)); e.put(1, new TextEncoder().encode(query));
+      const length = e.exports.ask(1);
+      return new TextDecoder().decode(new Uint8Array(e.exports.memory.buffer, e.exports.output(), length));
+    }}).join("\\n")"""
+    theirs, ours = run(browser, script).splitlines(), native(links)
+    assert len(ours) == len(links)
+    for link, one, other in zip(links, theirs, ours, strict=True):
+        assert one == other, link
+    refused = [link for link, answer in zip(links, ours, strict=True) if answer.startswith('{"error"')]
+    assert len(refused) < len(links) // 2, refused[:3]
+
+
+HOSTILE = (
+    "run_us=<img src=x onerror=window.hit=1>",
+    "kernel=%3Cscript%3Ewindow.hit=1%3C/script%3E",
+    "%3Cimg%20src=x%20onerror=window.hit=1%3E=1",
+    "run_us=99999999999999999999999999",
+    "length_ms=-1",
+    "__proto__=1",
+    "run_us=%FF%FE",
+    "a" * 20_000,
+)
+
+
+@pytest.mark.parametrize("link", HOSTILE)
+def test_hostile_links_are_refused_and_run_no_script(browser: Browser, folder: Path, link: str) -> None:
+    assert show(browser, folder, "load-tracking", link) == "error"
+    assert run(browser, "window.hit === undefined && !document.querySelector('#error *') && lab.fields.length > 5")
+    assert 0 < len(run(browser, "document.getElementById('error').textContent")) < 400
+
+
+def test_slider_keyboard_link_and_sizes(browser: Browser, folder: Path) -> None:
+    """A key on a slider moves picture and link; the link gives the same picture; nothing is asked of a network."""
+    for page in (one["name"] for one in make_pages.pages()):
+        for width in (390, 1280):
+            browser.call(
+                "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=width < 500
+            )
+            assert show(browser, folder, str(page), "") == "ready"
+            assert run(browser, "document.documentElement.scrollWidth <= innerWidth"), (page, width)
+            assert run(browser, "lab.pictures.length > 0 && document.querySelectorAll('#facts dd').length > 0")
+    assert show(browser, folder, "load-tracking", "") == "ready"
+    before = run(browser, "document.getElementById('facts').innerText")
+    run(browser, "document.querySelector('input[type=range]').focus()")
+    for _ in range(20):
+        for kind in ("keyDown", "keyUp"):
+            browser.call("Input.dispatchKeyEvent", type=kind, key="ArrowRight", windowsVirtualKeyCode=39)
+    time.sleep(0.5)
+    after = run(browser, "document.getElementById('facts').innerText")
+    link = run(browser, "document.getElementById('link').value.split('#')[1]")
+    assert after != before and link.startswith("run_us=")
+    assert show(browser, folder, "load-tracking", link) == "ready"
+    assert run(browser, "document.getElementById('facts').innerText") == after
+    assert not browser.errors
+    assert [url for url in browser.requests if not url.startswith(("file:", "about:", "data:", "blob:"))] == []
+
+
+def test_the_module_reaches_for_nothing(folder: Path) -> None:
+    """No imports: whatever a file makes it do stays in its own memory."""
+    import gzip
+
+    text = (folder / "lab.wasm.js").read_text().split('"')[1]
+    module, at = gzip.decompress(base64.b64decode(text)), 8
+    sections = []
+    while at < len(module):
+        sections.append(module[at])
+        at, size, shift = at + 1, 0, 0
+        while True:
+            byte, at = module[at], at + 1
+            size, shift = size | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                break
+        at += size
+    assert 2 not in sections
