@@ -41,6 +41,11 @@ impl PyMachine {
     }
 
     #[getter]
+    fn unknown_power(&self) -> Vec<&str> {
+        self.inner.unknown_power()
+    }
+
+    #[getter]
     fn drivers(&self) -> Vec<&str> {
         let others = self.inner.other_drivers.iter();
         std::iter::once(&self.inner.cpufreq).chain(others).map(|driver| driver.driver.as_str()).collect()
