@@ -29,6 +29,9 @@ impl From<&Opp> for PointPower {
     }
 }
 
+/// What is told of a clock that is not known: nothing.
+const NO_CLOCK: PointPower = PointPower { busy_uw: 0, cluster_uw: 0, idle_uw: None, cluster_idle_uw: None };
+
 /// What a CPU does, as far as its power depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuActivity {
@@ -72,7 +75,7 @@ pub trait AtWork {
     /// Whether another thread of the CPU's core runs a task.
     fn sibling_runs(&self, cpu: u32) -> bool;
     /// The clock of a CPU in kHz and what it costs, if that is known.
-    fn clock(&self, cpu: u32) -> Option<(u32, PointPower)>;
+    fn clock(&self, cpu: u32) -> Option<(u32, &PointPower)>;
     /// What the shared logic of a cluster costs that follows the clock of another cluster.
     fn follows(&self, cluster: u32, khz: u32) -> PointPower;
     /// The state of [`Cluster::cluster_idle`] in which a cluster is.
@@ -89,8 +92,8 @@ pub trait AtWork {
                 (clock?, CpuActivity::BusyPair(machine.smt_power))
             }
             CpuState::Runs => (clock?, CpuActivity::Busy),
-            CpuState::Awake => (clock.unwrap_or_default(), CpuActivity::Idle(0)),
-            CpuState::Resident(state) => (clock.unwrap_or_default(), CpuActivity::Idle(state)),
+            CpuState::Awake => (clock.unwrap_or(&NO_CLOCK), CpuActivity::Idle(0)),
+            CpuState::Resident(state) => (clock.unwrap_or(&NO_CLOCK), CpuActivity::Idle(state)),
         };
         Some(machine.cluster_of(cpu).cpu_power_uw(point, activity))
     }
@@ -111,20 +114,22 @@ pub trait AtWork {
         let machine = self.machine();
         let described = &machine.clusters[cluster as usize];
         if let Some(state) = self.cluster_state(cluster) {
-            return Some(described.shared_power_uw(PointPower::default(), ClusterActivity::Asleep(state)));
+            return Some(described.shared_power_uw(&NO_CLOCK, ClusterActivity::Asleep(state)));
         }
         let is_resident = |cpu: u32| matches!(self.cpu_state(cpu), CpuState::Resident(_));
-        let own = || described.cpus.first().and_then(|&first| self.clock(first)).map(|(_, point)| point);
-        let point = if machine.shared_follows_machine {
-            let awake = (0..machine.nr_cpus() as u32).filter(|&cpu| !is_resident(cpu));
-            let khz = awake.filter_map(|cpu| self.clock(cpu)).map(|(khz, _)| khz).max();
-            khz.map_or_else(own, |khz| Some(self.follows(cluster, khz)))
+        let activity = if described.cpus.iter().all(|&cpu| is_resident(cpu)) {
+            ClusterActivity::AllIdle
         } else {
-            own()
+            ClusterActivity::Awake
         };
-        let all_idle = described.cpus.iter().all(|&cpu| is_resident(cpu));
-        let activity = if all_idle { ClusterActivity::AllIdle } else { ClusterActivity::Awake };
-        Some(described.shared_power_uw(point?, activity))
+        if machine.shared_follows_machine {
+            let awake = (0..machine.nr_cpus() as u32).filter(|&cpu| !is_resident(cpu));
+            if let Some(khz) = awake.filter_map(|cpu| self.clock(cpu)).map(|(khz, _)| khz).max() {
+                return Some(described.shared_power_uw(&self.follows(cluster, khz), activity));
+            }
+        }
+        let (_, own) = self.clock(*described.cpus.first()?)?;
+        Some(described.shared_power_uw(own, activity))
     }
 }
 
@@ -174,7 +179,7 @@ impl Cluster {
     }
 
     /// What one of the cluster's CPUs draws at a clock, in uW. A state that does not exist draws nothing.
-    pub fn cpu_power_uw(&self, point: PointPower, activity: CpuActivity) -> u64 {
+    pub fn cpu_power_uw(&self, point: &PointPower, activity: CpuActivity) -> u64 {
         let state_uw = |state: usize| self.idle.get(state).map_or(0, |idle| idle.power_uw);
         match activity {
             CpuActivity::Busy => point.busy_uw,
@@ -185,7 +190,7 @@ impl Cluster {
     }
 
     /// What the cluster's shared logic draws while its clock (of its first CPU) is at `point`, in uW.
-    pub fn shared_power_uw(&self, point: PointPower, activity: ClusterActivity) -> u64 {
+    pub fn shared_power_uw(&self, point: &PointPower, activity: ClusterActivity) -> u64 {
         match activity {
             ClusterActivity::Awake => point.cluster_uw,
             ClusterActivity::AllIdle => point.cluster_idle_uw.or(self.cluster_idle_uw).unwrap_or(point.cluster_uw),
@@ -267,16 +272,16 @@ mod tests {
         let machine = parse_machine("two.toml", MACHINE).unwrap_or_else(|error| panic!("{error}"));
         let cluster = &machine.clusters[0];
         let (low, high) = (PointPower::from(cluster.opp_for(900_000)), PointPower::from(cluster.opp_for(1_000_001)));
-        let draws = |point, activity| cluster.cpu_power_uw(point, activity);
+        let draws = |point: PointPower, activity| cluster.cpu_power_uw(&point, activity);
         assert_eq!([draws(low, CpuActivity::Busy), draws(high, CpuActivity::Busy)], [100_000, 300_000]);
         assert_eq!(draws(high, CpuActivity::BusyPair(512)), 225_000);
         // Only the lower clock says what its shallowest state draws; deeper ones have no clock.
         assert_eq!([draws(low, CpuActivity::Idle(0)), draws(high, CpuActivity::Idle(0))], [7_000, 5_000]);
         assert_eq!([draws(low, CpuActivity::Idle(1)), draws(low, CpuActivity::Idle(9))], [1_000, 0]);
         // Only the lower clock says what the cluster draws while all its CPUs idle.
-        assert_eq!(cluster.shared_power_uw(low, ClusterActivity::AllIdle), 4_000);
-        assert_eq!(cluster.shared_power_uw(high, ClusterActivity::AllIdle), 20_000);
-        assert_eq!(cluster.shared_power_uw(high, ClusterActivity::Asleep(0)), 0, "it has no such state");
+        assert_eq!(cluster.shared_power_uw(&low, ClusterActivity::AllIdle), 4_000);
+        assert_eq!(cluster.shared_power_uw(&high, ClusterActivity::AllIdle), 20_000);
+        assert_eq!(cluster.shared_power_uw(&high, ClusterActivity::Asleep(0)), 0, "it has no such state");
         assert_eq!(cluster.opp_for(9_000_000).khz, 2_000_000);
     }
 

@@ -508,8 +508,8 @@ impl AtWork for EnergyMeter<'_> {
         siblings.iter().any(|&other| matches!(self.cpus[other as usize].runs, Runs::Task(_)))
     }
 
-    fn clock(&self, cpu: u32) -> Option<(u32, PointPower)> {
-        self.policies[self.cpus[cpu as usize].policy].clock
+    fn clock(&self, cpu: u32) -> Option<(u32, &PointPower)> {
+        self.policies[self.cpus[cpu as usize].policy].clock.as_ref().map(|(khz, point)| (*khz, point))
     }
 
     fn follows(&self, cluster: u32, khz: u32) -> PointPower {

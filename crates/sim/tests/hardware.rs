@@ -258,7 +258,7 @@ fn amd_guided_mode_leaves_room_above_the_governor() {
 fn boost_costs_power() {
     let machine = machine!("epyc-7742-2s");
     let outcome = checked(&machine, vec![task(0, 0, spin())], policy("", "performance"), 10 * MS);
-    let top = outcome.points[0].last().map(|point| (point.khz, point.busy_uw));
+    let top = outcome.points[0].last().map(|point| (point.khz, point.power.busy_uw));
     assert_eq!(top.map(|(khz, uw)| (khz, uw / 10_000)), Some((3_400_000, 330)));
 }
 

@@ -397,15 +397,15 @@ impl<S: Sink, H: HalfLife> AtWork for Engine<'_, S, H> {
     }
 
     #[inline]
-    fn clock(&self, cpu: u32) -> Option<(u32, PointPower)> {
+    fn clock(&self, cpu: u32) -> Option<(u32, &PointPower)> {
         let state = &self.cpus[CpuId(cpu)];
         let point = self.hardware.point(state.cluster, state.opp);
-        Some((point.khz, point.power()))
+        Some((point.khz, &point.power))
     }
 
     fn follows(&self, cluster: u32, khz: u32) -> PointPower {
         let cluster = ClusterId(cluster);
-        self.hardware.point(cluster, self.hardware.clusters[cluster].at_most(khz)).power()
+        self.hardware.point(cluster, self.hardware.clusters[cluster].at_most(khz)).power
     }
 
     #[inline]
