@@ -177,7 +177,7 @@ impl Policy {
         if machine.driver(&self.driver).is_none() {
             let drivers = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers);
             let what = format!("driver of machine {}", machine.name);
-            return Err(Fault::unknown(at, &what, &self.driver, drivers.map(|driver| driver.driver.as_str())));
+            return Err(Fault::unknown(at, &what, &self.driver, drivers.map(|driver| driver.driver.entry().name)));
         }
         if let Some(cpu) = self.sugov_cpus.iter().find(|&&cpu| cpu as usize >= machine.nr_cpus()) {
             let nr = machine.nr_cpus();

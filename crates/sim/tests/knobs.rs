@@ -1,5 +1,6 @@
 //! What users set in sysfs and at boot: limits of frequency, marks of inefficient operating points.
 
+use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_model::policy::{EnergyModelSource, Policy, SetLimit};
@@ -157,7 +158,7 @@ fn limits_hold_for_the_firmware_of_intel_and_amd() {
     let mut epyc = machine!("epyc-7742-2s");
     epyc.cpufreq.freq_table = false;
     for (driver, governor) in [("amd-pstate-epp", "powersave"), ("amd-pstate", "schedutil")] {
-        epyc.cpufreq.driver = driver.into();
+        epyc.cpufreq.driver = DriverId::named(driver).expect("a driver");
         let policy = Policy { scaling_max_freq: khz(2_000_000), ..of("6.12.117", driver, governor) };
         let busy = clocks(&epyc, 0, 2000, policy);
         let top = busy.last().copied().unwrap_or(0);

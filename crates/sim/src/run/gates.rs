@@ -1,6 +1,7 @@
 //! What the kernel profile and the policy mean for the engine, decided once.
 
 use opplab_kernel::cpufreq::schedutil::SugovGates;
+use opplab_kernel::cpuidle::idle_governor;
 use opplab_kernel::eas::EasGates;
 use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
@@ -103,7 +104,8 @@ impl Gates {
         };
         Ok(Self {
             proposes: profile.proposals != Proposals::NONE,
-            idle_looks_at_util: policy.idle_governor == "teo" && profile.teo_looks_at_util(),
+            idle_looks_at_util: idle_governor(&policy.idle_governor)
+                .is_some_and(|governor| (governor.looks_at_util)(&profile)),
             platform,
             eevdf: profile.fair_class == FairClass::Eevdf,
             util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),

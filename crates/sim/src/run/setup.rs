@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use opplab_kernel::cpufreq::driver::{DriverId, Governors};
+use opplab_kernel::cpufreq::amd_pstate::AmdMode;
+use opplab_kernel::cpufreq::driver::{DriverKind, Governors};
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
+use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
 use opplab_kernel::profile::{CfsPeriodTimer, XfsCil};
@@ -22,7 +24,7 @@ use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload, Workqueue};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng as _;
 
-use crate::cpufreq::amd::{AMD_PSTATE_EPP, AmdPassive, epp_start};
+use crate::cpufreq::amd::{AmdPassive, epp_start};
 use crate::cpufreq::freq_max::FreqMaxRatios;
 use crate::cpufreq::freq_policy::{ActiveHwp, FreqPolicy, Governor, governor_of};
 use crate::cpufreq::intel::IntelSetup;
@@ -65,7 +67,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let gates = Gates::new(policy, machine)?;
         let mut driver = driver_of(machine, policy);
         let capacities = known_capacities(machine, &gates.profile);
-        let priorities = packing_priorities(machine, &driver.driver, &gates.profile);
+        let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
         let topology = Topology::new(machine, &capacities, priorities);
         let intel = IntelSetup::new(machine, &mut driver, policy, &gates)?;
         let hardware = Hardware::new(machine, &driver, policy.no_turbo, BOOT_NS);
@@ -305,7 +307,7 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     let gates = Gates::new(policy, machine)?;
     let mut driver = driver_of(machine, policy);
     let capacities = known_capacities(machine, &gates.profile);
-    let priorities = packing_priorities(machine, &driver.driver, &gates.profile);
+    let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
     let topology = Topology::new(machine, &capacities, priorities);
     IntelSetup::new(machine, &mut driver, policy, &gates)?;
     Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
@@ -314,11 +316,11 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
 /// The driver that `policy` names; the machine's own, if none: of two modes the one that has the governor.
 fn driver_of(machine: &Machine, policy: &Policy) -> Cpufreq {
     let own = machine.driver(&policy.driver).expect("check_case() has refused other drivers");
-    let generic = !["performance", "powersave"].contains(&policy.governor.as_str());
-    let passive = DriverId::named(&own.driver).and_then(|driver| match driver.governors {
+    let generic = PstatePolicy::named(&policy.governor).is_none();
+    let passive = match own.driver.governors {
         Governors::Own { passive } => machine.driver(passive),
         Governors::Any => None,
-    });
+    };
     passive.filter(|_| policy.driver.is_empty() && generic).unwrap_or(own).clone()
 }
 
@@ -340,7 +342,7 @@ fn freq_policies(
     for (cluster, cpus) in machine.policies() {
         let described = &machine.clusters[cluster as usize];
         let amd = AmdPassive::start(
-            &driver.driver,
+            driver.driver.kind,
             described,
             policy,
             (gates.profile.amd_pstate, gates.profile.amd_min_freq),
@@ -362,7 +364,7 @@ fn freq_policies(
         let mut passive = None;
         // A policy starts at its lowest.
         let mut cur_khz = limits.min_khz;
-        if driver.driver == AMD_PSTATE_EPP && !custom {
+        if driver.driver.kind == DriverKind::Amd(AmdMode::Active) && !custom {
             let started = epp_start(described, policy, gates.profile.amd_min_freq, BOOT_NS)?;
             governor = Governor::Hwp(Box::new(ActiveHwp::without_boost(started.request)));
             hwp = Some(started);
