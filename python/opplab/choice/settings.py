@@ -182,6 +182,18 @@ def commands_of(setting: Setting, machine: Mapping[str, Any]) -> list[str]:
         for name in ("max_perf_pct", "min_perf_pct")
         if name in keys
     ]
+    if "nosmt" in keys:
+        out.append(f"echo {'off' if keys['nosmt'] else 'on'} > /sys/devices/system/cpu/smt/control")
+    out += [f"echo 0 > /sys/devices/system/cpu/cpu{cpu}/online" for cpu in keys.get("offline_cpus", ())]
+    # The lower limit first: it may not be above the upper one.
+    out += [
+        f"echo {keys[name]} > /proc/sys/kernel/{name}"
+        for name in ("sched_util_clamp_min", "sched_util_clamp_max", "sched_util_clamp_min_rt_default")
+        if name in keys
+    ]
+    out += [f"echo {name} > /sys/kernel/debug/sched/features" for name in keys.get("sched_features", ())]
+    if cpus := keys.get("isolcpus"):
+        out.append(f"# on the kernel's command line: isolcpus={','.join(map(str, cpus))}")
     notes = {
         "energy_model": "which energy model there is, firmware and cpufreq driver say: {}",
         "freq_max": "f_max of frequency invariance is chosen by the kernel's code: {}",

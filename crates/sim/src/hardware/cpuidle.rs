@@ -62,7 +62,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             tick_ns: self.tick_ns,
             now_ns: now,
         };
-        let choice = if states.len() <= 1 && self.gates.single_state_keeps_tick {
+        let choice = if self.topology.offline[cpu] {
+            // play_dead(): the deepest state, and no tick.
+            IdleChoice { index: states.len().saturating_sub(1), stop_tick: true, queried_sleep_length: false }
+        } else if states.len() <= 1 && self.gates.single_state_keeps_tick {
             // No governor has a say (kernel/sched/idle.c:cpuidle_idle_call(), v6.12.117).
             IdleChoice { index: 0, stop_tick: state.got_idle_tick, queried_sleep_length: false }
         } else {
