@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_model::case::CaseFile;
 use opplab_model::decision::words::{Names, words};
 use opplab_model::decision::{Decision, GrantLimit, word};
@@ -374,7 +373,7 @@ impl Watch {
         for (at, cpu, decision) in &self.decisions {
             let cluster = case.machine.clusters.iter().find(|cluster| cluster.cpus.contains(cpu));
             let opps_khz: Vec<u32> = cluster.iter().flat_map(|cluster| &cluster.opps).map(|opp| opp.khz).collect();
-            let p_states = DriverId::named(&case.machine.cpufreq.driver).is_some_and(|driver| driver.p_states);
+            let p_states = case.machine.cpufreq.driver.p_states;
             let names =
                 Names { governor: "", p_states, opps_khz: &opps_khz, cpus: &[], knows_waker: true, task: &of_task };
             let said = words(decision, &[], &names);
