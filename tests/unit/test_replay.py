@@ -122,5 +122,8 @@ def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:
     assert [one.pop("variant") for one in both] == ["performance", "rate_limit_us=500"]
     assert both[0] == found("--governor", "performance")
     assert both[1] == found("--tunable", "rate_limit_us=500")
+    kernels = found("--kernel", "6.6.88,6.6.99")
+    assert [one.pop("variant") for one in kernels] == ["kernel=6.6.88", "kernel=6.6.99"]
+    assert kernels == [found("--kernel", "6.6.88"), found("--kernel", "6.6.99")]
     refused = CliRunner().invoke(opplab, [*base, "--vs", "proposal=lone-task"])
     assert "opplab choose TRACE --vs" in f"{refused.output}{refused.exception}"

@@ -837,7 +837,7 @@ mod tests {
         let cpus = || vec![cpu(400, 100), cpu(400, 50), cpu(1024, 60), cpu(1024, 0)];
         for (gates, form) in [
             (EasGates::V6_12, EmCost::Performance),
-            (EasGates::V6_6, EmCost::TenthMicroWatt),
+            (EasGates::V6_6, EmCost::MicroWatt),
             (EasGates::V5_18, EmCost::MilliWattEfficient),
             (EasGates::V5_10, EmCost::MilliWatt),
         ] {

@@ -124,7 +124,6 @@ pub fn em_compute_costs(states: &mut [EmPerfState], form: EmCost) -> Result<(), 
             EmCost::MilliWatt => per_freq(state.power_uw / 1_000),
             EmCost::MilliWattEfficient => per_freq((state.power_uw / 1_000).wrapping_mul(1_000)),
             EmCost::MicroWatt => per_freq(state.power_uw),
-            EmCost::TenthMicroWatt => per_freq(state.power_uw.wrapping_mul(10)),
             EmCost::Performance => {
                 let power = state.power_uw.wrapping_mul(10);
                 power.checked_div(state.performance).ok_or(EmError::ZeroPerformance(at))?
@@ -259,7 +258,7 @@ mod tests {
         #[test]
         fn energy_grows_with_work(
             steps in proptest::collection::vec((1..500_000u64, 1..EM_MAX_POWER), 1..20), cap in 1..1025u64,
-            form in prop_oneof![Just(EmCost::MilliWatt), Just(EmCost::MilliWattEfficient), Just(EmCost::TenthMicroWatt), Just(EmCost::Performance)],
+            form in prop_oneof![Just(EmCost::MilliWatt), Just(EmCost::MilliWattEfficient), Just(EmCost::MicroWatt), Just(EmCost::Performance)],
             max_util in 0..2048u64, sums in (0..16_384u64, 0..16_384u64), allowed in 0..2048u64, skip: bool,
         ) {
             let mut khz = 0;
@@ -273,7 +272,7 @@ mod tests {
 
         #[test]
         fn any_table_has_an_answer(points: Vec<(u64, u64)>, cap: u64, numbers: [u64; 4]) {
-            for form in [EmCost::MilliWatt, EmCost::MilliWattEfficient, EmCost::MicroWatt, EmCost::TenthMicroWatt, EmCost::Performance] {
+            for form in [EmCost::MilliWatt, EmCost::MilliWattEfficient, EmCost::MicroWatt, EmCost::Performance] {
                 if let Ok(states) = em_create_perf_table(&points, cap, form) {
                     let domain = EmPerfDomain { states, cpus: vec![], skip_inefficient: true, form };
                     let _ = domain.em_cpu_energy(numbers[0], numbers[1], numbers[2], numbers[3]);

@@ -270,6 +270,11 @@ gates! {
         Runnable = "filtered-runnable" since NEVER, "no decay while the task was kept waiting", [Commit("50181c0cff31")];
         Single = "single" since (6, 8), vectors ["util_est"], "one value", [Commit("11137d384996")];
     }
+    util_est_decay: UtilEstDecay, "Whether the estimate of a task falls where its utilisation is above the CPU's capacity." {
+        Any = "any" since (4, 17), "yes", [Replaced("10a35e6812aa")];
+        Fitting = "fitting" since (5, 1), vectors ["v510_util_est", "util_est_v61", "util_est"], "no", [Commit("10a35e6812aa"), Code("fair.c:util_est_update()", "6.12.117")];
+        AnyAgain = "any-again" since (6, 16), "yes", [Commit("f2d650618bc7")];
+    }
     util_est_dequeue: UtilEstDequeue, "As of when a task that falls asleep is estimated." {
         AfterUpdate = "after-update" since (4, 17), "as of its leaving the queue", [Code("fair.c:dequeue_task_fair()", "6.1.192")];
         BeforeUpdate = "before-update" since (6, 12), "as of its last update before that, mostly a tick's", [Code("fair.c:dequeue_task_fair()", "6.12.117")];
@@ -388,7 +393,6 @@ gates! {
         MilliWatt = "mW" since (4, 17), vectors ["v510_feec"], "fmax * mW / freq", [Code("energy_model.c:em_create_perf_table()", "5.10")];
         MilliWattEfficient = "mW-efficient" since (5, 16), "the same in 1/1000, inefficient states passed over", [Commit("8354eb9eb3dd"), Commit("7fcc17d0cb12")];
         MicroWatt = "uW" since (6, 0), vectors ["em_table_v61", "feec_v61"], "fmax * uW / freq", [Commit("ae6ccaa65038"), Code("energy_model.c:em_create_perf_table()", "6.1.192")];
-        TenthMicroWatt = "uW-x10" since (6, 6), "fmax * uW * 10 / freq", [Memory];
         Performance = "performance" since (6, 9), vectors ["em_table", "feec"], "uW * 10 / performance", [Commit("1b600da51073"), Code("energy_model.c:em_compute_costs()", "6.12.117")];
     }
     // The fair class and placement.
@@ -436,6 +440,10 @@ gates! {
         Compared = "compared" since (4, 17), "no, the loads are compared", [Replaced("d8fcb81f1acf")];
         Idle = "idle" since (5, 11), "yes", [Commit("d8fcb81f1acf")];
     }
+    wake_affine_sync: WakeAffineSync, "Tasks that sleep with a delayed dequeue, where a waker is about to sleep and may hand its CPU on." {
+        Counted = "counted" since (4, 17), "count as running, so that the waker is not alone", [Replaced("aa3ee4f0b754")];
+        LeftOut = "left-out" since (6, 16), stable [Backport::known((6, 12), 37, Source::Mail("[PATCH 6.12 000/232] 6.12.37-rc1 review"))], vectors ["wake_affine"], "do not count", [Commit("aa3ee4f0b754"), Code("fair.c:wake_affine_idle()", "6.12.117")];
+    }
     idle_sibling: IdleSibling, "Whether a wake-up without energy looks for an idle CPU." {
         Search = "search" since (4, 17), vectors ["select_idle_sibling"], "select_idle_sibling()", [Code("fair.c:select_idle_sibling()", "6.12.117")];
         Stay = "stay" since NEVER, "no: its search by idle state finds none", [Code("fair.c:select_idle_sibling_cstate_aware()", "Android's kernel/msm, android-msm-coral-4.14")];
@@ -455,6 +463,7 @@ gates! {
     uclamp_inc: UclampInc, "When a task's clamps begin to count." {
         BeforeEnqueue = "before-enqueue" since (4, 17), "before its class queues it", [Code("core.c:enqueue_task()", "6.1.192")];
         AfterEnqueue = "after-enqueue" since (6, 12), "after that, since it may end a delayed dequeue", [Code("core.c:enqueue_task()", "6.12.117")];
+        BeforeUpdate = "before-update" since (6, 16), "before its class queues it, so that the governor sees them; when a delayed dequeue ends, too", [Commit("90ca9410dab2")];
     }
     newidle_skip: NewidleSkip, "Whether a CPU that goes idle passes over levels of balancing." {
         Cost = "cost" since (4, 17), "where they take longer than it will idle", [Replaced("33cf66d88306")];
@@ -871,6 +880,21 @@ mod tests {
         // 004: the affinity comes with v6.14.
         check("6.13", "sugov_affinity", "bound");
         check("6.14", "sugov_affinity", "free");
+        for (kernel, decay) in [("5.0", "any"), ("5.1", "fitting"), ("6.12.117", "fitting"), ("6.16", "any-again")] {
+            check(kernel, "util_est_decay", decay);
+        }
+        for (kernel, when) in [("6.11", "before-enqueue"), ("6.15", "after-enqueue"), ("6.16", "before-update")] {
+            check(kernel, "uclamp_inc", when);
+        }
+        // The factor of 10 came with the division by performance.
+        for (kernel, cost) in [("6.6", "uW"), ("6.8", "uW"), ("6.9", "performance")] {
+            check(kernel, "em_cost", cost);
+        }
+        for (kernel, sync) in
+            [("6.12.36", "counted"), ("6.12.37", "left-out"), ("6.15", "counted"), ("6.16", "left-out")]
+        {
+            check(kernel, "wake_affine_sync", sync);
+        }
         check("6.1", "fair_class", "cfs");
         check("6.6", "fair_class", "eevdf");
         check("6.6", "delay_dequeue", "off");

@@ -170,6 +170,12 @@ def _text(found: dict[str, Any]) -> str:
     return "\n".join([flow(head, width), table, flow("\n".join(lines), width)]) + "\n"
 
 
+def _kernels(context: click.Context, option: click.Parameter, value: str | None) -> list[str]:
+    """Split the kernels of --kernel."""
+    one = NameOf("kernels")
+    return [one.convert(name.strip(), option, context) for name in value.split(",")] if value else []
+
+
 @click.command(name="replay")
 @TRACE
 @MACHINE
@@ -183,7 +189,13 @@ def _text(found: dict[str, Any]) -> str:
 @click.option("--governor", type=NameOf("governors"), help="The wanted cpufreq governor.")
 @freq_max_option("f_max of frequency invariance on x86: max_P, mid, max_boost, ...")
 @click.option("--energy-model", type=click.Choice(["artificial", "registered", "none"]), help="Energy model.")
-@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile.")
+@click.option(
+    "--kernel",
+    "kernels",
+    callback=_kernels,
+    metavar="NAME[,NAME...]",
+    help="Kernel profile; each is a replay of its own.",
+)
 @click.option("--tunable", "tunables", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Governor tunable.")
 @vs_option
 @click.option(
@@ -204,7 +216,7 @@ def command(
     governor: str | None,
     freq_max: str | None,
     energy_model: str | None,
-    kernel: str | None,
+    kernels: list[str],
     tunables: list[tuple[str, str]],
     vs: tuple[str, ...],
     mode: str,
@@ -218,7 +230,11 @@ def command(
     Without any change it is the self-check alone. Each --vs is a policy of its own, changed further than the options.
     """
     recorded = (recorded_governor, recorded_driver, recorded_kernel)
-    options = {"governor": governor, "freq_max": freq_max, "energy_model": energy_model, "kernel": kernel}
+    options = {"governor": governor, "freq_max": freq_max, "energy_model": energy_model}
+    if len(kernels) > 1:
+        vs = (*(f"kernel={kernel}" for kernel in kernels), *vs)
+    else:
+        options["kernel"] = kernels[0] if kernels else None
     given = {key: value for key, value in options.items() if value is not None}
     changes = _variants({**given, "tunables": dict(tunables)}, recorded_governor, vs)
     on = _machine(machine, trace)

@@ -7,7 +7,7 @@ use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
     BlockedUpdate, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling, Invariance, IrqAvg,
     KernelProfile, MigratePeltLag, NewidleSkip, NohzNextKick, Overutilized, Platform, RtThrottling, SchedIdleCpu,
-    SelectIdleScan, SingleStateTick, TgLoad, UclampInc, UtilEstDequeue,
+    SelectIdleScan, SingleStateTick, TgLoad, UclampInc, UtilEstDecay, UtilEstDequeue, WakeAffineSync,
 };
 use opplab_kernel::proposals::Proposals;
 use opplab_kernel::sched::eevdf::EevdfFeatures;
@@ -41,6 +41,8 @@ pub(crate) struct Gates {
     pub(crate) util_est: UtilEst,
     /// The feature `UTIL_EST` is on.
     pub(crate) estimates_util: bool,
+    /// It falls on CPUs that are too small for the task, too (before v5.1, from v6.16 on).
+    pub(crate) estimates_misfits: bool,
     /// What else is switched in debugfs.
     pub(crate) features: EevdfFeatures,
     pub(crate) sugov: SugovGates,
@@ -56,6 +58,8 @@ pub(crate) struct Gates {
     pub(crate) sched_idle_cpu: bool,
     /// A task that sleeps while not eligible stays queued (DELAY_DEQUEUE, v6.12).
     pub(crate) delay_dequeue: bool,
+    /// Such tasks do not count for a waker that is about to sleep (v6.16).
+    pub(crate) sync_leaves_out_delayed: bool,
     /// A group's queues tell their load at most once a millisecond (v6.7).
     pub(crate) tg_load_ratelimit: bool,
     /// How energies are computed.
@@ -117,6 +121,7 @@ impl Gates {
             eevdf: profile.fair_class == FairClass::Eevdf,
             util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),
             estimates_util: policy.has_feature("UTIL_EST"),
+            estimates_misfits: profile.util_est_decay != UtilEstDecay::Fitting,
             features: EevdfFeatures {
                 run_to_parity: policy.has_feature("RUN_TO_PARITY"),
                 next_buddy: policy.has_feature("NEXT_BUDDY"),
@@ -130,6 +135,7 @@ impl Gates {
             idle_sibling: profile.idle_sibling == IdleSibling::Search,
             sched_idle_cpu: profile.sched_idle_cpu == SchedIdleCpu::Idle,
             delay_dequeue: profile.delay_dequeue == DelayDequeue::On && policy.has_feature("DELAY_DEQUEUE"),
+            sync_leaves_out_delayed: profile.wake_affine_sync == WakeAffineSync::LeftOut,
             tg_load_ratelimit: profile.tg_load == TgLoad::OncePerMs,
             em: profile.em_cost,
             select_idle_scan: profile.select_idle_scan,

@@ -395,7 +395,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             sync,
             // The kernel's nr_running counts tasks whose dequeue is delayed; the engine's does not.
             nr_running_this: this.nr_running + this.fair.nr_delayed(),
-            nr_delayed_this: this.fair.nr_delayed(),
+            nr_delayed_this: if self.gates.sync_leaves_out_delayed { this.fair.nr_delayed() } else { 0 },
             this_load: self.wake_load(here),
             prev_load: self.wake_load(prev),
             task_load: self.task_h_load(task),
