@@ -10,6 +10,7 @@ The distance is the root of the mean squared logarithm of simulated / published,
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -353,8 +354,54 @@ def to_toml(made: Fit, about: Mapping[str, str]) -> str:
         f'to = "{made.target}"',
         f"residual_percent = {made.residual:.1f}",
         f"points = [{points}]",
+        f'opplab = "{_opplab.__version__}"',
+        f'model = "{fingerprint(made.benchmark)}"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def fingerprint(benchmark: str) -> str:
+    """Give the fingerprint of a benchmark model: of its parameters' names and own values."""
+    from opplab import _opplab
+
+    params = {name["name"]: name["params"] for name in _opplab.benchmarks()}.get(benchmark, [])
+    own = sorted((str(param["name"]), str(param["default"])) for param in params)
+    return hashlib.sha256(repr(own).encode()).hexdigest()[:12]
+
+
+def check(text: str, path: Path) -> None:
+    """Refuse a calibration of a model whose parameters are others today."""
+    data = toml_of(text, str(path))
+    benchmark, fitted = data.get("benchmark"), data.get("fit", {})
+    if not isinstance(benchmark, str) or not isinstance(fitted, dict) or "model" not in fitted:
+        return
+    if fitted["model"] != fingerprint(benchmark):
+        raise InputError(
+            f"{path} is fitted to a model of {benchmark} that has changed since (opplab {fitted.get('opplab', '?')}): "
+            f"fit it again to its baseline with `opplab calibrate {benchmark} {data.get('machine', 'MACHINE')}`"
+        )
+
+
+def listing() -> list[dict[str, Any]]:
+    """Give the built-in calibrations: machine, baseline, residual, version, and whether the model is the same."""
+    rows = []
+    for stem in catalog.names("calibration"):
+        file = catalog.find("calibration", stem)
+        data = toml_of(file.read_text(encoding="utf-8"), str(file))
+        fitted = data["fit"]
+        known = fitted.get("model")
+        state = "unknown" if known is None else "as fitted" if known == fingerprint(data["benchmark"]) else "changed"
+        rows.append(
+            {
+                "name": stem,
+                "machine": data["machine"],
+                "fitted to": fitted["to"],
+                "residual %": fitted["residual_percent"],
+                "opplab": fitted.get("opplab", "unknown"),
+                "model": state,
+            }
+        )
+    return rows
 
 
 def show() -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ KINDS = {
     "policy-keys": "keys of a policy, in files, in Python and of --set",
     "benchmarks": "benchmark models",
     "parameters": "parameters of a benchmark model",
+    "calibrations": "fits of benchmark models: machine, baseline, residual, whether the model is as it was",
     "disks": "classes of disks: times of a write in us, range of the flush, bandwidth, source",
     "metrics": "what is measured in a run",
     "classes": "classes of programs of machines: speed, share of memory time, power",
@@ -164,6 +165,12 @@ def _experiments(_name: str | None) -> list[dict[str, Any]]:
     return summaries()
 
 
+def _calibrations(_name: str | None) -> list[dict[str, Any]]:
+    from opplab.agreement import calibration
+
+    return calibration.listing()
+
+
 def _disks(_name: str | None) -> list[dict[str, Any]]:
     def row(one: dict[str, Any]) -> dict[str, Any]:
         low, high = one.pop("flush_range_us")
@@ -184,6 +191,7 @@ _ROWS: dict[str, Callable[[str | None], list[dict[str, Any]]]] = {
     "tunables": _tunables,
     "proposals": _proposals,
     "metrics": _metrics,
+    "calibrations": _calibrations,
     "disks": _disks,
 }
 
@@ -223,9 +231,9 @@ def command(kind: str | None, name: str | None, output_format: str) -> None:
     """List what there is to choose from.
 
     KIND is machines, experiments, governors, drivers, tunables, idle-governors, kernels, gates, proposals,
-    policy-keys, benchmarks, parameters, disks, metrics, classes, events or decisions. NAME is the benchmark whose
-    parameters, the governor whose tunables, the machine whose classes, or the proposal that is listed. Without KIND the
-    kinds themselves are listed.
+    policy-keys, benchmarks, parameters, calibrations, disks, metrics, classes, events or decisions. NAME is the
+    benchmark whose parameters, the governor whose tunables, the machine whose classes, or the proposal that is listed.
+    Without KIND the kinds themselves are listed.
     """
     if kind is None:
         print_table([{"list": kind, "what": what} for kind, what in KINDS.items()], output_format)

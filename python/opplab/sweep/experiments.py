@@ -97,7 +97,13 @@ class Experiment:
 
         inner.adjust(iterations, seed, None if seconds is None else duration_ns(seconds))
         found = {one: _beside("calibration", one, path) for one in inner.calibrations()}
-        inner.calibrate({one: (str(file), catalog.read_text(file, "a calibration")) for one, file in found.items()})
+        fits = {one: (str(file), catalog.read_text(file, "a calibration")) for one, file in found.items()}
+        inner.calibrate(fits)
+        if fits:
+            from opplab.agreement import calibration
+
+            for fit, text in fits.values():
+                calibration.check(text, Path(fit))
         for (workload, param), value in (params or {}).items():
             inner.set_param(workload, param, value)
         machines: dict[str, tuple[str, str]] = {}
@@ -111,7 +117,7 @@ class Experiment:
                 rtapp[workload] = (str(file), catalog.read_text(file, "a workload file"))
         made = cls(inner, inner.expand(machines, rtapp), str(path))
         made._files = (machines, rtapp)
-        made._fits = {name: catalog.read_text(file, "a calibration") for name, file in found.items()}
+        made._fits = {name: text for name, (_, text) in fits.items()}
         asked = {"iterations": iterations, "seed": seed, "seconds": seconds, "until-ci": until_ci}
         made.adjusted = {option: value for option, value in asked.items() if value is not None}
         if until_ci is not None:

@@ -1,0 +1,29 @@
+"""Calibrations know the model that they were fitted to."""
+
+from pathlib import Path
+
+import pytest
+
+from opplab import catalog
+from opplab.agreement import calibration
+from opplab.errors import InputError
+
+
+def test_a_fit_to_a_changed_model_is_refused_with_the_command_that_fits_it_again(tmp_path: Path) -> None:
+    file = catalog.find("calibration", "dbench@epyc-7742-2s")
+    text = file.read_text()
+    calibration.check(text, file)
+    old = text.replace(calibration.fingerprint("dbench"), "0" * 12)
+    with pytest.raises(InputError, match="opplab calibrate dbench epyc-7742-2s"):
+        calibration.check(old, tmp_path / "dbench.toml")
+
+
+def test_models_have_fingerprints_of_their_own() -> None:
+    assert len({calibration.fingerprint(name) for name in ("dbench", "sqlite", "tbench", "kernbench")}) == 4
+
+
+def test_the_list_has_every_calibration_with_its_state() -> None:
+    rows = calibration.listing()
+    assert [row["name"] for row in rows] == list(catalog.names("calibration"))
+    assert {row["model"] for row in rows} <= {"as fitted", "unknown"}
+    assert all(row["residual %"] >= 0 for row in rows)
