@@ -53,8 +53,7 @@ impl Made {
         let folder = format!("{}/", path.trim_end_matches('/'));
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let below = files.range(folder.clone()..).map_while(|(path, _)| path.strip_prefix(&folder));
-        let mut names: Vec<String> =
-            below.filter_map(|rest| rest.split('/').next()).map(str::to_owned).collect();
+        let mut names: Vec<String> = below.filter_map(|rest| rest.split('/').next()).map(str::to_owned).collect();
         names.dedup();
         names
     }

@@ -71,12 +71,13 @@ pub struct Live {
 }
 
 impl Live {
-    /// With the common command, which a variant may replace.
+    /// With the common command, which a variant may replace. With a supervisor the group that runs is told on standard
+    /// output, and the end of standard input ends the experiment.
     ///
     /// # Errors
     /// If signals cannot be caught.
-    pub fn new(root: Root, command: Vec<OsString>, output: PathBuf) -> Result<Self, HostError> {
-        Ok(Self { root, command, output, stop: Stop::on_signals()?, has_supervisor: true })
+    pub fn new(root: Root, command: Vec<OsString>, output: PathBuf, has_supervisor: bool) -> Result<Self, HostError> {
+        Ok(Self { root, command, output, stop: Stop::on_signals()?, has_supervisor })
     }
 
     /// Whether nobody is behind standard input any more.

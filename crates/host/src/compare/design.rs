@@ -63,11 +63,8 @@ fn t_of(n: usize) -> f64 {
 pub fn change(logs: &[f64], pilot: usize) -> Change {
     let first = logs.get(..pilot).unwrap_or(logs);
     let mean = amean(logs);
-    let half = if first.len() < 2 {
-        f64::INFINITY
-    } else {
-        t_of(first.len()) * stddev(first) / (logs.len() as f64).sqrt()
-    };
+    let half =
+        if first.len() < 2 { f64::INFINITY } else { t_of(first.len()) * stddev(first) / (logs.len() as f64).sqrt() };
     let interval = Interval { low: (mean - half).exp(), high: (mean + half).exp() };
     Change { ratio: mean.exp(), interval, n_blocks: logs.len() }
 }

@@ -21,10 +21,22 @@ const READERS: &[(&str, &str, &str, &str, &str)] = &[
     ("pgbench", "tps", "tx/s", "higher", r"(?m)^tps = ([0-9.]+)"),
     ("tbench", "throughput", "MB/s", "higher", r"(?m)^Throughput ([0-9.]+) MB/sec"),
     ("dbench", "throughput", "MB/s", "higher", r"(?m)^Throughput ([0-9.]+) MB/sec"),
-    ("sysbench", "events", "events/s", "higher", r"(?m)^\s*(?:total number of events/s|events per second|events/s \(eps\)):\s*([0-9.]+)"),
+    (
+        "sysbench",
+        "events",
+        "events/s",
+        "higher",
+        r"(?m)^\s*(?:total number of events/s|events per second|events/s \(eps\)):\s*([0-9.]+)",
+    ),
     ("schbench", "latency p99", "us", "lower", r"(?ms)^(?:Wakeup|Latency).*?99\.0th:\s*([0-9.]+)"),
     ("fio", "iops", "1/s", "higher", r#"(?m)(?:"iops" : |IOPS=)([0-9.]+)"#),
-    ("stress-ng", "bogo ops", "1/s", "higher", r"(?m)^stress-ng:.*?\]\s+\S+\s+[0-9]+\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+\s+([0-9.]+)\s"),
+    (
+        "stress-ng",
+        "bogo ops",
+        "1/s",
+        "higher",
+        r"(?m)^stress-ng:.*?\]\s+\S+\s+[0-9]+\s+[0-9.]+\s+[0-9.]+\s+[0-9.]+\s+([0-9.]+)\s",
+    ),
     ("perf bench", "time", "s", "lower", r"(?m)^\s*Total time: ([0-9.]+) \[sec\]"),
 ];
 

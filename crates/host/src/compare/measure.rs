@@ -170,11 +170,12 @@ impl Meters {
         }
         let wall_s = now.time_ns.saturating_sub(self.begin.time_ns) as f64 / 1e9;
         let (mut found, mut spoilt) = (Vec::new(), Vec::new());
-        let mut add = |name: &str, unit: &str, better: &str, value: f64| {
-            match found.iter_mut().find(|known: &&mut Quantity| known.name == name) {
-                Some(known) => known.value += value,
-                None => found.push(Quantity::new(name, unit, better, value)),
-            }
+        let mut add = |name: &str, unit: &str, better: &str, value: f64| match found
+            .iter_mut()
+            .find(|known: &&mut Quantity| known.name == name)
+        {
+            Some(known) => known.value += value,
+            None => found.push(Quantity::new(name, unit, better, value)),
         };
         for counter in &self.counters {
             add(&counter.name, counter.unit, counter.better, counter.total as f64 * counter.scale);
@@ -257,7 +258,8 @@ impl Counter {
         let now = self.read(root);
         if let (Some(now), Some(last)) = (now, self.last) {
             // A counter without a range that goes back began anew: what it counted meanwhile is not known.
-            let step = if now >= last { now - last } else { self.range.map_or(0, |range| now + range.saturating_sub(last)) };
+            let step =
+                if now >= last { now - last } else { self.range.map_or(0, |range| now + range.saturating_sub(last)) };
             self.total = self.total.saturating_add(step);
         }
         self.last = now.or(self.last);

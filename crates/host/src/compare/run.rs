@@ -96,6 +96,7 @@ pub fn experiment(
     let pilot = log.head.pilot.max(2);
     let mut needed = pilot;
     let mut n_repeated: u32 = 0;
+    let mut has_told = false;
     for block in 0..plan.blocks_max.max(pilot) {
         if block == pilot {
             needed = blocks_by_rule(log).clamp(u64::from(pilot), u64::from(plan.blocks_max.max(pilot))) as u32;
@@ -126,7 +127,10 @@ pub fn experiment(
                     let _ = writeln!(err, "block {}: {why}; it is repeated", block + 1);
                 }
                 Some(why) => {
-                    let _ = writeln!(err, "note: block {}: {why}; it counts, as enough were repeated", block + 1);
+                    if !has_told {
+                        has_told = true;
+                        let _ = writeln!(err, "note: block {}: {why}; such blocks count from here on", block + 1);
+                    }
                     break;
                 }
                 None => break,
@@ -194,7 +198,10 @@ impl Runner<'_> {
             self.in_force = None;
         }
         let mut values: Vec<Quantity> = self.plan.figures.iter().filter_map(|one| one.read(&ran.output)).collect();
-        if values.is_empty() && !self.plan.figures.is_empty() && !log.head.metric.is_empty() && log.head.metric != "wall"
+        if values.is_empty()
+            && !self.plan.figures.is_empty()
+            && !log.head.metric.is_empty()
+            && log.head.metric != "wall"
         {
             let words = format!("the program printed no `{}` under `{}`", log.head.metric, chosen.name);
             return Err(HostError::Lacking(words));

@@ -133,7 +133,8 @@ impl Variant {
     fn of_policies(&mut self, root: &Root, file: &str, value: &str, list: &str) -> Result<(), HostError> {
         let policies = root.policies();
         if policies.is_empty() {
-            let words = "no cpufreq policy on this host (normal in a virtual machine): --env, --command and --nice work";
+            let words =
+                "no cpufreq policy on this host (normal in a virtual machine): --env, --command and --nice work";
             return Err(HostError::Lacking(words.to_owned()));
         }
         for policy in policies {
@@ -213,9 +214,9 @@ pub fn is_setting(path: &str) -> bool {
 fn is_like(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
-        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
-            (0..=rest.len()).any(|at| rest.get(at..).is_some_and(|rest| is_like(tail, rest)))
-        }),
+        Some((head, tail)) => name
+            .strip_prefix(head)
+            .is_some_and(|rest| (0..=rest.len()).any(|at| rest.get(at..).is_some_and(|rest| is_like(tail, rest)))),
     }
 }
 

@@ -18,8 +18,8 @@ mod worker;
 
 use std::path::PathBuf;
 
-pub(crate) use supervise::{finish, lock, restore, restore_left, save};
 pub use supervise::supervise;
+pub(crate) use supervise::{finish, lock, restore, restore_left, save};
 pub use worker::work;
 
 use self::sense::Source;

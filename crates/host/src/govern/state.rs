@@ -62,7 +62,12 @@ pub fn read_policy(root: &Root, policy: u32) -> PolicyState {
 impl Saved {
     /// Of these policies, as they are.
     pub fn of(root: &Root, policies: &[u32], pid: u32) -> Self {
-        Self { pid, boot: boot(root), policies: policies.iter().map(|&policy| read_policy(root, policy)).collect(), files: Vec::new() }
+        Self {
+            pid,
+            boot: boot(root),
+            policies: policies.iter().map(|&policy| read_policy(root, policy)).collect(),
+            files: Vec::new(),
+        }
     }
 
     /// The same, with other files as they are; those of its policies are in it already.
