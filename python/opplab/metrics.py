@@ -25,7 +25,7 @@ class Metric:
     ----------
     name : str
         A word in capitals stands for the name of a cluster, a consumer, a frequency in kHz, an idle state, a cpufreq
-        policy or a percentile (p50, p90, p95, p99, max).
+        policy, a control group or a percentile (p50, p90, p95, p99, max).
     unit : str
     better : str
         ``higher``, ``lower``, or empty where neither is meant.
@@ -79,6 +79,19 @@ METRICS: tuple[Metric, ...] = (
         "lower",
         "from an activation's timer to its end; where somebody asks for it (choose)",
     ),
+    Metric("group_energy:GROUP", "J", "lower", "energy of the tasks of a control group and of the groups in it", PART),
+    Metric("group_usage:GROUP", "s", "", "CPU time of a control group (cpu.stat: usage_usec)", DETAIL),
+    Metric("group_periods:GROUP", "1", "", "periods of a control group's quota (cpu.stat: nr_periods)", DETAIL),
+    Metric("group_throttled_periods:GROUP", "%", "lower", "share of these in which it was throttled (nr_throttled)"),
+    Metric(
+        "group_throttled:GROUP", "s", "lower", "time that its queues were throttled, over all CPUs (throttled_usec)"
+    ),
+    Metric("group_bursts:GROUP", "1", "", "periods that used saved runtime (cpu.stat: nr_bursts)", DETAIL),
+    Metric("group_burst:GROUP", "s", "", "runtime beyond the quota that was used (cpu.stat: burst_usec)", DETAIL),
+    Metric("group_missed:GROUP", "%", "lower", "share of a control group's activations that were not finished in time"),
+    Metric("group_latency_p50:GROUP", "ms", "lower", "from a wake-up of its tasks to running, median"),
+    Metric("group_latency_p99:GROUP", "ms", "lower", "the same, 99th percentile"),
+    Metric("group_response_p99:GROUP", "ms", "lower", "from timers of its tasks to the end of activations"),
     Metric("engine_events", "1", "", "events that the simulator handled", DETAIL),
 )
 

@@ -4,11 +4,14 @@ import csv
 import math
 from pathlib import Path
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
 from opplab.agreement import predict
+from opplab.agreement.scoreboard import Facts
 from opplab.cli.predict import command
+from opplab.errors import InputError
 
 from testdata import shared
 
@@ -122,3 +125,20 @@ def test_sealed_predictions_have_the_given_rows() -> None:
             assert row["reason"]
             if row["predicted_ratio"]:
                 assert float(row["low"]) <= float(row["predicted_ratio"]) <= float(row["high"])
+
+
+def test_most_sealed_rows_are_predicted_and_the_first_series_is_kept() -> None:
+    rows = [row for file in sorted(SEALED.glob("*.csv")) for row in csv.DictReader(file.open())]
+    unseen = [row for row in rows if not row["value"]]
+    assert sum(bool(row["predicted_ratio"]) for row in unseen) >= 0.8 * len(unseen)
+    assert {file.name for file in (SEALED / "first").glob("*.csv")} == {file.name for file in SEALED.glob("*.csv")}
+
+
+def test_a_quotient_by_nothing_is_refused() -> None:
+    rows = [
+        {"benchmark": "w", "param": "", "policy": "p", "metric": metric, "value": value}
+        for metric, value in (("power", 1.0), ("work_done", 0.0))
+    ]
+    frame = pl.DataFrame(rows)
+    with pytest.raises(InputError, match=r"divides by work_done, which is 0"):
+        Facts(frame).value(("w", ""), "p", ["power/work_done"])

@@ -87,3 +87,23 @@ def test_locked_requirements_are_those_of_the_project() -> None:
         for requirement in requirements:
             package, least = re.fullmatch(r"([\w-]+)>=([\d.]+)", requirement).groups()  # type: ignore[union-attr]
             assert [int(part) for part in locked[package].split(".")] >= [int(part) for part in least.split(".")]
+
+
+def test_drivers_and_governors_are_parsed_once() -> None:
+    """No product code compares one by its name: crate ``kernel`` parses it, the rest matches on what it is."""
+    folder = ROOT / "crates/kernel/src/cpufreq"
+    texts = [file.read_text() for kind in ("drivers", "governors") for file in sorted((folder / kind).glob("*.rs"))]
+    names = {name for text in texts for name in re.findall(r'(?:    name: |    entry\()"([a-z_-]+)"', text)}
+    assert {"intel_pstate", "amd-pstate-epp", "cppc_cpufreq", "scmi", "schedutil", "ondemand"} <= names
+    name = '"(?:' + "|".join(sorted(names)) + ')"'
+    value = r"(?:driver|governor)[\w.]*(?:\(\))?"
+    alternatives = r'(?: \| "[a-z_-]+")* =>'
+    compared = re.compile(rf"{value} *[!=]= *{name}|{value}\.starts_with\(|^ *{name}{alternatives}", re.MULTILINE)
+    found = []
+    for file in sorted(ROOT.glob("crates/*/src/**/*.rs")):
+        # debugfs has a file called `performance`, which crate `verify` reads.
+        if file.parts[len(ROOT.parts) + 1] in ("kernel", "verify") or file.name in ("tests.rs", "testing.rs"):
+            continue
+        product = file.read_text().split("#[cfg(test)]")[0]
+        found += [f"{file.relative_to(ROOT)}: {match.group(0).strip()}" for match in compared.finditer(product)]
+    assert not found

@@ -12,7 +12,7 @@ import pytest
 import opplab
 from opplab.choice.criteria import Constraint
 from opplab.choice.page import LABEL_HEIGHT, page, placed
-from opplab.choice.settings import Setting, commands_of, grid, labels_of
+from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.uncertainty.parts import Parts
 
 from testdata import shared
@@ -124,6 +124,20 @@ def test_limits_are_commands() -> None:
         "for p in /sys/devices/system/cpu/cpufreq/policy*; do echo 1000000 > $p/scaling_max_freq; done",
         "# in the policies of CPUs 1-2: echo 600000 > /sys/devices/system/cpu/cpufreq/policyN/scaling_min_freq",
         "echo 80 > /sys/devices/system/cpu/intel_pstate/max_perf_pct",
+    ]
+
+
+def test_commands_of_cpus_clamps_and_features() -> None:
+    """What sysfs, sysctl and debugfs take is a command; what the kernel's command line takes is a comment."""
+    keys = {"nosmt": True, "offline_cpus": (3,), "isolcpus": (1, 2), "sched_features": ("NO_UTIL_EST",)}
+    clamps = {"sched_util_clamp_max": 512, "sched_util_clamp_min": 512}
+    assert commands_of(Setting(tuple((keys | clamps).items())), {}) == [
+        "echo off > /sys/devices/system/cpu/smt/control",
+        "echo 0 > /sys/devices/system/cpu/cpu3/online",
+        "echo 512 > /proc/sys/kernel/sched_util_clamp_min",
+        "echo 512 > /proc/sys/kernel/sched_util_clamp_max",
+        "echo NO_UTIL_EST > /sys/kernel/debug/sched/features",
+        "# on the kernel's command line: isolcpus=1,2",
     ]
 
 
@@ -391,3 +405,68 @@ def test_the_block_has_the_numbers_of_single_runs_and_fits_80_columns() -> None:
     change = 100 * (sum(energies["performance"]) / sum(energies["schedutil"]) - 1)
     assert rows["performance"]["change_percent"] == pytest.approx(change, rel=1e-9)
     assert max(map(len, found.block().text(80).splitlines())) <= 80
+
+
+def test_commands_set_the_mode_of_a_driver_that_has_modes() -> None:
+    """Active intel_pstate and amd-pstate have no schedutil: the driver is switched first, and settings name it."""
+    both = {"driver": [{"name": "intel_pstate"}, {"name": "intel_cpufreq"}]}
+    settings = with_drivers(grid(["schedutil", "powersave"]), both, {})
+    assert labels_of(settings) == ["schedutil intel_cpufreq", "powersave intel_pstate"]
+    status = "/sys/devices/system/cpu/intel_pstate/status"
+    assert [commands_of(one, both)[0] for one in settings] == [f"echo passive > {status}", f"echo active > {status}"]
+    assert all(commands_of(one, both)[1].endswith("> $p/scaling_governor; done") for one in settings)
+    amd = {"driver": [{"name": "amd-pstate-epp"}, {"name": "amd-pstate"}, {"name": "amd-pstate-guided"}]}
+    status = "/sys/devices/system/cpu/amd_pstate/status"
+    assert commands_of(grid(["schedutil"])[0], amd)[0] == f"echo passive > {status}"
+    assert commands_of(grid(["schedutil"], driver=["amd-pstate-guided"])[0], amd)[0] == f"echo guided > {status}"
+    preferred = grid(["performance", "powersave"], epp=["balance_power"])
+    words = [commands_of(one, both)[-1] for one in preferred]
+    assert words[0] == "# intel_pstate refuses the preference balance_power under its governor performance"
+    assert words[1].endswith("echo balance_power > $p/energy_performance_preference; done")
+    single = {"driver": [{"name": "scmi"}]}
+    assert with_drivers(grid(["schedutil", "powersave"]), single, {}) == grid(["schedutil", "powersave"])
+    assert not any("status" in line for line in commands_of(grid(["schedutil"])[0], single))
+
+
+@pytest.mark.parametrize("driver", ["", "intel_cpufreq"])
+def test_the_driver_of_a_setting_is_the_one_that_the_engine_takes(driver: str) -> None:
+    policy = {"driver": driver} if driver else {}
+    found = opplab.choose(
+        "sapphire-rapids-8460h-4s",
+        workload(),
+        governors=["schedutil", "powersave"],
+        goals=["response_p95"],
+        constraints=["none"],
+        policy=policy,
+        seconds=0.1,
+        iterations=1,
+        uncertainty=0,
+        jobs=1,
+    )
+    for option in found.options:
+        keys = dict(option.setting.keys)
+        own = {"governor": keys["governor"], **policy}
+        taken = driver or keys["driver"]
+        prints = {
+            opplab.simulate(
+                "sapphire-rapids-8460h-4s", workload(), policy=opplab.Policy(**{**own, **with_name}), seconds=0.1
+            ).fingerprint
+            for with_name in ({}, {"driver": taken})
+        }
+        assert len(prints) == 1
+        assert option.label == (keys["governor"] if driver else f"{keys['governor']} {taken}")
+
+
+def test_no_interval_of_a_value_is_lost() -> None:
+    """The block has intervals of changes; those of values stand in the page's table, in `--all` and in notebooks."""
+    choice = opplab.choose("juno-r2", workload(), seconds=0.2, iterations=3, uncertainty=0, jobs=2)
+    assert any("[" in text for row in choice.text_rows() for text in row.values())
+    html, lines = page(choice), choice.values_text(80).splitlines()
+    for option in choice.options:
+        for metric in (*choice.metrics, *choice.beside):
+            parts = option.parts[metric]
+            if parts.low is not None and parts.low != parts.high:
+                interval = f"[{parts.low:.4g}, {parts.high:.4g}]"
+                assert interval in html
+                assert any(option.label in line and interval in line for line in lines)
+    assert max(map(len, lines)) <= 80

@@ -11,7 +11,9 @@ import polars as pl
 import pytest
 
 import opplab
+from opplab.catalog import names
 
+KNOWN = [name for name in names("machine") if not opplab.Machine.load(name)._inner.unknown_power]
 MACHINES = ["juno-r2", "pixel6", "skylake-sp-2s", "epyc-7742-2s"]
 
 
@@ -39,12 +41,11 @@ def test_tasks_cost_what_the_meters_of_the_engine_say(metered: tuple[pl.DataFram
     compared = 0
     for task, expected_j in meter.filter(pl.col("task").is_not_null()).select("name", "energy_j").iter_rows():
         if expected_j > 0.01 * total_j:
-            assert found[task] == pytest.approx(expected_j, rel=0.02), task
+            assert found[task] == pytest.approx(expected_j, rel=1e-9), task
             compared += 1
     assert compared >= 5
     assert energy.tasks["energy_j"].sum() + energy.idle_j + energy.floor_j == pytest.approx(energy.total_j, rel=1e-12)
-    # What a trace does not tell is when sleeping packages notice that all is idle.
-    assert energy.total_j == pytest.approx(total_j, rel=0.05)
+    assert energy.total_j == pytest.approx(total_j, rel=1e-9)
 
 
 def test_parts_have_the_ranges_of_the_machine(metered: tuple[pl.DataFrame, Path, str]) -> None:
@@ -113,33 +114,55 @@ def test_recipes_of_the_documentation_have_answers(recipe: int, metered: tuple[p
         assert len(table) > 0
 
 
-@pytest.mark.parametrize("machine_name", ["juno-r2", "pixel6", "skylake-sp-2s"])
+@pytest.mark.parametrize("machine_name", random.Random("machines").sample(KNOWN, 8))
 def test_meters_traces_signals_and_files_have_one_energy(machine_name: str, tmp_path: Path) -> None:
-    """Each way to the energy of a run gives the same, in all and by cluster, whatever the tasks are."""
+    """Each way to the energy of a run gives the same, in all and by cluster, whatever the machine and the tasks are.
+
+    ``crates/replay/tests/energies.rs`` does this for machines that no file describes.
+    """
     machine = opplab.Machine.load(machine_name)
     draw = random.Random(machine_name)
-    for seed in range(3):
-        work = opplab.Workload.periodic(
-            draw.randint(1, 8), run_us=draw.randint(200, 9000), period_us=draw.randint(10, 30) * 1000
-        )
-        run = opplab.simulate(machine, work, opplab.Policy(), seconds=0.5, seed=seed)
-        path = tmp_path / f"run{seed}.dat"
-        run.to_trace(path)
-        trace = opplab.read_trace(path)
-        energy = trace.energy(machine)
-        assert energy.window_ns == run.outcome["wall_ns"]
-        meters = [fj / 1e15 for fj in run.outcome["cluster_energy_fj"]]
-        # Entries into idle states are not in a trace (crate `replay`, module `energy`): up to 0.24 % of a Juno cluster.
-        assert energy.clusters["energy_j"].to_list() == pytest.approx(meters, rel=0.005)
-        total_j = sum(meters) + run.outcome["floor_energy_fj"] / 1e15
-        assert energy.total_j == pytest.approx(total_j, rel=0.002)
-        assert energy.tasks["energy_j"].sum() + energy.idle_j + energy.floor_j == pytest.approx(energy.total_j)
-        for signals in (trace.signals(machine), trace.signal_sums(machine)):
-            assert signals.cluster_energy is not None and signals.task_energy is not None
-            assert signals.cpu_energy is not None
-            assert signals.cluster_energy["energy_j"].to_list() == energy.clusters["energy_j"].to_list()
-            assert signals.task_energy["energy_j"].sum() == pytest.approx(energy.tasks["energy_j"].sum())
-            assert signals.cpu_energy["cpu_j"].sum() == pytest.approx(energy.clusters["cpus_j"].sum())
-        energy.write(tmp_path / f"tables{seed}")
-        written = pl.read_parquet(tmp_path / f"tables{seed}" / "energy_clusters.parquet")
-        assert written["energy_j"].to_list() == energy.clusters["energy_j"].to_list()
+    work = opplab.Workload.periodic(
+        draw.randint(1, 8), run_us=draw.randint(200, 9000), period_us=draw.randint(10, 30) * 1000
+    )
+    run = opplab.simulate(machine, work, opplab.Policy(), seconds=0.3, seed=draw.randint(0, 99))
+    path = tmp_path / "run.dat"
+    run.to_trace(path)
+    trace = opplab.read_trace(path)
+    energy = trace.energy(machine)
+    assert energy.window_ns == run.outcome["wall_ns"]
+    # What is whole fJ everywhere differs by what floating-point sums lose.
+    meters = [fj / 1e15 for fj in run.outcome["cluster_energy_fj"]]
+    assert energy.clusters["energy_j"].to_list() == pytest.approx(meters, rel=1e-9)
+    total_j = sum(meters) + run.outcome["floor_energy_fj"] / 1e15
+    assert energy.total_j == pytest.approx(total_j, rel=1e-9)
+    assert energy.tasks["energy_j"].sum() + energy.idle_j + energy.floor_j == pytest.approx(total_j, rel=1e-9)
+    assert run.meter("tasks")["energy_j"].sum() == pytest.approx(total_j, rel=1e-9)
+    reported = dict(run.metrics.select("metric", "value").iter_rows())
+    assert reported["energy"] == pytest.approx(sum(meters), rel=1e-9)
+    assert reported["power"] * run.outcome["wall_ns"] / 1e9 == pytest.approx(reported["energy"], rel=1e-9)
+    by_cluster = [reported[f"energy:{name}"] for name in energy.clusters["cluster"]]
+    assert by_cluster == pytest.approx(meters, rel=1e-9)
+    for signals in (trace.signals(machine), trace.signal_sums(machine)):
+        assert signals.cluster_energy is not None and signals.task_energy is not None
+        assert signals.cpu_energy is not None
+        assert signals.cluster_energy["energy_j"].to_list() == energy.clusters["energy_j"].to_list()
+        assert signals.task_energy["energy_j"].sum() == pytest.approx(energy.tasks["energy_j"].sum())
+        assert signals.cpu_energy["cpu_j"].sum() == pytest.approx(energy.clusters["cpus_j"].sum())
+    energy.write(tmp_path / "tables")
+    written = pl.read_parquet(tmp_path / "tables" / "energy_clusters.parquet")
+    assert written["energy_j"].to_list() == energy.clusters["energy_j"].to_list()
+
+
+def test_unknown_power_is_no_energy(tmp_path: Path) -> None:
+    name = next(name for name in names("machine") if name not in KNOWN)
+    machine = opplab.Machine.load(name)
+    run = opplab.simulate(
+        machine, opplab.Workload.periodic(2, run_us=800, period_us=16000), opplab.Policy(), seconds=0.1
+    )
+    run.to_trace(tmp_path / "run.dat")
+    trace = opplab.read_trace(tmp_path / "run.dat")
+    with pytest.raises(opplab.InputError, match=f"{name} does not have the power of its clusters: "):
+        trace.energy(machine)
+    assert trace.signals(machine).cluster_energy is None
+    trace.view(tmp_path / "run.html", machine=machine)

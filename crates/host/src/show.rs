@@ -9,6 +9,7 @@ use std::path::Path;
 use opplab_import::check::{Finding, check};
 use opplab_import::fmax::{FmaxInput, FmaxReport, fmax};
 use opplab_import::{Facts, import, to_machine};
+use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_model::file::format_cpu_list;
 use opplab_model::tree::{Node, to_json};
 
@@ -422,7 +423,7 @@ fn eas(root: &Root, cpus: &[u32], invariant: Option<bool>) -> Verdict {
         .iter()
         .filter_map(|id| root.text(&format!("{CPU}/cpufreq/policy{id}/scaling_governor")).ok())
         .collect();
-    let other = governors.iter().find(|governor| *governor != "schedutil");
+    let other = governors.iter().find(|name| !GovernorId::named(name).is_ok_and(|governor| governor.energy_aware));
     let (met, words) = match (governors.is_empty(), other) {
         (true, _) => (false, "no cpufreq policy".to_owned()),
         (_, Some(other)) => (false, format!("a policy runs {other}, not schedutil")),

@@ -3,6 +3,7 @@
 //! Findings come from what is known; a check whose facts a source does not tell is silent.
 
 use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
+use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::energy_model::em_create_perf_table;
 use opplab_kernel::profile::EmCost;
 use opplab_model::file::format_cpu_list;
@@ -389,7 +390,8 @@ fn epp(facts: &Facts, found: &mut Vec<Finding>) {
         }
         seen.push(pair);
         let active = facts.pstate_status.as_deref() == Some("active");
-        if governor == "performance" && epp != "performance" && epp != "0" {
+        let (own, is_speed) = (PstatePolicy::named(governor), epp == "performance" || epp == "0");
+        if own == Some(PstatePolicy::Performance) && !is_speed {
             add(
                 found,
                 "epp-governor",
@@ -398,7 +400,7 @@ fn epp(facts: &Facts, found: &mut Vec<Finding>) {
                 "the firmware weighs energy although the governor asks for speed: slow rise of the clock after idle",
                 "write performance to energy_performance_preference (intel_pstate does it by itself in active mode)",
             );
-        } else if governor == "powersave" && active && (epp == "performance" || epp == "0") {
+        } else if own == Some(PstatePolicy::Powersave) && active && is_speed {
             add(
                 found,
                 "epp-governor",

@@ -8,6 +8,7 @@
 //! runs (RAPL, recent past), which have no number before a run.
 
 use opplab_kernel::cpufreq::acpi_cpufreq::acpi_max_boost_khz as max_boost_khz;
+use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
 use opplab_kernel::cpufreq::schedutil::sugov_effective_cpu_perf;
 use opplab_kernel::freq_invariance::{
     AmdPerfCaps, FreqMax, FreqMaxFacts, FreqMaxOf, IntelMsrs, IntelTurboModel, TurboLevel, is_zen4, midpoint,
@@ -99,7 +100,7 @@ impl FmaxInput {
         let opps_khz: Vec<u32> = cluster.opps.iter().map(|opp| opp.khz).collect();
         let top = opps_khz.last().copied().unwrap_or(0);
         let base_khz = if cluster.base_khz != 0 { cluster.base_khz } else { top };
-        let p0_khz = (machine.cpufreq.driver == "acpi-cpufreq").then_some(base_khz);
+        let p0_khz = (machine.cpufreq.driver.kind == DriverKind::Acpi).then_some(base_khz);
         let mut kinds: Vec<(String, u32, u32)> = Vec::new();
         for other in &machine.clusters {
             let lone = other.turbo.first().map_or(0, |bin| bin.khz);
@@ -125,7 +126,7 @@ impl FmaxInput {
             p0_khz,
             cpuinfo_max_khz: if with_boost != 0 { with_boost } else { lone.max(top) },
             opps_khz,
-            driver: machine.cpufreq.driver.clone(),
+            driver: machine.cpufreq.driver.name.to_owned(),
             no_turbo: false,
             aperfmperf: None,
             base_frequency_khz: None,
@@ -589,7 +590,7 @@ fn warnings(report: &mut FmaxReport) {
     if input.no_turbo || input.msrs.is_some_and(|msrs| msrs.turbo_disabled()) {
         warn("turbo is switched off: every candidate above max_P is out of reach".to_owned());
     }
-    if input.driver == "acpi-cpufreq"
+    if DriverId::named(&input.driver).is_some_and(|driver| driver.kind == DriverKind::Acpi)
         && let (Some(p0), Some(caps)) = (input.p0_khz, input.cppc.first())
         && input.platform() == Platform::Amd
         && let numerator = boost_numerator(input.processor.as_ref(), &input.cppc)

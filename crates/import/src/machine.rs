@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use opplab_kernel::cpufreq::amd_pstate::AMD_PSTATE_TRANSITION_LATENCY_NS;
-use opplab_kernel::cpufreq::driver::{DelayFacts, DriverId};
+use opplab_kernel::cpufreq::driver::{DelayFacts, DriverId, DriverKind};
 use opplab_kernel::cpufreq::intel_pstate::INTEL_CPUFREQ_TRANSITION_LATENCY_NS;
 use opplab_model::file::{format_cpu_list, machine_to_toml, parse_machine};
 use opplab_model::machine::{
@@ -417,9 +417,9 @@ impl Maker<'_> {
         if max == 0 {
             return Err(ImportError::whole(&self.facts.source, "it tells no frequency of any CPU"));
         }
-        let driver = policy.and_then(|policy| policy.driver.as_deref()).unwrap_or("");
+        let driver = policy.and_then(|policy| policy.driver.as_deref()).and_then(DriverId::named);
         let mut khz: Vec<u32> = Vec::new();
-        if driver == "cppc_cpufreq" || driver.starts_with("amd-pstate") {
+        if matches!(driver.map(|driver| driver.kind), Some(DriverKind::Cppc | DriverKind::Amd(_))) {
             // Performance levels are continuous; the named ones stand for them.
             khz.extend([min, max, base_khz]);
             if let Some(caps) = cppc.filter(|caps| caps.nominal_perf != 0) {
@@ -556,7 +556,10 @@ impl Maker<'_> {
                 "" => "cpufreq-dt",
                 _ => "acpi-cpufreq",
             };
-            let why = if told.is_empty() { "not told" } else { "the source's driver is not modelled" };
+            let why = match told {
+                "" => "not told".to_owned(),
+                told => format!("the source's driver {told} is not modelled"),
+            };
             self.default("driver.name", format!("driver-by-vendor: {name} ({why})"));
             DriverId::named(name).expect("a driver of the registry")
         });
@@ -577,22 +580,23 @@ impl Maker<'_> {
         let mut others = Vec::new();
         let hwp = clusters.iter().any(|cluster| cluster.hwp.is_some());
         let mut add = |driver: &str, transition_latency_ns: u64| {
-            if let Some(entry) = DriverId::named(driver).filter(|entry| entry.name != own.driver) {
+            if let Some(entry) = DriverId::named(driver).filter(|entry| *entry != own.driver) {
                 let delay_us = (entry.transition_delay_us)(&DelayFacts { transition_latency_ns, hwp });
                 others.push(cpufreq(entry, false, transition_latency_ns, delay_us));
             }
         };
-        if matches!(own.driver.as_str(), "intel_pstate" | "intel_cpufreq") {
+        if matches!(own.driver.kind, DriverKind::IntelActive | DriverKind::IntelPassive) {
             add("intel_pstate", 0);
             // As the dumps in passive mode show it too.
             add("intel_cpufreq", INTEL_CPUFREQ_TRANSITION_LATENCY_NS.into());
         }
-        if matches!(own.driver.as_str(), "amd-pstate" | "amd-pstate-epp") {
+        let is_amd = matches!(own.driver.kind, DriverKind::Amd(_));
+        if is_amd {
             add("amd-pstate", AMD_PSTATE_TRANSITION_LATENCY_NS.into());
             add("amd-pstate-epp", 0);
         }
         if !others.is_empty() {
-            let modes = if own.driver.starts_with("amd") { "amd" } else { "intel" };
+            let modes = if is_amd { "amd" } else { "intel" };
             self.default("driver.other", format!("{modes}-modes: the driver's other mode on the same hardware"));
         }
         others
@@ -602,7 +606,7 @@ impl Maker<'_> {
 /// What a driver does as its source says.
 fn cpufreq(entry: DriverId, shared: bool, transition_latency_ns: u64, transition_delay_us: u32) -> Cpufreq {
     Cpufreq {
-        driver: entry.name.to_owned(),
+        driver: entry,
         transition_latency_ns,
         transition_delay_us,
         fast_switch: entry.switches_fast(shared),

@@ -74,7 +74,7 @@ fn a_snapshot_of_the_juno_is_the_juno() {
     assert_eq!(juno.name, "arm64-612-juno-eas-hetero9-bigspawn");
     let capacities: Vec<u32> = (0..6).map(|cpu| juno.cluster_of(cpu).capacity).collect();
     assert_eq!(capacities, [383, 1024, 1024, 383, 383, 383]);
-    assert_eq!(juno.cpufreq.driver, "cppc_cpufreq");
+    assert_eq!(juno.cpufreq.driver.name, "cppc_cpufreq");
     // The artificial energy model's costs give the classes away.
     let classes: Vec<u32> = juno.clusters.iter().map(|cluster| cluster.efficiency_class).collect();
     assert_eq!(classes, [0, 1]);

@@ -12,6 +12,7 @@ use opplab_kernel::cpufreq::intel_pstate::ENERGY_PERF_STRINGS;
 use opplab_kernel::freq_invariance::FreqMax;
 use opplab_kernel::profile::{GATES, Invariance, KernelProfile, gate_names};
 use opplab_kernel::proposals::proposal::{Proposals, canonical};
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 
 use crate::error::{Fault, ModelError, Pos};
 use crate::file::{check_format, cpus_from, machine_from, machine_node};
@@ -20,7 +21,7 @@ use crate::groups::GroupSpec;
 use crate::json::parse_json;
 use crate::machine::Machine;
 use crate::metric::{Metric, MetricRule};
-use crate::policy::{Policy, SetLimit};
+use crate::policy::{Policy, SCHED_FEATURES, SetLimit};
 use crate::policy_keys::{
     ENERGY_MODELS, HWP_BOOST, HZ, PELT_HALF_LIVES_MS, PLACEMENTS, POLICY_KEY_NAMES, POLICY_KEYS, WATCHDOG_THRESH_MAX_S,
 };
@@ -179,10 +180,15 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         let at = table.get("pelt_half_life_ms").map_or(table.at, |node| node.at);
         return Err(Fault::new(at, format!("`pelt_half_life_ms` must be 8, 16 or 32, not {pelt_half_life_ms}")));
     }
-    let sugov_cpus = match table.get("sugov_cpus") {
-        None => base.sugov_cpus.clone(),
-        Some(Node { value: Value::List(items), .. }) if items.is_empty() => Vec::new(),
-        Some(node) => cpus_from(node, "sugov_cpus")?,
+    const SCALE: i128 = SCHED_CAPACITY_SCALE as i128;
+    let cpus = |key: &str, base: &[u32]| match table.get(key) {
+        None => Ok(base.to_vec()),
+        Some(Node { value: Value::List(items), .. }) if items.is_empty() => Ok(Vec::new()),
+        Some(node) => cpus_from(node, key),
+    };
+    let sched_features = match table.get("sched_features") {
+        None => base.sched_features.clone(),
+        Some(node) => features_from(node)?,
     };
     let epp = match table.get("epp") {
         None => base.epp.clone(),
@@ -210,7 +216,7 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
             WATCHDOG_THRESH_MAX_S.into(),
         )?,
         irq_time_accounting: table.bool_or("irq_time_accounting", base.irq_time_accounting)?,
-        sugov_cpus,
+        sugov_cpus: cpus("sugov_cpus", &base.sugov_cpus)?,
         epp,
         hwp_dynamic_boost: table.choice("hwp_dynamic_boost", Some(base.hwp_dynamic_boost), HWP_BOOST)?,
         idle_boost: table.bool_or("idle_boost", base.idle_boost)?,
@@ -220,6 +226,18 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         scaling_max_freq: limit_from(&table, "scaling_max_freq", &base.scaling_max_freq)?,
         min_perf_pct: table.int_or("min_perf_pct", base.min_perf_pct, 0, 100)?,
         max_perf_pct: table.int_or("max_perf_pct", base.max_perf_pct, 1, 100)?,
+        nosmt: table.bool_or("nosmt", base.nosmt)?,
+        offline_cpus: cpus("offline_cpus", &base.offline_cpus)?,
+        isolcpus: cpus("isolcpus", &base.isolcpus)?,
+        sched_util_clamp_min: table.int_or("sched_util_clamp_min", base.sched_util_clamp_min, 0, SCALE)?,
+        sched_util_clamp_max: table.int_or("sched_util_clamp_max", base.sched_util_clamp_max, 0, SCALE)?,
+        sched_util_clamp_min_rt_default: table.int_or(
+            "sched_util_clamp_min_rt_default",
+            base.sched_util_clamp_min_rt_default,
+            0,
+            SCALE,
+        )?,
+        sched_features,
         variation: table.choice("variation", Some(base.variation), VARIATIONS)?,
         no_overutilized: table.bool_or("no_overutilized", base.no_overutilized)?,
         reversed_energy_model: table.bool_or("reversed_energy_model", base.reversed_energy_model)?,
@@ -252,6 +270,21 @@ fn proposals_from(node: &Node) -> Result<Vec<String>, Fault> {
         Proposals::of(list.iter().map(String::as_str)).map_err(fault)?;
     }
     Ok(list)
+}
+
+/// Features of the scheduler: names of debugfs, each perhaps after `NO_`.
+fn features_from(node: &Node) -> Result<Vec<String>, Fault> {
+    let mut names = Vec::new();
+    for item in node.as_list("sched_features")? {
+        let name = item.as_str("sched_features")?;
+        let plain = name.strip_prefix("NO_").unwrap_or(name);
+        if !SCHED_FEATURES.iter().any(|feature| feature.name == plain) {
+            let known = SCHED_FEATURES.iter().map(|feature| feature.name);
+            return Err(Fault::unknown(item.at, "feature of the scheduler", name, known));
+        }
+        names.push(name.to_owned());
+    }
+    Ok(names)
 }
 
 /// A limit in kHz: a number, or a table by cluster (`all`: the clusters that it does not name).

@@ -41,6 +41,8 @@ pub enum Event {
     FreqRequest { cpu: CpuIdx, khz: u32, util: u32, max: u32 },
     /// `cpu_idle`: `state` >= 0 entered, -1 left.
     CpuIdle { cpu: CpuIdx, state: i32 },
+    /// Ours: `cpu` begins to leave its idle state, which takes the hardware until [`Event::CpuIdle`] has -1.
+    IdleExit { cpu: CpuIdx },
     /// Ours: the CPUs of a cluster entered (>= 0) or left (-1) a cluster idle state.
     ClusterIdle { cluster: u32, state: i32 },
     /// `pelt_se_tp`: a task's signal crossed a period.
@@ -173,6 +175,8 @@ impl Sink for Fingerprint {
                 (7, cpu.into(), khz.into(), (u64::from(util) << 32) | u64::from(max))
             }
             Event::CpuIdle { cpu, state } => (8, cpu.into(), state as u64, 0),
+            // It follows from the others.
+            Event::IdleExit { .. } => return,
             Event::ClusterIdle { cluster, state } => (9, cluster.into(), state as u64, 0),
             Event::PeltSe { cpu, task, load_avg, runnable_avg, util_avg } => (
                 10,

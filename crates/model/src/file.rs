@@ -6,7 +6,7 @@
 //!
 //! This module does no I/O: the caller reads the file and says its name for messages.
 
-use opplab_kernel::cpufreq::driver::DriverId;
+use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
 
 use crate::disk::{disk_from, disk_node};
 use crate::error::{Fault, ModelError, Pos, shorten};
@@ -192,7 +192,7 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         if drivers[..index].iter().any(|earlier| earlier.driver == driver.driver) {
             return Err(Fault::new(driver_nodes.at, format!("driver `{}` is described twice", driver.driver)));
         }
-        if driver.driver == "cppc_cpufreq" && clusters.iter().any(|cluster| cluster.cppc.is_none()) {
+        if driver.driver.kind == DriverKind::Cppc && clusters.iter().any(|cluster| cluster.cppc.is_none()) {
             return Err(Fault::new(driver_nodes.at, "driver `cppc_cpufreq` needs `cppc` in every cluster"));
         }
     }
@@ -410,16 +410,16 @@ fn driver_from(node: &Node) -> Result<Cpufreq, Fault> {
         ],
     )?;
     let driver = table.need_str("name")?;
-    if DriverId::named(driver).is_none() {
+    let Some(driver) = DriverId::named(driver) else {
         let at = table.need("name")?.at;
         return Err(Fault::unknown(at, "cpufreq driver", driver, DriverId::all().map(|known| known.entry().name)));
-    }
+    };
     let transition_latency_ns = table
         .time_ns("transition_latency")?
         .ok_or_else(|| Fault::new(table.at, "`transition_latency_us` is missing"))?;
     let switch_ns = table.time_ns("switch")?.unwrap_or(transition_latency_ns);
     Ok(Cpufreq {
-        driver: driver.to_owned(),
+        driver,
         transition_latency_ns,
         transition_delay_us: table.int_or("transition_delay_us", 0, 0, 10_000_000)?,
         fast_switch: table.need("fast_switch")?.as_bool("fast_switch")?,
@@ -816,7 +816,7 @@ fn switch_quantiles_from(table: &Table<'_>, switch_ns: u64) -> Result<Vec<(u32, 
 
 fn driver_node(driver: &Cpufreq) -> Node {
     Node::table([
-        text("name", &driver.driver),
+        text("name", driver.driver.name),
         time("transition_latency", driver.transition_latency_ns),
         int_unless("transition_delay_us", driver.transition_delay_us, 0),
         ("fast_switch".to_owned(), Some(Node::bool(driver.fast_switch))),

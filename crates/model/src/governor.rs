@@ -3,7 +3,7 @@
 //!
 //! Not here: the governors and drivers themselves (crate `kernel`), and setups of live hosts, which sysfs tells.
 
-use opplab_kernel::cpufreq::driver::{CppcFacts, CpuinfoFacts, DriverEntry, DriverId};
+use opplab_kernel::cpufreq::driver::{CppcFacts, CpuinfoFacts, DriverEntry, DriverKind};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, set_policy_limits};
 use opplab_kernel::cpufreq::governor::{Governor, GovernorError, GovernorId, GovernorSetup};
 use opplab_kernel::profile::{
@@ -15,9 +15,6 @@ use opplab_kernel::unit::tick_nsec;
 use crate::error::{Fault, ModelError, Pos};
 use crate::machine::{Cluster, Cpufreq, InvarianceSource, Machine};
 use crate::policy::{EnergyModelSource, Policy};
-
-/// The driver of Intel's processors in passive mode.
-const INTEL_CPUFREQ: &str = "intel_cpufreq";
 
 impl Machine {
     /// How it tells its speed.
@@ -135,7 +132,7 @@ impl Policy {
             min_khz: self.scaling_min_freq.of(&cluster.name).map_or(hardware.min_khz, |khz| khz.max(hardware.min_khz)),
             max_khz: self.scaling_max_freq.of(&cluster.name).map_or(hardware.max_khz, |khz| khz.min(hardware.max_khz)),
         };
-        if driver.name == INTEL_CPUFREQ {
+        if driver.kind == DriverKind::IntelPassive {
             let percent = |pct: u32| (u64::from(hardware.max_khz) * u64::from(pct)).div_ceil(100) as u32;
             limits.min_khz = limits.min_khz.max(percent(self.min_perf_pct));
             limits.max_khz = limits.max_khz.min(percent(self.max_perf_pct));
@@ -187,10 +184,7 @@ pub fn governor_setup(
 ) -> Result<GovernorSetup, ModelError> {
     let about = |what: &str, message: String| Fault::new(Pos::default(), message).about(what);
     let profile = policy.profile()?;
-    let entry = DriverId::named(&driver.driver).ok_or_else(|| {
-        let known = DriverId::all().map(|driver| driver.entry().name);
-        Fault::unknown(Pos::default(), "driver", &driver.driver, known).about("the machine")
-    })?;
+    let entry = driver.driver;
     let described = &machine.clusters[cluster as usize];
     let khz: Vec<u32> = described.opps.iter().map(|opp| opp.khz).collect();
     let limits = FreqLimits { min_khz: khz[0], max_khz: khz[khz.len() - 1] };

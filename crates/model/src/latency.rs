@@ -13,8 +13,8 @@ pub struct Latencies {
     /// What was before does not count, ns.
     pub from_ns: u64,
     woken: BTreeMap<TaskIdx, u64>,
-    wakeup_ns: Vec<u64>,
-    response_ns: Vec<u64>,
+    wakeup_ns: Vec<(TaskIdx, u64)>,
+    response_ns: Vec<(TaskIdx, u64)>,
 }
 
 impl Latencies {
@@ -25,8 +25,16 @@ impl Latencies {
 
     /// From `sched_waking` to running, of all tasks, and from a loop's timer to its end: each a value for each of
     /// [`PERCENTILES`]; `None` if there was nothing.
-    pub fn percentiles(self) -> (Option<[u64; 5]>, Option<[u64; 5]>) {
-        (percentiles(self.wakeup_ns), percentiles(self.response_ns))
+    pub fn percentiles(&self) -> (Option<[u64; 5]>, Option<[u64; 5]>) {
+        self.percentiles_of(|_| true)
+    }
+
+    /// The same of the tasks that `of` names.
+    pub fn percentiles_of(&self, of: impl Fn(TaskIdx) -> bool) -> (Option<[u64; 5]>, Option<[u64; 5]>) {
+        let those = |waits: &[(TaskIdx, u64)]| {
+            percentiles(waits.iter().filter(|(task, _)| of(*task)).map(|&(_, wait_ns)| wait_ns).collect())
+        };
+        (those(&self.wakeup_ns), those(&self.response_ns))
     }
 }
 
@@ -46,11 +54,11 @@ impl Sink for Latencies {
             }
             Event::SchedSwitch { next, .. } if next != IDLE_TASK => {
                 if let Some(woken_ns) = self.woken.remove(&next) {
-                    self.wakeup_ns.push(now_ns - woken_ns);
+                    self.wakeup_ns.push((next, now_ns - woken_ns));
                 }
             }
-            Event::Activation { run_ns, wu_lat_ns, .. } if now_ns >= self.from_ns => {
-                self.response_ns.push(run_ns + wu_lat_ns);
+            Event::Activation { task, run_ns, wu_lat_ns, .. } if now_ns >= self.from_ns => {
+                self.response_ns.push((task, run_ns + wu_lat_ns));
             }
             _ => {}
         }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_kernel::energy_model::{EmError, EmPerfState, em_create_perf_table};
 use opplab_kernel::profile::EmCost;
 
@@ -288,8 +289,8 @@ pub struct Costs {
 /// How frequency changes are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cpufreq {
-    /// Driver name: `scmi`, `cppc_cpufreq`, `acpi-cpufreq`, `intel_pstate`, `intel_cpufreq`, ...
-    pub driver: String,
+    /// The driver: `scmi`, `cppc_cpufreq`, `acpi-cpufreq`, `intel_pstate`, `intel_cpufreq`, ...
+    pub driver: DriverId,
     /// cpuinfo_transition_latency in ns (schedutil derives its rate limit from it).
     pub transition_latency_ns: u64,
     /// policy->transition_delay_us that the driver itself sets (schedutil's rate limit in us); 0: none, so that it is
@@ -466,10 +467,10 @@ impl Machine {
 
     /// How frequency changes are made under driver `name`; an empty name is the machine's own driver.
     pub fn driver(&self, name: &str) -> Option<&Cpufreq> {
-        if name.is_empty() || name == self.cpufreq.driver {
+        if name.is_empty() || name == self.cpufreq.driver.name {
             return Some(&self.cpufreq);
         }
-        self.other_drivers.iter().find(|driver| driver.driver == name)
+        self.other_drivers.iter().find(|driver| driver.driver.name == name)
     }
 
     /// The CPUs by cpufreq policy, as (index of the cluster, CPUs): by cluster, then by core or CPU.

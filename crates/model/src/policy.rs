@@ -1,5 +1,8 @@
 //! What is compared: kernel profile, governor and its tunables, energy-aware scheduling, idle governor.
 
+use opplab_kernel::profile::{DelayDequeue, FairClass, KernelProfile, Platform, SelectIdleScan};
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
+
 use crate::error::{Fault, Pos};
 use crate::machine::Machine;
 use crate::variation::Variation;
@@ -57,6 +60,31 @@ impl SetLimit {
     }
 }
 
+/// A feature of the scheduler that may be switched in debugfs (kernel/sched/features.h).
+#[derive(Debug)]
+pub struct SchedFeature {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it is on by default.
+    pub is_on: bool,
+    /// Whether a kernel has it.
+    pub is_in: fn(&KernelProfile) -> bool,
+}
+
+/// Those that the engine knows on and off; the others are as the kernel has them.
+pub const SCHED_FEATURES: &[SchedFeature] = &[
+    SchedFeature { name: "UTIL_EST", is_on: true, is_in: |_| true },
+    SchedFeature { name: "WAKEUP_PREEMPTION", is_on: true, is_in: |_| true },
+    SchedFeature { name: "RUN_TO_PARITY", is_on: true, is_in: |profile| profile.fair_class == FairClass::Eevdf },
+    SchedFeature { name: "NEXT_BUDDY", is_on: false, is_in: |profile| profile.fair_class == FairClass::Eevdf },
+    SchedFeature { name: "DELAY_DEQUEUE", is_on: true, is_in: |profile| profile.delay_dequeue == DelayDequeue::On },
+    SchedFeature {
+        name: "SIS_UTIL",
+        is_on: true,
+        is_in: |profile| profile.select_idle_scan == SelectIdleScan::SisUtil,
+    },
+];
+
 /// A policy: everything that the user may change on a given machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -112,6 +140,20 @@ pub struct Policy {
     pub min_perf_pct: u32,
     /// `intel_pstate/max_perf_pct`.
     pub max_perf_pct: u32,
+    /// `nosmt`: of each core only the first thread is online.
+    pub nosmt: bool,
+    /// CPUs that are offline.
+    pub offline_cpus: Vec<u32>,
+    /// `isolcpus`: CPUs without scheduling domains, where only tasks are whose affinity names them.
+    pub isolcpus: Vec<u32>,
+    /// `kernel.sched_util_clamp_min`: the highest lower clamp that a task may have.
+    pub sched_util_clamp_min: u32,
+    /// `kernel.sched_util_clamp_max`: the highest upper clamp.
+    pub sched_util_clamp_max: u32,
+    /// `kernel.sched_util_clamp_min_rt_default`: the lower clamp of real-time tasks that asked for none.
+    pub sched_util_clamp_min_rt_default: u32,
+    /// The scheduler's features in debugfs that differ from the kernel's defaults, as written there.
+    pub sched_features: Vec<String>,
     /// How programs vary from run to run.
     pub variation: Variation,
     /// Test switch: overutilised state is never set.
@@ -160,6 +202,13 @@ impl Default for Policy {
             scaling_max_freq: SetLimit::default(),
             min_perf_pct: 0,
             max_perf_pct: 100,
+            nosmt: false,
+            offline_cpus: Vec::new(),
+            isolcpus: Vec::new(),
+            sched_util_clamp_min: SCHED_CAPACITY_SCALE as u32,
+            sched_util_clamp_max: SCHED_CAPACITY_SCALE as u32,
+            sched_util_clamp_min_rt_default: SCHED_CAPACITY_SCALE as u32,
+            sched_features: Vec::new(),
             variation: Variation::None,
             no_overutilized: false,
             reversed_energy_model: false,
@@ -169,6 +218,27 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// Whether `cpu` is online.
+    pub fn is_online(&self, machine: &Machine, cpu: u32) -> bool {
+        let core = |of: u32| machine.cpus[of as usize].core;
+        let is_second_thread = || (0..cpu).any(|other| core(other) == core(cpu));
+        !self.offline_cpus.contains(&cpu) && (!self.nosmt || !is_second_thread())
+    }
+
+    /// Whether `cpu` is in scheduling domains, and open to tasks that name no CPU.
+    pub fn runs_tasks(&self, machine: &Machine, cpu: u32) -> bool {
+        !self.isolcpus.contains(&cpu) && self.is_online(machine, cpu)
+    }
+
+    /// Whether the scheduler's feature `name` is on.
+    pub fn has_feature(&self, name: &str) -> bool {
+        let off = |set: &&String| set.strip_prefix("NO_") == Some(name) || *set == name;
+        match self.sched_features.iter().rev().find(off) {
+            Some(set) => set == name,
+            None => SCHED_FEATURES.iter().any(|feature| feature.name == name && feature.is_on),
+        }
+    }
+
     /// Refuses a policy that does not fit `machine`; `at` is where it stands.
     ///
     /// # Errors
@@ -177,11 +247,41 @@ impl Policy {
         if machine.driver(&self.driver).is_none() {
             let drivers = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers);
             let what = format!("driver of machine {}", machine.name);
-            return Err(Fault::unknown(at, &what, &self.driver, drivers.map(|driver| driver.driver.as_str())));
+            return Err(Fault::unknown(at, &what, &self.driver, drivers.map(|driver| driver.driver.entry().name)));
         }
-        if let Some(cpu) = self.sugov_cpus.iter().find(|&&cpu| cpu as usize >= machine.nr_cpus()) {
-            let nr = machine.nr_cpus();
-            let message = format!("`sugov_cpus`: CPU {cpu} does not exist: machine {} has {nr} CPUs", machine.name);
+        if let Ok(profile) = self.profile() {
+            for set in &self.sched_features {
+                let name = set.strip_prefix("NO_").unwrap_or(set);
+                if SCHED_FEATURES.iter().any(|feature| feature.name == name && !(feature.is_in)(&profile)) {
+                    let kernel = &self.kernel;
+                    return Err(Fault::new(
+                        at,
+                        format!("`sched_features`: kernel {kernel} has no {name} that opplab can switch"),
+                    ));
+                }
+            }
+        }
+        let nr = machine.nr_cpus();
+        let lists =
+            [("sugov_cpus", &self.sugov_cpus), ("offline_cpus", &self.offline_cpus), ("isolcpus", &self.isolcpus)];
+        for (key, cpus) in lists {
+            if let Some(cpu) = cpus.iter().find(|&&cpu| cpu as usize >= nr) {
+                let message = format!("`{key}`: CPU {cpu} does not exist: machine {} has {nr} CPUs", machine.name);
+                return Err(Fault::new(at, message));
+            }
+        }
+        if self.nosmt && !machine.has_smt() {
+            return Err(Fault::new(at, format!("`nosmt`: machine {} has one thread a core", machine.name)));
+        }
+        if self.offline_cpus.contains(&0) && machine.platform() != Platform::Arm {
+            return Err(Fault::new(at, String::from("`offline_cpus`: CPU 0 of an x86 machine stays online")));
+        }
+        if !(0..nr as u32).any(|cpu| self.runs_tasks(machine, cpu)) {
+            return Err(Fault::new(at, String::from("`isolcpus`, `offline_cpus`: no CPU is left for other tasks")));
+        }
+        if self.sched_util_clamp_min > self.sched_util_clamp_max {
+            let (min, max) = (self.sched_util_clamp_min, self.sched_util_clamp_max);
+            let message = format!("`sched_util_clamp_min` is {min}, above `sched_util_clamp_max`, {max}");
             return Err(Fault::new(at, message));
         }
         for (key, limit) in [("scaling_min_freq", &self.scaling_min_freq), ("scaling_max_freq", &self.scaling_max_freq)]

@@ -5,8 +5,9 @@ use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::freq_invariance::FreqMax;
 use opplab_kernel::profile::{Invariance, profile_names};
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 
-use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, Policy, SetLimit};
+use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, Policy, SCHED_FEATURES, SetLimit};
 use crate::tree::Node;
 use crate::variation::VARIATIONS;
 
@@ -38,6 +39,8 @@ pub enum PolicyValue {
     Cpus,
     /// A list of proposals, each `NAME` or `NAME:key=value,...`.
     Proposals,
+    /// A list of features of the scheduler, each `NAME` or `NO_NAME`.
+    Features,
 }
 
 impl PolicyValue {
@@ -53,6 +56,10 @@ impl PolicyValue {
             Self::Table => "a table".to_owned(),
             Self::Limit => "kHz, or a table of clusters and kHz".to_owned(),
             Self::Cpus => "a list of CPUs".to_owned(),
+            Self::Features => {
+                let names = SCHED_FEATURES.iter().map(|feature| feature.name.to_owned()).collect();
+                format!("a list of NAME or NO_NAME of {}", either(names))
+            }
             Self::Proposals => "a list of proposals, each NAME or NAME:key=value,...".to_owned(),
         }
     }
@@ -122,6 +129,13 @@ fn limit(limit: &SetLimit) -> Node {
     let by_cluster = limit.by_cluster.iter().map(|(name, khz)| (name.as_str(), Some(Node::from(*khz))));
     Node::table(all.into_iter().chain(by_cluster))
 }
+
+fn cpus(cpus: &[u32]) -> Node {
+    Node::list(cpus.iter().map(|&cpu| Node::from(cpu)))
+}
+
+/// A utilisation clamp.
+const CLAMP: PolicyValue = PolicyValue::Int { min: 0, max: SCHED_CAPACITY_SCALE as u32 };
 
 /// A key that every case says.
 const fn key(name: &'static str, values: PolicyValue, about: &'static str, value: fn(&Policy) -> Node) -> PolicyKey {
@@ -215,7 +229,7 @@ pub const POLICY_KEYS: &[PolicyKey] = &[
         "sugov_cpus",
         PolicyValue::Cpus,
         "where schedutil's kthreads may run; empty: where the kernel puts them",
-        |policy| Node::list(policy.sugov_cpus.iter().map(|&cpu| Node::from(cpu))),
+        |policy| cpus(&policy.sugov_cpus),
     ),
     later_key(
         "epp",
@@ -262,6 +276,40 @@ pub const POLICY_KEYS: &[PolicyKey] = &[
         PolicyValue::Int { min: 1, max: 100 },
         "intel_pstate/max_perf_pct: highest P-state in percent of the highest",
         |policy| Node::from(policy.max_perf_pct),
+    ),
+    later_key("nosmt", PolicyValue::Bool, "nosmt: of each core only the first thread is online", |policy| {
+        Node::bool(policy.nosmt)
+    }),
+    later_key("offline_cpus", PolicyValue::Cpus, "CPUs that are offline", |policy| cpus(&policy.offline_cpus)),
+    later_key(
+        "isolcpus",
+        PolicyValue::Cpus,
+        "isolcpus: CPUs without scheduling domains, for tasks only whose affinity names them",
+        |policy| cpus(&policy.isolcpus),
+    ),
+    later_key(
+        "sched_util_clamp_min",
+        CLAMP,
+        "kernel.sched_util_clamp_min: the highest lower clamp that a task may have",
+        |policy| Node::from(policy.sched_util_clamp_min),
+    ),
+    later_key(
+        "sched_util_clamp_max",
+        CLAMP,
+        "kernel.sched_util_clamp_max: the highest upper clamp that a task may have",
+        |policy| Node::from(policy.sched_util_clamp_max),
+    ),
+    later_key(
+        "sched_util_clamp_min_rt_default",
+        CLAMP,
+        "kernel.sched_util_clamp_min_rt_default: the lower clamp of real-time tasks that asked for none",
+        |policy| Node::from(policy.sched_util_clamp_min_rt_default),
+    ),
+    later_key(
+        "sched_features",
+        PolicyValue::Features,
+        "the scheduler's features in debugfs that are not as the kernel has them, e.g. NO_UTIL_EST",
+        |policy| Node::list(policy.sched_features.iter().map(Node::str)),
     ),
     later_key(
         "variation",

@@ -1,4 +1,7 @@
-//! What CPUs and clusters draw: the one formula from what they do and the machine file's numbers to uW.
+//! What CPUs and clusters draw: the one way from what they do and the machine file's numbers to uW.
+//!
+//! [`AtWork`] is a machine of which somebody knows what its CPUs do: the engine, or who reads a trace. Which CPU is in
+//! whose way, when a cluster sleeps and which clock counts for it is decided here for both.
 
 use crate::machine::{Cluster, Machine, Opp};
 
@@ -26,6 +29,9 @@ impl From<&Opp> for PointPower {
     }
 }
 
+/// What is told of a clock that is not known: nothing.
+const NO_CLOCK: PointPower = PointPower { busy_uw: 0, cluster_uw: 0, idle_uw: None, cluster_idle_uw: None };
+
 /// What a CPU does, as far as its power depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuActivity {
@@ -47,6 +53,84 @@ pub enum ClusterActivity {
     AllIdle,
     /// It is in this state of [`Cluster::cluster_idle`].
     Asleep(usize),
+}
+
+/// What a CPU does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CpuState {
+    /// It runs a task.
+    Runs,
+    /// It is awake in the idle loop, or on its way out of an idle state.
+    Awake,
+    /// It is in this idle state.
+    Resident(usize),
+}
+
+/// A machine at work. Who implements it says what CPUs and clusters do; the provided methods say what they draw.
+pub trait AtWork {
+    /// The machine.
+    fn machine(&self) -> &Machine;
+    /// What a CPU does.
+    fn cpu_state(&self, cpu: u32) -> CpuState;
+    /// Whether another thread of the CPU's core runs a task.
+    fn sibling_runs(&self, cpu: u32) -> bool;
+    /// The clock of a CPU in kHz and what it costs, if that is known.
+    fn clock(&self, cpu: u32) -> Option<(u32, &PointPower)>;
+    /// What the shared logic of a cluster costs that follows the clock of another cluster.
+    fn follows(&self, cluster: u32, khz: u32) -> PointPower;
+    /// The state of [`Cluster::cluster_idle`] in which a cluster is.
+    fn cluster_state(&self, cluster: u32) -> Option<usize>;
+
+    /// What a CPU draws, in uW, before what its program makes of it; `None` while it runs at a clock that is not known.
+    /// An idle CPU of unknown clock draws what its state draws at any.
+    #[inline]
+    fn cpu_power_uw(&self, cpu: u32) -> Option<u64> {
+        let machine = self.machine();
+        let clock = self.clock(cpu).map(|(_, point)| point);
+        let (point, activity) = match self.cpu_state(cpu) {
+            CpuState::Runs if machine.smt_power < 1024 && self.sibling_runs(cpu) => {
+                (clock?, CpuActivity::BusyPair(machine.smt_power))
+            }
+            CpuState::Runs => (clock?, CpuActivity::Busy),
+            CpuState::Awake => (clock.unwrap_or(&NO_CLOCK), CpuActivity::Idle(0)),
+            CpuState::Resident(state) => (clock.unwrap_or(&NO_CLOCK), CpuActivity::Idle(state)),
+        };
+        Some(machine.cluster_of(cpu).cpu_power_uw(point, activity))
+    }
+
+    /// Whether all CPUs of a cluster are in their deepest state.
+    fn all_down(&self, cluster: u32) -> bool {
+        let described = &self.machine().clusters[cluster as usize];
+        let deepest = described.idle.len().saturating_sub(1);
+        let is_down = |cpu: &u32| matches!(self.cpu_state(*cpu), CpuState::Resident(state) if state >= deepest);
+        described.cpus.iter().all(is_down)
+    }
+
+    /// What the shared logic of a cluster draws, in uW; `None` if that depends on a clock that is not known.
+    ///
+    /// Its clock is that of its first CPU, or the highest of the machine's awake CPUs where all follow that.
+    #[inline]
+    fn shared_power_uw(&self, cluster: u32) -> Option<u64> {
+        let machine = self.machine();
+        let described = &machine.clusters[cluster as usize];
+        if let Some(state) = self.cluster_state(cluster) {
+            return Some(described.shared_power_uw(&NO_CLOCK, ClusterActivity::Asleep(state)));
+        }
+        let is_resident = |cpu: u32| matches!(self.cpu_state(cpu), CpuState::Resident(_));
+        let activity = if described.cpus.iter().all(|&cpu| is_resident(cpu)) {
+            ClusterActivity::AllIdle
+        } else {
+            ClusterActivity::Awake
+        };
+        if machine.shared_follows_machine {
+            let awake = (0..machine.nr_cpus() as u32).filter(|&cpu| !is_resident(cpu));
+            if let Some(khz) = awake.filter_map(|cpu| self.clock(cpu)).map(|(khz, _)| khz).max() {
+                return Some(described.shared_power_uw(&self.follows(cluster, khz), activity));
+            }
+        }
+        let (_, own) = self.clock(*described.cpus.first()?)?;
+        Some(described.shared_power_uw(own, activity))
+    }
 }
 
 impl Cluster {
@@ -95,7 +179,7 @@ impl Cluster {
     }
 
     /// What one of the cluster's CPUs draws at a clock, in uW. A state that does not exist draws nothing.
-    pub fn cpu_power_uw(&self, point: PointPower, activity: CpuActivity) -> u64 {
+    pub fn cpu_power_uw(&self, point: &PointPower, activity: CpuActivity) -> u64 {
         let state_uw = |state: usize| self.idle.get(state).map_or(0, |idle| idle.power_uw);
         match activity {
             CpuActivity::Busy => point.busy_uw,
@@ -106,7 +190,7 @@ impl Cluster {
     }
 
     /// What the cluster's shared logic draws while its clock (of its first CPU) is at `point`, in uW.
-    pub fn shared_power_uw(&self, point: PointPower, activity: ClusterActivity) -> u64 {
+    pub fn shared_power_uw(&self, point: &PointPower, activity: ClusterActivity) -> u64 {
         match activity {
             ClusterActivity::Awake => point.cluster_uw,
             ClusterActivity::AllIdle => point.cluster_idle_uw.or(self.cluster_idle_uw).unwrap_or(point.cluster_uw),
@@ -125,6 +209,24 @@ impl Machine {
         } else {
             cluster.opp_for(khz).into()
         }
+    }
+
+    /// The clusters whose power is not known.
+    pub fn unknown_power(&self) -> Vec<&str> {
+        self.clusters.iter().filter(|cluster| !cluster.has_power()).map(|cluster| cluster.name.as_str()).collect()
+    }
+
+    /// What a clock costs that was seen on another cluster which this one follows: that of its own highest clock up to it.
+    pub fn followed_power(&self, cluster: &Cluster, khz: u32) -> PointPower {
+        let own = cluster.opps.iter().chain(&cluster.boost_opps).map(|opp| opp.khz);
+        let turbo = cluster.turbo.iter().map(|bin| bin.khz);
+        let low = cluster.opps[0].khz;
+        let top = own.clone().chain(turbo.clone()).max().unwrap_or(low);
+        let limited = self.package_power.is_some_and(|power| power.pl1_uw > 0 || power.pl2_uw > 0);
+        if limited || !cluster.turbo.is_empty() {
+            return cluster.point_at(khz.clamp(low, top));
+        }
+        cluster.point_at(own.filter(|&own| own <= khz).max().unwrap_or(low))
     }
 }
 
@@ -170,16 +272,16 @@ mod tests {
         let machine = parse_machine("two.toml", MACHINE).unwrap_or_else(|error| panic!("{error}"));
         let cluster = &machine.clusters[0];
         let (low, high) = (PointPower::from(cluster.opp_for(900_000)), PointPower::from(cluster.opp_for(1_000_001)));
-        let draws = |point, activity| cluster.cpu_power_uw(point, activity);
+        let draws = |point: PointPower, activity| cluster.cpu_power_uw(&point, activity);
         assert_eq!([draws(low, CpuActivity::Busy), draws(high, CpuActivity::Busy)], [100_000, 300_000]);
         assert_eq!(draws(high, CpuActivity::BusyPair(512)), 225_000);
         // Only the lower clock says what its shallowest state draws; deeper ones have no clock.
         assert_eq!([draws(low, CpuActivity::Idle(0)), draws(high, CpuActivity::Idle(0))], [7_000, 5_000]);
         assert_eq!([draws(low, CpuActivity::Idle(1)), draws(low, CpuActivity::Idle(9))], [1_000, 0]);
         // Only the lower clock says what the cluster draws while all its CPUs idle.
-        assert_eq!(cluster.shared_power_uw(low, ClusterActivity::AllIdle), 4_000);
-        assert_eq!(cluster.shared_power_uw(high, ClusterActivity::AllIdle), 20_000);
-        assert_eq!(cluster.shared_power_uw(high, ClusterActivity::Asleep(0)), 0, "it has no such state");
+        assert_eq!(cluster.shared_power_uw(&low, ClusterActivity::AllIdle), 4_000);
+        assert_eq!(cluster.shared_power_uw(&high, ClusterActivity::AllIdle), 20_000);
+        assert_eq!(cluster.shared_power_uw(&high, ClusterActivity::Asleep(0)), 0, "it has no such state");
         assert_eq!(cluster.opp_for(9_000_000).khz, 2_000_000);
     }
 

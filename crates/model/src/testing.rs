@@ -8,6 +8,7 @@
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
+use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
 use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::PROFILES;
@@ -237,7 +238,7 @@ impl Swarm {
             // A stream of its own: what else is drawn stays the same.
             let draw = &mut Draw::new(seed, 6);
             policy.no_turbo = draw.chance(20);
-            if machine.cpufreq.driver == "intel_pstate" {
+            if machine.cpufreq.driver.kind == DriverKind::IntelActive {
                 policy.driver = draw.pick(&["", "", "intel_pstate", "intel_cpufreq"]).to_owned();
                 policy.governor = draw.pick(&["powersave", "powersave", "performance", &policy.governor]).to_owned();
                 policy.no_hwp = draw.chance(30);
@@ -562,7 +563,7 @@ fn random_cpus(draw: &mut Draw, nr_cpus: u32) -> Vec<u32> {
 fn random_driver(draw: &mut Draw, name: &str) -> Cpufreq {
     let transition_latency_ns = draw.skewed(0, 10_000_000);
     Cpufreq {
-        driver: name.to_owned(),
+        driver: DriverId::named(name).expect("a driver"),
         transition_latency_ns,
         transition_delay_us: if draw.chance(70) { 0 } else { draw.skewed(0, 20_000) as u32 },
         fast_switch: draw.chance(50),
@@ -696,8 +697,8 @@ fn limit(draw: &mut Draw, machine: &mut Machine) {
     }
     machine.pm_profile = draw.pick(&PmProfile::ALL).1;
     if draw.chance(40) {
-        machine.cpufreq.driver = String::from("intel_pstate");
-        machine.other_drivers[0].driver = String::from("intel_cpufreq");
+        machine.cpufreq.driver = DriverId::named("intel_pstate").expect("a driver");
+        machine.other_drivers[0].driver = DriverId::named("intel_cpufreq").expect("a driver");
         let hwp = draw.chance(70);
         for cluster in &mut machine.clusters {
             cluster.policy = PolicyShare::Cpu;

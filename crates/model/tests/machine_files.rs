@@ -78,13 +78,13 @@ fn juno_r2_is_the_board_of_the_text() {
     assert_eq!(juno.nr_cpus(), 6);
     let capacities: Vec<u32> = (0..6).map(|cpu| juno.cluster_of(cpu).capacity).collect();
     assert_eq!(capacities, [383, 1024, 1024, 383, 383, 383]);
-    assert_eq!(juno.cpufreq.driver, "scmi");
+    assert_eq!(juno.cpufreq.driver.name, "scmi");
     assert_eq!(juno.cpufreq.transition_latency_ns, 1_450_000);
     assert!(!juno.cpufreq.fast_switch);
     let cppc = juno.driver("cppc_cpufreq").expect("it boots with ACPI too");
     assert!(cppc.fast_switch);
     assert!(!cppc.freq_table);
-    assert_eq!(juno.driver("").map(|driver| driver.driver.as_str()), Some("scmi"));
+    assert_eq!(juno.driver("").map(|driver| driver.driver.entry().name), Some("scmi"));
     assert_eq!(juno.driver("acpi-cpufreq"), None);
     // The artificial energy model as the kernel builds it from the capabilities: (class, states, first and last cost).
     let models: Vec<(u32, usize, u64, u64)> = juno

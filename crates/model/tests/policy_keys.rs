@@ -31,6 +31,9 @@ fn every_listed_name_and_number_is_taken_and_no_other() {
             PolicyValue::Limit => {
                 (vec!["1200000".to_owned(), "{ big = 1200000, all = 900000 }".to_owned()], "\"1.2GHz\"".to_owned())
             }
+            PolicyValue::Features => {
+                (vec!["[\"NO_UTIL_EST\", \"NEXT_BUDDY\"]".to_owned()], "[\"NO_UTIL_EXT\"]".to_owned())
+            }
             PolicyValue::Text | PolicyValue::Table | PolicyValue::Cpus | PolicyValue::Proposals => continue,
         };
         for value in good {

@@ -146,7 +146,7 @@ impl PyCase {
     #[getter]
     fn driver(&self) -> &str {
         let chosen = &self.file.policy.driver;
-        if chosen.is_empty() { &self.file.machine.cpufreq.driver } else { chosen }
+        if chosen.is_empty() { self.file.machine.cpufreq.driver.name } else { chosen }
     }
 
     #[getter]

@@ -49,6 +49,12 @@ pub(crate) fn trace_energy<'py>(
     to_ns: Option<u64>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let machines: Vec<&Machine> = machines.iter().map(|machine| &machine.inner).collect();
+    if let Some((machine, unknown)) =
+        machines.iter().map(|machine| (machine, machine.unknown_power())).find(|(_, unknown)| !unknown.is_empty())
+    {
+        let text = format!("machine {} does not have the power of its clusters: {}", machine.name, unknown.join(", "));
+        return Err(raise(py, "InputError", text));
+    }
     let time_range_ns =
         (from_ns.is_some() || to_ns.is_some()).then(|| (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX)));
     let options = ReadOptions { missing_ok: true, time_range_ns, ..ReadOptions::only(&EVENTS) };

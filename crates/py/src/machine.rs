@@ -41,9 +41,14 @@ impl PyMachine {
     }
 
     #[getter]
+    fn unknown_power(&self) -> Vec<&str> {
+        self.inner.unknown_power()
+    }
+
+    #[getter]
     fn drivers(&self) -> Vec<&str> {
         let others = self.inner.other_drivers.iter();
-        std::iter::once(&self.inner.cpufreq).chain(others).map(|driver| driver.driver.as_str()).collect()
+        std::iter::once(&self.inner.cpufreq).chain(others).map(|driver| driver.driver.entry().name).collect()
     }
 
     /// The machine as a machine file.
@@ -135,7 +140,7 @@ fn known<T: PartialEq + Default>(value: T) -> Option<T> {
 
 fn describe_driver<'py>(py: Python<'py>, driver: &Cpufreq) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    dict.set_item("driver", &driver.driver)?;
+    dict.set_item("driver", driver.driver.name)?;
     dict.set_item("transition_latency_ns", driver.transition_latency_ns)?;
     dict.set_item("fast_switch", driver.fast_switch)?;
     dict.set_item("switch_ns", driver.switch_ns)?;

@@ -135,7 +135,7 @@ pub(crate) fn replayed_frequencies<'py>(
     let policies = machine.policies().into_iter().map(|(cluster, cpus)| {
         let entry = PyDict::new(py);
         entry.set_item("cpus", cpus)?;
-        entry.set_item("driver", &machine.cpufreq.driver)?;
+        entry.set_item("driver", machine.cpufreq.driver.name)?;
         entry.set_item("governor", &replay.setup.policy.governor)?;
         let opps = &machine.clusters[cluster as usize].opps;
         entry.set_item("opps_khz", opps.iter().map(|opp| opp.khz).collect::<Vec<_>>())?;

@@ -7,6 +7,7 @@ use opplab_model::event::{Event, NullSink, Sink, Tee};
 use opplab_model::latency::{Latencies, PERCENTILES};
 use opplab_model::metric::Metric;
 use opplab_model::rtapp::{LOG_HEADER, LoopRecord, log_file_name, log_line};
+use opplab_sim::by_group::{ByGroup, GroupShares};
 use opplab_sim::check::Check;
 use opplab_sim::decisions::{DecisionColumns, decision_tables};
 use opplab_sim::sink::{Column, Columns, TABLES};
@@ -101,26 +102,71 @@ fn metric_row(metric: &Metric, outcome: &Outcome) -> (String, String, &'static s
     (metric.name.clone(), metric.unit.clone(), better, value)
 }
 
+/// What each control group used, waited and missed, in the words of `cpu.stat` where it has them.
+fn group_rows<'py>(
+    py: Python<'py>,
+    case: &HookedCase,
+    outcome: &Outcome,
+    shares: &GroupShares,
+) -> PyResult<Bound<'py, PyList>> {
+    let rows = PyList::empty(py);
+    let named = |values: [u64; 5]| PERCENTILES.into_iter().zip(values).collect::<Vec<_>>();
+    for ((spec, stat), share) in case.workload.groups.iter().zip(&outcome.groups).zip(&shares.groups) {
+        let row = PyDict::new(py);
+        row.set_item("name", &spec.name)?;
+        row.set_item("quota", spec.quota.is_some())?;
+        row.set_item("usage_ns", stat.usage_ns)?;
+        row.set_item("nr_periods", stat.nr_periods)?;
+        row.set_item("nr_throttled", stat.nr_throttled)?;
+        row.set_item("throttled_ns", stat.throttled_ns)?;
+        row.set_item("nr_bursts", stat.nr_bursts)?;
+        row.set_item("burst_ns", stat.burst_ns)?;
+        row.set_item("energy_fj", share.energy_fj)?;
+        row.set_item("activations", share.activations)?;
+        row.set_item("missed_activations", share.missed_activations)?;
+        row.set_item("latency_ns", share.latency_ns.map(named))?;
+        row.set_item("response_ns", share.response_ns.map(named))?;
+        rows.append(row)?;
+    }
+    Ok(rows)
+}
+
+/// Runs a case with `sink`; where there are control groups, their figures are in the dict as `groups`.
+fn outcome_with<'py, S: Sink + Send>(
+    py: Python<'py>,
+    case: &HookedCase,
+    sink: S,
+) -> PyResult<(S, Outcome, Bound<'py, PyDict>)> {
+    let groups = &case.workload.groups;
+    if groups.is_empty() {
+        let mut sink = sink;
+        let outcome = simulate(py, case, &mut sink)?;
+        let dict = outcome_dict(py, case, &outcome)?;
+        return Ok((sink, outcome, dict));
+    }
+    let mut both = Tee(sink, ByGroup::new(case));
+    let outcome = simulate(py, case, &mut both)?;
+    let dict = outcome_dict(py, case, &outcome)?;
+    let shares = both.1.finish(groups, &outcome);
+    dict.set_item("groups", group_rows(py, case, &outcome, &shares)?)?;
+    Ok((both.0, outcome, dict))
+}
+
 /// Runs a case, with the invariant checks if `check`.
 pub(crate) fn metrics<'py>(py: Python<'py>, case: &HookedCase, check: bool) -> PyResult<Bound<'py, PyDict>> {
-    let outcome = if check {
-        let mut sink = Check::new(case.machine.nr_cpus());
-        let outcome = simulate(py, case, &mut sink)?;
-        if let Err(violations) = sink.finish(case, &outcome) {
-            return Err(raise(py, "CheckError", format!("invariants do not hold: {}", violations.join("; "))));
-        }
-        outcome
-    } else {
-        simulate(py, case, &mut NullSink)?
-    };
-    outcome_dict(py, case, &outcome)
+    if !check {
+        return Ok(outcome_with(py, case, NullSink)?.2);
+    }
+    let (sink, outcome, dict) = outcome_with(py, case, Check::new(case.machine.nr_cpus()))?;
+    match sink.finish(case, &outcome) {
+        Ok(()) => Ok(dict),
+        Err(violations) => Err(raise(py, "CheckError", format!("invariants do not hold: {}", violations.join("; ")))),
+    }
 }
 
 /// Runs a case; beside what it measured, how long tasks waited: `latency_ns` and `response_ns`, a value for each percentile.
 pub(crate) fn metrics_with_latencies<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'py, PyDict>> {
-    let mut sink = Latencies::from(case.workload.warmup_ns);
-    let outcome = simulate(py, case, &mut sink)?;
-    let dict = outcome_dict(py, case, &outcome)?;
+    let (sink, _, dict) = outcome_with(py, case, Latencies::from(case.workload.warmup_ns))?;
     let (wakeup, response) = sink.percentiles();
     let named = |values: [u64; 5]| PERCENTILES.into_iter().zip(values).collect::<Vec<_>>();
     dict.set_item("latency_ns", wakeup.map(named))?;

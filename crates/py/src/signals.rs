@@ -8,7 +8,7 @@ use numpy::IntoPyArray;
 use opplab_guarded::guarded;
 use opplab_kernel::profile::KernelProfile;
 use opplab_model::machine::Machine;
-use opplab_replay::energy::EnergyMeter;
+use opplab_replay::energy::{self, EnergyMeter};
 use opplab_signals::activations::Activations;
 use opplab_signals::groups::{self, GroupFinder};
 use opplab_signals::late::LateFinder;
@@ -24,21 +24,15 @@ use crate::error::raise;
 use crate::machine::PyMachine;
 use crate::tracefile::trace_error;
 
-/// The events that the signals follow from.
+/// The events that the signals follow from, beside those of energy.
 const EVENTS: &[&str] = &[
-    "sched_switch",
     "sched_waking",
     "sched_wakeup",
     "sched_wakeup_new",
     "sched_migrate_task",
     "sched_process_free",
-    "cpu_frequency",
-    "cpu_idle",
-    "power_rail",
     groups::MOVES[0],
     groups::MOVES[1],
-    "print",
-    "tracing_mark_write",
     "sched_update_nr_running",
     "sched_update_nr_running_tp",
     "lisa__sched_update_nr_running",
@@ -177,7 +171,7 @@ pub(crate) fn trace_signals<'py>(
     sums: Option<u64>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let machine = machine.map(|machine| &machine.inner);
-    let options = ReadOptions { missing_ok: true, ..ReadOptions::only(EVENTS) };
+    let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&[EVENTS, &energy::EVENTS].concat()) };
     let read = py.detach(|| {
         let file = TraceFile::open(&path)?;
         let reader = file.reader(&options)?;
@@ -209,7 +203,7 @@ pub(crate) fn trace_signals<'py>(
             between: SampleColumns::default(),
             residency: Residency::default(),
             groups: GroupFinder::default(),
-            meter: machine.map(EnergyMeter::new),
+            meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(EnergyMeter::new),
             activations: Activations::default(),
             latencies: sums.map(|_| Latencies::default()),
         };

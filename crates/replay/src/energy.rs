@@ -11,20 +11,31 @@
 //! ```
 //! All sums are in fJ (uW x ns) and whole, so the parts add up to the total exactly. Running time before a CPU's first
 //! `cpu_frequency` is not in them: it is told, with what it costs at the lowest and at the highest operating point.
-//! An exit from an idle state lies before its event and draws as the shallowest state. Not here: entries, devices.
+//! An exit from an idle state lies before its event and draws as the shallowest state: from `idle_exit` on where the trace has
+//! it, for the exit latency otherwise, as if no wake-up interrupted an entry. A cluster sleeps as `cluster_idle` tells, otherwise
+//! as soon as all its CPUs are in their deepest state. Simulated runs have both events, so that nothing is left out but
+//! devices and the power of programs.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use opplab_model::machine::{Cluster, IdleState, Machine};
-use opplab_model::power::{ClusterActivity, CpuActivity, PointPower};
+use opplab_model::machine::Machine;
+use opplab_model::power::{AtWork, CpuState, PointPower};
 use opplab_trace::{Event, Schema, Sink};
 
 /// The events that energy follows from.
 ///
 /// Marks count for the time only: a simulated run's trace ends with one.
-pub const EVENTS: [&str; 6] =
-    ["sched_switch", "cpu_frequency", "cpu_idle", "power_rail", "print", "tracing_mark_write"];
+pub const EVENTS: [&str; 8] = [
+    "sched_switch",
+    "cpu_frequency",
+    "cpu_idle",
+    "power_rail",
+    "print",
+    "tracing_mark_write",
+    "idle_exit",
+    "cluster_idle",
+];
 
 /// `cpu_idle` states at or above this mean "not idle" (`PWR_EVENT_EXIT`).
 const IDLE_EXIT: i64 = 0xffff_ffff;
@@ -221,6 +232,8 @@ enum Role {
     Switch { prev: usize, next: usize },
     Frequency { khz: usize, cpu: usize },
     Idle { state: usize, cpu: usize },
+    IdleExit { cpu: usize },
+    ClusterIdle { state: usize, cluster: usize },
     Rail { name: usize, energy: usize },
     Mark,
 }
@@ -241,6 +254,9 @@ pub struct EnergyMeter<'m> {
     policies: Vec<Policy>,
     /// Since when all CPUs are in their deepest state, of a machine whose clusters sleep together.
     down_since_ns: Option<u64>,
+    /// The state in which each cluster sleeps, and whether the trace tells it.
+    asleep: Vec<Option<usize>>,
+    sleep_is_told: bool,
     /// Since when each cluster's shared power is not counted.
     shared_since_ns: Vec<u64>,
     roles: Vec<Option<Role>>,
@@ -279,6 +295,8 @@ impl<'m> EnergyMeter<'m> {
             cpus: cpus.collect(),
             policies: described.into_iter().map(|(_, cpus)| Policy { cpus, clock: None }).collect(),
             down_since_ns: None,
+            asleep: vec![None; machine.clusters.len()],
+            sleep_is_told: false,
             shared_since_ns: vec![0; machine.clusters.len()],
             roles: Vec::new(),
             span_ns: None,
@@ -292,6 +310,8 @@ impl<'m> EnergyMeter<'m> {
             "sched_switch" => places(["prev_pid", "next_pid"]).map(|(prev, next)| Role::Switch { prev, next }),
             "cpu_frequency" => places(["state", "cpu_id"]).map(|(khz, cpu)| Role::Frequency { khz, cpu }),
             "cpu_idle" => places(["state", "cpu_id"]).map(|(state, cpu)| Role::Idle { state, cpu }),
+            "idle_exit" => schema.field_index("cpu_id").map(|cpu| Role::IdleExit { cpu }),
+            "cluster_idle" => places(["state", "cluster"]).map(|(state, cluster)| Role::ClusterIdle { state, cluster }),
             "print" | "tracing_mark_write" => Some(Role::Mark),
             "power_rail" => places(["name", "energy_uj"]).map(|(name, energy)| Role::Rail { name, energy }),
             _ => None,
@@ -299,113 +319,74 @@ impl<'m> EnergyMeter<'m> {
         found.unwrap_or(Role::Other)
     }
 
-    /// What the clock of a policy costs, if it is known.
-    fn point(&self, policy: usize) -> Option<PointPower> {
-        self.policies[policy].clock.map(|(_, point)| point)
-    }
-
-    /// What a cluster's shared logic has as its clock: that of its CPUs, or the highest of the machine's awake ones.
-    fn shared_point(&self, cluster: usize, first: u32) -> Option<PointPower> {
-        let own = || self.point(self.cpus[first as usize].policy);
-        if !self.machine.shared_follows_machine {
-            return own();
-        }
-        let awake = self.cpus.iter().filter(|cpu| cpu.state.is_none());
-        let khz = awake.filter_map(|cpu| self.policies[cpu.policy].clock).map(|(khz, _)| khz).max();
-        khz.map_or_else(own, |khz| Some(self.machine.clock_power(&self.machine.clusters[cluster], khz)))
-    }
-
-    /// Whether all CPUs of a cluster are in their deepest state.
-    fn all_down(&self, cluster: &Cluster) -> bool {
-        let deepest = cluster.idle.len().saturating_sub(1);
-        cluster.cpus.iter().all(|&cpu| self.cpus[cpu as usize].state.is_some_and(|state| state >= deepest))
-    }
-
     /// Counts what `cpu` drew up to `now`.
     fn settle(&mut self, cpu: u32, now: u64) {
         let place = cpu as usize;
-        let Cpu { cluster, policy, runs, state, since_ns, .. } = self.cpus[place];
+        let Cpu { cluster, runs, state, since_ns, .. } = self.cpus[place];
         let ns = now.saturating_sub(since_ns);
         self.cpus[place].since_ns = since_ns.max(now);
         if ns == 0 {
             return;
         }
-        let described = &self.machine.clusters[cluster];
-        let point = self.point(policy);
-        let power_uw = match (runs, state) {
-            (Runs::Task(pid), _) => {
-                let task = self.energy.tasks.entry(pid).or_default();
-                let of_cpu = &mut self.energy.cpus[place];
-                let Some(point) = point else {
-                    of_cpu.unknown_ns += ns;
-                    task.unknown_ns += ns;
-                    if let [low, .., high] | [low @ high] = &described.opps[..] {
-                        of_cpu.unknown_fj.0 += u128::from(low.busy_uw) * u128::from(ns);
-                        of_cpu.unknown_fj.1 += u128::from(high.busy_uw) * u128::from(ns);
-                    }
-                    return;
-                };
-                let smt_power = self.machine.smt_power;
-                let is_busy = |other: &u32| matches!(self.cpus[*other as usize].runs, Runs::Task(_));
-                let paired = smt_power < 1024 && self.cpus[place].siblings.iter().any(is_busy);
-                let activity = if paired { CpuActivity::BusyPair(smt_power) } else { CpuActivity::Busy };
-                let power_uw = described.cpu_power_uw(point, activity);
-                let fj = u128::from(power_uw) * u128::from(ns);
-                task.cpu_fj += fj;
+        if (runs, state) == (Runs::Unknown, None) {
+            return;
+        }
+        let power_uw = self.cpu_power_uw(cpu);
+        let fj = u128::from(power_uw.unwrap_or(0)) * u128::from(ns);
+        let of_cpu = &mut self.energy.cpus[place];
+        if let Runs::Task(pid) = runs {
+            let task = self.energy.tasks.entry(pid).or_default();
+            if power_uw.is_none() {
+                of_cpu.unknown_ns += ns;
+                task.unknown_ns += ns;
+                if let [low, .., high] | [low @ high] = &self.machine.clusters[cluster].opps[..] {
+                    of_cpu.unknown_fj.0 += u128::from(low.busy_uw) * u128::from(ns);
+                    of_cpu.unknown_fj.1 += u128::from(high.busy_uw) * u128::from(ns);
+                }
+            } else {
                 task.running_ns += ns;
-                of_cpu.running_fj += fj;
                 of_cpu.running_ns += ns;
-                power_uw
             }
-            (Runs::Unknown, None) => return,
-            (_, state) => {
-                // Without a known clock the shallowest state draws what it draws at all.
-                let point = point.unwrap_or_default();
-                let deepest = described.idle.len().saturating_sub(1);
-                let power_uw = described.cpu_power_uw(point, CpuActivity::Idle(state.unwrap_or(0).min(deepest)));
-                let fj = u128::from(power_uw) * u128::from(ns);
-                self.energy.cpus[place].idle_fj += fj;
-                self.energy.idle_fj += fj;
-                power_uw
-            }
-        };
-        self.energy.clusters[cluster].cpus_fj += u128::from(power_uw) * u128::from(ns);
+            task.cpu_fj += fj;
+            of_cpu.running_fj += fj;
+        } else {
+            of_cpu.idle_fj += fj;
+            self.energy.idle_fj += fj;
+        }
+        let Some(power_uw) = power_uw else { return };
+        self.energy.clusters[cluster].cpus_fj += fj;
         self.energy.steps.add(cluster, now - ns, now, power_uw);
     }
 
-    /// Counts what a cluster's shared logic drew up to `now`. Hardware whose clusters sleep together waits for the entry
-    /// latency to be sure that nobody wakes up.
-    fn settle_shared(&mut self, cluster: usize, now: u64) {
-        let entry_ns = self.machine.clusters[cluster].cluster_idle.last().map_or(0, |idle| idle.entry_latency_ns);
-        match self.down_since_ns.map(|since| since.saturating_add(entry_ns)) {
-            Some(asleep_ns) if asleep_ns < now => {
-                self.settle_shared_in(cluster, asleep_ns, false);
-                self.settle_shared_in(cluster, now, true);
-            }
-            Some(_) => self.settle_shared_in(cluster, now, false),
-            None => self.settle_shared_in(cluster, now, !self.machine.cluster_idle_together),
-        }
+    /// When a cluster of a machine whose clusters sleep together goes to sleep: the hardware waits for the entry latency to be
+    /// sure that nobody wakes up.
+    fn sleeps_ns(&self, cluster: usize) -> Option<u64> {
+        let state = self.machine.clusters[cluster].cluster_idle.last()?;
+        self.down_since_ns.map(|since| since.saturating_add(state.entry_latency_ns))
     }
 
-    /// The same up to a time before which the cluster did one thing; `may_sleep`: if all its CPUs are down.
-    fn settle_shared_in(&mut self, cluster: usize, now: u64, may_sleep: bool) {
+    /// The state in which a cluster sleeps.
+    fn deepest(&self, cluster: usize) -> Option<usize> {
+        self.machine.clusters[cluster].cluster_idle.len().checked_sub(1)
+    }
+
+    /// Counts what a cluster's shared logic drew up to `now`.
+    fn settle_shared(&mut self, cluster: usize, now: u64) {
+        if let Some(asleep_ns) = self.sleeps_ns(cluster).filter(|&asleep_ns| asleep_ns < now) {
+            self.settle_shared_until(cluster, asleep_ns);
+            self.asleep[cluster] = self.deepest(cluster);
+        }
+        self.settle_shared_until(cluster, now);
+    }
+
+    fn settle_shared_until(&mut self, cluster: usize, now: u64) {
         let since_ns = self.shared_since_ns[cluster];
         let ns = now.saturating_sub(since_ns);
         self.shared_since_ns[cluster] = since_ns.max(now);
+        let power_uw = if ns > 0 { self.shared_power_uw(cluster as u32) } else { None };
+        let Some(power_uw) = power_uw else { return };
         let described = &self.machine.clusters[cluster];
-        let Some(&first) = described.cpus.first().filter(|_| ns > 0) else { return };
-        let point = self.shared_point(cluster, first);
         let of = |cpu: &u32| &self.cpus[*cpu as usize];
-        let activity = match described.cluster_idle.len().checked_sub(1) {
-            Some(index) if may_sleep && self.all_down(described) => ClusterActivity::Asleep(index),
-            _ if described.cpus.iter().all(|cpu| of(cpu).state.is_some()) => ClusterActivity::AllIdle,
-            _ => ClusterActivity::Awake,
-        };
-        // Asleep, a cluster has no clock.
-        let sleeping = PointPower::default();
-        let asleep = matches!(activity, ClusterActivity::Asleep(_)).then_some(sleeping);
-        let Some(point) = point.or(asleep) else { return };
-        let power_uw = described.shared_power_uw(point, activity);
         let fj = u128::from(power_uw) * u128::from(ns);
         let tasks: Vec<i32> = described
             .cpus
@@ -454,25 +435,33 @@ impl<'m> EnergyMeter<'m> {
         let deepest = described.idle.len().saturating_sub(1);
         let own = described.idle.get(state.min(deepest));
         let mut exit_ns = own.map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns));
-        let entered = |idle: &IdleState| match self.down_since_ns {
-            Some(since) => since.saturating_add(idle.entry_latency_ns) < now,
-            None => !self.machine.cluster_idle_together,
-        };
-        if self.all_down(described) && described.cluster_idle.last().is_some_and(entered) {
+        if self.asleep[cluster].is_some() || self.sleeps_ns(cluster).is_some_and(|asleep_ns| asleep_ns < now) {
             exit_ns += described.cluster_idle.last().map_or(0, |idle| idle.exit_latency_ns);
         }
-        let began_ns = now.saturating_sub(exit_ns).max(since_ns);
-        self.settle_around(cpu, began_ns);
-        self.cpus[cpu as usize].state = None;
-        self.cpus[cpu as usize].runs = Runs::Idle;
-        self.note_down(began_ns);
+        self.exits(cpu, now.saturating_sub(exit_ns).max(since_ns));
     }
 
-    /// Notes since when all CPUs of a machine that sleeps together are down.
-    fn note_down(&mut self, now: u64) {
-        if self.machine.cluster_idle_together {
-            let down = self.machine.clusters.iter().all(|one| self.all_down(one));
-            self.down_since_ns = if down { self.down_since_ns.or(Some(now)) } else { None };
+    /// `cpu` leaves its idle state.
+    fn exits(&mut self, cpu: u32, now: u64) {
+        self.settle_around(cpu, now);
+        self.cpus[cpu as usize].state = None;
+        self.cpus[cpu as usize].runs = Runs::Idle;
+        self.note_down(cpu, now);
+    }
+
+    /// Notes whether the cluster of `cpu` sleeps, and since when all CPUs of a machine that sleeps together are down.
+    fn note_down(&mut self, cpu: u32, now: u64) {
+        if self.sleep_is_told {
+            return;
+        }
+        if !self.machine.cluster_idle_together {
+            let cluster = self.cpus[cpu as usize].cluster;
+            self.asleep[cluster] = self.deepest(cluster).filter(|_| self.all_down(cluster as u32));
+        } else if (0..self.asleep.len() as u32).all(|cluster| self.all_down(cluster)) {
+            self.down_since_ns = self.down_since_ns.or(Some(now));
+        } else {
+            self.down_since_ns = None;
+            self.asleep.fill(None);
         }
     }
 
@@ -496,6 +485,39 @@ impl<'m> EnergyMeter<'m> {
         self.energy.window_ns = end - start;
         self.energy.floor_fj = u128::from(self.machine.floor_uw) * u128::from(end - start);
         self.energy
+    }
+}
+
+impl AtWork for EnergyMeter<'_> {
+    fn machine(&self) -> &Machine {
+        self.machine
+    }
+
+    fn cpu_state(&self, cpu: u32) -> CpuState {
+        let cpu = &self.cpus[cpu as usize];
+        let deepest = self.machine.clusters[cpu.cluster].idle.len().saturating_sub(1);
+        match (cpu.runs, cpu.state) {
+            (Runs::Task(_), _) => CpuState::Runs,
+            (_, Some(state)) => CpuState::Resident(state.min(deepest)),
+            (_, None) => CpuState::Awake,
+        }
+    }
+
+    fn sibling_runs(&self, cpu: u32) -> bool {
+        let siblings = &self.cpus[cpu as usize].siblings;
+        siblings.iter().any(|&other| matches!(self.cpus[other as usize].runs, Runs::Task(_)))
+    }
+
+    fn clock(&self, cpu: u32) -> Option<(u32, &PointPower)> {
+        self.policies[self.cpus[cpu as usize].policy].clock.as_ref().map(|(khz, point)| (*khz, point))
+    }
+
+    fn follows(&self, cluster: u32, khz: u32) -> PointPower {
+        self.machine.followed_power(&self.machine.clusters[cluster as usize], khz)
+    }
+
+    fn cluster_state(&self, cluster: u32) -> Option<usize> {
+        self.asleep[cluster as usize]
     }
 }
 
@@ -540,10 +562,10 @@ impl Sink for EnergyMeter<'_> {
                         self.cpus[cpu as usize].runs = runs(prev);
                     }
                     self.settle_around(cpu, now);
-                    let cpu = &mut self.cpus[cpu as usize];
-                    cpu.runs = runs(next);
-                    cpu.state = cpu.state.filter(|_| next == 0);
-                    self.note_down(now);
+                    let state = &mut self.cpus[cpu as usize];
+                    state.runs = runs(next);
+                    state.state = state.state.filter(|_| next == 0);
+                    self.note_down(cpu, now);
                 }
             }
             Role::Frequency { khz, cpu } => {
@@ -571,10 +593,26 @@ impl Sink for EnergyMeter<'_> {
                     }
                     self.settle_around(cpu, now);
                     let entered = (0..IDLE_EXIT).contains(&state);
-                    let cpu = &mut self.cpus[cpu as usize];
-                    cpu.state = entered.then_some(state as usize);
-                    cpu.runs = if entered || cpu.runs == Runs::Unknown { Runs::Idle } else { cpu.runs };
-                    self.note_down(now);
+                    let of_cpu = &mut self.cpus[cpu as usize];
+                    of_cpu.state = entered.then_some(state as usize);
+                    of_cpu.runs = if entered || of_cpu.runs == Runs::Unknown { Runs::Idle } else { of_cpu.runs };
+                    self.note_down(cpu, now);
+                }
+            }
+            Role::IdleExit { cpu } => {
+                let known = event.int(cpu).and_then(|cpu| self.known(cpu));
+                if let Some(cpu) = known.filter(|&cpu| self.cpus[cpu as usize].state.is_some()) {
+                    self.exits(cpu, now);
+                }
+            }
+            Role::ClusterIdle { state, cluster } => {
+                let (Some(state), Some(cluster)) = (event.int(state), event.int(cluster)) else {
+                    return ControlFlow::Continue(());
+                };
+                if let Some(cluster) = usize::try_from(cluster).ok().filter(|&one| one < self.asleep.len()) {
+                    self.settle_shared(cluster, now);
+                    (self.sleep_is_told, self.down_since_ns) = (true, None);
+                    self.asleep[cluster] = usize::try_from(state).ok().filter(|_| state < IDLE_EXIT);
                 }
             }
             Role::Rail { name, energy } => {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_model::machine::Machine;
 use opplab_trace::{Meta, ReadOptions, TraceFile};
 
@@ -29,11 +30,11 @@ fn architecture_of(uname: &str) -> Option<&'static str> {
 /// The architecture of a machine, by the vendor of its processor or by its cpufreq driver.
 fn architecture(machine: &Machine) -> Option<&'static str> {
     let vendor = machine.processor.as_ref().map_or("", |processor| processor.vendor.as_str());
-    match (vendor, machine.cpufreq.driver.as_str()) {
+    match (vendor, machine.cpufreq.driver.kind) {
         ("GenuineIntel" | "AuthenticAMD" | "HygonGenuine", _) => Some("x86"),
-        (_, "acpi-cpufreq" | "amd-pstate" | "amd-pstate-epp" | "intel_cpufreq" | "intel_pstate") => Some("x86"),
-        (_, "cpufreq-dt" | "exynos-acme" | "qcom-cpufreq-hw" | "scmi" | "scpi") => Some("arm64"),
-        _ => None,
+        (_, DriverKind::Acpi | DriverKind::Amd(_) | DriverKind::IntelActive | DriverKind::IntelPassive) => Some("x86"),
+        (_, DriverKind::FirmwareTable) => Some("arm64"),
+        (_, DriverKind::Cppc) => None,
     }
 }
 

@@ -100,7 +100,7 @@ impl PolicyTimes {
         self.time_ns[opp_of(&self.freq_khz, khz)] += ns;
         self.khz_ns += u128::from(khz) * u128::from(ns);
         self.active_fj +=
-            u128::from(cluster.shared_power_uw(cluster.opp_for(khz).into(), ClusterActivity::Awake)) * u128::from(ns);
+            u128::from(cluster.shared_power_uw(&cluster.opp_for(khz).into(), ClusterActivity::Awake)) * u128::from(ns);
     }
 
     /// Mean frequency, kHz.
@@ -214,7 +214,7 @@ impl<'a> Count<'a> {
         let policy = &mut self.measured.policies[state.policy];
         policy.busy_ns[opp_of(&policy.freq_khz, khz)] += ns;
         let cluster = self.machine.cluster_of(policy.cpus[0]);
-        let busy_uw = cluster.cpu_power_uw(cluster.opp_for(khz).into(), CpuActivity::Busy);
+        let busy_uw = cluster.cpu_power_uw(&cluster.opp_for(khz).into(), CpuActivity::Busy);
         policy.active_fj += u128::from(busy_uw) * u128::from(ns);
         let classes = self.measured.classes.len();
         let task = self.measured.tasks.entry(state.current).or_insert_with(|| TaskTimes {
@@ -317,7 +317,7 @@ fn energy(measured: &Measured, machine: &Machine, described: &[(u32, Vec<u32>)])
         let described = &machine.clusters[*cluster as usize];
         let busy: u64 = policy.busy_ns.iter().sum();
         let lowest = PointPower { idle_uw: None, ..described.opp_for(0).into() };
-        let idle_uw = described.cpu_power_uw(lowest, CpuActivity::Idle(0));
+        let idle_uw = described.cpu_power_uw(&lowest, CpuActivity::Idle(0));
         let idle_ns = (measured.window_ns * cpus.len() as u64).saturating_sub(busy);
         energy[*cluster as usize] += u128::from(idle_uw) * u128::from(idle_ns);
         energy[*cluster as usize] += policy.active_fj;

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use opplab_import::Facts;
+use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_kernel::release;
 use opplab_model::machine::{Costs, IdleState, InvarianceSource, Machine};
@@ -59,15 +60,15 @@ pub struct Recorded {
 impl Recorded {
     /// Makes the driver the machine's own.
     fn drive(&self, machine: &mut Machine) -> Result<(), ReplayError> {
-        let Some(wanted) = self.driver.as_deref().filter(|&wanted| wanted != machine.cpufreq.driver) else {
+        let Some(wanted) = self.driver.as_deref().filter(|&wanted| wanted != machine.cpufreq.driver.name) else {
             return Ok(());
         };
-        if let Some(other) = machine.other_drivers.iter_mut().find(|other| other.driver == wanted) {
+        if let Some(other) = machine.other_drivers.iter_mut().find(|other| other.driver.name == wanted) {
             std::mem::swap(&mut machine.cpufreq, other);
             return Ok(());
         }
         let known =
-            std::iter::once(&machine.cpufreq).chain(&machine.other_drivers).map(|driver| driver.driver.as_str());
+            std::iter::once(&machine.cpufreq).chain(&machine.other_drivers).map(|driver| driver.driver.entry().name);
         let known = known.collect::<Vec<_>>().join(", ");
         Err(ReplayError::Input(format!("machine {} has no cpufreq driver `{wanted}` (it has {known})", machine.name)))
     }
@@ -151,7 +152,7 @@ impl Setup {
             )),
         }
         if recorded.driver.is_none() && !machine.other_drivers.is_empty() {
-            let others = machine.other_drivers.iter().map(|driver| driver.driver.as_str());
+            let others = machine.other_drivers.iter().map(|driver| driver.driver.entry().name);
             notes.push(format!(
                 "the trace does not name its cpufreq driver: {} is assumed (--recorded-driver says another: {})",
                 machine.cpufreq.driver,
@@ -248,7 +249,7 @@ impl Setup {
         // Frequency switches: who makes them.
         let has_kthreads =
             events.tasks.iter().any(|task| task.name.starts_with("sugov:")) || text("threads.txt").contains("sugov:");
-        if policy.governor == "schedutil" && (has_kthreads || changes) {
+        if policy.governor_id().is_ok_and(|governor| governor.energy_aware) && (has_kthreads || changes) {
             machine.cpufreq.fast_switch = !has_kthreads;
         }
         if !emulator.is_empty() {
@@ -313,7 +314,7 @@ fn costs_text(costs: Costs, exit_latency_ns: u64) -> String {
 
 /// The tunables of the recorded governor, from the snapshot of sysfs.
 fn tunables(governor: &str, rate_limit_us: Option<u64>, snapshot: &[(String, String)]) -> Vec<(String, String)> {
-    if governor == "schedutil" {
+    if GovernorId::named(governor).is_ok_and(|governor| governor.energy_aware) {
         return rate_limit_us.map(|us| ("rate_limit_us".to_owned(), us.to_string())).into_iter().collect();
     }
     let mut tunables: Vec<(String, String)> = Vec::new();

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use opplab_host::govern::decide::{Governor, Input, Setup as GovernSetup};
+use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::governor::{GovernorId, Worker};
 use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, CpuFacts, RqFacts};
@@ -161,7 +162,7 @@ impl Govern<'_> {
         let cluster = self.machine.cpus[first as usize].cluster;
         let told = governor_setup(self.machine, driver, self.policy, cluster, facts.cpus.len()).expect("a setup");
         let mut table_khz = facts.table_khz.clone();
-        if driver.driver == "acpi-cpufreq" {
+        if driver.driver.kind == DriverKind::Acpi {
             // scaling_available_frequencies has the table's order.
             table_khz.reverse();
         }

@@ -6,6 +6,7 @@ use opplab_model::groups::{GroupSpec, Quota};
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, TaskSpec, Workload};
+use opplab_sim::by_group::ByGroup;
 use opplab_sim::{Case, Outcome, run};
 
 const MS: u64 = 1_000_000;
@@ -166,5 +167,28 @@ fn threads_below_their_limit_are_not_throttled() {
         pod.quota = quota(40_000, 100_000);
         let outcome = outcome(8, kernel, tasks, vec![pod], 10);
         assert_eq!(outcome.groups[0].nr_throttled, 0, "{kernel}: {:?}", outcome.groups[0]);
+    }
+}
+
+/// Each femtojoule is that of a group, of a task without one, or of nobody; a group holds those in it. So it is after a warm-up.
+#[test]
+fn energy_by_group_is_the_meters_sum() {
+    for (kernel, warmup_ns) in [("5.4", 0), ("6.12.117", 130 * MS)] {
+        let tasks = vec![hog("hog"), periodic("a", 3 * MS, 10 * MS), periodic("b", 7 * MS, 20 * MS), hog("free")];
+        let mut limited = group("/top/limited", Some(0), &[0]);
+        limited.quota = quota(30_000, 100_000);
+        let groups = vec![group("/top", None, &[1]), limited, group("/other", None, &[2])];
+        let workload = Workload { name: "groups".into(), tasks, groups, warmup_ns, ..Workload::default() };
+        let policy = Policy { kernel: kernel.into(), ..Policy::default() };
+        let case = Case { machine: machine(3), workload, policy, seed: 7, duration_ns: 1000 * MS };
+        let mut sink = ByGroup::new(&case);
+        let outcome = run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+        let shares = sink.finish(&case.workload.groups, &outcome);
+        let [top, limited, other] = &shares.groups[..] else { panic!("three groups") };
+        let sum = top.energy_fj + other.energy_fj + shares.root_fj + shares.nobody_fj;
+        assert_eq!(sum, outcome.cluster_energy_fj.iter().sum::<u128>(), "{kernel}");
+        assert!(limited.energy_fj > 0 && limited.energy_fj < top.energy_fj && shares.root_fj > top.energy_fj);
+        assert_eq!((limited.activations, limited.response_ns), (0, None));
+        assert!(outcome.groups[1].nr_throttled + 1 >= outcome.groups[1].nr_periods);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use opplab_kernel::cpufreq::GOVERNORS;
+use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{Event, NullSink, Sink};
 use opplab_model::file::parse_machine;
@@ -206,8 +207,13 @@ fn cppc_raises_the_reference_of_schedutil() {
 #[test]
 fn amd_firmware_follows_load_and_preference() {
     let mut machine = machine!("epyc-7742-2s");
-    let epp = Cpufreq { driver: "amd-pstate-epp".into(), freq_table: false, switch_ns: 0, ..machine.cpufreq.clone() };
-    let passive = Cpufreq { driver: "amd-pstate".into(), ..epp.clone() };
+    let epp = Cpufreq {
+        driver: DriverId::named("amd-pstate-epp").expect("a driver"),
+        freq_table: false,
+        switch_ns: 0,
+        ..machine.cpufreq.clone()
+    };
+    let passive = Cpufreq { driver: DriverId::named("amd-pstate").expect("a driver"), ..epp.clone() };
     (machine.cpufreq, machine.other_drivers) = (epp, vec![passive]);
     let khz = |epp: &str, governor: &str, no_turbo: bool, permille: u64| {
         let ops = vec![
@@ -235,8 +241,13 @@ fn amd_firmware_follows_load_and_preference() {
 #[test]
 fn amd_guided_mode_leaves_room_above_the_governor() {
     let mut machine = machine!("epyc-7742-2s");
-    let passive = Cpufreq { driver: "amd-pstate".into(), freq_table: false, switch_ns: 0, ..machine.cpufreq.clone() };
-    let guided = Cpufreq { driver: "amd-pstate-guided".into(), ..passive.clone() };
+    let passive = Cpufreq {
+        driver: DriverId::named("amd-pstate").expect("a driver"),
+        freq_table: false,
+        switch_ns: 0,
+        ..machine.cpufreq.clone()
+    };
+    let guided = Cpufreq { driver: DriverId::named("amd-pstate-guided").expect("a driver"), ..passive.clone() };
     machine.other_drivers = vec![passive, guided];
     let ops = vec![
         Op::LoopBegin { slot: 0, count: None },
@@ -258,7 +269,7 @@ fn amd_guided_mode_leaves_room_above_the_governor() {
 fn boost_costs_power() {
     let machine = machine!("epyc-7742-2s");
     let outcome = checked(&machine, vec![task(0, 0, spin())], policy("", "performance"), 10 * MS);
-    let top = outcome.points[0].last().map(|point| (point.khz, point.busy_uw));
+    let top = outcome.points[0].last().map(|point| (point.khz, point.power.busy_uw));
     assert_eq!(top.map(|(khz, uw)| (khz, uw / 10_000)), Some((3_400_000, 330)));
 }
 

@@ -1,5 +1,6 @@
 //! What users set in sysfs and at boot: limits of frequency, marks of inefficient operating points.
 
+use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_model::policy::{EnergyModelSource, Policy, SetLimit};
@@ -157,7 +158,7 @@ fn limits_hold_for_the_firmware_of_intel_and_amd() {
     let mut epyc = machine!("epyc-7742-2s");
     epyc.cpufreq.freq_table = false;
     for (driver, governor) in [("amd-pstate-epp", "powersave"), ("amd-pstate", "schedutil")] {
-        epyc.cpufreq.driver = driver.into();
+        epyc.cpufreq.driver = DriverId::named(driver).expect("a driver");
         let policy = Policy { scaling_max_freq: khz(2_000_000), ..of("6.12.117", driver, governor) };
         let busy = clocks(&epyc, 0, 2000, policy);
         let top = busy.last().copied().unwrap_or(0);
@@ -181,4 +182,136 @@ fn limits_that_a_machine_does_not_have_are_refused() {
     assert!(message.contains("above `scaling_max_freq`"), "{message}");
     let message = refused(Policy { max_perf_pct: 50, ..Policy::default() });
     assert!(message.contains("intel_pstate"), "{message}");
+}
+
+/// Tasks without an affinity, each with `permille` of a biggest CPU.
+fn spread(nr: usize, permille: u64) -> Workload {
+    let machine = machine!("juno-r2");
+    let mut workload = load(&machine, 0, permille);
+    let task = TaskSpec { cpus: None, spawn_cpu: None, ..workload.tasks[0].clone() };
+    workload.cpu_sets.clear();
+    workload.tasks = (0..nr).map(|index| TaskSpec { name: format!("load{index}"), ..task.clone() }).collect();
+    workload
+}
+
+fn busy_cpus(machine: &Machine, workload: &Workload, policy: Policy) -> Vec<u32> {
+    let outcome = tried(machine, workload, policy).unwrap_or_else(|error| panic!("{error:?}"));
+    let busy = |cpu: &u32| outcome.busy_ns_by_opp[*cpu as usize].iter().sum::<u64>() > 0;
+    (0..machine.nr_cpus() as u32).filter(busy).collect()
+}
+
+fn refused(machine: &Machine, workload: &Workload, policy: Policy) -> String {
+    tried(machine, workload, policy).expect_err("it is refused").0
+}
+
+#[test]
+fn offline_and_isolated_cpus_run_nothing() {
+    let juno = machine!("juno-r2");
+    let of = |offline_cpus: &[u32], isolcpus: &[u32], kernel: &str| Policy {
+        offline_cpus: offline_cpus.to_vec(),
+        isolcpus: isolcpus.to_vec(),
+        // schedutil's kthreads may run on isolated CPUs: they are bound to their policy's.
+        ..of(kernel, "", "performance")
+    };
+    for kernel in ["4.19", "6.1", "6.12.117"] {
+        assert_eq!(busy_cpus(&juno, &spread(12, 500), of(&[], &[], kernel)).len(), 6);
+        assert_eq!(busy_cpus(&juno, &spread(12, 500), of(&[5], &[1], kernel)), [0, 2, 3, 4]);
+    }
+    // An affinity reaches an isolated CPU; one that is offline nothing does.
+    assert_eq!(busy_cpus(&juno, &load(&juno, 1, 300), of(&[], &[1], "6.12.117")), [1]);
+    let mut both = load(&juno, 0, 300);
+    both.cpu_sets[0] = vec![0, 1];
+    assert_eq!(busy_cpus(&juno, &both, of(&[0], &[], "6.12.117")), [1]);
+    assert!(refused(&juno, &both, of(&[0, 1], &[], "6.12.117")).contains("CPUs [0, 1], which are offline"));
+    assert!(refused(&juno, &both, of(&[0, 1, 2], &[3, 4, 5], "6.12.117")).contains("no CPU is left for other tasks"));
+    assert!(refused(&juno, &both, of(&[6], &[], "6.12.117")).contains("`offline_cpus`: CPU 6 does not exist"));
+    // The rest of the Juno without its big CPUs has one capacity, and no energy-aware scheduling.
+    let without_big: Vec<u32> = juno
+        .clusters
+        .iter()
+        .filter(|cluster| cluster.capacity == 1024)
+        .flat_map(|cluster| cluster.cpus.clone())
+        .collect();
+    let policy = Policy { governor: String::from("schedutil"), ..of(&without_big, &[], "6.12.117") };
+    let case = Case { workload: spread(2, 100), machine: juno.clone(), policy, seed: 1, duration_ns: 100 * MS };
+    assert_eq!(opplab_sim::why_no_eas(&case).expect("it runs"), Some(opplab_sim::NoEas::Symmetric));
+}
+
+#[test]
+fn nosmt_leaves_one_thread_a_core() {
+    let skylake = machine!("skylake-8x-uma");
+    assert!(skylake.has_smt());
+    let nosmt = |kernel: &str| Policy { nosmt: true, ..of(kernel, "", "schedutil") };
+    for kernel in ["5.4", "6.12.117"] {
+        let busy = busy_cpus(&skylake, &spread(skylake.nr_cpus(), 700), nosmt(kernel));
+        let mut cores: Vec<u32> = busy.iter().map(|&cpu| skylake.cpus[cpu as usize].core).collect();
+        cores.dedup();
+        cores.sort_unstable();
+        let nr = cores.len();
+        cores.dedup();
+        assert_eq!((nr, busy.len()), (cores.len(), skylake.nr_cpus() / 2), "{kernel}: {busy:?}");
+    }
+    assert!(
+        refused(&skylake, &spread(1, 100), Policy { offline_cpus: vec![0], ..nosmt("6.12.117") }).contains("CPU 0")
+    );
+    assert!(refused(&machine!("juno-r2"), &spread(1, 100), nosmt("6.12.117")).contains("one thread a core"));
+}
+
+#[test]
+fn the_machines_clamps_hold_for_every_task() {
+    let juno = machine!("juno-r2");
+    let most = |workload: &Workload, policy: Policy| {
+        let outcome = tried(&juno, workload, policy).unwrap_or_else(|error| panic!("{error:?}"));
+        let points = &outcome.points[juno.cpus[0].cluster as usize];
+        outcome.busy_ns_by_opp[0].iter().zip(points).max_by_key(|(ns, _)| **ns).map(|(_, point)| point.khz)
+    };
+    let plain = of("6.12.117", "", "schedutil");
+    let low = Policy { sched_util_clamp_min: 100, sched_util_clamp_max: 100, ..plain.clone() };
+    assert!(most(&load(&juno, 0, 450), low) < most(&load(&juno, 0, 450), plain.clone()));
+    // A real-time task that asks for nothing is boosted to the sysctl's value.
+    let mut workload = load(&juno, 0, 200);
+    workload.tasks[0].policy = opplab_model::workload::SchedPolicy::Fifo { priority: 10 };
+    let boosted = Policy { sched_util_clamp_min_rt_default: 1023, ..plain.clone() };
+    let unboosted = Policy { sched_util_clamp_min_rt_default: 0, ..plain.clone() };
+    assert!(most(&workload, boosted) > most(&workload, unboosted));
+    let crossed = Policy { sched_util_clamp_max: 100, ..plain };
+    assert!(refused(&juno, &workload, crossed).contains("above `sched_util_clamp_max`"));
+}
+
+#[test]
+fn features_of_the_scheduler_change_what_they_name() {
+    let juno = machine!("juno-r2");
+    let with = |kernel: &str, features: &[&str]| Policy {
+        sched_features: features.iter().map(|&name| name.to_owned()).collect(),
+        ..of(kernel, "", "schedutil")
+    };
+    let pair = |one: u64, other: u64| {
+        let mut pair = load(&juno, 0, one);
+        let task = load(&juno, 0, other).tasks[0].clone();
+        pair.tasks.push(TaskSpec { name: String::from("other"), delay_ns: MS, ..task });
+        pair
+    };
+    let times = |workload: &Workload, kernel: &str, features: &[&str]| {
+        let outcome = tried(&juno, workload, with(kernel, features)).unwrap_or_else(|error| panic!("{error:?}"));
+        (outcome.switches, outcome.busy_ns_by_opp)
+    };
+    let (light, mut heavy) = (pair(60, 90), pair(900, 10));
+    for (index, nice) in [-5, 5, -10, 3, 0].into_iter().enumerate() {
+        let mut task = load(&juno, 0, 40).tasks[0].clone();
+        task.policy = opplab_model::workload::SchedPolicy::Other { nice };
+        task.delay_ns = MS * (2 * index as u64 + 1);
+        for op in &mut task.ops {
+            if let Op::Timer { period_ns, .. } = op {
+                *period_ns = (3 + index as u64) * MS;
+            }
+        }
+        heavy.tasks.push(task);
+    }
+    assert_ne!(times(&light, "6.12.117", &["NO_UTIL_EST"]), times(&light, "6.12.117", &[]));
+    for feature in ["NO_RUN_TO_PARITY", "NEXT_BUDDY", "NO_WAKEUP_PREEMPTION"] {
+        assert_ne!(times(&heavy, "6.12.117", &[feature]), times(&heavy, "6.12.117", &[]), "{feature}");
+    }
+    assert_eq!(times(&heavy, "6.12.117", &["NO_NEXT_BUDDY", "UTIL_EST"]), times(&heavy, "6.12.117", &[]));
+    assert_ne!(times(&heavy, "5.10", &["NO_WAKEUP_PREEMPTION"]), times(&heavy, "5.10", &[]));
+    assert!(refused(&juno, &light, with("5.10", &["NO_RUN_TO_PARITY"])).contains("kernel 5.10 has no RUN_TO_PARITY"));
 }

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_model::decision::words::{Names, Words, facts, words};
 use opplab_model::decision::{Decision, GrantLimit, word};
 use opplab_model::event::{Event, Sink};
@@ -71,7 +70,7 @@ impl RunNames<'_> {
     fn words(&self, cpu: CpuIdx, decision: &Decision, lines: &[Decision]) -> Words {
         let cluster = self.machine.clusters.iter().find(|cluster| cluster.cpus.contains(&cpu));
         let opps_khz: Vec<u32> = cluster.iter().flat_map(|cluster| &cluster.opps).map(|opp| opp.khz).collect();
-        let p_states = DriverId::named(&self.machine.cpufreq.driver).is_some_and(|driver| driver.p_states);
+        let p_states = self.machine.cpufreq.driver.p_states;
         let names =
             Names { governor: "", p_states, opps_khz: &opps_khz, cpus: &[], knows_waker: true, task: self.task };
         words(decision, lines, &names)

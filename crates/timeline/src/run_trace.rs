@@ -6,14 +6,13 @@
 //! idle states, power by rail), instants with what decided (frequency requests, placements), and flows from a wake-up to the
 //! switch that it leads to.
 //!
-//! Power by rail follows from the events and the machine file: what each CPU of the rail runs or idles in, and the shared
-//! logic. The engine's meters also know when a CPU begins to leave an idle state, which no event tells: some percent more.
+//! Power by rail is that of the engine's meters. When a CPU begins to leave an idle state and when a cluster sleeps, which the
+//! kernel has no event for, are written as our own events, so that energy can be recomputed from the file.
 
 use std::collections::BTreeMap;
 
-use opplab_model::event::{Event, IDLE_TASK, PlacementRule, Sink};
+use opplab_model::event::{Event, IDLE_TASK, Metered, PlacementRule, Sink};
 use opplab_model::machine::Machine;
-use opplab_model::power::{ClusterActivity, CpuActivity};
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
 use opplab_trace::{Kind, Trace, Value};
 
@@ -23,6 +22,8 @@ use crate::reasons::{Notes, Reasons, RunNames};
 pub const FIRST_PID: i32 = 1001;
 /// Priority of a task of nice 0 as trace events print it.
 const PRIO: i64 = 120;
+/// No idle state, as the kernel's events have it.
+const AWAKE: u32 = u32::MAX;
 
 const SIGNED: Kind = Kind::Int { signed: true, hex: false };
 const UNSIGNED: Kind = Kind::Int { signed: false, hex: false };
@@ -57,6 +58,8 @@ struct InternalIds {
     pelt_se: EventId,
     pelt_cfs: EventId,
     util_est_se: EventId,
+    idle_exit: EventId,
+    cluster_idle: EventId,
     overutilized: EventId,
     request: EventId,
     placement: EventId,
@@ -94,16 +97,6 @@ enum Instant {
     },
 }
 
-/// What power depends on.
-#[derive(Clone, Copy)]
-struct CpuPower {
-    cluster: usize,
-    khz: u32,
-    running: bool,
-    /// Idle state, or less than 0.
-    idle: i32,
-}
-
 /// A sink that makes a [`Trace`].
 pub struct RunTrace {
     builder: TraceBuilder,
@@ -120,9 +113,9 @@ pub struct RunTrace {
     /// The leading CPU of each CPU's frequency policy.
     policies: Vec<u32>,
     machine: Machine,
-    power: Vec<CpuPower>,
-    /// The cluster idle state that is entered, or less than 0.
-    cluster_idle: Vec<i32>,
+    /// What each CPU and what each cluster's shared logic draws, in uW.
+    cpus_uw: Vec<u64>,
+    shared_uw: Vec<u64>,
 }
 
 /// The first CPU that shares the clock of each CPU.
@@ -177,11 +170,12 @@ impl RunTrace {
             ),
         };
         let internal = internal.then(|| Self::declare_internal(&mut builder));
-        let instants = std::iter::repeat_with(Vec::new).take(if internal.is_some() { 0 } else { nr_cpus }).collect();
-        let mut power = vec![CpuPower { cluster: 0, khz: 0, running: false, idle: -1 }; nr_cpus];
-        for (place, cluster) in machine.clusters.iter().enumerate() {
-            cluster.cpus.iter().for_each(|&cpu| power[cpu as usize].cluster = place);
+        if let Some(ids) = &internal {
+            for (index, cluster) in (0u64..).zip(&machine.clusters) {
+                builder.push(ids.cluster_idle, 0, cluster.cpus[0], 0, &[uint(AWAKE), uint(index)]);
+            }
         }
+        let instants = std::iter::repeat_with(Vec::new).take(if internal.is_some() { 0 } else { nr_cpus }).collect();
         Self {
             builder,
             ids,
@@ -194,8 +188,8 @@ impl RunTrace {
             woken: BTreeMap::new(),
             policies: policies(machine),
             machine: machine.clone(),
-            power,
-            cluster_idle: vec![-1; machine.clusters.len()],
+            cpus_uw: vec![0; nr_cpus],
+            shared_uw: vec![0; machine.clusters.len()],
         }
     }
 
@@ -210,6 +204,8 @@ impl RunTrace {
                 "sched_util_est_se_tp",
                 &[cpu, comm, pid, ("enqueued", UNSIGNED), ("util", UNSIGNED)],
             ),
+            idle_exit: builder.event("opplab", "idle_exit", &[("cpu_id", UNSIGNED)]),
+            cluster_idle: builder.event("opplab", "cluster_idle", &[("state", UNSIGNED), ("cluster", UNSIGNED)]),
             overutilized: builder.event("opplab", "sched_overutilized_tp", &[("overutilized", SIGNED)]),
             request: builder.event(
                 "opplab",
@@ -305,31 +301,6 @@ impl RunTrace {
         self.instant(cpu, now_ns, Instant::Wakes { task, target_cpu, flow: self.flows });
     }
 
-    /// Counts the power of the CPU's cluster.
-    fn rail(&mut self, cpu: u32, now_ns: u64) {
-        if self.instants.is_empty() {
-            return;
-        }
-        let Some(CpuPower { cluster, .. }) = self.power.get(cpu as usize).copied() else { return };
-        let described = &self.machine.clusters[cluster];
-        let point = |cpu: u32| self.machine.clock_power(described, self.power[cpu as usize].khz);
-        let cpus = described.cpus.iter().map(|&cpu| {
-            let state = self.power[cpu as usize];
-            // Awake in the idle loop: as in the shallowest state.
-            let idle = CpuActivity::Idle(state.idle.max(0) as usize);
-            described.cpu_power_uw(point(cpu), if state.running { CpuActivity::Busy } else { idle })
-        });
-        let sum: u64 = cpus.sum();
-        let all_idle = described.cpus.iter().all(|&cpu| self.power[cpu as usize].idle >= 0);
-        let activity = match usize::try_from(self.cluster_idle[cluster]) {
-            Ok(state) => ClusterActivity::Asleep(state),
-            Err(_) if all_idle => ClusterActivity::AllIdle,
-            Err(_) => ClusterActivity::Awake,
-        };
-        let shared = described.shared_power_uw(point(described.cpus[0]), activity);
-        self.count(Track::Power, cluster as u32, now_ns, (sum + shared) as i64);
-    }
-
     fn push(&mut self, id: EventId, now_ns: u64, cpu: u32, values: &[Value<'_>]) {
         let context = self.curr.get(cpu as usize).copied().unwrap_or(0);
         self.builder.push(id, now_ns, cpu, context, values);
@@ -414,8 +385,6 @@ impl RunTrace {
                 if let Some((flow, since)) = self.woken.remove(&next) {
                     self.instant(cpu, now_ns, Instant::Runs { task: next, wait_ns: now_ns - since, flow });
                 }
-                self.power[cpu as usize].running = next != IDLE_TASK;
-                self.rail(cpu, now_ns);
             }
             Event::SchedWaking { cpu, task, target_cpu } | Event::SchedWakeupNew { cpu, task, target_cpu } => {
                 let waking = matches!(event, Event::SchedWaking { .. });
@@ -447,21 +416,23 @@ impl RunTrace {
                 if self.policies[cpu as usize] == cpu {
                     self.count(Track::Grant, cpu, now_ns, khz.into());
                 }
-                self.power[cpu as usize].khz = khz;
-                self.rail(cpu, now_ns);
             }
             // Leaving is the 32-bit -1, as the kernel prints it.
             Event::CpuIdle { cpu, state } => {
                 self.push(self.ids.idle, now_ns, cpu, &[uint(state as u32), uint(cpu)]);
                 self.count(Track::CpuIdle, cpu, now_ns, state.into());
-                self.power[cpu as usize].idle = state;
-                self.rail(cpu, now_ns);
+            }
+            Event::IdleExit { cpu } => {
+                if let Some(ids) = &self.internal {
+                    self.push(ids.idle_exit, now_ns, cpu, &[uint(cpu)]);
+                }
             }
             Event::ClusterIdle { cluster, state } => {
                 self.count(Track::ClusterIdle, cluster, now_ns, state.into());
-                self.cluster_idle[cluster as usize] = state;
-                let first = self.machine.clusters[cluster as usize].cpus.first().copied();
-                first.into_iter().for_each(|cpu| self.rail(cpu, now_ns));
+                if let Some(ids) = &self.internal {
+                    let first = self.machine.clusters[cluster as usize].cpus[0];
+                    self.push(ids.cluster_idle, now_ns, first, &[uint(state as u32), uint(cluster)]);
+                }
             }
             _ => {}
         }
@@ -551,5 +522,23 @@ impl Sink for RunTrace {
         self.clocks(now_ns, event);
         self.signals(now_ns, event);
         self.decided(now_ns, event);
+    }
+
+    fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
+        let cluster = match metered {
+            Metered::Cpu(cpu) => {
+                self.cpus_uw[cpu as usize] = power_uw;
+                self.machine.cpus[cpu as usize].cluster
+            }
+            Metered::Shared(cluster) => {
+                self.shared_uw[cluster as usize] = power_uw;
+                cluster
+            }
+        };
+        if !self.instants.is_empty() {
+            let cpus = &self.machine.clusters[cluster as usize].cpus;
+            let cpus_uw: u64 = cpus.iter().map(|&cpu| self.cpus_uw[cpu as usize]).sum();
+            self.count(Track::Power, cluster, now_ns, (cpus_uw + self.shared_uw[cluster as usize]) as i64);
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   input(slot, length) -> address     the script writes page, query, file name or file there
-//!   ask(kind) -> length                0: controls of a page, 1: an answer; 2: the same with the dropped file
+//!   ask(kind) -> length                0: controls of a page, 1: an answer; 2: the same with the dropped file,
+//!                                      3: the next step of an answer that takes some
 //!   output() -> address                where the text is, until the next call
 //! ```
 //! A file goes straight into this memory, once; wasm-bindgen would hold a second copy of it.
@@ -14,6 +15,7 @@ use crate::Dropped;
 
 thread_local! {
     static INPUT: RefCell<[Vec<u8>; 4]> = const { RefCell::new([const { Vec::new() }; 4]) };
+    static SESSION: RefCell<Option<crate::Session>> = const { RefCell::new(None) };
     static OUTPUT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -34,15 +36,27 @@ pub(crate) extern "C" fn input(slot: usize, length: usize) -> *mut u8 {
 /// Answers; the length of the text.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ask(kind: u32) -> usize {
-    INPUT.with_borrow(|slots| {
-        let text = |slot: usize| String::from_utf8_lossy(&slots[slot]);
-        let name = text(2);
-        let dropped = (kind == 2).then_some(Dropped { name: &name, bytes: &slots[3] });
-        let answer = if kind == 0 { crate::controls(&text(0)) } else { crate::answer(&text(0), &text(1), dropped) };
-        let length = answer.len();
-        OUTPUT.set(answer);
-        length
-    })
+    let answer = if kind == 3 {
+        SESSION.with_borrow_mut(|session| match session {
+            Some(session) => crate::step(session),
+            None => crate::answer("", "", None),
+        })
+    } else {
+        INPUT.with_borrow(|slots| {
+            let text = |slot: usize| String::from_utf8_lossy(&slots[slot]);
+            if kind == 0 {
+                return crate::controls(&text(0));
+            }
+            let name = text(2);
+            let dropped = (kind == 2).then_some(Dropped { name: &name, bytes: &slots[3] });
+            let (answer, session) = crate::begin(&text(0), &text(1), dropped);
+            SESSION.set(session);
+            answer
+        })
+    };
+    let length = answer.len();
+    OUTPUT.set(answer);
+    length
 }
 
 /// Where the text of the last answer is.

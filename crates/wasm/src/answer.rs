@@ -15,6 +15,8 @@ pub struct Answer {
     pub tables: Vec<Table>,
     /// The same on a command line.
     pub command: String,
+    /// Steps that are done and all steps, if it takes some.
+    pub progress: Option<(u64, u64)>,
 }
 
 /// A number as the kernel has it.
@@ -149,6 +151,7 @@ impl Answer {
             ("charts", Some(Node::list(charts))),
             ("tables", Some(Node::list(tables))),
             ("command", text(&self.command)),
+            ("progress", self.progress.map(|(done, all)| Node::list([Node::from(done), Node::from(all)]))),
         ])
     }
 }

@@ -15,12 +15,13 @@
 #[cfg(target_arch = "wasm32")]
 mod abi;
 pub mod answer;
+mod machines;
 pub mod pages;
 pub mod query;
 
 use opplab_model::tree::{Node, to_json};
 
-pub use pages::{PAGES, Page};
+pub use pages::{Begun, PAGES, Page, Session};
 
 /// What was dropped on a page.
 #[derive(Debug, Clone, Copy)]
@@ -31,14 +32,44 @@ pub struct Dropped<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Answers a page's question as JSON. What is wrong with the parameters or the file is an answer, too: `{"error": ...}`.
-pub fn answer(page: &str, query: &str, dropped: Option<Dropped<'_>>) -> String {
+/// Begins to answer a page's question: JSON of what is known at once, and the steps that are left, if there are any.
+/// What is wrong with the parameters or the file is an answer, too: `{"error": ...}`.
+pub fn begin(page: &str, query: &str, dropped: Option<Dropped<'_>>) -> (String, Option<Session>) {
     let found = PAGES.iter().find(|known| known.name == page).ok_or_else(|| {
         let near = opplab_model::error::nearest(page, PAGES.iter().map(|known| known.name));
         format!("there is no page `{}`{}", query::plain(page), query::hint(near))
     });
-    let answered = found.and_then(|page| page.answer(query, dropped));
-    to_json(&answered.unwrap_or_else(|message| Node::table([("error", Some(Node::str(message)))])))
+    match found.and_then(|page| page.begin(query, dropped)) {
+        Ok(Begun::Answer(node)) => (to_json(&node), None),
+        Ok(Begun::Session(session)) => (to_json(&session.answer()), Some(session)),
+        Err(message) => (refusal(message), None),
+    }
+}
+
+/// Takes the next step of an answer; JSON of what is known then.
+pub fn step(session: &mut Session) -> String {
+    match session.step() {
+        Ok(()) => to_json(&session.answer()),
+        Err(message) => refusal(message),
+    }
+}
+
+/// The whole answer, all steps taken.
+pub fn answer(page: &str, query: &str, dropped: Option<Dropped<'_>>) -> String {
+    let (mut text, session) = begin(page, query, dropped);
+    if let Some(mut session) = session {
+        while !session.is_done() {
+            if let Err(message) = session.step() {
+                return refusal(message);
+            }
+        }
+        text = to_json(&session.answer());
+    }
+    text
+}
+
+fn refusal(message: String) -> String {
+    to_json(&Node::table([("error", Some(Node::str(message)))]))
 }
 
 /// The controls of a page as JSON: what the script makes its form of.

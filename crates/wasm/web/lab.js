@@ -392,7 +392,8 @@ class Lab {
     const answer = this.engine.ask(1, this.page, location.hash.slice(1));
     if (answer.error) { this.show(answer); return; }
     this.fields.forEach((field) => field.set(answer.values[field.control.name]));
-    if (this.about.worker) { this.show(answer); if (this.about.auto) this.long(); } else this.show(answer);
+    this.show(answer);
+    if (this.about.worker) this.long();
   }
   changed() {
     if (this.about.worker) { const answer = this.engine.ask(1, this.page, this.query()); if (answer.error) this.show(answer); else this.share(answer); return; }

@@ -200,6 +200,9 @@ class Facts:
         def quotient(metric: str) -> float:
             first, *divisors = metric.split("/")
             top = 1.0 if first == "1" else one(first)
+            for name in divisors:
+                if one(name) == 0:
+                    raise InputError(f'`simulated = "{metric}"` divides by {name}, which is 0 for {policy} {point[0]}')
             return top / math.prod(one(name) for name in divisors)
 
         return math.fsum(quotient(metric) for metric in metrics)

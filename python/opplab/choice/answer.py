@@ -190,6 +190,39 @@ class Choice:
             rows.append(row)
         return rows
 
+    def text_rows(self) -> list[dict[str, str]]:
+        """Give the same as text, every value with its interval."""
+        rows = []
+        for place, option in enumerate(self.options, start=1):
+            row = {"": str(place), "setting": option.label, "best in": self.chance(option.best)}
+            if self.constraints or self.work:
+                row["keeps limits in"] = self.chance(option.meets)
+            for metric in (*self.metrics, *self.beside):
+                row[f"{metric}, {self.units[metric][0]}"] = value_words(option.parts[metric])
+            rows.append(row)
+        return rows
+
+    def values_text(self, width: int | None = None) -> str:
+        """Give every value with its interval as lines for a terminal: a table a metric."""
+        from opplab.report.text import render_table
+
+        return "".join(
+            f"\n{metric}, {self.units[metric][0]}\n"
+            + render_table(
+                [
+                    {
+                        "setting": option.label,
+                        "value": f"{option.parts[metric].value:.4g}",
+                        "interval": value_words(option.parts[metric]).partition(" ")[2],
+                    }
+                    for option in self.options
+                ],
+                "text",
+                width,
+            )
+            for metric in (*self.metrics, *self.beside)
+        )
+
     def block(self) -> Answer:
         """Give the block that all answers have: a line a setting, the best first, with changes against the baseline."""
         from opplab.report.answer import Answer, Change, Line
@@ -376,7 +409,13 @@ class Choice:
         from opplab.choice.page import pareto_picture
         from opplab.report.notebook import card
 
-        return card("choice", {}, picture=self.block().html() + pareto_picture(self))
+        return card(
+            "choice",
+            {},
+            self.text_rows()[:20],
+            picture=self.block().html() + pareto_picture(self),
+            more=max(len(self.options) - 20, 0),
+        )
 
 
 def value_words(parts: Parts) -> str:

@@ -26,7 +26,7 @@ from opplab.choice.criteria import (
     of_the_work,
     own_metrics,
 )
-from opplab.choice.settings import Setting, commands_of, grid, labels_of
+from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import InputError, OpplabError
 from opplab.simulation.policy import Policy
 from opplab.simulation.work import with_energy_per_work
@@ -156,6 +156,7 @@ def choose(
         ]
     if len(chosen) < 2:
         raise InputError("there is one setting only: nothing to choose from")
+    chosen = with_drivers(chosen, program.machine, shared)
     labels = labels_of(chosen)
     cases = program.cases(chosen, labels, variation)
     values, units = run.own(cases)
@@ -290,7 +291,7 @@ def _answer(
                 parts,
                 float(shares[:, at].mean()),
                 float(feasible[:, at].mean()),
-                commands_of(setting, program.machine),
+                commands_of(setting, program.machine, program.bases[0]["policy"]),
                 [limit.text for limit in kept if kept[limit][at] < 0.5],
                 changes,
             )

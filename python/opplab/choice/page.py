@@ -44,6 +44,7 @@ def page(choice: Choice) -> str:
         label="" if chosen is None else chosen.label,
         panels=panels,
         tables=[
+            table_of("Values with intervals", choice.text_rows()),
             *(
                 [
                     table_of(

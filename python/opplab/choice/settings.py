@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from opplab import _opplab
@@ -12,12 +12,24 @@ from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.sweep.variants import Variant
 
-__all__ = ["Setting", "commands_of", "grid", "has_tunable", "labels_of"]
+__all__ = ["Setting", "commands_of", "driver_of", "grid", "has_tunable", "labels_of"]
 
 CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 
 # Keys of a policy that a choice may be about, beside the governor's tunables, in the order of names.
 KEYS = ("governor", "idle_governor", "energy_model", "eas", "freq_max", "epp", "no_turbo", "kernel", "driver")
+
+# Drivers of two or three modes -> the folder of the file `status` below /sys/devices/system/cpu, and what it says.
+# Sources: intel_pstate.c:store_status(), amd-pstate.c:status_store(), v6.12.
+_MODES = {
+    "intel_pstate": ("intel_pstate", "active"),
+    "intel_cpufreq": ("intel_pstate", "passive"),
+    "amd-pstate-epp": ("amd_pstate", "active"),
+    "amd-pstate": ("amd_pstate", "passive"),
+    "amd-pstate-guided": ("amd_pstate", "guided"),
+}
+_OWN_GOVERNORS = ("performance", "powersave")
+"""The governors of an active mode, which are the driver's own."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,35 @@ def labels_of(settings: Sequence[Setting]) -> list[str]:
     return labels
 
 
+def driver_of(setting: Setting, machine: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
+    """Give the cpufreq driver under which a setting runs, as the engine takes it.
+
+    Without a name it is the machine's first; of a driver in active mode the passive mode where the governor is generic.
+    """
+    keys = {**policy, **dict(setting.keys)}
+    if named := keys.get("driver"):
+        return str(named)
+    names = [str(driver.get("name", "")) for driver in _drivers(machine)]
+    own = names[0] if names else ""
+    folder, mode = _MODES.get(own, ("", ""))
+    passive = next((name for name in names if _MODES.get(name) == (folder, "passive")), "")
+    generic = keys.get("governor", "schedutil") not in _OWN_GOVERNORS
+    return passive if mode == "active" and generic and passive else own
+
+
+def with_drivers(settings: Sequence[Setting], machine: Mapping[str, Any], policy: Mapping[str, Any]) -> list[Setting]:
+    """Give settings that name their drivers where these differ: of two modes each has governors of its own."""
+    drivers = [driver_of(setting, machine, policy) for setting in settings]
+    if len(set(drivers)) < 2:
+        return list(settings)
+    out = []
+    for setting, driver in zip(settings, drivers, strict=True):
+        keys = {**dict(setting.keys), "driver": driver}
+        name = f"{setting.name} ({driver})" if setting.name and driver not in setting.name else setting.name
+        out.append(replace(setting, keys=tuple(keys.items()), name=name))
+    return out
+
+
 def has_tunable(governor: str, tunable: str) -> bool:
     """Say whether a governor has a tunable."""
     return any(row["governor"] == governor and row["name"] == tunable for row in _opplab.governor_tunables())
@@ -145,7 +186,7 @@ def grid(
     return list(found)
 
 
-def commands_of(setting: Setting, machine: Mapping[str, Any]) -> list[str]:
+def commands_of(setting: Setting, machine: Mapping[str, Any], policy: Mapping[str, Any] | None = None) -> list[str]:
     """Give the shell commands that set it on a device; what no file of a running kernel sets is a comment.
 
     Parameters
@@ -153,10 +194,17 @@ def commands_of(setting: Setting, machine: Mapping[str, Any]) -> list[str]:
     setting : Setting
     machine : mapping
         As a case's JSON has it.
+    policy : mapping, optional
+        Keys that all settings share.
     """
     keys = dict(setting.keys)
     every = f"{CPUFREQ}/policy*"
     out = []
+    driver = driver_of(setting, machine, policy or {})
+    folder, mode = _MODES.get(driver, ("", ""))
+    if folder:
+        # A change of the mode registers all policies anew, so that everything else is set after it.
+        out.append(f"echo {mode} > /sys/devices/system/cpu/{folder}/status")
     if governor := keys.get("governor"):
         out.append(f"for p in {every}; do echo {governor} > $p/scaling_governor; done")
         for name, value in setting.tunables:
@@ -165,7 +213,13 @@ def commands_of(setting: Setting, machine: Mapping[str, Any]) -> list[str]:
     if idle := keys.get("idle_governor"):
         out.append(f"echo {idle} > /sys/devices/system/cpu/cpuidle/current_governor")
     if (epp := keys.get("epp")) not in (None, ""):
-        out.append(f"for p in {every}; do echo {epp} > $p/energy_performance_preference; done")
+        # EBUSY: intel_pstate.c:store_energy_performance_preference(), amd-pstate.c of the same name, v6.12.
+        kept = mode == "active" and governor == "performance" and epp != "performance"
+        out.append(
+            f"# {driver} refuses the preference {epp} under its governor performance"
+            if kept
+            else f"for p in {every}; do echo {epp} > $p/energy_performance_preference; done"
+        )
     if "eas" in keys:
         out.append(f"echo {int(bool(keys['eas']))} > /proc/sys/kernel/sched_energy_aware")
     if "no_turbo" in keys:
@@ -182,12 +236,26 @@ def commands_of(setting: Setting, machine: Mapping[str, Any]) -> list[str]:
         for name in ("max_perf_pct", "min_perf_pct")
         if name in keys
     ]
+    if "nosmt" in keys:
+        out.append(f"echo {'off' if keys['nosmt'] else 'on'} > /sys/devices/system/cpu/smt/control")
+    out += [f"echo 0 > /sys/devices/system/cpu/cpu{cpu}/online" for cpu in keys.get("offline_cpus", ())]
+    # The lower limit first: it may not be above the upper one.
+    out += [
+        f"echo {keys[name]} > /proc/sys/kernel/{name}"
+        for name in ("sched_util_clamp_min", "sched_util_clamp_max", "sched_util_clamp_min_rt_default")
+        if name in keys
+    ]
+    out += [f"echo {name} > /sys/kernel/debug/sched/features" for name in keys.get("sched_features", ())]
+    if cpus := keys.get("isolcpus"):
+        out.append(f"# on the kernel's command line: isolcpus={','.join(map(str, cpus))}")
     notes = {
         "energy_model": "which energy model there is, firmware and cpufreq driver say: {}",
         "freq_max": "f_max of frequency invariance is chosen by the kernel's code: {}",
         "kernel": "needs a kernel as {}",
         "driver": "the cpufreq driver is chosen at boot: {}",
     }
+    if folder:
+        del notes["driver"]
     out += [f"# {words.format(keys[key])}" for key, words in notes.items() if keys.get(key)]
     return out
 

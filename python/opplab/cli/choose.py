@@ -114,7 +114,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 )
 @output_option("Folder of report.html and choice.json.")
 @output_format_option("latex")
-@click.option("--all", "every", is_flag=True, help="Every setting.")
+@click.option("--all", "every", is_flag=True, help="Every setting, and every value with its interval.")
 @jobs_option
 @click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
 def command(
@@ -177,6 +177,8 @@ def command(
     else:
         most = None if every else LINES
         sys.stdout.write(choice.block().form(output_format, terminal_width(), most))
+        if output_format == "text" and every:
+            sys.stdout.write(choice.values_text(terminal_width()))
         if output_format == "text" and (chosen := choice.recommended) is not None:
             sys.stdout.write("\nto set it:\n" + "".join(f"  {line}\n" for line in chosen.commands))
     if output is not None:

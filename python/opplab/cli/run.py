@@ -169,7 +169,9 @@ def command(
                 others = {**given, "machine": machine, "power": power, "vs": vs, "workload": workload}
                 parameter = next(name for name, value in others.items() if value not in (None, (), {}))
                 flag = next(
-                    each.opts[0] for each in click.get_current_context().command.params if each.name == parameter
+                    max(each.opts, key=len)
+                    for each in click.get_current_context().command.params
+                    if each.name == parameter
                 )
                 raise click.UsageError(f"{flag} is for workloads; the experiment has its own")
         from opplab.sweep.experiments import file_of_results

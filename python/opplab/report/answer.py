@@ -33,6 +33,16 @@ SENTENCES = 3
 APART = 1.0
 """Percentage points by which energy by unit of work changes otherwise than energy where both are shown."""
 
+GROUP_COLUMNS = {
+    "group_usage": "usage",
+    "group_energy": "energy",
+    "group_throttled_periods": "throttled",
+    "group_missed": "missed",
+    "group_latency_p99": "latency p99",
+    "group_response_p99": "response p99",
+}
+"""What the block has of a control group, and its heads."""
+
 LATENCIES = ("latency_p50", "latency_p99")
 _SCALES = {
     "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ")),
@@ -138,12 +148,39 @@ class Answer(Block):
         What was assumed, and the next step.
     missing : str
         Why a column that everybody expects is not there.
+    groups : dict of (machine, workload, variant) to dict of str to dict of str to float or None
+        Of each control group its metrics, means over the runs.
     """
 
     lines: list[Line]
     units: dict[str, tuple[str, str]]
     assumed: str = ""
     missing: str = ""
+    groups: Mapping[tuple[str, str, str], Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
+
+    def _groups(self, lines: Sequence[Line]) -> list[dict[str, str]]:
+        """Give a row a line and control group: what `cpu.stat` says, energy, waits and missed work."""
+        of = {(one.machine, one.workload, one.variant): one for one in lines}
+        all_ = [
+            (of[key], group, values)
+            for key, groups in self.groups.items()
+            if key in of
+            for group, values in groups.items()
+        ]
+        shown = [metric for metric in GROUP_COLUMNS if any(values.get(metric) is not None for *_, values in all_)]
+        scales = {
+            metric: fitting([value for *_, values in all_ if (value := values.get(metric)) is not None], found.unit)
+            for metric in shown
+            if (found := metrics.find(f"{metric}:")) is not None
+        }
+        rows = []
+        for one, group, values in all_:
+            row = {**{name: self._place(one, name) for name in self._places()}, "group": group}
+            for metric, (scale, unit) in scales.items():
+                value = values.get(metric)
+                row[f"{GROUP_COLUMNS[metric]}, {unit}"] = "" if value is None else quantity(value, scale)
+            rows.append(row)
+        return rows
 
     def _places(self) -> list[str]:
         """The columns that name a line: those in which lines differ, and the variant."""
@@ -198,7 +235,7 @@ class Answer(Block):
                 {f"change against {base}" if key == "variant" else key: row[key] for key in row if key != "against"}
                 for row in second
             ]
-        return [rows for rows in (first, second) if rows]
+        return [rows for rows in (first, second, self._groups(lines)) if rows]
 
     def size(self) -> int:
         """Give the number of lines."""
@@ -275,6 +312,7 @@ def answer_of(
     columns = _columns(units, cases)
     bases = _bases(experiment)
     lines = []
+    groups = {}
     for (point, variant), runs in cases.items():
         base = bases.get(variant, "")
         theirs = cases.get((point, base), {}) if base else {}
@@ -291,10 +329,12 @@ def answer_of(
                     changes[metric] = change if drawn is None else Change(change.value, drawn)
         machine, benchmark, param = point
         workload = " ".join(filter(None, (benchmark, param.replace("=", " "))))
+        if own := _of_groups(runs):
+            groups[machine, workload, variant] = own
         lines.append(Line(machine, workload, variant, base if theirs else "", len(runs), values, changes))
     order = list(dict.fromkeys(one.machine for one in lines))
     lines.sort(key=lambda one: order.index(one.machine))
-    answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns})
+    answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns}, groups=groups)
     answer.finding = _finding(answer, sure)
     answer.assumed = _assumed(experiment, sure, command, _wake_up(experiment, lines))
     if results.filter(results["metric"] == "energy")["value"].null_count():
@@ -302,6 +342,16 @@ def answer_of(
 
         answer.missing = f"{HOW_TO_GET_POWER}."
     return answer
+
+
+def _of_groups(runs: Values) -> dict[str, dict[str, float | None]]:
+    """Give the mean of each metric of each control group."""
+    out: dict[str, dict[str, float | None]] = {}
+    for name in dict.fromkeys(metric for run in runs.values() for metric in run if metric.startswith("group_")):
+        metric, _, group = name.partition(":")
+        known = [value for run in runs.values() if (value := run.get(name)) is not None]
+        out.setdefault(group, {})[metric] = mean_of(known, "lower") if known else None
+    return out
 
 
 Point = tuple[str, str, str]
@@ -394,6 +444,9 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     if not compared:
         return _alone(answer)
     metric = next(iter(compared[0].changes))
+    if metric == "energy" and ENERGY_PER_WORK in answer._told():
+        # Work that is not done is not energy that is saved.
+        metric = ENERGY_PER_WORK
     words = [
         f"{_place(answer, one)}: {_title(metric)} {change.words}, {change.certainty.words}"
         for one in compared
@@ -406,6 +459,11 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         words = [f"{_title(metric)}: {clear} of {len(words)} changes are clear{why}"]
     out = ["; ".join(words) + "."]
     for one in compared:
+        if metric == ENERGY_PER_WORK and {metric, "energy"} <= set(one.changes):
+            work = 100 * ((100 + one.changes["energy"].value) / (100 + one.changes[metric].value) - 1)
+            if abs(work) >= APART:
+                more = "more" if work > 0 else "less"
+                out.append(f"{_place(answer, one)} does {abs(work):.3g} % {more} work than {one.base}.")
         base = next((other for other in answer.lines if _same_point(one, other) and other.variant == one.base), None)
         ours, theirs = (
             one.values.get("missed_activations"),

@@ -7,7 +7,7 @@ the labels that its results carry.  `rows_of` turns what the engine counted (int
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -185,4 +185,26 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
     for name in ("latency", "response"):
         for percent, wait_ns in outcome.get(f"{name}_ns") or ():
             put(f"{name}_{'max' if percent == 100 else f'p{percent}'}", wait_ns / 1e6)
+    for group in outcome.get("groups", ()):
+        for metric, value in _of_group(group, energy_known=energy_fj is not None):
+            put(f"{metric}:{group['name']}", value)
     return rows
+
+
+def _of_group(group: Mapping[str, Any], *, energy_known: bool) -> Iterator[tuple[str, float | None]]:
+    """Give a control group's metrics; those of a quota only if it has one."""
+    yield "group_energy", group["energy_fj"] / 1e15 if energy_known else None
+    yield "group_usage", group["usage_ns"] / 1e9
+    if group["quota"]:
+        periods = group["nr_periods"]
+        yield "group_periods", periods
+        yield "group_throttled_periods", 100 * group["nr_throttled"] / periods if periods else 0.0
+        yield "group_throttled", group["throttled_ns"] / 1e9
+        yield "group_bursts", group["nr_bursts"]
+        yield "group_burst", group["burst_ns"] / 1e9
+    if group["activations"]:
+        yield "group_missed", 100 * group["missed_activations"] / group["activations"]
+    for name, percents in (("latency", (50, 99)), ("response", (99,))):
+        for percent, wait_ns in group[f"{name}_ns"] or ():
+            if percent in percents:
+                yield f"group_{name}_p{percent}", wait_ns / 1e6

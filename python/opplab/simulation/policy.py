@@ -64,6 +64,14 @@ class Policy:
         Limits of every cpufreq policy in kHz, or by cluster; the hardware's if they are 0.
     min_perf_pct, max_perf_pct : int
         intel_pstate's limits in percent of the highest P-state.
+    nosmt : bool
+        Of each core only the first thread is online.
+    offline_cpus, isolcpus : tuple of int
+        CPUs that are offline, and CPUs without scheduling domains, for tasks only whose affinity names them.
+    sched_util_clamp_min, sched_util_clamp_max, sched_util_clamp_min_rt_default : int
+        The sysctls of these names, 0 to 1024.
+    sched_features : tuple of str
+        The scheduler's features in debugfs that are not as the kernel has them, such as ``NO_UTIL_EST``.
     variation : {"none", "rt-app", "noisy-host"}
         How programs vary from run to run, drawn from the seed: their activations' lengths, when tasks start, how late
         timers may be. Benchmark models vary by themselves.
@@ -110,6 +118,13 @@ class Policy:
     scaling_max_freq: int | Mapping[str, int] = 0
     min_perf_pct: int = 0
     max_perf_pct: int = 100
+    nosmt: bool = False
+    offline_cpus: tuple[int, ...] = ()
+    isolcpus: tuple[int, ...] = ()
+    sched_util_clamp_min: int = 1024
+    sched_util_clamp_max: int = 1024
+    sched_util_clamp_min_rt_default: int = 1024
+    sched_features: tuple[str, ...] = ()
     variation: str = "rt-app"
     no_overutilized: bool = False
     reversed_energy_model: bool = False

@@ -283,7 +283,7 @@ def page(
 
 def _energy(trace: Recording, machine: Machine | None, from_ns: int | None, to_ns: int | None) -> dict[str, Any] | None:
     """Give the section about energy: clusters, what is nobody's, and the tasks that cost most."""
-    if machine is None:
+    if machine is None or machine._inner.unknown_power:
         return None
     found = trace.energy(machine, from_ns=from_ns, to_ns=to_ns)
 

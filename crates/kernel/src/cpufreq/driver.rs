@@ -7,6 +7,7 @@
 //! ```
 //! Not here: the drivers' own governors and requests (their files), latencies and what the hardware grants (machines).
 
+use super::amd_pstate::AmdMode;
 use super::freq_table::TableOrder;
 use crate::profile::{KernelProfile, Platform};
 
@@ -42,6 +43,23 @@ pub enum FreqScale {
     FeedbackCounters,
     /// The architecture's counters, read at ticks, whatever the driver.
     Architecture,
+}
+
+/// Which driver it is, for what holds for one alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverKind {
+    /// acpi-cpufreq.
+    Acpi,
+    /// amd-pstate in one of its modes.
+    Amd(AmdMode),
+    /// cppc_cpufreq.
+    Cppc,
+    /// intel_pstate in its active mode.
+    IntelActive,
+    /// intel_pstate in its passive mode, intel_cpufreq.
+    IntelPassive,
+    /// A table that firmware or device tree gives.
+    FirmwareTable,
 }
 
 /// What a driver's times are made of.
@@ -86,6 +104,8 @@ pub struct CppcFacts<'a> {
 pub struct DriverEntry {
     /// Its name in `scaling_driver`.
     pub name: &'static str,
+    /// Which one it is.
+    pub kind: DriverKind,
     /// What it drives, in a line.
     pub what: &'static str,
     /// It calls its frequencies P-states, P0 being the highest.
@@ -117,6 +137,7 @@ impl DriverEntry {
         Self {
             name,
             what,
+            kind: DriverKind::FirmwareTable,
             p_states: false,
             table: Some(order),
             governors: Governors::Any,

@@ -130,6 +130,8 @@ pub struct IdleGovernorEntry {
     pub name: &'static str,
     /// The kernel takes the registered governor with the highest rating.
     pub rating: u32,
+    /// Whether it looks at the utilisation of its CPU in a kernel.
+    pub looks_at_util: fn(&KernelProfile) -> bool,
     /// Makes the state of one CPU as a kernel has it.
     pub new: fn(&KernelProfile) -> Box<dyn IdleGovernor>,
 }
@@ -137,10 +139,15 @@ pub struct IdleGovernorEntry {
 /// Every idle governor, highest rating first.
 /// ladder's rating becomes 25 on a kernel whose tick never stops (`nohz=off`).
 pub const IDLE_GOVERNORS: &[IdleGovernorEntry] = &[
-    IdleGovernorEntry { name: "menu", rating: 20, new: |kernel| Box::new(Menu::new(kernel.into())) },
-    IdleGovernorEntry { name: "teo", rating: 19, new: teo },
-    IdleGovernorEntry { name: "ladder", rating: 10, new: |_| Box::new(Ladder::default()) },
-    IdleGovernorEntry { name: "haltpoll", rating: 9, new: |_| Box::new(Haltpoll::default()) },
+    IdleGovernorEntry {
+        name: "menu",
+        rating: 20,
+        looks_at_util: |_| false,
+        new: |kernel| Box::new(Menu::new(kernel.into())),
+    },
+    IdleGovernorEntry { name: "teo", rating: 19, looks_at_util: KernelProfile::teo_looks_at_util, new: teo },
+    IdleGovernorEntry { name: "ladder", rating: 10, looks_at_util: |_| false, new: |_| Box::new(Ladder::default()) },
+    IdleGovernorEntry { name: "haltpoll", rating: 9, looks_at_util: |_| false, new: |_| Box::new(Haltpoll::default()) },
 ];
 
 fn teo(kernel: &KernelProfile) -> Box<dyn IdleGovernor> {

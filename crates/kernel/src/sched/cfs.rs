@@ -105,6 +105,8 @@ pub struct CfsRq {
     pub need_resched: bool,
     /// The tunables.
     pub tunables: CfsTunables,
+    /// The feature `WAKEUP_PREEMPTION`: who wakes may preempt another.
+    pub wakeup_preemption: bool,
 }
 
 impl CfsRq {
@@ -124,6 +126,7 @@ impl CfsRq {
             min_vruntime: INITIAL_VRUNTIME,
             need_resched: false,
             tunables,
+            wakeup_preemption: true,
         }
     }
 
@@ -426,7 +429,7 @@ impl CfsRq {
     #[inline]
     pub fn check_preempt_wakeup(&mut self, se: &mut [SchedEntity], now: u64, woken: u32) {
         let Some(curr) = self.curr else { return };
-        if curr == woken || self.need_resched {
+        if curr == woken || self.need_resched || !self.wakeup_preemption && !se[curr as usize].is_idle_policy() {
             return;
         }
         let curr_is_idle = se[curr as usize].is_idle_policy();

@@ -40,6 +40,8 @@ pub struct Topology {
     pub capacity: Vec<u64>,
     /// The packing priority of each CPU (ITMT), if CPUs of higher priority are to be preferred.
     pub asym_priority: Option<Vec<i32>>,
+    /// CPUs that are in no domain, offline or isolated; empty: none is.
+    pub excluded: Vec<bool>,
     /// `node_reclaim_distance`, normally [`RECLAIM_DISTANCE`].
     pub node_reclaim_distance: u32,
 }
@@ -57,6 +59,7 @@ impl Topology {
             numa_in_package: false,
             capacity: vec![1024; n_cpus],
             asym_priority: None,
+            excluded: Vec::new(),
             node_reclaim_distance: RECLAIM_DISTANCE,
         }
     }
@@ -65,6 +68,10 @@ impl Topology {
         let n_nodes = self.n_nodes();
         let known = self.node_distance.get(from as usize * n_nodes + to as usize).copied();
         known.unwrap_or(if from == to { LOCAL_DISTANCE } else { 2 * LOCAL_DISTANCE })
+    }
+
+    fn excludes(&self, cpu: usize) -> bool {
+        self.excluded.get(cpu).is_some_and(|&excluded| excluded)
     }
 
     fn n_nodes(&self) -> usize {
@@ -161,7 +168,16 @@ fn levels_of(topology: &Topology) -> Vec<Level> {
             asym_flags: Vec::new(),
         });
     }
-    let mut capacities = topology.capacity.clone();
+    let included = |cpu: &usize| !topology.excludes(*cpu);
+    for cpu in (0..topology.core.len()).filter(|cpu| !included(cpu)) {
+        for level in &mut levels {
+            level.masks.iter_mut().for_each(|mask| mask.remove(cpu));
+            level.mask_of[cpu] = level.masks.len() as u32;
+            level.masks.push(CpuMask::one(cpu));
+        }
+    }
+    let mut capacities: Vec<u64> =
+        (0..topology.core.len()).filter(included).map(|cpu| topology.capacity[cpu]).collect();
     capacities.sort_unstable();
     capacities.dedup();
     for level in &mut levels {
@@ -230,7 +246,9 @@ impl SchedDomains {
     pub fn build(topology: &Topology) -> Self {
         let n_cpus = topology.core.len();
         let levels = levels_of(topology);
-        let mut chains: Vec<Vec<Raw>> = (0..n_cpus).map(|cpu| init_chain(&levels, cpu, n_cpus)).collect();
+        let n_included = (0..n_cpus).filter(|&cpu| !topology.excludes(cpu)).count();
+        let chain_of = |cpu| if topology.excludes(cpu) { Vec::new() } else { init_chain(&levels, cpu, n_included) };
+        let mut chains: Vec<Vec<Raw>> = (0..n_cpus).map(chain_of).collect();
         let mut groups = Groups::default();
         for cpu in 0..n_cpus {
             for at in 0..chains[cpu].len() {

@@ -11,8 +11,8 @@
 //! One queue: a CPU's root queue or that of a task group on a CPU. An entity may stand for a group's queue; who walks the hierarchy
 //! keeps the counts of tasks (`h_nr_*`) above the level where a task is. The features are the kernel's defaults: `PLACE_LAG`,
 //! `PLACE_DEADLINE_INITIAL`, `PLACE_REL_DEADLINE`, `RUN_TO_PARITY`, `PREEMPT_SHORT`, `DELAY_DEQUEUE`, `DELAY_ZERO`,
-//! `PICK_BUDDY`, `WAKEUP_PREEMPTION`; without `NEXT_BUDDY`. Load averages and utilisation estimates are the caller's: they do not
-//! influence the order. All sums and products wrap as 64-bit arithmetic does; divisors are cut to 32 signed bits, as `div_s64()`.
+//! `PICK_BUDDY`, `WAKEUP_PREEMPTION`; without `NEXT_BUDDY`; three can be switched ([`EevdfFeatures`]). Load averages and
+//! utilisation estimates are the caller's: they do not influence the order. All sums and products wrap as 64-bit arithmetic does; divisors are cut to 32 signed bits, as `div_s64()`.
 
 use super::entity::{SchedEntity, is_before};
 use super::timeline::{Entry, Timeline};
@@ -49,7 +49,7 @@ pub struct EevdfRq {
     timeline: Timeline,
     /// The running entity; it is not in the timeline.
     pub curr: Option<u32>,
-    /// The entity that `yield_to()` asked for.
+    /// The entity that `yield_to()` or `NEXT_BUDDY` asked for.
     pub next: Option<u32>,
     /// Queued entities, the running and the delayed ones included (`nr_queued`).
     pub nr_queued: u32,
@@ -75,6 +75,25 @@ pub struct EevdfRq {
     pub base_slice_ns: u64,
     /// `TICK_NSEC`.
     pub tick_ns: u64,
+    /// What may be switched in debugfs.
+    pub features: EevdfFeatures,
+}
+
+/// Features of the scheduler (kernel/sched/features.h, v6.12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EevdfFeatures {
+    /// A task that runs and is eligible keeps the CPU to the end of its request.
+    pub run_to_parity: bool,
+    /// Who wakes runs next if it is eligible.
+    pub next_buddy: bool,
+    /// Who wakes may preempt another.
+    pub wakeup_preemption: bool,
+}
+
+impl Default for EevdfFeatures {
+    fn default() -> Self {
+        Self { run_to_parity: true, next_buddy: false, wakeup_preemption: true }
+    }
 }
 
 /// The sum and the weight of everything that is queued, to ask for eligibility many times.
@@ -121,6 +140,7 @@ impl EevdfRq {
             need_resched: false,
             base_slice_ns,
             tick_ns,
+            features: EevdfFeatures::default(),
         }
     }
 
@@ -403,6 +423,7 @@ impl EevdfRq {
         let average = self.average(se);
         let curr = self.queued_curr(se).filter(|&curr| average.is_eligible(se[curr as usize].vruntime));
         if let Some(curr) = curr
+            && self.features.run_to_parity
             && has_protected_slice(&se[curr as usize])
         {
             return Some(curr);
@@ -500,7 +521,13 @@ impl EevdfRq {
     #[inline]
     pub fn check_preempt_wakeup(&mut self, se: &mut [SchedEntity], now: u64, woken: u32) {
         let Some(curr) = self.curr else { return };
-        if curr == woken || self.need_resched {
+        if curr == woken {
+            return;
+        }
+        if self.features.next_buddy && !se[woken as usize].sched_delayed {
+            self.next = Some(woken);
+        }
+        if self.need_resched || !self.features.wakeup_preemption {
             return;
         }
         let curr_is_idle = se[curr as usize].is_idle_policy();

@@ -63,7 +63,7 @@ pub fn open_decisions(
     policy: &Policy,
     start_khz: &[u32],
 ) -> Result<Vec<OpenDecision>, ReplayError> {
-    if policy.governor != "schedutil" {
+    if !policy.governor_id().is_ok_and(|governor| governor.energy_aware) {
         let text = format!("the trace's governor is {}; only decisions of schedutil are explained", policy.governor);
         return Err(ReplayError::Input(text));
     }

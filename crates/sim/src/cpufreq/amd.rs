@@ -7,6 +7,7 @@
 use opplab_kernel::cpufreq::amd_pstate::{
     AMD_EPP_VALUES, AmdCppcRequest, AmdCpu, AmdForm, AmdMinFreq, AmdMode, AmdPerf, AmdPlatform,
 };
+use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::intel_pstate::{ENERGY_PERF_STRINGS, HwpRequest, PstatePolicy};
 use opplab_model::machine::{Cluster, CppcCaps, HwpCaps};
@@ -15,12 +16,6 @@ use opplab_model::policy::Policy;
 use crate::CaseError;
 use crate::hardware::hwp::Hwp;
 
-/// The driver's name in active mode.
-pub(crate) const AMD_PSTATE_EPP: &str = "amd-pstate-epp";
-/// Its name in passive mode.
-const AMD_PSTATE: &str = "amd-pstate";
-/// Our name for it in guided mode.
-const AMD_PSTATE_GUIDED: &str = "amd-pstate-guided";
 /// The firmware's preference at boot.
 const EPP_AT_BOOT: u32 = 0x80;
 
@@ -35,15 +30,11 @@ pub(crate) fn epp_start(
     min_freq: AmdMinFreq,
     now_ns: u64,
 ) -> Result<Hwp, CaseError> {
-    let own = match policy.governor.as_str() {
-        "performance" => PstatePolicy::Performance,
-        "powersave" => PstatePolicy::Powersave,
-        other => {
-            let message = format!("driver amd-pstate-epp has the governors performance and powersave, not {other}");
-            return Err(CaseError(message));
-        }
-    };
-    let no_cppc = || no_cppc(cluster, AMD_PSTATE_EPP);
+    let own = PstatePolicy::named(&policy.governor).ok_or_else(|| {
+        let other = &policy.governor;
+        CaseError(format!("driver amd-pstate-epp has the governors performance and powersave, not {other}"))
+    })?;
+    let no_cppc = || no_cppc(cluster, AmdMode::Active);
     let caps = cluster.cppc.ok_or_else(no_cppc)?;
     let refused = |_| no_cppc();
     let platform = platform(cluster, caps);
@@ -66,7 +57,9 @@ pub(crate) fn epp_start(
     Ok(firmware(caps, &cpu, register, now_ns))
 }
 
-fn no_cppc(cluster: &Cluster, driver: &str) -> CaseError {
+fn no_cppc(cluster: &Cluster, mode: AmdMode) -> CaseError {
+    let of_mode = |driver: &DriverId| driver.kind == DriverKind::Amd(mode);
+    let driver = DriverId::all().find(of_mode).map_or("amd-pstate", |driver| driver.entry().name);
     CaseError(format!("driver {driver} does not load: CPPC registers of {} are not valid", cluster.name))
 }
 
@@ -139,7 +132,7 @@ impl AmdPassive {
     /// # Errors
     /// [`CaseError`] where the driver does not load.
     pub(crate) fn start(
-        driver: &str,
+        driver: DriverKind,
         cluster: &Cluster,
         policy: &Policy,
         (form, min_freq): (AmdForm, AmdMinFreq),
@@ -147,17 +140,17 @@ impl AmdPassive {
     ) -> Result<Option<(Self, Hwp)>, CaseError> {
         // Guided mode is younger than the form without limits (v6.4).
         let (mode, form) = match driver {
-            AMD_PSTATE => (AmdMode::Passive, form),
-            AMD_PSTATE_GUIDED => (AmdMode::Guided, AmdForm::Limited),
+            DriverKind::Amd(AmdMode::Passive) => (AmdMode::Passive, form),
+            DriverKind::Amd(AmdMode::Guided) => (AmdMode::Guided, AmdForm::Limited),
             _ => return Ok(None),
         };
         let caps = match cluster.cppc {
             Some(caps) if caps.highest_perf <= 255 => caps,
             _ if mode == AmdMode::Passive => return Ok(None),
-            _ => return Err(no_cppc(cluster, driver)),
+            _ => return Err(no_cppc(cluster, mode)),
         };
         let register = AmdCppcRequest(u64::from(EPP_AT_BOOT) << 24);
-        let refused = |_| no_cppc(cluster, driver);
+        let refused = |_| no_cppc(cluster, mode);
         let mut cpu = AmdCpu::init(form, mode, &platform(cluster, caps), &register).map_err(refused)?;
         if policy.no_turbo && cpu.boost_supported {
             cpu.set_boost(false).map_err(refused)?;

@@ -101,7 +101,7 @@ pub fn cpufreq_facts(case: &Case) -> Result<CpufreqFacts, CaseError> {
     let setup = governor_setup(&case.machine, driver, &case.policy, 0, 1)?;
     let given = setup.tunable(case.policy.governor_id()?.entry(), "rate_limit_us");
     Ok(CpufreqFacts {
-        driver: driver.driver.clone(),
+        driver: driver.driver.name.to_owned(),
         fast_switch: driver.fast_switch,
         rate_limit_us: given.map_err(|error| CaseError(error.to_string()))?.unwrap_or_else(|| setup.rate_limit_us()),
         policies: case.machine.policies(),

@@ -3,6 +3,7 @@
 //! The decisions are crate `kernel`'s (`cpufreq::intel_pstate`); what the firmware makes of an HWP request is `hwp`'s.
 //! Not here: intel_cpufreq without HWP, which to the engine is a driver without a frequency table.
 
+use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::intel_pstate::{
     ActiveCpu, ENERGY_PERF_STRINGS, EnergyPerfPreference, EnergyPref, EppMemory, EppSetting, Globals, HwpBoost,
@@ -44,9 +45,9 @@ impl IntelSetup {
         policy: &Policy,
         gates: &Gates,
     ) -> Result<Option<Self>, CaseError> {
-        let active = match driver.driver.as_str() {
-            "intel_pstate" => true,
-            "intel_cpufreq" => false,
+        let active = match driver.driver.kind {
+            DriverKind::IntelActive => true,
+            DriverKind::IntelPassive => false,
             _ if (policy.min_perf_pct, policy.max_perf_pct) != (0, 100) => {
                 return Err(CaseError(String::from(
                     "min_perf_pct and max_perf_pct need a driver of Intel's, intel_pstate or intel_cpufreq",
@@ -58,7 +59,7 @@ impl IntelSetup {
             }
             _ => return Ok(None),
         };
-        if active && !["performance", "powersave"].contains(&policy.governor.as_str()) {
+        if active && PstatePolicy::named(&policy.governor).is_none() {
             return Err(CaseError(format!(
                 "driver intel_pstate has the governors performance and powersave; {} needs driver intel_cpufreq",
                 policy.governor
@@ -138,8 +139,7 @@ impl IntelSetup {
         now_ns: u64,
     ) -> Result<Started, CaseError> {
         let (pstate, allowed) = self.pstates(cluster, policy, top_khz);
-        let performance = policy.governor == "performance";
-        let own = if performance { PstatePolicy::Performance } else { PstatePolicy::Powersave };
+        let own = PstatePolicy::named(&policy.governor).unwrap_or(PstatePolicy::Powersave);
         let mut hwp =
             cluster.hwp.filter(|_| self.hwp).map(|caps| Hwp::new(caps, scaling_khz(cluster, top_khz), now_ns));
         let mut governor = None;
@@ -155,12 +155,12 @@ impl IntelSetup {
             hwp.request = request;
             if self.active {
                 let idle_placement = self.idle_placement;
-                let wanted = (self.boost || idle_placement.is_some()) && !performance;
+                let wanted = (self.boost || idle_placement.is_some()) && own != PstatePolicy::Performance;
                 let boost = wanted.then(|| HwpBoost { idle_placement, ..HwpBoost::default() });
                 governor = Some(Governor::Hwp(Box::new(ActiveHwp { cached: request, boost, io: self.boost })));
             }
         } else if self.active {
-            governor = Some(if performance {
+            governor = Some(if own == PstatePolicy::Performance {
                 let khz = allowed.max_perf_ratio.saturating_mul(pstate.scaling);
                 Governor::Fixed(u32::try_from(khz).unwrap_or(0))
             } else {

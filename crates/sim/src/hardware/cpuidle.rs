@@ -13,11 +13,11 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Metered, Sink};
-use opplab_model::power::{ClusterActivity, CpuActivity};
+use opplab_model::machine::Machine;
+use opplab_model::power::{AtWork, CpuState, PointPower};
 use rand_core::Rng;
 
 use crate::hardware::idle_run::{IdleRun, Phase};
-use crate::hardware::points::OperatingPoint;
 use crate::ids::{ClusterId, CpuId, PackageId, TaskId};
 use crate::run::agenda::Wait;
 use crate::run::cpu::{BOOT_NS, Interrupt};
@@ -62,7 +62,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             tick_ns: self.tick_ns,
             now_ns: now,
         };
-        let choice = if states.len() <= 1 && self.gates.single_state_keeps_tick {
+        let choice = if self.topology.offline[cpu] {
+            // play_dead(): the deepest state, and no tick.
+            IdleChoice { index: states.len().saturating_sub(1), stop_tick: true, queried_sleep_length: false }
+        } else if states.len() <= 1 && self.gates.single_state_keeps_tick {
             // No governor has a say (kernel/sched/idle.c:cpuidle_idle_call(), v6.12.117).
             IdleChoice { index: 0, stop_tick: state.got_idle_tick, queried_sleep_length: false }
         } else {
@@ -138,6 +141,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.idle.phase = Phase::Exiting;
         state.idle.exit_since_ns = now;
         state.idle_ns_by_state[index] += now - state.idle.since_ns;
+        self.emit_signal(Event::IdleExit { cpu: cpu.0 });
         self.core_works(cpu, index);
         self.refresh_power(cpu);
         if !self.stream.is_held(cpu) {
@@ -255,10 +259,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if described.cluster_idle.is_empty() || self.clusters[cluster].entered.is_some() {
             return;
         }
-        if self.all_down(cluster) {
+        if self.all_down(cluster.0) {
             if !self.case.machine.cluster_idle_together {
                 self.cluster_sleeps(cluster);
-            } else if self.clusters.ids().all(|other| self.all_down(other)) {
+            } else if self.clusters.ids().all(|other| self.all_down(other.0)) {
                 // The hardware waits for the entry latency to be sure.
                 self.all_down_since_ns = self.now;
                 if self.package_entry_ns() == 0 {
@@ -285,7 +289,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// The control unit of `package` looks whether all CPUs have been down for long enough.
     pub(crate) fn packages_may_sleep(&mut self, package: PackageId) {
-        if !self.case.machine.cluster_idle_together || !self.clusters.ids().all(|cluster| self.all_down(cluster)) {
+        if !self.case.machine.cluster_idle_together || !self.clusters.ids().all(|cluster| self.all_down(cluster.0)) {
             return;
         }
         if self.now - self.all_down_since_ns >= self.package_entry_ns() {
@@ -299,16 +303,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn package_of_cluster(&self, cluster: ClusterId) -> PackageId {
         let machine = &self.case.machine;
         PackageId(machine.cpus[machine.clusters[cluster.index()].cpus[0] as usize].package)
-    }
-
-    /// Whether all CPUs of a cluster are in their deepest state.
-    fn all_down(&self, cluster: ClusterId) -> bool {
-        let described = &self.case.machine.clusters[cluster.index()];
-        let deepest = described.idle.len().saturating_sub(1);
-        described.cpus.iter().all(|&cpu| {
-            let idle = &self.cpus[CpuId(cpu)].idle;
-            idle.is_resident() && idle.state == deepest
-        })
     }
 
     /// Enters the deepest cluster state, if the cluster has any.
@@ -332,24 +326,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Sets the meter of `cpu` to what its state draws.
     pub(crate) fn refresh_power(&mut self, cpu: CpuId) {
         let cl = self.cpus[cpu].cluster;
-        let described = &self.case.machine.clusters[cl.index()];
-        let shared = self.case.machine.smt_power < 1024 && self.sibling_is_busy(cpu);
-        let point = self.hardware.point(cl, self.cpus[cpu].opp).power();
+        let mut power_uw = self.cpu_power_uw(cpu.0).unwrap_or(0);
         let state = &mut self.cpus[cpu];
-        let activity = match state.idle.phase {
-            Phase::Awake if state.curr != TaskId::IDLE && shared => CpuActivity::BusyPair(self.case.machine.smt_power),
-            Phase::Awake if state.curr != TaskId::IDLE => CpuActivity::Busy,
-            Phase::Resident => CpuActivity::Idle(state.idle.state),
-            // Awake in the idle loop, or on the way: as in the shallowest state.
-            _ => CpuActivity::Idle(0),
-        };
-        let mut power_uw = described.cpu_power_uw(point, activity);
-        if matches!(activity, CpuActivity::Busy | CpuActivity::BusyPair(_)) {
-            let program = self.tasks[state.curr].program;
-            if program != NO_PROGRAM {
-                let class = &self.case.machine.program_classes[usize::from(program)];
-                power_uw = power_uw * u64::from(class.on[cl.index()].power) / 1024;
-            }
+        let program = if state.curr == TaskId::IDLE { NO_PROGRAM } else { self.tasks[state.curr].program };
+        if program != NO_PROGRAM && state.idle.is_awake() {
+            let class = &self.case.machine.program_classes[usize::from(program)];
+            power_uw = power_uw * u64::from(class.on[cl.index()].power) / 1024;
         }
         let was_uw = state.meter.power_uw();
         state.meter.set(self.now, power_uw);
@@ -364,31 +346,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// The operating point of a cluster's shared logic: that of its CPUs, or the highest of the machine's awake ones.
-    fn shared_point(&self, cluster: ClusterId) -> &OperatingPoint {
-        let own = || {
-            let first = self.case.machine.clusters[cluster.index()].cpus[0];
-            self.hardware.point(cluster, self.cpus[CpuId(first)].opp)
-        };
-        if !self.case.machine.shared_follows_machine {
-            return own();
-        }
-        let awake = self.cpus.iter().filter(|state| !state.idle.is_resident());
-        let khz = awake.map(|state| self.hardware.point(state.cluster, state.opp).khz).max();
-        khz.map_or_else(own, |khz| self.hardware.point(cluster, self.hardware.clusters[cluster].at_most(khz)))
-    }
-
     /// Sets the meter of a cluster's shared logic.
     pub(crate) fn refresh_cluster_power(&mut self, cluster: ClusterId) {
-        let described = &self.case.machine.clusters[cluster.index()];
-        let all_idle = || described.cpus.iter().all(|&cpu| self.cpus[CpuId(cpu)].idle.is_resident());
-        let activity = match self.clusters[cluster].entered {
-            Some(index) => ClusterActivity::Asleep(index),
-            None if all_idle() => ClusterActivity::AllIdle,
-            None => ClusterActivity::Awake,
-        };
-        let point = self.shared_point(cluster).power();
-        let power_uw = described.shared_power_uw(point, activity);
+        let power_uw = self.shared_power_uw(cluster.0).unwrap_or(0);
         let was_uw = self.clusters[cluster].meter.power_uw();
         if was_uw != power_uw {
             self.clusters[cluster].meter.set(self.now, power_uw);
@@ -415,5 +375,44 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Phase::Resident => Some((state.idle.state, self.now - state.idle.since_ns)),
             Phase::Exiting => Some((state.idle_ns_by_state.len() - 1, self.now - state.idle.exit_since_ns)),
         }
+    }
+}
+
+impl<S: Sink, H: HalfLife> AtWork for Engine<'_, S, H> {
+    #[inline]
+    fn machine(&self) -> &Machine {
+        &self.case.machine
+    }
+
+    #[inline]
+    fn cpu_state(&self, cpu: u32) -> CpuState {
+        let state = &self.cpus[CpuId(cpu)];
+        match state.idle.phase {
+            Phase::Awake if state.curr != TaskId::IDLE => CpuState::Runs,
+            Phase::Resident => CpuState::Resident(state.idle.state),
+            Phase::Awake | Phase::Exiting => CpuState::Awake,
+        }
+    }
+
+    #[inline]
+    fn sibling_runs(&self, cpu: u32) -> bool {
+        self.sibling_is_busy(CpuId(cpu))
+    }
+
+    #[inline]
+    fn clock(&self, cpu: u32) -> Option<(u32, &PointPower)> {
+        let state = &self.cpus[CpuId(cpu)];
+        let point = self.hardware.point(state.cluster, state.opp);
+        Some((point.khz, &point.power))
+    }
+
+    fn follows(&self, cluster: u32, khz: u32) -> PointPower {
+        let cluster = ClusterId(cluster);
+        self.hardware.point(cluster, self.hardware.clusters[cluster].at_most(khz)).power
+    }
+
+    #[inline]
+    fn cluster_state(&self, cluster: u32) -> Option<usize> {
+        self.clusters[ClusterId(cluster)].entered
     }
 }

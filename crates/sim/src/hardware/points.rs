@@ -14,31 +14,8 @@ use opplab_model::power::PointPower;
 pub struct OperatingPoint {
     /// The clock in kHz.
     pub khz: u32,
-    /// What one busy CPU draws, in uW.
-    pub busy_uw: u64,
-    /// What the cluster draws while any of its CPUs is awake, in uW.
-    pub cluster_uw: u64,
-    /// What an idle CPU draws in its shallowest state, in uW, if that depends on the clock.
-    pub idle_uw: Option<u64>,
-    /// What the cluster draws while all its CPUs idle but no cluster state is entered, in uW, if that depends on the clock.
-    pub cluster_idle_uw: Option<u64>,
-}
-
-impl OperatingPoint {
-    fn new(khz: u32, power: PointPower) -> Self {
-        let PointPower { busy_uw, cluster_uw, idle_uw, cluster_idle_uw } = power;
-        Self { khz, busy_uw, cluster_uw, idle_uw, cluster_idle_uw }
-    }
-
-    /// What the clock costs.
-    pub(crate) fn power(&self) -> PointPower {
-        PointPower {
-            busy_uw: self.busy_uw,
-            cluster_uw: self.cluster_uw,
-            idle_uw: self.idle_uw,
-            cluster_idle_uw: self.cluster_idle_uw,
-        }
-    }
+    /// What it costs.
+    pub power: PointPower,
 }
 
 /// Step of the points that no file lists: the bus clock of Core and Xeon, four boost steps of Zen; kHz.
@@ -72,7 +49,7 @@ impl Points {
             khz.dedup();
         }
         let points: Vec<OperatingPoint> =
-            khz.iter().map(|&khz| OperatingPoint::new(khz, cluster.point_at(khz))).collect();
+            khz.iter().map(|&khz| OperatingPoint { khz, power: cluster.point_at(khz) }).collect();
         let at = |opp: &Opp| khz.partition_point(|&khz| khz < opp.khz) as u32;
         let of_opp = cluster.opps.iter().map(at).collect();
         Self { points, of_opp, fine }

@@ -77,12 +77,12 @@ impl Check {
             let (mut cpus, mut varies) = (0, 0);
             let (factor_least, factor_most) = busy_factors(case, index);
             let shallow = cluster.idle.first().map_or(0, |state| state.power_uw);
-            let at_points = || outcome.points[index].iter().map(|point| point.idle_uw.unwrap_or(shallow));
+            let at_points = || outcome.points[index].iter().map(|point| point.power.idle_uw.unwrap_or(shallow));
             let (shallow_least, shallow_most) = (at_points().min().unwrap_or(0), at_points().max().unwrap_or(0));
             for &cpu in &cluster.cpus {
                 let cpu = cpu as usize;
                 for (opp, &ns) in outcome.points[index].iter().zip(&outcome.busy_ns_by_opp[cpu]) {
-                    let busy = u128::from(opp.busy_uw) * u128::from(ns);
+                    let busy = u128::from(opp.power.busy_uw) * u128::from(ns);
                     cpus += busy * factor_least / 1024;
                     varies += busy * factor_most.div_ceil(1024) - busy * factor_least / 1024;
                 }
@@ -97,8 +97,8 @@ impl Check {
                 varies += u128::from(shallow_most - shallow_least) * awake;
             }
             let shared = || {
-                let awake = outcome.points[index].iter().map(|point| point.cluster_uw);
-                let awake = awake.chain(outcome.points[index].iter().filter_map(|point| point.cluster_idle_uw));
+                let awake = outcome.points[index].iter().map(|point| point.power.cluster_uw);
+                let awake = awake.chain(outcome.points[index].iter().filter_map(|point| point.power.cluster_idle_uw));
                 awake.chain(cluster.cluster_idle.iter().map(|state| state.power_uw)).chain(cluster.cluster_idle_uw)
             };
             let (least, most) = (shared().min().unwrap_or(0), shared().max().unwrap_or(0));

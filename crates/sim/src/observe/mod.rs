@@ -1,5 +1,6 @@
 //! What a sink may know of a run: columns, checks, counters, reasons.
 
+pub mod by_group;
 pub mod check;
 pub mod decisions;
 pub(crate) mod journal;

@@ -183,6 +183,7 @@ tables! {
     CpuFrequency = cpu_frequency { cpu: u32, khz: u32 }
     FreqRequest = freq_request { cpu: u32, khz: u32, util: u32, max: u32 }
     CpuIdle = cpu_idle { cpu: u32, state: i32 }
+    IdleExit = idle_exit { cpu: u32 }
     ClusterIdle = cluster_idle { cluster: u32, state: i32 }
     PeltSe = pelt_se_tp { cpu: u32, task: u32, load_avg: u32, runnable_avg: u32, util_avg: u32 }
     PeltCfs = pelt_cfs_tp { cpu: u32, load_avg: u32, runnable_avg: u32, util_avg: u32 }

@@ -23,9 +23,10 @@ struct Meter {
 }
 
 impl Meter {
-    /// The energy up to `now_ns` that was not taken yet, fJ.
-    fn take(&mut self, now_ns: u64) -> u128 {
-        let ns = now_ns - std::mem::replace(&mut self.since_ns, now_ns);
+    /// The energy up to `now_ns` that was not taken yet, fJ; what was before `from_ns` does not count.
+    fn take(&mut self, now_ns: u64, from_ns: u64) -> u128 {
+        let since_ns = std::mem::replace(&mut self.since_ns, now_ns).max(from_ns);
+        let ns = now_ns.saturating_sub(since_ns);
         u128::from(self.power_uw) * u128::from(ns)
     }
 }
@@ -33,6 +34,7 @@ impl Meter {
 /// Keeps the energy of each task of a run.
 #[derive(Debug, Clone)]
 pub struct TaskEnergy {
+    from_ns: u64,
     clusters: Vec<Vec<u32>>,
     cluster_of: Vec<usize>,
     curr: Vec<u32>,
@@ -45,7 +47,13 @@ pub struct TaskEnergy {
 impl TaskEnergy {
     /// Nothing has run yet.
     pub fn new(machine: &Machine) -> Self {
+        Self::from(machine, 0)
+    }
+
+    /// Keeps what is used from `from_ns` on.
+    pub fn from(machine: &Machine, from_ns: u64) -> Self {
         Self {
+            from_ns,
             clusters: machine.clusters.iter().map(|cluster| cluster.cpus.clone()).collect(),
             cluster_of: machine.cpus.iter().map(|cpu| cpu.cluster as usize).collect(),
             curr: vec![IDLE_TASK; machine.nr_cpus()],
@@ -65,7 +73,7 @@ impl TaskEnergy {
     }
 
     fn settle_cpu(&mut self, cpu: usize, now_ns: u64) {
-        let fj = self.cpus[cpu].take(now_ns);
+        let fj = self.cpus[cpu].take(now_ns, self.from_ns);
         match self.curr[cpu] {
             IDLE_TASK => self.nobody_fj += fj,
             task => self.task(task).cpu_fj += fj,
@@ -73,7 +81,7 @@ impl TaskEnergy {
     }
 
     fn settle_shared(&mut self, cluster: usize, now_ns: u64) {
-        let fj = self.shared[cluster].take(now_ns);
+        let fj = self.shared[cluster].take(now_ns, self.from_ns);
         if fj == 0 {
             return;
         }

@@ -205,7 +205,7 @@ impl WhySlow {
         for (&(cpu, .., khz), time) in &mut self.rows {
             let points = outcome.points.get(self.cpus[cpu as usize].cluster);
             let point = points.and_then(|points| points.iter().find(|point| point.khz == khz));
-            time.energy_fj = u128::from(point.map_or(0, |point| point.busy_uw)) * u128::from(time.slow_ns);
+            time.energy_fj = u128::from(point.map_or(0, |point| point.power.busy_uw)) * u128::from(time.slow_ns);
         }
         self.rows
     }

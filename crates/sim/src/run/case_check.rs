@@ -39,7 +39,14 @@ pub(crate) fn check_case(case: &Case) -> Result<(), CaseError> {
             )));
         }
     }
-    check_workload(&case.workload, nr_cpus as u32)
+    check_workload(&case.workload, nr_cpus as u32)?;
+    let online = |cpu: u32| case.policy.is_online(&case.machine, cpu);
+    match case.workload.cpu_sets.iter().find(|set| !set.iter().any(|&cpu| online(cpu))) {
+        None => Ok(()),
+        Some(set) => {
+            Err(CaseError(format!("workload {:?} has tasks for CPUs {set:?}, which are offline", case.workload.name)))
+        }
+    }
 }
 
 fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {

@@ -3,8 +3,9 @@
 use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
 
 use crate::ids::{CpuId, CpuSetId, IdVec};
+use crate::sched::topology::Topology;
 
-/// All CPUs ([`CpuSetId::ALL`]), then the workload's sets, then those of kthreads.
+/// All CPUs that tasks may use ([`CpuSetId::ALL`]), then the workload's sets, then those of kthreads.
 #[derive(Debug)]
 pub(crate) struct CpuSets {
     masks: IdVec<CpuSetId, CpuMask>,
@@ -15,12 +16,14 @@ pub(crate) struct CpuSets {
 }
 
 impl CpuSets {
-    /// All of `nr_cpus` CPUs, and the `sets` of a workload.
-    pub(crate) fn new(nr_cpus: usize, sets: &[Vec<u32>]) -> Self {
+    /// All CPUs but those that are offline or isolated, and of the `sets` of a workload what is online.
+    pub(crate) fn new(topology: &Topology, sets: &[Vec<u32>]) -> Self {
         let mut all = Self { masks: IdVec::new(), single: IdVec::new(), of_cpu: Vec::new() };
-        all.add(CpuMask::all(nr_cpus));
+        all.add(topology.excluded.ids().filter(|&cpu| !topology.excluded[cpu]).map(CpuId::index).collect());
         for set in sets {
-            all.add(set.iter().map(|&cpu| cpu as usize).collect());
+            all.add(
+                set.iter().map(|&cpu| CpuId(cpu)).filter(|&cpu| !topology.offline[cpu]).map(CpuId::index).collect(),
+            );
         }
         all
     }

@@ -1,6 +1,7 @@
 //! What the kernel profile and the policy mean for the engine, decided once.
 
 use opplab_kernel::cpufreq::schedutil::SugovGates;
+use opplab_kernel::cpuidle::idle_governor;
 use opplab_kernel::eas::EasGates;
 use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
@@ -9,6 +10,7 @@ use opplab_kernel::profile::{
     SelectIdleScan, SingleStateTick, TgLoad, UclampInc, UtilEstDequeue,
 };
 use opplab_kernel::proposals::Proposals;
+use opplab_kernel::sched::eevdf::EevdfFeatures;
 use opplab_kernel::util_est::UtilEstForm;
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
@@ -37,6 +39,10 @@ pub(crate) struct Gates {
     /// EEVDF (from v6.6) instead of CFS.
     pub(crate) eevdf: bool,
     pub(crate) util_est: UtilEst,
+    /// The feature `UTIL_EST` is on.
+    pub(crate) estimates_util: bool,
+    /// What else is switched in debugfs.
+    pub(crate) features: EevdfFeatures,
     pub(crate) sugov: SugovGates,
     /// Which find_energy_efficient_cpu(), if the kernel has one.
     pub(crate) eas: Option<EasGates>,
@@ -56,6 +62,8 @@ pub(crate) struct Gates {
     pub(crate) em: EmCost,
     /// What limits the CPUs that a wake-up looks at.
     pub(crate) select_idle_scan: SelectIdleScan,
+    /// The feature `SIS_UTIL`, which limits them by utilisation, is on.
+    pub(crate) sis_util: bool,
     /// Newidle balance skips levels by chance (v6.12.117).
     pub(crate) newidle_skip: NewidleSkip,
     /// Time in interrupts is not the running task's (CONFIG_IRQ_TIME_ACCOUNTING).
@@ -103,17 +111,25 @@ impl Gates {
         };
         Ok(Self {
             proposes: profile.proposals != Proposals::NONE,
-            idle_looks_at_util: policy.idle_governor == "teo" && profile.teo_looks_at_util(),
+            idle_looks_at_util: idle_governor(&policy.idle_governor)
+                .is_some_and(|governor| (governor.looks_at_util)(&profile)),
             platform,
             eevdf: profile.fair_class == FairClass::Eevdf,
             util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),
+            estimates_util: policy.has_feature("UTIL_EST"),
+            features: EevdfFeatures {
+                run_to_parity: policy.has_feature("RUN_TO_PARITY"),
+                next_buddy: policy.has_feature("NEXT_BUDDY"),
+                wakeup_preemption: policy.has_feature("WAKEUP_PREEMPTION"),
+            },
+            sis_util: policy.has_feature("SIS_UTIL"),
             sugov: profile.sugov_gates(),
             eas: profile.eas_gates(),
             eas_groups: profile.eas == Eas::Groups,
             sd_overutilized: profile.overutilized == Overutilized::EachDomain,
             idle_sibling: profile.idle_sibling == IdleSibling::Search,
             sched_idle_cpu: profile.sched_idle_cpu == SchedIdleCpu::Idle,
-            delay_dequeue: profile.delay_dequeue == DelayDequeue::On,
+            delay_dequeue: profile.delay_dequeue == DelayDequeue::On && policy.has_feature("DELAY_DEQUEUE"),
             tg_load_ratelimit: profile.tg_load == TgLoad::OncePerMs,
             em: profile.em_cost,
             select_idle_scan: profile.select_idle_scan,

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use opplab_kernel::cpufreq::driver::{DriverId, Governors};
+use opplab_kernel::cpufreq::amd_pstate::AmdMode;
+use opplab_kernel::cpufreq::driver::{DriverKind, Governors};
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
+use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
 use opplab_kernel::profile::{CfsPeriodTimer, XfsCil};
@@ -13,7 +15,7 @@ use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::SchedEntity;
-use opplab_kernel::unit::tick_nsec;
+use opplab_kernel::unit::{SCHED_CAPACITY_SCALE, tick_nsec};
 use opplab_model::event::{Event, Sink};
 use opplab_model::governor::governor_setup;
 use opplab_model::machine::{CpuPlace, Cpufreq, Machine};
@@ -22,7 +24,7 @@ use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload, Workqueue};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng as _;
 
-use crate::cpufreq::amd::{AMD_PSTATE_EPP, AmdPassive, epp_start};
+use crate::cpufreq::amd::{AmdPassive, epp_start};
 use crate::cpufreq::freq_max::FreqMaxRatios;
 use crate::cpufreq::freq_policy::{ActiveHwp, FreqPolicy, Governor, governor_of};
 use crate::cpufreq::intel::IntelSetup;
@@ -65,8 +67,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let gates = Gates::new(policy, machine)?;
         let mut driver = driver_of(machine, policy);
         let capacities = known_capacities(machine, &gates.profile);
-        let priorities = packing_priorities(machine, &driver.driver, &gates.profile);
-        let topology = Topology::new(machine, &capacities, priorities);
+        let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
+        let topology = Topology::new(machine, policy, &capacities, priorities);
         let intel = IntelSetup::new(machine, &mut driver, policy, &gates)?;
         let hardware = Hardware::new(machine, &driver, policy.no_turbo, BOOT_NS);
         let custom = hooks.as_ref().is_some_and(|hooks| hooks.governs());
@@ -78,12 +80,16 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
         let nr_devices = case.workload.devices.len();
         let (hz, jiffies) = (policy.hz.into(), BOOT_NS / tick_ns);
-        let balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, hz, jiffies, gates.nohz_next_kick);
-        let mut cpu_sets = CpuSets::new(nr, &case.workload.cpu_sets);
+        let mut balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, hz, jiffies, gates.nohz_next_kick);
+        for cpu in topology.offline.ids().filter(|&cpu| topology.offline[cpu]) {
+            balancer.active.remove(cpu.index());
+        }
+        let mut cpu_sets = CpuSets::new(&topology, &case.workload.cpu_sets);
         let mut timers_rng = Pcg64::new(case.seed.into(), TIMERS_STREAM);
         let interleaved = gates.profile.cfs_period_timer == CfsPeriodTimer::Interleaved;
         let offset_ns = |period_ns: u64| if interleaved { timers_rng.next_u64() % period_ns } else { 0 };
         let groups = Groups::new(&case.workload, nr, &mut cpu_sets, offset_ns, || new_fair_rq(&gates, nr, tick_ns));
+        let nr_in_domains = topology.excluded.iter().filter(|&&excluded| !excluded).count();
         let nr_llcs = topology.llc_masks.len();
         let idle_like = gates.sched_idle_cpu && has_sched_idle(&case.workload);
         Ok(Self {
@@ -121,12 +127,13 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             irq_work: VecDeque::new(),
             timer_seq: 0,
             rng: Pcg64::new(case.seed.into(), RNG_STREAM),
-            rd: RootDomain::new(nr),
+            rd: RootDomain::new(nr, nr_in_domains),
             idle_cpus: IdleCpus::new(nr, nr_llcs, idle_like),
             stream: Stream::new(machine),
             overutilized: false,
             sd_overutilized: Vec::new(),
-            uclamp_used: asks_for_clamps(&case.workload) && !gates.profile.proposals.uclamp_sum,
+            uclamp_used: (asks_for_clamps(&case.workload) || sets_clamps(policy))
+                && !gates.profile.proposals.uclamp_sum,
             overutilized_since_ns: BOOT_NS,
             overutilized_noted_ns: 0,
             balancer,
@@ -170,12 +177,15 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     pub(crate) fn start(&mut self) {
         self.start_packages();
         for policy in self.policies.ids() {
-            self.start_policy(policy);
+            // A policy without a CPU online does not exist.
+            if self.policies[policy].cpus.iter().any(|&cpu| !self.topology.offline[cpu]) {
+                self.start_policy(policy);
+            }
         }
         let case = self.case;
         let groups = case.workload.group_of_tasks();
         for (index, spec) in case.workload.tasks.iter().enumerate().filter(|(_, spec)| spec.initial) {
-            let cpu = CpuId(spec.spawn_cpu.unwrap_or(0));
+            let cpu = self.spawn_cpu(spec);
             let group = groups[index].map_or(GroupId::ROOT, |group| GroupId(group + 1));
             let task = self.add_task(index as u32, spec, &spec.ops, CpuSetId::of_workload(spec.cpus), cpu, group);
             self.add_timer(cpu, self.now + spec.delay_ns, TimerKind::Wake(task));
@@ -183,12 +193,26 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let watchdog_ns = self.watchdog_period_ns();
         for cpu in self.cpus.ids() {
             self.refresh_speed(cpu);
+            if self.topology.offline[cpu] {
+                self.enter_idle(cpu);
+                continue;
+            }
             if watchdog_ns > 0 {
                 self.add_timer(cpu, self.now + watchdog_ns, TimerKind::Watchdog);
             }
             self.arm_tick(cpu);
             self.enter_idle(cpu);
         }
+    }
+
+    /// Where the parent of a task of the start runs: CPU 0, or the first that is left to tasks.
+    fn spawn_cpu(&self, spec: &TaskSpec) -> CpuId {
+        let wanted = spec.spawn_cpu.map(CpuId);
+        let usable = |cpu: &CpuId| !self.topology.offline[*cpu];
+        wanted
+            .filter(usable)
+            .or_else(|| self.topology.excluded.ids().find(|&cpu| !self.topology.excluded[cpu]))
+            .unwrap_or(CpuId(0))
     }
 
     /// A task that is not yet started.
@@ -261,6 +285,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         } else {
             wanted.iter().map(|&cpu| cpu as usize).collect()
         };
+        let mask: CpuMask = mask.as_set().iter().filter(|&cpu| !self.topology.offline[CpuId::of(cpu)]).collect();
         let allowed = self.cpu_sets.add(mask);
         let spec = TaskSpec {
             initial: false,
@@ -276,7 +301,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             },
             ..TaskSpec::default()
         };
-        let task = self.add_task(u32::MAX, &spec, &[], allowed, cpus[0], GroupId::ROOT);
+        let first = cpus.iter().copied().find(|&cpu| !self.topology.offline[cpu]).unwrap_or(cpus[0]);
+        let task = self.add_task(u32::MAX, &spec, &[], allowed, first, GroupId::ROOT);
         let state = &mut self.tasks[task];
         state.sugov = Some(policy);
         state.life = Life::Sleeping;
@@ -287,6 +313,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
         self.policies[policy].kthread = Some(task);
     }
+}
+
+/// Whether a limit of clamps is not the kernel's default (core.c:sysctl_sched_uclamp_handler()).
+fn sets_clamps(policy: &Policy) -> bool {
+    let limits = [policy.sched_util_clamp_min, policy.sched_util_clamp_max, policy.sched_util_clamp_min_rt_default];
+    limits.iter().any(|&limit| u64::from(limit) != SCHED_CAPACITY_SCALE)
 }
 
 /// Whether some task of `workload` is ever of SCHED_IDLE.
@@ -305,8 +337,8 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     let gates = Gates::new(policy, machine)?;
     let mut driver = driver_of(machine, policy);
     let capacities = known_capacities(machine, &gates.profile);
-    let priorities = packing_priorities(machine, &driver.driver, &gates.profile);
-    let topology = Topology::new(machine, &capacities, priorities);
+    let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
+    let topology = Topology::new(machine, policy, &capacities, priorities);
     IntelSetup::new(machine, &mut driver, policy, &gates)?;
     Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
 }
@@ -314,11 +346,11 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
 /// The driver that `policy` names; the machine's own, if none: of two modes the one that has the governor.
 fn driver_of(machine: &Machine, policy: &Policy) -> Cpufreq {
     let own = machine.driver(&policy.driver).expect("check_case() has refused other drivers");
-    let generic = !["performance", "powersave"].contains(&policy.governor.as_str());
-    let passive = DriverId::named(&own.driver).and_then(|driver| match driver.governors {
+    let generic = PstatePolicy::named(&policy.governor).is_none();
+    let passive = match own.driver.governors {
         Governors::Own { passive } => machine.driver(passive),
         Governors::Any => None,
-    });
+    };
     passive.filter(|_| policy.driver.is_empty() && generic).unwrap_or(own).clone()
 }
 
@@ -340,7 +372,7 @@ fn freq_policies(
     for (cluster, cpus) in machine.policies() {
         let described = &machine.clusters[cluster as usize];
         let amd = AmdPassive::start(
-            &driver.driver,
+            driver.driver.kind,
             described,
             policy,
             (gates.profile.amd_pstate, gates.profile.amd_min_freq),
@@ -362,7 +394,7 @@ fn freq_policies(
         let mut passive = None;
         // A policy starts at its lowest.
         let mut cur_khz = limits.min_khz;
-        if driver.driver == AMD_PSTATE_EPP && !custom {
+        if driver.driver.kind == DriverKind::Amd(AmdMode::Active) && !custom {
             let started = epp_start(described, policy, gates.profile.amd_min_freq, BOOT_NS)?;
             governor = Governor::Hwp(Box::new(ActiveHwp::without_boost(started.request)));
             hwp = Some(started);
@@ -401,9 +433,13 @@ fn freq_policies(
 fn new_fair_rq(gates: &Gates, nr: usize, tick_ns: u64) -> FairRq {
     if gates.eevdf {
         let slice_ns = gates.profile.base_slice_ns() * (1 + u64::from(nr.ilog2().min(3)));
-        FairRq::Eevdf(EevdfRq::new(slice_ns, tick_ns))
+        let mut queue = EevdfRq::new(slice_ns, tick_ns);
+        queue.features = gates.features;
+        FairRq::Eevdf(queue)
     } else {
-        FairRq::Cfs(CfsRq::new(CfsTunables::of_machine(nr as u32)))
+        let mut queue = CfsRq::new(CfsTunables::of_machine(nr as u32));
+        queue.wakeup_preemption = gates.features.wakeup_preemption;
+        FairRq::Cfs(queue)
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Balancer {
     pub(crate) rd_overloaded: bool,
     /// Fair tasks in the order in which the balancer looks at them.
     pub(crate) lists: TaskLists,
-    pub(super) active: CpuMask,
+    pub(crate) active: CpuMask,
     pub(super) scratch: BalanceScratch,
     pub(super) tunables: BalanceTunables,
     /// Running tasks that a stopper is to push: (from, to).

@@ -5,6 +5,7 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::placement::Clamps;
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::event::Sink;
 
 use crate::ids::{CpuId, GroupId, TaskId};
@@ -19,13 +20,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return None;
         }
         let state = &self.tasks[task];
-        let mut min = if state.class == Class::RealTime && state.uclamp_min == 0 { 1024 } else { state.uclamp_min };
+        let policy = &self.case.policy;
+        let limit = |of: u32| of.min(SCHED_CAPACITY_SCALE as u32) as u16;
+        let unasked = state.class == Class::RealTime && state.uclamp_min == 0;
+        let mut min = if unasked { limit(policy.sched_util_clamp_min_rt_default) } else { state.uclamp_min };
         let mut max = state.uclamp_max;
         if state.group != GroupId::ROOT {
             // core.c:uclamp_tg_restrict(): within what the group has.
             let group = &self.groups[state.group];
             (min, max) = (min.clamp(group.uclamp_min, group.uclamp_max), max.clamp(group.uclamp_min, group.uclamp_max));
         }
+        // core.c:uclamp_eff_get(): nobody gets more than the machine's limits.
+        let (min, max) = (min.min(limit(policy.sched_util_clamp_min)), max.min(limit(policy.sched_util_clamp_max)));
         Some(Clamps { min: min.min(max).into(), max: max.into() })
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
+use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::eas_groups::{CapState, ClusterEnergy, GroupEnergy};
 use opplab_kernel::energy_model::{EmError, EmPerfDomain, EmPerfState};
 use opplab_model::machine::{Cpufreq, Machine};
@@ -53,9 +54,9 @@ impl EasState {
             return Ok(Err(NoEas::Governor));
         }
         if machine.is_intel_hybrid() && policy.energy_model == EnergyModelSource::Registered {
-            let registers = driver.driver == "intel_cpufreq";
+            let registers = driver.driver.kind == DriverKind::IntelPassive;
             let domains = if registers { perf_domains(machine, &gates.profile)? } else { None };
-            let Some(mut domains) = domains else { return Ok(Err(NoEas::Driver(driver.driver.clone()))) };
+            let Some(mut domains) = domains else { return Ok(Err(NoEas::Driver(driver.driver.name.to_owned()))) };
             if policy.reversed_energy_model {
                 reverse_costs(&mut domains);
             }

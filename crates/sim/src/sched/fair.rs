@@ -213,6 +213,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     fn util_est_update(&mut self, cpu: CpuId, task: TaskId, sleep: bool) {
+        if !self.gates.estimates_util {
+            return;
+        }
         let capacity = self.cpus[cpu].capacity;
         let burst = if self.gates.proposes && sleep { self.proposals_sleep(cpu, task) } else { None };
         let no_estimate = self.gates.profile.proposals.rampup_multiplier == Some(0);
@@ -513,6 +516,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// fair.c:check_preempt_wakeup_fair().
     pub(crate) fn check_preempt_wakeup_fair(&mut self, cpu: CpuId, task: TaskId) -> bool {
         if self.cpus[cpu].need_resched {
+            if let FairRq::Eevdf(rq) = &mut self.cpus[cpu].fair
+                && rq.features.next_buddy
+                && !self.groups.any()
+            {
+                rq.next = Some(task.0);
+            }
             return false;
         }
         if self.groups.any() {

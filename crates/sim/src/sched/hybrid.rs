@@ -5,6 +5,7 @@
 //! SMT it knows capacities, and from v6.16 in passive mode an artificial energy model. Not here: processors of other makers,
 //! whose capacities the firmware describes.
 
+use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::cpufreq::hybrid::{CORE_SCALING_KHZ, CoreKind, HybridCost, hybrid_perf_table, itmt_priority};
 use opplab_kernel::energy_model::EmPerfDomain;
 use opplab_kernel::profile::EmCost;
@@ -23,14 +24,14 @@ pub(crate) fn known_capacities(machine: &Machine, profile: &KernelProfile) -> Ve
 
 /// The priorities by which tasks are packed, if the driver tells some that differ
 /// (intel_pstate.c:intel_pstate_set_itmt_prio(), amd-pstate.c:amd_pstate_init_prefcore(), v6.12.117).
-pub(crate) fn packing_priorities(machine: &Machine, driver: &str, profile: &KernelProfile) -> Option<Vec<i32>> {
+pub(crate) fn packing_priorities(machine: &Machine, driver: DriverKind, profile: &KernelProfile) -> Option<Vec<i32>> {
     let tells = match driver {
-        "intel_pstate" | "intel_cpufreq" => {
+        DriverKind::IntelActive | DriverKind::IntelPassive => {
             let by_capacity = profile.hybrid_capacity == HybridCapacity::ByLevel && !machine.has_smt();
             !(machine.is_intel_hybrid() && by_capacity)
         }
-        "amd-pstate" | "amd-pstate-guided" | "amd-pstate-epp" => profile.amd_prefcore == AmdPrefcore::Ranked,
-        _ => false,
+        DriverKind::Amd(_) => profile.amd_prefcore == AmdPrefcore::Ranked,
+        DriverKind::Acpi | DriverKind::Cppc | DriverKind::FirmwareTable => false,
     };
     if !tells {
         return None;

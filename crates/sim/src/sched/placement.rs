@@ -83,13 +83,15 @@ impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
         let here = &self.0.cpus[self.0.here];
         let span_weight = self.0.topology.llc_size[llc];
         match self.0.gates.select_idle_scan {
+            SelectIdleScan::SisUtil if !self.0.gates.sis_util => None,
             SelectIdleScan::SisUtil => self.0.idle_cpus.nr_idle_scan(llc),
             SelectIdleScan::SisProp => Some(here.sis_prop.limit(span_weight, here.balance.avg_idle)),
             SelectIdleScan::SisPropAged => Some(here.sis_prop.limit_aged(span_weight)),
         }
     }
-    fn asym_span(&self, _cpu: usize) -> Option<CpuSet<'_>> {
-        self.0.topology.asym.as_ref().map(|mask| mask.as_set())
+    fn asym_span(&self, cpu: usize) -> Option<CpuSet<'_>> {
+        let is_in = |mask: &CpuSet<'_>| mask.contains(cpu);
+        self.0.topology.asym.as_ref().map(|mask| mask.as_set()).filter(is_in)
     }
     fn asym_active(&self) -> bool {
         self.0.topology.asym.is_some()
@@ -473,7 +475,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn check_update_overutilized(&mut self, cpu: CpuId) {
         if self.gates.sd_overutilized && self.eas.is_some() {
             self.check_update_sd_overutilized(cpu);
-        } else if self.eas.is_some() && !self.overutilized && self.cpu_overutilized(cpu) {
+        } else if self.eas.is_some() && !self.overutilized && !self.topology.excluded[cpu] && self.cpu_overutilized(cpu)
+        {
             self.set_overutilized(true);
         }
     }

@@ -19,14 +19,15 @@ pub(crate) struct RootDomain {
 }
 
 impl RootDomain {
-    pub(crate) fn new(nr_cpus: usize) -> Self {
+    /// Of `nr_cpus` CPUs, `nr_in_domains` in domains.
+    pub(crate) fn new(nr_cpus: usize, nr_in_domains: usize) -> Self {
         Self {
             rt_overloaded: CpuMask::with_room(nr_cpus),
             dl_free: CpuMask::all(nr_cpus),
             dl_overloaded: CpuMask::with_room(nr_cpus),
             dl_total_bw: 0,
             dl_bw_a_cpu: 0,
-            nr_cpus: nr_cpus as u64,
+            nr_cpus: nr_in_domains as u64,
             scratch: CpuMask::with_room(nr_cpus),
         }
     }

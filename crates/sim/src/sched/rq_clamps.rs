@@ -20,8 +20,9 @@ pub(crate) struct RqClamps {
 }
 
 impl RqClamps {
+    /// Idle, so that the first task's cap holds (core.c:init_uclamp_rq(), v5.16; before, a kthread had run first).
     pub(crate) fn new() -> Self {
-        Self { min: UclampRq::new(UclampId::Min), max: UclampRq::new(UclampId::Max), idle: false }
+        Self { min: UclampRq::new(UclampId::Min), max: UclampRq::new(UclampId::Max), idle: true }
     }
 
     /// What holds for the run queue.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::domains::{self, RECLAIM_DISTANCE, SchedDomains};
 use opplab_model::machine::{Cluster, Machine};
+use opplab_model::policy::Policy;
 
 use crate::ids::{ClusterId, CpuId, IdVec, LlcId};
 
@@ -17,6 +18,10 @@ pub(crate) struct Topology {
     pub(crate) clocked: IdVec<CpuId, Vec<CpuId>>,
     pub(crate) smt_masks: IdVec<CpuId, CpuMask>,
     pub(crate) smt_active: bool,
+    /// CPUs that are not online.
+    pub(crate) offline: IdVec<CpuId, bool>,
+    /// Those and isolated CPUs: they are in no domain.
+    pub(crate) excluded: IdVec<CpuId, bool>,
     /// Last-level cache of each CPU.
     pub(crate) llc_of: IdVec<CpuId, LlcId>,
     /// CPUs of each last-level cache.
@@ -34,11 +39,16 @@ pub(crate) struct Topology {
 /// The scheduling domains that the kernel builds for `machine`, whose CPUs' capacities it knows.
 pub fn sched_domains(machine: &Machine) -> SchedDomains {
     let capacity = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).capacity.into()).collect();
-    sched_domains_of(machine, capacity, None)
+    sched_domains_of(machine, capacity, None, Vec::new())
 }
 
 /// The same with the capacities and packing priorities that the kernel was told.
-fn sched_domains_of(machine: &Machine, capacity: Vec<u64>, asym_priority: Option<Vec<i32>>) -> SchedDomains {
+fn sched_domains_of(
+    machine: &Machine,
+    capacity: Vec<u64>,
+    asym_priority: Option<Vec<i32>>,
+    excluded: Vec<bool>,
+) -> SchedDomains {
     let nr = machine.nr_cpus() as u32;
     let of = |what: fn(&opplab_model::machine::CpuPlace) -> u32| machine.cpus.iter().map(what).collect::<Vec<u32>>();
     let (package, node) = (of(|cpu| cpu.package), of(|cpu| cpu.node));
@@ -54,13 +64,16 @@ fn sched_domains_of(machine: &Machine, capacity: Vec<u64>, asym_priority: Option
         numa_in_package,
         capacity,
         asym_priority,
+        excluded,
         node_reclaim_distance: RECLAIM_DISTANCE,
     })
 }
 
 impl Topology {
-    pub(crate) fn new(machine: &Machine, capacities: &[u64], asym_priority: Option<Vec<i32>>) -> Self {
+    pub(crate) fn new(machine: &Machine, policy: &Policy, capacities: &[u64], asym_priority: Option<Vec<i32>>) -> Self {
         let nr = machine.nr_cpus();
+        let offline: Vec<bool> = (0..nr as u32).map(|cpu| !policy.is_online(machine, cpu)).collect();
+        let excluded: Vec<bool> = (0..nr as u32).map(|cpu| !policy.runs_tasks(machine, cpu)).collect();
         let siblings: IdVec<CpuId, Vec<CpuId>> = (0..nr)
             .map(|cpu| {
                 let shares_core = |&other: &usize| machine.cpus[other].core == machine.cpus[cpu].core;
@@ -74,23 +87,34 @@ impl Topology {
         };
         let clocked = (0..nr).map(|cpu| (0..nr).filter(|&other| shares_clock(cpu, other)).map(CpuId::of).collect());
         let clocked = clocked.collect();
-        let smt_masks = siblings.iter().map(|cpus| cpus.iter().map(|&cpu| cpu.index()).collect()).collect();
-        let nr_llcs = machine.cpus.iter().map(|cpu| cpu.llc + 1).max().unwrap_or(0);
+        let online = |cpu: usize, other: usize| other == cpu || !offline[cpu] && !offline[other];
+        let threads = |(cpu, cpus): (usize, &Vec<CpuId>)| {
+            cpus.iter().map(|&other| other.index()).filter(|&other| online(cpu, other)).collect()
+        };
+        let smt_masks: IdVec<CpuId, CpuMask> = siblings.iter().enumerate().map(threads).collect();
+        // A CPU without domains shares its cache with nobody (topology.c:update_top_cache_domain(), v6.12).
+        let mut nr_llcs = machine.cpus.iter().map(|cpu| cpu.llc + 1).max().unwrap_or(0);
+        let llc_of: Vec<u32> = (machine.cpus.iter().zip(&excluded))
+            .map(|(cpu, &excluded)| if excluded { (nr_llcs, nr_llcs += 1).0 } else { cpu.llc })
+            .collect();
         let llc_masks: IdVec<LlcId, CpuMask> =
-            (0..nr_llcs).map(|llc| (0..nr).filter(|&cpu| machine.cpus[cpu].llc == llc).collect()).collect();
-        let asym = capacities.iter().any(|&capacity| capacity != capacities[0]).then(|| CpuMask::all(nr));
+            (0..nr_llcs).map(|llc| (0..nr).filter(|&cpu| llc_of[cpu] == llc).collect()).collect();
+        let included: Vec<usize> = (0..nr).filter(|&cpu| !excluded[cpu]).collect();
+        let differ = included.iter().any(|&cpu| capacities[cpu] != capacities[included[0]]);
         Self {
-            smt_active: siblings.iter().any(|cpus| cpus.len() > 1),
+            smt_active: smt_masks.iter().any(|mask| mask.as_set().weight() > 1),
             siblings,
             clocked,
             smt_masks,
-            llc_of: machine.cpus.iter().map(|cpu| LlcId(cpu.llc)).collect(),
+            llc_of: llc_of.into_iter().map(LlcId).collect(),
             llc_size: llc_masks.iter().map(|mask| mask.as_set().weight()).collect(),
             llc_masks,
-            asym,
+            asym: differ.then(|| included.into_iter().collect()),
             reference_khz: machine.clusters.iter().map(Cluster::reference_khz).collect(),
-            domains: Rc::new(sched_domains_of(machine, capacities.to_vec(), asym_priority.clone())),
+            domains: Rc::new(sched_domains_of(machine, capacities.to_vec(), asym_priority.clone(), excluded.clone())),
             asym_priority,
+            offline: offline.into(),
+            excluded: excluded.into(),
         }
     }
 

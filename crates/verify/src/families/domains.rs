@@ -147,6 +147,7 @@ fn topology_of(row: &Row<'_>) -> Result<Topology, VerifyError> {
     let pairs = (0..n_nodes).flat_map(|from| (0..n_nodes).map(move |to| (from, to)));
     let asym = row.flag("asym")?;
     Ok(Topology {
+        excluded: Vec::new(),
         core: by(smt),
         cluster: by(per_cluster),
         llc: by(per_llc),

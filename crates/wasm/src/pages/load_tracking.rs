@@ -26,7 +26,7 @@ pub const PAGE: Page = Page {
     question: "What does utilisation say of this task?",
     about: "One task alone on its CPU. Work is counted at the clock and capacity of 1024; a slower CPU takes longer for it. \
             The dilated clock that this page follows is that of v5.1 and later.",
-    worker: false,
+    drop: "",
     controls,
     examples: &[
         ("A quarter of a big CPU", ""),
@@ -36,7 +36,7 @@ pub const PAGE: Page = Page {
         ("A half-life of 8 ms", "half_life_ms=8"),
         ("To a big CPU after 150 ms", "capacity=300&to_capacity=1024&migrate_ms=150&run_us=3000"),
     ],
-    run: |values, _| answer(values),
+    run: super::Run::Now(answer),
 };
 
 const WEIGHT: u64 = 1024 << 10;

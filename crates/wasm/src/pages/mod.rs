@@ -1,5 +1,6 @@
 //! The pages, one file each.
 
+pub mod bench;
 pub mod load_tracking;
 pub mod placement;
 pub mod schedutil;
@@ -22,28 +23,86 @@ pub struct Page {
     pub question: &'static str,
     /// What its numbers are, what is left out, and where more is said.
     pub about: &'static str,
-    /// Whether it runs in a worker.
-    pub worker: bool,
+    /// What may be dropped on it, as an invitation; empty: nothing.
+    pub drop: &'static str,
     /// Its parameters.
     pub controls: fn() -> Vec<Control>,
     /// Settings to begin with: words and link.
     pub examples: &'static [(&'static str, &'static str)],
-    run: fn(&Values<'_>, Option<Dropped<'_>>) -> Result<Answer, String>,
+    run: Run,
+}
+
+/// How a page computes.
+#[derive(Debug, Clone, Copy)]
+pub enum Run {
+    /// At once, within milliseconds.
+    Now(fn(&Values<'_>) -> Result<Answer, String>),
+    /// In steps, in a worker that can be ended between them.
+    Steps(Start),
+}
+
+/// Checks what steps need, and makes them ready.
+pub type Start = fn(&Values<'_>, Option<Dropped<'_>>) -> Result<Box<dyn Job>, String>;
+
+/// A computation in steps.
+pub trait Job {
+    /// Steps that are done, and all of them.
+    fn progress(&self) -> (usize, usize);
+    /// Takes the next step.
+    ///
+    /// # Errors
+    /// Why the computation cannot go on.
+    fn step(&mut self) -> Result<(), String>;
+    /// What is known so far.
+    fn answer(&self) -> Answer;
+}
+
+/// A question that is being answered.
+pub struct Session {
+    job: Box<dyn Job>,
+    link: String,
+    values: Node,
+}
+
+impl Session {
+    /// Whether there is nothing left to do.
+    pub fn is_done(&self) -> bool {
+        let (done, all) = self.job.progress();
+        done >= all
+    }
+
+    /// Takes the next step.
+    ///
+    /// # Errors
+    /// Why it cannot go on.
+    pub fn step(&mut self) -> Result<(), String> {
+        self.job.step()
+    }
+
+    /// What is known so far.
+    pub fn answer(&self) -> Node {
+        let (done, all) = self.job.progress();
+        let answer = Answer { progress: Some((done as u64, all as u64)), ..self.job.answer() };
+        answer.into_node(&self.link, self.values.clone())
+    }
 }
 
 /// All pages, in the order of the list.
-pub const PAGES: &[Page] = &[load_tracking::PAGE, schedutil::PAGE, placement::PAGE];
+pub const PAGES: &[Page] = &[load_tracking::PAGE, schedutil::PAGE, placement::PAGE, bench::PAGE];
 
 impl Page {
-    /// The answer to a link.
+    /// The answer to a link, or the beginning of one that takes steps.
     ///
     /// # Errors
     /// What is wrong with the link or the file.
-    pub fn answer(&self, query: &str, dropped: Option<Dropped<'_>>) -> Result<Node, String> {
+    pub fn begin(&self, query: &str, dropped: Option<Dropped<'_>>) -> Result<Begun, String> {
         let controls = (self.controls)();
         let values = Values::parse(&controls, query)?;
-        let answer = (self.run)(&values, dropped)?;
-        Ok(answer.into_node(&values.link(), values.all()))
+        let (link, all) = (values.link(), values.all());
+        match self.run {
+            Run::Now(answer) => Ok(Begun::Answer(answer(&values)?.into_node(&link, all))),
+            Run::Steps(start) => Ok(Begun::Session(Session { job: start(&values, dropped)?, link, values: all })),
+        }
     }
 
     /// What the script needs to know of the page.
@@ -55,11 +114,20 @@ impl Page {
             ("title", text(self.title)),
             ("question", text(self.question)),
             ("about", text(self.about)),
-            ("worker", Some(Node::bool(self.worker))),
+            ("worker", Some(Node::bool(matches!(self.run, Run::Steps(_))))),
+            ("drop", Some(self.drop).filter(|words| !words.is_empty()).map(Node::str)),
             ("controls", Some(Node::list((self.controls)().iter().map(Control::describe)))),
             ("examples", Some(Node::list(examples))),
         ])
     }
+}
+
+/// What a link leads to.
+pub enum Begun {
+    /// The answer.
+    Answer(Node),
+    /// Steps to it.
+    Session(Session),
 }
 
 /// The names of kernel profiles from a release on.

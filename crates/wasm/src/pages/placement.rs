@@ -18,7 +18,7 @@ pub const PAGE: Page = Page {
     question: "On which CPU does energy-aware placement wake this task, and why not on another?",
     about: "A line a performance domain: capacity, number of CPUs, then MHz:mW of each operating point. The numbers to begin with \
             are an example, not a machine. CPUs hold fair tasks only; runnable_avg equals util_avg.",
-    worker: false,
+    drop: "",
     controls,
     examples: &[
         ("A small task", ""),
@@ -27,7 +27,7 @@ pub const PAGE: Page = Page {
         ("A lower clamp", "uclamp_min=600"),
         ("A CPU is overutilised", "overutilized=yes"),
     ],
-    run: |values, _| answer(values),
+    run: super::Run::Now(answer),
 };
 
 const MODEL: &str = "446 4 450:26,800:66,950:98\n1024 2 600:250,1000:460,1200:620";

@@ -22,7 +22,7 @@ pub const PAGE: Page = Page {
     question: "Which clock does schedutil ask for, and since which kernel?",
     about: "One CPU in one policy, whose fair utilisation is what the sliders say. Real-time, deadline and interrupt time are 0. \
             A driver that switches in the scheduler's context (fast switch) grants each request at once.",
-    worker: false,
+    drop: "",
     controls,
     examples: &[
         ("Half utilised", ""),
@@ -31,7 +31,7 @@ pub const PAGE: Page = Page {
         ("A rate limit of 10 ms", "rate_limit_us=10000"),
         ("x86 that does not know f_max: the clock feeds back", "invariant=no&util=700"),
     ],
-    run: |values, _| answer(values),
+    run: super::Run::Now(answer),
 };
 
 const US: u64 = 1_000;

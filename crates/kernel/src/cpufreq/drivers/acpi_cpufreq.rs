@@ -1,6 +1,6 @@
 //! acpi-cpufreq: P-states of ACPI's _PSS (drivers/cpufreq/acpi-cpufreq.c, v6.12).
 
-use crate::cpufreq::driver::{CpuinfoFacts, DriverEntry, FastSwitch, FreqScale};
+use crate::cpufreq::driver::{CpuinfoFacts, DriverEntry, DriverKind, FastSwitch, FreqScale};
 use crate::cpufreq::freq_table::TableOrder;
 use crate::freq_invariance::{AmdPerfCaps, is_zen4};
 use crate::profile::{AcpiCpuinfoMax, Platform};
@@ -9,6 +9,7 @@ use crate::profile::{AcpiCpuinfoMax, Platform};
 ///
 /// [`Relation::C`]: crate::cpufreq::freq_table::Relation::C
 pub static DRIVERS: &[DriverEntry] = &[DriverEntry {
+    kind: DriverKind::Acpi,
     p_states: true,
     fast_switch: FastSwitch::OwnPolicy,
     freq_scale: FreqScale::Architecture,

@@ -11,7 +11,7 @@
 //! do not enter its requests. Not here: suspend and hotplug; what the firmware makes of a request; CPPC's conversions and
 //! efficiency classes ([`crate::cpufreq::cppc`]).
 
-use crate::cpufreq::driver::{DriverEntry, FastSwitch, FreqScale, Governors};
+use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, FreqScale, Governors};
 use crate::cpufreq::intel_pstate::PstatePolicy;
 pub use crate::profile::{AmdForm, AmdMinFreq};
 use crate::unit::{NSEC_PER_USEC, SCHED_CAPACITY_SHIFT};
@@ -604,6 +604,7 @@ impl AmdCpu {
 pub static DRIVERS: &[DriverEntry] = &[
     DriverEntry {
         name: "amd-pstate-epp",
+        kind: DriverKind::Amd(AmdMode::Active),
         what: "AMD by CPPC, the firmware chooses (active mode)",
         governors: Governors::Own { passive: "amd-pstate" },
         transition_delay_us: |_| 0,
@@ -612,6 +613,7 @@ pub static DRIVERS: &[DriverEntry] = &[
     PASSIVE,
     DriverEntry {
         name: "amd-pstate-guided",
+        kind: DriverKind::Amd(AmdMode::Guided),
         what: "AMD by CPPC, a governor sets the least, the firmware chooses above it (guided mode)",
         ..PASSIVE
     },
@@ -619,6 +621,7 @@ pub static DRIVERS: &[DriverEntry] = &[
 
 const PASSIVE: DriverEntry = DriverEntry {
     name: "amd-pstate",
+    kind: DriverKind::Amd(AmdMode::Passive),
     what: "AMD by CPPC, a governor chooses (passive mode)",
     p_states: true,
     table: None,

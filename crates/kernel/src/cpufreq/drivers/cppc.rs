@@ -3,7 +3,7 @@
 //!
 //! Reading the registers, and writing the performance that is wanted, is not here.
 
-use crate::cpufreq::driver::{DriverEntry, FastSwitch, FreqScale, Governors};
+use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, FreqScale, Governors};
 use crate::energy_model::{EM_MAX_POWER, EmError, EmPerfState, em_init_performance, mark_inefficient};
 use crate::unit::{SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
 
@@ -467,6 +467,7 @@ pub const fn cppc_scale_freq(
 /// (cppc_cpufreq.c:cppc_cpufreq_get_transition_delay_us(), v6.12).
 pub static DRIVERS: &[DriverEntry] = &[DriverEntry {
     name: "cppc_cpufreq",
+    kind: DriverKind::Cppc,
     what: "ACPI's abstract performance",
     p_states: false,
     table: None,

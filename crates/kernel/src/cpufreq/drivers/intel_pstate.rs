@@ -15,7 +15,7 @@
 //! [`IdlePlacementBoost`] follows a distribution patch that was never upstream (text 001), and the older I/O boost
 //! ([`IowaitBoostForm::Full`]) is written from memory of v4.12 to v5.0; neither is covered by vectors.
 
-use crate::cpufreq::driver::{DriverEntry, FastSwitch, FreqScale, Governors};
+use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, FreqScale, Governors};
 pub use crate::profile::IntelHwpTarget;
 
 /// `SCHED_CPUFREQ_IOWAIT`: a task wakes up from waiting for I/O.
@@ -295,6 +295,17 @@ pub enum PstatePolicy {
     Powersave,
     /// "performance": always the highest P-state allowed; with HWP, preference 0 too.
     Performance,
+}
+
+impl PstatePolicy {
+    /// The one that `scaling_governor` calls so.
+    pub fn named(governor: &str) -> Option<Self> {
+        match governor {
+            "powersave" => Some(Self::Powersave),
+            "performance" => Some(Self::Performance),
+            _ => None,
+        }
+    }
 }
 
 // ----------------------------------------------------------------------------------- active mode, no HWP
@@ -828,6 +839,7 @@ impl PassiveCpu {
 pub static DRIVERS: &[DriverEntry] = &[
     DriverEntry {
         name: "intel_pstate",
+        kind: DriverKind::IntelActive,
         what: "Intel's P-states, the driver or the firmware chooses (active mode)",
         governors: Governors::Own { passive: "intel_cpufreq" },
         transition_delay_us: |_| 0,
@@ -838,6 +850,7 @@ pub static DRIVERS: &[DriverEntry] = &[
 
 const PASSIVE: DriverEntry = DriverEntry {
     name: "intel_cpufreq",
+    kind: DriverKind::IntelPassive,
     what: "Intel's P-states, a governor chooses (passive mode)",
     p_states: true,
     table: None,

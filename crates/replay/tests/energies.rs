@@ -1,0 +1,62 @@
+//! Goal: the energy of a run is one number. Method: random machines, policies and workloads; the engine's meters, its energy by
+//! task, and what is recomputed from the exported trace agree to the femtojoule.
+
+use opplab_model::event::{NullSink, Tee};
+use opplab_model::program_class::ClassOn;
+use opplab_model::testing::Swarm;
+use opplab_replay::energy::{EVENTS, EnergyMeter, TraceEnergy};
+use opplab_sim::task_energy::TaskEnergy;
+use opplab_sim::{Case, run};
+use opplab_timeline::{FIRST_PID, RunTrace};
+use opplab_trace::write::trace_dat;
+use opplab_trace::{ReadOptions, TraceFile};
+
+fn recomputed(case: &Case, trace: Vec<u8>) -> TraceEnergy {
+    let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&EVENTS) };
+    let file = TraceFile::from_bytes(trace, &options).expect("a trace");
+    let mut meter = EnergyMeter::new(&case.machine);
+    file.stream(&options, &mut meter).expect("events");
+    meter.finish()
+}
+
+#[test]
+fn meters_tasks_and_traces_have_one_energy() {
+    let swarm = Swarm { nr_cpus_max: 24, nr_tasks_max: 24, duration_ns: (1_000_000, 60_000_000), ..Swarm::default() };
+    let (mut runs, mut compared) = (0, 0);
+    for seed in 0..60 {
+        let swarm = Swarm { limits: seed % 2 == 0, ..swarm.clone() };
+        let mut case = Case::from(swarm.case(seed));
+        // A trace does not have the programs of its tasks.
+        let classes = case.machine.program_classes.iter_mut().flat_map(|class| &mut class.on);
+        classes.for_each(|on: &mut ClassOn| on.power = 1024);
+        // A governor that the drawn driver does not have is refused.
+        let Ok(outcome) = run(&case, &mut NullSink) else { continue };
+        let trace = RunTrace::new(&case.machine, outcome.task_names.clone(), true);
+        let mut sinks = Tee(trace, TaskEnergy::new(&case.machine));
+        run(&case, &mut sinks).unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+        let Tee(mut trace, used) = sinks;
+        let end_ns = outcome.warmup.wall_ns + outcome.wall_ns;
+        trace.end(end_ns);
+        let (tasks, nobody_fj) = used.finish(end_ns);
+        let mut bytes = Vec::new();
+        trace_dat(&trace.into_trace(), &mut bytes).expect("a trace.dat");
+        let energy = recomputed(&case, bytes);
+        let clusters: Vec<u128> = energy.clusters.iter().map(|one| one.cpus_fj + one.shared_fj).collect();
+        if outcome.warmup.wall_ns == 0 {
+            assert_eq!(clusters, outcome.cluster_energy_fj, "seed {seed}");
+            assert_eq!(energy.floor_fj, outcome.floor_energy_fj, "seed {seed}");
+        }
+        assert_eq!(energy.idle_fj, nobody_fj, "seed {seed}");
+        for (index, task) in tasks.iter().enumerate() {
+            let found = energy.tasks.get(&(FIRST_PID + index as i32)).copied().unwrap_or_default();
+            assert_eq!(found.cpu_fj, task.cpu_fj, "seed {seed}, task {index}");
+            // Each division has a rest of less than one fJ for each CPU; how often they divide is not the same.
+            let apart = found.shared_fj.abs_diff(task.shared_fj);
+            assert!(apart <= found.shared_fj / 1_000_000 + 1_000, "seed {seed}, task {index}: {apart} fJ");
+            compared += usize::from(task.cpu_fj > 0);
+        }
+        runs += 1;
+        assert_eq!(energy.interval_fj(), (energy.total_fj(), energy.total_fj()), "seed {seed}");
+    }
+    assert!(runs > 50 && compared > 300, "{runs} {compared}");
+}
