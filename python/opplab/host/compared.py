@@ -1,4 +1,4 @@
-"""Runs of `opplab host compare` as a results table: the rows that simulated runs have, so that every command reads them."""
+"""Runs of `opplab host compare` as a results table: rows like those of simulated runs, for every command."""
 
 from __future__ import annotations
 

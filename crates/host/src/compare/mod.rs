@@ -99,9 +99,9 @@ struct Options {
     command: Vec<OsString>,
 }
 
-fn number<T: std::str::FromStr>(option: &str, words: &str, least: T, most: T) -> Result<T, HostError>
+fn number<T>(option: &str, words: &str, least: T, most: T) -> Result<T, HostError>
 where
-    T: PartialOrd + std::fmt::Display,
+    T: std::str::FromStr + PartialOrd + std::fmt::Display,
 {
     let found = words.parse::<T>().ok().filter(|value| (&least..=&most).contains(&value));
     found.ok_or_else(|| HostError::Usage(format!("--{option}: `{words}` is not a number of {least} to {most}")))
@@ -328,7 +328,12 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
         options.output.join("output.txt"),
         options.is_worker,
     )?;
-    let ended = experiment(&options.plan, &mut bench, &mut settings, &mut log, env.err)?;
+    let ended = experiment(&options.plan, &mut bench, &mut settings, &mut log, env.err);
+    if options.is_worker && bench.is_alone() {
+        // The supervisor was killed, or is about to do the same.
+        finish(&root, &Places::of(&root, options.state.clone()), &settings.saved)?;
+    }
+    let ended = ended?;
     if ended == Ended::Stopped {
         let _ = writeln!(env.err, "ended: {} has what was measured; the same command goes on", path.display());
         return Ok(130);

@@ -116,7 +116,8 @@ impl Settings {
             let now = root.text(path).unwrap_or_default();
             let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             // A frequency becomes one that the hardware has; a name is what was asked for or is refused.
-            if !is_as(path, value) && !(is_number(&now) && is_number(value)) {
+            let is_rounded = is_number(&now) && is_number(value);
+            if !is_as(path, value) && !is_rounded {
                 let name = &variant.name;
                 return Err(HostError::Lacking(format!("`{name}`: {path} is `{now}` after `{value}` was written")));
             }
