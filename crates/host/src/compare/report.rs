@@ -118,7 +118,7 @@ pub fn text(log: &Log) -> String {
         out.push('\n');
     }
     out += &format!(
-        "Intervals hold the truth in 95 of 100 experiments, each by itself; * leaves 0 out. {} ended it (+-{} %).\n",
+        "Intervals hold the truth in 95 of 100 experiments, each by itself; * leaves 0 out. Asked: {} within {} %.\n",
         main.metric,
         f64::from(head.within_ppm) / 1e4
     );
