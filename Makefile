@@ -21,7 +21,7 @@ SKIPPED := $(abspath target/skipped.txt)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help dev tools peers run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli kill-test deny lock agent host-test soak clean
+.PHONY: help dev tools peers run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli kill-test deny lock agent host-test host-coverage soak clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -118,6 +118,9 @@ agent: ## Build opplab-agent, the commands of `opplab host` in one static binary
 
 host-test: dev agent ## Run opplab-agent as root in emulated machines with stock kernels (installs QEMU; skips where it cannot).
 	$(BIN)/python tools/host_test.py target/opplab-agent
+
+host-coverage: ## Make 10,000 experiments of `host compare` on made machines: intervals must hold their truth.
+	cargo test --locked --release -p opplab-host --test compare_made -- --ignored --nocapture
 
 soak: agent ## Govern and observe for SOAK_MINUTES (60) in an emulated machine while CPUs, settings, clocks and sleep disturb it.
 	$(PYTHON) tools/host_test.py target/opplab-agent --soak $(or $(SOAK_MINUTES),60)

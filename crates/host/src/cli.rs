@@ -13,9 +13,10 @@ use opplab_kernel::profile::KernelProfile;
 
 use crate::affinity::{self, Before};
 use crate::clock::{self, Moment};
+use crate::compare;
 use crate::error::HostError;
 use crate::govern::sense::Source;
-use crate::govern::{self, Options, Via, decide};
+use crate::govern::{self, Options, Places, Via, decide};
 use crate::observe::{self, Form, Observer};
 use crate::record;
 use crate::root::Root;
@@ -44,6 +45,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("affinity", "where schedutil's kthreads may run: list, set, restore, why not"),
     ("govern", "run a governor in user space; everything is put back afterwards"),
     ("record", "record what replay needs: events, the machine, the first frequencies"),
+    ("compare", "run a command under several settings and measure what changes"),
 ];
 
 /// Runs one command; `args` are the words after the program's name.
@@ -81,6 +83,7 @@ fn run(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> Result<i3
         "affinity" => affinity_command(words, env),
         "govern" => govern(words, env),
         "record" => record_command(words, env),
+        "compare" => compare::command(words, env),
         other => {
             let near = nearest(other, COMMANDS.iter().map(|(name, _)| *name));
             Err(HostError::Usage(format!("no such command `{other}`{near}")))
@@ -127,7 +130,7 @@ fn help(env: &mut Env<'_>) -> Result<i32, HostError> {
 }
 
 /// Prints the help of a command: the lines of its usage begin with the name of the program.
-fn print_help(env: &mut Env<'_>, text: &str) -> Result<i32, HostError> {
+pub(crate) fn print_help(env: &mut Env<'_>, text: &str) -> Result<i32, HostError> {
     let (usage, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let name = &env.name;
     let usage: Vec<String> = usage
@@ -383,8 +386,7 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
         dry_run: false,
         kernel: "6.12.117".to_owned(),
         log: None,
-        state: PathBuf::new(),
-        host_state: PathBuf::new(),
+        places: Places::default(),
     };
     // The worker gets the same words.
     let mut worker_args: Vec<OsString> = vec!["govern".into(), "--worker".into()];
@@ -433,12 +435,9 @@ fn govern(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError
         return print(env, &decide::explain(&shown, &words, cpu, at_ns)?);
     }
     let root = Root::open(&options.root)?;
-    options.host_state = root.file("/run/opplab-govern.json").unwrap_or_default();
-    if options.state.as_os_str().is_empty() {
-        options.state.clone_from(&options.host_state);
-    }
+    options.places = Places::of(&root, options.places.state);
     if restore {
-        let done = govern::restore(&root, &options, env.err)?;
+        let done = govern::restore(&root, &options.places, env.err)?;
         return print(env, if done { "restored\n" } else { "nothing to restore\n" });
     }
     check_governor(&options)?;
@@ -477,7 +476,7 @@ fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(),
     }
     match name {
         "root" => options.root = value.into(),
-        "state" => options.state = value.into(),
+        "state" => options.places.state = value.into(),
         "log" => options.log = Some(value.into()),
         "governor" => options.governor = words,
         "tunable" => {
@@ -715,7 +714,7 @@ fn record_command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, H
 }
 
 /// The word as text.
-fn text(word: OsString) -> String {
+pub(crate) fn text(word: OsString) -> String {
     word.to_string_lossy().into_owned()
 }
 

@@ -6,7 +6,8 @@
 //!                                      ├──► observe     counters ─► Avg_MHz, Busy%, Bzy_MHz, TSC_MHz
 //!                                      ├──► affinity    kthreads `sugov:N`: where they may run
 //!                                      ├──► govern      supervisor ─► worker: kernel's governors in user space
-//!                                      └──► record      tracefs ─► .tar.zst that the trace readers open
+//!                                      ├──► record      tracefs ─► .tar.zst that the trace readers open
+//!                                      └──► compare     variants in blocks ─► changes with intervals
 //! ```
 //! [`cli::main`] is the command line of both `opplab host` and the static `opplab-agent`. Not here: decisions, which
 //! are crate `kernel`'s, and what files mean for a machine, which is crate `import`'s.
@@ -14,6 +15,7 @@
 pub mod affinity;
 pub mod cli;
 pub mod clock;
+pub mod compare;
 pub mod counters;
 mod error;
 pub mod govern;

@@ -1,11 +1,14 @@
-//! Where a host's files are: the live machine, a copied tree below some folder, or a snapshot in one file.
+//! Where a host's files are: the live machine, a copied tree below some folder, a snapshot in one file, or a made
+//! machine in memory.
 //!
 //! Every access of this crate goes through [`Root`], so that a folder of files is a host. What a file means is not
 //! known here.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use opplab_import::{SysTree, numbered, source_tree};
 use opplab_model::file::parse_cpu_list;
@@ -26,6 +29,49 @@ pub enum Root {
     Folder(PathBuf),
     /// The texts of a snapshot or a dump.
     Tree(SysTree),
+    /// A machine that exists only here.
+    Made(Made),
+}
+
+/// The files of a made machine, in memory: they can be written as a kernel lets them.
+#[derive(Debug, Default)]
+pub struct Made {
+    files: Mutex<BTreeMap<String, String>>,
+}
+
+impl Made {
+    /// Puts a file there, whatever the machine would say.
+    pub fn put(&self, path: impl Into<String>, text: impl Into<String>) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(path.into(), text.into());
+    }
+
+    fn get(&self, path: &str) -> Option<String> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
+    }
+
+    fn children(&self, path: &str) -> Vec<String> {
+        let folder = format!("{}/", path.trim_end_matches('/'));
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let below = files.range(folder.clone()..).map_while(|(path, _)| path.strip_prefix(&folder));
+        let mut names: Vec<String> = below.filter_map(|rest| rest.split('/').next()).map(str::to_owned).collect();
+        names.dedup();
+        names
+    }
+
+    /// As sysfs would take it: the file must be there, and a governor must be one that the policy has.
+    fn write(&self, path: &str, text: &str) -> io::Result<()> {
+        if self.get(path).is_none() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if let Some(folder) = path.strip_suffix("/scaling_governor") {
+            let known = self.get(&format!("{folder}/scaling_available_governors")).unwrap_or_default();
+            if !known.split_whitespace().any(|word| word == text) {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+        }
+        self.put(path, text);
+        Ok(())
+    }
 }
 
 /// Why a text is not there.
@@ -78,11 +124,16 @@ impl Root {
         matches!(self, Self::Folder(path) if path == Path::new("/"))
     }
 
+    /// Whether its settings take time to be in force, as those of a kernel or of somebody's files do.
+    pub fn is_real(&self) -> bool {
+        !matches!(self, Self::Made(_))
+    }
+
     /// The file on disk of a path of the host; `None` for a snapshot.
     pub fn file(&self, path: &str) -> Option<PathBuf> {
         match self {
             Self::Folder(folder) => Some(folder.join(path.trim_start_matches('/'))),
-            Self::Tree(_) => None,
+            Self::Tree(_) | Self::Made(_) => None,
         }
     }
 
@@ -92,7 +143,7 @@ impl Root {
         match self {
             Self::Folder(_) if self.is_live() => self.file(path).map(fs::File::open),
             Self::Folder(folder) => Some(place_in(folder, path).and_then(fs::File::open)),
-            Self::Tree(_) => None,
+            Self::Tree(_) | Self::Made(_) => None,
         }
     }
 
@@ -100,7 +151,7 @@ impl Root {
     pub fn open_folder(&self, path: &str) -> Option<io::Result<fs::File>> {
         match self {
             Self::Folder(folder) => Some(folder_in(folder, path).and_then(fs::File::open)),
-            Self::Tree(_) => None,
+            Self::Tree(_) | Self::Made(_) => None,
         }
     }
 
@@ -112,6 +163,7 @@ impl Root {
                 None if tree.origin(path).is_some() => Err(Missing::Empty),
                 None => Err(Missing::NoFile),
             },
+            Self::Made(made) => made.get(path).ok_or(Missing::NoFile),
             Self::Folder(folder) => {
                 let bytes =
                     place_in(folder, path).and_then(|place| read_file(&place)).map_err(|error| match error.kind() {
@@ -168,6 +220,7 @@ impl Root {
         match self {
             Self::Folder(folder) => folder_in(folder, path).is_ok(),
             Self::Tree(tree) => tree.origin(path).is_some() || !tree.children(path).is_empty(),
+            Self::Made(made) => made.get(path).is_some() || !made.children(path).is_empty(),
         }
     }
 
@@ -175,6 +228,7 @@ impl Root {
     pub fn children(&self, path: &str) -> Vec<String> {
         match self {
             Self::Tree(tree) => tree.children(path),
+            Self::Made(made) => made.children(path),
             Self::Folder(folder) => {
                 let Ok(entries) = folder_in(folder, path).and_then(fs::read_dir) else { return Vec::new() };
                 let mut names: Vec<String> =
@@ -195,6 +249,10 @@ impl Root {
     /// # Errors
     /// What the system said, or that this is a snapshot.
     pub fn write(&self, path: &str, text: &str) -> Result<(), HostError> {
+        if let Self::Made(made) = self {
+            let wrong = |error| HostError::io(format!("writing `{text}` to {path}"), error);
+            return made.write(path, text).map_err(wrong);
+        }
         let Some(file) = self.file(path) else {
             return Err(HostError::Lacking(format!("{path}: a snapshot cannot be written")));
         };

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from opplab import _opplab
+from opplab import _opplab, results
 
 
 def _host(words: list[str]) -> int:
@@ -41,6 +41,23 @@ def _observe_parquet(words: list[str], place: int, output: str) -> int:
     return code
 
 
+def _results(words: list[str]) -> None:
+    """Write the runs of ``compare`` as a results table beside them, for every command that reads results."""
+    folder = Path("host-compare")
+    for word, value in zip(words, [*words[1:], ""], strict=True):
+        if word == "--" or word in ("--dry-run", "--help", "-h"):
+            break
+        if word in ("-o", "--output"):
+            folder = Path(value)
+        elif word.startswith("--output="):
+            folder = Path(word.partition("=")[2])
+    runs = folder / "runs.jsonl"
+    if "--dry-run" not in words and runs.is_file():
+        from opplab.host.compared import results_of
+
+        results.write(results_of(runs), folder / "results.parquet")
+
+
 @click.command(
     name="host",
     add_help_option=False,
@@ -48,7 +65,7 @@ def _observe_parquet(words: list[str], place: int, output: str) -> int:
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def command(words: tuple[str, ...]) -> None:
-    """Look at a live Linux: show, observe, affinity, govern, record."""
+    """Look at a live Linux: show, observe, affinity, govern, record, compare."""
     first = words[:1]
     if first == ("affinity",) and "--evaluate" in words:
         from opplab.host.evaluate import evaluate
@@ -58,5 +75,7 @@ def command(words: tuple[str, ...]) -> None:
         return
     found = _parquet(list(words)) if first == ("observe",) else None
     code = _observe_parquet(list(words), *found) if found else _host(list(words))
+    if first == ("compare",) and code in (0, 130):
+        _results(list(words))
     if code:
         sys.exit(code)

@@ -18,11 +18,12 @@ mod worker;
 
 use std::path::PathBuf;
 
-pub(crate) use supervise::restore;
 pub use supervise::supervise;
+pub(crate) use supervise::{finish, lock, restore, restore_left, save};
 pub use worker::work;
 
 use self::sense::Source;
+use crate::root::Root;
 
 /// How frequencies are set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +79,23 @@ pub struct Options {
     /// Where the log goes.
     pub log: Option<PathBuf>,
     /// Where the settings are remembered.
+    pub places: Places,
+}
+
+/// Where settings are remembered until they are put back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Places {
+    /// The file.
     pub state: PathBuf,
     /// Where every run on this host looks for what others left: theirs, or a link to it.
     pub host_state: PathBuf,
+}
+
+impl Places {
+    /// In the file, or where every run on this host looks if it is empty.
+    pub fn of(root: &Root, state: PathBuf) -> Self {
+        let host_state = root.file("/run/opplab-govern.json").unwrap_or_default();
+        let state = if state.as_os_str().is_empty() { host_state.clone() } else { state };
+        Self { state, host_state }
+    }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use opplab_import::read_whole_text;
 use opplab_model::tree::{Node, Value, to_json};
 
+use crate::compare::variants::{FEATURES, is_setting};
 use crate::error::HostError;
 use crate::json::{Line, optional, parse_line, table};
 use crate::root::{CPU, Root};
@@ -40,6 +41,8 @@ pub struct Saved {
     pub boot: Option<String>,
     /// The policies.
     pub policies: Vec<PolicyState>,
+    /// Other settings: path and content.
+    pub files: Vec<(String, String)>,
 }
 
 /// The kernel's name for the present boot.
@@ -59,7 +62,31 @@ pub fn read_policy(root: &Root, policy: u32) -> PolicyState {
 impl Saved {
     /// Of these policies, as they are.
     pub fn of(root: &Root, policies: &[u32], pid: u32) -> Self {
-        Self { pid, boot: boot(root), policies: policies.iter().map(|&policy| read_policy(root, policy)).collect() }
+        Self {
+            pid,
+            boot: boot(root),
+            policies: policies.iter().map(|&policy| read_policy(root, policy)).collect(),
+            files: Vec::new(),
+        }
+    }
+
+    /// The same, with other files as they are; those of its policies are in it already.
+    pub fn with_files(mut self, root: &Root, paths: &[String]) -> Self {
+        let known = self.all();
+        let is_new = |path: &&String| !known.iter().any(|(old, _)| old == *path);
+        let one = |path: &String| Some((path.clone(), setting(root, path)?));
+        self.files = paths.iter().filter(is_new).filter_map(one).collect();
+        self
+    }
+
+    /// Path and content of each setting, in the order of restoring.
+    pub fn all(&self) -> Vec<(String, String)> {
+        let of_policy = |state: &PolicyState| {
+            let folder = format!("{CPU}/cpufreq/policy{}", state.policy);
+            let one = |(name, value): &(String, String)| (format!("{folder}/{name}"), value.clone());
+            state.settings.iter().map(one).collect::<Vec<_>>()
+        };
+        self.policies.iter().flat_map(of_policy).chain(self.files.iter().cloned()).collect()
     }
 
     /// The same, with the settings of policies that an earlier run could not put back.
@@ -82,7 +109,9 @@ impl Saved {
         };
         let boot = self.boot.as_ref().map_or_else(|| optional(None), Node::str);
         let policies = Node::list(self.policies.iter().map(policy));
-        let node = table([("pid", Node::from(self.pid)), ("boot", boot), ("policies", policies)]);
+        let files = self.files.iter().map(|(path, value)| (path.clone(), Some(Node::str(value))));
+        let files = Node::table(files);
+        let node = table([("pid", Node::from(self.pid)), ("boot", boot), ("policies", policies), ("files", files)]);
         write_whole(path, &to_json(&node)).map_err(|error| HostError::io(path.display().to_string(), error))
     }
 
@@ -121,7 +150,25 @@ impl Saved {
             None | Some(Value::Null) => None,
             Some(_) => Some(line.str("boot")?.to_owned()),
         };
-        Ok(Some(Self { pid: line.int("pid")?, boot, policies }))
+        let files = match line.get("files") {
+            None => Vec::new(),
+            Some(node) => Self::read_files(&line, node)?,
+        };
+        Ok(Some(Self { pid: line.int("pid")?, boot, policies, files }))
+    }
+
+    fn read_files(line: &Line<'_>, node: &Node) -> Result<Vec<(String, String)>, HostError> {
+        let Value::Table(entries) = &node.value else {
+            return Err(line.fault(node, "`files` must be a table".to_owned()));
+        };
+        let one = |(key, node): &(opplab_model::tree::Key, Node)| {
+            let value = node.as_str(&key.name).map_err(|fault| line.fault(node, fault.message))?;
+            if !is_setting(&key.name) {
+                return Err(line.fault(node, format!("`{}` is no setting that a run changes", key.name)));
+            }
+            Ok((key.name.clone(), value.to_owned()))
+        };
+        entries.iter().map(one).collect()
     }
 
     /// Whether the host was started anew since: its settings are those of its start then, and nothing is left to restore.
@@ -135,49 +182,64 @@ impl Saved {
     /// v6.12): what is read may still be older than what was written. So all is written, whatever is read, and then
     /// looked at until it is in force. What is not is written again, as a CPU may come back meanwhile.
     pub fn restore(&self, root: &Root) -> (Self, Vec<String>) {
-        for state in &self.policies {
-            for (name, value) in &state.settings {
-                // `scaling_setspeed` may only be written under `userspace`; the rest is checked below.
-                let _ = root.write(&format!("{CPU}/cpufreq/policy{}/{name}", state.policy), value);
-            }
+        for (path, value) in self.all() {
+            // `scaling_setspeed` may only be written under `userspace`; the rest is checked below.
+            let _ = write_setting(root, &path, &value);
         }
         for _ in 0..PATIENCE_STEPS {
             let wrong = self.differences(root);
             if wrong.is_empty() {
                 break;
             }
-            std::thread::sleep(STEP);
-            for ((policy, name, value), _) in wrong {
-                let _ = root.write(&format!("{CPU}/cpufreq/policy{policy}/{name}"), &value);
+            if root.is_real() {
+                std::thread::sleep(STEP);
+            }
+            for ((path, value), _) in wrong {
+                let _ = write_setting(root, &path, &value);
             }
         }
-        let mut left = Self { policies: Vec::new(), ..self.clone() };
-        let mut words = Vec::new();
-        for ((policy, name, value), now) in self.differences(root) {
-            words.push(format!("{CPU}/cpufreq/policy{policy}/{name} is {now}, was `{value}`"));
-            match left.policies.last_mut().filter(|state| state.policy == policy) {
-                Some(state) => state.settings.push((name, value)),
-                None => left.policies.push(PolicyState { policy, settings: vec![(name, value)] }),
-            }
+        let wrong = self.differences(root);
+        let is_wrong = |path: &str| wrong.iter().any(|((known, _), _)| known == path);
+        let mut left = self.clone();
+        for state in &mut left.policies {
+            state.settings.retain(|(name, _)| is_wrong(&format!("{CPU}/cpufreq/policy{}/{name}", state.policy)));
         }
+        left.policies.retain(|state| !state.settings.is_empty());
+        left.files.retain(|(path, _)| is_wrong(path));
+        let words = wrong.iter().map(|((path, value), now)| format!("{path} is {now}, was `{value}`")).collect();
         (left, words)
     }
 
-    /// Policy, setting and value of before, and what is there now.
-    fn differences(&self, root: &Root) -> Vec<((u32, String, String), String)> {
-        let mut wrong = Vec::new();
-        for state in &self.policies {
-            for (name, value) in &state.settings {
-                let now = match root.text(&format!("{CPU}/cpufreq/policy{}/{name}", state.policy)) {
-                    Ok(now) if now == *value => continue,
-                    Ok(now) => format!("`{now}`"),
-                    Err(missing) => missing.words(),
-                };
-                wrong.push(((state.policy, name.clone(), value.clone()), now));
-            }
-        }
-        wrong
+    /// Path and value of before, and what is there now.
+    fn differences(&self, root: &Root) -> Vec<((String, String), String)> {
+        let one = |(path, value): (String, String)| {
+            let now = match setting(root, &path) {
+                Some(now) if now == value => return None,
+                Some(now) => format!("`{now}`"),
+                None => root.text(&path).err().map_or_else(|| "not there".to_owned(), |missing| missing.words()),
+            };
+            Some(((path, value), now))
+        };
+        self.all().into_iter().filter_map(one).collect()
     }
+}
+
+/// The value of a setting, as it can be written: of `always [madvise] never` the chosen one.
+fn setting(root: &Root, path: &str) -> Option<String> {
+    let text = root.text(path).ok()?;
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(word, _)| word.to_owned());
+    Some(chosen.unwrap_or(text))
+}
+
+/// Writes a setting; each feature of the scheduler alone, as the kernel takes them.
+///
+/// # Errors
+/// What the system said.
+pub(crate) fn write_setting(root: &Root, path: &str, value: &str) -> Result<(), HostError> {
+    if FEATURES.contains(&path) {
+        return value.split_whitespace().try_for_each(|word| root.write(path, word));
+    }
+    root.write(path, value)
 }
 
 #[cfg(test)]

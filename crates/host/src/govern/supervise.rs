@@ -12,8 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock, major, minor};
 use rustix::io::Errno;
 
-use super::Options;
 use super::state::{PolicyState, Saved};
+use super::{Options, Places};
 use crate::clock::{self, Stop};
 use crate::error::HostError;
 use crate::root::{CPU, Root};
@@ -32,9 +32,13 @@ const END_NS: u64 = 2_000_000_000;
 ///
 /// # Errors
 /// If something else could not be put back.
-fn restore_left(root: &Root, options: &Options, err: &mut dyn Write) -> Result<(bool, Vec<PolicyState>), HostError> {
+pub(crate) fn restore_left(
+    root: &Root,
+    places: &Places,
+    err: &mut dyn Write,
+) -> Result<(bool, Vec<PolicyState>), HostError> {
     let (mut found, mut away) = (false, Vec::new());
-    for path in [&options.host_state, &options.state] {
+    for path in [&places.host_state, &places.state] {
         let Some(saved) = Saved::read(path)? else { continue };
         if saved.is_of_earlier_boot(root) {
             let _ = writeln!(
@@ -54,7 +58,7 @@ fn restore_left(root: &Root, options: &Options, err: &mut dyn Write) -> Result<(
             let cpus = root.cpus(&format!("{CPU}/cpufreq/policy{}/affected_cpus", state.policy)).unwrap_or_default();
             !cpus.iter().any(|cpu| online.contains(cpu))
         };
-        if !left.policies.iter().all(is_away) {
+        if !left.files.is_empty() || !left.policies.iter().all(is_away) {
             return Err(remember(&left, path, &wrong));
         }
         if left.policies.is_empty() {
@@ -65,8 +69,8 @@ fn restore_left(root: &Root, options: &Options, err: &mut dyn Write) -> Result<(
         }
     }
     // It led to what is put back now.
-    if options.host_state.is_symlink() && !options.host_state.exists() {
-        forget(&options.host_state)?;
+    if places.host_state.is_symlink() && !places.host_state.exists() {
+        forget(&places.host_state)?;
     }
     Ok((found, away))
 }
@@ -75,9 +79,9 @@ fn restore_left(root: &Root, options: &Options, err: &mut dyn Write) -> Result<(
 ///
 /// # Errors
 /// If a run is under way, or something could not be put back.
-pub(crate) fn restore(root: &Root, options: &Options, err: &mut dyn Write) -> Result<bool, HostError> {
+pub(crate) fn restore(root: &Root, places: &Places, err: &mut dyn Write) -> Result<bool, HostError> {
     let _lock = lock(root)?;
-    let (found, away) = restore_left(root, options, err)?;
+    let (found, away) = restore_left(root, places, err)?;
     if away.is_empty() {
         return Ok(found);
     }
@@ -96,13 +100,13 @@ fn remember(left: &Saved, path: &Path, wrong: &[String]) -> HostError {
 }
 
 /// Puts everything back at the end of a run.
-pub(super) fn finish(root: &Root, options: &Options, saved: &Saved) -> Result<(), HostError> {
+pub(crate) fn finish(root: &Root, places: &Places, saved: &Saved) -> Result<(), HostError> {
     let (left, wrong) = saved.restore(root);
     if !wrong.is_empty() {
-        return Err(remember(&left, &options.state, &wrong));
+        return Err(remember(&left, &places.state, &wrong));
     }
-    forget(&options.state)?;
-    if options.host_state == options.state { Ok(()) } else { forget(&options.host_state) }
+    forget(&places.state)?;
+    if places.host_state == places.state { Ok(()) } else { forget(&places.host_state) }
 }
 
 /// Removes what was remembered, and the link that leads to it.
@@ -119,21 +123,21 @@ fn forget(path: &Path) -> Result<(), HostError> {
 }
 
 /// Writes down what is to be put back, so that every later run of this host finds it, whatever `--state` it has.
-fn save(saved: &Saved, root: &Root, options: &Options) -> Result<(), HostError> {
-    let host = &options.host_state;
+pub(crate) fn save(saved: &Saved, root: &Root, places: &Places) -> Result<(), HostError> {
+    let host = &places.host_state;
     if !root.is_live()
         && let Some(folder) = host.parent()
     {
         // A copy of a host may lack it.
         let _ = fs::create_dir(folder);
     }
-    saved.write(&options.state)?;
-    if options.state == *host {
+    saved.write(&places.state)?;
+    if places.state == *host {
         return Ok(());
     }
-    let link = || -> std::io::Result<()> { std::os::unix::fs::symlink(options.state.canonicalize()?, host) };
+    let link = || -> std::io::Result<()> { std::os::unix::fs::symlink(places.state.canonicalize()?, host) };
     link().map_err(|error| {
-        let _ = fs::remove_file(&options.state);
+        let _ = fs::remove_file(&places.state);
         HostError::io(host.display().to_string(), error)
     })
 }
@@ -141,7 +145,7 @@ fn save(saved: &Saved, root: &Root, options: &Options) -> Result<(), HostError> 
 /// Keeps other supervisors from the same host while it is open: two that begin at once would both find nothing to
 /// restore, and the later one would take the earlier one's settings for the host's own. The lock is on the folder of
 /// the settings, so that it does not depend on where they are remembered and leaves no file. `None`: no such folder.
-fn lock(root: &Root) -> Result<Option<File>, HostError> {
+pub(crate) fn lock(root: &Root) -> Result<Option<File>, HostError> {
     let path = format!("{CPU}/cpufreq");
     let file = match root.open_folder(&path) {
         Some(Ok(file)) => file,
@@ -212,9 +216,9 @@ pub fn supervise(
         (None, None)
     } else {
         let lock = lock(&root)?;
-        let (_, away) = restore_left(&root, options, err)?;
+        let (_, away) = restore_left(&root, &options.places, err)?;
         let saved = Saved::of(&root, &ids, std::process::id()).with(away);
-        save(&saved, &root, options)?;
+        save(&saved, &root, &options.places)?;
         (lock, Some(saved))
     };
     let spawned =
@@ -222,7 +226,7 @@ pub fn supervise(
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) => {
-            saved.map_or(Ok(()), |saved| finish(&root, options, &saved))?;
+            saved.map_or(Ok(()), |saved| finish(&root, &options.places, &saved))?;
             return Err(HostError::io("starting the worker", error));
         }
     };
@@ -230,7 +234,7 @@ pub fn supervise(
     let end = watch(options, &mut child, &stop);
     let status = close(&mut child, end, err);
     if let Some(saved) = saved {
-        finish(&root, options, &saved)?;
+        finish(&root, &options.places, &saved)?;
         let nr = saved.policies.iter().filter(|state| !state.settings.is_empty()).count();
         let _ = writeln!(err, "restored {nr} policies");
     }

@@ -249,15 +249,15 @@ pub fn work(options: &Options) -> Result<(), HostError> {
     let gone = watch_supervisor();
     let stop = Stop::on_signals()?;
     let root = Root::open(&options.root)?;
-    let saved = Saved::read(&options.state)?;
+    let saved = Saved::read(&options.places.state)?;
     let result = govern(options, &root, &stop, &gone);
     if let Some(saved) = saved
         && !options.dry_run
     {
         // The supervisor looks again and says what is not as it was; unless it is gone, and the file not a newer run's.
-        let is_ours = || matches!(Saved::read(&options.state), Ok(Some(now)) if now.pid == saved.pid);
+        let is_ours = || matches!(Saved::read(&options.places.state), Ok(Some(now)) if now.pid == saved.pid);
         if gone.load(Ordering::Relaxed) && is_ours() {
-            finish(&root, options, &saved)?;
+            finish(&root, &options.places, &saved)?;
         } else {
             saved.restore(&root);
         }

@@ -1,0 +1,440 @@
+//! `compare`: a command under several settings, in blocks, and what changes.
+//!
+//! ```text
+//!   options ─► variants ─► settings saved ─► worker: warm-up, A/A, blocks ─► runs.jsonl ─► report
+//!                              │                 │ a run is on the disk before the next begins
+//!                              ▼                 ▼
+//!                     supervisor: waits, ends what still runs, puts everything back
+//! ```
+//! Without settings to write there is nothing to put back, and no supervisor.
+
+pub mod bench;
+pub mod design;
+pub mod figures;
+pub mod log;
+pub mod measure;
+pub mod report;
+pub mod run;
+pub mod settings;
+pub mod variants;
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use lexopt::prelude::*;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use self::bench::Live;
+use self::figures::Figure;
+use self::log::{Head, Log};
+use self::run::{Ended, Plan, experiment};
+use self::settings::{Settings, files};
+use self::variants::{Level, Variant, variants};
+use crate::cli::{Env, print, print_help, text};
+use crate::clock::Stop;
+use crate::error::HostError;
+use crate::govern::{Places, finish, lock, restore_left, save};
+use crate::root::Root;
+
+const HELP: &str = "Usage: compare [OPTIONS] [--] COMMAND [ARGS]
+
+Run a command under several settings of this machine, in blocks of one run each in an order drawn from the seed, and say
+what changes. Settings are put back afterwards. The first value of each option is the baseline; several options are
+crossed. The number of blocks follows from the spread of the first ones (Stein's rule), so that the interval holds.
+
+Settings:
+  --governor A,B        scaling_governor of all policies
+  --epp A,B             energy_performance_preference of all policies
+  --boost on,off        turbo or boost
+  --set 'FILE=VALUE'    any setting below /sys, /proc/sys; policy*/..., cpu*/..., sysctl:NAME; again for each variant,
+                        '' is the machine as it is
+  --env 'NAME=VALUE'    environment variables; again for each variant
+  --nice A,B            nice values
+  --command 'LINE'      a shell command in place of COMMAND; again for each variant
+Design:
+  --within PERCENT      half-width of the interval that ends it (1)
+  --pilot N             blocks whose spread decides (6)
+  --blocks N            most blocks (30)
+  --for TIME            no block begins after this time (90s, 10m, 2h)
+  --warm-up N           runs that do not count (1)
+  --same N              runs of the baseline after each other, which say what this machine can resolve (4)
+  --rest SECONDS        rest before each run
+  --cool                rest until the temperature is back
+  --others CPUS         load of others above which a block is repeated (0.2)
+  --repeats N           most blocks that are repeated (10)
+  --seed N              of the orders (1)
+Measures:
+  --metric 'NAME=/PATTERN/'  a figure that COMMAND prints; NAME[UNIT], -NAME where less is better; may be repeated
+  --by NAME             the metric whose interval ends it (the program's first, or wall)
+Results:
+  -o, --output FOLDER   where runs.jsonl is; goes on with what is there (host-compare)
+  --name NAME           benchmark's name in results (the command's)
+  --format text|json    form of the report
+  --dry-run             print every write and change nothing
+  --report              report on the folder's runs and run nothing
+  --root FOLDER         another tree than /
+  --state FILE          where settings are remembered until they are put back
+";
+
+struct Options {
+    root: PathBuf,
+    state: PathBuf,
+    output: PathBuf,
+    dimensions: Vec<Vec<Level>>,
+    plan: Plan,
+    metrics: Vec<Figure>,
+    by: String,
+    within_ppm: u32,
+    pilot: u32,
+    seed: u64,
+    name: String,
+    is_json: bool,
+    is_dry: bool,
+    is_report: bool,
+    is_worker: bool,
+    command: Vec<OsString>,
+}
+
+fn number<T>(option: &str, words: &str, least: T, most: T) -> Result<T, HostError>
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display,
+{
+    let found = words.parse::<T>().ok().filter(|value| (&least..=&most).contains(&value));
+    found.ok_or_else(|| HostError::Usage(format!("--{option}: `{words}` is not a number of {least} to {most}")))
+}
+
+/// `90s`, `10m`, `2h`, or seconds.
+fn duration_ns(words: &str) -> Result<u64, HostError> {
+    let (digits, scale) = match words.char_indices().last() {
+        Some((at, 's')) => (&words[..at], 1.0),
+        Some((at, 'm')) => (&words[..at], 60.0),
+        Some((at, 'h')) => (&words[..at], 3600.0),
+        _ => (words, 1.0),
+    };
+    Ok((number::<f64>("for", digits, 0.0, 1e6)? * scale * 1e9) as u64)
+}
+
+impl Options {
+    fn read(words: &mut lexopt::Parser) -> Result<Option<Self>, HostError> {
+        let plan = Plan {
+            variants: Vec::new(),
+            warm_up: 1,
+            same: 4,
+            blocks_max: 30,
+            for_ns: None,
+            rest_ns: 0,
+            cool: false,
+            others_cpus: 0.2,
+            repeats_max: 10,
+            figures: Vec::new(),
+        };
+        let mut options = Self {
+            root: "/".into(),
+            state: PathBuf::new(),
+            output: "host-compare".into(),
+            dimensions: Vec::new(),
+            plan,
+            metrics: Vec::new(),
+            by: String::new(),
+            within_ppm: 10_000,
+            pilot: 6,
+            seed: 1,
+            name: String::new(),
+            is_json: false,
+            is_dry: false,
+            is_report: false,
+            is_worker: false,
+            command: Vec::new(),
+        };
+        // Options that are given again and again are one dimension.
+        let mut again: [Vec<Level>; 3] = Default::default();
+        while let Some(word) = words.next()? {
+            let name = match word {
+                Long("help") | Short('h') => return Ok(None),
+                Long("cool") => {
+                    options.plan.cool = true;
+                    continue;
+                }
+                Long("dry-run") => {
+                    options.is_dry = true;
+                    continue;
+                }
+                Long("report") => {
+                    options.is_report = true;
+                    continue;
+                }
+                Long("worker") => {
+                    options.is_worker = true;
+                    continue;
+                }
+                Short('o') => "output".to_owned(),
+                Long(name) => name.to_owned(),
+                Value(first) => {
+                    options.command = vec![first];
+                    options.command.extend(words.raw_args()?);
+                    break;
+                }
+                Short(_) => return Err(word.unexpected().into()),
+            };
+            if !NAMES.contains(&name.as_str()) {
+                let near = crate::cli::nearest(&name, NAMES.iter().copied());
+                return Err(HostError::Usage(format!("no option --{name}{near}")));
+            }
+            let value = words.value()?;
+            options.set(&name, value, &mut again)?;
+        }
+        options.dimensions.extend(again.into_iter().filter(|levels| !levels.is_empty()));
+        Ok(Some(options))
+    }
+
+    fn set(&mut self, name: &str, value: OsString, again: &mut [Vec<Level>; 3]) -> Result<(), HostError> {
+        let words = text(value.clone());
+        let list = || words.split(',').map(str::trim).filter(|part| !part.is_empty());
+        match name {
+            "governor" => self.dimensions.push(list().map(|word| Level::Governor(word.to_owned())).collect()),
+            "epp" => self.dimensions.push(list().map(|word| Level::Epp(word.to_owned())).collect()),
+            "boost" => {
+                let levels = list().map(|word| match word {
+                    "on" => Ok(Level::Boost(true)),
+                    "off" => Ok(Level::Boost(false)),
+                    _ => Err(HostError::Usage(format!("--boost: `{word}` is neither on nor off"))),
+                });
+                self.dimensions.push(levels.collect::<Result<_, _>>()?);
+            }
+            "nice" => {
+                let levels = list().map(|word| number("nice", word, -20, 19).map(Level::Nice));
+                self.dimensions.push(levels.collect::<Result<_, _>>()?);
+            }
+            "set" => again[0].push(Level::Set(words)),
+            "env" => again[1].push(Level::Env(words)),
+            "command" => again[2].push(Level::Command(words)),
+            "within" => self.within_ppm = (number::<f64>(name, &words, 0.01, 100.0)? * 10_000.0).round() as u32,
+            "pilot" => self.pilot = number(name, &words, 2, 1000)?,
+            "blocks" => self.plan.blocks_max = number(name, &words, 2, 100_000)?,
+            "for" => self.plan.for_ns = Some(duration_ns(&words)?),
+            "warm-up" => self.plan.warm_up = number(name, &words, 0, 1000)?,
+            "same" => self.plan.same = number(name, &words, 0, 1000)?,
+            "rest" => self.plan.rest_ns = (number::<f64>(name, &words, 0.0, 3600.0)? * 1e9) as u64,
+            "others" => self.plan.others_cpus = number(name, &words, 0.0, 10_000.0)?,
+            "repeats" => self.plan.repeats_max = number(name, &words, 0, 100_000)?,
+            "seed" => self.seed = number(name, &words, 0, u64::MAX)?,
+            "metric" => self.metrics.push(figures::parse(&words)?),
+            "by" => self.by = words,
+            "output" => self.output = value.into(),
+            "name" => self.name = words,
+            "format" => {
+                self.is_json = match words.as_str() {
+                    "json" => true,
+                    "text" => false,
+                    _ => return Err(HostError::Usage(format!("--format: `{words}` is neither text nor json"))),
+                }
+            }
+            "root" => self.root = value.into(),
+            _ => self.state = value.into(),
+        }
+        Ok(())
+    }
+
+    /// The head of the file, and the readers of what the program prints.
+    fn head(&self, root: &Root, variants: &[Variant]) -> (Head, Vec<Figure>) {
+        let shown: Vec<String> = self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let command = if shown.is_empty() {
+            variants.iter().filter_map(|variant| variant.command.clone()).next().unwrap_or_default()
+        } else {
+            shown.join(" ")
+        };
+        let figures = if self.metrics.is_empty() { figures::known(&command) } else { self.metrics.clone() };
+        let line = |path: &str| root.text(path).ok().filter(|text| !text.is_empty());
+        let program = command.split([' ', '/']).rfind(|word| !word.is_empty()).unwrap_or("command");
+        let first = command.split(' ').next().and_then(|word| word.rsplit('/').next()).unwrap_or(program);
+        let head = Head {
+            seed: self.seed,
+            variants: variants.iter().map(|variant| variant.name.clone()).collect(),
+            benchmark: if self.name.is_empty() { first.to_owned() } else { self.name.clone() },
+            machine: line("/proc/sys/kernel/hostname").unwrap_or_else(|| "host".to_owned()),
+            kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned()),
+            metric: self.by.clone(),
+            pilot: self.pilot,
+            within_ppm: self.within_ppm,
+            command,
+        };
+        (head, figures)
+    }
+}
+
+const NAMES: &[&str] = &[
+    "governor", "epp", "boost", "set", "env", "nice", "command", "within", "pilot", "blocks", "for", "warm-up", "same",
+    "rest", "others", "repeats", "seed", "metric", "by", "output", "name", "format", "root", "state",
+];
+
+/// The command.
+pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
+    let given: Vec<OsString> = words.raw_args()?.collect();
+    let mut words = lexopt::Parser::from_args(given.clone());
+    let Some(mut options) = Options::read(&mut words)? else { return print_help(env, HELP) };
+    let path = options.output.join("runs.jsonl");
+    if options.is_report {
+        return show(&Log::read(&path)?, options.is_json, env);
+    }
+    let root = Root::open(&options.root)?;
+    let found = variants(&options.dimensions, &root)?;
+    if found.len() < 2 {
+        let words = "one variant alone is no comparison: give an option two values (see compare --help)";
+        return Err(HostError::Usage(words.to_owned()));
+    }
+    if options.command.is_empty() && found.iter().any(|variant| variant.command.is_none()) {
+        return Err(HostError::Usage("no command to run: give it after --".to_owned()));
+    }
+    if options.is_dry {
+        return print(env, &dry(&root, &found));
+    }
+    if matches!(root, Root::Tree(_)) {
+        return Err(HostError::Lacking(format!("{} is a snapshot: nothing runs on it", options.root.display())));
+    }
+    let (head, figures) = options.head(&root, &found);
+    let known: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
+    if !options.by.is_empty() && options.by != "wall" && !known.contains(&options.by.as_str()) {
+        // Metrics of the machine are known when the first run has ended.
+        let of_machine =
+            options.by.starts_with("energy") || ["cpu", "switches", "clock"].contains(&options.by.as_str());
+        if !of_machine {
+            let near = crate::cli::nearest(&options.by, known.iter().copied().chain(["wall", "cpu", "energy"]));
+            return Err(HostError::Usage(format!("--by: no metric `{}`{near}", options.by)));
+        }
+    }
+    options.plan.variants = found;
+    options.plan.figures = figures;
+    std::fs::create_dir_all(&options.output)
+        .map_err(|error| HostError::io(options.output.display().to_string(), error))?;
+    let has_writes = !files(&options.plan.variants).is_empty();
+    if has_writes && !options.is_worker {
+        // What is wrong with the folder is said before anything is written.
+        drop(Log::open(&path, head)?);
+        let ended = supervise(&root, &options, &given, env)?;
+        if ended != 0 {
+            return Ok(ended);
+        }
+        return show(&Log::read(&path)?, options.is_json, env);
+    }
+    let mut log = Log::open(&path, head)?;
+    let mut settings = Settings::of(&root, &options.plan.variants, std::process::id())?;
+    let mut bench = Live::new(
+        Root::open(&options.root)?,
+        options.command.clone(),
+        options.output.join("output.txt"),
+        options.is_worker,
+    )?;
+    let ended = experiment(&options.plan, &mut bench, &mut settings, &mut log, env.err);
+    if options.is_worker && bench.is_alone() {
+        // The supervisor was killed, or is about to do the same.
+        finish(&root, &Places::of(&root, options.state.clone()), &settings.saved)?;
+    }
+    let ended = ended?;
+    if ended == Ended::Stopped {
+        let _ = writeln!(env.err, "ended: {} has what was measured; the same command goes on", path.display());
+        return Ok(130);
+    }
+    if options.is_worker { Ok(0) } else { show(&log, options.is_json, env) }
+}
+
+fn show(log: &Log, is_json: bool, env: &mut Env<'_>) -> Result<i32, HostError> {
+    print(env, &if is_json { report::json(log) } else { report::text(log) })
+}
+
+/// Every write of every variant, and what is put back.
+fn dry(root: &Root, variants: &[Variant]) -> String {
+    let mut out = String::new();
+    for variant in variants {
+        out += &format!("{}:\n", variant.name);
+        for (path, value) in &variant.writes {
+            out += &format!("  {path} = {value}\n");
+        }
+        for (name, value) in &variant.env {
+            out += &format!("  environment {name}={value}\n");
+        }
+        if let Some(line) = &variant.command {
+            out += &format!("  command {line}\n");
+        }
+        if let Some(nice) = variant.nice {
+            out += &format!("  nice {nice}\n");
+        }
+        if variant.writes.is_empty() && variant.env.is_empty() && variant.command.is_none() && variant.nice.is_none() {
+            out += "  nothing\n";
+        }
+    }
+    let files = files(variants);
+    if !files.is_empty() {
+        out += "put back:\n";
+    }
+    for path in files {
+        match root.text(&path) {
+            Ok(value) => out += &format!("  {path} = {value}\n"),
+            Err(why) => out += &format!("  {path}: {}\n", why.words()),
+        }
+    }
+    out
+}
+
+/// Saves, starts the worker, waits for it, puts everything back: also if the worker is killed.
+fn supervise(root: &Root, options: &Options, given: &[OsString], env: &mut Env<'_>) -> Result<i32, HostError> {
+    let [program, leading @ ..] = env.again.as_slice() else {
+        return Err(HostError::Lacking("this program cannot start itself again".to_owned()));
+    };
+    let places = Places::of(root, options.state.clone());
+    let stop = Stop::on_signals()?;
+    let _lock = lock(root)?;
+    let (_, away) = restore_left(root, &places, env.err)?;
+    let saved = Settings::of(root, &options.plan.variants, std::process::id())?.saved.with(away);
+    save(&saved, root, &places)?;
+    let spawned = Command::new(program)
+        .args(leading)
+        .args(["compare", "--worker"])
+        .args(given)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            finish(root, &places, &saved)?;
+            return Err(HostError::io("starting the worker", error));
+        }
+    };
+    // The group that runs now, so that it can be ended if the worker cannot.
+    let group = Arc::new(AtomicI32::new(0));
+    if let Some(lines) = child.stdout.take() {
+        let group = Arc::clone(&group);
+        std::thread::spawn(move || {
+            for line in BufReader::new(lines).lines().map_while(Result::ok) {
+                group.store(line.trim().parse().unwrap_or(0), Ordering::Relaxed);
+            }
+        });
+    }
+    let mut tether = child.stdin.take();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Ok(status),
+            Ok(None) => {}
+            Err(error) => break Err(HostError::io("waiting for the worker", error)),
+        }
+        if stop.is_raised() {
+            // The worker sees it, ends the program and then itself.
+            tether = None;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    drop(tether);
+    if let Some(pid) = Pid::from_raw(group.load(Ordering::Relaxed)) {
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+    finish(root, &places, &saved)?;
+    let status = status?;
+    match status.code() {
+        Some(code) => Ok(code),
+        None => Err(HostError::Lacking(format!("the worker ended by {status}; all settings are put back"))),
+    }
+}

@@ -1,0 +1,73 @@
+"""Runs of `opplab host compare` are results: the table has each run's values, pairs are blocks, damage is refused."""
+
+import json
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from opplab import results
+from opplab.cli.main import opplab as main
+from opplab.errors import InputError
+from opplab.host.compared import results_of
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("host") / "runs"
+    design = ["--pilot", "4", "--within", "50", "--same", "3", "--others", "100", "-o", str(made)]
+    figure = ["--metric", "rate=/rate ([0-9]+)/", "--env", "R=10", "--env", "R=30"]
+    words = ["host", "compare", *design, *figure, "--", "/bin/sh", "-c", "echo rate $R"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    return made
+
+
+def test_the_table_has_what_was_measured(folder: Path) -> None:
+    table = results.read(folder)
+    lines = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    blocks = [line for line in lines[1:] if line["kind"] == "block"]
+    assert len(blocks) == 8
+    for run in blocks:
+        policy = lines[0]["variants"][run["variant"]]
+        here = table.filter(pl.col("policy") == policy, pl.col("iteration") == run["block"])
+        assert sorted(here["metric"]) == sorted(name for name, *_ in run["values"])
+        for metric, unit, better, value in run["values"]:
+            row = here.row(by_predicate=pl.col("metric") == metric, named=True)
+            assert (row["unit"], row["better"], row["value"]) == (unit, better, value)
+    of_rate = table.filter(pl.col("metric") == "rate")
+    rates = {policy: of_rate.filter(pl.col("policy") == policy)["value"].mean() for policy in ("R=10", "R=30")}
+    assert rates == {"R=10": 10.0, "R=30": 30.0}
+    assert table.group_by("seed").agg(pl.col("policy").n_unique())["policy"].to_list() == [2] * 4
+
+
+def test_compare_gates_and_reports_on_it(folder: Path) -> None:
+    assert CliRunner().invoke(main, ["compare", str(folder), "--fail-if", "rate < -5%"]).exit_code == 0
+    assert CliRunner().invoke(main, ["compare", str(folder), "--fail-if", "rate > 5%"]).exit_code == 1
+    done = CliRunner().invoke(main, ["host", "compare", "--report", "--format", "json", "-o", str(folder)])
+    assert done.exit_code == 0, done.output
+    rate = results.read(folder).filter(pl.col("metric") == "rate")
+    assert math.isclose(rate.filter(pl.col("policy") == "R=30")["value"].mean(), 30.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("damage", ["{", '{"kind": "block"}\n', "[]\n", '{"experiment": "host compare"}\n'])
+def test_damage_is_refused_with_its_line(folder: Path, tmp_path: Path, damage: str) -> None:
+    whole = (folder / "runs.jsonl").read_text()
+    bad = tmp_path / "runs.jsonl"
+    bad.write_text(whole.split("\n")[0] + "\n" + damage if damage.endswith("\n") else damage)
+    with pytest.raises(InputError, match=r"runs\.jsonl:|no run in it"):
+        results_of(bad)
+
+
+def test_what_cannot_be_compared_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    for words, expected in (
+        (["--env", "A=1", "--", "true"], "one variant alone"),
+        (["--env", "A=1", "--env", "A=2"], "no command to run"),
+        (["--envv", "A=1", "--", "true"], "did you mean `env`?"),
+        (["--governor", "performance,powersave", "--root", "/nonexistent", "--", "true"], "/nonexistent"),
+    ):
+        done = CliRunner().invoke(main, ["host", "compare", *words])
+        assert done.exit_code in (2, 3), done.output
+        assert expected in capfd.readouterr().err
