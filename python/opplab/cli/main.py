@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "learn": ("opplab.cli.learn", "Learn a benchmark model from a recording."),
     "choose": ("opplab.cli.choose", "Choose between settings: the best for what counts, and how sure that is."),
+    "fleet": ("opplab.cli.fleet", "Choose a setting for every machine type of many dumps; watts saved in a year."),
     "predict": ("opplab.cli.predict", "Predict the rows of a published table before its values are known."),
     "explain": ("opplab.cli.explain", "Say why a CPU, a task or a run was as it was."),
     "compare": ("opplab.cli.compare", "Compare runs: mmtests trees, result stores, published tables."),

@@ -198,6 +198,8 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("verify .*|status|list|workload .*|compare", "machine", "none is involved"),
     ("experiment show|predict", "machine", "the experiment's"),
     ("predict", "format", "the table is CSV"),
+    ("fleet", "machine", "the dumps'"),
+    ("fleet", "energy-model", "--vs energy_model=..."),
     ("verify .*|calibrate|experiment .*|predict", "governor kernel energy-model", "the experiment's"),
     ("(machine .*|fmax|status|list|workload .*|compare)", "governor kernel energy-model", _NO_RUN),
     ("(replay|meter|explain)", "jobs", "one case"),

@@ -1,0 +1,435 @@
+"""`opplab fleet`: a choice for every machine type of many machine dumps, and what it saves in a year."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab import _opplab
+from opplab.errors import InputError, OpplabError
+from opplab.report.block import Block
+
+if TYPE_CHECKING:
+    from opplab.choice.answer import Choice
+    from opplab.simulation.machine import Machine
+
+__all__ = ["Fleet", "MachineType", "Saving", "fleet", "sources_of", "types_of"]
+
+HOURS = 8760
+"""Hours of a year."""
+
+CHANGE = "energy_per_work"
+
+
+@dataclass
+class MachineType:
+    """Machines whose dumps are equal in all that a simulation uses.
+
+    Attributes
+    ----------
+    name : str
+        The processor, and the number of CPUs.
+    digest : str
+        Of the machine file without name and sources.
+    text : str
+        The machine file.
+    power : str
+        Where its power comes from, in words.
+    dumps : list of str
+    """
+
+    name: str
+    digest: str
+    text: str
+    power: str
+    dumps: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Saving:
+    """The answer for one machine type; watts are of one machine at the baseline's work.
+
+    Attributes
+    ----------
+    setting : str
+        Empty if no setting keeps the constraints.
+    baseline : str
+    best : str
+        How probable it is that no other setting is better, in words.
+    base_watts : float
+        What the baseline draws.
+    watts, low, high : float or None
+        What the setting saves, with its interval.
+    clear : bool
+    commands : list of str
+    finding : str
+    """
+
+    setting: str
+    baseline: str
+    best: str
+    base_watts: float | None
+    watts: float | None
+    low: float | None
+    high: float | None
+    clear: bool
+    commands: list[str]
+    finding: str
+
+    @classmethod
+    def of(cls, choice: Choice) -> Saving:
+        """Take it from a choice: power of the baseline x (1 - ratio of energy by unit of work)."""
+        chosen = choice.recommended
+        base = next(option for option in choice.options if option.label == choice.baseline)
+        power = base.parts["power"].value if "power" in base.parts else None
+        finding = choice.findings()[0]
+        if chosen is None:
+            return cls("", choice.baseline, "", power, None, None, None, False, [], finding)
+        best, commands = choice.chance(chosen.best), list(chosen.commands)
+        change = chosen.changes.get(CHANGE)
+        if chosen is base:
+            return cls(chosen.label, choice.baseline, best, power, 0.0, None, None, False, commands, finding)
+        if change is None or power is None:
+            return cls(chosen.label, choice.baseline, best, power, None, None, None, False, commands, finding)
+
+        def saved(percent: float | None) -> float | None:
+            return None if percent is None else -power * percent / 100
+
+        clear = change.certainty.is_clear
+        ends = saved(change.high), saved(change.low)
+        return cls(chosen.label, choice.baseline, best, power, saved(change.value), *ends, clear, commands, finding)
+
+
+@dataclass
+class Fleet(Block):
+    """The answer for a fleet: a line a machine type, the most watts saved first.
+
+    Attributes
+    ----------
+    types : list of (MachineType, Saving)
+    refused : list of (str, str)
+        Dumps that were not understood and types that could not be simulated, and why.
+    assumed : str
+    """
+
+    types: list[tuple[MachineType, Saving]]
+    refused: list[tuple[str, str]]
+    assumed: str = ""
+
+    def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:
+        """Give a line a machine type."""
+        return [[self._line(kind, saving) for kind, saving in self.types[:most]]] if self.types else []
+
+    def _line(self, kind: MachineType, saving: Saving) -> dict[str, str]:
+        count = len(kind.dumps)
+        return {
+            "machine type": kind.name,
+            "machines": str(count),
+            "setting": saving.setting or "none keeps the limits",
+            "best in": saving.best,
+            "baseline draws, W": _number(saving.base_watts),
+            "saved by each, W": _between(saving, 1.0),
+            "saved by all, kWh a year": _between(saving, count * HOURS / 1000),
+        }
+
+    def below(self) -> list[str]:
+        """Give what was refused, and what was assumed."""
+        return [*(f"Refused: {name}: {why}" for name, why in self.refused), self.assumed]
+
+    def size(self) -> int:
+        """Give the number of machine types."""
+        return len(self.types)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Give one row a machine type, for programs."""
+        out = []
+        for kind, saving in self.types:
+            year = len(kind.dumps) * HOURS / 1000
+            out.append(
+                {
+                    "machine_type": kind.name,
+                    "machines": len(kind.dumps),
+                    "setting": saving.setting,
+                    "baseline": saving.baseline,
+                    "best_in": saving.best,
+                    "baseline_watts": saving.base_watts,
+                    "saved_watts": saving.watts,
+                    "saved_watts_low": saving.low,
+                    "saved_watts_high": saving.high,
+                    "clear": saving.clear,
+                    "saved_kwh_a_year": None if saving.watts is None else saving.watts * year,
+                    "saved_kwh_a_year_low": None if saving.low is None else saving.low * year,
+                    "saved_kwh_a_year_high": None if saving.high is None else saving.high * year,
+                    "digest": kind.digest,
+                    "dumps": " ".join(kind.dumps),
+                }
+            )
+        return out
+
+    def facts(self) -> Mapping[str, Any]:
+        """Give what JSON has beside the rows."""
+        commands = {kind.digest: saving.commands for kind, saving in self.types}
+        refused = [{"dump": name, "why": why} for name, why in self.refused]
+        return {**super().facts(), "commands": commands, "refused": refused, "assumed": self.assumed}
+
+    def commands_text(self) -> str:
+        """Give the commands that set it: once for types that share them."""
+        shared: dict[tuple[str, ...], list[str]] = {}
+        for kind, saving in self.types:
+            if saving.commands:
+                shared.setdefault(tuple(saving.commands), []).append(kind.name)
+        parts = ["# " + "; ".join(names) + "\n" + "\n".join(lines) for lines, names in shared.items()]
+        return "\n".join(parts) + ("\n" if parts else "")
+
+    def page(self) -> str:
+        """Give the answer as one self-contained page."""
+        from opplab.report.html import render
+        from opplab.report.sure import table_of
+
+        return render(
+            "choice.html",
+            title="Which setting for each machine type?",
+            subtitle=self.question,
+            facts=[
+                ("machine types", str(len(self.types))),
+                ("machines", str(sum(len(kind.dumps) for kind, _ in self.types))),
+                ("refused", str(len(self.refused))),
+            ],
+            answer=self.html(),
+            commands=self.commands_text().splitlines(),
+            label="by machine type",
+            panels=[],
+            tables=[table_of("Every machine type", [self._line(*one) for one in self.types])] if self.types else [],
+            note=METHOD,
+            version=_opplab.__version__,
+            footer=f"Made by opplab {_opplab.__version__}.",
+        )
+
+
+METHOD = (
+    "Watts saved are the baseline's mean power x (1 - ratio of energy by unit of work), so for equal work. Their "
+    "interval is that of the ratio. A year has 8760 hours under this workload. Machines are of one type if their dumps "
+    "are equal in all that a simulation uses."
+)
+
+
+def sources_of(arguments: Sequence[str | Path]) -> list[Path]:
+    """Give the dumps of some arguments: dumps, folders of dumps, and lists (``.txt``, one path a line).
+
+    Raises
+    ------
+    InputError
+        If there is nothing at a path, or no dump in a folder or list.
+    """
+    from opplab.files import read_text
+
+    out: list[Path] = []
+    for argument in map(Path, arguments):
+        found = [argument]
+        if argument.suffix == ".txt" and argument.is_file():
+            lines = read_text(argument, "list of dumps").splitlines()
+            words = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+            found = [argument.parent / word for word in words]
+        elif argument.is_dir() and not any((argument / name).exists() for name in ("sys", "proc", "cpufreq")):
+            found = sorted(path for path in argument.iterdir() if not path.name.startswith("."))
+        elif not argument.exists():
+            raise InputError(f"{argument}: there is no such dump, folder or list")
+        if not found:
+            raise InputError(f"{argument}: there is no dump in it")
+        out += found
+    return list(dict.fromkeys(out))
+
+
+def types_of(sources: Sequence[Path]) -> tuple[list[MachineType], list[tuple[str, str]]]:
+    """Import dumps and group them into machine types; give the dumps that were refused, too."""
+    from opplab.fit.machine_power import generic_power
+
+    types: dict[str, MachineType] = {}
+    refused = []
+    for source in sources:
+        try:
+            if not source.exists():
+                raise InputError("there is no such file")
+            machine, _ = _opplab.import_machine(str(source))
+            text = machine.renamed("machine").to_toml()
+            digest = _digest(text)
+            if digest not in types:
+                power = "the dump's own power"
+                if not _has_power(text):
+                    text, power = generic_power(text)
+                types[digest] = MachineType(_name_of(text, source), digest, text, power)
+        except (OpplabError, OSError) as error:
+            words = str(error).removeprefix("failed to import ").removeprefix(f"{source}: ")
+            refused.append((str(source), words))
+            continue
+        types[digest].dumps.append(str(source))
+    names: dict[str, int] = {}
+    for one in types.values():
+        names[one.name] = names.get(one.name, 0) + 1
+        if names[one.name] > 1:
+            one.name = f"{one.name} ({names[one.name]})"
+    return list(types.values()), refused
+
+
+def fleet(
+    dumps: Sequence[str | Path],
+    workload: Any,
+    *,
+    output: Path | None = None,
+    said: Callable[[str], None] = lambda _: None,
+    **options: Any,
+) -> Fleet:
+    """Choose a setting for every machine type of some dumps.
+
+    Parameters
+    ----------
+    dumps : sequence of str or Path
+        Dumps, folders of them, or lists of their paths (``.txt``).
+    workload : Workload, Benchmark, str or Path
+        As in `opplab.choose`.
+    output : Path, optional
+        Folder where each type's answer is kept; types that are answered there for the same question are not run again.
+    said : callable
+        Takes lines about the progress.
+    **options
+        Of `opplab.choose`.
+
+    Returns
+    -------
+    Fleet
+    """
+    from opplab.simulation.machine import Machine
+
+    types, refused = types_of(sources_of(dumps))
+    question = _question(workload, options)
+    answered = []
+    for number, kind in enumerate(types, start=1):
+        try:
+            saving, again = _kept(output, kind, question, partial(_chosen, kind, workload, options, Machine))
+        except OpplabError as error:
+            refused += [(dump, f"{kind.name}: {error}") for dump in kind.dumps]
+            continue
+        said(f"{number}/{len(types)} machine types: {kind.name}{' (kept)' if again else ''}")
+        answered.append((kind, saving))
+    answered.sort(key=lambda one: -(one[1].watts or 0.0) * len(one[0].dumps))
+    label = str(getattr(workload, "name", workload))
+    asked = f"Which setting for {label} on {sum(len(kind.dumps) for kind, _ in answered)} machines of {len(answered)} "
+    return Fleet(
+        asked + "types? Least energy by unit of work", _finding(answered), answered, refused, _assumed(answered)
+    )
+
+
+def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any], machine: type[Machine]) -> Saving:
+    from opplab.choice.choose import choose
+
+    return Saving.of(choose(machine.parse(kind.text), workload, **options))
+
+
+def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[], Saving]) -> tuple[Saving, bool]:
+    """Give the answer that a folder has of this type and question, or run and keep it."""
+    from opplab.files import write_text
+
+    if output is None:
+        return run(), False
+    key = hashlib.sha256(f"{kind.digest}\n{kind.text}\n{question}".encode()).hexdigest()[:16]
+    path = output / "types" / f"{key}.json"
+    if path.exists():
+        try:
+            return Saving(**json.loads(path.read_text())), True
+        except (ValueError, TypeError, OSError):
+            # Cut off while it was written, or another version's: it is run again.
+            pass
+    saving = run()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(asdict(saving), indent=1) + "\n")
+    return saving, False
+
+
+def _question(workload: Any, options: Mapping[str, Any]) -> str:
+    """Give all that an answer depends on beside the machine: the workload's content, the options, the version."""
+    asked = {name: value for name, value in options.items() if name not in ("jobs", "executor", "progress")}
+    content = Path(workload).read_bytes() if isinstance(workload, Path) and workload.is_file() else b""
+    digest = hashlib.sha256(content).hexdigest()
+    return json.dumps([str(workload), digest, asked, _opplab.__version__], sort_keys=True, default=str)
+
+
+def _digest(text: str) -> str:
+    from opplab.files import toml_of
+
+    tree = toml_of(text, "the machine file")
+    kept = {name: value for name, value in tree.items() if name not in ("name", "provenance", "source")}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _has_power(text: str) -> bool:
+    from opplab.files import toml_of
+    from opplab.simulation.power import known_power
+
+    return any(known_power(toml_of(text, "the machine file")))
+
+
+def _name_of(text: str, source: Path) -> str:
+    """Name a type by its processor, without trade marks, and its CPUs."""
+    from opplab.files import toml_of
+
+    tree = toml_of(text, "the machine file")
+    about, imported, _ = str(tree.get("provenance", "")).partition("; imported from")
+    name = re.sub(r"\((R|TM)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", " ", about if imported else "")
+    name = " ".join(name.split()) or source.name.partition(".")[0]
+    return f"{name}, {_cpus(tree)} CPUs"
+
+
+def _cpus(tree: Mapping[str, Any]) -> int:
+    """Count the CPUs of a machine file."""
+    return sum(_count(str(cluster["cpus"])) for cluster in tree["cluster"])
+
+
+def _count(cpus: str) -> int:
+    def spans() -> Iterator[int]:
+        for part in cpus.split(","):
+            low, _, high = part.partition("-")
+            yield int(high or low) - int(low) + 1
+
+    return sum(spans())
+
+
+def _number(value: float | None) -> str:
+    from opplab.report.answer import quantity
+
+    return "unknown" if value is None else quantity(value)
+
+
+def _between(saving: Saving, scale: float) -> str:
+    if saving.watts is None:
+        return "unknown"
+    if saving.low is None or saving.high is None:
+        return _number(saving.watts * scale)
+    star = "*" if saving.clear else ""
+    return f"{_number(saving.watts * scale)} [{_number(saving.low * scale)}, {_number(saving.high * scale)}]{star}"
+
+
+def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
+    sure = [(kind, saving) for kind, saving in answered if saving.clear and saving.watts is not None]
+    if not answered:
+        return "No machine type could be answered."
+    if not sure:
+        return f"No saving is clear: the intervals of all {len(answered)} machine types include zero or are not known."
+    total = sum((saving.watts or 0.0) * len(kind.dumps) for kind, saving in sure) * HOURS / 1000
+    count = sum(len(kind.dumps) for kind, _ in sure)
+    words = f"Clear savings: {_number(total)} kWh a year on {count} machines of {len(sure)} types."
+    others = len(answered) - len(sure)
+    return f"{words} On the other {others} types no saving is clear." if others else words
+
+
+def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
+    generic = sum("generic" in kind.power for kind, _ in answered)
+    return (
+        f"Assumed: {generic} of {len(answered)} types draw a generic curve's power; 8760 hours a year under this "
+        "workload. Next: `opplab fit power` on one machine of the type that saves most."
+    )

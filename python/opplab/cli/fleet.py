@@ -1,0 +1,114 @@
+"""`opplab fleet`: the best setting of every machine type of many dumps, and what it saves in a year."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from opplab.choice import DRAWS, GOVERNORS, ITERATIONS, SEED
+from opplab.cli.options import NameOf, jobs_option, output_format_option, vs_option, workers
+from opplab.errors import InputError
+
+
+@click.command(name="fleet")
+@click.argument("dumps", nargs=-1, required=True, metavar="DUMP|FOLDER|LIST...")
+@click.option("-w", "--workload", required=True, metavar="WORKLOAD", help="rt-app file (.json) or benchmark model.")
+@click.option(
+    "--governor",
+    "governors",
+    type=NameOf("governors", several=True),
+    default=",".join(GOVERNORS),
+    show_default=True,
+    metavar="A[,B,...]",
+    help="cpufreq governors to choose from.",
+)
+@vs_option
+@click.option(
+    "--constraint",
+    "constraints",
+    multiple=True,
+    metavar="'METRIC <= X'",
+    help="E.g. 'latency_p99 <= 5ms'; 'none' accepts less work than the baseline's.",
+)
+@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (6.12).")
+@click.option("--seconds", type=click.FloatRange(min=0.001), help="Simulated time of a run (the workload's).")
+@click.option(
+    "--iterations",
+    type=click.IntRange(1, 10_000),
+    default=ITERATIONS,
+    show_default=True,
+    help="Runs, each with a seed.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**63), default=SEED, show_default=True, help="Seed of the first run.")
+@click.option(
+    "--uncertainty", type=click.IntRange(0), default=DRAWS, show_default=True, metavar="N", help="Draws; 0: none."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("out/fleet"),
+    show_default=True,
+    help="Folder of report.html, fleet.json and each type's answer.",
+)
+@output_format_option("latex")
+@click.option("--all", "every", is_flag=True, help="Every machine type.")
+@jobs_option
+@click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
+def command(
+    dumps: tuple[str, ...],
+    workload: str,
+    output: Path,
+    output_format: str,
+    every: bool,
+    jobs: int | None,
+    dask: str | None,
+    **given: Any,
+) -> None:
+    """Choose a setting for every machine type of a fleet: probability, and watts saved in a year.
+
+    DUMPS are machine dumps (.tar.xz), copied /sys and /proc trees, folders of these, or a list of paths (.txt). Dumps
+    that are equal in all that a simulation uses are one machine type. Power is a generic curve where a dump has none.
+    The first governor is the baseline; all settings do its work.
+
+    A second call continues where the first was stopped. Exit code 1 if a dump was refused; the others are answered.
+    """
+    from opplab.choice.fleet import fleet
+    from opplab.cli.run import cluster
+    from opplab.files import write_text
+    from opplab.report.block import LINES
+    from opplab.report.text import terminal_width
+    from opplab.sweep.progress import progress
+
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output} is not a folder")
+    kernel = given.pop("kernel")
+    given["variants"] = given.pop("vs")
+    with cluster(dask, workers(jobs)) as (executor, threads):
+        found = fleet(
+            dumps,
+            workload if "." not in workload and "/" not in workload else Path(workload),
+            output=output,
+            said=lambda line: click.echo(line, err=True),
+            governors=given.pop("governors").split(","),
+            policy={"kernel": kernel} if kernel else {},
+            executor=executor,
+            jobs=threads,
+            progress=progress,
+            **given,
+        )
+    output.mkdir(parents=True, exist_ok=True)
+    write_text(output / "fleet.json", found.to_json())
+    write_text(output / "report.html", found.page())
+    sys.stdout.write(found.form(output_format, terminal_width(), None if every else LINES))
+    if output_format == "text" and (commands := found.commands_text()):
+        sys.stdout.write("\nto set it:\n" + "".join(f"  {line}\n" for line in commands.splitlines()))
+    if output_format != "text":
+        for name, why in found.refused:
+            click.echo(f"opplab: refused {name}: {why}", err=True)
+    click.echo(f"wrote {output}/report.html, fleet.json", err=True)
+    if found.refused:
+        raise click.exceptions.Exit(1)
