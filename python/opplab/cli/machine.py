@@ -100,6 +100,44 @@ def show(name: str, output_format: str, html: Path | None) -> None:
         print_table(opps, output_format)
 
 
+@command.command(name="export")
+@click.argument("source", type=BuiltIn("machine"))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["dts", "debugfs", "wattson"]),
+    default="dts",
+    show_default=True,
+    help="Device tree, debugfs's energy model, or Perfetto Wattson's power curves.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; of debugfs a folder.")
+@click.option("--force", is_flag=True, help="Overwrite the output.")
+def export(source: str, form: str, output: Path | None, force: bool) -> None:
+    """Write what a kernel is given of a machine: capacities, operating points, powers.
+
+    SOURCE is a machine, built in or a .toml file.  The device tree has capacity-dmips-mhz,
+    dynamic-power-coefficient and opp-microwatt; its comments have ranges, points that the kernel would call inefficient,
+    and what is not known.
+    """
+    from opplab.simulation import machine_export
+
+    if output is not None and output.exists() and not force:
+        raise click.UsageError(f"{output} exists; --force overwrites it")
+    path = catalog.find("machine", source)
+    machine = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
+    text = machine_export.export(machine.describe(), form)
+    if output is None:
+        click.echo(text, nl=False)
+    elif form == "debugfs":
+        for line in text.splitlines():
+            place, _, value = line.partition(":") if "/ps:" not in line else line.rpartition(":")
+            file = output / place.removeprefix("energy_model/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_text(file, value + "\n")
+    else:
+        write_text(output, text)
+
+
 def powered(text: str, *power: str) -> tuple[str, list[str]]:
     """Give a machine file with power from a file of measurements or the generic curve, and lines that say how."""
     from opplab.fit.energy_model import energy_model_notes

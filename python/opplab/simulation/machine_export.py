@@ -1,0 +1,209 @@
+"""What a kernel is given of a machine's capacities and powers: a device tree, debugfs's energy model, power curves.
+
+The kernel's own rules check the table: `em_create_perf_table()` (kernel/power/energy_model.c, v6.12) marks a point as
+inefficient if a faster one costs no more, cost being power x f_max / f; `topology_normalize_cpu_scale()`
+(drivers/base/arch_topology.c) makes capacities of capacity-dmips-mhz x f_max.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from opplab.errors import InputError
+
+__all__ = ["FORMATS", "coefficient", "dmips_mhz", "export", "inefficient"]
+
+SCALE = 1024
+
+
+def _power_uw(opp: Mapping[str, Any]) -> int | None:
+    """What the model is told, or else what a busy CPU draws; None if neither is known."""
+    return opp["power_uw"] or opp["busy_uw"] or None
+
+
+def dmips_mhz(clusters: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Give each cluster's capacity-dmips-mhz, of which the kernel makes its capacity; the largest is 1024."""
+    each = [cluster["capacity"] / max(opp["khz"] for opp in cluster["opps"]) for cluster in clusters]
+    return [round(SCALE * one / max(each)) for one in each]
+
+
+def coefficient(opps: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
+    """Fit dynamic-power-coefficient, in uW/MHz/V^2, to powers and voltages.
+
+    Returns
+    -------
+    (float, float) or None
+        The coefficient by least squares, and the largest error of a point as a share; None where a voltage or a power
+        is not known.
+    """
+    points = [
+        (opp["khz"] / 1e3 * (opp["mv"] / 1e3) ** 2, power) for opp in opps if opp["mv"] and (power := _power_uw(opp))
+    ]
+    if len(points) != len(opps) or not points:
+        return None
+    found = sum(x * power for x, power in points) / sum(x * x for x, _ in points)
+    return found, max(abs(found * x / power - 1) for x, power in points)
+
+
+def inefficient(opps: Sequence[Mapping[str, Any]]) -> list[bool]:
+    """Say of each point, by rising frequency, whether the kernel marks it as inefficient."""
+    top_khz = max(opp["khz"] for opp in opps)
+    out: list[bool] = []
+    least: float | None = None
+    for opp in reversed(opps):
+        power = _power_uw(opp)
+        cost = None if power is None else power * top_khz // opp["khz"]
+        out.append(cost is not None and least is not None and cost >= least)
+        if cost is not None and not out[-1]:
+            least = cost
+    return out[::-1]
+
+
+def _cpus(text: str) -> list[int]:
+    out: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        out += range(int(first), int(last or first) + 1)
+    return out
+
+
+def _warnings(cluster: Mapping[str, Any]) -> list[str]:
+    """What the kernel, or who looks at the table, would say of a cluster."""
+    opps = cluster["opps"]
+    words = [
+        f"{opp['khz'] / 1000:g} MHz is inefficient: a faster point costs no more"
+        for opp, marked in zip(opps, inefficient(opps), strict=True)
+        if marked
+    ]
+    powers = [(opp["khz"], _power_uw(opp)) for opp in opps]
+    words += [
+        f"power falls from {low / 1000:g} to {high / 1000:g} MHz"
+        for (low, before), (high, after) in pairwise(powers)
+        if before is not None and after is not None and after < before
+    ]
+    unknown = [f"{khz / 1000:g}" for khz, power in powers if power is None]
+    if unknown:
+        words.append(f"power at {', '.join(unknown)} MHz is not known: EAS needs it (measure one busy CPU there)")
+    if not any(opp["power_uw"] for opp in opps) and not unknown:
+        words.append("powers are those of a busy CPU; what a vendor's model says is not known")
+    return words
+
+
+def _clean(text: str) -> str:
+    """A text inside of a comment."""
+    return " ".join(text.replace("*/", "* /").split())
+
+
+def _dts(facts: Mapping[str, Any]) -> str:
+    clusters = facts["clusters"]
+    lines = [
+        "/dts-v1/;",
+        f"/* {_clean(facts['name'])}: {_clean(facts['provenance'])} */",
+        *(
+            f"/* range of {_clean(what)}: {low} .. {high} */"
+            for what, (low, high) in facts.get("ranges", {}).items()
+            if ".opp." in what
+        ),
+        "/ {",
+        "\tcpus {",
+        "\t\t#address-cells = <1>;",
+        "\t\t#size-cells = <0>;",
+    ]
+    for number, (cluster, dmips) in enumerate(zip(clusters, dmips_mhz(clusters), strict=True)):
+        fit = coefficient(cluster["opps"])
+        for cpu in _cpus(cluster["cpus"]):
+            lines += [
+                f"\t\tcpu@{cpu:x} {{",
+                '\t\t\tdevice_type = "cpu";',
+                f"\t\t\treg = <0x{cpu:x}>;",
+                f"\t\t\tcapacity-dmips-mhz = <{dmips}>;",
+            ]
+            if fit is not None:
+                lines.append(
+                    f"\t\t\tdynamic-power-coefficient = <{round(fit[0])}>; /* powers within {100 * fit[1]:.1f} % */"
+                )
+            lines += [f"\t\t\toperating-points-v2 = <&cluster{number}_opp>;", "\t\t};"]
+    lines.append("\t};")
+    for number, cluster in enumerate(clusters):
+        lines += [f"\t/* {_clean(cluster['name'])}: {words} */" for words in _warnings(cluster)]
+        shared = cluster["policy"] == "shared"
+        lines += [f"\tcluster{number}_opp: opp-table-{number} {{", '\t\tcompatible = "operating-points-v2";']
+        lines += ["\t\topp-shared;"] if shared else []
+        for opp in cluster["opps"]:
+            lines += [f"\t\topp-{opp['khz'] * 1000} {{", f"\t\t\topp-hz = /bits/ 64 <{opp['khz'] * 1000}>;"]
+            if opp["mv"]:
+                lines.append(f"\t\t\topp-microvolt = <{opp['mv'] * 1000}>;")
+            power = _power_uw(opp)
+            lines.append(
+                "\t\t\t/* opp-microwatt: not known */" if power is None else f"\t\t\topp-microwatt = <{power}>;"
+            )
+            lines.append("\t\t};")
+        lines.append("\t};")
+    return "\n".join([*lines, "};"]) + "\n"
+
+
+def _debugfs(facts: Mapping[str, Any]) -> str:
+    """Paths and contents below /sys/kernel/debug, as `grep -r . energy_model` prints them."""
+    lines = []
+    for cluster in facts["clusters"]:
+        cpus = cluster["cpus"]
+        domain = f"energy_model/cpu{_cpus(cpus)[0]}"
+        opps = cluster["opps"]
+        powers = [_power_uw(opp) for opp in opps]
+        if None in powers:
+            raise InputError(
+                f"cluster {cluster['name']}: the power of a point is not known, so there is no energy model"
+            )
+        lines += [f"{domain}/cpus:{cpus}", f"{domain}/flags:0x1"]
+        top_khz = max(opp["khz"] for opp in opps)
+        for opp, power, marked in zip(opps, powers, inefficient(opps), strict=True):
+            assert power is not None
+            state = f"{domain}/ps:{opp['khz']}"
+            # v6.12: em_compute_costs() gives power x 10 / performance.
+            performance = cluster["capacity"] * opp["khz"] // top_khz
+            values = {
+                "frequency": opp["khz"],
+                "power": power,
+                "cost": power * 10 // max(performance, 1),
+                "performance": performance,
+                "inefficient": int(marked),
+            }
+            lines += [f"{state}/{name}:{value}" for name, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _wattson(facts: Mapping[str, Any]) -> str:
+    """Perfetto Wattson's `cpu_1d.csv`: one busy CPU, in mW. What its cluster shares is not in it: `static` is 0."""
+    lines = ["device,policy,freq_khz,static,active,idle0,idle1"]
+    for cluster in facts["clusters"]:
+        states = [state["power_uw"] for state in cluster["idle"]]
+        idle = [*states, *[None] * 2][:2]
+        for opp in cluster["opps"]:
+            busy = opp["busy_uw"] or opp["power_uw"]
+            if not busy:
+                raise InputError(f"cluster {cluster['name']}: the power at {opp['khz']} kHz is not known")
+            row = [facts["name"], str(_cpus(cluster["cpus"])[0]), str(opp["khz"]), "0", str(busy / 1000)]
+            lines.append(",".join([*row, *("" if one is None else str(one / 1000) for one in idle)]))
+    return "\n".join(lines) + "\n"
+
+
+FORMATS = {"dts": _dts, "debugfs": _debugfs, "wattson": _wattson}
+
+
+def export(facts: Mapping[str, Any], form: str) -> str:
+    """Give a machine in a form that others read.
+
+    Parameters
+    ----------
+    facts : mapping
+        What ``opplab machine show --format json`` has.
+    form : {"dts", "debugfs", "wattson"}
+
+    Raises
+    ------
+    InputError
+        If a power that the form cannot do without is not known.
+    """
+    return FORMATS[form](facts)

@@ -1,0 +1,84 @@
+"""Exported machines: the device tree compiles and has capacities and powers; debugfs and Wattson are read again."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from opplab import _opplab, catalog
+from opplab.cli.main import opplab as main
+from opplab.errors import InputError
+from opplab.simulation import machine_export
+
+
+def facts(name: str) -> dict:  # type: ignore[type-arg]
+    path = catalog.find("machine", name)
+    return _opplab.Machine.parse(str(path), path.read_text(encoding="utf-8")).describe()  # type: ignore[no-any-return]
+
+
+def export(*words: str) -> str:
+    done = CliRunner().invoke(main, ["machine", "export", *words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.skipif(shutil.which("dtc") is None, reason="skipped: dtc is not installed")
+@pytest.mark.parametrize("name", ["juno-r2", "pixel4", "pixel6", "sdm845", "sm8250"])
+def test_the_device_tree_compiles_and_has_what_the_machine_has(name: str, tmp_path: Path) -> None:
+    (tmp_path / "x.dts").write_text(export(name))
+    built = subprocess.run(
+        ["dtc", "-I", "dts", "-O", "dts", str(tmp_path / "x.dts")], capture_output=True, text=True, check=True
+    )
+    assert "ERROR" not in built.stderr
+    machine = facts(name)
+    dmips = [int(value, 16) for value in re.findall(r"capacity-dmips-mhz = <(0x[0-9a-f]+)>", built.stdout)]
+    assert len(dmips) == machine["nr_cpus"]
+    # drivers/base/arch_topology.c:topology_normalize_cpu_scale(): capacity is dmips x f_max by the largest of them.
+    raw = [
+        one * max(opp["khz"] for opp in cluster["opps"])
+        for one, cluster in zip(machine_export.dmips_mhz(machine["clusters"]), machine["clusters"], strict=True)
+    ]
+    for value, cluster in zip(raw, machine["clusters"], strict=True):
+        assert abs(value * 1024 / max(raw) - cluster["capacity"]) <= 1.5
+    powers = {int(value, 16) for value in re.findall(r"opp-microwatt = <(0x[0-9a-f]+)>", built.stdout)}
+    assert powers == {opp["power_uw"] or opp["busy_uw"] for cluster in machine["clusters"] for opp in cluster["opps"]}
+
+
+def test_the_junos_coefficient_is_its_firmwares() -> None:
+    """SCP's firmware computes 0.14 and 0.45 mW/MHz/V^2, cut to whole mW."""
+    found = [machine_export.coefficient(cluster["opps"]) for cluster in facts("juno-r2")["clusters"]]
+    assert [round(one[0] / 10) for one in found if one] == [14, 45]
+    assert all(one and one[1] < 0.01 for one in found)
+
+
+def test_a_point_is_inefficient_where_a_faster_one_costs_no_more() -> None:
+    def opp(khz: int, uw: int) -> dict[str, int]:
+        return {"khz": khz, "power_uw": uw, "busy_uw": uw}
+
+    table = [opp(500_000, 300), opp(600_000, 320), opp(1_000_000, 1000)]
+    # Costs at 1 GHz: 600, 533, 1000.
+    assert machine_export.inefficient(table) == [True, False, False]
+
+
+def test_debugfs_and_wattson_are_read_again(tmp_path: Path) -> None:
+    export("pixel6", "--format", "debugfs", "-o", str(tmp_path / "em"))
+    export("pixel6", "--format", "wattson", "-o", str(tmp_path / "cpu_1d.csv"))
+    for source, power in (("em", "power_uw"), (".", "busy_uw")):
+        output = tmp_path / f"{power}.toml"
+        done = CliRunner().invoke(main, ["machine", "import", str(tmp_path / source), "-o", str(output)])
+        assert done.exit_code == 0, done.exception
+        again = _opplab.Machine.parse("again.toml", output.read_text()).describe()
+        for ours, theirs in zip(facts("pixel6")["clusters"], again["clusters"], strict=True):
+            assert [opp["khz"] for opp in ours["opps"]] == [opp["khz"] for opp in theirs["opps"]]
+            assert [opp[power] for opp in theirs["opps"]] == [opp[power] or opp["busy_uw"] for opp in ours["opps"]]
+
+
+def test_unknown_power_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(re.sub(r", (?:busy_)?(?:u|m)w = [0-9.]+", "", catalog.find("machine", "sdm845").read_text()))
+    assert "opp-microwatt: not known" in export(str(path))
+    done = CliRunner().invoke(main, ["machine", "export", str(path), "--format", "debugfs"])
+    assert isinstance(done.exception, InputError) and "is not known" in str(done.exception)
