@@ -116,8 +116,8 @@ def export(source: str, form: str, output: Path | None, force: bool) -> None:
     """Write what a kernel is given of a machine: capacities, operating points, powers.
 
     SOURCE is a machine, built in or a .toml file.  The device tree has capacity-dmips-mhz,
-    dynamic-power-coefficient and opp-microwatt; its comments have ranges, points that the kernel would call inefficient,
-    and what is not known.
+    dynamic-power-coefficient and opp-microwatt; its comments have ranges, points that the kernel would call
+    inefficient, and what is not known.
     """
     from opplab.simulation import machine_export
 

@@ -50,6 +50,9 @@ PROMISES: dict[str, Promise] = {
     "workload new": Promise("a template", "a file that is there", "2", ("x", "-o", "{out}")),
     "workload show": Promise("an rt-app file", f"{REFUSED}; what rt-app reads over, as notes", "2", ("{workload}",)),
     "machine check": Promise("a machine or a dump", "findings; what is missing", "1, 2", ("{machine}",)),
+    "machine export": Promise(
+        "a machine", "powers that are not known, as comments; refused where the form needs them", "2", ("{machine}",)
+    ),
     "machine import": Promise(
         "a dump", "what the dump lacks, as notes and marks in the file", "2", ("{dump}", "-o", "{out}")
     ),
@@ -61,6 +64,7 @@ PROMISES: dict[str, Promise] = {
     ),
     "learn": Promise("a recording", DAMAGED, "1", ("{recording}", "-o", "{out}")),
     "choose": Promise("runs of settings", "settings that are not told apart, in words", "2; 1 of cases"),
+    "fleet": Promise("dumps of machines", "dumps that are refused, by name; the others are answered", "1, 2"),
     "predict": Promise("an experiment and its baseline", "rows without a model, with the reason", "2"),
     "kernels diff": Promise("two kernels", "a release that is not known, with the one that stands for it", "2"),
     "explain": Promise(
@@ -108,6 +112,11 @@ PROMISES: dict[str, Promise] = {
         ("--verify", "{log}"),
     ),
     "host record": Promise("tracefs", f"{HOST}; events that were lost", "3"),
+    "host compare": Promise(
+        "runs of a program",
+        "what is not measured, with the reason; disturbed blocks; settings that are not restored, by name",
+        "2, 3",
+    ),
     "verify published": Promise("built-in texts", "cells without a model, counted", "1"),
     "verify silicon": Promise("measurements", REFUSED, "2"),
     "verify traces": Promise("recordings", f"decisions that differ; {DAMAGED}", "1", ("{recording}",)),

@@ -23,7 +23,7 @@ from opplab.report.text import render_table
 
 __all__ = ["COMMON", "Page", "man_page", "markdown", "option_rows", "pages"]
 
-HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record")
+HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record", "compare")
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ _FILE = "writes one form, by the file's name"
 _THE_HOST = "the host's own"
 # Why a command has not an option: (pattern of commands, options, reason). The first that fits counts.
 REASONS: tuple[tuple[str, str, str], ...] = (
-    ("machine (show|check)|fmax|calibrate", "machine", "the argument"),
+    ("machine (show|check|export)|fmax|calibrate", "machine", "the argument"),
     ("kernels diff", "kernel", "the arguments"),
     ("kernels diff", "energy-model", "the kernel's"),
     ("machine import", "machine format", "SOURCE is; a machine file is TOML"),
@@ -178,7 +178,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("experiment new", "kernel energy-model", "keys of the file that it writes"),
     ("host .*", "machine energy-model", _THE_HOST),
     ("host (govern|record)", "format", "the log is JSON lines, the recording an archive"),
-    ("host (show|affinity|record|observe)", "governor kernel", _THE_HOST),
+    ("host (show|affinity|record|observe|compare)", "governor kernel", _THE_HOST),
     ("host (show|affinity|govern)", "output", "to standard output (govern: --log)"),
     ("host .*", "jobs", _NO_RUN),
     ("trace (export|view)", "format", _FILE),
