@@ -89,16 +89,16 @@ impl ByGroup {
 
 impl Sink for ByGroup {
     fn event(&mut self, now_ns: u64, event: &Event) {
-        if let Event::Activation { task, slack_ns, .. } = *event {
-            if now_ns >= self.from_ns {
-                let task = task as usize;
-                if self.activations.len() <= task {
-                    self.activations.resize(task + 1, (0, 0));
-                }
-                let (all, missed) = &mut self.activations[task];
-                *all += 1;
-                *missed += u64::from(slack_ns < 0);
+        if let Event::Activation { task, slack_ns, .. } = *event
+            && now_ns >= self.from_ns
+        {
+            let task = task as usize;
+            if self.activations.len() <= task {
+                self.activations.resize(task + 1, (0, 0));
             }
+            let (all, missed) = &mut self.activations[task];
+            *all += 1;
+            *missed += u64::from(slack_ns < 0);
         }
         self.sink.event(now_ns, event);
     }
