@@ -16,6 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cgroup_trees
+
 __all__ = ["build"]
 
 TOP = Path(__file__).resolve().parents[1]
@@ -254,6 +256,7 @@ def build(folder: Path) -> dict[str, list[Path]]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n", encoding="utf-8")
     made["sysfs"] = [folder / "sysfs/copy"]
+    made["cgroup"] = [cgroup_trees.v2(folder / "cgroup/tree"), cgroup_trees.v1(folder / "cgroup/v1")]
     put("power", "points.csv", power_table())
     put("power", "watts.csv", watts_table())
     put("power", "turbostat.txt", TURBOSTAT)

@@ -47,6 +47,12 @@ PROMISES: dict[str, Promise] = {
         ("x", "--machine", "{machine}", "--workload", "{workload}", "-o", "{out}"),
     ),
     "experiment show": Promise("an experiment", REFUSED, "2", ("{experiment}",)),
+    "workload from-cgroup": Promise(
+        "a cgroup tree",
+        "files that are empty, unreadable or odd, as notes; a tree without the cpu controller",
+        "2",
+        ("{cgroup}", "-o", "{out}.json"),
+    ),
     "workload new": Promise("a template", "a file that is there", "2", ("x", "-o", "{out}")),
     "workload show": Promise("an rt-app file", f"{REFUSED}; what rt-app reads over, as notes", "2", ("{workload}",)),
     "machine check": Promise("a machine or a dump", "findings; what is missing", "1, 2", ("{machine}",)),

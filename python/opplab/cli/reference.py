@@ -174,7 +174,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("kernels diff", "energy-model", "the kernel's"),
     ("machine import", "machine format", "SOURCE is; a machine file is TOML"),
     ("experiment new", "format", "an experiment file is TOML"),
-    ("workload new", "format", "an rt-app file is JSON"),
+    ("workload (new|from-.*)", "format", "an rt-app file is JSON"),
     ("experiment new", "kernel energy-model", "keys of the file that it writes"),
     ("host .*", "machine energy-model", _THE_HOST),
     ("host (govern|record)", "format", "the log is JSON lines, the recording an archive"),
