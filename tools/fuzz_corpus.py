@@ -257,6 +257,7 @@ def build(folder: Path) -> dict[str, list[Path]]:
         file.write_text(f"{text}\n", encoding="utf-8")
     made["sysfs"] = [folder / "sysfs/copy"]
     made["cgroup"] = [cgroup_trees.v2(folder / "cgroup/tree"), cgroup_trees.v1(folder / "cgroup/v1")]
+    put("pod", "pods.yaml", (TOP / "tests/data/pods.yaml").read_bytes())
     put("power", "points.csv", power_table())
     put("power", "watts.csv", watts_table())
     put("power", "turbostat.txt", TURBOSTAT)

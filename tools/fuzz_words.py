@@ -46,6 +46,7 @@ PLACES: dict[str, list[list[str]]] = {
     "experiment new": [["=name", "--machine", "machine", "--workload", "workload"]],
     "workload show": [["workload"]],
     "workload from-cgroup": [["cgroup"], ["cgroup", "--machine", "machine"]],
+    "workload from-pod": [["pod"], ["pod", "--machine", "machine"]],
     "workload new": [["=name"]],
     "machine show": [["machine"]],
     "machine import": [["dump"], ["sysfs"], ["machine"], ["dump", "--power", "power"]],

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import cgroup_trees
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
 from opplab.cli.main import opplab as main
+from opplab.groups import pods
 
 
 @pytest.fixture
@@ -107,3 +109,119 @@ def test_an_experiment_has_the_groups_and_runs(tree: Path, tmp_path: Path) -> No
     assert '[[group]]\nname = "/system.slice/nginx.service"\nweight = 200\nmax = "50000 100000"\n' in text
     done = CliRunner().invoke(main, ["run", str(tmp_path / "g.toml"), "--no-report", "-o", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
+
+
+PODS = Path(__file__).parents[1] / "data" / "pods.yaml"
+SLACK = 6 * (0.005 + 0.004)
+"""What a run may have beyond its quota, s: each of six CPUs keeps a slice of 5 ms, and stops at its tick of 4 ms."""
+WEB = "/kubepods/burstable/pod-web"
+
+
+def test_pods_have_what_kubelet_and_the_runtime_write(tmp_path: Path) -> None:
+    made, said = written(["from-pod", str(PODS)], tmp_path / "w.json")
+    assert made["groups"] == {
+        "/kubepods": {},
+        # Limits alone are requests as well: Guaranteed. 1024 shares are weight 100.
+        "/kubepods/pod-db": {"weight": 100, "max": "100000 100000"},
+        "/kubepods/pod-db/pg": {"weight": 100, "max": "100000 100000"},
+        # The init container's 900m are more than 250m + 100m + 100m: 921 shares.
+        "/kubepods/burstable": {"weight": 93},
+        WEB: {"weight": 93},
+        f"{WEB}/proxy": {"weight": 17, "max": "20000 100000"},
+        f"{WEB}/nginx": {"weight": 35, "max": "50000 100000"},
+        f"{WEB}/logger": {"weight": 17},
+        "/kubepods/besteffort": {"weight": 1},
+        "/kubepods/besteffort/pod-batch": {"weight": 1},
+        "/kubepods/besteffort/pod-batch/work": {"weight": 1},
+    }
+    for words in ("shares 250 * 1024 / 1000 = 256", "quota 500 * 100000 / 1000 = 50000 us", "QoS class Guaranteed"):
+        assert words in said and words in (tmp_path / "w.json").read_text()
+    for words in ("migrate", "one pod of 3 replicas", "Service db: no pods", "memory is not simulated"):
+        assert words in said
+
+
+@pytest.mark.parametrize(
+    ("words", "pod", "container"),
+    [
+        (["--kubelet", "1.34"], 36, 10),
+        (["--kubelet", "1.34", "--runtime", "runc-1.3.2"], 36, 35),
+        (["--kubelet", "v1.35.1", "--runtime", "crun-1.22"], 93, 10),
+        (["--kubelet", "1.36"], 93, 35),
+    ],
+)
+def test_weights_are_those_of_the_release(words: list[str], pod: int, container: int, tmp_path: Path) -> None:
+    groups = written(["from-pod", str(PODS), *words], tmp_path / "w.json")[0]["groups"]
+    assert (groups[WEB]["weight"], groups[f"{WEB}/nginx"]["weight"]) == (pod, container)
+
+
+def test_both_formulas_meet_published_values() -> None:
+    """Goal: values that others printed (opencontainers/runc#4772, #4896, and the ends of both ranges)."""
+    assert [pods.weight_linear(shares) for shares in (2, 1024, 2000, 262144)] == [1, 39, 77, 10000]
+    assert [pods.weight_log(shares) for shares in (2, 1024, 2000, 262144)] == [1, 100, 170, 10000]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no pod"),
+        ("kind: Service", "no pod"),
+        ("kind: Pod\nspec:\n  containers:\n  - {name: a, resources: {limits: {cpu: 5OOm}}}", "x.yaml:4:41: `5OOm`"),
+        ("kind: Pod\nspec:\n  containers: 3", "x.yaml:3:15: `containers` is no list"),
+        ("kind: Pod\nspec: {containers: [}", "x.yaml:2:21"),
+        ("kind: Pod\nspec: &a {containers: [*a]}", "holds itself"),
+        (
+            "kind: Pod\nspec: {containers: [{resources: {requests: {cpu: 2}, limits: {cpu: 1}}}]}",
+            "the request of cpu is more than the limit",
+        ),
+        ('{"kind": "Pod", "spec": {"containers": [{"resources": {"limits": {"cpu": true}}}]}}', "no quantity"),
+        ("a: !!python/object/apply:os.system [ls]", "no pod"),
+    ],
+)
+def test_what_is_no_pod_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    assert said in refused(["from-pod", str(tmp_path / "x.yaml")])
+
+
+def test_json_and_lists_are_read_as_yaml_is(tmp_path: Path) -> None:
+    container = {"name": "a", "resources": {"requests": {"cpu": 0.1}, "limits": {"cpu": "1500m"}}}
+    pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    (tmp_path / "p.json").write_text(json.dumps({"kind": "PodList", "items": [pod, pod]}))
+    made, _ = written(["from-pod", str(tmp_path / "p.json")], tmp_path / "w.json")
+    assert made["groups"]["/kubepods/burstable/pod-p~2/a"] == {"weight": 17, "max": "150000 100000"}
+    assert made["tasks"]["a"]["instance"] == 2
+
+
+def means(folder: Path) -> dict[str, float]:
+    rows = pl.read_parquet(folder / "results.parquet").group_by("metric").agg(pl.col("value").mean()).iter_rows()
+    return dict(rows)
+
+
+def test_a_pod_is_throttled_at_its_limit(tmp_path: Path) -> None:
+    """Goal: 500m of a CPU are 50 ms of each 100 ms, by hand, in the results of a run."""
+    written(["from-pod", str(PODS), "--seconds", "2"], tmp_path / "w.json")
+    words = ["run", str(tmp_path / "w.json"), "-m", "juno-r2", "--no-report", "-o", str(tmp_path / "out")]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    mean = means(tmp_path / "out")
+    for container, limit in (("nginx", 0.5), ("proxy", 0.2)):
+        name = f"{WEB}/{container}"
+        assert mean[f"group_periods:{name}"] == pytest.approx(20, abs=1)
+        assert mean[f"group_usage:{name}"] == pytest.approx(limit * 2, abs=SLACK)
+        assert mean[f"group_throttled_periods:{name}"] >= 19
+    # Two threads under a limit of one CPU.
+    assert mean["group_usage:/kubepods/pod-db/pg"] == pytest.approx(2, abs=SLACK)
+    assert mean[f"group_usage:{WEB}/logger"] == pytest.approx(2, rel=0.01)
+    assert f"group_periods:{WEB}/logger" not in mean
+
+
+def test_a_copied_tree_is_throttled_at_its_quota(tree: Path, tmp_path: Path) -> None:
+    words = ["from-cgroup", str(tree), "--run", "0", "--seconds", "2"]
+    written(words, tmp_path / "w.json")
+    words = ["run", str(tmp_path / "w.json"), "-m", "juno-r2", "--no-report", "-o", str(tmp_path / "out")]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    mean = means(tmp_path / "out")
+    # 50 ms of 100 ms for four threads; the burst of 10 ms is never saved by a group that always wants to run.
+    assert mean["group_usage:/system.slice/nginx.service"] == pytest.approx(1, abs=SLACK + 0.01)
+    assert mean["group_throttled_periods:/system.slice/nginx.service"] >= 19
+    # CPUs 0 and 1 at most.
+    assert mean["group_usage:/user.slice"] <= 4

@@ -53,6 +53,12 @@ PROMISES: dict[str, Promise] = {
         "2",
         ("{cgroup}", "-o", "{out}.json"),
     ),
+    "workload from-pod": Promise(
+        "a pod spec",
+        f"{REFUSED}; init containers, replicas, objects without pods, as notes",
+        "2",
+        ("{pod}", "-o", "{out}.json"),
+    ),
     "workload new": Promise("a template", "a file that is there", "2", ("x", "-o", "{out}")),
     "workload show": Promise("an rt-app file", f"{REFUSED}; what rt-app reads over, as notes", "2", ("{workload}",)),
     "machine check": Promise("a machine or a dump", "findings; what is missing", "1, 2", ("{machine}",)),

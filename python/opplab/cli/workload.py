@@ -124,6 +124,8 @@ def _write_groups(
     puts: Sequence[str],
     output: Path | None,
     force: bool,
+    *,
+    explain: bool = False,
 ) -> None:
     """Write what was found as a workload, or with a machine as an experiment, and show it."""
     from opplab.groups import settings
@@ -165,6 +167,11 @@ def _write_groups(
     for place, text in texts:
         write_new(place, text, force)
     print_table(settings.rows(found.groups), "text")
+    if explain:
+        for one in found.groups:
+            click.echo(f"\n{one.name}")
+            for why in one.why:
+                click.echo(click.wrap_text(why, 78, "  ", "    "))
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
     wrote = " and ".join(str(place) for place, _ in texts)
@@ -204,3 +211,48 @@ def from_cgroup(
     about = [f"Control groups of {safe_part(tree.name or 'cgroup')}, by opplab workload from-cgroup."]
     work = Work(run_us, period_us, tasks, seconds)
     _write_groups(found, about, work, machine, workload, puts, output, force)
+
+
+@command.command(name="from-pod")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--kubelet", metavar="RELEASE", default="1.35", show_default=True, help="Decides how pods get weights.")
+@click.option("--runtime", metavar="NAME-RELEASE", help="runc or crun, which gives containers theirs (kubelet's time).")
+@click.option("--node-cpus", metavar="QUANTITY", help="Allocatable CPUs of the node, for the weight of all pods.")
+@click.option(
+    "--cfs-period-us",
+    type=click.IntRange(1_000, 1_000_000),
+    default=100_000,
+    show_default=True,
+    help="kubelet's cpuCFSQuotaPeriod.",
+)
+@_group_options(0)
+def from_pod(
+    file: Path,
+    kubelet: str,
+    runtime: str | None,
+    node_cpus: str | None,
+    cfs_period_us: int,
+    machine: str | None,
+    workload: Path | None,
+    puts: tuple[str, ...],
+    tasks: int,
+    run_us: int,
+    period_us: int,
+    seconds: int,
+    output: Path | None,
+    force: bool,
+) -> None:
+    """Write a workload with the control groups of Kubernetes pods.
+
+    FILE is YAML or JSON: pods, lists, and templates of Deployments and the like. Requests become cpu.weight, limits
+    cpu.max, in kubepods, its QoS classes, pods and containers, sidecars too; the arithmetic is shown and written as
+    comments. Weights follow KEP-2254's line, or runc's and crun's newer curve, which kubelet has from 1.35 on.
+    Stand-ins that always run, as many as reach a container's limit, show what it gets; --workload brings others.
+    """
+    from opplab.groups import pods
+    from opplab.groups.settings import Work, safe_part
+
+    found = pods.read(file, pods.Node(kubelet, runtime or "", cfs_period_us, node_cpus or ""))
+    about = [f"Control groups of {safe_part(file.name)}, by opplab workload from-pod."]
+    work = Work(run_us, period_us, tasks, seconds)
+    _write_groups(found, about, work, machine, workload, puts, output, force, explain=True)

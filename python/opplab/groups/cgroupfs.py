@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from opplab.errors import InputError
-from opplab.groups.settings import Found, Group, safe_part
+from opplab.groups.settings import Found, Group, safe_part, unique
 
 __all__ = ["read"]
 
@@ -279,14 +279,6 @@ class _Reader:
             left += [(_join(at, name), depth + 1) for name in reversed(below)]
 
 
-def _unique(name: str, taken: set[str]) -> str:
-    shown, again = name, 2
-    while shown in taken:
-        shown, again = f"{name}~{again}", again + 1
-    taken.add(shown)
-    return shown
-
-
 def _has(tree: _Tree, at: str, names: tuple[str, ...]) -> bool:
     return any(tree.has(_join(at, name)) for name in names)
 
@@ -357,7 +349,7 @@ def read(path: Path, depth: int | None = None, only: str | None = None, *, keep_
     files = V1_FILES if reader.is_v1 else V2_FILES
     for at, level in reader.walk():
         above = at.rpartition("/")[0]
-        names[at] = root if not at else _unique(f"{names[above]}/{safe_part(at.rpartition('/')[2])}", taken)
+        names[at] = root if not at else unique(f"{names[above]}/{safe_part(at.rpartition('/')[2])}", taken)
         if not at and not root:
             place[at], cpus[at] = None, reader.cpus(at, "/")
             if any(_has(reader.tree, _join(reader.cpu, name), files) for name in reader.tree.folders(reader.cpu)):

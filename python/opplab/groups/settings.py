@@ -60,6 +60,15 @@ def safe_part(name: str) -> str:
     return shown if shown not in ("", ".", "..") else "?"
 
 
+def unique(name: str, taken: set[str]) -> str:
+    """Give a name that is not taken yet, and take it."""
+    shown, again = name, 2
+    while shown in taken:
+        shown, again = f"{name}~{again}", again + 1
+    taken.add(shown)
+    return shown
+
+
 def rows(groups: Iterable[Group]) -> list[dict[str, Any]]:
     """Give a table of the groups; what is left at its default is blank."""
     table = []
@@ -114,7 +123,7 @@ def group_tables(groups: Sequence[Group], tasks: Mapping[str, Sequence[str]]) ->
 def workload_text(about: Sequence[str], groups: Sequence[Group], work: Work, *, settings: bool) -> str:
     """Give an rt-app file whose stand-in tasks are in the groups; with `settings` it has the groups' as well."""
     tasks: dict[str, dict[str, Any]] = {}
-    cut = 0
+    taken, cut = set[str](), 0
     for one in groups:
         left = work.most
         for name, count in sorted(one.threads.items(), key=lambda item: (-item[1], item[0])):
@@ -123,13 +132,10 @@ def workload_text(about: Sequence[str], groups: Sequence[Group], work: Work, *, 
             cut += count - number
             if number == 0:
                 continue
-            key, again = name, 2
-            while key in tasks:
-                key, again = f"{name}~{again}", again + 1
             body: dict[str, Any] = {"instance": number, "loop": -1, "taskgroup": one.name, "run": work.run_us or 10_000}
             if work.run_us:
                 body["timer"] = {"ref": "unique", "period": work.period_us, "mode": "absolute"}
-            tasks[key] = body
+            tasks[unique(name, taken)] = body
     if not tasks:
         raise InputError("no group has a thread, so there is nothing to run; --workload brings tasks")
     does = f"{work.run_us} us every {work.period_us} us" if work.run_us else "always"
