@@ -24,7 +24,8 @@ myst_heading_anchors = 3
 nb_execution_mode = "off"
 # `--option` stays as it is.
 smartquotes = False
-suppress_warnings = ["myst.xref_missing", "myst.header", "ref.python"]
+# What programs print is coloured as a shell's session as far as it reads as one.
+suppress_warnings = ["myst.xref_missing", "myst.header", "ref.python", "misc.highlighting_failure"]
 
 html_theme = "furo"
 html_title = f"opplab {release}"

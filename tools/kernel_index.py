@@ -20,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "docs/kernel-index.md"
+# The pages that compute in the browser; what their texts cite is what they show.
+BROWSER = "crates/wasm/src/pages"
 PROFILE = "crates/kernel/src/profile.rs"
 NOT_PORTED = "tools/not_ported.toml"
 
@@ -111,6 +113,7 @@ class Entry:
     places: list[tuple[str, str]] = field(default_factory=list)
     gates: set[str] = field(default_factory=set)
     reason: str = ""
+    pages: set[str] = field(default_factory=set)
 
 
 def items(path: Path) -> tuple[str, list[Item]]:
@@ -224,6 +227,12 @@ def index() -> dict[str, dict[str, Entry]]:
                 entry.versions |= set(VERSION.findall(comments))
                 entry.places.append((item.name, item.path))
                 entry.gates |= touching | named.get(function, set())
+    for path in sorted((ROOT / BROWSER).glob("*.rs")):
+        text = path.read_text().split("\nmod tests {")[0]
+        if name := re.search(r'Page \{\n    name: "([\w-]+)"', text):
+            for file, functions in FILE_CITED.findall(text):
+                for function in FUNCTION.findall(functions):
+                    entries[kernel_path(file, path.name)][function].pages.add(name[1])
     listed = tomllib.loads((ROOT / NOT_PORTED).read_text())
     for file, reasons in listed.items():
         for reason, functions in reasons.items():
@@ -253,7 +262,8 @@ def page() -> str:
         "that is in neither list was not looked at.",
         "",
         "A Rust item that bears the kernel function's name is that function; another one says in its comment what it "
-        "has of it. *Gates* are the version gates of `crates/kernel/src/profile.rs` that touch it.",
+        "has of it. *try it* leads to the page of the site that computes with it while you drag. *Gates* are the "
+        "version gates of `crates/kernel/src/profile.rs` that touch it.",
     ]
     for file in sorted(entries):
         out += ["", f"## {file}", "", "| function | Rust | as in | gates |", "| --- | --- | --- | --- |"]
@@ -262,10 +272,11 @@ def page() -> str:
                 rust = ", ".join(f"[`{name}`](../{path})" for name, path in same_name(function, entry.places))
             else:
                 rust = f"not ported: {entry.reason}"
+            pages = "".join(f' (<a href="../lab/{name}.html">try it</a>)' for name in sorted(entry.pages))
             versions = ", ".join(
                 sorted(entry.versions, key=lambda version: [int(n) for n in re.findall(r"\d+", version)])
             )
-            out.append(f"| `{function}` | {rust} | {versions} | {', '.join(sorted(entry.gates))} |")
+            out.append(f"| `{function}`{pages} | {rust} | {versions} | {', '.join(sorted(entry.gates))} |")
     return "\n".join(out) + "\n"
 
 

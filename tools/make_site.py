@@ -68,7 +68,10 @@ def reference() -> None:
         (folder / f"{kind}.md").write_text(f"# {title}\n\n{MADE}{about}\n\n{table}", encoding="utf-8")
     index = DOCS / "kernel-index.md"
     if index.is_file():
-        shutil.copy(index, folder / "kernel-index.md")
+        text = index.read_text(encoding="utf-8")
+        if not make_pages.has_target():
+            text = re.sub(r' \(<a href="\.\./lab/.*?</a>\)', "", text)
+        (folder / "kernel-index.md").write_text(text, encoding="utf-8")
     # Pages that the index does not name are found all the same.
     named = set(re.findall(r"^[\w/-]+$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE))
     others = [file.stem for file in sorted(DOCS.glob("*.md")) if file.stem not in {*named, "index", "kernel-index"}]

@@ -2,7 +2,7 @@
 //! `NAME/sys/inlinefiles.txt` (`ro|path|value` or `rw|path|value` a line; further lines of a value repeat the path),
 //! `NAME/proc/cpuinfo`, `NAME/proc/version` and, on Intel, `NAME/msr/msr.txt`.
 
-use std::io::Read;
+use std::io::Read as _;
 
 use crate::error::{ImportError, shorten};
 use crate::facts::{Facts, SourceKind};
@@ -10,6 +10,7 @@ use crate::tree::SysTree;
 use crate::{cpuinfo, msr, sysfs};
 
 /// Most bytes that a packed dump may unpack to; real ones have 3 MB.
+#[cfg(not(target_arch = "wasm32"))]
 const UNPACKED_MAX: u64 = 256 << 20;
 
 const XZ_MAGIC: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
@@ -19,6 +20,13 @@ pub(crate) fn sniff(bytes: &[u8]) -> bool {
     bytes.starts_with(XZ_MAGIC) || bytes.get(257..262) == Some(b"ustar")
 }
 
+/// No C library can be in a browser's module.
+#[cfg(target_arch = "wasm32")]
+fn unpack(file: &str, _bytes: &[u8]) -> Result<Vec<u8>, ImportError> {
+    Err(ImportError::whole(file, "xz is not unpacked in a browser; unpack it first".to_owned()))
+}
+
+#[cfg(not(target_arch = "wasm32"))]
 fn unpack(file: &str, bytes: &[u8]) -> Result<Vec<u8>, ImportError> {
     let mut out = Vec::new();
     let mut reader = liblzma::read::XzDecoder::new(bytes).take(UNPACKED_MAX + 1);

@@ -1,6 +1,7 @@
 //! The rim: paths are opened here, and what kind of source something is, is found by looking at it.
 
 use std::io::{self, Read as _};
+#[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -117,7 +118,10 @@ pub fn read_whole(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     // What is in /proc has no length.
     if meta.len() <= max {
         // What waits for news, as /proc/kmsg, has nothing to give.
-        let file = std::fs::File::options().read(true).custom_flags(O_NONBLOCK).open(path)?;
+        let mut options = std::fs::File::options();
+        #[cfg(unix)]
+        options.custom_flags(O_NONBLOCK);
+        let file = options.read(true).open(path)?;
         file.take(max + 1).read_to_end(&mut bytes)?;
     }
     if meta.len().max(bytes.len() as u64) > max {
@@ -136,6 +140,7 @@ pub fn read_whole_text(path: &Path, max: u64) -> io::Result<String> {
 }
 
 /// O_NONBLOCK of Linux.
+#[cfg(unix)]
 const O_NONBLOCK: i32 = 0o4000;
 
 /// EISDIR of Linux.

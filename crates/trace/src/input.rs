@@ -4,10 +4,12 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufRead, Read};
 use std::ops::Deref;
+#[cfg(unix)]
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt as _};
 use std::path::Path;
 use std::rc::Rc;
 
+use crate::codec;
 use crate::error::{Error, Result};
 
 /// The bytes of a trace.
@@ -20,11 +22,15 @@ pub enum Data {
 
 impl Data {
     /// Tells the system that a part of a mapped file has been read and need not stay in memory; reading it again still works.
-    #[expect(unsafe_code, reason = "the advice is unsafe for writable maps, this one is read-only and of a file")]
+    #[cfg_attr(
+        unix,
+        expect(unsafe_code, reason = "the advice is unsafe for writable maps, this one is read-only and of a file")
+    )]
     pub(crate) fn release(&self, start: usize, end: usize) {
         let Data::Mapped(map) = self else { return };
         let (start, end) = (start.next_multiple_of(RELEASE_ALIGN), end.min(map.len()) / RELEASE_ALIGN * RELEASE_ALIGN);
         if start < end {
+            #[cfg(unix)]
             // SAFETY: the pages are clean pages of a file; the next access maps them again with the same content.
             // A refusal changes nothing.
             let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
@@ -231,17 +237,14 @@ pub(crate) fn unpack(data: Data, limits: &UnpackLimits) -> Result<(Data, Budget,
 }
 
 fn unpack_one(data: &[u8], codec: &'static str, budget: &mut Budget) -> Result<(Vec<u8>, Option<String>)> {
-    let fail = |error: std::io::Error| Error::Compression { offset: 0, codec, what: error.to_string() };
     match codec {
         "gzip" => budget.read(data, |data| Ok(flate2::bufread::MultiGzDecoder::new(data)), 0, codec),
         "xz" => {
             // A dictionary larger than the limit could never be filled.
             let memory = budget.left.clamp(80 << 20, 1 << 30);
-            let stream = liblzma::stream::Stream::new_stream_decoder(memory, liblzma::stream::CONCATENATED);
-            let stream = stream.map_err(|error| fail(error.into()))?;
-            budget.read(data, |data| Ok(liblzma::bufread::XzDecoder::new_stream(data, stream)), 0, codec)
+            budget.read(data, |data| codec::xz(data, memory), 0, codec)
         }
-        _ => budget.read(data, zstd::stream::read::Decoder::with_buffer, 0, codec),
+        _ => budget.read(data, codec::zstd, 0, codec),
     }
 }
 
@@ -272,6 +275,7 @@ pub(crate) fn map(path: &Path) -> Result<Data> {
 
 /// Opens a regular file or a pipe of a shell (`<(...)`, `/dev/stdin`). Devices have no end, sockets no bytes, and a named
 /// pipe without a writer would wait for ever: they are refused.
+#[cfg(unix)]
 fn open(path: &Path) -> std::io::Result<File> {
     let refuse = |what: &str| Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, what.to_owned()));
     // Looked at before it is opened, because opening a pipe waits.
@@ -292,7 +296,14 @@ fn open(path: &Path) -> std::io::Result<File> {
     File::options().read(true).custom_flags(O_NONBLOCK).open(path)
 }
 
+/// Where nothing of this can be: a browser's module has no files at all.
+#[cfg(not(unix))]
+fn open(path: &Path) -> std::io::Result<File> {
+    File::open(path)
+}
+
 /// O_NONBLOCK of Linux.
+#[cfg(unix)]
 const O_NONBLOCK: i32 = 0o4000;
 
 /// The whole of a file of at most `max` bytes, of what lies beside a trace.

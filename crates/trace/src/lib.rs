@@ -16,6 +16,7 @@
 mod bprint;
 mod bytes;
 mod clock;
+mod codec;
 mod error;
 mod event;
 mod format;

@@ -13,8 +13,6 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
-use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
-
 use crate::bprint::PrintkFormats;
 use crate::bytes::{Cursor, read_uint, u32_at, u64_at, until_nul};
 use crate::clock::{Clock, TIME_MAX_NS, too_late};
@@ -641,7 +639,7 @@ struct Rounds {
     late: u64,
     /// Samples that are shorter than they should be.
     damaged: u64,
-    unpacker: Option<Decoder<'static>>,
+    unpacker: Option<crate::codec::ZstdParts>,
     /// The start of a record whose rest comes with the next compressed one.
     rest: Vec<u8>,
 }
@@ -772,23 +770,12 @@ impl Pass<'_, '_> {
     fn decompress(&mut self, packed: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), String> {
         let text = |error: std::io::Error| error.to_string();
         if self.rounds.unpacker.is_none() {
-            self.rounds.unpacker = Some(Decoder::new().map_err(text)?);
+            self.rounds.unpacker = Some(crate::codec::ZstdParts::new().map_err(text)?);
         }
         let Some(unpacker) = &mut self.rounds.unpacker else { return Ok(()) };
-        let mut input = InBuffer::around(packed);
-        let mut chunk = [0u8; 1 << 15];
-        let start = out.len();
-        loop {
-            let mut output = OutBuffer::around(&mut chunk[..]);
-            unpacker.run(&mut input, &mut output).map_err(text)?;
-            let made = output.pos();
-            out.extend_from_slice(&chunk[..made]);
-            if out.len() - start > MAX_UNPACKED_RECORD {
-                return Err(format!("one record of {} bytes becomes more than {MAX_UNPACKED_RECORD}", packed.len()));
-            }
-            if input.pos == packed.len() && made < chunk.len() {
-                return Ok(());
-            }
+        match unpacker.part(packed, out, MAX_UNPACKED_RECORD).map_err(text)? {
+            true => Ok(()),
+            false => Err(format!("one record of {} bytes becomes more than {MAX_UNPACKED_RECORD}", packed.len())),
         }
     }
 

@@ -336,7 +336,7 @@ impl<'a> Perfetto<'a> {
 
     fn inflate(&mut self, bytes: &[u8], offset: u64, depth: u32, budget: &mut Budget, codec: &'static str) {
         let result = budget.check_packet_depth(depth, offset, codec).and_then(|()| match codec {
-            "zstd" => budget.read(bytes, zstd::stream::read::Decoder::with_buffer, offset, codec),
+            "zstd" => budget.read(bytes, crate::codec::zstd, offset, codec),
             _ => budget.read(bytes, |bytes| Ok(flate2::bufread::ZlibDecoder::new(bytes)), offset, codec),
         });
         match result {

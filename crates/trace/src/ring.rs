@@ -73,7 +73,7 @@ impl Codec {
         let got = match self {
             Codec::Zstd => {
                 out.resize(size, 0);
-                zstd::bulk::decompress_to_buffer(input, out.as_mut_slice()).map_err(|e| fail(e.to_string()))?
+                crate::codec::zstd_into(input, out.as_mut_slice()).map_err(|e| fail(e.to_string()))?
             }
             Codec::Zlib => {
                 out.reserve(size);
