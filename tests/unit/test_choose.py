@@ -169,6 +169,11 @@ def test_what_is_not_understood_is_refused() -> None:
         opplab.choose("juno-r2", workload(), governors=["schedutil"], seconds=0.1, iterations=1, uncertainty=0)
 
 
+def test_a_run_within_its_warm_up_names_the_option() -> None:
+    with pytest.raises(opplab.InputError, match=r"leaves nothing of a run of 0.3 s: give a longer .*--seconds"):
+        opplab.choose("juno-r2", "tbench", seconds=0.3, iterations=1, uncertainty=0)
+
+
 def test_a_search_adds_values_that_are_as_good(choice: opplab.Choice) -> None:
     found = opplab.choose(
         "juno-r2",

@@ -832,9 +832,7 @@ impl Experiment {
                 let duration_ns = entry.duration_ns.or(self.duration_ns).or(workload.duration_ns).ok_or_else(|| {
                     here(Fault::new(entry.at, "neither the experiment nor the workload has a `duration`"))
                 })?;
-                if workload.warmup_ns >= duration_ns {
-                    let (warmup, whole) = (workload.warmup_ns, duration_ns);
-                    let message = format!("a warm-up of {warmup} ns leaves nothing of a run of {whole} ns");
+                if let Some(message) = workload.ends_in_warmup(duration_ns) {
                     return Err(here(Fault::new(entry.at, message)));
                 }
                 cases.list.push(CaseFile {

@@ -291,6 +291,14 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// What is wrong with a run of `duration_ns`, if it ends within the warm-up.
+    pub fn ends_in_warmup(&self, duration_ns: u64) -> Option<String> {
+        let [warmup, whole] = [self.warmup_ns, duration_ns].map(|ns| ns as f64 / 1e9);
+        (self.warmup_ns >= duration_ns).then(|| {
+            format!("the warm-up takes {warmup} s, which leaves nothing of a run of {whole} s: give a longer `duration` (--seconds)")
+        })
+    }
+
     /// What no interpreter of programs checks again: every index is in range, every loop is closed in its own order,
     /// every program ends, every CPU exists.
     ///

@@ -18,11 +18,8 @@ pub(crate) fn check_case(case: &Case) -> Result<(), CaseError> {
     if case.duration_ns == 0 || case.duration_ns > 1 << 52 {
         return Err(CaseError(format!("a run of {} ns is not possible", case.duration_ns)));
     }
-    if case.workload.warmup_ns >= case.duration_ns {
-        return Err(CaseError(format!(
-            "a warm-up of {} ns leaves nothing of a run of {} ns",
-            case.workload.warmup_ns, case.duration_ns
-        )));
+    if let Some(message) = case.workload.ends_in_warmup(case.duration_ns) {
+        return Err(CaseError(message));
     }
     case.policy.check_on(&case.machine, Pos::default()).map_err(|fault| fault.about("the policy"))?;
     if !(24..=10_000).contains(&case.policy.hz) {
