@@ -25,6 +25,7 @@ from opplab.files import csv_rows, write_text
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab.agreement.scoreboard import Cell
     from opplab.comparison.published import Published
     from opplab.simulation.cases import Case
     from opplab.sweep.experiments import Experiment
@@ -39,6 +40,7 @@ __all__ = [
     "known_errors",
     "on_other_disks",
     "predict",
+    "write_errors",
     "write_table",
 ]
 
@@ -77,6 +79,18 @@ def known_errors() -> tuple[Known, ...]:
         Known(row["table"], row["benchmark"], math.log(float(row["predicted"])), math.log(float(row["published"])))
         for _, row in rows
     )
+
+
+def write_errors(cells: Iterable[Cell]) -> Path:
+    """Write the development set anew, from a full run's cells; what was read of it before is forgotten."""
+    lines = [
+        f"{cell.seed} {cell.machine} {cell.model},{cell.model},{cell.predicted:.4f},{cell.published:.4f}"
+        for cell in cells
+    ]
+    write_text(FILE, "\n".join(["table,benchmark,predicted,published", *lines]) + "\n")
+    known_errors.cache_clear()
+    interval_of.cache_clear()
+    return FILE
 
 
 def half_width(benchmark: str, predicted: float, among: Sequence[Known]) -> float:

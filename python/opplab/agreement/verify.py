@@ -75,6 +75,11 @@ def verify_published(
         swept.append(one)
         click.echo(f"{experiment.name}: {one.cases} cases in {one.seconds:.0f} s, {len(one.cells)} cells", err=True)
     cells = [cell for one in swept for cell in one.cells]
+    written = []
+    if docs is not None and not names and not quick:
+        from opplab.agreement.predict import write_errors
+
+        written.append(write_errors(cells))
     findings = {one.experiment.name: one.experiment.finding for one in swept}
     board = scoreboard.scoreboard(cells, findings) | {
         "quick": quick,
@@ -94,7 +99,7 @@ def verify_published(
         click.echo(f"opplab: {len(problems)} cases failed in all", err=True)
     arguments = [*names, *(["--quick"] if quick else [])]
     line = " ".join(["opplab verify published", *arguments])
-    written = write_page(board, cells, line, output)
+    written += write_page(board, cells, line, output)
     if docs is not None:
         written += write_page(board, cells, f"{line} --docs {docs}", docs)
     click.echo(f"wrote {', '.join(map(str, written))}", err=True)

@@ -146,7 +146,11 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
 )
 @jobs_option
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--docs", type=click.Path(path_type=Path), help="Write agreement.md and its figures to this folder, too.")
+@click.option(
+    "--docs",
+    type=click.Path(path_type=Path),
+    help="Write agreement.md and its figures to this folder, too; of a full run the models' errors as well.",
+)
 @click.option("--score-only", is_flag=True, help="Run nothing: score what -o holds.")
 def published(
     experiments: tuple[str, ...],
