@@ -71,6 +71,7 @@ docs: dev $(VENV)/.docs ## Compute the tables, figures and explained runs in doc
 	$(BIN)/python -m opplab.studies.power
 	$(BIN)/python -m opplab.studies.phones
 	$(BIN)/python -m opplab.studies.fsync
+	$(BIN)/python -m opplab.studies.groups
 	$(BIN)/python -m opplab.studies.proposals
 	$(BIN)/python tools/kernel_index.py
 	$(BIN)/python -m opplab.studies.readme
