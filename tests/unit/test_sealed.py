@@ -1,0 +1,178 @@
+"""`opplab predict -o sealed.json` and `opplab score`: the figures computed another way, and what is refused."""
+
+import json
+import math
+import statistics
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+
+from opplab import results
+from opplab.agreement import sealed
+from opplab.cli.main import opplab as main
+from opplab.errors import InputError
+
+FILE = """format = 1
+name = "worth"
+machine = "juno-r2"
+baseline = "schedutil"
+seed = 1
+iterations = 3
+duration = "300ms"
+[[policy]]
+label = "schedutil"
+governor = "schedutil"
+[[policy]]
+label = "performance"
+governor = "performance"
+[[policy]]
+label = "powersave"
+governor = "powersave"
+[[workload]]
+label = "load"
+rtapp = "load.json"
+"""
+LOAD = {"tasks": {"t": {"loop": -1, "run": 3000, "timer": {"ref": "a", "period": 16000}}}, "global": {"duration": 1}}
+
+
+def call(*words: object) -> Result:
+    return CliRunner(env={"COLUMNS": "80"}).invoke(main, [str(word) for word in words])
+
+
+def refused(*words: object) -> str:
+    done = call(*words)
+    assert isinstance(done.exception, InputError), done.output
+    return str(done.exception)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sealed")
+    (folder / "worth.toml").write_text(FILE)
+    (folder / "load.json").write_text(json.dumps(LOAD))
+    words = ["predict", folder / "worth.toml", "-o", folder / "sealed.json", "--results", folder / "out"]
+    done = call(*words, "--metric", "energy", "--metric", "work_done", "--uncertainty", "20", "-j", "1")
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def alike(ratio: float) -> dict[tuple[str, str], float]:
+    return {(metric, policy): ratio for metric in ("energy", "work_done") for policy in ("performance", "powersave")}
+
+
+def measured(place: Path, ratios: dict[tuple[str, str], float], **names: str) -> Path:
+    """Write a table of measurements with these ratios to the baseline, in four pairs that spread by 1 %."""
+    rows = []
+    for metric in ("energy", "work_done"):
+        for policy in ("schedutil", "performance", "powersave"):
+            for number, noise in enumerate((0.99, 1.0, 1.0, 1.01)):
+                rows.append(
+                    {
+                        "source": "measured",
+                        "machine": "box",
+                        "benchmark": names.get("load", "load"),
+                        "param": "",
+                        "policy": names.get(policy, policy),
+                        "metric": metric,
+                        "unit": "J",
+                        "better": "lower",
+                        "iteration": number,
+                        "seed": number,
+                        "value": 10.0 * (1 if policy == "schedutil" else ratios[metric, policy] * noise),
+                    }
+                )
+    path = place / "measured.csv"
+    results.frame(rows).write_csv(path)
+    return path
+
+
+def test_predictions_are_the_ratios_of_the_runs(place: Path) -> None:
+    plain = json.loads((place / "sealed.json").read_text())
+    table = results.read(place / "out" / "worth")
+    assert len(plain["rows"]) == 4
+    for row in plain["rows"]:
+        of = table.filter(pl.col("metric") == row["metric"])
+        ours, theirs = (
+            statistics.fmean(of.filter(pl.col("policy") == name)["value"]) for name in (row["variant"], "schedutil")
+        )
+        assert math.isclose(row["ratio"], ours / theirs, rel_tol=1e-9)
+        assert row["low"] < row["ratio"] < row["high"]
+
+
+def test_the_figures_are_those_computed_by_hand(place: Path) -> None:
+    seal = sealed.Seal.load(place / "sealed.json")
+    factors = {
+        ("energy", "performance"): 1.01,
+        ("energy", "powersave"): 3.0,
+        ("work_done", "performance"): 0.999,
+        ("work_done", "powersave"): 1.02,
+    }
+    truth = {(row.metric, row.variant): row.ratio * factors[row.metric, row.variant] for row in seal.rows}
+    done = call("score", place / "sealed.json", measured(place, truth), "--format", "json")
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)["figures"]
+    errors = [abs(row.ratio - truth[row.metric, row.variant]) for row in seal.rows]
+    nulls = [abs(1 - truth[row.metric, row.variant]) for row in seal.rows]
+    inside = [row.low <= truth[row.metric, row.variant] <= row.high for row in seal.rows]  # type: ignore[operator]
+    assert inside.count(False) == 1, "the factor of 3 is outside"
+    expected = {
+        "skill_median": 1 - statistics.median(errors) / statistics.median(nulls),
+        "skill_mean": 1 - statistics.fmean(errors) / statistics.fmean(nulls),
+        "coverage90": statistics.fmean(inside),
+        "closer": statistics.fmean(e < n for e, n in zip(errors, nulls, strict=True)),
+        "width": statistics.median(row.high - row.low for row in seal.rows),  # type: ignore[operator]
+    }
+    for name, value in expected.items():
+        assert math.isclose(figures[name], value, abs_tol=1e-9), name
+
+
+def test_names_may_differ(place: Path) -> None:
+    path = measured(place, alike(1.1), load="make", schedutil="as it is")
+    assert "the baseline is not measured" in refused("score", place / "sealed.json", path)
+    done = call("score", place / "sealed.json", path, "--as", "load=make", "--as", "schedutil=as it is")
+    assert done.exit_code == 0, done.output
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "did you mean `load`" in refused("score", place / "sealed.json", path, "--as", "lod=make")
+
+
+def test_what_has_no_partner_is_named(place: Path) -> None:
+    table = pl.read_csv(measured(place, alike(1.1)))
+    table.filter(pl.col("policy") != "powersave").write_csv(place / "part.csv")
+    done = call("score", place / "sealed.json", place / "part.csv")
+    assert done.exit_code == 1
+    assert "the results have no variant `powersave`" in " ".join(done.stdout.split())
+
+
+def test_a_changed_seal_or_file_is_refused(place: Path, tmp_path: Path) -> None:
+    path = measured(place, alike(1.1))
+    plain = json.loads((place / "sealed.json").read_text())
+    plain["rows"][0]["ratio"] = 1.1
+    (tmp_path / "better.json").write_text(json.dumps(plain))
+    assert "changed after it was sealed" in refused("score", tmp_path / "better.json", path)
+    (tmp_path / "worth.toml").write_text(FILE.replace("seed = 1", "seed = 2"))
+    words = ["score", place / "sealed.json", path, "--experiment", tmp_path / "worth.toml"]
+    assert "changed since it was predicted" in refused(*words)
+    for text in ("", "{", "[]", "{}", '{"seal_sha256": ""}'):
+        (tmp_path / "none.json").write_text(text)
+        with pytest.raises(InputError, match="no sealed predictions"):
+            sealed.Seal.load(tmp_path / "none.json")
+
+
+def test_a_track_record_joins_the_scores_of_a_machine(place: Path, tmp_path: Path) -> None:
+    for ratio in (1.1, 1.2):
+        path = measured(place, alike(ratio))
+        assert call("score", place / "sealed.json", path, "--record", tmp_path / str(ratio)).exit_code == 0
+        score = json.loads(call("score", place / "sealed.json", path, "--format", "json").stdout)
+        shown = json.loads(call("score", tmp_path / str(ratio), "--format", "json").stdout)
+        assert [row["machine"] for row in shown["rows"]] == ["box"]
+        assert shown["all"] == score["figures"]
+    assert "no scores in it" in refused("score", tmp_path)
+
+
+def test_few_draws_give_no_interval(place: Path, tmp_path: Path) -> None:
+    words = ["predict", place / "worth.toml", "-o", tmp_path / "s.json", "--results", tmp_path / "out"]
+    assert call(*words, "--uncertainty", "2", "--metric", "energy", "-j", "1").exit_code == 0
+    rows = json.loads((tmp_path / "s.json").read_text())["rows"]
+    assert {(row["low"], row["reason"]) for row in rows} == {(None, "needs 20 draws, has 2")}
