@@ -85,8 +85,9 @@ def command(source: tuple[str, ...], **options: object) -> None:
     """Compare the runs in SOURCE.
 
     SOURCE is an mmtests results folder, a results folder of `opplab run`, Parquet or CSV tables with our columns, raw
-    outputs of benchmarks (one run a file), or published:SEED for the tables of a published text (000 to 004); a results
-    folder and published:SEED together are the simulated changes beside the published ones.
+    outputs of benchmarks (one run a file), mails of the kernel test robot, or published:SEED for the tables of a
+    published text (000 to 004); a results folder and published:SEED together are the simulated changes beside the
+    published ones.
     With --uncertainty N the experiment of a results folder runs again with its machine's assumed numbers drawn from
     their ranges, and each change has an interval in two parts.
 
@@ -126,6 +127,8 @@ class Request:
             tables = [against_published(folder, text) for folder in folders for text in texts]
         elif texts:
             tables = self._published()
+        elif self._is_robots():
+            tables = self._robots()
         elif self._by_mmtests():
             tables = []
         else:
@@ -150,6 +153,31 @@ class Request:
             self._report(str(self.options["html"]))
         if self.options["rules"] or self.options["junit"]:
             self._check(tables, self._missing(tables))
+
+    def _is_robots(self) -> bool:
+        """Whether the sources are texts of the kernel's test robot; both kinds at once are refused."""
+        from pathlib import Path
+
+        from opplab.formats.kernel_robot import is_file
+
+        plain = [one for one in self.source if Path(one).is_file()]
+        robots = [one for one in plain if is_file(one)]
+        if robots and len(robots) < len(self.source):
+            other = next(one for one in self.source if one not in robots)
+            raise InputError(f"{robots[0]} is a comparison of the kernel robot, {other} is none: compare them apart")
+        return bool(robots)
+
+    def _robots(self) -> list[Table]:
+        from opplab.comparison import robot
+
+        for name in ("html", "uncertainty"):
+            if self.options[name]:
+                raise InputError(f"--{name} needs runs; a comparison of the kernel robot has none")
+        asked = self._asked()
+        found = robot.tables(self.source, [name for name, _ in asked], next((one for _, one in asked), self.metric))
+        if not found:
+            raise InputError(f"{self.source[0]} has no such test or metric")
+        return found
 
     def _screenful(self, table: Table) -> Table:
         """Give a table without what is beyond a screen; everything where that is asked for, or read by a program."""

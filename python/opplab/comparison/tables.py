@@ -16,6 +16,7 @@ layout          as in
 ``boxes``       patch sets of the EAS people: mean and ``ci(+/-)`` in boxes of dashes
 ``listing``     a parameter, a value, then a power and its parts
 ``mmtests-old`` mmtests' tables of 2018
+``robot``       the kernel test robot: base, ``%change``, mean, ``± N%``, the metric at the end
 ==============  =====================================================================================================
 
 **The tilde.** ``~`` stands for "same as baseline". A cell is the same when the confidence interval of its ratio
@@ -485,6 +486,26 @@ def _mmtests_old(table: Table) -> list[str]:
     return lines
 
 
+def _robot(table: Table) -> list[str]:
+    """The kernel test robot's: a base column, then change and mean of each other commit, then the metric."""
+    lines = ["=" * 80, *table.title.split("\n"), "", "commit:", *(f"  {head}" for head in table.heads), ""]
+    names = [run[:27] for run in table.runs]
+    lines.append(f"{names[0][:16]:>16}" + "".join(f" {name:>27}" for name in names[1:]))
+    lines.append("-" * 16 + (" " + "-" * 27) * (len(names) - 1))
+    lines.append("         %stddev" + "     %change         %stddev" * (len(names) - 1))
+    lines.append("             \\  " + "        |                \\  " * (len(names) - 1))
+    for row in table.rows:
+        text = ""
+        for at, cell in enumerate(row.cells):
+            known = cell or Cell(text="")
+            spread = "" if known.spread is None else f" ±{known.spread:3.0f}%"
+            if at:
+                text += f" {known.change_text or '':>11}"
+            text += f"{_number(known, table.digits):>10}{spread:>6}"
+        lines.append(f"{text}  {row.operation}")
+    return [*lines, *([""] if table.notes and not table.method else [])]
+
+
 _LAYOUTS: dict[str, Callable[[Table], list[str]]] = {
     "blocks": _blocks,
     "overview": _overview,
@@ -496,6 +517,7 @@ _LAYOUTS: dict[str, Callable[[Table], list[str]]] = {
     "boxes": _boxes,
     "listing": _listing,
     "mmtests-old": _mmtests_old,
+    "robot": _robot,
 }
 
 

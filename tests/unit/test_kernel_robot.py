@@ -1,0 +1,143 @@
+"""Comparisons of the kernel's test robot: what is read of them, in what forms they come, and what is refused."""
+
+import base64
+import json
+import quopri
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from opplab.cli.compare import command
+from opplab.errors import InputError
+from opplab.formats import kernel_robot
+
+FOLDER = Path(__file__).parent / "robot"
+STDDEV = (FOLDER / "stddev.txt").read_text(encoding="utf-8")
+
+
+def compare(*arguments: str) -> str:
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def rows_of(text: str) -> list[tuple[str, tuple[object, ...]]]:
+    return [(row.metric, row.entries) for report in kernel_robot.parse(text) for row in report.rows]
+
+
+def test_a_mail_is_read_with_its_commits_parameters_and_every_row() -> None:
+    hackbench, unixbench = kernel_robot.read_file(FOLDER / "stddev.txt")
+    assert hackbench.axes["tbox_group"] == "lkp-example-2sp1"
+    assert hackbench.axes["nr_threads"] == "100%"
+    assert hackbench.commits == ["89abcdef01", "0123456789"]
+    assert hackbench.subjects[1] == "sched/fair: An example of a patch"
+    assert (hackbench.runs, hackbench.failures) == (6, 1)
+    assert [row.metric for row in unixbench.rows] == ["unixbench.score"]
+    rows = {row.metric: row.entries for row in hackbench.rows}
+    assert len(rows) == 7
+    base, patched = rows["hackbench.throughput"]
+    assert base is not None
+    assert patched is not None
+    assert (base.value, base.spread, patched.value, patched.spread, patched.change) == (123456, 2, 113675, None, -7.9)
+    idle = rows["mpstat.cpu.all.idle%"][1]
+    assert idle is not None
+    assert (idle.change, idle.is_points) == (-10.4, True)
+    noisy = rows["perf-sched.sch_delay.avg.ms.__cond_resched.[unknown].[unknown]"]
+    assert noisy[0] is not None
+    assert noisy[1] is not None
+    assert (noisy[0].spread, noisy[1].spread, noisy[1].change) == (None, 142, 12000)
+    assert kernel_robot.disagreements(hackbench) == []
+
+
+def test_quoted_mails_of_several_commits_are_read() -> None:
+    (report,) = kernel_robot.read_file(FOLDER / "commits.txt")
+    assert report.commits == ["v6.8-rc1", "1111111111", "2222222222"]
+    assert report.subjects[1] == "sched: One with a subject that a mailer has broken in two"
+    rows = {row.metric: [entry and entry.change for entry in row.entries] for row in report.rows}
+    assert rows["will-it-scale.per_process_ops"] == [None, -8.1, -0.2]
+    assert rows["turbostat.PkgWatt"] == [None, -1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda text: text.replace("±", "Â±"),
+        lambda text: text.replace(" ±", "\u00a0±"),
+        lambda text: text.replace("±", "+-"),
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: "".join(f"> {line}\n" for line in text.splitlines()),
+        lambda text: quopri.encodestring(text.encode()).decode(),
+        lambda text: (
+            "From: a@example.org\nMIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\n"
+            "Content-Transfer-Encoding: quoted-printable\n\n" + quopri.encodestring(text.encode()).decode()
+        ),
+        lambda text: (
+            "From: a@example.org\nMIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\n"
+            "Content-Transfer-Encoding: base64\n\n" + base64.encodebytes(text.encode()).decode()
+        ),
+        lambda text: (
+            "From: a@example.org\nMIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\n"
+            "Content-Transfer-Encoding: 8bit\n\n" + text
+        ),
+    ],
+    ids=["mojibake", "no-break space", "ascii", "crlf", "quoted", "bare quoted-printable", "qp", "base64", "8bit"],
+)
+def test_a_mail_s_form_changes_nothing(form: Callable[[str], str], tmp_path: Path) -> None:
+    file = tmp_path / "mail.txt"
+    file.write_bytes(form(STDDEV).encode())
+    found = [(row.metric, row.entries) for report in kernel_robot.read_file(file) for row in report.rows]
+    assert found == rows_of(STDDEV)
+    assert kernel_robot.is_file(file)
+
+
+def test_latin_1_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "mail.txt"
+    file.write_bytes(STDDEV.encode("latin-1"))
+    assert [(row.metric, row.entries) for report in kernel_robot.read_file(file) for row in report.rows] == rows_of(
+        STDDEV
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("119020            -8.0%     109498 ±  3%", "119020            -8.0%     many   ±  3%", "119020 -8.0% many"),
+        ("  412.30            +0.4%     413.95  ", "  412.30            +0.4%  ", "is no row of 2 commits"),
+        ("hackbench.throughput_avg", "hackbench.throughput", "twice"),
+    ],
+)
+def test_a_line_that_is_no_row_is_refused_with_its_number(old: str, new: str, words: str) -> None:
+    line = next(at for at, line in enumerate(STDDEV.splitlines(), 1) if old in line)
+    with pytest.raises(InputError, match=rf"mail:{line}:1: .*{words}"):
+        kernel_robot.parse(STDDEV.replace(old, new), "mail")
+
+
+def test_a_text_without_a_table_is_refused() -> None:
+    with pytest.raises(InputError, match="no comparison of commits"):
+        kernel_robot.parse(STDDEV.split("=======")[0])
+
+
+def test_a_change_that_does_not_follow_from_its_means_is_named() -> None:
+    (wrong, _) = kernel_robot.parse(STDDEV.replace("-7.9%     113675", "-9.7%     113675"))
+    (found,) = kernel_robot.disagreements(wrong)
+    assert "-9.7% of hackbench.throughput does not follow from 123456 and 113675" in found
+
+
+def test_compare_prints_the_layout_and_reads_its_own_print(tmp_path: Path) -> None:
+    for name in ("stddev.txt", "commits.txt", "plain.txt"):
+        text = compare(str(FOLDER / name))
+        again = tmp_path / name
+        again.write_text(text, encoding="utf-8")
+        read = [(row.metric, row.entries) for report in kernel_robot.read_file(FOLDER / name) for row in report.rows]
+        assert rows_of(text) == rows_of(compare(str(again))) == read
+
+
+def test_numbers_of_the_json_table_are_those_of_the_mail() -> None:
+    table = json.loads(compare(str(FOLDER / "stddev.txt"), "-b", "hackbench", "--format", "json"))
+    cells = {(cell["operation"], cell["run"]): cell for cell in table["cells"]}
+    cell = cells["hackbench.throughput", "0123456789"]
+    assert cell["ratio"] == pytest.approx(113675 / 123456)
+    assert cell["change_pct"] == -7.9
+    assert cells["turbostat.PkgWatt", "0123456789"]["change_pct"] == -0.4
