@@ -11,8 +11,9 @@ import click
 
 from opplab import _opplab, catalog
 from opplab.cli.group import Group
-from opplab.cli.options import BuiltIn, format_option, output_format_option
+from opplab.cli.options import BuiltIn, output_format_option, report_option
 from opplab.files import toml_of, write_text
+from opplab.report.ktap import Test, ktap
 from opplab.report.text import print_table, say
 
 
@@ -214,9 +215,20 @@ def _findings(source: str) -> list[dict[str, Any]]:
     return found
 
 
+def _tests(found: list[dict[str, Any]]) -> list[Test]:
+    """Give a test for each check; what is no error is a remark."""
+    names = dict.fromkeys([*(name for name, _ in _opplab.machine_checks()), *(item["check"] for item in found)])
+    tests = []
+    for name in names:
+        own = [item for item in found if item["check"] == name]
+        remarks = tuple(f"{item['severity']}: {item['what']}; remedy: {item['remedy']}" for item in own)
+        tests.append(Test(name, all(item["severity"] != "error" for item in own), remarks=remarks))
+    return tests
+
+
 @command.command(name="check")
 @click.argument("source", type=BuiltIn("machine"))
-@format_option
+@report_option
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_checks, help="List the checks.")
 def check(source: str, output_format: str) -> None:
     """Look for contradictions and known traps: each finding says what it costs and what to do.
@@ -226,7 +238,9 @@ def check(source: str, output_format: str) -> None:
     is an error.
     """
     found = _findings(source)
-    if output_format != "text":
+    if output_format == "ktap":
+        click.echo(ktap(_tests(found)))
+    elif output_format != "text":
         print_table(found, output_format)
     elif not found:
         click.echo("nothing found")

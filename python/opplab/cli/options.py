@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -36,6 +37,7 @@ __all__ = [
     "percent",
     "policy_of",
     "policy_options",
+    "report_option",
     "trace_argument",
     "uncertainty_option",
     "vs_option",
@@ -176,6 +178,19 @@ def output_format_option(
 def format_option(function: F) -> F:
     """Add ``--format`` to a command as `output_format`."""
     return output_format_option()(function)
+
+
+def report_option(function: F) -> F:
+    """Add ``--format`` as `output_format`, and ``--tap``, which is short for ``--format ktap``."""
+
+    @wraps(function)
+    def one(*arguments: Any, tap: bool, output_format: str, **more: Any) -> Any:
+        if tap and output_format not in ("text", "ktap"):
+            raise click.UsageError(f"--tap or --format {output_format}, not both")
+        return function(*arguments, output_format="ktap" if tap else output_format, **more)
+
+    flag = click.option("--tap", is_flag=True, help="KTAP for kernel CIs: the same as --format ktap.")
+    return cast(F, output_format_option("ktap")(flag(one)))
 
 
 def machine_option(what: str, **more: Any) -> Callable[[F], F]:

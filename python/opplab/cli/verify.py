@@ -12,8 +12,9 @@ import click
 
 from opplab import _opplab
 from opplab.cli.group import Group
-from opplab.cli.options import damaged_ok_option, format_option, jobs_option
+from opplab.cli.options import damaged_ok_option, jobs_option, report_option
 from opplab.errors import InputError, OpplabError
+from opplab.report.ktap import Test, ktap
 from opplab.report.text import print_table, say
 
 
@@ -25,7 +26,7 @@ def command() -> None:
 @command.command(name="vectors")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--strict", is_flag=True, help="Families that are not built count as failures, too.")
-@format_option
+@report_option
 def vectors(paths: tuple[Path, ...], strict: bool, output_format: str) -> None:
     """Replay the vector files at PATHS (files or folders) and compare bit for bit.
 
@@ -46,7 +47,9 @@ def vectors(paths: tuple[Path, ...], strict: bool, output_format: str) -> None:
             click.echo(f"{family} {cases} {mismatches}" if cases is not None else f"{family} not built")
             if first:
                 click.echo(f"  {first}", err=True)
-    if output_format != "text":
+    if output_format == "ktap":
+        click.echo(ktap([_family(row, strict) for row in rows]))
+    elif output_format != "text":
         print_table(rows, output_format)
     sys.stdout.flush()
     if unbuilt == len(files):
@@ -55,6 +58,30 @@ def vectors(paths: tuple[Path, ...], strict: bool, output_format: str) -> None:
         hint = f"; the nearest to {names[0]!r} is {near[0]!r}" if near else ""
         raise InputError(f"nothing was verified: no vector family is called {', '.join(map(repr, names[:5]))}{hint}")
     raise click.exceptions.Exit(1 if failed or (strict and unbuilt) else 0)
+
+
+def _family(row: dict[str, Any], strict: bool) -> Test:
+    """Give a family of vectors as a test."""
+    if row["cases"] is None:
+        return Test(row["family"], not strict, "" if strict else "not built", ("not built",) if strict else ())
+    remarks = [f"{row['mismatches']} of {row['cases']} cases differ", row["first"] or ""] if row["mismatches"] else []
+    return Test(row["family"], not row["mismatches"], remarks=tuple(filter(None, remarks)))
+
+
+def _recording(name: str, rows: list[dict[str, Any]], failures: list[str]) -> Test:
+    """Give a recording as a test of its kinds; comparisons with runs (`sim_*`) are remarks, for they fail nothing."""
+    wrong = {failure.split()[0].rstrip(":"): failure for failure in failures}
+    kinds, remarks = [], []
+    for row in rows:
+        told = f"{row['exact']} of {row['total']} {row['remark']}"
+        if row["kind"].startswith("sim_"):
+            remarks.append(f"{row['kind']}: {told}")
+        else:
+            skip = "" if row["total"] or row["kind"] in wrong else f"nothing compared {row['remark']}"
+            failure = wrong.pop(row["kind"], "")
+            kinds.append(Test(row["kind"], not failure, skip, tuple(filter(None, (failure, told)))))
+    kinds += [Test(kind, False, remarks=(failure,)) for kind, failure in wrong.items()]
+    return Test(name, not failures, remarks=tuple(remarks), tests=tuple(kinds))
 
 
 def _simulated(folder: Path) -> list[dict[str, Any]]:
@@ -90,7 +117,7 @@ def _simulated(folder: Path) -> list[dict[str, Any]]:
 @command.command(name="traces")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @damaged_ok_option
-@format_option
+@report_option
 def traces(paths: tuple[Path, ...], output_format: str) -> None:
     """Recompute what recorded kernels decided, from the inputs that were recorded, and compare.
 
@@ -116,9 +143,11 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
         raise InputError("none of the paths is a recording (a folder with a trace.dat, or an archive)")
     rows: list[dict[str, object]] = []
     failed = False
+    tests: list[Test] = []
     for folder in folders:
         recording, kinds, failures = _opplab.verify_recording(folder)
         failed = failed or bool(failures)
+        first = len(rows)
         for kind, exact, total, share, remark in kinds:
             rows.append(
                 {"recording": recording, "kind": kind, "exact": exact, "total": total, "share": share, "remark": remark}
@@ -132,7 +161,10 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
                 say(f"{recording} {row['kind']} {counts} {row['remark']}")
         for wrong in failures:
             click.echo(f"{recording}: {wrong}", err=True)
-    if output_format != "text":
+        tests.append(_recording(recording, rows[first:], list(failures)))
+    if output_format == "ktap":
+        click.echo(ktap(tests))
+    elif output_format != "text":
         print_table(rows, output_format)
     sys.stdout.flush()
     raise click.exceptions.Exit(1 if failed else 0)
