@@ -65,7 +65,9 @@ PROMISES: dict[str, Promise] = {
     "learn": Promise("a recording", DAMAGED, "1", ("{recording}", "-o", "{out}")),
     "choose": Promise("runs of settings", "settings that are not told apart, in words", "2; 1 of cases"),
     "fleet": Promise("dumps of machines", "dumps that are refused, by name; the others are answered", "1, 2"),
-    "predict": Promise("an experiment and its baseline", "rows without a model, with the reason", "2"),
+    "predict": Promise(
+        "an experiment and its baseline, or a mail of the kernel robot", "rows without a model, with the reason", "2"
+    ),
     "kernels diff": Promise("two kernels", "a release that is not known, with the one that stands for it", "2"),
     "explain": Promise(
         "a case, a recording or a log", f"what the trace does not tell; {DAMAGED}", "1, 2", ("{case}", "--cpu", "0")
