@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from opplab.agreement.predict import known_errors, sign_probability
 from opplab.cli.compare import command
+from opplab.cli.predict import command as predict_command
 from opplab.errors import InputError
 from opplab.formats import kernel_robot
 
@@ -30,6 +32,7 @@ def rows_of(text: str) -> list[tuple[str, tuple[object, ...]]]:
 def test_a_mail_is_read_with_its_commits_parameters_and_every_row() -> None:
     hackbench, unixbench = kernel_robot.read_file(FOLDER / "stddev.txt")
     assert hackbench.axes["tbox_group"] == "lkp-example-2sp1"
+    assert (hackbench.machine[:11], unixbench.machine[:10]) == ("128 threads", "16 threads")
     assert hackbench.axes["nr_threads"] == "100%"
     assert hackbench.commits == ["89abcdef01", "0123456789"]
     assert hackbench.subjects[1] == "sched/fair: An example of a patch"
@@ -114,6 +117,15 @@ def test_a_line_that_is_no_row_is_refused_with_its_number(old: str, new: str, wo
         kernel_robot.parse(STDDEV.replace(old, new), "mail")
 
 
+def test_columns_may_be_governors() -> None:
+    text = STDDEV.replace("commit: ", "cpufreq_governor:").replace(
+        '89abcdef01 ("sched/fair: The commit before it")', "schedutil"
+    )
+    text = text.replace('0123456789 ("sched/fair: An example of a patch")', "performance")
+    (first, _) = kernel_robot.parse(text)
+    assert first.commits == ["schedutil", "performance"]
+
+
 def test_a_text_without_a_table_is_refused() -> None:
     with pytest.raises(InputError, match="no comparison of commits"):
         kernel_robot.parse(STDDEV.split("=======")[0])
@@ -141,3 +153,60 @@ def test_numbers_of_the_json_table_are_those_of_the_mail() -> None:
     assert cell["ratio"] == pytest.approx(113675 / 123456)
     assert cell["change_pct"] == -7.9
     assert cells["turbostat.PkgWatt", "0123456789"]["change_pct"] == -0.4
+
+
+def predict(*arguments: str, results: Path) -> tuple[int, str, str]:
+    done = CliRunner().invoke(predict_command, [*arguments, "--results", str(results), "--iterations", "2"])
+    return done.exit_code, done.stdout, done.stderr if done.exit_code == 0 else str(done.exception) + done.output
+
+
+def test_a_mail_is_answered_from_its_base_alone(tmp_path: Path) -> None:
+    with_other_patch = tmp_path / "other.txt"
+    with_other_patch.write_text(STDDEV.replace("-7.9%     113675", "+9.9%     135678"), encoding="utf-8")
+    how = ("-m", "skylake-8x-uma", "--vs", "governor=powersave", "--format", "json")
+    code, text, _ = predict(str(FOLDER / "stddev.txt"), *how, results=tmp_path / "a")
+    assert code == 0
+    assert predict(str(with_other_patch), *how, results=tmp_path / "b")[1] == text
+    found = {one["metric"]: one for one in json.loads(text)["predictions"]}
+    assert list(found) == ["hackbench.throughput", "hackbench.throughput_avg", "turbostat.PkgWatt", "unixbench.score"]
+    one = found["hackbench.throughput"]
+    assert one["predicted"] == pytest.approx(one["base"] * (1 + one["change_pct"] / 100))
+    assert one["low_pct"] < one["change_pct"] < one["high_pct"]
+    assert 0.5 <= one["sign_probability"] < 1
+
+
+def test_an_answer_has_the_layout_that_is_read(tmp_path: Path) -> None:
+    code, text, _ = predict(
+        str(FOLDER / "stddev.txt"), "-m", "skylake-8x-uma", "--vs", "governor=powersave", results=tmp_path
+    )
+    assert code == 0
+    assert "turbostat.PkgWatt  (less " in text
+    assert '0123456789 ("sched/fair: An example of a patch") as powersave' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "words"),
+    [
+        ("stddev.txt", (), "does not say what the patch changes: give 1 x --vs"),
+        ("commits.txt", ("--vs", "hz=1000"), "no model of will-it-scale's test `sched_yield`"),
+        ("plain.txt", ("--vs", "hz=1000"), "no model of the test `aim7`"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused(name: str, more: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    code, _, said = predict(str(FOLDER / name), "-m", "skylake-8x-uma", *more, results=tmp_path)
+    assert code != 0
+    assert words in said
+
+
+def test_probabilities_hold_on_tables_that_they_were_not_learnt_from() -> None:
+    cells = known_errors()
+    expected, right = 0.0, []
+    for table in dict.fromkeys(cell.table for cell in cells):
+        others = [cell for cell in cells if cell.table != table]
+        for cell in cells:
+            if cell.table == table and cell.predicted and cell.published:
+                expected += sign_probability(cell.benchmark, cell.predicted, 0.0, others)
+                right.append(cell.predicted * cell.published > 0)
+    # Three standard errors of a share of so many cells.
+    assert len(right) > 300
+    assert abs(sum(right) / len(right) - expected / len(right)) < 3 * (0.8 * 0.2 / len(right)) ** 0.5

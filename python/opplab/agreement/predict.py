@@ -40,6 +40,7 @@ __all__ = [
     "known_errors",
     "on_other_disks",
     "predict",
+    "sign_probability",
     "write_errors",
     "write_table",
 ]
@@ -105,12 +106,47 @@ def half_width(benchmark: str, predicted: float, among: Sequence[Known]) -> floa
     among : sequence of Known
         Cells to learn from.
     """
-    own = [cell for cell in among if cell.benchmark == benchmark]
-    pool = own if len(own) >= ENOUGH else list(among)
-    near = sorted(pool, key=lambda cell: abs(abs(cell.predicted) - abs(predicted)))[:ALIKE]
-    errors = sorted(cell.error for cell in near)
+    errors = sorted(cell.error for cell in _alike(benchmark, predicted, among))
     # The order statistic that covers at least 90 % of one more draw from the same population.
     return errors[min(len(errors) - 1, math.ceil(0.9 * (len(errors) + 1)) - 1)]
+
+
+def _alike(benchmark: str, predicted: float, among: Sequence[Known]) -> list[Known]:
+    """Give the cells that are most alike: of the same model where it has enough, of about the same effect."""
+    own = [cell for cell in among if cell.benchmark == benchmark]
+    pool = own if len(own) >= ENOUGH else list(among)
+    return sorted(pool, key=lambda cell: abs(abs(cell.predicted) - abs(predicted)))[:ALIKE]
+
+
+def sign_probability(benchmark: str, predicted: float, deviation: float, among: Sequence[Known]) -> float:
+    """Give the probability that a change goes the way that is predicted.
+
+    Parameters
+    ----------
+    benchmark : str
+        Name of the benchmark model.
+    predicted : float
+        Natural logarithm of the predicted ratio.
+    deviation : float
+        Standard error of that from the runs.
+    among : sequence of Known
+        Cells to learn from.
+
+    Notes
+    -----
+    The share of the cells that are most alike whose error would leave the sign of this prediction. One cell of either
+    kind is added (Laplace), so that nothing is certain. Errors count along the predicted way; the runs' are normal.
+    It is at least 0.5.
+    """
+    near = _alike(benchmark, predicted, among)
+    size = abs(predicted)
+    right = 0.0
+    for cell in near:
+        # What was published beyond the prediction, along the way that was predicted.
+        beyond = (cell.published - cell.predicted) * (1.0 if cell.predicted >= 0 else -1.0)
+        reached = size + beyond
+        right += 0.5 * math.erfc(-reached / (deviation * math.sqrt(2))) if deviation > 0 else float(reached > 0)
+    return max(0.5, (right + 1) / (len(near) + 2))
 
 
 @cache

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab.cli.options import jobs_option, workers
+from opplab.cli.options import jobs_option, machine_option, policy_of, policy_options, vs_option, workers
 from opplab.errors import InputError
 from opplab.uncertainty import DRAWS_MAX
 
@@ -17,32 +19,61 @@ if TYPE_CHECKING:
 
 
 @click.command(name="predict")
-@click.argument("experiments", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="A .json, or a .csv of a table.")
+@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="EXPERIMENT...|MAIL")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A .json, or a .csv of a table.")
 @click.option("--metric", "metrics", multiple=True, help="Only this metric (.json); may be repeated.")
 @click.option("--uncertainty", type=click.IntRange(2, DRAWS_MAX), metavar="N", help="Draws (.json).  [default: 40]")
 @click.option("--results", type=click.Path(path_type=Path), default=Path("out/predict"), help="Folder of results.")
+@machine_option("Of a mail: what stands for its machine.")
+@policy_options
+@vs_option
+@click.option("--iterations", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of a mail: runs each.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Of a mail's answer.")
 @jobs_option
 def command(
-    experiments: tuple[Path, ...],
-    output: Path,
+    sources: tuple[Path, ...],
+    output: Path | None,
     metrics: tuple[str, ...],
     uncertainty: int | None,
     results: Path,
+    machine: str | None,
+    vs: tuple[str, ...],
+    iterations: int,
+    form: str,
     jobs: int | None,
+    **options: Any,
 ) -> None:
-    """Predict what EXPERIMENTS will show before it is measured.
+    """Predict what EXPERIMENTs, or a mail of the kernel test robot, will show before it is measured.
 
     With -o SEALED.json, one experiment is run and the ratios of its variants to the baseline are sealed: each with a
     90 % interval from the seeds, draws of the machine's assumed numbers (as 'run --uncertainty'), and the models'
     errors on the development set. The file has hashes of the experiment and of itself; 'opplab score' checks both.
 
-    With -o TABLE.csv, EXPERIMENTS are files whose `published` is one table: a CSV with the rows and the values of the
+    With -o TABLE.csv, EXPERIMENTs are files whose `published` is one table: a CSV with the rows and the values of the
     baseline. Each row gets the predicted ratio and a 90 % interval; a row without a model gets the reason.
+
+    MAIL is a comparison of the robot. --vs says what each of its commits changes, --machine what it ran on; test,
+    parameters and governor are the mail's. The answer has its layout, with the probability of each sign.
     """
+    from opplab.formats import kernel_robot
+
+    given = {name: value for name, value in options.items() if value not in (None, {}, ())}
+    if any(one.is_file() and one.suffix != ".toml" and kernel_robot.is_file(one) for one in sources):
+        if len(sources) > 1 or output is not None or metrics or uncertainty:
+            raise click.UsageError(
+                "one mail at a time; its answer is printed: no -o, --metric, --uncertainty (--format json has all)"
+            )
+        if machine is None:
+            raise click.UsageError("give --machine: what stands for the mail's machine (opplab list machines)")
+        _mail(sources[0], machine, policy_of(given), vs, results, iterations, form, jobs)
+        return
+    if given or machine or vs:
+        raise click.UsageError("--machine, --vs and keys of a policy are for mails; an experiment has its own")
+    if output is None:
+        raise click.UsageError("give -o: a SEALED.json, or the TABLE.csv that gets the predictions")
     from opplab.sweep.experiments import Experiment
 
-    loaded = [Experiment.load(name) for name in experiments]
+    loaded = [Experiment.load(name) for name in sources]
     if output.suffix == ".json":
         from opplab.agreement import sealed
 
@@ -57,6 +88,41 @@ def command(
     if metrics or uncertainty:
         raise InputError("--metric and --uncertainty are of sealed predictions: -o SEALED.json")
     _table(loaded, output, results, jobs)
+
+
+def _mail(
+    path: Path,
+    machine: str,
+    policy: dict[str, Any],
+    vs: tuple[str, ...],
+    results: Path,
+    iterations: int,
+    form: str,
+    jobs: int | None,
+) -> None:
+    from opplab.agreement import robot
+    from opplab.comparison.tables import render_all
+    from opplab.formats import kernel_robot
+    from opplab.report.text import terminal_width
+
+    answers, refused = [], []
+    for number, report in enumerate(kernel_robot.read_file(path), 1):
+        folder = results / f"{path.stem}-{number}"
+        try:
+            answers.append(
+                robot.answer(report, machine, policy=policy, vs=vs, folder=folder, iterations=iterations, jobs=jobs)
+            )
+        except InputError as error:
+            refused.append(f"{path}:{report.line}:1: {error}")
+    if not answers:
+        raise InputError("; ".join(refused))
+    if form == "json":
+        found = [one for answer in answers for one in answer.predictions]
+        click.echo(json.dumps({"predictions": found, "refused": refused}, indent=1))
+    else:
+        sys.stdout.write(render_all([one.table for one in answers], "text", terminal_width()))
+    for words in refused:
+        click.echo(f"opplab: not predicted: {words}", err=True)
 
 
 def _table(loaded: list[Experiment], output: Path, results: Path, jobs: int | None) -> None:

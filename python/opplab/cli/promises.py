@@ -77,7 +77,11 @@ PROMISES: dict[str, Promise] = {
     "learn": Promise("a recording", DAMAGED, "1", ("{recording}", "-o", "{out}")),
     "choose": Promise("runs of settings", "settings that are not told apart, in words", "2; 1 of cases"),
     "fleet": Promise("dumps of machines", "dumps that are refused, by name; the others are answered", "1, 2"),
-    "predict": Promise("an experiment and its baseline", "rows without a model or an interval, with the reason", "2"),
+    "predict": Promise(
+        "an experiment and its baseline, or a mail of the kernel robot",
+        "rows without a model or an interval, with the reason",
+        "2",
+    ),
     "score": Promise(
         "sealed predictions and results",
         "a seal or a file that was changed is refused; rows without a partner or an interval, by name",

@@ -48,7 +48,7 @@ _AXES = re.compile(r"(?P<keys>[\w.-]+(?:/[\w.-]+)+):\s*(?P<values>.*)$")
 _COMMIT = re.compile(r"\s*(?P<name>[\w./+~^-]+)(?:\s+\((?P<subject>.*))?$")
 _ELIDED = re.compile(r"\s*(?:\[?\.{3}\]?|\[(?:snip|…)\]|…)\s*$")
 _MAIL_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*:[ \t]|From \S")
-_MACHINE = re.compile(r"(?:on )?test machine:\s*(?P<words>.*\S)")
+_MACHINE = re.compile(r"(?:^\|?\s*(?:on )?test machine:|^[\w-]+:(?= \d+ threads ))\s*(?P<words>.*\S)")
 
 
 # As much of a file is looked at to find out whether it is one.
@@ -260,7 +260,10 @@ def parse(text: str, file: str = "text") -> list[Report]:
         if told := _MACHINE.search(line):
             machine = told["words"]
         named = _AXES.fullmatch(line.strip())
-        if line.strip() in ("commit:", "commit"):
+        # Columns are commits, or another dimension of the comparison, such as governors.
+        if re.fullmatch(r"\s*[a-z_]+:?", line) and (
+            line.strip().rstrip(":") == "commit" or line.rstrip().endswith(":")
+        ):
             lines.at += 1
             commits = list(_commits(lines))
             continue

@@ -1,0 +1,347 @@
+"""Answers to the kernel robot's comparisons, in their layout: sign and size of each change with a probability.
+
+A text says what ran, with which governor, and what the base reached. What the patch changes it does not say: that is a
+variant of the policy (``--vs``), one for each commit after the base. Where the columns are governors, they say it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab import catalog
+from opplab.comparison.tables import Cell, Row, Table
+from opplab.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from opplab.formats.kernel_robot import Report
+    from opplab.sweep.variants import Variant
+
+__all__ = ["Answer", "answer", "models"]
+
+TASKS_A_GROUP = 40
+"""Tasks of a hackbench group: the robot counts threads, the program groups."""
+
+LOOP = "compute-loop"
+"""Name of the workload that stands for programs which only compute."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """How a test of lkp-tests is simulated: benchmark, parameters, and the metrics that follow from it."""
+
+    benchmark: str
+    params: Mapping[str, Any]
+    # Pattern of the test's metrics, what it is of the simulation's.
+    metrics: Sequence[tuple[str, str]]
+    about: str = ""
+
+
+POWER = (r"(?:turbostat\.PkgWatt|power\.Package|pmeter\.Average_Active_Power)", "power")
+
+
+def _count(axes: Mapping[str, str], cpus: int, *names: str) -> int:
+    """Give the number of tasks: a number, or per cent of the CPUs."""
+    for name in names:
+        if name in axes:
+            found = re.fullmatch(r"(\d+)(%?)", axes[name])
+            if found is None or not int(found[1]):
+                raise InputError(f"`{name}` of the text is '{axes[name]}', neither a number nor per cent of the CPUs")
+            return max(1, int(found[1]) * cpus // 100) if found[2] else int(found[1])
+    raise InputError(f"the text has no parameter {' or '.join(f'`{name}`' for name in names)}")
+
+
+_THROUGHPUT = r"(?:throughput|Throughput)"
+_TIME = r"(?:time\.)?elapsed_time(?:\.max)?|buildtime_per_iteration|real_time_per_iteration"
+
+
+def _hackbench(axes: Mapping[str, str], cpus: int) -> _Model:
+    threads = _count(axes, cpus, "nr_threads", "nr_task")
+    params = {"groups": max(1, threads // TASKS_A_GROUP)}
+    # 0 is the model's first word: processes, pipes.
+    words: dict[str, Any] = {**params, "kind": _word(axes, "mode", {"process": "process", "threads": "thread"})}
+    words["through"] = _word(axes, "ipc", {"pipe": "pipe", "socket": "socket"})
+    metrics = [(r"hackbench\.throughput(?:_avg|_best|_worst)?", "1/elapsed"), (rf"hackbench\.(?:{_TIME})", "elapsed")]
+    about = f"{params['groups']} groups of {TASKS_A_GROUP} tasks for {threads} threads"
+    return _Model("hackbench", words, metrics, about)
+
+
+def _word(axes: Mapping[str, str], name: str, words: Mapping[str, str]) -> str:
+    text = axes.get(name, next(iter(words)))
+    if text not in words:
+        raise InputError(f"`{name}` of the text is '{text}'{catalog.nearest(text, list(words))}")
+    return words[text]
+
+
+def _clients(name: str, metrics: Sequence[tuple[str, str]]) -> Callable[[Mapping[str, str], int], _Model]:
+    def made(axes: Mapping[str, str], cpus: int) -> _Model:
+        return _Model(name, {"clients": _count(axes, cpus, "nr_threads", "nr_task")}, metrics)
+
+    return made
+
+
+def _kbuild(axes: Mapping[str, str], cpus: int) -> _Model:
+    return _Model("kernbench", {"jobs": _count(axes, cpus, "nr_task")}, [(rf"kbuild\.(?:{_TIME})", "elapsed")])
+
+
+def _netperf(axes: Mapping[str, str], cpus: int) -> _Model:
+    test = _word(axes, "test", {"UDP_STREAM": "netperf-udp", "TCP_STREAM": "netperf-tcp"})
+    streams = _count(axes, cpus, "nr_threads")
+    return _Model(test, {"streams": streams}, [(rf"netperf\.{_THROUGHPUT}\w*", "throughput")])
+
+
+def _computing(metric: str) -> Callable[[Mapping[str, str], int], _Model]:
+    def made(axes: Mapping[str, str], cpus: int) -> _Model:
+        tasks = _count(axes, cpus, "nr_task", "nr_threads")
+        about = f"{tasks} tasks that only compute stand for it"
+        return _Model(LOOP, {"tasks": tasks}, [(metric, "work_done")], about)
+
+    return made
+
+
+_TESTS: dict[str, Callable[[Mapping[str, str], int], _Model]] = {
+    "hackbench": _hackbench,
+    "tbench": _clients("tbench", [(rf"tbench\.{_THROUGHPUT}.*", "throughput")]),
+    "dbench": _clients("dbench", [(rf"dbench\.{_THROUGHPUT}.*", "1/latency"), (r"dbench\.\w*latency\w*", "latency")]),
+    "kbuild": _kbuild,
+    "netperf": _netperf,
+    "will-it-scale": _computing(r"will-it-scale\.(?:\d+\.(?:processes|threads)|per_\w+_ops|workload)"),
+    "unixbench": _computing(r"unixbench\.(?:score|throughput|workload)"),
+    "stress-ng": _computing(r"stress-ng\.[\w-]+\.ops(?:_per_sec)?"),
+}
+"""Tests of lkp-tests and their models."""
+
+# Of tests that ask for more than a clock, these parts only compute.
+_ONLY = {
+    "unixbench": ("dhry2reg", "whetstone-double"),
+    "stress-ng": ("cpu", "matrix", "crypt", "hash", "prime", "trig"),
+    "will-it-scale": (),
+}
+
+
+def models() -> list[str]:
+    """Give the names of the tests that can be answered."""
+    return list(_TESTS)
+
+
+def _model_of(report: Report, cpus: int) -> _Model:
+    name = report.testcase
+    if name not in _TESTS:
+        raise InputError(f"there is no model of the test `{name}`{catalog.nearest(name, list(_TESTS))}")
+    part = report.axes.get("test", "")
+    if name in _ONLY and part not in _ONLY[name]:
+        known = ", ".join(_ONLY[name]) or "none of its tests only computes"
+        raise InputError(f"there is no model of {name}'s test `{part}` (computing ones: {known})")
+    return _TESTS[name](report.axes, cpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A report answered: the table in the robot's layout, and each prediction by metric and commit."""
+
+    table: Table
+    predictions: list[dict[str, Any]]
+
+
+def policy_of(report: Report, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Give the base's policy as the text says it, and notes of what it does not say."""
+    keys = dict(given)
+    notes = []
+    if "governor" not in keys:
+        governor = report.axes.get("cpufreq_governor") or (report.commits[0] if _by_governor(report) else "")
+        if not governor:
+            raise InputError("the text names no cpufreq_governor: give --governor")
+        keys["governor"] = governor
+    if "kernel" not in keys:
+        found = re.fullmatch(r"v(\d+\.\d+)(?:\.\d+)?(?:-rc\d+)?(?:-.*)?", report.commits[0])
+        if found:
+            keys["kernel"] = found[1]
+        else:
+            notes.append(f"the base {report.commits[0]} names no release: the kernel is the default (--kernel says it)")
+    return keys, notes
+
+
+def _by_governor(report: Report) -> bool:
+    from opplab import _opplab
+
+    return set(report.commits) <= {name for name, _ in _opplab.names("governors")}
+
+
+def variants_of(report: Report, keys: Mapping[str, Any], vs: Sequence[str]) -> list[Variant]:
+    """Give the base's policy and one for each commit after it.
+
+    Raises
+    ------
+    InputError
+        If there are not as many changes as commits.
+    """
+    from opplab.sweep.variants import with_variants
+
+    patches = report.commits[1:]
+    if not vs and _by_governor(report):
+        vs = [f"governor={name}" for name in patches]
+    if len(vs) != len(patches):
+        what = "does not say what the patch changes" if len(patches) == 1 else f"has {len(patches)} patches"
+        raise InputError(f"line {report.line}: the text {what}: give {len(patches)} x --vs KEY=VALUE, as {patches}")
+    return with_variants(keys, vs)
+
+
+def answer(
+    report: Report,
+    machine: str,
+    *,
+    policy: Mapping[str, Any],
+    vs: Sequence[str],
+    folder: Path,
+    iterations: int = 3,
+    jobs: int | None = None,
+) -> Answer:
+    """Predict the changes of a report from its base, and from what its patches change.
+
+    Parameters
+    ----------
+    report : Report
+        Only its parameters and the base's means count.
+    machine : str
+        What stands for the text's machine.
+    policy : mapping
+        Keys of the base's policy beside what the text says.
+    vs : sequence of str
+        What each commit after the base changes.
+    folder : Path
+        Of results.
+    iterations : int
+    jobs : int, optional
+    """
+    from opplab.agreement.predict import Z90, _deviation, half_width, known_errors, sign_probability
+    from opplab.agreement.scoreboard import Facts
+    from opplab.simulation.machine import Machine
+
+    cpus = Machine.load(machine).nr_cpus
+    model = _model_of(report, cpus)
+    keys, notes = policy_of(report, policy)
+    variants = variants_of(report, keys, vs)
+    results = _simulated(model, machine, variants, folder, iterations, jobs)
+    parts = [Facts(part) for part in results.partition_by("iteration")]
+    names = list(dict.fromkeys(results["benchmark"]))
+    base = variants[0].label
+
+    def ratio(facts: Facts, variant: str, metric: str) -> float | None:
+        (point,) = facts.points(names)
+        pair = [facts.value(point, one, [metric]) for one in (variant, base)]
+        return pair[0] / pair[1] if pair[0] and pair[1] else None
+
+    rows: list[Row] = []
+    predictions: list[dict[str, Any]] = []
+    without: list[str] = []
+    for row in report.rows:
+        simulated = next((own for pattern, own in (*model.metrics, POWER) if re.fullmatch(pattern, row.metric)), None)
+        first = row.entries[0]
+        if simulated is None or first is None:
+            without.append(row.metric)
+            continue
+        cells: list[Cell | None] = [Cell(value=first.value, text=first.text, spread=first.spread)]
+        chances = []
+        for commit, variant in zip(report.commits[1:], variants[1:], strict=True):
+            found = [one for one in (ratio(part, variant.label, simulated) for part in parts) if one]
+            if not found:
+                cells.append(None)
+                continue
+            logs = [math.log(one) for one in found]
+            middle = math.fsum(logs) / len(logs)
+            runs = _deviation(logs)
+            half = math.hypot(half_width(model.benchmark, middle, known_errors()), Z90 * runs)
+            chance = sign_probability(model.benchmark, middle, runs, known_errors())
+            change = 100 * math.expm1(middle)
+            low, high = (100 * math.expm1(middle + side * half) for side in (-1, 1))
+            predictions.append(
+                {
+                    "metric": row.metric,
+                    "commit": commit,
+                    "variant": variant.label,
+                    "base": first.value,
+                    "predicted": first.value * math.exp(middle),
+                    "change_pct": change,
+                    "low_pct": low,
+                    "high_pct": high,
+                    "sign_probability": chance,
+                }
+            )
+            value = first.value * math.exp(middle)
+            text = f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+            cells.append(Cell(value=value, text=text, change_text=f"{change:+.1f}%", change=change))
+            direction = "more" if change >= 0 else "less"
+            chances.append(f"{direction} {100 * chance:.0f} % [{low:+.1f}%, {high:+.1f}%]")
+        operation = f"{row.metric}  ({'; '.join(chances)})"
+        rows.append(Row("", operation, cells, spread_kind="percent", metric=row.metric))
+    if not rows:
+        raise InputError(f"none of the text's {len(report.rows)} metrics follows from the model of {report.testcase}")
+    if report.machine:
+        notes.append(f"the text's machine: {report.machine}")
+    if model.about:
+        notes.append(model.about)
+    if without:
+        some = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")
+        notes.append(f"not predicted: {len(without)} of {len(report.rows)} metrics ({some})")
+    heads = [
+        _head(commit, subject, variant.label if at else "")
+        for at, (commit, subject, variant) in enumerate(zip(report.commits, report.subjects, variants, strict=True))
+    ]
+    table = Table(
+        "robot",
+        report.commits,
+        rows,
+        title=f"{'/'.join(report.axes)}:\n  {report.path}",
+        benchmark=report.testcase,
+        method=f"predicted on {machine} from the base's means; in parentheses the probability of the sign, and the "
+        "90 % interval of the change from the runs and the model's errors on the development set",
+        notes=notes,
+        heads=heads,
+        machine=machine,
+    )
+    return Answer(table, predictions)
+
+
+def _head(commit: str, subject: str, variant: str) -> str:
+    """Give a commit with its subject, and what stands for it."""
+    words = f' ("{subject}")' if subject else ""
+    return f"{commit}{words}" + (f" as {variant}" if variant else "")
+
+
+def _simulated(
+    model: _Model, machine: str, variants: Sequence[Variant], folder: Path, iterations: int, jobs: int | None
+) -> pl.DataFrame:
+    """Run base and variants."""
+    import os
+
+    from opplab.cli.options import with_calibration
+    from opplab.files import write_text
+    from opplab.simulation.workload import Benchmark, Workload, length_of
+    from opplab.sweep.experiments import Experiment
+    from opplab.sweep.template import experiment_text
+
+    folder.mkdir(parents=True, exist_ok=True)
+    file = Path(machine)
+    on = os.path.relpath(file, folder) if file.suffix == ".toml" else machine
+    if model.benchmark == LOOP:
+        loop = {"instance": model.params["tasks"], "loop": -1, "run": 1000}
+        whole = {"global": {"duration": 2, "calibration": "CPU0"}, "tasks": {"loop": loop}}
+        path = folder.parent / f"{folder.name}-{LOOP}.json"
+        write_text(path, json.dumps(whole, indent=1) + "\n")
+        length = length_of(Workload.load(path), None)
+        text = experiment_text(folder.name, on, f"../{path.name}", variants, length, iterations=iterations)
+    else:
+        params = with_calibration(dict(model.params), model.benchmark, file.stem if file.suffix else machine)
+        length = length_of(Benchmark(model.benchmark), None)
+        text = experiment_text(
+            folder.name, on, model.benchmark, variants, length, iterations=iterations, benchmark=params
+        )
+    write_text(folder / "experiment.toml", text)
+    return Experiment.load(folder / "experiment.toml").run(folder, jobs=jobs, replace=True)
