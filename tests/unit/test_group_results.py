@@ -6,7 +6,10 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+import opplab
 from opplab.cli.main import opplab as main
+
+from wire import many, one
 
 EXPERIMENT = """format = 1
 name = "quota"
@@ -74,3 +77,32 @@ def test_block_and_parquet_have_what_each_group_used(folder: Path) -> None:
     # The hog does less: that is not energy saved.
     assert block[1].startswith("quota: energy/work ")
     assert any("less work than none." in line for line in block[:4])
+
+
+def test_perfetto_has_groups_as_processes_and_their_cpus(tmp_path: Path) -> None:
+    """Goal: the time under a group's counter is what `cpu.stat` says the group used."""
+    text = WORKLOAD.replace('"tasks"', '"groups": {"/top/batch": {"max": "20000 100000"}}, "tasks"')
+    text = text.replace('"hog": {', '"hog": {"taskgroup": "/top/batch", ')
+    text = text.replace('"web": {', '"web": {"taskgroup": "/top", ')
+    run = opplab.simulate("juno-r2", opplab.Workload.parse(text), "schedutil", seconds=0.3)
+    run.to_perfetto(tmp_path / "run.pftrace")
+    processes: dict[int, str] = {}
+    threads: dict[str, int] = {}
+    names: dict[int, str] = {}
+    points: dict[str, list[tuple[int, int]]] = {}
+    for packet in many((tmp_path / "run.pftrace").read_bytes(), 1):
+        if (tree := one(packet, 2)) is not None:
+            processes.update({one(process, 1): one(process, 3).decode() for process in many(tree, 1)})
+            threads.update({one(thread, 2).decode(): one(thread, 3) for thread in many(tree, 2)})
+        if (descriptor := one(packet, 60)) is not None:
+            names[one(descriptor, 1)] = one(descriptor, 2).decode()
+        if (event := one(packet, 11)) is not None and names[one(event, 11)].startswith("CPUs of group "):
+            points.setdefault(names[one(event, 11)][14:], []).append((one(packet, 8), one(event, 30) or 0))
+    assert {task: processes[threads[task]] for task in ("hog-0", "web-4")} == {"hog-0": "/top/batch", "web-4": "/top"}
+    assert threads["sugov:0"] not in processes
+    used = dict(run.metrics.select("metric", "value").iter_rows())
+    for group, counts in points.items():
+        ends = [time for time, _ in counts[1:]] + [300_000_000]
+        busy = sum(value * (end - start) for (start, value), end in zip(counts, ends, strict=True))
+        assert busy / 1e9 == pytest.approx(used[f"group_usage:{group}"], rel=1e-9)
+    assert set(points) == {"/top", "/top/batch"}

@@ -4,7 +4,8 @@
 //! tracepoints (`pelt_se_tp`, ...) and our own decisions have no format there; they are written with the fields of
 //! [`Event`] to `trace.dat` and text. In Perfetto they become counter tracks (utilisation, requested against granted frequency,
 //! idle states, power by rail), instants with what decided (frequency requests, placements), and flows from a wake-up to the
-//! switch that it leads to.
+//! switch that it leads to. Tasks of a control group are threads of a process with the group's name, and a counter has how many
+//! CPUs the group runs on.
 //!
 //! Power by rail is that of the engine's meters. When a CPU begins to leave an idle state and when a cluster sleeps, which the
 //! kernel has no event for, are written as our own events, so that energy can be recomputed from the file.
@@ -12,6 +13,7 @@
 use std::collections::BTreeMap;
 
 use opplab_model::event::{Event, IDLE_TASK, Metered, PlacementRule, Sink};
+use opplab_model::groups::GroupSpec;
 use opplab_model::machine::Machine;
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
 use opplab_trace::{Kind, Trace, Value};
@@ -20,6 +22,8 @@ use crate::reasons::{Notes, Reasons, RunNames};
 
 /// Task `n` has the pid `FIRST_PID + n`.
 pub const FIRST_PID: i32 = 1001;
+/// Group `n` has the pid `GROUP_PID + n`, beyond those that the kernel gives (PID_MAX_LIMIT).
+const GROUP_PID: i32 = 1 << 22;
 /// Priority of a task of nice 0 as trace events print it.
 const PRIO: i64 = 120;
 /// No idle state, as the kernel's events have it.
@@ -40,6 +44,16 @@ enum Track {
     CpuUtil,
     TaskUtil,
     TaskUtilEst,
+    GroupCpus,
+}
+
+/// Control groups: their names, those that each is in with itself, and each task's.
+#[derive(Default)]
+struct Groups {
+    names: Vec<String>,
+    above: Vec<Vec<u32>>,
+    of_task: Vec<Option<u32>>,
+    nr_running: Vec<i64>,
 }
 
 struct Ids {
@@ -116,6 +130,7 @@ pub struct RunTrace {
     /// What each CPU and what each cluster's shared logic draws, in uW.
     cpus_uw: Vec<u64>,
     shared_uw: Vec<u64>,
+    groups: Groups,
 }
 
 /// The first CPU that shares the clock of each CPU.
@@ -190,6 +205,32 @@ impl RunTrace {
             machine: machine.clone(),
             cpus_uw: vec![0; nr_cpus],
             shared_uw: vec![0; machine.clusters.len()],
+            groups: Groups::default(),
+        }
+    }
+
+    /// The same with control groups; `of_task`: the group of each task, an index.
+    #[must_use]
+    pub fn with_groups(mut self, groups: &[GroupSpec], of_task: Vec<Option<u32>>) -> Self {
+        let mut above: Vec<Vec<u32>> = Vec::new();
+        for (index, group) in (0..).zip(groups) {
+            // A parent comes before its children.
+            let parents = group.parent.and_then(|parent| above.get(parent as usize)).cloned().unwrap_or_default();
+            above.push([parents, vec![index]].concat());
+        }
+        let names = groups.iter().map(|group| group.name.clone()).collect();
+        self.groups = Groups { names, above, of_task, nr_running: vec![0; groups.len()] };
+        self
+    }
+
+    /// A task begins (1) or ends (-1) to run.
+    fn group_runs(&mut self, task: u32, now_ns: u64, by: i64) {
+        let Some(Some(group)) = self.groups.of_task.get(task as usize) else { return };
+        for index in self.groups.above.get(*group as usize).cloned().unwrap_or_default() {
+            let count = &mut self.groups.nr_running[index as usize];
+            *count += by;
+            let count = *count;
+            self.count(Track::GroupCpus, index, now_ns, count);
         }
     }
 
@@ -247,6 +288,10 @@ impl RunTrace {
     pub fn into_perfetto(self, why: &Reasons) -> Vec<u8> {
         let mut writer = PerfettoWriter::new();
         let (names, counters, instants, machine) = (self.names, self.counters, self.instants, self.machine);
+        for (index, group) in (0..).zip(&self.groups.names) {
+            let tasks = (0..).zip(&self.groups.of_task).filter(|&(_, of)| *of == Some(index as u32));
+            writer.process(GROUP_PID + index, group, tasks.map(|(task, _)| pid(task)));
+        }
         writer.add_trace(&self.builder.finish());
         let name = |task: u32| names.get(task as usize).map_or_else(|| task.to_string(), Clone::clone);
         for ((track, index), values) in counters {
@@ -260,6 +305,10 @@ impl RunTrace {
                 Track::Power => (format!("power {}, cluster {index}", cluster()), "uW"),
                 Track::CpuUtil => (format!("util_avg cpu {index}"), ""),
                 Track::TaskUtil => (format!("util_avg {} {}", name(index), pid(index)), ""),
+                Track::GroupCpus => {
+                    let group = self.groups.names.get(index as usize).map_or("", String::as_str);
+                    (format!("CPUs of group {group}"), "")
+                }
                 Track::TaskUtilEst => (format!("util_est {} {}", name(index), pid(index)), ""),
             };
             let id = writer.counter_track(&text, unit, None);
@@ -382,6 +431,8 @@ impl RunTrace {
                 ];
                 self.push(self.ids.switch, now_ns, cpu, &values);
                 self.curr[cpu as usize] = pid(next);
+                self.group_runs(prev, now_ns, -1);
+                self.group_runs(next, now_ns, 1);
                 if let Some((flow, since)) = self.woken.remove(&next) {
                     self.instant(cpu, now_ns, Instant::Runs { task: next, wait_ns: now_ns - since, flow });
                 }

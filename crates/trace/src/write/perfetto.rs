@@ -3,6 +3,7 @@
 //! Kernel events that Perfetto has a message for are written with it, all others as generic events with their field names.
 //! Numbers of the track messages are those of Perfetto 0.59 (`TrackEvent`, `TrackDescriptor`, `DebugAnnotation`).
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::{all_tasks, rows_in_order, value_at};
@@ -51,6 +52,8 @@ pub enum Annotation<'a> {
 pub struct PerfettoWriter {
     out: Encoder,
     tracks: u64,
+    /// The process of threads that are not their own.
+    processes: BTreeMap<i32, i32>,
 }
 
 impl PerfettoWriter {
@@ -63,12 +66,24 @@ impl PerfettoWriter {
         self.out.message(1, packet);
     }
 
+    /// Names a process and its threads, whose names and events follow with [`Self::add_trace`].
+    pub fn process(&mut self, pid: i32, name: &str, threads: impl IntoIterator<Item = i32>) {
+        self.processes.extend(threads.into_iter().map(|thread| (thread, pid)));
+        let mut process = Encoder::default();
+        process.uint(1, pid as u64).bytes(3, name.as_bytes());
+        let mut tree = Encoder::default();
+        tree.message(1, &process);
+        let mut packet = Encoder::default();
+        packet.message(packet::PROCESS_TREE, &tree);
+        self.packet(&packet);
+    }
+
     /// Adds all events of `trace`, and the names of its tasks.
     pub fn add_trace(&mut self, trace: &Trace) {
         let mut tree = Encoder::default();
         for (pid, name) in all_tasks(trace) {
             let mut thread = Encoder::default();
-            thread.uint(1, pid as u64).bytes(2, &name).uint(3, pid as u64);
+            thread.uint(1, pid as u64).bytes(2, &name).uint(3, self.processes.get(&pid).copied().unwrap_or(pid) as u64);
             tree.message(2, &thread);
         }
         if !tree.bytes.is_empty() {
