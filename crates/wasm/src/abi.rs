@@ -42,13 +42,15 @@ pub(crate) extern "C" fn ask(kind: u32) -> usize {
             None => crate::answer("", "", None),
         })
     } else {
-        INPUT.with_borrow(|slots| {
+        INPUT.with_borrow_mut(|slots| {
+            // The answer keeps the file, which may be most of the memory.
+            let bytes = std::mem::take(&mut slots[3]);
             let text = |slot: usize| String::from_utf8_lossy(&slots[slot]);
             if kind == 0 {
                 return crate::controls(&text(0));
             }
-            let name = text(2);
-            let dropped = (kind == 2).then_some(Dropped { name: &name, bytes: &slots[3] });
+            let dropped = (kind == 2).then(|| Dropped { name: text(2).into_owned(), bytes });
+            SESSION.set(None);
             let (answer, session) = crate::begin(&text(0), &text(1), dropped);
             SESSION.set(session);
             answer

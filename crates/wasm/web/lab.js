@@ -27,6 +27,7 @@ function core() {
       }
     }
     async file(file) {
+      if (file.size >= 2 ** 31) throw new Error("files of 2 GB and more do not fit into a tab; the command line reads them");
       const at = (this.put(2, encoder.encode(file.name.slice(0, 200))), this.exports.input(3, file.size) >>> 0);
       if (!at && file.size) throw new Error("there is not enough memory for this file");
       // In pieces: the tab never holds the file twice.
@@ -51,8 +52,7 @@ function work() {
         if (Date.now() - last > 100) { postMessage({ answer, partial: true }); last = Date.now(); }
         answer = engine.ask(3);
       }
-      const download = answer.download && engine.bytes ? engine.bytes() : null;
-      postMessage({ answer, download, memory: engine.exports.memory.buffer.byteLength });
+      postMessage({ answer, memory: engine.exports.memory.buffer.byteLength });
     } catch (error) {
       postMessage({ answer: { error: String(error.message || error) } });
     }

@@ -59,7 +59,7 @@ const WORKLOAD: &str = r#"{
 const POLICIES: &str = "governor=schedutil\ngovernor=performance\ngovernor=powersave";
 const POLICIES_MAX: usize = 4;
 /// What a time line holds at most: a picture, not a trace.
-const SPANS_MAX: usize = 12_000;
+pub(super) const SPANS_MAX: usize = 12_000;
 const MARKS_MAX: usize = 3_000;
 
 fn controls() -> Vec<Control> {
@@ -111,11 +111,12 @@ struct Bench {
     command: String,
 }
 
-fn start(values: &Values<'_>, dropped: Option<Dropped<'_>>) -> Result<Box<dyn Job>, String> {
+fn start(values: &Values<'_>, dropped: Option<Dropped>) -> Result<Box<dyn Job>, String> {
+    let is_dropped = dropped.is_some();
     let machine = match dropped {
         Some(file) => {
-            let text = std::str::from_utf8(file.bytes).map_err(|_| format!("{}: no UTF-8 text", plain(file.name)))?;
-            SourceText { file: plain(file.name), text: text.to_owned() }
+            let text = String::from_utf8(file.bytes).map_err(|_| format!("{}: no UTF-8 text", plain(&file.name)))?;
+            SourceText { file: plain(&file.name), text }
         }
         None => SourceText {
             file: format!("{}.toml", values.text("machine")),
@@ -152,7 +153,7 @@ fn start(values: &Values<'_>, dropped: Option<Dropped<'_>>) -> Result<Box<dyn Jo
     });
     let vs: String = lines[1..].iter().map(|line| format!(" --vs '{line}'")).collect();
     let set: String = lines[0].split_whitespace().map(|pair| format!(" --set {pair}")).collect();
-    let name = if dropped.is_some() { "MACHINE.toml" } else { values.text("machine") };
+    let name = if is_dropped { "MACHINE.toml" } else { values.text("machine") };
     let length = values.number("length_ms");
     let command = format!(
         "opplab run -w workload.json -m {name}{set}{vs} --iterations {} --seconds {}.{:03}",
@@ -272,7 +273,7 @@ impl Job for Bench {
 }
 
 /// Four significant digits.
-fn four(value: f64) -> String {
+pub(super) fn four(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
