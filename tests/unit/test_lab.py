@@ -250,6 +250,40 @@ def test_reading_is_cancelled(browser: Browser, folder: Path) -> None:
     run(browser, "lab.stop.click()")
 
 
+def test_the_benchs_runs_go_to_perfetto(browser: Browser, folder: Path, tmp_path: Path) -> None:
+    """A file a policy; what the command line reads of it is the run."""
+    assert show(browser, folder, "bench", "seeds=1&length_ms=100") == "ready"
+    for _ in range(600):
+        if run(browser, "document.querySelectorAll('#files a').length"):
+            break
+        time.sleep(0.05)
+    script = """(async () => { const all = [];
+      for (const link of document.querySelectorAll("#files a")) {
+        const bytes = new Uint8Array(await lab.blobs[all.length].arrayBuffer());
+        all.push([link.download, Array.from(bytes, (one) => String.fromCharCode(one)).join("")]);
+      } return all; })()"""
+    done = browser.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+    files = done["result"]["value"]
+    assert [name for name, _ in files] == [
+        f"governor-{name}.pftrace" for name in ("schedutil", "performance", "powersave")
+    ]
+    for name, content in files:
+        (tmp_path / name).write_bytes(content.encode("latin-1"))
+        info = opplab.read_trace(tmp_path / name).info
+        assert info["format"] == "perfetto" and info["cpus"] == 6 and info["events"]["sched_switch"] > 50
+
+
+def test_only_schedutils_gates_are_listed(folder: Path) -> None:
+    answer = json.loads(native(["schedutil#kernel=6.12.117&than=4.17"])[0])
+    gates = {row[0] for row in answer["tables"][0]["rows"]}
+    assert {"headroom", "sugov_util", "rate_limit"} <= gates and not gates & {"menu_iowait", "teo_util", "feec_margin"}
+
+
+def test_the_placement_examples_do_what_they_are_called() -> None:
+    answer = json.loads(native(["placement#task_util=380"])[0])
+    assert answer["facts"][0]["value"] in ("4", "5")
+
+
 HOSTILE = (
     "run_us=<img src=x onerror=window.hit=1>",
     "kernel=%3Cscript%3Ewindow.hit=1%3C/script%3E",

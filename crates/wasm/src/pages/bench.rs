@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use opplab_model::case::CaseFile;
 use opplab_model::decision::words::{Names, words};
 use opplab_model::decision::{Decision, GrantLimit, word};
-use opplab_model::event::{Event, IDLE_TASK, Sink, Tee};
+use opplab_model::event::{Event, IDLE_TASK, NullSink, Sink, Tee};
 use opplab_model::experiment::{SourceText, parse_experiment};
 use opplab_model::ids::{CpuIdx, TaskIdx};
 use opplab_model::latency::Latencies;
@@ -19,6 +19,7 @@ use opplab_sim::{Case, Outcome};
 use opplab_stats::Mean;
 use opplab_stats::interval::paired_interval;
 use opplab_stats::mean::amean;
+use opplab_timeline::{Reasons, RunTrace};
 
 use super::{Job, Page};
 use crate::Dropped;
@@ -210,6 +211,22 @@ impl Job for Bench {
         }
         self.done += 1;
         Ok(())
+    }
+
+    /// The first run of each policy for ui.perfetto.dev, with its reasons, as `opplab run` writes it.
+    fn file(&self, nth: usize) -> Option<(String, Vec<u8>)> {
+        if nth >= self.variants.len() || self.done < self.cases.len() {
+            return None;
+        }
+        let case = Case::from(self.cases.get(nth)?.clone());
+        let outcome = opplab_sim::run(&case, &mut NullSink).ok()?;
+        let mut both = Tee(RunTrace::new(&case.machine, outcome.task_names, false), Reasons::default());
+        opplab_sim::run(&case, &mut both).ok()?;
+        let Tee(mut sink, why) = both;
+        sink.end(outcome.warmup.wall_ns + outcome.wall_ns);
+        let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let label: String = self.variants[nth].label.chars().map(safe).take(60).collect();
+        Some((format!("{label}.pftrace"), sink.into_perfetto(&why)))
     }
 
     fn answer(&self) -> Answer {

@@ -56,6 +56,11 @@ pub trait Job {
     fn step(&mut self) -> Result<(), String>;
     /// What is known so far.
     fn answer(&self) -> Answer;
+    /// Files to take away when all is done, each with its name, one at a time.
+    fn file(&self, nth: usize) -> Option<(String, Vec<u8>)> {
+        let _ = nth;
+        None
+    }
 }
 
 /// A question that is being answered.
@@ -78,6 +83,11 @@ impl Session {
     /// Why it cannot go on.
     pub fn step(&mut self) -> Result<(), String> {
         self.job.step()
+    }
+
+    /// A file to take away, with its name.
+    pub fn file(&self, nth: usize) -> Option<(String, Vec<u8>)> {
+        self.job.file(nth)
     }
 
     /// What is known so far.
