@@ -1,6 +1,7 @@
 """The pages that compute in the browser: the same bytes as natively, and no script runs from a link."""
 
 import base64
+import gzip
 import json
 import random
 import re
@@ -15,6 +16,8 @@ from urllib.parse import quote
 
 import pytest
 from test_browser import CHROMIUM, Browser
+
+import opplab
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -59,10 +62,10 @@ def show(browser: Browser, folder: Path, page: str, link: str) -> str:
     raise AssertionError(f"{page} shows nothing")
 
 
-def native(links: list[str]) -> list[str]:
-    program = ROOT / "target" / "release" / "opplab-page"
+def native(links: list[str], dropped: Path | None = None) -> list[str]:
+    program = [ROOT / "target" / "release" / "opplab-page", *([dropped] if dropped else [])]
     text = "\n".join(links) + "\n"
-    return subprocess.run([program], input=text, check=True, capture_output=True, text=True).stdout.splitlines()
+    return subprocess.run(program, input=text, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 def drawn(random_: random.Random, page: dict[str, Any]) -> str:
@@ -126,6 +129,161 @@ def test_the_bench_has_the_command_lines_energies(tmp_path: Path) -> None:
         assert all(end in done.stdout for end in ends) and len(ends) == (0 if label == "governor=schedutil" else 3)
 
 
+def drop(browser: Browser, path: Path) -> dict[str, Any]:
+    """Give a file to the open page's file field, and what the page shows of it in the end."""
+    run(browser, "delete document.documentElement.dataset.took")
+    root = browser.call("DOM.getDocument")["root"]["nodeId"]
+    field = browser.call("DOM.querySelector", nodeId=root, selector="input[type=file]")["nodeId"]
+    browser.call("DOM.setFileInputFiles", nodeId=field, files=[str(path)])
+    for _ in range(1200):
+        if run(browser, "document.documentElement.dataset.took || ''"):
+            break
+        time.sleep(0.05)
+    script = """({error: document.getElementById("error").textContent,
+      facts: [...document.querySelectorAll("#facts > div")].map((row) =>
+        [...row.children].map((cell) => cell.firstChild.data)),
+      rows: [...document.querySelectorAll("#tables tbody tr")].map((row) =>
+        [...row.cells].map((cell) => cell.textContent))})"""
+    return dict(run(browser, script))
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trace") / "run.dat"
+    work = opplab.Workload.periodic(6, run_us=4000, period_us=16000)
+    policy = opplab.Policy(tunables={"rate_limit_us": 10000})
+    opplab.simulate(opplab.Machine.load("juno-r2"), work, policy, seconds=0.5).to_trace(path)
+    return path
+
+
+def test_a_dropped_trace_has_the_command_lines_numbers(browser: Browser, folder: Path, recording: Path) -> None:
+    """As `trace signals`, `trace energy` and `explain --why-slow` have them; the browser as natively."""
+    link = "machine=juno-r2&why_slow=yes"
+    answer = json.loads(native(["trace#" + link], recording)[0])
+    tables = {table["title"]: table["rows"] for table in answer["tables"]}
+
+    def of_cli(*words: str) -> Any:
+        command = [sys.executable, "-m", "opplab.cli.main", *words, "-m", "juno-r2", "--format", "json"]
+        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    def ms(ns: int) -> str:
+        return f"{(ns + 500) // 1000 / 1000:.3f} ms"
+
+    def is_mj(text: str, joules: float) -> bool:
+        return float(text.removesuffix(" mJ")) == pytest.approx(joules * 1e3, rel=6e-4)
+
+    theirs = of_cli("trace", "signals", str(recording))
+    assert len(tables["Tasks"]) == len(theirs["tasks"]) > 5
+    for row, task in zip(tables["Tasks"], theirs["tasks"], strict=True):
+        waits = [ms(task[f"latency_ns_{name}"]) for name in ("p50", "p99", "max")]
+        expected = [str(task["pid"]), task["comm"], ms(task["running_ns"])]
+        expected += [f"{task['util_avg_mean']:.1f}", str(task["util_avg_max"]), str(task["wakeups"]), *waits]
+        assert row[:9] == expected
+        # A task without a period has no deadline to miss; the command says 0 there.
+        if row[9] == "-":
+            assert not task["missed"]
+        else:
+            assert row[9] == f"{task['missed']} of {task['activations']}"
+        assert is_mj(row[10], task["energy_j"])
+    for row, cpu in zip(tables["CPUs"], theirs["cpus"], strict=True):
+        assert row[:3] == [f"CPU {cpu['cpu']}", ms(cpu["running_ns"]), ms(cpu["idle_ns"])]
+        assert round(float(row[3].split()[0]) * 1e3) == cpu["khz_mean"] and is_mj(row[4], cpu["cpu_j"])
+    facts = {fact["name"]: fact["value"] for fact in answer["facts"]}
+    for cluster in theirs["clusters"]:
+        assert is_mj(facts[f"energy of {cluster['cluster']}"], cluster["energy_j"])
+    slow = of_cli("explain", str(recording), "--why-slow")["findings"][1:]
+    reasons = tables["What held CPUs below the speed that was needed"]
+    assert [(row[0], row[1], row[3]) for row in reasons] == [
+        (one["data"]["reason"], ms(one["data"]["slow_ns"]), ms(one["data"]["lost_ns"])) for one in slow
+    ]
+    assert slow
+
+    assert show(browser, folder, "trace", link) == "ready"
+    shown = drop(browser, recording)
+    assert not shown["error"]
+    assert shown["rows"] == [row for table in answer["tables"] for row in table["rows"]]
+    assert dict(shown["facts"]) == facts
+
+
+def test_hostile_files_end_in_a_message(browser: Browser, folder: Path, recording: Path, tmp_path: Path) -> None:
+    """Whatever is dropped: an answer or a message, no script, and the page takes the next file."""
+    good, random_ = recording.read_bytes(), random.Random(7)
+    script = b"<img src=x onerror=window.hit=1>"
+    text = (
+        b"# tracer: nop\n " + script[:15] + b"-7 [000] 1.000000: sched_switch: prev_comm=%s prev_pid=0 prev_prio=120 "
+    )
+    text += b"prev_state=R ==> next_comm=%s next_pid=7 next_prio=120\n"
+    files = {
+        "empty.dat": b"",
+        "cut.dat": good[: len(good) // 3],
+        "noise.dat": random_.randbytes(100_000),
+        "bomb.gz": gzip.compress(bytes(64 << 20), 9),
+        "script.txt": text.replace(b"%s", script),
+        "<img src=x onerror=window.hit=1>.dat": script,
+        "packed.xz": b"\xfd7zXZ\0" + random_.randbytes(200),
+        "packed.zst": b"\x28\xb5\x2f\xfd" + random_.randbytes(200),
+    }
+    for nth in range(12):
+        damaged = bytearray(good)
+        for _ in range(40):
+            damaged[random_.randrange(len(damaged))] = random_.randrange(256)
+        files[f"damaged{nth}.dat"] = bytes(damaged)
+    assert show(browser, folder, "trace", "machine=juno-r2&why_slow=yes") == "ready"
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        shown = drop(browser, tmp_path / name)
+        assert shown["error"] or shown["rows"], name
+        assert "internal error" not in shown["error"] and len(shown["error"]) < 1000, (name, shown["error"])
+        assert run(browser, "window.hit === undefined"), name
+        if name in ("empty.dat", "noise.dat", "bomb.gz", "packed.xz", "packed.zst"):
+            assert shown["error"], name
+    assert not drop(browser, recording)["error"]
+
+
+def test_reading_is_cancelled(browser: Browser, folder: Path) -> None:
+    """Cancel ends the worker at once; what is known stays, and Run begins anew."""
+    assert show(browser, folder, "bench", "seeds=40&length_ms=10000") == "ready"
+    run(browser, "lab.stop.click()")
+    assert run(browser, "lab.worker === null && document.getElementById('error').textContent.startsWith('Cancelled')")
+    run(browser, "lab.go.click()")
+    assert run(browser, "lab.worker !== null")
+    run(browser, "lab.stop.click()")
+
+
+def test_the_benchs_runs_go_to_perfetto(browser: Browser, folder: Path, tmp_path: Path) -> None:
+    """A file a policy; what the command line reads of it is the run."""
+    assert show(browser, folder, "bench", "seeds=1&length_ms=100") == "ready"
+    for _ in range(600):
+        if run(browser, "document.querySelectorAll('#files a').length"):
+            break
+        time.sleep(0.05)
+    script = """(async () => { const all = [];
+      for (const link of document.querySelectorAll("#files a")) {
+        const bytes = new Uint8Array(await lab.blobs[all.length].arrayBuffer());
+        all.push([link.download, Array.from(bytes, (one) => String.fromCharCode(one)).join("")]);
+      } return all; })()"""
+    done = browser.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+    files = done["result"]["value"]
+    assert [name for name, _ in files] == [
+        f"governor-{name}.pftrace" for name in ("schedutil", "performance", "powersave")
+    ]
+    for name, content in files:
+        (tmp_path / name).write_bytes(content.encode("latin-1"))
+        info = opplab.read_trace(tmp_path / name).info
+        assert info["format"] == "perfetto" and info["cpus"] == 6 and info["events"]["sched_switch"] > 50
+
+
+def test_only_schedutils_gates_are_listed(folder: Path) -> None:
+    answer = json.loads(native(["schedutil#kernel=6.12.117&than=4.17"])[0])
+    gates = {row[0] for row in answer["tables"][0]["rows"]}
+    assert {"headroom", "sugov_util", "rate_limit"} <= gates and not gates & {"menu_iowait", "teo_util", "feec_margin"}
+
+
+def test_the_placement_examples_do_what_they_are_called() -> None:
+    answer = json.loads(native(["placement#task_util=380"])[0])
+    assert answer["facts"][0]["value"] in ("4", "5")
+
+
 HOSTILE = (
     "run_us=<img src=x onerror=window.hit=1>",
     "kernel=%3Cscript%3Ewindow.hit=1%3C/script%3E",
@@ -153,7 +311,7 @@ def test_slider_keyboard_link_and_sizes(browser: Browser, folder: Path) -> None:
                 "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=width < 500
             )
             assert show(browser, folder, str(page), "") == "ready"
-            for _ in range(600 if page == "bench" else 0):
+            for _ in range(600 if page in ("bench", "trace") else 0):
                 if run(browser, "document.documentElement.dataset.took"):
                     break
                 time.sleep(0.05)
@@ -177,8 +335,6 @@ def test_slider_keyboard_link_and_sizes(browser: Browser, folder: Path) -> None:
 
 def test_the_module_reaches_for_nothing(folder: Path) -> None:
     """No imports: whatever a file makes it do stays in its own memory."""
-    import gzip
-
     text = (folder / "lab.wasm.js").read_text().split('"')[1]
     module, at = gzip.decompress(base64.b64decode(text)), 8
     sections = []

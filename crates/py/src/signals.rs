@@ -6,42 +6,20 @@ use std::path::PathBuf;
 
 use numpy::IntoPyArray;
 use opplab_guarded::guarded;
-use opplab_kernel::profile::KernelProfile;
-use opplab_model::machine::Machine;
-use opplab_replay::energy::{self, EnergyMeter};
+use opplab_replay::energy::EnergyMeter;
+use opplab_replay::signals::{load_tracking, read_options};
 use opplab_signals::activations::Activations;
-use opplab_signals::groups::{self, GroupFinder};
-use opplab_signals::late::LateFinder;
-use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample, Samples, stoppers};
+use opplab_signals::groups::GroupFinder;
+use opplab_signals::pelt::{PeltReplay, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils};
-use opplab_signals::ticks::TickFinder;
-use opplab_trace::{Event, ReadOptions, Sink, TraceFile};
+use opplab_trace::{Event, Sink, TraceFile};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::raise;
 use crate::machine::PyMachine;
 use crate::tracefile::trace_error;
-
-/// The events that the signals follow from, beside those of energy.
-const EVENTS: &[&str] = &[
-    "sched_waking",
-    "sched_wakeup",
-    "sched_wakeup_new",
-    "sched_migrate_task",
-    "sched_process_free",
-    groups::MOVES[0],
-    groups::MOVES[1],
-    "sched_update_nr_running",
-    "sched_update_nr_running_tp",
-    "lisa__sched_update_nr_running",
-    "nr_running",
-];
-
-/// The events that ticks and the lateness of events follow from.
-const FIRST_EVENTS: &[&str] =
-    &["sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "cpu_idle"];
 
 /// Samples as columns, of tasks and of run queues; or summed up.
 #[derive(Default)]
@@ -142,19 +120,6 @@ impl Sink for All<'_> {
     }
 }
 
-/// Capacity and frequency of each CPU; the kernel follows the frequency if `invariance`.
-fn facts_of(machine: &Machine, invariance: bool) -> Vec<CpuFacts> {
-    let mut facts = vec![CpuFacts::default(); machine.nr_cpus()];
-    for cluster in &machine.clusters {
-        for &cpu in &cluster.cpus {
-            let khz = cluster.opps.last().map_or(0, |opp| opp.khz);
-            facts[cpu as usize].capacity = cluster.capacity.into();
-            facts[cpu as usize].freq_max_khz = if invariance { khz } else { 0 };
-        }
-    }
-    facts
-}
-
 /// Signals of the trace at `path` as `{table: {column: array}}`; `unknown_ns` is running time without a known power.
 #[guarded]
 #[pyfunction]
@@ -171,30 +136,11 @@ pub(crate) fn trace_signals<'py>(
     sums: Option<u64>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let machine = machine.map(|machine| &machine.inner);
-    let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&[EVENTS, &energy::EVENTS].concat()) };
+    let options = read_options();
     let read = py.detach(|| {
         let file = TraceFile::open(&path)?;
-        let reader = file.reader(&options)?;
-        let meta = reader.meta().clone();
-        let stoppers = stoppers(reader.tasks());
-        drop(reader);
-        let facts = machine.map_or_else(Vec::new, |machine| facts_of(machine, invariance));
-        // A first pass finds the ticks, and how late events are.
-        let (mut ticks, mut late) = (TickFinder::default(), LateFinder::default());
-        let first = ReadOptions { missing_ok: true, ..ReadOptions::only(FIRST_EVENTS) };
-        let mut both = |event: &Event<'_>| {
-            let _ = late.event(event);
-            ticks.event(event)
-        };
-        file.reader(&first)?.stream(&first, &mut both)?;
         let columns = Columns { sums: sums.map(|_| Utils::default()), ..Columns::default() };
-        let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, columns);
-        pelt.set_ticks(ticks.ticks());
-        pelt.set_late_ns(late.late_ns());
-        pelt.set_stoppers(stoppers);
-        if let Some((release, version)) = meta.kernel_release() {
-            pelt.set_kernel(&KernelProfile::named(release).unwrap_or_else(|| KernelProfile::at(version)));
-        }
+        let (pelt, meta) = load_tracking(&file, machine, invariance, columns)?;
         let mut all = All {
             pelt,
             every_ns,

@@ -29,6 +29,7 @@ pub mod rerun;
 pub mod rtapp;
 mod rtlog;
 pub mod setup;
+pub mod signals;
 pub mod silence;
 mod tick;
 

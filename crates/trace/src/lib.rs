@@ -342,7 +342,7 @@ impl TraceFile {
     }
 
     /// Counts the events that `options` ask for.
-    pub fn info(self, options: &ReadOptions) -> Result<Info> {
+    pub fn info(&self, options: &ReadOptions) -> Result<Info> {
         let (reader, counter, outcome) = self.stream_into(options, |_| Counter::default())?;
         let Outcome { problems, missed, .. } = outcome;
         let events = counter.counts.into_iter().filter(|(_, count)| *count > 0).collect();

@@ -24,17 +24,17 @@ use opplab_model::tree::{Node, to_json};
 pub use pages::{Begun, PAGES, Page, Session};
 
 /// What was dropped on a page.
-#[derive(Debug, Clone, Copy)]
-pub struct Dropped<'a> {
+#[derive(Debug, Clone)]
+pub struct Dropped {
     /// The file's name, for messages and for its form.
-    pub name: &'a str,
+    pub name: String,
     /// What is in it.
-    pub bytes: &'a [u8],
+    pub bytes: Vec<u8>,
 }
 
 /// Begins to answer a page's question: JSON of what is known at once, and the steps that are left, if there are any.
 /// What is wrong with the parameters or the file is an answer, too: `{"error": ...}`.
-pub fn begin(page: &str, query: &str, dropped: Option<Dropped<'_>>) -> (String, Option<Session>) {
+pub fn begin(page: &str, query: &str, dropped: Option<Dropped>) -> (String, Option<Session>) {
     let found = PAGES.iter().find(|known| known.name == page).ok_or_else(|| {
         let near = opplab_model::error::nearest(page, PAGES.iter().map(|known| known.name));
         format!("there is no page `{}`{}", query::plain(page), query::hint(near))
@@ -55,7 +55,7 @@ pub fn step(session: &mut Session) -> String {
 }
 
 /// The whole answer, all steps taken.
-pub fn answer(page: &str, query: &str, dropped: Option<Dropped<'_>>) -> String {
+pub fn answer(page: &str, query: &str, dropped: Option<Dropped>) -> String {
     let (mut text, session) = begin(page, query, dropped);
     if let Some(mut session) = session {
         while !session.is_done() {

@@ -26,7 +26,17 @@ function core() {
         return { error: "internal error: " + error.message + ". Please report the link or the file." };
       }
     }
+    // Files to take away: [name, bytes].
+    files() {
+      const list = [];
+      for (let length; (length = this.exports.file(list.length) >>> 0);) {
+        const all = new Uint8Array(this.exports.memory.buffer, this.exports.output() >>> 0, length).slice(), end = all.indexOf(10);
+        list.push([decoder.decode(all.subarray(0, end)), all.subarray(end + 1)]);
+      }
+      return list;
+    }
     async file(file) {
+      if (file.size >= 2 ** 31) throw new Error("files of 2 GB and more do not fit into a tab; the command line reads them");
       const at = (this.put(2, encoder.encode(file.name.slice(0, 200))), this.exports.input(3, file.size) >>> 0);
       if (!at && file.size) throw new Error("there is not enough memory for this file");
       // In pieces: the tab never holds the file twice.
@@ -51,8 +61,7 @@ function work() {
         if (Date.now() - last > 100) { postMessage({ answer, partial: true }); last = Date.now(); }
         answer = engine.ask(3);
       }
-      const download = answer.download && engine.bytes ? engine.bytes() : null;
-      postMessage({ answer, download, memory: engine.exports.memory.buffer.byteLength });
+      postMessage({ answer, files: answer.error ? [] : engine.files(), memory: engine.exports.memory.buffer.byteLength });
     } catch (error) {
       postMessage({ answer: { error: String(error.message || error) } });
     }
@@ -355,6 +364,7 @@ class Lab {
     this.engine = new Engine(this.module = module);
     this.page = page;
     this.pictures = [];
+    this.offered = [];
     const about = this.about = this.engine.ask(0, page, "");
     $("question").textContent = about.question;
     $("about").textContent = about.about;
@@ -417,6 +427,7 @@ class Lab {
       this.show(answer);
       if (data.partial) return;
       this.worker = null; worker.terminate();
+      this.offer(data.files || []);
       document.documentElement.dataset.memory = data.memory || 0;
       document.documentElement.dataset.took = Math.round(performance.now() - this.began);
       if (this.go) { this.stop.disabled = true; if (answer.error) this.bar.value = 0; else this.bar.value = this.bar.max; }
@@ -427,6 +438,17 @@ class Lab {
   cancel(words) {
     if (this.worker) { this.worker.terminate(); this.worker = null; if (words) $("error").textContent = words; }
     if (this.go) { this.stop.disabled = true; this.bar.value = 0; }
+  }
+  offer(files) {
+    this.blobs = [];
+    this.offered.splice(0).forEach((address) => URL.revokeObjectURL(address));
+    const links = files.map(([name, bytes]) => {
+      const blob = new Blob([bytes]), address = URL.createObjectURL(blob);
+      this.blobs.push(blob);
+      this.offered.push(address);
+      return make("a", { href: address, download: name }, name);
+    });
+    $("files").replaceChildren(...links.length ? ["For ui.perfetto.dev, with reasons: ", ...links] : []);
   }
   share(answer) {
     $("error").textContent = "";

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use opplab_model::case::CaseFile;
 use opplab_model::decision::words::{Names, words};
 use opplab_model::decision::{Decision, GrantLimit, word};
-use opplab_model::event::{Event, IDLE_TASK, Sink, Tee};
+use opplab_model::event::{Event, IDLE_TASK, NullSink, Sink, Tee};
 use opplab_model::experiment::{SourceText, parse_experiment};
 use opplab_model::ids::{CpuIdx, TaskIdx};
 use opplab_model::latency::Latencies;
@@ -19,6 +19,7 @@ use opplab_sim::{Case, Outcome};
 use opplab_stats::Mean;
 use opplab_stats::interval::paired_interval;
 use opplab_stats::mean::amean;
+use opplab_timeline::{Reasons, RunTrace};
 
 use super::{Job, Page};
 use crate::Dropped;
@@ -59,7 +60,7 @@ const WORKLOAD: &str = r#"{
 const POLICIES: &str = "governor=schedutil\ngovernor=performance\ngovernor=powersave";
 const POLICIES_MAX: usize = 4;
 /// What a time line holds at most: a picture, not a trace.
-const SPANS_MAX: usize = 12_000;
+pub(super) const SPANS_MAX: usize = 12_000;
 const MARKS_MAX: usize = 3_000;
 
 fn controls() -> Vec<Control> {
@@ -111,11 +112,12 @@ struct Bench {
     command: String,
 }
 
-fn start(values: &Values<'_>, dropped: Option<Dropped<'_>>) -> Result<Box<dyn Job>, String> {
+fn start(values: &Values<'_>, dropped: Option<Dropped>) -> Result<Box<dyn Job>, String> {
+    let is_dropped = dropped.is_some();
     let machine = match dropped {
         Some(file) => {
-            let text = std::str::from_utf8(file.bytes).map_err(|_| format!("{}: no UTF-8 text", plain(file.name)))?;
-            SourceText { file: plain(file.name), text: text.to_owned() }
+            let text = String::from_utf8(file.bytes).map_err(|_| format!("{}: no UTF-8 text", plain(&file.name)))?;
+            SourceText { file: plain(&file.name), text }
         }
         None => SourceText {
             file: format!("{}.toml", values.text("machine")),
@@ -152,7 +154,7 @@ fn start(values: &Values<'_>, dropped: Option<Dropped<'_>>) -> Result<Box<dyn Jo
     });
     let vs: String = lines[1..].iter().map(|line| format!(" --vs '{line}'")).collect();
     let set: String = lines[0].split_whitespace().map(|pair| format!(" --set {pair}")).collect();
-    let name = if dropped.is_some() { "MACHINE.toml" } else { values.text("machine") };
+    let name = if is_dropped { "MACHINE.toml" } else { values.text("machine") };
     let length = values.number("length_ms");
     let command = format!(
         "opplab run -w workload.json -m {name}{set}{vs} --iterations {} --seconds {}.{:03}",
@@ -209,6 +211,22 @@ impl Job for Bench {
         }
         self.done += 1;
         Ok(())
+    }
+
+    /// The first run of each policy for ui.perfetto.dev, with its reasons, as `opplab run` writes it.
+    fn file(&self, nth: usize) -> Option<(String, Vec<u8>)> {
+        if nth >= self.variants.len() || self.done < self.cases.len() {
+            return None;
+        }
+        let case = Case::from(self.cases.get(nth)?.clone());
+        let outcome = opplab_sim::run(&case, &mut NullSink).ok()?;
+        let mut both = Tee(RunTrace::new(&case.machine, outcome.task_names, false), Reasons::default());
+        opplab_sim::run(&case, &mut both).ok()?;
+        let Tee(mut sink, why) = both;
+        sink.end(outcome.warmup.wall_ns + outcome.wall_ns);
+        let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let label: String = self.variants[nth].label.chars().map(safe).take(60).collect();
+        Some((format!("{label}.pftrace"), sink.into_perfetto(&why)))
     }
 
     fn answer(&self) -> Answer {
@@ -272,7 +290,7 @@ impl Job for Bench {
 }
 
 /// Four significant digits.
-fn four(value: f64) -> String {
+pub(super) fn four(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod load_tracking;
 pub mod placement;
 pub mod schedutil;
+pub mod trace;
 
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_model::tree::Node;
@@ -42,7 +43,7 @@ pub enum Run {
 }
 
 /// Checks what steps need, and makes them ready.
-pub type Start = fn(&Values<'_>, Option<Dropped<'_>>) -> Result<Box<dyn Job>, String>;
+pub type Start = fn(&Values<'_>, Option<Dropped>) -> Result<Box<dyn Job>, String>;
 
 /// A computation in steps.
 pub trait Job {
@@ -55,6 +56,11 @@ pub trait Job {
     fn step(&mut self) -> Result<(), String>;
     /// What is known so far.
     fn answer(&self) -> Answer;
+    /// Files to take away when all is done, each with its name, one at a time.
+    fn file(&self, nth: usize) -> Option<(String, Vec<u8>)> {
+        let _ = nth;
+        None
+    }
 }
 
 /// A question that is being answered.
@@ -79,6 +85,11 @@ impl Session {
         self.job.step()
     }
 
+    /// A file to take away, with its name.
+    pub fn file(&self, nth: usize) -> Option<(String, Vec<u8>)> {
+        self.job.file(nth)
+    }
+
     /// What is known so far.
     pub fn answer(&self) -> Node {
         let (done, all) = self.job.progress();
@@ -88,14 +99,14 @@ impl Session {
 }
 
 /// All pages, in the order of the list.
-pub const PAGES: &[Page] = &[load_tracking::PAGE, schedutil::PAGE, placement::PAGE, bench::PAGE];
+pub const PAGES: &[Page] = &[load_tracking::PAGE, schedutil::PAGE, placement::PAGE, bench::PAGE, trace::PAGE];
 
 impl Page {
     /// The answer to a link, or the beginning of one that takes steps.
     ///
     /// # Errors
     /// What is wrong with the link or the file.
-    pub fn begin(&self, query: &str, dropped: Option<Dropped<'_>>) -> Result<Begun, String> {
+    pub fn begin(&self, query: &str, dropped: Option<Dropped>) -> Result<Begun, String> {
         let controls = (self.controls)();
         let values = Values::parse(&controls, query)?;
         let (link, all) = (values.link(), values.all());

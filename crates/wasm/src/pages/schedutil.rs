@@ -189,6 +189,21 @@ fn answer(values: &Values<'_>) -> Result<Answer, String> {
     Ok(show(&asked, &sides))
 }
 
+/// The gates that this page goes through: those of `KernelProfile::sugov_gates`, and of its limits.
+const OF_SCHEDUTIL: [&str; 11] = [
+    "sugov_util",
+    "headroom",
+    "freq_ref",
+    "noninvariant_headroom",
+    "need_freq_update",
+    "runnable_boost",
+    "shared_stale_cpus",
+    "sugov_iowait_boost",
+    "sugov_clamps",
+    "rate_limit",
+    "inefficient_opps",
+];
+
 fn show(asked: &Asked, sides: &[Side; 2]) -> Answer {
     let mut out = Answer::default();
     let names = Names {
@@ -263,8 +278,7 @@ fn show(asked: &Asked, sides: &[Side; 2]) -> Answer {
     }
     let gates = opplab_kernel::profile::GATES.iter().filter_map(|gate| {
         let [a, b] = [0, 1].map(|at: usize| sides[at].profile.show(gate.name).unwrap_or_default());
-        let of_schedutil = ["sugov", "headroom", "freq", "iowait", "rate", "uclamp", "util", "margin", "dl_util"];
-        (a != b && of_schedutil.iter().any(|word| gate.name.contains(word)))
+        (a != b && OF_SCHEDUTIL.contains(&gate.name))
             .then(|| vec![gate.name.to_owned(), b.to_owned(), a.to_owned(), gate.what.to_owned()])
     });
     out.tables.push(Table {
