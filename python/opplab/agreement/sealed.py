@@ -39,8 +39,8 @@ LEVEL = 0.9
 DRAWS = 40
 """Draws of the assumed numbers unless somebody asks for others."""
 
-STANDS_FOR = {"elapsed": "wall"}
-"""Predicted metric -> what `opplab host compare` measures of any program where the program prints no such figure."""
+STANDS_FOR = {"elapsed": ("time", "wall")}
+"""Predicted metric -> what else it may be measured as: what hackbench prints, and what is measured of any program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,8 +423,8 @@ def _measured(
     wanted = other.get(row.metric, row.metric)
     # A tree of mmtests has operations of one metric without a name.
     of_metric = [one for one in own if one["metric"] in (wanted, "", None)]
-    if not of_metric and wanted == row.metric in STANDS_FOR:
-        of_metric = [one for one in own if one["metric"] == STANDS_FOR[row.metric]]
+    for name in STANDS_FOR.get(row.metric, ()) if wanted == row.metric else ():
+        of_metric = of_metric or [one for one in own if one["metric"] == name]
     if not of_metric:
         metrics = sorted({one["metric"] for one in own})
         return f"the results have no metric `{wanted}`{nearest(wanted, metrics) or f' (they have {_list(metrics)})'}"

@@ -12,9 +12,21 @@ from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.sweep.variants import Variant
 
-__all__ = ["Setting", "commands_of", "driver_of", "grid", "has_tunable", "labels_of"]
+__all__ = [
+    "SETTABLE",
+    "Setting",
+    "Unset",
+    "Write",
+    "commands_of",
+    "driver_of",
+    "grid",
+    "has_tunable",
+    "labels_of",
+    "writes_of",
+]
 
-CPUFREQ = "/sys/devices/system/cpu/cpufreq"
+CPU = "/sys/devices/system/cpu"
+CPUFREQ = f"{CPU}/cpufreq"
 
 # Keys of a policy that a choice may be about, beside the governor's tunables, in the order of names.
 KEYS = ("governor", "idle_governor", "energy_model", "eas", "freq_max", "epp", "no_turbo", "kernel", "driver")
@@ -186,6 +198,43 @@ def grid(
     return list(found)
 
 
+@dataclass(frozen=True)
+class Write:
+    """A setting of a running kernel: a value, and the files that take it.
+
+    Attributes
+    ----------
+    key : str
+        Of the policy.
+    value : str
+    files : tuple of str
+        Patterns of paths; more than one where kernels or drivers have it at different places.
+    """
+
+    key: str
+    value: str
+    files: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """The shell command."""
+        folders = tuple(file.rpartition("/")[0] for file in self.files)
+        name = self.files[0].rpartition("/")[2]
+        if len(folders) > 1:
+            return f"for d in {' '.join(folders)}; do [ ! -e $d/{name} ] || echo {self.value} > $d/{name}; done"
+        if "*" in folders[0]:
+            return f"for p in {folders[0]}; do echo {self.value} > $p/{name}; done"
+        return f"echo {self.value} > {self.files[0]}"
+
+
+@dataclass(frozen=True)
+class Unset:
+    """A key of a policy that no file of a running kernel sets, in words."""
+
+    key: str
+    words: str
+
+
 def commands_of(setting: Setting, machine: Mapping[str, Any], policy: Mapping[str, Any] | None = None) -> list[str]:
     """Give the shell commands that set it on a device; what no file of a running kernel sets is a comment.
 
@@ -197,57 +246,64 @@ def commands_of(setting: Setting, machine: Mapping[str, Any], policy: Mapping[st
     policy : mapping, optional
         Keys that all settings share.
     """
+    written = writes_of(setting, machine, policy)
+    return [one.command if isinstance(one, Write) else f"# {one.words}" for one in written]
+
+
+def writes_of(
+    setting: Setting, machine: Mapping[str, Any], policy: Mapping[str, Any] | None = None
+) -> list[Write | Unset]:
+    """Give what sets it on a device, in order; see `commands_of`."""
     keys = dict(setting.keys)
     every = f"{CPUFREQ}/policy*"
-    out = []
+    out: list[Write | Unset] = []
+
+    def write(key: str, value: object, *files: str) -> None:
+        out.append(Write(key, str(value), files))
+
     driver = driver_of(setting, machine, policy or {})
     folder, mode = _MODES.get(driver, ("", ""))
     if folder:
         # A change of the mode registers all policies anew, so that everything else is set after it.
-        out.append(f"echo {mode} > /sys/devices/system/cpu/{folder}/status")
+        write("driver", mode, f"{CPU}/{folder}/status")
     if governor := keys.get("governor"):
-        out.append(f"for p in {every}; do echo {governor} > $p/scaling_governor; done")
+        write("governor", governor, f"{every}/scaling_governor")
         for name, value in setting.tunables:
-            where = f"{CPUFREQ}/{governor} {every}/{governor}"
-            out.append(f"for d in {where}; do [ ! -e $d/{name} ] || echo {value} > $d/{name}; done")
+            write(name, value, f"{CPUFREQ}/{governor}/{name}", f"{every}/{governor}/{name}")
     if idle := keys.get("idle_governor"):
-        out.append(f"echo {idle} > /sys/devices/system/cpu/cpuidle/current_governor")
+        write("idle_governor", idle, f"{CPU}/cpuidle/current_governor")
     if (epp := keys.get("epp")) not in (None, ""):
         # EBUSY: intel_pstate.c:store_energy_performance_preference(), amd-pstate.c of the same name, v6.12.
-        kept = mode == "active" and governor == "performance" and epp != "performance"
-        out.append(
-            f"# {driver} refuses the preference {epp} under its governor performance"
-            if kept
-            else f"for p in {every}; do echo {epp} > $p/energy_performance_preference; done"
-        )
+        if mode == "active" and governor == "performance" and epp != "performance":
+            out.append(Unset("epp", f"{driver} refuses the preference {epp} under its governor performance"))
+        else:
+            write("epp", epp, f"{every}/energy_performance_preference")
     if "eas" in keys:
-        out.append(f"echo {int(bool(keys['eas']))} > /proc/sys/kernel/sched_energy_aware")
+        write("eas", int(bool(keys["eas"])), "/proc/sys/kernel/sched_energy_aware")
     if "no_turbo" in keys:
         intel = any(str(driver.get("name", "")).startswith("intel") for driver in _drivers(machine))
         off = int(bool(keys["no_turbo"]))
-        out.append(
-            f"echo {off} > /sys/devices/system/cpu/intel_pstate/no_turbo"
-            if intel
-            else f"echo {1 - off} > {CPUFREQ}/boost"
-        )
-    out += [line for name in ("scaling_max_freq", "scaling_min_freq") for line in _limit(name, keys.get(name), machine)]
-    out += [
-        f"echo {keys[name]} > /sys/devices/system/cpu/intel_pstate/{name}"
-        for name in ("max_perf_pct", "min_perf_pct")
-        if name in keys
-    ]
+        if intel:
+            write("no_turbo", off, f"{CPU}/intel_pstate/no_turbo")
+        else:
+            write("no_turbo", 1 - off, f"{CPUFREQ}/boost")
+    for name in ("scaling_max_freq", "scaling_min_freq"):
+        out += _limit(name, keys.get(name), machine)
+    for name in ("max_perf_pct", "min_perf_pct"):
+        if name in keys:
+            write(name, keys[name], f"{CPU}/intel_pstate/{name}")
     if "nosmt" in keys:
-        out.append(f"echo {'off' if keys['nosmt'] else 'on'} > /sys/devices/system/cpu/smt/control")
-    out += [f"echo 0 > /sys/devices/system/cpu/cpu{cpu}/online" for cpu in keys.get("offline_cpus", ())]
+        write("nosmt", "off" if keys["nosmt"] else "on", f"{CPU}/smt/control")
+    for cpu in keys.get("offline_cpus", ()):
+        write("offline_cpus", 0, f"{CPU}/cpu{cpu}/online")
     # The lower limit first: it may not be above the upper one.
-    out += [
-        f"echo {keys[name]} > /proc/sys/kernel/{name}"
-        for name in ("sched_util_clamp_min", "sched_util_clamp_max", "sched_util_clamp_min_rt_default")
-        if name in keys
-    ]
-    out += [f"echo {name} > /sys/kernel/debug/sched/features" for name in keys.get("sched_features", ())]
+    for name in ("sched_util_clamp_min", "sched_util_clamp_max", "sched_util_clamp_min_rt_default"):
+        if name in keys:
+            write(name, keys[name], f"/proc/sys/kernel/{name}")
+    for name in keys.get("sched_features", ()):
+        write("sched_features", name, "/sys/kernel/debug/sched/features")
     if cpus := keys.get("isolcpus"):
-        out.append(f"# on the kernel's command line: isolcpus={','.join(map(str, cpus))}")
+        out.append(Unset("isolcpus", f"on the kernel's command line: isolcpus={','.join(map(str, cpus))}"))
     notes = {
         "energy_model": "which energy model there is, firmware and cpufreq driver say: {}",
         "freq_max": "f_max of frequency invariance is chosen by the kernel's code: {}",
@@ -256,23 +312,45 @@ def commands_of(setting: Setting, machine: Mapping[str, Any], policy: Mapping[st
     }
     if folder:
         del notes["driver"]
-    out += [f"# {words.format(keys[key])}" for key, words in notes.items() if keys.get(key)]
-    return out
+    return out + [Unset(key, words.format(keys[key])) for key, words in notes.items() if keys.get(key)]
 
 
-def _limit(name: str, value: Any, machine: Mapping[str, Any]) -> list[str]:
-    """Give the commands that set a limit: in all policies, or in those of a cluster."""
+SETTABLE = (
+    "governor",
+    "tunables",
+    "idle_governor",
+    "epp",
+    "eas",
+    "no_turbo",
+    "scaling_max_freq",
+    "scaling_min_freq",
+    "max_perf_pct",
+    "min_perf_pct",
+    "nosmt",
+    "offline_cpus",
+    "sched_util_clamp_min",
+    "sched_util_clamp_max",
+    "sched_util_clamp_min_rt_default",
+    "sched_features",
+    "driver",
+)
+"""Keys of a policy that `writes_of` has a file for."""
+
+
+def _limit(name: str, value: Any, machine: Mapping[str, Any]) -> list[Write | Unset]:
+    """Give what sets a limit: in all policies, or in those of a cluster."""
     if not value:
         return []
     if isinstance(value, int):
-        return [f"for p in {CPUFREQ}/policy*; do echo {value} > $p/{name}; done"]
+        return [Write(name, str(value), (f"{CPUFREQ}/policy*/{name}",))]
     limits = dict(value)
-    lines = []
+    found: list[Write | Unset] = []
     for cluster in machine.get("cluster", []):
         khz = limits.get(cluster["name"], limits.get("all"))
         if khz:
-            lines.append(f"# in the policies of CPUs {cluster['cpus']}: echo {khz} > {CPUFREQ}/policyN/{name}")
-    return lines
+            words = f"in the policies of CPUs {cluster['cpus']}: echo {khz} > {CPUFREQ}/policyN/{name}"
+            found.append(Unset(name, words))
+    return found
 
 
 def _drivers(machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:

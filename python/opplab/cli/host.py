@@ -43,19 +43,79 @@ def _observe_parquet(words: list[str], place: int, output: str) -> int:
 
 def _results(words: list[str]) -> None:
     """Write the runs of ``compare`` as a results table beside them, for every command that reads results."""
-    folder = Path("host-compare")
-    for word, value in zip(words, [*words[1:], ""], strict=True):
-        if word == "--" or word in ("--dry-run", "--help", "-h"):
-            break
-        if word in ("-o", "--output"):
-            folder = Path(value)
-        elif word.startswith("--output="):
-            folder = Path(word.partition("=")[2])
+    words = words[: words.index("--")] if "--" in words else words
+    if {"--help", "-h", "--dry-run"} & set(words):
+        return
+    folder = _folder(words)
     runs = folder / "runs.jsonl"
-    if "--dry-run" not in words and runs.is_file():
+    if runs.is_file():
         from opplab.host.compared import results_of
 
         results.write(results_of(runs), folder / "results.parquet")
+
+
+@click.command(
+    name="experiment",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    options_metavar="",
+)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.toml")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS] -- COMMAND [ARGS]")
+def experiment(file: Path, words: tuple[str, ...]) -> None:
+    """Measure an experiment's policies on this machine, as 'opplab run' simulates them.
+
+    Each policy of FILE.toml is a variant of 'opplab host compare', whose OPTIONS (those of design, measures and
+    results) hold here as well; the file's baseline is the baseline. --workload LABEL says which workload COMMAND runs,
+    where the file has several. A key in which policies differ and that no file of a running kernel sets is refused.
+    """
+    from opplab.files import read_text, write_text
+    from opplab.host.experiment import plan_of
+    from opplab.sweep.experiments import Experiment
+
+    given = list(words)
+    split = given.index("--") if "--" in given else len(given)
+    options, run = given[:split], given[split:]
+    workload = _taken(options, "--workload")
+    root = Path(_after(options, "--root") or "/")
+    loaded = Experiment.load(file)
+    plan = plan_of(loaded, workload, root)
+    for note in plan.notes:
+        click.echo(f"opplab: not set, as in all policies: {note}", err=True)
+    compared = ["compare", *plan.words, *options, *run]
+    code = _host(compared)
+    if code in (0, 130):
+        folder = _folder(options)
+        _results(compared)
+        if (folder / "runs.jsonl").is_file():
+            # `opplab score` holds it against what was sealed.
+            write_text(folder / "experiment.toml", read_text(Path(loaded.file), "an experiment file"))
+    if code:
+        sys.exit(code)
+
+
+def _after(words: list[str], option: str) -> str:
+    """Give the value of an option; empty without it."""
+    for word, value in zip(words, [*words[1:], ""], strict=True):
+        if word == option:
+            return value
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return ""
+
+
+def _taken(words: list[str], option: str) -> str:
+    """Take an option and its value out of the words."""
+    value = _after(words, option)
+    for index, word in enumerate(words):
+        if word == option or word.startswith(f"{option}="):
+            del words[index : index + 1 + (word == option)]
+            break
+    return value
+
+
+def _folder(options: list[str]) -> Path:
+    """Give the results folder of ``compare``."""
+    return Path(_after(options, "-o") or _after(options, "--output") or "host-compare")
 
 
 @click.command(
@@ -65,13 +125,16 @@ def _results(words: list[str]) -> None:
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def command(words: tuple[str, ...]) -> None:
-    """Look at a live Linux: show, observe, affinity, govern, record, compare."""
+    """Look at a live Linux: show, observe, affinity, govern, record, compare, experiment."""
     first = words[:1]
     if first == ("affinity",) and "--evaluate" in words:
         from opplab.host.evaluate import evaluate
 
         rest = [word for word in words[1:] if word != "--evaluate"]
         evaluate.main(args=rest, prog_name="opplab host affinity --evaluate", standalone_mode=False)
+        return
+    if first == ("experiment",):
+        experiment.main(args=list(words[1:]), prog_name="opplab host experiment", standalone_mode=False)
         return
     found = _parquet(list(words)) if first == ("observe",) else None
     code = _observe_parquet(list(words), *found) if found else _host(list(words))

@@ -138,6 +138,9 @@ PROMISES: dict[str, Promise] = {
         "what is not measured, with the reason; disturbed blocks; settings that are not restored, by name",
         "2, 3",
     ),
+    "host experiment": Promise(
+        "an experiment and runs of a program", f"policies that a live machine does not take, by key; {REFUSED}", "2, 3"
+    ),
     "verify published": Promise("built-in texts", "cells without a model, counted", "1"),
     "verify silicon": Promise("measurements", REFUSED, "2"),
     "verify traces": Promise("recordings", f"decisions that differ; {DAMAGED}", "1", ("{recording}",)),

@@ -23,7 +23,7 @@ from opplab.report.text import render_table
 
 __all__ = ["COMMON", "Page", "man_page", "markdown", "option_rows", "pages"]
 
-HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record", "compare")
+HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record", "compare", "experiment")
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,8 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("verify .*|status|list|workload .*|compare", "machine", "none is involved"),
     ("experiment show|predict", "machine", "the experiment's"),
     ("predict", "format", "the ending of its output says it"),
+    ("host experiment", "governor kernel", "the experiment's"),
+    ("host experiment", "format output", "an option of host compare, which holds here as well"),
     ("score", "machine governor kernel energy-model output", "what was sealed and measured"),
     ("fleet", "machine", "the dumps'"),
     ("fleet", "energy-model", "--vs energy_model=..."),

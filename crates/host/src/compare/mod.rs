@@ -33,7 +33,7 @@ use self::figures::Figure;
 use self::log::{Head, Log};
 use self::run::{Ended, Plan, experiment};
 use self::settings::{Settings, files};
-use self::variants::{Level, Variant, variants};
+use self::variants::{Level, Variant, called, variants};
 use crate::cli::{Env, print, print_help, text};
 use crate::clock::Stop;
 use crate::error::HostError;
@@ -55,6 +55,7 @@ Settings:
   --env 'NAME=VALUE'    environment variables; again for each variant
   --nice A,B            nice values
   --command 'LINE'      a shell command in place of COMMAND; again for each variant
+  --label NAME          what a variant is called, in place of its settings; again for each variant
 Design:
   --within PERCENT      half-width of the interval that ends it (1)
   --pilot N             blocks whose spread decides (6)
@@ -85,6 +86,7 @@ struct Options {
     state: PathBuf,
     output: PathBuf,
     dimensions: Vec<Vec<Level>>,
+    labels: Vec<String>,
     plan: Plan,
     metrics: Vec<Figure>,
     by: String,
@@ -137,6 +139,7 @@ impl Options {
             state: PathBuf::new(),
             output: "host-compare".into(),
             dimensions: Vec::new(),
+            labels: Vec::new(),
             plan,
             metrics: Vec::new(),
             by: String::new(),
@@ -212,6 +215,7 @@ impl Options {
             "set" => again[0].push(Level::Set(words)),
             "env" => again[1].push(Level::Env(words)),
             "command" => again[2].push(Level::Command(words)),
+            "label" => self.labels.push(words),
             "within" => self.within_ppm = (number::<f64>(name, &words, 0.01, 100.0)? * 10_000.0).round() as u32,
             "pilot" => self.pilot = number(name, &words, 2, 1000)?,
             "blocks" => self.plan.blocks_max = number(name, &words, 2, 100_000)?,
@@ -267,8 +271,9 @@ impl Options {
 }
 
 const NAMES: &[&str] = &[
-    "governor", "epp", "boost", "set", "env", "nice", "command", "within", "pilot", "blocks", "for", "warm-up", "same",
-    "rest", "others", "repeats", "seed", "metric", "by", "output", "name", "format", "root", "state",
+    "governor", "epp", "boost", "set", "env", "nice", "command", "label", "within", "pilot", "blocks", "for",
+    "warm-up", "same", "rest", "others", "repeats", "seed", "metric", "by", "output", "name", "format", "root",
+    "state",
 ];
 
 /// The command.
@@ -281,7 +286,7 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
         return show(&Log::read(&path)?, options.is_json, env);
     }
     let root = Root::open(&options.root)?;
-    let found = variants(&options.dimensions, &root)?;
+    let found = called(variants(&options.dimensions, &root)?, &options.labels)?;
     if found.len() < 2 {
         let words = "one variant alone is no comparison: give an option two values (see compare --help)";
         return Err(HostError::Usage(words.to_owned()));

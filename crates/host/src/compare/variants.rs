@@ -3,7 +3,7 @@
 //! Each option of the command line that names settings is a dimension; variants are all combinations, the first of
 //! each dimension is the baseline.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::error::HostError;
 use crate::root::{CPU, Root};
@@ -65,15 +65,39 @@ pub fn variants(dimensions: &[Vec<Level>], root: &Root) -> Result<Vec<Variant>, 
         }
         variants = more;
     }
-    let mut known = BTreeMap::new();
-    for variant in &mut variants {
-        // Tables and results have names in one line.
+    distinct(&mut variants)?;
+    Ok(variants)
+}
+
+/// The variants under names of their own; without any, under those of their settings.
+///
+/// # Errors
+/// More or fewer names than variants, a name that occurs twice.
+pub fn called(mut variants: Vec<Variant>, names: &[String]) -> Result<Vec<Variant>, HostError> {
+    if names.is_empty() {
+        return Ok(variants);
+    }
+    if names.len() != variants.len() {
+        let words = format!("--label: {} names for {} variants", names.len(), variants.len());
+        return Err(HostError::Usage(words));
+    }
+    for (variant, name) in variants.iter_mut().zip(names) {
+        variant.name.clone_from(name);
+    }
+    distinct(&mut variants)?;
+    Ok(variants)
+}
+
+/// Tables and results have names in one line, each once.
+fn distinct(variants: &mut [Variant]) -> Result<(), HostError> {
+    let mut known = BTreeSet::new();
+    for variant in variants {
         variant.name = variant.name.trim().replace(['\n', '\t', '"'], " ");
-        if known.insert(variant.name.clone(), ()).is_some() {
+        if !known.insert(variant.name.clone()) {
             return Err(HostError::Usage(format!("two variants are called `{}`", variant.name)));
         }
     }
-    Ok(variants)
+    Ok(())
 }
 
 impl Variant {
@@ -240,6 +264,21 @@ mod tests {
 
     fn names(found: &[Variant]) -> Vec<&str> {
         found.iter().map(|variant| variant.name.as_str()).collect()
+    }
+
+    #[test]
+    fn variants_have_the_names_that_are_given() {
+        let limits = ["policy*/scaling_max_freq=2400000", ""].map(|text| Level::Set(text.to_owned())).to_vec();
+        let found = variants(&[limits], &host()).expect("fine");
+        let named = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            called(found.clone(), &words)
+        };
+        assert_eq!(names(&named(&["capped", "free"]).expect("fine")), ["capped", "free"]);
+        assert_eq!(names(&named(&[]).expect("fine")), ["policy*/scaling_max_freq=2400000", "as is"]);
+        for (wrong, why) in [(&["a"][..], "1 names for 2"), (&["a", "a"], "two variants are called `a`")] {
+            assert!(named(wrong).expect_err("wrong").to_string().contains(why));
+        }
     }
 
     #[test]
