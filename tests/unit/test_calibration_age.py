@@ -27,3 +27,18 @@ def test_the_list_has_every_calibration_with_its_state() -> None:
     assert [row["name"] for row in rows] == list(catalog.names("calibration"))
     assert {row["model"] for row in rows} <= {"as fitted", "unknown"}
     assert all(row["residual %"] >= 0 for row in rows)
+
+
+def test_a_fit_that_does_not_say_its_model_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = catalog.find("calibration", "dbench@epyc-7742-2s").read_text()
+    unstamped = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("model = "))
+    for _ in range(2):
+        calibration.check(unstamped, tmp_path / "dbench.toml")
+    said = capsys.readouterr().err
+    assert said.count("does not say which model it is fitted to") == 1
+    assert "opplab calibrate dbench epyc-7742-2s" in said
+
+
+def test_the_sqlite_of_the_skylake_is_of_the_model_of_today() -> None:
+    (row,) = [row for row in calibration.listing() if row["name"] == "sqlite@skylake-8x-uma"]
+    assert row["model"] == "as fitted"

@@ -360,6 +360,10 @@ def to_toml(made: Fit, about: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_told: set[Path] = set()
+"""Files without a fingerprint that were named already."""
+
+
 def fingerprint(benchmark: str) -> str:
     """Give the fingerprint of a benchmark model: of its parameters' names and own values."""
     from opplab import _opplab
@@ -370,10 +374,19 @@ def fingerprint(benchmark: str) -> str:
 
 
 def check(text: str, path: Path) -> None:
-    """Refuse a calibration of a model whose parameters are others today."""
+    """Refuse a calibration of a model whose parameters are others today; warn where a file does not say its model."""
     data = toml_of(text, str(path))
     benchmark, fitted = data.get("benchmark"), data.get("fit", {})
-    if not isinstance(benchmark, str) or not isinstance(fitted, dict) or "model" not in fitted:
+    if not isinstance(benchmark, str) or not isinstance(fitted, dict):
+        return
+    if "model" not in fitted:
+        import sys
+
+        # Once a file and process: an experiment is loaded many times.
+        if path not in _told:
+            _told.add(path)
+            again = f"opplab calibrate {benchmark} {data.get('machine', 'MACHINE')}"
+            print(f"opplab: {path} does not say which model it is fitted to: check it with `{again}`", file=sys.stderr)
         return
     if fitted["model"] != fingerprint(benchmark):
         raise InputError(
