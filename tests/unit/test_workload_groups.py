@@ -97,7 +97,7 @@ def test_tasks_of_a_workload_are_put_in_groups(tree: Path, tmp_path: Path) -> No
 
 
 def test_what_is_no_tree_is_refused(tmp_path: Path) -> None:
-    assert "no cgroup has the cpu controller's files" in refused(["from-cgroup", str(tmp_path)])
+    assert "no cgroup below the root has files" in refused(["from-cgroup", str(tmp_path)])
     (tmp_path / "x.tar").write_bytes(b"no archive")
     assert "neither a folder nor a whole tar archive" in refused(["from-cgroup", str(tmp_path / "x.tar")])
 
@@ -225,3 +225,12 @@ def test_a_copied_tree_is_throttled_at_its_quota(tree: Path, tmp_path: Path) -> 
     assert mean["group_throttled_periods:/system.slice/nginx.service"] >= 19
     # CPUs 0 and 1 at most.
     assert mean["group_usage:/user.slice"] <= 4
+
+
+def test_digits_of_other_scripts_and_empty_copies_are_named(tree: Path, tmp_path: Path) -> None:
+    (tree / "sys/fs/cgroup/system.slice/cpu.max").write_text("\u0663\u0660\u0660\u0660 100000\n")
+    made, said = written(["from-cgroup", str(tree)], tmp_path / "w.json")
+    assert made["groups"]["/system.slice"] == {} and "system.slice/cpu.max" in said
+    for file in tree.rglob("cpu.*"):
+        file.write_text("")
+    assert "all files are empty, as tar stores" in refused(["from-cgroup", str(tree)])

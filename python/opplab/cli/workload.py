@@ -17,6 +17,9 @@ from opplab.report.text import print_table
 if TYPE_CHECKING:
     from opplab.groups.settings import Found, Work
 
+NOTES_MAX = 40
+"""The most notes on files that are shown."""
+
 
 @click.group(name="workload", cls=Group)
 def command() -> None:
@@ -160,7 +163,9 @@ def _write_groups(
         policies = with_variants({"governor": "schedutil"}, ())
         text = experiment_text(path.stem, on, rtapp, policies, work.seconds)
         comments = "".join(f"# {' '.join(line.split())}\n" for line in about)
-        texts.append((path, comments + text + settings.group_tables(found.groups, tasks)))
+        text = comments + text + settings.group_tables(found.groups, tasks)
+        _opplab.Experiment.parse(str(path), text)
+        texts.append((path, text))
     for place, _ in texts:
         if place.exists() and not force:
             raise click.UsageError(f"{place} exists; --force overwrites it")
@@ -172,8 +177,10 @@ def _write_groups(
             click.echo(f"\n{one.name}")
             for why in one.why:
                 click.echo(click.wrap_text(why, 78, "  ", "    "))
-    for note in found.notes:
+    for note in found.notes[:NOTES_MAX]:
         click.echo(f"note: {note}", err=True)
+    if len(found.notes) > NOTES_MAX:
+        click.echo(f"note: {len(found.notes) - NOTES_MAX} more", err=True)
     wrote = " and ".join(str(place) for place, _ in texts)
     click.echo(f"wrote {wrote}; opplab run {path}{'' if machine else ' --machine NAME'}", err=True)
 

@@ -23,7 +23,7 @@ WEIGHT_OF_IDLE = 0
 """What cpu.weight of an idle group shows (kernel/sched/core.c:`cpu_weight_read_u64()`, v6.12)."""
 V2_FILES = ("cpu.weight", "cpu.max", "cpu.idle", "cpu.uclamp.min", "cpu.uclamp.max", "cpu.max.burst")
 V1_FILES = ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us")
-DECIMAL = re.compile(r"\d{1,3}(\.\d{1,2})?")
+DECIMAL = re.compile(r"[0-9]{1,3}(\.[0-9]{1,2})?")
 
 
 class _Tree(Protocol):
@@ -114,6 +114,8 @@ class _Reader:
         self.tree, self.cpu, self.cpuset, self.proc, self.is_v1 = tree, cpu, cpuset, proc, is_v1
         self.found = Found()
         self.has_threads = False
+        self.nr_files = {False: 0, True: 0}
+        """Files with settings that were empty, and that were not."""
         self.partitions: list[str] = []
 
     def file(self, base: str, at: str, name: str) -> str | None:
@@ -127,9 +129,11 @@ class _Reader:
         if text is None:
             return None
         text = " ".join(text.replace("\0", " ").split())
-        if not text and not name.startswith("cpuset."):
-            self.note(at, name, "empty")
-            return None
+        if not name.startswith("cpuset."):
+            self.nr_files[bool(text)] += 1
+            if not text:
+                self.note(at, name, "empty")
+                return None
         return text
 
     def note(self, at: str, name: str, what: str) -> None:
@@ -143,7 +147,7 @@ class _Reader:
         text = self.file(self.cpu, at, name)
         if text is None:
             return None
-        if not re.fullmatch(r"-?\d{1,19}", text) or not least <= int(text) <= most:
+        if not re.fullmatch(r"-?[0-9]{1,19}", text) or not least <= int(text) <= most:
             self.odd(at, name, text)
             return None
         return int(text)
@@ -192,9 +196,9 @@ class _Reader:
             if text is None:
                 return
             words, file = text.split(), "cpu.max"
-            good = len(words) in (1, 2) and all(re.fullmatch(r"\d{1,13}", word) for word in words[1:])
+            good = len(words) in (1, 2) and all(re.fullmatch(r"[0-9]{1,13}", word) for word in words[1:])
             period = int(words[1]) if good and len(words) == 2 else 100_000
-            limit = words[0] == "max" or (re.fullmatch(r"\d{1,12}", words[0]) and int(words[0]) >= 1_000)
+            limit = words[0] == "max" or (re.fullmatch(r"[0-9]{1,12}", words[0]) and int(words[0]) >= 1_000)
             if not (good and limit and 1_000 <= period <= 1_000_000):
                 self.odd(at, "cpu.max", text)
                 return
@@ -230,7 +234,7 @@ class _Reader:
         for file in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
             text = self.file(self.cpuset, at, file)
             if text:
-                if re.fullmatch(r"\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*", text):
+                if re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?(,[0-9]{1,6}(-[0-9]{1,6})?)*", text):
                     return text
                 self.odd(at, file, text)
         return None
@@ -244,7 +248,7 @@ class _Reader:
                 continue
             if text is not None:
                 ids = text.split()
-                if all(one.isdecimal() for one in ids):
+                if all(re.fullmatch("[0-9]+", one) for one in ids):
                     break
                 self.odd(at, file, text)
         else:
@@ -379,7 +383,13 @@ def read(path: Path, depth: int | None = None, only: str | None = None, *, keep_
         elif threads:
             unseen += sum(threads.values())
     if not any_cpu:
-        raise InputError(f"{path}: no cgroup has the cpu controller's files (cpu.weight, cpu.max, cpu.shares)")
+        raise InputError(
+            f"{path}: no cgroup below the root has files of the cpu controller (cpu.weight, cpu.max, cpu.shares)"
+        )
+    if not reader.nr_files[True]:
+        raise InputError(
+            f"{path}: all files are empty, as tar stores those of a mounted tree; copy it with cp -r first"
+        )
     _finish(found, reader, only, keep_empty=keep_empty)
     if folded:
         found.notes.append(f"{folded} groups below level {depth} count in the groups above them (--depth)")

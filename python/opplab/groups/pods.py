@@ -67,13 +67,13 @@ def weight_log(shares: int) -> int:
 class _Pods:
     def __init__(self, file: str, node: Node) -> None:
         self.file, self.node, self.found = file, node, Found()
-        kubelet = re.fullmatch(r"v?(\d{1,3})\.(\d{1,3})(\..*)?", node.kubelet)
+        kubelet = re.fullmatch(r"v?([0-9]{1,3})\.([0-9]{1,3})(\..*)?", node.kubelet)
         if kubelet is None:
             raise InputError(f"--kubelet {node.kubelet}: write a release like 1.34")
         self.new_kubelet = (int(kubelet[1]), int(kubelet[2])) >= NEW_KUBELET
         self.new_runtime = self.new_kubelet
         if node.runtime:
-            match = re.fullmatch(r"(runc|crun)[- v]*(\d{1,3}(?:\.\d{1,3}){0,2})([-+~].*)?", node.runtime)
+            match = re.fullmatch(r"(runc|crun)[- v]*([0-9]{1,3}(?:\.[0-9]{1,3}){0,2})([-+~].*)?", node.runtime)
             if match is None:
                 raise InputError(f"--runtime {node.runtime}: write a release like runc-1.3.2 or crun-1.22")
             self.new_runtime = tuple(map(int, match[2].split("."))) >= NEW_RUNTIMES[match[1]]
@@ -87,7 +87,9 @@ class _Pods:
         return int((self.quantity(value, what) * 1000).to_integral_value(ROUND_CEILING))
 
     def quantity(self, value: object, what: str) -> Decimal:
-        match = re.fullmatch(r"([+]?(?:\d{1,18}\.?\d{0,18}|\.\d{1,18}))([eE][+-]?\d{1,2}|[a-zA-Z]{0,2})", str(value))
+        match = re.fullmatch(
+            r"([+]?(?:[0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18}))([eE][+-]?[0-9]{1,2}|[a-zA-Z]{0,2})", str(value)
+        )
         if match is None or not isinstance(value, str):
             raise self.bad(value, f"`{safe_part(str(value)[:40])}` is no quantity of {what}, like 500m or 1.5")
         number, suffix = Decimal(match[1]), match[2]
