@@ -66,7 +66,7 @@ NOT_RUN = {
     r"opplab host record": "needs root and tracefs; make host-test runs it",
     r"opplab host compare": "needs root, a real cpufreq and a program; test_host_compare.py and crate host run it",
     r"opplab host experiment": "needs root and a real cpufreq; test_host_experiment.py runs it",
-    r"opplab predict worth\.toml|opplab score sealed": "test_sealed.py and the tutorial run it",
+    r"opplab predict worth\.toml|opplab score sealed": "test_sealed.py runs both with files of its own",
     r"opplab run juno-eas .*--dask tcp": "needs a cluster; tests/unit/test_dask.py runs one",
     r"opplab run juno-eas .*--dask local": "tests/unit/test_dask.py runs it",
     r"opplab verify published (--docs docs|epyc-freq-max)": "takes a quarter of an hour; make agreement runs it",
