@@ -21,7 +21,7 @@ SKIPPED := $(abspath target/skipped.txt)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help dev tools peers run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli kill-test deny lock agent host-test host-coverage soak clean
+.PHONY: help dev tools peers run test test-rust test-python lint format bench bench-instructions docs site man dist agreement swarm fuzz-cli gate-property kill-test deny lock agent host-test host-coverage soak clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -97,6 +97,9 @@ swarm: ## Random machines and workloads under the invariant checks; OPPLAB_SEED=
 
 fuzz-cli: dev ## Call every command with damaged files and odd words: FUZZ_CALLS (2000), FUZZ_MINUTES (60), OPPLAB_SEED.
 	$(BIN)/python tools/fuzz_cli.py --calls $(or $(FUZZ_CALLS),2000) --minutes $(or $(FUZZ_MINUTES),60) --seed $(or $(OPPLAB_SEED),1) -o out/fuzz-cli
+
+gate-property: dev ## A worse value makes no gate pass that failed: GATE_RESULTS (100000) random results, OPPLAB_SEED.
+	$(BIN)/python tests/results/test_gate.py $(or $(GATE_RESULTS),100000) $(or $(OPPLAB_SEED),0)
 
 kill-test: dev ## Kill sweeps, their workers and the power 300 times; what is resumed must be the undisturbed folder.
 	$(BIN)/python tools/kill_test.py --share $(or $(KILL_SHARE),1) --seed $(or $(OPPLAB_SEED),1)

@@ -6,6 +6,7 @@ positional arguments in `PLACES`.
 
 from __future__ import annotations
 
+import encodings
 import os
 import pkgutil
 import random
@@ -161,6 +162,10 @@ def import_all() -> None:
 
     for module in pkgutil.walk_packages(opplab.__path__, "opplab."):
         if not module.name.endswith("__main__") and "distributed" not in module.name:
+            import_module(module.name)
+    # A codec that is looked up first by a call as nobody is not found where the interpreter is root's alone.
+    for module in pkgutil.iter_modules(encodings.__path__, "encodings."):
+        if module.name not in ("encodings.mbcs", "encodings.oem"):
             import_module(module.name)
     for name in ("scipy.optimize", "scipy.stats", "scipy.interpolate", "rich.console", "jinja2", "tomllib", "sqlite3"):
         import_module(name)
