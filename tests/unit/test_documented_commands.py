@@ -75,6 +75,7 @@ NOT_RUN = {
     r"opplab trace --max-unpacked": "a word in place of the rest; the block before has the commands",
     r"opplab trace --max-memory": "the same",
     r"opplab run --machine \.\.\.": "the same",
+    r"opplab (compare|predict) MAIL": "tests/unit/test_kernel_robot.py and its neighbours run both with mails",
     r"opplab run EXPERIMENT": "what to put there is said beside it",
 }
 # What is wider than a terminal of 80 columns, and why.

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from opplab.errors import InputError
+from opplab.files import check_size
 
 __all__ = ["Entry", "Report", "Row", "disagreements", "is_file", "is_report", "parse", "read_file"]
 
@@ -141,6 +142,7 @@ def is_file(path: str | Path) -> bool:
     place = Path(path)
     if place.suffix in (".parquet", ".csv", ".json", ".gz", ".xz"):
         return False
+    check_size(place, "a comparison of the kernel robot")
     with place.open("rb") as stream:
         raw = stream.read(_HEAD)
     return (b"---" in raw or b"base64" in raw) and b"\0" not in raw and is_report(_text_of(raw))
@@ -154,8 +156,6 @@ def read_file(path: str | Path) -> list[Report]:
     InputError
         If a line of a table is not understood, or the file has no table.
     """
-    from opplab.files import check_size
-
     place = Path(path)
     check_size(place, "a comparison of the kernel robot")
     return parse(_text_of(place.read_bytes()), str(place))
