@@ -212,22 +212,16 @@ def published(
 @command.command(name="silicon")
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("../shared/silicon"))
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--docs", type=click.Path(path_type=Path, file_okay=False), help="Write silicon.md to this folder, too.")
-def silicon(folder: Path, output_format: str, docs: Path | None) -> None:
+def silicon(folder: Path, output_format: str) -> None:
     """Predict measurements of real hardware that a fit did not use, and say how far the predictions are.
 
-    FOLDER holds the measurements (../shared/silicon, if none is given); its tables are known by their names.
+    FOLDER holds the measurements (../shared/silicon, if none is given): freqbench's tables, opp_power.csv.
     One line a set and what was left out of it: median and 90th percentile of the relative error, the same of the
     simplest rival, skill (1 less the ratio of the medians), and the share of values within the predicted interval.
-    Where freqbench's tables are among them, the catalogue's phones beside them, too: power at every operating point,
-    capacity by CoreMark.
     """
     from opplab.agreement import silicon as scoreboard
-    from opplab.agreement import silicon_page
 
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder of measurements (give it as an argument)")
-    report = scoreboard.score(scoreboard.score_folder(folder), folder)
-    sys.stdout.write(json.dumps(report, indent=2) + "\n" if output_format == "json" else silicon_page.text(report))
-    if docs is not None:
-        click.echo(f"wrote {silicon_page.write_page(report, docs)}", err=True)
+    report = scoreboard.score(scoreboard.score_folder(folder))
+    sys.stdout.write(json.dumps(report, indent=2) + "\n" if output_format == "json" else scoreboard.text(report))

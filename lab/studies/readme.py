@@ -1,4 +1,4 @@
-"""The pictures of README and of the site's first page: ``python -m opplab.studies.readme``.
+"""The pictures of README and of the site's first page: ``python -m lab.studies.readme``.
 
 One shows the energy of periodic tasks under three policies, one what the CPUs of a run did and at which clock.
 """
@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from lab.studies import pages
 from opplab.report import svg
 from opplab.simulation.policy import Policy
 from opplab.simulation.simulate import simulate
 from opplab.simulation.workload import Workload
-from opplab.studies import pages
 
 STYLE = (
     "text{font:11px sans-serif;fill:#333}text.tiny{font-size:9px}.grid{stroke:#ddd}.axis{stroke:#333}"
