@@ -11,7 +11,10 @@ import polars as pl
 import pytest
 
 import opplab
+from opplab import results
 from opplab.catalog import names
+from opplab.simulation.ranges import assumptions_of, with_draw
+from opplab.summary.publish import mean_rows
 
 KNOWN = [name for name in names("machine") if not opplab.Machine.load(name)._inner.unknown_power]
 MACHINES = ["juno-r2", "pixel6", "skylake-sp-2s", "epyc-7742-2s"]
@@ -120,8 +123,12 @@ def test_meters_traces_signals_and_files_have_one_energy(machine_name: str, tmp_
 
     ``crates/replay/tests/energies.rs`` does this for machines that no file describes.
     """
-    machine = opplab.Machine.load(machine_name)
     draw = random.Random(machine_name)
+    # Its assumed numbers are drawn anew, so that the powers are nobody's.
+    tree = tomllib.loads(opplab.Machine.load(machine_name).to_toml())
+    assumed = assumptions_of(tree)
+    tree = with_draw(tree, assumed, [draw.random() for _ in assumed])
+    machine = opplab.Machine.from_tree(tree)
     work = opplab.Workload.periodic(
         draw.randint(1, 8), run_us=draw.randint(200, 9000), period_us=draw.randint(10, 30) * 1000
     )
@@ -152,6 +159,14 @@ def test_meters_traces_signals_and_files_have_one_energy(machine_name: str, tmp_
     energy.write(tmp_path / "tables")
     written = pl.read_parquet(tmp_path / "tables" / "energy_clusters.parquet")
     assert written["energy_j"].to_list() == energy.clusters["energy_j"].to_list()
+    # What a file keeps, and what the report's table prints of it.
+    results.write(run.metrics, tmp_path / "results.parquet")
+    kept = results.read(tmp_path / "results.parquet")
+    assert dict(kept.select("metric", "value").iter_rows()) == reported
+    printed = {row["metric"]: row["mean"] for row in mean_rows(kept)}
+    assert printed["energy"] == pytest.approx(sum(meters), rel=1e-3)
+    for name, meter_j in zip(energy.clusters["cluster"], meters, strict=True):
+        assert printed.get(f"energy:{name}", meter_j) == pytest.approx(meter_j, rel=1e-3)
 
 
 def test_unknown_power_is_no_energy(tmp_path: Path) -> None:

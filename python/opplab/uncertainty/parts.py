@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opplab.certainty import CONFIDENCE, Certainty, certainty, quantile_draws
-from opplab.sweep.confidence import Estimate, estimate
+from opplab.sweep.confidence import estimate
 
 __all__ = ["CHANCE", "LEVEL", "Influence", "Parts", "influences", "parts_of", "why_open"]
 
@@ -99,7 +99,7 @@ def parts_of(
     own: Sequence[float],
     shifts: Sequence[Sequence[float]],
     level: float = LEVEL,
-    around: Estimate | None = None,
+    around: tuple[float, float, float] | None = None,
     least: float = -math.inf,
 ) -> Parts:
     """Put the parts together.
@@ -112,8 +112,9 @@ def parts_of(
         Of each draw, the values of some iterations less those of the same iterations at the file's own numbers.
     level : float
         Coverage.
-    around : Estimate, optional
-        The value and the runs' part where they are not the mean of `own` and its interval (a change of means).
+    around : tuple of float, optional
+        The value and the ends of its interval by the runs alone, NaN where there is none, where they are not the mean
+        of `own` and its interval (a change of means).
     least : float
         What the value cannot be below: 0 for what is counted or measured, -100 for a change of that in percent.
 
@@ -126,11 +127,12 @@ def parts_of(
     import numpy as np
 
     mean = estimate(own, level)
-    value, half = (mean.mean, mean.half) if around is None else (around.mean, around.half)
+    value, start, end = around or (mean.mean, mean.mean - (mean.half or 0.0), mean.mean + (mean.half or 0.0))
     # Two iterations may leave the interval of a change of means open: then nothing is known of the runs' part.
-    runs = half if mean.varies and half is not None and math.isfinite(half) else None
+    known = mean.varies and mean.half is not None and math.isfinite(end - start)
+    runs = (end - start) / 2 if known else None
     if not len(shifts):
-        low_end, high_end = (None, None) if runs is None else (max(value - runs, least), value + runs)
+        low_end, high_end = (None, None) if runs is None else (max(start, least), end)
         return Parts(value, runs, None, low_end, high_end, varies=mean.half is None or mean.varies, level=level)
     moved = without_runs(shifts)
     positive = sum(value + shift > 0 for shift in moved) / len(moved)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import stats
 from opplab.certainty import quantile_draws
-from opplab.sweep.confidence import Estimate, estimate
+from opplab.sweep.confidence import estimate
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, influences, parts_of, why_open
 
@@ -229,10 +229,12 @@ def change_of(
     return parts_of(list(change.own.values()), list(shifts.values()), level, around, least), shifts
 
 
-def _of_runs(ours: Values, theirs: Values | None, better: str, level: float) -> Estimate:
-    """Give the change of the means in percent (of nothing to compare with: the mean) as all tables show it."""
+def _of_runs(ours: Values, theirs: Values | None, better: str, level: float) -> tuple[float, float, float]:
+    """Give the change of the means in percent (of nothing to compare with: the mean) and its ends as all tables do."""
     if theirs is None:
-        return estimate(list(ours.own.values()), level, better)
+        mean = estimate(list(ours.own.values()), level, better)
+        half = math.nan if mean.half is None else mean.half
+        return mean.mean, mean.mean - half, mean.mean + half
     shared = [at for at in ours.own if at in theirs.own]
     found = stats.compare(
         [theirs.own[at] for at in shared],
@@ -242,8 +244,8 @@ def _of_runs(ours: Values, theirs: Values | None, better: str, level: float) -> 
         confidence=level,
         resamples=0,
     )
-    half = None if math.isnan(found["low"]) else 50 * (found["high"] - found["low"])
-    return Estimate(100 * (found["ratio"] - 1), half, len(shared))
+    value, low, high = (100 * (found[key] - 1) for key in ("ratio", "low", "high"))
+    return value, low, high
 
 
 def deciding_of(draws: Draws, machine: str, shifts: Mapping[int, Sequence[float]]) -> list[Influence]:
