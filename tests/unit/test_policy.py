@@ -2,7 +2,8 @@
 
 import inspect
 import json
-from dataclasses import MISSING, fields
+import pickle
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import opplab
 from opplab import _opplab, results
 from opplab.cli.choose import command as choose
 from opplab.cli.main import opplab as main
+from opplab.simulation import policy_stub
 from opplab.simulation.policy import toml_value
 
 
@@ -26,6 +28,19 @@ def test_the_keys_and_defaults_are_those_of_files() -> None:
     assert list(own) == list(keys)
     # An empty label is the governor's name.
     assert own | {"label": own["governor"]} == keys
+
+
+def test_the_types_are_those_of_the_declaration() -> None:
+    assert policy_stub.PLACE.read_text() == policy_stub.text(), "python -m opplab.simulation.policy_stub"
+
+
+def test_a_policy_is_sent_and_compared_like_any_value() -> None:
+    policy = opplab.Policy(tunables={"rate_limit_us": 500}, isolcpus=(1,))
+    assert pickle.loads(pickle.dumps(policy)) == policy != opplab.Policy()
+    assert replace(policy, hz=1000).tunables == policy.tunables
+    assert "isolcpus=(1,)" in repr(policy)
+    with pytest.raises(AttributeError):
+        policy.hz = 100  # type: ignore[misc]
 
 
 def test_every_key_reaches_the_case(juno: _opplab.Machine) -> None:

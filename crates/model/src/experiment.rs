@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::benchmark::{BENCHMARKS, Benchmark, ParamKind, ParamValue, Params, benchmark};
-use crate::case::{CaseFile, policy_from};
+use crate::case::CaseFile;
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::file::{check_format, parse_machine};
 use crate::groups::GroupEntry;
 use crate::machine::Machine;
 use crate::policy::Policy;
-use crate::policy_keys::POLICY_KEY_NAMES;
+use crate::policy_keys::{POLICY_KEY_NAMES, policy_from};
 use crate::rtapp::{CompileOptions, ParseOptions, Repeats, SuspendOn};
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, parse_toml};
 use crate::workload::{TaskSpec, Workload};

@@ -1,10 +1,10 @@
 //! What is compared: kernel profile, governor and its tunables, energy-aware scheduling, idle governor.
 
 use opplab_kernel::profile::{DelayDequeue, FairClass, KernelProfile, Platform, SelectIdleScan};
-use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 
 use crate::error::{Fault, Pos};
 use crate::machine::Machine;
+pub use crate::policy_keys::Policy;
 use crate::variation::Variation;
 
 /// Which energy model the kernel is given.
@@ -85,85 +85,6 @@ pub const SCHED_FEATURES: &[SchedFeature] = &[
     },
 ];
 
-/// A policy: everything that the user may change on a given machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
-    /// What the user calls it; also the column of the table.
-    pub label: String,
-    /// Kernel profile, e.g. `5.18`.
-    pub kernel: String,
-    /// cpufreq driver; empty: the machine's own.
-    pub driver: String,
-    /// cpufreq governor, e.g. `schedutil`.
-    pub governor: String,
-    /// Governor tunables by sysfs name.
-    pub tunables: Vec<(String, String)>,
-    /// Idle governor: `menu`, `teo`, `ladder`, ...
-    pub idle_governor: String,
-    /// Whether energy-aware scheduling is switched on (it still needs an energy model).
-    pub eas: bool,
-    /// The energy model that the kernel is given.
-    pub energy_model: EnergyModelSource,
-    /// f_max of frequency invariance on x86: `max_P`, `mid`, `max_boost`, ...; empty: the profile's choice.
-    pub freq_max: String,
-    /// Frequency invariance: `none`, `scaled-contribution`, `time-dilated`; empty: the profile's choice.
-    pub invariance: String,
-    /// Gates of the kernel profile that are overridden, by name.
-    pub gates: Vec<(String, String)>,
-    /// What was posted for the kernel and not merged, and is added to it: `NAME` or `NAME:key=value,...`.
-    pub proposals: Vec<String>,
-    /// Timer frequency (CONFIG_HZ).
-    pub hz: u32,
-    /// PELT half-life in ms: 8, 16 or 32.
-    pub pelt_half_life_ms: u32,
-    /// `kernel.watchdog_thresh` in s: each CPU has a timer of 2/5 of it for the soft lockup detector; 0: none.
-    pub watchdog_thresh_s: u32,
-    /// CONFIG_IRQ_TIME_ACCOUNTING: time in interrupts is not the running task's, and has a utilisation of its own.
-    pub irq_time_accounting: bool,
-    /// Affinity of the sugov kthreads, one CPU list a policy CPU; empty: the kernel's own.
-    pub sugov_cpus: Vec<u32>,
-    /// `energy_performance_preference` under HWP: a name or 0 to 255; empty: the firmware's.
-    pub epp: String,
-    /// Whether I/O raises HWP's lower limit.
-    pub hwp_dynamic_boost: HwpDynamicBoost,
-    /// SLE 15's boost of tasks placed on an idle CPU, in intel_pstate's own governor (text 001).
-    pub idle_boost: bool,
-    /// `intel_pstate=no_hwp`: hardware P-states are not used.
-    pub no_hwp: bool,
-    /// Turbo and boost must not be used (`intel_pstate/no_turbo`, `cpufreq/boost`).
-    pub no_turbo: bool,
-    /// `scaling_min_freq`.
-    pub scaling_min_freq: SetLimit,
-    /// `scaling_max_freq`.
-    pub scaling_max_freq: SetLimit,
-    /// `intel_pstate/min_perf_pct`, in percent of the highest P-state.
-    pub min_perf_pct: u32,
-    /// `intel_pstate/max_perf_pct`.
-    pub max_perf_pct: u32,
-    /// `nosmt`: of each core only the first thread is online.
-    pub nosmt: bool,
-    /// CPUs that are offline.
-    pub offline_cpus: Vec<u32>,
-    /// `isolcpus`: CPUs without scheduling domains, where only tasks are whose affinity names them.
-    pub isolcpus: Vec<u32>,
-    /// `kernel.sched_util_clamp_min`: the highest lower clamp that a task may have.
-    pub sched_util_clamp_min: u32,
-    /// `kernel.sched_util_clamp_max`: the highest upper clamp.
-    pub sched_util_clamp_max: u32,
-    /// `kernel.sched_util_clamp_min_rt_default`: the lower clamp of real-time tasks that asked for none.
-    pub sched_util_clamp_min_rt_default: u32,
-    /// The scheduler's features in debugfs that differ from the kernel's defaults, as written there.
-    pub sched_features: Vec<String>,
-    /// How programs vary from run to run.
-    pub variation: Variation,
-    /// Test switch: overutilised state is never set.
-    pub no_overutilized: bool,
-    /// Test switch: costs of the energy model are reversed.
-    pub reversed_energy_model: bool,
-    /// Test switch: how tasks are placed.
-    pub placement: Placement,
-}
-
 impl Policy {
     /// What a policy is where its file, Python or the command line do not say: programs vary as rt-app's do. A case says all that it
     /// is, and without the key nothing varies: that is the default of cases, and of recorded work.
@@ -171,53 +92,7 @@ impl Policy {
     pub fn of_files() -> Self {
         Self { variation: Variation::RtApp, ..Self::default() }
     }
-}
 
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            label: String::from("schedutil"),
-            kernel: String::from("6.12.117"),
-            driver: String::new(),
-            governor: String::from("schedutil"),
-            tunables: Vec::new(),
-            idle_governor: String::from("menu"),
-            eas: true,
-            energy_model: EnergyModelSource::Registered,
-            freq_max: String::new(),
-            invariance: String::new(),
-            gates: Vec::new(),
-            proposals: Vec::new(),
-            hz: 250,
-            pelt_half_life_ms: 32,
-            watchdog_thresh_s: 10,
-            irq_time_accounting: false,
-            sugov_cpus: Vec::new(),
-            epp: String::new(),
-            hwp_dynamic_boost: HwpDynamicBoost::Auto,
-            idle_boost: false,
-            no_hwp: false,
-            no_turbo: false,
-            scaling_min_freq: SetLimit::default(),
-            scaling_max_freq: SetLimit::default(),
-            min_perf_pct: 0,
-            max_perf_pct: 100,
-            nosmt: false,
-            offline_cpus: Vec::new(),
-            isolcpus: Vec::new(),
-            sched_util_clamp_min: SCHED_CAPACITY_SCALE as u32,
-            sched_util_clamp_max: SCHED_CAPACITY_SCALE as u32,
-            sched_util_clamp_min_rt_default: SCHED_CAPACITY_SCALE as u32,
-            sched_features: Vec::new(),
-            variation: Variation::None,
-            no_overutilized: false,
-            reversed_energy_model: false,
-            placement: Placement::Kernel,
-        }
-    }
-}
-
-impl Policy {
     /// Whether `cpu` is online.
     pub fn is_online(&self, machine: &Machine, cpu: u32) -> bool {
         let core = |of: u32| machine.cpus[of as usize].core;

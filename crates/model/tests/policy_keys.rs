@@ -22,8 +22,13 @@ fn every_key_reads_back_with_its_default() {
 fn every_listed_name_and_number_is_taken_and_no_other() {
     for key in POLICY_KEYS {
         let (good, bad) = match key.values {
-            PolicyValue::Name(names) | PolicyValue::NameOrEmpty(names) => {
-                (names().iter().map(|name| format!("{name:?}")).collect(), "\"no-such-name\"".to_owned())
+            PolicyValue::Name(_)
+            | PolicyValue::NameOrEmpty(_)
+            | PolicyValue::Kernel
+            | PolicyValue::FreqMax
+            | PolicyValue::Epp => {
+                let names = key.values.names().into_iter();
+                (names.map(|name| format!("{name:?}")).collect(), "\"no-such-name\"".to_owned())
             }
             PolicyValue::OneOf(numbers) => (numbers.iter().map(u32::to_string).collect(), "17".to_owned()),
             PolicyValue::Int { min, max } => (vec![min.to_string(), max.to_string()], (u64::from(max) + 1).to_string()),
@@ -34,7 +39,11 @@ fn every_listed_name_and_number_is_taken_and_no_other() {
             PolicyValue::Features => {
                 (vec!["[\"NO_UTIL_EST\", \"NEXT_BUDDY\"]".to_owned()], "[\"NO_UTIL_EXT\"]".to_owned())
             }
-            PolicyValue::Text | PolicyValue::Table | PolicyValue::Cpus | PolicyValue::Proposals => continue,
+            PolicyValue::Text
+            | PolicyValue::Tunables
+            | PolicyValue::Gates
+            | PolicyValue::Cpus
+            | PolicyValue::Proposals => continue,
         };
         for value in good {
             let text = format!("{} = {value}", key.name);

@@ -12,7 +12,7 @@ use opplab_model::decision::CODES;
 use opplab_model::disk::{DISK_CLASSES, DiskClass, UNKNOWN};
 use opplab_model::experiment::parse_policy;
 use opplab_model::policy::Policy;
-use opplab_model::policy_keys::{POLICY_KEYS, PolicyKey};
+use opplab_model::policy_keys::{POLICY_KEYS, PolicyKey, PolicyValue};
 use opplab_model::tree::to_json;
 use opplab_sim::decisions::decision_tables;
 use opplab_sim::sink::TABLES;
@@ -78,7 +78,26 @@ pub(crate) fn disk_classes(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     DISK_CLASSES.iter().map(dict_of).collect()
 }
 
-/// The keys of a policy in the order of files: name, about, the values that each may have, the default.
+/// What values of a policy's key are in Python.
+fn python_type(values: PolicyValue) -> &'static str {
+    match values {
+        PolicyValue::Bool => "bool",
+        PolicyValue::Int { .. } | PolicyValue::OneOf(_) => "int",
+        PolicyValue::Epp => "str | int",
+        PolicyValue::Tunables => "Mapping[str, str | int]",
+        PolicyValue::Gates => "Mapping[str, str]",
+        PolicyValue::Limit => "int | Mapping[str, int]",
+        PolicyValue::Cpus => "tuple[int, ...]",
+        PolicyValue::Proposals | PolicyValue::Features => "tuple[str, ...]",
+        PolicyValue::Text
+        | PolicyValue::Name(_)
+        | PolicyValue::NameOrEmpty(_)
+        | PolicyValue::Kernel
+        | PolicyValue::FreqMax => "str",
+    }
+}
+
+/// The keys of a policy in the order of files: name, type in Python, about, the values that each may have, the default.
 #[guarded]
 #[pyfunction]
 pub(crate) fn policy_keys(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
@@ -86,6 +105,7 @@ pub(crate) fn policy_keys(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let dict_of = |key: &PolicyKey| -> PyResult<Bound<'_, PyDict>> {
         let dict = PyDict::new(py);
         dict.set_item("name", key.name)?;
+        dict.set_item("type", python_type(key.values))?;
         dict.set_item("values", key.values.words())?;
         dict.set_item("default", py.import("json")?.call_method1("loads", (to_json(&key.value_in(&base)),))?)?;
         dict.set_item("about", key.about)?;
