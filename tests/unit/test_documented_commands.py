@@ -115,7 +115,7 @@ def _spans() -> list[tuple[str, str]]:
     """Give the commands within sentences."""
     found = []
     for file in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]:
-        if "reference" in file.parts or file.name == "CHANGELOG.md":
+        if {"reference", "journal"} & {*file.parts} or file.name == "CHANGELOG.md":
             continue
         text = re.sub(r"```.*?```", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
         text = (
