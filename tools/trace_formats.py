@@ -1,4 +1,4 @@
-"""Rows of docs/traces.md's table of formats: events of real files as another tool counts them and as opplab does.
+"""Rows of docs/trace-accuracy.md's table of formats: events of real files as another tool counts them and as opplab does.
 
     .venv/bin/python tools/trace_formats.py FILE...
 

@@ -316,7 +316,7 @@ gates! {
     }
     acpi_cpuinfo_max: AcpiCpuinfoMax, "What acpi-cpufreq calls the policy's hardware maximum." {
         P0 = "p0" since (4, 17), "the highest entry of its table", [Text("000")];
-        Boost = "boost" since (5, 12), stable [Backport::listed((5, 10), 20, "5.10.20")], "the highest boost frequency, where CPPC tells it", [Commit("538b0188da46"), Code("acpi-cpufreq.c:acpi_cpufreq_cpu_init()", "6.1.192")];
+        Boost = "boost" since (5, 12), stable [Backport::listed((5, 10), 20, "5.10.20")], "the highest boost frequency, where CPPC reports it", [Commit("538b0188da46"), Code("acpi-cpufreq.c:acpi_cpufreq_cpu_init()", "6.1.192")];
     }
     runnable_boost: RunnableBoost, "Whether waiting tasks raise the utilisation that the governor sees." {
         Off = "off" since (4, 17), vectors ["sugov_seq_v61", "feec_v61"], "no", [Code("sched.h:cpu_util_cfs()", "6.1.192")];
@@ -408,7 +408,7 @@ gates! {
         Off = "off" since (4, 17), "no", [Replaced("152e11f6df29")];
         On = "on" since (6, 12), vectors ["eevdf_seq"], "until it is eligible", [Commit("152e11f6df29"), Code("fair.c:dequeue_entity()", "6.12.117")];
     }
-    tg_load: TgLoad, "How often a task group's queue tells the group its load." {
+    tg_load: TgLoad, "How often a task group's queue reports its load to the group." {
         EachUpdate = "each-update" since (4, 17), "at each update that changes it by more than 1/64", [Memory];
         OncePerMs = "once-per-ms" since (6, 7), "the same, at most once a millisecond", [Code("fair.c:update_tg_load_avg()", "6.12.117")];
     }
@@ -538,7 +538,7 @@ gates! {
         Ranked = "ranked" since (4, 17), "second threads come after whole cores", [Code("itmt.c:sched_set_itmt_core_prio()", "6.1.192")];
         Alike = "alike" since (6, 5), "all threads have that of their core", [Memory];
     }
-    amd_prefcore: AmdPrefcore, "Whether amd-pstate tells the scheduler which cores clock highest." {
+    amd_prefcore: AmdPrefcore, "Whether amd-pstate reports the preferred cores to the scheduler." {
         Absent = "absent" since (4, 17), "no", [Code("amd-pstate.c:amd_pstate_cpu_init()", "6.1.192")];
         Ranked = "ranked" since (6, 9), "by the highest level of each core", [Commit("f3a052391822"), Code("amd-pstate.c:amd_pstate_init_prefcore()", "6.12.117")];
     }

@@ -18,7 +18,7 @@ use crate::calls::told_ticks;
 use crate::events::{Events, What};
 use crate::{ReplayError, costs, rtlog};
 
-/// CONFIG_HZ of Debian's kernels; snapshots do not tell it.
+/// CONFIG_HZ of Debian's kernels; snapshots lack it.
 const HZ_DEFAULT: u32 = 250;
 
 /// The flags of an energy model that say that its costs are made up (EM_PERF_DOMAIN_ARTIFICIAL, v6.12).
@@ -133,7 +133,7 @@ impl Setup {
             (Some(kernel), _) => kernel.clone_into(&mut policy.kernel),
             (None, Some(kernel)) => policy.kernel = kernel,
             (None, None) => notes.push(format!(
-                "the trace does not name its kernel: {} is assumed (--recorded-kernel says another)",
+                "the trace does not name its kernel: {} is assumed (or --recorded-kernel)",
                 policy.kernel
             )),
         }
@@ -147,14 +147,14 @@ impl Setup {
         match &recorded.governor {
             Some(governor) => policy.governor.clone_from(governor),
             None => notes.push(format!(
-                "the trace does not name its governor: {} is assumed (--recorded-governor says another)",
+                "the trace does not name its governor: {} is assumed (or --recorded-governor)",
                 policy.governor
             )),
         }
         if recorded.driver.is_none() && !machine.other_drivers.is_empty() {
             let others = machine.other_drivers.iter().map(|driver| driver.driver.entry().name);
             notes.push(format!(
-                "the trace does not name its cpufreq driver: {} is assumed (--recorded-driver says another: {})",
+                "the trace does not name its cpufreq driver: {} is assumed (or --recorded-driver: {})",
                 machine.cpufreq.driver,
                 others.collect::<Vec<_>>().join(", ")
             ));
@@ -179,7 +179,7 @@ impl Setup {
         for ((cluster, cpus), _) in policies.iter().zip(&told_khz).filter(|(_, khz)| khz.is_none()) {
             let mhz = top_khz(*cluster) / 1_000;
             notes.push(format!(
-                "the trace does not tell the clock of policy{}: {mhz} MHz at its start is assumed",
+                "the trace lacks the clock of policy{}: {mhz} MHz at its start is assumed",
                 cpus[0]
             ));
         }
@@ -216,7 +216,7 @@ impl Setup {
         recorded.drive(&mut machine)?;
         let mut policy = recorded_policy();
         policy.hz = HZ_DEFAULT;
-        let mut notes = vec![format!("hz {HZ_DEFAULT} is Debian's; snapshots do not tell it")];
+        let mut notes = vec![format!("hz {HZ_DEFAULT} is Debian's; snapshots lack it")];
 
         let uname = text("uname.txt");
         if let Some(name) = profile_of(if uname.is_empty() { &events.uname } else { &uname }) {

@@ -38,7 +38,7 @@ _MEASURES = (
     ("driver.switch_ns", "how late the clock follows: cpufreq events beside a cycle counter"),
     (
         "transition_latency_ns",
-        "how long a switch takes: cpuinfo_transition_latency is what the driver says, no measurement",
+        "the time of a frequency switch: cpuinfo_transition_latency is a driver constant, not a measurement",
     ),
     ("wake_ns", "wake-up latency of each idle state (wult, or `opplab host record` under timers)"),
     ("exit_latency_ns", "wake-up latency of each idle state (wult, or `opplab host record` under timers)"),

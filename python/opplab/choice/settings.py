@@ -305,7 +305,7 @@ def writes_of(
     if cpus := keys.get("isolcpus"):
         out.append(Unset("isolcpus", f"on the kernel's command line: isolcpus={','.join(map(str, cpus))}"))
     notes = {
-        "energy_model": "which energy model there is, firmware and cpufreq driver say: {}",
+        "energy_model": "firmware and cpufreq driver determine the energy model: {}",
         "freq_max": "f_max of frequency invariance is chosen by the kernel's code: {}",
         "kernel": "needs a kernel as {}",
         "driver": "the cpufreq driver is chosen at boot: {}",

@@ -17,7 +17,7 @@ from opplab.files import write_text
 
 @click.group(name="fit", cls=Group)
 def command() -> None:
-    """Fit parameters of a machine to measurements of one."""
+    """Fit parameters of a machine to measurements."""
 
 
 def _text(report: dict[str, Any]) -> str:
@@ -47,7 +47,7 @@ def _text(report: dict[str, Any]) -> str:
             f"straight line {100 * overall['rival_median_abs_error']:.1f} %; "
             f"{100 * overall['in_interval']:.0f} % in their intervals of 95 %"
         )
-    lines += [f"the source cannot tell: {what}" for what in report["cannot_tell"]]
+    lines += [f"not in the source: {what}" for what in report["cannot_tell"]]
     return "\n".join(lines) + "\n"
 
 
@@ -76,12 +76,12 @@ def _fit_machine(name: str, sources: tuple[Path, ...], output: Path | None) -> N
 
 @command.command(name="power")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="With MACHINE: file to write.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Machine file to write, with MACHINE.")
 @click.option("--points", default="all", show_default=True, help="Points to fit: low,mid,high, kHz, or all.")
-@click.option("--check", type=click.Path(path_type=Path), help="Predict the points of this table that were not used.")
+@click.option("--check", type=click.Path(path_type=Path), help="Table whose unused points are predicted.")
 @click.option("--leave-one-out", is_flag=True, help="Predict each point by a fit to the others.")
-@click.option("--soc", help="Only this chip of the table.")
-@click.option("--cpu", type=click.IntRange(0, 1 << 20), help="Only this CPU of the table.")
+@click.option("--soc", help="Chip of the table (default: all).")
+@click.option("--cpu", type=click.IntRange(0, 1 << 20), help="CPU of the table (default: all).")
 @output_format_option(only=("text", "json"))
 def power(
     sources: tuple[Path, ...],
@@ -93,17 +93,17 @@ def power(
     cpu: int | None,
     output_format: str,
 ) -> None:
-    """Fit power to measurements: SOURCES are tables of power by operating point, in the columns of freqbench's digest.
+    """Fit the power of a core by clock to measured points; three points are enough.
 
-    With a machine (built in, or a .toml) before them, SOURCES may also be turbostat logs, rails or RAPL samples with
-    clock and load, or tables of watts by busy cores; the machine with the fitted power goes to -o or standard output.
+    SOURCES are tables of power by operating point, in the columns of freqbench's digest: soc, cpu, khz, busy_mean_mw.
+    run and coremark_iter_per_s are optional. The curve has a constant part and f V^2, with a voltage that is flat up to
+    a knee. Other chips supply its shape.
 
-    Without one: power of a busy core against its clock.
-    Needed columns: soc, cpu, khz, busy_mean_mw; run and coremark_iter_per_s are used where they are.
-    A curve of few parameters, none negative: what does not depend on the clock, and f V^2 with a voltage that is flat
-    up to a knee. Its shape is known from other chips, so three points are enough.
-    Prints parameters and residuals; with --check, --leave-one-out or points left over, how far predictions are from
-    what was measured, beside a straight line between the lowest and the highest point.
+    The output has parameters and residuals. With --check, --leave-one-out or unused points it also has the error of
+    the predictions, beside that of a straight line between the lowest and the highest point.
+
+    With a machine (built in, or a .toml) before them, SOURCES may also be turbostat logs, samples of rails or RAPL
+    with clock and load, or tables of watts by busy cores. The machine with fitted power goes to -o or standard output.
     """
     from opplab.fit import freqbench, opp_power
 

@@ -64,9 +64,9 @@ def _results(words: list[str]) -> None:
 def experiment(file: Path, words: tuple[str, ...]) -> None:
     """Measure an experiment's policies on this machine, as 'opplab run' simulates them.
 
-    Each policy of FILE.toml is a variant of 'opplab host compare', whose OPTIONS (those of design, measures and
-    results) hold here as well; the file's baseline is the baseline. --workload LABEL says which workload COMMAND runs,
-    where the file has several. A key in which policies differ and that no file of a running kernel sets is refused.
+    Each policy of FILE.toml is a variant of 'opplab host compare', whose OPTIONS for design, measures and results
+    apply here as well. --workload LABEL names the workload that COMMAND runs, if the file has several. A key in which
+    policies differ must be settable on a running kernel; otherwise it is refused.
     """
     from opplab.files import read_text, write_text
     from opplab.host.experiment import plan_of
@@ -125,7 +125,7 @@ def _folder(options: list[str]) -> Path:
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def command(words: tuple[str, ...]) -> None:
-    """Look at a live Linux: show, observe, affinity, govern, record, compare, experiment."""
+    """Work on a live Linux: show, observe, affinity, govern, record, compare, experiment."""
     first = words[:1]
     if first == ("affinity",) and "--evaluate" in words:
         from opplab.host.evaluate import evaluate

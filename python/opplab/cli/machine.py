@@ -19,7 +19,7 @@ from opplab.report.text import print_table, say
 
 @click.group(name="machine", cls=Group)
 def command() -> None:
-    """Look at machines, import them from dumps, check them."""
+    """Show, import, export and check machines."""
 
 
 def _us(ns: int) -> str:
@@ -73,10 +73,10 @@ def _text(facts: dict[str, Any]) -> str:
 
 @command.command(name="show")
 @click.argument("name", type=BuiltIn("machine"))
-@output_format_option("toml", what="Form of the output; csv and markdown give the table of OPPs.")
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with its topology there.")
+@output_format_option("toml", what="Output format; csv and markdown give the table of OPPs.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="File for a page with the topology.")
 def show(name: str, output_format: str, html: Path | None) -> None:
-    """Show a machine: NAME is built in (`opplab list machines`) or a .toml file."""
+    """Show machine NAME, built in (`opplab list machines`) or a .toml file."""
     path = catalog.find("machine", name)
     machine = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
     facts = machine.describe()
@@ -109,16 +109,15 @@ def show(name: str, output_format: str, html: Path | None) -> None:
     type=click.Choice(["dts", "debugfs", "wattson"]),
     default="dts",
     show_default=True,
-    help="Device tree, debugfs's energy model, or Perfetto Wattson's power curves.",
+    help="Output: device tree, energy model of debugfs, or power curves of Perfetto's Wattson.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; of debugfs a folder.")
-@click.option("--force", is_flag=True, help="Overwrite the output.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; a folder for debugfs.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def export(source: str, form: str, output: Path | None, force: bool) -> None:
-    """Write what a kernel is given of a machine: capacities, operating points, powers.
+    """Write a machine's capacities, operating points and powers in the form that a kernel reads.
 
-    SOURCE is a machine, built in or a .toml file.  The device tree has capacity-dmips-mhz,
-    dynamic-power-coefficient and opp-microwatt; its comments have ranges, points that the kernel would call
-    inefficient, and what is not known.
+    SOURCE is a machine, built in or a .toml file. The device tree has capacity-dmips-mhz, dynamic-power-coefficient
+    and opp-microwatt. Its comments have ranges, missing values, and the points that the kernel marks as inefficient.
     """
     from opplab.simulation import machine_export
 
@@ -149,23 +148,24 @@ def powered(text: str, *power: str) -> tuple[str, list[str]]:
         return text, [words, *energy_model_notes(toml_of(text, "the machine file"))]
     text, parameters, cannot = with_power(text, *map(Path, power))
     lines = [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
-    lines += [f"power, not told: {what}" for what in cannot]
+    lines += [f"power, not in the source: {what}" for what in cannot]
     return text, [*lines, *energy_model_notes(toml_of(text, "the machine file"))]
 
 
 @command.command(name="import")
 @click.argument("source", type=click.Path(exists=True))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Machine file to write.")
-@click.option("--name", help="Name of the machine; the default is the output's, or the source's own.")
-@click.option("--power", help="What such a machine draws: a turbostat log, a table of power, or 'generic'.")
-@click.option("--force", is_flag=True, help="Overwrite the output.")
+@click.option("--name", help="Name of the machine (default: the output's, or the source's own).")
+@click.option("--power", help="Source of power: a turbostat log, a table of power, or 'generic'.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def import_(source: str, output: Path | None, name: str | None, power: str | None, force: bool) -> None:
-    """Make a machine file of what a machine says.
+    """Write a machine file from a dump or a live machine.
 
-    SOURCE is a machine dump (.tar.xz), a copied /sys and /proc tree (or / for this host), a sysfs snapshot, a
-    turbostat log, an energy_model debugfs folder, a device tree (.dtb), LISA's plat_info.yml, or a folder of Wattson
-    power curves.  --power fits what busy cores and the package draw to measurements (see 'opplab fit power').
-    Without -o the file goes to standard output; what was told, left out and filled goes to standard error.
+    SOURCE is a machine dump (.tar.xz), a copied /sys and /proc tree (or / for this host), a sysfs snapshot or a
+    turbostat log. It may also be a device tree (.dtb), debugfs's energy_model, LISA's plat_info.yml, or a folder of
+    Wattson power curves. --power fits the power of cores and package to measurements (see 'opplab fit power').
+
+    Without -o the file goes to standard output. Standard error lists what was read, missing and assumed.
     """
     if output is not None and output.exists() and not force:
         raise click.UsageError(f"{output} exists; --force overwrites it")
@@ -184,7 +184,7 @@ def import_(source: str, output: Path | None, name: str | None, power: str | Non
     else:
         write_text(output, text)
     lines = [f"{machine.name}: {machine.nr_cpus} CPUs from a {facts['source']}"]
-    lines += [f"  told     {what}: {place}" for what, place in facts["told"]]
+    lines += [f"  read     {what}: {place}" for what, place in facts["told"]]
     lines += [f"  default  {what}: {value}" for what, value in facts["defaults"]]
     lines += [f"  missing  {what}" for what in facts["missing"]]
     lines += [f"  note     {words}" for words in facts["notes"]]
@@ -231,11 +231,10 @@ def _tests(found: list[dict[str, Any]]) -> list[Test]:
 @report_option
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_checks, help="List the checks.")
 def check(source: str, output_format: str) -> None:
-    """Look for contradictions and known traps: each finding says what it costs and what to do.
+    """Find contradictions and known traps of a machine, each with its cost and its remedy.
 
-    SOURCE is a machine (built in, or a .toml), anything that `opplab machine import` reads, or a dump of CPPC tables
-    (`grep . /sys/devices/system/cpu/cpu*/acpi_cppc/*`).  Exit code 1 if a finding
-    is an error.
+    SOURCE is a machine (built in, or a .toml), any source of `opplab machine import`, or a dump of CPPC tables
+    (`grep . /sys/devices/system/cpu/cpu*/acpi_cppc/*`). Exit code 1: a finding is an error.
     """
     found = _findings(source)
     if output_format == "ktap":

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 # Help of `--machine` where a trace brings a machine along.
-MACHINE_OF_TRACE = "What it ran on; 'auto' takes the snapshot beside or with the trace."
+MACHINE_OF_TRACE = "Machine of the trace; 'auto' takes the snapshot beside or inside the trace."
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,7 +127,7 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
         known = self._names()
         if not self.several and "," in value and set(value.split(",")) <= set(known):
-            raise click.BadParameter(f"one {self.name}; several are policies of an experiment (opplab experiment new)")
+            raise click.BadParameter(f"only one {self.name} here; compare several with opplab experiment new")
         for name in value.split(",") if self.several else [value]:
             if self.kind == "kernels" and _is_kernel(name):
                 continue
@@ -162,7 +162,7 @@ def freq_max_option(what: str, *, several: bool = False) -> Callable[[F], F]:
 
 
 def output_format_option(
-    *more: str, only: Iterable[str] = FORMATS, what: str = "Form of the output."
+    *more: str, only: Iterable[str] = FORMATS, what: str = "Output format."
 ) -> Callable[[F], F]:
     """Add ``--format`` to a command as `output_format`, with forms of its own."""
     return click.option(
@@ -212,7 +212,7 @@ def damaged_ok_option(function: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=_accept_damage,
-        help="Exit with 0 although the trace is damaged.",
+        help="Exit code 0 for a damaged trace.",
     )(function)
 
 
@@ -231,13 +231,13 @@ def uncertainty_option(function: F) -> F:
         "--uncertainty",
         type=click.IntRange(2, DRAWS_MAX),
         metavar="N",
-        help="Draw the assumed numbers from the machine's ranges N times, and say how sure each change is.",
+        help="Number of draws of the machine's assumed values; adds their share to each interval.",
     )(function)
 
 
 def jobs_option(function: F) -> F:
     """Add ``-j/--jobs``."""
-    return click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Threads (default: one a CPU).")(function)
+    return click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Threads (default: one per CPU).")(function)
 
 
 def workers(jobs: int | None) -> int:
@@ -269,7 +269,7 @@ def percent(_ctx: click.Context, _param: click.Parameter, text: str | None) -> f
     except ValueError:
         value = 0.0
     if not 0 < value <= 100:
-        raise click.BadParameter(f"'{text}' is no share: write it like 1% or 0.25%")
+        raise click.BadParameter(f"'{text}' is not a percentage such as 1% or 0.25%")
     return value
 
 
@@ -279,7 +279,7 @@ def vs_option(function: F) -> F:
         "--vs",
         multiple=True,
         metavar="KEY=VALUE...",
-        help="A variant of the policy, e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; may be repeated.",
+        help="Variant of the policy, e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; may be repeated.",
     )(function)
 
 
@@ -290,7 +290,7 @@ def param_option(function: F) -> F:
         "params",
         multiple=True,
         metavar="KEY=N[,N...]",
-        help="A parameter of a benchmark (list parameters BENCHMARK); several values are a case each.",
+        help="Parameter of a benchmark (list parameters BENCHMARK); each value is a case of its own.",
     )(function)
 
 
@@ -309,7 +309,7 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
 
     if name not in [model["name"] for model in _opplab.benchmarks()]:
         if params:
-            raise click.UsageError("--param is for benchmarks ('opplab list benchmarks')")
+            raise click.UsageError("--param needs a benchmark ('opplab list benchmarks')")
         return None
     values: dict[str, Any] = {}
     for text in params:
@@ -317,7 +317,7 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
         try:
             values[key.strip()] = [int(number) for number in numbers.split(",")]
         except ValueError:
-            raise click.UsageError(f"--param: write it like clients=4 or clients=1,8, not '{text}'") from None
+            raise click.UsageError(f"--param: '{text}' is not of the form clients=4 or clients=1,8") from None
     Workload.benchmark(name, **{key: numbers[0] for key, numbers in values.items()})
     return values
 
@@ -329,47 +329,47 @@ def with_calibration(params: dict[str, Any], benchmark: str, machine: str) -> di
     name = f"{benchmark}@{machine}"
     if name in catalog.names("calibration"):
         click.echo(
-            f"opplab: constants of {benchmark} as calibrated on {machine} (opplab calibrate --show {name})", err=True
+            f"opplab: {benchmark} uses the constants calibrated on {machine} (opplab calibrate --show {name})", err=True
         )
         return {"calibration": name, **params}
-    click.echo(f"opplab: {benchmark} is not calibrated on {machine}: its constants are the model's own", err=True)
+    click.echo(f"opplab: {benchmark} is not calibrated on {machine}; it uses the model's default constants", err=True)
     return params
 
 
 def policy_options(function: F) -> F:
     """Add what can be chosen of a policy on the command line, and ``--set`` for every other key of it."""
     for option in (
-        click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any other key (list policy-keys)."),
+        click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any other policy key (list policy-keys)."),
         click.option(
             "--proposal",
             "proposals",
             multiple=True,
             metavar="NAME[:KEY=VALUE,...]",
-            help="A proposal added to the kernel (list proposals); may be repeated.",
+            help="Proposed patch added to the kernel (list proposals); may be repeated.",
         ),
-        pairs_option("--gate", "gates", "A gate of the kernel profile (list gates); may be repeated."),
-        pairs_option("--tunable", "tunables", "A tunable of the governor (list tunables); may be repeated."),
+        pairs_option("--gate", "gates", "Gate of the kernel profile (list gates); may be repeated."),
+        pairs_option("--tunable", "tunables", "Tunable of the governor (list tunables); may be repeated."),
         click.option(
             "--variation",
             type=click.Choice(["none", "rt-app", "noisy-host"]),
-            help=f"How programs vary from run to run ({Policy.variation}).",
+            help=f"Variation of programs between runs (default: {Policy.variation}).",
         ),
         click.option(
-            "--idle-governor", type=NameOf("idle-governors"), help=f"cpuidle governor ({Policy.idle_governor})."
+            "--idle-governor", type=NameOf("idle-governors"), help=f"cpuidle governor (default: {Policy.idle_governor})."
         ),
         click.option(
             "--energy-model",
             type=click.Choice(["registered", "artificial", "none"]),
-            help=f"What the kernel is given ({Policy.energy_model}).",
+            help=f"Energy model of the kernel (default: {Policy.energy_model}).",
         ),
-        click.option("--eas/--no-eas", "eas", default=None, help="Energy-aware scheduling (on)."),
-        click.option("--driver", help="cpufreq driver (the machine's own)."),
-        click.option("--kernel", type=NameOf("kernels"), help=f"Kernel profile ({Policy.kernel})."),
+        click.option("--eas/--no-eas", "eas", default=None, help="Energy-aware scheduling (default: on)."),
+        click.option("--driver", help="cpufreq driver (default: the machine's)."),
+        click.option("--kernel", type=NameOf("kernels"), help=f"Kernel profile (default: {Policy.kernel})."),
         click.option(
             "--governor",
             type=NameOf("governors", several=True),
             metavar="A[,B,...]",
-            help=f"cpufreq governor ({Policy.governor}); several are compared.",
+            help=f"cpufreq governors to compare (default: {Policy.governor}).",
         ),
     ):
         function = option(function)
@@ -427,7 +427,7 @@ def check_workload(path: Path) -> None:
 def file_of(name: str, ending: str, output: Path | None) -> Path:
     """Give the file that a new thing of that name goes to."""
     if output is None and ("/" in name or name in ("", ".", "..") or "\0" in name):
-        raise click.UsageError(f"'{name}' is no name; a path is given with -o")
+        raise click.UsageError(f"'{name}' is not a name; use -o for a path")
     return output or Path(f"{name}{ending}")
 
 

@@ -61,35 +61,35 @@ LOOPBACK = "127.0.0.1"
 
 @click.command(name="run")
 @click.argument("what", required=False, metavar="[EXPERIMENT|FILE|BENCHMARK|FOLDER]", type=BuiltIn("experiment"))
-@machine_option("What a workload runs on.")
-@click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="The same as FILE.")
+@machine_option("Machine of the workload.")
+@click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="Workload file; the same as FILE.")
 @param_option
-@click.option("--power", type=click.Choice(["generic"]), help="A rough curve for a machine without power.")
+@click.option("--power", type=click.Choice(["generic"]), help="Generic power curve for a machine without measured power.")
 @policy_options
 @vs_option
-@click.option("--seconds", type=float, help="Simulated time of a case.")
+@click.option("--seconds", type=float, help="Simulated time per case, s (default: the workload's).")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Seed of the first iteration.")
-@click.option("--iterations", type=click.IntRange(1, 100_000), help="Iterations of each cell.")
+@click.option("--iterations", type=click.IntRange(1, 100_000), help="Iterations of each case, each with its own seed.")
 @click.option(
-    "--until-ci", metavar="PERCENT", callback=percent, help="Fewer iterations when intervals are this narrow."
+    "--until-ci", metavar="PERCENT", callback=percent, help="Interval half-width at which a point stops early."
 )
 @click.option(
     "--repeats",
     type=click.Choice(["workgen", "json-c"]),
     default="workgen",
-    help="What a repeated key of an rt-app file means (see 'opplab workload show').",
+    help="Meaning of repeated keys in an rt-app file (see 'opplab workload show').",
 )
 @uncertainty_option
-@output_option("Results folder (out/NAME).")
+@output_option("Results folder (default: out/NAME).")
 @output_format_option(only=FORMATS)
-@click.option("--all", "everything", is_flag=True, help="All metrics, and all lines of the answer.")
+@click.option("--all", "everything", is_flag=True, help="Print every metric and every line of the answer.")
 @jobs_option
-@click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
-@click.option("--check", is_flag=True, help="Check the invariants of every run.")
+@click.option("--dask", metavar="ADDRESS", help="Dask scheduler to run on, or 'local'.")
+@click.option("--check", is_flag=True, help="Check the engine's invariants in every run.")
 @click.option("--check-determinism", is_flag=True, help="Run every case twice and compare.")
-@click.option("--retry-failed", is_flag=True, help="Run the cases again that failed before.")
-@click.option("--replace", is_flag=True, help="Remove results of another experiment from the folder.")
-@click.option("--no-report", is_flag=True, help="Only results: no tables, report or traces.")
+@click.option("--retry-failed", is_flag=True, help="Run failed cases again.")
+@click.option("--replace", is_flag=True, help="Remove another experiment's results from the folder.")
+@click.option("--no-report", is_flag=True, help="Write results only, without tables, report and traces.")
 def command(
     what: str | None,
     machine: str | None,
@@ -110,17 +110,17 @@ def command(
 ) -> None:
     """Run an experiment, or a workload on a machine.
 
-    EXPERIMENT is built in ('opplab list experiments') or a .toml file. FILE may also be an rt-app workload (.json):
-    then --machine says what it runs on, and the other options which policy; several governors are compared, and each
-    --vs adds a variant that differs from the first. So it is for BENCHMARK ('opplab list benchmarks'), whose parameters
-    --param sets. FOLDER is a results folder: its experiment goes on there.
+    EXPERIMENT is built in ('opplab list experiments') or a .toml file. FILE may also be an rt-app workload (.json),
+    which needs --machine and takes the policy options. Several governors are compared. Each --vs adds a variant of
+    the first policy. The same options apply to BENCHMARK ('opplab list benchmarks'); --param sets its parameters.
+    FOLDER is a results folder, whose experiment continues.
 
-    The answer has a line a variant; its numbers and all others are in the results folder given by -o, with the
-    experiment that made them and a page. A case that is there is not run again.
-    Ctrl-C keeps what is finished.  The results are the same whatever --jobs.  With --until-ci (or `until` in the
-    experiment) --iterations is the most: a point has enough when the interval of every compared change is so narrow.
-    With --uncertainty N the assumed numbers of the machine are drawn from their ranges as well, and each change has an
-    interval in two parts: what the runs leave open, and what the assumptions do.
+    The answer has one row per variant. The results folder (-o) holds all numbers, the experiment and a report.
+    Finished cases are not run again, also after Ctrl-C. Results do not depend on --jobs.
+
+    With --until-ci (or `until` in the experiment), --iterations is an upper bound. A point stops once the interval of
+    every compared change is narrower than this. --uncertainty N also varies the machine's assumed values within
+    their ranges. Each interval then has two parts: runs and assumptions.
     """
     from opplab.sweep.store import Store
     from opplab.sweep.variants import with_variants
@@ -144,7 +144,7 @@ def command(
                 )
             if machine is None:
                 some = "'opplab list machines', or a .toml file"
-                raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
+                raise click.UsageError(f"{workload} needs --machine NAME ({some})")
             variants = with_variants(policy_of(given), vs)
             folder = output or Path("out") / workload.stem
             Store(folder).check()
@@ -392,9 +392,10 @@ def _tell_unknown_disks(experiment: Experiment) -> None:
         flush_us, (low, high) = flush_of_any_disk()
         machines = dict.fromkeys(name for names in unknown.values() for name in names)
         click.echo(
-            f"opplab: {', '.join(unknown)} hangs on the disk, which {', '.join(machines)} does not describe: "
+            f"opplab: {', '.join(unknown)} depends on the disk, which {', '.join(machines)} does not describe: "
             f"flushes of {flush_us} us stand in for {flush_us * low:.0f} to {flush_us * high:.0f}; "
-            "--uncertainty draws them, `[[disk]]` of the machine or `disk` of the workload says it (opplab list disks)",
+            "--uncertainty varies them, `[[disk]]` of the machine or `disk` of the workload sets them "
+            "(opplab list disks)",
             err=True,
         )
 

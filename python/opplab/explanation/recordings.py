@@ -82,7 +82,7 @@ def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at: 
     pids = {row["pid"] for row in rows}
     if len(pids) > 1:
         which = ", ".join(map(str, sorted(pids)))
-        raise InputError(f"{len(pids)} tasks are called `{task}`: say which by its pid: {which}")
+        raise InputError(f"{len(pids)} tasks are called `{task}`; name one by its pid: {which}")
     rules = Counter("energy" if row["how"] == "energy" else row["sibling_rule"] for row in rows)
     cpus = Counter(row["cpu"] for row in rows)
     equal = sum(row["computed"] == row["cpu"] for row in rows)

@@ -86,7 +86,7 @@ def _put_curve(
 def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[str]]:
     """Fit package, cores and sleep to intervals; where the source has the cores' watts apart, each to its own."""
     if len(samples.watts) < 2:
-        raise InputError(f"{samples.name}: one interval cannot tell the package from its cores; two or more are needed")
+        raise InputError(f"{samples.name}: one interval cannot separate the package from its cores; two or more are needed")
     cores = _cores(tree)
     threads = sum(len(_cpus(cluster["cpus"])) for cluster in tree["cluster"])
     # Where only some cores have second threads, by their share.
@@ -223,7 +223,7 @@ def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
     if np.ptp(samples.load) < 0.1 * max(float(samples.load.max()), 1e-9) and samples.cores_watts is None:
         cannot.append("the package apart from its cores: the source has one load")
     if not sleeps:
-        cannot.append("idle states: the source does not say when the package slept")
+        cannot.append("idle states: the source lacks the sleep time of the package")
     return cannot
 
 
@@ -315,7 +315,7 @@ def _tell_kernel(tree: Tree) -> None:
         names = ", ".join(cluster["name"] for cluster in filled)
         _mark(
             tree,
-            {"cluster.opp.uw": f"[F] as cluster.opp.busy_uw ({names}): what the kernel is told is what was measured"},
+            {"cluster.opp.uw": f"[F] as cluster.opp.busy_uw ({names}): the kernel's energy model has the measured values"},
             {},
         )
 

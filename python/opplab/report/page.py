@@ -276,9 +276,9 @@ def _distance(metric: str, lines: Sequence[Line]) -> list[str]:
     clear = [(line, ratio) for line, ratio in known if _exceeds_spread(line)]
     same = sum((line.ratio < 0) == (ratio < 0) for line, ratio in clear)
     out = [
-        f"Distance to the published changes over all {len(known)} cells: median {statistics.median(errors):.1f} "
-        f"percentage points, largest {errors[-1]:.1f} (who says that nothing changes is off by {nothing:.1f} at the "
-        f"median); where the published change exceeds its own interval ({len(clear)} cells), its sign is met in {same}."
+        f"Distance to the {len(known)} published changes: median {statistics.median(errors):.1f} percentage points, "
+        f'largest {errors[-1]:.1f}; always predicting "no change" misses by {nothing:.1f} (median). Where the published '
+        f"change exceeds its own interval ({len(clear)} values), its sign is met in {same}."
     ]
     shares = [
         ours.mean / theirs.mean

@@ -259,15 +259,13 @@ def methods(seed: int, seconds: float, *, energy: bool = True) -> list[str]:
         "unknown factor; changes in percent do not. Nothing was fitted to the published variants."
     )
     return [
-        "What is exact: load tracking (PELT, util_est), schedutil, energy-model tables, the artificial energy model "
-        "and energy-aware placement are re-implemented from the kernel's algorithms and give the same integers as "
-        "vectors computed by real kernel code (opplab verify vectors). What is modelled: the hardware, its power and "
-        "latencies, from the machine file, where each number has its source or is marked as assumed; load balancing "
-        "and timer behaviour as LIMITATIONS.md says.",
+        "Exact: load tracking (PELT, util_est), schedutil, energy-model tables, the artificial energy model and "
+        "energy-aware placement match vectors of real kernel code, integer for integer (opplab verify vectors). "
+        "Modelled: hardware, power and latencies, from the machine file, where each number has a source or is marked "
+        "as assumed. LIMITATIONS.md lists the limits of load balancing and timers.",
         f"Iteration i runs every policy with seed {seed} + i, so that all policies see the same tasks starting at the "
-        "same times. Intervals are Student's t at 95 % over the iterations. They cover what the seeds vary, mainly "
-        "when tasks start relative to each other; they say nothing about the error of the model, and a narrow interval "
-        "is no sign of truth.",
+        "same times. Intervals are Student's t at 95 % over the iterations. They cover the variation between "
+        "seeds, mainly the relative start times of tasks. They do not cover the error of the model.",
         *([about_energy] if energy else ["Nothing was fitted to the published variants."]),
         "An activation is missed when a task's work for a period ends after the next period has begun; its share is "
         "over all activations of all tasks.",

@@ -87,7 +87,7 @@ def _warnings(cluster: Mapping[str, Any]) -> list[str]:
     if unknown:
         words.append(f"power at {', '.join(unknown)} MHz is not known: EAS needs it (measure one busy CPU there)")
     if not any(opp["power_uw"] for opp in opps) and not unknown:
-        words.append("powers are those of a busy CPU; what a vendor's model says is not known")
+        words.append("powers are those of a busy CPU; the vendor's model is not known")
     return words
 
 

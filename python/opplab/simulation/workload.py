@@ -145,7 +145,7 @@ class Workload:
         from opplab.report.notebook import card
 
         rows = self.events().select("task", "phase", "event").to_dicts()
-        facts = {"duration": "not said" if self.duration_s is None else f"{self.duration_s} s"}
+        facts = {"duration": "not given" if self.duration_s is None else f"{self.duration_s} s"}
         return card(self.name, facts, rows[:12], more=max(len(rows) - 12, 0))
 
     def __repr__(self) -> str:

@@ -42,43 +42,43 @@ use crate::root::Root;
 
 const HELP: &str = "Usage: compare [OPTIONS] [--] COMMAND [ARGS]
 
-Run a command under several settings of this machine, in blocks of one run each in an order drawn from the seed, and say
-what changes. Settings are put back afterwards. The first value of each option is the baseline; several options are
-crossed. The number of blocks follows from the spread of the first ones (Stein's rule), so that the interval holds.
+Run a command under several settings of this machine, and measure the changes. A block has one run of each variant, in
+random order. The first value of each option is the baseline; several options are crossed. All settings are restored.
+The spread of the first blocks determines the number of blocks (Stein's rule), so that the interval holds.
 
 Settings:
   --governor A,B        scaling_governor of all policies
   --epp A,B             energy_performance_preference of all policies
   --boost on,off        turbo or boost
-  --set 'FILE=VALUE'    any setting below /sys, /proc/sys; policy*/..., cpu*/..., sysctl:NAME; again for each variant,
-                        '' is the machine as it is
-  --env 'NAME=VALUE'    environment variables; again for each variant
+  --set 'FILE=VALUE'    setting below /sys or /proc/sys; policy*/..., cpu*/..., sysctl:NAME; repeat for each variant;
+                        '' leaves the machine as it is
+  --env 'NAME=VALUE'    environment variables; repeat for each variant
   --nice A,B            nice values
-  --command 'LINE'      a shell command in place of COMMAND; again for each variant
-  --label NAME          what a variant is called, in place of its settings; again for each variant
+  --command 'LINE'      shell command in place of COMMAND; repeat for each variant
+  --label NAME          name of a variant, in place of its settings; repeat for each variant
 Design:
-  --within PERCENT      half-width of the interval that ends it (1)
-  --pilot N             blocks whose spread decides (6)
-  --blocks N            most blocks (30)
-  --for TIME            no block begins after this time (90s, 10m, 2h)
-  --warm-up N           runs that do not count (1)
-  --same N              runs of the baseline after each other, which say what this machine can resolve (4)
-  --rest SECONDS        rest before each run
-  --cool                rest until the temperature is back
-  --others CPUS         load of others above which a block is repeated (0.2)
-  --repeats N           most blocks that are repeated (10)
-  --seed N              of the orders (1)
+  --within PERCENT      half-width of the interval at which the experiment ends (1)
+  --pilot N             blocks that determine the spread (6)
+  --blocks N            largest number of blocks (30)
+  --for TIME            time after which no block begins (90s, 10m, 2h)
+  --warm-up N           discarded runs before the first block (1)
+  --same N              consecutive baseline runs, for this machine's resolution (4)
+  --rest SECONDS        pause before each run
+  --cool                pause until the temperature is back
+  --others CPUS         load of other programs, in CPUs, that repeats a block (0.2)
+  --repeats N           largest number of repeated blocks (10)
+  --seed N              seed of the random order (1)
 Measures:
-  --metric 'NAME=/PATTERN/'  a figure that COMMAND prints; NAME[UNIT], -NAME where less is better; may be repeated
-  --by NAME             the metric whose interval ends it (the program's first, or wall)
+  --metric 'NAME=/PATTERN/'  value in the output of COMMAND; NAME[UNIT], -NAME if less is better; may be repeated
+  --by NAME             metric of the final interval (the program's first, or wall)
 Results:
-  -o, --output FOLDER   where runs.jsonl is; goes on with what is there (host-compare)
-  --name NAME           benchmark's name in results (the command's)
-  --format text|json    form of the report
-  --dry-run             print every write and change nothing
-  --report              report on the folder's runs and run nothing
-  --root FOLDER         another tree than /
-  --state FILE          where settings are remembered until they are put back
+  -o, --output FOLDER   folder of runs.jsonl; an existing one continues (host-compare)
+  --name NAME           name of the benchmark in the results (the command's)
+  --format text|json    format of the report
+  --dry-run             print every write without any change
+  --report              report on the folder's runs without a run
+  --root FOLDER         other root than /
+  --state FILE          file of the saved settings
 ";
 
 struct Options {
