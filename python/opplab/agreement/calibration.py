@@ -386,7 +386,10 @@ def check(text: str, path: Path) -> None:
         if path not in _told:
             _told.add(path)
             again = f"opplab calibrate {benchmark} {data.get('machine', 'MACHINE')}"
-            print(f"opplab: {path} has no fingerprint of the model that it is fitted to; check it with `{again}`", file=sys.stderr)
+            print(
+                f"opplab: {path} has no fingerprint of the model that it is fitted to; check it with `{again}`",
+                file=sys.stderr,
+            )
         return
     if fitted["model"] != fingerprint(benchmark):
         raise InputError(

@@ -144,7 +144,11 @@ def page(report: dict[str, Any]) -> str:
     phones = _phones(report)
     if phones:
         rest += ["", CATALOGUE, *_markdown(PHONES, phones)]
-        rest += ["", "Beyond 10 %, with the note in the machine file:", *(f"- {reason}." for reason in _reasons(report))]
+        rest += [
+            "",
+            "Beyond 10 %, with the note in the machine file:",
+            *(f"- {reason}." for reason in _reasons(report)),
+        ]
     return HEAD + "\n".join([*table, *rest]) + "\n" + TAIL
 
 

@@ -15,14 +15,30 @@ from opplab.report.text import print_table
 @click.argument("benchmark", required=False)
 @click.argument("machine", required=False)
 @click.option("--baseline", type=click.Path(path_type=Path), help="Table of the baseline (default: the published one).")
-@click.option("--fit", "only", multiple=True, metavar="CONSTANT", help="Constant to fit (default: all); may be repeated.")
 @click.option(
-    "--at", "points", multiple=True, metavar="PARAM", help="Point to fit, e.g. clients=1 (default: all); may be repeated."
+    "--fit", "only", multiple=True, metavar="CONSTANT", help="Constant to fit (default: all); may be repeated."
+)
+@click.option(
+    "--at",
+    "points",
+    multiple=True,
+    metavar="PARAM",
+    help="Point to fit, e.g. clients=1 (default: all); may be repeated.",
 )
 @click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True, help="Rounds over all constants.")
-@click.option("--steps", type=click.IntRange(min=1), default=6, show_default=True, help="Evaluations per constant and round.")
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Seeds per evaluation; their mean is fitted.")
-@click.option("--experiment", type=click.Path(path_type=Path, exists=True), help="Experiment file whose baseline is fitted.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=6, show_default=True, help="Evaluations per constant and round."
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Seeds per evaluation; their mean is fitted.",
+)
+@click.option(
+    "--experiment", type=click.Path(path_type=Path, exists=True), help="Experiment file whose baseline is fitted."
+)
 @jobs_option
 @output_option("Output file (default: BENCHMARK@MACHINE.toml).")
 @click.option("--show", is_flag=True, help="Print every fitted or assumed constant with its source and residual.")

@@ -44,7 +44,11 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 @click.argument("workload", metavar="WORKLOAD|TRACE|BENCHMARK")
 @damaged_ok_option
 @click.option(
-    "-m", "--machine", type=BuiltIn("machine"), metavar="NAME|FILE", help="Machine of the workload (default: a trace's snapshot)."
+    "-m",
+    "--machine",
+    type=BuiltIn("machine"),
+    metavar="NAME|FILE",
+    help="Machine of the workload (default: a trace's snapshot).",
 )
 @click.option(
     "--governor",
@@ -56,14 +60,24 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     help="cpufreq governors to choose from; the first is the baseline.",
 )
 @pairs_option(
-    "--tunable", "tunables", "Values of a tunable, separated by commas, for the governors that have it; may be repeated."
+    "--tunable",
+    "tunables",
+    "Values of a tunable, separated by commas, for the governors that have it; may be repeated.",
 )
 @click.option("--epp", callback=_words, metavar="A[,B,...]", help="Energy-performance preferences to choose from.")
 @freq_max_option("Values of f_max for frequency invariance on x86, separated by commas.", several=True)
 @click.option(
-    "--idle-governor", type=NameOf("idle-governors", several=True), metavar="A[,B,...]", help="cpuidle governors to choose from."
+    "--idle-governor",
+    type=NameOf("idle-governors", several=True),
+    metavar="A[,B,...]",
+    help="cpuidle governors to choose from.",
 )
-@click.option("--energy-model", callback=_words, metavar="A[,B,...]", help="Energy models to choose from: registered, artificial, none.")
+@click.option(
+    "--energy-model",
+    callback=_words,
+    metavar="A[,B,...]",
+    help="Energy models to choose from: registered, artificial, none.",
+)
 @vs_option
 @click.option(
     "--goal",
@@ -82,7 +96,11 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     help="Condition on a metric, e.g. 'latency_p99 <= 5ms'; 'none' accepts less work than the baseline's.",
 )
 @click.option(
-    "--search", callback=_ranges, multiple=True, metavar="TUNABLE=LOW..HIGH", help="Range of a tunable, searched for its best value."
+    "--search",
+    callback=_ranges,
+    multiple=True,
+    metavar="TUNABLE=LOW..HIGH",
+    help="Range of a tunable, searched for its best value.",
 )
 @click.option(
     "--search-settings",
@@ -93,7 +111,9 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 )
 @click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12, or the trace's).")
 @click.option("--driver", help="cpufreq driver (default: the machine's).")
-@click.option("--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s (default: the workload's).")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s (default: the workload's)."
+)
 @click.option(
     "--iterations",
     type=click.IntRange(1, 10_000),
@@ -103,7 +123,12 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 )
 @click.option("--seed", type=click.IntRange(0, 2**63), default=SEED, show_default=True, help="Seed of the first run.")
 @click.option(
-    "--uncertainty", type=click.IntRange(0), default=DRAWS, show_default=True, metavar="N", help="Draws of the machine's assumed values; 0 for none."
+    "--uncertainty",
+    type=click.IntRange(0),
+    default=DRAWS,
+    show_default=True,
+    metavar="N",
+    help="Draws of the machine's assumed values; 0 for none.",
 )
 @click.option(
     "--variation",
@@ -131,7 +156,7 @@ def command(
     The workload is an rt-app file (.json), a recorded trace, or a benchmark model (`opplab list benchmarks`). All
     combinations of the given values run on the same programs, seeds and draws of the machine's assumed values.
     The answer ranks the settings by their probability of being the best, and prints the commands that apply the first.
-    --goal and --constraint take the metrics of `opplab list metrics`, and latency_p99, response_p95, throughput, missed.
+    --goal and --constraint take any metric of `opplab list metrics`, and latency_p99, response_p95, throughput, missed.
 
     The first setting is the baseline. Settings that miss more activations, or do over 1 % less work, are left out. A
     --constraint on the same metric replaces this rule.

@@ -50,18 +50,33 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option("--runs", callback=_names, metavar="A,B,...", help="Runs to compare, in order (default: all).")
 @click.option("--baseline", help="Baseline run (default: the first).")
 @click.option(
-    "-b", "--benchmark", "benchmarks", multiple=True, metavar="NAME[:METRIC]", help="Benchmark to compare; may be repeated."
+    "-b",
+    "--benchmark",
+    "benchmarks",
+    multiple=True,
+    metavar="NAME[:METRIC]",
+    help="Benchmark to compare; may be repeated.",
 )
 @click.option("--metric", default="", help="Only this metric of the benchmark, e.g. tput.")
 @click.option("--report", default="", help="Other view of the same logs, e.g. latency for fio.")
-@click.option("--method", type=click.Choice(["default", "mmtests"]), default="default", show_default=True, help="Statistics to use.")
+@click.option(
+    "--method",
+    type=click.Choice(["default", "mmtests"]),
+    default="default",
+    show_default=True,
+    help="Statistics to use.",
+)
 @click.option("--summary", type=click.Choice(SUMMARIES), help="mmtests summary (default: the benchmark's own).")
 @click.option("--table", type=TableName(), default="detail", show_default=True, help=_TABLES_HELP)
 @click.option("--layout", default="", help="Layout: blocks, slides or boxes for detail; overview or grid for overview.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="Output format.")
-@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True, help="Level of intervals.")
+@click.option(
+    "--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True, help="Level of intervals."
+)
 @click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as in the EPYC overview.")
-@click.option("--all", "everything", is_flag=True, help="Print every metric and row (default: each benchmark's main ones).")
+@click.option(
+    "--all", "everything", is_flag=True, help="Print every metric and row (default: each benchmark's main ones)."
+)
 @uncertainty_option
 @jobs_option
 @click.option(
@@ -71,7 +86,9 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     show_default=True,
     help="Seed of mmtests' bootstrap (SubAmean, SubHmean).",
 )
-@click.option("--fail-if", "rules", multiple=True, metavar="EXPR", help="Rule for exit code 1, e.g. 'tbench < -2% significant'.")
+@click.option(
+    "--fail-if", "rules", multiple=True, metavar="EXPR", help="Rule for exit code 1, e.g. 'tbench < -2% significant'."
+)
 @click.option(
     "--allow-missing",
     "allowed",

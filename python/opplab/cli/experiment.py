@@ -91,9 +91,15 @@ def show(name: str, output_format: str) -> None:
     help="Governors to compare; the first is the baseline.",
 )
 @vs_option
-@click.option("--seconds", type=click.FloatRange(min=0.001), help="Simulated time per case, s (default: the workload's, or 10).")
 @click.option(
-    "--iterations", type=click.IntRange(1, 100_000), default=3, show_default=True, help="Iterations of each case, each with its own seed."
+    "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per case, s (default: the workload's, or 10)."
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(1, 100_000),
+    default=3,
+    show_default=True,
+    help="Iterations of each case, each with its own seed.",
 )
 @output_option("Output file (default: NAME.toml).")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")

@@ -76,7 +76,9 @@ def _fit_machine(name: str, sources: tuple[Path, ...], output: Path | None) -> N
 
 @command.command(name="power")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Machine file to write, with MACHINE.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Machine file to write, with MACHINE."
+)
 @click.option("--points", default="all", show_default=True, help="Points to fit: low,mid,high, kHz, or all.")
 @click.option("--check", type=click.Path(path_type=Path), help="Table whose unused points are predicted.")
 @click.option("--leave-one-out", is_flag=True, help="Predict each point by a fit to the others.")
@@ -102,8 +104,8 @@ def power(
     The output has parameters and residuals. With --check, --leave-one-out or unused points it also has the error of
     the predictions, beside that of a straight line between the lowest and the highest point.
 
-    With a machine (built in, or a .toml) before them, SOURCES may also be turbostat logs, samples of rails or RAPL
-    with clock and load, or tables of watts by busy cores. The machine with fitted power goes to -o or standard output.
+    A machine (built in, or a .toml) may stand before SOURCES. They may then be turbostat logs, tables of watts by busy
+    cores, or samples of rails or RAPL with clock and load. The machine with fitted power goes to -o or standard output.
     """
     from opplab.fit import freqbench, opp_power
 

@@ -34,7 +34,9 @@ from opplab.errors import InputError
     help="Condition on a metric, e.g. 'latency_p99 <= 5ms'; 'none' accepts less work than the baseline's.",
 )
 @click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12).")
-@click.option("--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s (default: the workload's).")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s (default: the workload's)."
+)
 @click.option(
     "--iterations",
     type=click.IntRange(1, 10_000),
@@ -44,7 +46,12 @@ from opplab.errors import InputError
 )
 @click.option("--seed", type=click.IntRange(0, 2**63), default=SEED, show_default=True, help="Seed of the first run.")
 @click.option(
-    "--uncertainty", type=click.IntRange(0), default=DRAWS, show_default=True, metavar="N", help="Draws of the machine's assumed values; 0 for none."
+    "--uncertainty",
+    type=click.IntRange(0),
+    default=DRAWS,
+    show_default=True,
+    metavar="N",
+    help="Draws of the machine's assumed values; 0 for none.",
 )
 @click.option(
     "-o",

@@ -11,7 +11,13 @@ from opplab.cli.options import format_option, output_option, trace_argument
 
 @click.command(name="learn")
 @trace_argument("recording", exists=True)
-@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Name of the threads to learn (default: all); may be repeated.")
+@click.option(
+    "--task",
+    "tasks",
+    multiple=True,
+    metavar="NAME",
+    help="Name of the threads to learn (default: all); may be repeated.",
+)
 @output_option("Output file (default: RECORDING.toml).")
 @format_option
 def command(recording: Path, tasks: tuple[str, ...], output: Path | None, output_format: str) -> None:

@@ -51,8 +51,8 @@ def command(
     rapl       package energy counters with RAPL's unit, update period and wrap
     turbostat  turbostat's table, in its own format
     battery    the battery gauge of text 003: rolling voltage and current, trimmed
-    tasks      energy of each task: its CPUs while it ran, and its part of shared power
-    """
+    tasks      energy of each task: CPUs while it ran, and shared power
+    """  # noqa: D301
     from opplab.simulation.machine import Machine
     from opplab.simulation.policy import Policy
     from opplab.simulation.simulate import simulate

@@ -161,9 +161,7 @@ def freq_max_option(what: str, *, several: bool = False) -> Callable[[F], F]:
     return click.option("--f-max", "freq_max", callback=check, metavar="NAME", help=what)
 
 
-def output_format_option(
-    *more: str, only: Iterable[str] = FORMATS, what: str = "Output format."
-) -> Callable[[F], F]:
+def output_format_option(*more: str, only: Iterable[str] = FORMATS, what: str = "Output format.") -> Callable[[F], F]:
     """Add ``--format`` to a command as `output_format`, with forms of its own."""
     return click.option(
         "--format",
@@ -339,7 +337,9 @@ def with_calibration(params: dict[str, Any], benchmark: str, machine: str) -> di
 def policy_options(function: F) -> F:
     """Add what can be chosen of a policy on the command line, and ``--set`` for every other key of it."""
     for option in (
-        click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any other policy key (list policy-keys)."),
+        click.option(
+            "--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any other policy key (list policy-keys)."
+        ),
         click.option(
             "--proposal",
             "proposals",
@@ -355,7 +355,9 @@ def policy_options(function: F) -> F:
             help=f"Variation of programs between runs (default: {Policy.variation}).",
         ),
         click.option(
-            "--idle-governor", type=NameOf("idle-governors"), help=f"cpuidle governor (default: {Policy.idle_governor})."
+            "--idle-governor",
+            type=NameOf("idle-governors"),
+            help=f"cpuidle governor (default: {Policy.idle_governor}).",
         ),
         click.option(
             "--energy-model",

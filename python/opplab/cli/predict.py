@@ -20,15 +20,31 @@ if TYPE_CHECKING:
 
 @click.command(name="predict")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="EXPERIMENT...|MAIL")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Sealed prediction (.json), or prediction of a table (.csv).")
-@click.option("--metric", "metrics", multiple=True, help="Metric to predict (default: all), for .json; may be repeated.")
-@click.option("--uncertainty", type=click.IntRange(2, DRAWS_MAX), metavar="N", help="Draws of assumed values, for .json.  [default: 40]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Sealed prediction (.json), or prediction of a table (.csv).",
+)
+@click.option(
+    "--metric", "metrics", multiple=True, help="Metric to predict (default: all), for .json; may be repeated."
+)
+@click.option(
+    "--uncertainty",
+    type=click.IntRange(2, DRAWS_MAX),
+    metavar="N",
+    help="Draws of assumed values, for .json.  [default: 40]",
+)
 @click.option("--results", type=click.Path(path_type=Path), default=Path("out/predict"), help="Results folder.")
 @machine_option("Machine that stands for the mail's.")
 @policy_options
 @vs_option
-@click.option("--iterations", type=click.IntRange(1, 1000), default=3, show_default=True, help="Runs per setting, for a mail.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Output format, for a mail.")
+@click.option(
+    "--iterations", type=click.IntRange(1, 1000), default=3, show_default=True, help="Runs per setting, for a mail."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Output format, for a mail."
+)
 @jobs_option
 def command(
     sources: tuple[Path, ...],

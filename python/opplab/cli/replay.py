@@ -188,7 +188,9 @@ def _kernels(context: click.Context, option: click.Parameter, value: str | None)
 @click.option("--recorded-kernel", type=NameOf("kernels"), help="Kernel profile of the recording.")
 @click.option("--governor", type=NameOf("governors"), help="cpufreq governor of the replay.")
 @freq_max_option("f_max of frequency invariance on x86: max_P, mid, max_boost, ...")
-@click.option("--energy-model", type=click.Choice(["artificial", "registered", "none"]), help="Energy model of the replay.")
+@click.option(
+    "--energy-model", type=click.Choice(["artificial", "registered", "none"]), help="Energy model of the replay."
+)
 @click.option(
     "--kernel",
     "kernels",
@@ -203,8 +205,8 @@ def _kernels(context: click.Context, option: click.Parameter, value: str | None)
     type=click.Choice(["auto", "open", "closed"]),
     default="auto",
     show_default=True,
-    help="open: same timings, other frequencies; closed: the work takes the time that it takes; "
-    "auto: closed if that comes near the trace under its own policy, else the nearer of both.",
+    help="Loop of the replay. open keeps all times and changes frequencies; closed reruns the recovered work. "
+    "auto takes closed if its self-check is near the trace, else the nearer loop.",
 )
 @format_option
 def command(

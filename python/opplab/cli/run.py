@@ -62,9 +62,13 @@ LOOPBACK = "127.0.0.1"
 @click.command(name="run")
 @click.argument("what", required=False, metavar="[EXPERIMENT|FILE|BENCHMARK|FOLDER]", type=BuiltIn("experiment"))
 @machine_option("Machine of the workload.")
-@click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="Workload file; the same as FILE.")
+@click.option(
+    "-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="Workload file; the same as FILE."
+)
 @param_option
-@click.option("--power", type=click.Choice(["generic"]), help="Generic power curve for a machine without measured power.")
+@click.option(
+    "--power", type=click.Choice(["generic"]), help="Generic power curve for a machine without measured power."
+)
 @policy_options
 @vs_option
 @click.option("--seconds", type=float, help="Simulated time per case, s (default: the workload's).")

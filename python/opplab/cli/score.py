@@ -15,7 +15,9 @@ from opplab.report.text import terminal_width
 @click.argument("results", nargs=-1, type=click.Path(path_type=Path))
 @pairs_option("--as", "names", "Predicted name (variant, workload, metric) and its name in the results.")
 @click.option("--experiment", type=click.Path(path_type=Path), help="Experiment file (default: the name in the seal).")
-@click.option("--record", type=click.Path(path_type=Path), metavar="FOLDER", help="Folder of the track record to extend.")
+@click.option(
+    "--record", type=click.Path(path_type=Path), metavar="FOLDER", help="Folder of the track record to extend."
+)
 @output_format_option(only=("text", "json", "markdown", "csv"))
 @click.option("--all", "everything", is_flag=True, help="Print every row.")
 def command(

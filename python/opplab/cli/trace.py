@@ -79,8 +79,17 @@ def selection_options(function: F) -> F:
     """Add ``--event``, ``--from`` and ``--to``."""
     for option in (
         click.option("--to", "to_time", metavar="TIME", help="End of the events, in the form of --from."),
-        click.option("--from", "from_time", metavar="TIME", help="Start: 12.5 (s), 300ms, or +0.5 (after the trace's start)."),
-        click.option("--event", "-e", "names", multiple=True, metavar="NAME", help="Event to keep (default: all); may be repeated."),
+        click.option(
+            "--from", "from_time", metavar="TIME", help="Start: 12.5 (s), 300ms, or +0.5 (after the trace's start)."
+        ),
+        click.option(
+            "--event",
+            "-e",
+            "names",
+            multiple=True,
+            metavar="NAME",
+            help="Event to keep (default: all); may be repeated.",
+        ),
     ):
         function = option(function)
     return function
@@ -124,7 +133,9 @@ def info(file: Path, output_format: str) -> None:
 @command.command(name="events")
 @trace_argument("file")
 @selection_options
-@click.option("--task", "-t", "tasks", multiple=True, metavar="NAME|PID", help="Task that runs or is named in the event.")
+@click.option(
+    "--task", "-t", "tasks", multiple=True, metavar="NAME|PID", help="Task that runs or is named in the event."
+)
 @click.option("--cpu", "-c", "cpus", multiple=True, type=click.IntRange(0, 1 << 20), help="CPU of the event.")
 @click.option("--limit", "-n", type=click.IntRange(0, 1 << 62), help="Largest number of events.")
 @output_format_option(only=("text", "csv", "json"))
@@ -206,7 +217,11 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
 @machine_option("Machine with capacities, frequencies and power.")
 @click.option("--no-invariance", is_flag=True, help="Assume a kernel without frequency invariance.")
 @click.option(
-    "--deadline", "deadline_us", type=click.IntRange(1, 10**12), metavar="US", help="Deadline of every activation, us (default: each task's period)."
+    "--deadline",
+    "deadline_us",
+    type=click.IntRange(1, 10**12),
+    metavar="US",
+    help="Deadline of every activation, us (default: each task's period).",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
 @format_option
@@ -265,7 +280,9 @@ def signals(
 @click.option("--from", "from_time", metavar="TIME", help="Start: 12.5 (s), 300ms, or +0.5 (after the trace's start).")
 @click.option("--to", "to_time", metavar="TIME", help="End, in the form of --from.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
-@click.option("--perfetto", type=click.Path(path_type=Path), help="File for a Perfetto trace with counter tracks of power.")
+@click.option(
+    "--perfetto", type=click.Path(path_type=Path), help="File for a Perfetto trace with counter tracks of power."
+)
 @format_option
 def energy(
     file: Path,
@@ -329,12 +346,20 @@ def _energy_head(found: TraceEnergy) -> str:
 @click.option(
     "--sysfs", type=click.Path(path_type=Path), help="Copy of cpuidle's sysfs (grep . -r) with the idle states."
 )
-@click.option("--governor", "-g", "governors", multiple=True, help="Idle governor: menu, teo, ladder or haltpoll; may be repeated.")
+@click.option(
+    "--governor",
+    "-g",
+    "governors",
+    multiple=True,
+    help="Idle governor: menu, teo, ladder or haltpoll; may be repeated.",
+)
 @click.option("--tick", "tick_us", type=click.IntRange(100, 10**9), default=4000, show_default=True, help="Tick, us.")
 @click.option("--kernel", default="6.12.117", show_default=True, help="Kernel profile of the idle governors.")
 @click.option("--by-cpu", is_flag=True, help="Print one row per CPU, too.")
 @click.option(
-    "--differences", is_flag=True, help="Print the differing decisions: recorded and chosen state, and the end of the stay."
+    "--differences",
+    is_flag=True,
+    help="Print the differing decisions: recorded and chosen state, and the end of the stay.",
 )
 @format_option
 def idle(

@@ -173,9 +173,7 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
 @command.command(name="published")
 @click.argument("experiments", nargs=-1)
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("out/published"), show_default=True)
-@click.option(
-    "--quick", is_flag=True, help="Run every fifth row only, an unbiased sample of the published rows."
-)
+@click.option("--quick", is_flag=True, help="Run every fifth row only, an unbiased sample of the published rows.")
 @jobs_option
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(

@@ -53,7 +53,9 @@ def show(file: Path, repeats: str, output_format: str) -> None:
 @click.option(
     "--run", "run_us", type=click.IntRange(1, 10**12), default=2000, show_default=True, help="Work per activation, us."
 )
-@click.option("--period", "period_us", type=click.IntRange(1, 10**12), default=16000, show_default=True, help="Period, us.")
+@click.option(
+    "--period", "period_us", type=click.IntRange(1, 10**12), default=16000, show_default=True, help="Period, us."
+)
 @click.option("--seconds", type=click.IntRange(1, 10**12), default=10, show_default=True, help="Duration, s.")
 @output_option("Output file (default: NAME.json).")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
@@ -103,7 +105,12 @@ def _group_options(run_us: int) -> Callable[[Callable[..., None]], Callable[...,
             help="Work of a stand-in per activation, us; 0 runs always.",
         ),
         click.option(
-            "--period", "period_us", type=click.IntRange(1, 10**12), default=16000, show_default=True, help="Period, us."
+            "--period",
+            "period_us",
+            type=click.IntRange(1, 10**12),
+            default=16000,
+            show_default=True,
+            help="Period, us.",
         ),
         click.option("--seconds", type=click.IntRange(1, 10**12), default=10, show_default=True, help="Duration, s."),
         output_option("Output file (default: groups.json, or groups.toml with --machine)."),
@@ -222,8 +229,18 @@ def from_cgroup(
 
 @command.command(name="from-pod")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--kubelet", metavar="RELEASE", default="1.35", show_default=True, help="kubelet release, which sets the weights of pods.")
-@click.option("--runtime", metavar="NAME-RELEASE", help="Container runtime, which sets the weights of containers (default: kubelet's of its time).")
+@click.option(
+    "--kubelet",
+    metavar="RELEASE",
+    default="1.35",
+    show_default=True,
+    help="kubelet release, which sets the weights of pods.",
+)
+@click.option(
+    "--runtime",
+    metavar="NAME-RELEASE",
+    help="Container runtime, which sets the weights of containers (default: kubelet's of its time).",
+)
 @click.option("--node-cpus", metavar="QUANTITY", help="Allocatable CPUs of the node, for the weight of all pods.")
 @click.option(
     "--cfs-period-us",

@@ -86,7 +86,9 @@ def _put_curve(
 def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[str]]:
     """Fit package, cores and sleep to intervals; where the source has the cores' watts apart, each to its own."""
     if len(samples.watts) < 2:
-        raise InputError(f"{samples.name}: one interval cannot separate the package from its cores; two or more are needed")
+        raise InputError(
+            f"{samples.name}: one interval cannot separate the package from its cores; two or more are needed"
+        )
     cores = _cores(tree)
     threads = sum(len(_cpus(cluster["cpus"])) for cluster in tree["cluster"])
     # Where only some cores have second threads, by their share.
@@ -315,7 +317,7 @@ def _tell_kernel(tree: Tree) -> None:
         names = ", ".join(cluster["name"] for cluster in filled)
         _mark(
             tree,
-            {"cluster.opp.uw": f"[F] as cluster.opp.busy_uw ({names}): the kernel's energy model has the measured values"},
+            {"cluster.opp.uw": f"[F] as cluster.opp.busy_uw ({names}): the kernel's model has the measured values"},
             {},
         )
 

@@ -277,8 +277,8 @@ def _distance(metric: str, lines: Sequence[Line]) -> list[str]:
     same = sum((line.ratio < 0) == (ratio < 0) for line, ratio in clear)
     out = [
         f"Distance to the {len(known)} published changes: median {statistics.median(errors):.1f} percentage points, "
-        f'largest {errors[-1]:.1f}; always predicting "no change" misses by {nothing:.1f} (median). Where the published '
-        f"change exceeds its own interval ({len(clear)} values), its sign is met in {same}."
+        f'largest {errors[-1]:.1f}; always predicting "no change" misses by {nothing:.1f} (median). Where the '
+        f"published change exceeds its own interval ({len(clear)} values), its sign is met in {same}."
     ]
     shares = [
         ours.mean / theirs.mean

@@ -4,8 +4,8 @@
 (``studies/earlier/``), *after* the catalogue's; kernel, engine, experiment and benchmark models are the same.  The Juno
 of text 003 was measured on the board itself, and its powers did not change.
 
-``python -m opplab.studies.phones`` writes the tables of ``docs/journal/2026-11-23-phones.md``; ``--check`` says whether they are what
-the command would write.
+``python -m opplab.studies.phones`` writes the tables of ``docs/journal/2026-11-23-phones.md``; ``--check``
+compares them with what the command would write.
 """
 
 from __future__ import annotations
