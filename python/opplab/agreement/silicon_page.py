@@ -74,7 +74,7 @@ The Xeon 6130's package does follow the cores' clock (`shared_follows_machine`).
 opplab machine import adl0.tar.xz -o adl0.toml           # A dump of pepc's tests: no power.
 opplab run load.json -m adl0.toml -o out                 # "energy is unknown: the machine has no power. Give it some with ..."
 opplab machine import adl0.tar.xz --power stats/adl0 -o adl0-watts.toml    # A folder of stats-collect with a turbostat log.
-opplab run load.json -m adl0-watts.toml -o out           # energy 16.1 J, energy_low 6.1 J, energy_high 48.3 J
+opplab run load.json -m adl0-watts.toml -o watts         # energy 16.1 J, energy_low 6.1 J, energy_high 48.3 J
 ```
 `load.json` has four tasks that work 4 ms of 10 ms, for 1 s.
 That log is of an idle machine (at most 0.6 % of its CPUs busy), so the interval is as wide as chips differ, and `--power` says so.
