@@ -178,6 +178,19 @@ def format_option(function: F) -> F:
     return output_format_option()(function)
 
 
+def points_option(function: F) -> F:
+    """Add ``--points``: which operating points of a table are fitted."""
+    words = "Measured operating points to fit: low,mid,high, kHz, or all."
+    return click.option("--points", default="all", show_default=True, help=words)(function)
+
+
+def interval_option(function: F) -> F:
+    """Add ``--interval``: what intervals of fitted power are of."""
+    words = "What intervals are of: one meter and chip, another chip by such a meter, or the kind by any meter."
+    names = click.Choice(["meter", "chip", "kind"])
+    return click.option("--interval", type=names, default="meter", show_default=True, help=words)(function)
+
+
 def report_option(function: F) -> F:
     """Add ``--format`` as `output_format`, and ``--tap``, which is short for ``--format ktap``."""
 
