@@ -48,15 +48,15 @@ test-python: $(VENV)/.dev $(VENV)/.tools ## Run the tests of the Python package.
 lint: $(VENV)/.dev $(VENV)/.tools ## Check form, lints, types and licences.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-	$(BIN)/ruff format --check python tests tools
-	$(BIN)/ruff check python tests tools
+	$(BIN)/ruff format --check python tests tools lab
+	$(BIN)/ruff check python tests tools lab
 	$(BIN)/mypy
 	$(BIN)/python tools/licences.py opplab-py
 
 format: $(VENV)/.tools ## Bring all sources into form.
 	cargo fmt --all
-	$(BIN)/ruff format python tests tools
-	$(BIN)/ruff check --fix python tests tools
+	$(BIN)/ruff format python tests tools lab
+	$(BIN)/ruff check --fix python tests tools lab
 
 bench: dev ## Measure: ns per PELT update, scheduler events per second, simulated seconds per second.
 	cargo bench --workspace --locked --quiet
@@ -66,17 +66,17 @@ bench-instructions: $(VENV)/.dev ## Count instructions with callgrind: 2 % above
 	$(BIN)/python tools/bench_instructions.py $(if $(RECORD),--record $(RECORD))
 
 docs: dev $(VENV)/.docs ## Compute the tables, figures and explained runs in docs anew.
-	$(BIN)/python -m opplab.studies.approximation
-	$(BIN)/python -m opplab.studies.tours
-	$(BIN)/python -m opplab.studies.power
-	$(BIN)/python -m opplab.studies.phones
-	$(BIN)/python -m opplab.studies.fsync
-	$(BIN)/python -m opplab.studies.groups
-	$(BIN)/python -m opplab.studies.proposals
+	$(BIN)/python -m lab.studies.approximation
+	$(BIN)/python -m lab.studies.tours
+	$(BIN)/python -m lab.studies.power
+	$(BIN)/python -m lab.studies.phones
+	$(BIN)/python -m lab.studies.fsync
+	$(BIN)/python -m lab.studies.groups
+	$(BIN)/python -m lab.studies.proposals
 	$(BIN)/python tools/kernel_index.py
-	$(BIN)/python -m opplab.studies.readme
-	$(BIN)/python -m opplab.studies.tutorials
-	$(BIN)/python -m opplab.studies.notebooks
+	$(BIN)/python -m lab.studies.readme
+	$(BIN)/python -m lab.studies.tutorials
+	$(BIN)/python -m lab.studies.notebooks
 
 site: $(VENV)/.dev $(VENV)/.docs ## Build the documentation site, with reference and gallery made by the program, into out/site.
 	$(BIN)/python tools/make_site.py
@@ -131,7 +131,7 @@ soak: agent ## Govern and observe for SOAK_MINUTES (60) in an emulated machine w
 
 clean: ## Remove everything that was built (not out/).
 	rm -rf target $(VENV) python/opplab/_opplab*.so .ruff_cache .mypy_cache .pytest_cache
-	find python tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find python tests tools lab -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: a second `make run` rebuilds nothing.
 $(VENV)/.pip: tools/make_venv.py requirements/build.txt

@@ -464,9 +464,9 @@ def import_all() -> None:
     import concurrent.futures.process
     from importlib import import_module
 
-    for name in ("cli.run", "sweep.runner", "sweep.store", "results", "report.publish", "comparison.compare"):
+    for name in ("cli.run", "sweep.runner", "sweep.store", "results", "summary.publish", "comparison.compare"):
         import_module(f"opplab.{name}")
-    for name in ("comparison.report", "report.page", "report.svg", "simulation.simulate", "sweep.confidence"):
+    for name in ("summary.compared", "summary.page", "report.svg", "simulation.simulate", "sweep.confidence"):
         import_module(f"opplab.{name}")
     from opplab.sweep.store import build_id
 

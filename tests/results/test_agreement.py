@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from opplab import catalog
-from opplab.agreement import calibration, scoreboard
+from opplab.agreement import calibration, forecast, scoreboard
 from opplab.agreement.scoreboard import Cell, score, spearman
 from opplab.agreement.verify import scored_experiments
 from opplab.cli.main import opplab
@@ -72,16 +72,16 @@ def test_the_quick_part_is_drawn_by_what_was_published(name: str) -> None:
     everything = {
         (number, row.metric, row.benchmark, row.parameter)
         for number, entry in enumerate(experiment.compare)
-        for row in scoreboard._rows(experiment.published_seed, experiment.published_cells, entry)
+        for row in forecast.rows_of(experiment.published_seed, published.cells_for(experiment), entry)
     }
     assert rows <= everything
     assert abs(len(rows) - len(everything) / scoreboard.SAMPLE) < 1
     # A row comes with all of its points.
     for number, _, _, parameter in rows:
-        wanted = scoreboard._axes(parameter)
+        wanted = forecast.axes_of(parameter)
         for case in experiment.cases:
             if case.benchmark in experiment.compare[number]["workloads"]:
-                met = scoreboard._belongs(wanted, scoreboard._axes(case.param))
+                met = forecast.belongs(wanted, forecast.axes_of(case.param))
                 assert not met or (case.benchmark, case.param) in points
 
 
@@ -109,11 +109,11 @@ def test_every_compare_names_published_rows_of_its_policies(name: str) -> None:
     assert experiment.compare
     points = {(case.benchmark, case.param) for case in experiment.cases}
     for entry in experiment.compare:
-        rows = scoreboard._rows(experiment.published_seed, experiment.published_cells, entry)
+        rows = forecast.rows_of(experiment.published_seed, published.cells_for(experiment), entry)
         variants = {entry["variants"].get(label, label) for label in experiment.policies}
         assert variants & {row.variant for row in rows}, entry
         met = [row for row in rows for bench, param in points if bench in entry["workloads"]
-               if scoreboard._belongs(scoreboard._axes(row.parameter), scoreboard._axes(param))]  # fmt: skip
+               if forecast.belongs(forecast.axes_of(row.parameter), forecast.axes_of(param))]  # fmt: skip
         assert met, entry
 
 
@@ -125,10 +125,10 @@ def test_means_over_time_weigh_points_by_what_they_took() -> None:
         "metric": ["power", "elapsed", "power", "elapsed", "power"],
         "value": [100.0, 300.0, 200.0, 100.0, 50.0],
     })  # fmt: skip
-    facts = scoreboard.Facts(results)
+    facts = forecast.Facts(results)
     points = facts.points(["make"])
     values = [facts.value(point, "p", ["power"]) or 0.0 for point in points]
-    assert scoreboard._over_time(values, [facts.time(point, "p") for point in points]) == pytest.approx(125)
+    assert forecast.over_time(values, [facts.time(point, "p") for point in points]) == pytest.approx(125)
     assert facts.time(("net", "n=1"), "p") == 1.0
 
 
@@ -213,7 +213,7 @@ def test_a_table_of_ones_own_that_is_wrong_is_refused_with_its_place(tmp_path: P
     (tmp_path / "mine.toml").write_text(OWN)
     (tmp_path / "mine.csv").write_text(text)
     with pytest.raises(InputError, match=re.escape(message)):
-        _ = Experiment.load(tmp_path / "mine.toml").published_cells
+        _ = published.cells_for(Experiment.load(tmp_path / "mine.toml"))
 
 
 def test_a_sourced_constant_is_not_free_and_a_mean_over_seeds_is_fitted(tmp_path: Path) -> None:

@@ -156,10 +156,10 @@ def test_dates_of_a_csv_make_pairs(tmp_path):
 @pytest.mark.parametrize("iterations", [2, 5])
 def test_one_comparison_has_one_answer_everywhere(tmp_path, better, iterations):
     """Text, HTML, JSON and Python of `compare`, and the report of a sweep, say the same ratio and interval."""
-    from opplab.comparison.report import report
-    from opplab.report.page import Report
-    from opplab.report.publish import mean_rows
-    from opplab.sweep.confidence import pair_blocks
+    from opplab.summary.compared import report
+    from opplab.summary.page import Report
+    from opplab.summary.pairs import pair_blocks
+    from opplab.summary.publish import mean_rows
 
     generator = random.Random(7)
     rows = []
@@ -200,9 +200,9 @@ def test_one_comparison_has_one_answer_everywhere(tmp_path, better, iterations):
 
 def test_rates_whose_mean_may_be_anything_have_no_interval_and_no_infinity():
     """The interval of the mean time holds 0, so that of the rate has no upper end."""
-    from opplab.comparison.report import report
-    from opplab.report.page import Report
-    from opplab.sweep.confidence import pair_blocks
+    from opplab.summary.compared import report
+    from opplab.summary.page import Report
+    from opplab.summary.pairs import pair_blocks
 
     rows = [
         row | {"param": param, "machine": "m", "unit": "MB/s"}
@@ -521,7 +521,7 @@ def test_without_a_metric_simulated_results_show_what_they_are_about():
 
 def test_text_and_report_have_one_overall_ratio():
     """A benchmark with a main metric and another one: both overviews are of the main one."""
-    from opplab.comparison.report import report
+    from opplab.summary.compared import report
 
     rows = []
     for policy, factor in (("old", 1.0), ("new", 0.9)):

@@ -16,10 +16,10 @@ import opplab as package
 from opplab import results
 from opplab.cli.main import opplab
 from opplab.comparison.compare import compare
-from opplab.comparison.report import report
-from opplab.report import publish
-from opplab.report.page import Report
-from opplab.sweep.confidence import pair_blocks
+from opplab.summary import publish
+from opplab.summary.compared import report
+from opplab.summary.page import Report
+from opplab.summary.pairs import pair_blocks
 
 SERVERS = """
 format = 1

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from opplab.agreement import predict
-from opplab.agreement.scoreboard import Facts
+from opplab.agreement.forecast import Facts
 from opplab.cli.predict import command
 from opplab.errors import InputError
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 import opplab
 from opplab import results, stats
 from opplab.cli.main import opplab as main
-from opplab.report.answer import Answer, answer_of
+from opplab.summary.answer import Answer, answer_of
 from opplab.sweep.variants import with_variants
 
 LOAD = {

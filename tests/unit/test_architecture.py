@@ -1,14 +1,17 @@
 """ARCHITECTURE.md's table of crates, and the manifests of the crates."""
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "python/opplab"
 
 
 def allowed() -> dict[str, set[str]]:
@@ -38,6 +41,58 @@ def test_no_two_crates_depend_on_each_other() -> None:
         ready = [crate for crate in left if table[crate] <= done]
         assert ready, f"a circle among {left}"
         done.update(ready)
+
+
+def imports(file: Path) -> Iterator[str]:
+    """The modules that a file imports at run time, inside functions too; what only types name is no dependency."""
+
+    def of(node: ast.AST) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
+            if isinstance(child, ast.Import):
+                yield from (alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                yield from (f"{child.module}.{alias.name}" for alias in child.names)
+            yield from of(child)
+
+    yield from of(ast.parse(file.read_text(encoding="utf-8")))
+
+
+def circle(needs: dict[str, set[str]]) -> list[str]:
+    """What is left where everything that needs nothing of the rest is taken away: a circle, and what needs it."""
+    left = {name: needed & needs.keys() - {name} for name, needed in needs.items()}
+    while ready := {name for name, needed in left.items() if not needed}:
+        left = {name: needed - ready for name, needed in left.items() if name not in ready}
+    return sorted(left)
+
+
+@pytest.mark.parametrize("depth", [1, 9], ids=["packages", "modules"])
+def test_the_python_package_has_no_circle(depth: int) -> None:
+    """Neither among packages nor among modules; the root names what is public, and nothing imports it."""
+    modules = {
+        ".".join(file.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): file
+        for file in PACKAGE.rglob("*.py")
+        if file.parent != PACKAGE or file.stem not in ("__init__", "__main__")
+    }
+
+    def unit(name: str) -> str:
+        return ".".join(name.split(".")[:depth])
+
+    needs: dict[str, set[str]] = {unit(name): set() for name in modules}
+    for name, file in modules.items():
+        for imported in imports(file):
+            if imported.startswith("opplab."):
+                whole = imported.removeprefix("opplab.")
+                found = next((part for part in (whole, whole.rpartition(".")[0]) if part in modules), "")
+                needs[unit(name)] |= {unit(found)} if found else set()
+    assert sum(map(len, needs.values())) > 50
+    assert circle(needs) == []
+
+
+def test_the_product_does_not_know_the_lab() -> None:
+    for file in [*PACKAGE.rglob("*.py"), *(ROOT / "tools").glob("*.py")]:
+        assert not [name for name in imports(file) if name.split(".")[0] == "lab"], file
 
 
 def test_the_engine_map_names_every_file() -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import opplab
-from opplab.comparison.report import report
-from opplab.report import publish
-from opplab.report.answer import answer_of
+from opplab.summary import publish
+from opplab.summary.answer import answer_of
+from opplab.summary.compared import report
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 GIVEN = Path(__file__).parents[1] / "data" / "mmtests-golden" / "given" / "results"

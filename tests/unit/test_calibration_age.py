@@ -7,19 +7,20 @@ import pytest
 from opplab import catalog
 from opplab.agreement import calibration
 from opplab.errors import InputError
+from opplab.sweep import fitted
 
 
 def test_a_fit_to_a_changed_model_is_refused_with_the_command_that_fits_it_again(tmp_path: Path) -> None:
     file = catalog.find("calibration", "dbench@epyc-7742-2s")
     text = file.read_text()
-    calibration.check(text, file)
-    old = text.replace(calibration.fingerprint("dbench"), "0" * 12)
+    fitted.check(text, file)
+    old = text.replace(fitted.fingerprint("dbench"), "0" * 12)
     with pytest.raises(InputError, match="opplab calibrate dbench epyc-7742-2s"):
-        calibration.check(old, tmp_path / "dbench.toml")
+        fitted.check(old, tmp_path / "dbench.toml")
 
 
 def test_models_have_fingerprints_of_their_own() -> None:
-    assert len({calibration.fingerprint(name) for name in ("dbench", "sqlite", "tbench", "kernbench")}) == 4
+    assert len({fitted.fingerprint(name) for name in ("dbench", "sqlite", "tbench", "kernbench")}) == 4
 
 
 def test_the_list_has_every_calibration_with_its_state() -> None:
@@ -33,7 +34,7 @@ def test_a_fit_that_does_not_say_its_model_is_named_once(tmp_path: Path, capsys:
     text = catalog.find("calibration", "dbench@epyc-7742-2s").read_text()
     unstamped = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("model = "))
     for _ in range(2):
-        calibration.check(unstamped, tmp_path / "dbench.toml")
+        fitted.check(unstamped, tmp_path / "dbench.toml")
     said = capsys.readouterr().err
     assert said.count("does not say which model it is fitted to") == 1
     assert "opplab calibrate dbench epyc-7742-2s" in said

@@ -15,8 +15,8 @@ import click
 import pytest
 
 import opplab
+from lab.studies import tutorials
 from opplab.cli.main import opplab as command_line
-from opplab.studies import tutorials
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared"
@@ -70,7 +70,6 @@ NOT_RUN = {
     r"opplab run juno-eas .*--dask tcp": "needs a cluster; tests/unit/test_dask.py runs one",
     r"opplab run juno-eas .*--dask local": "tests/unit/test_dask.py runs it",
     r"opplab verify published (--docs docs|epyc-freq-max)": "takes a quarter of an hour; make agreement runs it",
-    r"opplab verify silicon": "writes a page of docs; tests/unit/test_fit.py runs it",
     r"opplab fit power (TABLE|MACHINE)": "tests/unit/test_fit.py runs it with measurements",
     r"opplab trace --max-unpacked": "a word in place of the rest; the block before has the commands",
     r"opplab trace --max-memory": "the same",

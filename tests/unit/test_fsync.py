@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opplab.studies import fsync
+from lab.studies import fsync
 from opplab.sweep.experiments import Experiment
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from opplab.studies import groups
+from lab.studies import groups
 from opplab.sweep.experiments import Experiment
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "control-groups.md"
@@ -25,7 +25,7 @@ def mean(results: pl.DataFrame, policy: str, metric: str) -> float:
 @pytest.mark.parametrize("name", groups.EXPERIMENTS)
 def test_the_page_has_the_tables_as_they_are_computed(name: str, results: dict[str, pl.DataFrame]) -> None:
     table = groups.table(results[name], groups.EXPERIMENTS[name])
-    assert f"<!-- table: {name} -->\n{table}\n<!-- end -->" in PAGE.read_text(), "python -m opplab.studies.groups"
+    assert f"<!-- table: {name} -->\n{table}\n<!-- end -->" in PAGE.read_text(), "python -m lab.studies.groups"
 
 
 def test_sentences_of_the_page_hold(results: dict[str, pl.DataFrame]) -> None:

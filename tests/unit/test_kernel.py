@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.studies import approximation
 from opplab import kernel
 from opplab.errors import InputError
-from opplab.studies import approximation
 
 STATES = [(0, 0, True), (2_000, 20_000, False), (50_000, 600_000, False)]
 steps = st.lists(st.tuples(st.integers(0, 40_000_000), st.integers(0, 2)), min_size=1, max_size=50)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import opplab
-from opplab.studies import notebooks
+from lab.studies import notebooks
 
 FOLDER = Path(__file__).parents[2] / "docs" / "notebooks"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.studies import phones
 from opplab import catalog
-from opplab.studies import phones
 
 PAGE = Path(__file__).parents[2] / "docs" / "journal" / "2026-11-23-phones.md"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opplab.studies import power
+from lab.studies import power
 
 PAGE = Path(__file__).parents[2] / "docs" / "power.md"
 

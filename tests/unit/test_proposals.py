@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opplab.studies import proposals
+from lab.studies import proposals
 
 DOCS = Path(__file__).parents[2] / "docs"
 

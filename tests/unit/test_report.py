@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 import opplab
 from opplab.cli.main import opplab as main
-from opplab.report import publish, svg
-from opplab.report.answer import answer_of
+from opplab.report import svg
+from opplab.summary import pairs, publish
+from opplab.summary.answer import answer_of
 from opplab.sweep import confidence
 
 
@@ -143,14 +144,14 @@ def test_paired_interval_uses_the_common_seeds() -> None:
     ]
     from opplab.results import frame
 
-    (block,) = confidence.pair_blocks(frame(rows), [("base", "half")])
+    (block,) = pairs.pair_blocks(frame(rows), [("base", "half")])
     (line,) = block.lines
     assert line.ratio == pytest.approx(-50)
     assert line.ends == pytest.approx((-50, -50))
     assert line.base.half is not None
     assert line.base.half > 1
     assert line.published_ratio is None
-    text = confidence.render(block).plain
+    text = pairs.render(block).plain
     assert "* -50.00%*" in text
     assert "publ." not in text
     assert {len(row) for row in text.splitlines()} == {80}
@@ -160,9 +161,9 @@ def test_published_values_keep_what_was_printed() -> None:
     published = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.1).published
     assert published is not None
     mine = published.filter(pl.col("experiment") == "juno-energy-homogeneous")
-    found = confidence.find_published(mine, "juno-energy-homogeneous", "EAS", "tasks=10", "J")
+    found = pairs.find_published(mine, "juno-energy-homogeneous", "EAS", "tasks=10", "J")
     assert found == confidence.Estimate(6.99, 0.49, 0, -11.36)
-    assert confidence.find_published(mine, "juno-energy-homogeneous", "EAS", "tasks=11", "J") is None
+    assert pairs.find_published(mine, "juno-energy-homogeneous", "EAS", "tasks=11", "J") is None
 
 
 def test_ticks_cover_the_range() -> None:
@@ -186,11 +187,11 @@ def _rows(metric: str, unit: str, better: str, param: str, values: dict[str, lis
 
 def test_a_page_of_any_experiment_speaks_of_its_own_metrics() -> None:
     """No energy, no number as load, one iteration that varies nowhere: nothing empty, nothing of juno-eas's words."""
-    from opplab.report.page import Report, findings
     from opplab.results import frame
+    from opplab.summary.page import Report, findings
 
     table = frame(_rows("iops", "1/s", "higher", "", {"base": [100.0, 102.0], "new": [110.0, 113.0]}))
-    blocks = confidence.pair_blocks(table, [("base", "new")], "iops")
+    blocks = pairs.pair_blocks(table, [("base", "new")], "iops")
     (sentence, *_) = findings(blocks)
     assert sentence.startswith("fio, iops (higher is better), against base: new +10.4")
     page = Report("title", "subtitle", [], table, blocks).to_html()
@@ -200,24 +201,24 @@ def test_a_page_of_any_experiment_speaks_of_its_own_metrics() -> None:
 
 
 def test_runs_without_variation_have_no_interval() -> None:
-    from opplab.report.page import findings
     from opplab.results import frame
+    from opplab.summary.page import findings
 
     same = frame(_rows("energy", "J", "lower", "n=1", {"base": [2.0, 2.0], "new": [1.5, 1.5]}))
-    blocks = confidence.pair_blocks(same, [("base", "new")])
-    text = confidence.render(blocks[0]).plain
+    blocks = pairs.pair_blocks(same, [("base", "new")])
+    text = pairs.render(blocks[0]).plain
     assert "0.00" not in text
     assert "none" in text
     assert "no variation of the programs is modelled" in " ".join(findings(blocks))
     chance = frame(_rows("energy", "J", "lower", "n=1", {"base": [2.0, 2.1, 2.2], "new": [2.3, 1.9, 2.2]}))
-    (first, *_) = findings(confidence.pair_blocks(chance, [("base", "new")]))
+    (first, *_) = findings(pairs.pair_blocks(chance, [("base", "new")]))
     assert "nothing clear" in first
 
 
 def test_many_clocks_have_a_continuous_scale() -> None:
     """32 points: as many colours as the scale has, in the order of frequency, and one key that tells its ends."""
-    from opplab.report.page import SHADES, STEPS, residency_panels
     from opplab.results import frame
+    from opplab.summary.page import SHADES, STEPS, residency_panels
 
     def rows(khz: list[int]) -> pl.DataFrame:
         of = {"benchmark": "b", "param": "n=1", "policy": "p", "unit": "", "better": "", "iteration": 0, "seed": 1}

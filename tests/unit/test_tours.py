@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opplab.studies import tours
+from lab.studies import tours
 
 DOCS = Path(__file__).parents[2] / "docs"
 

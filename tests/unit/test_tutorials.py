@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
+from lab.studies import tutorials
 from opplab.cli.main import opplab
-from opplab.studies import tutorials
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import opplab
+from lab.studies.coverage import coverage
 from opplab import _opplab, catalog
 from opplab.simulation.cases import Case
+from opplab.simulation.ranges import Assumption, assumptions_of, with_draw
 from opplab.simulation.simulate import build_case
-from opplab.studies.coverage import coverage
+from opplab.sweep.constants import range_of
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.store import Store
-from opplab.uncertainty.constants import range_of
 from opplab.uncertainty.draws import Draws, latin_hypercube
 from opplab.uncertainty.parts import influences, parts_of, why_open
-from opplab.uncertainty.ranges import Assumption, assumptions_of, with_draw
 from opplab.uncertainty.sweep import SureLine, Sureness, assumed_words, how_sure
 
 LOAD = {
@@ -277,7 +277,7 @@ def test_all_policies_have_the_same_draws() -> None:
 
 
 def test_intervals_hold_a_truth_that_is_drawn_from_the_ranges() -> None:
-    """A small version of `python -m opplab.studies.coverage`; the bounds are four standard errors wide."""
+    """A small version of `python -m lab.studies.coverage`; the bounds are four standard errors wide."""
     found = coverage(cases=24, draws=20, iterations=3, truth_iterations=4, seed=5, jobs=2)
     assert found.total == 24
     assert 0.66 <= found.share <= 1.0

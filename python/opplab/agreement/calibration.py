@@ -10,7 +10,6 @@ The distance is the root of the mean squared logarithm of simulated / published,
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab, catalog
-from opplab.agreement.scoreboard import _axes, _belongs, _rows
+from opplab.agreement.forecast import axes_of, belongs, rows_of
+from opplab.comparison import published
 from opplab.errors import InputError
 from opplab.files import csv_rows, toml_of
 from opplab.sweep.experiments import Experiment
+from opplab.sweep.fitted import fingerprint
 
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
@@ -218,7 +219,9 @@ def fit(
     policy = first.baseline
     called = entry["variants"].get(policy, policy)
     if baseline is None:
-        rows = [row for row in _rows(first.published_seed, first.published_cells, entry) if row.variant == called]
+        rows = [
+            row for row in rows_of(first.published_seed, published.cells_for(first), entry) if row.variant == called
+        ]
         target = Target(f"text {first.published_seed}, {entry['table']}", {row.parameter: row.value for row in rows})
     else:
         target = read_baseline(baseline, entry["table"], called, entry["metric"])
@@ -311,7 +314,7 @@ def _simulate(
     """Run the baseline's cases of the wanted points; gives the simulated values of each, one a seed."""
     from opplab.sweep.runner import run_cases
 
-    places = {case.hash: place for case in cases for place in wanted if _belongs(_axes(place), _axes(case.param))}
+    places = {case.hash: place for case in cases for place in wanted if belongs(axes_of(place), axes_of(case.param))}
     values: dict[str, dict[int, float]] = {}
 
     def keep(case: Case, rows: list[dict[str, Any]]) -> None:
@@ -358,44 +361,6 @@ def to_toml(made: Fit, about: Mapping[str, str]) -> str:
         f'model = "{fingerprint(made.benchmark)}"',
     ]
     return "\n".join(lines) + "\n"
-
-
-_told: set[Path] = set()
-"""Files without a fingerprint that were named already."""
-
-
-def fingerprint(benchmark: str) -> str:
-    """Give the fingerprint of a benchmark model: of its parameters' names and own values."""
-    from opplab import _opplab
-
-    params = {name["name"]: name["params"] for name in _opplab.benchmarks()}.get(benchmark, [])
-    own = sorted((str(param["name"]), str(param["default"])) for param in params)
-    return hashlib.sha256(repr(own).encode()).hexdigest()[:12]
-
-
-def check(text: str, path: Path) -> None:
-    """Refuse a calibration of a model whose parameters are others today; warn where a file does not say its model."""
-    data = toml_of(text, str(path))
-    benchmark, fitted = data.get("benchmark"), data.get("fit", {})
-    if not isinstance(benchmark, str) or not isinstance(fitted, dict):
-        return
-    if "model" not in fitted:
-        import sys
-
-        # Once a file and process: an experiment is loaded many times.
-        if path not in _told:
-            _told.add(path)
-            again = f"opplab calibrate {benchmark} {data.get('machine', 'MACHINE')}"
-            print(
-                f"opplab: {path} has no fingerprint of the model that it is fitted to; check it with `{again}`",
-                file=sys.stderr,
-            )
-        return
-    if fitted["model"] != fingerprint(benchmark):
-        raise InputError(
-            f"{path} is fitted to a model of {benchmark} that has changed since (opplab {fitted.get('opplab', '?')}): "
-            f"fit it again to its baseline with `opplab calibrate {benchmark} {data.get('machine', 'MACHINE')}`"
-        )
 
 
 def listing() -> list[dict[str, Any]]:

@@ -238,7 +238,7 @@ def predict(
     list of Prediction
         One a row. A row with a value is given, and its ratio is that to its baseline.
     """
-    from opplab.agreement.scoreboard import Facts, forecasts
+    from opplab.agreement.forecast import Facts, forecasts
     from opplab.comparison import published
 
     rows = published.rows_of_file(table)

@@ -220,8 +220,8 @@ def answer(
     iterations : int
     jobs : int, optional
     """
+    from opplab.agreement.forecast import Facts
     from opplab.agreement.predict import Z90, _deviation, half_width, known_errors, sign_probability
-    from opplab.agreement.scoreboard import Facts
     from opplab.simulation.machine import Machine
 
     cpus = Machine.load(machine).nr_cpus
@@ -321,10 +321,10 @@ def _simulated(
     """Run base and variants."""
     import os
 
-    from opplab.cli.options import with_calibration
     from opplab.files import write_text
     from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.experiments import Experiment
+    from opplab.sweep.fitted import with_calibration
     from opplab.sweep.template import experiment_text
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -11,16 +11,14 @@ This module computes; it runs no simulation.
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opplab.catalog import nearest
+from opplab.agreement.forecast import Facts, Point, RowName, axes_of, belongs, forecasts, rows_of
+from opplab.agreement.predict import benchmark_models, interval_of
 from opplab.comparison import published
 from opplab.comparison.tables import OVERVIEW_SAME
-from opplab.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,10 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cell",
-    "Facts",
-    "Forecast",
     "cells_of",
-    "forecasts",
     "sample",
     "score",
     "scoreboard",
@@ -100,8 +95,6 @@ class Cell:
     @property
     def interval(self) -> tuple[float, float]:
         """The model's own 90 % interval, learnt from the other machines and benchmarks of the development set."""
-        from opplab.agreement.predict import interval_of
-
         model = self.model or self.benchmark
         return interval_of(f"{self.seed} {self.machine} {model}", model, self.predicted)
 
@@ -156,121 +149,6 @@ class Cell:
         return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in plain.items()}
 
 
-Point = tuple[str, str]
-"""The label of a workload, and the parameters of one of its points."""
-
-
-class Facts:
-    """Means over the iterations of everything that was measured, by workload, parameters and policy."""
-
-    def __init__(self, results: pl.DataFrame) -> None:
-        import polars as pl
-
-        keys = ["benchmark", "param", "policy", "metric"]
-        means = results.group_by(keys, maintain_order=True).agg(pl.col("value").mean())
-        self._values: dict[tuple[str, str, str], dict[str, float]] = {}
-        for benchmark, param, policy, metric, value in means.iter_rows():
-            self._values.setdefault((benchmark, param, policy), {})[metric] = value
-
-    def points(self, workloads: Sequence[str]) -> list[Point]:
-        """Give the points of workloads, in order."""
-        return list(dict.fromkeys((name, param) for name, param, _ in self._values if name in workloads))
-
-    def time(self, point: Point, policy: str) -> float:
-        """Give the weight of a point in means over time: what it took, or 1 where its time is given."""
-        return self._values.get((*point, policy), {}).get("elapsed", 1.0)
-
-    def value(self, point: Point, policy: str, metrics: Sequence[str]) -> float | None:
-        """Give the sum of `metrics` at a point; None if the point was not simulated.
-
-        A metric may be a quotient, as ``throughput/power`` or ``1/elapsed/power``, the work for each joule.
-        ``busy_clock:CLUSTER`` is the mean frequency of a cluster's busy time in GHz, ``busy:CLUSTER`` its busy share.
-        """
-        values = self._values.get((*point, policy))
-        if values is None:
-            return None
-        found = values | _busy(values)
-
-        def one(name: str) -> float:
-            if name not in found:
-                plain = [other for other in found if ":" not in other]
-                raise InputError(f"`simulated` names the metric '{name}'{nearest(name, plain)}")
-            return found[name]
-
-        def quotient(metric: str) -> float:
-            first, *divisors = metric.split("/")
-            top = 1.0 if first == "1" else one(first)
-            for name in divisors:
-                if one(name) == 0:
-                    raise InputError(f'`simulated = "{metric}"` divides by {name}, which is 0 for {policy} {point[0]}')
-            return top / math.prod(one(name) for name in divisors)
-
-        return math.fsum(quotient(metric) for metric in metrics)
-
-    def explain(self, points: Sequence[Point], baseline: str, variant: str) -> str:
-        """Say in words what the simulator did differently: clocks, busy time, power, switches, migrations."""
-        base, new = (self._pooled(points, policy) for policy in (baseline, variant))
-        parts = []
-        for name, unit in (("clock while busy", "GHz"), ("busy", "%"), ("power", "W")):
-            before, after = base.get(name), new.get(name)
-            if before is not None and after is not None:
-                parts.append(f"{name} {before:.3g} -> {after:.3g} {unit}")
-        for name in ("switches", "migrations", "frequency changes"):
-            before, after = base.get(name), new.get(name)
-            if before and after and not 0.8 < after / before < 1.25:
-                parts.append(f"{name} {before:.3g} -> {after:.3g}")
-        return "; ".join(parts)
-
-    def _pooled(self, points: Sequence[Point], policy: str) -> dict[str, float]:
-        """Give the few numbers of `explain`, means over the points."""
-        sums: dict[str, list[float]] = {}
-        for point in points:
-            facts = self._values.get((*point, policy))
-            if facts is None:
-                continue
-            busy = {metric: value for metric, value in facts.items() if metric.startswith("busy:")}
-            clocks = sum(value * int(metric.rpartition("@")[2]) / 1e6 for metric, value in busy.items())
-            total = math.fsum(busy.values())
-            clusters = len({metric.partition("@")[0] for metric in busy}) or 1
-            found = {"busy": total / clusters}
-            if total:
-                found["clock while busy"] = clocks / total
-            changes = [value for metric, value in facts.items() if metric.startswith("freq_changes:")]
-            found["frequency changes"] = math.fsum(changes)
-            for metric, name in (("switches", "switches"), ("migrations", "migrations"), ("power", "power")):
-                if metric in facts:
-                    found[name] = facts[metric]
-            for name, value in found.items():
-                sums.setdefault(name, []).append(value)
-        return {name: math.fsum(values) / len(values) for name, values in sums.items()}
-
-
-def _busy(values: Mapping[str, float]) -> dict[str, float]:
-    """Give the busy share in percent and the mean frequency of the busy time in GHz of each cluster."""
-    found: dict[str, float] = {}
-    cycles: dict[str, float] = {}
-    for metric, value in values.items():
-        if metric.startswith("busy:"):
-            cluster, _, khz = metric.partition("@")
-            found[cluster] = found.get(cluster, 0.0) + value
-            cycles[cluster] = cycles.get(cluster, 0.0) + value * int(khz) / 1e6
-    clocks = {f"busy_clock:{one.removeprefix('busy:')}": cycles[one] / busy for one, busy in found.items() if busy}
-    return found | clocks
-
-
-def _axes(text: str) -> dict[str, str]:
-    """Split parameters, as results (``a=1 b=2``) and published rows (``a=1;b=2``) write them."""
-    parts = (part.partition("=") for part in text.replace(";", " ").split())
-    return {name: value for name, equals, value in parts if equals}
-
-
-def _belongs(row: Mapping[str, str], point: Mapping[str, str]) -> bool:
-    return all(row.get(name, value) == value for name, value in point.items())
-
-
-RowName = tuple[int, str, str, str]
-"""A row of a published table: number of the `compare` entry, metric, benchmark, parameter."""
-
 SAMPLE = 5
 """One of so many rows is in the part that stands for the whole."""
 
@@ -286,7 +164,7 @@ def sample(experiment: Experiment) -> tuple[set[RowName], set[Point]]:
     baseline = {base for base, _ in experiment.pairs}
     for number, entry in enumerate(experiment.compare):
         effects: dict[tuple[str, str, str, str], list[published.Published]] = {}
-        for row in _rows(experiment.published_seed, experiment.published_cells, entry):
+        for row in rows_of(experiment.published_seed, published.cells_for(experiment), entry):
             effects.setdefault((row.table, row.metric, row.benchmark, row.parameter), []).append(row)
         for (table, metric, benchmark, parameter), own in effects.items():
             anchor = next((row.value for row in own if row.variant in baseline), None)
@@ -299,7 +177,7 @@ def sample(experiment: Experiment) -> tuple[set[RowName], set[Point]]:
         (case.benchmark, case.param)
         for case in experiment.cases
         for _, _, name, entry in taken
-        if case.benchmark in entry["workloads"] and _belongs(_axes(name[3]), _axes(case.param))
+        if case.benchmark in entry["workloads"] and belongs(axes_of(name[3]), axes_of(case.param))
     }
     return {name for _, _, name, _ in taken}, points
 
@@ -315,13 +193,11 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: set[RowName] |
     only : set, optional
         Only these rows, as `sample` names them.
     """
-    from opplab.agreement.predict import benchmark_models
-
     facts = Facts(results)
     seed = experiment.published_seed
     models = benchmark_models(experiment)
     found: list[Cell] = []
-    for row, anchor, entry, forecast in forecasts(experiment, experiment.published_cells, facts, only):
+    for row, anchor, entry, forecast in forecasts(experiment, published.cells_for(experiment), facts, only):
         is_ratio = row.unit.startswith("ratio")
         if anchor is None and not is_ratio:
             continue
@@ -352,114 +228,6 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: set[RowName] |
             )
         )
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What was simulated for a row of a table.
-
-    Attributes
-    ----------
-    baseline : str
-        The baseline as the table names it.
-    simulated, simulated_baseline : float
-        Means over the row's points.
-    points : int
-    explanation : str
-        What the simulator did differently from the baseline.
-    """
-
-    baseline: str
-    simulated: float
-    simulated_baseline: float
-    points: int
-    explanation: str
-
-    @property
-    def ratio(self) -> float:
-        """Simulated value over the baseline's."""
-        return self.simulated / self.simulated_baseline
-
-
-def forecasts(
-    experiment: Experiment, table: Sequence[published.Published], facts: Facts, only: set[RowName] | None = None
-) -> Iterator[tuple[published.Published, published.Published | None, Mapping[str, Any], Forecast]]:
-    """Give the simulated rows of a table: the row, its baseline's where there is one, the entry, the forecast.
-
-    Rows of the baseline itself, and rows of other tables, machines or benchmarks than the entries name, are left out.
-    """
-    base_of = {variant: base for base, variant in experiment.pairs}
-    governors = _governors(experiment)
-    for number, entry in enumerate(experiment.compare):
-        rows = _rows(experiment.published_seed, table, entry)
-        names = {label: entry["variants"].get(label, label) for label in experiment.policies}
-        labels = {name: label for label, name in names.items()}
-        by_place = {(row.metric, row.benchmark, row.parameter, row.variant): row for row in rows}
-        for row in rows:
-            if only is not None and (number, row.metric, row.benchmark, row.parameter) not in only:
-                continue
-            axes = _axes(row.parameter)
-            if axes.get("governor", "") not in ("", *governors):
-                continue
-            label = labels.get(row.variant)
-            base = base_of.get(label) if label is not None else None
-            if label is None or base is None:
-                continue
-            simulated = [metric.format_map(axes) for metric in entry["simulated"]]
-            anchor = by_place.get((row.metric, row.benchmark, row.parameter, names[base]))
-            if anchor is None:
-                # A table whose variants are its parameters has one baseline for all rows.
-                same = (other for other in rows if other.variant == names[base] and other.metric == row.metric)
-                anchor = next(same, None)
-            used: list[Point] = []
-            values: dict[str, list[float]] = {label: [], base: []}
-            for point in facts.points(entry["workloads"]):
-                if not _belongs(axes, _axes(point[1])):
-                    continue
-                new, old = (facts.value(point, policy, simulated) for policy in (label, base))
-                if new and old:
-                    used.append(point)
-                    values[label].append(new)
-                    values[base].append(old)
-            if not used:
-                continue
-            if entry["over_time"]:
-                means = {
-                    name: _over_time(of, [facts.time(point, name) for point in used]) for name, of in values.items()
-                }
-            else:
-                means = {name: _geometric(of) for name, of in values.items()}
-            explanation = facts.explain(used, base, label)
-            yield row, anchor, entry, Forecast(names[base], means[label], means[base], len(used), explanation)
-
-
-def _over_time(values: Sequence[float], times: Sequence[float]) -> float:
-    return math.fsum(value * time for value, time in zip(values, times, strict=True)) / math.fsum(times)
-
-
-def _geometric(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(math.log(value) for value in values) / len(values))
-
-
-def _governors(experiment: Experiment) -> set[str]:
-    """Give the governors of an experiment's policies, as its file names them."""
-    file = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))
-    default = file.get("defaults", {}).get("governor", "")
-    return {policy.get("governor", default) for policy in file["policy"]}
-
-
-def _rows(seed: str, table: Sequence[published.Published], entry: Mapping[str, Any]) -> list[published.Published]:
-    """Give the published rows that an entry names; a name that no row has is refused."""
-    rows = list(table)
-    for key in ("table", "machine", "benchmark", "metric"):
-        name = entry[key]
-        if not name:
-            continue
-        known = list(dict.fromkeys(str(getattr(row, key)) for row in rows))
-        rows = [row for row in rows if getattr(row, key) == name]
-        if not rows:
-            raise InputError(f"`compare`: text {seed} has no {key} '{name}'{nearest(name, known)}")
-    return rows
 
 
 def _relative_spread(row: published.Published) -> float | None:

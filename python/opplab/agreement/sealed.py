@@ -164,8 +164,8 @@ def seal(
     jobs : int
     """
     from opplab import _opplab
-    from opplab.agreement import calibration
     from opplab.comparison.sources import Frame
+    from opplab.sweep.fitted import fingerprint
     from opplab.sweep.store import Store
     from opplab.uncertainty.sweep import how_sure
 
@@ -196,7 +196,7 @@ def seal(
     if not rows:
         raise InputError(f"{experiment.file}: no ratio of {', '.join(wanted)}: every baseline is 0")
     known = {name for name in models.values() if name in {str(one["name"]) for one in _opplab.benchmarks()}}
-    prints = {name: calibration.fingerprint(name) for name in sorted(known)}
+    prints = {name: fingerprint(name) for name in sorted(known)}
     file = Path(experiment.file)
     return Seal(experiment.name, str(file), file_hash(file), _opplab.__version__, prints, draws, rows)
 

@@ -12,7 +12,7 @@ from opplab.uncertainty.parts import LEVEL, Influence, Parts
 
 if TYPE_CHECKING:
     from opplab.choice.settings import Setting
-    from opplab.report.answer import Answer
+    from opplab.summary.answer import Answer
 
 __all__ = ["Choice", "Option"]
 
@@ -225,7 +225,7 @@ class Choice:
 
     def block(self) -> Answer:
         """Give the block that all answers have: a line a setting, the best first, with changes against the baseline."""
-        from opplab.report.answer import Answer, Change, Line
+        from opplab.summary.answer import Answer, Change, Line
 
         facts = dict(self.facts)
         limited = self.constraints or any(option.meets < 1 for option in self.options)

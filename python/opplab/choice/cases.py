@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from opplab.choice.settings import Setting
     from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload
-    from opplab.uncertainty.constants import Constants
+    from opplab.sweep.constants import Constants
 
 __all__ = ["Program", "program_of"]
 
@@ -48,7 +48,7 @@ class Program:
 
     def constants(self, cases_of: Callable[[Program], Iterable[Case]]) -> Constants | None:
         """Give the free constants of its benchmark model; `cases_of` makes the cases of a program like it."""
-        from opplab.uncertainty.constants import Constants
+        from opplab.sweep.constants import Constants
 
         model, based = self.model, self._based
         if model is None or based is None:

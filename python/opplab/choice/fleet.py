@@ -190,7 +190,7 @@ class Fleet(Block):
     def page(self) -> str:
         """Give the answer as one self-contained page."""
         from opplab.report.html import render
-        from opplab.report.sure import table_of
+        from opplab.summary.sure import table_of
 
         return render(
             "choice.html",
@@ -400,7 +400,7 @@ def _count(cpus: str) -> int:
 
 
 def _number(value: float | None) -> str:
-    from opplab.report.answer import quantity
+    from opplab.summary.answer import quantity
 
     return "unknown" if value is None else quantity(value)
 

@@ -18,7 +18,7 @@ def page(choice: Choice) -> str:
     """Give the page."""
     from opplab import _opplab
     from opplab.report.html import panel, render
-    from opplab.report.sure import table_of, tornado
+    from opplab.summary.sure import table_of, tornado
     from opplab.uncertainty.parts import LEVEL
 
     chosen = choice.recommended

@@ -139,7 +139,7 @@ class Request:
         texts = [one.removeprefix("published:") for one in self.source if one.startswith("published:")]
         folders = [one for one in self.source if not one.startswith("published:")]
         if texts and folders:
-            from opplab.comparison.against import against_published
+            from opplab.agreement.against import against_published
 
             tables = [against_published(folder, text) for folder in folders for text in texts]
         elif texts:
@@ -210,10 +210,10 @@ class Request:
         from pathlib import Path
 
         from opplab import results
-        from opplab.comparison.against import experiment_of
+        from opplab.agreement.against import experiment_of
         from opplab.files import printable
-        from opplab.report import publish
         from opplab.report.text import render_table, terminal_width
+        from opplab.summary import publish
         from opplab.sweep.progress import progress
         from opplab.sweep.store import Store
         from opplab.uncertainty.sweep import how_sure
@@ -334,7 +334,7 @@ class Request:
         """Write the page; its numbers are the default method's."""
         if self.source[0].startswith("published:"):
             raise InputError("--html is for results; published tables have no samples to plot")
-        from opplab.comparison.report import report
+        from opplab.summary.compared import report
 
         asked = self.options["runs"]
         baseline = self.options["baseline"]

@@ -19,7 +19,6 @@ from opplab.cli.options import (
     output_option,
     param_option,
     vs_option,
-    with_calibration,
     write_new,
 )
 
@@ -119,6 +118,7 @@ def new(
     import os
 
     from opplab.simulation.workload import Benchmark, Workload, length_of
+    from opplab.sweep.fitted import with_calibration
     from opplab.sweep.template import experiment_text
     from opplab.sweep.variants import with_variants
 

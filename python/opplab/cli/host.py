@@ -128,7 +128,7 @@ def command(words: tuple[str, ...]) -> None:
     """Work on a live Linux: show, observe, affinity, govern, record, compare, experiment."""
     first = words[:1]
     if first == ("affinity",) and "--evaluate" in words:
-        from opplab.host.evaluate import evaluate
+        from opplab.cli.host_evaluate import evaluate
 
         rest = [word for word in words[1:] if word != "--evaluate"]
         evaluate.main(args=rest, prog_name="opplab host affinity --evaluate", standalone_mode=False)

@@ -41,7 +41,6 @@ __all__ = [
     "trace_argument",
     "uncertainty_option",
     "vs_option",
-    "with_calibration",
     "workers",
     "write_new",
 ]
@@ -331,20 +330,6 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
             raise click.UsageError(f"--param: '{text}' is not of the form clients=4 or clients=1,8") from None
     Workload.benchmark(name, **{key: numbers[0] for key, numbers in values.items()})
     return values
-
-
-def with_calibration(params: dict[str, Any], benchmark: str, machine: str) -> dict[str, Any]:
-    """Add the calibration of a benchmark on a machine, if there is one; without, the model's own constants hold."""
-    from opplab import catalog
-
-    name = f"{benchmark}@{machine}"
-    if name in catalog.names("calibration"):
-        click.echo(
-            f"opplab: {benchmark} uses the constants calibrated on {machine} (opplab calibrate --show {name})", err=True
-        )
-        return {"calibration": name, **params}
-    click.echo(f"opplab: {benchmark} is not calibrated on {machine}; it uses the model's default constants", err=True)
-    return params
 
 
 def policy_options(function: F) -> F:

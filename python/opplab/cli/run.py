@@ -28,20 +28,19 @@ from opplab.cli.options import (
     policy_options,
     uncertainty_option,
     vs_option,
-    with_calibration,
     workers,
 )
 from opplab.errors import CaseError, FormatError, InputError
 from opplab.files import printable
-from opplab.report.answer import FORMATS, LINES
 from opplab.report.text import flow, print_table, render_table, terminal_width
+from opplab.summary.answer import FORMATS, LINES
 
 if TYPE_CHECKING:
     import polars as pl
 
     from opplab import _opplab
-    from opplab.report.answer import Answer
-    from opplab.sweep.confidence import Block
+    from opplab.summary.answer import Answer
+    from opplab.summary.pairs import Block
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
@@ -329,6 +328,8 @@ def _write_experiment(
     where = os.path.relpath(workload, folder) if benchmark is None else workload.name
     file = Path(machine)
     if benchmark is not None:
+        from opplab.sweep.fitted import with_calibration
+
         benchmark = with_calibration(benchmark, workload.name, file.stem if file.suffix == ".toml" else machine)
     on = os.path.relpath(file, folder) if file.suffix == ".toml" else machine
     text = experiment_text(
@@ -389,7 +390,7 @@ def _tell_no_eas(cases: Iterable[_opplab.Case]) -> None:
 
 def _tell_unknown_disks(experiment: Experiment) -> None:
     """Print which workloads hang on a disk that their machine does not describe."""
-    from opplab.uncertainty.constants import flush_of_any_disk
+    from opplab.sweep.constants import flush_of_any_disk
 
     unknown = experiment.unknown_disks
     if unknown:
@@ -483,8 +484,8 @@ def _how_sure(experiment: Experiment, results: pl.DataFrame, metrics: list[str],
 
 def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> None:
     """Merge the results; print the answer, or the tables of a published text, and write pages and traces."""
-    from opplab.report import publish
-    from opplab.report.answer import answer_of
+    from opplab.summary import publish
+    from opplab.summary.answer import answer_of
 
     results = store.merge(tally.wanted)
     if tally.spared:
@@ -520,7 +521,7 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
 
 def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], answer: Answer, how: How) -> str:
     """Print the answer in the form that was asked for, and give what `tables.txt` holds."""
-    from opplab.report import publish
+    from opplab.summary import publish
 
     width = terminal_width()
     if how.everything and how.output_format in ("csv", "json", "markdown"):

@@ -210,21 +210,16 @@ def published(
 @command.command(name="silicon")
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("../shared/silicon"))
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--docs", type=click.Path(path_type=Path, file_okay=False), help="Folder for silicon.md.")
-def silicon(folder: Path, output_format: str, docs: Path | None) -> None:
-    """Predict measurements of real hardware that a fit did not use, and report the errors.
+def silicon(folder: Path, output_format: str) -> None:
+    """Predict measurements of real hardware that a fit did not use, and say how far the predictions are.
 
-    FOLDER holds the measurements (default: ../shared/silicon); tables are recognised by their names. Prints one line
-    per set and left-out part: median and 90th percentile of the relative error, and the simplest rival's.
-    Skill is 1 less the ratio of the medians. The last column is the share of values within the predicted interval.
-    With freqbench's tables, the catalogue's phones are compared as well: power by operating point, and capacity.
+    FOLDER holds the measurements (../shared/silicon, if none is given): freqbench's tables, opp_power.csv.
+    One line a set and what was left out of it: median and 90th percentile of the relative error, the same of the
+    simplest rival, skill (1 less the ratio of the medians), and the share of values within the predicted interval.
     """
     from opplab.agreement import silicon as scoreboard
-    from opplab.agreement import silicon_page
 
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder of measurements (give it as an argument)")
-    report = scoreboard.score(scoreboard.score_folder(folder), folder)
-    sys.stdout.write(json.dumps(report, indent=2) + "\n" if output_format == "json" else silicon_page.text(report))
-    if docs is not None:
-        click.echo(f"wrote {silicon_page.write_page(report, docs)}", err=True)
+    report = scoreboard.score(scoreboard.score_folder(folder))
+    sys.stdout.write(json.dumps(report, indent=2) + "\n" if output_format == "json" else scoreboard.text(report))

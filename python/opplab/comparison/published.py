@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from opplab.sweep.experiments import Experiment
+
 FOLDER = Path(__file__).parents[1] / "data" / "published"
 
 SEEDS = {
@@ -115,6 +117,16 @@ def cells(seed: str) -> tuple[Published, ...]:
                     continue
                 found.append(_cell(line))
     return tuple(found)
+
+
+def cells_for(experiment: Experiment) -> tuple[Published, ...]:
+    """The published cells that an experiment's ``[[compare]]`` entries choose from."""
+    file = experiment.published_file
+    if file is None:
+        return cells(experiment.published_seed)
+    if not file.is_file():
+        raise InputError(f"`published` of {experiment.file}: there is no file {file}")
+    return cells_of_file(file)
 
 
 _NEEDED = ("variant", "value")

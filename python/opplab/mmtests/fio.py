@@ -11,6 +11,7 @@ from opplab.mmtests.registry import benchmark
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from opplab.mmtests.registry import Row
     from opplab.mmtests.tree import Logs
@@ -39,8 +40,6 @@ def parse(logs: Logs) -> Iterator[Row]:
 
 
 def _from_json(logs: Logs, name: str) -> Iterator[Row]:
-    from opplab.formats.fio_json import jobs
-
     text = logs.read(name)
     try:
         for job, direction, values in jobs(text):
@@ -63,3 +62,55 @@ def parse_latency(logs: Logs) -> Iterator[Row]:
             except (IndexError, ValueError):
                 if len(fields) < 3:
                     logs.skip(name, "line without time, latency and direction", number)
+
+
+JSON_METRICS = (
+    # metric, path in the direction's object, unit, higher is better
+    ("bw_mean", ("bw_mean",), "KiB/sec", True),
+    ("iops", ("iops",), "ops/sec", True),
+    ("clat_mean", ("clat_ns", "mean"), "ns", False),
+    ("lat_mean", ("lat_ns", "mean"), "ns", False),
+)
+_PERCENTILES = ("50.000000", "95.000000", "99.000000", "99.900000")
+
+
+def jobs(text: str) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Job name, direction and values of each job that did something.
+
+    Raises
+    ------
+    ValueError
+        When the text is not JSON, with line and column, or has no jobs.
+    """
+    import json
+
+    start = text.find("{")
+    if start < 0:
+        raise ValueError("no JSON in it")
+    try:
+        whole = json.JSONDecoder().raw_decode(text, start)[0]
+    except json.JSONDecodeError as error:
+        raise ValueError(f"line {error.lineno}, column {error.colno}: {error.msg} (truncated?)") from None
+    listed = whole.get("jobs")
+    if not isinstance(listed, list):
+        raise ValueError("no list of jobs")  # noqa: TRY004 - a property of the file, not of an argument
+    for job in listed:
+        for direction in ("read", "write", "trim"):
+            one = job.get(direction)
+            if isinstance(one, dict) and one.get("total_ios", 0) > 0:
+                yield str(job.get("jobname", "?")), direction, _values(one)
+
+
+def _values(one: dict[str, Any]) -> dict[str, float]:
+    found = {}
+    for metric, path, _, _ in JSON_METRICS:
+        value: Any = one
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, int | float):
+            found[metric] = float(value)
+    percentiles = one.get("clat_ns", {}).get("percentile", {})
+    for key in _PERCENTILES:
+        if key in percentiles:
+            found[f"clat_p{float(key):g}"] = float(percentiles[key])
+    return found

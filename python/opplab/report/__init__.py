@@ -1,1 +1,1 @@
-"""Pages and pictures: HTML templates, SVG charts, and the report of a sweep."""
+"""Pages and pictures: HTML templates, SVG charts, tables as text; knows nothing of what is shown."""

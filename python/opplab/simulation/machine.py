@@ -82,6 +82,18 @@ class Machine:
         """Write it as a machine file that reads back as the same machine."""
         return self._inner.to_toml()
 
+    def power_ends(self) -> list[Machine]:
+        """Give the machine with all powers at the lower, and at the upper end of their ranges; nothing without any."""
+        import tomllib
+
+        from opplab.simulation.ranges import assumptions_of, with_draw
+
+        tree = tomllib.loads(self.to_toml())
+        own = [
+            one for one in assumptions_of(tree) if one.key.endswith(("uw", "smt_power")) and "package" not in one.key
+        ]
+        return [Machine.from_tree(with_draw(tree, own, [share] * len(own))) for share in (0.0, 1.0) if own]
+
     def _repr_html_(self) -> str:
         from opplab.report.notebook import card
         from opplab.report.topology import picture

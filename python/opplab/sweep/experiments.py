@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 from opplab import _opplab, catalog
 from opplab.errors import InputError
 from opplab.simulation.cases import Case
+from opplab.sweep import fitted
 from opplab.sweep.runner import Until
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from opplab.comparison.published import Published
     from opplab.simulation.machine import Machine
+    from opplab.sweep.constants import Constants
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
-    from opplab.uncertainty.constants import Constants
 
 __all__ = ["Experiment", "summaries"]
 
@@ -99,11 +99,8 @@ class Experiment:
         found = {one: _beside("calibration", one, path) for one in inner.calibrations()}
         fits = {one: (str(file), catalog.read_text(file, "a calibration")) for one, file in found.items()}
         inner.calibrate(fits)
-        if fits:
-            from opplab.agreement import calibration
-
-            for fit, text in fits.values():
-                calibration.check(text, Path(fit))
+        for fit, text in fits.values():
+            fitted.check(text, Path(fit))
         for (workload, param), value in (params or {}).items():
             inner.set_param(workload, param, value)
         machines: dict[str, tuple[str, str]] = {}
@@ -152,7 +149,7 @@ class Experiment:
         """Give the free constants of its benchmark models that have a range, with what makes cases of others."""
         import tomllib
 
-        from opplab.uncertainty.constants import Constants, built_in_fits
+        from opplab.sweep.constants import Constants, built_in_fits
 
         fits = built_in_fits() | {name: tomllib.loads(text) for name, text in self._fits.items()}
         return Constants.of(self._inner.constants(), self._with_constants, fits, self.unknown_disks)
@@ -217,18 +214,6 @@ class Experiment:
     def published_seed(self) -> str:
         """The text whose values belong to it (``003``), or the name of the table of one's own; empty without either."""
         return self.published_file.stem if self.published_file else self._inner.published.partition("_")[0]
-
-    @property
-    def published_cells(self) -> tuple[Published, ...]:
-        """The published cells that its ``[[compare]]`` entries choose from."""
-        from opplab.comparison import published
-
-        file = self.published_file
-        if file is None:
-            return published.cells(self.published_seed)
-        if not file.is_file():
-            raise InputError(f"`published` of {self.file}: there is no file {file}")
-        return published.cells_of_file(file)
 
     @property
     def compare(self) -> list[dict[str, Any]]:

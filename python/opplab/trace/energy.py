@@ -109,20 +109,6 @@ def app_of(process: str) -> str:
     return process.split(":", 1)[0].rsplit("/", 1)[-1] or process
 
 
-def _ends(machine: Machine) -> list[Machine]:
-    """Give the machine with all powers at the lower, and at the upper end of their ranges; nothing without ranges."""
-    import tomllib
-
-    from opplab.simulation.machine import Machine
-    from opplab.uncertainty.ranges import assumptions_of, with_draw
-
-    tree = tomllib.loads(machine.to_toml())
-    powers = [one for one in assumptions_of(tree) if one.key.endswith(("uw", "smt_power")) and "package" not in one.key]
-    if not powers:
-        return []
-    return [Machine.from_tree(with_draw(tree, powers, [share] * len(powers))) for share in (0.0, 1.0)]
-
-
 SCHEMAS: dict[str, dict[str, str]] = {
     "tasks": {
         "pid": "Int64",
@@ -217,7 +203,7 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
 
 def of(trace: Trace, machine: Machine, from_ns: int | None, to_ns: int | None) -> tuple[TraceEnergy, list[str]]:
     """Give the energy of a trace on a machine, and what of the trace was damaged."""
-    machines = [one._inner for one in (machine, *_ends(machine))]
+    machines = [one._inner for one in (machine, *machine.power_ends())]
     raw = _opplab.trace_energy(trace.path, machines, from_ns, to_ns)
     return make(raw, trace.task_names(), cgroups_of(trace)), raw[0]["problems"]
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import InputError, OpplabError
 from opplab.simulation.cases import Case
+from opplab.simulation.ranges import Assumption, assumptions_of, with_draw
 from opplab.simulation.work import with_energy_per_work
 from opplab.uncertainty import DRAWS_MAX
-from opplab.uncertainty.ranges import Assumption, assumptions_of, with_draw
 
 if TYPE_CHECKING:
+    from opplab.sweep.constants import Constants
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
-    from opplab.uncertainty.constants import Constants
 
 __all__ = ["Draws", "Point", "Values", "latin_hypercube", "run_draws"]
 

@@ -61,7 +61,7 @@ class ComparisonReport:
     problems : list of Problem
         What could not be read.
     residency : list
-        Panels that `opplab.report.page` draws of simulated residencies.
+        Panels that `opplab.summary.page` draws of simulated residencies.
     confidence : float
     """
 
@@ -367,7 +367,7 @@ def _residency(
         return []
     import polars as pl
 
-    from opplab.report.page import residency_panels
+    from opplab.summary.page import residency_panels
 
     own = place.table.filter(pl.col("run").is_in(list(names)) & pl.col("benchmark").is_in(list(benchmarks)))
     own = own.filter(pl.col("metric").str.contains("^(freq_residency|busy|idle_residency):.*@"))

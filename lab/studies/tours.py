@@ -1,4 +1,4 @@
-"""Fills the tours of the documentation with what `opplab explain` says: ``python -m opplab.studies.tours``.
+"""Fills the tours of the documentation with what `opplab explain` says: ``python -m lab.studies.tours``.
 
 A fenced block that begins with ``$ opplab ...`` is followed by what the command prints.  A test compares; after a
 change of the engine's behaviour ``make docs`` writes the blocks anew.
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from opplab.studies import pages
+from lab.studies import pages
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 TOURS = ("why-this-cpu.md", "a-wake-up.md", "deadline.md")
 _BLOCK = re.compile(r"```console\n\$ opplab ([^\n]*)\n.*?```", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""Phones and boards: power and speed by operating point, rails, programs."""
+"""Phones and boards: rails, programs."""
 
 from __future__ import annotations
 
@@ -6,64 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from opplab.agreement.silicon_sets.common import LINE, ScoredSet, column, groups, predictions_of, read
-from opplab.fit import freqbench, opp_power
-from opplab.fit.curve import fit_curve
+from lab.silicon.common import column, groups, read
+from opplab.agreement.silicon import LINE, ScoredSet, predictions_of
 from opplab.fit.linear import fit_parts
 from opplab.fit.score import Prediction, line
-from opplab.fit.shapes import shapes_without
 
-__all__ = ["opp_power_tables", "rails", "time_by_frequency"]
-
-
-def opp_power_tables(path: Path) -> list[ScoredSet]:
-    """Tables of power by operating point: leave one out; from three points; speed; idle."""
-    folder = path.parent.name
-    curves = freqbench.choose(freqbench.read_points(path), None, None, path)
-    every = [p for fit in opp_power.leave_one_out(curves) for p in fit.predictions]
-    three = [p for fit in opp_power.check(curves, "low,mid,high", None) for p in fit.predictions]
-    idle: list[Prediction] = []
-    speed: list[Prediction] = []
-    for curve in curves:
-        speed += _speed_of_points(curve)
-        # Rails only: what a phone draws with one more CPU online and idle is lost in a battery gauge's noise.
-        points = [p for p in curve.points if p.idle_mw]
-        if len(points) < 4 or any(p.idle_mw is None or p.idle_mw > 0.8 * p.busy_mw for p in curve.points):
-            continue
-        clocks, power = curve.clock_mhz(points), np.array([p.idle_mw for p in points], dtype=float)
-        some = [0, len(points) // 2, len(points) - 1]
-        fit = fit_curve(clocks[some], power[some], shapes_without(curve.soc))
-        rest = [index for index in range(len(points)) if index not in some]
-        low, high = fit.interval(clocks[rest])
-        rival = line(list(clocks[some]), list(power[some]), list(clocks[rest]))
-        names = [points[index].khz for index in rest]
-        idle += predictions_of(names, power[rest], fit.power(clocks[rest]), rival, (low, high))
-    return [
-        ScoredSet(folder, "busy power by clock", "each operating point in turn", LINE, every),
-        ScoredSet(folder, "busy power from three points", "all but lowest, middle, highest", LINE, three),
-        ScoredSet(folder, "idle power of a rail from three points", "all but lowest, middle, highest", LINE, idle),
-        ScoredSet(folder, "CoreMark by clock", "all but lowest and highest", LINE, speed),
-    ]
-
-
-def _speed_of_points(curve: freqbench.Curve) -> list[Prediction]:
-    """Predict speed as the clock less what housekeeping takes each second; points of another clock are left out.
-
-    The tick and what else the kernel does a second takes cycles, none of which are negative: ``k (f - lost)`` through
-    the lowest and the highest point; where that would be below 0, ``k f``.
-    """
-    points = [p for p in curve.points if p.speed and not curve.clocks_off([p])]
-    if len(points) < 3:
-        return []
-    khz = np.array([p.khz for p in points], dtype=float)
-    speed = np.array([p.speed for p in points], dtype=float)
-    slope = (speed[-1] - speed[0]) / (khz[-1] - khz[0])
-    lost = khz[0] - speed[0] / slope
-    if lost < 0:
-        slope, lost = float(np.mean(speed[[0, -1]] / khz[[0, -1]])), 0.0
-    rest = slice(1, -1)
-    rival = line(list(khz[[0, -1]]), list(speed[[0, -1]]), list(khz[rest]))
-    return predictions_of(khz[rest].astype(int), speed[rest], slope * (khz[rest] - lost), rival)
+__all__ = ["rails", "time_by_frequency"]
 
 
 def _counters(path: Path) -> dict[tuple[str, str], tuple[float, float]]:

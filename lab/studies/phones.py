@@ -4,7 +4,7 @@
 (``studies/earlier/``), *after* the catalogue's; kernel, engine, experiment and benchmark models are the same.  The Juno
 of text 003 was measured on the board itself, and its powers did not change.
 
-``python -m opplab.studies.phones`` writes the tables of ``docs/journal/2026-11-23-phones.md``; ``--check``
+``python -m lab.studies.phones`` writes the tables of ``docs/journal/2026-11-23-phones.md``; ``--check``
 compares them with what the command would write.
 """
 
@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from lab.studies import pages
 from opplab import catalog
 from opplab.agreement.scoreboard import Cell, cells_of, score
-from opplab.studies import pages
 from opplab.sweep.experiments import Experiment
 
 __all__ = ["EARLIER", "cells", "main", "tables"]

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.report import svg
 from opplab.report.html import panel, render
-from opplab.report.sure import sure_section
 from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
-from opplab.sweep.confidence import Block, Estimate, Line, estimate, find_published, place_names, places_of
+from opplab.summary.pairs import Block, Line, find_published, place_names, places_of
+from opplab.summary.sure import sure_section
+from opplab.sweep.confidence import Estimate, estimate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,7 +65,7 @@ class Report:
         The header: machine, kernel, seed, version, ...
     results : polars.DataFrame
         Results table of one experiment.
-    blocks : list of opplab.sweep.confidence.Block
+    blocks : list of opplab.summary.pairs.Block
         Comparisons to show.
     published : polars.DataFrame or None
     timelines : list of Timeline

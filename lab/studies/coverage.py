@@ -2,7 +2,7 @@
 
 Each case is a random machine with ranges, a random periodic load, and two governors. The truth is drawn: a machine with
 other numbers from the ranges of its file, whose energies are the means of many runs. The interval is made from the
-file's own numbers, its draws and its few runs, without that truth. ``python -m opplab.studies.coverage`` prints the
+file's own numbers, its draws and its few runs, without that truth. ``python -m lab.studies.coverage`` prints the
 share of intervals that hold it, for the energy of one governor and for the change to the other.
 """
 
@@ -76,7 +76,7 @@ def _machines() -> list[str]:
     """Give the built-in machines of at most 16 CPUs that know their powers and have ranges."""
     from opplab.simulation.machine import Machine
     from opplab.simulation.power import known_power
-    from opplab.uncertainty.ranges import assumptions_of
+    from opplab.simulation.ranges import assumptions_of
 
     out = []
     for name in catalog.names("machine"):
@@ -109,9 +109,9 @@ def _one(at: int, machines: list[str], draws: int, iterations: int, truths: int,
     import numpy as np
 
     from opplab.simulation.machine import Machine
+    from opplab.simulation.ranges import assumptions_of, with_draw
     from opplab.uncertainty.draws import Values, latin_hypercube
     from opplab.uncertainty.parts import parts_of
-    from opplab.uncertainty.ranges import assumptions_of, with_draw
 
     rng = np.random.default_rng([seed, at])
     machine = Machine.load(str(rng.choice(machines)))

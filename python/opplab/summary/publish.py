@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.files import safe_name, write_bytes
 from opplab.metrics import answers, find
-from opplab.sweep.confidence import Block, mean_of, pair_blocks, places_of, render
+from opplab.summary.pairs import Block, pair_blocks, places_of, render
+from opplab.sweep.confidence import mean_of
 from opplab.uncertainty.parts import CHANCE, LEVEL
 
 if TYPE_CHECKING:
     import polars as pl
 
     from opplab.comparison.tables import Cell
-    from opplab.report.answer import Answer
+    from opplab.summary.answer import Answer
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
@@ -184,8 +185,8 @@ def write_report(
 ) -> None:
     """Write the HTML report."""
     from opplab.files import write_text
-    from opplab.report.page import Report
-    from opplab.report.timelines import window
+    from opplab.summary.page import Report
+    from opplab.summary.timelines import window
 
     facts = experiment.manifest()
     seconds = facts["duration_ns"] / 1e9

@@ -1,4 +1,4 @@
-"""Runs the notebooks of the documentation and keeps what they show: ``python -m opplab.studies.notebooks``.
+"""Runs the notebooks of the documentation and keeps what they show: ``python -m lab.studies.notebooks``.
 
 A notebook's cells are written here as text, so that they can be read in a diff; the ``.ipynb`` files are made of them.
 Tests run every cell.  Needs the extra ``docs``.
@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from opplab.studies import pages
+from lab.studies import pages
 
 # Name -> cells: Markdown begins with "#" or with a word after a line of its own "%%".
 NOTEBOOKS: dict[str, list[tuple[str, str]]] = {

@@ -1,4 +1,4 @@
-"""The pictures of README and of the site's first page: ``python -m opplab.studies.readme``.
+"""The pictures of README and of the site's first page: ``python -m lab.studies.readme``.
 
 One predicts the power of a phone's core from three measured points, one shows the energy of periodic tasks under three
 policies, and one the tasks and clocks of a run.
@@ -16,11 +16,11 @@ import numpy as np
 from opplab import catalog
 from opplab.fit import opp_power
 from opplab.fit.freqbench import Curve, Point
+from lab.studies import pages
 from opplab.report import svg
 from opplab.simulation.policy import Policy
 from opplab.simulation.simulate import simulate
 from opplab.simulation.workload import Workload
-from opplab.studies import pages
 
 STYLE = (
     "text{font:11px sans-serif;fill:#333}text.tiny{font-size:9px}.grid{stroke:#ddd}.axis{stroke:#333}"

@@ -6,16 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from opplab.agreement.silicon_sets.common import (
-    LINE,
-    Row,
-    ScoredSet,
-    column,
-    each_left_out,
-    groups,
-    predictions_of,
-    read,
-)
+from lab.silicon.common import Row, column, each_left_out, groups, read
+from opplab.agreement.silicon import LINE, ScoredSet, predictions_of
 from opplab.fit.score import Prediction
 from opplab.fit.shapes import SERVER_CUBIC, core_shape, server_cubic_range
 

@@ -3,7 +3,7 @@
 Runs the experiment ``hwp-boost-sqlite`` and shows what each policy makes of it: transactions and watts, and a window of
 one run with the clock of the CPUs that the two tasks run on.
 
-``python -m opplab.studies.fsync`` writes the table and the figure of ``docs/fsync-chain.md``; ``--check`` says whether
+``python -m lab.studies.fsync`` writes the table and the figure of ``docs/fsync-chain.md``; ``--check`` says whether
 they are what the command would write.
 """
 
@@ -19,8 +19,8 @@ from typing import Any
 
 import polars as pl
 
+from lab.studies import pages
 from opplab.report import svg
-from opplab.studies import pages
 from opplab.sweep.experiments import Experiment
 
 __all__ = ["Slice", "Window", "figure", "main", "table", "window"]

@@ -35,7 +35,7 @@ def main(
     Parameters
     ----------
     study : str
-        The module's name in `opplab.studies`.
+        The module's name in `lab.studies`.
     about : str or None
         What ``--help`` says.
     make : function
@@ -48,7 +48,7 @@ def main(
     int
         The exit code: 1 if ``--check`` found something.
     """
-    parser = argparse.ArgumentParser(prog=f"python -m opplab.studies.{study}", description=about)
+    parser = argparse.ArgumentParser(prog=f"python -m lab.studies.{study}", description=about)
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="the folder of the page (docs)")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
     options = parser.parse_args(arguments)

@@ -4,7 +4,7 @@ Two workloads a machine: a mix of periodic frames that get heavier and lighter, 
 task; and random reads with one request at a time.  Each proposal runs at its defaults on the same seeds as the kernel
 without it; a change is the ratio of the pairs with its 95 % interval.
 
-``python -m opplab.studies.proposals`` writes the tables of ``docs/proposals.md``; ``--check`` says whether they
+``python -m lab.studies.proposals`` writes the tables of ``docs/proposals.md``; ``--check`` says whether they
 are as the command would write them.
 """
 
@@ -22,13 +22,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from lab.studies import pages
 from opplab import _opplab, stats
 from opplab.fit.machine_power import GENERIC_PERCENT, generic_power
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.simulate import simulate
 from opplab.simulation.workload import Workload
-from opplab.studies import pages
 
 __all__ = ["Setup", "change", "main", "mix", "tables"]
 

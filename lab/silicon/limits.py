@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lab.silicon.common import Row, column, groups, read
 from opplab import catalog
-from opplab.agreement.silicon_sets.common import Row, ScoredSet, column, groups, predictions_of, read
+from opplab.agreement.silicon import ScoredSet, predictions_of
 from opplab.fit.machine_power import to_machine_text, with_power
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opplab.agreement.silicon_sets.common import LINE, Row, ScoredSet, column, groups, predictions_of, read
+from lab.silicon.common import Row, column, groups, read
+from opplab.agreement.silicon import LINE, ScoredSet, predictions_of
 from opplab.fit.linear import fit_parts
 from opplab.fit.score import Prediction, line
 

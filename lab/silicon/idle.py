@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opplab.agreement.silicon_sets.common import ScoredSet, predictions_of
+from opplab.agreement.silicon import ScoredSet, predictions_of
 from opplab.fit.score import Prediction
 
 __all__ = ["recorded_idle"]

@@ -1,6 +1,6 @@
 """What the built-in experiments with control groups answer: the tables of ``docs/howto/control-groups.md``.
 
-``python -m opplab.studies.groups`` writes them; ``--check`` says whether they are what the command would write.
+``python -m lab.studies.groups`` writes them; ``--check`` says whether they are what the command would write.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from opplab.studies import pages
+from lab.studies import pages
 from opplab.sweep.experiments import Experiment
 
 __all__ = ["EXPERIMENTS", "main", "table", "tables"]

@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from opplab import catalog
-from opplab.uncertainty.ranges import Assumption
+from opplab.simulation.ranges import Assumption
 
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case

@@ -3,17 +3,18 @@
 # ruff: noqa: E501  (a sentence a line, as in all pages)
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from opplab.files import write_text
+from opplab.agreement import silicon
+from opplab.agreement.silicon import percent
+from opplab.report.text import render_table
 
 __all__ = ["page", "text"]
 
 HEAD = """\
 # Predicted and measured hardware
 
-Made by `opplab verify silicon --docs docs` from `../shared/silicon` (sources and licences: its README).
+Made by `python -m lab.silicon --docs docs` from `../shared/silicon` (sources and licences: its README).
 Every row predicts values that its fit did not use, beside the simplest rival. [Give a machine its power](machine-power.md) is the how-to.
 Errors are relative to the measured value.
 Skill is 1 less the ratio of the median errors: 0 is no better than the rival, below 0 is worse.
@@ -52,84 +53,37 @@ TAIL = """
 """
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.1f}"
-
-
-def _line(name: str, row: dict[str, Any]) -> list[str]:
-    skill = "" if row["skill"] is None else f"{row['skill']:.2f}"
-    inside = "" if row["in_interval"] is None else f"{100 * row['in_interval']:.0f}"
-    errors = [_percent(row[key]) for key in ("median_abs_error", "p90_abs_error", "rival_median_abs_error")]
-    return [name, row.get("left_out", ""), str(row["predictions"]), *errors, skill, inside, row.get("rival", "")]
-
-
-COLUMNS = ["set", "left out", "n", "median %", "p90 %", "rival %", "skill", "in 95 %", "rival"]
-
-
-def _rows(report: dict[str, Any]) -> list[list[str]]:
-    rows = [_line(row["set"], row) for row in report["sets"] if row["predictions"]]
-    if report["servers"]["predictions"]:
-        rows.append(_line("all servers", report["servers"]))
-    return [*rows, _line("all, each set weighing the same", report["overall"])]
-
-
 def text(report: dict[str, Any]) -> str:
     """Give the scoreboard as text."""
-    rows = [COLUMNS[:-1], *(row[:-1] for row in _rows(report))]
-    lines = _columns(rows)
-    lines += [f"not scored: {row['set']}: {row['why_not']}" for row in report["sets"] if row["why_not"]]
-    phones = _phones(report)
-    if phones:
-        lines += ["", "the catalogue's phones beside freqbench:", *_columns([PHONES, *phones]), *_reasons(report)]
-    return "\n".join(lines) + "\n"
+    told = silicon.text(report)
+    if phones := _phones(report):
+        told += "\nthe catalogue's phones beside freqbench:\n" + render_table(phones, "text")
+        told += "".join(f"{reason}\n" for reason in _reasons(report))
+    return told
 
 
-PHONES = [
-    "machine",
-    "cluster",
-    "points",
-    "median off %",
-    "largest off %",
-    "beyond 10 %",
-    "doubtful",
-    "capacity",
-    "CoreMark",
-    "by CoreMark",
-    "off %",
-]
-
-
-def _phones(report: dict[str, Any]) -> list[list[str]]:
+def _phones(report: dict[str, Any]) -> list[dict[str, str]]:
     return [
-        [
-            row["machine"],
-            row["cluster"],
-            str(row["points"]),
-            _percent(row["median_off"]),
-            _percent(row["largest_off"]),
-            str(len(row["beyond_khz"])),
-            str(row["doubtful"]),
-            str(row["capacity"]),
-            str(row["coremark"]),
-            str(row["by_coremark"]),
-            _percent(abs(row["capacity_off"])),
-        ]
-        for row in report.get("catalogue", [])
+        {
+            "machine": row["machine"],
+            "cluster": row["cluster"],
+            "points": str(row["points"]),
+            "median off %": percent(row["median_off"]),
+            "largest off %": percent(row["largest_off"]),
+            "beyond 10 %": str(len(row["beyond_khz"])),
+            "doubtful": str(row["doubtful"]),
+            "capacity": str(row["capacity"]),
+            "CoreMark": str(row["coremark"]),
+            "by CoreMark": str(row["by_coremark"]),
+            "off %": percent(abs(row["capacity_off"])),
+        }
+        for row in report["catalogue"]
     ]
-
-
-def _columns(rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _markdown(head: list[str], rows: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
 
 
 def _reasons(report: dict[str, Any]) -> list[str]:
     """Give what the files say on points that are not what was measured."""
-    beyond = [row for row in report.get("catalogue", []) if row["beyond_khz"]]
+    beyond = [row for row in report["catalogue"] if row["beyond_khz"]]
     return [
         f"{row['machine']}, {row['cluster']}, {', '.join(f'{khz / 1000:g}' for khz in row['beyond_khz'])} MHz: {row['why']}"
         for row in beyond
@@ -138,22 +92,9 @@ def _reasons(report: dict[str, Any]) -> list[str]:
 
 def page(report: dict[str, Any]) -> str:
     """Give the scoreboard as a page."""
-    table = _markdown(COLUMNS, _rows(report))
-    unscored = [f"- {row['set']}: {row['why_not']}." for row in report["sets"] if row["why_not"]]
-    rest = ["", "## Not scored", *unscored] if unscored else []
-    phones = _phones(report)
-    if phones:
-        rest += ["", CATALOGUE, *_markdown(PHONES, phones)]
-        rest += [
-            "",
-            "Beyond 10 %, with the note in the machine file:",
-            *(f"- {reason}." for reason in _reasons(report)),
-        ]
-    return HEAD + "\n".join([*table, *rest]) + "\n" + TAIL
-
-
-def write_page(report: dict[str, Any], folder: Path) -> Path:
-    """Write the page to `folder` and give its path."""
-    path = folder / "silicon.md"
-    write_text(path, page(report))
-    return path
+    unscored = [f"- {row['set']}: {row['why_not']}.\n" for row in report["sets"] if row["why_not"]]
+    rest = ["\n## Not scored\n", *unscored] if unscored else []
+    if phones := _phones(report):
+        rest += ["\n", CATALOGUE, "\n", render_table(phones, "markdown")]
+        rest += ["\nBeyond 10 %, with what the file says of it:\n", *(f"- {reason}.\n" for reason in _reasons(report))]
+    return HEAD + render_table(silicon.table_rows(report), "markdown") + "".join(rest) + TAIL

@@ -1,46 +1,20 @@
-"""What the sets of the scoreboard of hardware share: tables as columns, a row left out, the form of a set."""
+"""What the sets of the scoreboard of hardware share: tables as columns, and a row left out."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from opplab.files import csv_rows
 from opplab.fit.linear import fit_parts
-from opplab.fit.score import Prediction, line, summary
+from opplab.fit.score import Prediction, line
 
-__all__ = ["LINE", "Row", "ScoredSet", "column", "each_left_out", "groups", "predictions_of", "read"]
+__all__ = ["Row", "column", "each_left_out", "groups", "read"]
 
 Row = dict[str, str]
-
-
-@dataclass
-class ScoredSet:
-    """Predictions of one kind from one folder; without predictions, why."""
-
-    folder: str
-    quantity: str
-    left_out: str
-    rival: str
-    predictions: list[Prediction] = field(default_factory=list)
-    why_not: str = ""
-
-    def row(self) -> dict[str, Any]:
-        """Give it as a row of the scoreboard."""
-        return {
-            "set": f"{self.folder}: {self.quantity}",
-            "folder": self.folder,
-            "quantity": self.quantity,
-            "left_out": self.left_out,
-            **summary([self.predictions]),
-            "rival": self.rival,
-            "why_not": self.why_not,
-        }
 
 
 def read(path: Path) -> list[Row]:
@@ -74,19 +48,3 @@ def each_left_out(names: list[str], features: np.ndarray, measured: np.ndarray, 
         values = (float(measured[index]), float(parts.power(here)[0]), float(rival[0]), float(low[0]), float(high[0]))
         predictions.append(Prediction(f"{along[index]:g}", *values))
     return predictions
-
-
-LINE = "straight line between lowest and highest"
-
-
-def predictions_of(
-    where: Iterable[object],
-    measured: Iterable[float],
-    predicted: Iterable[float],
-    rival: Iterable[float],
-    bounds: tuple[Iterable[float], Iterable[float]] | None = None,
-) -> list[Prediction]:
-    """Put columns side by side as predictions; `bounds` are the intervals of 95 %."""
-    columns = [measured, predicted, rival, *(bounds or ())]
-    rows = zip(where, zip(*columns, strict=True), strict=True)
-    return [Prediction(str(name), *(float(value) for value in values)) for name, values in rows]

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from opplab.studies import pages
+from lab.studies import pages
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 FOLDERS = ("tutorials", "howto")
 # So many lines of output, of so many characters, are shown.
 LINES_MAX = 30

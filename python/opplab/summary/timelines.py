@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opplab.report import svg
-from opplab.report.page import Timeline
+from opplab.summary.page import Timeline
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -6,7 +6,7 @@ steps, every hardware thread busy for that share of its time, and puts both side
 and floor come from three points of that very line (0, 10 and 50 %), so only the others are predictions; nothing of the
 EPYC comes from SPECpower's load line, but its deep idle does from its active idle.
 
-``python -m opplab.studies.power`` writes the tables of ``docs/power.md``; ``--check`` says whether they are what the
+``python -m lab.studies.power`` writes the tables of ``docs/power.md``; ``--check`` says whether they are what the
 command would write.
 """
 
@@ -17,11 +17,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from lab.studies import pages
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.simulate import simulate
 from opplab.simulation.workload import Workload
-from opplab.studies import pages
 
 __all__ = ["I3_METAL_W", "SPEC_AC_W", "load_line", "main", "package_w", "tables"]
 

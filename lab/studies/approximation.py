@@ -4,7 +4,7 @@ Without frequency invariance schedutil asks for ``1.25 * f_curr * util_raw``, wi
 study closes the loop of load tracking, governor and frequency for one task on one CPU (``crates/study``: the
 kernel's exact PELT and schedutil) and compares the two, and the form that kernels have since v6.8, with headroom twice.
 
-``python -m opplab.studies.approximation`` writes the tables of ``docs/approximation.md`` and the figures beside it;
+``python -m lab.studies.approximation`` writes the tables of ``docs/approximation.md`` and the figures beside it;
 ``--check`` says whether they are what the command would write.
 """
 
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lab.studies import pages
 from opplab import _opplab, kernel
 from opplab.report import svg
-from opplab.studies import pages
 
 if TYPE_CHECKING:
     import numpy.typing as npt

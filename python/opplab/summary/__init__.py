@@ -1,0 +1,1 @@
+"""What came of runs, sweeps, choices and comparisons: the answer, the tables and the HTML report."""

@@ -1,0 +1,57 @@
+"""Fits of benchmark models to baselines: which there are, and whether they are of the models of today."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from opplab import _opplab, catalog
+from opplab.errors import InputError
+from opplab.files import toml_of
+
+__all__ = ["check", "fingerprint", "with_calibration"]
+
+_told: set[Path] = set()
+"""Files without a fingerprint that were named already."""
+
+
+def fingerprint(benchmark: str) -> str:
+    """Give the fingerprint of a benchmark model: of its parameters' names and own values."""
+    params = {name["name"]: name["params"] for name in _opplab.benchmarks()}.get(benchmark, [])
+    own = sorted((str(param["name"]), str(param["default"])) for param in params)
+    return hashlib.sha256(repr(own).encode()).hexdigest()[:12]
+
+
+def check(text: str, path: Path) -> None:
+    """Refuse a calibration of a model whose parameters are others today; warn where a file does not say its model."""
+    data = toml_of(text, str(path))
+    benchmark, fitted = data.get("benchmark"), data.get("fit", {})
+    if not isinstance(benchmark, str) or not isinstance(fitted, dict):
+        return
+    if "model" not in fitted:
+        # Once a file and process: an experiment is loaded many times.
+        if path not in _told:
+            _told.add(path)
+            again = f"opplab calibrate {benchmark} {data.get('machine', 'MACHINE')}"
+            print(f"opplab: {path} does not say which model it is fitted to: check it with `{again}`", file=sys.stderr)
+        return
+    if fitted["model"] != fingerprint(benchmark):
+        raise InputError(
+            f"{path} is fitted to a model of {benchmark} that has changed since (opplab {fitted.get('opplab', '?')}): "
+            f"fit it again to its baseline with `opplab calibrate {benchmark} {data.get('machine', 'MACHINE')}`"
+        )
+
+
+def with_calibration(params: dict[str, Any], benchmark: str, machine: str) -> dict[str, Any]:
+    """Add the calibration of a benchmark on a machine, if there is one; without, the model's own constants hold."""
+    name = f"{benchmark}@{machine}"
+    if name in catalog.names("calibration"):
+        print(
+            f"opplab: constants of {benchmark} as calibrated on {machine} (opplab calibrate --show {name})",
+            file=sys.stderr,
+        )
+        return {"calibration": name, **params}
+    print(f"opplab: {benchmark} is not calibrated on {machine}: its constants are the model's own", file=sys.stderr)
+    return params
