@@ -29,6 +29,7 @@ from opplab.choice.criteria import (
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import InputError, OpplabError
 from opplab.simulation.policy import Policy
+from opplab.simulation.power import HOW_TO_GET_POWER, known_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.variants import with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
@@ -140,6 +141,8 @@ def choose(
     whole = all(text.strip() != ANY_WORK for text in constraints)
     latencies = needs_latencies([*goals, *(limit.metric for limit in limits)])
     program = program_of(machine, workload, seconds=seconds, seeds=range(seed, seed + iterations), keys=shared)
+    if "energy" in goals and not all(known_power(program.machine)):
+        raise InputError(HOW_TO_GET_POWER)
     chosen = list(settings) if settings is not None else grid(governors, tunables, **keys)
     if variants:
         first = chosen[0]
@@ -241,11 +244,7 @@ def _answer(
 ) -> Choice:
     import numpy as np
 
-    from opplab.simulation.power import HOW_TO_GET_POWER
-
     own = own_metrics(units)
-    if "energy" in goals and "energy" not in units:
-        raise InputError(HOW_TO_GET_POWER)
     metrics = list(dict.fromkeys(goal_named(name, list(units), own) for name in goals))
     for metric in metrics:
         if not units[metric][1]:

@@ -18,7 +18,9 @@ from opplab.cli.options import (
     output_format_option,
     output_option,
     pairs_option,
+    power_option,
     vs_option,
+    with_generic_power,
     workers,
 )
 from opplab.errors import InputError
@@ -46,6 +48,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 @click.option(
     "-m", "--machine", type=BuiltIn("machine"), metavar="NAME|FILE", help="A trace's snapshot, if there is one."
 )
+@power_option
 @click.option(
     "--governor",
     "governors",
@@ -119,6 +122,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 @click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
 def command(
     workload: str,
+    power: str | None,
     output: Path | None,
     output_format: str,
     every: bool,
@@ -149,9 +153,14 @@ def command(
     given["variants"] = given.pop("vs")
     policy = {name: value for name in ("kernel", "driver") if (value := given.pop(name))}
     tunables = {name: text.split(",") for name, text in given.pop("tunables").items()}
+    machine = given.pop("machine")
+    if power is not None:
+        if machine is None:
+            raise click.UsageError("--power is for a machine that is named: --machine NAME|FILE")
+        machine = with_generic_power(machine)
     with cluster(dask, workers(jobs)) as (executor, threads):
         choice = choose(
-            given.pop("machine"),
+            machine,
             workload if "." not in workload and "/" not in workload else Path(workload),
             governors=given.pop("governors").split(","),
             tunables=tunables,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,6 +18,9 @@ from opplab.errors import InputError
 from opplab.report.text import FORMATS
 from opplab.simulation.policy import Policy
 from opplab.uncertainty import DRAWS_MAX
+
+if TYPE_CHECKING:
+    from opplab.simulation.machine import Machine
 
 __all__ = [
     "MACHINE_OF_TRACE",
@@ -37,11 +40,13 @@ __all__ = [
     "percent",
     "policy_of",
     "policy_options",
+    "power_option",
     "report_option",
     "trace_argument",
     "uncertainty_option",
     "vs_option",
     "with_calibration",
+    "with_generic_power",
     "workers",
     "write_new",
 ]
@@ -253,6 +258,22 @@ def _tunables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, .
             raise click.BadParameter(f"'{text}' is not NAME=VALUE")
         pairs[key] = value
     return pairs
+
+
+def power_option(command: F) -> F:
+    """Add the option `--power` for machines without power."""
+    words = "Power of a machine file without any: the generic curve of its class, within wide ranges."
+    return click.option("--power", type=click.Choice(["generic"]), help=words)(command)
+
+
+def with_generic_power(name: str | Path) -> Machine:
+    """Give a machine with the generic curve of power of its class; what that is goes to standard error."""
+    from opplab.fit.machine_power import generic_power
+    from opplab.simulation.machine import Machine
+
+    text, words = generic_power(Machine.load(name).to_toml())
+    click.echo(f"opplab: {words}", err=True)
+    return Machine.parse(text, file=str(name))
 
 
 def pairs_option(flag: str, name: str, what: str) -> Callable[[F], F]:

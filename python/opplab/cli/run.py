@@ -26,9 +26,11 @@ from opplab.cli.options import (
     percent,
     policy_of,
     policy_options,
+    power_option,
     uncertainty_option,
     vs_option,
     with_calibration,
+    with_generic_power,
     workers,
 )
 from opplab.errors import CaseError, FormatError, InputError
@@ -64,7 +66,7 @@ LOOPBACK = "127.0.0.1"
 @machine_option("What a workload runs on.")
 @click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="The same as FILE.")
 @param_option
-@click.option("--power", type=click.Choice(["generic"]), help="A rough curve for a machine without power.")
+@power_option
 @policy_options
 @vs_option
 @click.option("--seconds", type=float, help="Simulated time of a case.")
@@ -218,14 +220,11 @@ class How:
 def _with_generic_power(name: str, folder: Path) -> str:
     """Write the machine with a generic curve of power into the folder of the results, and give its file."""
     from opplab.files import write_text
-    from opplab.fit.machine_power import generic_power
-    from opplab.simulation.machine import Machine
 
+    machine = with_generic_power(name)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "machine.toml"
-    text, words = generic_power(Machine.load(name).to_toml())
-    write_text(path, text)
-    click.echo(f"opplab: {words}", err=True)
+    write_text(path, machine.to_toml())
     return str(path)
 
 
