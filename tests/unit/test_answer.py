@@ -211,3 +211,11 @@ def test_places_in_generated_files_are_not_shown(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, words)
     assert done.exit_code != 0
     assert "experiment.toml" not in f"{done.output}{done.exception}"
+
+
+def test_a_setting_without_effect_is_named(load: Path, tmp_path: Path) -> None:
+    """The Juno has no energy performance preference: +0.0 % [+0.0, +0.0] looked like a measured result."""
+    words = ("--vs", "epp=power", "--vs", "governor=performance", "--seconds", "0.2", "-o", str(tmp_path / "out"))
+    shown = " ".join(run("run", str(load), "-m", "juno-r2", *words).stdout.split())
+    assert "epp=power changes nothing here: its runs are those of schedutil, event for event." in shown
+    assert "performance changes nothing" not in shown

@@ -15,6 +15,7 @@ from opplab.cli.options import (
     damaged_ok_option,
     freq_max_option,
     jobs_option,
+    note,
     output_format_option,
     output_option,
     pairs_option,
@@ -168,6 +169,7 @@ def command(
             executor=executor,  # type: ignore[arg-type]
             jobs=threads,
             progress=progress,
+            said=note,
             **given,
             **{name: values for name, values in keys.items() if values},
         )

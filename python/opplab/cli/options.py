@@ -34,6 +34,7 @@ __all__ = [
     "freq_max_option",
     "jobs_option",
     "machine_option",
+    "note",
     "output_format_option",
     "output_option",
     "param_option",
@@ -272,7 +273,7 @@ def with_generic_power(name: str | Path) -> Machine:
     from opplab.simulation.machine import Machine
 
     text, words = generic_power(Machine.load(name).to_toml())
-    click.echo(f"opplab: {words}", err=True)
+    note(words)
     return Machine.parse(text, file=str(name))
 
 
@@ -299,9 +300,15 @@ def vs_option(function: F) -> F:
     return click.option(
         "--vs",
         multiple=True,
-        metavar="KEY=VALUE...",
-        help="A variant of the policy, e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; may be repeated.",
+        metavar="KEY=VALUE...|FILE",
+        help="A variant of the policy, e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; or the profiles "
+        "of tuned.conf, tlp.conf, auto-cpufreq.conf or power-profiles-daemon. May be repeated.",
     )(function)
+
+
+def note(words: str) -> None:
+    """Print what an answer leaves out, to standard error."""
+    click.echo(f"opplab: {words}", err=True)
 
 
 def param_option(function: F) -> F:

@@ -20,6 +20,7 @@ from opplab.cli.options import (
     check_workload,
     jobs_option,
     machine_option,
+    note,
     output_format_option,
     output_option,
     param_option,
@@ -147,7 +148,9 @@ def command(
             if machine is None:
                 some = "'opplab list machines', or a .toml file"
                 raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
-            variants = with_variants(policy_of(given), vs)
+            from opplab.simulation.machine import Machine
+
+            variants = with_variants(policy_of(given), vs, Machine.load(machine).drivers if vs else (), note)
             folder = output or Path("out") / workload.stem
             Store(folder).check()
             kept.enter_context(Store(folder).inputs_kept())
@@ -436,8 +439,8 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
         kept = f"{done} of {len(experiment.cases)} cases are kept in {output}"
         click.echo(f"opplab: interrupted; {kept}; the same command goes on from there", err=True)
         raise click.exceptions.Exit(130) from None
-    for note in store.notes:
-        click.echo(f"opplab: {note}", err=True)
+    for words in store.notes:
+        note(words)
     seconds = time.monotonic() - start
     _finish(experiment, store, tally, how)
     skipped = f", {tally.skipped} were there" if tally.skipped else ""

@@ -153,6 +153,8 @@ class Answer(Block):
         Why a column that everybody expects is not there.
     groups : dict of (machine, workload, variant) to dict of str to dict of str to float or None
         Of each control group its metrics, means over the runs.
+    same : sequence of Line
+        Variants whose runs are the baseline's, event for event.
     """
 
     lines: list[Line]
@@ -160,6 +162,7 @@ class Answer(Block):
     assumed: str = ""
     missing: str = ""
     groups: Mapping[tuple[str, str, str], Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
+    same: Sequence[Line] = ()
 
     def _groups(self, lines: Sequence[Line]) -> list[dict[str, str]]:
         """Give a row a line and control group: what `cpu.stat` says, energy, waits and missed work."""
@@ -318,8 +321,9 @@ def answer_of(
     cases, units = _cases(results)
     columns = _columns(units, cases)
     bases = _bases(experiment)
-    lines = []
+    lines, same = [], []
     groups = {}
+    prints = _fingerprints(results)
     for (point, variant), runs in cases.items():
         base = bases.get(variant, "")
         theirs = cases.get((point, base), {}) if base else {}
@@ -339,9 +343,12 @@ def answer_of(
         if own := _of_groups(runs):
             groups[machine, workload, variant] = own
         lines.append(Line(machine, workload, variant, base if theirs else "", len(runs), values, changes))
+        if theirs and prints[point, variant] == prints[point, base]:
+            same.append(lines[-1])
     order = list(dict.fromkeys(one.machine for one in lines))
     lines.sort(key=lambda one: order.index(one.machine))
     answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns}, groups=groups)
+    answer.same = same
     answer.finding = _finding(answer, sure)
     answer.assumed = _assumed(experiment, sure, command, _wake_up(experiment, lines))
     if results.filter(results["metric"] == "energy")["value"].null_count():
@@ -349,6 +356,15 @@ def answer_of(
 
         answer.missing = f"{HOW_TO_GET_POWER}."
     return answer
+
+
+def _fingerprints(results: pl.DataFrame) -> dict[tuple[Point, str], set[tuple[int, str]]]:
+    """Give the events' fingerprints by point and variant, with their seeds."""
+    keys = ["machine", "benchmark", "param", "policy", "seed", "fingerprint"]
+    found: dict[tuple[Point, str], set[tuple[int, str]]] = {}
+    for machine, benchmark, param, policy, seed, fingerprint in results.select(keys).unique().iter_rows():
+        found.setdefault(((machine, benchmark, param), policy), set()).add((seed, fingerprint))
+    return found
 
 
 def _of_groups(runs: Values) -> dict[str, dict[str, float | None]]:
@@ -480,6 +496,8 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         )
         if ours is not None and theirs is not None and ours > theirs + 0.1:
             out.append(f"{_place(answer, one)} misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %).")
+    for one in answer.same:
+        out.insert(1, f"{_place(answer, one)} changes nothing here: its runs are those of {one.base}, event for event.")
     keys = [row["assumption"] for row in (sure.deciding() if sure is not None else ()) if row["p"] < 0.05]
     if keys:
         out.append(f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}.")
