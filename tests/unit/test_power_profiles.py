@@ -71,7 +71,7 @@ def test_auto_cpufreq_and_the_daemon(tmp_path: Path) -> None:
     ("name", "text", "words"),
     [
         ("tlp.conf", "CPU_BOOST_ON_AC=2\n", r"tlp.conf:1: `2` is neither 0 nor 1"),
-        ("tlp.conf", "CPU_BOOST_ON_AC=1\nCPU_SCALING_GOVERNOR_ON_AC=performanse\n", r"no governor `performanse`.*performance"),
+        ("tlp.conf", "CPU_BOOST_ON_AC=1\nCPU_SCALING_GOVERNOR_ON_AC=ondemnd\n", r"no governor `ondemnd`.*ondemand"),
         ("tlp.conf", "CPU_BOOST_ON_AC=1\nnonsense\n", r":2: no NAME=VALUE"),
         ("tlp.conf", "WIFI_PWR_ON_AC=on\n", r"no setting of CPU"),
         ("a.conf", "[charger]\nturbo = somtimes\n", r":2: `somtimes` is no turbo"),
