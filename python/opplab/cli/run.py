@@ -93,6 +93,7 @@ LOOPBACK = "127.0.0.1"
 @click.option("--retry-failed", is_flag=True, help="Run the cases again that failed before.")
 @click.option("--replace", is_flag=True, help="Remove results of another experiment from the folder.")
 @click.option("--no-report", is_flag=True, help="Only results: no tables, report or traces.")
+@click.option("--traces", is_flag=True, help="Traces of long runs, too (130 bytes an event).")
 def command(
     what: str | None,
     machine: str | None,
@@ -192,7 +193,7 @@ def command(
 class How:
     """How cases are run and shown."""
 
-    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "replace", "no_report", "uncertainty")
+    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "replace", "no_report", "traces", "uncertainty")
 
     def __init__(
         self,
@@ -206,6 +207,7 @@ class How:
         retry_failed: bool,
         replace: bool,
         no_report: bool,
+        traces: bool,
         uncertainty: int | None,
     ) -> None:
         self.jobs = workers(jobs)
@@ -217,6 +219,7 @@ class How:
         self.retry_failed = retry_failed
         self.replace = replace
         self.no_report = no_report
+        self.traces = traces
         self.uncertainty = uncertainty
 
 
@@ -507,11 +510,14 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     written = ["report.html", "results.parquet", "tables.txt", f"cases/ ({len(experiment.cases)})"]
     write_text(store.path / "tables.txt", plain)
     publish.write_report(experiment, results, blocks, store.path / "report.html", sure, answer)
+    drawn = publish.drawn(experiment, results, every=how.traces)
     if len(experiment.cases) == 1:
-        written = ["run.html", "run.pftrace", *_run_files(experiment, store), *written]
-    else:
-        traces = publish.write_traces(experiment, results, store.path / "traces")
+        written = [*_run_files(experiment, store, pages=bool(drawn)), *written]
+    elif drawn:
+        traces = publish.write_traces(experiment, drawn, store.path / "traces")
         written.append(f"traces/ ({len(traces)} for https://ui.perfetto.dev)")
+    if left := len(publish.drawn(experiment, results, every=True)) - len(drawn):
+        note(f"{left} runs of over {publish.EVENTS_MAX:,} events are not drawn; --traces writes their traces")
     click.echo(flow(f"wrote {store.path}: {', '.join(written)}", terminal_width()), err=True)
 
 
@@ -549,14 +555,15 @@ def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], a
     return kept
 
 
-def _run_files(experiment: Experiment, store: Store) -> list[str]:
-    """Write what a single run has beside its results: its page, its trace, and rt-app's logs."""
+def _run_files(experiment: Experiment, store: Store, *, pages: bool) -> list[str]:
+    """Write what a single run has beside its results: its page and its trace if it has pages, and rt-app's logs."""
     from opplab.simulation.run import Run
 
     case = experiment.cases[0]
     inner = experiment.find(case.hash)
     run = Run(case, inner, inner.run(False), experiment.machine_of(case.machine))
-    run.to_perfetto(store.path / "run.pftrace")
-    run.view(store.path / "run.html")
+    if pages:
+        run.to_perfetto(store.path / "run.pftrace")
+        run.view(store.path / "run.html")
     logs = run.rtapp_logs(store.path / "rt-app")
-    return [f"rt-app/ ({len(logs)} logs)"]
+    return [*(("run.html", "run.pftrace") if pages else ()), f"rt-app/ ({len(logs)} logs)"]
